@@ -1,0 +1,259 @@
+use std::ffi::OsStr;
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use socket2::{Domain, SockAddr, Type};
+use taut_time::Framing;
+
+use crate::{Error, Result};
+
+/// The address of one end of a path.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Endpoint {
+    /// `tcp://HOST:PORT`
+    Tcp(InetAddress),
+    /// `udp://HOST:PORT`
+    Udp(InetAddress),
+    /// `unix:PATH` or `unix:@NAME` (abstract): a stream socket.
+    Unix(UnixAddress),
+    /// `unix-dgram:PATH` or `unix-dgram:@NAME`: a datagram socket.
+    UnixDgram(UnixAddress),
+}
+
+/// Host name or address with a port.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct InetAddress {
+    host: String,
+    port: u16,
+}
+
+/// Name of a Unix socket.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum UnixAddress {
+    /// A file.
+    Path(PathBuf),
+    /// A name in the abstract namespace (unix(7)), without its leading NUL.
+    Abstract(String),
+}
+
+const FORMS: &str = "write tcp://HOST:PORT, udp://HOST:PORT, unix:PATH or unix-dgram:PATH (unix:@NAME for an abstract name)";
+
+impl Endpoint {
+    /// Short name of the transport, as it stands in the address.
+    pub const fn transport(&self) -> &'static str {
+        match self {
+            Self::Tcp(_) => "tcp",
+            Self::Udp(_) => "udp",
+            Self::Unix(_) => "unix",
+            Self::UnixDgram(_) => "unix-dgram",
+        }
+    }
+
+    /// How the transport treats the edges of writes.
+    pub const fn framing(&self) -> Framing {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => Framing::Stream,
+            Self::Udp(_) | Self::UnixDgram(_) => Framing::Datagram,
+        }
+    }
+
+    /// Largest message in bytes that one datagram carries; `None` on a stream.
+    pub const fn datagram_limit(&self) -> Option<usize> {
+        match self {
+            // 65,535 less the IPv4 and UDP headers (RFC 768).
+            Self::Udp(_) => Some(65_507),
+            // Below the default net.core.wmem_default of 212,992, which bounds a Unix datagram.
+            Self::UnixDgram(_) => Some(131_072),
+            Self::Tcp(_) | Self::Unix(_) => None,
+        }
+    }
+
+    /// The endpoint of a socket that was bound, from its local address.
+    pub(crate) fn with_bound_address(&self, bound: &SockAddr) -> Self {
+        let inet = |socket: SocketAddr| InetAddress { host: socket.ip().to_string(), port: socket.port() };
+        match (self, bound.as_socket()) {
+            (Self::Tcp(_), Some(socket)) => Self::Tcp(inet(socket)),
+            (Self::Udp(_), Some(socket)) => Self::Udp(inet(socket)),
+            _ => self.clone(),
+        }
+    }
+
+    /// The socket addresses that the endpoint stands for, in the resolver's order.
+    pub(crate) fn resolve(&self) -> Result<Vec<SockAddr>> {
+        match self {
+            Self::Tcp(inet) | Self::Udp(inet) => {
+                let addresses: Vec<SockAddr> = (inet.host.as_str(), inet.port)
+                    .to_socket_addrs()
+                    .map_err(|source| Error::io("resolve", self, source))?
+                    .map(SockAddr::from)
+                    .collect();
+                if addresses.is_empty() {
+                    return Err(Error::Input(format!("{self}: the name has no address")));
+                }
+                Ok(addresses)
+            }
+            Self::Unix(address) | Self::UnixDgram(address) => {
+                Ok(vec![address.to_sock_addr().map_err(|source| Error::io("use the name of", self, source))?])
+            }
+        }
+    }
+
+    pub(crate) fn socket_type(&self) -> Type {
+        match self.framing() {
+            Framing::Stream => Type::STREAM,
+            Framing::Datagram => Type::DGRAM,
+        }
+    }
+
+    /// The file that a Unix endpoint leaves behind when its listener is gone.
+    pub(crate) fn socket_file(&self) -> Option<&PathBuf> {
+        match self {
+            Self::Unix(UnixAddress::Path(path)) | Self::UnixDgram(UnixAddress::Path(path)) => Some(path),
+            _ => None,
+        }
+    }
+}
+
+impl UnixAddress {
+    fn to_sock_addr(&self) -> std::io::Result<SockAddr> {
+        match self {
+            Self::Path(path) => SockAddr::unix(path),
+            Self::Abstract(name) => {
+                let mut bytes = vec![0];
+                bytes.extend_from_slice(name.as_bytes());
+                SockAddr::unix(OsStr::from_bytes(&bytes))
+            }
+        }
+    }
+}
+
+/// An address without a name, so that the kernel picks one (autobind, unix(7)).
+pub(crate) fn unnamed_unix() -> std::io::Result<SockAddr> {
+    SockAddr::unix("")
+}
+
+pub(crate) fn domain(address: &SockAddr) -> Domain {
+    address.domain()
+}
+
+impl FromStr for Endpoint {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if let Some(rest) = text.strip_prefix("tcp://") {
+            return Ok(Self::Tcp(inet(text, rest)?));
+        }
+        if let Some(rest) = text.strip_prefix("udp://") {
+            return Ok(Self::Udp(inet(text, rest)?));
+        }
+        if let Some(rest) = text.strip_prefix("unix-dgram:") {
+            return Ok(Self::UnixDgram(unix(text, rest)?));
+        }
+        if let Some(rest) = text.strip_prefix("unix:") {
+            return Ok(Self::Unix(unix(text, rest)?));
+        }
+        Err(Error::Input(format!("`{text}` is no endpoint: {FORMS}")))
+    }
+}
+
+fn inet(whole: &str, rest: &str) -> Result<InetAddress> {
+    let wrong = |why: &str| Error::Input(format!("`{whole}`: {why}; {FORMS}"));
+    let (host, port) = rest.rsplit_once(':').ok_or_else(|| wrong("the port is missing"))?;
+    let port = port.parse().map_err(|_| wrong(&format!("`{port}` is no port (0 to 65535)")))?;
+    let host = match host.strip_prefix('[') {
+        Some(inner) => inner.strip_suffix(']').ok_or_else(|| wrong("the `[` is not closed"))?,
+        None if host.contains(':') => return Err(wrong("an IPv6 address stands in brackets, [::1]")),
+        None => host,
+    };
+    if host.is_empty() || host.contains(['/', '[', ']', '\0']) {
+        return Err(wrong("the host is missing or not a host"));
+    }
+    Ok(InetAddress { host: host.to_owned(), port })
+}
+
+fn unix(whole: &str, rest: &str) -> Result<UnixAddress> {
+    // sun_path holds 108 bytes with its final NUL (unix(7)).
+    let address = match rest.strip_prefix('@') {
+        Some(name) => UnixAddress::Abstract(name.to_owned()),
+        None => UnixAddress::Path(PathBuf::from(rest.strip_prefix("//").unwrap_or(rest))),
+    };
+    let length = match &address {
+        UnixAddress::Path(path) => path.as_os_str().len(),
+        UnixAddress::Abstract(name) => name.len(),
+    };
+    if length == 0 || length > 107 || rest.contains('\0') {
+        return Err(Error::Input(format!("`{whole}`: a Unix socket's name has 1 to 107 bytes and no NUL; {FORMS}")));
+    }
+    Ok(address)
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(inet) => write!(f, "tcp://{inet}"),
+            Self::Udp(inet) => write!(f, "udp://{inet}"),
+            Self::Unix(unix) => write!(f, "unix:{unix}"),
+            Self::UnixDgram(unix) => write!(f, "unix-dgram:{unix}"),
+        }
+    }
+}
+
+impl fmt::Display for InetAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl fmt::Display for UnixAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => write!(f, "{}", path.display()),
+            Self::Abstract(name) => write!(f, "@{name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn every_form_is_printed_as_it_was_written() {
+        for text in ["tcp://127.0.0.1:9000", "udp://[::1]:0", "tcp://localhost:1", "unix:/run/x.sock", "unix:@name", "unix-dgram:rel/x"] {
+            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn errors_say_what_to_write() {
+        for text in ["", "tcp://", "tcp://::1:9", "tcp://[::1:9", "udp://h:70000", "unix:", "http://x:1", "tcp://:5", "unix:@"] {
+            let message = text.parse::<Endpoint>().unwrap_err().to_string();
+            assert!(message.contains("tcp://HOST:PORT"), "{text}: {message}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_parsed_or_refused(text in ".{0,40}") {
+            if let Ok(endpoint) = text.parse::<Endpoint>() {
+                prop_assert_eq!(endpoint.to_string().parse::<Endpoint>().unwrap(), endpoint);
+            }
+        }
+
+        #[test]
+        fn any_tail_is_parsed_or_refused(scheme in "(tcp://|udp://|unix:|unix-dgram:)", tail in "[@:/a-z0-9\\[\\]]{0,120}") {
+            if let Ok(endpoint) = format!("{scheme}{tail}").parse::<Endpoint>() {
+                prop_assert_eq!(endpoint.to_string().parse::<Endpoint>().unwrap(), endpoint);
+            }
+        }
+    }
+}

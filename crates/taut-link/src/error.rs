@@ -1,0 +1,117 @@
+use std::io;
+
+use crate::Endpoint;
+
+/// Result of an operation on an endpoint or a link.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation on an endpoint or a link failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A system call failed.
+    #[error("{operation} {endpoint}: {source}")]
+    Io {
+        /// What was tried: `connect to`, `send on`.
+        operation: &'static str,
+        /// On which endpoint.
+        endpoint: String,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// The user's input can't be used.
+    #[error("{0}")]
+    Input(String),
+    /// The peer closed the link before the test was over.
+    #[error("{endpoint}: the peer closed the link {when}")]
+    Closed {
+        /// The peer's endpoint.
+        endpoint: String,
+        /// At which point of the test.
+        when: &'static str,
+    },
+    /// The peer answered that it will not serve this.
+    #[error("{endpoint}: the server refused: {reason}")]
+    Refused {
+        /// The peer's endpoint.
+        endpoint: String,
+        /// The peer's reason, printable.
+        reason: String,
+    },
+    /// The peer broke the protocol, or does not speak it.
+    #[error("{endpoint}: {what} (is it `taut serve`? for any other echo server use --plain)")]
+    Protocol {
+        /// The peer's endpoint.
+        endpoint: String,
+        /// What was wrong.
+        what: String,
+    },
+    /// The peer did not answer.
+    #[error("{endpoint}: no answer to {to} within {after_ms} ms")]
+    Silent {
+        /// The peer's endpoint.
+        endpoint: String,
+        /// What was left without an answer.
+        to: &'static str,
+        /// How long was waited, in milliseconds.
+        after_ms: u64,
+    },
+    /// A right, a device or a kernel feature is missing on this host.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// Whose fault an error is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fault {
+    /// The user's input.
+    Input,
+    /// The other end of the link.
+    Peer,
+    /// This machine: its limits, rights or kernel.
+    Host,
+}
+
+impl Error {
+    /// Whose fault the error is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Input(_) => Fault::Input,
+            Self::Closed { .. } | Self::Refused { .. } | Self::Protocol { .. } | Self::Silent { .. } => Fault::Peer,
+            Self::Io { source, .. } => match source.kind() {
+                io::ErrorKind::ConnectionRefused
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::TimedOut => Fault::Peer,
+                io::ErrorKind::NotFound | io::ErrorKind::AddrNotAvailable | io::ErrorKind::InvalidInput => Fault::Input,
+                _ => Fault::Host,
+            },
+            Self::Unavailable(_) => Fault::Host,
+        }
+    }
+
+    /// Whether the peer went away (as against never having been there).
+    pub fn is_peer_gone(&self) -> bool {
+        match self {
+            Self::Closed { .. } => true,
+            Self::Io { source, .. } => {
+                matches!(source.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a right or a device is missing on this host.
+    pub fn is_missing_right(&self) -> bool {
+        match self {
+            Self::Unavailable(_) => true,
+            Self::Io { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn io(operation: &'static str, endpoint: &Endpoint, source: impl Into<io::Error>) -> Self {
+        Self::Io { operation, endpoint: endpoint.to_string(), source: source.into() }
+    }
+}

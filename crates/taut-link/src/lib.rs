@@ -1,0 +1,32 @@
+//! Endpoints and sockets of every kind, their options and timestamps, and the wire protocol of the tests.
+//!
+//! - [`Endpoint`]: the address of one end, `tcp://`, `udp://`, `unix:` or `unix-dgram:`.
+//! - [`Link`] and [`Listener`]: an open channel, and what accepts channels; the same calls on every kind.
+//! - [`SocketOption`]: options by name, applied and read back.
+//! - [`stamp`]: software timestamps of both directions (`SO_TIMESTAMPING`).
+//! - [`TcpInfo`]: what the kernel tells of a TCP connection.
+//! - [`Session`]: a link on which a server of the tests has agreed to work.
+//! - [`wire`]: frames of the tests' protocol, parsed and emitted without I/O.
+//! - [`foreign`]: a TCP peer unlike Linux, with an ACK delay of one's choice, on a TUN device.
+//! - [`clock`]: the live clock and sleeping on an absolute schedule.
+
+pub mod clock;
+mod endpoint;
+mod error;
+pub mod foreign;
+mod link;
+mod listener;
+mod option;
+mod session;
+pub mod stamp;
+mod sys;
+mod tcp_info;
+pub mod wire;
+
+pub use endpoint::{Endpoint, InetAddress, UnixAddress};
+pub use error::{Error, Fault, Result};
+pub use link::Link;
+pub use listener::{Listener, PeerAddress};
+pub use option::SocketOption;
+pub use session::{PeerClock, Request, Session, boot_identity};
+pub use tcp_info::TcpInfo;

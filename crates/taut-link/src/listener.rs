@@ -1,0 +1,124 @@
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+
+use rustix::net::{RecvFlags, SendFlags, SocketAddrAny};
+use socket2::{Socket, Type};
+use taut_time::{Duration, Framing};
+
+use crate::{Endpoint, Error, Link, Result, endpoint};
+
+/// A bound socket: accepts links on a stream endpoint, exchanges datagrams on the others. Its socket file, if it has one,
+/// goes when the listener goes.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    endpoint: Endpoint,
+    file: Option<PathBuf>,
+}
+
+/// Where a datagram came from, and where its answer goes.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct PeerAddress(SocketAddrAny);
+
+impl Listener {
+    /// Binds to `endpoint`. Port 0 lets the kernel pick one; [`endpoint`](Self::endpoint) tells which.
+    ///
+    /// A socket file that nobody listens on any more is replaced; any other file in the way is an error.
+    ///
+    /// # Errors
+    /// The name does not resolve, or the address is in use or not ours.
+    pub fn bind(endpoint: &Endpoint) -> Result<Self> {
+        let address = endpoint.resolve()?.swap_remove(0);
+        let fail = |source: io::Error| Error::io("listen on", endpoint, source);
+        let socket = Socket::new(endpoint::domain(&address), endpoint.socket_type().cloexec(), None).map_err(fail)?;
+        if address.as_socket().is_some_and(|inet| inet.is_ipv6()) {
+            socket.set_only_v6(true).map_err(fail)?;
+        }
+        if endpoint.socket_type() == Type::STREAM && address.as_socket().is_some() {
+            socket.set_reuse_address(true).map_err(fail)?;
+        }
+        match socket.bind(&address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && remove_dead_file(endpoint) => {
+                socket.bind(&address)
+            }
+            result => result,
+        }
+        .map_err(fail)?;
+        if endpoint.framing() == Framing::Stream {
+            socket.listen(1024).map_err(fail)?;
+        }
+        let bound = socket.local_addr().map_err(fail)?;
+        let endpoint = endpoint.with_bound_address(&bound);
+        let file = endpoint.socket_file().cloned();
+        Ok(Self { socket, endpoint, file })
+    }
+
+    /// The address bound to, with the port that the kernel picked.
+    pub const fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Accepts the next link of a stream endpoint.
+    ///
+    /// # Errors
+    /// As accept(2).
+    pub fn accept(&self) -> io::Result<Link> {
+        let (socket, _) = self.socket.accept()?;
+        Ok(Link::accepted(socket, self.endpoint.clone()))
+    }
+
+    /// Receives a datagram and the address that it came from. Longer datagrams are cut to the buffer.
+    ///
+    /// # Errors
+    /// As recvfrom(2); `EAGAIN` when the time-out passes.
+    #[inline]
+    pub fn receive_from(&self, buffer: &mut [u8]) -> rustix::io::Result<(usize, PeerAddress)> {
+        loop {
+            // A Unix sender without a name has no address, and so can't be answered.
+            if let (bytes, _, Some(address)) = rustix::net::recvfrom(&self.socket, &mut *buffer, RecvFlags::empty())? {
+                return Ok((bytes, PeerAddress(address)));
+            }
+        }
+    }
+
+    /// Sends a datagram to an address, without waiting for room.
+    ///
+    /// # Errors
+    /// As sendto(2); `EAGAIN` when there is no room.
+    #[inline]
+    pub fn send_to(&self, bytes: &[u8], address: &PeerAddress) -> rustix::io::Result<usize> {
+        rustix::net::sendto(&self.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT, &address.0)
+    }
+
+    /// Longest wait of one receiving or accepting call.
+    ///
+    /// # Errors
+    /// As setsockopt(2).
+    pub fn set_timeout(&self, timeout: Option<Duration>) -> Result<()> {
+        self.socket.set_read_timeout(timeout).map_err(|source| Error::io("prepare", &self.endpoint, source))
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            // Gone already is as good.
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+/// Removes the endpoint's socket file when nobody listens on it.
+fn remove_dead_file(endpoint: &Endpoint) -> bool {
+    let Some(file) = endpoint.socket_file() else { return false };
+    let is_dead = matches!(Link::connect(endpoint, Duration::from_secs(1)),
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::ConnectionRefused);
+    is_dead && std::fs::remove_file(file).is_ok()
+}

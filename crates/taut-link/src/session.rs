@@ -1,0 +1,321 @@
+//! The client's side of a test: shake hands, agree on clocks, send and recognise messages, ask for the result.
+
+use rustix::io::Errno;
+use taut_time::{Duration, Framing};
+
+use crate::clock;
+use crate::wire::{self, AckPolicy, CONTROL_BYTES, DATA_HEADER_BYTES, Frame, HEADER_BYTES, Hello, Record, Summary, Work};
+use crate::{Endpoint, Error, Link, Result, SocketOption};
+
+/// What a client asks for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The peer.
+    pub endpoint: Endpoint,
+    /// The work.
+    pub work: Work,
+    /// How the peer should acknowledge.
+    pub acks: AckPolicy,
+    /// Bytes of one message.
+    pub message_bytes: usize,
+    /// How long the work will take, at most.
+    pub duration: Duration,
+    /// Options of the socket, set after the handshake.
+    pub options: Vec<SocketOption>,
+    /// No handshake and no header: the peer is any server that echoes, or reads and is silent.
+    pub plain: bool,
+    /// Longest wait for an answer in the handshake.
+    pub timeout: Duration,
+}
+
+/// A link on which the peer has agreed to work.
+#[derive(Debug)]
+pub struct Session {
+    link: Link,
+    id: u64,
+    plain: bool,
+    timeout: Duration,
+    peer_clock: PeerClock,
+}
+
+/// The peer's `CLOCK_MONOTONIC` against ours.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PeerClock {
+    /// Peer's clock less ours, in ns.
+    pub ahead_ns: i64,
+    /// How far that may be wrong, in ns: 0 when both are one clock.
+    pub uncertainty_ns: u64,
+}
+
+/// How often a datagram of the handshake is sent before the peer counts as silent.
+const ATTEMPTS: u32 = 5;
+/// Questions for the peer's clock; the one with the shortest round trip counts.
+const CLOCK_PROBES: usize = 16;
+
+impl Session {
+    /// Connects, shakes hands and sets the socket's options.
+    ///
+    /// # Errors
+    /// The peer is not there, is silent, refuses, or does not speak the protocol; an option is refused.
+    pub fn open(request: &Request) -> Result<Self> {
+        check_size(request)?;
+        let link = Link::connect(&request.endpoint, request.timeout)?;
+        let mut session =
+            Self { link, id: 0, plain: request.plain, timeout: request.timeout, peer_clock: PeerClock::SAME };
+        if !request.plain {
+            session.shake_hands(request)?;
+        }
+        session.link.set_options(&request.options)?;
+        Ok(session)
+    }
+
+    fn shake_hands(&mut self, request: &Request) -> Result<()> {
+        let is_tcp = self.link.endpoint().transport() == "tcp";
+        if is_tcp {
+            SocketOption::Nodelay(true).apply(&self.link)?;
+        }
+        self.id = clock::now().as_nanos() ^ u64::from(std::process::id()).rotate_left(40);
+        let mut hello = Hello {
+            work: request.work,
+            acks: request.acks,
+            message_bytes: u32::try_from(request.message_bytes).unwrap_or(u32::MAX),
+            duration: request.duration,
+            nonce: self.id,
+            token: 0,
+        };
+        let mut answer = self.ask(&Frame::Hello(hello), "the hello")?;
+        if let Frame::Challenge { token } = answer {
+            hello.token = token;
+            answer = self.ask(&Frame::Hello(hello), "the hello")?;
+        }
+        let Frame::Accept(accept) = answer else {
+            return Err(self.broke_protocol("the answer to the hello is neither yes nor no"));
+        };
+        if accept.boot != boot_identity() {
+            self.peer_clock = self.compare_clocks()?;
+        }
+        if self.ask(&Frame::Start, "the start")? != Frame::Ready {
+            return Err(self.broke_protocol("the peer was not ready"));
+        }
+        if is_tcp {
+            SocketOption::Nodelay(false).apply(&self.link)?;
+        }
+        self.link.set_receive_timeout(None)
+    }
+
+    fn compare_clocks(&self) -> Result<PeerClock> {
+        let mut best = PeerClock { ahead_ns: 0, uncertainty_ns: u64::MAX };
+        for _ in 0..CLOCK_PROBES {
+            let before = clock::now();
+            let Frame::Clock { server_ns } = self.ask(&Frame::Clock { server_ns: 0 }, "the question for its clock")? else {
+                return Err(self.broke_protocol("the peer did not tell its clock"));
+            };
+            let round_trip = clock::now().saturating_since(before);
+            let uncertainty_ns = u64::try_from(round_trip.as_nanos() / 2).unwrap_or(u64::MAX).max(1);
+            if uncertainty_ns < best.uncertainty_ns {
+                let middle = (before + round_trip / 2).as_nanos();
+                best = PeerClock { ahead_ns: server_ns.wrapping_sub(middle) as i64, uncertainty_ns };
+            }
+        }
+        Ok(best)
+    }
+
+    /// The link underneath.
+    pub const fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// The peer's clock against ours.
+    pub const fn peer_clock(&self) -> PeerClock {
+        self.peer_clock
+    }
+
+    /// Writes what makes a message of this flow recognisable into its first bytes; a stream needs nothing.
+    #[inline]
+    pub fn mark(&self, message: &mut [u8], sequence: u64) {
+        match (self.link.endpoint().framing(), self.plain) {
+            (Framing::Stream, _) => {}
+            (Framing::Datagram, false) => wire::data_header(message, self.id, sequence),
+            (Framing::Datagram, true) => {
+                let bytes = sequence.to_le_bytes();
+                let kept = message.len().min(bytes.len());
+                message[..kept].copy_from_slice(&bytes[..kept]);
+            }
+        }
+    }
+
+    /// Sequence number of a datagram that came back, given about which one is expected; `None` when it is not of this flow.
+    #[inline]
+    pub fn sequence(&self, datagram: &[u8], expected: u64) -> Option<u64> {
+        if !self.plain {
+            return wire::data_sequence(datagram).filter(|&(session, _)| session == self.id).map(|(_, sequence)| sequence);
+        }
+        let mut bytes = expected.to_le_bytes();
+        let kept = datagram.len().min(bytes.len());
+        if kept == 0 {
+            return None;
+        }
+        bytes[..kept].copy_from_slice(&datagram[..kept]);
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    /// Says that the work is done and asks what it came to: the summary, and when bytes arrived (`Work::Collect`), on the
+    /// peer's clock. A plain peer has nothing to tell.
+    ///
+    /// # Errors
+    /// The peer went away or broke the protocol.
+    pub fn finish(&self) -> Result<Option<(Summary, Vec<Record>)>> {
+        if self.plain {
+            return Ok(None);
+        }
+        self.link.set_nonblocking(false)?;
+        match self.link.endpoint().framing() {
+            Framing::Stream => {
+                self.link.finish_sending()?;
+                self.link.set_receive_timeout(Some(self.timeout.max(Duration::from_secs(5))))?;
+                self.read_report().map(Some)
+            }
+            Framing::Datagram => self.fetch_report().map(Some),
+        }
+    }
+
+    fn read_report(&self) -> Result<(Summary, Vec<Record>)> {
+        let mut records = Vec::new();
+        loop {
+            match self.receive_frame("the report")? {
+                Frame::Records { records: more, .. } => records.extend(more),
+                Frame::Summary(summary) => return Ok((summary, records)),
+                _ => return Err(self.broke_protocol("the report is not one")),
+            }
+        }
+    }
+
+    fn fetch_report(&self) -> Result<(Summary, Vec<Record>)> {
+        let Frame::Summary(summary) = self.ask(&Frame::Bye, "the end of the work")? else {
+            return Err(self.broke_protocol("the summary is not one"));
+        };
+        let mut records: Vec<Record> = Vec::new();
+        let expected = summary.messages.saturating_sub(summary.records_dropped.into());
+        while (records.len() as u64) < expected {
+            let index = records.len() as u64;
+            match self.ask(&Frame::Fetch { index }, "the question for arrivals")? {
+                Frame::Records { index: at, records: more } if at == index && !more.is_empty() => records.extend(more),
+                // An answer to an earlier, repeated question.
+                Frame::Records { index: at, .. } if at < index => {}
+                // Nothing is recorded for this kind of work.
+                Frame::Records { .. } => break,
+                _ => return Err(self.broke_protocol("the arrivals are not arrivals")),
+            }
+        }
+        Ok((summary, records))
+    }
+
+    /// Sends a frame and waits for its answer; a datagram is repeated.
+    fn ask(&self, question: &Frame, name: &'static str) -> Result<Frame> {
+        let bytes = question.emit(self.id);
+        if self.link.endpoint().framing() == Framing::Stream {
+            self.link.set_receive_timeout(Some(self.timeout))?;
+            self.link.send_all(&bytes)?;
+            return self.receive_frame(name);
+        }
+        self.link.set_receive_timeout(Some(self.timeout / ATTEMPTS))?;
+        for _ in 0..ATTEMPTS {
+            match self.link.send(&bytes) {
+                Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(errno) => return Err(self.link.error("send on", errno)),
+            }
+            if let Some(answer) = self.receive_control()? {
+                return Ok(answer);
+            }
+        }
+        Err(self.silent(name))
+    }
+
+    /// Reads one frame of a stream.
+    fn receive_frame(&self, name: &'static str) -> Result<Frame> {
+        let mut bytes = vec![0; HEADER_BYTES];
+        let read = |buffer: &mut [u8]| match self.link.receive_exact(buffer, "in the middle of the test") {
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::WouldBlock => Err(self.silent(name)),
+            result => result,
+        };
+        read(&mut bytes)?;
+        let length = wire::frame_length(&bytes).map_err(|error| self.broke_protocol(&error.to_string()))?;
+        bytes.resize(length, 0);
+        read(&mut bytes[HEADER_BYTES..])?;
+        self.parse(&bytes)
+    }
+
+    /// Waits for one control datagram, passing over data that is still under way.
+    fn receive_control(&self) -> Result<Option<Frame>> {
+        let mut buffer = vec![0; wire::FETCH_BYTES.max(CONTROL_BYTES)];
+        let deadline = clock::now() + self.timeout / ATTEMPTS;
+        while clock::now() < deadline {
+            match self.link.receive(&mut buffer) {
+                Ok(length) if wire::data_sequence(&buffer[..length]).is_some() => {}
+                Ok(length) => return self.parse(&buffer[..length]).map(Some),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(errno) => return Err(self.link.error("receive on", errno)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn parse(&self, bytes: &[u8]) -> Result<Frame> {
+        match Frame::parse(bytes) {
+            Ok((_, Frame::Refuse(refusal))) => {
+                Err(Error::Refused { endpoint: self.link.endpoint().to_string(), reason: refusal.to_string() })
+            }
+            Ok((session, _)) if session != self.id => Err(self.broke_protocol("an answer to somebody else")),
+            Ok((_, frame)) => Ok(frame),
+            Err(error) => Err(self.broke_protocol(&error.to_string())),
+        }
+    }
+
+    fn broke_protocol(&self, what: &str) -> Error {
+        Error::Protocol { endpoint: self.link.endpoint().to_string(), what: what.to_owned() }
+    }
+
+    fn silent(&self, to: &'static str) -> Error {
+        let after_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
+        Error::Silent { endpoint: self.link.endpoint().to_string(), to, after_ms }
+    }
+}
+
+impl Drop for Session {
+    /// Gives a datagram server the place back; a stream's end says it by itself.
+    fn drop(&mut self) {
+        if !self.plain && self.link.endpoint().framing() == Framing::Datagram {
+            let _ = self.link.send(&Frame::Bye.emit(self.id));
+        }
+    }
+}
+
+impl PeerClock {
+    /// Both ends read one clock.
+    pub const SAME: Self = Self { ahead_ns: 0, uncertainty_ns: 0 };
+}
+
+/// A number that is equal for two programs exactly when they read the same `CLOCK_MONOTONIC`: same boot, same time
+/// namespace (time_namespaces(7)).
+pub fn boot_identity() -> u64 {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let namespace = std::fs::read_link("/proc/self/ns/time").map(|link| link.display().to_string()).unwrap_or_default();
+    // FNV-1a: both ends must compute the same, so the standard library's seeded hash won't do.
+    boot.bytes().chain(namespace.bytes()).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+fn check_size(request: &Request) -> Result<()> {
+    let Request { endpoint, message_bytes, plain, .. } = request;
+    let least = match (endpoint.framing(), plain) {
+        (Framing::Datagram, false) => DATA_HEADER_BYTES,
+        (Framing::Datagram, true) | (Framing::Stream, _) => 1,
+    };
+    let most = endpoint.datagram_limit().unwrap_or(u32::MAX as usize);
+    if (least..=most).contains(message_bytes) {
+        return Ok(());
+    }
+    Err(Error::Input(format!("{endpoint}: a message here has {least} to {most} bytes, not {message_bytes}")))
+}

@@ -1,0 +1,121 @@
+//! The system calls that no crate wraps, each behind a safe function. The only place of this crate with `unsafe`, but for
+//! the TUN device's requests in [`crate::foreign`].
+#![expect(unsafe_code, reason = "these system calls have no safe wrapper in rustix or socket2")]
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use libc::{c_int, c_void, socklen_t};
+
+/// Sets an `int` socket option.
+pub(crate) fn set_option(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    set_option_bytes(fd, level, name, &value.to_ne_bytes())
+}
+
+/// Sets a socket option from its bytes.
+pub(crate) fn set_option_bytes(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: &[u8]) -> io::Result<()> {
+    // SAFETY: the pointer and the length describe `value`, which outlives the call.
+    let result = unsafe {
+        libc::setsockopt(fd.as_raw_fd(), level, name, value.as_ptr().cast::<c_void>(), value.len() as socklen_t)
+    };
+    check(result).map(drop)
+}
+
+/// Reads an `int` socket option.
+pub(crate) fn option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
+    let mut value = [0; size_of::<c_int>()];
+    option_bytes(fd, level, name, &mut value)?;
+    Ok(c_int::from_ne_bytes(value))
+}
+
+/// Reads a socket option into `value` and returns how many bytes the kernel wrote.
+pub(crate) fn option_bytes(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: &mut [u8]) -> io::Result<usize> {
+    let mut length = value.len() as socklen_t;
+    // SAFETY: the pointer and the length describe `value`, which outlives the call; the kernel writes at most `length` bytes.
+    let result =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, value.as_mut_ptr().cast::<c_void>(), &raw mut length) };
+    check(result)?;
+    Ok(length as usize)
+}
+
+/// Bytes written to a TCP socket and not yet sent for the first time (`SIOCOUTQNSD`, tcp(7)).
+pub(crate) fn unsent_bytes(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    // linux/sockios.h; the libc crate has no name for it.
+    const SIOCOUTQNSD: libc::Ioctl = 0x894B;
+    let mut value: c_int = 0;
+    // SAFETY: the request writes one int to the pointer, which is valid for it.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), SIOCOUTQNSD, &raw mut value) })?;
+    Ok(value.max(0) as u32)
+}
+
+/// Sets the calling thread's timer slack in nanoseconds.
+pub(crate) fn set_timer_slack(nanos: u64) {
+    // SAFETY: PR_SET_TIMERSLACK takes an integer and touches no memory. It fails for no positive value.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos as libc::c_ulong) };
+}
+
+/// Sets scheduling policy and priority of the calling thread.
+pub(crate) fn set_scheduler(policy: c_int, priority: c_int) -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: the pointer is to a live sched_param; pid 0 is the calling thread.
+    check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) }).map(drop)
+}
+
+/// What one `recvmsg` brought.
+pub(crate) struct Received {
+    /// Bytes of data.
+    pub(crate) bytes: usize,
+    /// `SCM_TIMESTAMPING`: software timestamp in `CLOCK_REALTIME`, seconds and nanoseconds.
+    pub(crate) stamp: Option<(i64, i64)>,
+    /// `IP_RECVERR` or `IPV6_RECVERR`: `(ee_origin, ee_info, ee_data)` of `struct sock_extended_err`.
+    pub(crate) extended_error: Option<(u8, u32, u32)>,
+}
+
+/// `recvmsg` with room for timestamps and extended errors.
+pub(crate) fn receive_with_control(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: c_int) -> io::Result<Received> {
+    #[repr(align(8))]
+    struct Control([u8; 256]);
+    let mut control = Control([0; 256]);
+    let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast::<c_void>(), iov_len: buffer.len() };
+    // SAFETY: msghdr is plain data for which all zeroes is valid (its padding is private on some targets).
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = &raw mut vector;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast::<c_void>();
+    message.msg_controllen = control.0.len();
+    // SAFETY: the message describes `buffer` and `control`, both alive and exclusively borrowed during the call.
+    let bytes = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, flags) };
+    if bytes < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut received = Received { bytes: bytes as usize, stamp: None, extended_error: None };
+    // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR walk the control bytes that the kernel wrote and laid out; they stay within
+    // msg_controllen. Data is read unaligned and only where cmsg_len says that it is there.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(&raw const message);
+        while !header.is_null() {
+            let data = libc::CMSG_DATA(header);
+            let length = (*header).cmsg_len - libc::CMSG_LEN(0) as usize;
+            match ((*header).cmsg_level, (*header).cmsg_type) {
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) if length >= size_of::<libc::timespec>() => {
+                    let stamp = data.cast::<libc::timespec>().read_unaligned();
+                    received.stamp = (stamp.tv_sec != 0).then_some((stamp.tv_sec, stamp.tv_nsec));
+                }
+                (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR)
+                    if length >= size_of::<libc::sock_extended_err>() =>
+                {
+                    let error = data.cast::<libc::sock_extended_err>().read_unaligned();
+                    received.extended_error = Some((error.ee_origin, error.ee_info, error.ee_data));
+                }
+                _ => {}
+            }
+            header = libc::CMSG_NXTHDR(&raw const message, header);
+        }
+    }
+    Ok(received)
+}
+
+fn check(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

@@ -1,0 +1,106 @@
+use std::os::fd::BorrowedFd;
+
+use taut_time::{Duration, SendQueue};
+
+use crate::sys;
+
+/// What the kernel tells of a TCP connection (`getsockopt(TCP_INFO)`, `struct tcp_info` in linux/tcp.h).
+///
+/// Fields that this kernel does not have are zero.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct TcpInfo {
+    /// Largest segment this side sends, in bytes.
+    pub send_mss_bytes: u32,
+    /// Segments sent and not yet acknowledged.
+    pub unacked_segments: u32,
+    /// Smoothed round-trip time.
+    pub smoothed_rtt: Duration,
+    /// Least round-trip time seen.
+    pub min_rtt: Duration,
+    /// Congestion window, in segments.
+    pub congestion_window_segments: u32,
+    /// Segments retransmitted over the life of the connection.
+    pub retransmitted_segments: u32,
+    /// Bytes that wait in the socket for their first transmission.
+    pub unsent_bytes: u32,
+    /// Segments with data sent, retransmissions included.
+    pub data_segments_out: u32,
+    /// Segments with data received.
+    pub data_segments_in: u32,
+    /// Bytes sent, retransmissions included.
+    pub bytes_sent: u64,
+    /// Bytes acknowledged by the peer.
+    pub bytes_acked: u64,
+    /// Time in which data was outstanding.
+    pub busy_time: Duration,
+    /// Time limited by the peer's receive window.
+    pub receive_window_limited: Duration,
+    /// Time limited by the local send buffer.
+    pub send_buffer_limited: Duration,
+    /// Most recent delivery rate, in bytes per second.
+    pub delivery_rate_bytes_per_second: u64,
+    /// Bytes that the peer's window still allows.
+    pub send_window_bytes: u32,
+}
+
+impl TcpInfo {
+    pub(crate) fn read(fd: BorrowedFd<'_>) -> std::io::Result<Self> {
+        let mut bytes = [0; 280];
+        let length = sys::option_bytes(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
+        Ok(Self::parse(&bytes[..length]))
+    }
+
+    /// Offsets of `struct tcp_info`; the kernel only ever appends to it.
+    fn parse(bytes: &[u8]) -> Self {
+        let u32_at = |offset: usize| {
+            bytes.get(offset..offset + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
+        };
+        let u64_at = |offset: usize| {
+            bytes.get(offset..offset + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes)
+        };
+        let micros = |value: u64| Duration::from_micros(value);
+        Self {
+            send_mss_bytes: u32_at(16),
+            unacked_segments: u32_at(24),
+            smoothed_rtt: micros(u32_at(68).into()),
+            congestion_window_segments: u32_at(80),
+            retransmitted_segments: u32_at(100),
+            bytes_acked: u64_at(120),
+            unsent_bytes: u32_at(144),
+            min_rtt: micros(u32_at(148).into()),
+            data_segments_in: u32_at(152),
+            data_segments_out: u32_at(156),
+            delivery_rate_bytes_per_second: u64_at(160),
+            busy_time: micros(u64_at(168)),
+            receive_window_limited: micros(u64_at(176)),
+            send_buffer_limited: micros(u64_at(184)),
+            bytes_sent: u64_at(200),
+            send_window_bytes: u32_at(228),
+        }
+    }
+
+    /// The part that tells why a write may still be waiting.
+    pub(crate) fn send_queue(&self, unsent_bytes: u32) -> SendQueue {
+        SendQueue {
+            unsent_bytes,
+            in_flight_segments: self.unacked_segments,
+            congestion_window_segments: self.congestion_window_segments,
+            receive_window_bytes: self.send_window_bytes,
+            mss_bytes: self.send_mss_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_answer_of_an_old_kernel_leaves_zeroes() {
+        let mut bytes = [0; 104];
+        bytes[16] = 100;
+        let info = TcpInfo::parse(&bytes);
+        assert_eq!(info.send_mss_bytes, 100);
+        assert_eq!(info.busy_time, Duration::ZERO);
+    }
+}

@@ -1,0 +1,222 @@
+use std::fmt;
+use std::str::FromStr;
+
+use taut_time::Duration;
+
+use super::frame::{Reader, WireError, Writer};
+use crate::Error;
+
+/// What a client asks of a server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Hello {
+    /// The work to be done.
+    pub work: Work,
+    /// How the server should acknowledge (TCP only).
+    pub acks: AckPolicy,
+    /// Bytes of one message.
+    pub message_bytes: u32,
+    /// How long the client means to take.
+    pub duration: Duration,
+    /// A number of the client's choice, which its session gets.
+    pub nonce: u64,
+    /// What the server's challenge gave, 0 before; datagrams only.
+    pub token: u64,
+}
+
+/// What a server does with a client's bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Work {
+    /// Sends every message back.
+    Echo,
+    /// Notes when each message arrived, and reports it at the end.
+    Collect,
+    /// Reads and counts.
+    Sink,
+    /// Sends for the duration asked for (streams only).
+    Source,
+    /// Reads, counts and sends at once (streams only).
+    Duplex,
+}
+
+/// When a receiver acknowledges, as far as Linux lets a program choose (tcp(7), `TCP_QUICKACK`).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum AckPolicy {
+    /// As a program that sets nothing.
+    #[default]
+    System,
+    /// At once: `TCP_QUICKACK` on after each read.
+    Prompt,
+    /// By the timer, 40 ms at least: `TCP_QUICKACK` off before each read.
+    Delayed,
+    /// By the timer, but not after more than this many µs: `TCP_DELACK_MAX_US` (Linux 6.15), 8,000 to 200,000.
+    DelayedAtMost(u32),
+}
+
+/// A server's consent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Accept {
+    /// Identifies the server's boot: equal on both sides means one clock.
+    pub boot: u64,
+    /// Largest message that the server takes, in bytes.
+    pub max_message_bytes: u32,
+    /// Longest session that the server grants.
+    pub max_duration: Duration,
+}
+
+/// Why a server declines.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// All places are taken; the limit.
+    Busy(u32),
+    /// The messages are too long; the limit in bytes.
+    MessageTooLong(u32),
+    /// The session would last too long; the limit in milliseconds.
+    SessionTooLong(u32),
+    /// This kind of endpoint does not do that work.
+    WorkNotOffered,
+    /// The server speaks another version, this one.
+    OtherVersion(u32),
+    /// The first bytes were no hello.
+    NotUnderstood,
+    /// The receiver's ACK behaviour can't be chosen there.
+    AcksNotOffered,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy(limit) => write!(f, "it serves {limit} clients at once and has them (see its --max-clients)"),
+            Self::MessageTooLong(limit) => write!(f, "messages may have {limit} bytes at most (see its --max-message)"),
+            Self::SessionTooLong(limit) => {
+                write!(f, "a session may last {} s at most (see its --max-time)", f64::from(*limit) / 1000.0)
+            }
+            Self::WorkNotOffered => write!(f, "it does not do this over datagrams, since it never amplifies"),
+            Self::OtherVersion(version) => {
+                write!(f, "it speaks version {version} of the protocol, this is version {}", super::VERSION)
+            }
+            Self::NotUnderstood => write!(f, "it did not understand the first bytes"),
+            Self::AcksNotOffered => write!(f, "its kernel does not let it choose when to acknowledge in this way"),
+        }
+    }
+}
+
+impl FromStr for AckPolicy {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text {
+            "system" => Ok(Self::System),
+            "prompt" => Ok(Self::Prompt),
+            "delayed" => Ok(Self::Delayed),
+            _ => text
+                .strip_prefix("us=")
+                .and_then(|micros| micros.parse().ok())
+                .filter(|micros| (8_000..=200_000).contains(micros))
+                .map(Self::DelayedAtMost)
+                .ok_or_else(|| {
+                    Error::Input(format!("`{text}`: write system, prompt, delayed or us=N with N from 8000 to 200000"))
+                }),
+        }
+    }
+}
+
+impl fmt::Display for AckPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System => write!(f, "system"),
+            Self::Prompt => write!(f, "prompt"),
+            Self::Delayed => write!(f, "delayed"),
+            Self::DelayedAtMost(micros) => write!(f, "us={micros}"),
+        }
+    }
+}
+
+impl Hello {
+    pub(super) fn emit(&self, out: &mut Writer) {
+        let (acks, micros) = match self.acks {
+            AckPolicy::System => (0, 0),
+            AckPolicy::Prompt => (1, 0),
+            AckPolicy::Delayed => (2, 0),
+            AckPolicy::DelayedAtMost(micros) => (3, micros),
+        };
+        out.u8(self.work as u8).u8(acks).u16(0).u32(micros).u32(self.message_bytes);
+        out.u32(millis(self.duration)).u64(self.nonce).u64(self.token);
+    }
+
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        let work = match from.u8()? {
+            0 => Work::Echo,
+            1 => Work::Collect,
+            2 => Work::Sink,
+            3 => Work::Source,
+            4 => Work::Duplex,
+            _ => return Err(WireError::Field("work")),
+        };
+        let acks = from.u8()?;
+        let _reserved = from.u16()?;
+        let micros = from.u32()?;
+        let acks = match acks {
+            0 => AckPolicy::System,
+            1 => AckPolicy::Prompt,
+            2 => AckPolicy::Delayed,
+            3 if (8_000..=200_000).contains(&micros) => AckPolicy::DelayedAtMost(micros),
+            _ => return Err(WireError::Field("acknowledgement policy")),
+        };
+        let message_bytes = from.u32()?;
+        if message_bytes == 0 {
+            return Err(WireError::Field("message size"));
+        }
+        let duration = Duration::from_millis(from.u32()?.into());
+        Ok(Self { work, acks, message_bytes, duration, nonce: from.u64()?, token: from.u64()? })
+    }
+}
+
+impl Accept {
+    pub(super) fn emit(&self, out: &mut Writer) {
+        out.u64(self.boot).u32(self.max_message_bytes).u32(millis(self.max_duration));
+    }
+
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Self {
+            boot: from.u64()?,
+            max_message_bytes: from.u32()?,
+            max_duration: Duration::from_millis(from.u32()?.into()),
+        })
+    }
+}
+
+impl Refusal {
+    pub(super) fn emit(self, out: &mut Writer) {
+        let (code, limit) = match self {
+            Self::Busy(limit) => (0, limit),
+            Self::MessageTooLong(limit) => (1, limit),
+            Self::SessionTooLong(limit) => (2, limit),
+            Self::WorkNotOffered => (3, 0),
+            Self::OtherVersion(version) => (4, version),
+            Self::NotUnderstood => (5, 0),
+            Self::AcksNotOffered => (6, 0),
+        };
+        out.u8(code).u8(0).u16(0).u32(limit);
+    }
+
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        let code = from.u8()?;
+        let _reserved = (from.u8()?, from.u16()?);
+        let limit = from.u32()?;
+        match code {
+            0 => Ok(Self::Busy(limit)),
+            1 => Ok(Self::MessageTooLong(limit)),
+            2 => Ok(Self::SessionTooLong(limit)),
+            3 => Ok(Self::WorkNotOffered),
+            4 => Ok(Self::OtherVersion(limit)),
+            5 => Ok(Self::NotUnderstood),
+            6 => Ok(Self::AcksNotOffered),
+            _ => Err(WireError::Field("refusal")),
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}
