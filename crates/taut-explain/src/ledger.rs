@@ -19,8 +19,7 @@ pub enum Stage {
 
 impl Stage {
     /// All stages, in the order in which a message passes them.
-    pub const ALL: [Self; 6] =
-        [Self::Program, Self::Call, Self::Socket, Self::Driver, Self::Medium, Self::PeerProgram];
+    pub const ALL: [Self; 6] = [Self::Program, Self::Call, Self::Socket, Self::Driver, Self::Medium, Self::PeerProgram];
 
     /// Name of the stage in reports.
     pub const fn name(self) -> &'static str {

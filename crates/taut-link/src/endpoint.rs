@@ -39,7 +39,8 @@ pub enum UnixAddress {
     Abstract(String),
 }
 
-const FORMS: &str = "write tcp://HOST:PORT, udp://HOST:PORT, unix:PATH or unix-dgram:PATH (unix:@NAME for an abstract name)";
+const FORMS: &str =
+    "write tcp://HOST:PORT, udp://HOST:PORT, unix:PATH or unix-dgram:PATH (unix:@NAME for an abstract name)";
 
 impl Endpoint {
     /// Short name of the transport, as it stands in the address.
@@ -69,6 +70,12 @@ impl Endpoint {
             Self::UnixDgram(_) => Some(131_072),
             Self::Tcp(_) | Self::Unix(_) => None,
         }
+    }
+
+    /// Whether the transport acknowledges bytes, and so may hold small writes back (RFC 896) and choose when to
+    /// acknowledge.
+    pub const fn acknowledges(&self) -> bool {
+        matches!(self, Self::Tcp(_))
     }
 
     /// The endpoint of a socket that was bound, from its local address.
@@ -176,9 +183,11 @@ fn inet(whole: &str, rest: &str) -> Result<InetAddress> {
 
 fn unix(whole: &str, rest: &str) -> Result<UnixAddress> {
     // sun_path holds 108 bytes with its final NUL (unix(7)).
+    // `unix://` is a habit from other schemes; what is left is a path as it stands.
+    let rest = if rest.starts_with("///") { rest.trim_start_matches("//") } else { rest };
     let address = match rest.strip_prefix('@') {
         Some(name) => UnixAddress::Abstract(name.to_owned()),
-        None => UnixAddress::Path(PathBuf::from(rest.strip_prefix("//").unwrap_or(rest))),
+        None => UnixAddress::Path(PathBuf::from(rest)),
     };
     let length = match &address {
         UnixAddress::Path(path) => path.as_os_str().len(),
@@ -228,14 +237,23 @@ mod tests {
 
     #[test]
     fn every_form_is_printed_as_it_was_written() {
-        for text in ["tcp://127.0.0.1:9000", "udp://[::1]:0", "tcp://localhost:1", "unix:/run/x.sock", "unix:@name", "unix-dgram:rel/x"] {
+        for text in [
+            "tcp://127.0.0.1:9000",
+            "udp://[::1]:0",
+            "tcp://localhost:1",
+            "unix:/run/x.sock",
+            "unix:@name",
+            "unix-dgram:rel/x",
+        ] {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
         }
     }
 
     #[test]
     fn errors_say_what_to_write() {
-        for text in ["", "tcp://", "tcp://::1:9", "tcp://[::1:9", "udp://h:70000", "unix:", "http://x:1", "tcp://:5", "unix:@"] {
+        for text in
+            ["", "tcp://", "tcp://::1:9", "tcp://[::1:9", "udp://h:70000", "unix:", "http://x:1", "tcp://:5", "unix:@"]
+        {
             let message = text.parse::<Endpoint>().unwrap_err().to_string();
             assert!(message.contains("tcp://HOST:PORT"), "{text}: {message}");
         }

@@ -1,5 +1,5 @@
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::str::FromStr;
 
 use crate::{Endpoint, Error, Link, Result, sys};
@@ -59,20 +59,21 @@ impl SocketOption {
         format!("setsockopt(fd, {level}, {name}, &(int){{{}}}, sizeof(int));", self.value())
     }
 
+    /// Whether sockets of this kind have the option.
+    pub fn applies_to(&self, endpoint: &Endpoint) -> bool {
+        self.level() != libc::IPPROTO_TCP || matches!(endpoint, Endpoint::Tcp(_))
+    }
+
     /// Sets the option on a socket.
     ///
     /// # Errors
     /// [`Error::Input`] when the transport has no such option, [`Error::Io`] when the kernel refuses the value.
     pub fn apply(&self, link: &Link) -> Result<()> {
-        self.apply_to(link.as_fd(), link.endpoint())
-    }
-
-    pub(crate) fn apply_to(&self, fd: BorrowedFd<'_>, endpoint: &Endpoint) -> Result<()> {
-        if self.level() == libc::IPPROTO_TCP && !matches!(endpoint, Endpoint::Tcp(_)) {
-            return Err(Error::Input(format!("{endpoint}: the option `{self}` is one of TCP")));
+        if !self.applies_to(link.endpoint()) {
+            return Err(Error::Input(format!("{}: the option `{self}` is one of TCP", link.endpoint())));
         }
-        sys::set_option(fd, self.level(), self.number(), self.value())
-            .map_err(|source| Error::io("set an option on", endpoint, source))
+        sys::set_option(link.as_fd(), self.level(), self.number(), self.value())
+            .map_err(|source| Error::io("set an option on", link.endpoint(), source))
     }
 
     /// The options in force on a socket, read back from the kernel, as `name=value`.
@@ -88,7 +89,7 @@ impl SocketOption {
         ];
         probes
             .iter()
-            .filter(|probe| probe.level() != libc::IPPROTO_TCP || matches!(link.endpoint(), Endpoint::Tcp(_)))
+            .filter(|probe| probe.applies_to(link.endpoint()))
             .filter_map(|probe| {
                 let value = sys::option(link.as_fd(), probe.level(), probe.number()).ok()?;
                 Some(format!("{}={}", probe.name(), value as u32))
@@ -146,7 +147,9 @@ impl FromStr for SocketOption {
             value
                 .ok_or_else(|| Error::Input(format!("option `{name}` needs a value: {name}=N")))?
                 .parse::<u32>()
-                .map_err(|_| Error::Input(format!("option `{text}`: the value is no whole number below 2^32")))
+                .ok()
+                .filter(|&value| i32::try_from(value).is_ok())
+                .ok_or_else(|| Error::Input(format!("option `{text}`: the value is no whole number below 2^31")))
         };
         match name {
             "nodelay" => switch().map(Self::Nodelay),

@@ -4,7 +4,9 @@ use rustix::io::Errno;
 use taut_time::{Duration, Framing};
 
 use crate::clock;
-use crate::wire::{self, AckPolicy, CONTROL_BYTES, DATA_HEADER_BYTES, Frame, HEADER_BYTES, Hello, Record, Summary, Work};
+use crate::wire::{
+    self, AckPolicy, CONTROL_BYTES, DATA_HEADER_BYTES, Frame, HEADER_BYTES, Hello, Record, Summary, Work,
+};
 use crate::{Endpoint, Error, Link, Result, SocketOption};
 
 /// What a client asks for.
@@ -70,8 +72,8 @@ impl Session {
     }
 
     fn shake_hands(&mut self, request: &Request) -> Result<()> {
-        let is_tcp = self.link.endpoint().transport() == "tcp";
-        if is_tcp {
+        let may_hold = self.link.endpoint().acknowledges();
+        if may_hold {
             SocketOption::Nodelay(true).apply(&self.link)?;
         }
         self.id = clock::now().as_nanos() ^ u64::from(std::process::id()).rotate_left(40);
@@ -97,7 +99,7 @@ impl Session {
         if self.ask(&Frame::Start, "the start")? != Frame::Ready {
             return Err(self.broke_protocol("the peer was not ready"));
         }
-        if is_tcp {
+        if may_hold {
             SocketOption::Nodelay(false).apply(&self.link)?;
         }
         self.link.set_receive_timeout(None)
@@ -107,7 +109,8 @@ impl Session {
         let mut best = PeerClock { ahead_ns: 0, uncertainty_ns: u64::MAX };
         for _ in 0..CLOCK_PROBES {
             let before = clock::now();
-            let Frame::Clock { server_ns } = self.ask(&Frame::Clock { server_ns: 0 }, "the question for its clock")? else {
+            let Frame::Clock { server_ns } = self.ask(&Frame::Clock { server_ns: 0 }, "the question for its clock")?
+            else {
                 return Err(self.broke_protocol("the peer did not tell its clock"));
             };
             let round_trip = clock::now().saturating_since(before);
@@ -148,7 +151,9 @@ impl Session {
     #[inline]
     pub fn sequence(&self, datagram: &[u8], expected: u64) -> Option<u64> {
         if !self.plain {
-            return wire::data_sequence(datagram).filter(|&(session, _)| session == self.id).map(|(_, sequence)| sequence);
+            return wire::data_sequence(datagram)
+                .filter(|&(session, _)| session == self.id)
+                .map(|(_, sequence)| sequence);
         }
         let mut bytes = expected.to_le_bytes();
         let kept = datagram.len().min(bytes.len());
@@ -302,9 +307,9 @@ pub fn boot_identity() -> u64 {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = std::fs::read_link("/proc/self/ns/time").map(|link| link.display().to_string()).unwrap_or_default();
     // FNV-1a: both ends must compute the same, so the standard library's seeded hash won't do.
-    boot.bytes().chain(namespace.bytes()).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    boot.bytes()
+        .chain(namespace.bytes())
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 fn check_size(request: &Request) -> Result<()> {

@@ -52,12 +52,10 @@ impl TcpInfo {
 
     /// Offsets of `struct tcp_info`; the kernel only ever appends to it.
     fn parse(bytes: &[u8]) -> Self {
-        let u32_at = |offset: usize| {
-            bytes.get(offset..offset + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
-        };
-        let u64_at = |offset: usize| {
-            bytes.get(offset..offset + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes)
-        };
+        let u32_at =
+            |offset: usize| bytes.get(offset..offset + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
+        let u64_at =
+            |offset: usize| bytes.get(offset..offset + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
         let micros = |value: u64| Duration::from_micros(value);
         Self {
             send_mss_bytes: u32_at(16),

@@ -1,6 +1,8 @@
 use taut_time::Duration;
 
-use super::{Accept, CONTROL_BYTES, DATA_HEADER_BYTES, FETCH_BYTES, HEADER_BYTES, Hello, RECORDS_PER_FRAME, Refusal, VERSION};
+use super::{
+    Accept, CONTROL_BYTES, DATA_HEADER_BYTES, FETCH_BYTES, HEADER_BYTES, Hello, RECORDS_PER_FRAME, Refusal, VERSION,
+};
 
 const MAGIC: [u8; 4] = *b"TAUT";
 pub(super) const RECORD_BYTES: usize = 24;

@@ -1,0 +1,301 @@
+//! Writes held by Nagle's algorithm (RFC 896) until the peer's delayed acknowledgement (RFC 1122, 4.2.3.2).
+//!
+//! A write counts as held when all of this was seen:
+//!
+//! 1. Just after the call the socket still held it unsent, less than one segment of it, with segments in flight, while
+//!    congestion window and receive window would have let it go (`SIOCOUTQNSD`, `TCP_INFO`).
+//! 2. It left more than [`LEAST_HOLD`] later, and within [`RELEASE`] of the acknowledgement of bytes sent before it.
+//! 3. That acknowledgement took longer than the path's own round trip by [`LEAST_DELAY`] at least: it was delayed.
+//!
+//! One such stall can happen on any connection; a finding needs [`LEAST_SHARE`] of the writes and [`LEAST_EPISODES`]
+//! acknowledgements that released some.
+
+use taut_time::{Duration, Instant, SendQueue, Timeline, What};
+
+use crate::Finding;
+
+/// A write that waited less is not called held: the wake-up of a busy machine takes as long.
+pub const LEAST_HOLD: Duration = Duration::from_millis(1);
+/// The kernel sends what it held while it handles the acknowledgement.
+pub const RELEASE: Duration = Duration::from_micros(500);
+/// By how much an acknowledgement must be slower than the path for the peer to have delayed it. No timer of a known
+/// system is shorter than 8 ms.
+pub const LEAST_DELAY: Duration = Duration::from_millis(5);
+/// Least share of held writes for a finding.
+pub const LEAST_SHARE: f64 = 0.01;
+/// Least number of acknowledgements that released held writes.
+pub const LEAST_EPISODES: usize = 3;
+
+/// What is known of the link beside its timeline.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// What the finding will be on: an endpoint, with the workload.
+    pub on: String,
+    /// Whether the sending socket was free to hold small writes back (`TCP_NODELAY` off).
+    pub nagle: bool,
+    /// Least round trip that the kernel saw on the link, the handshake included.
+    pub min_rtt: Duration,
+    /// Whether a message takes more than one write.
+    pub several_writes: bool,
+}
+
+/// One write that was held.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct HeldWrite {
+    /// Position in the flow after its last byte.
+    pub end: u64,
+    /// From the return of the call to the moment it was passed on.
+    pub hold: Duration,
+    /// The acknowledgement that released it.
+    pub released_by: Release,
+}
+
+/// An acknowledgement that let held bytes go.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Release {
+    /// Position in the flow after the last byte acknowledged.
+    pub end: u64,
+    /// When it came.
+    pub at: Instant,
+    /// How long after the segment had left.
+    pub delay: Duration,
+}
+
+/// Looks for the stall in the rounds of one run.
+pub fn find(rounds: &[Timeline], context: &Context) -> Option<Finding> {
+    let writes: usize = rounds.iter().map(|round| round.of(|what| matches!(what, What::WriteEnd)).count()).sum();
+    let held: Vec<HeldWrite> = rounds.iter().flat_map(|round| held_writes(round, context)).collect();
+    let share = held.len() as f64 / writes.max(1) as f64;
+    let mut releases: Vec<Release> = held.iter().map(|write| write.released_by).collect();
+    releases.dedup();
+    if share < LEAST_SHARE || releases.len() < LEAST_EPISODES {
+        return None;
+    }
+    let hold = median(held.iter().map(|write| write.hold).collect());
+    let delay = median(releases.iter().map(|release| release.delay).collect());
+    let example = held[held.len() / 2];
+    Some(Finding {
+        cause: "nagle_delayed_ack".to_owned(),
+        summary: "Writes were held by Nagle's algorithm, waiting for the peer's delayed ACK.".to_owned(),
+        on: context.on.clone(),
+        share,
+        cost_ns: u64::try_from(hold.as_nanos()).unwrap_or(u64::MAX),
+        evidence: vec![
+            format!(
+                "{} of {writes} writes were still in the socket when the call returned, with a segment in flight and both \
+                 windows open, and left {} later (median; longest {})",
+                held.len(),
+                millis(hold),
+                millis(held.iter().map(|write| write.hold).max().unwrap_or_default()),
+            ),
+            format!(
+                "the peer acknowledged after {} (median of {} ACKs that released something) on a path whose round trip \
+                 takes {}: {}",
+                millis(delay),
+                releases.len(),
+                millis(context.min_rtt),
+                whose_timer(delay),
+            ),
+            format!(
+                "for example, the write that ends at byte {} waited {} and left at the ACK of byte {}, which had taken {}",
+                example.end,
+                millis(example.hold),
+                example.released_by.end,
+                millis(example.released_by.delay),
+            ),
+        ],
+        remedy: remedy(context),
+    })
+}
+
+/// The writes of one round that were held.
+pub fn held_writes(timeline: &Timeline, context: &Context) -> Vec<HeldWrite> {
+    if !context.nagle {
+        return Vec::new();
+    }
+    let scheduled = stage(timeline, |what| matches!(what, What::Scheduled));
+    let left = stage(timeline, |what| matches!(what, What::Left));
+    let mut acks: Vec<(Instant, u64)> =
+        timeline.of(|what| matches!(what, What::Acked)).map(|event| (event.at, event.bytes.end)).collect();
+    acks.sort_unstable();
+    let mut queues: Vec<(u64, SendQueue)> = timeline
+        .events()
+        .iter()
+        .filter_map(|event| match event.what {
+            What::SendQueue(queue) => Some((event.bytes.end, queue)),
+            _ => None,
+        })
+        .collect();
+    queues.sort_unstable_by_key(|&(end, _)| end);
+
+    let judge = |event: &taut_time::Event| {
+        let end = event.bytes.end;
+        let queue = queues.binary_search_by_key(&end, |&(end, _)| end).ok().map(|index| queues[index].1)?;
+        let passed_on = reached(&scheduled, end).or_else(|| reached(&left, end))?;
+        let hold = passed_on.saturating_since(event.at);
+        if !may_be_held(&queue) || hold < LEAST_HOLD {
+            return None;
+        }
+        // The last acknowledgement of bytes before this write that came before it left.
+        let until = acks.partition_point(|&(at, _)| at <= passed_on + RELEASE);
+        let &(at, acked) = acks[..until].iter().rev().find(|&&(_, acked)| acked <= event.bytes.start)?;
+        let delay = at.saturating_since(reached(&left, acked).or_else(|| reached(&scheduled, acked))?);
+        let released = passed_on.saturating_since(at) <= RELEASE;
+        let delayed = delay.saturating_sub(context.min_rtt) >= LEAST_DELAY;
+        (released && delayed).then_some(HeldWrite { end, hold, released_by: Release { end: acked, at, delay } })
+    };
+    timeline.of(|what| matches!(what, What::WriteEnd)).filter_map(judge).collect()
+}
+
+/// Whether the state of the socket is the one in which Nagle's algorithm holds (`tcp_nagle_check`).
+const fn may_be_held(queue: &SendQueue) -> bool {
+    queue.unsent_bytes > 0
+        && queue.unsent_bytes < queue.mss_bytes
+        && queue.in_flight_segments >= 1
+        && queue.in_flight_segments < queue.congestion_window_segments
+        // Kernels before 5.4 do not tell the window: 0.
+        && (queue.receive_window_bytes == 0 || queue.unsent_bytes <= queue.receive_window_bytes)
+}
+
+fn stage(timeline: &Timeline, wanted: impl Fn(&What) -> bool) -> Vec<(u64, Instant)> {
+    let mut reached: Vec<(u64, Instant)> = timeline.of(wanted).map(|event| (event.bytes.end, event.at)).collect();
+    reached.sort_unstable();
+    reached.dedup_by_key(|&mut (end, _)| end);
+    reached
+}
+
+/// When the byte before `end` reached the stage: the time of the first position at or after it (one stamp a segment).
+fn reached(stage: &[(u64, Instant)], end: u64) -> Option<Instant> {
+    stage.get(stage.partition_point(|&(position, _)| position < end)).map(|&(_, at)| at)
+}
+
+fn median(mut durations: Vec<Duration>) -> Duration {
+    durations.sort_unstable();
+    durations.get(durations.len() / 2).copied().unwrap_or_default()
+}
+
+fn whose_timer(delay: Duration) -> &'static str {
+    match delay.as_millis() {
+        36..=50 => "the delayed-ACK timer of Linux (40 ms, rounded up to its tick)",
+        180..=220 => "a delayed-ACK timer of 200 ms, as BSD and older Windows have it",
+        _ => "a delayed-ACK timer unlike that of Linux",
+    }
+}
+
+fn remedy(context: &Context) -> String {
+    let first = if context.several_writes {
+        "Hand over a whole message with one writev, or switch the algorithm off"
+    } else {
+        "Switch the algorithm off on the sending socket"
+    };
+    format!(
+        "{first}: setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){{1}}, sizeof(int)); where only the receiver can be \
+         changed, set TCP_QUICKACK after each read, or TCP_DELACK_MAX_US (Linux 6.15)."
+    )
+}
+
+fn millis(duration: Duration) -> String {
+    format!("{:.3} ms", duration.as_secs_f64() * 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use taut_time::{ByteRange, Event, Framing, Host, Layer};
+
+    use super::*;
+
+    const PERIOD_MS: u64 = 10;
+    const SIZE: u64 = 128;
+
+    fn context(nagle: bool) -> Context {
+        Context { on: "test".to_owned(), nagle, min_rtt: Duration::from_micros(50), several_writes: false }
+    }
+
+    /// A sender of one message each 10 ms under Nagle's algorithm to a peer with this ACK delay, as the kernel would report it.
+    fn simulate(messages: u64, ack_delay: Duration) -> Timeline {
+        let mut timeline = Timeline::new(Framing::Stream);
+        let ms = |ms: u64| Instant::from_nanos(ms * 1_000_000);
+        let mut push = |at, what, end: u64| {
+            let bytes = ByteRange::new(end - SIZE, end);
+            timeline.push(Event { at, host: Host::Local, layer: Layer::Socket, what, bytes });
+        };
+        let mut ack_due: Option<(Instant, u64)> = None;
+        let mut waiting = 0;
+        let mut sent = 0;
+        for i in 0..messages {
+            let (now, end) = (ms(i * PERIOD_MS), (i + 1) * SIZE);
+            while let Some((due, acked)) = ack_due.filter(|&(due, _)| due <= now) {
+                push(due, What::Acked, acked);
+                ack_due = None;
+                if waiting > 0 {
+                    let at = due + Duration::from_micros(5);
+                    push(at, What::Scheduled, sent + waiting);
+                    push(at, What::Left, sent + waiting);
+                    sent += waiting;
+                    waiting = 0;
+                    ack_due = Some((at + ack_delay, sent));
+                }
+            }
+            push(now, What::Intended, end);
+            push(now, What::WriteBegin, end);
+            push(now, What::WriteEnd, end);
+            if ack_due.is_some() {
+                waiting += SIZE;
+                let queue = SendQueue {
+                    unsent_bytes: waiting as u32,
+                    in_flight_segments: 1,
+                    congestion_window_segments: 10,
+                    receive_window_bytes: 65_535,
+                    mss_bytes: 1460,
+                };
+                push(now, What::SendQueue(queue), end);
+            } else {
+                push(now, What::Scheduled, end);
+                push(now, What::Left, end);
+                sent = end;
+                ack_due = Some((now + ack_delay, end));
+            }
+        }
+        timeline
+    }
+
+    #[test]
+    fn a_peer_with_a_56_ms_timer_is_found() {
+        let finding = find(&[simulate(1000, Duration::from_millis(56))], &context(true)).unwrap();
+        assert_eq!(finding.cause, "nagle_delayed_ack");
+        assert!(finding.share > 0.95, "{}", finding.share);
+        assert!((20_000_000..40_000_000).contains(&finding.cost_ns), "{}", finding.cost_ns);
+    }
+
+    #[test]
+    fn a_prompt_peer_and_a_socket_with_nodelay_are_not() {
+        assert_eq!(find(&[simulate(1000, Duration::from_micros(60))], &context(true)), None);
+        assert_eq!(find(&[simulate(1000, Duration::from_millis(56))], &context(false)), None);
+    }
+
+    #[test]
+    fn a_long_path_is_no_delayed_ack() {
+        let context = Context { min_rtt: Duration::from_millis(54), ..context(true) };
+        assert_eq!(find(&[simulate(1000, Duration::from_millis(56))], &context), None);
+    }
+
+    #[test]
+    fn one_stall_is_no_finding() {
+        let mut timeline = simulate(1000, Duration::from_micros(60));
+        timeline.extend(simulate(6, Duration::from_millis(44)).events().iter().copied());
+        assert_eq!(find(&[timeline], &context(true)), None);
+    }
+
+    #[test]
+    fn a_full_window_is_no_nagle() {
+        let mut timeline = Timeline::new(Framing::Stream);
+        for event in simulate(1000, Duration::from_millis(56)).events() {
+            let mut event = *event;
+            if let What::SendQueue(queue) = &mut event.what {
+                queue.in_flight_segments = queue.congestion_window_segments;
+            }
+            timeline.push(event);
+        }
+        assert_eq!(find(&[timeline], &context(true)), None);
+    }
+}

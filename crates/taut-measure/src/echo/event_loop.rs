@@ -1,0 +1,272 @@
+use std::collections::VecDeque;
+
+use rustix::io::Errno;
+use taut_link::{Error, Result, Session, clock};
+use taut_time::{Duration, Framing, Instant};
+
+use super::samples::{Flight, Samples};
+use crate::engine::{Engine, EngineKind};
+use crate::interrupt::Interrupt;
+
+/// Open loop, or a closed loop over several links, driven by one thread: a slow reply never keeps the next message.
+pub(super) struct EventLoop<'a> {
+    flows: Vec<Flow<'a>>,
+    engine: Box<dyn Engine + 'a>,
+    ready: Vec<usize>,
+    message: Vec<u8>,
+    buffer: Vec<u8>,
+    timeout: Duration,
+    /// Time between messages of the open loop; `None` for a closed one.
+    period: Option<Duration>,
+    /// The message that found no room, and how much of it has been written.
+    blocked: Option<Blocked>,
+}
+
+/// One link with the messages under way on it.
+struct Flow<'a> {
+    session: &'a Session,
+    framing: Framing,
+    next_sequence: u64,
+    flights: VecDeque<Flight>,
+    /// Bytes of the first reply under way that have arrived (streams).
+    arrived: usize,
+    /// Replies still to come that count no more (streams).
+    stale: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Blocked {
+    flow: usize,
+    written: usize,
+    flight: Flight,
+}
+
+impl<'a> EventLoop<'a> {
+    pub(super) fn new(
+        sessions: &'a [Session],
+        engine: EngineKind,
+        message_bytes: usize,
+        timeout: Duration,
+        period: Option<Duration>,
+    ) -> Result<Self> {
+        let mut links = Vec::with_capacity(sessions.len());
+        for session in sessions {
+            session.link().set_nonblocking(true)?;
+            links.push(session.link());
+        }
+        let built = engine.build(&links).map_err(|error| {
+            Error::Unavailable(format!("the engine {engine} can't be set up on this host: {error}"))
+        })?;
+        let flow = |session: &'a Session| Flow {
+            session,
+            framing: session.link().endpoint().framing(),
+            next_sequence: 0,
+            flights: VecDeque::new(),
+            arrived: 0,
+            stale: 0,
+        };
+        Ok(Self {
+            flows: sessions.iter().map(flow).collect(),
+            engine: built,
+            ready: Vec::with_capacity(sessions.len()),
+            message: vec![0xA5; message_bytes],
+            buffer: vec![0; message_bytes.max(64 * 1024)],
+            timeout,
+            period,
+            blocked: None,
+        })
+    }
+
+    /// Sends until there are `count` messages or it is `end`, and waits for the replies under way.
+    pub(super) fn run(&mut self, samples: &mut Samples, count: u64, end: Instant, interrupt: &Interrupt) -> Result<()> {
+        let began = clock::now();
+        let mut begun = 0;
+        let mut next_sweep = began;
+        loop {
+            let now = clock::now();
+            let stop = interrupt.is_set();
+            let sending = begun < count && now < end && !stop;
+            if self.blocked.is_none() && sending {
+                begun += self.begin_due(samples, began, begun, count, now)?;
+            } else if let Some(blocked) = self.blocked.take() {
+                self.write(samples, blocked)?;
+            }
+            if now >= next_sweep {
+                self.give_up(samples, now);
+                next_sweep = now + (self.timeout / 16).max(Duration::from_micros(100));
+            }
+            let more = begun < count && clock::now() < end && !stop;
+            let pending = self.blocked.is_some() || self.flows.iter().any(|flow| !flow.flights.is_empty());
+            if !more && (!pending || stop) {
+                let under_way: usize = self.flows.iter().map(|flow| flow.flights.len()).sum();
+                // Only an interrupt leaves messages under way: neither answered nor lost.
+                samples.sent -= under_way as u64;
+                return Ok(());
+            }
+            let next_send = match self.period {
+                Some(period) if more && self.blocked.is_none() => Some(intended(began, period, begun)),
+                _ => None,
+            };
+            let until = next_send.unwrap_or(next_sweep).min(next_sweep);
+            self.wait(until)?;
+            self.receive(samples)?;
+        }
+    }
+
+    /// Begins the messages that are due, at most one for each link, and says how many.
+    fn begin_due(
+        &mut self,
+        samples: &mut Samples,
+        began: Instant,
+        begun: u64,
+        count: u64,
+        now: Instant,
+    ) -> Result<u64> {
+        let mut new = 0;
+        if let Some(period) = self.period {
+            while begun + new < count && self.blocked.is_none() {
+                let at = intended(began, period, begun + new);
+                if at > now {
+                    break;
+                }
+                let flow = ((begun + new) % self.flows.len() as u64) as usize;
+                self.begin(samples, flow, Some(at))?;
+                new += 1;
+            }
+        } else {
+            for flow in 0..self.flows.len() {
+                if begun + new < count && self.blocked.is_none() && self.flows[flow].flights.is_empty() {
+                    self.begin(samples, flow, None)?;
+                    new += 1;
+                }
+            }
+        }
+        Ok(new)
+    }
+
+    fn begin(&mut self, samples: &mut Samples, flow: usize, intended: Option<Instant>) -> Result<()> {
+        let sequence = self.flows[flow].next_sequence;
+        self.flows[flow].next_sequence += 1;
+        let sent = clock::now();
+        let flight = Flight { sequence, intended: intended.unwrap_or(sent), sent };
+        if intended.is_some() {
+            samples.lateness.record(sent.saturating_since(flight.intended));
+        }
+        samples.sent += 1;
+        self.write(samples, Blocked { flow, written: 0, flight })
+    }
+
+    /// Writes what is left of a message; it stays in `blocked` when there is no room.
+    fn write(&mut self, samples: &mut Samples, mut blocked: Blocked) -> Result<()> {
+        let flow = &mut self.flows[blocked.flow];
+        flow.session.mark(&mut self.message, blocked.flight.sequence);
+        if clock::now().saturating_since(blocked.flight.sent) > self.timeout && blocked.written == 0 {
+            samples.lose(1);
+            return Ok(());
+        }
+        while blocked.written < self.message.len() {
+            match flow.session.link().send(&self.message[blocked.written..]) {
+                Ok(sent) => blocked.written += sent,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    self.blocked = Some(blocked);
+                    return Ok(());
+                }
+                Err(errno) => return Err(flow.session.link().error("send on", errno)),
+            }
+        }
+        flow.flights.push_back(blocked.flight);
+        Ok(())
+    }
+
+    fn wait(&mut self, until: Instant) -> Result<()> {
+        let writer = self.blocked.map(|blocked| blocked.flow);
+        self.engine.wait(Some(until), writer, &mut self.ready).map_err(|error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            self.flows[0].session.link().error("wait on", errno)
+        })
+    }
+
+    fn receive(&mut self, samples: &mut Samples) -> Result<()> {
+        let open_loop = self.period.is_some();
+        for &index in &self.ready {
+            let flow = &mut self.flows[index];
+            loop {
+                match flow.session.link().receive(&mut self.buffer) {
+                    Ok(0) if flow.framing == Framing::Stream => {
+                        let endpoint = flow.session.link().endpoint().to_string();
+                        return Err(Error::Closed { endpoint, when: "before all replies came" });
+                    }
+                    Ok(bytes) => {
+                        let at = clock::now();
+                        let short = flow.take(&self.buffer[..bytes], at, self.message.len(), samples, open_loop);
+                        if short && bytes < self.buffer.len() {
+                            self.engine.drained(index);
+                            break;
+                        }
+                    }
+                    Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => {
+                        self.engine.drained(index);
+                        break;
+                    }
+                    Err(errno) => return Err(flow.session.link().error("receive on", errno)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts messages whose reply has not come in time as lost.
+    fn give_up(&mut self, samples: &mut Samples, now: Instant) {
+        for flow in &mut self.flows {
+            while flow.flights.front().is_some_and(|flight| now.saturating_since(flight.sent) > self.timeout) {
+                flow.flights.pop_front();
+                flow.stale += u64::from(flow.framing == Framing::Stream);
+                samples.lose(1);
+            }
+        }
+    }
+}
+
+impl Flow<'_> {
+    /// Takes in what arrived; says whether the kernel is likely to have nothing more (streams).
+    fn take(&mut self, bytes: &[u8], at: Instant, message: usize, samples: &mut Samples, open_loop: bool) -> bool {
+        match self.framing {
+            Framing::Stream => {
+                self.arrived += bytes.len();
+                while self.arrived >= message {
+                    self.arrived -= message;
+                    if self.stale > 0 {
+                        self.stale -= 1;
+                        samples.late_replies += 1;
+                    } else if let Some(flight) = self.flights.pop_front() {
+                        samples.replied(flight, at, open_loop);
+                    }
+                }
+                true
+            }
+            Framing::Datagram => {
+                let expected = self.flights.front().map_or(self.next_sequence, |flight| flight.sequence);
+                let found = self.session.sequence(bytes, expected);
+                let position =
+                    found.map(|sequence| self.flights.binary_search_by_key(&sequence, |flight| flight.sequence));
+                match position {
+                    Some(Ok(position)) => {
+                        if let Some(flight) = self.flights.remove(position) {
+                            samples.replied(flight, at, open_loop);
+                        }
+                    }
+                    Some(Err(_)) => samples.late_replies += 1,
+                    None => {}
+                }
+                false
+            }
+        }
+    }
+}
+
+fn intended(began: Instant, period: Duration, index: u64) -> Instant {
+    let nanos = (period.as_nanos() as u64).saturating_mul(index);
+    Instant::from_nanos(began.as_nanos().saturating_add(nanos))
+}

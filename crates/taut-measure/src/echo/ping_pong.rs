@@ -1,0 +1,241 @@
+use rustix::io::Errno;
+use taut_link::{Result, Session, SocketOption, clock};
+use taut_time::{Duration, Framing, Instant};
+
+use super::samples::{Flight, Samples};
+use super::target::WriteStyle;
+use crate::engine::{Engine, EngineKind};
+use crate::interrupt::Interrupt;
+use crate::observe::Observer;
+
+/// Closed loop over one link: send, wait for the reply, again.
+pub(super) struct PingPong<'a> {
+    session: &'a Session,
+    engine: Box<dyn Engine + 'a>,
+    ready: Vec<usize>,
+    writes: WriteStyle,
+    timeout: Duration,
+    message: Vec<u8>,
+    buffer: Vec<u8>,
+    sequence: u64,
+    /// Bytes of replies that came too late to count and are still to be read (streams).
+    stale_bytes: usize,
+    pub(super) observer: Option<Observer>,
+}
+
+impl<'a> PingPong<'a> {
+    pub(super) fn new(
+        session: &'a Session,
+        engine: EngineKind,
+        writes: WriteStyle,
+        message_bytes: usize,
+        timeout: Duration,
+        observe: bool,
+    ) -> Result<Self> {
+        let link = session.link();
+        link.set_nonblocking(!engine.blocks())?;
+        link.set_receive_timeout(Some(timeout))?;
+        link.set_send_timeout(Some(timeout))?;
+        let engine = engine.build(&[link]).map_err(|error| {
+            taut_link::Error::Unavailable(format!("the engine {engine} can't be set up on this host: {error}"))
+        })?;
+        Ok(Self {
+            session,
+            engine,
+            ready: Vec::with_capacity(1),
+            writes,
+            timeout,
+            message: vec![0xA5; message_bytes],
+            buffer: vec![0; message_bytes.max(64 * 1024)],
+            sequence: 0,
+            stale_bytes: 0,
+            observer: observe.then(|| Observer::start(link, message_bytes)),
+        })
+    }
+
+    /// Exchanges messages until there are `count` of them or it is `end`.
+    pub(super) fn run(&mut self, samples: &mut Samples, count: u64, end: Instant, interrupt: &Interrupt) -> Result<()> {
+        let mut done = 0;
+        while done < count && !interrupt.is_set() {
+            let begin = clock::now();
+            if begin >= end {
+                break;
+            }
+            self.exchange(samples, begin)?;
+            done += 1;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn exchange(&mut self, samples: &mut Samples, begin: Instant) -> Result<()> {
+        let sequence = self.sequence;
+        self.sequence += 1;
+        self.session.mark(&mut self.message, sequence);
+        if let Some(observer) = &mut self.observer {
+            observer.intend(begin, self.message.len());
+        }
+        self.send()?;
+        samples.sent += 1;
+        let deadline = begin + self.timeout;
+        let replied = match self.session.link().endpoint().framing() {
+            Framing::Stream => self.receive_bytes(deadline, samples)?,
+            Framing::Datagram => self.receive_datagram(sequence, deadline, samples)?,
+        };
+        match replied {
+            Some(at) => samples.replied(Flight { sequence, intended: begin, sent: begin }, at, false),
+            None => samples.lose(1),
+        }
+        if let Some(observer) = &mut self.observer {
+            observer.drain(self.session.link())?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn send(&mut self) -> Result<()> {
+        match self.writes {
+            WriteStyle::One => self.write(0..self.message.len()),
+            WriteStyle::Two { first } => {
+                self.write(0..first)?;
+                self.write(first..self.message.len())
+            }
+            WriteStyle::Corked { first } => {
+                SocketOption::Cork(true).apply(self.session.link())?;
+                self.write(0..first)?;
+                self.write(first..self.message.len())?;
+                SocketOption::Cork(false).apply(self.session.link())
+            }
+            WriteStyle::Vectored { first } => {
+                let (head, tail) = self.message.split_at(first);
+                let begin = clock::now();
+                let sent = match self.session.link().send_two(head, tail) {
+                    Ok(sent) => sent,
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => 0,
+                    Err(error) => {
+                        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                        return Err(self.session.link().error("send on", errno));
+                    }
+                };
+                if let (Some(observer), true) = (&mut self.observer, sent > 0) {
+                    observer.wrote(self.session.link(), sent, begin, clock::now());
+                }
+                self.write(sent..self.message.len())
+            }
+        }
+    }
+
+    /// Writes a part of the message, all of it.
+    #[inline]
+    fn write(&mut self, mut part: std::ops::Range<usize>) -> Result<()> {
+        while !part.is_empty() {
+            let begin = self.observer.is_some().then(clock::now);
+            match self.session.link().send(&self.message[part.clone()]) {
+                Ok(sent) => {
+                    part.start += sent;
+                    if let (Some(observer), Some(begin)) = (&mut self.observer, begin) {
+                        observer.wrote(self.session.link(), sent, begin, clock::now());
+                    }
+                }
+                Err(Errno::AGAIN) => self.wait_for_room()?,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.session.link().error("send on", errno)),
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_for_room(&mut self) -> Result<()> {
+        let until = clock::now() + self.timeout;
+        self.engine
+            .wait(Some(until), Some(0), &mut self.ready)
+            .map_err(|error| self.session.link().error("wait on", Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        if clock::now() < until {
+            return Ok(());
+        }
+        let endpoint = self.session.link().endpoint().to_string();
+        Err(taut_link::Error::Silent {
+            endpoint,
+            to: "what was sent: it reads nothing",
+            after_ms: self.timeout.as_millis() as u64,
+        })
+    }
+
+    /// Reads the reply of a stream; `None` when it did not come in time.
+    #[inline]
+    fn receive_bytes(&mut self, deadline: Instant, samples: &mut Samples) -> Result<Option<Instant>> {
+        let message = self.message.len();
+        let mut missing = message;
+        loop {
+            let wanted = (self.stale_bytes + missing).min(self.buffer.len());
+            match self.session.link().receive(&mut self.buffer[..wanted]) {
+                Ok(0) => return Err(self.closed()),
+                Ok(bytes) => {
+                    let stale = bytes.min(self.stale_bytes);
+                    if stale > 0 {
+                        let late = self.stale_bytes.div_ceil(message) - (self.stale_bytes - stale).div_ceil(message);
+                        samples.late_replies += late as u64;
+                        self.stale_bytes -= stale;
+                    }
+                    missing -= bytes - stale;
+                    if missing == 0 {
+                        return Ok(Some(clock::now()));
+                    }
+                }
+                Err(errno) => {
+                    if !self.wait(errno, deadline)? {
+                        self.stale_bytes += missing;
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for the datagram with this sequence number; `None` when it did not come in time.
+    #[inline]
+    fn receive_datagram(&mut self, sequence: u64, deadline: Instant, samples: &mut Samples) -> Result<Option<Instant>> {
+        loop {
+            match self.session.link().receive(&mut self.buffer) {
+                Ok(bytes) => {
+                    let at = clock::now();
+                    match self.session.sequence(&self.buffer[..bytes], sequence) {
+                        Some(found) if found == sequence => return Ok(Some(at)),
+                        Some(_) => samples.late_replies += 1,
+                        None => {}
+                    }
+                    if at >= deadline {
+                        return Ok(None);
+                    }
+                }
+                // Nobody is bound there any more, or not yet: an ICMP error of an earlier datagram.
+                Err(Errno::CONNREFUSED) => return Err(self.session.link().error("receive on", Errno::CONNREFUSED)),
+                Err(errno) => {
+                    if !self.wait(errno, deadline)? {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// After a receive that brought nothing: waits for the link, and says whether there is time left.
+    #[inline]
+    fn wait(&mut self, errno: Errno, deadline: Instant) -> Result<bool> {
+        if !matches!(errno, Errno::AGAIN | Errno::INTR) {
+            return Err(self.session.link().error("receive on", errno));
+        }
+        if clock::now() >= deadline || errno == Errno::INTR {
+            return Ok(false);
+        }
+        self.engine.drained(0);
+        self.engine
+            .wait(Some(deadline), None, &mut self.ready)
+            .map_err(|error| self.session.link().error("wait on", Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        Ok(true)
+    }
+
+    fn closed(&self) -> taut_link::Error {
+        taut_link::Error::Closed { endpoint: self.session.link().endpoint().to_string(), when: "before its reply came" }
+    }
+}

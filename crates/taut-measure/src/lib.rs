@@ -1,0 +1,23 @@
+//! Workloads, engines, schedules and statistics, and the recordings they make.
+//!
+//! - [`echo`], [`pace`], [`stream`]: the workloads; [`serve`] is their other side, [`tune`] tries settings on them.
+//! - [`engine`]: how a process drives its I/O.
+//! - [`stats`]: distributions, exceedance, and what independent rounds allow to say.
+//! - [`floor`], [`doctor`]: what the host itself costs and offers.
+//! - [`recording`]: the shape in which all of it is kept.
+
+pub mod doctor;
+pub mod echo;
+pub mod engine;
+pub mod floor;
+mod interrupt;
+mod observe;
+pub mod pace;
+pub mod placement;
+pub mod recording;
+pub mod serve;
+pub mod stats;
+pub mod stream;
+pub mod tune;
+
+pub use interrupt::Interrupt;

@@ -1,0 +1,112 @@
+//! Periodic sending: does each message leave and arrive on time?
+//!
+//! Messages are sent on an absolute schedule. Of each the recording has the intended time, the sending call, what the
+//! kernel did with it ([`taut_link::stamp`]), the acknowledgement, and the arrival at the peer.
+
+mod analysis;
+mod peer;
+mod sender;
+
+use taut_link::wire::AckPolicy;
+use taut_link::{Endpoint, Error, Result, SocketOption, foreign};
+use taut_time::{Duration, Timeline};
+
+use crate::interrupt::Interrupt;
+use crate::placement;
+use crate::recording::{Ended, PaceRow};
+use peer::Peer;
+
+/// What to send, how often, and to whom.
+#[derive(Clone, Debug)]
+pub struct PacePlan {
+    /// Who receives.
+    pub peer: PeerKind,
+    /// Bytes of one message.
+    pub message_bytes: usize,
+    /// Time between intended sendings.
+    pub period: Duration,
+    /// Time of sending, over all rounds.
+    pub time: Duration,
+    /// Independent repetitions, each with a new link.
+    pub rounds: usize,
+    /// Options of the sending socket.
+    pub options: Vec<SocketOption>,
+    /// Limits of the exceedance table.
+    pub exceed: Vec<Duration>,
+    /// Processor that the sender is put on.
+    pub core: Option<usize>,
+    /// Send under `SCHED_FIFO`.
+    pub fifo: bool,
+    /// The command that repeats the row.
+    pub command: String,
+}
+
+/// Who receives the messages.
+#[derive(Clone, Debug)]
+pub enum PeerKind {
+    /// `taut serve`.
+    Server {
+        /// Its address.
+        endpoint: Endpoint,
+        /// How it should acknowledge.
+        acks: AckPolicy,
+    },
+    /// Any server that reads; what it sends is thrown away.
+    Plain(Endpoint),
+    /// The built-in TCP peer unlike Linux, in a network namespace of its own.
+    Foreign(foreign::AckPolicy),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct PaceOutcome {
+    /// The figures.
+    pub row: PaceRow,
+    /// The events of each round.
+    pub timelines: Vec<Timeline>,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+/// Longest wait for held messages at the end of a round.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// Sends on schedule, round by round.
+///
+/// # Errors
+/// The peer can't be reached, or an option or right is missing. A peer that goes away later ends the run, and what there is
+/// is returned.
+pub fn run(plan: &PacePlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usize, usize)) -> Result<PaceOutcome> {
+    if plan.period.is_zero() || plan.message_bytes == 0 {
+        return Err(Error::Input("period and message size must be above zero".into()));
+    }
+    let peer = Peer::new(&plan.peer)?;
+    let mut rounds = Vec::with_capacity(plan.rounds);
+    let mut ended = Ended::Complete;
+    for round in 0..plan.rounds {
+        if interrupt.is_set() {
+            break;
+        }
+        progress(round, plan.rounds);
+        let _placed = placement::on_core(plan.core)?;
+        let sent = sender::send_round(plan, &peer, interrupt);
+        match sent {
+            Ok((round, None)) => rounds.push(round),
+            Ok((round, Some(error))) => {
+                rounds.push(round);
+                ended = Ended::PeerGone(error.to_string());
+                break;
+            }
+            Err(error) if rounds.is_empty() => return Err(error),
+            Err(error) => {
+                ended = Ended::PeerGone(error.to_string());
+                break;
+            }
+        }
+    }
+    if interrupt.is_set() {
+        ended = Ended::Interrupted;
+    }
+    let row = analysis::row(plan, &peer, &rounds);
+    Ok(PaceOutcome { row, timelines: rounds.into_iter().map(|round| round.timeline).collect(), ended })
+}

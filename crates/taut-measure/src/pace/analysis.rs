@@ -1,0 +1,174 @@
+use taut_time::{Instant, MessageTimes, Timeline, What};
+
+use super::PacePlan;
+use super::peer::Peer;
+use super::sender::SentRound;
+use crate::recording::{MessageExcerpt, PaceRound, PaceRow};
+use crate::stats::{Distribution, ExceedanceCounter};
+
+/// Messages of the last round that the recording keeps one by one.
+const EXCERPT: usize = 300;
+
+/// The distributions of one round.
+struct Analysed {
+    messages: Vec<MessageTimes>,
+    lateness: Distribution,
+    call: Distribution,
+    hold: Distribution,
+    ack: Distribution,
+    delivery: Distribution,
+    sender_gap: Distribution,
+    receiver_gap: Distribution,
+    left: bool,
+}
+
+pub(super) fn row(plan: &PacePlan, peer: &Peer, rounds: &[SentRound]) -> PaceRow {
+    let analysed: Vec<Analysed> = rounds.iter().map(|round| analyse(&round.timeline)).collect();
+    let summary = |part: fn(&Analysed) -> &Distribution| {
+        let parts: Vec<Distribution> = analysed.iter().map(|round| part(round).clone()).collect();
+        let mut all = Distribution::new();
+        parts.iter().for_each(|part| all.add(part));
+        all.summary(&parts)
+    };
+    let mut exceed = ExceedanceCounter::new(&plan.exceed);
+    let mut lost = 0;
+    let known = !matches!(peer, Peer::Plain(_));
+    for message in analysed.iter().flat_map(|round| &round.messages) {
+        match (delivered(message), known) {
+            (Some(at), _) => exceed.record(at.saturating_since(message.intended)),
+            (None, true) => {
+                lost += 1;
+                exceed.record_lost(1);
+            }
+            (None, false) => {}
+        }
+    }
+    let messages: u64 = rounds.iter().map(|round| round.messages).sum();
+    let segments: Option<u64> = rounds.iter().map(|round| round.segments).sum();
+    let last = rounds.last();
+    PaceRow {
+        endpoint: peer.endpoint().to_string(),
+        transport: peer.endpoint().transport().to_owned(),
+        command: plan.command.clone(),
+        message_bytes: plan.message_bytes as u64,
+        period_ns: u64::try_from(plan.period.as_nanos()).unwrap_or(u64::MAX),
+        nagle: last.and_then(|round| round.nagle),
+        peer: peer.describe(),
+        messages,
+        segments,
+        messages_per_segment: segments
+            .filter(|&segments| segments > 0)
+            .map(|segments| messages as f64 / segments as f64),
+        send_lateness_ns: summary(|round| &round.lateness),
+        send_call_ns: summary(|round| &round.call),
+        hold_ns: summary(|round| &round.hold),
+        ack_ns: summary(|round| &round.ack),
+        delivery_ns: summary(|round| &round.delivery),
+        sender_gap_ns: summary(|round| &round.sender_gap),
+        sender_gap_of: if analysed.iter().any(|round| round.left) { "left" } else { "write" }.to_owned(),
+        receiver_gap_ns: summary(|round| &round.receiver_gap),
+        exceed: if known { exceed.table() } else { Vec::new() },
+        lost,
+        clock_uncertainty_ns: last.and_then(|round| round.clock_uncertainty_ns),
+        ledger_ns: Vec::new(),
+        rounds: rounds.iter().zip(&analysed).map(|(round, analysed)| pace_round(round, analysed)).collect(),
+        excerpt: analysed.last().map_or_else(Vec::new, |round| excerpt(&round.messages)),
+        tcp: last.and_then(|round| round.tcp),
+        options: last.map_or_else(Vec::new, |round| round.options.clone()),
+    }
+}
+
+fn analyse(timeline: &Timeline) -> Analysed {
+    let messages = timeline.messages();
+    let between = |from: fn(&MessageTimes) -> Option<Instant>, to: fn(&MessageTimes) -> Option<Instant>| {
+        messages.iter().filter_map(|message| Some(to(message)?.saturating_since(from(message)?))).collect()
+    };
+    let left = gaps(timeline, |what| matches!(what, What::Left));
+    let written = gaps(timeline, |what| matches!(what, What::WriteBegin));
+    let received = gaps(timeline, |what| matches!(what, What::Received));
+    let read = gaps(timeline, |what| matches!(what, What::Read));
+    Analysed {
+        lateness: between(|message| Some(message.intended), |message| message.write_begin),
+        call: between(|message| message.write_begin, |message| message.write_end),
+        hold: between(|message| message.write_end, |message| message.left),
+        ack: between(|message| message.left, |message| message.acked),
+        delivery: between(|message| Some(message.intended), delivered),
+        left: left.count() > 0,
+        sender_gap: if left.count() > 0 { left } else { written },
+        receiver_gap: if received.count() > 0 { received } else { read },
+        messages,
+    }
+}
+
+/// When the message was with the peer's program, or as near to it as is known.
+const fn delivered(message: &MessageTimes) -> Option<Instant> {
+    match message.read {
+        Some(read) => Some(read),
+        None => message.received,
+    }
+}
+
+/// Times between events of one kind, each position of the flow counted once.
+fn gaps(timeline: &Timeline, wanted: fn(&What) -> bool) -> Distribution {
+    let mut events: Vec<(u64, Instant)> = timeline.of(wanted).map(|event| (event.bytes.end, event.at)).collect();
+    events.sort_unstable();
+    events.dedup_by_key(|event| event.0);
+    let mut times: Vec<Instant> = events.into_iter().map(|(_, at)| at).collect();
+    times.sort_unstable();
+    times.windows(2).map(|pair| pair[1].saturating_since(pair[0])).collect()
+}
+
+fn pace_round(round: &SentRound, analysed: &Analysed) -> PaceRound {
+    PaceRound {
+        sender_gap_mean_ns: analysed.sender_gap.mean(),
+        receiver_gap_mean_ns: analysed.receiver_gap.mean(),
+        delivery_p50_ns: analysed.delivery.quantile(0.5),
+        messages_per_segment: round
+            .segments
+            .filter(|&segments| segments > 0)
+            .map(|segments| round.messages as f64 / segments as f64),
+        messages: round.messages,
+    }
+}
+
+fn excerpt(messages: &[MessageTimes]) -> Vec<MessageExcerpt> {
+    let Some(first) = messages.first().map(|message| message.intended) else { return Vec::new() };
+    let since = |at: Option<Instant>| at.map(|at| at.signed_since(first));
+    messages
+        .iter()
+        .take(EXCERPT)
+        .map(|message| MessageExcerpt {
+            intended: message.intended.signed_since(first),
+            write_begin: since(message.write_begin),
+            write_end: since(message.write_end),
+            scheduled: since(message.scheduled),
+            left: since(message.left),
+            acked: since(message.acked),
+            received: since(message.received),
+            read: since(message.read),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use taut_time::{ByteRange, Event, Framing, Host, Layer};
+
+    use super::*;
+
+    #[test]
+    fn gaps_count_each_segment_once_and_in_order_of_time() {
+        let mut timeline = Timeline::new(Framing::Stream);
+        for (at, end) in [(10, 1), (30, 3), (20, 2), (35, 3)] {
+            timeline.push(Event {
+                at: Instant::from_nanos(at),
+                host: Host::Local,
+                layer: Layer::Driver,
+                what: What::Left,
+                bytes: ByteRange::new(end - 1, end),
+            });
+        }
+        let gaps = gaps(&timeline, |what| matches!(what, What::Left));
+        assert_eq!((gaps.count(), gaps.mean()), (2, Some(10)));
+    }
+}

@@ -1,0 +1,135 @@
+use rustix::io::Errno;
+use taut_link::{Error, Result, Session, SocketOption, clock};
+use taut_time::{Duration, Framing, Instant, Timeline};
+
+use super::peer::Peer;
+use super::{PacePlan, SETTLE};
+use crate::interrupt::Interrupt;
+use crate::observe::Observer;
+use crate::recording::TcpFacts;
+
+/// What one round gave.
+pub(super) struct SentRound {
+    pub(super) timeline: Timeline,
+    pub(super) messages: u64,
+    pub(super) segments: Option<u64>,
+    pub(super) nagle: Option<bool>,
+    pub(super) clock_uncertainty_ns: Option<u64>,
+    pub(super) tcp: Option<TcpFacts>,
+    pub(super) options: Vec<String>,
+}
+
+/// Sends one round over a new link. An error after the first message comes beside what was measured.
+pub(super) fn send_round(plan: &PacePlan, peer: &Peer, interrupt: &Interrupt) -> Result<(SentRound, Option<Error>)> {
+    let session = peer.open(plan)?;
+    let link = session.link();
+    link.set_nonblocking(false)?;
+    link.set_send_timeout(Some(Duration::from_secs(10)))?;
+    clock::set_timer_slack(Duration::ZERO);
+    if plan.fifo {
+        clock::set_fifo_scheduling().map_err(|error| {
+            Error::Unavailable(format!("SCHED_FIFO needs CAP_SYS_NICE or an RLIMIT_RTPRIO ({error}); leave --fifo out"))
+        })?;
+    }
+    let segments_before = link.tcp_info().map(|info| info.data_segments_out);
+    let mut observer = Observer::start(link, plan.message_bytes);
+    let (messages, mut error) = send_on_schedule(plan, &session, &mut observer, interrupt);
+    if plan.fifo {
+        // Dropping a right that we hold does not fail.
+        let _ = clock::set_default_scheduling();
+    }
+    error = error.or(settle(&session, &mut observer).err());
+    let info = link.tcp_info();
+    let collected = peer.collect(&session, observer.timeline_mut());
+    let round = SentRound {
+        messages,
+        segments: match (info, segments_before) {
+            (Some(info), Some(before)) => Some(info.data_segments_out.saturating_sub(before).into()),
+            _ => (link.endpoint().framing() == Framing::Datagram).then_some(messages),
+        },
+        nagle: (link.endpoint().acknowledges()).then(|| link.holds_small_writes()),
+        clock_uncertainty_ns: match peer {
+            Peer::Plain(_) => None,
+            Peer::Server { .. } | Peer::Foreign { .. } => Some(session.peer_clock().uncertainty_ns),
+        },
+        tcp: info.map(TcpFacts::from),
+        options: SocketOption::in_force(link),
+        timeline: observer.into_timeline(),
+    };
+    Ok((round, error.or(collected.err())))
+}
+
+/// The sending itself: how many messages went out, and what ended it early.
+fn send_on_schedule(
+    plan: &PacePlan,
+    session: &Session,
+    observer: &mut Observer,
+    interrupt: &Interrupt,
+) -> (u64, Option<Error>) {
+    let link = session.link();
+    let mut message = vec![0xA5; plan.message_bytes];
+    let each = plan.time / u32::try_from(plan.rounds.max(1)).unwrap_or(u32::MAX);
+    let count = u64::try_from(each.as_nanos() / plan.period.as_nanos()).unwrap_or(u64::MAX).max(1);
+    let period_ns = u64::try_from(plan.period.as_nanos()).unwrap_or(u64::MAX);
+    // One period to fall into step: the first wake-up is not the first of its kind.
+    let first = clock::now() + plan.period.min(Duration::from_millis(100));
+    for sequence in 0..count {
+        let intended = Instant::from_nanos(first.as_nanos().saturating_add(period_ns.saturating_mul(sequence)));
+        while !clock::sleep_until(intended) {
+            if interrupt.is_set() {
+                return (sequence, None);
+            }
+        }
+        if interrupt.is_set() {
+            return (sequence, None);
+        }
+        session.mark(&mut message, sequence);
+        observer.intend(intended, message.len());
+        if let Err(error) = write(session, observer, &message).and_then(|()| observer.drain(link)) {
+            return (sequence, Some(error));
+        }
+        throw_away_answers(session);
+    }
+    (count, None)
+}
+
+fn write(session: &Session, observer: &mut Observer, message: &[u8]) -> Result<()> {
+    let link = session.link();
+    let mut rest = message;
+    while !rest.is_empty() {
+        let begin = clock::now();
+        match link.send(rest) {
+            Ok(sent) => {
+                observer.wrote(link, sent, begin, clock::now());
+                rest = &rest[sent..];
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                let endpoint = link.endpoint().to_string();
+                return Err(Error::Silent { endpoint, to: "what was sent: it reads nothing", after_ms: 10_000 });
+            }
+            Err(errno) => return Err(link.error("send on", errno)),
+        }
+    }
+    Ok(())
+}
+
+/// A plain echo server would stop reading if nobody read what it sends.
+fn throw_away_answers(session: &Session) {
+    let mut buffer = [0; 16 * 1024];
+    while session.link().receive_now(&mut buffer).is_ok_and(|bytes| bytes > 0) {}
+}
+
+/// Waits until what is still held has left and been acknowledged, or does not come any more.
+fn settle(session: &Session, observer: &mut Observer) -> Result<()> {
+    let deadline = clock::now() + SETTLE;
+    let acks = session.link().endpoint().acknowledges() && observer.has_stamps();
+    loop {
+        observer.drain(session.link())?;
+        if !acks || observer.is_all_acked() || clock::now() >= deadline {
+            break;
+        }
+        clock::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! All that one command measured, with the facts of the host: the shape of every `--json`, and what reports are made from.
+//!
+//! Times are in nanoseconds and sizes in bytes; every key says so. A row stands by itself: it carries the command that
+//! repeats it.
+
+mod host;
+mod row;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use host::{Floor, HostFacts};
+pub use row::{
+    CheckRow, Comparison, EchoRow, FloorRow, MessageExcerpt, PaceRound, PaceRow, Round, Row, StreamRound, StreamRow,
+    TcpFacts, TuneRow, Verdict,
+};
+
+/// Version of the shape; a new number means that old readers would misread it.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// All that one command measured.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct Recording {
+    /// Version of this shape.
+    pub format_version: u32,
+    /// The command: `echo`, `pace`, …
+    pub command: String,
+    /// The whole command line.
+    pub command_line: String,
+    /// When it began, in seconds since 1970 UTC.
+    pub started_unix_s: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// How it came to its end. Anything but `complete` means that the results are partial.
+    pub ended: Ended,
+    /// The machine it ran on.
+    pub host: HostFacts,
+    /// What was measured.
+    pub results: Vec<Row>,
+}
+
+/// How a measurement came to its end.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "how", content = "why")]
+pub enum Ended {
+    /// All that was asked for was done.
+    #[default]
+    Complete,
+    /// The user interrupted it.
+    Interrupted,
+    /// The peer went away, or broke the protocol.
+    PeerGone(String),
+}

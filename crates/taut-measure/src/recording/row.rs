@@ -1,0 +1,357 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::stats::{Exceedance, Summary};
+
+/// One thing measured.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case", tag = "workload")]
+pub enum Row {
+    /// Round trips.
+    Echo(Box<EchoRow>),
+    /// Periodic sending.
+    Pace(Box<PaceRow>),
+    /// Throughput.
+    Stream(Box<StreamRow>),
+    /// One setting tried against the base.
+    Tune(Box<TuneRow>),
+    /// What the tool and the host cost by themselves.
+    Floor(Box<FloorRow>),
+    /// Whether something that Tautline needs works here.
+    Check(CheckRow),
+}
+
+/// Round trips of messages over one endpoint.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct EchoRow {
+    /// The peer.
+    pub endpoint: String,
+    /// Kind of link.
+    pub transport: String,
+    /// The command that repeats this row.
+    pub command: String,
+    /// How the process drove its I/O.
+    pub engine: String,
+    /// Bytes of one message.
+    pub message_bytes: u64,
+    /// How a message was written: `write`, `write-write`, `writev` or `cork`.
+    pub writes: String,
+    /// Links open at once.
+    pub connections: usize,
+    /// Messages per second that the schedule asked for (open loop); absent when each message waited for the reply before
+    /// (closed loop).
+    pub rate_hz: Option<f64>,
+    /// Round trip: from the actual sending to the reply (service time).
+    pub rtt_ns: Option<Summary>,
+    /// From the intended sending to the reply (response time); open loop only.
+    pub response_ns: Option<Summary>,
+    /// From the intended to the actual sending: our own lateness; open loop only.
+    pub send_lateness_ns: Option<Summary>,
+    /// Messages sent.
+    pub sent: u64,
+    /// Messages without a reply within the time-out.
+    pub lost: u64,
+    /// Of the lost ones, those whose reply came later still.
+    pub late_replies: u64,
+    /// The time-out.
+    pub timeout_ns: u64,
+    /// Share of the messages sent whose reply took longer than a limit (response time in an open loop), losses included.
+    pub exceed: Vec<Exceedance>,
+    /// Quantile and its time in ns, for drawing; of the response time in an open loop.
+    pub curve: Vec<(f64, u64)>,
+    /// Independent repetitions, each with new links.
+    pub rounds: Vec<Round>,
+    /// Against the first endpoint of the same command.
+    pub compared: Option<Comparison>,
+    /// Whether the transport was free to hold small writes back (Nagle's algorithm); absent where there is no such thing.
+    pub nagle: Option<bool>,
+    /// The first TCP connection of the last round, at its end.
+    pub tcp: Option<TcpFacts>,
+    /// Socket options in force, as the kernel has them.
+    pub options: Vec<String>,
+    /// How the peer acknowledged.
+    pub peer_acks: String,
+}
+
+/// One independent repetition.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct Round {
+    /// Median, absent when nothing came back.
+    pub p50_ns: Option<u64>,
+    /// 99th percentile.
+    pub p99_ns: Option<u64>,
+    /// Longest.
+    pub max_ns: Option<u64>,
+    /// Messages sent.
+    pub sent: u64,
+    /// Messages lost.
+    pub lost: u64,
+}
+
+/// Two things measured in turn, round by round.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct Comparison {
+    /// What it is held against.
+    pub with: String,
+    /// Ratio of the medians: below 1 means that this row is shorter. The median over the rounds.
+    pub p50_ratio: f64,
+    /// Interval of that ratio across rounds.
+    pub p50_ratio_ci: (f64, f64),
+    /// What can be said.
+    pub verdict: Verdict,
+}
+
+/// What a comparison allows to say.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The times are shorter.
+    Shorter,
+    /// The times are longer.
+    Longer,
+    /// The interval across rounds holds "no difference".
+    CannotTellApart,
+    /// It could not be tried here.
+    NotAvailable,
+}
+
+/// Messages sent on a schedule over one endpoint.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct PaceRow {
+    /// The peer.
+    pub endpoint: String,
+    /// Kind of link.
+    pub transport: String,
+    /// The command that repeats this row.
+    pub command: String,
+    /// Bytes of one message.
+    pub message_bytes: u64,
+    /// Time between intended sendings.
+    pub period_ns: u64,
+    /// Whether the transport was free to hold small writes back (Nagle's algorithm); absent where there is no such thing.
+    pub nagle: Option<bool>,
+    /// Who received, and how it acknowledged.
+    pub peer: String,
+    /// Messages sent.
+    pub messages: u64,
+    /// Segments or datagrams that carried them (`tcpi_data_segs_out`, retransmissions included).
+    pub segments: Option<u64>,
+    /// Messages per segment.
+    pub messages_per_segment: Option<f64>,
+    /// Intended to actual start of the sending call: our own lateness.
+    pub send_lateness_ns: Option<Summary>,
+    /// Duration of the sending call.
+    pub send_call_ns: Option<Summary>,
+    /// From the return of the sending call to the moment the bytes left the host.
+    pub hold_ns: Option<Summary>,
+    /// From leaving the host to the peer's acknowledgement.
+    pub ack_ns: Option<Summary>,
+    /// From the intended sending to the peer's program having read the whole message (its kernel, for a foreign peer).
+    pub delivery_ns: Option<Summary>,
+    /// Gap between segments that leave the host; where the transport gives no such timestamps, between sending calls.
+    pub sender_gap_ns: Option<Summary>,
+    /// Whether `sender_gap_ns` comes from the driver's timestamps (`left`) or from the sending calls (`write`).
+    pub sender_gap_of: String,
+    /// Gap between arrivals at the peer.
+    pub receiver_gap_ns: Option<Summary>,
+    /// Share of messages delivered later than a limit after their intended time, losses included.
+    pub exceed: Vec<Exceedance>,
+    /// Messages that never arrived.
+    pub lost: u64,
+    /// How far the peer's clock may be off ours: 0 when both are one clock; absent when the peer does not tell.
+    pub clock_uncertainty_ns: Option<u64>,
+    /// Time of messages in each layer, summed, by name of the layer.
+    pub ledger_ns: Vec<(String, u64)>,
+    /// Independent repetitions, each with a new link.
+    pub rounds: Vec<PaceRound>,
+    /// The first messages of the last round, stage by stage, for drawing.
+    pub excerpt: Vec<MessageExcerpt>,
+    /// The TCP connection at the end of the last round.
+    pub tcp: Option<TcpFacts>,
+    /// Socket options in force, as the kernel has them.
+    pub options: Vec<String>,
+}
+
+/// One repetition of a pacing run.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct PaceRound {
+    /// Mean gap between segments that leave.
+    pub sender_gap_mean_ns: Option<u64>,
+    /// Mean gap between arrivals.
+    pub receiver_gap_mean_ns: Option<u64>,
+    /// Median of intended to read.
+    pub delivery_p50_ns: Option<u64>,
+    /// Messages per segment.
+    pub messages_per_segment: Option<f64>,
+    /// Messages sent.
+    pub messages: u64,
+}
+
+/// When one message reached each stage, in ns from the first message's intended time; absent where unknown or never.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, Serialize)]
+pub struct MessageExcerpt {
+    /// The schedule wanted it sent.
+    pub intended: i64,
+    /// The sending call began.
+    pub write_begin: Option<i64>,
+    /// The sending call came back.
+    pub write_end: Option<i64>,
+    /// The transport passed it to the queueing discipline.
+    pub scheduled: Option<i64>,
+    /// It left the host.
+    pub left: Option<i64>,
+    /// The peer acknowledged it.
+    pub acked: Option<i64>,
+    /// The peer's kernel had it.
+    pub received: Option<i64>,
+    /// The peer's program had read it.
+    pub read: Option<i64>,
+}
+
+/// Throughput over one endpoint.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct StreamRow {
+    /// The peer.
+    pub endpoint: String,
+    /// Kind of link.
+    pub transport: String,
+    /// The command that repeats this row.
+    pub command: String,
+    /// `up` (to the peer), `down` or `both`.
+    pub direction: String,
+    /// Links open at once.
+    pub connections: usize,
+    /// Bytes of one write.
+    pub block_bytes: u64,
+    /// Bits per second that arrived at the receiver, both directions added. The median over the rounds.
+    pub throughput_bps: f64,
+    /// Interval of the throughput across rounds.
+    pub throughput_bps_ci: Option<(f64, f64)>,
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// Bytes sent that never arrived (datagrams).
+    pub lost_bytes: u64,
+    /// CPU time of this process.
+    pub cpu_ns: u64,
+    /// CPU time of the peer's threads, where it tells.
+    pub peer_cpu_ns: Option<u64>,
+    /// Bytes that arrived for one second of CPU time, both sides added where the peer tells.
+    pub bytes_per_cpu_second: f64,
+    /// Independent repetitions, each with new links.
+    pub rounds: Vec<StreamRound>,
+    /// The first TCP connection of the last round, at its end.
+    pub tcp: Option<TcpFacts>,
+    /// Socket options in force, as the kernel has them.
+    pub options: Vec<String>,
+}
+
+/// One repetition of a throughput run.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct StreamRound {
+    /// Bits per second that arrived.
+    pub throughput_bps: f64,
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// From the first to the last byte, longest of all links.
+    pub duration_ns: u64,
+}
+
+/// What the kernel told of a TCP connection (`TCP_INFO`).
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct TcpFacts {
+    /// Largest segment.
+    pub mss_bytes: u32,
+    /// Smoothed round trip.
+    pub smoothed_rtt_ns: u64,
+    /// Least round trip.
+    pub min_rtt_ns: u64,
+    /// Congestion window.
+    pub congestion_window_segments: u32,
+    /// Segments sent again.
+    pub retransmitted_segments: u32,
+    /// Segments with data sent.
+    pub data_segments_out: u32,
+    /// Time in which data was outstanding.
+    pub busy_ns: u64,
+    /// Of that, limited by the peer's receive window.
+    pub receive_window_limited_ns: u64,
+    /// Of that, limited by the local send buffer.
+    pub send_buffer_limited_ns: u64,
+    /// Delivery rate as the kernel estimates it.
+    pub delivery_rate_bps: u64,
+}
+
+impl From<taut_link::TcpInfo> for TcpFacts {
+    fn from(info: taut_link::TcpInfo) -> Self {
+        let nanos = |duration: taut_time::Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            mss_bytes: info.send_mss_bytes,
+            smoothed_rtt_ns: nanos(info.smoothed_rtt),
+            min_rtt_ns: nanos(info.min_rtt),
+            congestion_window_segments: info.congestion_window_segments,
+            retransmitted_segments: info.retransmitted_segments,
+            data_segments_out: info.data_segments_out,
+            busy_ns: nanos(info.busy_time),
+            receive_window_limited_ns: nanos(info.receive_window_limited),
+            send_buffer_limited_ns: nanos(info.send_buffer_limited),
+            delivery_rate_bps: info.delivery_rate_bytes_per_second.saturating_mul(8),
+        }
+    }
+}
+
+/// One setting, tried in turn with the base.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct TuneRow {
+    /// The peer.
+    pub endpoint: String,
+    /// The command that repeats this row.
+    pub command: String,
+    /// Workload that was shortened or not: `echo`, `write-write-read`, `pace` or `stream`.
+    pub measured: String,
+    /// Name of the setting; `base` is the endpoint as it is.
+    pub setting: String,
+    /// Where it is set: `this socket`, `the peer's socket`, `the program`, `the host`.
+    pub place: String,
+    /// Median time (of the round trip, of the delivery, or of 1 MiB of the stream).
+    pub p50_ns: Option<u64>,
+    /// 99th percentile of it.
+    pub p99_ns: Option<u64>,
+    /// Median with the setting over median without, round by round; below 1 means shorter. The median over the rounds.
+    pub p50_ratio: Option<f64>,
+    /// Interval of that ratio across rounds.
+    pub p50_ratio_ci: Option<(f64, f64)>,
+    /// The same for the 99th percentile.
+    pub p99_ratio: Option<f64>,
+    /// What can be said.
+    pub verdict: Verdict,
+    /// Why it could not be tried.
+    pub why_not: Option<String>,
+    /// The line of code, or the command, that puts it in force.
+    pub apply: Option<String>,
+}
+
+/// What the tool and the host cost by themselves.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct FloorRow {
+    /// What was measured.
+    pub what: String,
+    /// Its times.
+    pub ns: Summary,
+    /// What it means for the figures of the other commands.
+    pub meaning: String,
+}
+
+/// Whether something that Tautline needs works here.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct CheckRow {
+    /// What was tried.
+    pub what: String,
+    /// Whether it works.
+    pub works: bool,
+    /// What of Tautline needs it.
+    pub needed_for: String,
+    /// What was found.
+    pub found: String,
+    /// What to do about it when it does not work.
+    pub remedy: Option<String>,
+}

@@ -1,0 +1,251 @@
+//! Clients of datagram endpoints: one thread for all of an endpoint's clients.
+//!
+//! An address is answered only with what is no longer than its own datagram, and only after it has repeated a token that
+//! was sent to it: a forged sender address gets one 64-byte challenge for a 64-byte hello, and nothing else.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+use taut_link::clock;
+use taut_link::wire::{
+    self, Accept, AckPolicy, CONTROL_BYTES, FETCH_BYTES, Frame, Hello, RECORDS_PER_FETCH, Record, Refusal, Summary,
+    Work,
+};
+use taut_link::{Listener, PeerAddress, boot_identity};
+use taut_time::{Duration, Instant};
+
+use super::Shared;
+use super::limits::{Place, Rate};
+
+/// How often the sessions are looked through for those that are over.
+const SWEEP: Duration = Duration::from_secs(1);
+/// How long a session that is over can still be asked for its report.
+const LINGER: Duration = Duration::from_secs(2);
+/// How long a challenge holds, at least; at most twice that.
+const CHALLENGE: Duration = Duration::from_secs(10);
+
+pub(super) fn serve_all(listener: &Listener, shared: &Arc<Shared>) {
+    let limit = shared.config.limits.message_bytes.max(FETCH_BYTES);
+    // One byte more than allowed, so that a longer datagram shows.
+    let mut buffer = vec![0; limit.min(listener.endpoint().datagram_limit().unwrap_or(limit)) + 1];
+    let mut desk = Desk {
+        listener,
+        shared,
+        key: RandomState::new(),
+        sessions: HashMap::new(),
+        began: clock::now(),
+        swept: clock::now(),
+    };
+    while !shared.is_stopping() {
+        match listener.receive_from(&mut buffer) {
+            Ok((length, from)) => desk.handle(&buffer[..length], &from),
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            // For UDP, an earlier answer's ICMP error: nothing to do with the next client.
+            Err(_) => clock::sleep(Duration::from_micros(100)),
+        }
+        desk.sweep(clock::now());
+    }
+}
+
+/// All that one datagram endpoint keeps.
+struct Desk<'a> {
+    listener: &'a Listener,
+    shared: &'a Shared,
+    key: RandomState,
+    sessions: HashMap<PeerAddress, Session>,
+    began: Instant,
+    swept: Instant,
+}
+
+struct Session {
+    id: u64,
+    hello: Hello,
+    place: Place,
+    rate: Rate,
+    deadline: Instant,
+    last_seen: Instant,
+    summary: Summary,
+    records: Vec<Record>,
+    cpu_before: Duration,
+    /// The client has said that the work is done.
+    finished: bool,
+}
+
+impl Desk<'_> {
+    #[inline]
+    fn handle(&mut self, datagram: &[u8], from: &PeerAddress) {
+        self.shared.bytes_in.fetch_add(datagram.len() as u64, Ordering::Relaxed);
+        match wire::data_sequence(datagram) {
+            Some((session, sequence)) => self.handle_data(datagram, session, sequence, from),
+            None => self.handle_control(datagram, from),
+        }
+    }
+
+    #[inline]
+    fn handle_data(&mut self, datagram: &[u8], id: u64, sequence: u64, from: &PeerAddress) {
+        let now = clock::now();
+        let Some(session) = self.sessions.get_mut(from).filter(|session| session.id == id && !session.finished) else {
+            return self.drop_datagram();
+        };
+        if datagram.len() > session.hello.message_bytes as usize || session.rate.pass(now).is_err() {
+            return self.drop_datagram();
+        }
+        session.last_seen = now;
+        match session.hello.work {
+            Work::Echo => {
+                self.shared.config.faults.wait(self.began);
+                if self.listener.send_to(datagram, from).is_err() {
+                    self.drop_datagram();
+                }
+            }
+            Work::Collect => session.collect(datagram.len(), sequence, now),
+            Work::Sink | Work::Source | Work::Duplex => session.count(datagram.len(), now),
+        }
+    }
+
+    fn handle_control(&mut self, datagram: &[u8], from: &PeerAddress) {
+        let Ok((id, frame)) = Frame::parse(datagram) else {
+            // Only what is as long as a hello of another version is worth an answer: never one to a mere scrap.
+            if datagram.len() == CONTROL_BYTES && wire::frame_length(datagram) == Ok(CONTROL_BYTES) {
+                self.answer(&Frame::Refuse(Refusal::OtherVersion(wire::VERSION.into())), 0, from);
+            }
+            self.shared.misbehaved.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        if let Frame::Hello(hello) = frame {
+            return self.handle_hello(hello, from);
+        }
+        let now = clock::now();
+        let Some(session) = self.sessions.get_mut(from).filter(|session| session.id == id) else {
+            return self.drop_datagram();
+        };
+        if session.rate.pass(now).is_err() {
+            return self.drop_datagram();
+        }
+        session.last_seen = now;
+        let answer = match frame {
+            Frame::Clock { .. } => Frame::Clock { server_ns: now.as_nanos() },
+            Frame::Start => Frame::Ready,
+            Frame::Bye => Frame::Summary(session.finish()),
+            Frame::Fetch { index } => {
+                let start = usize::try_from(index).unwrap_or(usize::MAX).min(session.records.len());
+                let end = (start + RECORDS_PER_FETCH).min(session.records.len());
+                Frame::Records { index, records: session.records[start..end].to_vec() }
+            }
+            _ => return self.drop_datagram(),
+        };
+        self.answer(&answer, id, from);
+    }
+
+    fn handle_hello(&mut self, hello: Hello, from: &PeerAddress) {
+        let now = clock::now();
+        let period = now.saturating_since(self.began).as_secs() / CHALLENGE.as_secs();
+        let token = |period: u64| self.key.hash_one((from, hello.nonce, period)).max(1);
+        if hello.token != token(period) && (period == 0 || hello.token != token(period - 1)) {
+            return self.answer(&Frame::Challenge { token: token(period) }, hello.nonce, from);
+        }
+        let answer = match self.admit(hello, from, now) {
+            Ok(accept) => Frame::Accept(accept),
+            Err(refusal) => {
+                self.shared.refused.fetch_add(1, Ordering::Relaxed);
+                Frame::Refuse(refusal)
+            }
+        };
+        self.answer(&answer, hello.nonce, from);
+    }
+
+    fn admit(&mut self, hello: Hello, from: &PeerAddress, now: Instant) -> Result<Accept, Refusal> {
+        let limits = &self.shared.config.limits;
+        limits.check(&hello)?;
+        if matches!(hello.work, Work::Source | Work::Duplex) {
+            return Err(Refusal::WorkNotOffered);
+        }
+        if hello.acks != AckPolicy::System {
+            return Err(Refusal::AcksNotOffered);
+        }
+        // A repeated hello, whose answer was lost, finds its session as it is.
+        if self.sessions.get(from).is_none_or(|session| session.id != hello.nonce) {
+            self.sessions.remove(from);
+            let place = self.shared.places.take()?;
+            self.shared.clients.fetch_add(1, Ordering::Relaxed);
+            self.sessions.insert(from.clone(), Session::new(hello, place, self.shared, now));
+        }
+        Ok(Accept {
+            boot: boot_identity(),
+            max_message_bytes: u32::try_from(limits.message_bytes).unwrap_or(u32::MAX),
+            max_duration: limits.session,
+        })
+    }
+
+    fn answer(&self, frame: &Frame, session: u64, to: &PeerAddress) {
+        if self.listener.send_to(&frame.emit(session), to).is_err() {
+            self.drop_datagram();
+        }
+    }
+
+    fn drop_datagram(&self) {
+        self.shared.datagrams_dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn sweep(&mut self, now: Instant) {
+        if now.saturating_since(self.swept) > SWEEP {
+            self.swept = now;
+            let idle = self.shared.config.limits.idle;
+            self.sessions.retain(|_, session| {
+                let patience = if session.finished { LINGER } else { idle };
+                now < session.deadline && now.saturating_since(session.last_seen) < patience
+            });
+        }
+    }
+}
+
+impl Session {
+    fn new(hello: Hello, place: Place, shared: &Shared, now: Instant) -> Self {
+        let limits = &shared.config.limits;
+        let asked = if hello.duration.is_zero() { limits.session } else { hello.duration };
+        Self {
+            id: hello.nonce,
+            hello,
+            place,
+            rate: Rate::new(limits.rate, now),
+            deadline: now + asked.min(limits.session) + limits.idle,
+            last_seen: now,
+            summary: Summary::default(),
+            records: Vec::new(),
+            cpu_before: clock::thread_cpu(),
+            finished: false,
+        }
+    }
+
+    fn collect(&mut self, bytes: usize, sequence: u64, now: Instant) {
+        self.count(bytes, now);
+        if self.place.take_record() {
+            let end = (sequence.saturating_add(1)).saturating_mul(self.hello.message_bytes.into());
+            self.records.push(Record { end, received_ns: 0, read_ns: now.as_nanos() });
+        } else {
+            self.summary.records_dropped = self.summary.records_dropped.saturating_add(1);
+        }
+    }
+
+    fn count(&mut self, bytes: usize, now: Instant) {
+        if self.summary.messages == 0 {
+            self.summary.first_ns = now.as_nanos();
+        }
+        self.summary.messages += 1;
+        self.summary.bytes += bytes as u64;
+        self.summary.last_ns = now.as_nanos();
+    }
+
+    fn finish(&mut self) -> Summary {
+        if !self.finished {
+            self.finished = true;
+            // The thread serves all clients of the endpoint, so this counts the others of the same time too.
+            self.summary.cpu = clock::thread_cpu().saturating_sub(self.cpu_before);
+        }
+        self.summary
+    }
+}

@@ -1,0 +1,136 @@
+//! The other side of every test: a server for any number of clients on any mix of endpoints.
+//!
+//! A stream endpoint has a thread for each client, a datagram endpoint one thread for all of them: a blocking read wakes up
+//! sooner than any event loop, and the server must not be what is measured. Every client is bounded in number, message
+//! size, rate, time and memory ([`Limits`]); nothing is sent to an address that has not shown that it gets our answers.
+
+mod datagram;
+mod faults;
+mod limits;
+mod stream;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+
+use serde::Serialize;
+use taut_link::{Endpoint, Listener, Result};
+use taut_time::{Duration, Framing};
+
+pub use faults::{Faults, Stall};
+pub use limits::Limits;
+use limits::Places;
+
+/// How a server behaves.
+#[derive(Clone, Debug, Default)]
+pub struct ServerConfig {
+    /// What it grants.
+    pub limits: Limits,
+    /// How it is made slow on purpose.
+    pub faults: Faults,
+}
+
+/// A running server. Ends when it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    endpoints: Vec<Endpoint>,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What a server has done so far.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Served {
+    /// Clients that were served.
+    pub clients: u64,
+    /// Clients that were refused.
+    pub refused: u64,
+    /// Clients that broke the protocol or did not finish their hello in time.
+    pub misbehaved: u64,
+    /// Bytes that arrived.
+    pub bytes_in: u64,
+    /// Datagrams passed over: of no session, over the rate, or without room for the answer.
+    pub datagrams_dropped: u64,
+}
+
+/// What all threads of a server share.
+#[derive(Debug)]
+struct Shared {
+    config: ServerConfig,
+    places: Places,
+    stop: AtomicBool,
+    clients: AtomicU64,
+    refused: AtomicU64,
+    misbehaved: AtomicU64,
+    bytes_in: AtomicU64,
+    datagrams_dropped: AtomicU64,
+}
+
+/// How often a waiting thread looks whether it should stop.
+const GLANCE: Duration = Duration::from_millis(200);
+
+impl Server {
+    /// Binds all endpoints and serves them on threads of its own.
+    ///
+    /// # Errors
+    /// An endpoint can't be bound.
+    pub fn start(endpoints: &[Endpoint], config: ServerConfig) -> Result<Self> {
+        let listeners = endpoints.iter().map(Listener::bind).collect::<Result<Vec<_>>>()?;
+        let shared = Arc::new(Shared {
+            places: Places::new(&config.limits),
+            config,
+            stop: AtomicBool::new(false),
+            clients: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            misbehaved: AtomicU64::new(0),
+            bytes_in: AtomicU64::new(0),
+            datagrams_dropped: AtomicU64::new(0),
+        });
+        let bound = listeners.iter().map(|listener| listener.endpoint().clone()).collect();
+        let threads = listeners
+            .into_iter()
+            .map(|listener| {
+                listener.set_timeout(Some(GLANCE))?;
+                let shared = Arc::clone(&shared);
+                Ok(thread::spawn(move || match listener.endpoint().framing() {
+                    Framing::Stream => stream::accept_all(&listener, &shared),
+                    Framing::Datagram => datagram::serve_all(&listener, &shared),
+                }))
+            })
+            .collect::<Result<_>>()?;
+        Ok(Self { endpoints: bound, shared, threads })
+    }
+
+    /// The endpoints served, with the ports that the kernel picked.
+    pub fn endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
+    }
+
+    /// What the server has done so far.
+    pub fn served(&self) -> Served {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Served {
+            clients: read(&self.shared.clients),
+            refused: read(&self.shared.refused),
+            misbehaved: read(&self.shared.misbehaved),
+            bytes_in: read(&self.shared.bytes_in),
+            datagrams_dropped: read(&self.shared.datagrams_dropped),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A panic there has been printed already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}

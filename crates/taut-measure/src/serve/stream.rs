@@ -1,0 +1,414 @@
+//! Clients of stream endpoints: one thread each.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use taut_link::clock::{self, RealtimeOffset};
+use taut_link::wire::{
+    self, Accept, AckPolicy, CONTROL_BYTES, Frame, HEADER_BYTES, Hello, RECORDS_PER_FRAME, Record, Refusal, Summary,
+    Work,
+};
+use taut_link::{Link, Listener, SocketOption, boot_identity, stamp};
+use taut_time::{Duration, Instant};
+
+use super::limits::{Place, Rate};
+use super::{GLANCE, Shared};
+
+/// Enough for the deepest call here; buffers are on the heap.
+const STACK_BYTES: usize = 256 * 1024;
+/// Threads beyond the places, for clients that have not said hello yet or are told no.
+const WAITING_ROOM: usize = 1024;
+/// Least room for reading, so that many small messages come with one call.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+pub(super) fn accept_all(listener: &Listener, shared: &Arc<Shared>) {
+    let mut clients: Vec<thread::JoinHandle<()>> = Vec::new();
+    while !shared.is_stopping() {
+        match listener.accept() {
+            Ok(link) => {
+                clients.retain(|client| !client.is_finished());
+                if clients.len() >= shared.config.limits.clients + WAITING_ROOM {
+                    shared.refused.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                }
+                let shared = Arc::clone(shared);
+                let spawned = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || greet(&link, &shared));
+                clients.extend(spawned.ok());
+            }
+            // Out of descriptors or memory: clients wait in the backlog meanwhile.
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => clock::sleep(Duration::from_millis(10)),
+            Err(_) => {}
+        }
+    }
+    for client in clients {
+        // A panic there has been printed already.
+        let _ = client.join();
+    }
+}
+
+/// How a session ended.
+type Outcome = Result<(), Trouble>;
+
+/// Why a client is not served any further.
+enum Trouble {
+    /// It is told so.
+    Refused(Refusal),
+    /// It sent what it must not, or nothing at all.
+    Misbehaved,
+    /// It went away.
+    Gone,
+}
+
+fn greet(link: &Link, shared: &Shared) {
+    match serve(link, shared) {
+        Ok(()) | Err(Trouble::Gone) => {}
+        Err(Trouble::Misbehaved) => drop(shared.misbehaved.fetch_add(1, Ordering::Relaxed)),
+        Err(Trouble::Refused(refusal)) => {
+            shared.refused.fetch_add(1, Ordering::Relaxed);
+            // Let the client read it before unread bytes reset the connection. A client that does not care is cut off.
+            let _ = link.send(&Frame::Refuse(refusal).emit(0));
+            let _ = link.finish_sending();
+            drain(link, Duration::from_millis(300));
+        }
+    }
+}
+
+fn serve(link: &Link, shared: &Shared) -> Outcome {
+    let limits = &shared.config.limits;
+    link.set_receive_timeout(Some(GLANCE)).map_err(|_| Trouble::Gone)?;
+    link.set_send_timeout(Some(limits.idle)).map_err(|_| Trouble::Gone)?;
+    let hello_deadline = clock::now() + limits.hello;
+    let (session, Frame::Hello(hello)) = receive_frame(link, shared, hello_deadline)? else {
+        return Err(Trouble::Refused(Refusal::NotUnderstood));
+    };
+    let place = shared.places.take().map_err(Trouble::Refused)?;
+    limits.check(&hello).map_err(Trouble::Refused)?;
+
+    if link.endpoint().acknowledges() {
+        SocketOption::Nodelay(true).apply(link).map_err(|_| Trouble::Gone)?;
+        if let AckPolicy::DelayedAtMost(micros) = hello.acks {
+            let set = SocketOption::DelackMaxUs(micros).apply(link);
+            set.map_err(|_| Trouble::Refused(Refusal::AcksNotOffered))?;
+        }
+    } else if hello.acks != AckPolicy::System {
+        return Err(Trouble::Refused(Refusal::AcksNotOffered));
+    }
+    let accept = Accept {
+        boot: boot_identity(),
+        max_message_bytes: u32::try_from(limits.message_bytes).unwrap_or(u32::MAX),
+        max_duration: limits.session,
+    };
+    send(link, &Frame::Accept(accept).emit(session))?;
+    loop {
+        match receive_frame(link, shared, hello_deadline)? {
+            (_, Frame::Clock { .. }) => {
+                send(link, &Frame::Clock { server_ns: clock::now().as_nanos() }.emit(session))?;
+            }
+            (_, Frame::Start) => break,
+            _ => return Err(Trouble::Misbehaved),
+        }
+    }
+    send(link, &Frame::Ready.emit(session))?;
+    shared.clients.fetch_add(1, Ordering::Relaxed);
+    Worker::new(link, shared, hello, session, place).work()
+}
+
+/// One client at work.
+struct Worker<'a> {
+    link: &'a Link,
+    shared: &'a Shared,
+    hello: Hello,
+    session: u64,
+    place: Place,
+    rate: Rate,
+    began: Instant,
+    deadline: Instant,
+    last_progress: Instant,
+}
+
+impl<'a> Worker<'a> {
+    fn new(link: &'a Link, shared: &'a Shared, hello: Hello, session: u64, place: Place) -> Self {
+        let limits = &shared.config.limits;
+        let now = clock::now();
+        let asked = if hello.duration.is_zero() { limits.session } else { hello.duration };
+        // Time for a late start, held messages and the report.
+        let deadline = now + asked.min(limits.session) + limits.idle;
+        let rate = Rate::new(limits.rate, now);
+        Self { link, shared, hello, session, place, rate, began: now, deadline, last_progress: now }
+    }
+
+    fn work(mut self) -> Outcome {
+        match self.hello.work {
+            Work::Echo => self.echo(),
+            Work::Collect => self.collect(),
+            Work::Sink => self.sink(),
+            Work::Source => self.source(),
+            Work::Duplex => self.duplex(),
+        }
+    }
+
+    fn echo(&mut self) -> Outcome {
+        let message = self.hello.message_bytes as usize;
+        let mut buffer = vec![0; message.max(BUFFER_BYTES)];
+        let mut filled = 0;
+        loop {
+            let Some(bytes) = self.receive(&mut buffer[filled..])? else { return Ok(()) };
+            filled += bytes;
+            let whole = filled - filled % message;
+            if whole == 0 {
+                continue;
+            }
+            self.shared.config.faults.wait(self.began);
+            send(self.link, &buffer[..whole])?;
+            buffer.copy_within(whole..filled, 0);
+            filled -= whole;
+            self.last_progress = clock::now();
+        }
+    }
+
+    fn collect(&mut self) -> Outcome {
+        stamp::start_receiving(self.link).map_err(|_| Trouble::Gone)?;
+        if self.link.endpoint().acknowledges() && self.hello.acks == AckPolicy::System {
+            // Our handshake has put the socket into the mode of one that answers; be one that only reads (tcp(7)).
+            SocketOption::Quickack(true).apply(self.link).map_err(|_| Trouble::Gone)?;
+        }
+        let cpu_before = clock::thread_cpu();
+        let mut offset = RealtimeOffset::read();
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut records: Vec<Record> = Vec::new();
+        let mut summary = Summary::default();
+        while let Some((bytes, received)) = self.receive_stamped(&mut buffer, offset)? {
+            let now = clock::now();
+            self.last_progress = now;
+            summary.bytes += bytes as u64;
+            summary.note_arrival(now);
+            if self.place.take_record() {
+                records.push(Record {
+                    end: summary.bytes,
+                    received_ns: received.map_or(0, Instant::as_nanos),
+                    read_ns: now.as_nanos(),
+                });
+            } else {
+                summary.records_dropped = summary.records_dropped.saturating_add(1);
+            }
+            if records.len().is_multiple_of(64) {
+                offset = RealtimeOffset::read();
+            }
+        }
+        for (part, chunk) in records.chunks(RECORDS_PER_FRAME).enumerate() {
+            let index = (part * RECORDS_PER_FRAME) as u64;
+            send(self.link, &Frame::Records { index, records: chunk.to_vec() }.emit(self.session))?;
+        }
+        summary.cpu = clock::thread_cpu().saturating_sub(cpu_before);
+        self.close_with(summary)
+    }
+
+    fn sink(&mut self) -> Outcome {
+        let summary = self.read_and_count()?;
+        self.close_with(summary)
+    }
+
+    fn source(&mut self) -> Outcome {
+        let cpu_before = clock::thread_cpu();
+        self.write_for(self.hello.duration)?;
+        let summary = Summary { cpu: clock::thread_cpu().saturating_sub(cpu_before), ..Summary::default() };
+        self.close_with(summary)
+    }
+
+    fn duplex(&mut self) -> Outcome {
+        let duration = self.hello.duration;
+        let (link, shared, hello, session) = (self.link, self.shared, self.hello, self.session);
+        let writer_place = shared.places.take().map_err(Trouble::Refused)?;
+        let mut summary = thread::scope(|scope| {
+            let writer = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, move || {
+                let before = clock::thread_cpu();
+                Worker::new(link, shared, hello, session, writer_place).write_for(duration)?;
+                Ok(clock::thread_cpu().saturating_sub(before))
+            });
+            let read = self.read_and_count();
+            let wrote = match writer {
+                Ok(writer) => writer.join().unwrap_or(Err(Trouble::Gone)),
+                Err(_) => Err(Trouble::Gone),
+            };
+            let mut summary = read?;
+            summary.cpu += wrote?;
+            Ok(summary)
+        })?;
+        summary.records_dropped = 0;
+        self.close_with(summary)
+    }
+
+    fn read_and_count(&mut self) -> Result<Summary, Trouble> {
+        let cpu_before = clock::thread_cpu();
+        let mut buffer = vec![0; (self.hello.message_bytes as usize).clamp(BUFFER_BYTES, 1 << 20)];
+        let mut summary = Summary::default();
+        while let Some(bytes) = self.receive(&mut buffer)? {
+            summary.bytes += bytes as u64;
+            self.last_progress = clock::now();
+            summary.note_arrival(self.last_progress);
+        }
+        summary.cpu = clock::thread_cpu().saturating_sub(cpu_before);
+        Ok(summary)
+    }
+
+    fn write_for(&mut self, duration: Duration) -> Outcome {
+        let block = vec![0x5A; (self.hello.message_bytes as usize).max(1)];
+        let end = clock::now() + duration;
+        while clock::now() < end && !self.shared.is_stopping() {
+            send(self.link, &block)?;
+        }
+        Ok(())
+    }
+
+    fn close_with(&self, summary: Summary) -> Outcome {
+        send(self.link, &Frame::Summary(summary).emit(self.session))?;
+        self.link.finish_sending().map_err(|_| Trouble::Gone)?;
+        drain(self.link, Duration::from_secs(1));
+        Ok(())
+    }
+
+    /// Reads some bytes, as the client wants them acknowledged; `None` at the end of the stream.
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Trouble> {
+        let delayed = matches!(self.hello.acks, AckPolicy::Delayed | AckPolicy::DelayedAtMost(_));
+        loop {
+            if delayed {
+                self.wait_in_delayed_mode()?;
+            }
+            match self.link.receive(buffer) {
+                Ok(0) => return Ok(None),
+                Ok(bytes) => {
+                    if self.hello.acks == AckPolicy::Prompt {
+                        SocketOption::Quickack(true).apply(self.link).map_err(|_| Trouble::Gone)?;
+                    }
+                    self.count(bytes);
+                    return Ok(Some(bytes));
+                }
+                Err(errno) => self.check(errno)?,
+            }
+        }
+    }
+
+    /// As [`receive`](Self::receive), with the time at which the kernel took the bytes in.
+    fn receive_stamped(
+        &mut self,
+        buffer: &mut [u8],
+        offset: RealtimeOffset,
+    ) -> Result<Option<(usize, Option<Instant>)>, Trouble> {
+        let delayed = matches!(self.hello.acks, AckPolicy::Delayed | AckPolicy::DelayedAtMost(_));
+        loop {
+            if delayed {
+                self.wait_in_delayed_mode()?;
+            }
+            match stamp::receive(self.link, offset, buffer) {
+                Ok((0, _)) => return Ok(None),
+                Ok((bytes, at)) => {
+                    if self.hello.acks == AckPolicy::Prompt {
+                        SocketOption::Quickack(true).apply(self.link).map_err(|_| Trouble::Gone)?;
+                    }
+                    self.count(bytes);
+                    return Ok(Some((bytes, at)));
+                }
+                Err(error) => self.check(Errno::from_io_error(&error).unwrap_or(Errno::IO))?,
+            }
+        }
+    }
+
+    /// Waits for data and then asks for delayed acknowledgements: done before each read, or the kernel falls back to
+    /// acknowledging at once when the read empties the buffer (`tcp_cleanup_rbuf`).
+    fn wait_in_delayed_mode(&self) -> Outcome {
+        let glance = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(GLANCE.subsec_nanos()) };
+        let mut wanted = [PollFd::from_borrowed_fd(self.link.as_fd(), PollFlags::IN)];
+        match rustix::event::poll(&mut wanted, Some(&glance)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return Err(Trouble::Gone),
+        }
+        SocketOption::Quickack(false).apply(self.link).map_err(|_| Trouble::Gone)
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.shared.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
+        if let Err(wait) = self.rate.pass(clock::now()) {
+            clock::sleep(wait);
+        }
+    }
+
+    /// Whether to go on after a receive that brought nothing.
+    fn check(&self, errno: Errno) -> Outcome {
+        let now = clock::now();
+        let idle = now.saturating_since(self.last_progress) > self.shared.config.limits.idle;
+        match errno {
+            Errno::AGAIN | Errno::INTR if self.shared.is_stopping() || idle || now > self.deadline => {
+                Err(Trouble::Gone)
+            }
+            Errno::AGAIN | Errno::INTR => Ok(()),
+            _ => Err(Trouble::Gone),
+        }
+    }
+}
+
+/// Notes when the first and the last bytes came.
+trait NoteArrival {
+    fn note_arrival(&mut self, now: Instant);
+}
+
+impl NoteArrival for Summary {
+    fn note_arrival(&mut self, now: Instant) {
+        if self.messages == 0 {
+            self.first_ns = now.as_nanos();
+        }
+        self.messages += 1;
+        self.last_ns = now.as_nanos();
+    }
+}
+
+fn send(link: &Link, bytes: &[u8]) -> Outcome {
+    link.send_all(bytes).map_err(|_| Trouble::Gone)
+}
+
+/// Reads one control frame, all of it before the deadline, however slowly it drips in.
+fn receive_frame(link: &Link, shared: &Shared, deadline: Instant) -> Result<(u64, Frame), Trouble> {
+    let mut bytes = [0; CONTROL_BYTES];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        if clock::now() > deadline || shared.is_stopping() {
+            return Err(Trouble::Misbehaved);
+        }
+        match link.receive(&mut bytes[filled..]) {
+            Ok(0) if filled == 0 => return Err(Trouble::Gone),
+            Ok(0) => return Err(Trouble::Misbehaved),
+            Ok(length) => filled += length,
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => return Err(Trouble::Gone),
+        }
+        if filled >= HEADER_BYTES {
+            match wire::frame_length(&bytes) {
+                Ok(CONTROL_BYTES) => {}
+                Ok(_) | Err(_) => return Err(Trouble::Refused(Refusal::NotUnderstood)),
+            }
+        }
+    }
+    Frame::parse(&bytes).map_err(|error| {
+        Trouble::Refused(match error {
+            wire::WireError::Version(_) => Refusal::OtherVersion(wire::VERSION.into()),
+            _ => Refusal::NotUnderstood,
+        })
+    })
+}
+
+/// Reads and forgets until the client closes, for a while.
+fn drain(link: &Link, at_most: Duration) {
+    let deadline = clock::now() + at_most;
+    let mut buffer = [0; 4096];
+    while clock::now() < deadline {
+        match link.receive(&mut buffer) {
+            Ok(0) => return,
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Throughput: as many bytes as the path takes.
+
+use std::thread;
+
+use rustix::io::Errno;
+use taut_link::wire::{AckPolicy, CONTROL_BYTES, Frame, Summary, Work};
+use taut_link::{Endpoint, Error, Request, Result, Session, SocketOption, clock};
+use taut_time::{Duration, Framing, Instant};
+
+use crate::interrupt::Interrupt;
+use crate::placement;
+use crate::recording::{Ended, StreamRound, StreamRow, TcpFacts};
+use crate::stats::{interval, median};
+
+/// What to send and for how long.
+#[derive(Clone, Debug)]
+pub struct StreamPlan {
+    /// The peer.
+    pub endpoint: Endpoint,
+    /// Which way.
+    pub direction: Direction,
+    /// Links open at once.
+    pub connections: usize,
+    /// Bytes of one write.
+    pub block_bytes: usize,
+    /// Time of sending, over all rounds.
+    pub time: Duration,
+    /// Independent repetitions, each with new links.
+    pub rounds: usize,
+    /// Options of the socket.
+    pub options: Vec<SocketOption>,
+    /// How the peer should acknowledge.
+    pub acks: AckPolicy,
+    /// Any server that reads will do; what leaves this host counts.
+    pub plain: bool,
+    /// Processor that the senders are put on.
+    pub core: Option<usize>,
+    /// The command that repeats the row.
+    pub command: String,
+}
+
+/// Which way the bytes go.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Direction {
+    /// To the peer.
+    #[default]
+    Up,
+    /// From the peer.
+    Down,
+    /// Both at once.
+    Both,
+}
+
+impl Direction {
+    /// Name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::Both => "both",
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct StreamOutcome {
+    /// The figures.
+    pub row: StreamRow,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+/// What one link gave in one round.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    sent: u64,
+    /// Arrived at the peer.
+    up: u64,
+    /// Arrived here.
+    down: u64,
+    duration: Duration,
+    peer_cpu: Option<Duration>,
+    tcp: Option<TcpFacts>,
+}
+
+/// Sends and receives as fast as it goes, round by round.
+///
+/// # Errors
+/// The peer can't be reached or refuses. A peer that goes away later ends the run, and what there is is returned.
+pub fn run(plan: &StreamPlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usize, usize)) -> Result<StreamOutcome> {
+    if plan.plain && plan.direction != Direction::Up {
+        return Err(Error::Input("a plain server can only be sent to: leave --plain out, or measure `up`".into()));
+    }
+    let mut rounds: Vec<Vec<Flow>> = Vec::new();
+    let mut options = Vec::new();
+    let mut ended = Ended::Complete;
+    let cpu_before = clock::process_cpu();
+    for round in 0..plan.rounds {
+        if interrupt.is_set() {
+            break;
+        }
+        progress(round, plan.rounds);
+        match run_round(plan, &mut options, interrupt) {
+            Ok(flows) => rounds.push(flows),
+            Err(error) if rounds.is_empty() => return Err(error),
+            Err(error) => {
+                ended = Ended::PeerGone(error.to_string());
+                break;
+            }
+        }
+    }
+    if interrupt.is_set() {
+        ended = Ended::Interrupted;
+    }
+    let cpu = clock::process_cpu().saturating_sub(cpu_before);
+    Ok(StreamOutcome { row: row(plan, &rounds, options, cpu), ended })
+}
+
+fn run_round(plan: &StreamPlan, options: &mut Vec<String>, interrupt: &Interrupt) -> Result<Vec<Flow>> {
+    let time = plan.time / u32::try_from(plan.rounds.max(1)).unwrap_or(u32::MAX);
+    let sessions = (0..plan.connections).map(|_| open(plan, time)).collect::<Result<Vec<_>>>()?;
+    if let Some(session) = sessions.first() {
+        *options = SocketOption::in_force(session.link());
+    }
+    thread::scope(|scope| {
+        let flows: Vec<_> = sessions
+            .iter()
+            .map(|session| {
+                scope.spawn(move || {
+                    let _placed = placement::on_core(plan.core)?;
+                    flow(plan, session, time, interrupt)
+                })
+            })
+            .collect();
+        flows.into_iter().map(|flow| flow.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
+fn open(plan: &StreamPlan, time: Duration) -> Result<Session> {
+    Session::open(&Request {
+        endpoint: plan.endpoint.clone(),
+        work: match plan.direction {
+            Direction::Up => Work::Sink,
+            Direction::Down => Work::Source,
+            Direction::Both => Work::Duplex,
+        },
+        acks: plan.acks,
+        message_bytes: plan.block_bytes,
+        duration: time,
+        options: plan.options.clone(),
+        plain: plan.plain,
+        timeout: Duration::from_secs(5),
+    })
+}
+
+/// One link: sends, receives, or both on two threads.
+fn flow(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interrupt) -> Result<Flow> {
+    let link = session.link();
+    link.set_nonblocking(false)?;
+    link.set_send_timeout(Some(Duration::from_millis(500)))?;
+    link.set_receive_timeout(Some(Duration::from_millis(500)))?;
+    match plan.direction {
+        Direction::Up => {
+            let (sent, duration) = send(plan, session, time, interrupt)?;
+            let tcp = link.tcp_info().map(TcpFacts::from);
+            let report = session.finish()?;
+            Ok(match report {
+                Some((summary, _)) => Flow {
+                    sent,
+                    up: summary.bytes,
+                    duration: arrival_time(&summary),
+                    peer_cpu: Some(summary.cpu),
+                    tcp,
+                    ..Flow::default()
+                },
+                None => Flow { sent, up: sent, duration, tcp, ..Flow::default() },
+            })
+        }
+        Direction::Down => {
+            link.finish_sending()?;
+            let (down, duration, summary) = receive(session, time, interrupt)?;
+            let tcp = link.tcp_info().map(TcpFacts::from);
+            Ok(Flow { down, duration, peer_cpu: summary.map(|summary| summary.cpu), tcp, ..Flow::default() })
+        }
+        Direction::Both => thread::scope(|scope| {
+            let sender = scope.spawn(|| {
+                let sent = send(plan, session, time, interrupt)?;
+                session.link().finish_sending()?;
+                Ok::<_, Error>(sent)
+            });
+            let received = receive(session, time, interrupt);
+            let (sent, _) = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            let (down, duration, summary) = received?;
+            let summary = summary.unwrap_or_default();
+            let duration = duration.max(arrival_time(&summary));
+            let tcp = link.tcp_info().map(TcpFacts::from);
+            Ok(Flow { sent, up: summary.bytes, down, duration, peer_cpu: Some(summary.cpu), tcp })
+        }),
+    }
+}
+
+fn arrival_time(summary: &Summary) -> Duration {
+    Duration::from_nanos(summary.last_ns.saturating_sub(summary.first_ns))
+}
+
+fn send(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interrupt) -> Result<(u64, Duration)> {
+    let link = session.link();
+    let mut block = vec![0x5A; plan.block_bytes];
+    let datagrams = link.endpoint().framing() == Framing::Datagram;
+    let (mut sent, mut sequence) = (0, 0);
+    let began = clock::now();
+    let end = began + time;
+    let mut last_progress = began;
+    loop {
+        let now = clock::now();
+        if now >= end || interrupt.is_set() {
+            return Ok((sent, now.saturating_since(began)));
+        }
+        if datagrams {
+            session.mark(&mut block, sequence);
+            sequence += 1;
+        }
+        match link.send(&block) {
+            Ok(bytes) => {
+                sent += bytes as u64;
+                last_progress = now;
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN | Errno::NOBUFS) => check_progress(session, last_progress)?,
+            Err(errno) => return Err(link.error("send on", errno)),
+        }
+    }
+}
+
+/// Receives until the peer ends the stream; its summary is the last frame's length of it.
+fn receive(session: &Session, time: Duration, interrupt: &Interrupt) -> Result<(u64, Duration, Option<Summary>)> {
+    let link = session.link();
+    let mut buffer = vec![0; 128 * 1024];
+    let mut tail: Vec<u8> = Vec::with_capacity(2 * CONTROL_BYTES);
+    let (mut total, mut first, mut last) = (0u64, None, Instant::default());
+    let mut last_progress = clock::now();
+    let give_up = last_progress + time + Duration::from_secs(10);
+    loop {
+        match link.receive(&mut buffer) {
+            Ok(0) => break,
+            Ok(bytes) => {
+                last = clock::now();
+                last_progress = last;
+                first.get_or_insert(last);
+                total += bytes as u64;
+                tail.extend_from_slice(&buffer[bytes.saturating_sub(CONTROL_BYTES)..bytes]);
+                tail.drain(..tail.len().saturating_sub(CONTROL_BYTES));
+                if interrupt.is_set() || last > give_up {
+                    break;
+                }
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => check_progress(session, last_progress)?,
+            Err(errno) => return Err(link.error("receive on", errno)),
+        }
+    }
+    let summary = match Frame::parse(&tail) {
+        Ok((_, Frame::Summary(summary))) => {
+            total -= CONTROL_BYTES as u64;
+            Some(summary)
+        }
+        _ => None,
+    };
+    let duration = first.map_or(Duration::ZERO, |first| last.saturating_since(first));
+    Ok((total, duration, summary))
+}
+
+fn check_progress(session: &Session, last_progress: Instant) -> Result<()> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    if clock::now().saturating_since(last_progress) < PATIENCE {
+        return Ok(());
+    }
+    let endpoint = session.link().endpoint().to_string();
+    Err(Error::Silent { endpoint, to: "the stream: nothing moves", after_ms: PATIENCE.as_millis() as u64 })
+}
+
+fn row(plan: &StreamPlan, rounds: &[Vec<Flow>], options: Vec<String>, cpu: Duration) -> StreamRow {
+    let by_round: Vec<StreamRound> = rounds
+        .iter()
+        .map(|flows| {
+            let bytes: u64 = flows.iter().map(|flow| flow.up + flow.down).sum();
+            let duration = flows.iter().map(|flow| flow.duration).max().unwrap_or_default();
+            let seconds = duration.as_secs_f64();
+            let throughput_bps = if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 };
+            StreamRound { throughput_bps, bytes, duration_ns: u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX) }
+        })
+        .collect();
+    let rates: Vec<f64> = by_round.iter().map(|round| round.throughput_bps).collect();
+    let flows = || rounds.iter().flatten();
+    let bytes: u64 = flows().map(|flow| flow.up + flow.down).sum();
+    let sent: u64 = flows().map(|flow| flow.sent).sum();
+    let up: u64 = flows().map(|flow| flow.up).sum();
+    let peer_cpu: Option<Duration> = flows().map(|flow| flow.peer_cpu).sum();
+    let cpu_seconds = (cpu + peer_cpu.unwrap_or_default()).as_secs_f64();
+    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    StreamRow {
+        endpoint: plan.endpoint.to_string(),
+        transport: plan.endpoint.transport().to_owned(),
+        command: plan.command.clone(),
+        direction: plan.direction.name().to_owned(),
+        connections: plan.connections,
+        block_bytes: plan.block_bytes as u64,
+        throughput_bps: median(&rates).unwrap_or(0.0),
+        throughput_bps_ci: interval(&rates),
+        bytes,
+        lost_bytes: sent.saturating_sub(up),
+        cpu_ns: nanos(cpu),
+        peer_cpu_ns: peer_cpu.map(nanos),
+        bytes_per_cpu_second: if cpu_seconds > 0.0 { bytes as f64 / cpu_seconds } else { 0.0 },
+        rounds: by_round,
+        tcp: rounds.last().and_then(|flows| flows.first()).and_then(|flow| flow.tcp),
+        options,
+    }
+}

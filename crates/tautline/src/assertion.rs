@@ -1,0 +1,158 @@
+use std::fmt;
+use std::str::FromStr;
+
+use taut_measure::stats::Summary;
+
+use crate::input;
+
+/// A threshold on what was measured: `p99<2ms`, `max<=50ms`, `lost<0.1%`.
+#[derive(Clone, Debug)]
+pub(crate) struct Assertion {
+    text: String,
+    figure: Figure,
+    comparison: Comparison,
+    limit: f64,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Figure {
+    Min,
+    Mean,
+    P50,
+    P90,
+    P99,
+    P999,
+    P9999,
+    Max,
+    Lost,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Comparison {
+    Below,
+    AtMost,
+    Above,
+    AtLeast,
+}
+
+const FORM: &str = "write FIGURE<LIMIT (or <=, >, >=), with a FIGURE of min, mean, p50, p90, p99, p999, p9999, max and a LIMIT \
+like 2ms, or lost<0.1%";
+
+impl Assertion {
+    /// Checks the figures of one row; what it says when the threshold is missed. A row without times misses every
+    /// threshold on times.
+    pub(crate) fn check(&self, on: &str, times: Option<&Summary>, lost: u64, sent: u64) -> Result<(), String> {
+        let value = match (self.figure, times) {
+            (Figure::Lost, _) => Some(if sent == 0 { 0.0 } else { lost as f64 / sent as f64 }),
+            (_, None) => None,
+            (figure, Some(times)) => Some(figure.of(times) as f64),
+        };
+        let holds = value.is_some_and(|value| match self.comparison {
+            Comparison::Below => value < self.limit,
+            Comparison::AtMost => value <= self.limit,
+            Comparison::Above => value > self.limit,
+            Comparison::AtLeast => value >= self.limit,
+        });
+        if holds {
+            return Ok(());
+        }
+        let found = match (value, self.figure) {
+            (None, _) => "there is no such figure, since nothing came back".to_owned(),
+            (Some(share), Figure::Lost) => format!("it is {:.4} %", share * 100.0),
+            (Some(nanos), _) => format!("it is {:.3} ms", nanos / 1e6),
+        };
+        Err(format!("{on}: `{self}` does not hold: {found}"))
+    }
+}
+
+impl Figure {
+    fn of(self, times: &Summary) -> u64 {
+        match self {
+            Self::Min => times.min,
+            Self::Mean => times.mean,
+            Self::P50 => times.p50,
+            Self::P90 => times.p90,
+            Self::P99 => times.p99,
+            Self::P999 => times.p999,
+            Self::P9999 => times.p9999,
+            Self::Max => times.max,
+            Self::Lost => 0,
+        }
+    }
+}
+
+impl FromStr for Assertion {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}`: {FORM}");
+        let at = text.find(['<', '>']).ok_or_else(wrong)?;
+        let figure = match text[..at].trim() {
+            "min" => Figure::Min,
+            "mean" => Figure::Mean,
+            "p50" => Figure::P50,
+            "p90" => Figure::P90,
+            "p99" => Figure::P99,
+            "p999" | "p99.9" => Figure::P999,
+            "p9999" | "p99.99" => Figure::P9999,
+            "max" => Figure::Max,
+            "lost" => Figure::Lost,
+            _ => return Err(wrong()),
+        };
+        let (comparison, limit) = match &text[at..] {
+            rest if rest.starts_with("<=") => (Comparison::AtMost, &rest[2..]),
+            rest if rest.starts_with(">=") => (Comparison::AtLeast, &rest[2..]),
+            rest if rest.starts_with('<') => (Comparison::Below, &rest[1..]),
+            rest => (Comparison::Above, &rest[1..]),
+        };
+        let limit = limit.trim();
+        let limit = if figure == Figure::Lost {
+            let percent = limit.strip_suffix('%').and_then(|percent| percent.trim().parse::<f64>().ok());
+            percent.map(|percent| percent / 100.0).ok_or_else(wrong)?
+        } else {
+            input::duration(limit).map_err(|_| wrong())?.as_nanos() as f64
+        };
+        Ok(Self { text: text.to_owned(), figure, comparison, limit })
+    }
+}
+
+impl fmt::Display for Assertion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taut_measure::stats::Distribution;
+    use taut_time::Duration;
+
+    use super::*;
+
+    fn check(text: &str, lost: u64) -> Result<(), String> {
+        let times: Distribution = (1..=100).map(Duration::from_millis).collect();
+        text.parse::<Assertion>().unwrap().check("x", times.summary(&[]).as_ref(), lost, 100)
+    }
+
+    #[test]
+    fn thresholds_hold_or_say_why_not() {
+        assert_eq!(check("p50<51ms", 0), Ok(()));
+        assert_eq!(check("max >= 99ms", 0), Ok(()));
+        assert!(check("p99<2ms", 0).unwrap_err().contains("p99<2ms"));
+        assert_eq!(check("lost<=1%", 1), Ok(()));
+        assert!(check("lost<1%", 1).is_err());
+    }
+
+    #[test]
+    fn no_times_miss_a_threshold_on_times() {
+        let assertion: Assertion = "p99<2ms".parse().unwrap();
+        assert!(assertion.check("x", None, 5, 5).is_err());
+    }
+
+    #[test]
+    fn the_form_is_explained() {
+        for text in ["", "p99", "p98<2ms", "p99<2", "lost<5", "p99==2ms"] {
+            assert!(text.parse::<Assertion>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+use std::path::PathBuf;
+
+use taut_link::wire::AckPolicy;
+use taut_link::{Endpoint, Error, SocketOption};
+use taut_measure::echo::{self, EchoPlan, EchoSubject, Limit, WriteStyle};
+use taut_measure::engine::EngineKind;
+use taut_measure::recording::Row;
+use taut_report::Document;
+use taut_time::{Duration, Timeline};
+
+use crate::assertion::Assertion;
+use crate::exit::Code;
+use crate::output::{self, OutputArgs};
+use crate::run::{self, Run};
+use crate::{findings, input};
+
+/// Round-trip latency; several endpoints are measured in turn and compared
+///
+/// Without --rate each message waits for the reply before (closed loop). With --rate messages leave on an absolute
+/// schedule, whatever comes back (open loop): then response times count from the intended sending, and a stalled peer
+/// shows. Round trips are round trips, never halved. Losses stand at infinity in the table of limits.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  taut echo tcp://127.0.0.1:9100 udp://127.0.0.1:9100 unix:/run/taut.sock
+  taut echo udp://10.0.0.2:9100 --rate 60 --time 60s     at 60 per second, how many frames come late?
+  taut echo tcp://10.0.0.2:7 --plain --assert 'p99<2ms'  any echo server; exit code 3 when it is slower
+  taut echo tcp://127.0.0.1:9100 --engine blocking,epoll,tokio")]
+pub(crate) struct Args {
+    /// The peers: `taut serve`, or with --plain any echo server
+    #[arg(required = true, value_name = "ENDPOINT")]
+    endpoints: Vec<Endpoint>,
+    /// Bytes of one message [default: 32, or 128 for write-write-read]
+    #[arg(long, value_name = "SIZE", value_parser = input::size)]
+    size: Option<usize>,
+    /// Messages for each endpoint, over all rounds
+    #[arg(long, value_name = "N", conflicts_with = "time", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Time for each endpoint, over all rounds
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = input::positive_duration)]
+    time: Duration,
+    /// Messages per second (open loop)
+    #[arg(long, value_name = "HZ", value_parser = input::rate)]
+    rate: Option<f64>,
+    /// Links open at once
+    #[arg(long, value_name = "N", default_value = "1", value_parser = input::count)]
+    connections: usize,
+    /// Independent repetitions, each with new links
+    #[arg(long, value_name = "N", default_value = "5", value_parser = input::count)]
+    rounds: usize,
+    /// After which a message counts as lost
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = input::positive_duration)]
+    timeout: Duration,
+    /// Limits of the table of late messages
+    #[arg(long, value_name = "TIME,…", value_delimiter = ',', default_value = "16.7ms,50ms,100ms,200ms,300ms",
+          value_parser = input::duration)]
+    exceed: Vec<Duration>,
+    /// How the process waits: blocking, spin, poll, epoll, tokio [default: blocking, or epoll in an open loop]
+    #[arg(long, value_name = "ENGINE,…", value_delimiter = ',')]
+    engine: Vec<EngineKind>,
+    /// What is written: `echo`, or `write-write-read` (a message with two calls)
+    #[arg(long, value_name = "NAME", default_value = "echo", value_parser = ["echo", "write-write-read"])]
+    workload: String,
+    /// Bytes of the first of two writes
+    #[arg(long, value_name = "SIZE", default_value = "32", value_parser = input::size)]
+    split: usize,
+    /// Join the two writes: `cork` or `writev`
+    #[arg(long, value_name = "HOW", value_parser = ["cork", "writev"])]
+    join: Option<String>,
+    /// Socket options: nodelay, cork, quickack, notsent_lowat=N, delack_max_us=N, busy_poll=N, sndbuf=N, rcvbuf=N, priority=N
+    #[arg(long, value_name = "NAME[=VALUE],…", value_delimiter = ',')]
+    opt: Vec<SocketOption>,
+    /// How the server acknowledges: system, prompt, delayed, us=N
+    #[arg(long, value_name = "HOW", default_value = "system")]
+    peer_ack: AckPolicy,
+    /// The peer is any server that echoes
+    #[arg(long)]
+    plain: bool,
+    /// Put the sender on this processor
+    #[arg(long, value_name = "N")]
+    cpu: Option<usize>,
+    /// Fail with code 3 unless it holds for every endpoint: p99<2ms, max<=50ms, lost<0.1% (may be repeated)
+    #[arg(long, value_name = "THRESHOLD")]
+    assert: Vec<Assertion>,
+    /// Write the writes' timeline for ui.perfetto.dev (closed loop, one connection, blocking)
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    let plan = args.plan();
+    let subjects = args.subjects()?;
+    let run = Run::start("echo")?;
+    let outcome = {
+        let mut progress = run.progress("echo");
+        echo::run(&plan, &subjects, &run.interrupt, &mut progress)?
+    };
+    if let Some(path) = &args.perfetto {
+        let timelines: Vec<(String, &Timeline)> = subjects
+            .iter()
+            .zip(&outcome.timelines)
+            .filter_map(|(subject, timeline)| Some((format!("echo {}", subject.endpoint), timeline.as_ref()?)))
+            .collect();
+        output::write_perfetto(path, &timelines)?;
+    }
+    let findings = findings::of_echo(&outcome);
+    let missed: Vec<String> = outcome
+        .rows
+        .iter()
+        .flatten()
+        .flat_map(|row| {
+            let times = row.response_ns.as_ref().or(row.rtt_ns.as_ref());
+            args.assert.iter().filter_map(move |assertion| assertion.check(&row.endpoint, times, row.lost, row.sent).err())
+        })
+        .collect();
+    let rows = outcome.rows.into_iter().flatten().map(|row| Row::Echo(Box::new(row))).collect();
+    let document = Document { recording: run.finish(outcome.ended, rows), findings };
+    let code = args.output.emit(&document)?;
+    for line in &missed {
+        anstream::eprintln!("taut: {line}");
+    }
+    Ok(if code == Code::Ok && !missed.is_empty() { Code::ThresholdMissed } else { code })
+}
+
+impl Args {
+    fn plan(&self) -> EchoPlan {
+        let two_writes = self.workload == "write-write-read";
+        EchoPlan {
+            rounds: self.rounds,
+            limit: self.count.map_or(Limit::Time(self.time), Limit::Count),
+            rate_hz: self.rate,
+            timeout: self.timeout,
+            exceed: self.exceed.clone(),
+            message_bytes: self.size.unwrap_or(if two_writes { 128 } else { 32 }),
+            connections: self.connections,
+            plain: self.plain,
+        }
+    }
+
+    fn subjects(&self) -> anyhow::Result<Vec<EchoSubject>> {
+        let two_writes = self.workload == "write-write-read";
+        let first = self.split;
+        let writes = match (two_writes, self.join.as_deref()) {
+            (false, None) => WriteStyle::One,
+            (false, Some(_)) => return Err(Error::Input("--join goes with --workload write-write-read".into()).into()),
+            (true, None) => WriteStyle::Two { first },
+            (true, Some("cork")) => WriteStyle::Corked { first },
+            (true, Some(_)) => WriteStyle::Vectored { first },
+        };
+        if two_writes && (first >= self.plan().message_bytes || self.rate.is_some()) {
+            let text = "write-write-read runs in a closed loop, and its first write is shorter than the message";
+            return Err(Error::Input(text.into()).into());
+        }
+        let default_engine = if self.rate.is_some() { EngineKind::Epoll } else { EngineKind::Blocking };
+        let engines = if self.engine.is_empty() { vec![default_engine] } else { self.engine.clone() };
+        let one_at_a_time = self.rate.is_none() && self.connections == 1;
+        let subject = |endpoint: &Endpoint, engine: EngineKind| EchoSubject {
+            endpoint: endpoint.clone(),
+            engine,
+            options: self.opt.clone(),
+            acks: self.peer_ack,
+            writes,
+            core: self.cpu,
+            // The kernel's reports wake up every engine that waits for the socket, so only a blocking one is observed.
+            observe: one_at_a_time && engine.blocks() && (two_writes || self.perfetto.is_some()),
+            command: run::command_line(),
+        };
+        Ok(self
+            .endpoints
+            .iter()
+            .flat_map(|endpoint| engines.iter().map(move |&engine| (endpoint, engine)))
+            .map(|(endpoint, engine)| subject(endpoint, engine))
+            .collect())
+    }
+}

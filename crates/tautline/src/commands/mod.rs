@@ -1,0 +1,11 @@
+//! The commands, one file each.
+
+pub(crate) mod doctor;
+pub(crate) mod echo;
+pub(crate) mod generate;
+pub(crate) mod pace;
+pub(crate) mod report;
+pub(crate) mod serve;
+pub(crate) mod stream;
+pub(crate) mod survey;
+pub(crate) mod tune;

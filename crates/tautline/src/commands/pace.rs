@@ -1,0 +1,134 @@
+use std::path::PathBuf;
+
+use taut_link::wire::AckPolicy;
+use taut_link::{Endpoint, Error, SocketOption, foreign};
+use taut_measure::pace::{self, PacePlan, PeerKind};
+use taut_measure::recording::Row;
+use taut_report::Document;
+use taut_time::{Duration, Timeline};
+
+use crate::assertion::Assertion;
+use crate::exit::Code;
+use crate::output::{self, OutputArgs};
+use crate::run::{self, Run};
+use crate::{findings, input};
+
+/// Periodic sending: does each message leave and arrive on time, and if not, who held it?
+///
+/// Sends on an absolute schedule and tells of each message when it was intended, sent, left the host (from the kernel's
+/// timestamps), was acknowledged and arrived. A plain Linux reader acknowledges at once and so hides Nagle's algorithm:
+/// --peer-ack and --foreign-peer choose other receivers.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  taut pace tcp://10.0.0.2:9100 --size 128 --period 10ms
+  taut pace tcp://127.0.0.1:9100 --nagle on --peer-ack delayed
+  taut pace --foreign-peer 56ms --nagle on --perfetto trace.json   needs root: a namespace and a TUN device")]
+pub(crate) struct Args {
+    /// The receiver: `taut serve`, or with --plain any server that reads
+    #[arg(value_name = "ENDPOINT", required_unless_present = "foreign_peer", conflicts_with = "foreign_peer")]
+    endpoint: Option<Endpoint>,
+    /// Bytes of one message
+    #[arg(long, value_name = "SIZE", default_value = "128", value_parser = input::size)]
+    size: usize,
+    /// Time between messages
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = input::positive_duration)]
+    period: Duration,
+    /// Time of sending, over all rounds
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = input::positive_duration)]
+    time: Duration,
+    /// Independent repetitions, each with a new link
+    #[arg(long, value_name = "N", default_value = "5", value_parser = input::count)]
+    rounds: usize,
+    /// Nagle's algorithm: off is the option nodelay [default: as the system has it, on]
+    #[arg(long, value_name = "on|off", value_parser = input::switch)]
+    nagle: Option<bool>,
+    /// Socket options: nodelay, cork, quickack, notsent_lowat=N, delack_max_us=N, busy_poll=N, sndbuf=N, rcvbuf=N, priority=N
+    #[arg(long, value_name = "NAME[=VALUE],…", value_delimiter = ',')]
+    opt: Vec<SocketOption>,
+    /// How the server acknowledges: system, prompt, delayed, us=N
+    #[arg(long, value_name = "HOW", default_value = "system", conflicts_with_all = ["foreign_peer", "plain"])]
+    peer_ack: AckPolicy,
+    /// Send to a built-in peer unlike Linux, which acknowledges after this time
+    #[arg(long, value_name = "TIME", value_parser = input::duration)]
+    foreign_peer: Option<Duration>,
+    /// Round the foreign peer's delay up to the next tick of this length
+    #[arg(long, value_name = "TIME", requires = "foreign_peer", value_parser = input::positive_duration)]
+    foreign_tick: Option<Duration>,
+    /// The peer is any server that reads; what it sends is thrown away
+    #[arg(long)]
+    plain: bool,
+    /// Limits of the table of late messages
+    #[arg(long, value_name = "TIME,…", value_delimiter = ',', default_value = "16.7ms,50ms,100ms,200ms,300ms",
+          value_parser = input::duration)]
+    exceed: Vec<Duration>,
+    /// Put the sender on this processor
+    #[arg(long, value_name = "N")]
+    cpu: Option<usize>,
+    /// Send under SCHED_FIFO (needs CAP_SYS_NICE)
+    #[arg(long)]
+    fifo: bool,
+    /// Fail with code 3 unless it holds for the delivery times: p99<2ms, lost<0.1% (may be repeated)
+    #[arg(long, value_name = "THRESHOLD")]
+    assert: Vec<Assertion>,
+    /// Write the timeline of every message for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    let plan = args.plan()?;
+    // Before any other thread runs: without root the foreign peer's namespace can only be made then.
+    let run = Run::start("pace")?;
+    let mut outcome = {
+        let mut progress = run.progress("pace");
+        pace::run(&plan, &run.interrupt, &mut progress)?
+    };
+    if let Some(path) = &args.perfetto {
+        let named = |(round, timeline)| (format!("round {}", round + 1), timeline);
+        let timelines: Vec<(String, &Timeline)> = outcome.timelines.iter().enumerate().map(named).collect();
+        output::write_perfetto(path, &timelines)?;
+    }
+    let findings = findings::of_pace(&mut outcome);
+    let row = outcome.row;
+    let missed: Vec<String> = args
+        .assert
+        .iter()
+        .filter_map(|assertion| assertion.check(&row.endpoint, row.delivery_ns.as_ref(), row.lost, row.messages).err())
+        .collect();
+    let recording = run.finish(outcome.ended, vec![Row::Pace(Box::new(row))]);
+    let code = args.output.emit(&Document { recording, findings })?;
+    for line in &missed {
+        anstream::eprintln!("taut: {line}");
+    }
+    Ok(if code == Code::Ok && !missed.is_empty() { Code::ThresholdMissed } else { code })
+}
+
+impl Args {
+    fn plan(&self) -> anyhow::Result<PacePlan> {
+        let peer = match (self.foreign_peer, &self.endpoint) {
+            (Some(delay), _) => PeerKind::Foreign(match self.foreign_tick {
+                Some(tick) => foreign::AckPolicy::on_tick(delay, tick),
+                None => foreign::AckPolicy::after(delay),
+            }),
+            (None, Some(endpoint)) if self.plain => PeerKind::Plain(endpoint.clone()),
+            (None, Some(endpoint)) => PeerKind::Server { endpoint: endpoint.clone(), acks: self.peer_ack },
+            (None, None) => return Err(Error::Input("name an endpoint, or --foreign-peer".into()).into()),
+        };
+        let mut options: Vec<SocketOption> = self.nagle.map(|on| SocketOption::Nodelay(!on)).into_iter().collect();
+        options.extend(self.opt.iter().cloned());
+        Ok(PacePlan {
+            peer,
+            message_bytes: self.size,
+            period: self.period,
+            time: self.time,
+            rounds: self.rounds,
+            options,
+            exceed: self.exceed.clone(),
+            core: self.cpu,
+            fifo: self.fifo,
+            command: run::command_line(),
+        })
+    }
+}

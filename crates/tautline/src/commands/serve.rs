@@ -1,0 +1,113 @@
+use std::io::Read;
+use std::thread;
+
+use serde_json::json;
+use taut_link::{Endpoint, clock};
+use taut_measure::Interrupt;
+use taut_measure::placement;
+use taut_measure::serve::{Faults, Limits, Server, ServerConfig, Stall};
+use taut_time::Duration;
+
+use crate::exit::Code;
+use crate::{input, output};
+
+/// The other side of every test: answers any number of clients on any mix of endpoints
+///
+/// Listens on loopback unless told otherwise. A client is bounded in number, message size, rate, time and memory, and no
+/// address gets an answer longer than its question before it has shown that it gets our answers. The protocol stands in
+/// docs/protocol.md. Ends at Ctrl-C and then says what it has done.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where to listen
+    #[arg(value_name = "ENDPOINT", default_values = ["tcp://127.0.0.1:9100", "udp://127.0.0.1:9100"])]
+    endpoints: Vec<Endpoint>,
+    /// Print what is listened on, and at the end what was served, as JSON lines
+    #[arg(long)]
+    json: bool,
+    /// Stay on this processor
+    #[arg(long, value_name = "N")]
+    cpu: Option<usize>,
+    /// Clients at once, over all endpoints
+    #[arg(long, value_name = "N", default_value = "256", value_parser = input::count, help_heading = "Limits")]
+    max_clients: usize,
+    /// Size of one message
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = input::size, help_heading = "Limits")]
+    max_message: usize,
+    /// Length of one session
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = input::positive_duration, help_heading = "Limits")]
+    max_time: Duration,
+    /// Messages (datagrams) or reads (streams) of one client in a second
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, help_heading = "Limits")]
+    max_rate: u64,
+    /// Silence after which a client is dropped
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = input::positive_duration, help_heading = "Limits")]
+    idle: Duration,
+    /// Wait this long before each answer (to see whether a client measures it)
+    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = input::duration, help_heading = "Faults on purpose")]
+    delay: Duration,
+    /// Stand still for LENGTH at the end of each EVERY
+    #[arg(long, value_name = "LENGTH/EVERY", value_parser = stall, help_heading = "Faults on purpose")]
+    stall: Option<Stall>,
+    /// End at the end of stdin (set by commands that start a server of their own)
+    #[arg(long, hide = true)]
+    while_stdin_open: bool,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    if let Some(core) = args.cpu {
+        placement::stay_on_core(core)?;
+    }
+    let interrupt = Interrupt::default();
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, interrupt.flag())?;
+        signal_hook::flag::register(signal, interrupt.flag())?;
+    }
+    let defaults = Limits::default();
+    let limits = Limits {
+        clients: args.max_clients,
+        message_bytes: args.max_message,
+        session: args.max_time,
+        rate: args.max_rate,
+        idle: args.idle,
+        ..defaults
+    };
+    let config = ServerConfig { limits, faults: Faults { delay: args.delay, stall: args.stall } };
+    let server = Server::start(&args.endpoints, config)?;
+    let listening: Vec<String> = server.endpoints().iter().map(Endpoint::to_string).collect();
+    if args.json {
+        output::print(&format!("{}\n", json!({ "listening": listening })))?;
+    } else {
+        output::print(&format!("listening on {}\n", listening.join(" ")))?;
+    }
+    if args.while_stdin_open {
+        let flag = interrupt.flag();
+        thread::spawn(move || {
+            let mut rest = Vec::new();
+            let _ = std::io::stdin().read_to_end(&mut rest);
+            flag.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+    }
+    while !interrupt.is_set() {
+        clock::sleep_until(clock::now() + Duration::from_millis(100));
+    }
+    let served = server.served();
+    drop(server);
+    if args.json {
+        output::print(&format!("{}\n", json!({ "served": served })))?;
+    } else {
+        output::print(&format!(
+            "served {} clients ({} refused, {} broke the protocol), {} bytes in, {} datagrams dropped\n",
+            served.clients, served.refused, served.misbehaved, served.bytes_in, served.datagrams_dropped
+        ))?;
+    }
+    Ok(Code::Ok)
+}
+
+fn stall(text: &str) -> Result<Stall, String> {
+    let (length, every) = text.split_once('/').ok_or_else(|| format!("`{text}`: write LENGTH/EVERY, 200ms/1s"))?;
+    let stall = Stall { length: input::positive_duration(length)?, every: input::positive_duration(every)? };
+    if stall.length >= stall.every {
+        return Err(format!("`{text}`: it would always stand still"));
+    }
+    Ok(stall)
+}

@@ -1,0 +1,91 @@
+use taut_link::wire::AckPolicy;
+use taut_link::{Endpoint, SocketOption};
+use taut_measure::recording::Row;
+use taut_measure::stream::{self, Direction, StreamPlan};
+use taut_report::Document;
+use taut_time::{Duration, Framing};
+
+use crate::exit::Code;
+use crate::input;
+use crate::output::OutputArgs;
+use crate::run::{self, Run};
+
+/// Throughput, with what it costs in CPU time
+///
+/// Counts what arrives at the receiver, not what the sender could get rid of.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  taut stream tcp://10.0.0.2:9100 --time 10s --connections 4
+  taut stream tcp://10.0.0.2:9100 --direction both")]
+pub(crate) struct Args {
+    /// The peer: `taut serve`, or with --plain any server that reads
+    #[arg(value_name = "ENDPOINT")]
+    endpoint: Endpoint,
+    /// Time of sending, over all rounds
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = input::positive_duration)]
+    time: Duration,
+    /// Independent repetitions, each with new links
+    #[arg(long, value_name = "N", default_value = "5", value_parser = input::count)]
+    rounds: usize,
+    /// Links open at once
+    #[arg(long, value_name = "N", default_value = "1", value_parser = input::count)]
+    connections: usize,
+    /// Which way: up (to the peer), down, both
+    #[arg(long, value_name = "WAY", default_value = "up", value_parser = direction)]
+    direction: Direction,
+    /// Bytes of one write [default: 128KiB, or 1400 for datagrams]
+    #[arg(long, value_name = "SIZE", value_parser = input::size)]
+    block: Option<usize>,
+    /// Socket options: nodelay, cork, quickack, notsent_lowat=N, delack_max_us=N, busy_poll=N, sndbuf=N, rcvbuf=N, priority=N
+    #[arg(long, value_name = "NAME[=VALUE],…", value_delimiter = ',')]
+    opt: Vec<SocketOption>,
+    /// How the server acknowledges: system, prompt, delayed, us=N
+    #[arg(long, value_name = "HOW", default_value = "system")]
+    peer_ack: AckPolicy,
+    /// The peer is any server that reads; what leaves this host counts
+    #[arg(long)]
+    plain: bool,
+    /// Put the senders on this processor
+    #[arg(long, value_name = "N")]
+    cpu: Option<usize>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    let plan = StreamPlan {
+        block_bytes: args.block.unwrap_or_else(|| default_block(&args.endpoint)),
+        endpoint: args.endpoint,
+        direction: args.direction,
+        connections: args.connections,
+        time: args.time,
+        rounds: args.rounds,
+        options: args.opt,
+        acks: args.peer_ack,
+        plain: args.plain,
+        core: args.cpu,
+        command: run::command_line(),
+    };
+    let run = Run::start("stream")?;
+    let outcome = {
+        let mut progress = run.progress("stream");
+        stream::run(&plan, &run.interrupt, &mut progress)?
+    };
+    let recording = run.finish(outcome.ended, vec![Row::Stream(Box::new(outcome.row))]);
+    args.output.emit(&Document { recording, findings: Vec::new() })
+}
+
+/// A write that amortises the call on a stream; a datagram that no Ethernet has to cut on the others.
+pub(crate) fn default_block(endpoint: &Endpoint) -> usize {
+    match endpoint.framing() {
+        Framing::Stream => 128 * 1024,
+        Framing::Datagram => 1400,
+    }
+}
+
+fn direction(text: &str) -> Result<Direction, String> {
+    [Direction::Up, Direction::Down, Direction::Both]
+        .into_iter()
+        .find(|direction| direction.name() == text)
+        .ok_or_else(|| format!("`{text}`: up, down or both"))
+}

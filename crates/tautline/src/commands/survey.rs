@@ -1,0 +1,257 @@
+use std::path::Path;
+
+use anyhow::Context;
+use taut_explain::Finding;
+use taut_link::foreign::ForeignHost;
+use taut_link::wire::AckPolicy;
+use taut_link::{Endpoint, Listener, SocketOption, foreign};
+use taut_measure::Interrupt;
+use taut_measure::echo::{self, EchoPlan, EchoSubject, Limit, WriteStyle};
+use taut_measure::engine::EngineKind;
+use taut_measure::pace::{self, PacePlan, PeerKind};
+use taut_measure::recording::{Ended, Row};
+use taut_measure::stream::{self, Direction, StreamPlan};
+use taut_measure::tune::{self, TunePlan, TuneWorkload};
+use taut_report::Document;
+use taut_time::Duration;
+
+use super::doctor;
+use super::stream::default_block;
+use crate::exit::Code;
+use crate::findings;
+use crate::local_server::LocalServer;
+use crate::output::OutputArgs;
+use crate::run::Run;
+
+/// Every path inside this machine, one report: how long data takes, where the time goes, what shortens it
+///
+/// Runs doctor, round trips over every local transport, periodic sending with and without Nagle's algorithm, the
+/// write-write-read case with the settings that cure it, and throughput, in about a minute. Starts its own server.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    let run = Run::start("survey")?;
+    // First, while the process has one thread: without root its namespace can only be made then.
+    let mut survey = Survey { interrupt: run.interrupt.clone(), rows: doctor::rows(), findings: Vec::new(), ended: Ended::Complete };
+    let directory = tempfile::tempdir().context("make a directory for the local sockets")?;
+    let server = LocalServer::start(&local_endpoints(directory.path()))?;
+    let mut steps: Vec<(&str, Step)> = vec![
+        ("round trips", Survey::round_trips),
+        ("60 frames a second", Survey::frames),
+        ("pacing, Linux peer", Survey::pacing),
+        ("throughput", Survey::throughput),
+        ("write-write-read", Survey::write_write_read),
+    ];
+    if ForeignHost::start(foreign::AckPolicy::after(FOREIGN_DELAY)).is_ok() {
+        steps.insert(3, ("pacing, foreign peer", Survey::foreign_pacing));
+    }
+    let of = steps.len();
+    for (done, (name, step)) in steps.into_iter().enumerate() {
+        if !run.goes_on() || survey.ended != Ended::Complete {
+            break;
+        }
+        run.progress(name)(done, of);
+        step(&mut survey, &server.endpoints)?;
+    }
+    let Survey { rows, findings, mut ended, .. } = survey;
+    if !run.goes_on() {
+        ended = Ended::Interrupted;
+    }
+    args.output.emit(&Document { recording: run.finish(ended, rows), findings })
+}
+
+/// The ACK delay that explains the figures of the published experiment.
+const FOREIGN_DELAY: Duration = Duration::from_millis(56);
+const ROUNDS: usize = 5;
+
+type Step = fn(&mut Survey, &[Endpoint]) -> anyhow::Result<()>;
+
+/// What has been measured so far.
+struct Survey {
+    interrupt: Interrupt,
+    rows: Vec<Row>,
+    findings: Vec<Finding>,
+    ended: Ended,
+}
+
+/// One endpoint of every transport that this host offers.
+fn local_endpoints(directory: &Path) -> Vec<String> {
+    let mut endpoints = vec!["tcp://127.0.0.1:0".to_owned(), "udp://127.0.0.1:0".to_owned()];
+    let ipv6 = "tcp://[::1]:0".parse().is_ok_and(|endpoint| Listener::bind(&endpoint).is_ok());
+    if ipv6 {
+        endpoints.extend(["tcp://[::1]:0".to_owned(), "udp://[::1]:0".to_owned()]);
+    }
+    endpoints.push(format!("unix:{}", directory.join("stream").display()));
+    endpoints.push(format!("unix-dgram:{}", directory.join("datagram").display()));
+    endpoints
+}
+
+/// The line that repeats a part: against a server of the user's own, in another terminal or in the background.
+fn repeat(endpoints: &[Endpoint], command: &str) -> String {
+    let list: Vec<String> = endpoints.iter().map(Endpoint::to_string).collect();
+    format!("taut serve {0} & taut {command}", list.join(" "))
+}
+
+impl Survey {
+    /// A closed loop over every transport.
+    fn round_trips(&mut self, endpoints: &[Endpoint]) -> anyhow::Result<()> {
+        let list: Vec<String> = endpoints.iter().map(Endpoint::to_string).collect();
+        let command = repeat(endpoints, &format!("echo {} --size 32 --time 1500ms", list.join(" ")));
+        let plan = echo_plan(Limit::Time(Duration::from_millis(1500)), None);
+        let subjects: Vec<EchoSubject> =
+            endpoints.iter().map(|endpoint| subject(endpoint, EngineKind::Blocking, &command)).collect();
+        self.echo(&plan, &subjects)
+    }
+
+    /// The question of the published wireless benchmark: at 60 per second, how many frames come late?
+    fn frames(&mut self, endpoints: &[Endpoint]) -> anyhow::Result<()> {
+        let plan = echo_plan(Limit::Time(Duration::from_secs(5)), Some(60.0));
+        let both = &endpoints[..2];
+        let command = repeat(both, &format!("echo {} {} --size 32 --rate 60 --time 5s", both[0], both[1]));
+        let subjects: Vec<EchoSubject> =
+            both.iter().map(|endpoint| subject(endpoint, EngineKind::Epoll, &command)).collect();
+        self.echo(&plan, &subjects)
+    }
+
+    fn pacing(&mut self, endpoints: &[Endpoint]) -> anyhow::Result<()> {
+        let tcp = &endpoints[..1];
+        for (acks, nagle) in [(AckPolicy::System, true), (AckPolicy::Delayed, true), (AckPolicy::Delayed, false)] {
+            let nagle_word = if nagle { "on" } else { "off" };
+            let arguments = format!("pace {} --nagle {nagle_word} --peer-ack {acks} --time 4s", tcp[0]);
+            let peer = PeerKind::Server { endpoint: tcp[0].clone(), acks };
+            self.pace(peer, nagle, Duration::from_secs(4), repeat(tcp, &arguments))?;
+        }
+        Ok(())
+    }
+
+    fn foreign_pacing(&mut self, _endpoints: &[Endpoint]) -> anyhow::Result<()> {
+        for nagle in [true, false] {
+            let command =
+                format!("taut pace --foreign-peer 56ms --nagle {} --time 5s", if nagle { "on" } else { "off" });
+            let peer = PeerKind::Foreign(foreign::AckPolicy::after(FOREIGN_DELAY));
+            self.pace(peer, nagle, Duration::from_secs(5), command)?;
+        }
+        Ok(())
+    }
+
+    fn throughput(&mut self, endpoints: &[Endpoint]) -> anyhow::Result<()> {
+        let unix = endpoints.iter().find(|endpoint| endpoint.transport() == "unix").unwrap_or(&endpoints[0]);
+        for (endpoint, direction) in
+            [(&endpoints[0], Direction::Up), (&endpoints[0], Direction::Down), (unix, Direction::Up)]
+        {
+            if self.interrupt.is_set() {
+                break;
+            }
+            let arguments = format!("stream {endpoint} --direction {} --time 2500ms", direction.name());
+            let plan = StreamPlan {
+                endpoint: endpoint.clone(),
+                direction,
+                connections: 1,
+                block_bytes: default_block(endpoint),
+                time: Duration::from_millis(2500),
+                rounds: ROUNDS,
+                options: Vec::new(),
+                acks: AckPolicy::System,
+                plain: false,
+                core: None,
+                command: repeat(std::slice::from_ref(endpoint), &arguments),
+            };
+            let outcome = stream::run(&plan, &self.interrupt, &mut |_, _| {})?;
+            self.note(outcome.ended);
+            self.rows.push(Row::Stream(Box::new(outcome.row)));
+        }
+        Ok(())
+    }
+
+    /// The classic stall, and the settings that cure it.
+    fn write_write_read(&mut self, endpoints: &[Endpoint]) -> anyhow::Result<()> {
+        let tcp = &endpoints[..1];
+        let arguments = format!("tune {} --workload write-write-read --rounds {ROUNDS} --time 150ms", tcp[0]);
+        let plan = TunePlan {
+            endpoint: tcp[0].clone(),
+            workload: TuneWorkload::WriteWriteRead { first: 32, rest: 96 },
+            acks: AckPolicy::System,
+            plain: false,
+            rounds: ROUNDS,
+            time: Duration::from_millis(150),
+            command: repeat(tcp, &arguments),
+        };
+        let outcome = tune::run(&plan, &self.interrupt, &mut |_, _| {})?;
+        self.findings.extend(findings::of_tune(&outcome));
+        self.rows.extend(outcome.rows.into_iter().map(|row| Row::Tune(Box::new(row))));
+        self.note(outcome.ended);
+        Ok(())
+    }
+
+    fn echo(&mut self, plan: &EchoPlan, subjects: &[EchoSubject]) -> anyhow::Result<()> {
+        let outcome = echo::run(plan, subjects, &self.interrupt, &mut |_, _| {})?;
+        self.findings.extend(findings::of_echo(&outcome));
+        self.rows.extend(outcome.rows.into_iter().flatten().map(|row| Row::Echo(Box::new(row))));
+        self.note(outcome.ended);
+        Ok(())
+    }
+
+    fn pace(&mut self, peer: PeerKind, nagle: bool, time: Duration, command: String) -> anyhow::Result<()> {
+        if self.interrupt.is_set() {
+            return Ok(());
+        }
+        let plan = PacePlan {
+            peer,
+            message_bytes: 128,
+            period: Duration::from_millis(10),
+            time,
+            rounds: ROUNDS,
+            options: vec![SocketOption::Nodelay(!nagle)],
+            exceed: late_limits(),
+            core: None,
+            fifo: false,
+            command,
+        };
+        let mut outcome = pace::run(&plan, &self.interrupt, &mut |_, _| {})?;
+        self.findings.extend(findings::of_pace(&mut outcome));
+        self.rows.push(Row::Pace(Box::new(outcome.row)));
+        self.note(outcome.ended);
+        Ok(())
+    }
+
+    fn note(&mut self, ended: Ended) {
+        if ended != Ended::Complete {
+            self.ended = ended;
+        }
+    }
+}
+
+fn echo_plan(limit: Limit, rate_hz: Option<f64>) -> EchoPlan {
+    EchoPlan {
+        rounds: ROUNDS,
+        limit,
+        rate_hz,
+        timeout: Duration::from_secs(1),
+        exceed: late_limits(),
+        message_bytes: 32,
+        connections: 1,
+        plain: false,
+    }
+}
+
+fn subject(endpoint: &Endpoint, engine: EngineKind, command: &str) -> EchoSubject {
+    EchoSubject {
+        endpoint: endpoint.clone(),
+        engine,
+        options: Vec::new(),
+        acks: AckPolicy::System,
+        writes: WriteStyle::One,
+        core: None,
+        observe: false,
+        command: command.to_owned(),
+    }
+}
+
+/// One frame at 60 Hz, and the limits of the published table.
+fn late_limits() -> Vec<Duration> {
+    [16_700, 50_000, 100_000, 200_000, 300_000].map(Duration::from_micros).to_vec()
+}

@@ -1,0 +1,48 @@
+use std::process::ExitCode;
+
+use taut_link::Fault;
+
+/// How `taut` ends; the same for all commands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Code {
+    Ok = 0,
+    Failed = 1,
+    Usage = 2,
+    ThresholdMissed = 3,
+    Missing = 4,
+    Interrupted = 130,
+}
+
+/// The one place where the codes are told to the user.
+pub(crate) const HELP: &str =
+    "Exit codes: 0 ok, 1 failed, 2 usage, 3 a threshold of --assert missed, 4 a right or device is \
+missing, 130 interrupted (what was measured has been printed).
+
+Endpoints: tcp://HOST:PORT, udp://HOST:PORT, unix:PATH, unix-dgram:PATH (unix:@NAME for an abstract name).
+
+Examples:
+  taut survey --html survey.html            every local path of this machine, one report
+  taut serve                                the other side of every test, on loopback
+  taut echo tcp://127.0.0.1:9100 udp://127.0.0.1:9100
+  taut pace --foreign-peer 56ms --nagle on  small messages every 10 ms to a peer with delayed ACKs
+  taut tune tcp://127.0.0.1:9100 --workload write-write-read";
+
+impl Code {
+    /// The code for an error, by whose fault it is.
+    pub(crate) fn of(error: &anyhow::Error) -> Self {
+        if crate::output::is_broken_pipe(error) {
+            return Self::Ok;
+        }
+        match error.downcast_ref::<taut_link::Error>() {
+            Some(error) if error.is_missing_right() => Self::Missing,
+            Some(error) if error.fault() == Fault::Input => Self::Usage,
+            _ => Self::Failed,
+        }
+    }
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> Self {
+        Self::from(code as u8)
+    }
+}

@@ -1,0 +1,88 @@
+//! From what was measured to what it means: hands timelines to the explainer and puts the answers together.
+
+use taut_explain::{Finding, ledger, nagle};
+use taut_measure::echo::EchoOutcome;
+use taut_measure::pace::PaceOutcome;
+use taut_measure::recording::{TcpFacts, TuneRow, Verdict};
+use taut_measure::tune::TuneOutcome;
+use taut_time::{Duration, Timeline};
+
+/// Explains a pacing run, and fills in its ledger.
+pub(crate) fn of_pace(outcome: &mut PaceOutcome) -> Vec<Finding> {
+    let row = &mut outcome.row;
+    let messages: Vec<_> = outcome.timelines.iter().flat_map(Timeline::messages).collect();
+    row.ledger_ns = ledger(&messages)
+        .iter()
+        .map(|(stage, time)| (stage.name().to_owned(), u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
+        .collect();
+    let context = nagle::Context {
+        on: format!("pace {}, {}", row.endpoint, row.peer),
+        nagle: row.nagle.unwrap_or(false),
+        min_rtt: min_rtt(row.tcp),
+        several_writes: false,
+    };
+    nagle::find(&outcome.timelines, &context).into_iter().collect()
+}
+
+/// Explains the observed rows of an echo run.
+pub(crate) fn of_echo(outcome: &EchoOutcome) -> Vec<Finding> {
+    let explain = |(row, timeline): (&Option<_>, &Option<Timeline>)| {
+        let row: &taut_measure::recording::EchoRow = row.as_ref()?;
+        let context = nagle::Context {
+            on: format!("echo {} ({})", row.endpoint, row.writes),
+            nagle: row.nagle.unwrap_or(false),
+            min_rtt: min_rtt(row.tcp),
+            several_writes: row.writes != "write",
+        };
+        nagle::find(std::slice::from_ref(timeline.as_ref()?), &context)
+    };
+    outcome.rows.iter().zip(&outcome.timelines).filter_map(explain).collect()
+}
+
+/// Explains the base of a tuning run, and names the setting that helps most.
+pub(crate) fn of_tune(outcome: &TuneOutcome) -> Vec<Finding> {
+    let Some(base) = outcome.rows.first() else { return Vec::new() };
+    let context = nagle::Context {
+        on: format!("{} {}", base.measured, base.endpoint),
+        nagle: true,
+        min_rtt: min_rtt(outcome.base_tcp),
+        several_writes: base.measured == "write-write-read",
+    };
+    let best = best_setting(&outcome.rows);
+    let mut finding = nagle::find(&outcome.base_timelines, &context);
+    if let (Some(finding), Some(best)) = (&mut finding, best) {
+        finding.remedy = format!("{} Tried here: {}.", finding.remedy, describe(best));
+    }
+    let setting = best.filter(|_| finding.is_none()).map(|best| Finding {
+        cause: "setting_helps".to_owned(),
+        summary: format!("`{}` ({}) shortens this path.", best.setting, best.place),
+        on: context.on.clone(),
+        share: 1.0,
+        cost_ns: base.p50_ns.unwrap_or(0).saturating_sub(best.p50_ns.unwrap_or(0)),
+        evidence: vec![describe(best)],
+        remedy: best.apply.clone().unwrap_or_default(),
+    });
+    finding.into_iter().chain(setting).collect()
+}
+
+/// The setting that shortens the median most, beyond doubt.
+fn best_setting(rows: &[TuneRow]) -> Option<&TuneRow> {
+    rows.iter()
+        .filter(|row| row.verdict == Verdict::Shorter)
+        .min_by(|a, b| a.p50_ratio.unwrap_or(1.0).total_cmp(&b.p50_ratio.unwrap_or(1.0)))
+}
+
+fn describe(row: &TuneRow) -> String {
+    let (ratio, (low, high)) = (row.p50_ratio.unwrap_or(1.0), row.p50_ratio_ci.unwrap_or((1.0, 1.0)));
+    format!(
+        "`{}` makes the median {:.1} times shorter (between {:.1} and {:.1} across rounds)",
+        row.setting,
+        1.0 / ratio,
+        1.0 / high,
+        1.0 / low,
+    )
+}
+
+fn min_rtt(tcp: Option<TcpFacts>) -> Duration {
+    Duration::from_nanos(tcp.map_or(0, |tcp| tcp.min_rtt_ns))
+}

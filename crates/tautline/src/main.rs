@@ -1,0 +1,61 @@
+//! `taut`: find the slack in a data path, name the layer that holds it, pull it tight.
+//!
+//! One file for each command: parse, call, print.
+
+mod assertion;
+mod commands;
+mod exit;
+mod findings;
+mod input;
+mod local_server;
+mod output;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Find the slack in a data path, name the layer that holds it, pull it tight
+#[derive(Debug, Parser)]
+#[command(name = "taut", version, propagate_version = true, max_term_width = 100, after_help = exit::HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Survey(commands::survey::Args),
+    Serve(commands::serve::Args),
+    Echo(commands::echo::Args),
+    Pace(commands::pace::Args),
+    Stream(commands::stream::Args),
+    Tune(commands::tune::Args),
+    Doctor(commands::doctor::Args),
+    Report(commands::report::Args),
+    Generate(commands::generate::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.command {
+        Command::Survey(args) => commands::survey::run(args),
+        Command::Serve(args) => commands::serve::run(args),
+        Command::Echo(args) => commands::echo::run(args),
+        Command::Pace(args) => commands::pace::run(args),
+        Command::Stream(args) => commands::stream::run(args),
+        Command::Tune(args) => commands::tune::run(args),
+        Command::Doctor(args) => commands::doctor::run(args),
+        Command::Report(args) => commands::report::run(args),
+        Command::Generate(args) => commands::generate::run(args),
+    };
+    match outcome {
+        Ok(code) => code.into(),
+        Err(error) => {
+            if !output::is_broken_pipe(&error) {
+                anstream::eprintln!("taut: {error:#}");
+            }
+            exit::Code::of(&error).into()
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Where results go: a table or JSON on stdout, HTML and traces into files.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anstream::AutoStream;
+use anyhow::Context;
+use taut_measure::recording::Ended;
+use taut_report::table::Style;
+use taut_report::{Document, html, perfetto, table};
+use taut_time::Timeline;
+
+use crate::exit::Code;
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct OutputArgs {
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write a self-contained HTML report
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+}
+
+impl OutputArgs {
+    /// Prints the document and writes the files asked for; the exit code that its end stands for.
+    pub(crate) fn emit(&self, document: &Document) -> anyhow::Result<Code> {
+        if let Some(path) = &self.html {
+            write_file(path, &html::render(document))?;
+        }
+        let text = if self.json { document.to_json() } else { table::render(document, style()) };
+        print(&text)?;
+        Ok(match &document.recording.ended {
+            Ended::Complete => Code::Ok,
+            Ended::Interrupted => Code::Interrupted,
+            Ended::PeerGone(_) => Code::Failed,
+        })
+    }
+}
+
+/// Writes timelines for ui.perfetto.dev.
+pub(crate) fn write_perfetto(path: &Path, timelines: &[(String, &Timeline)]) -> anyhow::Result<()> {
+    write_file(path, &perfetto::render(timelines))
+}
+
+/// How tables look on this stdout: NO_COLOR, CLICOLOR and terminals are honoured.
+pub(crate) fn style() -> Style {
+    let stdout = io::stdout();
+    let colour = AutoStream::choice(&stdout) != anstream::ColorChoice::Never;
+    let width = rustix::termios::tcgetwinsize(&stdout).ok().map(|size| size.ws_col).filter(|&columns| columns > 0);
+    Style { colour, width }
+}
+
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("write to stdout")
+}
+
+pub(crate) fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(path, text).with_context(|| format!("write {}", path.display()))
+}
+
+/// Whether the reader of our stdout went away: its business, not an error.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

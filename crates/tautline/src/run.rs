@@ -1,0 +1,85 @@
+//! What surrounds every measurement: the user's Ctrl-C, the progress bar, the recording's head.
+
+use std::io::IsTerminal;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use taut_link::clock;
+use taut_measure::recording::{Ended, FORMAT_VERSION, HostFacts, Recording, Row};
+use taut_measure::{Interrupt, floor};
+use taut_time::Instant;
+
+use crate::input;
+
+/// A command that measures, from its start to its recording.
+pub(crate) struct Run {
+    command: &'static str,
+    started_unix_s: u64,
+    began: Instant,
+    host: HostFacts,
+    pub(crate) interrupt: Interrupt,
+    bar: ProgressBar,
+}
+
+impl Run {
+    /// Measures the floor, listens for Ctrl-C, and sets up the progress bar.
+    pub(crate) fn start(command: &'static str) -> anyhow::Result<Self> {
+        let interrupt = Interrupt::default();
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            // A second signal while the first is being honoured ends the process at once.
+            signal_hook::flag::register_conditional_shutdown(signal, 130, interrupt.flag())?;
+            signal_hook::flag::register(signal, interrupt.flag())?;
+        }
+        let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let began = clock::now();
+        let host = HostFacts::read(floor::quick());
+        Ok(Self { command, started_unix_s, began, host, interrupt, bar: progress_bar() })
+    }
+
+    /// Shows how far a part of the work is. Drawn between rounds only, never while measuring.
+    pub(crate) fn progress<'a>(&'a self, what: &'a str) -> impl FnMut(usize, usize) + 'a {
+        move |done, of| {
+            self.bar.set_message(what.to_owned());
+            self.bar.set_length(of as u64);
+            self.bar.set_position(done as u64);
+        }
+    }
+
+    /// Whether to go on with the next part.
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.interrupt.is_set()
+    }
+
+    /// The recording of what was measured.
+    pub(crate) fn finish(self, ended: Ended, results: Vec<Row>) -> Recording {
+        self.bar.finish_and_clear();
+        Recording {
+            format_version: FORMAT_VERSION,
+            command: self.command.to_owned(),
+            command_line: command_line(),
+            started_unix_s: self.started_unix_s,
+            duration_ns: u64::try_from(clock::now().saturating_since(self.began).as_nanos()).unwrap_or(u64::MAX),
+            ended,
+            host: self.host,
+            results,
+        }
+    }
+}
+
+/// The command line as it was given, ready to be pasted.
+pub(crate) fn command_line() -> String {
+    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    input::shell_line(std::iter::once("taut".to_owned()).chain(arguments))
+}
+
+fn progress_bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(1);
+    // A constant template: it can't be wrong.
+    if let Ok(style) = ProgressStyle::with_template("{msg:28} [{bar:30}] {pos}/{len}") {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar
+}

@@ -1,0 +1,227 @@
+//! `cargo xtask bench`: `taut` beside its peers on this machine, in the same run, interleaved.
+//!
+//! Servers are pinned to one core and clients to another, for both tools alike. Every round starts new servers and
+//! gives one ratio; what is printed is the median of the ratios with their spread, and whether it meets the bar.
+
+mod comparison;
+mod echo;
+mod pace;
+mod process;
+mod stream;
+mod taut;
+mod tune;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::packages::{IPERF, IPROUTE, SOCKPERF, UTIL_LINUX};
+use crate::{packages, shell};
+use process::Cores;
+use taut::Taut;
+
+/// Which benches, and how often.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only these; all of them when none is named.
+    #[arg(value_enum)]
+    names: Vec<Name>,
+    /// Rounds; each gives one ratio.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Time of one measurement of `echo` and `stream`.
+    #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
+    time: Duration,
+    /// One object on stdout instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// A `taut` that is built already, instead of building this one.
+    #[arg(long, value_name = "FILE")]
+    taut: Option<PathBuf>,
+}
+
+/// The benches.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+enum Name {
+    /// Round trips of 32 B over TCP and UDP, beside sockperf.
+    Echo,
+    /// Throughput of one TCP connection, beside iperf3.
+    Stream,
+    /// Periodic small messages against delayed ACKs, Nagle's algorithm on beside off.
+    Pace,
+    /// What `taut tune` finds for write-write-read.
+    Tune,
+}
+
+const ALL: [Name; 4] = [Name::Echo, Name::Stream, Name::Pace, Name::Tune];
+
+/// What a bench came to.
+struct Outcome {
+    /// For people.
+    text: String,
+    /// For programs.
+    json: Value,
+    /// Whether all its bars were met; `None` when it has none.
+    met: Option<bool>,
+}
+
+/// What every bench needs to know.
+struct Setting {
+    taut: Taut,
+    cores: Cores,
+    rounds: u32,
+    time: Duration,
+}
+
+/// Runs the benches. Exit code 3 when one misses its bar, 1 when one can't be run.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let names: Vec<Name> = ALL.into_iter().filter(|name| args.names.is_empty() || args.names.contains(name)).collect();
+    let mut needed = vec![&UTIL_LINUX];
+    if names.contains(&Name::Echo) {
+        needed.push(&SOCKPERF);
+    }
+    if names.contains(&Name::Stream) {
+        needed.push(&IPERF);
+    }
+    if names.contains(&Name::Pace) {
+        needed.push(&IPROUTE);
+    }
+    packages::ensure(&needed);
+
+    let cores = Cores::of_this_process()?;
+    let taut = match &args.taut {
+        Some(file) => Taut::new(file.canonicalize().with_context(|| format!("no {}", file.display()))?, cores),
+        None => Taut::new(build()?, cores),
+    };
+    let setting = Setting { taut, cores, rounds: args.rounds, time: args.time };
+    if args.rounds < 5 {
+        eprintln!("--rounds {}: too few to tell a difference from noise, 5 are usual", args.rounds);
+    }
+
+    let host = host(&setting)?;
+    if !args.json {
+        println!("{}", host_line(&host));
+    }
+    let mut benches = Vec::new();
+    let (mut met, mut broken) = (true, false);
+    for name in names {
+        let title = format!("{name:?}").to_lowercase();
+        eprintln!("running {title}");
+        match name.run(&setting) {
+            Ok(outcome) => {
+                met &= outcome.met != Some(false);
+                if !args.json {
+                    println!("\n{title}\n{}", outcome.text);
+                }
+                benches.push(json!({"bench": title, "met": outcome.met, "results": outcome.json}));
+            }
+            Err(error) => {
+                broken = true;
+                eprintln!("{title} could not be run: {error:#}");
+                benches.push(json!({"bench": title, "error": format!("{error:#}")}));
+            }
+        }
+    }
+    if args.json {
+        println!("{:#}", json!({"format_version": 1, "command": "xtask bench", "host": host, "benches": benches}));
+    }
+    Ok(match (broken, met) {
+        (true, _) => ExitCode::FAILURE,
+        (false, false) => ExitCode::from(3),
+        (false, true) => ExitCode::SUCCESS,
+    })
+}
+
+impl Name {
+    fn run(self, setting: &Setting) -> Result<Outcome> {
+        match self {
+            Self::Echo => echo::run(setting),
+            Self::Stream => stream::run(setting),
+            Self::Pace => pace::run(setting),
+            Self::Tune => tune::run(setting),
+        }
+    }
+}
+
+fn build() -> Result<PathBuf> {
+    eprintln!("building taut");
+    shell::run(shell::cargo().args(["build", "--release", "--locked", "--package", "tautline", "--bin", "taut"]))?;
+    Ok(shell::target_dir()?.join("release/taut"))
+}
+
+fn host(setting: &Setting) -> Result<Value> {
+    let read = |file: &str| std::fs::read_to_string(file).map(|text| text.trim().to_owned());
+    let load = read("/proc/loadavg")?;
+    Ok(json!({
+        "kernel": read("/proc/sys/kernel/osrelease")?,
+        "cores": std::thread::available_parallelism()?.get(),
+        "client_core": setting.cores.client,
+        "server_core": setting.cores.server,
+        "load_average_before": load.split(' ').next().and_then(|load| load.parse::<f64>().ok()),
+        "congestion_control": read("/proc/sys/net/ipv4/tcp_congestion_control").ok(),
+        "taut": setting.taut.version()?,
+        "rounds": setting.rounds,
+    }))
+}
+
+fn host_line(host: &Value) -> String {
+    let text = |key: &str| host[key].as_str().unwrap_or("?").to_owned();
+    format!(
+        "{}, Linux {}, {} cores (clients on {}, servers on {}), load {} before, TCP {}",
+        text("taut"),
+        text("kernel"),
+        host["cores"],
+        host["client_core"],
+        host["server_core"],
+        host["load_average_before"],
+        text("congestion_control"),
+    )
+}
+
+/// Lines of a table: the first column to the left, the others to the right.
+fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain(header.get(column).map(|cell| cell.chars().count())).max().unwrap_or(0)
+    };
+    let line = |cells: Vec<&str>| {
+        let cells = cells.iter().enumerate().map(|(column, cell)| match column {
+            0 => format!("{cell:<0$}", width(0)),
+            _ => format!("{cell:>0$}", width(column)),
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let rows = rows.iter().map(|row| line(row.iter().map(String::as_str).collect()));
+    std::iter::once(line(header.to_vec())).chain(rows).collect::<Vec<_>>().join("\n")
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        length if length % 2 == 1 => sorted[length / 2],
+        length => f64::midpoint(sorted[length / 2 - 1], sorted[length / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        let rows = [vec!["a".to_owned(), "10".to_owned()], vec!["long".to_owned(), "9".to_owned()]];
+        assert_eq!(table(&["case", "ms"], &rows), "case  ms\na     10\nlong   9");
+    }
+}

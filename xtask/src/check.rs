@@ -1,0 +1,94 @@
+//! `cargo xtask check`: what must hold before anything is tested.
+
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::{shell, tools};
+
+/// Version of cargo-deny that is built when it is missing.
+const CARGO_DENY: &str = "0.20.2";
+
+/// What to check.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Also check the dependencies for known vulnerabilities; fetches a database over the network.
+    #[arg(long)]
+    advisories: bool,
+}
+
+/// Runs all steps, even after one that failed.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let steps: [(&str, &dyn Fn() -> Result<()>); 4] = [
+        ("fmt", &formatting),
+        ("clippy", &lints),
+        ("deny", &|| dependencies(args.advisories)),
+        ("docs", &documentation),
+    ];
+    let outcomes = steps.map(|(name, step)| {
+        println!("==> {name}");
+        let begin = Instant::now();
+        let result = step();
+        let time = begin.elapsed();
+        let ok = match result {
+            Ok(()) => true,
+            Err(error) => {
+                eprintln!("{error:#}");
+                false
+            }
+        };
+        println!("<== {name}: {} after {}", word(ok), seconds(time));
+        (name, ok, time)
+    });
+    println!("\n{:<8} {:<7} {:>9}", "check", "result", "time");
+    for (name, ok, time) in &outcomes {
+        println!("{name:<8} {:<7} {:>9}", word(*ok), seconds(*time));
+    }
+    if !args.advisories {
+        println!("known vulnerabilities (advisories) were not checked: that needs the network, add --advisories");
+    }
+    Ok(if outcomes.iter().all(|(_, ok, _)| *ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn formatting() -> Result<()> {
+    tools::ensure_component("rustfmt", "fmt")?;
+    let workspace = run_shown(shell::cargo().args(["fmt", "--all", "--check"]));
+    // A workspace of its own, so `--all` leaves it out.
+    let fuzz = run_shown(shell::cargo().args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]));
+    workspace.and(fuzz)
+}
+
+fn lints() -> Result<()> {
+    tools::ensure_component("clippy", "clippy")?;
+    run_shown(shell::cargo().args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
+}
+
+fn dependencies(advisories: bool) -> Result<()> {
+    let deny = tools::ensure("cargo-deny", CARGO_DENY)?;
+    let mut command = Command::new(deny);
+    command.args(["--locked", "--workspace", "check"]).current_dir(shell::root());
+    if advisories {
+        command.arg("advisories");
+    }
+    run_shown(command.args(["bans", "licenses", "sources"]))
+}
+
+fn documentation() -> Result<()> {
+    let mut command = shell::cargo();
+    command.args(["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"]);
+    run_shown(command.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn run_shown(command: &mut Command) -> Result<()> {
+    println!("$ {}", shell::line(command));
+    shell::run(command)
+}
+
+const fn word(ok: bool) -> &'static str {
+    if ok { "ok" } else { "FAILED" }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}

@@ -1,0 +1,52 @@
+//! The daily commands, used by people and by CI alike: `cargo xtask check`, `test`, `bench` and `fuzz`.
+//!
+//! - [`check`]: formatting, lints, licences and sources of the dependencies, documentation.
+//! - [`mod@test`]: every test, with the skipped ones counted and named.
+//! - [`mod@bench`]: `taut` beside its peers in the same run, interleaved, as ratios with their spread.
+//! - [`fuzz`]: the fuzz targets.
+//! - [`packages`] and [`tools`] set up what these need; [`shell`] runs it.
+
+mod bench;
+mod check;
+mod fuzz;
+mod packages;
+mod shell;
+mod test;
+mod tools;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Developer commands of Tautline.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Formatting, clippy, cargo-deny and documentation, all with warnings as errors.
+    Check(check::Args),
+    /// All tests. The last line is `N passed, N failed, N skipped`.
+    Test(test::Args),
+    /// taut beside its peers, interleaved, as ratios with their spread. Exit code 3 when a bar is missed.
+    Bench(bench::Args),
+    /// The fuzz targets (nightly Rust and cargo-fuzz needed).
+    Fuzz(fuzz::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Check(args) => check::run(&args),
+        Command::Test(args) => test::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Fuzz(args) => fuzz::run(&args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("xtask: {error:#}");
+        ExitCode::FAILURE
+    })
+}

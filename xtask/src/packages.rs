@@ -1,0 +1,97 @@
+//! Debian packages that tests and benches need: installed when missing.
+
+use std::fs;
+use std::io;
+use std::process::{Command, Stdio};
+
+use anyhow::Result;
+
+use crate::shell;
+
+/// A Debian package and the command that it is needed for.
+pub(crate) struct Package {
+    /// Name of the package.
+    pub(crate) name: &'static str,
+    /// The command that it brings.
+    pub(crate) command: &'static str,
+}
+
+/// Joins endpoints of all kinds; the tests' independent peer.
+pub(crate) const SOCAT: Package = Package { name: "socat", command: "socat" };
+/// The browser in which reports are tested.
+pub(crate) const CHROMIUM: Package = Package { name: "chromium", command: "chromium" };
+/// Drives that browser.
+pub(crate) const CHROMIUM_DRIVER: Package = Package { name: "chromium-driver", command: "chromedriver" };
+/// Sets up interfaces and routes.
+pub(crate) const IPROUTE: Package = Package { name: "iproute2", command: "ip" };
+/// Pins programs to cores.
+pub(crate) const UTIL_LINUX: Package = Package { name: "util-linux", command: "taskset" };
+/// The peer of `taut echo`.
+pub(crate) const SOCKPERF: Package = Package { name: "sockperf", command: "sockperf" };
+/// The peer of `taut stream`.
+pub(crate) const IPERF: Package = Package { name: "iperf3", command: "iperf3" };
+
+/// Installs what is missing when it can (as root, on Debian) and says what to do when it can't.
+/// Gives the names of what is still missing.
+pub(crate) fn ensure(packages: &[&Package]) -> Vec<&'static str> {
+    if shell::find("dpkg-query").is_none() || shell::find("apt-get").is_none() {
+        return without_debian(packages);
+    }
+    let missing = || -> Vec<&'static str> {
+        packages.iter().map(|package| package.name).filter(|name| !is_installed(name)).collect()
+    };
+    let wanted = missing();
+    if wanted.is_empty() {
+        return wanted;
+    }
+    let by_hand = format!("sudo apt-get install -y --no-install-recommends {}", wanted.join(" "));
+    if !shell::is_root() {
+        eprintln!("Debian packages are missing and only root can install them; run:\n  {by_hand}");
+        return wanted;
+    }
+    eprintln!("installing Debian packages: {}", wanted.join(" "));
+    if let Err(error) = install(&wanted) {
+        eprintln!("{error:#}\ntry it by hand:\n  {by_hand}");
+    }
+    missing()
+}
+
+fn without_debian(packages: &[&Package]) -> Vec<&'static str> {
+    let missing: Vec<_> = packages.iter().filter(|package| shell::find(package.command).is_none()).collect();
+    if !missing.is_empty() {
+        let commands: Vec<_> = missing.iter().map(|package| package.command).collect();
+        eprintln!("this is not Debian; install what brings these commands: {}", commands.join(", "));
+    }
+    missing.into_iter().map(|package| package.name).collect()
+}
+
+fn is_installed(name: &str) -> bool {
+    shell::output(Command::new("dpkg-query").args(["-W", "-f", "${Status}", name]))
+        .is_ok_and(|status| status.ends_with("ok installed"))
+}
+
+fn install(names: &[&str]) -> Result<()> {
+    let install = || shell::run(apt(&["install", "-y", "--no-install-recommends"]).args(names));
+    if !has_package_lists() {
+        shell::run(&mut apt(&["update"]))?;
+        return install();
+    }
+    // Lists that are too old name files that are gone.
+    install().or_else(|_| {
+        shell::run(&mut apt(&["update"]))?;
+        install()
+    })
+}
+
+/// apt-get, with its chatter on stderr: stdout is for data.
+fn apt(arguments: &[&str]) -> Command {
+    let mut command = Command::new("apt-get");
+    command.args(["-q", "-o", "DPkg::Lock::Timeout=120"]).args(arguments);
+    command.env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).stdout(io::stderr());
+    command
+}
+
+fn has_package_lists() -> bool {
+    let Ok(lists) = fs::read_dir("/var/lib/apt/lists") else { return false };
+    lists.flatten().any(|entry| entry.file_name().to_string_lossy().contains("_Packages"))
+}
