@@ -6,6 +6,8 @@
 //!    congestion window and receive window would have let it go (`SIOCOUTQNSD`, `TCP_INFO`).
 //! 2. It left more than [`LEAST_HOLD`] later, and within [`RELEASE`] of the acknowledgement of bytes sent before it.
 //! 3. That acknowledgement took longer than the path's own round trip by [`LEAST_DELAY`] at least: it was delayed.
+//! 4. It did not come just when the peer's program read the bytes late: then the program was late and no timer (only where
+//!    the peer tells when it reads).
 //!
 //! One such stall can happen on any connection; a finding needs [`LEAST_SHARE`] of the writes and [`LEAST_EPISODES`]
 //! acknowledgements that released some.
@@ -21,6 +23,8 @@ pub const RELEASE: Duration = Duration::from_micros(500);
 /// By how much an acknowledgement must be slower than the path for the peer to have delayed it. No timer of a known
 /// system is shorter than 8 ms.
 pub const LEAST_DELAY: Duration = Duration::from_millis(5);
+/// A program that reads this long after the bytes arrived is late.
+pub const LATE_READ: Duration = Duration::from_millis(2);
 /// Least share of held writes for a finding.
 pub const LEAST_SHARE: f64 = 0.01;
 /// Least number of acknowledgements that released held writes.
@@ -115,6 +119,8 @@ pub fn held_writes(timeline: &Timeline, context: &Context) -> Vec<HeldWrite> {
     }
     let scheduled = stage(timeline, |what| matches!(what, What::Scheduled));
     let left = stage(timeline, |what| matches!(what, What::Left));
+    let received = stage(timeline, |what| matches!(what, What::Received));
+    let read = stage(timeline, |what| matches!(what, What::Read));
     let mut acks: Vec<(Instant, u64)> =
         timeline.of(|what| matches!(what, What::Acked)).map(|event| (event.at, event.bytes.end)).collect();
     acks.sort_unstable();
@@ -142,7 +148,10 @@ pub fn held_writes(timeline: &Timeline, context: &Context) -> Vec<HeldWrite> {
         let delay = at.saturating_since(reached(&left, acked).or_else(|| reached(&scheduled, acked))?);
         let released = passed_on.saturating_since(at) <= RELEASE;
         let delayed = delay.saturating_sub(context.min_rtt) >= LEAST_DELAY;
-        (released && delayed).then_some(HeldWrite { end, hold, released_by: Release { end: acked, at, delay } })
+        let late_reader = reached(&received, acked).zip(reached(&read, acked)).is_some_and(|(received, read)| {
+            read.saturating_since(received) >= LATE_READ && at.signed_since(read).unsigned_abs() <= RELEASE.as_nanos() as u64
+        });
+        (released && delayed && !late_reader).then_some(HeldWrite { end, hold, released_by: Release { end: acked, at, delay } })
     };
     timeline.of(|what| matches!(what, What::WriteEnd)).filter_map(judge).collect()
 }

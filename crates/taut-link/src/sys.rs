@@ -1,5 +1,5 @@
-//! The system calls that no crate wraps, each behind a safe function. The only place of this crate with `unsafe`, but for
-//! the TUN device's requests in [`crate::foreign`].
+//! The system calls that no crate wraps, each behind a safe function. The only place of this crate with `unsafe`, but for the
+//! TUN device and its namespace in [`crate::foreign`].
 #![expect(unsafe_code, reason = "these system calls have no safe wrapper in rustix or socket2")]
 
 use std::io;

@@ -5,7 +5,7 @@ use taut_time::Duration;
 
 use super::interval;
 
-/// Times, kept to three significant digits from 1 ns to an hour (HdrHistogram).
+/// Times, kept to three significant digits from 0 to an hour (HdrHistogram).
 #[derive(Clone, Debug)]
 pub struct Distribution {
     histogram: Histogram<u64>,
@@ -57,7 +57,7 @@ impl Distribution {
     /// Adds a time in nanoseconds.
     #[inline]
     pub fn record_ns(&mut self, nanos: u64) {
-        self.histogram.saturating_record(nanos.max(1));
+        self.histogram.saturating_record(nanos);
     }
 
     /// Adds all times of another distribution.
