@@ -33,8 +33,8 @@ impl Stage {
         }
     }
 
-    /// When the message reached the end of the stage.
-    const fn end(self, message: &MessageTimes) -> Option<Instant> {
+    /// When the message reached the end of the stage, if that is known.
+    pub const fn end(self, message: &MessageTimes) -> Option<Instant> {
         match self {
             Self::Program => message.write_begin,
             Self::Call => message.write_end,

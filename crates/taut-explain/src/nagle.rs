@@ -149,9 +149,14 @@ pub fn held_writes(timeline: &Timeline, context: &Context) -> Vec<HeldWrite> {
         let released = passed_on.saturating_since(at) <= RELEASE;
         let delayed = delay.saturating_sub(context.min_rtt) >= LEAST_DELAY;
         let late_reader = reached(&received, acked).zip(reached(&read, acked)).is_some_and(|(received, read)| {
-            read.saturating_since(received) >= LATE_READ && at.signed_since(read).unsigned_abs() <= RELEASE.as_nanos() as u64
+            read.saturating_since(received) >= LATE_READ
+                && at.signed_since(read).unsigned_abs() <= RELEASE.as_nanos() as u64
         });
-        (released && delayed && !late_reader).then_some(HeldWrite { end, hold, released_by: Release { end: acked, at, delay } })
+        (released && delayed && !late_reader).then_some(HeldWrite {
+            end,
+            hold,
+            released_by: Release { end: acked, at, delay },
+        })
     };
     timeline.of(|what| matches!(what, What::WriteEnd)).filter_map(judge).collect()
 }

@@ -73,7 +73,7 @@ pub struct EchoRow {
     pub peer_acks: String,
 }
 
-/// One independent repetition.
+/// One independent repetition; of the response time in an open loop.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Round {
     /// Median, absent when nothing came back.

@@ -111,7 +111,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         .flatten()
         .flat_map(|row| {
             let times = row.response_ns.as_ref().or(row.rtt_ns.as_ref());
-            args.assert.iter().filter_map(move |assertion| assertion.check(&row.endpoint, times, row.lost, row.sent).err())
+            args.assert
+                .iter()
+                .filter_map(move |assertion| assertion.check(&row.endpoint, times, row.lost, row.sent).err())
         })
         .collect();
     let rows = outcome.rows.into_iter().flatten().map(|row| Row::Echo(Box::new(row))).collect();

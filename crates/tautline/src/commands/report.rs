@@ -1,9 +1,9 @@
 use std::path::PathBuf;
 
-use taut_report::Document;
+use taut_report::{Document, compare};
 
 use crate::exit::Code;
-use crate::output::OutputArgs;
+use crate::output::{self, OutputArgs};
 
 /// Render recordings made with --json, or compare two of them
 ///
@@ -22,5 +22,14 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let documents = args.files.iter().map(Document::read).collect::<Result<Vec<_>, _>>()?;
-    args.output.emit(&documents[0]).map(|_| Code::Ok)
+    let [before, after] = documents.as_slice() else {
+        // However that recording ended, showing it is all that is asked for now.
+        return args.output.emit(&documents[0]).map(|_| Code::Ok);
+    };
+    let comparison = compare::render_comparison(before, after, output::style());
+    if let Some(path) = &args.output.html {
+        output::write_file(path, &comparison.html)?;
+    }
+    output::print(&if args.output.json { format!("{:#}\n", comparison.json) } else { comparison.text })?;
+    Ok(Code::Ok)
 }

@@ -36,7 +36,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let run = Run::start("survey")?;
     // First, while the process has one thread: without root its namespace can only be made then.
-    let mut survey = Survey { interrupt: run.interrupt.clone(), rows: doctor::rows(), findings: Vec::new(), ended: Ended::Complete };
+    let mut survey =
+        Survey { interrupt: run.interrupt.clone(), rows: doctor::rows(), findings: Vec::new(), ended: Ended::Complete };
     let directory = tempfile::tempdir().context("make a directory for the local sockets")?;
     let server = LocalServer::start(&local_endpoints(directory.path()))?;
     let mut steps: Vec<(&str, Step)> = vec![

@@ -1,0 +1,246 @@
+//! Two documents held against each other: the same rows before and after a change.
+//!
+//! Rows are matched by what was measured (workload, kind of link, engine, size, rate, setting), not by address. A verdict
+//! comes from the intervals across rounds: where they overlap, the two cannot be told apart.
+
+mod figure;
+mod pair;
+
+use serde_json::{Value, json};
+
+use crate::html::{Spread, SpreadRow, add_spread, sheet_tables};
+use crate::sheet::{Cell, Column, Line, Note, Sheet, Tone};
+use crate::table::{Style, render_sheets};
+use crate::{Document, html, units};
+use figure::{Change, Compared};
+use pair::{Pair, pair_up};
+
+/// A comparison in all the forms in which it is wanted.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// For a terminal.
+    pub text: String,
+    /// One self-contained page.
+    pub html: String,
+    /// One object for `--json`.
+    pub json: Value,
+}
+
+/// Holds two documents against each other.
+pub fn render_comparison(before: &Document, after: &Document, style: Style) -> Comparison {
+    let pairs = pair_up(&before.recording, &after.recording);
+    let remarks = remarks(before, after, &pairs);
+    let sheets = [sheet(before, after, &pairs, &remarks)];
+    Comparison {
+        text: render_sheets(&sheets, style),
+        html: page(&sheets, &pairs),
+        json: data(before, after, &pairs, &remarks),
+    }
+}
+
+fn sheet(before: &Document, after: &Document, pairs: &[Pair<'_>], remarks: &[String]) -> Sheet {
+    let columns = vec![
+        Column::text("measured"),
+        Column::text("figure"),
+        Column::figure("before"),
+        Column::figure("after"),
+        Column::figure("ratio"),
+        Column::figure("interval").when_wide(1),
+        Column::text("verdict"),
+    ];
+    let mut sheet = Sheet { heading: "Before and after".to_owned(), columns, ..Sheet::default() };
+    let name = |document: &Document| {
+        let recording = &document.recording;
+        format!("{} ({})", recording.command_line, units::date(recording.started_unix_s))
+    };
+    sheet.context = format!("before: {}; after: {}", name(before), name(after));
+    for (label, figures) in pairs.iter().filter_map(|pair| Some((&pair.label, pair.figures()?))) {
+        for (i, compared) in figures.iter().enumerate() {
+            let label = if i == 0 { Cell::toned(label, Tone::Strong) } else { Cell::empty() };
+            sheet.lines.push(Line { cells: cells(label, compared), continues: i > 0 });
+        }
+    }
+    sheet.notes = remarks.iter().map(|remark| Note::toned(remark, Tone::Faint)).collect();
+    sheet
+}
+
+fn cells(label: Cell, compared: &Compared) -> Vec<Cell> {
+    let interval = compared.ratio_interval.map(|(low, high)| format!("{}–{}", units::number(low), units::number(high)));
+    vec![
+        label,
+        Cell::new(compared.figure),
+        Cell::new(compared.words(compared.before)),
+        Cell::new(compared.words(compared.after)),
+        Cell::new(units::number(compared.ratio)).strong(),
+        interval.map_or_else(Cell::none, |interval| Cell::toned(interval, Tone::Faint)),
+        Cell::toned(compared.verdict_in_words(), compared.tone()),
+    ]
+}
+
+/// What makes the two less than equal, and what stands in one of them only.
+fn remarks(before: &Document, after: &Document, pairs: &[Pair<'_>]) -> Vec<String> {
+    let (old, new) = (&before.recording.host, &after.recording.host);
+    let facts = [
+        ("kernel", &old.kernel, &new.kernel),
+        ("processor", &old.processor, &new.processor),
+        ("Tautline", &old.tautline, &new.tautline),
+        ("congestion control", &old.tcp_congestion_control, &new.tcp_congestion_control),
+    ];
+    let differing = facts.iter().filter(|(_, old, new)| old != new);
+    let mut remarks: Vec<String> =
+        differing.map(|(what, old, new)| format!("Not the same {what}: {old} before, {new} after.")).collect();
+    let partial = [("before", before), ("after", after)].map(|(which, document)| {
+        crate::prose::partial(&document.recording).map(|partial| format!("The recording {which} is {partial}."))
+    });
+    remarks.extend(partial.into_iter().flatten());
+    remarks.extend(pairs.iter().filter_map(|pair| Some(format!("Only {}: {}.", pair.only_in()?, pair.label))));
+    if pairs.iter().filter_map(Pair::figures).flatten().any(|compared| compared.change == Change::NoInterval) {
+        remarks.push("A verdict needs five rounds or more on both sides.".to_owned());
+    }
+    remarks
+}
+
+fn page(sheets: &[Sheet], pairs: &[Pair<'_>]) -> String {
+    let mut page = html::Page::new("taut compare");
+    let compared: Vec<(String, Compared)> = pairs
+        .iter()
+        .filter_map(|pair| Some((&pair.label, pair.figures()?)))
+        .flat_map(|(label, figures)| {
+            figures.into_iter().map(move |figure| (format!("{label}: {}", figure.figure), figure))
+        })
+        .collect();
+    let rows = compared.iter().map(|(label, compared)| SpreadRow {
+        label: label.clone(),
+        middle: compared.ratio,
+        interval: compared.ratio_interval,
+        dots: Vec::new(),
+        words: format!("ratio {}: {}", units::number(compared.ratio), compared.verdict_in_words()),
+    });
+    let spread = Spread { unit: "ratio", axis: "after over before", mark: Some(1.0), rows: rows.collect() };
+    let told_apart =
+        compared.iter().filter(|(_, compared)| matches!(compared.change, Change::Less | Change::More)).count();
+    html::comparison_header(&mut page, &format!("{told_apart} of {} figures differ beyond the noise.", compared.len()));
+    page.begin_section("compare", "Before and after");
+    let caption = "Left of 1 is less than before. An interval that holds 1 cannot be told apart from no change.";
+    add_spread(&mut page, "After over before.", caption, &spread);
+    sheet_tables(&mut page, sheets);
+    page.end_section();
+    page.finish()
+}
+
+fn data(before: &Document, after: &Document, pairs: &[Pair<'_>], remarks: &[String]) -> Value {
+    let name = |document: &Document| {
+        let recording = &document.recording;
+        json!({"command_line": recording.command_line, "started_unix_s": recording.started_unix_s, "host": recording.host})
+    };
+    let rows = pairs.iter().filter_map(|pair| {
+        let figures: Vec<Value> = pair.figures()?.iter().map(Compared::data).collect();
+        Some(json!({"measured": pair.label, "figures": figures}))
+    });
+    let only = |which: &str| -> Vec<&String> {
+        pairs.iter().filter(|pair| pair.only_in() == Some(which)).map(|pair| &pair.label).collect()
+    };
+    json!({
+        "format_version": taut_measure::recording::FORMAT_VERSION,
+        "command": "compare",
+        "before": name(before),
+        "after": name(after),
+        "results": rows.collect::<Vec<Value>>(),
+        "only_before": only("before"),
+        "only_after": only("after"),
+        "remarks": remarks,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use taut_measure::recording::Row;
+
+    use super::*;
+    use crate::synthetic;
+
+    /// The survey with all echo and stream figures scaled.
+    fn scaled(percent: u64) -> Document {
+        let mut document = synthetic::survey();
+        for row in &mut document.recording.results {
+            match row {
+                Row::Echo(row) => {
+                    for summary in row.rtt_ns.iter_mut().chain(&mut row.response_ns) {
+                        for ns in [&mut summary.p50, &mut summary.p99] {
+                            *ns = *ns * percent / 100;
+                        }
+                        for (low, high) in summary.p50_ci.iter_mut().chain(&mut summary.p99_ci) {
+                            (*low, *high) = (*low * percent / 100, *high * percent / 100);
+                        }
+                    }
+                }
+                Row::Stream(row) => {
+                    let by = percent as f64 / 100.0;
+                    row.throughput_bps *= by;
+                    row.throughput_bps_ci = row.throughput_bps_ci.map(|(low, high)| (low * by, high * by));
+                }
+                _ => {}
+            }
+        }
+        document
+    }
+
+    #[test]
+    fn what_did_not_change_cannot_be_told_apart() {
+        let compared = render_comparison(&synthetic::survey(), &synthetic::survey(), Style::default());
+        let verdicts =
+            compared.json["results"].as_array().unwrap().iter().flat_map(|row| row["figures"].as_array().unwrap());
+        let mut count = 0;
+        for figure in verdicts {
+            assert_ne!(figure["verdict"], "less", "{figure}");
+            assert_ne!(figure["verdict"], "more", "{figure}");
+            assert_eq!(figure["ratio"], 1.0, "{figure}");
+            count += 1;
+        }
+        assert!(count > 15, "{count}");
+        assert_eq!(compared.json["remarks"], json!([]));
+    }
+
+    #[test]
+    fn a_change_beyond_the_noise_is_told() {
+        let compared = render_comparison(&synthetic::survey(), &scaled(50), Style::default());
+        insta::assert_snapshot!(compared.text);
+        let first = &compared.json["results"][0]["figures"][0];
+        assert_eq!((&first["figure"], &first["verdict"]), (&json!("round trip p50"), &json!("less")));
+        assert!(compared.html.contains("50.0 % lower"));
+    }
+
+    #[test]
+    fn a_change_within_the_noise_is_not() {
+        let compared = render_comparison(&synthetic::survey(), &scaled(98), Style::default());
+        let first = &compared.json["results"][0]["figures"][0];
+        assert_eq!(first["verdict"], "cannot_tell_apart");
+    }
+
+    #[test]
+    fn what_stands_in_one_document_only_is_named() {
+        let (mut before, mut after) = (synthetic::survey(), synthetic::survey());
+        before.recording.results.truncate(2);
+        after.recording.results.remove(0);
+        after.recording.results.truncate(1);
+        after.recording.host.kernel = "6.13".to_owned();
+        let compared = render_comparison(&before, &after, Style::default());
+        let json = compared.json;
+        assert_eq!(json["results"].as_array().unwrap().len(), 1);
+        assert_eq!(json["only_before"].as_array().unwrap().len(), 1);
+        assert_eq!(json["only_after"], json!([]));
+        assert!(compared.text.contains("Not the same kernel: 6.12.1-synthetic before, 6.13 after."));
+        assert!(compared.text.contains("Only before: echo over unix"));
+    }
+
+    #[test]
+    fn fewer_than_five_rounds_allow_no_verdict() {
+        let mut before = synthetic::survey();
+        if let Row::Echo(row) = &mut before.recording.results[0] {
+            row.rtt_ns.as_mut().unwrap().p50_ci = None;
+        }
+        let compared = render_comparison(&before, &scaled(50), Style::default());
+        assert_eq!(compared.json["results"][0]["figures"][0]["verdict"], "no_interval");
+        assert!(compared.text.contains("A verdict needs five rounds or more on both sides."));
+    }
+}

@@ -1,0 +1,123 @@
+use taut_measure::recording::{Recording, Row};
+use taut_measure::stats::Summary;
+
+use super::figure::{Compared, Figure, Kind};
+use crate::sheet::{Percentile, links, nagle, percentile};
+use crate::units;
+
+/// The same thing measured in two recordings, or in one of them only.
+pub(super) struct Pair<'a> {
+    pub(super) label: String,
+    before: Option<&'a Row>,
+    after: Option<&'a Row>,
+}
+
+/// Matches rows by what was measured; of several alike, the first with the first.
+pub(super) fn pair_up<'a>(before: &'a Recording, after: &'a Recording) -> Vec<Pair<'a>> {
+    let mut unmatched: Vec<(String, &Row)> = labelled(after).collect();
+    let mut pairs: Vec<Pair<'_>> = labelled(before)
+        .map(|(label, before)| {
+            let found = unmatched.iter().position(|(other, _)| *other == label);
+            Pair { label, before: Some(before), after: found.map(|i| unmatched.remove(i).1) }
+        })
+        .collect();
+    pairs.extend(unmatched.into_iter().map(|(label, after)| Pair { label, before: None, after: Some(after) }));
+    pairs
+}
+
+fn labelled(recording: &Recording) -> impl Iterator<Item = (String, &Row)> {
+    recording.results.iter().filter_map(|row| Some((label(row)?, row)))
+}
+
+impl Pair<'_> {
+    /// The figures of both, when both are there.
+    pub(super) fn figures(&self) -> Option<Vec<Compared>> {
+        let (before, after) = (figures(self.before?), figures(self.after?));
+        let compared = before.iter().filter_map(|before| {
+            let after = after.iter().find(|after| after.name == before.name)?;
+            Compared::new(before, after)
+        });
+        Some(compared.collect())
+    }
+
+    pub(super) fn only_in(&self) -> Option<&'static str> {
+        match (self.before, self.after) {
+            (Some(_), None) => Some("before"),
+            (None, Some(_)) => Some("after"),
+            _ => None,
+        }
+    }
+}
+
+/// What was measured, in words that are the same in every recording of it. The base of settings tried is 1 by definition.
+fn label(row: &Row) -> Option<String> {
+    match row {
+        Row::Echo(row) => {
+            let pace = row.rate_hz.map_or_else(|| "closed loop".to_owned(), units::per_second);
+            let (size, links) = (units::size(row.message_bytes), links(row.connections));
+            let (transport, engine, writes) = (&row.transport, &row.engine, &row.writes);
+            let nagle = comma_nagle(row.nagle);
+            Some(format!("echo over {transport}, {size}, {engine}, {writes}, {links}, {pace}{nagle}"))
+        }
+        Row::Pace(row) => {
+            let (size, period) = (units::size(row.message_bytes), units::limit(row.period_ns));
+            Some(format!("pace over {}, {size} every {period}{}", row.transport, comma_nagle(row.nagle)))
+        }
+        Row::Stream(row) => {
+            let (block, links) = (units::size(row.block_bytes), links(row.connections));
+            Some(format!("stream {} over {}, {block} writes, {links}", row.direction, row.transport))
+        }
+        Row::Tune(row) if row.setting != "base" => Some(format!("{} with {}", row.measured, row.setting)),
+        Row::Floor(row) => Some(format!("floor: {}", row.what)),
+        Row::Tune(_) | Row::Check(_) => None,
+    }
+}
+
+fn comma_nagle(on: Option<bool>) -> String {
+    on.map_or_else(String::new, |on| format!(", {}", nagle(on)))
+}
+
+fn figures(row: &Row) -> Vec<Figure> {
+    let figures = match row {
+        Row::Echo(row) if row.rate_hz.is_some() => times(["response p50", "response p99"], row.response_ns.as_ref()),
+        Row::Echo(row) => times(["round trip p50", "round trip p99"], row.rtt_ns.as_ref()),
+        Row::Pace(row) => {
+            let mut figures = times(["delivery p50", "delivery p99"], row.delivery_ns.as_ref());
+            figures.extend(times(["held p50", "held p99"], row.hold_ns.as_ref()));
+            figures
+        }
+        Row::Stream(row) => vec![Some(Figure {
+            name: "throughput",
+            kind: Kind::Throughput,
+            value: row.throughput_bps,
+            interval: row.throughput_bps_ci,
+        })],
+        Row::Tune(row) => vec![row.p50_ratio.map(|value| Figure {
+            name: "ratio to base",
+            kind: Kind::Ratio,
+            value,
+            interval: row.p50_ratio_ci,
+        })],
+        Row::Floor(row) => times(["p50", "p99"], Some(&row.ns)),
+        Row::Check(_) => Vec::new(),
+    };
+    figures.into_iter().flatten().collect()
+}
+
+fn times([p50, p99]: [&'static str; 2], summary: Option<&Summary>) -> Vec<Option<Figure>> {
+    let Some(summary) = summary else {
+        return Vec::new();
+    };
+    let figure = |name, value: Option<u64>, interval: Option<(u64, u64)>| {
+        Some(Figure {
+            name,
+            kind: Kind::Time,
+            value: value? as f64,
+            interval: interval.map(|(low, high)| (low as f64, high as f64)),
+        })
+    };
+    vec![
+        figure(p50, percentile(summary, Percentile::P50), summary.p50_ci),
+        figure(p99, percentile(summary, Percentile::P99), summary.p99_ci),
+    ]
+}

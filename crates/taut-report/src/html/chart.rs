@@ -1,0 +1,128 @@
+//! Data of the charts, computed here so that the script only draws.
+
+use serde_json::{Value, json};
+use taut_measure::recording::{EchoRow, MessageExcerpt, PaceRow};
+
+use crate::stages;
+
+/// A chart for the script.
+pub(crate) struct Chart {
+    pub(crate) title: String,
+    pub(crate) caption: String,
+    pub(crate) data: Value,
+}
+
+/// Rows of dots with their middle and interval, on one axis.
+pub(crate) struct Spread {
+    /// `ns`, `bps` or `ratio`.
+    pub(crate) unit: &'static str,
+    pub(crate) axis: &'static str,
+    /// A value to draw a line at.
+    pub(crate) mark: Option<f64>,
+    pub(crate) rows: Vec<SpreadRow>,
+}
+
+pub(crate) struct SpreadRow {
+    pub(crate) label: String,
+    pub(crate) middle: f64,
+    pub(crate) interval: Option<(f64, f64)>,
+    pub(crate) dots: Vec<f64>,
+    /// The figures in words, for the hover.
+    pub(crate) words: String,
+}
+
+impl Spread {
+    pub(crate) fn data(&self) -> Value {
+        let rows: Vec<Value> = self
+            .rows
+            .iter()
+            .map(|row| {
+                let interval = row.interval.map(|(low, high)| [low, high]);
+                json!({"label": row.label, "middle": row.middle, "interval": interval, "dots": row.dots, "words": row.words})
+            })
+            .collect();
+        json!({"kind": "spread", "unit": self.unit, "axis": self.axis, "mark": self.mark, "rows": rows})
+    }
+}
+
+/// Time by percentile. A loss stands at infinity, so the curve ends at the share that came back.
+pub(crate) fn percentiles(rows: &[&EchoRow], labels: &[String]) -> Option<Chart> {
+    let series = series(rows, labels, |points| {
+        let (x, y): (Vec<f64>, Vec<f64>) = points.iter().map(|&(q, ns)| (-(1.0 - q).log10(), ns)).unzip();
+        json!({"x": x, "y": y})
+    })?;
+    Some(Chart {
+        title: "Time by percentile.".to_owned(),
+        caption: "Each labelled step to the right leaves a tenth as many messages beyond it. A lost message stands at \
+            infinity: where messages were lost, the curve ends before."
+            .to_owned(),
+        data: json!({"kind": "percentiles", "series": series}),
+    })
+}
+
+/// Share of the messages later than a time. Losses hold the curve up to the right edge.
+pub(crate) fn exceedance(rows: &[&EchoRow], labels: &[String]) -> Option<Chart> {
+    let latest = rows.iter().filter(|row| row.lost > 0).map(|row| row.timeout_ns as f64).fold(0.0, f64::max);
+    let mut series = series(rows, labels, |points| {
+        let (x, y): (Vec<f64>, Vec<f64>) = points.iter().map(|&(q, ns)| (ns, 1.0 - q)).unzip();
+        json!({"x": x, "y": y})
+    })?;
+    for (series, row) in series.iter_mut().zip(rows.iter().filter(|row| !row.curve.is_empty())) {
+        if row.lost > 0 {
+            let last = row.curve.last().map_or(1.0, |&(_, ns)| ns as f64);
+            series["x"].as_array_mut()?.extend([json!(last * 1.001), json!(latest)]);
+            series["y"].as_array_mut()?.extend([json!(lost_share(row)), json!(lost_share(row))]);
+        }
+    }
+    Some(Chart {
+        title: "Share of the messages later than a time.".to_owned(),
+        caption: "Lost messages count as later than every time: they hold a curve up to the right edge.".to_owned(),
+        data: json!({"kind": "exceedance", "series": series}),
+    })
+}
+
+/// Points of the curve as share of all messages sent, and time.
+fn series(rows: &[&EchoRow], labels: &[String], shape: impl Fn(&[(f64, f64)]) -> Value) -> Option<Vec<Value>> {
+    let series = rows.iter().zip(labels).filter(|(row, _)| !row.curve.is_empty()).map(|(row, label)| {
+        // A logarithmic axis has no 0.
+        let came_back = 1.0 - lost_share(row);
+        let points: Vec<(f64, f64)> = row.curve.iter().map(|&(q, ns)| (q * came_back, ns.max(1) as f64)).collect();
+        let mut series = shape(&points);
+        series["label"] = json!(label);
+        series
+    });
+    let series: Vec<Value> = series.collect();
+    (!series.is_empty()).then_some(series)
+}
+
+fn lost_share(row: &EchoRow) -> f64 {
+    row.lost as f64 / row.sent.max(1) as f64
+}
+
+/// Messages as bars from their intended time on, cut by the layer that held them. Charts of one page share their scale, so
+/// that they can be held against each other.
+pub(crate) fn timelines(rows: &[&PaceRow], labels: &[String]) -> Vec<Chart> {
+    /// More bars than this would be thinner than a line.
+    const MOST: usize = 200;
+    let drawn = || rows.iter().zip(labels).filter(|(row, _)| !row.excerpt.is_empty());
+    let ends = drawn().flat_map(|(row, _)| row.excerpt.iter().take(MOST)).map(|message| {
+        let last = stages::parts_of_excerpt(message).last().map_or(message.intended, |part| part.end);
+        last.max(message.acked.unwrap_or(last))
+    });
+    let span = ends.max().unwrap_or(1).max(1);
+    let most = drawn().map(|(row, _)| row.excerpt.len().min(MOST)).max().unwrap_or(1);
+    let chart = |(row, label): (&&PaceRow, &String)| {
+        let message = |message: &MessageExcerpt| {
+            let parts = stages::parts_of_excerpt(message);
+            let parts: Vec<Value> = parts.iter().map(|part| json!([part.stage as u8, part.start, part.end])).collect();
+            json!({"intended": message.intended, "parts": parts, "acked": message.acked})
+        };
+        let messages: Vec<Value> = row.excerpt.iter().take(MOST).map(message).collect();
+        Chart {
+            title: format!("{label}."),
+            caption: format!("The first {} messages of the last round.", messages.len()),
+            data: json!({"kind": "timeline", "span": span, "most": most, "messages": messages}),
+        }
+    };
+    drawn().map(chart).collect()
+}

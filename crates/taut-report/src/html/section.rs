@@ -1,0 +1,260 @@
+//! A section for each workload: charts first, then the same tables as the text, then what repeats them.
+
+use taut_explain::Stage;
+use taut_measure::recording::{EchoRow, PaceRow, StreamRow, TuneRow};
+use taut_measure::stats;
+
+use super::chart::{Chart, Spread, SpreadRow, exceedance, percentiles, timelines};
+use super::page::{Page, code, escape, push, sentence};
+use crate::sheet::{
+    self, Cell, Groups, Line, Sheet, Tone, echo_labels, ledger_shares, pace_labels, ratio_interval, stream_labels,
+    tune_labels,
+};
+use crate::units;
+
+pub(super) fn all(page: &mut Page, groups: &Groups<'_>) {
+    let (floor, check) = (sheet::floor_sheets(&groups.floor), sheet::check_sheets(&groups.check));
+    section(page, &ECHO, &sheet::echo_sheets(&groups.echo), |page| echo(page, &groups.echo));
+    section(page, &PACE, &sheet::pace_sheets(&groups.pace), |page| pace(page, &groups.pace));
+    section(page, &STREAM, &sheet::stream_sheets(&groups.stream), |page| stream(page, &groups.stream));
+    section(page, &TUNE, &sheet::tune_sheets(&groups.tune), |page| tune(page, &groups.tune));
+    section(page, &DOCTOR, &[floor, check].into_iter().flatten().collect::<Vec<_>>(), |_| {});
+}
+
+struct Words {
+    id: &'static str,
+    heading: &'static str,
+    lead: &'static str,
+}
+
+const ECHO: Words =
+    Words { id: "echo", heading: "Round trips", lead: "From sending a message to its reply, never halved." };
+const PACE: Words =
+    Words { id: "pace", heading: "Periodic sending", lead: "Does each message leave and arrive on time?" };
+const STREAM: Words = Words { id: "stream", heading: "Throughput", lead: "Bits per second that arrived." };
+const TUNE: Words =
+    Words { id: "tune", heading: "Settings tried", lead: "Each in turn with the path as it is, round by round." };
+const DOCTOR: Words =
+    Words { id: "doctor", heading: "What this host can do", lead: "Its own cost, and what works here." };
+
+fn section(page: &mut Page, words: &Words, sheets: &[Sheet], charts: impl FnOnce(&mut Page)) {
+    if sheets.is_empty() {
+        return;
+    }
+    page.begin_section(words.id, words.heading);
+    push!(page.body, "<p class=\"lead\">{}</p>", words.lead);
+    charts(page);
+    sheet_tables(page, sheets);
+    page.end_section();
+}
+
+/// Sheets as tables, with their notes and commands.
+pub(crate) fn sheet_tables(page: &mut Page, sheets: &[Sheet]) {
+    for sheet in sheets {
+        table(&mut page.body, sheet);
+        for note in &sheet.notes {
+            push!(page.body, "<p class=\"note{}\">{}</p>", class(note.tone), sentence(&note.text));
+        }
+        about(&mut page.body, sheet);
+    }
+}
+
+fn echo(page: &mut Page, rows: &[&EchoRow]) {
+    let labels = echo_labels(rows).each;
+    add(page, percentiles(rows, &labels));
+    add(page, exceedance(rows, &labels));
+    let spread = rows.iter().zip(&labels).filter_map(|(row, label)| {
+        let dots: Vec<f64> = row.rounds.iter().filter_map(|round| round.p50_ns).map(|ns| ns as f64).collect();
+        let (middle, interval) = (stats::median(&dots)?, stats::interval(&dots));
+        let ends = interval.map(|(low, high)| units::time_interval((low as u64, high as u64)));
+        let ends = ends.map_or_else(String::new, |ends| format!(", interval {ends}"));
+        let words = format!("p50 {}{ends}", units::time(middle as u64));
+        Some(SpreadRow { label: label.clone(), middle, interval, dots, words })
+    });
+    let spread = Spread { unit: "ns", axis: "p50", mark: None, rows: spread.collect() };
+    add_spread(
+        page,
+        "Median of each round.",
+        "A dot for each independent round; the bar is their interval. Bars that overlap \
+        cannot be told apart.",
+        &spread,
+    );
+}
+
+fn pace(page: &mut Page, rows: &[&PaceRow]) {
+    let labels = pace_labels(rows).each;
+    let charts = timelines(rows, &labels);
+    if !charts.is_empty() {
+        page.body.push_str(
+            "<h3>Where each message waited</h3><p class=\"lead\">A bar for each message, from its intended time \
+            until it was read. Drag to zoom, double-click to go back.</p>",
+        );
+        legend(&mut page.body, true);
+        page.body.push_str("<div class=\"beside\">");
+        charts.into_iter().for_each(|chart| add(page, Some(chart)));
+        page.body.push_str("</div>");
+    }
+    let mut with_ledger = rows.iter().zip(&labels).filter(|(row, _)| !row.ledger_ns.is_empty()).peekable();
+    if with_ledger.peek().is_some() {
+        page.body.push_str("<h3>Where the time of all messages went</h3>");
+        legend(&mut page.body, false);
+    }
+    for (row, label) in with_ledger {
+        let parts = ledger_shares(row).into_iter().map(|(name, share)| {
+            let stage =
+                Stage::ALL.iter().position(|stage| stage.name() == name).map_or_else(String::new, |i| i.to_string());
+            let title = format!("{name} {}", units::share(share));
+            format!("<i class=\"stage{stage}\" style=\"flex-grow:{share:.6}\" title=\"{}\"></i>", escape(&title))
+        });
+        let bar: String = parts.collect();
+        push!(
+            page.body,
+            "<p class=\"ledger-label\">{}</p><div class=\"ledger\" aria-hidden=\"true\">{bar}</div>",
+            escape(label)
+        );
+    }
+}
+
+fn legend(body: &mut String, with_ack: bool) {
+    body.push_str("<ul class=\"stages\">");
+    for (i, stage) in Stage::ALL.iter().enumerate() {
+        push!(body, "<li><i class=\"stage{i}\"></i>{}</li>", stage.name());
+    }
+    body.push_str(if with_ack { "<li><i class=\"ack\"></i>acknowledged</li></ul>" } else { "</ul>" });
+}
+
+fn stream(page: &mut Page, rows: &[&StreamRow]) {
+    let spread = rows.iter().zip(stream_labels(rows).each).map(|(row, label)| {
+        let ci = row.throughput_bps_ci;
+        let rounds = ci.map_or_else(String::new, |ci| format!(", rounds {}", units::bit_rate_interval(ci)));
+        SpreadRow {
+            label,
+            middle: row.throughput_bps,
+            interval: ci,
+            dots: row.rounds.iter().map(|round| round.throughput_bps).collect(),
+            words: format!("{}{rounds}", units::bit_rate(row.throughput_bps)),
+        }
+    });
+    let spread = Spread { unit: "bps", axis: "throughput", mark: None, rows: spread.collect() };
+    add_spread(
+        page,
+        "Throughput of each round.",
+        "A dot for each independent round; the bar is their interval.",
+        &spread,
+    );
+}
+
+fn tune(page: &mut Page, rows: &[&TuneRow]) {
+    let tried = rows.iter().zip(tune_labels(rows).each).filter(|(row, _)| row.setting != "base");
+    let spread = tried.filter_map(|(row, label)| {
+        let ratio = row.p50_ratio?;
+        let interval = row.p50_ratio_ci.map_or_else(String::new, |ci| format!(", {}", ratio_interval(ci)));
+        let words = format!("ratio {}{interval}", units::number(ratio));
+        Some(SpreadRow { label, middle: ratio, interval: row.p50_ratio_ci, dots: Vec::new(), words })
+    });
+    let spread = Spread {
+        unit: "ratio",
+        axis: "median with the setting over median without",
+        mark: Some(1.0),
+        rows: spread.collect(),
+    };
+    add_spread(
+        page,
+        "What each setting does to the median.",
+        "Left of 1 is shorter. An interval that holds 1 cannot be told apart \
+        from no effect.",
+        &spread,
+    );
+}
+
+pub(crate) fn add_spread(page: &mut Page, title: &str, caption: &str, spread: &Spread) {
+    if !spread.rows.is_empty() {
+        page.chart(title, caption, spread.data());
+    }
+}
+
+fn add(page: &mut Page, chart: Option<Chart>) {
+    if let Some(chart) = chart {
+        page.chart(&chart.title, &chart.caption, chart.data);
+    }
+}
+
+fn table(body: &mut String, sheet: &Sheet) {
+    // A few columns drawn over the whole page would be hard to follow across.
+    let few = if sheet.columns.len() <= 4 && sheet.columns.iter().skip(1).all(|c| c.numeric || c.title.is_empty()) {
+        " class=\"few\""
+    } else {
+        ""
+    };
+    push!(
+        body,
+        "<div class=\"scroll\" tabindex=\"0\"><table{}><caption><strong>{}</strong> {}</caption><thead><tr>",
+        few,
+        escape(&sheet.heading),
+        escape(&sheet.context)
+    );
+    for column in &sheet.columns {
+        let class = if column.numeric { " class=\"n\"" } else { "" };
+        push!(body, "<th scope=\"col\"{class}>{}</th>", escape(&column.title).replace('\n', "<br>"));
+    }
+    body.push_str("</tr></thead><tbody>");
+    // The first column that bears a name heads the line; where lines continue a row it spans them.
+    let name = sheet.columns.iter().position(|column| !column.title.is_empty()).unwrap_or(0);
+    for (i, line) in sheet.lines.iter().enumerate() {
+        let class = if line.continues { " class=\"continues\"" } else { "" };
+        push!(body, "<tr{class}>");
+        let span = 1 + sheet.lines[i + 1..].iter().take_while(|line| line.continues).count();
+        cells(body, sheet, line, name, span);
+        body.push_str("</tr>");
+    }
+    body.push_str("</tbody></table></div>");
+}
+
+fn cells(body: &mut String, sheet: &Sheet, line: &Line, name: usize, span: usize) {
+    for (i, (column, cell)) in sheet.columns.iter().zip(&line.cells).enumerate() {
+        let classes = format!("{}{}", if column.numeric { "n" } else { "t" }, class(cell.tone));
+        if i == name {
+            if !line.continues {
+                let span = if span > 1 { format!(" rowspan=\"{span}\"") } else { String::new() };
+                push!(body, "<th scope=\"row\"{span} class=\"{classes}\">{}</th>", content(cell));
+            }
+        } else {
+            push!(body, "<td class=\"{classes}\">{}</td>", content(cell));
+        }
+    }
+}
+
+fn content(cell: &Cell) -> String {
+    if cell.tone == Tone::Code && !cell.text.is_empty() { code(&cell.text) } else { escape(&cell.text) }
+}
+
+fn class(tone: Tone) -> &'static str {
+    match tone {
+        Tone::Plain | Tone::Code => "",
+        Tone::Strong => " strong",
+        Tone::Good => " good",
+        Tone::Bad => " bad",
+        Tone::Faint => " faint",
+    }
+}
+
+fn about(body: &mut String, sheet: &Sheet) {
+    if sheet.about.is_empty() {
+        return;
+    }
+    body.push_str("<dl class=\"commands\">");
+    let one = sheet.about.len() == 1;
+    for about in &sheet.about {
+        let label = if one { "to repeat" } else { about.label.as_str() };
+        push!(body, "<div><dt>{}</dt><dd>{}", escape(label), code(&about.command));
+        if !about.facts.is_empty() {
+            push!(
+                body,
+                "<details><summary>socket options in force</summary><p>{}</p></details>",
+                escape(&about.facts.join(", "))
+            );
+        }
+        body.push_str("</dd></div>");
+    }
+    body.push_str("</dl>");
+}

@@ -1,0 +1,26 @@
+//! What was measured, made readable.
+//!
+//! - [`Document`]: a recording with its findings, the one JSON object of `--json`, and its schema.
+//! - [`table`]: text for a terminal.
+//! - [`html`]: one self-contained page with charts.
+//! - [`perfetto`]: timelines for the Perfetto trace viewer.
+//! - [`compare`]: two documents held against each other.
+//! - [`units`]: times, rates and shares in words.
+//!
+//! Text and HTML are made from the same sheets of cells, so each figure is put into words in one place.
+
+pub mod compare;
+mod document;
+pub mod html;
+pub mod perfetto;
+mod prose;
+mod sheet;
+mod stages;
+pub mod table;
+pub mod units;
+
+#[cfg(test)]
+#[path = "../tests/synthetic/mod.rs"]
+mod synthetic;
+
+pub use document::{Document, Error};

@@ -1,0 +1,166 @@
+//! Timelines for the Perfetto trace viewer, as Chrome's JSON trace format.
+//!
+//! Messages overlap, so they are asynchronous events, one group for each message: an outer slice from the intended time to
+//! the last thing known of the message, slices for the stages in it, and an instant for the acknowledgement. Each flow is
+//! shown as a process of its own. Times are in microseconds from the first event, as the format wants it, with the
+//! nanoseconds behind the point.
+
+use serde_json::{Value, json};
+use taut_time::{Instant, MessageTimes, Timeline};
+
+use crate::stages;
+
+/// The timelines, each with the name of its flow, as one JSON trace. All share one clock.
+pub fn render(timelines: &[(String, &Timeline)]) -> String {
+    let flows: Vec<(&String, Vec<MessageTimes>)> =
+        timelines.iter().map(|(name, timeline)| (name, timeline.messages())).collect();
+    let first = flows.iter().flat_map(|(_, messages)| messages).map(|message| message.intended).min();
+    let origin = first.unwrap_or_default();
+    let mut names = Vec::new();
+    let mut events: Vec<(i64, Value)> = Vec::new();
+    for (i, (name, messages)) in flows.iter().enumerate() {
+        let flow = Flow { name, process: i + 1 };
+        names.push(json!({"ph": "M", "name": "process_name", "pid": flow.process, "args": {"name": name}}));
+        for (number, message) in messages.iter().enumerate() {
+            flow.message(number + 1, message, origin, &mut events);
+        }
+    }
+    // Stable: events of one message at the same time stay in the order that nests them.
+    events.sort_by_key(|&(at, _)| at);
+    let lines = names.into_iter().chain(events.into_iter().map(|(_, event)| event)).map(|event| event.to_string());
+    let lines: Vec<String> = lines.collect();
+    format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n", lines.join(",\n"))
+}
+
+struct Flow<'a> {
+    name: &'a str,
+    process: usize,
+}
+
+impl Flow<'_> {
+    /// The events of one message, in an order in which no time falls and every slice ends within the one around it.
+    fn message(&self, number: usize, message: &MessageTimes, origin: Instant, events: &mut Vec<(i64, Value)>) {
+        let event = |phase: &str, name: &str, at: i64, args: Value| {
+            let mut event = json!({
+                "ph": phase, "cat": self.name, "name": name, "pid": self.process, "tid": self.process,
+                "id": format!("{}.{number}", self.process), "ts": at as f64 / 1000.0,
+            });
+            if !args.is_null() {
+                event["args"] = args;
+            }
+            (at, event)
+        };
+        let start = message.intended.signed_since(origin);
+        let parts = stages::parts_of_times(message, origin);
+        let acked = message.acked.map(|acked| acked.signed_since(origin).max(start));
+        let end = parts.last().map_or(start, |part| part.end).max(acked.unwrap_or(start));
+        let outer = format!("message {number}");
+        let bytes = json!({"first_byte": message.bytes.start, "bytes": message.bytes.len()});
+
+        events.push(event("b", &outer, start, bytes));
+        for part in &parts {
+            events.push(event("b", part.stage.name(), part.start, Value::Null));
+            events.push(event("e", part.stage.name(), part.end, Value::Null));
+        }
+        // An instant opens nothing, so it may stand at the end: the sort puts it in its place.
+        events.extend(acked.map(|acked| event("n", "acknowledged", acked, Value::Null)));
+        events.push(event("e", &outer, end, Value::Null));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+    use taut_time::{ByteRange, Event, Framing, Host, Layer, What};
+
+    use super::*;
+
+    type Stages = [Option<u64>; 7];
+
+    fn timeline(messages: &[(u64, Stages)]) -> Timeline {
+        let mut timeline = Timeline::new(Framing::Datagram);
+        for (i, &(intended, stages)) in messages.iter().enumerate() {
+            let bytes = ByteRange::new(64 * i as u64, 64 * (i as u64 + 1));
+            let mut push = |what, at| {
+                let at = Instant::from_nanos(at);
+                timeline.push(Event { at, host: Host::Local, layer: Layer::Socket, what, bytes });
+            };
+            push(What::Intended, intended);
+            let whats = [
+                What::WriteBegin,
+                What::WriteEnd,
+                What::Scheduled,
+                What::Left,
+                What::Received,
+                What::Read,
+                What::Acked,
+            ];
+            for (what, at) in whats.into_iter().zip(stages) {
+                at.into_iter().for_each(|at| push(what, at));
+            }
+        }
+        timeline
+    }
+
+    /// Checks what a viewer relies on; gives the number of events.
+    fn check(trace: &str) -> usize {
+        let trace: Value = serde_json::from_str(trace).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        let mut open: HashMap<String, Vec<&str>> = HashMap::new();
+        let mut last = 0.0;
+        for event in events.iter().filter(|event| event["ph"] != "M") {
+            let at = event["ts"].as_f64().unwrap();
+            assert!(at >= last, "time falls at {event}");
+            last = at;
+            let group = open.entry(format!("{} {} {}", event["pid"], event["cat"], event["id"])).or_default();
+            match event["ph"].as_str().unwrap() {
+                "b" => group.push(event["name"].as_str().unwrap()),
+                "e" => assert_eq!(group.pop(), event["name"].as_str(), "{event}"),
+                "n" => assert!(!group.is_empty(), "{event} outside its message"),
+                other => panic!("{other}"),
+            }
+        }
+        assert!(open.values().all(Vec::is_empty));
+        events.len()
+    }
+
+    #[test]
+    fn slices_have_the_times_of_their_stages_to_the_nanosecond() {
+        let stages = [1_054, 1_060, 41_060, 41_061, 41_161, 41_999, 50_000].map(Some);
+        let timeline = timeline(&[(1_000, stages)]);
+        let trace = render(&[("pace \"tcp\"".to_owned(), &timeline)]);
+        assert_eq!(check(&trace), 1 + 2 * 7 + 1);
+        let trace: Value = serde_json::from_str(&trace).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        assert_eq!(events[0]["args"]["name"], "pace \"tcp\"");
+        let of = |phase: &str, name: &str| {
+            events.iter().find(|event| event["ph"] == phase && event["name"] == name).unwrap()["ts"].as_f64().unwrap()
+        };
+        assert_eq!((of("b", "message 1"), of("e", "message 1")), (0.0, 49.0));
+        assert_eq!((of("b", "socket"), of("e", "socket")), (0.06, 40.06));
+        assert_eq!((of("b", "peer program"), of("e", "peer program")), (40.161, 40.999));
+        assert_eq!(of("n", "acknowledged"), 49.0);
+    }
+
+    #[test]
+    fn no_timelines_are_still_a_trace() {
+        assert_eq!(check(&render(&[])), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn any_messages_nest(
+            one in proptest::collection::vec((0..5_000u64, any_stages()), 0..20),
+            other in proptest::collection::vec((0..5_000u64, any_stages()), 0..20),
+        ) {
+            let (one, other) = (timeline(&one), timeline(&other));
+            check(&render(&[("one".to_owned(), &one), ("other".to_owned(), &other)]));
+        }
+    }
+
+    fn any_stages() -> impl Strategy<Value = Stages> {
+        proptest::array::uniform7(proptest::option::of(0..10_000u64))
+    }
+}

@@ -1,0 +1,132 @@
+//! What stands in sentences: the answer, the findings, the host, and how the measurement ended.
+
+use taut_explain::Finding;
+use taut_measure::recording::{Ended, HostFacts, Recording, Verdict};
+
+use crate::Document;
+use crate::sheet::{Groups, echo_labels, pace_labels, stream_labels};
+use crate::units;
+
+/// A remark for the top of the page when not all was measured.
+pub(crate) fn partial(recording: &Recording) -> Option<String> {
+    match &recording.ended {
+        Ended::Complete => None,
+        Ended::Interrupted => Some("PARTIAL: interrupted".to_owned()),
+        Ended::PeerGone(why) => Some(format!("PARTIAL: the peer went away: {why}")),
+    }
+}
+
+/// `99.1 % of the messages, 40.2 ms each (median)`.
+pub(crate) fn cost(finding: &Finding) -> String {
+    format!("{} of the messages, {} each (median)", units::share(finding.share), units::time(finding.cost_ns))
+}
+
+/// The machine, as pairs of a name and what it is.
+pub(crate) fn host(host: &HostFacts) -> Vec<(&'static str, String)> {
+    let allowed = if host.allowed_cores.len() == host.cores {
+        String::new()
+    } else {
+        let list: Vec<String> = host.allowed_cores.iter().map(usize::to_string).collect();
+        format!(" (this process: {})", list.join(", "))
+    };
+    let cores = if host.cores == 1 { "1 core".to_owned() } else { format!("{} cores", host.cores) };
+    vec![
+        ("kernel", format!("Linux {} on {}", host.kernel, host.machine)),
+        ("processor", format!("{}, {cores}{allowed}", host.processor)),
+        ("load", format!("{:.2} at the start", host.load_1min)),
+        ("clock", host.clocksource.clone()),
+        (
+            "TCP",
+            format!("{}, autocorking {}", host.tcp_congestion_control, if host.tcp_autocorking { "on" } else { "off" }),
+        ),
+        ("rights", if host.root { "root" } else { "not root" }.to_owned()),
+        ("Tautline", host.tautline.clone()),
+    ]
+}
+
+/// What the tool itself costs; figures below these mean nothing.
+pub(crate) fn floor(host: &HostFacts) -> Vec<(&'static str, String)> {
+    let floor = &host.floor;
+    vec![
+        ("clock read", units::time(floor.clock_read_ns)),
+        (
+            "sleep ends late by",
+            format!("{} (p50), {} (p99)", units::time(floor.sleep_late_p50_ns), units::time(floor.sleep_late_p99_ns)),
+        ),
+        ("empty exchange", format!("{} (p50)", units::time(floor.empty_exchange_p50_ns))),
+    ]
+}
+
+/// The result in one line.
+pub(crate) fn answer(document: &Document) -> String {
+    if let Some(worst) = document.findings.iter().max_by(|a, b| loss(a).total_cmp(&loss(b))) {
+        let summary = worst.summary.trim_end_matches('.');
+        let more = match document.findings.len() {
+            1 => String::new(),
+            n => format!(" {} found in all.", units::count(n as u64)),
+        };
+        return format!("{summary}: {}.{more}", cost(worst));
+    }
+    let groups = Groups::of(&document.recording);
+    tuned(&groups)
+        .or_else(|| echoed(&groups))
+        .or_else(|| paced(&groups))
+        .or_else(|| streamed(&groups))
+        .or_else(|| checked(&groups))
+        .unwrap_or_else(|| "Nothing was measured.".to_owned())
+}
+
+fn loss(finding: &Finding) -> f64 {
+    finding.share * finding.cost_ns as f64
+}
+
+fn tuned(groups: &Groups<'_>) -> Option<String> {
+    let tried = groups.tune.iter().filter(|row| row.setting != "base" && row.verdict != Verdict::NotAvailable);
+    let count = tried.clone().count();
+    let helped: Vec<_> = tried.filter(|row| row.verdict == Verdict::Shorter).collect();
+    let best = helped.iter().min_by(|a, b| a.p50_ratio.unwrap_or(1.0).total_cmp(&b.p50_ratio.unwrap_or(1.0)));
+    Some(match best {
+        _ if groups.tune.is_empty() => return None,
+        None => format!("None of {count} settings made it shorter."),
+        Some(best) => {
+            let ratio = units::ratio_in_words(best.p50_ratio.unwrap_or(1.0));
+            format!("{} of {count} settings made it shorter; most of all {}: {ratio}.", helped.len(), best.setting)
+        }
+    })
+}
+
+fn echoed(groups: &Groups<'_>) -> Option<String> {
+    let labels = echo_labels(&groups.echo).each;
+    let medians = groups.echo.iter().zip(labels).filter_map(|(row, label)| {
+        let summary = row.response_ns.or(row.rtt_ns)?;
+        Some((summary, label, row.lost))
+    });
+    let (summary, label, lost) = medians.min_by_key(|(summary, ..)| summary.p50)?;
+    let shortest = if groups.echo.len() > 1 { "Lowest median round trip: " } else { "" };
+    let lost = if lost > 0 { format!(", {} lost", units::count(lost)) } else { String::new() };
+    Some(format!("{shortest}{label}, p50 {}, max {}{lost}.", units::time(summary.p50), units::time(summary.max)))
+}
+
+fn paced(groups: &Groups<'_>) -> Option<String> {
+    let labels = pace_labels(&groups.pace).each;
+    let parts = groups.pace.iter().zip(labels).filter_map(|(row, label)| {
+        let delivery = row.delivery_ns?;
+        Some(format!("{label}: delivered after {} (p50)", units::time(delivery.p50)))
+    });
+    let parts: Vec<String> = parts.collect();
+    (!parts.is_empty()).then(|| format!("{}.", parts.join("; ")))
+}
+
+fn streamed(groups: &Groups<'_>) -> Option<String> {
+    let labels = stream_labels(&groups.stream).each;
+    let rows = groups.stream.iter().zip(labels);
+    let (row, label) = rows.max_by(|(a, _), (b, _)| a.throughput_bps.total_cmp(&b.throughput_bps))?;
+    let highest = if groups.stream.len() > 1 { "Highest throughput: " } else { "" };
+    Some(format!("{highest}{label}, {}.", units::bit_rate(row.throughput_bps)))
+}
+
+fn checked(groups: &Groups<'_>) -> Option<String> {
+    let working = groups.check.iter().filter(|row| row.works).count();
+    (!groups.check.is_empty())
+        .then(|| format!("{working} of {} things that Tautline needs work here.", groups.check.len()))
+}

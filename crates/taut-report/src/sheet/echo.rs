@@ -1,0 +1,84 @@
+use taut_measure::recording::{EchoRow, Verdict};
+use taut_measure::stats::Summary;
+
+use super::{
+    About, Cell, Column, Line, Note, Percentile, Sheet, Tone, echo_labels, percentile, ratio_interval, tone_of,
+};
+use crate::units;
+
+/// Round trips, one row per endpoint; an open loop takes three lines, since its three times mean three different things.
+pub(super) fn sheet(rows: &[&EchoRow]) -> Sheet {
+    let labels = echo_labels(rows);
+    let open = rows.iter().any(|row| row.rate_hz.is_some());
+    let mut columns = vec![Column::text("endpoint")];
+    columns.extend(open.then(|| Column::text("time")));
+    columns.extend([
+        Column::figure("p50"),
+        Column::figure("p50 across rounds").when_wide(4),
+        Column::figure("p90").when_wide(3),
+        Column::figure("p99"),
+        Column::figure("p99.9").when_wide(1),
+        Column::figure("p99.99").when_wide(2),
+        Column::figure("max"),
+        Column::figure("sent"),
+        Column::figure("lost"),
+    ]);
+    let mut sheet = Sheet { heading: "Round trips".to_owned(), context: labels.shared, columns, ..Sheet::default() };
+    for (row, label) in rows.iter().zip(labels.each) {
+        sheet.lines.extend(lines(row, &label, open));
+        sheet.notes.extend(compared(row, &label));
+        sheet.about.push(About { label, command: row.command.clone(), facts: row.options.clone() });
+    }
+    sheet
+}
+
+fn lines(row: &EchoRow, label: &str, open: bool) -> Vec<Line> {
+    let counts = || [Cell::new(units::count(row.sent)), Cell::mishaps(row.lost)];
+    let first = |what: &str, summary: Option<&Summary>| {
+        let mut cells = vec![Cell::toned(label, Tone::Strong)];
+        cells.extend(open.then(|| Cell::new(what)));
+        cells.extend(figures(summary).into_iter().chain(counts()));
+        Line::new(cells)
+    };
+    let further = |what: &str, summary: Option<&Summary>| {
+        let cells = [Cell::empty(), Cell::toned(what, Tone::Faint)];
+        Line::continuing(cells.into_iter().chain(figures(summary)).chain([Cell::empty(), Cell::empty()]))
+    };
+    if row.rate_hz.is_none() {
+        return vec![first("round trip", row.rtt_ns.as_ref())];
+    }
+    vec![
+        first("response", row.response_ns.as_ref()),
+        further("service", row.rtt_ns.as_ref()),
+        further("send lateness", row.send_lateness_ns.as_ref()),
+    ]
+}
+
+fn figures(summary: Option<&Summary>) -> [Cell; 7] {
+    let Some(summary) = summary else {
+        return std::array::from_fn(|_| Cell::none());
+    };
+    let at = |p| Cell::time(percentile(summary, p));
+    [
+        at(Percentile::P50).strong(),
+        Cell::interval(summary.p50_ci),
+        at(Percentile::P90),
+        at(Percentile::P99),
+        at(Percentile::P999),
+        at(Percentile::P9999),
+        Cell::time(Some(summary.max)),
+    ]
+}
+
+fn compared(row: &EchoRow, label: &str) -> Option<Note> {
+    let compared = row.compared.as_ref()?;
+    let (with, interval) = (&compared.with, ratio_interval(compared.p50_ratio_ci));
+    let text = match compared.verdict {
+        Verdict::Shorter | Verdict::Longer => {
+            format!("{label}: median {} that of {with}, {interval}.", units::ratio_than(compared.p50_ratio))
+        }
+        Verdict::CannotTellApart => format!("{label}: cannot tell apart from {with}, {interval}."),
+        Verdict::NotAvailable => format!("{label}: could not be held against {with}."),
+    };
+    Some(Note::toned(text, tone_of(compared.verdict)))
+}

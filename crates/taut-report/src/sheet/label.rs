@@ -1,0 +1,77 @@
+//! Names for rows: the endpoint with whatever sets the row apart from the others, and in words what all rows share.
+
+use std::iter;
+
+use taut_measure::recording::{EchoRow, PaceRow, StreamRow, TuneRow};
+
+use crate::units;
+
+/// A label for each row, and what all of them share.
+pub(crate) struct Labels {
+    pub(crate) each: Vec<String>,
+    pub(crate) shared: String,
+}
+
+pub(crate) fn echo_labels(rows: &[&EchoRow]) -> Labels {
+    labels(rows, |row| {
+        let mut traits = vec![
+            format!("{} messages", units::size(row.message_bytes)),
+            format!("{} engine", row.engine),
+            row.rate_hz.map_or_else(|| "closed loop".to_owned(), units::per_second),
+            row.writes.clone(),
+            links(row.connections),
+            row.nagle.map_or("", nagle).to_owned(),
+        ];
+        traits.push(format!("peer acknowledges: {}", row.peer_acks));
+        (row.endpoint.clone(), traits)
+    })
+}
+
+pub(crate) fn pace_labels(rows: &[&PaceRow]) -> Labels {
+    labels(rows, |row| {
+        let traits = vec![
+            row.nagle.map_or("no Nagle", nagle).to_owned(),
+            format!("{} messages", units::size(row.message_bytes)),
+            format!("one every {}", units::limit(row.period_ns)),
+            format!("peer: {}", row.peer),
+        ];
+        (row.endpoint.clone(), traits)
+    })
+}
+
+pub(crate) fn stream_labels(rows: &[&StreamRow]) -> Labels {
+    labels(rows, |row| {
+        let traits =
+            vec![row.direction.clone(), links(row.connections), format!("{} writes", units::size(row.block_bytes))];
+        (row.endpoint.clone(), traits)
+    })
+}
+
+pub(crate) fn tune_labels(rows: &[&TuneRow]) -> Labels {
+    labels(rows, |row| (row.setting.clone(), vec![row.endpoint.clone(), row.measured.clone()]))
+}
+
+/// State of Nagle's algorithm.
+pub(crate) const fn nagle(on: bool) -> &'static str {
+    if on { "Nagle on" } else { "Nagle off" }
+}
+
+/// `1 link`, `3 links`.
+pub(crate) fn links(connections: usize) -> String {
+    if connections == 1 { "1 link".to_owned() } else { format!("{connections} links") }
+}
+
+fn labels<R>(rows: &[&R], name: impl Fn(&R) -> (String, Vec<String>)) -> Labels {
+    let named: Vec<(String, Vec<String>)> = rows.iter().map(|row| name(row)).collect();
+    let width = named.first().map_or(0, |(_, traits)| traits.len());
+    // A trait that some rows can't have sets none of them apart.
+    let values = |i: usize| named.iter().map(move |(_, traits)| traits[i].as_str()).filter(|value| !value.is_empty());
+    let is_shared = |&i: &usize| values(i).all(|value| Some(value) == values(i).next());
+    let (shared, apart): (Vec<usize>, Vec<usize>) = (0..width).partition(is_shared);
+    let label = |(name, traits): &(String, Vec<String>)| {
+        let apart = apart.iter().map(|&i| traits[i].as_str()).filter(|value| !value.is_empty());
+        iter::once(name.as_str()).chain(apart).collect::<Vec<_>>().join(", ")
+    };
+    let shared: Vec<&str> = shared.into_iter().filter_map(|i| values(i).next()).collect();
+    Labels { each: named.iter().map(label).collect(), shared: shared.join(", ") }
+}

@@ -1,0 +1,265 @@
+//! Sheets: a document's rows as headings, columns and cells in words, for text and HTML alike. One file for each kind of row.
+
+mod check;
+mod echo;
+mod exceed;
+mod floor;
+mod label;
+mod pace;
+mod stream;
+mod tune;
+
+use std::iter;
+
+use taut_explain::Stage;
+use taut_measure::recording::{CheckRow, EchoRow, FloorRow, PaceRow, Recording, Row, StreamRow, TuneRow, Verdict};
+use taut_measure::stats::Summary;
+
+use crate::units;
+
+pub(crate) use label::{echo_labels, links, nagle, pace_labels, stream_labels, tune_labels};
+
+/// A table with all that belongs to it.
+#[derive(Debug, Default)]
+pub(crate) struct Sheet {
+    pub(crate) heading: String,
+    /// What all its rows share.
+    pub(crate) context: String,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) lines: Vec<Line>,
+    /// Sentences below the table.
+    pub(crate) notes: Vec<Note>,
+    /// What repeats each row, and the options it was measured with.
+    pub(crate) about: Vec<About>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Column {
+    pub(crate) title: String,
+    pub(crate) numeric: bool,
+    pub(crate) room: Room,
+}
+
+/// What becomes of a column where there is little room.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Room {
+    /// Always stays.
+    Always,
+    /// Left out, the highest number first.
+    WhenWide(u8),
+    /// Moves below the table, as a list.
+    Below,
+}
+
+/// One line of a sheet. A line that starts no row of its own continues the row above.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) continues: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    pub(crate) text: String,
+    pub(crate) tone: Tone,
+}
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Tone {
+    #[default]
+    Plain,
+    Strong,
+    Good,
+    Bad,
+    Faint,
+    /// To be copied as it stands.
+    Code,
+}
+
+#[derive(Debug)]
+pub(crate) struct Note {
+    pub(crate) text: String,
+    pub(crate) tone: Tone,
+}
+
+#[derive(Debug)]
+pub(crate) struct About {
+    pub(crate) label: String,
+    pub(crate) command: String,
+    pub(crate) facts: Vec<String>,
+}
+
+/// A document's rows by kind, in the order in which they were measured.
+#[derive(Default)]
+pub(crate) struct Groups<'a> {
+    pub(crate) echo: Vec<&'a EchoRow>,
+    pub(crate) pace: Vec<&'a PaceRow>,
+    pub(crate) stream: Vec<&'a StreamRow>,
+    pub(crate) tune: Vec<&'a TuneRow>,
+    pub(crate) floor: Vec<&'a FloorRow>,
+    pub(crate) check: Vec<&'a CheckRow>,
+}
+
+impl<'a> Groups<'a> {
+    pub(crate) fn of(recording: &'a Recording) -> Self {
+        let mut groups = Self::default();
+        for row in &recording.results {
+            match row {
+                Row::Echo(row) => groups.echo.push(row),
+                Row::Pace(row) => groups.pace.push(row),
+                Row::Stream(row) => groups.stream.push(row),
+                Row::Tune(row) => groups.tune.push(row),
+                Row::Floor(row) => groups.floor.push(row),
+                Row::Check(row) => groups.check.push(row),
+            }
+        }
+        groups
+    }
+}
+
+pub(crate) fn echo_sheets(rows: &[&EchoRow]) -> Vec<Sheet> {
+    if rows.is_empty() { Vec::new() } else { iter::once(echo::sheet(rows)).chain(exceed::of_echo(rows)).collect() }
+}
+
+pub(crate) fn pace_sheets(rows: &[&PaceRow]) -> Vec<Sheet> {
+    if rows.is_empty() { Vec::new() } else { pace::sheets(rows).into_iter().chain(exceed::of_pace(rows)).collect() }
+}
+
+pub(crate) fn stream_sheets(rows: &[&StreamRow]) -> Vec<Sheet> {
+    if rows.is_empty() { Vec::new() } else { vec![stream::sheet(rows)] }
+}
+
+pub(crate) fn tune_sheets(rows: &[&TuneRow]) -> Vec<Sheet> {
+    if rows.is_empty() { Vec::new() } else { tune::sheets(rows) }
+}
+
+pub(crate) fn floor_sheets(rows: &[&FloorRow]) -> Vec<Sheet> {
+    if rows.is_empty() { Vec::new() } else { vec![floor::sheet(rows)] }
+}
+
+pub(crate) fn check_sheets(rows: &[&CheckRow]) -> Vec<Sheet> {
+    if rows.is_empty() { Vec::new() } else { vec![check::sheet(rows)] }
+}
+
+/// Share of the time in each layer, in the order of the layers; names that no stage bears stand last.
+pub(crate) fn ledger_shares(row: &PaceRow) -> Vec<(&str, f64)> {
+    let whole = row.ledger_ns.iter().map(|(_, ns)| ns).sum::<u64>().max(1) as f64;
+    let place = |name: &str| Stage::ALL.iter().position(|stage| stage.name() == name).unwrap_or(Stage::ALL.len());
+    let mut shares: Vec<(&str, f64)> =
+        row.ledger_ns.iter().map(|(name, ns)| (name.as_str(), *ns as f64 / whole)).collect();
+    shares.sort_by_key(|(name, _)| place(name));
+    shares
+}
+
+impl Column {
+    pub(crate) fn text(title: impl Into<String>) -> Self {
+        Self { title: title.into(), numeric: false, room: Room::Always }
+    }
+
+    pub(crate) fn figure(title: impl Into<String>) -> Self {
+        Self { title: title.into(), numeric: true, room: Room::Always }
+    }
+
+    /// A column for one row of the recording, its label broken into lines.
+    pub(crate) fn series(label: &str) -> Self {
+        Self::figure(label.replace(", ", "\n"))
+    }
+
+    pub(crate) fn when_wide(self, rank: u8) -> Self {
+        Self { room: Room::WhenWide(rank), ..self }
+    }
+
+    pub(crate) fn below(self) -> Self {
+        Self { room: Room::Below, ..self }
+    }
+}
+
+impl Line {
+    pub(crate) fn new(cells: impl IntoIterator<Item = Cell>) -> Self {
+        Self { cells: cells.into_iter().collect(), continues: false }
+    }
+
+    pub(crate) fn continuing(cells: impl IntoIterator<Item = Cell>) -> Self {
+        Self { cells: cells.into_iter().collect(), continues: true }
+    }
+}
+
+impl Cell {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), tone: Tone::Plain }
+    }
+
+    pub(crate) fn toned(text: impl Into<String>, tone: Tone) -> Self {
+        Self { text: text.into(), tone }
+    }
+
+    pub(crate) fn empty() -> Self {
+        Self::new("")
+    }
+
+    /// Stands where a figure is not known or would not mean anything.
+    pub(crate) fn none() -> Self {
+        Self::toned("–", Tone::Faint)
+    }
+
+    pub(crate) fn time(nanos: Option<u64>) -> Self {
+        nanos.map_or_else(Self::none, |nanos| Self::new(units::time(nanos)))
+    }
+
+    pub(crate) fn interval(interval: Option<(u64, u64)>) -> Self {
+        interval.map_or_else(Self::none, |interval| Self::toned(units::time_interval(interval), Tone::Faint))
+    }
+
+    /// A number of mishaps: any is bad.
+    pub(crate) fn mishaps(count: u64) -> Self {
+        Self::toned(units::count(count), if count > 0 { Tone::Bad } else { Tone::Plain })
+    }
+
+    pub(crate) fn strong(self) -> Self {
+        Self { tone: Tone::Strong, ..self }
+    }
+}
+
+impl Note {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), tone: Tone::Plain }
+    }
+
+    pub(crate) fn toned(text: impl Into<String>, tone: Tone) -> Self {
+        Self { text: text.into(), tone }
+    }
+}
+
+/// A percentile, if there are enough times that at least one lies beyond it.
+pub(crate) fn percentile(summary: &Summary, percentile: Percentile) -> Option<u64> {
+    let (least, value) = match percentile {
+        Percentile::P50 => (1, summary.p50),
+        Percentile::P90 => (10, summary.p90),
+        Percentile::P99 => (100, summary.p99),
+        Percentile::P999 => (1_000, summary.p999),
+        Percentile::P9999 => (10_000, summary.p9999),
+    };
+    (summary.count >= least).then_some(value)
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Percentile {
+    P50,
+    P90,
+    P99,
+    P999,
+    P9999,
+}
+
+pub(crate) const fn tone_of(verdict: Verdict) -> Tone {
+    match verdict {
+        Verdict::Shorter => Tone::Good,
+        Verdict::Longer => Tone::Bad,
+        Verdict::CannotTellApart | Verdict::NotAvailable => Tone::Faint,
+    }
+}
+
+/// `interval 0.85 to 0.91`.
+pub(crate) fn ratio_interval((low, high): (f64, f64)) -> String {
+    format!("interval {} to {}", units::number(low), units::number(high))
+}

@@ -1,0 +1,110 @@
+use taut_explain::Stage;
+use taut_measure::recording::PaceRow;
+use taut_measure::stats::Summary;
+
+use super::{About, Cell, Column, Line, Note, Percentile, Sheet, Tone, ledger_shares, pace_labels, percentile};
+use crate::units;
+
+/// Rows next to one another in one sheet: there are many figures and few rows, so the figures run down.
+const ROWS: usize = 4;
+
+type Figure = fn(&PaceRow) -> Cell;
+
+const FIGURES: [(&str, &str, Figure); 19] = [
+    ("messages sent", "", |row| Cell::new(units::count(row.messages))),
+    ("lost", "", |row| Cell::mishaps(row.lost)),
+    ("messages per segment", "", |row| {
+        row.messages_per_segment.map_or_else(Cell::none, |n| Cell::new(units::number(n)))
+    }),
+    ("gap at the sender", "mean", |row| mean(row.sender_gap_ns.as_ref()).strong()),
+    ("", "p50", |row| at(row.sender_gap_ns.as_ref(), Percentile::P50)),
+    ("", "p99", |row| at(row.sender_gap_ns.as_ref(), Percentile::P99)),
+    ("gap at the receiver", "mean", |row| mean(row.receiver_gap_ns.as_ref()).strong()),
+    ("", "p50", |row| at(row.receiver_gap_ns.as_ref(), Percentile::P50)),
+    ("", "p99", |row| at(row.receiver_gap_ns.as_ref(), Percentile::P99)),
+    ("held", "p50", |row| at(row.hold_ns.as_ref(), Percentile::P50).strong()),
+    ("", "max", |row| Cell::time(row.hold_ns.as_ref().map(|summary| summary.max))),
+    ("delivery", "p50", |row| at(row.delivery_ns.as_ref(), Percentile::P50).strong()),
+    ("", "across rounds", |row| Cell::interval(row.delivery_ns.and_then(|summary| summary.p50_ci))),
+    ("", "p99", |row| at(row.delivery_ns.as_ref(), Percentile::P99)),
+    ("", "max", |row| Cell::time(row.delivery_ns.as_ref().map(|summary| summary.max))),
+    ("sending call", "p50", |row| at(row.send_call_ns.as_ref(), Percentile::P50)),
+    ("acknowledged", "p50", |row| at(row.ack_ns.as_ref(), Percentile::P50)),
+    ("send lateness", "p50", |row| at(row.send_lateness_ns.as_ref(), Percentile::P50)),
+    ("", "p99", |row| at(row.send_lateness_ns.as_ref(), Percentile::P99)),
+];
+
+const MEANING: &str = "Held: from the return of the sending call until it left the host. Acknowledged: after it left. Delivery: from the \
+    intended sending until the peer's program had read it. Send lateness is the tool's own.";
+
+pub(super) fn sheets(rows: &[&PaceRow]) -> Vec<Sheet> {
+    let labels = pace_labels(rows);
+    let chunks = rows.chunks(ROWS).zip(labels.each.chunks(ROWS));
+    let mut sheets: Vec<Sheet> = chunks.map(|(rows, labels_each)| figures(rows, labels_each, &labels.shared)).collect();
+    sheets.extend(ledger(rows, &labels.each));
+    sheets
+}
+
+fn figures(rows: &[&PaceRow], labels: &[String], shared: &str) -> Sheet {
+    let mut columns = vec![Column::text("figure"), Column::text("")];
+    columns.extend(labels.iter().map(|label| Column::series(label)));
+    let mut sheet =
+        Sheet { heading: "Periodic sending".to_owned(), context: shared.to_owned(), columns, ..Sheet::default() };
+    for (name, of, figure) in FIGURES {
+        let cells: Vec<Cell> = rows.iter().map(|row| figure(row)).collect();
+        let name = [Cell::new(name), Cell::toned(of, Tone::Faint)];
+        let continues = name[0].text.is_empty();
+        sheet.lines.push(Line { cells: name.into_iter().chain(cells).collect(), continues });
+    }
+    sheet.notes.push(Note::toned(MEANING, Tone::Faint));
+    for (row, label) in rows.iter().zip(labels) {
+        sheet.notes.extend(remarks(row, label).into_iter().map(|text| Note::toned(text, Tone::Faint)));
+        sheet.about.push(About { label: label.clone(), command: row.command.clone(), facts: row.options.clone() });
+    }
+    sheet
+}
+
+fn remarks(row: &PaceRow, label: &str) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if row.sender_gap_of != "left" && row.sender_gap_ns.is_some() {
+        remarks.push(format!(
+            "{label}: the gap at the sender is that of the sending calls; the driver gives no times here."
+        ));
+    }
+    match row.clock_uncertainty_ns {
+        Some(0) => {}
+        Some(off) => remarks.push(format!("{label}: the peer's clock may be off ours by {}.", units::time(off))),
+        None => remarks.push(format!("{label}: the peer does not tell its times.")),
+    }
+    remarks
+}
+
+fn ledger(rows: &[&PaceRow], labels: &[String]) -> Option<Sheet> {
+    let with_ledger: Vec<(&&PaceRow, &String)> =
+        rows.iter().zip(labels).filter(|(row, _)| !row.ledger_ns.is_empty()).collect();
+    if with_ledger.is_empty() {
+        return None;
+    }
+    let mut columns = vec![Column::text("share of the messages' time in")];
+    columns.extend(Stage::ALL.iter().map(|stage| Column::figure(stage.name())));
+    let lines = with_ledger.iter().map(|(row, label)| {
+        let shares = ledger_shares(row);
+        let largest = shares.iter().map(|(_, share)| *share).fold(0.0, f64::max);
+        let cells = Stage::ALL.iter().map(|stage| {
+            let share = shares.iter().find(|(name, _)| *name == stage.name()).map(|(_, share)| *share);
+            share.map_or_else(Cell::none, |share| {
+                Cell::toned(units::share(share), if share == largest { Tone::Strong } else { Tone::Plain })
+            })
+        });
+        Line::new([Cell::toned(label.as_str(), Tone::Strong)].into_iter().chain(cells))
+    });
+    Some(Sheet { heading: "Where the time went".to_owned(), columns, lines: lines.collect(), ..Sheet::default() })
+}
+
+fn mean(summary: Option<&Summary>) -> Cell {
+    Cell::time(summary.map(|summary| summary.mean))
+}
+
+fn at(summary: Option<&Summary>, p: Percentile) -> Cell {
+    Cell::time(summary.and_then(|summary| percentile(summary, p)))
+}

@@ -1,0 +1,44 @@
+use taut_measure::recording::StreamRow;
+
+use super::{About, Cell, Column, Line, Sheet, Tone, stream_labels};
+use crate::units;
+
+/// Throughput, one row per endpoint and direction.
+pub(super) fn sheet(rows: &[&StreamRow]) -> Sheet {
+    let labels = stream_labels(rows);
+    let datagrams = rows.iter().any(|row| row.lost_bytes > 0);
+    let mut columns = vec![
+        Column::text("endpoint"),
+        Column::figure("throughput"),
+        Column::figure("across rounds").when_wide(1),
+        Column::figure("arrived").when_wide(2),
+    ];
+    columns.extend(datagrams.then(|| Column::figure("lost")));
+    columns.extend([Column::figure("per CPU second"), Column::figure("segments sent again")]);
+    let mut sheet = Sheet { heading: "Throughput".to_owned(), context: labels.shared, columns, ..Sheet::default() };
+    for (row, label) in rows.iter().zip(labels.each) {
+        let across = row.throughput_bps_ci.map(units::bit_rate_interval);
+        let mut cells = vec![
+            Cell::toned(&label, Tone::Strong),
+            Cell::new(units::bit_rate(row.throughput_bps)).strong(),
+            across.map_or_else(Cell::none, |across| Cell::toned(across, Tone::Faint)),
+            Cell::new(units::amount(row.bytes as f64)),
+        ];
+        cells.extend(datagrams.then(|| lost(row)));
+        cells.push(per_cpu_second(row));
+        cells.push(row.tcp.map_or_else(Cell::none, |tcp| Cell::new(units::count(tcp.retransmitted_segments.into()))));
+        sheet.lines.push(Line::new(cells));
+        sheet.about.push(About { label, command: row.command.clone(), facts: row.options.clone() });
+    }
+    sheet
+}
+
+fn lost(row: &StreamRow) -> Cell {
+    let share = row.lost_bytes as f64 / (row.bytes + row.lost_bytes).max(1) as f64;
+    Cell::toned(units::share(share), if row.lost_bytes > 0 { Tone::Bad } else { Tone::Plain })
+}
+
+fn per_cpu_second(row: &StreamRow) -> Cell {
+    let sides = if row.peer_cpu_ns.is_some() { "both sides" } else { "this side" };
+    Cell::new(format!("{} ({sides})", units::amount(row.bytes_per_cpu_second)))
+}

@@ -1,0 +1,58 @@
+use taut_measure::recording::{TuneRow, Verdict};
+
+use super::{About, Cell, Column, Line, Sheet, Tone, tone_of};
+use crate::units;
+
+/// Settings tried, a sheet for each endpoint and workload, in the order given.
+pub(super) fn sheets(rows: &[&TuneRow]) -> Vec<Sheet> {
+    let by_path = |a: &&TuneRow, b: &&TuneRow| a.endpoint == b.endpoint && a.measured == b.measured;
+    rows.chunk_by(by_path).map(sheet).collect()
+}
+
+fn sheet(rows: &[&TuneRow]) -> Sheet {
+    let columns = vec![
+        Column::text("setting"),
+        Column::text("where").when_wide(1),
+        Column::figure("p50"),
+        Column::figure("p99").when_wide(3),
+        Column::figure("ratio"),
+        Column::figure("ratio across rounds").when_wide(2),
+        Column::text("verdict"),
+        Column::text("apply").below(),
+    ];
+    let lines = rows.iter().map(|row| {
+        Line::new([
+            Cell::toned(&row.setting, Tone::Strong),
+            Cell::new(&row.place),
+            Cell::time(row.p50_ns),
+            Cell::time(row.p99_ns),
+            row.p50_ratio.map_or_else(Cell::none, |ratio| Cell::new(units::number(ratio)).strong()),
+            row.p50_ratio_ci.map_or_else(Cell::none, |(low, high)| {
+                Cell::toned(format!("{}–{}", units::number(low), units::number(high)), Tone::Faint)
+            }),
+            verdict(row),
+            row.apply.as_ref().map_or_else(Cell::empty, |apply| Cell::toned(apply, Tone::Code)),
+        ])
+    });
+    let mut about: Vec<About> = rows
+        .iter()
+        .map(|row| About { label: row.setting.clone(), command: row.command.clone(), facts: Vec::new() })
+        .collect();
+    about.dedup_by(|a, b| a.command == b.command);
+    let context = rows.first().map_or_else(String::new, |row| format!("{} over {}", row.measured, row.endpoint));
+    Sheet { heading: "Settings tried".to_owned(), context, columns, lines: lines.collect(), about, ..Sheet::default() }
+}
+
+fn verdict(row: &TuneRow) -> Cell {
+    let text = match row.verdict {
+        _ if row.setting == "base" => "–".to_owned(),
+        Verdict::Shorter | Verdict::Longer => row.p50_ratio.map_or_else(String::new, units::ratio_in_words),
+        Verdict::CannotTellApart => "cannot tell apart from base".to_owned(),
+        Verdict::NotAvailable => {
+            let why = row.why_not.as_deref().map(|why| format!(": {why}"));
+            format!("not available{}", why.unwrap_or_default())
+        }
+    };
+    let tone = if row.setting == "base" { Tone::Faint } else { tone_of(row.verdict) };
+    Cell::toned(text, tone)
+}

@@ -1,0 +1,326 @@
+//! A document with a row of every kind, computed from a fixed seed: nothing in it was measured.
+
+use taut_explain::Finding;
+use taut_measure::recording::{
+    CheckRow, Comparison, EchoRow, Ended, FORMAT_VERSION, Floor, FloorRow, HostFacts, MessageExcerpt, PaceRound,
+    PaceRow, Recording, Round, Row, StreamRound, StreamRow, TcpFacts, TuneRow, Verdict,
+};
+use taut_measure::stats::{Distribution, Exceedance, ExceedanceCounter, Summary};
+use taut_time::Duration;
+
+use super::Document;
+
+/// A survey of three echo endpoints (one of them lossy, one also as an open loop), pacing with and without Nagle's
+/// algorithm, streams, settings, floor and checks.
+pub(crate) fn survey() -> Document {
+    let results = vec![
+        Row::Echo(Box::new(echo("unix:/run/taut.sock", "unix", 9_200, 0, None))),
+        Row::Echo(Box::new(echo("tcp://192.0.2.7:7600", "tcp", 28_400, 0, None))),
+        Row::Echo(Box::new(echo("udp://192.0.2.7:7600", "udp", 9_230, 37, None))),
+        Row::Echo(Box::new(echo("tcp://192.0.2.7:7600", "tcp", 31_000, 4, Some(60.0)))),
+        Row::Pace(Box::new(pace(true))),
+        Row::Pace(Box::new(pace(false))),
+        Row::Stream(Box::new(stream("up", 9.4e9, 0))),
+        Row::Stream(Box::new(stream("down", 7.1e9, 12))),
+        Row::Tune(Box::new(tune("base", "this socket", Some((1.0, (1.0, 1.0))), Verdict::CannotTellApart, None))),
+        Row::Tune(Box::new(tune("nodelay", "this socket", Some((0.02, (0.018, 0.024))), Verdict::Shorter, None))),
+        Row::Tune(Box::new(tune("busy-poll", "the host", Some((0.97, (0.9, 1.05))), Verdict::CannotTellApart, None))),
+        Row::Tune(Box::new(tune("small-buffer", "this socket", Some((1.31, (1.2, 1.5))), Verdict::Longer, None))),
+        Row::Tune(Box::new(tune("realtime", "the program", None, Verdict::NotAvailable, Some("needs CAP_SYS_NICE")))),
+        Row::Floor(Box::new(FloorRow {
+            what: "absolute sleep, how late it ends".to_owned(),
+            ns: summary(&samples(54_000, 2_000, 1)).unwrap(),
+            meaning: "messages on a schedule leave this late at best".to_owned(),
+        })),
+        Row::Check(check("socket timestamps", true)),
+        Row::Check(check("Bluetooth adapter", false)),
+    ];
+    Document {
+        recording: Recording {
+            format_version: FORMAT_VERSION,
+            command: "survey".to_owned(),
+            command_line: "taut survey --html report.html".to_owned(),
+            started_unix_s: 1_780_000_000,
+            duration_ns: 93_400_000_000,
+            ended: Ended::Complete,
+            host: host(),
+            results,
+        },
+        findings: vec![finding()],
+    }
+}
+
+fn host() -> HostFacts {
+    HostFacts {
+        tautline: "0.1.0".to_owned(),
+        kernel: "6.12.1-synthetic".to_owned(),
+        machine: "x86_64".to_owned(),
+        processor: "Example Processor <1>".to_owned(),
+        cores: 4,
+        allowed_cores: vec![0, 1],
+        clocksource: "tsc".to_owned(),
+        load_1min: 0.42,
+        tcp_congestion_control: "cubic".to_owned(),
+        tcp_autocorking: true,
+        root: false,
+        floor: Floor {
+            clock_read_ns: 23,
+            sleep_late_p50_ns: 54_200,
+            sleep_late_p99_ns: 81_300,
+            empty_exchange_p50_ns: 6_310,
+        },
+    }
+}
+
+fn finding() -> Finding {
+    Finding {
+        cause: "nagle_delayed_ack".to_owned(),
+        summary: "Nagle's algorithm holds small writes until the peer's delayed acknowledgement".to_owned(),
+        on: "pace over tcp://192.0.2.7:7600".to_owned(),
+        share: 0.75,
+        cost_ns: 22_100_000,
+        evidence: vec![
+            "90 of 120 messages stayed in the socket until an acknowledgement came, and left within 50 µs of it"
+                .to_owned(),
+            "after the write the window had room for 10 segments, yet 64 B stayed unsent </script><b>".to_owned(),
+        ],
+        remedy: "Set TCP_NODELAY on the sending socket, or write each message with one call.".to_owned(),
+    }
+}
+
+fn echo(endpoint: &str, transport: &str, centre_ns: u64, lost: u64, rate_hz: Option<f64>) -> EchoRow {
+    let count = if rate_hz.is_some() { 3_000 } else { 20_000 };
+    let sent = count as u64 + lost;
+    let rounds: Vec<Vec<u64>> =
+        (0..5).map(|round| samples(centre_ns + centre_ns * round / 60, count / 5, round + centre_ns)).collect();
+    let all: Vec<u64> = rounds.concat();
+    let late: Vec<u64> =
+        all.iter().enumerate().map(|(i, ns)| ns + if i % 97 == 0 { 18_000_000 } else { 60_000 }).collect();
+    let judged = if rate_hz.is_some() { &late } else { &all };
+    let distributions: Vec<Distribution> = rounds.iter().map(|times| distribution(times)).collect();
+    let base = (endpoint, rate_hz) == ("unix:/run/taut.sock", None);
+    EchoRow {
+        endpoint: endpoint.to_owned(),
+        transport: transport.to_owned(),
+        command: format!("taut echo {endpoint}{}", rate_hz.map_or_else(String::new, |rate| format!(" --rate {rate}"))),
+        engine: "blocking".to_owned(),
+        message_bytes: 64,
+        writes: "write".to_owned(),
+        connections: 1,
+        rate_hz,
+        nagle: (transport == "tcp").then_some(false),
+        tcp: (transport == "tcp").then(|| tcp(0)),
+        rtt_ns: distribution(&all).summary(&distributions),
+        response_ns: rate_hz.and_then(|_| summary(&late)),
+        send_lateness_ns: rate_hz.and_then(|_| summary(&samples(54_000, count, 9))),
+        sent,
+        lost,
+        late_replies: lost / 4,
+        timeout_ns: 1_000_000_000,
+        exceed: exceed(judged, lost),
+        curve: distribution(judged).curve(),
+        rounds: judged
+            .chunks(count / 5)
+            .enumerate()
+            .map(|(i, times)| {
+                let lost = if i == 2 { lost } else { 0 };
+                let times = distribution(times);
+                Round {
+                    p50_ns: times.quantile(0.5),
+                    p99_ns: times.quantile(0.99),
+                    max_ns: times.quantile(1.0),
+                    sent: times.count() + lost,
+                    lost,
+                }
+            })
+            .collect(),
+        compared: (!base).then(|| Comparison {
+            with: "unix:/run/taut.sock".to_owned(),
+            p50_ratio: if lost == 37 { 1.01 } else { centre_ns as f64 / 9_200.0 },
+            p50_ratio_ci: if lost == 37 {
+                (0.97, 1.04)
+            } else {
+                (centre_ns as f64 / 9_400.0, centre_ns as f64 / 9_000.0)
+            },
+            verdict: if lost == 37 { Verdict::CannotTellApart } else { Verdict::Longer },
+        }),
+        options: vec!["TCP_NODELAY=1".to_owned(), "SO_SNDBUF=87040".to_owned()],
+        peer_acks: "kernel default".to_owned(),
+    }
+}
+
+fn pace(nagle: bool) -> PaceRow {
+    let period: i64 = 10_000_000;
+    let messages: Vec<MessageExcerpt> = (0..120).map(|i| message(i, period, nagle)).collect();
+    let time = |of: fn(&MessageExcerpt) -> i64| -> Vec<u64> { messages.iter().map(|m| of(m).max(1) as u64).collect() };
+    let delivery = time(|m| m.read.unwrap() - m.intended);
+    let hold = time(|m| m.left.unwrap() - m.write_end.unwrap());
+    let gaps: Vec<u64> = if nagle { vec![40_000_000; 30] } else { samples(10_000_000, 119, 3) };
+    let ledger = [("program", 6_504_000), ("call", 720_000), ("socket", if nagle { 1_800_000_000 } else { 240_000 })];
+    let below = [("driver", 96_000), ("medium", 12_000_000), ("peer program", 1_200_000)];
+    PaceRow {
+        endpoint: "tcp://192.0.2.7:7600".to_owned(),
+        transport: "tcp".to_owned(),
+        command: format!("taut pace tcp://192.0.2.7:7600 --period 10ms{}", if nagle { "" } else { " --nodelay" }),
+        message_bytes: 64,
+        period_ns: 10_000_000,
+        nagle: Some(nagle),
+        peer: "taut serve, kernel's own acknowledgements".to_owned(),
+        messages: 120,
+        segments: Some(if nagle { 30 } else { 120 }),
+        messages_per_segment: Some(if nagle { 4.0 } else { 1.0 }),
+        send_lateness_ns: summary(&samples(54_000, 120, 4)),
+        send_call_ns: summary(&samples(6_000, 120, 5)),
+        hold_ns: summary(&hold),
+        ack_ns: summary(&samples(40_200_000, 120, 6)),
+        delivery_ns: summary(&delivery),
+        sender_gap_ns: summary(&gaps),
+        sender_gap_of: "left".to_owned(),
+        receiver_gap_ns: summary(&gaps),
+        exceed: exceed(&delivery, 0),
+        lost: 0,
+        clock_uncertainty_ns: Some(12_000),
+        ledger_ns: ledger.into_iter().chain(below).map(|(name, ns)| (name.to_owned(), ns)).collect(),
+        rounds: (0..5)
+            .map(|round| PaceRound {
+                sender_gap_mean_ns: Some(if nagle { 40_000_000 } else { 10_000_000 } + 1_000 * round),
+                receiver_gap_mean_ns: Some(if nagle { 40_000_000 } else { 10_000_000 } + 2_000 * round),
+                delivery_p50_ns: Some(if nagle { 21_000_000 } else { 190_000 } + 3_000 * round),
+                messages_per_segment: Some(if nagle { 4.0 } else { 1.0 }),
+                messages: 120,
+            })
+            .collect(),
+        excerpt: messages[..40].to_vec(),
+        tcp: Some(tcp(0)),
+        options: vec![format!("TCP_NODELAY={}", u8::from(!nagle))],
+    }
+}
+
+/// With Nagle's algorithm three messages in four wait for the acknowledgement that comes every 40 ms.
+fn message(i: i64, period: i64, nagle: bool) -> MessageExcerpt {
+    let intended = i * period;
+    let write_begin = intended + 54_000 + i * 7_919 % 20_000;
+    let write_end = write_begin + 6_000;
+    let waits = nagle && i % 4 != 0;
+    let scheduled = if waits { (write_end / 40_000_000 + 1) * 40_000_000 + 49_000 } else { write_end + 2_000 };
+    let left = scheduled + 800;
+    MessageExcerpt {
+        intended,
+        write_begin: Some(write_begin),
+        write_end: Some(write_end),
+        scheduled: Some(scheduled),
+        left: Some(left),
+        acked: (i % 4 == 0 || !nagle).then_some(left + 39_800_000),
+        received: Some(left + 100_000),
+        read: Some(left + 110_000 + i * 6_007 % 9_000),
+    }
+}
+
+fn stream(direction: &str, bps: f64, retransmitted: u32) -> StreamRow {
+    StreamRow {
+        endpoint: "tcp://192.0.2.7:7600".to_owned(),
+        transport: "tcp".to_owned(),
+        command: format!("taut stream tcp://192.0.2.7:7600 --direction {direction}"),
+        direction: direction.to_owned(),
+        connections: 1,
+        block_bytes: 65_536,
+        throughput_bps: bps,
+        throughput_bps_ci: Some((bps * 0.96, bps * 1.03)),
+        bytes: (bps / 8.0 * 10.0) as u64,
+        lost_bytes: 0,
+        cpu_ns: 4_200_000_000,
+        peer_cpu_ns: Some(5_100_000_000),
+        bytes_per_cpu_second: bps / 8.0 * 10.0 / 9.3,
+        rounds: (0..5)
+            .map(|i| StreamRound {
+                throughput_bps: bps * (0.96 + 0.0175 * f64::from(i)),
+                bytes: (bps / 4.0) as u64,
+                duration_ns: 2_000_000_000,
+            })
+            .collect(),
+        tcp: Some(tcp(retransmitted)),
+        options: Vec::new(),
+    }
+}
+
+fn tcp(retransmitted_segments: u32) -> TcpFacts {
+    TcpFacts {
+        mss_bytes: 1448,
+        smoothed_rtt_ns: 120_000,
+        min_rtt_ns: 80_000,
+        congestion_window_segments: 10,
+        retransmitted_segments,
+        data_segments_out: 30,
+        busy_ns: 1_000_000,
+        receive_window_limited_ns: 0,
+        send_buffer_limited_ns: 0,
+        delivery_rate_bps: 9_000_000_000,
+    }
+}
+
+fn tune(
+    setting: &str,
+    place: &str,
+    ratio: Option<(f64, (f64, f64))>,
+    verdict: Verdict,
+    why_not: Option<&str>,
+) -> TuneRow {
+    TuneRow {
+        endpoint: "tcp://192.0.2.7:7600".to_owned(),
+        command: "taut tune tcp://192.0.2.7:7600".to_owned(),
+        measured: "write-write-read".to_owned(),
+        setting: setting.to_owned(),
+        place: place.to_owned(),
+        p50_ns: ratio.map(|(ratio, _)| (40_400_000.0 * ratio) as u64),
+        p99_ns: ratio.map(|(ratio, _)| (41_900_000.0 * ratio) as u64),
+        p50_ratio: ratio.map(|(ratio, _)| ratio),
+        p50_ratio_ci: ratio.map(|(_, interval)| interval),
+        p99_ratio: ratio.map(|(ratio, _)| ratio),
+        verdict,
+        why_not: why_not.map(str::to_owned),
+        apply: (setting == "nodelay")
+            .then(|| "setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));".to_owned()),
+    }
+}
+
+fn check(what: &str, works: bool) -> CheckRow {
+    CheckRow {
+        what: what.to_owned(),
+        works,
+        needed_for: "taut pace, taut trace".to_owned(),
+        found: if works { "software, all stages" } else { "none" }.to_owned(),
+        remedy: (!works).then(|| "plug one in, or run `taut air` instead".to_owned()),
+    }
+}
+
+/// Times around a centre with a long tail, from a fixed generator.
+fn samples(centre_ns: u64, count: usize, seed: u64) -> Vec<u64> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1);
+    let mut uniform = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (((state >> 33) + 1) as f64) / (1u64 << 31) as f64
+    };
+    let mut next = || {
+        let bell: f64 = (0..6).map(|_| uniform()).sum::<f64>() / 6.0 - 0.5;
+        let tail = uniform().powf(-0.28) - 1.0;
+        (centre_ns as f64 * (0.96 + 0.2 * bell + 0.12 * tail)) as u64
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+fn distribution(times: &[u64]) -> Distribution {
+    times.iter().copied().map(Duration::from_nanos).collect()
+}
+
+fn summary(times: &[u64]) -> Option<Summary> {
+    let fifths: Vec<Distribution> = times.chunks(times.len().div_ceil(5).max(1)).map(distribution).collect();
+    distribution(times).summary(&fifths)
+}
+
+fn exceed(times: &[u64], lost: u64) -> Vec<Exceedance> {
+    let limits = [50_000, 100_000, 1_000_000, 10_000_000, 16_700_000, 100_000_000].map(Duration::from_nanos);
+    let mut counter = ExceedanceCounter::new(&limits);
+    times.iter().for_each(|&ns| counter.record(Duration::from_nanos(ns)));
+    counter.record_lost(lost);
+    counter.table()
+}

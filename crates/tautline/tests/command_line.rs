@@ -1,0 +1,149 @@
+//! Help, man page, completions and schema, so that every change of the interface shows in review; usage errors and exit
+//! codes.
+
+mod support;
+
+use support::{Serve, parse, run, run_json, taut, text};
+
+fn stdout(line: &str) -> String {
+    let output = run(line);
+    assert!(output.status.success(), "taut {line}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn help_of_every_command() {
+    let mut all = stdout("--help");
+    for command in ["survey", "serve", "echo", "pace", "stream", "tune", "doctor", "report"] {
+        all.push_str(&format!("\n===== taut {command} --help\n\n{}", stdout(&format!("{command} --help"))));
+    }
+    insta::assert_snapshot!("help", all);
+}
+
+#[test]
+fn man_page() {
+    insta::assert_snapshot!("man", stdout("generate man"));
+}
+
+#[test]
+fn completions() {
+    for shell in ["bash", "zsh", "fish"] {
+        insta::assert_snapshot!(format!("completions-{shell}"), stdout(&format!("generate completions {shell}")));
+    }
+}
+
+#[test]
+fn schema() {
+    insta::assert_snapshot!("schema", stdout("generate schema"));
+}
+
+#[test]
+fn what_json_prints_fits_the_schema() {
+    let schema = serde_json::from_str(&stdout("generate schema")).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let (server, _directory) = Serve::on_all();
+    let endpoints = server.endpoints.join(" ");
+    let tcp = server.endpoint(0);
+    for line in [
+        format!("echo {endpoints} --count 500"),
+        format!("echo {tcp} --rate 500 --time 1s"),
+        format!("pace {tcp} --time 1s"),
+        format!("stream {tcp} --time 1s"),
+        format!("tune {tcp} --rounds 5 --time 10ms"),
+        "doctor".to_owned(),
+    ] {
+        let document = run_json(&line);
+        let errors: Vec<String> =
+            validator.iter_errors(&document).map(|error| format!("{}: {error}", error.instance_path())).collect();
+        assert!(errors.is_empty(), "taut {line}: {errors:#?}");
+    }
+}
+
+#[test]
+fn every_wrong_line_is_a_usage_error_that_says_what_to_write() {
+    for (line, says) in [
+        ("echo", "ENDPOINT"),
+        ("echo 127.0.0.1:9", "tcp://HOST:PORT"),
+        ("echo tcp://127.0.0.1:9 --size 0", "between 1 byte"),
+        ("echo tcp://127.0.0.1:9 --assert p99", "p99"),
+        ("echo tcp://127.0.0.1:9 --opt nagle", "nodelay"),
+        ("echo tcp://127.0.0.1:9 --engine kqueue", "epoll"),
+        ("echo tcp://127.0.0.1:9 --rate 0", "messages per second"),
+        ("echo tcp://127.0.0.1:9 --join cork", "write-write-read"),
+        ("echo tcp://127.0.0.1:9 --cpu 100000", "processor 100000"),
+        ("pace", "ENDPOINT"),
+        ("pace tcp://127.0.0.1:9 --period 10", "unit"),
+        ("pace tcp://127.0.0.1:9 --peer-ack us=1", "8000"),
+        ("pace --foreign-peer 56ms tcp://127.0.0.1:9", "cannot be used with"),
+        ("serve --stall 2s/1s", "always stand still"),
+        ("tune tcp://127.0.0.1:9 --workload write-write-read --split 4096", "shorter"),
+    ] {
+        let output = run(line);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "taut {line}: {error}");
+        assert!(error.contains(says), "taut {line}: {error}");
+        assert!(output.stdout.is_empty(), "taut {line}");
+    }
+}
+
+#[test]
+fn nobody_there_is_a_failure_with_the_endpoint_in_it() {
+    let port = support::free_port();
+    for line in
+        [format!("echo tcp://127.0.0.1:{port}"), format!("echo udp://127.0.0.1:{port}"), "stream unix:/nowhere".into()]
+    {
+        let output = run(&line);
+        assert!(matches!(output.status.code(), Some(1 | 2)), "taut {line}");
+        let error = text(&output.stderr);
+        assert!(error.contains(line.split(' ').nth(1).unwrap()), "taut {line}: {error}");
+    }
+}
+
+#[test]
+fn a_threshold_missed_is_code_3_and_the_figures_are_printed_all_the_same() {
+    let server = Serve::start("tcp://127.0.0.1:0");
+    let tcp = server.endpoint(0);
+    let met = run(&format!("echo {tcp} --count 200 --assert p50<1s --assert lost<=0%"));
+    assert_eq!(met.status.code(), Some(0), "{}", text(&met.stderr));
+    let missed = run(&format!("echo {tcp} --count 200 --assert p50<1ns --json"));
+    assert_eq!(missed.status.code(), Some(3));
+    assert!(text(&missed.stderr).contains("p50<1ns"));
+    assert_eq!(parse(&missed)["results"][0]["rtt_ns"]["count"], 200);
+}
+
+#[test]
+fn no_colour_without_a_terminal_and_a_closed_pipe_is_no_error() {
+    assert!(!stdout("doctor").contains('\x1b'));
+    let status = std::process::Command::new("sh")
+        .args(["-c", "\"$0\" doctor | head -n 1 >/dev/null; exit 0", env!("CARGO_BIN_EXE_taut")])
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn a_recording_is_rendered_again_and_two_are_compared() {
+    let server = Serve::start("tcp://127.0.0.1:0");
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    for name in ["before.json", "after.json"] {
+        let output = run(&format!("echo {} --count 500 --json", server.endpoint(0)));
+        std::fs::write(path(name), output.stdout).unwrap();
+    }
+    let report = |files: &[&str], html: &str| {
+        let mut command = taut();
+        command.arg("report").args(files.iter().map(|file| path(file))).arg("--html").arg(path(html));
+        command.output().unwrap()
+    };
+    let one = report(&["before.json"], "one.html");
+    assert!(one.status.success() && text(&one.stdout).contains(server.endpoint(0)), "{}", text(&one.stderr));
+    let two = report(&["before.json", "after.json"], "two.html");
+    assert!(two.status.success(), "{}", text(&two.stderr));
+    for page in ["one.html", "two.html"] {
+        assert!(std::fs::read_to_string(path(page)).unwrap().starts_with("<!"), "{page}");
+    }
+    std::fs::write(path("bad.json"), "{").unwrap();
+    let bad = report(&["bad.json"], "bad.html");
+    assert_eq!(bad.status.code(), Some(1));
+    assert!(text(&bad.stderr).contains("bad.json"));
+}

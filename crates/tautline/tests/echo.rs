@@ -1,0 +1,248 @@
+//! Round trips: what is printed is true.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, UdpSocket};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use support::{Serve, causes, free_port, has, parse, run, run_json, skip, taut, text, wait_for_tcp};
+
+fn figure(document: &serde_json::Value, row: usize, name: &str, part: &str) -> f64 {
+    document["results"][row][name][part].as_f64().unwrap_or_else(|| panic!("results[{row}].{name}.{part}"))
+}
+
+#[test]
+fn a_row_for_every_transport_with_all_messages_in_it() {
+    let (server, _directory) = Serve::on_all();
+    let document = run_json(&format!("echo {} --size 32 --count 2003", server.endpoints.join(" ")));
+    let rows = document["results"].as_array().unwrap();
+    assert_eq!(rows.len(), 6);
+    for (index, row) in rows.iter().enumerate() {
+        assert_eq!(row["endpoint"], server.endpoint(index));
+        assert_eq!(row["sent"], 2003);
+        assert_eq!(row["lost"], 0);
+        assert_eq!(row["rtt_ns"]["count"], 2003);
+        assert_eq!(row["rounds"].as_array().unwrap().len(), 5);
+        assert!(row["rtt_ns"]["p50_ci"].is_array());
+        let exceed = row["exceed"].as_array().unwrap();
+        assert_eq!(exceed.len(), 5);
+        assert_eq!(exceed[0]["over_ns"], 16_700_000);
+        assert_eq!(row["compared"].is_null(), index == 0);
+    }
+    assert!(causes(&document).is_empty());
+}
+
+#[test]
+fn every_engine_measures_every_transport_and_many_links() {
+    let (server, _directory) = Serve::on_all();
+    for engine in ["blocking", "spin", "poll", "epoll", "tokio"] {
+        let endpoints = server.endpoints.join(" ");
+        let document = run_json(&format!("echo {endpoints} --count 300 --rounds 2 --engine {engine}"));
+        let many = run_json(&format!("echo {endpoints} --count 300 --rounds 2 --engine {engine} --connections 4"));
+        for row in document["results"].as_array().unwrap().iter().chain(many["results"].as_array().unwrap()) {
+            assert_eq!((&row["lost"], row["rtt_ns"]["count"].as_u64() >= Some(300)), (&0.into(), true), "{row:#}");
+        }
+    }
+}
+
+#[test]
+fn an_open_loop_keeps_its_schedule_under_every_engine_that_can() {
+    let server = Serve::start("tcp://127.0.0.1:0 udp://127.0.0.1:0");
+    for engine in ["spin", "poll", "epoll", "tokio"] {
+        let line = format!("echo {} --rate 500 --time 1s --rounds 1 --engine {engine}", server.endpoints.join(" "));
+        for row in run_json(&line)["results"].as_array().unwrap() {
+            assert_eq!(row["sent"], 500, "{engine}");
+            assert_eq!(row["response_ns"]["count"], 500, "{engine}");
+            assert!(row["send_lateness_ns"]["p50"].is_u64(), "{engine}");
+        }
+    }
+    let refused = run(&format!("echo {} --rate 500 --engine blocking", server.endpoint(0)));
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn large_messages_come_back_whole() {
+    let server = Serve::start("tcp://127.0.0.1:0");
+    for engine in ["blocking", "epoll", "tokio"] {
+        let document =
+            run_json(&format!("echo {} --size 1MiB --count 20 --rounds 2 --engine {engine}", server.endpoint(0)));
+        assert_eq!(document["results"][0]["rtt_ns"]["count"], 20, "{engine}");
+    }
+    let open = run_json(&format!("echo {} --size 256KiB --rate 50 --time 1s --rounds 1", server.endpoint(0)));
+    assert_eq!(open["results"][0]["rtt_ns"]["count"], 50);
+}
+
+/// A known wait of the server is found in the figure, to within 2 %. The base is measured in the same minute.
+#[test]
+fn a_server_that_waits_is_reported_as_base_plus_wait() {
+    let base = Serve::start("tcp://127.0.0.1:0 udp://127.0.0.1:0");
+    for (wait_ms, count) in [(1.0, 500), (5.0, 150), (20.0, 50)] {
+        let slow = Serve::start(&format!("tcp://127.0.0.1:0 udp://127.0.0.1:0 --delay {wait_ms}ms"));
+        for transport in 0..2 {
+            let line = format!("echo {} {} --count {count}", base.endpoint(transport), slow.endpoint(transport));
+            let document = run_json(&line);
+            let base_ns = figure(&document, 0, "rtt_ns", "p50");
+            let found = figure(&document, 1, "rtt_ns", "p50");
+            let expected = base_ns + wait_ms * 1e6;
+            assert!((found / expected - 1.0).abs() < 0.02, "{found} ns for {expected} ns");
+        }
+    }
+}
+
+/// Coordinated omission: a server that stands still for 200 ms each second shows in the 99th percentile of an open loop's
+/// response time, and hides from a closed loop.
+#[test]
+fn a_stall_shows_in_an_open_loop_and_hides_from_a_closed_one() {
+    let server = Serve::start("tcp://127.0.0.1:0 udp://127.0.0.1:0 --stall 200ms/1s");
+    for endpoint in &server.endpoints {
+        let open = run_json(&format!("echo {endpoint} --rate 1000 --time 4s --rounds 1"));
+        let p99 = figure(&open, 0, "response_ns", "p99");
+        assert!((150e6..260e6).contains(&p99), "response time p99 {p99} ns");
+        let closed = run_json(&format!("echo {endpoint} --time 4s --rounds 1"));
+        let p99 = figure(&closed, 0, "rtt_ns", "p99");
+        assert!(p99 < 20e6, "round trip p99 {p99} ns");
+        assert!(figure(&closed, 0, "rtt_ns", "max") > 100e6);
+    }
+}
+
+#[test]
+fn lost_datagrams_stand_at_infinity_and_never_as_a_number() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = socket.local_addr().unwrap().port();
+    thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        let mut count = 0;
+        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            count += 1;
+            if count % 10 != 0 {
+                let _ = socket.send_to(&buffer[..length], from);
+            }
+        }
+    });
+    let document = run_json(&format!("echo udp://127.0.0.1:{port} --plain --count 400 --timeout 20ms"));
+    let row = &document["results"][0];
+    let (lost, sent) = (row["lost"].as_u64().unwrap(), row["sent"].as_u64().unwrap());
+    assert_eq!(sent, 400);
+    assert!((30..=50).contains(&lost), "{lost}");
+    assert_eq!(row["rtt_ns"]["count"].as_u64().unwrap(), sent - lost);
+    for exceed in row["exceed"].as_array().unwrap() {
+        assert!(exceed["count"].as_u64().unwrap() >= lost, "{exceed}");
+    }
+}
+
+/// A reply after the time-out is lost and late, and does not push the following ones out of step.
+#[test]
+fn a_late_reply_is_no_reply_to_the_next_message() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            stream.set_nodelay(true).unwrap();
+            let mut buffer = [0; 32];
+            let mut count = 0;
+            while stream.read_exact(&mut buffer).is_ok() {
+                count += 1;
+                if count % 50 == 0 {
+                    thread::sleep(Duration::from_millis(150));
+                }
+                if stream.write_all(&buffer).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    for engine in ["blocking", "epoll"] {
+        let line =
+            format!("echo tcp://127.0.0.1:{port} --plain --count 300 --rounds 1 --timeout 60ms --engine {engine}");
+        let row = run_json(&line)["results"][0].clone();
+        let lost = row["lost"].as_u64().unwrap();
+        assert!((4..=40).contains(&lost), "{lost} lost under {engine}");
+        assert!(row["late_replies"].as_u64().unwrap() >= 1, "{engine}: {row:#}");
+        assert!(row["rtt_ns"]["p50"].as_f64().unwrap() < 20e6, "{engine}: {row:#}");
+    }
+}
+
+#[test]
+fn any_echo_server_will_do() {
+    if !has("socat") {
+        return skip("any_echo_server_will_do", "socat is not installed");
+    }
+    let port = free_port();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("echo").display().to_string();
+    let mut servers: Vec<_> = [
+        format!("TCP-LISTEN:{port},bind=127.0.0.1,fork,reuseaddr EXEC:cat"),
+        format!("UDP-LISTEN:{port},bind=127.0.0.1,fork EXEC:cat"),
+        format!("UNIX-LISTEN:{path},fork EXEC:cat"),
+    ]
+    .iter()
+    .map(|line| Command::new("socat").args(line.split(' ')).stdin(Stdio::null()).spawn().unwrap())
+    .collect();
+    wait_for_tcp(([127, 0, 0, 1], port).into());
+    let line = format!("echo tcp://127.0.0.1:{port} udp://127.0.0.1:{port} unix:{path} --plain --count 300 --rounds 2");
+    let document = run_json(&line);
+    for server in &mut servers {
+        let _ = server.kill();
+        let _ = server.wait();
+    }
+    for row in document["results"].as_array().unwrap() {
+        assert_eq!(row["rtt_ns"]["count"], 300, "{row:#}");
+    }
+}
+
+#[test]
+fn a_server_of_another_kind_is_named_as_such() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream.unwrap().write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+        }
+    });
+    let output = run(&format!("echo tcp://127.0.0.1:{port}"));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("--plain"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn an_interrupt_keeps_what_was_measured() {
+    let server = Serve::start("tcp://127.0.0.1:0 udp://127.0.0.1:0");
+    for extra in ["", "--rate 100", "--connections 3"] {
+        let mut line = vec!["echo", server.endpoint(0), server.endpoint(1), "--time", "60s", "--json"];
+        line.extend(extra.split_whitespace());
+        let child = taut().args(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        thread::sleep(Duration::from_millis(1500));
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{extra}: {}", text(&output.stderr));
+        let document = parse(&output);
+        assert_eq!(document["ended"]["how"], "interrupted");
+        let row = &document["results"][0];
+        assert!(row["sent"].as_u64().unwrap() > 50, "{row:#}");
+        assert_eq!(row["lost"], 0, "{row:#}");
+    }
+}
+
+#[test]
+fn a_killed_server_gives_a_clear_end_and_a_partial_report() {
+    for (command, endpoint) in [("echo", 0), ("pace", 0), ("stream", 0), ("echo --rate 200", 0)] {
+        let mut server = Serve::start("tcp://127.0.0.1:0");
+        let mut line: Vec<&str> = command.split(' ').collect();
+        line.extend([server.endpoint(endpoint), "--time", "20s", "--json"]);
+        let child = taut().args(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Into the second of five rounds, so that there is something to report.
+        thread::sleep(Duration::from_millis(6000));
+        server.kill();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{command}: {}", text(&output.stderr));
+        let document = parse(&output);
+        assert_eq!(document["ended"]["how"], "peer_gone", "{command}");
+        let row = &document["results"][0];
+        let some = [&row["sent"], &row["messages"], &row["bytes"]].into_iter().filter_map(|n| n.as_u64()).max();
+        assert!(some > Some(50), "{command}: {row:#}");
+    }
+}

@@ -1,0 +1,153 @@
+//! What the tests of the command line share: starting `taut`, a server beside it, and skipping what can't run here.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+pub(crate) fn taut() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_taut"))
+}
+
+/// Runs `taut` with a line of arguments.
+pub(crate) fn run(line: &str) -> Output {
+    taut().args(words(line)).output().expect("taut starts")
+}
+
+/// Runs `taut` and parses the one JSON object on its stdout.
+pub(crate) fn run_json(line: &str) -> Value {
+    let output = run(&format!("{line} --json"));
+    assert!(output.status.success(), "taut {line}: {:?}\n{}", output.status, text(&output.stderr));
+    parse(&output)
+}
+
+pub(crate) fn parse(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!("no JSON object on stdout ({error}): {}\n{}", text(&output.stdout), text(&output.stderr))
+    })
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+pub(crate) fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+pub(crate) fn causes(document: &Value) -> Vec<&str> {
+    document["findings"].as_array().unwrap().iter().filter_map(|finding| finding["cause"].as_str()).collect()
+}
+
+/// A `taut serve`, ended when dropped.
+pub(crate) struct Serve {
+    child: Child,
+    pub(crate) endpoints: Vec<String>,
+}
+
+impl Serve {
+    pub(crate) fn start(line: &str) -> Self {
+        Self::start_with(taut(), line)
+    }
+
+    /// As `start`, but through another program that ends in a call of `taut`.
+    pub(crate) fn start_with(mut command: Command, line: &str) -> Self {
+        let mut child = command
+            .args(["serve", "--json", "--while-stdin-open"])
+            .args(words(line))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("taut serve starts");
+        let mut first = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        let value: Value = serde_json::from_str(&first).unwrap_or_else(|error| panic!("`{first}`: {error}"));
+        let endpoints = value["listening"].as_array().unwrap().iter().map(|e| e.as_str().unwrap().to_owned()).collect();
+        Self { child, endpoints }
+    }
+
+    pub(crate) fn on_all() -> (Self, tempfile::TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().display();
+        let server = Self::start(&format!(
+            "tcp://127.0.0.1:0 udp://127.0.0.1:0 tcp://[::1]:0 udp://[::1]:0 unix:{path}/s unix-dgram:{path}/d"
+        ));
+        (server, directory)
+    }
+
+    pub(crate) fn endpoint(&self, index: usize) -> &str {
+        &self.endpoints[index]
+    }
+
+    pub(crate) fn socket_address(&self, index: usize) -> SocketAddr {
+        self.endpoints[index].split_once("://").unwrap().1.parse().unwrap()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Resident memory in KiB.
+    pub(crate) fn memory_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until a TCP server accepts, as one just started may not yet.
+pub(crate) fn wait_for_tcp(address: SocketAddr) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while TcpStream::connect(address).is_err() {
+        assert!(Instant::now() < deadline, "nobody listens on {address}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A port that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Whether a program is there.
+pub(crate) fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).any(|dir| dir.join(program).is_file())
+}
+
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Notes loudly that a test can't run here.
+pub(crate) fn skip(test: &str, reason: &str) {
+    eprintln!("SKIPPED: {test}: {reason}");
+    if let Some(path) = std::env::var_os("TAUT_SKIP_LOG") {
+        let mut log = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+        log.write_all(format!("tautline {test}: {reason}\n").as_bytes()).unwrap();
+    }
+}
+
+/// Whether the long forms of tests are wanted (`cargo xtask test` without `--quick`).
+pub(crate) fn long() -> bool {
+    std::env::var_os("TAUT_TEST_LONG").is_some()
+}
