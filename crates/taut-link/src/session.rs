@@ -295,7 +295,7 @@ impl Drop for Session {
     /// Gives a datagram server the place back; a stream's end says it by itself.
     fn drop(&mut self) {
         if !self.plain && self.link.endpoint().framing() == Framing::Datagram {
-            let _ = self.link.send(&Frame::Bye.emit(self.id));
+            let _ = self.link.send(&Frame::Done.emit(self.id));
         }
     }
 }

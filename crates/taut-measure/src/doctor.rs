@@ -13,9 +13,7 @@ use crate::recording::CheckRow;
 /// Tries everything, without leaving anything behind.
 pub fn checks() -> Vec<CheckRow> {
     let mut rows = vec![cores()];
-    rows.extend(
-        ["tcp://127.0.0.1:0", "tcp://[::1]:0", "udp://127.0.0.1:0", "udp://[::1]:0"].map(|endpoint| bind(endpoint)),
-    );
+    rows.extend(["tcp://127.0.0.1:0", "tcp://[::1]:0", "udp://127.0.0.1:0", "udp://[::1]:0"].map(bind));
     rows.extend([transmit_timestamps(), option(SocketOption::DelackMaxUs(8000)), option(SocketOption::BusyPoll(50))]);
     rows.extend([foreign_peer(), fifo(), descriptors()]);
     rows

@@ -114,7 +114,12 @@
           points: { show: false }, value: (u, v) => (v == null ? "–" : y.exact(v)),
         })),
       ],
-      legend: { markers: { width: 0, fill: (u, i) => (i ? seriesColour(i - 1) : "transparent") } },
+      legend: {
+        markers: {
+          width: (u, i) => (i > 7 ? 2 : 0), dash: () => "dashed", stroke: (u, i) => (i ? seriesColour(i - 1) : "transparent"),
+          fill: (u, i) => (i && i <= 7 ? seriesColour(i - 1) : "transparent"),
+        },
+      },
       cursor: { dataIdx: nearest, points: { size: 7 }, drag: { x: true, y: false } },
     }, data, host);
   };

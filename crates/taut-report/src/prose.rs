@@ -63,7 +63,7 @@ pub(crate) fn answer(document: &Document) -> String {
         let summary = worst.summary.trim_end_matches('.');
         let more = match document.findings.len() {
             1 => String::new(),
-            n => format!(" {} found in all.", units::count(n as u64)),
+            n => format!(" {} findings in all.", units::count(n as u64)),
         };
         return format!("{summary}: {}.{more}", cost(worst));
     }
@@ -96,7 +96,7 @@ fn tuned(groups: &Groups<'_>) -> Option<String> {
 }
 
 fn echoed(groups: &Groups<'_>) -> Option<String> {
-    let labels = echo_labels(&groups.echo).each;
+    let labels = echo_labels(&groups.echo).in_full();
     let medians = groups.echo.iter().zip(labels).filter_map(|(row, label)| {
         let summary = row.response_ns.or(row.rtt_ns)?;
         Some((summary, label, row.lost))
@@ -108,7 +108,7 @@ fn echoed(groups: &Groups<'_>) -> Option<String> {
 }
 
 fn paced(groups: &Groups<'_>) -> Option<String> {
-    let labels = pace_labels(&groups.pace).each;
+    let labels = pace_labels(&groups.pace).in_full();
     let parts = groups.pace.iter().zip(labels).filter_map(|(row, label)| {
         let delivery = row.delivery_ns?;
         Some(format!("{label}: delivered after {} (p50)", units::time(delivery.p50)))
@@ -118,7 +118,7 @@ fn paced(groups: &Groups<'_>) -> Option<String> {
 }
 
 fn streamed(groups: &Groups<'_>) -> Option<String> {
-    let labels = stream_labels(&groups.stream).each;
+    let labels = stream_labels(&groups.stream).in_full();
     let rows = groups.stream.iter().zip(labels);
     let (row, label) = rows.max_by(|(a, _), (b, _)| a.throughput_bps.total_cmp(&b.throughput_bps))?;
     let highest = if groups.stream.len() > 1 { "Highest throughput: " } else { "" };

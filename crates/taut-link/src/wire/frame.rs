@@ -31,8 +31,10 @@ pub enum Frame {
     Start,
     /// Server: ready for the work.
     Ready,
-    /// Client, datagrams only: the work is done.
+    /// Client, datagrams only: the work is done, what did it come to?
     Bye,
+    /// Client, datagrams only: nothing more to ask; the place is free. Has no answer.
+    Done,
     /// Server: what the work came to.
     Summary(Summary),
     /// Client, datagrams only: send records from this index on.
@@ -110,7 +112,7 @@ impl Frame {
             Self::Accept(accept) => accept.emit(&mut out),
             Self::Refuse(refusal) => refusal.emit(&mut out),
             Self::Clock { server_ns } => drop(out.u64(*server_ns)),
-            Self::Start | Self::Ready | Self::Bye => {}
+            Self::Start | Self::Ready | Self::Bye | Self::Done => {}
             Self::Summary(s) => {
                 out.u64(s.bytes).u64(s.messages).u64(s.first_ns).u64(s.last_ns);
                 out.u64(u64::try_from(s.cpu.as_nanos()).unwrap_or(u64::MAX)).u32(s.records_dropped);
@@ -176,6 +178,7 @@ impl Frame {
                 cpu: Duration::from_nanos(from.u64()?),
                 records_dropped: from.u32()?,
             }),
+            12 => Self::Done,
             other => return Err(WireError::Kind(other)),
         };
         Ok((session, frame))
@@ -194,6 +197,7 @@ impl Frame {
             Self::Fetch { .. } => 9,
             Self::Records { .. } => 10,
             Self::Summary(_) => 11,
+            Self::Done => 12,
         }
     }
 }
@@ -322,6 +326,7 @@ mod tests {
             Frame::Start,
             Frame::Ready,
             Frame::Bye,
+            Frame::Done,
             Frame::Fetch { index: 50 },
             Frame::Records { index: 50, records: vec![record; 3] },
             Frame::Summary(Summary { bytes: 1, messages: 2, first_ns: 3, last_ns: 4, ..Summary::default() }),
@@ -382,7 +387,7 @@ mod tests {
         }
 
         #[test]
-        fn a_damaged_frame_is_parsed_or_refused(which in 0..11usize, at in 0..64usize, value: u8, cut in 0..80usize) {
+        fn a_damaged_frame_is_parsed_or_refused(which in 0..12usize, at in 0..64usize, value: u8, cut in 0..80usize) {
             let mut bytes = samples()[which].emit(1);
             let at = at % bytes.len();
             bytes[at] = value;

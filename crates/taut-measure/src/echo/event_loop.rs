@@ -77,7 +77,8 @@ impl<'a> EventLoop<'a> {
         })
     }
 
-    /// Sends until there are `count` messages or it is `end`, and waits for the replies under way.
+    /// Sends until there are `count` messages or it is `end`, and waits for the replies under way. What an open loop has
+    /// not sent of its `count` by then counts as unsent.
     pub(super) fn run(&mut self, samples: &mut Samples, count: u64, end: Instant, interrupt: &Interrupt) -> Result<()> {
         let began = clock::now();
         let mut begun = 0;
@@ -98,9 +99,12 @@ impl<'a> EventLoop<'a> {
             let more = begun < count && clock::now() < end && !stop;
             let pending = self.blocked.is_some() || self.flows.iter().any(|flow| !flow.flights.is_empty());
             if !more && (!pending || stop) {
-                let under_way: usize = self.flows.iter().map(|flow| flow.flights.len()).sum();
+                let under_way = self.flows.iter().map(|flow| flow.flights.len()).sum::<usize>();
                 // Only an interrupt leaves messages under way: neither answered nor lost.
-                samples.sent -= under_way as u64;
+                samples.sent -= under_way as u64 + u64::from(self.blocked.is_some());
+                if self.period.is_some() && !stop {
+                    samples.give_up_sending(count - begun);
+                }
                 return Ok(());
             }
             let next_send = match self.period {

@@ -16,6 +16,8 @@ pub(super) struct Samples {
     pub(super) sent: u64,
     pub(super) lost: u64,
     pub(super) late_replies: u64,
+    /// Planned by an open loop and never sent, since the sender was too far behind.
+    pub(super) unsent: u64,
 }
 
 /// One message under way.
@@ -36,6 +38,7 @@ impl Samples {
             sent: 0,
             lost: 0,
             late_replies: 0,
+            unsent: 0,
         }
     }
 
@@ -59,6 +62,12 @@ impl Samples {
         self.exceed.record_lost(messages);
     }
 
+    /// The sender gave up on messages of its plan: they are later than any limit.
+    pub(super) fn give_up_sending(&mut self, messages: u64) {
+        self.unsent += messages;
+        self.exceed.record_lost(messages);
+    }
+
     pub(super) fn add(&mut self, other: &Self) {
         self.service.add(&other.service);
         self.response.add(&other.response);
@@ -67,6 +76,7 @@ impl Samples {
         self.sent += other.sent;
         self.lost += other.lost;
         self.late_replies += other.late_replies;
+        self.unsent += other.unsent;
     }
 
     /// The times that the reader is after: response in an open loop, service in a closed one.

@@ -127,8 +127,17 @@ impl<'a> Target<'a> {
             _ => {
                 let period = rate_hz.map(|rate| Duration::from_secs_f64(1.0 / rate));
                 let mut events = EventLoop::new(sessions, engine, message_bytes, timeout, period)?;
-                let (count, end) = self.share_of(round, clock::now());
-                events.run(samples, count, end, interrupt)
+                let now = clock::now();
+                let (count, end) = self.share_of(round, now);
+                match (rate_hz, self.plan.limit) {
+                    // The plan of an open loop is a number of messages, and a late one is sent late; but a sender that
+                    // falls behind for good must end.
+                    (Some(rate), Limit::Time(_)) => {
+                        let planned = end.saturating_since(now).as_secs_f64() * rate;
+                        events.run(samples, (planned.round() as u64).max(1), end + timeout, interrupt)
+                    }
+                    _ => events.run(samples, count, end, interrupt),
+                }
             }
         }
     }
@@ -226,6 +235,7 @@ impl<'a> Target<'a> {
             sent: all.sent,
             lost: all.lost,
             late_replies: all.late_replies,
+            unsent: all.unsent,
             timeout_ns: u64::try_from(self.plan.timeout.as_nanos()).unwrap_or(u64::MAX),
             exceed: all.exceed.table(),
             curve: all.main().curve(),

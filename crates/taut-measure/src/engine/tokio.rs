@@ -37,7 +37,7 @@ impl<'a> Tokio<'a> {
             let register = |link: &&'a Link| {
                 // SAFETY: `Borrowed` holds the link for as long as the registration lives, and a `Link` keeps its one
                 // descriptor open until it is dropped.
-                unsafe { AsyncFd::register_with_interest(Borrowed(*link), interest) }.map_err(io::Error::from)
+                unsafe { AsyncFd::register_with_interest(Borrowed(link), interest) }.map_err(io::Error::from)
             };
             links.iter().map(register).collect::<io::Result<_>>()?
         };

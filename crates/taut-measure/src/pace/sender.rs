@@ -33,12 +33,12 @@ pub(super) fn send_round(plan: &PacePlan, peer: &Peer, interrupt: &Interrupt) ->
     }
     let segments_before = link.tcp_info().map(|info| info.data_segments_out);
     let mut observer = Observer::start(link, plan.message_bytes);
-    let (messages, mut error) = send_on_schedule(plan, &session, &mut observer, interrupt);
+    let (messages, error) = send_on_schedule(plan, &session, &mut observer, interrupt);
     if plan.fifo {
         // Dropping a right that we hold does not fail.
         let _ = clock::set_default_scheduling();
     }
-    error = error.or(settle(&session, &mut observer).err());
+    let settled = settle(&session, &mut observer);
     let info = link.tcp_info();
     let collected = peer.collect(&session, observer.timeline_mut());
     let round = SentRound {
@@ -56,7 +56,7 @@ pub(super) fn send_round(plan: &PacePlan, peer: &Peer, interrupt: &Interrupt) ->
         options: SocketOption::in_force(link),
         timeline: observer.into_timeline(),
     };
-    Ok((round, error.or(collected.err())))
+    Ok((round, error.or_else(|| settled.and(collected).err())))
 }
 
 /// The sending itself: how many messages went out, and what ended it early.

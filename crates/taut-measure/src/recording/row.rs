@@ -53,6 +53,9 @@ pub struct EchoRow {
     pub lost: u64,
     /// Of the lost ones, those whose reply came later still.
     pub late_replies: u64,
+    /// Messages that the schedule of an open loop planned and the sender never sent, since it was too far behind. Beside
+    /// those sent, and later than every limit.
+    pub unsent: u64,
     /// The time-out.
     pub timeout_ns: u64,
     /// Share of the messages sent whose reply took longer than a limit (response time in an open loop), losses included.

@@ -22,7 +22,7 @@ use super::limits::{Place, Rate};
 
 /// How often the sessions are looked through for those that are over.
 const SWEEP: Duration = Duration::from_secs(1);
-/// How long a session that is over can still be asked for its report.
+/// How long a session that is over is kept, when its client does not say that it has the report.
 const LINGER: Duration = Duration::from_secs(2);
 /// How long a challenge holds, at least; at most twice that.
 const CHALLENGE: Duration = Duration::from_secs(10);
@@ -134,6 +134,10 @@ impl Desk<'_> {
                 let start = usize::try_from(index).unwrap_or(usize::MAX).min(session.records.len());
                 let end = (start + RECORDS_PER_FETCH).min(session.records.len());
                 Frame::Records { index, records: session.records[start..end].to_vec() }
+            }
+            Frame::Done => {
+                self.sessions.remove(from);
+                return;
             }
             _ => return self.drop_datagram(),
         };

@@ -121,7 +121,8 @@ impl Rate {
             (self.tokens + now.saturating_since(self.at).as_secs_f64() * self.per_second).min(self.per_second);
         self.at = now;
         if self.tokens < 1.0 {
-            return Err(Duration::from_secs_f64((1.0 - self.tokens) / self.per_second));
+            // Not less than a microsecond, so that rounding can't make a waiting caller spin.
+            return Err(Duration::from_secs_f64((1.0 - self.tokens) / self.per_second).max(Duration::from_micros(1)));
         }
         self.tokens -= 1.0;
         Ok(())

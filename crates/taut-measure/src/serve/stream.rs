@@ -332,7 +332,7 @@ impl<'a> Worker<'a> {
 
     fn count(&mut self, bytes: usize) {
         self.shared.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
-        if let Err(wait) = self.rate.pass(clock::now()) {
+        while let Err(wait) = self.rate.pass(clock::now()) {
             clock::sleep(wait);
         }
     }

@@ -7,8 +7,8 @@ use taut_measure::stats;
 use super::chart::{Chart, Spread, SpreadRow, exceedance, percentiles, timelines};
 use super::page::{Page, code, escape, push, sentence};
 use crate::sheet::{
-    self, Cell, Groups, Line, Sheet, Tone, echo_labels, ledger_shares, pace_labels, ratio_interval, stream_labels,
-    tune_labels,
+    self, About, Cell, Groups, Line, Sheet, Tone, echo_labels, ledger_shares, pace_labels, ratio_interval,
+    stream_labels, tune_labels,
 };
 use crate::units;
 
@@ -48,19 +48,24 @@ fn section(page: &mut Page, words: &Words, sheets: &[Sheet], charts: impl FnOnce
     page.end_section();
 }
 
+/// Of a sheet of cases next to one another: what they are figures of, and six cases.
+const MOST_COLUMNS: usize = 8;
+
 /// Sheets as tables, with their notes and commands.
 pub(crate) fn sheet_tables(page: &mut Page, sheets: &[Sheet]) {
     for sheet in sheets {
-        table(&mut page.body, sheet);
+        for (i, columns) in sheet.tables(|columns| columns.len() <= MOST_COLUMNS).iter().enumerate() {
+            table(&mut page.body, sheet, columns, i == 0);
+        }
         for note in &sheet.notes {
             push!(page.body, "<p class=\"note{}\">{}</p>", class(note.tone), sentence(&note.text));
         }
-        about(&mut page.body, sheet);
+        about(&mut page.body, &sheet.about);
     }
 }
 
 fn echo(page: &mut Page, rows: &[&EchoRow]) {
-    let labels = echo_labels(rows).each;
+    let labels = echo_labels(rows).in_full();
     add(page, percentiles(rows, &labels));
     add(page, exceedance(rows, &labels));
     let spread = rows.iter().zip(&labels).filter_map(|(row, label)| {
@@ -82,7 +87,7 @@ fn echo(page: &mut Page, rows: &[&EchoRow]) {
 }
 
 fn pace(page: &mut Page, rows: &[&PaceRow]) {
-    let labels = pace_labels(rows).each;
+    let labels = pace_labels(rows).in_full();
     let charts = timelines(rows, &labels);
     if !charts.is_empty() {
         page.body.push_str(
@@ -124,7 +129,7 @@ fn legend(body: &mut String, with_ack: bool) {
 }
 
 fn stream(page: &mut Page, rows: &[&StreamRow]) {
-    let spread = rows.iter().zip(stream_labels(rows).each).map(|(row, label)| {
+    let spread = rows.iter().zip(stream_labels(rows).in_full()).map(|(row, label)| {
         let ci = row.throughput_bps_ci;
         let rounds = ci.map_or_else(String::new, |ci| format!(", rounds {}", units::bit_rate_interval(ci)));
         SpreadRow {
@@ -145,7 +150,7 @@ fn stream(page: &mut Page, rows: &[&StreamRow]) {
 }
 
 fn tune(page: &mut Page, rows: &[&TuneRow]) {
-    let tried = rows.iter().zip(tune_labels(rows).each).filter(|(row, _)| row.setting != "base");
+    let tried = rows.iter().zip(tune_labels(rows).in_full()).filter(|(row, _)| row.setting != "base");
     let spread = tried.filter_map(|(row, label)| {
         let ratio = row.p50_ratio?;
         let interval = row.p50_ratio_ci.map_or_else(String::new, |ci| format!(", {}", ratio_interval(ci)));
@@ -179,21 +184,21 @@ fn add(page: &mut Page, chart: Option<Chart>) {
     }
 }
 
-fn table(body: &mut String, sheet: &Sheet) {
+fn table(body: &mut String, sheet: &Sheet, shown: &[usize], with_caption: bool) {
+    let columns = || shown.iter().map(|&i| &sheet.columns[i]);
     // A few columns drawn over the whole page would be hard to follow across.
-    let few = if sheet.columns.len() <= 4 && sheet.columns.iter().skip(1).all(|c| c.numeric || c.title.is_empty()) {
-        " class=\"few\""
-    } else {
-        ""
+    let few = shown.len() <= 4 && columns().skip(1).all(|column| column.numeric || column.title.is_empty());
+    let class = match shown.len() {
+        _ if few => " class=\"few\"",
+        9.. => " class=\"wide\"",
+        _ => "",
     };
-    push!(
-        body,
-        "<div class=\"scroll\" tabindex=\"0\"><table{}><caption><strong>{}</strong> {}</caption><thead><tr>",
-        few,
-        escape(&sheet.heading),
-        escape(&sheet.context)
-    );
-    for column in &sheet.columns {
+    push!(body, "<div class=\"scroll\" tabindex=\"0\"><table{class}>");
+    if with_caption {
+        push!(body, "<caption><strong>{}</strong> {}</caption>", escape(&sheet.heading), escape(&sheet.context));
+    }
+    body.push_str("<thead><tr>");
+    for column in columns() {
         let class = if column.numeric { " class=\"n\"" } else { "" };
         push!(body, "<th scope=\"col\"{class}>{}</th>", escape(&column.title).replace('\n', "<br>"));
     }
@@ -204,28 +209,35 @@ fn table(body: &mut String, sheet: &Sheet) {
         let class = if line.continues { " class=\"continues\"" } else { "" };
         push!(body, "<tr{class}>");
         let span = 1 + sheet.lines[i + 1..].iter().take_while(|line| line.continues).count();
-        cells(body, sheet, line, name, span);
+        for &column in shown {
+            cell(body, sheet, line, column, (column == name).then_some(span));
+        }
         body.push_str("</tr>");
     }
     body.push_str("</tbody></table></div>");
 }
 
-fn cells(body: &mut String, sheet: &Sheet, line: &Line, name: usize, span: usize) {
-    for (i, (column, cell)) in sheet.columns.iter().zip(&line.cells).enumerate() {
-        let classes = format!("{}{}", if column.numeric { "n" } else { "t" }, class(cell.tone));
-        if i == name {
-            if !line.continues {
-                let span = if span > 1 { format!(" rowspan=\"{span}\"") } else { String::new() };
-                push!(body, "<th scope=\"row\"{span} class=\"{classes}\">{}</th>", content(cell));
-            }
-        } else {
-            push!(body, "<td class=\"{classes}\">{}</td>", content(cell));
+/// A cell; one that heads a row spans so many lines.
+fn cell(body: &mut String, sheet: &Sheet, line: &Line, column: usize, heads: Option<usize>) {
+    let cell = &line.cells[column];
+    let classes = format!("{}{}", if sheet.columns[column].numeric { "n" } else { "t" }, class(cell.tone));
+    match heads {
+        None => push!(body, "<td class=\"{classes}\">{}</td>", content(cell)),
+        Some(_) if line.continues => {}
+        Some(span) => {
+            let span = if span > 1 { format!(" rowspan=\"{span}\"") } else { String::new() };
+            push!(body, "<th scope=\"row\"{span} class=\"{classes}\">{}</th>", content(cell));
         }
     }
 }
 
 fn content(cell: &Cell) -> String {
-    if cell.tone == Tone::Code && !cell.text.is_empty() { code(&cell.text) } else { escape(&cell.text) }
+    match (cell.tone, cell.text.as_str(), cell.detail.as_str()) {
+        (_, "", _) => String::new(),
+        (Tone::Code, text, _) => code(text),
+        (_, text, "") => escape(text),
+        (_, text, detail) => format!("{}<small>{}</small>", escape(text), escape(detail)),
+    }
 }
 
 fn class(tone: Tone) -> &'static str {
@@ -238,23 +250,24 @@ fn class(tone: Tone) -> &'static str {
     }
 }
 
-fn about(body: &mut String, sheet: &Sheet) {
-    if sheet.about.is_empty() {
+/// What repeats the rows, and the options they were measured with.
+fn about(body: &mut String, about: &[About]) {
+    let (commands, options) = (sheet::commands(about), sheet::options(about));
+    if commands.is_empty() {
         return;
     }
     body.push_str("<dl class=\"commands\">");
-    let one = sheet.about.len() == 1;
-    for about in &sheet.about {
-        let label = if one { "to repeat" } else { about.label.as_str() };
-        push!(body, "<div><dt>{}</dt><dd>{}", escape(label), code(&about.command));
-        if !about.facts.is_empty() {
-            push!(
-                body,
-                "<details><summary>socket options in force</summary><p>{}</p></details>",
-                escape(&about.facts.join(", "))
-            );
-        }
-        body.push_str("</dd></div>");
+    for shared in commands {
+        let rows = if about.len() == 1 { "to repeat" } else { &shared.rows };
+        push!(body, "<div><dt>{}</dt><dd>{}</dd></div>", escape(rows), code(&shared.what));
     }
     body.push_str("</dl>");
+    if options.is_empty() {
+        return;
+    }
+    body.push_str("<details class=\"options\"><summary>socket options in force</summary><dl>");
+    for shared in options {
+        push!(body, "<div><dt>{}</dt><dd>{}</dd></div>", escape(&shared.rows), escape(&shared.what));
+    }
+    body.push_str("</dl></details>");
 }

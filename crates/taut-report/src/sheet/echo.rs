@@ -2,7 +2,7 @@ use taut_measure::recording::{EchoRow, Verdict};
 use taut_measure::stats::Summary;
 
 use super::{
-    About, Cell, Column, Line, Note, Percentile, Sheet, Tone, echo_labels, percentile, ratio_interval, tone_of,
+    About, Cell, Column, Label, Line, Note, Percentile, Sheet, Tone, echo_labels, percentile, ratio_interval, tone_of,
 };
 use crate::units;
 
@@ -27,15 +27,17 @@ pub(super) fn sheet(rows: &[&EchoRow]) -> Sheet {
     for (row, label) in rows.iter().zip(labels.each) {
         sheet.lines.extend(lines(row, &label, open));
         sheet.notes.extend(compared(row, &label));
+        sheet.notes.extend(came_late(row, &label));
+        sheet.notes.extend(never_sent(row, &label));
         sheet.about.push(About { label, command: row.command.clone(), facts: row.options.clone() });
     }
     sheet
 }
 
-fn lines(row: &EchoRow, label: &str, open: bool) -> Vec<Line> {
+fn lines(row: &EchoRow, label: &Label, open: bool) -> Vec<Line> {
     let counts = || [Cell::new(units::count(row.sent)), Cell::mishaps(row.lost)];
     let first = |what: &str, summary: Option<&Summary>| {
-        let mut cells = vec![Cell::toned(label, Tone::Strong)];
+        let mut cells = vec![Cell::label(label)];
         cells.extend(open.then(|| Cell::new(what)));
         cells.extend(figures(summary).into_iter().chain(counts()));
         Line::new(cells)
@@ -70,7 +72,7 @@ fn figures(summary: Option<&Summary>) -> [Cell; 7] {
     ]
 }
 
-fn compared(row: &EchoRow, label: &str) -> Option<Note> {
+fn compared(row: &EchoRow, label: &Label) -> Option<Note> {
     let compared = row.compared.as_ref()?;
     let (with, interval) = (&compared.with, ratio_interval(compared.p50_ratio_ci));
     let text = match compared.verdict {
@@ -81,4 +83,21 @@ fn compared(row: &EchoRow, label: &str) -> Option<Note> {
         Verdict::NotAvailable => format!("{label}: could not be held against {with}."),
     };
     Some(Note::toned(text, tone_of(compared.verdict)))
+}
+
+/// Not all that was lost was lost on the way.
+fn came_late(row: &EchoRow, label: &Label) -> Option<Note> {
+    let (late, lost) = (units::count(row.late_replies), units::count(row.lost));
+    let timeout = units::limit(row.timeout_ns);
+    (row.late_replies > 0)
+        .then(|| Note::new(format!("{label}: {late} of the {lost} lost ones came after the time-out of {timeout}.")))
+}
+
+/// The plan of an open loop that our own side could not keep.
+fn never_sent(row: &EchoRow, label: &Label) -> Option<Note> {
+    let (unsent, planned) = (units::count(row.unsent), units::count(row.unsent + row.sent));
+    let text = format!(
+        "{label}: {unsent} of the {planned} messages planned were never sent, since the sender could not keep up; they count as late."
+    );
+    (row.unsent > 0).then(|| Note::toned(text, Tone::Bad))
 }

@@ -1,81 +1,153 @@
-use std::collections::BTreeSet;
+//! How many came later than limits that matter: a table of rows by limits, or a sentence when none did.
+
+use std::ptr;
 
 use taut_measure::recording::{EchoRow, PaceRow};
 use taut_measure::stats::Exceedance;
 
+use super::label::Label;
 use super::{Cell, Column, Line, Note, Sheet, Tone, echo_labels, pace_labels};
 use crate::units;
 
-/// Series next to one another in one sheet; more would not fit a terminal.
-const SERIES: usize = 3;
+struct Words {
+    heading: &'static str,
+    row: &'static str,
+    one: &'static str,
+}
 
 struct Series<'a> {
-    label: String,
+    label: Label,
     exceed: &'a [Exceedance],
     messages: u64,
     rate_hz: Option<f64>,
 }
 
-pub(super) fn of_echo(rows: &[&EchoRow]) -> Vec<Sheet> {
+/// Adds what is to be said of round trips to their sheets.
+pub(super) fn add_echo(sheets: &mut Vec<Sheet>, rows: &[&EchoRow]) {
+    const WORDS: Words =
+        Words { heading: "Replies later than a limit, losses included", row: "endpoint", one: "reply" };
     let series = rows.iter().zip(echo_labels(rows).each).map(|(row, label)| Series {
         label,
         exceed: &row.exceed,
         messages: row.sent,
         rate_hz: row.rate_hz,
     });
-    sheets("Replies later than a limit, losses included", series.collect())
+    add(sheets, &WORDS, series);
 }
 
-pub(super) fn of_pace(rows: &[&PaceRow]) -> Vec<Sheet> {
+/// Adds what is to be said of periodic sending to its sheets.
+pub(super) fn add_pace(sheets: &mut Vec<Sheet>, rows: &[&PaceRow]) {
+    const WORDS: Words =
+        Words { heading: "Deliveries later than a limit, losses included", row: "case", one: "delivery" };
     let series = rows.iter().zip(pace_labels(rows).each).map(|(row, label)| Series {
         label,
         exceed: &row.exceed,
         messages: row.messages,
         rate_hz: Some(1e9 / row.period_ns.max(1) as f64),
     });
-    sheets("Deliveries later than a limit, losses included", series.collect())
+    add(sheets, &WORDS, series);
 }
 
-fn sheets(heading: &str, mut series: Vec<Series<'_>>) -> Vec<Sheet> {
-    series.retain(|series| !series.exceed.is_empty());
-    series.chunks(SERIES).map(|chunk| sheet(heading, chunk)).collect()
+fn add<'a>(sheets: &mut Vec<Sheet>, words: &Words, series: impl Iterator<Item = Series<'a>>) {
+    for series in by_limits(series) {
+        match (none_late(words, &series), sheets.first_mut()) {
+            (Some(sentence), Some(main)) => main.notes.extend([sentence].into_iter().chain(in_time(&series))),
+            _ => sheets.push(table(words, &series)),
+        }
+    }
 }
 
-fn sheet(heading: &str, series: &[Series<'_>]) -> Sheet {
-    let limits: BTreeSet<u64> = series.iter().flat_map(|series| series.exceed).map(|exceed| exceed.over_ns).collect();
-    let mut columns = vec![Column::figure("later than")];
-    columns.extend(series.iter().map(|series| Column::series(&series.label)));
-    let lines = limits.iter().map(|&limit| {
-        let name = Cell::toned(format!("> {}", units::limit(limit)), Tone::Strong);
-        let cells = series.iter().map(|series| {
-            let found = series.exceed.iter().find(|exceed| exceed.over_ns == limit);
-            found.map_or_else(Cell::none, |exceed| match exceed.count {
-                0 => Cell::toned("none", Tone::Faint),
-                _ if exceed.share > 0.5 => Cell::new(units::share(exceed.share)),
-                _ => Cell::new(format!("{}, {}", units::share(exceed.share), units::one_in(exceed.share))),
-            })
+/// One table holds what was held against the same limits.
+fn by_limits<'a>(series: impl Iterator<Item = Series<'a>>) -> Vec<Vec<Series<'a>>> {
+    let limits = |series: &Series<'_>| series.exceed.iter().map(|exceed| exceed.over_ns).collect::<Vec<_>>();
+    let mut groups: Vec<(Vec<u64>, Vec<Series<'_>>)> = Vec::new();
+    for series in series.filter(|series| !series.exceed.is_empty()) {
+        let limits = limits(&series);
+        match groups.iter_mut().find(|(others, _)| *others == limits) {
+            Some((_, group)) => group.push(series),
+            None => groups.push((limits, vec![series])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+fn none_late(words: &Words, series: &[Series<'_>]) -> Option<Note> {
+    let mut exceed = series.iter().flat_map(|series| series.exceed);
+    let lowest = exceed.clone().map(|exceed| exceed.over_ns).min()?;
+    let messages = units::count(series.iter().map(|series| series.messages).sum());
+    exceed
+        .all(|exceed| exceed.count == 0)
+        .then(|| Note::new(format!("No {} of {messages} came later than {}.", words.one, units::limit(lowest))))
+}
+
+fn table(words: &Words, series: &[Series<'_>]) -> Sheet {
+    let limits = series.first().map_or(&[][..], |series| series.exceed);
+    let mut columns = vec![Column::text(words.row)];
+    // A figure stays with its unit.
+    let title = |exceed: &Exceedance| format!("> {}", units::limit(exceed.over_ns)).replace(' ', "\u{a0}");
+    columns.extend(limits.iter().map(|exceed| Column::figure(title(exceed))));
+    let lines = series.iter().map(|series| {
+        let cells = series.exceed.iter().map(|exceed| match exceed.count {
+            0 => Cell::toned("none", Tone::Faint),
+            _ if exceed.share > 0.5 => Cell::new(units::share(exceed.share)),
+            _ => Cell::new(format!("{}, {}", units::share(exceed.share), units::one_in(exceed.share))),
         });
-        Line::new([name].into_iter().chain(cells))
+        Line::new([Cell::label(&series.label)].into_iter().chain(cells))
     });
-    let notes = series.iter().filter_map(in_time).map(Note::new).collect();
-    Sheet { heading: heading.to_owned(), columns, lines: lines.collect(), notes, ..Sheet::default() }
+    let (heading, lines, notes) = (words.heading.to_owned(), lines.collect(), in_time(series));
+    Sheet { heading, columns, lines, notes, ..Sheet::default() }
 }
 
 /// What a share means to one who waits: how often a message at this rate misses the limit that is its period, or the next
 /// longer one.
-fn in_time(series: &Series<'_>) -> Option<String> {
-    let rate = series.rate_hz?;
-    let period_ns = 1e9 / rate;
-    // A limit that stands for the period may be rounded: 16.7 ms at 60 per second.
-    let exceed = series.exceed.iter().find(|exceed| exceed.over_ns as f64 >= period_ns * 0.98)?;
-    let rate_in_words = units::per_second(rate);
-    let name = series.label.replace(&format!(", {rate_in_words}"), "");
-    let start = format!("{name}: at {rate_in_words}");
-    let (messages, limit) = (units::count(series.messages), units::limit(exceed.over_ns));
-    if exceed.count == 0 {
-        return Some(format!("{start} none of {messages} messages came later than {limit}."));
+fn in_time(series: &[Series<'_>]) -> Vec<Note> {
+    let due: Vec<Due<'_>> = series.iter().filter_map(Due::of).collect();
+    let sentences = due.iter().filter_map(|one| {
+        let alike: Vec<&Due<'_>> = due.iter().filter(|other| other.is_like(one)).collect();
+        if alike.len() == 1 || alike.iter().any(|due| due.late.count > 0) {
+            return Some(one.sentence());
+        }
+        let messages = units::count(alike.iter().map(|due| due.series.messages).sum());
+        let limit = units::limit(one.late.over_ns);
+        let sentence = || format!("At {} none of {messages} messages came later than {limit}.", one.rate_in_words());
+        ptr::eq(alike[0], one).then(sentence)
+    });
+    sentences.map(Note::new).collect()
+}
+
+/// Messages at a rate, and those of them that came too late for it.
+struct Due<'a> {
+    series: &'a Series<'a>,
+    rate_hz: f64,
+    late: &'a Exceedance,
+}
+
+impl<'a> Due<'a> {
+    fn of(series: &'a Series<'a>) -> Option<Self> {
+        let rate_hz = series.rate_hz?;
+        let period_ns = 1e9 / rate_hz;
+        // A limit that stands for the period may be rounded: 16.7 ms at 60 per second.
+        let late = series.exceed.iter().find(|exceed| exceed.over_ns as f64 >= period_ns * 0.98)?;
+        Some(Self { series, rate_hz, late })
     }
-    let every = units::time((1e9 / (rate * exceed.share)) as u64);
-    let count = units::count(exceed.count);
-    Some(format!("{start} {count} of {messages} messages came later than {limit}: one every {every}."))
+
+    fn is_like(&self, other: &Self) -> bool {
+        (self.rate_hz, self.late.over_ns) == (other.rate_hz, other.late.over_ns)
+    }
+
+    fn rate_in_words(&self) -> String {
+        units::per_second(self.rate_hz)
+    }
+
+    fn sentence(&self) -> String {
+        let rate = self.rate_in_words();
+        let name = self.series.label.to_string().replace(&format!(", {rate}"), "");
+        let (messages, limit) = (units::count(self.series.messages), units::limit(self.late.over_ns));
+        if self.late.count == 0 {
+            return format!("{name}: at {rate} none of {messages} messages came later than {limit}.");
+        }
+        let every = units::time((1e9 / (self.rate_hz * self.late.share)) as u64);
+        let count = units::count(self.late.count);
+        format!("{name}: at {rate} {count} of {messages} messages came later than {limit}: one every {every}.")
+    }
 }

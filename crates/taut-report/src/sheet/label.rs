@@ -1,15 +1,35 @@
 //! Names for rows: the endpoint with whatever sets the row apart from the others, and in words what all rows share.
 
-use std::iter;
+use std::fmt;
 
 use taut_measure::recording::{EchoRow, PaceRow, StreamRow, TuneRow};
 
 use crate::units;
 
+/// What a row is called: its endpoint or setting, and what sets it apart from others of that name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Label {
+    pub(crate) name: String,
+    pub(crate) detail: String,
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let between = if self.detail.is_empty() { "" } else { ", " };
+        write!(f, "{}{between}{}", self.name, self.detail)
+    }
+}
+
 /// A label for each row, and what all of them share.
 pub(crate) struct Labels {
-    pub(crate) each: Vec<String>,
+    pub(crate) each: Vec<Label>,
     pub(crate) shared: String,
+}
+
+impl Labels {
+    pub(crate) fn in_full(&self) -> Vec<String> {
+        self.each.iter().map(ToString::to_string).collect()
+    }
 }
 
 pub(crate) fn echo_labels(rows: &[&EchoRow]) -> Labels {
@@ -70,7 +90,7 @@ fn labels<R>(rows: &[&R], name: impl Fn(&R) -> (String, Vec<String>)) -> Labels 
     let (shared, apart): (Vec<usize>, Vec<usize>) = (0..width).partition(is_shared);
     let label = |(name, traits): &(String, Vec<String>)| {
         let apart = apart.iter().map(|&i| traits[i].as_str()).filter(|value| !value.is_empty());
-        iter::once(name.as_str()).chain(apart).collect::<Vec<_>>().join(", ")
+        Label { name: name.clone(), detail: apart.collect::<Vec<_>>().join(", ") }
     };
     let shared: Vec<&str> = shared.into_iter().filter_map(|i| values(i).next()).collect();
     Labels { each: named.iter().map(label).collect(), shared: shared.join(", ") }

@@ -1,5 +1,6 @@
 //! Sheets: a document's rows as headings, columns and cells in words, for text and HTML alike. One file for each kind of row.
 
+mod about;
 mod check;
 mod echo;
 mod exceed;
@@ -9,15 +10,14 @@ mod pace;
 mod stream;
 mod tune;
 
-use std::iter;
-
 use taut_explain::Stage;
 use taut_measure::recording::{CheckRow, EchoRow, FloorRow, PaceRow, Recording, Row, StreamRow, TuneRow, Verdict};
 use taut_measure::stats::Summary;
 
 use crate::units;
 
-pub(crate) use label::{echo_labels, links, nagle, pace_labels, stream_labels, tune_labels};
+pub(crate) use about::{About, commands, options};
+pub(crate) use label::{Label, echo_labels, links, nagle, pace_labels, stream_labels, tune_labels};
 
 /// A table with all that belongs to it.
 #[derive(Debug, Default)]
@@ -26,6 +26,9 @@ pub(crate) struct Sheet {
     /// What all its rows share.
     pub(crate) context: String,
     pub(crate) columns: Vec<Column>,
+    /// Columns from here on are cases next to one another. Where there is no room for all, they go into several tables,
+    /// each with the columns before.
+    pub(crate) cases_from: Option<usize>,
     pub(crate) lines: Vec<Line>,
     /// Sentences below the table.
     pub(crate) notes: Vec<Note>,
@@ -61,6 +64,8 @@ pub(crate) struct Line {
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     pub(crate) text: String,
+    /// What may stand on a line of its own, less prominently.
+    pub(crate) detail: String,
     pub(crate) tone: Tone,
 }
 
@@ -80,13 +85,6 @@ pub(crate) enum Tone {
 pub(crate) struct Note {
     pub(crate) text: String,
     pub(crate) tone: Tone,
-}
-
-#[derive(Debug)]
-pub(crate) struct About {
-    pub(crate) label: String,
-    pub(crate) command: String,
-    pub(crate) facts: Vec<String>,
 }
 
 /// A document's rows by kind, in the order in which they were measured.
@@ -118,11 +116,21 @@ impl<'a> Groups<'a> {
 }
 
 pub(crate) fn echo_sheets(rows: &[&EchoRow]) -> Vec<Sheet> {
-    if rows.is_empty() { Vec::new() } else { iter::once(echo::sheet(rows)).chain(exceed::of_echo(rows)).collect() }
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let mut sheets = vec![echo::sheet(rows)];
+    exceed::add_echo(&mut sheets, rows);
+    sheets
 }
 
 pub(crate) fn pace_sheets(rows: &[&PaceRow]) -> Vec<Sheet> {
-    if rows.is_empty() { Vec::new() } else { pace::sheets(rows).into_iter().chain(exceed::of_pace(rows)).collect() }
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let mut sheets = pace::sheets(rows);
+    exceed::add_pace(&mut sheets, rows);
+    sheets
 }
 
 pub(crate) fn stream_sheets(rows: &[&StreamRow]) -> Vec<Sheet> {
@@ -151,6 +159,23 @@ pub(crate) fn ledger_shares(row: &PaceRow) -> Vec<(&str, f64)> {
     shares
 }
 
+impl Sheet {
+    /// Columns of each table that the sheet becomes: all in one, unless cases next to one another do not fit. Then they are
+    /// spread evenly.
+    pub(crate) fn tables(&self, fits: impl Fn(&[usize]) -> bool) -> Vec<Vec<usize>> {
+        let Some(first) = self.cases_from else {
+            return vec![(0..self.columns.len()).collect()];
+        };
+        let cases: Vec<usize> = (first..self.columns.len()).collect();
+        let spread = |tables: usize| -> Vec<Vec<usize>> {
+            let each = cases.len().div_ceil(tables).max(1);
+            cases.chunks(each).map(|cases| (0..first).chain(cases.iter().copied()).collect()).collect()
+        };
+        let mut spreads = (1..=cases.len()).map(spread);
+        spreads.find(|tables| tables.iter().all(|columns| fits(columns))).unwrap_or_else(|| spread(usize::MAX))
+    }
+}
+
 impl Column {
     pub(crate) fn text(title: impl Into<String>) -> Self {
         Self { title: title.into(), numeric: false, room: Room::Always }
@@ -161,8 +186,8 @@ impl Column {
     }
 
     /// A column for one row of the recording, its label broken into lines.
-    pub(crate) fn series(label: &str) -> Self {
-        Self::figure(label.replace(", ", "\n"))
+    pub(crate) fn series(label: &Label) -> Self {
+        Self::figure(label.to_string().replace(", ", "\n"))
     }
 
     pub(crate) fn when_wide(self, rank: u8) -> Self {
@@ -186,11 +211,15 @@ impl Line {
 
 impl Cell {
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), tone: Tone::Plain }
+        Self::toned(text, Tone::Plain)
     }
 
     pub(crate) fn toned(text: impl Into<String>, tone: Tone) -> Self {
-        Self { text: text.into(), tone }
+        Self { text: text.into(), detail: String::new(), tone }
+    }
+
+    pub(crate) fn label(label: &Label) -> Self {
+        Self { detail: label.detail.clone(), ..Self::toned(&label.name, Tone::Strong) }
     }
 
     pub(crate) fn empty() -> Self {

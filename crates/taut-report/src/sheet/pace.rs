@@ -2,20 +2,16 @@ use taut_explain::Stage;
 use taut_measure::recording::PaceRow;
 use taut_measure::stats::Summary;
 
-use super::{About, Cell, Column, Line, Note, Percentile, Sheet, Tone, ledger_shares, pace_labels, percentile};
+use super::{About, Cell, Column, Label, Line, Note, Percentile, Sheet, Tone, ledger_shares, pace_labels, percentile};
 use crate::units;
-
-/// Rows next to one another in one sheet: there are many figures and few rows, so the figures run down.
-const ROWS: usize = 4;
 
 type Figure = fn(&PaceRow) -> Cell;
 
+/// There are many figures and few rows, so the figures run down.
 const FIGURES: [(&str, &str, Figure); 19] = [
-    ("messages sent", "", |row| Cell::new(units::count(row.messages))),
-    ("lost", "", |row| Cell::mishaps(row.lost)),
-    ("messages per segment", "", |row| {
-        row.messages_per_segment.map_or_else(Cell::none, |n| Cell::new(units::number(n)))
-    }),
+    ("messages", "sent", |row| Cell::new(units::count(row.messages))),
+    ("", "lost", |row| Cell::mishaps(row.lost)),
+    ("", "per segment", |row| row.messages_per_segment.map_or_else(Cell::none, |n| Cell::new(units::number(n)))),
     ("gap at the sender", "mean", |row| mean(row.sender_gap_ns.as_ref()).strong()),
     ("", "p50", |row| at(row.sender_gap_ns.as_ref(), Percentile::P50)),
     ("", "p99", |row| at(row.sender_gap_ns.as_ref(), Percentile::P99)),
@@ -39,17 +35,16 @@ const MEANING: &str = "Held: from the return of the sending call until it left t
 
 pub(super) fn sheets(rows: &[&PaceRow]) -> Vec<Sheet> {
     let labels = pace_labels(rows);
-    let chunks = rows.chunks(ROWS).zip(labels.each.chunks(ROWS));
-    let mut sheets: Vec<Sheet> = chunks.map(|(rows, labels_each)| figures(rows, labels_each, &labels.shared)).collect();
-    sheets.extend(ledger(rows, &labels.each));
-    sheets
+    let figures = figures(rows, &labels.each, labels.shared);
+    [figures].into_iter().chain(ledger(rows, &labels.each)).collect()
 }
 
-fn figures(rows: &[&PaceRow], labels: &[String], shared: &str) -> Sheet {
+fn figures(rows: &[&PaceRow], labels: &[Label], context: String) -> Sheet {
     let mut columns = vec![Column::text("figure"), Column::text("")];
-    columns.extend(labels.iter().map(|label| Column::series(label)));
-    let mut sheet =
-        Sheet { heading: "Periodic sending".to_owned(), context: shared.to_owned(), columns, ..Sheet::default() };
+    let cases_from = Some(columns.len());
+    columns.extend(labels.iter().map(Column::series));
+    let heading = "Periodic sending".to_owned();
+    let mut sheet = Sheet { heading, context, columns, cases_from, ..Sheet::default() };
     for (name, of, figure) in FIGURES {
         let cells: Vec<Cell> = rows.iter().map(|row| figure(row)).collect();
         let name = [Cell::new(name), Cell::toned(of, Tone::Faint)];
@@ -64,7 +59,7 @@ fn figures(rows: &[&PaceRow], labels: &[String], shared: &str) -> Sheet {
     sheet
 }
 
-fn remarks(row: &PaceRow, label: &str) -> Vec<String> {
+fn remarks(row: &PaceRow, label: &Label) -> Vec<String> {
     let mut remarks = Vec::new();
     if row.sender_gap_of != "left" && row.sender_gap_ns.is_some() {
         remarks.push(format!(
@@ -79,8 +74,8 @@ fn remarks(row: &PaceRow, label: &str) -> Vec<String> {
     remarks
 }
 
-fn ledger(rows: &[&PaceRow], labels: &[String]) -> Option<Sheet> {
-    let with_ledger: Vec<(&&PaceRow, &String)> =
+fn ledger(rows: &[&PaceRow], labels: &[Label]) -> Option<Sheet> {
+    let with_ledger: Vec<(&&PaceRow, &Label)> =
         rows.iter().zip(labels).filter(|(row, _)| !row.ledger_ns.is_empty()).collect();
     if with_ledger.is_empty() {
         return None;
@@ -96,7 +91,7 @@ fn ledger(rows: &[&PaceRow], labels: &[String]) -> Option<Sheet> {
                 Cell::toned(units::share(share), if share == largest { Tone::Strong } else { Tone::Plain })
             })
         });
-        Line::new([Cell::toned(label.as_str(), Tone::Strong)].into_iter().chain(cells))
+        Line::new([Cell::label(label)].into_iter().chain(cells))
     });
     Some(Sheet { heading: "Where the time went".to_owned(), columns, lines: lines.collect(), ..Sheet::default() })
 }

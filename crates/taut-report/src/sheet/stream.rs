@@ -19,7 +19,7 @@ pub(super) fn sheet(rows: &[&StreamRow]) -> Sheet {
     for (row, label) in rows.iter().zip(labels.each) {
         let across = row.throughput_bps_ci.map(units::bit_rate_interval);
         let mut cells = vec![
-            Cell::toned(&label, Tone::Strong),
+            Cell::toned(label.to_string(), Tone::Strong),
             Cell::new(units::bit_rate(row.throughput_bps)).strong(),
             across.map_or_else(Cell::none, |across| Cell::toned(across, Tone::Faint)),
             Cell::new(units::amount(row.bytes as f64)),

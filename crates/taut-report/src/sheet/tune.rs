@@ -1,6 +1,6 @@
 use taut_measure::recording::{TuneRow, Verdict};
 
-use super::{About, Cell, Column, Line, Sheet, Tone, tone_of};
+use super::{About, Cell, Column, Label, Line, Sheet, Tone, tone_of};
 use crate::units;
 
 /// Settings tried, a sheet for each endpoint and workload, in the order given.
@@ -34,12 +34,13 @@ fn sheet(rows: &[&TuneRow]) -> Sheet {
             row.apply.as_ref().map_or_else(Cell::empty, |apply| Cell::toned(apply, Tone::Code)),
         ])
     });
-    let mut about: Vec<About> = rows
-        .iter()
-        .map(|row| About { label: row.setting.clone(), command: row.command.clone(), facts: Vec::new() })
-        .collect();
-    about.dedup_by(|a, b| a.command == b.command);
     let context = rows.first().map_or_else(String::new, |row| format!("{} over {}", row.measured, row.endpoint));
+    let about = rows.iter().map(|row| About {
+        label: Label { name: row.setting.clone(), detail: context.clone() },
+        command: row.command.clone(),
+        facts: Vec::new(),
+    });
+    let about = about.collect();
     Sheet { heading: "Settings tried".to_owned(), context, columns, lines: lines.collect(), about, ..Sheet::default() }
 }
 

@@ -1,7 +1,7 @@
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
 
 use super::paint::{NO_BREAK, paint, wrap};
-use crate::sheet::{Line, Room, Sheet, Tone};
+use crate::sheet::{Cell, Line, Room, Sheet, Tone};
 
 /// Blanks between columns.
 const GAP: u16 = 2;
@@ -15,29 +15,44 @@ pub(super) fn render(sheet: &Sheet, width: Option<u16>) -> String {
     if !sheet.context.is_empty() {
         out.push_str(&wrap(&sheet.context, width, "", "", Tone::Faint));
     }
-    let shown = columns_that_fit(sheet, width);
-    let mut table = lay_out(sheet, &shown);
-    if let Some(width) = width.filter(|&width| natural_width(&table) > usize::from(width)) {
-        squeeze(&mut table, sheet, &shown, width);
-    }
-    for line in lines(&table) {
-        out.push_str(&line);
-        out.push('\n');
-    }
-    for (i, column) in sheet.columns.iter().enumerate().filter(|(_, column)| column.room == Room::Below) {
-        if !shown.contains(&i) {
-            out.push_str(&below(sheet, i, &column.title, width));
-        }
-    }
+    let tables = sheet.tables(|columns| width.is_none_or(|width| fit(sheet, columns, width)));
+    let tables: Vec<String> = tables.into_iter().map(|columns| table(sheet, columns, width)).collect();
+    out.push_str(&tables.join("\n"));
     for note in &sheet.notes {
         out.push_str(&wrap(&note.text, width, "  ", "    ", note.tone));
     }
     out
 }
 
+/// Whether cases fit next to one another. Two that can be held against each other are worth a broken name.
+fn fit(sheet: &Sheet, columns: &[usize], width: u16) -> bool {
+    const BROKEN: u16 = 18;
+    let first = sheet.cases_from.unwrap_or(columns.len());
+    let most = if columns.len() <= first + 2 { BROKEN } else { u16::MAX };
+    let least = |&i: &usize| least_width(sheet, i).min(if i < first { u16::MAX } else { most }) + GAP;
+    columns.iter().map(least).sum::<u16>() <= width.saturating_add(GAP)
+}
+
+/// Some columns as a table, and what did not fit into it.
+fn table(sheet: &Sheet, columns: Vec<usize>, width: Option<u16>) -> String {
+    let shown = columns_that_fit(sheet, columns.clone(), width);
+    let mut table = lay_out(sheet, &shown);
+    if let Some(width) = width.filter(|&width| natural_width(&table) > usize::from(width)) {
+        squeeze(&mut table, sheet, &shown, width);
+    }
+    let mut out = String::new();
+    for line in lines(&table) {
+        out.push_str(&line);
+        out.push('\n');
+    }
+    for i in columns.into_iter().filter(|i| sheet.columns[*i].room == Room::Below && !shown.contains(i)) {
+        out.push_str(&below(sheet, i, &sheet.columns[i].title, width));
+    }
+    out
+}
+
 /// Columns to show: all, or fewer when they are too wide together.
-fn columns_that_fit(sheet: &Sheet, width: Option<u16>) -> Vec<usize> {
-    let mut shown: Vec<usize> = (0..sheet.columns.len()).collect();
+fn columns_that_fit(sheet: &Sheet, mut shown: Vec<usize>, width: Option<u16>) -> Vec<usize> {
     let Some(width) = width else {
         return shown;
     };
@@ -75,7 +90,7 @@ fn lay_out(sheet: &Sheet, shown: &[usize]) -> Table {
 /// Arranges the table for a width. The column with most to spare gives way first. A word broken over lines is hard to
 /// read, so a column goes below its longest word only when all have come down to theirs.
 fn squeeze(table: &mut Table, sheet: &Sheet, shown: &[usize], width: u16) {
-    let least: Vec<u16> = shown.iter().map(|&i| longest_word(sheet, i) + GAP).collect();
+    let least: Vec<u16> = shown.iter().map(|&i| least_width(sheet, i) + GAP).collect();
     let mut widths: Vec<u16> = table.column_max_content_widths().iter().map(|content| content + GAP).collect();
     while widths.iter().sum::<u16>() > width + GAP && widths.iter().any(|&width| width > GAP + 1) {
         let to_spare = |&i: &usize| (widths[i].saturating_sub(least[i]), widths[i]);
@@ -91,21 +106,23 @@ fn squeeze(table: &mut Table, sheet: &Sheet, shown: &[usize], width: u16) {
     }
 }
 
-fn longest_word(sheet: &Sheet, column: usize) -> u16 {
+/// The longest word, or where cases stand next to one another the whole of what they are figures of.
+fn least_width(sheet: &Sheet, column: usize) -> u16 {
     const VERY_LONG: usize = 32;
+    let breaks: &[char] = if sheet.cases_from.is_some_and(|first| column < first) { &['\n'] } else { &[' ', '\n'] };
     let cells = sheet.lines.iter().map(|line| cell_text(sheet, line, column));
     let texts = cells.chain([sheet.columns[column].title.clone()]);
-    let lengths = texts.flat_map(|text| text.split([' ', '\n']).map(|word| word.chars().count()).collect::<Vec<_>>());
+    let lengths = texts.flat_map(|text| text.split(breaks).map(|word| word.chars().count()).collect::<Vec<_>>());
     lengths.max().unwrap_or(0).min(VERY_LONG) as u16
 }
 
 /// A figure stays with its unit: blanks in it are made ones that do not break.
 fn cell_text(sheet: &Sheet, line: &Line, column: usize) -> String {
-    let text = &line.cells[column].text;
-    if sheet.columns[column].numeric {
-        text.replace(' ', NO_BREAK).replace(&format!(",{NO_BREAK}"), ", ")
-    } else {
-        text.clone()
+    let Cell { text, detail, .. } = &line.cells[column];
+    match sheet.columns[column].numeric {
+        true => text.replace(' ', NO_BREAK).replace(&format!(",{NO_BREAK}"), ", "),
+        false if detail.is_empty() => text.clone(),
+        false => format!("{text}, {detail}"),
     }
 }
 

@@ -4,7 +4,7 @@ mod grid;
 mod paint;
 
 use crate::sheet::{
-    Groups, Sheet, Tone, check_sheets, echo_sheets, floor_sheets, pace_sheets, stream_sheets, tune_sheets,
+    Groups, Sheet, Tone, check_sheets, commands, echo_sheets, floor_sheets, pace_sheets, stream_sheets, tune_sheets,
 };
 use crate::{Document, prose};
 use paint::{paint, wrap};
@@ -33,9 +33,15 @@ pub fn render(document: &Document, style: Style) -> String {
         floor_sheets(&groups.floor),
         check_sheets(&groups.check),
     ];
-    for sheet in sheets.iter().flatten() {
-        out.push_str(&grid::render(sheet, style.width));
-        out.push('\n');
+    let several_commands = commands(sheets.iter().flatten().flat_map(|sheet| &sheet.about)).len() > 1;
+    for group in sheets {
+        for sheet in &group {
+            out.push_str(&grid::render(sheet, style.width));
+            out.push('\n');
+        }
+        if several_commands {
+            out.push_str(&repeating(&group));
+        }
     }
     out.push_str(&findings(document, style.width));
     out.push_str(&host(document, style.width));
@@ -46,6 +52,14 @@ pub fn render(document: &Document, style: Style) -> String {
 pub(crate) fn render_sheets(sheets: &[Sheet], style: Style) -> String {
     let text: Vec<String> = sheets.iter().map(|sheet| grid::render(sheet, style.width)).collect();
     paint::finish(&text.join("\n"), style.colour)
+}
+
+/// What repeats a group of sheets. A command is one line however long it is, so that it can be copied.
+fn repeating(sheets: &[Sheet]) -> String {
+    let commands = commands(sheets.iter().flat_map(|sheet| &sheet.about));
+    let lines: String =
+        commands.iter().map(|shared| paint(&format!("command: {}", shared.what), Tone::Faint) + "\n").collect();
+    if lines.is_empty() { lines } else { lines + "\n" }
 }
 
 fn findings(document: &Document, width: Option<u16>) -> String {
@@ -95,7 +109,8 @@ mod tests {
     #[test]
     fn survey_on_a_narrow_terminal() {
         let text = render(&synthetic::survey(), Style { colour: false, width: Some(80) });
-        let widest = text.lines().map(|line| line.chars().count()).max();
+        let wrapped = text.lines().filter(|line| !line.starts_with("command:"));
+        let widest = wrapped.map(|line| line.chars().count()).max();
         assert!(widest <= Some(80), "{widest:?}\n{text}");
         insta::assert_snapshot!(text);
     }
@@ -119,6 +134,48 @@ mod tests {
         }
         assert_ne!(plain, coloured);
         assert_eq!(plain, render(&synthetic::survey(), Style { colour: false, width: Some(80) }));
+    }
+
+    #[test]
+    fn limits_that_nothing_exceeded_take_one_sentence() {
+        use taut_measure::recording::Row;
+        let mut document = synthetic::survey();
+        document.recording.results.truncate(4);
+        for row in &mut document.recording.results {
+            let Row::Echo(row) = row else { panic!("a round trip") };
+            row.exceed.iter_mut().for_each(|exceed| (exceed.count, exceed.share) = (0, 0.0));
+        }
+        let text = render(&document, Style::default());
+        assert!(!text.contains("Replies later than a limit"), "{text}");
+        assert!(text.contains("  No reply of 63,041 came later than 50 µs.\n"), "{text}");
+        let open = "  tcp://192.0.2.7:7600: at 60 per second none of 3,004 messages came later than 16.7 ms.\n";
+        assert!(text.contains(open), "{text}");
+    }
+
+    #[test]
+    fn cases_share_tables_evenly_where_there_is_no_room_for_all() {
+        let mut document = synthetic::survey();
+        let paces: Vec<_> = document.recording.results.drain(..).skip(4).take(2).collect();
+        document.recording.results = paces.iter().cycle().take(7).cloned().collect();
+        let per_table = |width| -> Vec<usize> {
+            let text = render(&document, Style { colour: false, width });
+            let heads = text.lines().filter(|line| line.starts_with("figure "));
+            heads.map(|line| line.matches("tcp://").count()).collect()
+        };
+        assert_eq!(per_table(None), [7]);
+        assert_eq!(per_table(Some(140)), [4, 3]);
+        assert_eq!(per_table(Some(80)), [2, 2, 2, 1]);
+        let html = crate::html::render(&document);
+        assert_eq!(html.matches("<th scope=\"col\">figure</th>").count(), 2);
+        assert_eq!(html.matches("<caption><strong>Periodic sending</strong>").count(), 1);
+    }
+
+    #[test]
+    fn a_document_of_one_command_does_not_repeat_it() {
+        let mut document = synthetic::survey();
+        assert!(render(&document, Style::default()).contains("\ncommand: taut stream tcp"));
+        document.recording.results.truncate(1);
+        assert!(!render(&document, Style::default()).contains("command:"));
     }
 
     #[test]

@@ -116,6 +116,7 @@ fn echo(endpoint: &str, transport: &str, centre_ns: u64, lost: u64, rate_hz: Opt
         sent,
         lost,
         late_replies: lost / 4,
+        unsent: 0,
         timeout_ns: 1_000_000_000,
         exceed: exceed(judged, lost),
         curve: distribution(judged).curve(),
@@ -318,7 +319,7 @@ fn summary(times: &[u64]) -> Option<Summary> {
 }
 
 fn exceed(times: &[u64], lost: u64) -> Vec<Exceedance> {
-    let limits = [50_000, 100_000, 1_000_000, 10_000_000, 16_700_000, 100_000_000].map(Duration::from_nanos);
+    let limits = [50_000, 1_000_000, 10_000_000, 16_700_000, 100_000_000].map(Duration::from_nanos);
     let mut counter = ExceedanceCounter::new(&limits);
     times.iter().for_each(|&ns| counter.record(Duration::from_nanos(ns)));
     counter.record_lost(lost);

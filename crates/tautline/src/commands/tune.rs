@@ -92,7 +92,7 @@ impl Args {
             acks: self.peer_ack,
             plain: self.plain,
             rounds: self.rounds,
-            time: self.time.unwrap_or(Duration::from_millis(time)),
+            time: self.time.unwrap_or_else(|| Duration::from_millis(time)),
             command: run::command_line(),
         })
     }
