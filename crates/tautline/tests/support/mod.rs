@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 pub(crate) fn taut() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_taut"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_taut"));
+    // The width of help would follow a terminal there.
+    command.stdin(Stdio::null());
+    command
 }
 
 /// Runs `taut` with a line of arguments.
