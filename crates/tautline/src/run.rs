@@ -36,18 +36,12 @@ impl Run {
         Ok(Self { command, started_unix_s, began, host, interrupt, bar: progress_bar() })
     }
 
-    /// Shows how far a part of the work is. Drawn between rounds only, never while measuring.
-    pub(crate) fn progress<'a>(&'a self, what: &'a str) -> impl FnMut(usize, usize) + 'a {
-        move |done, of| {
-            self.bar.set_message(what.to_owned());
-            self.bar.set_length(of as u64);
-            self.bar.set_position(done as u64);
-        }
-    }
-
-    /// Whether to go on with the next part.
-    pub(crate) fn goes_on(&self) -> bool {
-        !self.interrupt.is_set()
+    /// Shows how far the work is, in percent of one part of several. Drawn between rounds only, never while measuring.
+    pub(crate) fn progress(&self, what: &str, part: usize, parts: usize) -> impl FnMut(usize, usize) + use<> {
+        let bar = self.bar.clone();
+        bar.set_message(what.to_owned());
+        bar.set_length(100 * parts as u64);
+        move |done, of| bar.set_position((100 * part + 100 * done / of.max(1)) as u64)
     }
 
     /// The recording of what was measured.
@@ -78,7 +72,7 @@ fn progress_bar() -> ProgressBar {
     }
     let bar = ProgressBar::new(1);
     // A constant template: it can't be wrong.
-    if let Ok(style) = ProgressStyle::with_template("{msg:28} [{bar:30}] {pos}/{len}") {
+    if let Ok(style) = ProgressStyle::with_template("{msg:24} [{bar:40}] {percent:>3} %") {
         bar.set_style(style.progress_chars("=> "));
     }
     bar

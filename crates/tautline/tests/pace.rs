@@ -233,10 +233,12 @@ fn write_write_read_is_found_and_its_cures_are_not() {
     let p50 = |document: &Value| document["results"][0]["rtt_ns"]["p50"].as_f64().unwrap();
     let slow = echo("");
     assert_eq!(causes(&slow), [CAUSE]);
-    for cure in ["--opt nodelay", "--join cork", "--join writev", "--peer-ack prompt"] {
+    let cures =
+        [("--opt nodelay", 500.0), ("--join cork", 500.0), ("--join writev", 500.0), ("--peer-ack prompt", 100.0)];
+    for (cure, times) in cures {
         let cured = echo(cure);
         assert!(causes(&cured).is_empty(), "{cure}: {:#}", cured["findings"]);
-        assert!(p50(&slow) / p50(&cured) > 100.0, "{cure}: {} against {} ns", p50(&slow), p50(&cured));
+        assert!(p50(&slow) / p50(&cured) >= times, "{cure}: {} against {} ns", p50(&slow), p50(&cured));
     }
 }
 
@@ -247,7 +249,7 @@ fn tune_finds_the_remedy_by_itself() {
     let rows = document["results"].as_array().unwrap();
     let row = |name: &str| rows.iter().find(|row| row["setting"] == name).unwrap_or_else(|| panic!("no row {name}"));
     assert_eq!(row("nodelay")["verdict"], "shorter");
-    assert!(row("nodelay")["p50_ratio"].as_f64().unwrap() < 1.0 / 100.0, "{:#}", row("nodelay"));
+    assert!(row("nodelay")["p50_ratio"].as_f64().unwrap() <= 1.0 / 500.0, "{:#}", row("nodelay"));
     assert_eq!(row("one writev")["verdict"], "shorter");
     assert_ne!(row("quickack")["verdict"], "shorter");
     let finding = &document["findings"][0];

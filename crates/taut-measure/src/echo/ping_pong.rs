@@ -11,6 +11,7 @@ use crate::observe::Observer;
 /// Closed loop over one link: send, wait for the reply, again.
 pub(super) struct PingPong<'a> {
     session: &'a Session,
+    interrupt: &'a Interrupt,
     engine: Box<dyn Engine + 'a>,
     ready: Vec<usize>,
     writes: WriteStyle,
@@ -31,6 +32,7 @@ impl<'a> PingPong<'a> {
         message_bytes: usize,
         timeout: Duration,
         observe: bool,
+        interrupt: &'a Interrupt,
     ) -> Result<Self> {
         let link = session.link();
         link.set_nonblocking(!engine.blocks())?;
@@ -41,6 +43,7 @@ impl<'a> PingPong<'a> {
         })?;
         Ok(Self {
             session,
+            interrupt,
             engine,
             ready: Vec::with_capacity(1),
             writes,
@@ -54,9 +57,9 @@ impl<'a> PingPong<'a> {
     }
 
     /// Exchanges messages until there are `count` of them or it is `end`.
-    pub(super) fn run(&mut self, samples: &mut Samples, count: u64, end: Instant, interrupt: &Interrupt) -> Result<()> {
+    pub(super) fn run(&mut self, samples: &mut Samples, count: u64, end: Instant) -> Result<()> {
         let mut done = 0;
-        while done < count && !interrupt.is_set() {
+        while done < count && !self.interrupt.is_set() {
             let begin = clock::now();
             if begin >= end {
                 break;
@@ -84,6 +87,8 @@ impl<'a> PingPong<'a> {
         };
         match replied {
             Some(at) => samples.replied(Flight { sequence, intended: begin, sent: begin }, at, false),
+            // Neither answered nor lost: nobody waited for it.
+            None if self.interrupt.is_set() && clock::now() < deadline => samples.sent -= 1,
             None => samples.lose(1),
         }
         if let Some(observer) = &mut self.observer {
@@ -225,8 +230,11 @@ impl<'a> PingPong<'a> {
         if !matches!(errno, Errno::AGAIN | Errno::INTR) {
             return Err(self.session.link().error("receive on", errno));
         }
-        if clock::now() >= deadline || errno == Errno::INTR {
+        if clock::now() >= deadline || self.interrupt.is_set() {
             return Ok(false);
+        }
+        if errno == Errno::INTR {
+            return Ok(true);
         }
         self.engine.drained(0);
         self.engine

@@ -151,11 +151,11 @@ impl<'a> Target<'a> {
     ) -> Result<()> {
         let EchoSubject { engine, writes, observe, .. } = *self.subject;
         let EchoPlan { message_bytes, timeout, ref exceed, .. } = *self.plan;
-        let mut loop_ = PingPong::new(session, engine, writes, message_bytes, timeout, observe)?;
+        let mut loop_ = PingPong::new(session, engine, writes, message_bytes, timeout, observe, interrupt)?;
         let mut warm_up = Samples::new(exceed);
-        loop_.run(&mut warm_up, WARM_UP_MESSAGES, clock::now() + WARM_UP_TIME, interrupt)?;
+        loop_.run(&mut warm_up, WARM_UP_MESSAGES, clock::now() + WARM_UP_TIME)?;
         let (count, end) = self.share_of(round, clock::now());
-        let result = loop_.run(samples, count, end, interrupt);
+        let result = loop_.run(samples, count, end);
         if let Some(mut observer) = loop_.observer.take() {
             observer.drain(session.link())?;
             self.timeline = Some(observer.into_timeline());
@@ -174,15 +174,17 @@ impl<'a> Target<'a> {
         let EchoSubject { engine, writes, .. } = *self.subject;
         let EchoPlan { message_bytes, timeout, ref exceed, .. } = *self.plan;
         let (count, end) = self.share_of(round, clock::now());
-        let each = count.div_ceil(sessions.len() as u64);
+        let links = sessions.len() as u64;
         let results: Vec<(Samples, Result<()>)> = thread::scope(|scope| {
             let threads: Vec<_> = sessions
                 .iter()
-                .map(|session| {
+                .zip(0..)
+                .map(|(session, index)| {
+                    let each = count / links + u64::from(index < count % links);
                     scope.spawn(move || {
                         let mut mine = Samples::new(exceed);
-                        let result = PingPong::new(session, engine, writes, message_bytes, timeout, false)
-                            .and_then(|mut loop_| loop_.run(&mut mine, each, end, interrupt));
+                        let result = PingPong::new(session, engine, writes, message_bytes, timeout, false, interrupt)
+                            .and_then(|mut loop_| loop_.run(&mut mine, each, end));
                         (mine, result)
                     })
                 })

@@ -93,7 +93,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let subjects = args.subjects()?;
     let run = Run::start("echo")?;
     let outcome = {
-        let mut progress = run.progress("echo");
+        let mut progress = run.progress("echo", 0, 1);
         echo::run(&plan, &subjects, &run.interrupt, &mut progress)?
     };
     if let Some(path) = &args.perfetto {

@@ -82,7 +82,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     // Before any other thread runs: without root the foreign peer's namespace can only be made then.
     let run = Run::start("pace")?;
     let mut outcome = {
-        let mut progress = run.progress("pace");
+        let mut progress = run.progress("pace", 0, 1);
         pace::run(&plan, &run.interrupt, &mut progress)?
     };
     if let Some(path) = &args.perfetto {

@@ -68,7 +68,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     };
     let run = Run::start("stream")?;
     let outcome = {
-        let mut progress = run.progress("stream");
+        let mut progress = run.progress("stream", 0, 1);
         stream::run(&plan, &run.interrupt, &mut progress)?
     };
     let recording = run.finish(outcome.ended, vec![Row::Stream(Box::new(outcome.row))]);

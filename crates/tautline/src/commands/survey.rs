@@ -36,8 +36,13 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let run = Run::start("survey")?;
     // First, while the process has one thread: without root its namespace can only be made then.
-    let mut survey =
-        Survey { interrupt: run.interrupt.clone(), rows: doctor::rows(), findings: Vec::new(), ended: Ended::Complete };
+    let mut survey = Survey {
+        interrupt: run.interrupt.clone(),
+        progress: Box::new(|_, _| {}),
+        rows: doctor::rows(),
+        findings: Vec::new(),
+        ended: Ended::Complete,
+    };
     let directory = tempfile::tempdir().context("make a directory for the local sockets")?;
     let server = LocalServer::start(&local_endpoints(directory.path()))?;
     let mut steps: Vec<(&str, Step)> = vec![
@@ -52,14 +57,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     let of = steps.len();
     for (done, (name, step)) in steps.into_iter().enumerate() {
-        if !run.goes_on() || survey.ended != Ended::Complete {
+        if run.interrupt.is_set() || survey.ended != Ended::Complete {
             break;
         }
-        run.progress(name)(done, of);
+        survey.progress = Box::new(run.progress(name, done, of));
         step(&mut survey, &server.endpoints)?;
     }
     let Survey { rows, findings, mut ended, .. } = survey;
-    if !run.goes_on() {
+    if run.interrupt.is_set() {
         ended = Ended::Interrupted;
     }
     args.output.emit(&Document { recording: run.finish(ended, rows), findings })
@@ -74,6 +79,7 @@ type Step = fn(&mut Survey, &[Endpoint]) -> anyhow::Result<()>;
 /// What has been measured so far.
 struct Survey {
     interrupt: Interrupt,
+    progress: Box<dyn FnMut(usize, usize)>,
     rows: Vec<Row>,
     findings: Vec<Finding>,
     ended: Ended,
@@ -161,7 +167,7 @@ impl Survey {
                 core: None,
                 command: repeat(std::slice::from_ref(endpoint), &arguments),
             };
-            let outcome = stream::run(&plan, &self.interrupt, &mut |_, _| {})?;
+            let outcome = stream::run(&plan, &self.interrupt, &mut self.progress)?;
             self.note(outcome.ended);
             self.rows.push(Row::Stream(Box::new(outcome.row)));
         }
@@ -181,7 +187,7 @@ impl Survey {
             time: Duration::from_millis(150),
             command: repeat(tcp, &arguments),
         };
-        let outcome = tune::run(&plan, &self.interrupt, &mut |_, _| {})?;
+        let outcome = tune::run(&plan, &self.interrupt, &mut self.progress)?;
         self.findings.extend(findings::of_tune(&outcome));
         self.rows.extend(outcome.rows.into_iter().map(|row| Row::Tune(Box::new(row))));
         self.note(outcome.ended);
@@ -189,7 +195,7 @@ impl Survey {
     }
 
     fn echo(&mut self, plan: &EchoPlan, subjects: &[EchoSubject]) -> anyhow::Result<()> {
-        let outcome = echo::run(plan, subjects, &self.interrupt, &mut |_, _| {})?;
+        let outcome = echo::run(plan, subjects, &self.interrupt, &mut self.progress)?;
         self.findings.extend(findings::of_echo(&outcome));
         self.rows.extend(outcome.rows.into_iter().flatten().map(|row| Row::Echo(Box::new(row))));
         self.note(outcome.ended);
@@ -212,7 +218,7 @@ impl Survey {
             fifo: false,
             command,
         };
-        let mut outcome = pace::run(&plan, &self.interrupt, &mut |_, _| {})?;
+        let mut outcome = pace::run(&plan, &self.interrupt, &mut self.progress)?;
         self.findings.extend(findings::of_pace(&mut outcome));
         self.rows.push(Row::Pace(Box::new(outcome.row)));
         self.note(outcome.ended);

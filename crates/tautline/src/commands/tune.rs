@@ -56,7 +56,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let plan = args.plan()?;
     let run = Run::start("tune")?;
     let outcome = {
-        let mut progress = run.progress("tune");
+        let mut progress = run.progress("tune", 0, 1);
         tune::run(&plan, &run.interrupt, &mut progress)?
     };
     let findings = findings::of_tune(&outcome);
