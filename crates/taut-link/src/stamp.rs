@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use taut_time::{ByteRange, Event, Framing, Host, Instant, Layer, What};
 
 use crate::clock::RealtimeOffset;
-use crate::{Error, Link, Result, sys};
+use crate::{Endpoint, Error, Link, Result, sys};
 
 // linux/net_tstamp.h; OPT_ID_TCP (Linux 6.2) is newer than the libc crate's list.
 const TX_SOFTWARE: u32 = 1 << 1;
@@ -46,10 +46,12 @@ impl TransmitStamps {
     /// [`Error::Unavailable`] where the transport or the kernel has none: TCP needs Linux 6.2, Unix sockets never have any.
     pub fn start(link: &Link, message_bytes: usize) -> Result<Self> {
         let framing = link.endpoint().framing();
-        let flags = match link.endpoint().transport() {
-            "tcp" => SOFTWARE | TX_SCHED | TX_SOFTWARE | TX_ACK | OPT_ID | OPT_ID_TCP | OPT_TSONLY,
-            "udp" => SOFTWARE | TX_SCHED | TX_SOFTWARE | OPT_ID | OPT_TSONLY,
-            other => return Err(Error::Unavailable(format!("{other} sockets have no transmit timestamps"))),
+        let flags = match link.endpoint() {
+            Endpoint::Tcp(_) => SOFTWARE | TX_SCHED | TX_SOFTWARE | TX_ACK | OPT_ID | OPT_ID_TCP | OPT_TSONLY,
+            Endpoint::Udp(_) => SOFTWARE | TX_SCHED | TX_SOFTWARE | OPT_ID | OPT_TSONLY,
+            Endpoint::Unix(_) | Endpoint::UnixDgram(_) => {
+                return Err(Error::Unavailable("Unix sockets have no transmit timestamps".to_owned()));
+            }
         };
         set_flags(link, flags)?;
         Ok(Self { framing, message_bytes: message_bytes as u64, keys: [Unwrapper::default(); 3] })

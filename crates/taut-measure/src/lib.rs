@@ -15,6 +15,7 @@ mod observe;
 pub mod pace;
 pub mod placement;
 pub mod recording;
+mod rounds;
 pub mod serve;
 pub mod stats;
 pub mod stream;

@@ -12,8 +12,8 @@ use taut_link::{Endpoint, Error, Result, SocketOption, foreign};
 use taut_time::{Duration, Timeline};
 
 use crate::interrupt::Interrupt;
-use crate::placement;
 use crate::recording::{Ended, PaceRow};
+use crate::{placement, rounds};
 use peer::Peer;
 
 /// What to send, how often, and to whom.
@@ -81,32 +81,10 @@ pub fn run(plan: &PacePlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usiz
         return Err(Error::Input("period and message size must be above zero".into()));
     }
     let peer = Peer::new(&plan.peer)?;
-    let mut rounds = Vec::with_capacity(plan.rounds);
-    let mut ended = Ended::Complete;
-    for round in 0..plan.rounds {
-        if interrupt.is_set() {
-            break;
-        }
-        progress(round, plan.rounds);
+    let (rounds, ended) = rounds::run(plan.rounds, interrupt, progress, || {
         let _placed = placement::on_core(plan.core)?;
-        let sent = sender::send_round(plan, &peer, interrupt);
-        match sent {
-            Ok((round, None)) => rounds.push(round),
-            Ok((round, Some(error))) => {
-                rounds.push(round);
-                ended = Ended::PeerGone(error.to_string());
-                break;
-            }
-            Err(error) if rounds.is_empty() => return Err(error),
-            Err(error) => {
-                ended = Ended::PeerGone(error.to_string());
-                break;
-            }
-        }
-    }
-    if interrupt.is_set() {
-        ended = Ended::Interrupted;
-    }
+        sender::send_round(plan, &peer, interrupt)
+    })?;
     let row = analysis::row(plan, &peer, &rounds);
     Ok(PaceOutcome { row, timelines: rounds.into_iter().map(|round| round.timeline).collect(), ended })
 }

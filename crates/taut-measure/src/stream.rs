@@ -8,9 +8,9 @@ use taut_link::{Endpoint, Error, Request, Result, Session, SocketOption, clock};
 use taut_time::{Duration, Framing, Instant};
 
 use crate::interrupt::Interrupt;
-use crate::placement;
 use crate::recording::{Ended, StreamRound, StreamRow, TcpFacts};
 use crate::stats::{interval, median};
+use crate::{placement, rounds};
 
 /// What to send and for how long.
 #[derive(Clone, Debug)]
@@ -92,27 +92,11 @@ pub fn run(plan: &StreamPlan, interrupt: &Interrupt, progress: &mut dyn FnMut(us
     if plan.plain && plan.direction != Direction::Up {
         return Err(Error::Input("a plain server can only be sent to: leave --plain out, or measure `up`".into()));
     }
-    let mut rounds: Vec<Vec<Flow>> = Vec::new();
     let mut options = Vec::new();
-    let mut ended = Ended::Complete;
     let cpu_before = clock::process_cpu();
-    for round in 0..plan.rounds {
-        if interrupt.is_set() {
-            break;
-        }
-        progress(round, plan.rounds);
-        match run_round(plan, &mut options, interrupt) {
-            Ok(flows) => rounds.push(flows),
-            Err(error) if rounds.is_empty() => return Err(error),
-            Err(error) => {
-                ended = Ended::PeerGone(error.to_string());
-                break;
-            }
-        }
-    }
-    if interrupt.is_set() {
-        ended = Ended::Interrupted;
-    }
+    let (rounds, ended) = rounds::run(plan.rounds, interrupt, progress, || {
+        run_round(plan, &mut options, interrupt).map(|flows| (flows, None))
+    })?;
     let cpu = clock::process_cpu().saturating_sub(cpu_before);
     Ok(StreamOutcome { row: row(plan, &rounds, options, cpu), ended })
 }

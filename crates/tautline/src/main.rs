@@ -7,6 +7,7 @@ mod commands;
 mod exit;
 mod findings;
 mod input;
+mod link_args;
 mod local_server;
 mod output;
 mod run;

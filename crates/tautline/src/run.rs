@@ -9,7 +9,7 @@ use taut_measure::recording::{Ended, FORMAT_VERSION, HostFacts, Recording, Row};
 use taut_measure::{Interrupt, floor};
 use taut_time::Instant;
 
-use crate::input;
+use crate::{exit, input};
 
 /// A command that measures, from its start to its recording.
 pub(crate) struct Run {
@@ -24,12 +24,7 @@ pub(crate) struct Run {
 impl Run {
     /// Measures the floor, listens for Ctrl-C, and sets up the progress bar.
     pub(crate) fn start(command: &'static str) -> anyhow::Result<Self> {
-        let interrupt = Interrupt::default();
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // A second signal while the first is being honoured ends the process at once.
-            signal_hook::flag::register_conditional_shutdown(signal, 130, interrupt.flag())?;
-            signal_hook::flag::register(signal, interrupt.flag())?;
-        }
+        let interrupt = interrupt_on_signals()?;
         let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let began = clock::now();
         let host = HostFacts::read(floor::quick());
@@ -58,6 +53,16 @@ impl Run {
             results,
         }
     }
+}
+
+/// Set by Ctrl-C and SIGTERM. A second one while the first is being honoured ends the process at once.
+pub(crate) fn interrupt_on_signals() -> anyhow::Result<Interrupt> {
+    let interrupt = Interrupt::default();
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, exit::Code::Interrupted as i32, interrupt.flag())?;
+        signal_hook::flag::register(signal, interrupt.flag())?;
+    }
+    Ok(interrupt)
 }
 
 /// The command line as it was given, ready to be pasted.

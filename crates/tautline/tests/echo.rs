@@ -4,6 +4,7 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -180,18 +181,35 @@ fn any_echo_server_will_do() {
         format!("UNIX-LISTEN:{path},fork EXEC:cat"),
     ]
     .iter()
-    .map(|line| Command::new("socat").args(line.split(' ')).stdin(Stdio::null()).spawn().unwrap())
+    .map(|line| {
+        let mut socat = Command::new("socat");
+        // It forks for each client: a group of its own, so that all of them can be ended.
+        socat.args(line.split(' ')).process_group(0);
+        socat.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    })
     .collect();
     wait_for_tcp(([127, 0, 0, 1], port).into());
     let line = format!("echo tcp://127.0.0.1:{port} udp://127.0.0.1:{port} unix:{path} --plain --count 300 --rounds 2");
     let document = run_json(&line);
     for server in &mut servers {
-        let _ = server.kill();
+        let group = rustix::process::Pid::from_child(server);
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         let _ = server.wait();
     }
     for row in document["results"].as_array().unwrap() {
         assert_eq!(row["rtt_ns"]["count"], 300, "{row:#}");
     }
+}
+
+#[test]
+fn a_server_that_never_answers_is_a_failure_with_figures() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let output = run(&format!("echo udp://127.0.0.1:{port} --plain --count 10 --timeout 10ms --json"));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("nothing came back"));
+    let row = &parse(&output)["results"][0];
+    assert_eq!((&row["lost"], &row["exceed"][4]["share"]), (&10.into(), &1.0.into()));
 }
 
 #[test]

@@ -1,15 +1,15 @@
 use std::path::PathBuf;
 
-use taut_link::wire::AckPolicy;
-use taut_link::{Endpoint, Error, SocketOption};
+use taut_link::{Endpoint, Error};
 use taut_measure::echo::{self, EchoPlan, EchoSubject, Limit, WriteStyle};
 use taut_measure::engine::EngineKind;
-use taut_measure::recording::Row;
+use taut_measure::recording::{Ended, Row};
 use taut_report::Document;
 use taut_time::{Duration, Timeline};
 
 use crate::assertion::Assertion;
 use crate::exit::Code;
+use crate::link_args::LinkArgs;
 use crate::output::{self, OutputArgs};
 use crate::run::{self, Run};
 use crate::{findings, input};
@@ -66,24 +66,14 @@ pub(crate) struct Args {
     /// Join the two writes: `cork` or `writev`
     #[arg(long, value_name = "HOW", value_parser = ["cork", "writev"])]
     join: Option<String>,
-    /// Socket options: nodelay, cork, quickack, notsent_lowat=N, delack_max_us=N, busy_poll=N, sndbuf=N, rcvbuf=N, priority=N
-    #[arg(long, value_name = "NAME[=VALUE],…", value_delimiter = ',')]
-    opt: Vec<SocketOption>,
-    /// How the server acknowledges: system, prompt, delayed, us=N
-    #[arg(long, value_name = "HOW", default_value = "system")]
-    peer_ack: AckPolicy,
-    /// The peer is any server that echoes
-    #[arg(long)]
-    plain: bool,
-    /// Put the sender on this processor
-    #[arg(long, value_name = "N")]
-    cpu: Option<usize>,
     /// Fail with code 3 unless it holds for every endpoint: p99<2ms, max<=50ms, lost<0.1% (may be repeated)
     #[arg(long, value_name = "THRESHOLD")]
     assert: Vec<Assertion>,
     /// Write the writes' timeline for ui.perfetto.dev (closed loop, one connection, blocking)
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
+    #[command(flatten)]
+    link: LinkArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -116,13 +106,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
                 .filter_map(move |assertion| assertion.check(&row.endpoint, times, row.lost, row.sent).err())
         })
         .collect();
+    let silent = outcome.ended == Ended::Complete && outcome.rows.iter().flatten().all(|row| row.rtt_ns.is_none());
     let rows = outcome.rows.into_iter().flatten().map(|row| Row::Echo(Box::new(row))).collect();
     let document = Document { recording: run.finish(outcome.ended, rows), findings };
     let code = args.output.emit(&document)?;
     for line in &missed {
         anstream::eprintln!("taut: {line}");
     }
-    Ok(if code == Code::Ok && !missed.is_empty() { Code::ThresholdMissed } else { code })
+    Ok(match code {
+        Code::Ok if !missed.is_empty() => Code::ThresholdMissed,
+        Code::Ok if silent => {
+            anstream::eprintln!("taut: nothing came back; is it an echo server?");
+            Code::Failed
+        }
+        code => code,
+    })
 }
 
 impl Args {
@@ -136,7 +134,7 @@ impl Args {
             exceed: self.exceed.clone(),
             message_bytes: self.size.unwrap_or(if two_writes { 128 } else { 32 }),
             connections: self.connections,
-            plain: self.plain,
+            plain: self.link.plain,
         }
     }
 
@@ -160,10 +158,10 @@ impl Args {
         let subject = |endpoint: &Endpoint, engine: EngineKind| EchoSubject {
             endpoint: endpoint.clone(),
             engine,
-            options: self.opt.clone(),
-            acks: self.peer_ack,
+            options: self.link.opt.clone(),
+            acks: self.link.peer_ack,
             writes,
-            core: self.cpu,
+            core: self.link.cpu,
             // The kernel's reports wake up every engine that waits for the socket, so only a blocking one is observed.
             observe: one_at_a_time && engine.blocks() && (two_writes || self.perfetto.is_some()),
             command: run::command_line(),

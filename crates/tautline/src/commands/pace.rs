@@ -9,6 +9,7 @@ use taut_time::{Duration, Timeline};
 
 use crate::assertion::Assertion;
 use crate::exit::Code;
+use crate::link_args::LinkArgs;
 use crate::output::{self, OutputArgs};
 use crate::run::{self, Run};
 use crate::{findings, input};
@@ -42,28 +43,16 @@ pub(crate) struct Args {
     /// Nagle's algorithm: off is the option nodelay [default: as the system has it, on]
     #[arg(long, value_name = "on|off", value_parser = input::switch)]
     nagle: Option<bool>,
-    /// Socket options: nodelay, cork, quickack, notsent_lowat=N, delack_max_us=N, busy_poll=N, sndbuf=N, rcvbuf=N, priority=N
-    #[arg(long, value_name = "NAME[=VALUE],…", value_delimiter = ',')]
-    opt: Vec<SocketOption>,
-    /// How the server acknowledges: system, prompt, delayed, us=N
-    #[arg(long, value_name = "HOW", default_value = "system", conflicts_with_all = ["foreign_peer", "plain"])]
-    peer_ack: AckPolicy,
     /// Send to a built-in peer unlike Linux, which acknowledges after this time
     #[arg(long, value_name = "TIME", value_parser = input::duration)]
     foreign_peer: Option<Duration>,
     /// Round the foreign peer's delay up to the next tick of this length
     #[arg(long, value_name = "TIME", requires = "foreign_peer", value_parser = input::positive_duration)]
     foreign_tick: Option<Duration>,
-    /// The peer is any server that reads; what it sends is thrown away
-    #[arg(long)]
-    plain: bool,
     /// Limits of the table of late messages
     #[arg(long, value_name = "TIME,…", value_delimiter = ',', default_value = "16.7ms,50ms,100ms,200ms,300ms",
           value_parser = input::duration)]
     exceed: Vec<Duration>,
-    /// Put the sender on this processor
-    #[arg(long, value_name = "N")]
-    cpu: Option<usize>,
     /// Send under SCHED_FIFO (needs CAP_SYS_NICE)
     #[arg(long)]
     fifo: bool,
@@ -73,6 +62,8 @@ pub(crate) struct Args {
     /// Write the timeline of every message for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
+    #[command(flatten)]
+    link: LinkArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -107,17 +98,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 
 impl Args {
     fn plan(&self) -> anyhow::Result<PacePlan> {
+        if self.foreign_peer.is_some() && (self.link.plain || self.link.peer_ack != AckPolicy::System) {
+            let text = "the foreign peer acknowledges after its own time: leave --peer-ack and --plain out";
+            return Err(Error::Input(text.into()).into());
+        }
         let peer = match (self.foreign_peer, &self.endpoint) {
             (Some(delay), _) => PeerKind::Foreign(match self.foreign_tick {
                 Some(tick) => foreign::AckPolicy::on_tick(delay, tick),
                 None => foreign::AckPolicy::after(delay),
             }),
-            (None, Some(endpoint)) if self.plain => PeerKind::Plain(endpoint.clone()),
-            (None, Some(endpoint)) => PeerKind::Server { endpoint: endpoint.clone(), acks: self.peer_ack },
+            (None, Some(endpoint)) if self.link.plain => PeerKind::Plain(endpoint.clone()),
+            (None, Some(endpoint)) => PeerKind::Server { endpoint: endpoint.clone(), acks: self.link.peer_ack },
             (None, None) => return Err(Error::Input("name an endpoint, or --foreign-peer".into()).into()),
         };
         let mut options: Vec<SocketOption> = self.nagle.map(|on| SocketOption::Nodelay(!on)).into_iter().collect();
-        options.extend(self.opt.iter().cloned());
+        options.extend(self.link.opt.iter().cloned());
         Ok(PacePlan {
             peer,
             message_bytes: self.size,
@@ -126,7 +121,7 @@ impl Args {
             rounds: self.rounds,
             options,
             exceed: self.exceed.clone(),
-            core: self.cpu,
+            core: self.link.cpu,
             fifo: self.fifo,
             command: run::command_line(),
         })

@@ -3,13 +3,12 @@ use std::thread;
 
 use serde_json::json;
 use taut_link::{Endpoint, clock};
-use taut_measure::Interrupt;
 use taut_measure::placement;
 use taut_measure::serve::{Faults, Limits, Server, ServerConfig, Stall};
 use taut_time::Duration;
 
 use crate::exit::Code;
-use crate::{input, output};
+use crate::{input, output, run};
 
 /// The other side of every test: answers any number of clients on any mix of endpoints
 ///
@@ -57,11 +56,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if let Some(core) = args.cpu {
         placement::stay_on_core(core)?;
     }
-    let interrupt = Interrupt::default();
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, interrupt.flag())?;
-        signal_hook::flag::register(signal, interrupt.flag())?;
-    }
+    let interrupt = run::interrupt_on_signals()?;
     let defaults = Limits::default();
     let limits = Limits {
         clients: args.max_clients,

@@ -1,5 +1,4 @@
-use taut_link::wire::AckPolicy;
-use taut_link::{Endpoint, SocketOption};
+use taut_link::Endpoint;
 use taut_measure::recording::Row;
 use taut_measure::stream::{self, Direction, StreamPlan};
 use taut_report::Document;
@@ -7,6 +6,7 @@ use taut_time::{Duration, Framing};
 
 use crate::exit::Code;
 use crate::input;
+use crate::link_args::LinkArgs;
 use crate::output::OutputArgs;
 use crate::run::{self, Run};
 
@@ -36,18 +36,8 @@ pub(crate) struct Args {
     /// Bytes of one write [default: 128KiB, or 1400 for datagrams]
     #[arg(long, value_name = "SIZE", value_parser = input::size)]
     block: Option<usize>,
-    /// Socket options: nodelay, cork, quickack, notsent_lowat=N, delack_max_us=N, busy_poll=N, sndbuf=N, rcvbuf=N, priority=N
-    #[arg(long, value_name = "NAME[=VALUE],…", value_delimiter = ',')]
-    opt: Vec<SocketOption>,
-    /// How the server acknowledges: system, prompt, delayed, us=N
-    #[arg(long, value_name = "HOW", default_value = "system")]
-    peer_ack: AckPolicy,
-    /// The peer is any server that reads; what leaves this host counts
-    #[arg(long)]
-    plain: bool,
-    /// Put the senders on this processor
-    #[arg(long, value_name = "N")]
-    cpu: Option<usize>,
+    #[command(flatten)]
+    link: LinkArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -60,10 +50,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         connections: args.connections,
         time: args.time,
         rounds: args.rounds,
-        options: args.opt,
-        acks: args.peer_ack,
-        plain: args.plain,
-        core: args.cpu,
+        options: args.link.opt,
+        acks: args.link.peer_ack,
+        plain: args.link.plain,
+        core: args.link.cpu,
         command: run::command_line(),
     };
     let run = Run::start("stream")?;

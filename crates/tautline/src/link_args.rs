@@ -1,0 +1,20 @@
+use taut_link::SocketOption;
+use taut_link::wire::AckPolicy;
+
+/// How links are opened: the same for every command that opens some.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Link")]
+pub(crate) struct LinkArgs {
+    /// Socket options: nodelay, cork, quickack, notsent_lowat=N, delack_max_us=N, busy_poll=N, sndbuf=N, rcvbuf=N, priority=N
+    #[arg(long, value_name = "NAME[=VALUE],…", value_delimiter = ',')]
+    pub(crate) opt: Vec<SocketOption>,
+    /// How the server acknowledges: system, prompt, delayed, us=N
+    #[arg(long, value_name = "HOW", default_value = "system")]
+    pub(crate) peer_ack: AckPolicy,
+    /// The peer is any server that echoes (or, for pace and stream, reads): no handshake
+    #[arg(long, conflicts_with = "peer_ack")]
+    pub(crate) plain: bool,
+    /// Put the sender on this processor
+    #[arg(long, value_name = "N")]
+    pub(crate) cpu: Option<usize>,
+}
