@@ -10,14 +10,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// A system call failed.
-    #[error("{operation} {endpoint}: {source}")]
+    #[error("{operation} {endpoint}: {error}")]
     Io {
         /// What was tried: `connect to`, `send on`.
         operation: &'static str,
         /// On which endpoint.
         endpoint: String,
-        /// What the kernel answered.
-        source: io::Error,
+        /// What the kernel answered. Part of the message, and so not the error's source as well.
+        error: io::Error,
     },
     /// The user's input can't be used.
     #[error("{0}")]
@@ -78,7 +78,7 @@ impl Error {
         match self {
             Self::Input(_) => Fault::Input,
             Self::Closed { .. } | Self::Refused { .. } | Self::Protocol { .. } | Self::Silent { .. } => Fault::Peer,
-            Self::Io { source, .. } => match source.kind() {
+            Self::Io { error, .. } => match error.kind() {
                 io::ErrorKind::ConnectionRefused
                 | io::ErrorKind::ConnectionReset
                 | io::ErrorKind::ConnectionAborted
@@ -95,8 +95,8 @@ impl Error {
     pub fn is_peer_gone(&self) -> bool {
         match self {
             Self::Closed { .. } => true,
-            Self::Io { source, .. } => {
-                matches!(source.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+            Self::Io { error, .. } => {
+                matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
             }
             _ => false,
         }
@@ -106,12 +106,12 @@ impl Error {
     pub fn is_missing_right(&self) -> bool {
         match self {
             Self::Unavailable(_) => true,
-            Self::Io { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
+            Self::Io { error, .. } => error.kind() == io::ErrorKind::PermissionDenied,
             _ => false,
         }
     }
 
-    pub(crate) fn io(operation: &'static str, endpoint: &Endpoint, source: impl Into<io::Error>) -> Self {
-        Self::Io { operation, endpoint: endpoint.to_string(), source: source.into() }
+    pub(crate) fn io(operation: &'static str, endpoint: &Endpoint, error: impl Into<io::Error>) -> Self {
+        Self::Io { operation, endpoint: endpoint.to_string(), error: error.into() }
     }
 }

@@ -119,6 +119,6 @@ impl Drop for Listener {
 fn remove_dead_file(endpoint: &Endpoint) -> bool {
     let Some(file) = endpoint.socket_file() else { return false };
     let is_dead = matches!(Link::connect(endpoint, Duration::from_secs(1)),
-        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::ConnectionRefused);
+        Err(Error::Io { error, .. }) if error.kind() == io::ErrorKind::ConnectionRefused);
     is_dead && std::fs::remove_file(file).is_ok()
 }

@@ -244,7 +244,7 @@ impl Session {
     fn receive_frame(&self, name: &'static str) -> Result<Frame> {
         let mut bytes = vec![0; HEADER_BYTES];
         let read = |buffer: &mut [u8]| match self.link.receive_exact(buffer, "in the middle of the test") {
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::WouldBlock => Err(self.silent(name)),
+            Err(Error::Io { error, .. }) if error.kind() == std::io::ErrorKind::WouldBlock => Err(self.silent(name)),
             result => result,
         };
         read(&mut bytes)?;

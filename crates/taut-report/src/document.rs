@@ -25,20 +25,20 @@ pub struct Document {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file can't be read.
-    #[error("cannot read {path}: {source}", path = .path.display())]
+    #[error("cannot read {path}: {error}", path = .path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
     /// The file is not JSON.
-    #[error("{path} is not JSON: {source}", path = .path.display())]
+    #[error("{path} is not JSON: {error}", path = .path.display())]
     NotJson {
         /// The file.
         path: PathBuf,
         /// Where it stops being JSON.
-        source: serde_json::Error,
+        error: serde_json::Error,
     },
     /// The file comes from a newer Tautline.
     #[error("{path} has format version {found}, but this Tautline reads up to {FORMAT_VERSION}: use a newer one", path = .path.display())]
@@ -68,9 +68,9 @@ impl Document {
     /// When the file can't be read, is not JSON, is of a newer format, or lacks something.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let text = fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let text = fs::read_to_string(path).map_err(|error| Error::Read { path: path.to_owned(), error })?;
         let value: Value =
-            serde_json::from_str(&text).map_err(|source| Error::NotJson { path: path.to_owned(), source })?;
+            serde_json::from_str(&text).map_err(|error| Error::NotJson { path: path.to_owned(), error })?;
         // Before the shape: a newer format may well have another one.
         if let Some(found) = value.get("format_version").and_then(Value::as_u64).filter(|&v| v > FORMAT_VERSION.into())
         {

@@ -103,6 +103,6 @@ fn interface_ioctl(fd: BorrowedFd<'_>, number: libc::Ioctl, request: &mut Interf
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn failed(operation: &'static str, interface: &str, source: io::Error) -> Error {
-    Error::Io { operation, endpoint: format!("the network interface {interface}"), source }
+fn failed(operation: &'static str, interface: &str, error: io::Error) -> Error {
+    Error::Io { operation, endpoint: format!("the network interface {interface}"), error }
 }

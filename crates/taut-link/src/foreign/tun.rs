@@ -197,8 +197,8 @@ fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
     PollFd::from_borrowed_fd(fd, PollFlags::IN)
 }
 
-fn failed(operation: &'static str, source: impl Into<io::Error>) -> Error {
-    Error::Io { operation, endpoint: "the foreign peer".into(), source: source.into() }
+fn failed(operation: &'static str, error: impl Into<io::Error>) -> Error {
+    Error::Io { operation, endpoint: "the foreign peer".into(), error: error.into() }
 }
 
 #[cfg(test)]
