@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::{shell, tools};
+use crate::{house, shell, tools};
 
 /// Version of cargo-deny that is built when it is missing.
 const CARGO_DENY: &str = "0.20.2";
@@ -20,9 +20,10 @@ pub(crate) struct Args {
 
 /// Runs all steps, even after one that failed.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let steps: [(&str, &dyn Fn() -> Result<()>); 4] = [
+    let steps: [(&str, &dyn Fn() -> Result<()>); 5] = [
         ("fmt", &formatting),
         ("clippy", &lints),
+        ("house", &house::check),
         ("deny", &|| dependencies(args.advisories)),
         ("docs", &documentation),
     ];

@@ -1,6 +1,6 @@
 //! The daily commands, used by people and by CI alike: `cargo xtask check`, `test`, `bench` and `fuzz`.
 //!
-//! - [`check`]: formatting, lints, licences and sources of the dependencies, documentation.
+//! - [`check`]: formatting, lints, the rules of the house ([`house`]), licences and sources of the dependencies, documentation.
 //! - [`mod@test`]: every test, with the skipped ones counted and named.
 //! - [`mod@bench`]: `taut` beside its peers in the same run, interleaved, as ratios with their spread.
 //! - [`fuzz`]: the fuzz targets.
@@ -9,6 +9,7 @@
 mod bench;
 mod check;
 mod fuzz;
+mod house;
 mod packages;
 mod shell;
 mod test;
@@ -28,7 +29,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Formatting, clippy, cargo-deny and documentation, all with warnings as errors.
+    /// Formatting, clippy, the rules of the house, cargo-deny and documentation, all with warnings as errors.
     Check(check::Args),
     /// All tests. The last line is `N passed, N failed, N skipped`.
     Test(test::Args),

@@ -11,6 +11,7 @@ pub(crate) struct Observer {
     offset: RealtimeOffset,
     drains: u32,
     written: u64,
+    most_events: usize,
 }
 
 impl Observer {
@@ -23,7 +24,14 @@ impl Observer {
             offset: RealtimeOffset::read(),
             drains: 0,
             written: 0,
+            most_events: usize::MAX,
         }
+    }
+
+    /// Stops to keep events after so many, for a run of unknown length: its beginning then stands for all of it.
+    pub(crate) const fn keep_at_most(mut self, events: usize) -> Self {
+        self.most_events = events;
+        self
     }
 
     /// Whether the kernel reports what happens to the writes.
@@ -56,8 +64,12 @@ impl Observer {
             self.offset = RealtimeOffset::read();
         }
         self.drains = self.drains.wrapping_add(1);
-        let timeline = &mut self.timeline;
-        stamps.drain(link, self.offset, &mut |event| timeline.push(event))
+        let (timeline, most) = (&mut self.timeline, self.most_events);
+        stamps.drain(link, self.offset, &mut |event| {
+            if timeline.events().len() < most {
+                timeline.push(event);
+            }
+        })
     }
 
     /// Whether the peer has acknowledged everything written, as far as the kernel has told.
@@ -75,6 +87,8 @@ impl Observer {
     }
 
     fn push(&mut self, at: Instant, layer: Layer, what: What, bytes: ByteRange) {
-        self.timeline.push(Event { at, host: Host::Local, layer, what, bytes });
+        if self.timeline.events().len() < self.most_events {
+            self.timeline.push(Event { at, host: Host::Local, layer, what, bytes });
+        }
     }
 }

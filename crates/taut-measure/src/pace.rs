@@ -68,6 +68,8 @@ pub struct PaceOutcome {
     pub ended: Ended,
 }
 
+/// Every message is kept with all its events, about 0.5 kB each, until the run is over.
+const MOST_MESSAGES: u128 = 2_000_000;
 /// Longest wait for held messages at the end of a round.
 const SETTLE: Duration = Duration::from_secs(2);
 
@@ -79,6 +81,11 @@ const SETTLE: Duration = Duration::from_secs(2);
 pub fn run(plan: &PacePlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usize, usize)) -> Result<PaceOutcome> {
     if plan.period.is_zero() || plan.message_bytes == 0 {
         return Err(Error::Input("period and message size must be above zero".into()));
+    }
+    if plan.time.as_nanos() / plan.period.as_nanos() > MOST_MESSAGES {
+        return Err(Error::Input(format!(
+            "more than {MOST_MESSAGES} messages don't fit into one recording: shorten the time or lengthen the period"
+        )));
     }
     let peer = Peer::new(&plan.peer)?;
     let (rounds, ended) = rounds::run(plan.rounds, interrupt, progress, || {

@@ -8,6 +8,9 @@ use crate::engine::{Engine, EngineKind};
 use crate::interrupt::Interrupt;
 use crate::observe::Observer;
 
+/// Room for the events of a round, about 60 MB.
+const OBSERVED_EVENTS: usize = 1_000_000;
+
 /// Closed loop over one link: send, wait for the reply, again.
 pub(super) struct PingPong<'a> {
     session: &'a Session,
@@ -52,7 +55,7 @@ impl<'a> PingPong<'a> {
             buffer: vec![0; message_bytes.max(64 * 1024)],
             sequence: 0,
             stale_bytes: 0,
-            observer: observe.then(|| Observer::start(link, message_bytes)),
+            observer: observe.then(|| Observer::start(link, message_bytes).keep_at_most(OBSERVED_EVENTS)),
         })
     }
 
