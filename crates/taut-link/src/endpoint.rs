@@ -78,12 +78,17 @@ impl Endpoint {
         matches!(self, Self::Tcp(_))
     }
 
+    pub(crate) fn of_tcp(address: SocketAddr) -> Self {
+        Self::Tcp(InetAddress { host: address.ip().to_string(), port: address.port() })
+    }
+
     /// The endpoint of a socket that was bound, from its local address.
     pub(crate) fn with_bound_address(&self, bound: &SockAddr) -> Self {
-        let inet = |socket: SocketAddr| InetAddress { host: socket.ip().to_string(), port: socket.port() };
         match (self, bound.as_socket()) {
-            (Self::Tcp(_), Some(socket)) => Self::Tcp(inet(socket)),
-            (Self::Udp(_), Some(socket)) => Self::Udp(inet(socket)),
+            (Self::Tcp(_), Some(socket)) => Self::of_tcp(socket),
+            (Self::Udp(_), Some(socket)) => {
+                Self::Udp(InetAddress { host: socket.ip().to_string(), port: socket.port() })
+            }
             _ => self.clone(),
         }
     }

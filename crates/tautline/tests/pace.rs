@@ -224,6 +224,33 @@ fn a_veth_pair_behaves_alike() {
     assert!(causes(&cured).is_empty(), "{:#}", cured["findings"]);
 }
 
+/// A server whose clock is 1,000 s ahead of ours, as another machine's may be: arrivals are put on our clock, and the report
+/// says how far that may be wrong.
+#[test]
+fn a_peer_with_another_clock_is_aligned() {
+    const TEST: &str = "a_peer_with_another_clock_is_aligned";
+    let in_time_namespace = || {
+        let mut command = Command::new("unshare");
+        command.args(["--time", "--fork", "--kill-child", "--monotonic", "1000"]);
+        command
+    };
+    if !in_time_namespace().arg("true").status().is_ok_and(|status| status.success()) {
+        return skip(TEST, "needs root and time namespaces (unshare --time)");
+    }
+    let mut command = in_time_namespace();
+    command.arg(env!("CARGO_BIN_EXE_taut"));
+    let server = Serve::start_with(command, "tcp://127.0.0.1:0 udp://127.0.0.1:0");
+    for endpoint in &server.endpoints {
+        let document = run_json(&format!("pace {endpoint} --time 1s --rounds 2"));
+        let row = &document["results"][0];
+        let uncertainty = row["clock_uncertainty_ns"].as_u64().unwrap();
+        assert!((1..10_000_000).contains(&uncertainty), "{endpoint}: {uncertainty}");
+        let delivery = row["delivery_ns"]["p50"].as_u64().unwrap();
+        assert!(delivery < 50_000_000, "{endpoint}: delivered after {delivery} ns");
+        assert_eq!((&row["delivery_ns"]["count"], &row["lost"]), (&100.into(), &0.into()), "{endpoint}");
+    }
+}
+
 /// The other classic: two writes and a read. Found under Nagle's algorithm alone, and not with any of its cures, which are at
 /// least 500 times faster. Both ends share a processor: a wake-up across two of them takes as long as all the rest.
 #[test]

@@ -22,6 +22,6 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
 
 fn row(result: &Value) -> Vec<String> {
     let text = |key: &str| result[key].as_str().unwrap_or("-").to_owned();
-    let ratio = result["p50_ratio"].as_f64().map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}"));
+    let ratio = result["p50_ratio"].as_f64().map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.5}"));
     vec![text("setting"), ratio, text("verdict")]
 }

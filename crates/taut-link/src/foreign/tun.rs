@@ -16,7 +16,7 @@ use super::machine::{Config, ForeignPeer};
 use super::namespace::{self, Namespace};
 use super::policy::AckPolicy;
 use super::record::{AckSent, Arrival};
-use crate::{Error, Result, clock};
+use crate::{Endpoint, Error, Result, clock};
 
 /// The kernel's side of the device: the address of the sender under test.
 const KERNEL_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
@@ -88,6 +88,11 @@ impl ForeignHost {
     /// Where the peer accepts TCP connections, from inside the namespace.
     pub fn address(&self) -> SocketAddr {
         (PEER_ADDRESS, PEER_PORT).into()
+    }
+
+    /// The same as an endpoint.
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint::of_tcp(self.address())
     }
 
     /// Runs `f` on a thread inside the namespace and returns what it returned; a panic in it goes on in the caller. A

@@ -19,7 +19,7 @@ impl Peer {
             PeerKind::Plain(endpoint) => Self::Plain(endpoint.clone()),
             PeerKind::Foreign(policy) => {
                 let host = ForeignHost::start(*policy)?;
-                let endpoint = format!("tcp://{}", host.address()).parse()?;
+                let endpoint = host.endpoint();
                 Self::Foreign { host, endpoint, delay: policy.delay }
             }
         })
