@@ -2,12 +2,38 @@ use std::fmt;
 use std::str::FromStr;
 
 use taut_measure::stats::Summary;
+use taut_time::Duration;
 
 use crate::input;
 
+/// What counts as late, and when late is a failure: the same for every command that measures times of messages.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Thresholds")]
+pub(crate) struct ThresholdArgs {
+    /// Limits of the table of late messages
+    #[arg(long, value_name = "TIME,…", value_delimiter = ',', default_value = "16.7ms,50ms,100ms,200ms,300ms",
+          value_parser = input::duration)]
+    pub(crate) exceed: Vec<Duration>,
+    /// Fail with code 3 unless it holds everywhere: p99<2ms, max<=50ms, lost<0.1% (may be repeated)
+    #[arg(long, value_name = "THRESHOLD")]
+    assert: Vec<Assertion>,
+}
+
+impl ThresholdArgs {
+    /// Checks one row's figures, says on stderr which thresholds it misses, and whether it misses any.
+    pub(crate) fn are_missed(&self, on: &str, times: Option<&Summary>, lost: u64, sent: u64) -> bool {
+        let missed: Vec<String> =
+            self.assert.iter().filter_map(|assertion| assertion.check(on, times, lost, sent).err()).collect();
+        for line in &missed {
+            anstream::eprintln!("taut: {line}");
+        }
+        !missed.is_empty()
+    }
+}
+
 /// A threshold on what was measured: `p99<2ms`, `max<=50ms`, `lost<0.1%`.
 #[derive(Clone, Debug)]
-pub(crate) struct Assertion {
+struct Assertion {
     text: String,
     figure: Figure,
     comparison: Comparison,
@@ -41,7 +67,7 @@ like 2ms, or lost<0.1%";
 impl Assertion {
     /// Checks the figures of one row; what it says when the threshold is missed. A row without times misses every
     /// threshold on times.
-    pub(crate) fn check(&self, on: &str, times: Option<&Summary>, lost: u64, sent: u64) -> Result<(), String> {
+    fn check(&self, on: &str, times: Option<&Summary>, lost: u64, sent: u64) -> Result<(), String> {
         let value = match (self.figure, times) {
             (Figure::Lost, _) => Some(if sent == 0 { 0.0 } else { lost as f64 / sent as f64 }),
             (_, None) => None,
@@ -125,7 +151,6 @@ impl fmt::Display for Assertion {
 #[cfg(test)]
 mod tests {
     use taut_measure::stats::Distribution;
-    use taut_time::Duration;
 
     use super::*;
 

@@ -212,6 +212,21 @@ fn a_server_that_never_answers_is_a_failure_with_figures() {
     assert_eq!((&row["lost"], &row["exceed"][4]["share"]), (&10.into(), &1.0.into()));
 }
 
+/// A peer that takes half a message and then reads no more must not keep us for ever.
+#[test]
+fn a_server_that_stops_reading_ends_the_open_loop() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        let _held: Vec<_> = listener.incoming().collect();
+    });
+    let line =
+        format!("echo tcp://127.0.0.1:{port} --plain --size 64MiB --rate 10 --time 1s --rounds 1 --timeout 200ms");
+    let output = run(&line);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("reads nothing"), "{}\n{}", text(&output.stdout), text(&output.stderr));
+}
+
 #[test]
 fn a_server_of_another_kind_is_named_as_such() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

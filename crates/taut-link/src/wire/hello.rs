@@ -187,6 +187,14 @@ impl Accept {
 }
 
 impl Refusal {
+    /// What to answer to bytes that are no frame of this version.
+    pub const fn of(error: WireError) -> Self {
+        match error {
+            WireError::Version(_) => Self::OtherVersion(super::VERSION as u32),
+            _ => Self::NotUnderstood,
+        }
+    }
+
     pub(super) fn emit(self, out: &mut Writer) {
         let (code, limit) = match self {
             Self::Busy(limit) => (0, limit),

@@ -8,6 +8,9 @@ use super::samples::{Flight, Samples};
 use crate::engine::{Engine, EngineKind};
 use crate::interrupt::Interrupt;
 
+/// Beyond the time-out, how long half a message may wait for room.
+const STUCK: Duration = Duration::from_secs(5);
+
 /// Open loop, or a closed loop over several links, driven by one thread: a slow reply never keeps the next message.
 pub(super) struct EventLoop<'a> {
     flows: Vec<Flow<'a>>,
@@ -117,7 +120,7 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Begins the messages that are due, at most one for each link, and says how many.
+    /// Begins the messages that are due (in a closed loop, one for each idle link), and says how many.
     fn begin_due(
         &mut self,
         samples: &mut Samples,
@@ -164,9 +167,16 @@ impl<'a> EventLoop<'a> {
     fn write(&mut self, samples: &mut Samples, mut blocked: Blocked) -> Result<()> {
         let flow = &mut self.flows[blocked.flow];
         flow.session.mark(&mut self.message, blocked.flight.sequence);
-        if clock::now().saturating_since(blocked.flight.sent) > self.timeout && blocked.written == 0 {
+        let waited = clock::now().saturating_since(blocked.flight.sent);
+        if waited > self.timeout && blocked.written == 0 {
             samples.lose(1);
             return Ok(());
+        }
+        // Half a message can't be taken back, so a peer that reads no more ends the link.
+        if waited > self.timeout + STUCK {
+            let endpoint = flow.session.link().endpoint().to_string();
+            let after_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+            return Err(Error::Silent { endpoint, to: "what was sent: it reads nothing", after_ms });
         }
         while blocked.written < self.message.len() {
             match flow.session.link().send(&self.message[blocked.written..]) {

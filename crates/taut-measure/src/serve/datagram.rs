@@ -107,13 +107,16 @@ impl Desk<'_> {
     }
 
     fn handle_control(&mut self, datagram: &[u8], from: &PeerAddress) {
-        let Ok((id, frame)) = Frame::parse(datagram) else {
-            // Only what is as long as a hello of another version is worth an answer: never one to a mere scrap.
-            if datagram.len() == CONTROL_BYTES && wire::frame_length(datagram) == Ok(CONTROL_BYTES) {
-                self.answer(&Frame::Refuse(Refusal::OtherVersion(wire::VERSION.into())), 0, from);
+        let (id, frame) = match Frame::parse(datagram) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                // Only what is as long as a hello is worth an answer: never one to a mere scrap.
+                if datagram.len() == CONTROL_BYTES && wire::frame_length(datagram) == Ok(CONTROL_BYTES) {
+                    self.answer(&Frame::Refuse(Refusal::of(error)), 0, from);
+                }
+                self.shared.misbehaved.fetch_add(1, Ordering::Relaxed);
+                return;
             }
-            self.shared.misbehaved.fetch_add(1, Ordering::Relaxed);
-            return;
         };
         if let Frame::Hello(hello) = frame {
             return self.handle_hello(hello, from);

@@ -392,12 +392,7 @@ fn receive_frame(link: &Link, shared: &Shared, deadline: Instant) -> Result<(u64
             }
         }
     }
-    Frame::parse(&bytes).map_err(|error| {
-        Trouble::Refused(match error {
-            wire::WireError::Version(_) => Refusal::OtherVersion(wire::VERSION.into()),
-            _ => Refusal::NotUnderstood,
-        })
-    })
+    Frame::parse(&bytes).map_err(|error| Trouble::Refused(Refusal::of(error)))
 }
 
 /// Reads and forgets until the client closes, for a while.

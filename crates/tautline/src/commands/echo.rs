@@ -7,7 +7,7 @@ use taut_measure::recording::{Ended, Row};
 use taut_report::Document;
 use taut_time::{Duration, Timeline};
 
-use crate::assertion::Assertion;
+use crate::assertion::ThresholdArgs;
 use crate::exit::Code;
 use crate::link_args::LinkArgs;
 use crate::output::{self, OutputArgs};
@@ -50,10 +50,6 @@ pub(crate) struct Args {
     /// After which a message counts as lost
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = input::positive_duration)]
     timeout: Duration,
-    /// Limits of the table of late messages
-    #[arg(long, value_name = "TIME,…", value_delimiter = ',', default_value = "16.7ms,50ms,100ms,200ms,300ms",
-          value_parser = input::duration)]
-    exceed: Vec<Duration>,
     /// How the process waits: blocking, spin, poll, epoll, tokio [default: blocking, or epoll in an open loop]
     #[arg(long, value_name = "ENGINE,…", value_delimiter = ',')]
     engine: Vec<EngineKind>,
@@ -66,12 +62,11 @@ pub(crate) struct Args {
     /// Join the two writes: `cork` or `writev`
     #[arg(long, value_name = "HOW", value_parser = ["cork", "writev"])]
     join: Option<String>,
-    /// Fail with code 3 unless it holds for every endpoint: p99<2ms, max<=50ms, lost<0.1% (may be repeated)
-    #[arg(long, value_name = "THRESHOLD")]
-    assert: Vec<Assertion>,
     /// Write the writes' timeline for ui.perfetto.dev (closed loop, one connection, blocking)
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
+    #[command(flatten)]
+    thresholds: ThresholdArgs,
     #[command(flatten)]
     link: LinkArgs,
     #[command(flatten)]
@@ -95,26 +90,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         output::write_perfetto(path, &timelines)?;
     }
     let findings = findings::of_echo(&outcome);
-    let missed: Vec<String> = outcome
-        .rows
-        .iter()
-        .flatten()
-        .flat_map(|row| {
-            let times = row.response_ns.as_ref().or(row.rtt_ns.as_ref());
-            args.assert
-                .iter()
-                .filter_map(move |assertion| assertion.check(&row.endpoint, times, row.lost, row.sent).err())
-        })
-        .collect();
+    let missed = outcome.rows.iter().flatten().fold(false, |missed, row| {
+        let times = row.response_ns.as_ref().or(row.rtt_ns.as_ref());
+        args.thresholds.are_missed(&row.endpoint, times, row.lost, row.sent) || missed
+    });
     let silent = outcome.ended == Ended::Complete && outcome.rows.iter().flatten().all(|row| row.rtt_ns.is_none());
     let rows = outcome.rows.into_iter().flatten().map(|row| Row::Echo(Box::new(row))).collect();
     let document = Document { recording: run.finish(outcome.ended, rows), findings };
     let code = args.output.emit(&document)?;
-    for line in &missed {
-        anstream::eprintln!("taut: {line}");
-    }
     Ok(match code {
-        Code::Ok if !missed.is_empty() => Code::ThresholdMissed,
+        Code::Ok if missed => Code::ThresholdMissed,
         Code::Ok if silent => {
             anstream::eprintln!("taut: nothing came back; is it an echo server?");
             Code::Failed
@@ -131,7 +116,7 @@ impl Args {
             limit: self.count.map_or(Limit::Time(self.time), Limit::Count),
             rate_hz: self.rate,
             timeout: self.timeout,
-            exceed: self.exceed.clone(),
+            exceed: self.thresholds.exceed.clone(),
             message_bytes: self.size.unwrap_or(if two_writes { 128 } else { 32 }),
             connections: self.connections,
             plain: self.link.plain,

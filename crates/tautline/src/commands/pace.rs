@@ -7,7 +7,7 @@ use taut_measure::recording::Row;
 use taut_report::Document;
 use taut_time::{Duration, Timeline};
 
-use crate::assertion::Assertion;
+use crate::assertion::ThresholdArgs;
 use crate::exit::Code;
 use crate::link_args::LinkArgs;
 use crate::output::{self, OutputArgs};
@@ -49,19 +49,14 @@ pub(crate) struct Args {
     /// Round the foreign peer's delay up to the next tick of this length
     #[arg(long, value_name = "TIME", requires = "foreign_peer", value_parser = input::positive_duration)]
     foreign_tick: Option<Duration>,
-    /// Limits of the table of late messages
-    #[arg(long, value_name = "TIME,…", value_delimiter = ',', default_value = "16.7ms,50ms,100ms,200ms,300ms",
-          value_parser = input::duration)]
-    exceed: Vec<Duration>,
     /// Send under SCHED_FIFO (needs CAP_SYS_NICE)
     #[arg(long)]
     fifo: bool,
-    /// Fail with code 3 unless it holds for the delivery times: p99<2ms, lost<0.1% (may be repeated)
-    #[arg(long, value_name = "THRESHOLD")]
-    assert: Vec<Assertion>,
     /// Write the timeline of every message for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
+    #[command(flatten)]
+    thresholds: ThresholdArgs,
     #[command(flatten)]
     link: LinkArgs,
     #[command(flatten)]
@@ -70,7 +65,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let plan = args.plan()?;
-    // Before any other thread runs: without root the foreign peer's namespace can only be made then.
+    // Leaves no thread behind: without root the foreign peer's namespace can only be made by a process with one.
     let run = Run::start("pace")?;
     let mut outcome = {
         let mut progress = run.progress("pace", 0, 1);
@@ -83,17 +78,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     let findings = findings::of_pace(&mut outcome);
     let row = outcome.row;
-    let missed: Vec<String> = args
-        .assert
-        .iter()
-        .filter_map(|assertion| assertion.check(&row.endpoint, row.delivery_ns.as_ref(), row.lost, row.messages).err())
-        .collect();
+    let missed = args.thresholds.are_missed(&row.endpoint, row.delivery_ns.as_ref(), row.lost, row.messages);
     let recording = run.finish(outcome.ended, vec![Row::Pace(Box::new(row))]);
     let code = args.output.emit(&Document { recording, findings })?;
-    for line in &missed {
-        anstream::eprintln!("taut: {line}");
-    }
-    Ok(if code == Code::Ok && !missed.is_empty() { Code::ThresholdMissed } else { code })
+    Ok(if code == Code::Ok && missed { Code::ThresholdMissed } else { code })
 }
 
 impl Args {
@@ -120,7 +108,7 @@ impl Args {
             time: self.time,
             rounds: self.rounds,
             options,
-            exceed: self.exceed.clone(),
+            exceed: self.thresholds.exceed.clone(),
             core: self.link.cpu,
             fifo: self.fifo,
             command: run::command_line(),

@@ -14,7 +14,8 @@ use crate::{findings, input};
 /// Try the settings that could shorten a path, one against the base in turn, and say which did
 ///
 /// Each round opens new links and measures the base and every setting, beginning with another one each time. A setting
-/// counts as shorter or longer only when all but the outermost rounds agree and the difference is above 1 %.
+/// counts as shorter or longer only when the whole interval across rounds (all of up to eight rounds, all but the outermost
+/// of more) is more than 1 % away from the base.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut tune tcp://10.0.0.2:9100 --workload write-write-read
