@@ -1,0 +1,1 @@
+//! `libtautaio.so`.
