@@ -1,0 +1,285 @@
+//! epoll(7) where io_uring is refused: streams are tried at once and then wait for readiness, files go to a pool.
+//!
+//! Registrations are one-shot and armed anew for each wait: an operation that is in flight has one, an idle descriptor
+//! none, so a reused number finds nothing stale.
+#![expect(unsafe_code, reason = "reads and writes the application's memory")]
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::io;
+use std::mem;
+use std::time::Duration;
+
+use super::pool::Pool;
+use super::{Backend, Job, Outcome};
+use crate::system;
+use crate::worker::order::{Class, Kind};
+
+/// Events fetched at once.
+const EVENTS: usize = 1024;
+/// What stands for the eventfd among the events' data; descriptors are below.
+const WAKE: u64 = u64::MAX;
+
+/// An epoll instance and what waits on it.
+pub(crate) struct Epoll {
+    fd: c_int,
+    wake: c_int,
+    /// Steps that wait for readiness, by descriptor.
+    waiting: HashMap<c_int, Waiting>,
+    /// Descriptor and direction of each step that waits.
+    places: HashMap<u64, (c_int, Kind)>,
+    done: Vec<Outcome>,
+    pool: Pool,
+    events: Vec<libc::epoll_event>,
+}
+
+/// At most one of each: streams are served one read and one write at a time.
+#[derive(Default)]
+struct Waiting {
+    read: Option<Step>,
+    write: Option<Step>,
+}
+
+/// A step that waits.
+#[derive(Clone, Copy)]
+struct Step {
+    job: Job,
+    /// Only readiness was asked for; the worker goes on.
+    only_readiness: bool,
+}
+
+impl Epoll {
+    /// An epoll instance that listens to wake-ups.
+    ///
+    /// # Errors
+    /// The kernel is short of descriptors or memory.
+    pub(crate) fn new(wake: c_int) -> io::Result<Self> {
+        // SAFETY: no memory is passed.
+        let fd = system::check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } as isize)
+            .map_err(io::Error::from_raw_os_error)? as c_int;
+        let epoll = Self {
+            fd,
+            wake,
+            waiting: HashMap::new(),
+            places: HashMap::new(),
+            done: Vec::new(),
+            pool: Pool::new(wake),
+            events: Vec::with_capacity(EVENTS),
+        };
+        epoll.control(libc::EPOLL_CTL_ADD, wake, libc::EPOLLIN as u32, WAKE).map_err(io::Error::from_raw_os_error)?;
+        Ok(epoll)
+    }
+
+    /// The descriptor of the instance.
+    pub(crate) const fn fd(&self) -> c_int {
+        self.fd
+    }
+
+    fn control(&self, operation: c_int, fd: c_int, events: u32, data: u64) -> Result<(), c_int> {
+        let mut event = libc::epoll_event { events, u64: data };
+        // SAFETY: the event outlives the call.
+        system::check(unsafe { libc::epoll_ctl(self.fd, operation, fd, &raw mut event) } as isize).map(|_| ())
+    }
+
+    /// Arms the descriptor's registration for what waits on it.
+    fn arm(&self, fd: c_int) -> Result<(), c_int> {
+        let Some(waiting) = self.waiting.get(&fd) else { return Ok(()) };
+        let mut events = libc::EPOLLONESHOT as u32;
+        if waiting.read.is_some() {
+            events |= libc::EPOLLIN as u32;
+        }
+        if waiting.write.is_some() {
+            events |= libc::EPOLLOUT as u32;
+        }
+        match self.control(libc::EPOLL_CTL_MOD, fd, events, fd as u64) {
+            Err(libc::ENOENT) => self.control(libc::EPOLL_CTL_ADD, fd, events, fd as u64),
+            result => result,
+        }
+    }
+
+    fn wait_for(&mut self, step: Step) {
+        let Job { id, fd, kind, .. } = step.job;
+        let waiting = self.waiting.entry(fd).or_default();
+        let place = if kind == Kind::Read { &mut waiting.read } else { &mut waiting.write };
+        *place = Some(step);
+        self.places.insert(id, (fd, kind));
+        match self.arm(fd) {
+            Ok(()) => {}
+            // Always ready: not a thing that epoll knows to wait for.
+            Err(libc::EPERM) => {
+                self.forget(id);
+                self.pool.submit(step.job);
+            }
+            Err(errno) => {
+                self.forget(id);
+                self.finish(id, -(errno as isize));
+            }
+        }
+    }
+
+    /// Takes a step out of those that wait.
+    fn forget(&mut self, id: u64) -> Option<Step> {
+        let (fd, kind) = self.places.remove(&id)?;
+        let waiting = self.waiting.get_mut(&fd)?;
+        let step = if kind == Kind::Read { waiting.read.take() } else { waiting.write.take() };
+        if waiting.read.is_none() && waiting.write.is_none() {
+            self.waiting.remove(&fd);
+            // Nobody is left to wait for it. It is gone by itself when the descriptor was closed.
+            let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
+        }
+        step
+    }
+
+    fn finish(&mut self, id: u64, result: isize) {
+        self.done.push(Outcome::Done { id, result, emptied: false });
+    }
+
+    /// Tries a step without blocking; lets it wait when it can't be done now.
+    fn attempt(&mut self, job: Job) {
+        match try_now(&job) {
+            Attempt::Result(result) => self.finish(job.id, result),
+            Attempt::NotYet => self.wait_for(Step { job, only_readiness: false }),
+            Attempt::MayBlock => self.pool.submit(job),
+        }
+    }
+
+    fn ready(&mut self, fd: c_int, events: u32) {
+        let Some(waiting) = self.waiting.get(&fd) else { return };
+        let broken = events & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0;
+        let readable = broken || events & libc::EPOLLIN as u32 != 0;
+        let writable = broken || events & libc::EPOLLOUT as u32 != 0;
+        let steps = [waiting.read.filter(|_| readable), waiting.write.filter(|_| writable)];
+        for step in steps.into_iter().flatten() {
+            let id = step.job.id;
+            if step.only_readiness {
+                self.forget(id);
+                self.done.push(Outcome::Ready { id });
+                continue;
+            }
+            match try_now(&step.job) {
+                Attempt::Result(result) => {
+                    self.forget(id);
+                    self.finish(id, result);
+                }
+                Attempt::NotYet => {}
+                Attempt::MayBlock => {
+                    self.forget(id);
+                    self.pool.submit(step.job);
+                }
+            }
+        }
+        // What still waits has to be armed anew.
+        if let Err(errno) = self.arm(fd) {
+            let Some(waiting) = self.waiting.get(&fd) else { return };
+            let left = [waiting.read, waiting.write];
+            for step in left.into_iter().flatten() {
+                self.forget(step.job.id);
+                self.finish(step.job.id, -(errno as isize));
+            }
+        }
+    }
+}
+
+/// What a try without blocking came to.
+enum Attempt {
+    Result(isize),
+    NotYet,
+    /// Ready, but this kernel can't be kept from blocking on it.
+    MayBlock,
+}
+
+fn try_now(job: &Job) -> Attempt {
+    let buffer = job.buffer as *mut libc::c_void;
+    let length = job.length as usize;
+    // SAFETY: the application lends its memory until the operation is complete (POSIX aio.h).
+    let result = unsafe {
+        match (job.class, job.kind) {
+            (Class::Socket, Kind::Read) => libc::recv(job.fd, buffer, length, libc::MSG_DONTWAIT),
+            (Class::Socket, Kind::Write) => libc::send(job.fd, buffer, length, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL),
+            (Class::Stream, Kind::Read | Kind::Write) => return try_stream(job),
+            _ => return Attempt::MayBlock,
+        }
+    };
+    attempt(system::check(result))
+}
+
+fn attempt(result: Result<isize, c_int>) -> Attempt {
+    match result {
+        Ok(count) => Attempt::Result(count),
+        Err(libc::EAGAIN | libc::EINTR) => Attempt::NotYet,
+        Err(errno) => Attempt::Result(-(errno as isize)),
+    }
+}
+
+/// Pipes and terminals have no `MSG_DONTWAIT`; `RWF_NOWAIT` works for some, since some kernel.
+fn try_stream(job: &Job) -> Attempt {
+    let events = if job.kind == Kind::Read { libc::POLLIN } else { libc::POLLOUT };
+    let mut poll = libc::pollfd { fd: job.fd, events, revents: 0 };
+    let part = libc::iovec { iov_base: job.buffer as *mut libc::c_void, iov_len: job.length as usize };
+    // SAFETY: as above; the structs outlive the calls.
+    let result = unsafe {
+        if libc::poll(&raw mut poll, 1, 0) == 0 {
+            return Attempt::NotYet;
+        }
+        // Offset -1: the current position.
+        match job.kind {
+            Kind::Read => libc::preadv2(job.fd, &raw const part, 1, -1, libc::RWF_NOWAIT),
+            _ => libc::pwritev2(job.fd, &raw const part, 1, -1, libc::RWF_NOWAIT),
+        }
+    };
+    match system::check(result) {
+        Err(libc::EOPNOTSUPP | libc::ENOSYS) => Attempt::MayBlock,
+        result => attempt(result),
+    }
+}
+
+impl Backend for Epoll {
+    fn issue(&mut self, job: Job) {
+        match (job.class, job.kind) {
+            (Class::Socket | Class::Stream, Kind::Read | Kind::Write) => self.attempt(job),
+            _ => self.pool.submit(job),
+        }
+    }
+
+    fn await_readiness(&mut self, job: Job) {
+        self.wait_for(Step { job, only_readiness: true });
+    }
+
+    fn cancel(&mut self, id: u64) {
+        if self.forget(id).is_some() || self.pool.withdraw(id) {
+            self.finish(id, -(libc::ECANCELED as isize));
+        } else if !self.done.iter().any(|outcome| matches!(*outcome, Outcome::Done { id: done, .. } if done == id)) {
+            self.done.push(Outcome::NotCancelable { id });
+        }
+    }
+
+    fn turn(&mut self, sleep: bool, at_most: Option<Duration>, outcomes: &mut Vec<Outcome>) {
+        let timeout = match at_most {
+            _ if !sleep || !self.done.is_empty() => 0,
+            None => -1,
+            Some(time) => i32::try_from(time.as_millis()).unwrap_or(i32::MAX).max(1),
+        };
+        self.events.clear();
+        // SAFETY: there is room for EVENTS events; the kernel says how many it wrote.
+        unsafe {
+            let count = libc::epoll_wait(self.fd, self.events.as_mut_ptr(), EVENTS as c_int, timeout);
+            self.events.set_len(usize::try_from(count).unwrap_or(0));
+        }
+        let events = mem::take(&mut self.events);
+        for event in &events {
+            let (data, events) = (event.u64, event.events);
+            if data == WAKE {
+                system::drain_event_fd(self.wake);
+            } else {
+                self.ready(data as c_int, events);
+            }
+        }
+        self.events = events;
+        self.pool.collect(outcomes);
+        outcomes.append(&mut self.done);
+    }
+
+    fn holds_files(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,132 @@
+//! A few threads for what blocks whatever one does: regular files without io_uring.
+#![expect(unsafe_code, reason = "reads and writes the application's memory")]
+
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use super::{Job, Outcome};
+use crate::system;
+use crate::worker::order::{Class, Kind};
+
+/// Threads at most. Enough to keep a disk's queue filled, few enough to start and forget.
+const MOST_THREADS: usize = 8;
+
+/// Threads that carry blocking steps out, started when there is work for them.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+    threads: usize,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+    /// Tells the I/O thread that something is done.
+    wake: c_int,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Job>,
+    done: Vec<Outcome>,
+    idle: usize,
+}
+
+impl Pool {
+    pub(crate) fn new(wake: c_int) -> Self {
+        let shared = Shared { state: Mutex::default(), work: Condvar::new(), wake };
+        Self { shared: Arc::new(shared), threads: 0 }
+    }
+
+    /// Hands a step over.
+    pub(crate) fn submit(&mut self, job: Job) {
+        let mut state = self.shared.lock();
+        state.waiting.push_back(job);
+        let short_of_threads = state.waiting.len() > state.idle;
+        drop(state);
+        if short_of_threads && self.threads < MOST_THREADS {
+            let shared = Arc::clone(&self.shared);
+            // The I/O thread has all signals blocked, which its children inherit.
+            match thread::Builder::new().name("tautaio-file".to_owned()).spawn(move || shared.work()) {
+                Ok(_) => self.threads += 1,
+                // Those that run will come to it.
+                Err(_) if self.threads > 0 => {}
+                Err(_) => return self.work_here(),
+            }
+        }
+        self.shared.work.notify_one();
+    }
+
+    /// Without any thread the I/O thread has to block.
+    fn work_here(&self) {
+        let mut state = self.shared.lock();
+        while let Some(job) = state.waiting.pop_front() {
+            drop(state);
+            let result = carry_out(&job);
+            state = self.shared.lock();
+            state.done.push(Outcome::Done { id: job.id, result, emptied: false });
+        }
+        drop(state);
+        system::signal_event_fd(self.shared.wake, 1);
+    }
+
+    /// Takes a step back that nobody has begun.
+    pub(crate) fn withdraw(&self, id: u64) -> bool {
+        let mut state = self.shared.lock();
+        let before = state.waiting.len();
+        state.waiting.retain(|job| job.id != id);
+        state.waiting.len() < before
+    }
+
+    /// What was done since it was last asked.
+    pub(crate) fn collect(&self, outcomes: &mut Vec<Outcome>) {
+        if self.threads > 0 || !self.shared.lock().done.is_empty() {
+            outcomes.append(&mut self.shared.lock().done);
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code panics while it holds the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut state = self.lock();
+        loop {
+            while let Some(job) = state.waiting.pop_front() {
+                drop(state);
+                let result = carry_out(&job);
+                state = self.lock();
+                state.done.push(Outcome::Done { id: job.id, result, emptied: false });
+                if state.done.len() == 1 {
+                    system::signal_event_fd(self.wake, 1);
+                }
+            }
+            state.idle += 1;
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+        }
+    }
+}
+
+/// Does it, and gives a count or a negative errno.
+fn carry_out(job: &Job) -> isize {
+    let buffer = job.buffer as *mut libc::c_void;
+    let length = job.length as usize;
+    let offset = job.offset;
+    // SAFETY: the application lends its memory until the operation is complete (POSIX aio.h).
+    let result = unsafe {
+        match (job.kind, job.class) {
+            (Kind::Read, Class::File { .. }) => libc::pread(job.fd, buffer, length, offset),
+            (Kind::Write, Class::File { .. }) => libc::pwrite(job.fd, buffer, length, offset),
+            (Kind::Read, Class::Socket | Class::Stream) => libc::read(job.fd, buffer, length),
+            (Kind::Write, Class::Socket | Class::Stream) => libc::write(job.fd, buffer, length),
+            (Kind::Sync, _) => libc::fsync(job.fd) as isize,
+            (Kind::DataSync, _) => libc::fdatasync(job.fd) as isize,
+        }
+    };
+    system::check(result).unwrap_or_else(|errno| -(errno as isize))
+}

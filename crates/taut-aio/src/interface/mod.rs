@@ -1,0 +1,4 @@
+//! What a C program sees.
+
+pub mod control_block;
+pub mod posix;

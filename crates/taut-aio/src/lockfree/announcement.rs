@@ -1,0 +1,82 @@
+//! How a thread waits for something that the I/O thread announces: a number that grows, slept on with futex(2).
+//!
+//! Waiting is async-signal-safe: no lock, no allocation.
+
+use crate::sync::atomic::{AtomicU32, Ordering, fence};
+
+/// A number that grows with each announcement, and how many sleep on it.
+#[derive(Debug)]
+pub struct Announcement {
+    sequence: AtomicU32,
+    waiting: AtomicU32,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Wait {
+    /// The condition holds.
+    Done,
+    /// It is past the deadline.
+    TimedOut,
+    /// A signal handler ran.
+    Interrupted,
+}
+
+impl Announcement {
+    /// Nothing announced yet.
+    #[cfg(not(loom))]
+    #[expect(clippy::new_without_default, reason = "`default` could not be const")]
+    pub const fn new() -> Self {
+        Self { sequence: AtomicU32::new(0), waiting: AtomicU32::new(0) }
+    }
+
+    /// Nothing announced yet.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self { sequence: AtomicU32::new(0), waiting: AtomicU32::new(0) }
+    }
+
+    /// Waits until `condition` gives something. `sleep(word, value)` sleeps while the word has this value, and tells how
+    /// it was woken; waking for nothing is fine.
+    pub fn wait<T>(
+        &self,
+        mut condition: impl FnMut() -> Option<T>,
+        mut sleep: impl FnMut(&AtomicU32, u32) -> Wait,
+    ) -> Result<T, Wait> {
+        if let Some(found) = condition() {
+            return Ok(found);
+        }
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let result = loop {
+            let sequence = self.sequence.load(Ordering::SeqCst);
+            // Pairs with the fence in `announce`: either we see what was stored before it, or it sees us waiting.
+            fence(Ordering::SeqCst);
+            if let Some(found) = condition() {
+                break Ok(found);
+            }
+            match sleep(&self.sequence, sequence) {
+                Wait::Done => {}
+                ended => break condition().ok_or(ended),
+            }
+        };
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+
+    /// Announces what was stored before; gives whether anybody waits. `wake(word)` wakes those who sleep on it, and is
+    /// called only when there may be some.
+    pub fn announce(&self, wake: impl FnOnce(&AtomicU32)) -> bool {
+        fence(Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) == 0 {
+            return false;
+        }
+        self.sequence.fetch_add(1, Ordering::SeqCst);
+        wake(&self.sequence);
+        true
+    }
+
+    /// Forgets who waited: for the child of a fork.
+    pub fn reset(&self) {
+        self.waiting.store(0, Ordering::SeqCst);
+    }
+}

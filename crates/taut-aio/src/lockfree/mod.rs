@@ -1,0 +1,5 @@
+//! What threads share without locks; model-checked with loom (tests/loom.rs).
+
+pub mod announcement;
+pub mod completions;
+pub mod inbox;

@@ -1,0 +1,104 @@
+//! Cancellations under way: the answer of aio_cancel(3) comes from what became of its targets.
+//!
+//! Not from the kernel's answer to the attempt: a half-done write ends with its partial count although its cancellation
+//! succeeded.
+#![expect(unsafe_code, reason = "commands wait on their callers' stacks")]
+
+use std::ffi::c_int;
+
+use crate::interface::control_block::ControlBlock;
+use crate::service::command::Command;
+
+/// `AIO_CANCELED`.
+pub(crate) const CANCELED: c_int = 0;
+/// `AIO_NOTCANCELED`.
+pub(crate) const NOT_CANCELED: c_int = 1;
+/// `AIO_ALLDONE`.
+pub(crate) const ALL_DONE: c_int = 2;
+
+/// Commands that wait for their targets.
+#[derive(Debug, Default)]
+pub(crate) struct Cancellations {
+    under_way: Vec<Cancellation>,
+}
+
+#[derive(Debug)]
+struct Cancellation {
+    command: *const Command,
+    targets: Vec<*const ControlBlock>,
+    canceled: u32,
+    not_canceled: u32,
+    /// All targets are known.
+    counted: bool,
+}
+
+impl Cancellations {
+    /// A new command; its targets follow.
+    pub(crate) fn begin(&mut self, command: *const Command) {
+        let cancellation = Cancellation { command, targets: Vec::new(), canceled: 0, not_canceled: 0, counted: false };
+        self.under_way.push(cancellation);
+    }
+
+    /// A target of the newest command.
+    pub(crate) fn watch(&mut self, block: *const ControlBlock) {
+        if let Some(newest) = self.under_way.last_mut() {
+            newest.targets.push(block);
+        }
+    }
+
+    /// The newest command has no more targets.
+    pub(crate) fn counted(&mut self) {
+        if let Some(newest) = self.under_way.last_mut() {
+            newest.counted = true;
+        }
+    }
+
+    /// An operation can't be canceled: it will end by itself.
+    pub(crate) fn refused(&mut self, block: *const ControlBlock) {
+        self.resolve(block, |cancellation| cancellation.not_canceled += 1);
+    }
+
+    /// An operation ended with this.
+    pub(crate) fn ended(&mut self, block: *const ControlBlock, result: isize) {
+        if self.under_way.is_empty() {
+            return;
+        }
+        self.resolve(block, |cancellation| {
+            if result == -(libc::ECANCELED as isize) {
+                cancellation.canceled += 1;
+            } else {
+                cancellation.not_canceled += 1;
+            }
+        });
+    }
+
+    fn resolve(&mut self, block: *const ControlBlock, count: impl Fn(&mut Cancellation)) {
+        for cancellation in &mut self.under_way {
+            let before = cancellation.targets.len();
+            cancellation.targets.retain(|&target| target != block);
+            if cancellation.targets.len() < before {
+                count(cancellation);
+            }
+        }
+    }
+
+    /// Answers those whose targets are all resolved.
+    pub(crate) fn answer(&mut self) {
+        if self.under_way.is_empty() {
+            return;
+        }
+        self.under_way.retain(|cancellation| {
+            let resolved = cancellation.counted && cancellation.targets.is_empty();
+            if resolved {
+                let answer = match (cancellation.canceled, cancellation.not_canceled) {
+                    (0, 0) => ALL_DONE,
+                    (_, 0) => CANCELED,
+                    _ => NOT_CANCELED,
+                };
+                // SAFETY: its caller waits for the answer.
+                unsafe { (*cancellation.command).finish(answer) };
+            }
+            !resolved
+        });
+    }
+}

@@ -1,0 +1,139 @@
+//! What the I/O thread knows of each descriptor: which file it means, and the order of its operations.
+#![expect(unsafe_code, reason = "fstat(2)")]
+
+use std::ffi::c_int;
+use std::mem;
+
+use crate::system;
+use crate::worker::order::{Class, Kind, Order};
+
+/// A file, as fstat(2) tells files apart.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+/// One open file under one number.
+#[derive(Debug)]
+pub(crate) struct Descriptor {
+    pub(crate) order: Order,
+    identity: Identity,
+    /// The last read of this socket left nothing behind.
+    pub(crate) emptied: bool,
+    /// The number means another file by now; operations begun before go on.
+    detached: bool,
+}
+
+/// Descriptors by number.
+#[derive(Debug, Default)]
+pub(crate) struct Descriptors {
+    entries: Vec<Option<Descriptor>>,
+    free: Vec<u32>,
+    /// Entry of each number, plus one; 0 is none.
+    by_fd: Vec<u32>,
+}
+
+/// An entry for an operation, and an entry that lost its number meanwhile.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) entry: u32,
+    pub(crate) orphaned: Option<u32>,
+}
+
+impl Descriptors {
+    /// The entry for an operation of this kind on this number, which is looked at when nothing is in flight on it, or
+    /// when the operation would have to wait for others: their file may have been closed and its number used again.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub(crate) fn find(&mut self, fd: c_int, kind: Kind) -> Result<Found, c_int> {
+        let number = usize::try_from(fd).map_err(|_| libc::EBADF)?;
+        let known = self.by_fd.get(number).and_then(|entry| entry.checked_sub(1));
+        let Some(entry) = known else {
+            let entry = self.insert(look(fd)?);
+            if self.by_fd.len() <= number {
+                self.by_fd.resize(number + 1, 0);
+            }
+            self.by_fd[number] = entry + 1;
+            return Ok(Found { entry, orphaned: None });
+        };
+        let descriptor = self.get(entry);
+        if !descriptor.order.is_idle() && !descriptor.order.would_wait(kind) {
+            return Ok(Found { entry, orphaned: None });
+        }
+        let (identity, class) = look(fd)?;
+        if descriptor.order.is_idle() {
+            if descriptor.identity != identity {
+                descriptor.emptied = false;
+            }
+            descriptor.identity = identity;
+            descriptor.order.reclassify(class);
+            return Ok(Found { entry, orphaned: None });
+        }
+        if descriptor.identity == identity {
+            return Ok(Found { entry, orphaned: None });
+        }
+        descriptor.detached = true;
+        let fresh = self.insert((identity, class));
+        self.by_fd[number] = fresh + 1;
+        Ok(Found { entry: fresh, orphaned: Some(entry) })
+    }
+
+    /// The entry that the number has now, if any.
+    pub(crate) fn present(&self, fd: c_int) -> Option<u32> {
+        self.by_fd.get(usize::try_from(fd).ok()?)?.checked_sub(1)
+    }
+
+    /// A descriptor by its entry, which must exist.
+    pub(crate) fn get(&mut self, entry: u32) -> &mut Descriptor {
+        match &mut self.entries[entry as usize] {
+            Some(descriptor) => descriptor,
+            None => unreachable!("an entry lives as long as an operation or a number names it"),
+        }
+    }
+
+    /// Gives an entry back that nothing needs any more.
+    pub(crate) fn release(&mut self, entry: u32) {
+        let descriptor = self.get(entry);
+        if descriptor.detached && descriptor.order.is_idle() {
+            self.entries[entry as usize] = None;
+            self.free.push(entry);
+        }
+    }
+
+    fn insert(&mut self, (identity, class): (Identity, Class)) -> u32 {
+        let descriptor = Descriptor { order: Order::new(class), identity, emptied: false, detached: false };
+        if let Some(entry) = self.free.pop() {
+            self.entries[entry as usize] = Some(descriptor);
+            return entry;
+        }
+        self.entries.push(Some(descriptor));
+        self.entries.len() as u32 - 1
+    }
+}
+
+fn look(fd: c_int) -> Result<(Identity, Class), c_int> {
+    // SAFETY: the kernel fills the struct.
+    let stat = unsafe {
+        let mut stat: libc::stat = mem::zeroed();
+        system::check(libc::fstat(fd, &raw mut stat) as isize)?;
+        stat
+    };
+    let identity = Identity { device: stat.st_dev, inode: stat.st_ino };
+    let class = match stat.st_mode & libc::S_IFMT {
+        libc::S_IFSOCK => Class::Socket,
+        libc::S_IFIFO => Class::Stream,
+        libc::S_IFREG | libc::S_IFBLK => file(fd)?,
+        // A device may have offsets or not.
+        // SAFETY: no memory is passed.
+        libc::S_IFCHR if unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) } != -1 => file(fd)?,
+        // Also eventfd(2) and its like, which pretend to seek.
+        _ => Class::Stream,
+    };
+    Ok((identity, class))
+}
+
+fn file(fd: c_int) -> Result<Class, c_int> {
+    Ok(Class::File { append: system::status_flags(fd)? & libc::O_APPEND != 0 })
+}
