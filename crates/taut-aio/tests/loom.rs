@@ -1,0 +1,201 @@
+//! The lock-free parts under the model checker: every interleaving of a few threads, within `LOOM_MAX_PREEMPTIONS`.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p taut-aio --test loom --release`
+#![cfg(loom)]
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use loom::thread;
+use taut_aio::lockfree::announcement::{Announcement, Wait};
+use taut_aio::lockfree::completions::{Completed, Completions};
+use taut_aio::lockfree::inbox::Inbox;
+
+/// Letters of the model: their address is made up, their links are in an array.
+struct Letters {
+    links: Vec<AtomicUsize>,
+}
+
+impl Letters {
+    fn new(count: usize) -> Self {
+        Self { links: (0..count).map(|_| AtomicUsize::new(0)).collect() }
+    }
+
+    /// Letter 0 has address 8, as an aligned one would.
+    fn address(index: usize) -> usize {
+        (index + 1) * 8
+    }
+
+    fn link(&self, address: usize) -> &AtomicUsize {
+        &self.links[address / 8 - 1]
+    }
+
+    /// What a taken stack holds, the newest first.
+    fn walk(&self, mut top: usize) -> Vec<usize> {
+        let mut found = Vec::new();
+        while top != 0 {
+            found.push(top / 8 - 1);
+            top = self.link(top).load(Ordering::Relaxed);
+        }
+        found
+    }
+}
+
+/// What was pushed is taken once, and each pusher's letters in their order.
+#[test]
+fn every_letter_arrives_once() {
+    loom::model(|| {
+        let shared = Arc::new((Inbox::new(), Letters::new(3)));
+        let other = Arc::clone(&shared);
+        let pusher = thread::spawn(move || {
+            let (inbox, letters) = &*other;
+            for index in [0, 1] {
+                let address = Letters::address(index);
+                let _ = inbox.push(address, letters.link(address));
+            }
+        });
+        let (inbox, letters) = &*shared;
+        let mut taken = letters.walk(inbox.take());
+        let address = Letters::address(2);
+        let _ = inbox.push(address, letters.link(address));
+        pusher.join().unwrap();
+        let mut rest = letters.walk(inbox.take());
+        // The newest are first within each take.
+        taken.reverse();
+        rest.reverse();
+        taken.extend(rest);
+        let order: Vec<usize> = taken.iter().copied().filter(|&index| index < 2).collect();
+        assert_eq!(order, [0, 1]);
+        taken.sort_unstable();
+        assert_eq!(taken, [0, 1, 2]);
+    });
+}
+
+/// The taker never sleeps on a letter: either it sees it, or the pusher wakes it.
+#[test]
+fn nobody_sleeps_on_a_letter() {
+    loom::model(|| {
+        let shared = Arc::new((Inbox::new(), Letters::new(2), AtomicUsize::new(0)));
+        let pushers: Vec<_> = (0..2)
+            .map(|index| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let (inbox, letters, woken) = &*shared;
+                    let address = Letters::address(index);
+                    if inbox.push(address, letters.link(address)) {
+                        woken.fetch_add(1, Ordering::SeqCst);
+                    }
+                })
+            })
+            .collect();
+        let (inbox, letters, woken) = &*shared;
+        let first = letters.walk(inbox.take()).len();
+        let slept = inbox.fall_asleep();
+        for pusher in pushers {
+            pusher.join().unwrap();
+        }
+        let woken = woken.load(Ordering::SeqCst);
+        let second = letters.walk(inbox.take()).len();
+        assert_eq!(first + second, 2);
+        // Asleep and something came: exactly one had to wake it. Awake: nobody.
+        assert_eq!(woken, usize::from(slept && second > 0));
+    });
+}
+
+/// Who waits for something is woken when it happens.
+#[test]
+fn no_announcement_is_missed() {
+    loom::model(|| {
+        let shared = Arc::new((Announcement::new(), AtomicBool::new(false)));
+        let other = Arc::clone(&shared);
+        let announcer = thread::spawn(move || {
+            let (announcement, done) = &*other;
+            done.store(true, Ordering::Release);
+            announcement.announce(|_| {});
+        });
+        let (announcement, done) = &*shared;
+        let sleep = |word: &AtomicU32, value: u32| {
+            // futex(2): back at once when the value is another.
+            while word.load(Ordering::SeqCst) == value {
+                thread::yield_now();
+            }
+            Wait::Done
+        };
+        let found = announcement.wait(|| done.load(Ordering::Acquire).then_some(()), sleep);
+        assert_eq!(found, Ok(()));
+        announcer.join().unwrap();
+    });
+}
+
+fn completed(request: usize) -> Completed {
+    Completed { request, result: -(request as isize) }
+}
+
+/// Two takers get each request once, in order, and whole.
+#[test]
+fn every_request_is_taken_once() {
+    loom::model(|| {
+        let completions = Arc::new(Completions::new(2));
+        let takers: Vec<_> = (0..2)
+            .map(|_| {
+                let completions = Arc::clone(&completions);
+                thread::spawn(move || completions.take())
+            })
+            .collect();
+        for request in [1, 2] {
+            let position = completions.reserve(completed(request));
+            completions.publish(position);
+        }
+        let mut taken: Vec<Completed> = takers.into_iter().filter_map(|taker| taker.join().unwrap()).collect();
+        while let Some(rest) = completions.take() {
+            taken.push(rest);
+        }
+        assert!(taken.iter().all(|one| one.result == -(one.request as isize)));
+        taken.sort_unstable_by_key(|one| one.request);
+        assert_eq!(taken, [completed(1), completed(2)]);
+    });
+}
+
+/// A request is collected by aio_return or by aio_waitcomplete, and by one of them alone, whatever comes between.
+#[test]
+fn struck_out_or_taken_but_not_both() {
+    loom::model(|| {
+        let completions = Arc::new(Completions::new(2));
+        let position = completions.reserve(completed(1));
+        let other = Arc::clone(&completions);
+        // The block says that it is complete from here on: its owner may collect it.
+        let owner = thread::spawn(move || {
+            other.strike_out(position, 1);
+            // Whatever comes now at the same address is another request.
+            other.take()
+        });
+        completions.publish(position);
+        let next = completions.reserve(completed(2));
+        completions.publish(next);
+        let mut taken: Vec<usize> = owner.join().unwrap().into_iter().map(|one| one.request).collect();
+        while let Some(rest) = completions.take() {
+            taken.push(rest.request);
+        }
+        assert_eq!(taken, [2]);
+    });
+}
+
+/// The oldest is lost when there is no room, and never seen torn.
+#[test]
+fn what_is_overwritten_is_whole_or_gone() {
+    loom::model(|| {
+        let completions = Arc::new(Completions::new(1));
+        let first = completions.reserve(completed(1));
+        completions.publish(first);
+        let other = Arc::clone(&completions);
+        let taker = thread::spawn(move || other.take());
+        let second = completions.reserve(completed(2));
+        completions.publish(second);
+        let taken = taker.join().unwrap();
+        let rest = completions.take();
+        for one in taken.iter().chain(&rest) {
+            assert_eq!(one.result, -(one.request as isize));
+        }
+        assert!(taken.map(|one| one.request) != rest.map(|one| one.request));
+        assert!([taken, rest].into_iter().flatten().any(|one| one.request == 2));
+    });
+}
