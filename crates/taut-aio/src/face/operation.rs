@@ -35,10 +35,14 @@ pub struct Operation {
     notify: Notify,
     token: usize,
     /// Pinned: the library has their addresses while it is in flight.
-    block: Box<UnsafeCell<ControlBlock>>,
+    block: Box<Pinned>,
     buffer: Box<[UnsafeCell<u8>]>,
     state: State,
 }
+
+/// On cache lines of its own: three instead of four.
+#[repr(align(64))]
+struct Pinned(UnsafeCell<ControlBlock>);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
@@ -54,7 +58,7 @@ impl Operation {
     /// An operation on this descriptor with a buffer of this many bytes. The token says which it was, wherever it is
     /// told.
     pub fn new(provider: Provider, fd: Arc<OwnedFd>, buffer_bytes: usize, token: usize, notify: Notify) -> Self {
-        let block = Box::new(UnsafeCell::new(ControlBlock::new(fd.as_raw_fd(), SigEvent::NONE)));
+        let block = Box::new(Pinned(UnsafeCell::new(ControlBlock::new(fd.as_raw_fd(), SigEvent::NONE))));
         let buffer = (0..buffer_bytes).map(|_| UnsafeCell::new(0)).collect();
         Self { provider, _fd: fd, notify, token, block, buffer, state: State::Idle }
     }
@@ -90,13 +94,13 @@ impl Operation {
         }
         let event = self.event()?;
         let buffer = self.buffer.as_ptr().cast_mut();
-        let block = self.block.get_mut();
+        let block = self.block.0.get_mut();
         block.buffer = buffer.cast();
         block.length = length;
         block.offset = offset;
         block.event = event;
         // SAFETY: the box keeps the block in its place, and `Drop` waits for the end of the operation.
-        let result = unsafe { self.provider.submit(self.block.get(), kind) };
+        let result = unsafe { self.provider.submit(self.block.0.get(), kind) };
         match result {
             Ok(()) => self.state = State::Submitted,
             Err(_) => self.take_back(event),
@@ -130,7 +134,7 @@ impl Operation {
 
     fn error(&self) -> c_int {
         // SAFETY: only its atomic words change behind our back.
-        self.provider.error(unsafe { &*self.block.get() })
+        self.provider.error(unsafe { &*self.block.0.get() })
     }
 
     /// What it came to: the bytes moved, once. `None` when it is in flight, was never begun, or was asked before.
@@ -144,7 +148,7 @@ impl Operation {
         }
         self.state = State::Idle;
         // SAFETY: it is complete.
-        let result = unsafe { self.provider.collect(self.block.get()) };
+        let result = unsafe { self.provider.collect(self.block.0.get()) };
         Some(usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(error)))
     }
 
@@ -174,7 +178,7 @@ impl Operation {
     /// Tries to stop it, and waits until the library no longer needs its memory.
     pub fn stop(&mut self) {
         while self.is_in_flight() {
-            let block = self.block.get();
+            let block = self.block.0.get();
             // SAFETY: it was submitted to this provider; it stays until we return.
             unsafe {
                 self.provider.cancel(block);
@@ -185,7 +189,7 @@ impl Operation {
     }
 
     pub(super) fn block(&self) -> *const ControlBlock {
-        self.block.get()
+        self.block.0.get()
     }
 
     pub(super) const fn provider(&self) -> Provider {

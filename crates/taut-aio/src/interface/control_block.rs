@@ -162,6 +162,17 @@ impl ControlBlock {
         block.error.store(libc::EINPROGRESS, Ordering::Relaxed);
     }
 
+    /// What the submitting thread's try came to, on its way to the I/O thread: bytes moved and an errno or 0.
+    pub(crate) fn carry_try(&self, moved: u32, errno: c_int) {
+        self.handle.store(u64::from(errno as u32) << 32 | u64::from(moved), Ordering::Relaxed);
+    }
+
+    /// Takes it out again.
+    pub(crate) fn carried_try(&self) -> (u32, c_int) {
+        let word = self.handle.load(Ordering::Relaxed);
+        (word as u32, (word >> 32) as c_int)
+    }
+
     /// Lets the operation fail before it begins; one that is in flight is left alone.
     ///
     /// # Safety

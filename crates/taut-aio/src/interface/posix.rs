@@ -243,11 +243,12 @@ pub fn completion_fd() -> c_int {
 }
 
 /// Cancels what is in flight on a descriptor that is about to be closed: `close` must not leave reads behind that keep the
-/// connection open (as musl has it). Async-signal-safe.
+/// connection open (as musl has it). What can't be canceled, a file's reads and writes, is waited for: its number may mean
+/// another file afterwards. Async-signal-safe.
 pub fn before_close(fd: c_int) {
     let shared = service::shared();
     if shared.in_flight.any(fd) && shared.runs_here() {
-        shared.ask(Request::Cancel { fd, block: 0, issued: true });
+        shared.ask(Request::Close { fd });
     }
 }
 
@@ -309,13 +310,36 @@ unsafe fn check(block: *mut ControlBlock, shared: &Shared) -> Result<(), c_int> 
     if valid { Ok(()) } else { Err(libc::EINVAL) }
 }
 
+/// The longest write on a socket that the submitting thread tries itself, in bytes: copying more takes longer than handing
+/// it over.
+const LONGEST_TRY: usize = 16 << 10;
+
 unsafe fn hand_over(shared: &Shared, block: *mut ControlBlock, kind: Kind) {
     // SAFETY: the caller's promise.
     unsafe {
-        shared.in_flight.enter((*block).fd);
-        ControlBlock::begin(block, Task::new(kind).word(), shared.epoch());
+        let fd = (*block).fd;
+        let tried = kind == Kind::Write && (*block).length <= LONGEST_TRY && shared.in_flight.enter_trying(fd);
+        if !tried {
+            shared.in_flight.enter(fd, kind);
+        }
+        ControlBlock::begin(block, Task { tried, ..Task::new(kind) }.word(), shared.epoch());
+        if tried {
+            try_to_send(&*block);
+        }
         shared.submit(block, block);
     }
+}
+
+/// Sends what goes without waiting: then nobody has to be woken before the data leave.
+unsafe fn try_to_send(block: &ControlBlock) {
+    let before = system::errno();
+    // SAFETY: the caller's promise.
+    let sent = unsafe { libc::send(block.fd, block.buffer, block.length, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+    match system::check(sent) {
+        Ok(moved) => block.carry_try(moved as u32, 0),
+        Err(errno) => block.carry_try(0, errno),
+    }
+    system::set_errno(before);
 }
 
 /// Submits what can be of a list, at once; gives whether that was all of it.
@@ -342,8 +366,9 @@ unsafe fn submit_list(shared: &Shared, list: &[*const ControlBlock], event: Opti
                 ControlBlock::refuse(block, libc::EINVAL, shared.epoch());
                 continue;
             }
-            let task = Task { kind, in_list: event.is_some(), heads_list: event.is_some() && bottom.is_null() };
-            shared.in_flight.enter((*block).fd);
+            let in_list = event.is_some();
+            let task = Task { in_list, heads_list: in_list && bottom.is_null(), ..Task::new(kind) };
+            shared.in_flight.enter((*block).fd, kind);
             ControlBlock::begin(block, task.word(), shared.epoch());
             if bottom.is_null() {
                 bottom = block;
@@ -357,7 +382,7 @@ unsafe fn submit_list(shared: &Shared, list: &[*const ControlBlock], event: Opti
     if top.is_null() {
         if let Some(event) = event {
             // Nothing to wait for: it is complete.
-            shared.ask(Request::Deliver(Notice::new(event, 0)));
+            shared.ask(Request::Deliver(Notice::new(&event.into(), 0)));
         }
         return all_taken;
     }

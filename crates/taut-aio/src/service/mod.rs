@@ -84,17 +84,19 @@ pub(crate) struct Task {
     pub(crate) kind: Kind,
     pub(crate) in_list: bool,
     pub(crate) heads_list: bool,
+    /// The submitting thread tried it; what that came to is in the block.
+    pub(crate) tried: bool,
 }
 
 impl Task {
     /// Of an operation that stands alone.
     pub(crate) const fn new(kind: Kind) -> Self {
-        Self { kind, in_list: false, heads_list: false }
+        Self { kind, in_list: false, heads_list: false, tried: false }
     }
 
     /// As it is stored.
     pub(crate) fn word(self) -> u32 {
-        self.kind as u32 | u32::from(self.in_list) << 8 | u32::from(self.heads_list) << 9
+        self.kind as u32 | u32::from(self.in_list) << 8 | u32::from(self.heads_list) << 9 | u32::from(self.tried) << 10
     }
 
     /// From what was stored.
@@ -105,7 +107,7 @@ impl Task {
             2 => Kind::Sync,
             _ => Kind::DataSync,
         };
-        Self { kind, in_list: word & 1 << 8 != 0, heads_list: word & 1 << 9 != 0 }
+        Self { kind, in_list: word & 1 << 8 != 0, heads_list: word & 1 << 9 != 0, tried: word & 1 << 10 != 0 }
     }
 }
 

@@ -1,17 +1,20 @@
 //! Queues of completed requests that somebody waits on.
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::lockfree::announcement::{Announcement, Wait};
 use crate::lockfree::completions::{Completed, Completions};
 use crate::system::futex;
 use crate::system::{self, Deadline};
+use crate::worker::notice::Event;
 
 /// Completed requests, those who wait for one, and an eventfd for those who poll.
 #[derive(Debug)]
 pub(crate) struct Queue {
     completions: Completions,
     announcement: Announcement,
+    /// Somebody has asked for completed requests.
+    wanted: AtomicBool,
     /// -1 while nobody asked for it.
     event_fd: AtomicI32,
 }
@@ -22,6 +25,7 @@ impl Queue {
         Self {
             completions: Completions::new(capacity),
             announcement: Announcement::new(),
+            wanted: AtomicBool::new(false),
             event_fd: AtomicI32::new(-1),
         }
     }
@@ -30,23 +34,31 @@ impl Queue {
         &self.completions
     }
 
+    /// Whether a request with this event is for the process's queue. One that tells by itself only is once somebody asks
+    /// for completed requests: then it may be that all are asked for.
+    pub(crate) fn collects(&self, event: &Event) -> bool {
+        event.is_silent() || self.wanted.load(Ordering::Relaxed) && !event.is_private()
+    }
+
     /// Waits for the oldest request.
     pub(crate) fn wait(&self, deadline: Deadline) -> Result<Completed, Wait> {
+        self.wanted.store(true, Ordering::Relaxed);
         self.announcement.wait(|| self.completions.take(), |word, value| futex::sleep(word, value, deadline))
     }
 
-    /// Tells that this many requests were added; gives whether anybody waits for them.
+    /// Tells that this many requests were added; gives whether anybody sleeps until there are some.
     pub(crate) fn announce(&self, added: u32) -> bool {
-        let waited = self.announcement.announce(|word| futex::wake(word, added.cast_signed()));
+        let woken = self.announcement.announce(|word| futex::wake(word, added.cast_signed()));
         let event_fd = self.event_fd.load(Ordering::Acquire);
         if event_fd >= 0 {
             system::signal_event_fd(event_fd, added.into());
         }
-        waited || event_fd >= 0
+        woken
     }
 
     /// An eventfd that counts what is added from now on, and says that there may be something already.
     pub(crate) fn event_fd(&self) -> Result<i32, i32> {
+        self.wanted.store(true, Ordering::Relaxed);
         let present = self.event_fd.load(Ordering::Acquire);
         if present >= 0 {
             return Ok(present);
@@ -75,6 +87,7 @@ impl Queue {
         if event_fd >= 0 {
             system::close(event_fd);
         }
+        self.wanted.store(false, Ordering::Relaxed);
         self.completions.clear();
         self.announcement.reset();
     }

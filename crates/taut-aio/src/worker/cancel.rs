@@ -25,6 +25,8 @@ pub(crate) struct Cancellations {
 #[derive(Debug)]
 struct Cancellation {
     command: *const Command,
+    /// Answered only when all its targets have ended, canceled or not.
+    to_the_end: bool,
     targets: Vec<*const ControlBlock>,
     canceled: u32,
     not_canceled: u32,
@@ -33,10 +35,11 @@ struct Cancellation {
 }
 
 impl Cancellations {
-    /// A new command; its targets follow.
-    pub(crate) fn begin(&mut self, command: *const Command) {
-        let cancellation = Cancellation { command, targets: Vec::new(), canceled: 0, not_canceled: 0, counted: false };
-        self.under_way.push(cancellation);
+    /// A new command; its targets follow. With `to_the_end` it waits for those that can't be canceled.
+    pub(crate) fn begin(&mut self, command: *const Command, to_the_end: bool) {
+        let targets = Vec::new();
+        let (canceled, not_canceled, counted) = (0, 0, false);
+        self.under_way.push(Cancellation { command, to_the_end, targets, canceled, not_canceled, counted });
     }
 
     /// A target of the newest command.
@@ -55,7 +58,7 @@ impl Cancellations {
 
     /// An operation can't be canceled: it will end by itself.
     pub(crate) fn refused(&mut self, block: *const ControlBlock) {
-        self.resolve(block, |cancellation| cancellation.not_canceled += 1);
+        self.resolve(block, false, |cancellation| cancellation.not_canceled += 1);
     }
 
     /// An operation ended with this.
@@ -63,7 +66,7 @@ impl Cancellations {
         if self.under_way.is_empty() {
             return;
         }
-        self.resolve(block, |cancellation| {
+        self.resolve(block, true, |cancellation| {
             if result == -(libc::ECANCELED as isize) {
                 cancellation.canceled += 1;
             } else {
@@ -72,8 +75,8 @@ impl Cancellations {
         });
     }
 
-    fn resolve(&mut self, block: *const ControlBlock, count: impl Fn(&mut Cancellation)) {
-        for cancellation in &mut self.under_way {
+    fn resolve(&mut self, block: *const ControlBlock, ended: bool, count: impl Fn(&mut Cancellation)) {
+        for cancellation in self.under_way.iter_mut().filter(|cancellation| ended || !cancellation.to_the_end) {
             let before = cancellation.targets.len();
             cancellation.targets.retain(|&target| target != block);
             if cancellation.targets.len() < before {

@@ -14,8 +14,9 @@ struct Identity {
     inode: u64,
 }
 
-/// One open file under one number.
+/// One open file under one number, on a cache line of its own.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Descriptor {
     pub(crate) order: Order,
     identity: Identity,
@@ -24,6 +25,8 @@ pub(crate) struct Descriptor {
     /// The number means another file by now; operations begun before go on.
     detached: bool,
 }
+
+const _: () = assert!(size_of::<Option<Descriptor>>() <= 128);
 
 /// Descriptors by number.
 #[derive(Debug, Default)]
@@ -42,8 +45,11 @@ pub(crate) struct Found {
 }
 
 impl Descriptors {
-    /// The entry for an operation of this kind on this number, which is looked at when nothing is in flight on it, or
+    /// The entry for an operation of this kind on this number. The number is looked at when nothing is in flight on it, or
     /// when the operation would have to wait for others: their file may have been closed and its number used again.
+    ///
+    /// Only an idle socket is taken for what it was: another socket does as well, and anything else makes the operation
+    /// fail with `ENOTSOCK`, upon which [`Self::renew`] looks. That saves a system call for each message.
     ///
     /// # Errors
     /// `EBADF`.
@@ -59,7 +65,8 @@ impl Descriptors {
             return Ok(Found { entry, orphaned: None });
         };
         let descriptor = self.get(entry);
-        if !descriptor.order.is_idle() && !descriptor.order.would_wait(kind) {
+        let idle = descriptor.order.is_idle();
+        if idle && descriptor.order.class() == Class::Socket || !idle && !descriptor.order.would_wait(kind) {
             return Ok(Found { entry, orphaned: None });
         }
         let (identity, class) = look(fd)?;
@@ -78,6 +85,43 @@ impl Descriptors {
         let fresh = self.insert((identity, class));
         self.by_fd[number] = fresh + 1;
         Ok(Found { entry: fresh, orphaned: Some(entry) })
+    }
+
+    /// Looks at a number that does not mean what its entry says, and gives it an entry of its own.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub(crate) fn renew(&mut self, fd: c_int) -> Result<u32, c_int> {
+        let number = usize::try_from(fd).map_err(|_| libc::EBADF)?;
+        let seen = look(fd)?;
+        if let Some(old) = self.present(fd) {
+            self.get(old).detached = true;
+        }
+        let fresh = self.insert(seen);
+        self.by_fd[number] = fresh + 1;
+        Ok(fresh)
+    }
+
+    /// Whether the number still means the file that its entry is about.
+    pub(crate) fn is_current(&mut self, entry: u32, fd: c_int) -> bool {
+        look(fd).is_ok_and(|(identity, _)| self.get(entry).identity == identity)
+    }
+
+    /// Notes which file the number means, for those that will have to wait.
+    pub(crate) fn identify(&mut self, entry: u32, fd: c_int) {
+        if let Ok((identity, _)) = look(fd) {
+            self.get(entry).identity = identity;
+        }
+    }
+
+    /// Forgets what the number means: it is about to be closed.
+    pub(crate) fn forget(&mut self, fd: c_int) {
+        let Some(entry) = self.present(fd) else { return };
+        self.get(entry).detached = true;
+        if let Some(present) = usize::try_from(fd).ok().and_then(|number| self.by_fd.get_mut(number)) {
+            *present = 0;
+        }
+        self.release(entry);
     }
 
     /// The entry that the number has now, if any.

@@ -1,7 +1,6 @@
 //! Lists of lio_listio(3) with a notification for the whole.
 
-use crate::interface::control_block::SigEvent;
-use crate::worker::notice::Notice;
+use super::notice::{Event, Notice};
 
 /// Lists under way.
 #[derive(Debug, Default)]
@@ -13,12 +12,12 @@ pub(crate) struct Lists {
 #[derive(Debug)]
 struct List {
     left: u32,
-    event: SigEvent,
+    event: Event,
 }
 
 impl Lists {
     /// A list of this many operations.
-    pub(crate) fn begin(&mut self, left: u32, event: SigEvent) -> u32 {
+    pub(crate) fn begin(&mut self, left: u32, event: Event) -> u32 {
         let list = List { left, event };
         if let Some(index) = self.free.pop() {
             self.entries[index as usize] = list;

@@ -28,7 +28,7 @@ use crate::system::futex;
 use crate::worker::cancel::Cancellations;
 use crate::worker::descriptors::Descriptors;
 use crate::worker::lists::Lists;
-use crate::worker::notice::{Delivery, NOTIFY_QUEUE, Notice, Sender};
+use crate::worker::notice::{Delivery, Event, Notice, Sender};
 use crate::worker::order::{Class, Kind};
 use crate::worker::table::{Operation, Table};
 
@@ -58,8 +58,9 @@ pub(crate) struct Worker {
     queued: u32,
     /// Operations that may run now.
     next: Vec<u32>,
-    /// Somebody was told something since we slept last: likely there will be work at once.
-    told: bool,
+    is_issuing: bool,
+    /// Somebody who slept was woken in this turn.
+    woken: bool,
 }
 
 impl Worker {
@@ -80,25 +81,33 @@ impl Worker {
             completed: 0,
             queued: 0,
             next: Vec::new(),
-            told: false,
+            is_issuing: false,
+            woken: false,
         }
     }
 
     /// Works until the process ends.
     pub(crate) fn run(mut self) -> ! {
+        // Who wakes us is in the middle of its own work and goes on with it on a shared core, instead of being
+        // preempted for each operation that it submits (kernel/sched/fair.c, check_preempt_wakeup_fair).
+        let parameters = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the struct outlives the call. Where it is forbidden we go on without.
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) };
         let mut outcomes = Vec::new();
         loop {
-            if mem::take(&mut self.told) && self.shared.inbox.is_empty() {
-                // Whoever was told runs now when it shares our core, and pushes its next operations before we sleep:
-                // cheaper for both than to be woken by it.
+            self.read_inbox();
+            if mem::take(&mut self.woken) && self.shared.inbox.is_empty() {
+                // Whoever was woken runs now when it shares our core, and submits what comes next before we sleep: cheaper
+                // than to be woken by it. Not after signals: yielding costs us our share of the core (since Linux 6.18),
+                // and then each signal of the next batch would preempt us.
                 // SAFETY: no arguments.
                 unsafe { libc::sched_yield() };
+                self.read_inbox();
             }
-            self.read_inbox();
             // Operations may have failed at once.
             self.tell();
             let at_most = (!self.late.is_empty()).then_some(AGAIN);
-            let sleep = !self.told && self.shared.inbox.fall_asleep();
+            let sleep = self.shared.inbox.fall_asleep();
             self.backend.turn(sleep, at_most, &mut outcomes);
             for outcome in outcomes.drain(..) {
                 self.settle(outcome);
@@ -128,7 +137,23 @@ impl Worker {
                 let command = (letter & !COMMAND) as *const Command;
                 // SAFETY: we took it from the inbox.
                 match unsafe { (*command).take() } {
-                    Some(Request::Cancel { fd, block, issued }) => self.cancel(command, fd, block, issued),
+                    Some(Request::Cancel { fd, block: 0, issued }) => {
+                        let targets = self.on_number(fd);
+                        self.cancellations.begin(command, false);
+                        self.cancel(targets, issued);
+                    }
+                    Some(Request::Cancel { block, issued, .. }) => {
+                        let target = self.find_block(block as *const ControlBlock);
+                        self.cancellations.begin(command, false);
+                        self.cancel(target.into_iter().collect(), issued);
+                    }
+                    Some(Request::Close { fd }) => {
+                        let targets = self.on_number(fd);
+                        self.cancellations.begin(command, true);
+                        self.cancel(targets, true);
+                        self.descriptors.forget(fd);
+                        self.shared.in_flight.note(fd, false);
+                    }
                     Some(Request::Deliver(notice)) => {
                         self.notices.push(notice);
                         // SAFETY: its caller waits for the answer.
@@ -149,55 +174,88 @@ impl Worker {
         let task = Task::read(block.task);
         if task.heads_list {
             let (length, event) = block.carried_list();
-            *list = Some(self.lists.begin(length, event));
+            *list = Some(self.lists.begin(length, (&event).into()));
+        }
+        let length = block.length.min(MOST_AT_ONCE) as u32;
+        let (moved, tried_errno) = if task.tried { block.carried_try() } else { (0, 0) };
+        let whole = task.tried && tried_errno == 0 && moved == length;
+        if task.tried && self.shared.in_flight.tried(block.fd) && whole {
+            // No other write came meanwhile that waits for this one: there is nothing to line up.
+            return self.publish(address, block.fd, Kind::Write, &(&block.event).into(), moved as isize);
         }
         let operation = Operation {
             block: address,
             kind: task.kind,
             fd: block.fd,
             buffer: block.buffer as usize,
-            length: block.length.min(MOST_AT_ONCE),
+            length,
             offset: block.offset,
-            event: block.event,
-            moved: 0,
+            event: (&block.event).into(),
+            moved,
             list: if task.in_list { *list } else { None },
             descriptor: u32::MAX,
             sequence: 0,
             issued: false,
             stopping: false,
         };
-        let found = self.descriptors.find(operation.fd, task.kind);
+        let fd = operation.fd;
         let index = self.table.insert(operation);
         block.handle.store(self.table.identity(index), Ordering::Relaxed);
-        let found = match found {
-            Ok(found) => found,
+        let entry = match self.descriptors.find(fd, task.kind) {
+            Ok(found) => {
+                if let Some(orphaned) = found.orphaned {
+                    self.orphan(orphaned);
+                }
+                found.entry
+            }
+            // What was tried has happened, whatever the number means by now.
+            Err(_) if whole => return self.complete(index, moved as isize),
             Err(errno) => return self.complete(index, -(errno as isize)),
         };
-        if let Some(orphaned) = found.orphaned {
-            self.orphan(orphaned);
+        let runs = self.admit(index, entry, task);
+        match (runs, tried_errno) {
+            (true, _) if whole => self.complete(index, moved as isize),
+            (true, 0 | libc::EAGAIN | libc::EINTR | libc::ENOTSOCK) => self.issue(index),
+            (true, errno) => self.complete(index, -(errno as isize)),
+            (false, _) => {}
         }
-        let descriptor = self.descriptors.get(found.entry);
-        let is_file = matches!(descriptor.order.class(), Class::File { .. });
-        let place = descriptor.order.admit(index, task.kind);
-        let Some(operation) = self.table.get(index) else { return };
-        operation.descriptor = found.entry;
+    }
+
+    /// Lines an operation up in an entry; gives whether it may run.
+    fn admit(&mut self, index: u32, entry: u32, task: Task) -> bool {
+        let Some(operation) = self.table.get(index) else { return false };
+        let order = &mut self.descriptors.get(entry).order;
+        let is_socket = order.class() == Class::Socket;
+        self.shared.in_flight.note(operation.fd, is_socket);
+        let reserves =
+            !task.tried && is_socket && task.kind == Kind::Write && self.shared.in_flight.is_being_tried(operation.fd);
+        let place = if task.tried {
+            order.admit_tried(index)
+        } else {
+            if reserves {
+                order.reserve_writes();
+            }
+            order.admit(index, task.kind)
+        };
+        operation.descriptor = entry;
         operation.sequence = place.sequence;
-        if is_file && operation.offset < 0 && matches!(task.kind, Kind::Read | Kind::Write) {
-            // -1 would be the current position to the kernel.
-            return if place.runs {
-                self.complete(index, -(libc::EINVAL as isize));
-            } else {
-                self.withdraw(index, libc::EINVAL);
-            };
+        if reserves {
+            let fd = operation.fd;
+            self.descriptors.identify(entry, fd);
         }
-        if place.runs {
-            self.issue(index);
-        }
+        place.runs
     }
 
     /// Operations on a file whose number means another one now: what has not begun never can.
     fn orphan(&mut self, entry: u32) {
+        self.orphan_others(entry, u32::MAX);
+    }
+
+    fn orphan_others(&mut self, entry: u32, spared: u32) {
         for index in self.table.on_descriptor(entry) {
+            if index == spared {
+                continue;
+            }
             let Some(operation) = self.table.get(index) else { continue };
             if !operation.issued {
                 self.withdraw(index, libc::EBADF);
@@ -210,9 +268,13 @@ impl Worker {
     }
 
     fn issue(&mut self, index: u32) {
-        if let Some(job) = self.job(index) {
-            self.backend.issue(job);
+        let Some(job) = self.job(index) else { return };
+        let moves_data = matches!(job.kind, Kind::Read | Kind::Write);
+        if moves_data && matches!(job.class, Class::File { .. }) && job.offset < 0 {
+            // -1 would be the current position to the kernel.
+            return self.complete(index, -(libc::EINVAL as isize));
         }
+        self.backend.issue(job);
     }
 
     /// The next step of an operation.
@@ -226,8 +288,8 @@ impl Worker {
             kind: operation.kind,
             class: descriptor.order.class(),
             fd: operation.fd,
-            buffer: operation.buffer + operation.moved,
-            length: (operation.length - operation.moved) as u32,
+            buffer: operation.buffer + operation.moved as usize,
+            length: operation.length - operation.moved,
             offset: operation.offset,
             likely_empty: descriptor.emptied,
         })
@@ -265,6 +327,9 @@ impl Worker {
         if operation.kind == Kind::Read {
             descriptor.emptied = emptied;
         }
+        if result == -(libc::ENOTSOCK as isize) && class == Class::Socket && operation.moved == 0 {
+            return self.rehome(index);
+        }
         if result == -(libc::EAGAIN as isize) && is_stream && !operation.stopping {
             // A descriptor with O_NONBLOCK on which the kernel won't wait by itself.
             if let Some(job) = self.job(index) {
@@ -273,7 +338,7 @@ impl Worker {
             return;
         }
         if result > 0 {
-            operation.moved += result as usize;
+            operation.moved += result as u32;
             let whole = operation.moved >= operation.length;
             if operation.kind == Kind::Write && is_stream && !whole && !operation.stopping {
                 // A write on a stream is whole, as write(2) on a blocking descriptor is.
@@ -284,12 +349,28 @@ impl Worker {
         self.complete(index, result);
     }
 
+    /// The number does not mean a socket any more, as its entry had it: moves the operation to an entry of its own.
+    fn rehome(&mut self, index: u32) {
+        let Some(operation) = self.table.get(index) else { return };
+        let (fd, kind, old, sequence) = (operation.fd, operation.kind, operation.descriptor, operation.sequence);
+        let fresh = match self.descriptors.renew(fd) {
+            Ok(fresh) => fresh,
+            Err(errno) => return self.complete(index, -(errno as isize)),
+        };
+        self.orphan_others(old, index);
+        self.descriptors.get(old).order.retire(kind, sequence, &mut self.next);
+        self.descriptors.release(old);
+        if self.admit(index, fresh, Task::new(kind)) {
+            self.issue(index);
+        }
+    }
+
     /// Takes an operation that has not begun out of the order and completes it with an error.
     fn withdraw(&mut self, index: u32, errno: c_int) {
         let Some(operation) = self.table.get(index) else { return };
         let (entry, kind, sequence) = (operation.descriptor, operation.kind, operation.sequence);
         self.descriptors.get(entry).order.withdraw(index, kind, sequence, &mut self.next);
-        self.publish(index, -(errno as isize));
+        self.finish(index, -(errno as isize));
         self.descriptors.release(entry);
         self.issue_next();
     }
@@ -298,7 +379,7 @@ impl Worker {
     fn complete(&mut self, index: u32, result: isize) {
         let Some(operation) = self.table.get(index) else { return };
         let (entry, kind, sequence) = (operation.descriptor, operation.kind, operation.sequence);
-        self.publish(index, result);
+        self.finish(index, result);
         if entry == u32::MAX {
             return;
         }
@@ -307,56 +388,77 @@ impl Worker {
         self.issue_next();
     }
 
+    /// Begins what may run now. What fails at once lets the next one run: one after the other, not one within the other.
     fn issue_next(&mut self) {
-        while let Some(index) = self.next.pop() {
-            self.issue(index);
+        if mem::replace(&mut self.is_issuing, true) {
+            return;
         }
+        while let Some(index) = self.next.pop() {
+            let Some(operation) = self.table.get(index) else { continue };
+            let (entry, fd) = (operation.descriptor, operation.fd);
+            // While it waited, its descriptor may have been closed behind our back and the number used again.
+            if self.descriptors.is_current(entry, fd) {
+                self.issue(index);
+            } else {
+                self.complete(index, -(libc::EBADF as isize));
+            }
+        }
+        self.is_issuing = false;
     }
 
-    /// Stores the result where the application looks, and notes who is to be told.
-    fn publish(&mut self, index: u32, result: isize) {
+    /// Takes an operation out of the table and stores its result.
+    fn finish(&mut self, index: u32, result: isize) {
         let identity = self.table.identity(index);
         let Some(operation) = self.table.remove(index) else { return };
-        self.shared.in_flight.leave(operation.fd);
-        self.cancellations.ended(operation.block, result);
-        let private = operation.event.notify == NOTIFY_QUEUE;
-        // SAFETY: the application lends it until the store below.
+        // SAFETY: the application lends it until the result is stored.
         let block = unsafe { &*operation.block };
         // Memory that the application took back too early is not ours to write to.
         if block.is_in_flight(self.epoch) && block.handle.load(Ordering::Relaxed) == identity {
-            if private {
-                block.complete(result, 0);
-            } else {
-                let completions = self.queue.completions();
-                let position = completions.reserve(Completed { request: operation.block as usize, result });
-                block.complete(result, position);
-                completions.publish(position);
-                self.queued += 1;
-            }
-        }
-        self.completed += 1;
-        match Notice::new(&operation.event, result) {
-            Notice::Silent => {}
-            notice => self.notices.push(notice),
+            self.publish(operation.block, operation.fd, operation.kind, &operation.event, result);
+        } else {
+            self.shared.in_flight.leave(operation.fd, operation.kind);
         }
         if let Some(notice) = operation.list.and_then(|list| self.lists.leave(list)) {
             self.notices.push(notice);
+        }
+        self.cancellations.ended(operation.block, result);
+    }
+
+    /// Stores a result where the application looks, and notes who is to be told.
+    fn publish(&mut self, address: *const ControlBlock, fd: c_int, kind: Kind, event: &Event, result: isize) {
+        self.shared.in_flight.leave(fd, kind);
+        // SAFETY: as above; it is the application's again after `complete`.
+        let block = unsafe { &*address };
+        if self.queue.collects(event) {
+            let completions = self.queue.completions();
+            let position = completions.reserve(Completed { request: address as usize, result });
+            block.complete(result, position);
+            completions.publish(position);
+            self.queued += 1;
+        } else {
+            block.complete(result, 0);
+        }
+        self.completed += 1;
+        match Notice::new(event, result) {
+            Notice::Silent => {}
+            notice => self.notices.push(notice),
         }
     }
 
     /// Tells everybody what was completed.
     fn tell(&mut self) {
         if mem::take(&mut self.completed) > 0 {
-            self.told |= self.shared.suspended.announce(|word| futex::wake(word, i32::MAX));
+            self.woken |= self.shared.suspended.announce(|word| futex::wake(word, i32::MAX));
         }
         match mem::take(&mut self.queued) {
             0 => {}
-            queued => self.told |= self.queue.announce(queued),
+            queued => self.woken |= self.queue.announce(queued),
         }
         self.cancellations.answer();
         if self.notices.is_empty() && self.late.is_empty() {
             return;
         }
+        let mut signaled = false;
         let mut filled: Vec<(Arc<Queue>, u32)> = Vec::new();
         let mut again = mem::take(&mut self.late);
         for notice in again.drain(..).chain(self.notices.drain(..)) {
@@ -366,7 +468,7 @@ impl Worker {
                 self.late.push_back(notice);
                 continue;
             }
-            self.told |= !matches!(notice, Notice::Queue { .. });
+            signaled |= !matches!(notice, Notice::Queue { .. });
             if let Notice::Queue { queue, .. } = notice {
                 match filled.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &queue)) {
                     Some((_, added)) => *added += 1,
@@ -375,18 +477,18 @@ impl Worker {
             }
         }
         for (queue, added) in filled {
-            self.told |= queue.announce(added);
+            self.woken |= queue.announce(added);
         }
+        self.woken &= !signaled;
     }
 
-    /// aio_cancel(3).
-    fn cancel(&mut self, command: *const Command, fd: c_int, block: usize, issued: bool) {
-        let targets = if block == 0 {
-            self.descriptors.present(fd).map(|entry| self.table.on_descriptor(entry)).unwrap_or_default()
-        } else {
-            self.find_block(block as *const ControlBlock).into_iter().collect()
-        };
-        self.cancellations.begin(command);
+    /// Operations on what a number means now, the oldest first.
+    fn on_number(&self, fd: c_int) -> Vec<u32> {
+        self.descriptors.present(fd).map(|entry| self.table.on_descriptor(entry)).unwrap_or_default()
+    }
+
+    /// Tries to stop these operations for the cancellation just begun.
+    fn cancel(&mut self, targets: Vec<u32>, issued: bool) {
         // Those that wait first, so that none of them begins meanwhile.
         for &index in &targets {
             match self.table.get(index) {

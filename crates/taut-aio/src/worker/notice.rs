@@ -14,6 +14,34 @@ use crate::system;
 /// `sigev_notify` of the safe face: into a queue, whose `Arc` is in `sigev_notify_function`.
 pub(crate) const NOTIFY_QUEUE: c_int = 0x7461;
 
+/// What an operation's `aio_sigevent` asks for; all that is used of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    value: usize,
+    function: usize,
+    attributes: usize,
+    signal: c_int,
+    notify: c_int,
+}
+
+impl From<&SigEvent> for Event {
+    fn from(&SigEvent { value, signal, notify, function, attributes, .. }: &SigEvent) -> Self {
+        Self { value, function, attributes, signal, notify }
+    }
+}
+
+impl Event {
+    /// Whether it asks for nothing.
+    pub(crate) const fn is_silent(&self) -> bool {
+        self.notify == libc::SIGEV_NONE || self.notify == libc::SIGEV_SIGNAL && self.signal == 0
+    }
+
+    /// Whether it goes to a queue of the safe face.
+    pub(crate) const fn is_private(&self) -> bool {
+        self.notify == NOTIFY_QUEUE
+    }
+}
+
 /// How to tell.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
@@ -57,8 +85,8 @@ pub(crate) struct Sender {
 
 impl Notice {
     /// As an event asks for it; the event was checked.
-    pub(crate) fn new(event: &SigEvent, result: isize) -> Self {
-        let &SigEvent { value, signal, notify, function, attributes, .. } = event;
+    pub(crate) fn new(event: &Event, result: isize) -> Self {
+        let &Event { value, signal, notify, function, attributes } = event;
         match notify {
             libc::SIGEV_SIGNAL if signal != 0 => Self::Signal { signal, value },
             libc::SIGEV_THREAD => Self::Function { function, value, attributes },

@@ -5,6 +5,7 @@
 //! - A synchronisation (aio_fsync(3)) waits for everything queued on the descriptor before it.
 
 use std::collections::VecDeque;
+use std::mem;
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -34,7 +35,8 @@ pub(crate) struct Order {
     class: Class,
     reads: Lane,
     writes: Lane,
-    syncs: Vec<Barrier>,
+    #[expect(clippy::box_collection, reason = "small where there is none")]
+    syncs: Option<Box<Vec<Barrier>>>,
     /// Operations not done yet, waiting ones included.
     live: u32,
     next_sequence: u64,
@@ -44,7 +46,11 @@ pub(crate) struct Order {
 #[derive(Debug, Default)]
 struct Lane {
     busy: bool,
-    waiting: VecDeque<u32>,
+    /// Busy with a write that its submitting thread is trying, and that has not come yet.
+    reserved: bool,
+    /// Most descriptors never have more than one at a time, and there may be thousands of them.
+    #[expect(clippy::box_collection, reason = "small where there is none")]
+    waiting: Option<Box<VecDeque<u32>>>,
 }
 
 /// A synchronisation that waits for older operations.
@@ -65,7 +71,7 @@ pub(crate) struct Place {
 
 impl Order {
     pub(crate) fn new(class: Class) -> Self {
-        Self { class, reads: Lane::default(), writes: Lane::default(), syncs: Vec::new(), live: 0, next_sequence: 0 }
+        Self { class, reads: Lane::default(), writes: Lane::default(), syncs: None, live: 0, next_sequence: 0 }
     }
 
     pub(crate) const fn class(&self) -> Class {
@@ -97,6 +103,25 @@ impl Order {
         self.lane(kind).is_some_and(|lane| lane.busy)
     }
 
+    /// Keeps writes waiting for one that another thread is trying.
+    pub(crate) fn reserve_writes(&mut self) {
+        if !self.writes.busy {
+            self.writes.busy = true;
+            self.writes.reserved = true;
+        }
+    }
+
+    /// Lines up the write that was tried: before all others.
+    pub(crate) fn admit_tried(&mut self, operation: u32) -> Place {
+        if mem::take(&mut self.writes.reserved) {
+            let sequence = self.next_sequence;
+            self.next_sequence += 1;
+            self.live += 1;
+            return Place { sequence, runs: true };
+        }
+        self.admit(operation, Kind::Write)
+    }
+
     /// Lines an operation up.
     pub(crate) fn admit(&mut self, operation: u32, kind: Kind) -> Place {
         let sequence = self.next_sequence;
@@ -105,14 +130,14 @@ impl Order {
         self.live += 1;
         let runs = if matches!(kind, Kind::Sync | Kind::DataSync) {
             if older > 0 {
-                self.syncs.push(Barrier { operation, sequence, older });
+                self.syncs.get_or_insert_default().push(Barrier { operation, sequence, older });
             }
             older == 0
         } else if let Some(lane) = self.lane(kind) {
             let runs = !lane.busy;
             lane.busy = true;
             if !runs {
-                lane.waiting.push_back(operation);
+                lane.waiting.get_or_insert_default().push_back(operation);
             }
             runs
         } else {
@@ -124,7 +149,7 @@ impl Order {
     /// Takes an operation out that ran to its end; `next` gets those that may run now.
     pub(crate) fn retire(&mut self, kind: Kind, sequence: u64, next: &mut Vec<u32>) {
         if let Some(lane) = self.lane(kind) {
-            match lane.waiting.pop_front() {
+            match lane.waiting.as_mut().and_then(|waiting| waiting.pop_front()) {
                 Some(operation) => next.push(operation),
                 None => lane.busy = false,
             }
@@ -134,19 +159,19 @@ impl Order {
 
     /// Takes an operation out that has not begun to run.
     pub(crate) fn withdraw(&mut self, operation: u32, kind: Kind, sequence: u64, next: &mut Vec<u32>) {
-        if let Some(lane) = self.lane(kind) {
-            lane.waiting.retain(|&waiting| waiting != operation);
+        if let Some(waiting) = self.lane(kind).and_then(|lane| lane.waiting.as_mut()) {
+            waiting.retain(|&waiting| waiting != operation);
         }
-        self.syncs.retain(|barrier| barrier.operation != operation);
+        if let Some(syncs) = &mut self.syncs {
+            syncs.retain(|barrier| barrier.operation != operation);
+        }
         self.leave(sequence, next);
     }
 
     fn leave(&mut self, sequence: u64, next: &mut Vec<u32>) {
         self.live -= 1;
-        if self.syncs.is_empty() {
-            return;
-        }
-        self.syncs.retain_mut(|barrier| {
+        let Some(syncs) = &mut self.syncs else { return };
+        syncs.retain_mut(|barrier| {
             if barrier.sequence > sequence {
                 barrier.older -= 1;
             }
@@ -189,6 +214,20 @@ mod tests {
         assert_eq!(retire(&mut order, 4, Kind::Read), []);
         assert_eq!(retire(&mut order, 3, Kind::Write), []);
         assert!(order.is_idle());
+    }
+
+    #[test]
+    fn a_write_that_was_tried_comes_first() {
+        let mut order = Order::new(Class::Socket);
+        order.reserve_writes();
+        assert!(!admit(&mut order, 0, Kind::Write));
+        order.reserve_writes();
+        assert!(!admit(&mut order, 1, Kind::Write));
+        assert!(order.admit_tried(2).runs);
+        assert_eq!(retire(&mut order, 2, Kind::Write), [0]);
+        assert_eq!(retire(&mut order, 0, Kind::Write), [1]);
+        assert_eq!(retire(&mut order, 1, Kind::Write), []);
+        assert!(order.admit_tried(3).runs);
     }
 
     #[test]
