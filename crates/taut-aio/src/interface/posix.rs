@@ -247,6 +247,7 @@ pub fn completion_fd() -> c_int {
 /// another file afterwards. Async-signal-safe.
 pub fn before_close(fd: c_int) {
     let shared = service::shared();
+    shared.in_flight.note(fd, false);
     if shared.in_flight.any(fd) && shared.runs_here() {
         shared.ask(Request::Close { fd });
     }

@@ -92,17 +92,26 @@ impl InFlight {
         self.of(fd).operations.load(Ordering::Relaxed) > 0
     }
 
-    /// The descriptors from `first` to `last` that may have any.
+    /// The descriptors from `first` to `last` that may have any or are known.
     pub(crate) fn among(&self, first: u32, last: u32) -> impl Iterator<Item = c_int> + '_ {
         let end = (last as usize).saturating_add(1).min(OWN);
-        (first as usize..end).filter(|&fd| self.own[fd].operations.load(Ordering::Relaxed) > 0).map(|fd| fd as c_int)
+        let counts = |counters: &Counters| {
+            counters.operations.load(Ordering::Relaxed) > 0 || counters.socket.load(Ordering::Relaxed)
+        };
+        (first as usize..end).filter(move |&fd| counts(&self.own[fd])).map(|fd| fd as c_int)
     }
 
-    /// What the I/O thread found a descriptor to be.
+    /// What the I/O thread found a descriptor to be; not a socket once somebody closes it.
     pub(crate) fn note(&self, fd: c_int, is_socket: bool) {
-        if let Some(counters) = self.own(fd) {
+        // Reading first leaves untouched memory untouched.
+        if let Some(counters) = self.own(fd).filter(|counters| counters.socket.load(Ordering::Relaxed) != is_socket) {
             counters.socket.store(is_socket, Ordering::Relaxed);
         }
+    }
+
+    /// What a descriptor was found to be, and nobody was seen to close it since.
+    pub(crate) fn is_socket(&self, fd: c_int) -> bool {
+        self.own(fd).is_some_and(|counters| counters.socket.load(Ordering::Relaxed))
     }
 
     /// Forgets all: for the child of a fork.

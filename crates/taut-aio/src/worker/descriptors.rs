@@ -48,12 +48,13 @@ impl Descriptors {
     /// The entry for an operation of this kind on this number. The number is looked at when nothing is in flight on it, or
     /// when the operation would have to wait for others: their file may have been closed and its number used again.
     ///
-    /// Only an idle socket is taken for what it was: another socket does as well, and anything else makes the operation
-    /// fail with `ENOTSOCK`, upon which [`Self::renew`] looks. That saves a system call for each message.
+    /// Only an idle socket is taken for what it was (`still_socket`: nobody was seen to close it): another socket does as
+    /// well, and anything else makes the operation fail with `ENOTSOCK`, upon which [`Self::renew`] looks. That saves a
+    /// system call for each message.
     ///
     /// # Errors
     /// `EBADF`.
-    pub(crate) fn find(&mut self, fd: c_int, kind: Kind) -> Result<Found, c_int> {
+    pub(crate) fn find(&mut self, fd: c_int, kind: Kind, still_socket: bool) -> Result<Found, c_int> {
         let number = usize::try_from(fd).map_err(|_| libc::EBADF)?;
         let known = self.by_fd.get(number).and_then(|entry| entry.checked_sub(1));
         let Some(entry) = known else {
@@ -66,7 +67,9 @@ impl Descriptors {
         };
         let descriptor = self.get(entry);
         let idle = descriptor.order.is_idle();
-        if idle && descriptor.order.class() == Class::Socket || !idle && !descriptor.order.would_wait(kind) {
+        if idle && still_socket && descriptor.order.class() == Class::Socket
+            || !idle && !descriptor.order.would_wait(kind)
+        {
             return Ok(Found { entry, orphaned: None });
         }
         let (identity, class) = look(fd)?;
@@ -87,16 +90,18 @@ impl Descriptors {
         Ok(Found { entry: fresh, orphaned: Some(entry) })
     }
 
-    /// Looks at a number that does not mean what its entry says, and gives it an entry of its own.
+    /// The entry for an operation that was in `old`, which is not what the number means.
     ///
     /// # Errors
     /// `EBADF`.
-    pub(crate) fn renew(&mut self, fd: c_int) -> Result<u32, c_int> {
+    pub(crate) fn renew(&mut self, fd: c_int, old: u32) -> Result<u32, c_int> {
         let number = usize::try_from(fd).map_err(|_| libc::EBADF)?;
-        let seen = look(fd)?;
-        if let Some(old) = self.present(fd) {
-            self.get(old).detached = true;
+        if let Some(present) = self.present(fd).filter(|&present| present != old) {
+            // Another operation was here before.
+            return Ok(present);
         }
+        let seen = look(fd)?;
+        self.get(old).detached = true;
         let fresh = self.insert(seen);
         self.by_fd[number] = fresh + 1;
         Ok(fresh)

@@ -201,7 +201,8 @@ impl Worker {
         let fd = operation.fd;
         let index = self.table.insert(operation);
         block.handle.store(self.table.identity(index), Ordering::Relaxed);
-        let entry = match self.descriptors.find(fd, task.kind) {
+        let still_socket = self.shared.in_flight.is_socket(fd);
+        let entry = match self.descriptors.find(fd, task.kind, still_socket) {
             Ok(found) => {
                 if let Some(orphaned) = found.orphaned {
                     self.orphan(orphaned);
@@ -353,7 +354,7 @@ impl Worker {
     fn rehome(&mut self, index: u32) {
         let Some(operation) = self.table.get(index) else { return };
         let (fd, kind, old, sequence) = (operation.fd, operation.kind, operation.descriptor, operation.sequence);
-        let fresh = match self.descriptors.renew(fd) {
+        let fresh = match self.descriptors.renew(fd, old) {
             Ok(fresh) => fresh,
             Err(errno) => return self.complete(index, -(errno as isize)),
         };
