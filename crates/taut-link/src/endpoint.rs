@@ -78,7 +78,32 @@ impl Endpoint {
         matches!(self, Self::Tcp(_))
     }
 
-    pub(crate) fn of_tcp(address: SocketAddr) -> Self {
+    /// Where a crowd started by the server at this endpoint listens: on the same host at port `number`, or under its own
+    /// name with `.number` after it.
+    ///
+    /// # Errors
+    /// [`Error::Input`] on a datagram endpoint, and when the name becomes too long or the number is no port.
+    pub fn crowd_place(&self, number: u32) -> Result<Self> {
+        let place = match self {
+            Self::Tcp(inet) => {
+                let port = u16::try_from(number).map_err(|_| Error::Input(format!("{number} is no port")))?;
+                return Ok(Self::Tcp(InetAddress { host: inet.host.clone(), port }));
+            }
+            Self::Unix(address) => format!("unix:{address}.{number}"),
+            Self::Udp(_) | Self::UnixDgram(_) => return Err(Error::no_crowd(self)),
+        };
+        place.parse()
+    }
+
+    /// Removes the socket file that a listener of this endpoint left behind when it was killed; there may be none.
+    pub fn remove_socket_file(&self) {
+        if let Some(file) = self.socket_file() {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+
+    /// An IPv4 or IPv6 address and port as an endpoint of TCP.
+    pub fn of_tcp(address: SocketAddr) -> Self {
         Self::Tcp(InetAddress { host: address.ip().to_string(), port: address.port() })
     }
 

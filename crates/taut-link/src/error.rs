@@ -111,6 +111,11 @@ impl Error {
         }
     }
 
+    /// A crowd was asked of a datagram endpoint.
+    pub(crate) fn no_crowd(endpoint: &Endpoint) -> Self {
+        Self::Input(format!("{endpoint}: a crowd is one of streams: write tcp://HOST:PORT or unix:PATH"))
+    }
+
     pub(crate) fn io(operation: &'static str, endpoint: &Endpoint, error: impl Into<io::Error>) -> Self {
         Self::Io { operation, endpoint: endpoint.to_string(), error: error.into() }
     }

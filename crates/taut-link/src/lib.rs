@@ -6,27 +6,37 @@
 //! - [`stamp`]: software timestamps of both directions (`SO_TIMESTAMPING`).
 //! - [`TcpInfo`]: what the kernel tells of a TCP connection.
 //! - [`Session`]: a link on which a server of the tests has agreed to work.
+//! - [`CrowdSession`]: the same for many links to a process of the server's.
+//! - [`SocketRing`]: many sockets on one io_uring.
+//! - [`process`]: another process' CPU time, and ending with the process that started us.
 //! - [`wire`]: frames of the tests' protocol, parsed and emitted without I/O.
 //! - [`foreign`]: a TCP peer unlike Linux, with an ACK delay of one's choice, on a TUN device.
 //! - [`clock`]: the live clock and sleeping on an absolute schedule.
 
 pub mod clock;
+mod crowd;
 mod endpoint;
 mod error;
 pub mod foreign;
 mod link;
 mod listener;
 mod option;
+pub mod process;
+mod ring;
 mod session;
+#[cfg(test)]
+mod skip;
 pub mod stamp;
 mod sys;
 mod tcp_info;
 pub mod wire;
 
+pub use crowd::CrowdSession;
 pub use endpoint::{Endpoint, InetAddress, UnixAddress};
 pub use error::{Error, Fault, Result};
 pub use link::Link;
 pub use listener::{Listener, PeerAddress};
 pub use option::SocketOption;
+pub use ring::{Completion, SocketRing};
 pub use session::{PeerClock, Request, Session, boot_identity};
 pub use tcp_info::TcpInfo;

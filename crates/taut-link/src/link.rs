@@ -1,6 +1,6 @@
 use std::io;
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
@@ -66,7 +66,7 @@ impl Link {
 
     /// Local port, where the transport has ports.
     pub fn local_port(&self) -> Option<u16> {
-        self.socket.local_addr().ok()?.as_socket().map(|address: SocketAddr| address.port())
+        self.local_address().map(|address| address.port())
     }
 
     /// Writes bytes, as many as the kernel takes now; on a datagram link all or none.
@@ -177,6 +177,25 @@ impl Link {
         self.socket.shutdown(Shutdown::Write).map_err(|source| Error::io("finish sending on", &self.endpoint, source))
     }
 
+    /// Has a later close abort a TCP connection (RST), so that neither end keeps it in `TIME_WAIT`.
+    ///
+    /// # Errors
+    /// As setsockopt(2).
+    pub fn reset_on_close(&self) -> Result<()> {
+        let linger = Some(Duration::ZERO).filter(|_| self.endpoint.acknowledges());
+        self.socket.set_linger(linger).map_err(|source| Error::io("prepare", &self.endpoint, source))
+    }
+
+    /// Address of the other end, where it has a host and a port.
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        self.socket.peer_addr().ok()?.as_socket()
+    }
+
+    /// Address of this end, where it has a host and a port.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.socket.local_addr().ok()?.as_socket()
+    }
+
     /// What the kernel tells of the connection; `None` where the transport is not TCP.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         matches!(self.endpoint, Endpoint::Tcp(_)).then(|| TcpInfo::read(self.as_fd()).ok())?
@@ -205,5 +224,11 @@ impl Link {
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+impl From<Link> for OwnedFd {
+    fn from(link: Link) -> Self {
+        link.socket.into()
     }
 }

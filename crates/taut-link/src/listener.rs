@@ -1,4 +1,5 @@
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
@@ -64,8 +65,16 @@ impl Listener {
     /// # Errors
     /// As accept(2).
     pub fn accept(&self) -> io::Result<Link> {
-        let (socket, _) = self.socket.accept()?;
-        Ok(Link::accepted(socket, self.endpoint.clone()))
+        self.accept_from().map(|(link, _)| link)
+    }
+
+    /// As [`accept`](Self::accept), with the host that the link comes from, where it comes from one.
+    ///
+    /// # Errors
+    /// As accept(2).
+    pub fn accept_from(&self) -> io::Result<(Link, Option<IpAddr>)> {
+        let (socket, from) = self.socket.accept()?;
+        Ok((Link::accepted(socket, self.endpoint.clone()), from.as_socket().map(|address| address.ip())))
     }
 
     /// Receives a datagram and the address that it came from. Longer datagrams are cut to the buffer.

@@ -5,7 +5,7 @@ use taut_time::{Duration, Framing};
 
 use crate::clock;
 use crate::wire::{
-    self, AckPolicy, CONTROL_BYTES, DATA_HEADER_BYTES, Frame, HEADER_BYTES, Hello, Record, Summary, Work,
+    self, Accept, AckPolicy, CONTROL_BYTES, DATA_HEADER_BYTES, Frame, HEADER_BYTES, Hello, Record, Summary, Work,
 };
 use crate::{Endpoint, Error, Link, Result, SocketOption};
 
@@ -73,9 +73,33 @@ impl Session {
         Ok(session)
     }
 
+    /// Connects and says hello, no more.
+    pub(crate) fn greet(request: &Request) -> Result<(Self, Accept)> {
+        let link = Link::connect(&request.endpoint, request.timeout)?;
+        let mut session = Self { link, id: 0, plain: false, timeout: request.timeout, peer_clock: PeerClock::SAME };
+        let accept = session.say_hello(request)?;
+        Ok((session, accept))
+    }
+
     fn shake_hands(&mut self, request: &Request) -> Result<()> {
         let may_hold = self.link.endpoint().acknowledges();
+        let accept = self.say_hello(request)?;
+        let one_clock = accept.boot == boot_identity();
+        if !one_clock || matches!(request.acks, AckPolicy::Delayed | AckPolicy::DelayedAtMost(_)) {
+            let compared = self.compare_clocks()?;
+            self.peer_clock = if one_clock { PeerClock::SAME } else { compared };
+        }
+        if self.ask(&Frame::Start, "the start")? != Frame::Ready {
+            return Err(self.broke_protocol("the peer was not ready"));
+        }
         if may_hold {
+            SocketOption::Nodelay(false).apply(&self.link)?;
+        }
+        self.link.set_receive_timeout(None)
+    }
+
+    fn say_hello(&mut self, request: &Request) -> Result<Accept> {
+        if self.link.endpoint().acknowledges() {
             SocketOption::Nodelay(true).apply(&self.link)?;
         }
         self.id = clock::now().as_nanos() ^ u64::from(std::process::id()).rotate_left(40);
@@ -95,18 +119,7 @@ impl Session {
         let Frame::Accept(accept) = answer else {
             return Err(self.broke_protocol("the answer to the hello is neither yes nor no"));
         };
-        let one_clock = accept.boot == boot_identity();
-        if !one_clock || matches!(request.acks, AckPolicy::Delayed | AckPolicy::DelayedAtMost(_)) {
-            let compared = self.compare_clocks()?;
-            self.peer_clock = if one_clock { PeerClock::SAME } else { compared };
-        }
-        if self.ask(&Frame::Start, "the start")? != Frame::Ready {
-            return Err(self.broke_protocol("the peer was not ready"));
-        }
-        if may_hold {
-            SocketOption::Nodelay(false).apply(&self.link)?;
-        }
-        self.link.set_receive_timeout(None)
+        Ok(accept)
     }
 
     fn compare_clocks(&self) -> Result<PeerClock> {
@@ -125,6 +138,11 @@ impl Session {
             }
         }
         Ok(best)
+    }
+
+    /// Waits longer for answers, or less long.
+    pub(crate) const fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
     }
 
     /// The link underneath.
@@ -220,7 +238,7 @@ impl Session {
     }
 
     /// Sends a frame and waits for its answer; a datagram is repeated.
-    fn ask(&self, question: &Frame, name: &'static str) -> Result<Frame> {
+    pub(crate) fn ask(&self, question: &Frame, name: &'static str) -> Result<Frame> {
         let bytes = question.emit(self.id);
         if self.link.endpoint().framing() == Framing::Stream {
             self.link.set_receive_timeout(Some(self.timeout))?;
@@ -281,7 +299,7 @@ impl Session {
         }
     }
 
-    fn broke_protocol(&self, what: &str) -> Error {
+    pub(crate) fn broke_protocol(&self, what: &str) -> Error {
         Error::Protocol { endpoint: self.link.endpoint().to_string(), what: what.to_owned() }
     }
 

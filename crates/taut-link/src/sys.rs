@@ -55,6 +55,31 @@ pub(crate) fn set_timer_slack(nanos: u64) {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos as libc::c_ulong) };
 }
 
+/// CPU time of a process, all threads, dead ones included: seconds and nanoseconds (clock_getcpuclockid(3)).
+pub(crate) fn cpu_of_process(pid: i32) -> io::Result<(i64, i64)> {
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: the pointer is to a live clockid_t.
+    match unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } {
+        0 => {}
+        errno => return Err(io::Error::from_raw_os_error(errno)),
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a live timespec.
+    check(unsafe { libc::clock_gettime(clock, &raw mut time) })?;
+    Ok((time.tv_sec, time.tv_nsec))
+}
+
+/// Has the kernel send `SIGIO` to this process when a descriptor becomes readable or hangs up (fcntl(2), `O_ASYNC`).
+pub(crate) fn signal_when_readable(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: these three commands of fcntl take and return integers and touch no memory.
+    unsafe {
+        check(libc::fcntl(fd.as_raw_fd(), libc::F_SETOWN, libc::getpid()))?;
+        let flags = check(libc::fcntl(fd.as_raw_fd(), libc::F_GETFL))?;
+        check(libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_ASYNC))?;
+    }
+    Ok(())
+}
+
 /// Sets scheduling policy and priority of the calling thread.
 pub(crate) fn set_scheduler(policy: c_int, priority: c_int) -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: priority };

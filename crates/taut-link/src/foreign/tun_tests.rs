@@ -1,7 +1,5 @@
 //! The peer against the kernel's TCP. Needs the right to make network namespaces, and /dev/net/tun.
 
-use std::env;
-use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::net::{Shutdown, TcpStream};
 
@@ -19,12 +17,7 @@ fn host_or_skip(test: &str, delay: Duration) -> Option<ForeignHost> {
     match ForeignHost::start(AckPolicy::after(delay)) {
         Ok(host) => Some(host),
         Err(Error::Unavailable(reason)) => {
-            eprintln!("SKIPPED: {reason}");
-            if let Some(path) = env::var_os("TAUT_SKIP_LOG") {
-                let mut log = OpenOptions::new().create(true).append(true).open(path).unwrap();
-                // One write, so that lines of tests that run at once do not mix.
-                log.write_all(format!("taut-link foreign::{test}: {reason}\n").as_bytes()).unwrap();
-            }
+            crate::skip::note(&format!("foreign::{test}"), &reason);
             None
         }
         Err(error) => panic!("{error}"),

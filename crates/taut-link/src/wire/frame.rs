@@ -49,6 +49,31 @@ pub enum Frame {
         /// The records.
         records: Vec<Record>,
     },
+    /// Client, streams only: make me a crowd host.
+    Crowd {
+        /// How it is to drive its I/O, by number (docs/protocol.md).
+        engine: u8,
+        /// Links it is to take.
+        connections: u32,
+    },
+    /// Server: the crowd host listens there.
+    Place {
+        /// Port, or what stands after the dot of a Unix name.
+        number: u32,
+    },
+    /// Client: what does the crowd host use? Server: this.
+    Usage(Usage),
+}
+
+/// What a process uses; all zeroes in the question.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Usage {
+    /// CPU time since it began.
+    pub cpu: Duration,
+    /// Threads it has now.
+    pub threads: u32,
+    /// Memory it has now (`VmRSS`), in bytes.
+    pub rss_bytes: u64,
 }
 
 /// What a session came to, as the server saw it.
@@ -118,6 +143,12 @@ impl Frame {
                 out.u64(u64::try_from(s.cpu.as_nanos()).unwrap_or(u64::MAX)).u32(s.records_dropped);
             }
             Self::Fetch { index } => drop(out.u64(*index)),
+            Self::Crowd { engine, connections } => drop(out.u8(*engine).u8(0).u16(0).u32(*connections)),
+            Self::Place { number } => drop(out.u32(*number)),
+            Self::Usage(usage) => {
+                out.u64(u64::try_from(usage.cpu.as_nanos()).unwrap_or(u64::MAX)).u32(usage.threads).u32(0);
+                out.u64(usage.rss_bytes);
+            }
             Self::Records { index, records } => {
                 out.u64(*index);
                 for record in records.iter().take(RECORDS_PER_FRAME) {
@@ -179,6 +210,16 @@ impl Frame {
                 records_dropped: from.u32()?,
             }),
             12 => Self::Done,
+            13 => {
+                let engine = from.u8()?;
+                let _reserved = (from.u8()?, from.u16()?);
+                Self::Crowd { engine, connections: from.u32()? }
+            }
+            14 => Self::Place { number: from.u32()? },
+            15 => {
+                let (cpu, threads, _reserved) = (Duration::from_nanos(from.u64()?), from.u32()?, from.u32()?);
+                Self::Usage(Usage { cpu, threads, rss_bytes: from.u64()? })
+            }
             other => return Err(WireError::Kind(other)),
         };
         Ok((session, frame))
@@ -198,6 +239,9 @@ impl Frame {
             Self::Records { .. } => 10,
             Self::Summary(_) => 11,
             Self::Done => 12,
+            Self::Crowd { .. } => 13,
+            Self::Place { .. } => 14,
+            Self::Usage(_) => 15,
         }
     }
 }
@@ -330,6 +374,9 @@ mod tests {
             Frame::Fetch { index: 50 },
             Frame::Records { index: 50, records: vec![record; 3] },
             Frame::Summary(Summary { bytes: 1, messages: 2, first_ns: 3, last_ns: 4, ..Summary::default() }),
+            Frame::Crowd { engine: 3, connections: 10_000 },
+            Frame::Place { number: 40_123 },
+            Frame::Usage(Usage { cpu: Duration::from_millis(5), threads: 2, rss_bytes: 1 << 33 }),
         ]
     }
 
@@ -387,7 +434,7 @@ mod tests {
         }
 
         #[test]
-        fn a_damaged_frame_is_parsed_or_refused(which in 0..12usize, at in 0..64usize, value: u8, cut in 0..80usize) {
+        fn a_damaged_frame_is_parsed_or_refused(which in 0..15usize, at in 0..64usize, value: u8, cut in 0..80usize) {
             let mut bytes = samples()[which].emit(1);
             let at = at % bytes.len();
             bytes[at] = value;

@@ -36,6 +36,8 @@ pub enum Work {
     Source,
     /// Reads, counts and sends at once (streams only).
     Duplex,
+    /// Starts a process that echoes over many other links (streams only).
+    Crowd,
 }
 
 /// When a receiver acknowledges, as far as Linux lets a program choose (tcp(7), `TCP_QUICKACK`).
@@ -81,6 +83,12 @@ pub enum Refusal {
     NotUnderstood,
     /// The receiver's ACK behaviour can't be chosen there.
     AcksNotOffered,
+    /// A crowd has too many links; the limit.
+    CrowdTooLarge(u32),
+    /// There is a crowd already.
+    CrowdTaken,
+    /// The crowd host could not be set up there; the system's error number, 0 when there is none.
+    CrowdFailed(u32),
 }
 
 impl fmt::Display for Refusal {
@@ -97,6 +105,19 @@ impl fmt::Display for Refusal {
             }
             Self::NotUnderstood => write!(f, "it did not understand the first bytes"),
             Self::AcksNotOffered => write!(f, "its kernel does not let it choose when to acknowledge in this way"),
+            Self::CrowdTooLarge(0) => write!(f, "it takes no crowd (see its --max-crowd)"),
+            Self::CrowdTooLarge(limit) => {
+                write!(
+                    f,
+                    "a crowd may have {limit} connections at most (see its --max-crowd and its limit of open files)"
+                )
+            }
+            Self::CrowdTaken => write!(f, "it has a crowd, and has one at a time"),
+            Self::CrowdFailed(errno) => {
+                let error = std::io::Error::from_raw_os_error(i32::try_from(*errno).unwrap_or(0));
+                write!(f, "it could not set this engine up")?;
+                if *errno == 0 { Ok(()) } else { write!(f, ": {error}") }
+            }
         }
     }
 }
@@ -151,6 +172,7 @@ impl Hello {
             2 => Work::Sink,
             3 => Work::Source,
             4 => Work::Duplex,
+            5 => Work::Crowd,
             _ => return Err(WireError::Field("work")),
         };
         let acks = from.u8()?;
@@ -204,6 +226,9 @@ impl Refusal {
             Self::OtherVersion(version) => (4, version),
             Self::NotUnderstood => (5, 0),
             Self::AcksNotOffered => (6, 0),
+            Self::CrowdTooLarge(limit) => (7, limit),
+            Self::CrowdTaken => (8, 0),
+            Self::CrowdFailed(errno) => (9, errno),
         };
         out.u8(code).u8(0).u16(0).u32(limit);
     }
@@ -220,6 +245,9 @@ impl Refusal {
             4 => Ok(Self::OtherVersion(limit)),
             5 => Ok(Self::NotUnderstood),
             6 => Ok(Self::AcksNotOffered),
+            7 => Ok(Self::CrowdTooLarge(limit)),
+            8 => Ok(Self::CrowdTaken),
+            9 => Ok(Self::CrowdFailed(limit)),
             _ => Err(WireError::Field("refusal")),
         }
     }

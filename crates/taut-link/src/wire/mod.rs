@@ -6,7 +6,7 @@
 mod frame;
 mod hello;
 
-pub use frame::{Frame, Record, Summary, WireError, data_header, data_sequence, frame_length};
+pub use frame::{Frame, Record, Summary, Usage, WireError, data_header, data_sequence, frame_length};
 pub use hello::{Accept, AckPolicy, Hello, Refusal, Work};
 
 /// Version of the protocol.
