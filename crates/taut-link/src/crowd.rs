@@ -13,6 +13,8 @@ pub struct CrowdSession {
 
 /// Longest wait for a host to have its engine ready: a thread for each of 10,000 links takes seconds.
 const READY: Duration = Duration::from_secs(60);
+/// Longest wait for a host to be gone: one with 10,000 threads takes a while.
+const GONE: Duration = Duration::from_secs(10);
 
 impl CrowdSession {
     /// Asks the server at `endpoint` for a crowd host that drives `connections` links with an engine, given by its number
@@ -79,5 +81,14 @@ impl CrowdSession {
             Frame::Usage(usage) => Ok(usage),
             _ => Err(self.session.broke_protocol("the peer did not tell what its crowd uses")),
         }
+    }
+}
+
+impl Drop for CrowdSession {
+    /// Waits until the host is gone, so that there is a place for the next one.
+    fn drop(&mut self) {
+        let link = self.session.link();
+        let waits = link.finish_sending().and_then(|()| link.set_receive_timeout(Some(GONE)));
+        while waits.is_ok() && matches!(link.receive(&mut [0; 64]), Ok(1..)) {}
     }
 }

@@ -56,6 +56,14 @@ pub enum Error {
         /// How long was waited, in milliseconds.
         after_ms: u64,
     },
+    /// Something that belongs to no endpoint failed on this host.
+    #[error("{what}: {error}")]
+    Host {
+        /// What failed.
+        what: String,
+        /// What the kernel answered. Part of the message, and so not the error's source as well.
+        error: io::Error,
+    },
     /// A right, a device or a kernel feature is missing on this host.
     #[error("{0}")]
     Unavailable(String),
@@ -87,7 +95,7 @@ impl Error {
                 io::ErrorKind::NotFound | io::ErrorKind::AddrNotAvailable | io::ErrorKind::InvalidInput => Fault::Input,
                 _ => Fault::Host,
             },
-            Self::Unavailable(_) => Fault::Host,
+            Self::Host { .. } | Self::Unavailable(_) => Fault::Host,
         }
     }
 
@@ -106,7 +114,7 @@ impl Error {
     pub fn is_missing_right(&self) -> bool {
         match self {
             Self::Unavailable(_) => true,
-            Self::Io { error, .. } => error.kind() == io::ErrorKind::PermissionDenied,
+            Self::Io { error, .. } | Self::Host { error, .. } => error.kind() == io::ErrorKind::PermissionDenied,
             _ => false,
         }
     }

@@ -14,12 +14,27 @@ pub(crate) struct ThresholdArgs {
     #[arg(long, value_name = "TIME,…", value_delimiter = ',', default_value = "16.7ms,50ms,100ms,200ms,300ms",
           value_parser = input::duration)]
     pub(crate) exceed: Vec<Duration>,
+    #[command(flatten)]
+    assert: AssertArgs,
+}
+
+/// When figures are a failure.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Thresholds")]
+pub(crate) struct AssertArgs {
     /// Fail with code 3 unless it holds everywhere: p99<2ms, max<=50ms, lost<0.1% (may be repeated)
     #[arg(long, value_name = "THRESHOLD")]
     assert: Vec<Assertion>,
 }
 
 impl ThresholdArgs {
+    /// As [`AssertArgs::are_missed`].
+    pub(crate) fn are_missed(&self, on: &str, times: Option<&Summary>, lost: u64, sent: u64) -> bool {
+        self.assert.are_missed(on, times, lost, sent)
+    }
+}
+
+impl AssertArgs {
     /// Checks one row's figures, says on stderr which thresholds it misses, and whether it misses any.
     pub(crate) fn are_missed(&self, on: &str, times: Option<&Summary>, lost: u64, sent: u64) -> bool {
         let missed: Vec<String> =

@@ -3,8 +3,9 @@
 use taut_explain::{Finding, ledger, nagle};
 use taut_measure::echo::EchoOutcome;
 use taut_measure::pace::PaceOutcome;
-use taut_measure::recording::{TcpFacts, TuneRow, Verdict};
+use taut_measure::recording::{CrowdRow, Starvation, TcpFacts, TuneRow, Verdict};
 use taut_measure::tune::TuneOutcome;
+use taut_report::units;
 use taut_time::{Duration, Timeline};
 
 /// Explains a pacing run, and fills in its ledger.
@@ -63,6 +64,50 @@ pub(crate) fn of_tune(outcome: &TuneOutcome) -> Vec<Finding> {
         remedy: best.apply.clone().unwrap_or_default(),
     });
     finding.into_iter().chain(setting).collect()
+}
+
+/// Names the engines that left links without an answer.
+pub(crate) fn of_crowd(rows: &[CrowdRow]) -> Vec<Finding> {
+    let mut named: Vec<&str> = Vec::new();
+    let mut findings = Vec::new();
+    for row in rows {
+        let Some(starved) = row.starved.filter(|_| !named.contains(&row.engine.as_str())) else { continue };
+        named.push(&row.engine);
+        findings.push(starvation(row, starved));
+    }
+    findings
+}
+
+fn starvation(row: &CrowdRow, starved: Starvation) -> Finding {
+    let Starvation { connections, asked, answered, waited_ns, threads } = starved;
+    let waited = units::limit(waited_ns);
+    let is_glibc = row.engine.starts_with("glibc");
+    let (cause, summary, remedy) = if is_glibc {
+        (
+            "aio_starvation",
+            "The C library's POSIX AIO left connections without an answer: each read that waits for data holds a thread, \
+             and when all threads wait, everything else does.",
+            "Load libtautaio (LD_PRELOAD=libtautaio.so, or link with -ltautaio before libc): the same <aio.h>, and no thread \
+             for a read that waits. With glibc alone, aio_init() with a thread for each connection, before the first \
+             operation.",
+        )
+    } else {
+        ("crowd_starvation", "The engine left connections without an answer.", "Look at what the server waited for.")
+    };
+    Finding {
+        cause: cause.to_owned(),
+        summary: summary.to_owned(),
+        on: format!("crowd of {connections}, {}", row.engine),
+        share: (asked - answered) as f64 / asked.max(1) as f64,
+        cost_ns: waited_ns,
+        evidence: vec![
+            format!(
+                "{answered} of {asked} connections that were sent a message answered; then nothing came for {waited}"
+            ),
+            format!("the server had {threads} threads for {connections} connections"),
+        ],
+        remedy: remedy.to_owned(),
+    }
 }
 
 /// The setting that shortens the median most, beyond doubt.

@@ -31,10 +31,12 @@ enum Command {
     Echo(commands::echo::Args),
     Pace(commands::pace::Args),
     Stream(commands::stream::Args),
+    Crowd(commands::crowd::Args),
     Tune(commands::tune::Args),
     Doctor(commands::doctor::Args),
     Report(commands::report::Args),
     Generate(commands::generate::Args),
+    CrowdHost(commands::crowd_host::Args),
 }
 
 fn main() -> ExitCode {
@@ -45,10 +47,12 @@ fn main() -> ExitCode {
         Command::Echo(args) => commands::echo::run(args),
         Command::Pace(args) => commands::pace::run(args),
         Command::Stream(args) => commands::stream::run(args),
+        Command::Crowd(args) => commands::crowd::run(args),
         Command::Tune(args) => commands::tune::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Report(args) => commands::report::run(args),
         Command::Generate(args) => commands::generate::run(args),
+        Command::CrowdHost(args) => Ok(commands::crowd_host::run(args)),
     };
     match outcome {
         Ok(code) => code.into(),

@@ -102,7 +102,7 @@ impl Desk<'_> {
                 }
             }
             Work::Collect => session.collect(datagram.len(), sequence, now),
-            Work::Sink | Work::Source | Work::Duplex => session.count(datagram.len(), now),
+            Work::Sink | Work::Source | Work::Duplex | Work::Crowd => session.count(datagram.len(), now),
         }
     }
 
@@ -167,7 +167,7 @@ impl Desk<'_> {
     fn admit(&mut self, hello: Hello, from: &PeerAddress, now: Instant) -> Result<Accept, Refusal> {
         let limits = &self.shared.config.limits;
         limits.check(&hello)?;
-        if matches!(hello.work, Work::Source | Work::Duplex) {
+        if matches!(hello.work, Work::Source | Work::Duplex | Work::Crowd) {
             return Err(Refusal::WorkNotOffered);
         }
         if hello.acks != AckPolicy::System {

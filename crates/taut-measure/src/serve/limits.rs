@@ -21,6 +21,8 @@ pub struct Limits {
     pub rate: u64,
     /// Arrivals kept for reports, over all clients; 24 bytes each.
     pub records: usize,
+    /// Links of a crowd; there is one crowd at a time.
+    pub crowd: usize,
 }
 
 impl Default for Limits {
@@ -33,6 +35,7 @@ impl Default for Limits {
             hello: Duration::from_secs(5),
             rate: 1_000_000,
             records: 2_000_000,
+            crowd: 10_000,
         }
     }
 }

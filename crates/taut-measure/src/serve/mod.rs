@@ -4,6 +4,7 @@
 //! sooner than any event loop, and the server must not be what is measured. Every client is bounded in number, message
 //! size, rate, time and memory ([`Limits`]); nothing is sent to an address that has not shown that it gets our answers.
 
+mod crowd;
 mod datagram;
 mod faults;
 mod limits;
@@ -17,6 +18,8 @@ use serde::Serialize;
 use taut_link::{Endpoint, Listener, Result};
 use taut_time::{Duration, Framing};
 
+use crate::crowd::HostProgram;
+use crate::interrupt::Interrupt;
 pub use faults::{Faults, Stall};
 pub use limits::Limits;
 use limits::Places;
@@ -28,6 +31,8 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// How it is made slow on purpose.
     pub faults: Faults,
+    /// What works as a crowd host for a client; `None` refuses crowds.
+    pub crowd_host: Option<HostProgram>,
 }
 
 /// A running server. Ends when it is dropped.
@@ -58,7 +63,8 @@ pub struct Served {
 struct Shared {
     config: ServerConfig,
     places: Places,
-    stop: AtomicBool,
+    stop: Interrupt,
+    has_crowd: AtomicBool,
     clients: AtomicU64,
     refused: AtomicU64,
     misbehaved: AtomicU64,
@@ -79,7 +85,8 @@ impl Server {
         let shared = Arc::new(Shared {
             places: Places::new(&config.limits),
             config,
-            stop: AtomicBool::new(false),
+            stop: Interrupt::default(),
+            has_crowd: AtomicBool::new(false),
             clients: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             misbehaved: AtomicU64::new(0),
@@ -121,7 +128,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.stop.flag().store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             // A panic there has been printed already.
             let _ = thread.join();
@@ -131,6 +138,6 @@ impl Drop for Server {
 
 impl Shared {
     fn is_stopping(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.is_set()
     }
 }

@@ -17,7 +17,7 @@ use taut_link::{Link, Listener, SocketOption, boot_identity, stamp};
 use taut_time::{Duration, Instant};
 
 use super::limits::{Place, Rate};
-use super::{GLANCE, Shared};
+use super::{GLANCE, Shared, crowd};
 
 /// Enough for the deepest call here; buffers are on the heap.
 const STACK_BYTES: usize = 256 * 1024;
@@ -52,10 +52,10 @@ pub(super) fn accept_all(listener: &Listener, shared: &Arc<Shared>) {
 }
 
 /// How a session ended.
-type Outcome = Result<(), Trouble>;
+pub(super) type Outcome = Result<(), Trouble>;
 
 /// Why a client is not served any further.
-enum Trouble {
+pub(super) enum Trouble {
     /// It is told so.
     Refused(Refusal),
     /// It sent what it must not, or nothing at all.
@@ -104,6 +104,9 @@ fn serve(link: &Link, shared: &Shared) -> Outcome {
         max_duration: limits.session,
     };
     send(link, &Frame::Accept(accept).emit(session))?;
+    if hello.work == Work::Crowd {
+        return crowd::serve(link, shared, &hello, session, hello_deadline);
+    }
     loop {
         match receive_frame(link, shared, hello_deadline)? {
             (_, Frame::Clock { .. }) => {
@@ -149,6 +152,8 @@ impl<'a> Worker<'a> {
             Work::Sink => self.sink(),
             Work::Source => self.source(),
             Work::Duplex => self.duplex(),
+            // Has left before.
+            Work::Crowd => Err(Trouble::Misbehaved),
         }
     }
 
@@ -366,12 +371,12 @@ impl NoteArrival for Summary {
     }
 }
 
-fn send(link: &Link, bytes: &[u8]) -> Outcome {
+pub(super) fn send(link: &Link, bytes: &[u8]) -> Outcome {
     link.send_all(bytes).map_err(|_| Trouble::Gone)
 }
 
 /// Reads one control frame, all of it before the deadline, however slowly it drips in.
-fn receive_frame(link: &Link, shared: &Shared, deadline: Instant) -> Result<(u64, Frame), Trouble> {
+pub(super) fn receive_frame(link: &Link, shared: &Shared, deadline: Instant) -> Result<(u64, Frame), Trouble> {
     let mut bytes = [0; CONTROL_BYTES];
     let mut filled = 0;
     while filled < bytes.len() {

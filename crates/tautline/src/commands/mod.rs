@@ -1,5 +1,7 @@
 //! The commands, one file each.
 
+pub(crate) mod crowd;
+pub(crate) mod crowd_host;
 pub(crate) mod doctor;
 pub(crate) mod echo;
 pub(crate) mod generate;

@@ -7,6 +7,7 @@ use taut_measure::placement;
 use taut_measure::serve::{Faults, Limits, Server, ServerConfig, Stall};
 use taut_time::Duration;
 
+use super::crowd_host;
 use crate::exit::Code;
 use crate::{input, output, run};
 
@@ -41,6 +42,9 @@ pub(crate) struct Args {
     /// Silence after which a client is dropped
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = input::positive_duration, help_heading = "Limits")]
     idle: Duration,
+    /// Connections of a crowd, of which there is one at a time; 0 takes none
+    #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Limits")]
+    max_crowd: usize,
     /// Wait this long before each answer (to see whether a client measures it)
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = input::duration, help_heading = "Faults on purpose")]
     delay: Duration,
@@ -64,9 +68,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         session: args.max_time,
         rate: args.max_rate,
         idle: args.idle,
+        crowd: args.max_crowd,
         ..defaults
     };
-    let config = ServerConfig { limits, faults: Faults { delay: args.delay, stall: args.stall } };
+    // Where it can't be found there is no crowd; everything else is served.
+    let crowd_host = crowd_host::program().ok().filter(|_| limits.crowd > 0);
+    let config = ServerConfig { limits, faults: Faults { delay: args.delay, stall: args.stall }, crowd_host };
     let server = Server::start(&args.endpoints, config)?;
     let listening: Vec<String> = server.endpoints().iter().map(Endpoint::to_string).collect();
     if args.json {

@@ -1,0 +1,247 @@
+//! Many links, few of them active: what does it cost a server to find the few?
+//!
+//! The engine under test drives a server process, the crowd host ([`host`]), which answers every message with itself. The
+//! client holds all links and sends one message on each of `active` of them, drawn at random; when all replies are in, it
+//! draws again. Each round of each engine has a host and links of its own, one host at a time, and begins with a roll call:
+//! one message on every link. A link that gets no answer there never will, which is what starvation means here.
+
+mod client;
+mod descriptors;
+mod engine;
+pub mod host;
+mod kind;
+mod process;
+mod record;
+mod side;
+
+use taut_link::{Endpoint, Error, Result, clock};
+use taut_time::Duration;
+
+use crate::interrupt::Interrupt;
+use crate::placement;
+use crate::recording::{CrowdRow, Ended};
+use client::{Crowd, Ending};
+pub use descriptors::most_connections;
+pub use host::HostOrder;
+pub use kind::CrowdEngine;
+pub use process::HostProgram;
+pub(crate) use process::{HostFailure, HostProcess};
+use record::{Cell, Record};
+use side::Side;
+
+/// Bytes of one message.
+pub const MESSAGE_BYTES: usize = 32;
+
+/// What to compare.
+#[derive(Clone, Debug)]
+pub struct CrowdPlan {
+    /// Who runs the hosts.
+    pub server: Server,
+    /// The engines, interleaved; each is held against the first.
+    pub engines: Vec<CrowdEngine>,
+    /// Links of one host.
+    pub connections: usize,
+    /// Of these, how many are active: a cell of the table for each engine and number.
+    pub active: Vec<usize>,
+    /// Further numbers of links, each with the first number of active ones.
+    pub by_connections: Vec<usize>,
+    /// Independent repetitions, each with new hosts and links.
+    pub rounds: usize,
+    /// Time of one cell in one round. At least three exchanges are made, however long they take.
+    pub time: Duration,
+    /// How long no reply at all may come before those that are missing count as lost.
+    pub timeout: Duration,
+    /// Processor that we stay on.
+    pub client_core: Option<usize>,
+    /// Processor that our own hosts stay on.
+    pub server_core: Option<usize>,
+    /// The command that repeats the table.
+    pub command: String,
+}
+
+/// Who runs the hosts.
+#[derive(Clone, Debug)]
+pub enum Server {
+    /// We do, over loopback TCP.
+    Own {
+        /// The program that is one.
+        program: HostProgram,
+    },
+    /// A server of the tests.
+    At(Endpoint),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct CrowdOutcome {
+    /// A row for each number of links and of active ones, and each engine, in this order.
+    pub rows: Vec<CrowdRow>,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+/// A number of links, and the numbers of active ones that are tried on them.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Case {
+    connections: usize,
+    active: Vec<usize>,
+}
+
+/// Exchanges of a cell that do not count: they bring caches and the processor's clock up. At most so many, in at most
+/// this time, and at least one.
+const WARM_UP_EXCHANGES: usize = 8;
+const WARM_UP_TIME: Duration = Duration::from_millis(20);
+/// Exchanges of a cell that are made however long they take.
+const LEAST_EXCHANGES: usize = 3;
+
+/// Measures all engines, interleaved round by round. An engine that can't be set up, or that starves links, has rows that
+/// say so, and the others go on.
+///
+/// # Errors
+/// The plan makes no sense, or nothing could be measured at all.
+pub fn run(plan: &CrowdPlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usize, usize)) -> Result<CrowdOutcome> {
+    let cases = cases(plan)?;
+    let largest = cases.iter().map(|case| case.connections).max().unwrap_or(0);
+    descriptors::make_room(largest)?;
+    let _placed = placement::on_core(plan.client_core)?;
+    let mut record = Record::new(plan, &cases);
+    let mut first_error = None;
+    let mut ended = Ended::Complete;
+    let engines = plan.engines.len();
+    let steps = plan.rounds * cases.len() * engines;
+    'rounds: for round in 0..plan.rounds {
+        for (at, case) in cases.iter().enumerate() {
+            for index in 0..engines {
+                if interrupt.is_set() {
+                    break 'rounds;
+                }
+                progress((round * cases.len() + at) * engines + index, steps);
+                // Each round begins with another engine, so that none always follows the same one.
+                let turn = (index + round) % engines;
+                if record.is_out(turn) {
+                    continue;
+                }
+                match measure(plan, plan.engines[turn], case, round, interrupt) {
+                    Ok(cells) => record.add(at, turn, round, cells),
+                    Err(_) if interrupt.is_set() => break 'rounds,
+                    Err(error)
+                        if error.is_peer_gone() && matches!(plan.server, Server::At(_)) && record.has_figures() =>
+                    {
+                        ended = Ended::PeerGone(error.to_string());
+                        break 'rounds;
+                    }
+                    Err(error) => {
+                        record.put_out(turn, error.to_string());
+                        first_error.get_or_insert(error);
+                    }
+                }
+            }
+        }
+    }
+    if interrupt.is_set() {
+        ended = Ended::Interrupted;
+    }
+    match first_error {
+        Some(error) if record.is_empty() => Err(error),
+        _ => Ok(CrowdOutcome { rows: record.rows(), ended }),
+    }
+}
+
+/// The cases of a plan, without repetitions.
+fn cases(plan: &CrowdPlan) -> Result<Vec<Case>> {
+    let (Some(&first), false) = (plan.active.first(), plan.engines.is_empty()) else {
+        return Err(Error::Input("a crowd has an engine and a number of active connections, at least".into()));
+    };
+    let mut cases = vec![Case { connections: plan.connections, active: without_repetitions(&plan.active) }];
+    for connections in without_repetitions(&plan.by_connections) {
+        if connections != plan.connections {
+            cases.push(Case { connections, active: vec![first] });
+        }
+    }
+    for case in &cases {
+        if let Some(active) = case.active.iter().find(|&&active| active > case.connections) {
+            let connections = case.connections;
+            return Err(Error::Input(format!("of {connections} connections {active} can't be active")));
+        }
+    }
+    Ok(cases)
+}
+
+fn without_repetitions(values: &[usize]) -> Vec<usize> {
+    let mut kept = Vec::new();
+    values.iter().for_each(|value| {
+        if !kept.contains(value) {
+            kept.push(*value)
+        }
+    });
+    kept
+}
+
+/// One engine in one round: a host, its links, and a cell for each number of active ones. Cells that an interrupt cut
+/// short, or that a starved one precedes, are missing.
+fn measure(
+    plan: &CrowdPlan,
+    engine: CrowdEngine,
+    case: &Case,
+    round: usize,
+    interrupt: &Interrupt,
+) -> Result<Vec<Cell>> {
+    let mut side = Side::start(plan, engine, case.connections, interrupt)?;
+    let crowd = Crowd::connect(side.endpoint(), case.connections, interrupt);
+    // A host that died says why, which is worth more than that nobody listens.
+    let mut crowd = match crowd {
+        Ok(Some(crowd)) => crowd,
+        Ok(None) => return Ok(Vec::new()),
+        Err(error) => return Err(side.wait_ready(interrupt).err().unwrap_or(error)),
+    };
+    side.wait_ready(interrupt)?;
+    let (answered, ending) = crowd.roll_call(plan.timeout, interrupt)?;
+    if ending == Ending::Interrupted {
+        return Ok(Vec::new());
+    }
+    if ending == Ending::Silent {
+        let usage = side.usage()?;
+        return Ok(vec![Cell::starved(case.connections, answered, usage)]);
+    }
+    let mut cells = Vec::with_capacity(case.active.len());
+    for &active in &case.active {
+        // The same draws for every engine of a round.
+        crowd.seed((round as u64) << 32 | active as u64);
+        let cell = exchange(plan, &side, &mut crowd, active, interrupt)?;
+        let over = cell.is_starved() || interrupt.is_set();
+        cells.push(cell);
+        if over {
+            break;
+        }
+    }
+    Ok(cells)
+}
+
+/// One cell: exchanges until the time is up. What an interrupt left half done does not count.
+fn exchange(plan: &CrowdPlan, side: &Side, crowd: &mut Crowd, active: usize, interrupt: &Interrupt) -> Result<Cell> {
+    let mut cell = Cell::default();
+    let warm_by = clock::now() + WARM_UP_TIME;
+    for _ in 0..WARM_UP_EXCHANGES {
+        let (answered, ending) = crowd.exchange(active, plan.timeout, interrupt)?;
+        if ending == Ending::Silent {
+            return Ok(Cell::starved(active, answered, side.usage()?));
+        }
+        if clock::now() >= warm_by {
+            break;
+        }
+    }
+    let before = side.usage()?;
+    let end = clock::now() + plan.time;
+    while cell.exchanges < LEAST_EXCHANGES || clock::now() < end {
+        match crowd.exchange(active, plan.timeout, interrupt)? {
+            (_, Ending::Interrupted) => break,
+            (answered, Ending::Silent) => {
+                cell.lose(active, answered);
+                break;
+            }
+            (_, Ending::Whole) => cell.note(crowd.times()),
+        }
+    }
+    cell.finish(before, side.usage()?);
+    Ok(cell)
+}

@@ -1,0 +1,220 @@
+//! What has been measured so far, and the rows that it makes.
+
+use taut_link::wire::Usage;
+use taut_time::Duration;
+
+use super::{Case, CrowdPlan, MESSAGE_BYTES, Server};
+use crate::echo::verdict;
+use crate::recording::{Comparison, CpuComparison, CrowdRound, CrowdRow, Starvation};
+use crate::stats::{Distribution, interval, median, ratio_across};
+
+/// One engine with one number of active links in one round.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cell {
+    times: Distribution,
+    pub(super) exchanges: usize,
+    sent: u64,
+    lost: u64,
+    cpu: Duration,
+    threads: u32,
+    rss_bytes: u64,
+}
+
+impl Cell {
+    /// Links that never got an answer, in the roll call or before anything counted.
+    pub(super) fn starved(asked: usize, answered: usize, usage: Usage) -> Self {
+        let mut cell = Self::default();
+        cell.lose(asked, answered);
+        cell.finish(usage, usage);
+        cell
+    }
+
+    /// An exchange in which all were answered.
+    pub(super) fn note(&mut self, times: &[Duration]) {
+        self.times.extend(times.iter().copied());
+        self.exchanges += 1;
+        self.sent += times.len() as u64;
+    }
+
+    /// An exchange in which some were not. The times of the others would be those of the lucky ones, so they do not count.
+    pub(super) const fn lose(&mut self, asked: usize, answered: usize) {
+        self.sent += asked as u64;
+        self.lost += (asked - answered) as u64;
+    }
+
+    pub(super) fn finish(&mut self, before: Usage, after: Usage) {
+        self.cpu = after.cpu.saturating_sub(before.cpu);
+        self.threads = after.threads;
+        self.rss_bytes = after.rss_bytes;
+    }
+
+    pub(super) const fn is_starved(&self) -> bool {
+        self.lost > 0
+    }
+
+    /// CPU time of the host for each message; `None` when it did not answer all, or was asked nothing.
+    fn cpu_ns_per_message(&self) -> Option<f64> {
+        (self.lost == 0 && self.sent > 0).then(|| self.cpu.as_nanos() as f64 / self.sent as f64)
+    }
+}
+
+/// All cells, by case, number of active links, engine and round.
+pub(super) struct Record<'a> {
+    plan: &'a CrowdPlan,
+    cases: &'a [Case],
+    engines: Vec<Engine>,
+}
+
+/// What is known of one engine.
+struct Engine {
+    /// By case, number of active links and round.
+    cells: Vec<Vec<Vec<Option<Cell>>>>,
+    starved: Option<Starvation>,
+    why_not: Option<String>,
+}
+
+impl<'a> Record<'a> {
+    pub(super) fn new(plan: &'a CrowdPlan, cases: &'a [Case]) -> Self {
+        let empty = |case: &Case| vec![vec![None; plan.rounds]; case.active.len()];
+        let engine = |_| Engine { cells: cases.iter().map(empty).collect(), starved: None, why_not: None };
+        Self { plan, cases, engines: plan.engines.iter().map(engine).collect() }
+    }
+
+    /// Whether an engine takes no part any more.
+    pub(super) fn is_out(&self, engine: usize) -> bool {
+        self.engines[engine].starved.is_some() || self.engines[engine].why_not.is_some()
+    }
+
+    pub(super) fn put_out(&mut self, engine: usize, why: String) {
+        self.engines[engine].why_not = Some(why);
+    }
+
+    pub(super) fn add(&mut self, case: usize, engine: usize, round: usize, cells: Vec<Cell>) {
+        for (active, cell) in cells.into_iter().enumerate() {
+            if cell.is_starved() {
+                self.engines[engine].starved = Some(Starvation {
+                    connections: self.cases[case].connections as u64,
+                    asked: cell.sent,
+                    answered: cell.sent - cell.lost,
+                    waited_ns: nanos(self.plan.timeout),
+                    threads: cell.threads,
+                });
+            }
+            self.engines[engine].cells[case][active][round] = Some(cell);
+        }
+    }
+
+    /// Whether there is anything to tell: a figure, or that an engine starves.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.has_figures() && self.engines.iter().all(|engine| engine.starved.is_none())
+    }
+
+    pub(super) fn has_figures(&self) -> bool {
+        let cells = self.engines.iter().flat_map(|engine| engine.cells.iter().flatten().flatten().flatten());
+        cells.into_iter().any(|cell| cell.exchanges > 0)
+    }
+
+    /// The rows, by case, number of active links and engine. What an interrupt left unmeasured has none.
+    pub(super) fn rows(&self) -> Vec<CrowdRow> {
+        let mut rows = Vec::new();
+        for (case, of) in self.cases.iter().enumerate() {
+            for active in 0..of.active.len() {
+                rows.extend((0..self.engines.len()).filter_map(|engine| self.row(case, active, engine)));
+            }
+        }
+        rows
+    }
+
+    fn row(&self, case: usize, active: usize, engine: usize) -> Option<CrowdRow> {
+        let Engine { starved, why_not, .. } = &self.engines[engine];
+        let by_round = &self.engines[engine].cells[case][active];
+        let cells: Vec<&Cell> = by_round.iter().flatten().collect();
+        if cells.is_empty() && starved.is_none() && why_not.is_none() {
+            return None;
+        }
+        let whole: Vec<&&Cell> = cells.iter().filter(|cell| cell.exchanges > 0 && !cell.is_starved()).collect();
+        let mut all = Distribution::new();
+        whole.iter().for_each(|cell| all.add(&cell.times));
+        let times: Vec<Distribution> = whole.iter().map(|cell| cell.times.clone()).collect();
+        let cpu: Vec<f64> = cells.iter().filter_map(|cell| cell.cpu_ns_per_message()).collect();
+        let (endpoint, transport) = match &self.plan.server {
+            Server::Own { .. } => ("tcp://127.0.0.1".to_owned(), "tcp".to_owned()),
+            Server::At(endpoint) => (endpoint.to_string(), endpoint.transport().to_owned()),
+        };
+        Some(CrowdRow {
+            endpoint,
+            transport,
+            command: self.plan.command.clone(),
+            engine: self.plan.engines[engine].to_string(),
+            connections: self.cases[case].connections,
+            active: self.cases[case].active[active],
+            message_bytes: MESSAGE_BYTES as u64,
+            rtt_ns: all.summary(&times),
+            cpu_ns_per_message: median(&cpu),
+            cpu_ns_per_message_ci: interval(&cpu),
+            threads: cells.iter().map(|cell| cell.threads).max(),
+            rss_bytes: cells.iter().map(|cell| cell.rss_bytes).max(),
+            exchanges: cells.iter().map(|cell| cell.exchanges as u64).sum(),
+            sent: cells.iter().map(|cell| cell.sent).sum(),
+            lost: cells.iter().map(|cell| cell.lost).sum(),
+            timeout_ns: nanos(self.plan.timeout),
+            starved: *starved,
+            why_not: why_not.clone(),
+            rounds: cells.iter().map(|cell| round(cell)).collect(),
+            compared: self.compared(case, active, engine),
+            cpu_compared: self.cpu_compared(case, active, engine),
+            client_core: self.plan.client_core,
+            server_core: self.plan.server_core,
+        })
+    }
+
+    /// The median round trip against that of the first engine.
+    fn compared(&self, case: usize, active: usize, engine: usize) -> Option<Comparison> {
+        let medians = |engine: usize| -> Vec<Option<u64>> {
+            let p50 = |cell: &Cell| cell.times.quantile(0.5).filter(|_| !cell.is_starved());
+            self.engines[engine].cells[case][active].iter().map(|cell| p50(cell.as_ref()?)).collect()
+        };
+        if engine == 0 {
+            return None;
+        }
+        let (p50_ratio, p50_ratio_ci) = ratio_across(&medians(engine), &medians(0))?;
+        let with = self.plan.engines[0].to_string();
+        Some(Comparison { with, p50_ratio, p50_ratio_ci, verdict: verdict(p50_ratio_ci) })
+    }
+
+    /// The CPU time of a message against that of the bare io_uring where it is there, else of the first engine.
+    fn cpu_compared(&self, case: usize, active: usize, engine: usize) -> Option<CpuComparison> {
+        let base = self.plan.engines.iter().position(|&engine| engine == super::CrowdEngine::Uring).unwrap_or(0);
+        // In picoseconds: ratios are of whole numbers.
+        let costs = |engine: usize| -> Vec<Option<u64>> {
+            let cost = |cell: &Cell| cell.cpu_ns_per_message().map(|ns| (ns * 1e3) as u64);
+            self.engines[engine].cells[case][active].iter().map(|cell| cost(cell.as_ref()?)).collect()
+        };
+        if engine == base {
+            return None;
+        }
+        let (ratio, ratio_ci) = ratio_across(&costs(engine), &costs(base))?;
+        let with = self.plan.engines[base].to_string();
+        Some(CpuComparison { with, ratio, ratio_ci, verdict: verdict(ratio_ci) })
+    }
+}
+
+fn round(cell: &Cell) -> CrowdRound {
+    let times = Some(&cell.times).filter(|_| !cell.is_starved());
+    let at = |q: f64| times.and_then(|times| times.quantile(q));
+    CrowdRound {
+        p50_ns: at(0.5),
+        p99_ns: at(0.99),
+        max_ns: at(1.0),
+        cpu_ns_per_message: cell.cpu_ns_per_message(),
+        threads: cell.threads,
+        rss_bytes: cell.rss_bytes,
+        exchanges: cell.exchanges as u64,
+        sent: cell.sent,
+        lost: cell.lost,
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,93 @@
+//! A crowd host kept for a client: a process of its own, which ends with the client's control link.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::io::Errno;
+use taut_link::wire::{Frame, Hello, Refusal};
+use taut_link::{Endpoint, Link, clock};
+use taut_time::Instant;
+
+use super::Shared;
+use super::stream::{Outcome, Trouble, receive_frame, send};
+use crate::crowd::{CrowdEngine, HostFailure, HostOrder, HostProcess, most_connections};
+
+/// Numbers of the Unix names that hosts get.
+static NAMES: AtomicU32 = AtomicU32::new(1);
+
+/// Serves a client whose hello has been accepted: starts the host that it asks for, and tells what that uses.
+pub(super) fn serve(link: &Link, shared: &Shared, hello: &Hello, session: u64, hello_deadline: Instant) -> Outcome {
+    let limits = &shared.config.limits;
+    let (_, Frame::Crowd { engine, connections }) = receive_frame(link, shared, hello_deadline)? else {
+        return Err(Trouble::Misbehaved);
+    };
+    let most = u32::try_from(limits.crowd.min(most_connections())).unwrap_or(u32::MAX);
+    let program = shared.config.crowd_host.as_ref().ok_or(Trouble::Refused(Refusal::CrowdTooLarge(0)))?;
+    if connections == 0 || connections > most {
+        return Err(Trouble::Refused(Refusal::CrowdTooLarge(most)));
+    }
+    let engine = CrowdEngine::of_number(engine).ok_or(Trouble::Refused(Refusal::NotUnderstood))?;
+    let _taken = Taken::take(shared)?;
+    shared.clients.fetch_add(1, Ordering::Relaxed);
+    let (listen, number) = place(link)?;
+    let from = link.peer_address().map(|address| address.ip());
+    let order = HostOrder { engine, connections: connections as usize, listen, from, core: None };
+    let mut host = HostProcess::start(program, &order, &shared.stop).map_err(refuse)?;
+    let number = number.or_else(|| port_of(host.endpoint())).ok_or(Trouble::Gone)?;
+    send(link, &Frame::Place { number }.emit(session))?;
+
+    let asked = if hello.duration.is_zero() { limits.session } else { hello.duration.min(limits.session) };
+    let deadline = clock::now() + asked + limits.idle;
+    loop {
+        let answer = match receive_frame(link, shared, deadline) {
+            Ok((_, Frame::Start)) => {
+                host.wait_ready(&shared.stop).map_err(refuse)?;
+                Frame::Ready
+            }
+            Ok((_, Frame::Usage(_))) => Frame::Usage(host.usage().map_err(|_| Trouble::Gone)?),
+            Ok(_) => return Err(Trouble::Misbehaved),
+            Err(_) if clock::now() > deadline || shared.is_stopping() => return Err(Trouble::Gone),
+            Err(trouble) => return Err(trouble),
+        };
+        send(link, &answer.emit(session))?;
+    }
+}
+
+/// The server's one place for a crowd, given back when dropped.
+struct Taken<'a>(&'a Shared);
+
+impl<'a> Taken<'a> {
+    fn take(shared: &'a Shared) -> Result<Self, Trouble> {
+        if shared.has_crowd.swap(true, Ordering::Relaxed) {
+            return Err(Trouble::Refused(Refusal::CrowdTaken));
+        }
+        Ok(Self(shared))
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.0.has_crowd.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Where a host is to listen: at the address by which the client reached us, or beside our own name, with its number.
+fn place(link: &Link) -> Result<(Endpoint, Option<u32>), Trouble> {
+    if let Some(mut address) = link.local_address() {
+        address.set_port(0);
+        return Ok((Endpoint::of_tcp(address), None));
+    }
+    let number = NAMES.fetch_add(1, Ordering::Relaxed);
+    let beside = link
+        .endpoint()
+        .crowd_place(number)
+        .map_err(|_| Trouble::Refused(Refusal::CrowdFailed(Errno::NAMETOOLONG.raw_os_error().unsigned_abs())))?;
+    Ok((beside, Some(number)))
+}
+
+fn port_of(endpoint: &Endpoint) -> Option<u32> {
+    endpoint.to_string().rsplit_once(':')?.1.parse().ok()
+}
+
+fn refuse(failure: HostFailure) -> Trouble {
+    Trouble::Refused(Refusal::CrowdFailed(failure.number))
+}

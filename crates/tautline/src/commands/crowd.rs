@@ -1,0 +1,121 @@
+use anyhow::Context;
+use taut_link::{Endpoint, Error};
+use taut_measure::crowd::{self, CrowdEngine, CrowdPlan, Server};
+use taut_measure::placement;
+use taut_measure::recording::Row;
+use taut_report::Document;
+use taut_time::{Duration, Framing};
+
+use super::crowd_host;
+use crate::assertion::AssertArgs;
+use crate::exit::Code;
+use crate::output::OutputArgs;
+use crate::run::{self, Run};
+use crate::{findings, input};
+
+/// Many connections, few of them active: what does each way of waiting cost a server?
+///
+/// The engine under test drives a server process of its own, which sends every message back. We hold all connections, send
+/// 32 bytes on each of a few drawn at random, wait for all replies, and draw again. Printed are the round trip, and of the
+/// server CPU time for each message, threads and memory. Without an ENDPOINT the servers run here, on loopback; with the
+/// ENDPOINT of a `taut serve` they run there. Engines are interleaved; every round has new servers and connections.
+///
+/// Engines: poll, epoll, tokio, uring (io_uring as it is); over libtautaio aio-signal, aio-suspend (over all connections) and
+/// aio-wait (aio_waitcomplete); glibc-aio (the C library's POSIX AIO as it comes: beyond 20 connections it starves them) and
+/// glibc-aio-threads (the same with a thread for each connection).
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  taut crowd                                                 10,000 connections, 1 to 1,000 of them active
+  taut crowd --engines poll,aio-signal,glibc-aio --html crowd.html
+  taut crowd --active 10 --by-connections 100,1000,10000     what does a wake-up cost, by connections?
+  taut crowd tcp://10.0.0.2:9100 --engines epoll,uring --connections 2000")]
+pub(crate) struct Args {
+    /// The peer, a `taut serve` on tcp:// or unix: [default: servers of our own on 127.0.0.1]
+    #[arg(value_name = "ENDPOINT")]
+    endpoint: Option<Endpoint>,
+    /// Connections to one server
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = input::count)]
+    connections: usize,
+    /// How many of them are active at once
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,10,100,1000", value_parser = input::count)]
+    active: Vec<usize>,
+    /// How the server waits; each is held against the first
+    #[arg(
+        long,
+        value_name = "ENGINE,…",
+        value_delimiter = ',',
+        default_value = "poll,epoll,uring,aio-signal,aio-wait"
+    )]
+    engines: Vec<CrowdEngine>,
+    /// Further numbers of connections, each with the first number of active ones
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = input::count)]
+    by_connections: Vec<usize>,
+    /// Independent repetitions, each with new servers and connections
+    #[arg(long, value_name = "N", default_value = "5", value_parser = input::count)]
+    rounds: usize,
+    /// Time of one engine with one number of active connections in one round, at least three exchanges
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = input::positive_duration)]
+    time: Duration,
+    /// After which silence messages count as lost
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = input::positive_duration)]
+    timeout: Duration,
+    /// Put the client on this processor [default: the second one, where there are two and the servers are ours]
+    #[arg(long, value_name = "N")]
+    cpu: Option<usize>,
+    /// Put our own servers on this processor [default: the first one, where there are two]
+    #[arg(long, value_name = "N", conflicts_with = "endpoint")]
+    server_cpu: Option<usize>,
+    #[command(flatten)]
+    thresholds: AssertArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    let plan = args.plan()?;
+    let run = Run::start("crowd")?;
+    let outcome = {
+        let mut progress = run.progress("crowd", 0, 1);
+        crowd::run(&plan, &run.interrupt, &mut progress)?
+    };
+    let findings = findings::of_crowd(&outcome.rows);
+    let missed = outcome.rows.iter().fold(false, |missed, row| {
+        let on = format!("{}, {} of {} active", row.engine, row.active, row.connections);
+        args.thresholds.are_missed(&on, row.rtt_ns.as_ref(), row.lost, row.sent) || missed
+    });
+    let rows = outcome.rows.into_iter().map(|row| Row::Crowd(Box::new(row))).collect();
+    let code = args.output.emit(&Document { recording: run.finish(outcome.ended, rows), findings })?;
+    Ok(if code == Code::Ok && missed { Code::ThresholdMissed } else { code })
+}
+
+impl Args {
+    fn plan(&self) -> anyhow::Result<CrowdPlan> {
+        let cores = placement::allowed_cores();
+        let two = if let [first, second, ..] = cores[..] { Some((first, second)) } else { None };
+        let (server, client_core, server_core) = match &self.endpoint {
+            Some(endpoint) if endpoint.framing() == Framing::Datagram => {
+                let text = format!("{endpoint}: a crowd is one of streams: write tcp://HOST:PORT or unix:PATH");
+                return Err(Error::Input(text).into());
+            }
+            Some(endpoint) => (Server::At(endpoint.clone()), self.cpu, None),
+            None => {
+                let program = crowd_host::program().context("find the program itself")?;
+                let client = self.cpu.or(two.map(|(_, second)| second));
+                (Server::Own { program }, client, self.server_cpu.or(two.map(|(first, _)| first)))
+            }
+        };
+        Ok(CrowdPlan {
+            server,
+            engines: self.engines.clone(),
+            connections: self.connections,
+            active: self.active.clone(),
+            by_connections: self.by_connections.clone(),
+            rounds: self.rounds,
+            time: self.time,
+            timeout: self.timeout,
+            client_core,
+            server_core,
+            command: run::command_line(),
+        })
+    }
+}
