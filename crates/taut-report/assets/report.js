@@ -111,7 +111,7 @@
         ...chart.series.map((s, i) => ({
           label: s.label, stroke: seriesColour(i), width: 2, dash: i >= 7 ? [6, 4] : undefined, spanGaps: true,
           paths: x.stepped ? uPlot.paths.stepped({ align: 1 }) : undefined,
-          points: { show: false }, value: (u, v) => (v == null ? "–" : y.exact(v)),
+          points: { show: x.dots ?? false, size: 6 }, value: (u, v) => (v == null ? "–" : y.exact(v)),
         })),
       ],
       legend: {
@@ -135,6 +135,12 @@
     log: true, stepped: true, label: "time", name: "later than", ...UNIT.ns,
     splits: (u, i, min, max) => logSplits(min, max, roomFor(u, "x", 60)),
   }, { label: "share of the messages", most: 1.25, ...UNIT.share });
+
+  const plain = (v) => v.toLocaleString("en");
+  const scaling = (chart, host) => curves(chart, host, {
+    log: true, dots: true, label: chart.x, name: chart.x, exact: plain, tick: plain,
+    splits: (u, i, min, max) => logSplits(min, max, roomFor(u, "x", 50)),
+  }, { label: chart.y, ...UNIT.ns });
 
   // A frame with axes for what uPlot has no kind of its own for; `draw` paints, `hover` answers for a place.
   const canvas = (host, height, scales, axes, corner, draw, hover) => {
@@ -251,7 +257,7 @@
       [[0, chart.span * 1.01], [0.25, chart.most + 0.75]], draw, hover);
   };
 
-  const KINDS = { percentiles, exceedance, spread, timeline };
+  const KINDS = { percentiles, exceedance, scaling, spread, timeline };
   const drawn = new Map();
   const draw = (host) => {
     drawn.get(host)?.destroy();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use taut_explain::Finding;
 use taut_measure::recording::{
-    CheckRow, EchoRow, Ended, FORMAT_VERSION, FloorRow, HostFacts, PaceRow, Recording, StreamRow, TuneRow,
+    CheckRow, CrowdRow, EchoRow, Ended, FORMAT_VERSION, FloorRow, HostFacts, PaceRow, Recording, StreamRow, TuneRow,
 };
 
 /// A recording with what was found in it: the one JSON object of every `--json`.
@@ -149,6 +149,7 @@ fn row_misfit(row: &Value) -> Option<Misfit> {
         Some("echo") => misfit::<EchoRow>(row),
         Some("pace") => misfit::<PaceRow>(row),
         Some("stream") => misfit::<StreamRow>(row),
+        Some("crowd") => misfit::<CrowdRow>(row),
         Some("tune") => misfit::<TuneRow>(row),
         Some("floor") => misfit::<FloorRow>(row),
         Some("check") => misfit::<CheckRow>(row),

@@ -4,7 +4,7 @@ use taut_explain::Finding;
 use taut_measure::recording::{Ended, HostFacts, Recording, Verdict};
 
 use crate::Document;
-use crate::sheet::{Groups, echo_labels, pace_labels, stream_labels};
+use crate::sheet::{Groups, connections, echo_labels, pace_labels, stream_labels};
 use crate::units;
 
 /// A remark for the top of the page when not all was measured.
@@ -72,6 +72,7 @@ pub(crate) fn answer(document: &Document) -> String {
         .or_else(|| echoed(&groups))
         .or_else(|| paced(&groups))
         .or_else(|| streamed(&groups))
+        .or_else(|| crowded(&groups))
         .or_else(|| checked(&groups))
         .unwrap_or_else(|| "Nothing was measured.".to_owned())
 }
@@ -123,6 +124,28 @@ fn streamed(groups: &Groups<'_>) -> Option<String> {
     let (row, label) = rows.max_by(|(a, _), (b, _)| a.throughput_bps.total_cmp(&b.throughput_bps))?;
     let highest = if groups.stream.len() > 1 { "Highest throughput: " } else { "" };
     Some(format!("{highest}{label}, {}.", units::bit_rate(row.throughput_bps)))
+}
+
+/// The engines at the least number of active links, where they differ most.
+fn crowded(groups: &Groups<'_>) -> Option<String> {
+    let measured = groups.crowd.iter().filter_map(|row| Some((row, row.rtt_ns?.p50)));
+    let (least, _) = measured.clone().min_by_key(|(row, _)| (row.active, std::cmp::Reverse(row.connections)))?;
+    let alike = measured.filter(|(row, _)| (row.active, row.connections) == (least.active, least.connections));
+    let (best, shortest) = alike.clone().min_by_key(|&(_, p50)| p50)?;
+    let (worst, longest) = alike.max_by_key(|&(_, p50)| p50)?;
+    let (active, links) = (units::count(least.active as u64), connections(least.connections));
+    let of = format!("With {active} of {links} active the median round trip is");
+    let shortest = units::time(shortest);
+    Some(if worst.engine == best.engine {
+        format!("{of} {shortest} ({}).", best.engine)
+    } else {
+        format!(
+            "{of} shortest with {}, {shortest}, and longest with {}, {}.",
+            best.engine,
+            worst.engine,
+            units::time(longest)
+        )
+    })
 }
 
 fn checked(groups: &Groups<'_>) -> Option<String> {

@@ -2,7 +2,7 @@ use taut_measure::recording::{Recording, Row};
 use taut_measure::stats::Summary;
 
 use super::figure::{Compared, Figure, Kind};
-use crate::sheet::{Percentile, links, nagle, percentile};
+use crate::sheet::{Percentile, connections, links, nagle, percentile};
 use crate::units;
 
 /// The same thing measured in two recordings, or in one of them only.
@@ -67,6 +67,10 @@ fn label(row: &Row) -> Option<String> {
             let (block, links) = (units::size(row.block_bytes), links(row.connections));
             Some(format!("stream {} over {}, {block} writes, {links}", row.direction, row.transport))
         }
+        Row::Crowd(row) => {
+            let (links, active) = (connections(row.connections), units::count(row.active as u64));
+            Some(format!("crowd over {}, {links}, {active} active, {}", row.transport, row.engine))
+        }
         Row::Tune(row) if row.setting != "base" => Some(format!("{} with {}", row.measured, row.setting)),
         Row::Floor(row) => Some(format!("floor: {}", row.what)),
         Row::Tune(_) | Row::Check(_) => None,
@@ -92,6 +96,16 @@ fn figures(row: &Row) -> Vec<Figure> {
             value: row.throughput_bps,
             interval: row.throughput_bps_ci,
         })],
+        Row::Crowd(row) => {
+            let mut figures = times(["round trip p50", "round trip p99"], row.rtt_ns.as_ref());
+            figures.push(row.cpu_ns_per_message.map(|value| Figure {
+                name: "CPU per message",
+                kind: Kind::Time,
+                value,
+                interval: row.cpu_ns_per_message_ci,
+            }));
+            figures
+        }
         Row::Tune(row) => vec![row.p50_ratio.map(|value| Figure {
             name: "ratio to base",
             kind: Kind::Ratio,

@@ -1,9 +1,9 @@
 //! Data of the charts, computed here so that the script only draws.
 
 use serde_json::{Value, json};
-use taut_measure::recording::{EchoRow, MessageExcerpt, PaceRow};
+use taut_measure::recording::{CrowdRow, EchoRow, MessageExcerpt, PaceRow};
 
-use crate::stages;
+use crate::{stages, units};
 
 /// A chart for the script.
 pub(crate) struct Chart {
@@ -97,6 +97,70 @@ fn series(rows: &[&EchoRow], labels: &[String], shape: impl Fn(&[(f64, f64)]) ->
 
 fn lost_share(row: &EchoRow) -> f64 {
     row.lost as f64 / row.sent.max(1) as f64
+}
+
+/// Round trip by active links, as in the published experiment.
+pub(crate) fn by_active(rows: &[&CrowdRow]) -> Option<Chart> {
+    let points = rows.iter().filter_map(|row| {
+        let p50 = row.rtt_ns?.p50 as f64;
+        Some(Point { engine: &row.engine, at: row.active, of: row.connections, value: p50 })
+    });
+    let series = scaling(points, |connections| format!("{} connections", units::count(connections as u64)))?;
+    Some(Chart {
+        title: "Median round trip by active connections.".to_owned(),
+        caption:
+            "One message on each active connection at once, until all are answered. Where many are active, all of them \
+            wait for the one processor of the server; what sets the engines apart is what it costs to find the few."
+                .to_owned(),
+        data: json!({"kind": "scaling", "x": "active connections", "y": "p50", "series": series}),
+    })
+}
+
+/// CPU time of a message by open links.
+pub(crate) fn by_connections(rows: &[&CrowdRow]) -> Option<Chart> {
+    let points = rows.iter().filter_map(|row| {
+        let value = row.cpu_ns_per_message?;
+        Some(Point { engine: &row.engine, at: row.connections, of: row.active, value })
+    });
+    let series = scaling(points, |active| format!("{} active", units::count(active as u64)))?;
+    Some(Chart {
+        title: "CPU time of a message by connections.".to_owned(),
+        caption:
+            "The same few are active whatever the number of connections: a level line means that idle connections cost \
+            nothing at a wake-up."
+                .to_owned(),
+        data: json!({"kind": "scaling", "x": "connections", "y": "CPU time per message", "series": series}),
+    })
+}
+
+struct Point<'a> {
+    engine: &'a str,
+    at: usize,
+    /// What is the same along a curve.
+    of: usize,
+    value: f64,
+}
+
+/// Curves of at least two points, one for each engine and each `of`, which is named where there are several.
+fn scaling<'a>(points: impl Iterator<Item = Point<'a>>, of: impl Fn(usize) -> String) -> Option<Vec<Value>> {
+    let mut curves: Vec<Vec<Point<'_>>> = Vec::new();
+    for point in points {
+        match curves.iter_mut().find(|curve| (curve[0].engine, curve[0].of) == (point.engine, point.of)) {
+            Some(curve) => curve.push(point),
+            None => curves.push(vec![point]),
+        }
+    }
+    curves.retain(|curve| curve.len() > 1);
+    let several = curves.iter().any(|curve| curve[0].of != curves[0][0].of);
+    let series = curves.iter_mut().map(|curve| {
+        curve.sort_unstable_by_key(|point| point.at);
+        let (x, y): (Vec<usize>, Vec<f64>) = curve.iter().map(|point| (point.at, point.value)).unzip();
+        let Point { engine, of: fixed, .. } = curve[0];
+        let label = if several { format!("{engine}, {}", of(fixed)) } else { engine.to_owned() };
+        json!({"label": label, "x": x, "y": y})
+    });
+    let series: Vec<Value> = series.collect();
+    (!series.is_empty()).then_some(series)
 }
 
 /// Messages as bars from their intended time on, cut by the layer that held them. Charts of one page share their scale, so

@@ -1,10 +1,10 @@
 //! A section for each workload: charts first, then the same tables as the text, then what repeats them.
 
 use taut_explain::Stage;
-use taut_measure::recording::{EchoRow, PaceRow, StreamRow, TuneRow};
+use taut_measure::recording::{CrowdRow, EchoRow, PaceRow, StreamRow, TuneRow};
 use taut_measure::stats;
 
-use super::chart::{Chart, Spread, SpreadRow, exceedance, percentiles, timelines};
+use super::chart::{Chart, Spread, SpreadRow, by_active, by_connections, exceedance, percentiles, timelines};
 use super::page::{Page, code, escape, push, sentence};
 use crate::sheet::{
     self, About, Cell, Groups, Line, Sheet, Tone, echo_labels, ledger_shares, pace_labels, ratio_interval,
@@ -17,6 +17,7 @@ pub(super) fn all(page: &mut Page, groups: &Groups<'_>) {
     section(page, &ECHO, &sheet::echo_sheets(&groups.echo), |page| echo(page, &groups.echo));
     section(page, &PACE, &sheet::pace_sheets(&groups.pace), |page| pace(page, &groups.pace));
     section(page, &STREAM, &sheet::stream_sheets(&groups.stream), |page| stream(page, &groups.stream));
+    section(page, &CROWD, &sheet::crowd_sheets(&groups.crowd), |page| crowd(page, &groups.crowd));
     section(page, &TUNE, &sheet::tune_sheets(&groups.tune), |page| tune(page, &groups.tune));
     section(page, &DOCTOR, &[floor, check].into_iter().flatten().collect::<Vec<_>>(), |_| {});
 }
@@ -32,6 +33,11 @@ const ECHO: Words =
 const PACE: Words =
     Words { id: "pace", heading: "Periodic sending", lead: "Does each message leave and arrive on time?" };
 const STREAM: Words = Words { id: "stream", heading: "Throughput", lead: "Bits per second that arrived." };
+const CROWD: Words = Words {
+    id: "crowd",
+    heading: "Many connections, few active",
+    lead: "What each way of waiting costs a server that has to find the few.",
+};
 const TUNE: Words =
     Words { id: "tune", heading: "Settings tried", lead: "Each in turn with the path as it is, round by round." };
 const DOCTOR: Words =
@@ -147,6 +153,11 @@ fn stream(page: &mut Page, rows: &[&StreamRow]) {
         "A dot for each independent round; the bar is their interval.",
         &spread,
     );
+}
+
+fn crowd(page: &mut Page, rows: &[&CrowdRow]) {
+    add(page, by_active(rows));
+    add(page, by_connections(rows));
 }
 
 fn tune(page: &mut Page, rows: &[&TuneRow]) {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use taut_measure::recording::{EchoRow, PaceRow, StreamRow, TuneRow};
+use taut_measure::recording::{CrowdRow, EchoRow, PaceRow, StreamRow, TuneRow};
 
 use crate::units;
 
@@ -67,6 +67,22 @@ pub(crate) fn stream_labels(rows: &[&StreamRow]) -> Labels {
     })
 }
 
+pub(crate) fn crowd_labels(rows: &[&CrowdRow]) -> Labels {
+    labels(rows, |row| {
+        let core =
+            |who: &str, core: Option<usize>| core.map_or_else(String::new, |core| format!("{who} on processor {core}"));
+        let traits = vec![
+            format!("{} active", units::count(row.active as u64)),
+            connections(row.connections),
+            format!("{} messages", units::size(row.message_bytes)),
+            row.endpoint.clone(),
+            core("server", row.server_core),
+            core("client", row.client_core),
+        ];
+        (row.engine.clone(), traits)
+    })
+}
+
 pub(crate) fn tune_labels(rows: &[&TuneRow]) -> Labels {
     labels(rows, |row| (row.setting.clone(), vec![row.endpoint.clone(), row.measured.clone()]))
 }
@@ -79,6 +95,11 @@ pub(crate) const fn nagle(on: bool) -> &'static str {
 /// `1 link`, `3 links`.
 pub(crate) fn links(connections: usize) -> String {
     if connections == 1 { "1 link".to_owned() } else { format!("{connections} links") }
+}
+
+/// `10,000 connections`.
+pub(crate) fn connections(count: usize) -> String {
+    format!("{} connections", units::count(count as u64))
 }
 
 fn labels<R>(rows: &[&R], name: impl Fn(&R) -> (String, Vec<String>)) -> Labels {

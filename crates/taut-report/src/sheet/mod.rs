@@ -2,6 +2,7 @@
 
 mod about;
 mod check;
+mod crowd;
 mod echo;
 mod exceed;
 mod floor;
@@ -11,13 +12,17 @@ mod stream;
 mod tune;
 
 use taut_explain::Stage;
-use taut_measure::recording::{CheckRow, EchoRow, FloorRow, PaceRow, Recording, Row, StreamRow, TuneRow, Verdict};
+use taut_measure::recording::{
+    CheckRow, CrowdRow, EchoRow, FloorRow, PaceRow, Recording, Row, StreamRow, TuneRow, Verdict,
+};
 use taut_measure::stats::Summary;
 
 use crate::units;
 
 pub(crate) use about::{About, commands, options};
-pub(crate) use label::{Label, echo_labels, links, nagle, pace_labels, stream_labels, tune_labels};
+pub(crate) use label::{
+    Label, connections, crowd_labels, echo_labels, links, nagle, pace_labels, stream_labels, tune_labels,
+};
 
 /// A table with all that belongs to it.
 #[derive(Debug, Default)]
@@ -93,6 +98,7 @@ pub(crate) struct Groups<'a> {
     pub(crate) echo: Vec<&'a EchoRow>,
     pub(crate) pace: Vec<&'a PaceRow>,
     pub(crate) stream: Vec<&'a StreamRow>,
+    pub(crate) crowd: Vec<&'a CrowdRow>,
     pub(crate) tune: Vec<&'a TuneRow>,
     pub(crate) floor: Vec<&'a FloorRow>,
     pub(crate) check: Vec<&'a CheckRow>,
@@ -106,6 +112,7 @@ impl<'a> Groups<'a> {
                 Row::Echo(row) => groups.echo.push(row),
                 Row::Pace(row) => groups.pace.push(row),
                 Row::Stream(row) => groups.stream.push(row),
+                Row::Crowd(row) => groups.crowd.push(row),
                 Row::Tune(row) => groups.tune.push(row),
                 Row::Floor(row) => groups.floor.push(row),
                 Row::Check(row) => groups.check.push(row),
@@ -135,6 +142,10 @@ pub(crate) fn pace_sheets(rows: &[&PaceRow]) -> Vec<Sheet> {
 
 pub(crate) fn stream_sheets(rows: &[&StreamRow]) -> Vec<Sheet> {
     if rows.is_empty() { Vec::new() } else { vec![stream::sheet(rows)] }
+}
+
+pub(crate) fn crowd_sheets(rows: &[&CrowdRow]) -> Vec<Sheet> {
+    if rows.is_empty() { Vec::new() } else { vec![crowd::sheet(rows)] }
 }
 
 pub(crate) fn tune_sheets(rows: &[&TuneRow]) -> Vec<Sheet> {

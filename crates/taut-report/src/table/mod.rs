@@ -4,7 +4,8 @@ mod grid;
 mod paint;
 
 use crate::sheet::{
-    Groups, Sheet, Tone, check_sheets, commands, echo_sheets, floor_sheets, pace_sheets, stream_sheets, tune_sheets,
+    Groups, Sheet, Tone, check_sheets, commands, crowd_sheets, echo_sheets, floor_sheets, pace_sheets, stream_sheets,
+    tune_sheets,
 };
 use crate::{Document, prose};
 use paint::{paint, wrap};
@@ -29,6 +30,7 @@ pub fn render(document: &Document, style: Style) -> String {
         echo_sheets(&groups.echo),
         pace_sheets(&groups.pace),
         stream_sheets(&groups.stream),
+        crowd_sheets(&groups.crowd),
         tune_sheets(&groups.tune),
         floor_sheets(&groups.floor),
         check_sheets(&groups.check),

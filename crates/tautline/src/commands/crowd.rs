@@ -91,7 +91,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 impl Args {
     fn plan(&self) -> anyhow::Result<CrowdPlan> {
         let cores = placement::allowed_cores();
-        let two = if let [first, second, ..] = cores[..] { Some((first, second)) } else { None };
+        let (first, second) = match cores[..] {
+            [first, second, ..] => (Some(first), Some(second)),
+            _ => (None, None),
+        };
         let (server, client_core, server_core) = match &self.endpoint {
             Some(endpoint) if endpoint.framing() == Framing::Datagram => {
                 let text = format!("{endpoint}: a crowd is one of streams: write tcp://HOST:PORT or unix:PATH");
@@ -100,8 +103,7 @@ impl Args {
             Some(endpoint) => (Server::At(endpoint.clone()), self.cpu, None),
             None => {
                 let program = crowd_host::program().context("find the program itself")?;
-                let client = self.cpu.or(two.map(|(_, second)| second));
-                (Server::Own { program }, client, self.server_cpu.or(two.map(|(first, _)| first)))
+                (Server::Own { program }, self.cpu.or(second), self.server_cpu.or(first))
             }
         };
         Ok(CrowdPlan {

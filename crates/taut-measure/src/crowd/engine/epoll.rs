@@ -18,9 +18,8 @@ pub(super) fn run(links: &[Link], ready: &mut dyn FnMut()) -> io::Result<()> {
     }
     let mut rests = vec![(Rest::default(), Next::Read); links.len()];
     let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
-    let mut open = links.len();
     ready();
-    while open > 0 {
+    loop {
         events.clear();
         match epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), None) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -37,14 +36,9 @@ pub(super) fn run(links: &[Link], ready: &mut dyn FnMut()) -> io::Result<()> {
             let flags = match next {
                 Next::Read => EventFlags::IN,
                 Next::Write => EventFlags::OUT,
-                Next::Over => {
-                    epoll::delete(&epoll, &links[index])?;
-                    open -= 1;
-                    continue;
-                }
+                Next::Over => return Ok(()),
             };
             epoll::modify(&epoll, &links[index], EventData::new_u64(index as u64), flags)?;
         }
     }
-    Ok(())
 }

@@ -2,6 +2,7 @@
 //! once and write back what came, so that what differs is how they learn of it. To add one, write a file here and name it
 //! in [`CrowdEngine`].
 
+mod aio;
 mod echo;
 mod epoll;
 mod poll;
@@ -10,6 +11,7 @@ mod uring;
 
 use std::io;
 
+use taut_aio::Provider;
 use taut_link::Link;
 
 use super::CrowdEngine;
@@ -17,7 +19,10 @@ use super::CrowdEngine;
 /// Bytes that one read takes at most.
 const BUFFER_BYTES: usize = 256;
 
-/// Serves the links until all of them are closed. Calls `ready` when it waits for all of them.
+/// Threads of glibc's pool besides one for each link.
+const SPARE_THREADS: usize = 50;
+
+/// Serves the links until they are closed; all of them live as long as their host. Calls `ready` when it waits for all of them.
 ///
 /// # Errors
 /// The engine can't be set up, or its waiting call fails.
@@ -27,6 +32,13 @@ pub(super) fn run(engine: CrowdEngine, links: Vec<Link>, ready: &mut dyn FnMut()
         CrowdEngine::Epoll => epoll::run(&links, ready),
         CrowdEngine::Tokio => tokio::run(links, ready),
         CrowdEngine::Uring => uring::run(links, ready),
-        _ => Err(io::ErrorKind::Unsupported.into()),
+        CrowdEngine::AioSignal => aio::by_signal(Provider::Taut, links, ready),
+        CrowdEngine::AioSuspend => aio::by_suspend(links, ready),
+        CrowdEngine::AioWait => aio::by_queue(links, ready),
+        CrowdEngine::GlibcAio => aio::by_signal(Provider::System, links, ready),
+        CrowdEngine::GlibcAioThreads => {
+            taut_aio::configure_system_pool(links.len() + SPARE_THREADS);
+            aio::by_signal(Provider::System, links, ready)
+        }
     }
 }

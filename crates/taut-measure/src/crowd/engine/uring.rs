@@ -8,17 +8,15 @@ use super::BUFFER_BYTES;
 pub(super) fn run(links: Vec<Link>, ready: &mut dyn FnMut()) -> io::Result<()> {
     let mut ring = SocketRing::new(links, BUFFER_BYTES)?;
     (0..ring.len()).try_for_each(|slot| ring.receive(slot))?;
-    let mut open = ring.len();
-    let mut done = Vec::with_capacity(open);
+    let mut done = Vec::with_capacity(ring.len());
     ready();
-    while open > 0 {
+    loop {
         ring.wait(&mut done)?;
         for completion in &done {
             match completion.result {
                 Ok(length) if length > 0 => ring.reply(completion.slot, length)?,
-                _ => open -= 1,
+                _ => return Ok(()),
             }
         }
     }
-    Ok(())
 }
