@@ -66,10 +66,10 @@ pub(crate) fn of_tune(outcome: &TuneOutcome) -> Vec<Finding> {
     finding.into_iter().chain(setting).collect()
 }
 
-/// Names the engines that left links without an answer.
+/// Names the engines that left links without an answer, and what it costs to look through idle ones.
 pub(crate) fn of_crowd(rows: &[CrowdRow]) -> Vec<Finding> {
     let mut named: Vec<&str> = Vec::new();
-    let mut findings = Vec::new();
+    let mut findings: Vec<Finding> = idle_scan(rows).into_iter().collect();
     for row in rows {
         let Some(starved) = row.starved.filter(|_| !named.contains(&row.engine.as_str())) else { continue };
         named.push(&row.engine);
@@ -78,8 +78,54 @@ pub(crate) fn of_crowd(rows: &[CrowdRow]) -> Vec<Finding> {
     findings
 }
 
+/// That poll(2) takes far longer than the quickest of those held against it, where the fewest of the most links are active.
+fn idle_scan(rows: &[CrowdRow]) -> Option<Finding> {
+    /// Nobody minds less.
+    const LEAST_RATIO: f64 = 2.0;
+    let scans = rows.iter().filter(|row| row.engine == "poll" && row.rtt_ns.is_some());
+    let poll = scans.min_by_key(|row| (row.active, std::cmp::Reverse(row.connections)))?;
+    let alike = rows.iter().filter(|row| (row.active, row.connections) == (poll.active, poll.connections));
+    let held_against = alike.filter_map(|row| Some((row, row.compared.as_ref().filter(|other| other.with == "poll")?)));
+    let (best, compared) = held_against.min_by(|(_, a), (_, b)| a.p50_ratio.total_cmp(&b.p50_ratio))?;
+    let (low, high) = compared.p50_ratio_ci;
+    if high * LEAST_RATIO > 1.0 {
+        return None;
+    }
+    let (slow, quick) = (poll.rtt_ns?.p50, best.rtt_ns?.p50);
+    let (active, connections) = (units::count(poll.active as u64), units::count(poll.connections as u64));
+    let mut evidence = vec![format!(
+        "the median round trip takes {} with poll and {} with {}: {} times as long (between {} and {} across rounds)",
+        units::time(slow),
+        units::time(quick),
+        best.engine,
+        units::number(1.0 / compared.p50_ratio),
+        units::number(1.0 / high),
+        units::number(1.0 / low),
+    )];
+    if let (Some(slow), Some(quick)) = (poll.cpu_ns_per_message, best.cpu_ns_per_message) {
+        let (slow, quick) = (units::time(slow as u64), units::time(quick as u64));
+        evidence.push(format!(
+            "a message takes {slow} of the server's CPU time with poll and {quick} with {}",
+            best.engine
+        ));
+    }
+    Some(Finding {
+        cause: "idle_scan".to_owned(),
+        summary: "At each wake-up poll() looks at all connections to find the few that are active.".to_owned(),
+        on: format!("crowd of {connections}, {active} active, poll"),
+        share: 1.0,
+        cost_ns: slow.saturating_sub(quick),
+        evidence,
+        remedy:
+            "Wait with something whose cost does not grow with idle connections: epoll, io_uring, or aio_read() of \
+                 libtautaio."
+                .to_owned(),
+    })
+}
+
 fn starvation(row: &CrowdRow, starved: Starvation) -> Finding {
     let Starvation { connections, asked, answered, waited_ns, threads } = starved;
+    let [connections, asked_in_words, answered_in_words] = [connections, asked, answered].map(units::count);
     let waited = units::limit(waited_ns);
     let is_glibc = row.engine.starts_with("glibc");
     let (cause, summary, remedy) = if is_glibc {
@@ -102,7 +148,7 @@ fn starvation(row: &CrowdRow, starved: Starvation) -> Finding {
         cost_ns: waited_ns,
         evidence: vec![
             format!(
-                "{answered} of {asked} connections that were sent a message answered; then nothing came for {waited}"
+                "{answered_in_words} of {asked_in_words} connections that were sent a message answered, until nothing came for {waited}"
             ),
             format!("the server had {threads} threads for {connections} connections"),
         ],

@@ -14,7 +14,7 @@ fn stdout(line: &str) -> String {
 #[test]
 fn help_of_every_command() {
     let mut all = stdout("--help");
-    for command in ["survey", "serve", "echo", "pace", "stream", "tune", "doctor", "report"] {
+    for command in ["survey", "serve", "echo", "pace", "stream", "crowd", "tune", "doctor", "report"] {
         all.push_str(&format!("\n===== taut {command} --help\n\n{}", stdout(&format!("{command} --help"))));
     }
     insta::assert_snapshot!("help", all);
@@ -50,6 +50,7 @@ fn what_json_prints_fits_the_schema() {
         format!("pace {tcp} --time 1s"),
         format!("stream {tcp} --time 1s"),
         format!("tune {tcp} --rounds 5 --time 10ms"),
+        "crowd --connections 30 --active 1,5 --engines poll,epoll,glibc-aio --time 5ms --timeout 500ms".to_owned(),
         "doctor".to_owned(),
     ] {
         let document = run_json(&line);
@@ -75,6 +76,11 @@ fn every_wrong_line_is_a_usage_error_that_says_what_to_write() {
         ("pace tcp://127.0.0.1:9 --period 10", "unit"),
         ("pace tcp://127.0.0.1:9 --peer-ack us=1", "8000"),
         ("pace --foreign-peer 56ms tcp://127.0.0.1:9", "cannot be used with"),
+        ("crowd --engines kqueue", "aio-wait"),
+        ("crowd --connections 5 --active 1,10", "10 can't be active"),
+        ("crowd --connections 50 --active 10 --by-connections 5", "of 5 connections"),
+        ("crowd udp://127.0.0.1:9", "tcp://HOST:PORT"),
+        ("crowd tcp://127.0.0.1:9 --server-cpu 0", "cannot be used with"),
         ("serve --stall 2s/1s", "always stand still"),
         ("tune tcp://127.0.0.1:9 --workload write-write-read --split 4096", "shorter"),
     ] {
