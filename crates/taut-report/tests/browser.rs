@@ -72,7 +72,7 @@ fn without_scripts_the_tables_remain() {
         found.as_array().map_or(0, Vec::len)
     };
     assert_eq!(shown("canvas"), 0);
-    assert_eq!(shown("main .scroll table"), 9);
+    assert_eq!(shown("main .scroll table"), 10);
     assert_eq!(shown("noscript p"), 1);
     assert_eq!(shown("button[hidden]"), 1);
 }
@@ -80,7 +80,11 @@ fn without_scripts_the_tables_remain() {
 fn every_chart_is_painted(browser: &Browser) {
     let canvases = browser.run(CANVASES);
     let canvases = canvases.as_array().unwrap();
-    assert_eq!(canvases.len(), 7, "percentiles, exceedance, two spreads of rounds, settings, two timelines");
+    assert_eq!(
+        canvases.len(),
+        9,
+        "percentiles, exceedance, two spreads, two timelines, two curves of crowds, settings"
+    );
     for canvas in canvases {
         let figure = |key: &str| canvas[key].as_f64().unwrap_or(0.0);
         assert!(figure("width") > 200.0 && figure("height") > 50.0, "{canvas}");
@@ -99,7 +103,7 @@ fn hovering_shows_figures(browser: &Browser) {
     assert!(figures[0].ends_with('%'), "{figures:?}");
     assert!(figures[1..].iter().all(|figure| figure.ends_with("µs") || figure.ends_with("ms")), "{figures:?}");
 
-    for (chart, words) in [(2, "p50 "), (3, "socket"), (5, "Gbit/s"), (6, "ratio ")] {
+    for (chart, words) in [(2, "p50 "), (3, "socket"), (5, "Gbit/s"), (8, "ratio ")] {
         hover(browser, chart);
         let tip = browser.wait_for(&format!(
             "const tip = document.querySelectorAll('.chart')[{chart}].querySelector('.tip');

@@ -20,6 +20,9 @@ fn survey_measures_explains_and_reports_every_local_path() {
     }
     assert!(of("pace") >= 3 && of("stream") == 3 && of("tune") >= 10);
     assert!(causes(&document).contains(&"nagle_delayed_ack"));
+    let crowd: Vec<_> = rows.iter().filter(|row| row["workload"] == "crowd").collect();
+    assert_eq!(crowd.len(), 5);
+    assert!(crowd.iter().all(|row| row["rtt_ns"].is_object() != row["why_not"].is_string()), "{crowd:#?}");
     for row in rows.iter().filter(|row| row["command"].is_string()) {
         assert!(row["command"].as_str().unwrap().starts_with("taut "), "{row:#}");
     }

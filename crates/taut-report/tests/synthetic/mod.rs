@@ -2,8 +2,9 @@
 
 use taut_explain::Finding;
 use taut_measure::recording::{
-    CheckRow, Comparison, EchoRow, Ended, FORMAT_VERSION, Floor, FloorRow, HostFacts, MessageExcerpt, PaceRound,
-    PaceRow, Recording, Round, Row, StreamRound, StreamRow, TcpFacts, TuneRow, Verdict,
+    CheckRow, Comparison, CpuComparison, CrowdRound, CrowdRow, EchoRow, Ended, FORMAT_VERSION, Floor, FloorRow,
+    HostFacts, MessageExcerpt, PaceRound, PaceRow, Recording, Round, Row, Starvation, StreamRound, StreamRow, TcpFacts,
+    TuneRow, Verdict,
 };
 use taut_measure::stats::{Distribution, Exceedance, ExceedanceCounter, Summary};
 use taut_time::Duration;
@@ -11,9 +12,9 @@ use taut_time::Duration;
 use super::Document;
 
 /// A survey of three echo endpoints (one of them lossy, one also as an open loop), pacing with and without Nagle's
-/// algorithm, streams, settings, floor and checks.
+/// algorithm, streams, crowds, settings, floor and checks.
 pub(crate) fn survey() -> Document {
-    let results = vec![
+    let mut results = vec![
         Row::Echo(Box::new(echo("unix:/run/taut.sock", "unix", 9_200, 0, None))),
         Row::Echo(Box::new(echo("tcp://192.0.2.7:7600", "tcp", 28_400, 0, None))),
         Row::Echo(Box::new(echo("udp://192.0.2.7:7600", "udp", 9_230, 37, None))),
@@ -35,6 +36,7 @@ pub(crate) fn survey() -> Document {
         Row::Check(check("socket timestamps", true)),
         Row::Check(check("Bluetooth adapter", false)),
     ];
+    results.extend(crowds().into_iter().map(|row| Row::Crowd(Box::new(row))));
     Document {
         recording: Recording {
             format_version: FORMAT_VERSION,
@@ -241,6 +243,87 @@ fn stream(direction: &str, bps: f64, retransmitted: u32) -> StreamRow {
             .collect(),
         tcp: Some(tcp(retransmitted)),
         options: Vec::new(),
+    }
+}
+
+/// Engines of which one looks through all connections, one does not, one starves them and one is refused.
+fn crowds() -> Vec<CrowdRow> {
+    let cases = [(10_000, 1, 1_700_000), (10_000, 100, 1_900_000), (100, 1, 34_000)];
+    let row = |(connections, active, scan_ns)| {
+        [
+            crowd("poll", connections, active, Some(scan_ns)),
+            crowd("uring", connections, active, Some(if active > 1 { 420_000 } else { 20_300 })),
+            crowd("glibc-aio", connections, active, None),
+            CrowdRow {
+                why_not: Some("the engine aio-wait can't be used: Operation not permitted".to_owned()),
+                starved: None,
+                ..crowd("aio-wait", connections, active, None)
+            },
+        ]
+    };
+    cases.into_iter().flat_map(row).collect()
+}
+
+fn crowd(engine: &str, connections: usize, active: usize, p50_ns: Option<u64>) -> CrowdRow {
+    let rounds: Vec<Vec<u64>> =
+        p50_ns.map_or_else(Vec::new, |ns| (0..5).map(|i| samples(ns + 70 * i, 400, i)).collect());
+    let distributions: Vec<Distribution> = rounds.iter().map(|times| distribution(times)).collect();
+    let cpu = p50_ns.map(|ns| ns as f64 / active as f64 * 0.7);
+    let with_uring = engine == "poll";
+    let ratio = p50_ns.unwrap_or(1) as f64 / 1_700_000.0;
+    CrowdRow {
+        endpoint: "tcp://127.0.0.1".to_owned(),
+        transport: "tcp".to_owned(),
+        command: "taut crowd --active 1,100 --by-connections 100".to_owned(),
+        engine: engine.to_owned(),
+        connections,
+        active,
+        message_bytes: 32,
+        rtt_ns: distribution(&rounds.concat()).summary(&distributions),
+        cpu_ns_per_message: cpu,
+        cpu_ns_per_message_ci: cpu.map(|ns| (ns * 0.9, ns * 1.2)),
+        threads: p50_ns.map(|_| 1),
+        rss_bytes: p50_ns.map(|_| 5_530_000),
+        exchanges: if p50_ns.is_some() { 2_000 } else { 0 },
+        sent: if p50_ns.is_some() { 2_000 * active as u64 } else { 0 },
+        lost: 0,
+        timeout_ns: 2_000_000_000,
+        starved: p50_ns.is_none().then_some(Starvation {
+            connections: 10_000,
+            asked: 10_000,
+            answered: 20,
+            waited_ns: 2_000_000_000,
+            threads: 21,
+        }),
+        why_not: None,
+        rounds: distributions
+            .iter()
+            .map(|times| CrowdRound {
+                p50_ns: times.quantile(0.5),
+                p99_ns: times.quantile(0.99),
+                max_ns: times.quantile(1.0),
+                cpu_ns_per_message: cpu,
+                threads: 1,
+                rss_bytes: 5_530_000,
+                exchanges: 400,
+                sent: 400 * active as u64,
+                lost: 0,
+            })
+            .collect(),
+        compared: (engine == "uring").then(|| Comparison {
+            with: "poll".to_owned(),
+            p50_ratio: ratio,
+            p50_ratio_ci: (ratio * 0.9, ratio * 1.1),
+            verdict: Verdict::Shorter,
+        }),
+        cpu_compared: with_uring.then(|| CpuComparison {
+            with: "uring".to_owned(),
+            ratio: 81.3,
+            ratio_ci: (74.2, 88.0),
+            verdict: Verdict::Longer,
+        }),
+        client_core: Some(1),
+        server_core: Some(0),
     }
 }
 

@@ -25,9 +25,9 @@ use crate::{findings, input};
 /// glibc-aio-threads (the same with a thread for each connection).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  taut crowd                                                 10,000 connections, 1 to 1,000 of them active
-  taut crowd --engines poll,aio-signal,glibc-aio --html crowd.html
-  taut crowd --active 10 --by-connections 100,1000,10000     what does a wake-up cost, by connections?
+  taut crowd --html crowd.html                       10,000 connections, 1 to 1,000 active
+  taut crowd --engines poll,aio-signal,glibc-aio     the interface of <aio.h>, ours and glibc's
+  taut crowd --active 10 --by-connections 100,1000   what does a wake-up cost, by connections?
   taut crowd tcp://10.0.0.2:9100 --engines epoll,uring --connections 2000")]
 pub(crate) struct Args {
     /// The peer, a `taut serve` on tcp:// or unix: [default: servers of our own on 127.0.0.1]
@@ -36,8 +36,8 @@ pub(crate) struct Args {
     /// Connections to one server
     #[arg(long, value_name = "N", default_value = "10000", value_parser = input::count)]
     connections: usize,
-    /// How many of them are active at once
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,10,100,1000", value_parser = input::count)]
+    /// How many of them are active at once [default: 1,10,100,1000, as far as there are connections]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = input::count)]
     active: Vec<usize>,
     /// How the server waits; each is held against the first
     #[arg(
@@ -89,12 +89,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 }
 
 impl Args {
+    fn active(&self) -> Vec<usize> {
+        if !self.active.is_empty() {
+            return self.active.clone();
+        }
+        [1, 10, 100, 1000].into_iter().filter(|&active| active <= self.connections).collect()
+    }
+
     fn plan(&self) -> anyhow::Result<CrowdPlan> {
-        let cores = placement::allowed_cores();
-        let (first, second) = match cores[..] {
-            [first, second, ..] => (Some(first), Some(second)),
-            _ => (None, None),
-        };
         let (server, client_core, server_core) = match &self.endpoint {
             Some(endpoint) if endpoint.framing() == Framing::Datagram => {
                 let text = format!("{endpoint}: a crowd is one of streams: write tcp://HOST:PORT or unix:PATH");
@@ -102,15 +104,15 @@ impl Args {
             }
             Some(endpoint) => (Server::At(endpoint.clone()), self.cpu, None),
             None => {
-                let program = crowd_host::program().context("find the program itself")?;
-                (Server::Own { program }, self.cpu.or(second), self.server_cpu.or(first))
+                let (server, client, host) = own_server()?;
+                (server, self.cpu.or(client), self.server_cpu.or(host))
             }
         };
         Ok(CrowdPlan {
             server,
             engines: self.engines.clone(),
             connections: self.connections,
-            active: self.active.clone(),
+            active: self.active(),
             by_connections: self.by_connections.clone(),
             rounds: self.rounds,
             time: self.time,
@@ -120,4 +122,14 @@ impl Args {
             command: run::command_line(),
         })
     }
+}
+
+/// Servers of our own, with the processors for us and for them: two, where there are two.
+pub(crate) fn own_server() -> anyhow::Result<(Server, Option<usize>, Option<usize>)> {
+    let program = crowd_host::program().context("find the program itself")?;
+    let (client, host) = match placement::allowed_cores()[..] {
+        [first, second, ..] => (Some(second), Some(first)),
+        _ => (None, None),
+    };
+    Ok((Server::Own { program }, client, host))
 }

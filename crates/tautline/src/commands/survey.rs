@@ -6,6 +6,7 @@ use taut_link::foreign::ForeignHost;
 use taut_link::wire::AckPolicy;
 use taut_link::{Endpoint, Listener, SocketOption, foreign};
 use taut_measure::Interrupt;
+use taut_measure::crowd::{self, CrowdEngine, CrowdPlan};
 use taut_measure::echo::{self, EchoPlan, EchoSubject, Limit, WriteStyle};
 use taut_measure::engine::EngineKind;
 use taut_measure::pace::{self, PacePlan, PeerKind};
@@ -15,6 +16,7 @@ use taut_measure::tune::{self, TunePlan, TuneWorkload};
 use taut_report::Document;
 use taut_time::Duration;
 
+use super::crowd::own_server;
 use super::doctor;
 use super::stream::default_block;
 use crate::exit::Code;
@@ -26,7 +28,8 @@ use crate::run::Run;
 /// Every path inside this machine, one report: how long data takes, where the time goes, what shortens it
 ///
 /// Runs doctor, round trips over every local transport, periodic sending with and without Nagle's algorithm, the
-/// write-write-read case with the settings that cure it, and throughput, in about a minute. Starts its own server.
+/// write-write-read case with the settings that cure it, throughput, and a server with many connections of which few are
+/// active, in about a minute. Starts its own servers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -51,6 +54,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         ("pacing, Linux peer", Survey::pacing),
         ("throughput", Survey::throughput),
         ("write-write-read", Survey::write_write_read),
+        ("many connections", Survey::crowd),
     ];
     if ForeignHost::start(foreign::AckPolicy::after(FOREIGN_DELAY)).is_ok() {
         steps.insert(3, ("pacing, foreign peer", Survey::foreign_pacing));
@@ -190,6 +194,34 @@ impl Survey {
         let outcome = tune::run(&plan, &self.interrupt, &mut self.progress)?;
         self.findings.extend(findings::of_tune(&outcome));
         self.rows.extend(outcome.rows.into_iter().map(|row| Row::Tune(Box::new(row))));
+        self.note(outcome.ended);
+        Ok(())
+    }
+
+    /// The published experiment on network AIO in small: few active among many connections.
+    fn crowd(&mut self, _endpoints: &[Endpoint]) -> anyhow::Result<()> {
+        const ENGINES: [CrowdEngine; 5] =
+            [CrowdEngine::Poll, CrowdEngine::Epoll, CrowdEngine::Uring, CrowdEngine::AioSignal, CrowdEngine::AioWait];
+        let (server, client_core, server_core) = own_server()?;
+        let connections = crowd::most_connections().min(1000);
+        let active = connections.min(10);
+        let names = ENGINES.map(CrowdEngine::name).join(",");
+        let plan = CrowdPlan {
+            server,
+            engines: ENGINES.to_vec(),
+            connections,
+            active: vec![active],
+            by_connections: Vec::new(),
+            rounds: ROUNDS,
+            time: Duration::from_millis(60),
+            timeout: Duration::from_secs(2),
+            client_core,
+            server_core,
+            command: format!("taut crowd --connections {connections} --active {active} --engines {names} --time 60ms"),
+        };
+        let outcome = crowd::run(&plan, &self.interrupt, &mut self.progress)?;
+        self.findings.extend(findings::of_crowd(&outcome.rows));
+        self.rows.extend(outcome.rows.into_iter().map(|row| Row::Crowd(Box::new(row))));
         self.note(outcome.ended);
         Ok(())
     }
