@@ -177,3 +177,81 @@ fn describe(row: &TuneRow) -> String {
 fn min_rtt(tcp: Option<TcpFacts>) -> Duration {
     Duration::from_nanos(tcp.map_or(0, |tcp| tcp.min_rtt_ns))
 }
+
+#[cfg(test)]
+mod tests {
+    use taut_measure::recording::Comparison;
+    use taut_measure::stats::Distribution;
+
+    use super::*;
+
+    fn row(engine: &str, active: usize, p50_us: u64, ratio_to_poll: Option<(f64, f64)>) -> CrowdRow {
+        let times: Distribution = [Duration::from_micros(p50_us)].into_iter().collect();
+        CrowdRow {
+            endpoint: "tcp://127.0.0.1:0".to_owned(),
+            transport: "tcp".to_owned(),
+            command: "taut crowd".to_owned(),
+            engine: engine.to_owned(),
+            connections: 10_000,
+            active,
+            message_bytes: 32,
+            rtt_ns: times.summary(&[]),
+            cpu_ns_per_message: Some(p50_us as f64 * 900.0),
+            cpu_ns_per_message_ci: None,
+            threads: Some(1),
+            rss_bytes: Some(1 << 22),
+            exchanges: 1,
+            sent: 1,
+            lost: 0,
+            timeout_ns: 2_000_000_000,
+            starved: None,
+            why_not: None,
+            rounds: Vec::new(),
+            compared: ratio_to_poll.map(|ratio| Comparison {
+                with: "poll".to_owned(),
+                p50_ratio: f64::midpoint(ratio.0, ratio.1),
+                p50_ratio_ci: ratio,
+                verdict: Verdict::Shorter,
+            }),
+            cpu_compared: None,
+            client_core: None,
+            server_core: None,
+        }
+    }
+
+    #[test]
+    fn a_scan_of_idle_connections_is_named_where_it_costs_most() {
+        let rows = [
+            row("poll", 1, 1700, None),
+            row("epoll", 1, 20, Some((0.010, 0.014))),
+            row("uring", 1, 19, Some((0.010, 0.013))),
+            row("poll", 1000, 9700, None),
+            row("epoll", 1000, 7500, Some((0.7, 0.9))),
+        ];
+        let findings = of_crowd(&rows);
+        assert_eq!(findings.len(), 1);
+        assert_eq!((findings[0].cause.as_str(), findings[0].cost_ns / 10_000), ("idle_scan", 168));
+        assert_eq!(findings[0].on, "crowd of 10,000, 1 active, poll");
+        assert!(findings[0].evidence[0].contains("with uring: 87.0 times as long"), "{:?}", findings[0].evidence);
+    }
+
+    #[test]
+    fn no_scan_is_named_where_it_makes_little_difference_or_was_not_held_against_anything() {
+        assert_eq!(of_crowd(&[row("poll", 1000, 9700, None), row("epoll", 1000, 7500, Some((0.3, 0.6)))]), []);
+        assert_eq!(of_crowd(&[row("poll", 1, 1700, None), row("epoll", 1, 20, None)]), []);
+        assert_eq!(of_crowd(&[row("epoll", 1, 20, None)]), []);
+        assert_eq!(of_crowd(&[]), []);
+    }
+
+    #[test]
+    fn each_engine_that_starves_is_named_once() {
+        let starved = Starvation { connections: 40, asked: 40, answered: 10, waited_ns: 2_000_000_000, threads: 21 };
+        let starving =
+            |engine: &str, active| CrowdRow { starved: Some(starved), rtt_ns: None, ..row(engine, active, 1, None) };
+        let findings = of_crowd(&[starving("glibc-aio", 1), starving("glibc-aio", 10), starving("tokio", 1)]);
+        let causes: Vec<&str> = findings.iter().map(|finding| finding.cause.as_str()).collect();
+        assert_eq!(causes, ["aio_starvation", "crowd_starvation"]);
+        assert!((findings[0].share - 0.75).abs() < 1e-9);
+        assert!(findings[0].evidence[0].starts_with("10 of 40 connections"), "{:?}", findings[0].evidence);
+    }
+}

@@ -62,10 +62,12 @@ pub struct CrowdPlan {
 /// Who runs the hosts.
 #[derive(Clone, Debug)]
 pub enum Server {
-    /// We do, over loopback TCP.
+    /// We do.
     Own {
         /// The program that is one.
         program: HostProgram,
+        /// Where each of them listens; one at a time, with a port of its own where the port is 0.
+        listen: Endpoint,
     },
     /// A server of the tests.
     At(Endpoint),

@@ -137,13 +137,10 @@ impl<'a> Record<'a> {
         whole.iter().for_each(|cell| all.add(&cell.times));
         let times: Vec<Distribution> = whole.iter().map(|cell| cell.times.clone()).collect();
         let cpu: Vec<f64> = cells.iter().filter_map(|cell| cell.cpu_ns_per_message()).collect();
-        let (endpoint, transport) = match &self.plan.server {
-            Server::Own { .. } => ("tcp://127.0.0.1".to_owned(), "tcp".to_owned()),
-            Server::At(endpoint) => (endpoint.to_string(), endpoint.transport().to_owned()),
-        };
+        let (Server::Own { listen: endpoint, .. } | Server::At(endpoint)) = &self.plan.server;
         Some(CrowdRow {
-            endpoint,
-            transport,
+            endpoint: endpoint.to_string(),
+            transport: endpoint.transport().to_owned(),
             command: self.plan.command.clone(),
             engine: self.plan.engines[engine].to_string(),
             connections: self.cases[case].connections,

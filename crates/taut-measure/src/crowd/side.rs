@@ -25,8 +25,8 @@ impl Side {
         interrupt: &Interrupt,
     ) -> Result<Self> {
         match &plan.server {
-            Server::Own { program } => {
-                let listen = "tcp://127.0.0.1:0".parse()?;
+            Server::Own { program, listen } => {
+                let listen = listen.clone();
                 let order = HostOrder { engine, connections, listen, from: None, core: plan.server_core };
                 Ok(Self::Local(HostProcess::start(program, &order, interrupt)?))
             }

@@ -124,7 +124,7 @@ pub enum Verdict {
 /// random, and the wait for all replies.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct CrowdRow {
-    /// Who ran the server under test: a `taut serve`, or without a port the command itself, on that address.
+    /// Who ran the server under test: a `taut serve`, or with port 0 the command itself, there.
     pub endpoint: String,
     /// Kind of link.
     pub transport: String,

@@ -131,5 +131,5 @@ pub(crate) fn own_server() -> anyhow::Result<(Server, Option<usize>, Option<usiz
         [first, second, ..] => (Some(second), Some(first)),
         _ => (None, None),
     };
-    Ok((Server::Own { program }, client, host))
+    Ok((Server::Own { program, listen: "tcp://127.0.0.1:0".parse()? }, client, host))
 }
