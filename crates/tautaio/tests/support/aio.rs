@@ -42,6 +42,18 @@ impl Request {
         Self::new(fd.as_raw_fd(), libc::LIO_WRITE, data.into())
     }
 
+    /// Writes `data` from a buffer that begins at a page, as O_DIRECT wants it.
+    pub(crate) fn write_aligned(fd: &impl AsRawFd, data: &[u8]) -> Self {
+        const PAGE: usize = 4096;
+        let mut request = Self::new(fd.as_raw_fd(), libc::LIO_WRITE, vec![0; data.len() + PAGE].into());
+        let start = request.buffer.as_ptr().align_offset(PAGE);
+        request.buffer[start..start + data.len()].copy_from_slice(data);
+        let address = request.buffer[start..].as_mut_ptr();
+        request.block_mut().aio_buf = address.cast();
+        request.block_mut().aio_nbytes = data.len();
+        request
+    }
+
     /// Does nothing, in a list.
     pub(crate) fn nop() -> Self {
         Self::new(-1, libc::LIO_NOP, Box::default())
@@ -156,8 +168,13 @@ impl Request {
     pub(crate) fn cancel(&self) -> Result<c_int, i32> {
         // SAFETY: the aiocb is alive.
         let fd = unsafe { (*self.as_ptr()).aio_fildes };
-        // SAFETY: as above.
-        answer(unsafe { libc::aio_cancel(fd, self.as_ptr()) })
+        self.cancel_on(&fd)
+    }
+
+    /// `aio_cancel` with any descriptor.
+    pub(crate) fn cancel_on(&self, fd: &impl AsRawFd) -> Result<c_int, i32> {
+        // SAFETY: the aiocb is alive.
+        answer(unsafe { libc::aio_cancel(fd.as_raw_fd(), self.as_ptr()) })
     }
 
     /// Fills the whole aiocb, private words and all, with a byte. Not while it is in flight.

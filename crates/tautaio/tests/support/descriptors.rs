@@ -53,10 +53,18 @@ pub(crate) fn own(fd: c_int) -> OwnedFd {
 }
 
 pub(crate) fn set_nonblocking(fd: &impl AsRawFd) {
+    change_flags(fd, |flags| flags | libc::O_NONBLOCK);
+}
+
+pub(crate) fn set_blocking(fd: &impl AsRawFd) {
+    change_flags(fd, |flags| flags & !libc::O_NONBLOCK);
+}
+
+fn change_flags(fd: &impl AsRawFd, change: impl FnOnce(c_int) -> c_int) {
     // SAFETY: the descriptor is open.
     let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
     // SAFETY: as above.
-    assert_eq!(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) }, 0);
+    assert_eq!(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, change(flags)) }, 0);
 }
 
 pub(crate) fn eventfd() -> OwnedFd {

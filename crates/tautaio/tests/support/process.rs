@@ -140,8 +140,15 @@ fn in_fork(body: fn()) -> ExitStatus {
     assert!(child >= 0, "{}", std::io::Error::last_os_error());
     if child == 0 {
         die_with_parent();
-        let result = std::panic::catch_unwind(body);
-        std::process::exit(if result.is_ok() { 0 } else { 101 });
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            print(panic);
+            // Also when another thread waits for the one that panics.
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(101) }
+        }));
+        body();
+        std::process::exit(0);
     }
     wait_for(child)
 }
