@@ -201,7 +201,7 @@ fn one_that_is_not_cancelled_decides_the_answer() {
 
 both_engines!(what_a_file_system_works_on_is_not_cancelled);
 fn what_a_file_system_works_on_is_not_cancelled() {
-    let slow = match SlowFile::mount() {
+    let slow = match SlowFile::mount(0) {
         Ok(slow) => slow,
         Err(reason) => return skip_here(&reason),
     };

@@ -59,7 +59,7 @@ fn direct_io_works() {
 both_engines!(operations_on_one_file_run_in_parallel);
 /// The first of them is held in the kernel, and the others are done meanwhile.
 fn operations_on_one_file_run_in_parallel() {
-    let Some(slow) = slow_file() else { return };
+    let Some(slow) = slow_file(1 << 20) else { return };
     let file = File::options().read(true).write(true).open(slow.path()).unwrap();
     let first = Request::read(&file, 10).at(0).start();
     let held = slow.expect(Held::Read);
@@ -80,7 +80,20 @@ fn operations_on_one_file_run_in_parallel() {
 both_engines!(a_slow_file_holds_up_no_socket);
 /// Sockets have nothing to do with what a file system takes its time for.
 fn a_slow_file_holds_up_no_socket() {
-    let Some(slow) = slow_file() else { return };
+    check_that_sockets_go_on(SlowFile::mount(1 << 20));
+}
+
+both_engines!(a_file_system_that_blocks_holds_up_no_socket);
+/// The kernel has io_uring wait for such a one within the submitting system call.
+fn a_file_system_that_blocks_holds_up_no_socket() {
+    check_that_sockets_go_on(SlowFile::mount_blocking(1 << 20));
+}
+
+fn check_that_sockets_go_on(slow: Result<SlowFile, String>) {
+    let slow = match slow {
+        Ok(slow) => slow,
+        Err(reason) => return skip_here(&reason),
+    };
     let file = File::open(slow.path()).unwrap();
     let read = Request::read(&file, 10).start();
     let held = slow.expect(Held::Read);
@@ -90,6 +103,7 @@ fn a_slow_file_holds_up_no_socket() {
         theirs.write_all(b"x").unwrap();
         assert_eq!(answer.wait(), Ok(1));
     }
+    assert!(read.in_flight());
     slow.release(held);
     assert_eq!(read.wait(), Ok(10));
 }
@@ -112,7 +126,7 @@ fn appending_keeps_the_order() {
 
 both_engines!(appending_is_one_by_one);
 fn appending_is_one_by_one() {
-    let Some(slow) = slow_file() else { return };
+    let Some(slow) = slow_file(0) else { return };
     let file = File::options().read(true).append(true).open(slow.path()).unwrap();
     let writes = [&b"first"[..], b"second", b"third"].map(|data| Request::write(&file, data).start());
     let mut size = 0;
@@ -145,7 +159,7 @@ fn a_sync_completes_after_what_was_queued_before() {
 
 both_engines!(a_sync_waits_for_a_held_write);
 fn a_sync_waits_for_a_held_write() {
-    let Some(slow) = slow_file() else { return };
+    let Some(slow) = slow_file(1 << 20) else { return };
     let file = File::options().read(true).write(true).open(slow.path()).unwrap();
     let write = Request::write(&file, b"x").start();
     let held = slow.expect(Held::Write);
@@ -163,7 +177,7 @@ fn a_sync_waits_for_a_held_write() {
 
 both_engines!(operations_after_a_sync_are_done_too);
 fn operations_after_a_sync_are_done_too() {
-    let Some(slow) = slow_file() else { return };
+    let Some(slow) = slow_file(1 << 20) else { return };
     let file = File::options().read(true).write(true).open(slow.path()).unwrap();
     let mut first = Request::sync(&file);
     first.fsync(libc::O_SYNC).unwrap();
@@ -199,6 +213,6 @@ fn a_sync_that_makes_no_sense_is_refused() {
     assert_eq!(sync.wait(), Ok(0));
 }
 
-fn slow_file() -> Option<SlowFile> {
-    SlowFile::mount().map_err(|reason| skip_here(&reason)).ok()
+fn slow_file(size: u64) -> Option<SlowFile> {
+    SlowFile::mount(size).map_err(|reason| skip_here(&reason)).ok()
 }

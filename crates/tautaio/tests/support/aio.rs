@@ -177,10 +177,36 @@ impl Request {
         answer(unsafe { libc::aio_cancel(fd.as_raw_fd(), self.as_ptr()) })
     }
 
-    /// Fills the whole aiocb, private words and all, with a byte. Not while it is in flight.
+    /// Fills the whole aiocb, private words and all, with a byte.
     pub(crate) fn overwrite(&mut self, byte: u8) {
+        assert!(!self.in_flight());
+        self.overwrite_in_flight(byte);
+    }
+
+    /// The same although the library may be at it. The buffer leaks, as the library may still use it.
+    pub(crate) fn overwrite_in_flight(&mut self, byte: u8) {
+        std::mem::forget(std::mem::take(&mut self.buffer));
         // SAFETY: numbers and pointers may have any bytes.
         unsafe { self.as_ptr().write_bytes(byte, 1) };
+    }
+
+    /// Fills the words that a program can't name, which lie between and after those it can.
+    pub(crate) fn fill_private(&mut self, byte: u8) {
+        const NAMED_END: usize = std::mem::offset_of!(aiocb, aio_sigevent) + size_of::<sigevent>();
+        const OFFSET: usize = std::mem::offset_of!(aiocb, aio_offset);
+        const OFFSET_END: usize = OFFSET + size_of::<libc::off_t>();
+        let bytes = self.as_ptr().cast::<u8>();
+        // SAFETY: numbers and pointers may have any bytes, and these lie within the structure.
+        unsafe {
+            bytes.add(NAMED_END).write_bytes(byte, OFFSET - NAMED_END);
+            bytes.add(OFFSET_END).write_bytes(byte, size_of::<aiocb>() - OFFSET_END);
+        }
+    }
+
+    /// Copies another aiocb, private words and all.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        // SAFETY: both are alive and not the same.
+        unsafe { self.as_ptr().copy_from_nonoverlapping(other.as_ptr(), 1) };
     }
 
     /// Whether all is as [`Request::overwrite`] left it.
@@ -288,6 +314,11 @@ pub(crate) fn suspend(list: &[Option<&Request>], timeout: Option<Duration>) -> R
     let list: Vec<_> = list.iter().map(|request| request.map_or(ptr::null(), |it| it.as_ptr().cast_const())).collect();
     let timeout = timeout.map(timespec_of);
     suspend_raw(list.as_ptr(), c_int::try_from(list.len()).unwrap(), timeout.as_ref())
+}
+
+/// `aio_suspend` of one request, which does nothing else: for signal handlers.
+pub(crate) fn suspend_one(request: &Request, timeout: Duration) -> Result<(), i32> {
+    suspend_raw(&request.as_ptr().cast_const(), 1, Some(&timespec_of(timeout)))
 }
 
 /// `aio_suspend` as it is.

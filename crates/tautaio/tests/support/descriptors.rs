@@ -45,6 +45,30 @@ pub(crate) fn close_range(first: RawFd, last: RawFd, flags: u32) -> Result<(), i
     answer(unsafe { libc::close_range(first, last, flags as c_int) }).map(|_| ())
 }
 
+/// `closefrom` of 1000.
+pub(crate) fn closefrom_1000(_: RawFd) {
+    unsafe extern "C" {
+        fn closefrom(first: c_int);
+    }
+    // SAFETY: the tests have nothing of others' above that.
+    unsafe { closefrom(1000) }
+}
+
+/// Gives an open file another number, which is free, without a name of the C library that might be watched.
+pub(crate) fn move_to(fd: OwnedFd, number: RawFd) -> OwnedFd {
+    if fd.as_raw_fd() == number {
+        return fd;
+    }
+    // SAFETY: nobody has a file under that number.
+    own(unsafe { libc::syscall(libc::SYS_dup3, fd.as_raw_fd(), number, libc::O_CLOEXEC) } as c_int)
+}
+
+/// A regular file in memory alone.
+pub(crate) fn memory_file() -> c_int {
+    // SAFETY: makes a descriptor.
+    unsafe { libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC) }
+}
+
 /// Takes over a number that a test has opened with C.
 pub(crate) fn own(fd: c_int) -> OwnedFd {
     assert!(fd >= 0, "{}", std::io::Error::last_os_error());
@@ -70,6 +94,21 @@ fn change_flags(fd: &impl AsRawFd, change: impl FnOnce(c_int) -> c_int) {
 pub(crate) fn eventfd() -> OwnedFd {
     // SAFETY: makes a descriptor.
     own(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })
+}
+
+/// Whether there is something to read, at the latest after that time.
+pub(crate) fn is_readable(fd: RawFd, timeout: Duration) -> bool {
+    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one structure.
+    unsafe { libc::poll(&raw mut poll, 1, timeout.as_millis().try_into().unwrap()) == 1 }
+}
+
+/// Reads an eventfd that does not block.
+pub(crate) fn drain_eventfd(fd: RawFd) {
+    let mut count = 0u64;
+    // SAFETY: eight bytes.
+    let result = unsafe { libc::read(fd, (&raw mut count).cast(), 8) };
+    assert!(result == 8 || errno() == libc::EAGAIN);
 }
 
 /// A pseudoterminal in raw mode: its two ends.
@@ -148,6 +187,12 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "not after {PATIENCE:?}: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// The real user.
+pub(crate) fn user() -> libc::uid_t {
+    // SAFETY: asks for a number.
+    unsafe { libc::getuid() }
 }
 
 pub(crate) fn is_root() -> bool {

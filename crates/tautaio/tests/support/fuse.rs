@@ -42,8 +42,17 @@ pub(crate) struct SlowFile {
 }
 
 impl SlowFile {
-    /// Mounts it where only this process sees it. The error says why that can't be done here.
-    pub(crate) fn mount() -> Result<Self, String> {
+    /// Mounts it, as file systems made with libfuse are, with a file of that size, where only this process sees it. The error says why that can't be done here.
+    pub(crate) fn mount(size: u64) -> Result<Self, String> {
+        Self::mount_with(size, FUSE_ASYNC_DIO)
+    }
+
+    /// Mounts one that has the kernel block whoever reads, even if that one asked not to be.
+    pub(crate) fn mount_blocking(size: u64) -> Result<Self, String> {
+        Self::mount_with(size, 0)
+    }
+
+    fn mount_with(size: u64, init_flags: u32) -> Result<Self, String> {
         if !is_root() {
             return Err("mounting a FUSE file system needs root".to_owned());
         }
@@ -66,7 +75,7 @@ impl SlowFile {
         if server == 0 {
             die_with_parent();
             drop(ours);
-            serve(device, theirs.into());
+            serve(device, theirs, Server { size, flags: init_flags, held: HashMap::new() });
             // SAFETY: what the parent has registered for its exit is not for this process.
             unsafe { libc::_exit(0) };
         }
@@ -148,14 +157,14 @@ const INIT: u32 = 26;
 const INTERRUPT: u32 = 36;
 const BATCH_FORGET: u32 = 42;
 const HEADER: usize = 40;
+const FUSE_ASYNC_DIO: u32 = 1 << 15;
 const FOPEN_DIRECT_IO: u32 = 1;
 const FOPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 const LARGEST_WRITE: u32 = 64 << 10;
 
 /// Serves until the file system is gone.
-fn serve(mut device: File, control: OwnedFd) {
+fn serve(mut device: File, control: OwnedFd, mut server: Server) {
     let mut control = File::from(control);
-    let mut server = Server::default();
     let mut request = vec![0; HEADER + 4096 + LARGEST_WRITE as usize];
     loop {
         let mut waited =
@@ -183,9 +192,10 @@ fn serve(mut device: File, control: OwnedFd) {
     }
 }
 
-#[derive(Default)]
 struct Server {
     size: u64,
+    /// What it told the kernel in the beginning.
+    flags: u32,
     /// Answers to what is held, and the size the file has then.
     held: HashMap<u64, (Vec<u8>, u64)>,
 }
@@ -196,7 +206,7 @@ impl Server {
         let (opcode, unique, node) = (u32_at(request, 4), u64_at(request, 8), u64_at(request, 16));
         let body = &request[HEADER..];
         match opcode {
-            INIT => Some(reply(unique, &[u32s(&[7, 31, 0, 0, 0, LARGEST_WRITE, 1]), vec![0; 36]].concat())),
+            INIT => Some(reply(unique, &[u32s(&[7, 31, 0, self.flags, 0, LARGEST_WRITE, 1]), vec![0; 36]].concat())),
             LOOKUP if body.starts_with(b"file\0") => {
                 Some(reply(unique, &[u64s(&[2, 0, 0, 0]), u32s(&[0, 0]), self.attributes(2)].concat()))
             }

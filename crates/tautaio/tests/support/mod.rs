@@ -9,7 +9,10 @@ pub(crate) mod descriptors;
 pub(crate) mod fuse;
 pub(crate) mod net;
 pub(crate) mod process;
+pub(crate) mod restrict;
 pub(crate) mod signals;
+pub(crate) mod threads;
+pub(crate) mod waiting;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -41,6 +44,21 @@ macro_rules! both_engines {
     };
 }
 pub(crate) use both_engines;
+
+/// Makes a test of a function that tells of io_uring alone, else as [`both_engines!`].
+macro_rules! only_uring {
+    ($body:ident) => {
+        mod $body {
+            use super::{support, $body};
+
+            #[test]
+            fn uring() {
+                support::Run::new(concat!(module_path!(), "::uring"), support::Library::Uring).body($body);
+            }
+        }
+    };
+}
+pub(crate) use only_uring;
 
 /// Makes a test of a function, which runs in a process of its own with the C library's implementation.
 macro_rules! plain_libc {

@@ -45,11 +45,11 @@ impl Library {
         }
     }
 
-    /// How the line in the log begins.
-    fn log_line(self) -> Option<&'static str> {
+    /// Its name in the log.
+    fn engine_in_log(self) -> Option<&'static str> {
         match self {
-            Self::Uring => Some("tautaio: engine io_uring"),
-            Self::Epoll => Some("tautaio: engine epoll"),
+            Self::Uring => Some("io_uring"),
+            Self::Epoll => Some("epoll"),
             Self::Auto | Self::System => None,
         }
     }
@@ -92,10 +92,9 @@ impl Run {
     }
 
     /// Runs the body in its process and returns what that one wrote. None in that process itself, and where it was skipped.
-    pub(crate) fn body(mut self, body: fn()) -> Option<String> {
+    pub(crate) fn body(self, body: fn()) -> Option<String> {
         if std::env::var_os("DEVGLIBC").is_some() {
             self.library = Library::System;
-        } // DEV
         if std::env::var_os(IN_CHILD).is_some() {
             assert_in_use(self.library);
             let status = in_fork(body);
@@ -121,13 +120,11 @@ impl Run {
             return None;
         }
         assert!(output.contains("1 passed"), "{}: its body did not run\n{output}", self.test);
-        if let Some(line) = self.library.log_line() {
-            let engines: Vec<_> = output.lines().filter(|line| line.starts_with("tautaio: engine ")).collect();
-            assert!(
-                !engines.is_empty() && engines.iter().all(|engine| engine.starts_with(line)),
-                "{}: not the engine wanted\n{output}",
-                self.test
-            );
+        if let Some(engine) = self.library.engine_in_log() {
+            // Each process of the body says it. The harness's own words may stand before it on the line.
+            let mut said = output.split("tautaio: engine ").skip(1).peekable();
+            let right = said.peek().is_some() && said.all(|line| line.starts_with(engine));
+            assert!(right, "{}: not the engine wanted\n{output}", self.test);
         }
         Some(output)
     }
@@ -153,6 +150,25 @@ fn in_fork(body: fn()) -> ExitStatus {
     wait_for(child)
 }
 
+/// Forks, has the child do something and waits for its end. Not in the process of a test harness with its threads.
+pub(crate) fn fork_and_wait(body: impl FnOnce()) -> ExitStatus {
+    wait_for(fork_child(body))
+}
+
+/// Forks and has the child do something. A panic ends it with 101.
+pub(crate) fn fork_child(body: impl FnOnce()) -> libc::pid_t {
+    // SAFETY: the C library puts its own locks right in the child, and the tests' other threads hold no others.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "{}", std::io::Error::last_os_error());
+    if child == 0 {
+        die_with_parent();
+        body();
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(0) };
+    }
+    child
+}
+
 /// Waits for a process that was forked.
 pub(crate) fn wait_for(child: libc::pid_t) -> ExitStatus {
     let mut status = 0;
@@ -162,6 +178,11 @@ pub(crate) fn wait_for(child: libc::pid_t) -> ExitStatus {
         assert_eq!(error.kind(), std::io::ErrorKind::Interrupted, "{error}");
     }
     ExitStatus::from_raw(status)
+}
+
+/// Whether the body runs with the epoll engine, which can't do everything that io_uring can.
+pub(crate) fn is_epoll() -> bool {
+    std::env::var("TAUTAIO_ENGINE").is_ok_and(|engine| engine == "epoll")
 }
 
 /// Skips the test whose body is running.
@@ -228,7 +249,7 @@ pub(crate) fn die_with_parent() {
 }
 
 /// Why io_uring_setup(2) fails here.
-fn uring_refused() -> Option<std::io::Error> {
+pub(crate) fn uring_refused() -> Option<std::io::Error> {
     // struct io_uring_params is 120 bytes and may be zero.
     let mut params = [0u64; 15];
     // SAFETY: the kernel writes into the 120 bytes only.

@@ -1,0 +1,128 @@
+//! Which engine the library takes, and what it says about it.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use support::aio::{Request, cancel_all};
+use support::both_engines;
+use support::process::skip_here;
+use support::restrict::{forbid_io_uring, forbid_locked_memory};
+use support::{Library, Run};
+
+/// `TAUTAIO_LOG=info` is set in all of them.
+fn log_of(output: &str) -> Vec<&str> {
+    output.split("tautaio: ").skip(1).map(|line| line.lines().next().unwrap_or_default()).collect()
+}
+
+#[test]
+fn io_uring_where_it_can_be_had() {
+    if let Some(reason) = Library::Uring.refused() {
+        return support::skip(concat!(module_path!(), "::io_uring_where_it_can_be_had"), &reason);
+    }
+    let test = concat!(module_path!(), "::io_uring_where_it_can_be_had");
+    let Some(output) = Run::new(test, Library::Auto).body(use_everything) else { return };
+    assert_eq!(log_of(&output), ["engine io_uring"]);
+}
+
+/// As containers' default filters do it.
+#[test]
+fn epoll_where_a_filter_forbids_io_uring() {
+    let test = concat!(module_path!(), "::epoll_where_a_filter_forbids_io_uring");
+    let body = || {
+        forbid_io_uring(libc::EPERM);
+        use_everything();
+    };
+    let Some(output) = Run::new(test, Library::Auto).body(body) else { return };
+    assert_refused(&output, "Operation not permitted (os error 1)");
+}
+
+#[test]
+fn epoll_where_the_kernel_knows_no_io_uring() {
+    let test = concat!(module_path!(), "::epoll_where_the_kernel_knows_no_io_uring");
+    let body = || {
+        forbid_io_uring(libc::ENOSYS);
+        use_everything();
+    };
+    let Some(output) = Run::new(test, Library::Auto).body(body) else { return };
+    assert_refused(&output, "Function not implemented (os error 38)");
+}
+
+/// Since Linux 6.14 ring memory counts as locked.
+#[test]
+fn epoll_where_no_memory_may_be_locked() {
+    let test = concat!(module_path!(), "::epoll_where_no_memory_may_be_locked");
+    let body = || {
+        forbid_locked_memory();
+        if support::process::uring_refused().is_none() {
+            return skip_here("this kernel counts no ring memory against RLIMIT_MEMLOCK");
+        }
+        use_everything();
+    };
+    let Some(output) = Run::new(test, Library::Auto).body(body) else { return };
+    assert_refused(&output, "Cannot allocate memory (os error 12)");
+}
+
+fn assert_refused(output: &str, why: &str) {
+    let log = log_of(output);
+    assert_eq!(log, [format!("engine epoll (io_uring refused: {why})")], "{output}");
+}
+
+/// Whoever insists gets errors and no other engine.
+#[test]
+fn none_where_io_uring_is_insisted_on() {
+    let test = concat!(module_path!(), "::none_where_io_uring_is_insisted_on");
+    let body = || {
+        forbid_io_uring(libc::EPERM);
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let mut read = Request::read(&ours, 1);
+        for _ in 0..3 {
+            assert_eq!(read.submit(), Err(libc::EAGAIN));
+            assert_ne!(read.error(), libc::EINPROGRESS);
+        }
+        let mut write = Request::write(&ours, b"x");
+        assert_eq!(write.submit(), Err(libc::EAGAIN));
+        assert_eq!(cancel_all(&ours), Ok(libc::AIO_ALLDONE));
+        drop(ours);
+    };
+    let run = Run::new(test, Library::Auto).environment(&[("TAUTAIO_ENGINE", "uring")]);
+    let Some(output) = run.body(body) else { return };
+    let log = log_of(&output);
+    assert!(!log.is_empty(), "{output}");
+    assert!(log.iter().all(|line| line.contains("io_uring") && line.contains("Operation not permitted")), "{output}");
+}
+
+#[test]
+fn nothing_is_said_unasked() {
+    let test = concat!(module_path!(), "::nothing_is_said_unasked");
+    let run = Run::new(test, Library::Auto).environment(&[("TAUTAIO_LOG", "")]);
+    let Some(output) = run.body(use_everything) else { return };
+    assert_eq!(log_of(&output), [""; 0]);
+}
+
+both_engines!(an_unknown_wish_is_no_obstacle with [("TAUTAIO_CANCEL", "something")]);
+fn an_unknown_wish_is_no_obstacle() {
+    use_everything();
+}
+
+fn use_everything() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let read = Request::read(&ours, 4).start();
+    assert_eq!(Request::write(&ours, b"ping").start().wait(), Ok(4));
+    theirs.read_exact(&mut [0; 4]).unwrap();
+    theirs.write_all(b"pong").unwrap();
+    assert_eq!(read.wait(), Ok(4));
+    let blocked = Request::read(&ours, 1).start();
+    assert_eq!(blocked.cancel(), Ok(libc::AIO_CANCELED));
+    let (output, input) = std::io::pipe().unwrap();
+    let read = Request::read(&output, 4).start();
+    assert_eq!(Request::write(&input, b"pipe").start().wait(), Ok(4));
+    assert_eq!(read.wait(), Ok(4));
+    let file = tempfile::tempfile().unwrap();
+    let writes: Vec<_> = (0..64).map(|i| Request::write(&file, b"x").at(i).start()).collect();
+    let mut sync = Request::sync(&file);
+    sync.fsync(libc::O_DSYNC).unwrap();
+    assert_eq!(sync.wait(), Ok(0));
+    assert!(writes.iter().all(|write| write.result() == Ok(1)));
+}

@@ -1,0 +1,44 @@
+//! Takes away from this process what others are not given.
+#![expect(unsafe_code, reason = "seccomp(2) and capset(2) have no safe form")]
+
+use libc::c_ulong;
+
+use super::descriptors::set_limit;
+
+/// Has io_uring_setup(2) fail with this from now on.
+pub(crate) fn forbid_io_uring(errno: i32) {
+    let statement = |code: u32, jump_true: u8, jump_false: u8, k: u32| libc::sock_filter {
+        code: u16::try_from(code).unwrap(),
+        jt: jump_true,
+        jf: jump_false,
+        k,
+    };
+    // The first word of struct seccomp_data is the number of the system call.
+    let mut filter = [
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, u32::try_from(libc::SYS_io_uring_setup).unwrap()),
+        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno.cast_unsigned()),
+        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: u16::try_from(filter.len()).unwrap(), filter: filter.as_mut_ptr() };
+    // SAFETY: the program is a local, and is copied by the kernel.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = c_ulong::from(libc::SECCOMP_MODE_FILTER);
+        let result = libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program);
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    }
+}
+
+/// Lets this process lock no memory: without CAP_IPC_LOCK, which root has, and with a limit of nothing.
+pub(crate) fn forbid_locked_memory() {
+    set_limit(libc::RLIMIT_MEMLOCK, 0);
+    /// `_LINUX_CAPABILITY_VERSION_3` (linux/capability.h).
+    const VERSION: u32 = 0x2008_0522;
+    let header = [VERSION, 0];
+    // Three sets of 64, in two halves, all empty.
+    let none = [0u32; 6];
+    // SAFETY: two words are read of the one and six of the other.
+    let result = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
