@@ -14,10 +14,13 @@ use support::fuse::{Held, SlowFile};
 use support::process::{is_epoll, skip_here};
 use support::{both_engines, net, only_uring, signals};
 
+/// A way to close a descriptor, and its name.
+type Closing = (&'static str, fn(RawFd));
+
 both_engines!(the_peer_sees_the_end);
 /// The kernel alone would keep the connection open for the pending read.
 fn the_peer_sees_the_end() {
-    let closings: [(&str, fn(RawFd)); 5] = [
+    let closings: [Closing; 5] = [
         ("close", |fd| close(fd).unwrap()),
         ("dup2", |fd| assert_eq!(dup2(0, fd), Ok(fd))),
         ("dup3", |fd| assert_eq!(dup3(0, fd), Ok(fd))),

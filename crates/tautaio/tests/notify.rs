@@ -39,9 +39,9 @@ fn each_request_has_its_signal() {
     let reads: Vec<_> = (0..1000).map(|i| Request::read(&ours, 1).notify(by_signal(signal, i)).start()).collect();
     theirs.write_all(&[7; 1000]).unwrap();
     // Realtime signals are queued, and the reads are done in order.
-    for expected in 0..1000 {
+    for (expected, read) in reads.iter().enumerate() {
         assert_eq!(signals::take(&[signal], PATIENCE).unwrap().value, expected);
-        assert_eq!(reads[expected].result(), Ok(1));
+        assert_eq!(read.result(), Ok(1));
     }
     assert_eq!(signals::take(&[signal], Duration::from_millis(20)), Err(libc::EAGAIN));
 }
@@ -264,7 +264,7 @@ fn blocking_calls_are_not_interrupted() {
         });
         let _write = Request::write(&file, &vec![0; 1 << 20]).start();
         let timeout = Duration::from_millis(60);
-        let calls: [(&str, fn(&UnixStream, Duration) -> Result<(), i32>); 8] = [
+        let calls: [(&str, waiting::Call); 8] = [
             ("epoll_wait", waiting::epoll_wait),
             ("sigtimedwait", |_, timeout| signals::take(&[realtime(1)], timeout).map(|_| ())),
             ("recv", waiting::receive),

@@ -85,7 +85,7 @@ fn a_handler_interrupts_anything() {
         while READS.load(Ordering::Relaxed) < 2000 || WRITES.load(Ordering::Relaxed) < 2000 || turns < 2000 {
             let memory: Vec<_> = (1..20).map(|size| vec![0u8; size * 50]).collect();
             read.submit().unwrap();
-            if turns % 4 == 0 {
+            if turns.is_multiple_of(4) {
                 assert_eq!(read.cancel(), Ok(libc::AIO_CANCELED));
             } else {
                 (&own_peer).write_all(b"x").unwrap();

@@ -1,7 +1,7 @@
 //! A file system of one file whose reads, writes and syncs stay in the kernel until the test lets them go.
 //!
-//! It speaks the FUSE protocol of <linux/fuse.h> and is served by a process of its own: requests inside a process that ends
-//! while it has to answer them itself would never let it end.
+//! It speaks the FUSE protocol of <linux/fuse.h> and is served by a process of its own: one that has requests in the kernel
+//! and would have to answer them itself can't end.
 #![expect(unsafe_code, reason = "mount, unshare and fork have no safe form")]
 
 use std::collections::HashMap;
@@ -42,7 +42,8 @@ pub(crate) struct SlowFile {
 }
 
 impl SlowFile {
-    /// Mounts it, as file systems made with libfuse are, with a file of that size, where only this process sees it. The error says why that can't be done here.
+    /// Mounts it, as file systems made with libfuse are, with a file of that size. Only this process sees it. The error
+    /// says why that can't be done here.
     pub(crate) fn mount(size: u64) -> Result<Self, String> {
         Self::mount_with(size, FUSE_ASYNC_DIO)
     }

@@ -91,10 +91,8 @@ impl Run {
         self
     }
 
-    /// Runs the body in its process and returns what that one wrote. None in that process itself, and where it was skipped.
+    /// Runs the body in its process and returns what that one wrote. None in that process itself, and where it is skipped.
     pub(crate) fn body(self, body: fn()) -> Option<String> {
-        if std::env::var_os("DEVGLIBC").is_some() {
-            self.library = Library::System;
         if std::env::var_os(IN_CHILD).is_some() {
             assert_in_use(self.library);
             let status = in_fork(body);

@@ -11,6 +11,9 @@ use std::time::Duration;
 use super::aio::{errno, timespec_of};
 use super::net::receive_timeout;
 
+/// One of them, with a socket that stays silent.
+pub(crate) type Call = fn(&UnixStream, Duration) -> Result<(), i32>;
+
 /// Zero events are a time-out.
 fn events(result: libc::c_int) -> Result<(), i32> {
     match result {
