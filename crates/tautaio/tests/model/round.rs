@@ -1,0 +1,285 @@
+//! One round: threads that take turns at episodes, disturbed by signals, forks and each other, until so many requests were
+//! submitted; then everything is wound up and counted.
+
+use std::ffi::c_int;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::append::Append;
+use super::crowd::Crowd;
+use super::ffi;
+use super::file::File;
+use super::ledger::{self, Notify, Ticket};
+use super::memory::Block;
+use super::message::Messages;
+use super::operation::Operation;
+use super::random::Random;
+use super::stream::Stream;
+use super::{Config, disturb, takers};
+
+/// No request completes for so long: something is lost. Sanitizers and a busy machine take their time.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// Who takes the results.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Reap {
+    /// The owner, by `aio_error` and `aio_return`.
+    Return,
+    /// Threads in `aio_waitcomplete`.
+    Wait,
+    /// Both, racing. Requests then stay until the round is over.
+    Mixed,
+}
+
+/// Some requests on something, with a model of what they must do.
+pub(crate) trait Episode: Send {
+    /// One thing at random. False when the episode came to its end.
+    fn step(&mut self, context: &mut Context<'_>) -> bool;
+    /// Comes to the end at once.
+    fn finish(&mut self, context: &mut Context<'_>);
+    /// What is in flight.
+    fn describe(&self) -> String;
+}
+
+/// What an episode's thread knows.
+pub(crate) struct Context<'a> {
+    pub(crate) random: Random,
+    pub(crate) reap: Reap,
+    pub(crate) directory: &'a Path,
+    pub(crate) submitted: &'a AtomicU64,
+    pub(crate) completed: &'a AtomicU64,
+    /// Requests that were taken and must stay.
+    pub(crate) kept: Vec<(Block, Ticket)>,
+    /// This thread, for signals.
+    thread: c_int,
+    /// Percent of requests that notify.
+    notifies: usize,
+    is_stuck: &'a AtomicBool,
+}
+
+impl Context<'_> {
+    /// How the next request notifies.
+    pub(crate) fn notify(&mut self) -> Notify {
+        if !self.random.percent(self.notifies) {
+            return Notify::Nothing;
+        }
+        match self.random.below(100) {
+            0..40 => Notify::Handler,
+            40..75 => Notify::Waited,
+            75..97 => Notify::Thread(self.thread),
+            _ => Notify::Function,
+        }
+    }
+
+    /// Called while a request isn't complete: ends the process with its description when nothing moves any more.
+    pub(crate) fn is_waiting_for(&self, operation: &Operation) {
+        assert!(!self.is_stuck.load(Ordering::Relaxed), "lost: {operation:?}");
+    }
+}
+
+/// What a round is made of.
+#[derive(Debug)]
+struct Scenario {
+    workers: usize,
+    places: usize,
+    takers: usize,
+    reap: Reap,
+    notifies: usize,
+    has_noise: bool,
+    forks: bool,
+    operations: u64,
+}
+
+impl Scenario {
+    fn new(random: &mut Random, config: &Config) -> Self {
+        let reap = match random.below(10) {
+            _ if !ffi::has_extensions() => Reap::Return,
+            0..6 => Reap::Return,
+            6..9 => Reap::Wait,
+            _ => Reap::Mixed,
+        };
+        let workers = random.between(1, 5);
+        Self {
+            workers,
+            places: workers * random.between(1, 4),
+            takers: if reap == Reap::Return { 0 } else { random.between(1, 2) },
+            reap,
+            notifies: *random.pick(&[0, 10, 30, 60, 100]),
+            has_noise: random.percent(40),
+            forks: config.forks && ffi::has_extensions() && random.percent(25),
+            operations: random.between(500, if reap == Reap::Mixed { 8000 } else { 20_000 }) as u64,
+        }
+    }
+}
+
+/// What the threads of a round share.
+struct Shared {
+    places: Vec<Mutex<Option<Box<dyn Episode>>>>,
+    submitted: AtomicU64,
+    completed: AtomicU64,
+    is_stuck: AtomicBool,
+    /// No new episodes.
+    stop: AtomicBool,
+    /// Workers that have nothing in flight any more.
+    idle: AtomicUsize,
+    /// Everything was notified; workers may go.
+    over: AtomicBool,
+    threads: Vec<AtomicI32>,
+}
+
+/// Runs the round of a seed. Gives how many requests it submitted.
+pub(crate) fn run(seed: u64, config: &Config, directory: &Path) -> u64 {
+    let mut random = Random::new(seed, 0);
+    let scenario = Scenario::new(&mut random, config);
+    if config.verbose {
+        println!("round {seed:#018x}: {scenario:?}");
+    }
+    let shared = Shared {
+        places: (0..scenario.places).map(|_| Mutex::new(None)).collect(),
+        submitted: AtomicU64::new(0),
+        completed: AtomicU64::new(0),
+        is_stuck: AtomicBool::new(false),
+        stop: AtomicBool::new(false),
+        idle: AtomicUsize::new(0),
+        over: AtomicBool::new(false),
+        threads: (0..scenario.workers).map(|_| AtomicI32::new(0)).collect(),
+    };
+    thread::scope(|scope| {
+        let (shared, scenario) = (&shared, &scenario);
+        let receiver = scope.spawn(|| ledger::receive(&shared.over));
+        let takers: Vec<_> =
+            (0..scenario.takers).map(|taker| scope.spawn(move || takers::take(Random::new(seed, 200 + taker as u64)))).collect();
+        let workers: Vec<_> = (0..scenario.workers)
+            .map(|worker| scope.spawn(move || work(shared, scenario, config, directory, seed, worker)))
+            .collect();
+        if scenario.has_noise {
+            scope.spawn(|| disturb::make_noise(Random::new(seed, 100), &shared.threads, &shared.over));
+        }
+        if scenario.forks {
+            scope.spawn(|| disturb::fork_now_and_then(Random::new(seed, 101), &shared.stop));
+        }
+        supervise(shared, scenario);
+        // Signals are taken until now, as workers are still there.
+        shared.over.store(true, Ordering::Release);
+        let kept: Vec<_> = workers.into_iter().map(|worker| worker.join().expect("checked by the hook")).collect();
+        let last = takers::dismiss(takers.len());
+        for taker in takers {
+            taker.join().expect("checked by the hook");
+        }
+        drop(last);
+        receiver.join().expect("checked by the hook");
+        takers::assert_nothing_left();
+        for (block, ticket) in kept.into_iter().flatten() {
+            drop(block);
+            ticket.done(true);
+        }
+    });
+    shared.submitted.into_inner()
+}
+
+/// Waits until the round has enough, everything in flight is complete and every notification came.
+fn supervise(shared: &Shared, scenario: &Scenario) {
+    let mut progress = (0, 0, Instant::now());
+    loop {
+        thread::sleep(Duration::from_millis(2));
+        let submitted = shared.submitted.load(Ordering::Relaxed);
+        if submitted >= scenario.operations {
+            shared.stop.store(true, Ordering::Release);
+        }
+        let all_idle = shared.idle.load(Ordering::Acquire) == scenario.workers;
+        let outstanding = if all_idle { ledger::outstanding() } else { usize::MAX };
+        if outstanding == 0 {
+            return;
+        }
+        let now = (shared.completed.load(Ordering::Relaxed), outstanding);
+        if now != (progress.0, progress.1) {
+            progress = (now.0, now.1, Instant::now());
+        } else if progress.2.elapsed() > PATIENCE {
+            give_up(shared, all_idle);
+        }
+    }
+}
+
+fn give_up(shared: &Shared, all_idle: bool) {
+    assert!(!all_idle, "lost notifications: {}", ledger::describe_outstanding());
+    shared.is_stuck.store(true, Ordering::Relaxed);
+    thread::sleep(Duration::from_secs(3));
+    for place in &shared.places {
+        match place.try_lock() {
+            Ok(episode) => eprintln!("{}", episode.as_ref().map_or_else(String::new, |episode| episode.describe())),
+            Err(_) => eprintln!("an episode whose thread is in a call"),
+        }
+    }
+    panic!("nothing completed for {PATIENCE:?}, and a thread is in a call that doesn't return");
+}
+
+fn work(
+    shared: &Shared,
+    scenario: &Scenario,
+    config: &Config,
+    directory: &Path,
+    seed: u64,
+    worker: usize,
+) -> Vec<(Block, Ticket)> {
+    let mut context = Context {
+        random: Random::new(seed, 1 + worker as u64),
+        reap: scenario.reap,
+        directory,
+        submitted: &shared.submitted,
+        completed: &shared.completed,
+        kept: Vec::new(),
+        thread: disturb::this_thread(),
+        notifies: scenario.notifies,
+        is_stuck: &shared.is_stuck,
+    };
+    shared.threads[worker].store(context.thread, Ordering::Release);
+    while !shared.stop.load(Ordering::Acquire) {
+        let place = &shared.places[context.random.below(shared.places.len())];
+        // Somebody else's turn.
+        let Ok(mut episode) = place.try_lock() else {
+            thread::yield_now();
+            continue;
+        };
+        let episode_now = episode.get_or_insert_with(|| begin(&mut context, config));
+        for _ in 0..context.random.between(1, 30) {
+            if !episode_now.step(&mut context) {
+                *episode = None;
+                break;
+            }
+        }
+    }
+    for place in &shared.places {
+        if let Some(mut episode) = place.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            episode.finish(&mut context);
+        }
+    }
+    shared.idle.fetch_add(1, Ordering::AcqRel);
+    // Signals for this thread may be on the way.
+    while !shared.over.load(Ordering::Acquire) {
+        thread::sleep(Duration::from_micros(500));
+    }
+    context.kept
+}
+
+fn begin(context: &mut Context<'_>, config: &Config) -> Box<dyn Episode> {
+    let kinds = &config.kinds;
+    let kind = if kinds.is_empty() { "" } else { context.random.pick(kinds).as_str() };
+    let choice = match kind {
+        "stream" => 0,
+        "file" => 50,
+        "append" => 75,
+        "messages" => 85,
+        "crowd" => 95,
+        _ => context.random.below(100),
+    };
+    match choice {
+        0..50 => Box::new(Stream::new(context)),
+        50..75 => Box::new(File::new(context)),
+        75..85 => Box::new(Append::new(context)),
+        85..95 => Box::new(Messages::new(context)),
+        _ => Box::new(Crowd::new(context)),
+    }
+}
