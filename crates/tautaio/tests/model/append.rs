@@ -38,7 +38,7 @@ impl Append {
         }
         batch::submit(context, &mut batch, true);
         self.writes.extend(batch);
-        if context.random.percent(10) && self.syncs.len() < 4 {
+        if context.random.percent(3) && self.syncs.len() < 4 {
             let mut sync = Operation::sync(context, self.fd);
             sync.submit(context);
             self.syncs.push_back(sync);

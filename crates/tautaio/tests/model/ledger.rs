@@ -327,7 +327,7 @@ pub(crate) fn handled() -> u64 {
     HANDLED.with(Cell::get)
 }
 
-/// Installs the handlers, and blocks the signal that is waited for in this thread and those it starts.
+/// Installs the handlers, and blocks the signals in this thread and those it starts.
 pub(crate) fn set_up() {
     // SAFETY: asks for a number.
     PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
@@ -347,24 +347,37 @@ pub(crate) fn set_up() {
         // SAFETY: the handlers do only what a handler may.
         assert_eq!(unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) }, 0);
     }
-    // SAFETY: as above; sigemptyset makes it a set.
+    // The main thread would get most of them: the kernel prefers it. And nanosleep, which adds the timer's slack each time
+    // it is interrupted, would never end in it.
+    mask(libc::SIG_BLOCK, &[signal_with_handler(), signal_waited_for(), NOISE]);
+}
+
+/// Lets this thread run handlers.
+pub(crate) fn accept_signals() {
+    mask(libc::SIG_UNBLOCK, &[signal_with_handler(), NOISE]);
+}
+
+fn mask(how: c_int, signals: &[c_int]) {
+    let set = set_of(signals);
+    // SAFETY: the set lives through the call.
+    assert_eq!(unsafe { libc::pthread_sigmask(how, &raw const set, ptr::null_mut()) }, 0);
+}
+
+fn set_of(signals: &[c_int]) -> libc::sigset_t {
+    // SAFETY: all-zero is a value of the type; sigemptyset makes it a set, and the signals are some.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, signal_waited_for());
-        assert_eq!(libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()), 0);
+        for &signal in signals {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        set
     }
 }
 
 /// Takes the signals that are waited for, until told to stop.
 pub(crate) fn receive(stop: &AtomicBool) {
-    // SAFETY: as in `set_up`.
-    let set = unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, signal_waited_for());
-        set
-    };
+    let set = set_of(&[signal_waited_for()]);
     let timeout = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
     while !stop.load(Ordering::Acquire) {
         // SAFETY: all-zero is a value of the structure.

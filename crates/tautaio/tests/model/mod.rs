@@ -83,6 +83,10 @@ pub(crate) fn run(config: &Config) {
     println!("stress: TAUT_SEED={:#018x}", config.seed);
     fault::end_on_panic();
     ledger::set_up();
+    if ffi::has_extensions() {
+        // Made with the first call, and then it stays.
+        ffi::completion_fd();
+    }
     let directory = tempfile::tempdir().expect("a temporary directory");
     let begin = Instant::now();
     let (mut seed, mut operations, mut rounds) = (config.seed, 0, 0);

@@ -66,7 +66,7 @@ pub(crate) struct Finished {
     pub(crate) buffer: Buffer,
 }
 
-/// The notification of a whole list; its requests stay until it came.
+/// The notification of a whole list; the memory of its requests stays until it came.
 pub(crate) struct ListTicket {
     pub(crate) ticket: Ticket,
     /// What the notification looks at.
@@ -238,8 +238,7 @@ impl Operation {
             self.outcome = Some(Outcome { error, value });
             context.completed.fetch_add(1, Ordering::Relaxed);
         }
-        let notified = self.list.as_ref().is_none_or(|list| list.ticket.is_notified())
-            && (self.watched.is_none() || self.ticket.is_notified());
+        let notified = self.watched.is_none() || self.ticket.is_notified();
         if !notified {
             context.is_waiting_for(self);
         }
@@ -250,11 +249,15 @@ impl Operation {
     pub(crate) fn finish(mut self, context: &mut Context<'_>) -> Finished {
         let outcome = self.outcome.expect("ready");
         let block = self.block.take().expect("not finished before");
-        if context.reap == Reap::Mixed {
+        let block = if context.reap == Reap::Mixed {
             context.kept.push((block, self.ticket));
+            None
         } else {
-            drop(block);
             self.ticket.done(true);
+            Some(block)
+        };
+        if let Some(list) = self.list.take() {
+            context.watched.push((list, block));
         }
         Finished {
             kind: self.kind,

@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,13 @@ use super::file::File;
 use super::ledger::{self, Notify, Ticket};
 use super::memory::Block;
 use super::message::Messages;
-use super::operation::Operation;
+use super::operation::{ListTicket, Operation};
 use super::random::Random;
 use super::stream::Stream;
 use super::{Config, disturb, takers};
 
 /// No request completes for so long: something is lost. Sanitizers and a busy machine take their time.
-const PATIENCE: Duration = Duration::from_secs(6);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Who takes the results.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -53,6 +53,8 @@ pub(crate) struct Context<'a> {
     pub(crate) completed: &'a AtomicU64,
     /// Requests that were taken and must stay.
     pub(crate) kept: Vec<(Block, Ticket)>,
+    /// Lists whose notification is to come, with the requests that it looks at.
+    pub(crate) watched: Vec<(Arc<ListTicket>, Option<Block>)>,
     /// This thread, for signals.
     thread: c_int,
     /// Percent of requests that notify.
@@ -72,6 +74,11 @@ impl Context<'_> {
             75..97 => Notify::Thread(self.thread),
             _ => Notify::Function,
         }
+    }
+
+    /// Releases what a notification looked at.
+    fn forget_notified(&mut self) {
+        self.watched.retain(|(list, _)| !list.ticket.is_notified());
     }
 
     /// Called while a request isn't complete: ends the process with its description when nothing moves any more.
@@ -224,6 +231,7 @@ fn work(
     seed: u64,
     worker: usize,
 ) -> Vec<(Block, Ticket)> {
+    ledger::accept_signals();
     let mut context = Context {
         random: Random::new(seed, 1 + worker as u64),
         reap: scenario.reap,
@@ -231,6 +239,7 @@ fn work(
         submitted: &shared.submitted,
         completed: &shared.completed,
         kept: Vec::new(),
+        watched: Vec::new(),
         thread: disturb::this_thread(),
         notifies: scenario.notifies,
         is_stuck: &shared.is_stuck,
@@ -250,11 +259,17 @@ fn work(
                 break;
             }
         }
+        context.forget_notified();
     }
     for place in &shared.places {
         if let Some(mut episode) = place.lock().unwrap_or_else(PoisonError::into_inner).take() {
             episode.finish(&mut context);
         }
+    }
+    while !context.watched.is_empty() {
+        context.forget_notified();
+        assert!(!shared.is_stuck.load(Ordering::Relaxed), "lost: the notification of a list");
+        thread::sleep(Duration::from_micros(200));
     }
     shared.idle.fetch_add(1, Ordering::AcqRel);
     // Signals for this thread may be on the way.

@@ -14,6 +14,7 @@ pub(crate) const IGNORED: u64 = u64::MAX - 1;
 
 /// Takes results until dismissed.
 pub(crate) fn take(mut random: Random) {
+    ledger::accept_signals();
     let completion = ffi::completion_fd();
     assert!(completion >= 0, "tautaio_completion_fd = {completion}");
     loop {
