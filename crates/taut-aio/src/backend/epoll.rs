@@ -219,7 +219,13 @@ fn try_stream(job: &Job) -> Attempt {
     // SAFETY: as above; the structs outlive the calls.
     let result = unsafe {
         if libc::poll(&raw mut poll, 1, 0) == 0 {
-            return Attempt::NotYet;
+            // The wrong end of a pipe is never ready.
+            let wrong = if job.kind == Kind::Read { libc::O_WRONLY } else { libc::O_RDONLY };
+            return match system::status_flags(job.fd) {
+                Ok(flags) if flags & libc::O_ACCMODE != wrong => Attempt::NotYet,
+                Ok(_) => Attempt::Result(-(libc::EBADF as isize)),
+                Err(errno) => Attempt::Result(-(errno as isize)),
+            };
         }
         // Offset -1: the current position.
         match job.kind {

@@ -29,6 +29,8 @@ pub(crate) struct Job {
     pub(crate) offset: i64,
     /// The last read found nothing more behind what it gave: there is likely nothing yet.
     pub(crate) likely_empty: bool,
+    /// Its file system may make whoever tries it wait.
+    pub(crate) may_block: bool,
 }
 
 /// What came of a step.

@@ -133,7 +133,8 @@ const POLL_FIRST: u16 = 1;
 
 impl Backend for Uring {
     fn issue(&mut self, job: Job) {
-        self.push(&entry(&job).user_data(STEP | job.id));
+        let flags = if job.may_block { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
+        self.push(&entry(&job).flags(flags).user_data(STEP | job.id));
     }
 
     fn await_readiness(&mut self, job: Job) {

@@ -243,7 +243,7 @@ pub fn completion_fd() -> c_int {
 }
 
 /// Cancels what is in flight on a descriptor that is about to be closed: `close` must not leave reads behind that keep the
-/// connection open (as musl has it). What can't be canceled, a file's reads and writes, is waited for: its number may mean
+/// connection open (as musl has it). Without io_uring, what can't be canceled is waited for: the number may mean
 /// another file afterwards. Async-signal-safe.
 pub fn before_close(fd: c_int) {
     let shared = service::shared();

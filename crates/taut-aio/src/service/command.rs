@@ -19,7 +19,8 @@ pub(crate) enum Request {
     /// aio_cancel(3): one block or, with 0, all on this descriptor. `issued` says whether those that the kernel has are
     /// tried too.
     Cancel { fd: c_int, block: usize, issued: bool },
-    /// The descriptor is about to be closed: cancel all on it, wait for the rest, and forget what it was.
+    /// The descriptor is about to be closed: cancel all on it, wait for what would go on with the number, and forget what
+    /// it was.
     Close { fd: c_int },
     /// Deliver a notice.
     Deliver(Notice),

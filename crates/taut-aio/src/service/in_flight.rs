@@ -81,7 +81,7 @@ impl InFlight {
     /// An operation is complete.
     pub(crate) fn leave(&self, fd: c_int, kind: Kind) {
         let counters = self.of(fd);
-        counters.operations.fetch_sub(1, Ordering::Relaxed);
+        counters.operations.fetch_sub(1, Ordering::Release);
         if kind == Kind::Write {
             counters.writes.fetch_sub(1, Ordering::Release);
         }
@@ -89,7 +89,7 @@ impl InFlight {
 
     /// Whether this descriptor may have any.
     pub(crate) fn any(&self, fd: c_int) -> bool {
-        self.of(fd).operations.load(Ordering::Relaxed) > 0
+        self.of(fd).operations.load(Ordering::Acquire) > 0
     }
 
     /// The descriptors from `first` to `last` that may have any or are known.

@@ -1,16 +1,17 @@
 //! What the I/O thread knows of each descriptor: which file it means, and the order of its operations.
-#![expect(unsafe_code, reason = "fstat(2)")]
+#![expect(unsafe_code, reason = "statx(2)")]
 
 use std::ffi::c_int;
 use std::mem;
 
+use super::mounts::Mounts;
+use super::order::{Class, Kind, Order};
 use crate::system;
-use crate::worker::order::{Class, Kind, Order};
 
-/// A file, as fstat(2) tells files apart.
+/// A file, as statx(2) tells files apart.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Identity {
-    device: u64,
+    device: (u32, u32),
     inode: u64,
 }
 
@@ -22,6 +23,8 @@ pub(crate) struct Descriptor {
     identity: Identity,
     /// The last read of this socket left nothing behind.
     pub(crate) emptied: bool,
+    /// Its file system waits for somebody else.
+    pub(crate) distant: bool,
     /// The number means another file by now; operations begun before go on.
     detached: bool,
 }
@@ -35,6 +38,7 @@ pub(crate) struct Descriptors {
     free: Vec<u32>,
     /// Entry of each number, plus one; 0 is none.
     by_fd: Vec<u32>,
+    mounts: Mounts,
 }
 
 /// An entry for an operation, and an entry that lost its number meanwhile.
@@ -79,6 +83,11 @@ impl Descriptors {
             }
             descriptor.identity = identity;
             descriptor.order.reclassify(class);
+            descriptor.distant = false;
+            if matches!(class, Class::File { .. }) {
+                let distant = self.mounts.is_distant(identity.device);
+                self.get(entry).distant = distant;
+            }
             return Ok(Found { entry, orphaned: None });
         }
         if descriptor.identity == identity {
@@ -152,7 +161,9 @@ impl Descriptors {
     }
 
     fn insert(&mut self, (identity, class): (Identity, Class)) -> u32 {
-        let descriptor = Descriptor { order: Order::new(class), identity, emptied: false, detached: false };
+        let distant = matches!(class, Class::File { .. }) && self.mounts.is_distant(identity.device);
+        let order = Order::new(class);
+        let descriptor = Descriptor { order, identity, emptied: false, distant, detached: false };
         if let Some(entry) = self.free.pop() {
             self.entries[entry as usize] = Some(descriptor);
             return entry;
@@ -163,14 +174,17 @@ impl Descriptors {
 }
 
 fn look(fd: c_int) -> Result<(Identity, Class), c_int> {
-    // SAFETY: the kernel fills the struct.
+    // Without asking a server: whoever waits here holds up all operations.
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    // SAFETY: the path is a string, the kernel fills the struct.
     let stat = unsafe {
-        let mut stat: libc::stat = mem::zeroed();
-        system::check(libc::fstat(fd, &raw mut stat) as isize)?;
+        let mut stat: libc::statx = mem::zeroed();
+        let asked = libc::STATX_TYPE | libc::STATX_INO;
+        system::check(libc::statx(fd, c"".as_ptr(), flags, asked, &raw mut stat) as isize)?;
         stat
     };
-    let identity = Identity { device: stat.st_dev, inode: stat.st_ino };
-    let class = match stat.st_mode & libc::S_IFMT {
+    let identity = Identity { device: (stat.stx_dev_major, stat.stx_dev_minor), inode: stat.stx_ino };
+    let class = match u32::from(stat.stx_mode) & libc::S_IFMT {
         libc::S_IFSOCK => Class::Socket,
         libc::S_IFIFO => Class::Stream,
         libc::S_IFREG | libc::S_IFBLK => file(fd)?,

@@ -7,6 +7,7 @@
 pub(crate) mod cancel;
 mod descriptors;
 mod lists;
+mod mounts;
 pub(crate) mod notice;
 pub(crate) mod order;
 mod table;
@@ -149,7 +150,8 @@ impl Worker {
                     }
                     Some(Request::Close { fd }) => {
                         let targets = self.on_number(fd);
-                        self.cancellations.begin(command, true);
+                        // A thread of the pool may be about to use the number.
+                        self.cancellations.begin(command, !self.backend.holds_files());
                         self.cancel(targets, true);
                         self.descriptors.forget(fd);
                         self.shared.in_flight.note(fd, false);
@@ -293,6 +295,7 @@ impl Worker {
             length: operation.length - operation.moved,
             offset: operation.offset,
             likely_empty: descriptor.emptied,
+            may_block: descriptor.distant,
         })
     }
 
@@ -427,7 +430,6 @@ impl Worker {
 
     /// Stores a result where the application looks, and notes who is to be told.
     fn publish(&mut self, address: *const ControlBlock, fd: c_int, kind: Kind, event: &Event, result: isize) {
-        self.shared.in_flight.leave(fd, kind);
         // SAFETY: as above; it is the application's again after `complete`.
         let block = unsafe { &*address };
         if self.queue.collects(event) {
@@ -439,6 +441,8 @@ impl Worker {
         } else {
             block.complete(result, 0);
         }
+        // Not before: who finds nothing in flight must find nothing in progress either.
+        self.shared.in_flight.leave(fd, kind);
         self.completed += 1;
         match Notice::new(event, result) {
             Notice::Silent => {}

@@ -107,7 +107,11 @@ impl Crowd {
 
 impl Episode for Crowd {
     fn step(&mut self, context: &mut Context<'_>) -> bool {
-        if context.random.percent(80) { self.exchange(context) } else { self.check() }
+        if context.random.percent(80) {
+            self.exchange(context)
+        } else {
+            self.check()
+        }
         if self.budget == 0 {
             self.wind_up(context);
             return false;

@@ -125,11 +125,7 @@ pub(crate) fn write_now(fd: c_int, bytes: &[u8]) -> Option<usize> {
     // SAFETY: the buffer is as long as it says.
     let count = unsafe {
         let sent = libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
-        if sent < 0 && errno() == libc::ENOTSOCK {
-            libc::write(fd, bytes.as_ptr().cast(), bytes.len())
-        } else {
-            sent
-        }
+        if sent < 0 && errno() == libc::ENOTSOCK { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) } else { sent }
     };
     usize::try_from(count).ok()
 }

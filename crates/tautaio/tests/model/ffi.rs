@@ -148,11 +148,7 @@ pub(crate) fn suspend(list: &[*const Aiocb], timeout: Option<Duration>, wide: bo
     let entries = c_int::try_from(list.len()).expect("short lists");
     // SAFETY: null or requests that their owners keep; the list lives through the call.
     let result = unsafe {
-        if wide {
-            aio_suspend64(list.as_ptr(), entries, timeout)
-        } else {
-            aio_suspend(list.as_ptr(), entries, timeout)
-        }
+        if wide { aio_suspend64(list.as_ptr(), entries, timeout) } else { aio_suspend(list.as_ptr(), entries, timeout) }
     };
     if result == 0 { Ok(()) } else { Err(errno()) }
 }

@@ -97,7 +97,8 @@ impl File {
         while place < self.operations.len() {
             // An fsync is judged by those before it, so these stay until it is complete.
             let is_ready = self.operations[place].is_ready(context);
-            if is_ready && !self.operations.range(place..).any(|later| later.kind == Kind::Sync && !later.is_complete()) {
+            if is_ready && !self.operations.range(place..).any(|later| later.kind == Kind::Sync && !later.is_complete())
+            {
                 if let Some(operation) = self.operations.remove(place) {
                     let finished = operation.finish(context);
                     self.check(&finished);

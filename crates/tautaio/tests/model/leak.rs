@@ -20,11 +20,7 @@ impl Holdings {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let memory = memory.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
-        Self {
-            descriptors: count("/proc/self/fd"),
-            threads: count("/proc/self/task"),
-            memory_kib: memory.unwrap_or(0),
-        }
+        Self { descriptors: count("/proc/self/fd"), threads: count("/proc/self/task"), memory_kib: memory.unwrap_or(0) }
     }
 
     /// No more descriptors and threads than `before`, but for the epoll engine's threads for files, which stay once

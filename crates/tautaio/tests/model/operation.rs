@@ -306,7 +306,9 @@ impl Operation {
                     assert_eq!(submit(self.pointer()), -1, "submitted again in flight: {self:?}");
                 }
                 1 => assert_eq!(ffi::aio_return(self.pointer()), -1, "aio_return in flight: {self:?}"),
-                _ => assert_eq!(ffi::cancel(self.fd ^ 1, self.pointer(), wide), -1, "aio_cancel with another descriptor"),
+                _ => {
+                    assert_eq!(ffi::cancel(self.fd ^ 1, self.pointer(), wide), -1, "aio_cancel with another descriptor")
+                }
             }
         }
         let errno = ffi::errno();

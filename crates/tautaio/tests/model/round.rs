@@ -157,8 +157,9 @@ pub(crate) fn run(seed: u64, config: &Config, directory: &Path) -> u64 {
     thread::scope(|scope| {
         let (shared, scenario) = (&shared, &scenario);
         let receiver = scope.spawn(|| ledger::receive(&shared.over));
-        let takers: Vec<_> =
-            (0..scenario.takers).map(|taker| scope.spawn(move || takers::take(Random::new(seed, 200 + taker as u64)))).collect();
+        let takers: Vec<_> = (0..scenario.takers)
+            .map(|taker| scope.spawn(move || takers::take(Random::new(seed, 200 + taker as u64))))
+            .collect();
         let workers: Vec<_> = (0..scenario.workers)
             .map(|worker| scope.spawn(move || work(shared, scenario, config, directory, seed, worker)))
             .collect();

@@ -426,9 +426,10 @@ impl Stream {
     /// Whether closing this end may reset the connection: when there is something in it that nobody read.
     fn may_lose(&self, end: usize) -> bool {
         !self.is_pipe
-            && self.directions.iter().any(|direction| {
-                direction.reader == end && !(direction.writes.is_empty() && direction.sent.is_empty())
-            })
+            && self
+                .directions
+                .iter()
+                .any(|direction| direction.reader == end && !(direction.writes.is_empty() && direction.sent.is_empty()))
     }
 
     /// After the other end was closed: reads what it left behind, up to the end of the stream.
