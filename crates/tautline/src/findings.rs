@@ -69,12 +69,13 @@ pub(crate) fn of_tune(outcome: &TuneOutcome) -> Vec<Finding> {
 /// Names the engines that left links without an answer, and what it costs to look through idle ones.
 pub(crate) fn of_crowd(rows: &[CrowdRow]) -> Vec<Finding> {
     let mut named: Vec<&str> = Vec::new();
-    let mut findings: Vec<Finding> = idle_scan(rows).into_iter().collect();
+    let mut findings = Vec::new();
     for row in rows {
         let Some(starved) = row.starved.filter(|_| !named.contains(&row.engine.as_str())) else { continue };
         named.push(&row.engine);
         findings.push(starvation(row, starved));
     }
+    findings.extend(idle_scan(rows));
     findings
 }
 
@@ -131,8 +132,8 @@ fn starvation(row: &CrowdRow, starved: Starvation) -> Finding {
     let (cause, summary, remedy) = if is_glibc {
         (
             "aio_starvation",
-            "The C library's POSIX AIO left connections without an answer: each read that waits for data holds a thread, \
-             and when all threads wait, everything else does.",
+            "The C library's POSIX AIO left connections without an answer: each read that waits holds one of its few \
+             threads.",
             "Load libtautaio (LD_PRELOAD=libtautaio.so, or link with -ltautaio before libc): the same <aio.h>, and no thread \
              for a read that waits. With glibc alone, aio_init() with a thread for each connection, before the first \
              operation.",

@@ -158,6 +158,26 @@ fn too_few_open_files_are_raised_or_explained() {
     }
 }
 
+/// In a network of its own with room for twenty ports.
+#[test]
+fn too_few_ports_are_explained() {
+    let script = "ip link set lo up && echo 40000 40019 >/proc/sys/net/ipv4/ip_local_port_range && exec \"$@\"";
+    let namespace = |line: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["-r", "-n", "sh", "-c", script, "sh"]).args(line).output()
+    };
+    if !namespace(&["true"]).is_ok_and(|output| output.status.success()) {
+        return skip("too_few_ports_are_explained", "no network namespace (unshare -r -n, ip)");
+    }
+    let mut line = vec![env!("CARGO_BIN_EXE_taut")];
+    line.extend("crowd --connections 50 --active 1 --engines epoll --rounds 1 --time 10ms".split(' '));
+    let output = namespace(&line).unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+    for words in ["of 50 connections are open", "ip_local_port_range (40000 to 40019)"] {
+        assert!(text(&output.stderr).contains(words), "{}", text(&output.stderr));
+    }
+}
+
 #[test]
 fn thresholds_hold_or_are_code_3() {
     let line = "crowd --connections 10 --active 1 --engines epoll,poll --rounds 1 --time 10ms";

@@ -14,7 +14,7 @@ mod process;
 mod record;
 mod side;
 
-use taut_link::{Endpoint, Error, Result, clock};
+use taut_link::{Endpoint, Error, Fault, Result, clock};
 use taut_time::Duration;
 
 use crate::interrupt::Interrupt;
@@ -194,7 +194,8 @@ fn measure(
     let mut crowd = match crowd {
         Ok(Some(crowd)) => crowd,
         Ok(None) => return Ok(Vec::new()),
-        Err(error) => return Err(side.wait_ready(interrupt).err().unwrap_or(error)),
+        Err(error) if error.fault() == Fault::Peer => return Err(side.wait_ready(interrupt).err().unwrap_or(error)),
+        Err(error) => return Err(error),
     };
     side.wait_ready(interrupt)?;
     let (answered, ending) = crowd.roll_call(plan.timeout, interrupt)?;
@@ -246,4 +247,48 @@ fn exchange(plan: &CrowdPlan, side: &Side, crowd: &mut Crowd, active: usize, int
     }
     cell.finish(before, side.usage()?);
     Ok(cell)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn plan(engines: &[CrowdEngine], active: &[usize], by_connections: &[usize]) -> CrowdPlan {
+        CrowdPlan {
+            server: Server::At("tcp://127.0.0.1:9".parse().unwrap()),
+            engines: engines.to_vec(),
+            connections: 100,
+            active: active.to_vec(),
+            by_connections: by_connections.to_vec(),
+            rounds: 5,
+            time: Duration::from_millis(1),
+            timeout: Duration::from_secs(2),
+            client_core: None,
+            server_core: None,
+            command: "taut crowd".to_owned(),
+        }
+    }
+
+    #[test]
+    fn every_case_is_tried_once() {
+        let case = |connections, active: &[usize]| Case { connections, active: active.to_vec() };
+        let found = cases(&plan(&[CrowdEngine::Epoll], &[5, 1, 5], &[10, 100, 10, 1000])).unwrap();
+        assert_eq!(found, [case(100, &[5, 1]), case(10, &[5]), case(1000, &[5])]);
+    }
+
+    #[test]
+    fn a_plan_without_sense_is_refused() {
+        let epoll = [CrowdEngine::Epoll];
+        for wrong in [plan(&[], &[1], &[]), plan(&epoll, &[], &[]), plan(&epoll, &[101], &[]), plan(&epoll, &[5], &[4])]
+        {
+            assert!(matches!(cases(&wrong), Err(Error::Input(_))), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_an_error() {
+        let nobody = plan(&[CrowdEngine::Epoll, CrowdEngine::Poll], &[1], &[]);
+        let error = run(&nobody, &Interrupt::default(), &mut |_, _| {}).unwrap_err();
+        assert_eq!(error.fault(), Fault::Peer, "{error}");
+    }
 }

@@ -215,3 +215,87 @@ fn round(cell: &Cell) -> CrowdRound {
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::CrowdEngine::{Epoll, GlibcAio, Poll, Uring};
+    use super::super::tests::plan;
+    use super::*;
+    use crate::recording::Verdict;
+
+    fn usage(cpu_us: u64) -> Usage {
+        Usage { cpu: Duration::from_micros(cpu_us), threads: 3, rss_bytes: 4096 }
+    }
+
+    /// Two exchanges with one message each, which took so long, and so much CPU time in all.
+    fn cell(rtt_us: u64, cpu_us: u64) -> Cell {
+        let mut cell = Cell::default();
+        (0..2).for_each(|_| cell.note(&[Duration::from_micros(rtt_us)]));
+        cell.finish(usage(1000), usage(1000 + cpu_us));
+        cell
+    }
+
+    #[test]
+    fn each_engine_is_held_against_the_first_and_its_cost_against_uring() {
+        let plan = plan(&[Poll, Epoll, Uring], &[1], &[]);
+        let cases = [Case { connections: 100, active: vec![1] }];
+        let mut record = Record::new(&plan, &cases);
+        assert!(record.is_empty());
+        for round in 0..5 {
+            record.add(0, 0, round, vec![cell(1000, 2000)]);
+            record.add(0, 1, round, vec![cell(100, 40)]);
+            record.add(0, 2, round, vec![cell(100, 20)]);
+        }
+        let rows = record.rows();
+        assert_eq!(rows.len(), 3);
+        assert_eq!((rows[0].cpu_ns_per_message, rows[0].sent, rows[0].exchanges), (Some(1_000_000.0), 10, 10));
+        let compared = |row: &CrowdRow| row.compared.clone().map(|other| (other.with, other.verdict));
+        assert_eq!(compared(&rows[0]), None);
+        assert_eq!(compared(&rows[1]), Some(("poll".to_owned(), Verdict::Shorter)));
+        let cost = |row: &CrowdRow| row.cpu_compared.clone().map(|other| (other.with, other.ratio));
+        assert_eq!(cost(&rows[0]), Some(("uring".to_owned(), 100.0)));
+        assert_eq!(cost(&rows[1]), Some(("uring".to_owned(), 2.0)));
+        assert_eq!(cost(&rows[2]), None);
+    }
+
+    #[test]
+    fn an_engine_that_starves_has_rows_without_times_and_is_out() {
+        let plan = plan(&[GlibcAio, Epoll], &[1, 10], &[]);
+        let cases = [Case { connections: 100, active: vec![1, 10] }];
+        let mut record = Record::new(&plan, &cases);
+        record.add(0, 0, 0, vec![Cell::starved(100, 20, usage(1))]);
+        assert!(record.is_out(0) && !record.is_out(1) && !record.has_figures() && !record.is_empty());
+        let rows = record.rows();
+        assert_eq!(rows.len(), 2, "a row for each number of active links, and none for what was not tried yet");
+        assert!(rows.iter().all(|row| row.rtt_ns.is_none() && row.cpu_ns_per_message.is_none()));
+        assert_eq!((rows[0].sent, rows[0].lost, rows[1].sent), (100, 80, 0));
+        let starved = rows[1].starved.unwrap();
+        assert_eq!((starved.asked, starved.answered, starved.threads), (100, 20, 3));
+    }
+
+    #[test]
+    fn what_came_before_a_starved_exchange_counts_no_more_and_earlier_rounds_do() {
+        let plan = plan(&[Epoll], &[1], &[]);
+        let cases = [Case { connections: 100, active: vec![1] }];
+        let mut record = Record::new(&plan, &cases);
+        record.add(0, 0, 0, vec![cell(100, 20)]);
+        let mut broken = cell(5, 20);
+        broken.lose(1, 0);
+        record.add(0, 0, 1, vec![broken]);
+        let row = record.rows().remove(0);
+        let times = row.rtt_ns.unwrap();
+        assert!(times.count == 2 && times.min > 50_000, "{times:?}");
+        assert_eq!((row.sent, row.lost), (5, 1));
+        assert_eq!((row.rounds[0].p50_ns.is_some(), row.rounds[1].p50_ns), (true, None));
+    }
+
+    #[test]
+    fn an_engine_that_can_not_be_had_says_why() {
+        let plan = plan(&[Uring], &[1], &[]);
+        let cases = [Case { connections: 100, active: vec![1] }];
+        let mut record = Record::new(&plan, &cases);
+        record.put_out(0, "no".to_owned());
+        assert!(record.is_out(0) && record.is_empty());
+        assert_eq!(record.rows()[0].why_not.as_deref(), Some("no"));
+    }
+}
