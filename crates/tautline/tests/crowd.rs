@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::{Serve, causes, parse, run, run_json, skip, taut, text};
+use support::{Serve, causes, has, is_root, parse, run, run_json, skip, taut, text};
 use taut_link::CrowdSession;
 
 const ALL_THAT_SERVE: &str = "poll,epoll,tokio,uring,aio-signal,aio-suspend,aio-wait,glibc-aio-threads";
@@ -156,6 +156,33 @@ fn too_few_open_files_are_raised_or_explained() {
     for words in ["200 connections", "RLIMIT_NOFILE", "16 connections at most"] {
         assert!(text(&refused.stderr).contains(words), "{}", text(&refused.stderr));
     }
+}
+
+/// Without memory for its queues io_uring is refused.
+#[test]
+fn an_engine_that_is_refused_is_named_and_the_others_go_on() {
+    const TEST: &str = "an_engine_that_is_refused_is_named_and_the_others_go_on";
+    let limited = |engines: &str| {
+        // Root is above the limit by this capability.
+        let drop_right = if is_root() { "setpriv --bounding-set -ipc_lock" } else { "" };
+        let line = format!("crowd --connections 20 --active 1 --engines {engines} --rounds 1 --time 10ms --json");
+        let script = format!("ulimit -l 8 && exec {drop_right} \"$0\" {line}");
+        Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_taut")]).output().unwrap()
+    };
+    if is_root() && !has("setpriv") {
+        return skip(TEST, "setpriv is not installed");
+    }
+    let both = limited("uring,epoll");
+    assert_eq!(both.status.code(), Some(0), "{}", text(&both.stderr));
+    let document = parse(&both);
+    if document["results"][0]["why_not"].is_null() {
+        return skip(TEST, "this kernel does not count the queues of io_uring against RLIMIT_MEMLOCK");
+    }
+    assert!(document["results"][0]["why_not"].as_str().unwrap().contains("the engine uring can't be used"));
+    assert!(document["results"][0]["rtt_ns"].is_null() && document["results"][1]["rtt_ns"].is_object(), "{document:#}");
+    let alone = limited("uring");
+    assert_eq!(alone.status.code(), Some(4));
+    assert!(text(&alone.stderr).contains("the engine uring can't be used"), "{}", text(&alone.stderr));
 }
 
 /// In a network of its own with room for twenty ports.

@@ -53,8 +53,20 @@ fn serve(order: &HostOrder) -> Result<()> {
         say(&format!("listening {}", listener.endpoint()));
         accept(&listener, order)?
     };
-    engine::run(order.engine, links, &mut || say("ready"))
-        .map_err(|error| Error::Host { what: format!("the engine {} can't be used", order.engine), error })
+    engine::run(order.engine, links, &mut || say("ready")).map_err(|error| {
+        let hint = if order.engine == CrowdEngine::Uring { why_refused(&error) } else { "" };
+        Error::Host { what: format!("the engine {} can't be used{hint}", order.engine), error }
+    })
+}
+
+/// What it means that the kernel refuses io_uring (io_uring_setup(2)).
+fn why_refused(error: &io::Error) -> &'static str {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOMEM) => " (RLIMIT_MEMLOCK is too small for its queues)",
+        Some(Errno::PERM | Errno::NOSYS) => " (kernel.io_uring_disabled or a seccomp filter forbids it)",
+        Some(Errno::INVAL) => " (it needs Linux 6.1)",
+        _ => "",
+    }
 }
 
 fn accept(listener: &Listener, order: &HostOrder) -> Result<Vec<Link>> {
