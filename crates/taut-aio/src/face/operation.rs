@@ -1,10 +1,11 @@
 #![expect(unsafe_code, reason = "lends its own memory to the library")]
 
-use std::cell::UnsafeCell;
+use std::alloc::{self, Layout};
 use std::ffi::c_int;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::provider::Provider;
@@ -34,15 +35,9 @@ pub struct Operation {
     _fd: Arc<OwnedFd>,
     notify: Notify,
     token: usize,
-    /// Pinned: the library has their addresses while it is in flight.
-    block: Box<Pinned>,
-    buffer: Box<[UnsafeCell<u8>]>,
+    lent: Lent,
     state: State,
 }
-
-/// On cache lines of its own: three instead of four.
-#[repr(align(64))]
-struct Pinned(UnsafeCell<ControlBlock>);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
@@ -54,13 +49,52 @@ enum State {
 // are ordered by the block's atomics.
 unsafe impl Send for Operation {}
 
+/// The control block and, right behind it, the buffer: what the library has the addresses of while it is in flight. In one
+/// piece on cache lines of its own, since with thousands of operations each further line and page is a miss.
+struct Lent {
+    block: NonNull<ControlBlock>,
+    bytes: usize,
+}
+
+impl Lent {
+    fn new(block: ControlBlock, bytes: usize) -> Self {
+        let layout = Self::layout(bytes);
+        // SAFETY: the layout has a size, that of the block at least.
+        let memory = unsafe { alloc::alloc_zeroed(layout) };
+        let Some(place) = NonNull::new(memory.cast::<ControlBlock>()) else { alloc::handle_alloc_error(layout) };
+        // SAFETY: the memory is new, large enough and aligned.
+        unsafe { place.write(block) };
+        Self { block: place, bytes }
+    }
+
+    fn layout(bytes: usize) -> Layout {
+        let size = size_of::<ControlBlock>().checked_add(bytes);
+        let layout = size.and_then(|size| Layout::from_size_align(size, 64).ok());
+        layout.expect("a buffer fits into the address space")
+    }
+
+    fn buffer(&self) -> *mut u8 {
+        // SAFETY: within the allocation, or one past its end.
+        unsafe { self.block.add(1).cast().as_ptr() }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // SAFETY: made in `new` with this layout, and not in flight any more.
+        unsafe { alloc::dealloc(self.block.as_ptr().cast(), Self::layout(self.bytes)) };
+    }
+}
+
 impl Operation {
     /// An operation on this descriptor with a buffer of this many bytes. The token says which it was, wherever it is
     /// told.
+    ///
+    /// # Panics
+    /// When the buffer exceeds the address space.
     pub fn new(provider: Provider, fd: Arc<OwnedFd>, buffer_bytes: usize, token: usize, notify: Notify) -> Self {
-        let block = Box::new(Pinned(UnsafeCell::new(ControlBlock::new(fd.as_raw_fd(), SigEvent::NONE))));
-        let buffer = (0..buffer_bytes).map(|_| UnsafeCell::new(0)).collect();
-        Self { provider, _fd: fd, notify, token, block, buffer, state: State::Idle }
+        let lent = Lent::new(ControlBlock::new(fd.as_raw_fd(), SigEvent::NONE), buffer_bytes);
+        Self { provider, _fd: fd, notify, token, lent, state: State::Idle }
     }
 
     /// Begins to read up to `length` bytes, at this offset where there are offsets.
@@ -89,18 +123,19 @@ impl Operation {
     }
 
     fn start(&mut self, kind: Kind, length: usize, offset: i64) -> io::Result<()> {
-        if self.state == State::Submitted || length > self.buffer.len() {
+        if self.state == State::Submitted || length > self.lent.bytes {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
         let event = self.event()?;
-        let buffer = self.buffer.as_ptr().cast_mut();
-        let block = self.block.0.get_mut();
+        let buffer = self.lent.buffer();
+        // SAFETY: it is not in flight, so it is ours alone.
+        let block = unsafe { self.lent.block.as_mut() };
         block.buffer = buffer.cast();
         block.length = length;
         block.offset = offset;
         block.event = event;
-        // SAFETY: the box keeps the block in its place, and `Drop` waits for the end of the operation.
-        let result = unsafe { self.provider.submit(self.block.0.get(), kind) };
+        // SAFETY: the block stays in its place, and `Drop` waits for the end of the operation.
+        let result = unsafe { self.provider.submit(self.lent.block.as_ptr(), kind) };
         match result {
             Ok(()) => self.state = State::Submitted,
             Err(_) => self.take_back(event),
@@ -134,7 +169,7 @@ impl Operation {
 
     fn error(&self) -> c_int {
         // SAFETY: only its atomic words change behind our back.
-        self.provider.error(unsafe { &*self.block.0.get() })
+        self.provider.error(unsafe { self.lent.block.as_ref() })
     }
 
     /// What it came to: the bytes moved, once. `None` when it is in flight, was never begun, or was asked before.
@@ -148,7 +183,7 @@ impl Operation {
         }
         self.state = State::Idle;
         // SAFETY: it is complete.
-        let result = unsafe { self.provider.collect(self.block.0.get()) };
+        let result = unsafe { self.provider.collect(self.lent.block.as_ptr()) };
         Some(usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(error)))
     }
 
@@ -157,8 +192,8 @@ impl Operation {
         if self.is_in_flight() {
             return None;
         }
-        // SAFETY: nobody writes to it; `UnsafeCell<u8>` is laid out as `u8`.
-        Some(unsafe { std::slice::from_raw_parts(self.buffer.as_ptr().cast(), self.buffer.len()) })
+        // SAFETY: it has this many bytes, zeroed at first, and nobody writes to them.
+        Some(unsafe { std::slice::from_raw_parts(self.lent.buffer(), self.lent.bytes) })
     }
 
     /// The buffer, unless it is lent.
@@ -167,7 +202,7 @@ impl Operation {
             return None;
         }
         // SAFETY: as above, and `&mut self`.
-        Some(unsafe { std::slice::from_raw_parts_mut(self.buffer.as_mut_ptr().cast(), self.buffer.len()) })
+        Some(unsafe { std::slice::from_raw_parts_mut(self.lent.buffer(), self.lent.bytes) })
     }
 
     /// What it was made with.
@@ -178,7 +213,7 @@ impl Operation {
     /// Tries to stop it, and waits until the library no longer needs its memory.
     pub fn stop(&mut self) {
         while self.is_in_flight() {
-            let block = self.block.0.get();
+            let block = self.lent.block.as_ptr();
             // SAFETY: it was submitted to this provider; it stays until we return.
             unsafe {
                 self.provider.cancel(block);
@@ -189,7 +224,7 @@ impl Operation {
     }
 
     pub(super) fn block(&self) -> *const ControlBlock {
-        self.block.0.get()
+        self.lent.block.as_ptr()
     }
 
     pub(super) const fn provider(&self) -> Provider {
@@ -212,7 +247,7 @@ impl fmt::Debug for Operation {
         f.debug_struct("Operation")
             .field("provider", &self.provider)
             .field("token", &self.token)
-            .field("bytes", &self.buffer.len())
+            .field("bytes", &self.lent.bytes)
             .field("in_flight", &self.is_in_flight())
             .finish_non_exhaustive()
     }

@@ -15,6 +15,8 @@ use crate::interrupt::Interrupt;
 pub(super) struct Crowd {
     endpoint: Endpoint,
     links: Vec<Link>,
+    /// Asks for replies again and again instead of sleeping until there are some.
+    spins: bool,
     epoll: OwnedFd,
     events: Vec<Event>,
     flights: Vec<Flight>,
@@ -56,7 +58,12 @@ const ROLL_CALL: usize = 500;
 
 impl Crowd {
     /// Opens `count` links; `None` when the user wants to stop.
-    pub(super) fn connect(endpoint: &Endpoint, count: usize, interrupt: &Interrupt) -> Result<Option<Self>> {
+    pub(super) fn connect(
+        endpoint: &Endpoint,
+        count: usize,
+        spins: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Self>> {
         descriptors::make_room(count)?;
         let fail = |errno: Errno| Error::Unavailable(format!("epoll for {count} links: {errno}"));
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(fail)?;
@@ -79,6 +86,7 @@ impl Crowd {
         Ok(Some(Self {
             endpoint: endpoint.clone(),
             links,
+            spins,
             epoll,
             events: Vec::with_capacity(1024),
             flights: vec![idle; count],
@@ -164,7 +172,7 @@ impl Crowd {
             if left.is_zero() {
                 return Ok(Ending::Silent);
             }
-            self.wait(left.min(GLANCE))?;
+            self.wait(if self.spins { Duration::ZERO } else { left.min(GLANCE) })?;
             let before = self.times.len();
             for place in 0..self.events.len() {
                 let index = self.events[place].data.u64() as usize;
@@ -295,7 +303,7 @@ mod tests {
                 });
             }
         });
-        Crowd::connect(&endpoint, count, &Interrupt::default()).unwrap().unwrap()
+        Crowd::connect(&endpoint, count, false, &Interrupt::default()).unwrap().unwrap()
     }
 
     #[test]

@@ -59,6 +59,14 @@ pub struct CrowdPlan {
     pub command: String,
 }
 
+impl CrowdPlan {
+    /// Whether the client never sleeps. With a processor of its own it need not, and then neither its waking up is in the
+    /// round trips nor the work of waking it in the server's CPU time.
+    fn client_spins(&self) -> bool {
+        self.client_core.is_some_and(|core| self.server_core != Some(core))
+    }
+}
+
 /// Who runs the hosts.
 #[derive(Clone, Debug)]
 pub enum Server {
@@ -189,7 +197,7 @@ fn measure(
     interrupt: &Interrupt,
 ) -> Result<Vec<Cell>> {
     let mut side = Side::start(plan, engine, case.connections, interrupt)?;
-    let crowd = Crowd::connect(side.endpoint(), case.connections, interrupt);
+    let crowd = Crowd::connect(side.endpoint(), case.connections, plan.client_spins(), interrupt);
     // A host that died says why, which is worth more than that nobody listens.
     let mut crowd = match crowd {
         Ok(Some(crowd)) => crowd,

@@ -162,6 +162,7 @@ impl<'a> Record<'a> {
             cpu_compared: self.cpu_compared(case, active, engine),
             client_core: self.plan.client_core,
             server_core: self.plan.server_core,
+            client_spins: self.plan.client_spins(),
         })
     }
 

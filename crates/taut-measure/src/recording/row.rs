@@ -170,6 +170,9 @@ pub struct CrowdRow {
     pub client_core: Option<usize>,
     /// Processor that the server under test stayed on, where the command started it.
     pub server_core: Option<usize>,
+    /// Whether the client, on a processor of its own, asked for replies without ever sleeping: then its own waking up is not
+    /// in the round trips.
+    pub client_spins: bool,
 }
 
 /// Links that got no answer.

@@ -77,7 +77,7 @@ pub(crate) fn crowd_labels(rows: &[&CrowdRow]) -> Labels {
             format!("{} messages", units::size(row.message_bytes)),
             row.endpoint.clone(),
             core("server", row.server_core),
-            core("client", row.client_core),
+            core(if row.client_spins { "spinning client" } else { "client" }, row.client_core),
         ];
         (row.engine.clone(), traits)
     })

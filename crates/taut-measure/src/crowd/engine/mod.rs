@@ -17,7 +17,7 @@ use taut_link::Link;
 use super::CrowdEngine;
 
 /// Bytes that one read takes at most.
-const BUFFER_BYTES: usize = 256;
+const BUFFER_BYTES: usize = 64;
 
 /// Threads of glibc's pool besides one for each link.
 const SPARE_THREADS: usize = 50;
