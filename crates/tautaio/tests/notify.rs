@@ -275,12 +275,14 @@ fn blocking_calls_are_not_interrupted() {
             ("ppoll", waiting::ppoll),
         ];
         for (name, call) in calls {
-            for _ in 0..3 {
+            // On a busy machine the other thread may not get to run each time.
+            let mut with_completions = 0;
+            while with_completions < 3 {
                 let begin = Instant::now();
                 assert_eq!(call(&silent.0, timeout), Err(libc::EAGAIN), "{name}");
                 assert!(begin.elapsed() >= timeout - Duration::from_millis(10), "{name} ended early");
                 let done = reads.iter_mut().filter(|read| !read.in_flight()).map(|read| read.submit().unwrap()).count();
-                assert!(done > 0, "nothing was completed meanwhile");
+                with_completions += usize::from(done > 0);
             }
         }
         end.store(true, Ordering::Relaxed);
