@@ -112,6 +112,73 @@ fn writes_are_done_in_order_before_a_slow_reader() {
     assert!(aio::wait_all(&writes).iter().all(|&result| result == Ok(EACH)));
 }
 
+both_engines!(small_and_large_writes_keep_their_order);
+/// Small ones find room and large ones do not, in no regular way.
+fn small_and_large_writes_keep_their_order() {
+    let (ours, theirs) = tcp_pair();
+    set_option(&ours, libc::SO_SNDBUF, 16 << 10);
+    let mut random = 1u32;
+    let mut next = move || {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        random >> 8
+    };
+    let data: Vec<u8> = (0u32..).flat_map(u32::to_le_bytes).take(8 << 20).collect();
+    std::thread::scope(|scope| {
+        let received = scope.spawn(|| {
+            let mut received = vec![0; data.len()];
+            for piece in received.chunks_mut(50_000) {
+                (&theirs).read_exact(piece).unwrap();
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            received
+        });
+        let (mut writes, mut start) = (Vec::new(), 0);
+        while start < data.len() {
+            let longest = [100, 1000, 100_000][next() as usize % 3];
+            let end = data.len().min(start + 1 + next() as usize % longest);
+            writes.push((Request::write(&ours, &data[start..end]).start(), end - start));
+            start = end;
+            if next() % 4 == 0 {
+                // Then the next may find that all others are done.
+                assert_eq!(writes.last().unwrap().0.wait(), Ok(writes.last().unwrap().1));
+            }
+        }
+        assert!(received.join().unwrap() == data);
+        assert!(writes.iter().all(|(write, length)| write.wait() == Ok(*length)));
+    });
+}
+
+both_engines!(writes_of_several_threads_stay_whole);
+fn writes_of_several_threads_stay_whole() {
+    const RECORDS: usize = 200;
+    let (ours, mut theirs) = pair();
+    std::thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let ours = &ours;
+            scope.spawn(move || {
+                let record = |number| {
+                    let length = 1 + number * 37 % 60 * (number % 3 * 300);
+                    let head = u32::try_from(length).unwrap().to_le_bytes();
+                    [&head[..], &[thread], &vec![number.to_le_bytes()[0]; length]].concat()
+                };
+                let writes: Vec<_> = (0..RECORDS).map(|number| Request::write(ours, &record(number)).start()).collect();
+                assert!(aio::wait_all(&writes).iter().all(Result::is_ok));
+            });
+        }
+        let mut numbers = [0u8; 4];
+        for _ in 0..4 * RECORDS {
+            let (mut length, mut thread) = ([0; 4], [0]);
+            theirs.read_exact(&mut length).unwrap();
+            theirs.read_exact(&mut thread).unwrap();
+            let mut body = vec![0; u32::from_le_bytes(length) as usize];
+            theirs.read_exact(&mut body).unwrap();
+            let number = &mut numbers[usize::from(thread[0])];
+            assert!(body.iter().all(|byte| byte == number), "record {number} of thread {}", thread[0]);
+            *number = number.wrapping_add(1);
+        }
+    });
+}
+
 both_engines!(a_large_write_is_whole);
 fn a_large_write_is_whole() {
     let length = 64 << 20;
