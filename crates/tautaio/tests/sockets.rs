@@ -156,7 +156,7 @@ fn writes_of_several_threads_stay_whole() {
         for thread in 0..4u8 {
             let ours = &ours;
             scope.spawn(move || {
-                let record = |number| {
+                let record = |number: usize| {
                     let length = 1 + number * 37 % 60 * (number % 3 * 300);
                     let head = u32::try_from(length).unwrap().to_le_bytes();
                     [&head[..], &[thread], &vec![number.to_le_bytes()[0]; length]].concat()
