@@ -1,6 +1,6 @@
 /*
- * An echo server with the extensions of <tautaio.h>: poll(2) looks at two descriptors however many connections there are,
- * and aio_waitcomplete gives one finished request after the other.
+ * An echo server with the extensions of <tautaio.h>: poll(2) looks at two descriptors however many connections there
+ * are, and aio_waitcomplete gives one finished request after the other.
  *
  * It listens on a free port of 127.0.0.1, which it prints, and runs until it is killed.
  *

@@ -19,6 +19,8 @@ const CONNECTIONS: usize = 1000;
 enum Way {
     Linked,
     Preloaded,
+    /// Built for 64-bit offsets by name, which makes it call `aio_read64` and so on.
+    PreloadedLarge,
 }
 
 /// Compiles an example. None, and said loudly, without a compiler.
@@ -32,6 +34,9 @@ fn compile(test: &str, source: &str, way: Way) -> Option<Program> {
     let mut command = Command::new("cc");
     command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]).arg(root().join("include"));
     command.arg("-o").arg(&path).arg(root().join("examples/aio").join(source));
+    if way == Way::PreloadedLarge {
+        command.arg("-D_FILE_OFFSET_BITS=64");
+    }
     if way == Way::Linked {
         let place = library();
         let place = place.parent().unwrap();
@@ -185,6 +190,7 @@ macro_rules! serves {
 serves! {
     echo_linked: "echo.c" [] Linked;
     echo_preloaded: "echo.c" [] Preloaded;
+    echo_preloaded_with_large_names: "echo.c" [] PreloadedLarge;
     echo_suspend_linked: "echo.c" ["--suspend"] Linked;
     echo_suspend_preloaded: "echo.c" ["--suspend"] Preloaded;
     echo_waitcomplete_linked: "echo_waitcomplete.c" [] Linked;

@@ -4,12 +4,13 @@ mod support;
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
-use support::aio::{Request, cancel_all};
-use support::both_engines;
+use support::aio::{Request, cancel_all, timespec_of, waitcomplete};
+use support::descriptors;
 use support::process::skip_here;
 use support::restrict::{forbid_io_uring, forbid_locked_memory};
-use support::{Library, Run};
+use support::{Library, Run, both_engines};
 
 /// `TAUTAIO_LOG=info` is set in all of them.
 fn log_of(output: &str) -> Vec<&str> {
@@ -91,6 +92,25 @@ fn none_where_io_uring_is_insisted_on() {
     let log = log_of(&output);
     assert!(!log.is_empty(), "{output}");
     assert!(log.iter().all(|line| line.contains("io_uring") && line.contains("Operation not permitted")), "{output}");
+}
+
+both_engines!(it_starts_later_when_there_are_descriptors_again);
+fn it_starts_later_when_there_are_descriptors_again() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let mut read = Request::read(&ours, 1);
+    // What the library opens gets the lowest numbers: none, or too few of them.
+    for few in 0..2 {
+        let lowest = descriptors::lowest_unopened();
+        descriptors::set_limit(libc::RLIMIT_NOFILE, lowest + few);
+        assert_eq!(read.submit(), Err(libc::EAGAIN), "{few}");
+        assert_ne!(read.error(), libc::EINPROGRESS);
+        assert_eq!(waitcomplete(Some(timespec_of(Duration::ZERO))), Err(libc::EAGAIN));
+        assert_eq!(descriptors::lowest_unopened(), lowest, "what was opened is closed again");
+    }
+    descriptors::raise_limit();
+    read.submit().unwrap();
+    theirs.write_all(b"x").unwrap();
+    assert_eq!(read.wait(), Ok(1));
 }
 
 #[test]

@@ -163,6 +163,12 @@ pub(crate) fn inheritable() -> Vec<RawFd> {
         .collect()
 }
 
+/// The number that the next descriptor gets.
+pub(crate) fn lowest_unopened() -> u64 {
+    // SAFETY: asks for flags.
+    (0..).find(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0).unwrap().try_into().unwrap()
+}
+
 /// Descriptors of this process, the one that lists them included.
 pub(crate) fn open() -> Vec<RawFd> {
     let entries = std::fs::read_dir("/proc/self/fd").unwrap();

@@ -1,7 +1,7 @@
 //! A file system of one file whose reads, writes and syncs stay in the kernel until the test lets them go.
 //!
-//! It speaks the FUSE protocol of <linux/fuse.h> and is served by a process of its own: one that has requests in the kernel
-//! and would have to answer them itself can't end.
+//! It speaks the FUSE protocol of <linux/fuse.h> and is served by a process of its own: one that has requests in the
+//! kernel and would have to answer them itself can't end.
 #![expect(unsafe_code, reason = "mount, unshare and fork have no safe form")]
 
 use std::collections::HashMap;

@@ -1,7 +1,8 @@
 //! What the tests of libtautaio share.
 //!
 //! A test's body runs in a process of its own into which the library was preloaded, once with each engine: see
-//! [`both_engines!`] and [`process`]. The other modules give the bodies safe hands for requests, signals and descriptors.
+//! [`both_engines!`] and [`process`]. The other modules give the bodies safe hands for requests, signals and
+//! descriptors.
 #![allow(dead_code, unused_imports, unused_macros, reason = "each test binary uses a part of it")]
 
 pub(crate) mod aio;

@@ -1,7 +1,7 @@
 //! Runs a test's body in a process of its own, with one implementation of `<aio.h>`.
 //!
-//! The test executable starts itself again for this one test. Nothing of an earlier test is in that process, it may fork,
-//! take signals and limits as it likes, and a body that hangs is ended.
+//! The test executable starts itself again for this one test. Nothing of an earlier test is in that process, it may
+//! fork, take signals and limits as it likes, and a body that hangs is ended.
 #![expect(unsafe_code, reason = "dladdr, kill and prctl have no safe form")]
 
 use std::ffi::{CStr, OsStr};
@@ -91,7 +91,8 @@ impl Run {
         self
     }
 
-    /// Runs the body in its process and returns what that one wrote. None in that process itself, and where it is skipped.
+    /// Runs the body in its process and returns what that one wrote. None in that process itself, and where it is
+    /// skipped.
     pub(crate) fn body(self, body: fn()) -> Option<String> {
         if std::env::var_os(IN_CHILD).is_some() {
             assert_in_use(self.library);
