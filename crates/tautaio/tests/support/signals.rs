@@ -46,16 +46,14 @@ pub(crate) fn set_of(signals: &[c_int]) -> sigset_t {
 
 /// Blocks them in this thread and in those it starts.
 pub(crate) fn block(signals: &[c_int]) {
-    change_mask(libc::SIG_BLOCK, signals);
-}
-
-pub(crate) fn unblock(signals: &[c_int]) {
-    change_mask(libc::SIG_UNBLOCK, signals);
-}
-
-fn change_mask(how: c_int, signals: &[c_int]) {
     // SAFETY: the set is a local.
-    assert_eq!(unsafe { libc::pthread_sigmask(how, &set_of(signals), ptr::null_mut()) }, 0);
+    assert_eq!(unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set_of(signals), ptr::null_mut()) }, 0);
+}
+
+/// Sleeps until a handler has run, with no signal blocked meanwhile.
+pub(crate) fn await_handler() {
+    // SAFETY: the set is a local.
+    unsafe { libc::sigsuspend(&set_of(&[])) };
 }
 
 /// Signals that this thread blocks.
