@@ -24,6 +24,8 @@ pub(crate) const CHROMIUM: Package = Package { name: "chromium", command: "chrom
 pub(crate) const CHROMIUM_DRIVER: Package = Package { name: "chromium-driver", command: "chromedriver" };
 /// Sets up interfaces and routes.
 pub(crate) const IPROUTE: Package = Package { name: "iproute2", command: "ip" };
+/// Checks manual pages.
+pub(crate) const MANDOC: Package = Package { name: "mandoc", command: "mandoc" };
 /// Pins programs to cores.
 pub(crate) const UTIL_LINUX: Package = Package { name: "util-linux", command: "taskset" };
 /// The peer of `taut echo`.

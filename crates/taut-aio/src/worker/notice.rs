@@ -194,26 +194,19 @@ fn later_if_full(result: libc::c_long) -> Delivery {
 struct Call {
     function: extern "C" fn(usize),
     value: usize,
+    joinable: bool,
 }
 
 fn call(function: usize, value: usize, attributes: usize) -> Delivery {
     // SAFETY: the application gave a `void (*)(union sigval)`, which is passed like an integer of its size.
     let function = unsafe { mem::transmute::<usize, extern "C" fn(usize)>(function) };
-    let call = Box::into_raw(Box::new(Call { function, value }));
+    // Asked for now: the function may destroy the attributes.
+    let call = Box::into_raw(Box::new(Call { function, value, joinable: is_joinable(attributes) }));
     // SAFETY: the attributes are the application's, null or valid until now (POSIX); `call` goes over to the thread.
     let created = unsafe {
         let mut thread: libc::pthread_t = mem::zeroed();
-        let created = libc::pthread_create(
-            &raw mut thread,
-            attributes as *const libc::pthread_attr_t,
-            start,
-            call.cast::<c_void>(),
-        );
-        if created == 0 && is_joinable(attributes) {
-            // Nobody will join it.
-            libc::pthread_detach(thread);
-        }
-        created
+        let attributes = attributes as *const libc::pthread_attr_t;
+        libc::pthread_create(&raw mut thread, attributes, start, call.cast::<c_void>())
     };
     if created == 0 {
         return Delivery::Done;
@@ -240,10 +233,13 @@ unsafe extern "C" {
 extern "C" fn start(call: *mut c_void) -> *mut c_void {
     // SAFETY: made by `Box::into_raw`, and given to this thread alone.
     let call = unsafe { Box::from_raw(call.cast::<Call>()) };
-    let Call { function, value } = *call;
+    let Call { function, value, joinable } = *call;
     // Our I/O thread has all signals blocked; the application's function must not.
-    // SAFETY: the set is filled by sigemptyset.
+    // SAFETY: the set is filled by sigemptyset. Nobody knows this thread to join it.
     unsafe {
+        if joinable {
+            libc::pthread_detach(libc::pthread_self());
+        }
         let mut none: libc::sigset_t = mem::zeroed();
         libc::sigemptyset(&raw mut none);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
