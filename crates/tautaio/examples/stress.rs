@@ -35,11 +35,5 @@ mod linked {
 
 fn main() {
     linked::find();
-    let mut config = model::Config::from_environment(Duration::from_secs(10));
-    if cfg!(taut_linked) {
-        // A sanitizer keeps freed memory, and ThreadSanitizer knows no threads in a child.
-        config.watches_memory = false;
-        config.forks = false;
-    }
-    model::run(&config);
+    model::run(&model::Config::from_environment(Duration::from_secs(10)));
 }

@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::descriptor::{self, close};
@@ -43,7 +43,7 @@ pub(crate) fn fork_now_and_then(mut random: Random, stop: &AtomicBool) {
     let [reader, writer] = descriptor::pipe();
     let mut byte = 0_u8;
     while !stop.load(Ordering::Acquire) {
-        let mut inherited = REQUEST.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inherited = super::lock(&REQUEST);
         inherited.0 = Aiocb::empty();
         let inherited = &mut inherited.0;
         (inherited.fd, inherited.buffer, inherited.length) = (reader, (&raw mut byte).cast(), 1);

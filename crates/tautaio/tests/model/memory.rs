@@ -5,7 +5,7 @@
 use std::alloc::{self, Layout};
 use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::ffi::Aiocb;
 use super::random::Random;
@@ -40,9 +40,6 @@ struct Addresses(VecDeque<usize>);
 static POOL: Mutex<Addresses> = Mutex::new(Addresses(VecDeque::new()));
 static PAGES: Mutex<Addresses> = Mutex::new(Addresses(VecDeque::new()));
 
-fn lock(addresses: &'static Mutex<Addresses>) -> std::sync::MutexGuard<'static, Addresses> {
-    addresses.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Block {
     pub(crate) fn new(random: &mut Random) -> Self {
@@ -74,12 +71,12 @@ impl Drop for Block {
             Home::Pool => {
                 // SAFETY: it is ours.
                 unsafe { ptr::write_bytes(memory.cast::<u8>(), POISON, size_of::<Aiocb>()) };
-                lock(&POOL).0.push_back(memory.expose_provenance());
+                super::lock(&POOL).0.push_back(memory.expose_provenance());
             }
             Home::Page => {
                 // SAFETY: a whole page of our own.
                 assert_eq!(unsafe { libc::mprotect(memory.cast(), PAGE, libc::PROT_NONE) }, 0);
-                let mut pages = lock(&PAGES);
+                let mut pages = super::lock(&PAGES);
                 pages.0.push_back(memory.expose_provenance());
                 if pages.0.len() > QUARANTINE {
                     let old = pages.0.pop_front().expect("not empty");
@@ -112,7 +109,7 @@ fn page() -> NonNull<Aiocb> {
 /// The one given back last or first.
 fn pooled(last: bool) -> NonNull<Aiocb> {
     let address = {
-        let mut pool = lock(&POOL);
+        let mut pool = super::lock(&POOL);
         if last { pool.0.pop_back() } else { pool.0.pop_front() }
     };
     let Some(address) = address else { return heap() };

@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -59,6 +59,8 @@ pub(crate) struct Context<'a> {
     thread: c_int,
     /// Percent of requests that notify.
     notifies: usize,
+    /// Whether signals may have handlers.
+    handlers: bool,
     is_stuck: &'a AtomicBool,
 }
 
@@ -69,9 +71,11 @@ impl Context<'_> {
             return Notify::Nothing;
         }
         match self.random.below(100) {
-            0..40 => Notify::Handler,
-            40..75 => Notify::Waited,
-            75..97 => Notify::Thread(self.thread),
+            0..40 if self.handlers => Notify::Handler,
+            75..97 if self.handlers => Notify::Thread(self.thread),
+            0..97 => Notify::Waited,
+            // Its thread has no signals blocked, so it may get those that are waited for.
+            _ if !self.handlers => Notify::Waited,
             _ => Notify::Function,
         }
     }
@@ -115,8 +119,8 @@ impl Scenario {
             takers: if reap == Reap::Return { 0 } else { random.between(1, 2) },
             reap,
             notifies: *random.pick(&[0, 10, 30, 60, 100]),
-            has_noise: random.percent(40),
-            forks: config.forks && ffi::has_extensions() && random.percent(25),
+            has_noise: config.with("handlers") && random.percent(40),
+            forks: config.with("forks") && ffi::has_extensions() && random.percent(25),
             operations: random.between(500, if reap == Reap::Mixed { 8000 } else { 20_000 }) as u64,
         }
     }
@@ -163,12 +167,12 @@ pub(crate) fn run(seed: u64, config: &Config, directory: &Path) -> u64 {
         let workers: Vec<_> = (0..scenario.workers)
             .map(|worker| scope.spawn(move || work(shared, scenario, config, directory, seed, worker)))
             .collect();
-        if scenario.has_noise {
-            scope.spawn(|| disturb::make_noise(Random::new(seed, 100), &shared.threads, &shared.over));
-        }
-        if scenario.forks {
-            scope.spawn(|| disturb::fork_now_and_then(Random::new(seed, 101), &shared.stop));
-        }
+        let noise = scenario
+            .has_noise
+            .then(|| scope.spawn(|| disturb::make_noise(Random::new(seed, 100), &shared.threads, &shared.over)));
+        let forker = scenario
+            .forks
+            .then(|| scope.spawn(|| disturb::fork_now_and_then(Random::new(seed, 101), &shared.stop)));
         supervise(shared, scenario);
         // Signals are taken until now, as workers are still there.
         shared.over.store(true, Ordering::Release);
@@ -178,7 +182,9 @@ pub(crate) fn run(seed: u64, config: &Config, directory: &Path) -> u64 {
             taker.join().expect("checked by the hook");
         }
         drop(last);
-        receiver.join().expect("checked by the hook");
+        for other in [Some(receiver), noise, forker].into_iter().flatten() {
+            other.join().expect("checked by the hook");
+        }
         takers::assert_nothing_left();
         for (block, ticket) in kept.into_iter().flatten() {
             drop(block);
@@ -243,6 +249,7 @@ fn work(
         watched: Vec::new(),
         thread: disturb::this_thread(),
         notifies: scenario.notifies,
+        handlers: config.with("handlers"),
         is_stuck: &shared.is_stuck,
     };
     shared.threads[worker].store(context.thread, Ordering::Release);
@@ -263,7 +270,7 @@ fn work(
         context.forget_notified();
     }
     for place in &shared.places {
-        if let Some(mut episode) = place.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(mut episode) = super::lock(place).take() {
             episode.finish(&mut context);
         }
     }
