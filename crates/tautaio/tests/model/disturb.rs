@@ -2,8 +2,8 @@
 #![expect(unsafe_code, reason = "kill, fork and requests in the child")]
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::descriptor::{self, close};

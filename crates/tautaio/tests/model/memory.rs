@@ -40,7 +40,6 @@ struct Addresses(VecDeque<usize>);
 static POOL: Mutex<Addresses> = Mutex::new(Addresses(VecDeque::new()));
 static PAGES: Mutex<Addresses> = Mutex::new(Addresses(VecDeque::new()));
 
-
 impl Block {
     pub(crate) fn new(random: &mut Random) -> Self {
         match random.below(32) {

@@ -1,7 +1,7 @@
 //! Random use of all of the interface, by several threads, against a model of what each request must do.
 //!
 //! - [`round`]: one round with its threads; [`takers`] and [`disturb`] are those that belong to no episode.
-//! - [`stream`], [`message`], [`file`], [`append`], [`crowd`]: episodes, each with its model.
+//! - [`stream`], [`message`], [`file`], [`append`], [`race`], [`crowd`]: episodes, each with its model.
 //! - [`operation`], [`batch`], [`wait`], [`reuse`]: requests, and calls with what must hold after them.
 //! - [`ledger`]: every request's notification; [`memory`]: its memory; [`leak`]: what the process holds.
 //!
@@ -21,6 +21,7 @@ mod ledger;
 mod memory;
 mod message;
 mod operation;
+mod race;
 mod random;
 mod reuse;
 mod round;

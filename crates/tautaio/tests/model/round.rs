@@ -16,6 +16,7 @@ use super::ledger::{self, Notify, Ticket};
 use super::memory::Block;
 use super::message::Messages;
 use super::operation::{ListTicket, Operation};
+use super::race::Race;
 use super::random::Random;
 use super::stream::Stream;
 use super::{Config, disturb, takers};
@@ -55,8 +56,8 @@ pub(crate) struct Context<'a> {
     pub(crate) kept: Vec<(Block, Ticket)>,
     /// Lists whose notification is to come, with the requests that it looks at.
     pub(crate) watched: Vec<(Arc<ListTicket>, Option<Block>)>,
-    /// This thread, for signals.
-    thread: c_int,
+    /// This thread, for signals; none when it ends before they come.
+    thread: Option<c_int>,
     /// Percent of requests that notify.
     notifies: usize,
     /// Whether signals may have handlers.
@@ -64,16 +65,33 @@ pub(crate) struct Context<'a> {
     is_stuck: &'a AtomicBool,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    /// For a thread that ends before its requests do.
+    pub(crate) fn of_short_life(&mut self) -> Self {
+        Self {
+            random: Random::new(self.random.next(), 0),
+            kept: Vec::new(),
+            watched: Vec::new(),
+            thread: None,
+            ..*self
+        }
+    }
+
+    /// Takes over what such a thread has left.
+    pub(crate) fn take_over(&mut self, other: Context<'a>) {
+        self.kept.extend(other.kept);
+        self.watched.extend(other.watched);
+    }
+
     /// How the next request notifies.
     pub(crate) fn notify(&mut self) -> Notify {
         if !self.random.percent(self.notifies) {
             return Notify::Nothing;
         }
-        match self.random.below(100) {
-            0..40 if self.handlers => Notify::Handler,
-            75..97 if self.handlers => Notify::Thread(self.thread),
-            0..97 => Notify::Waited,
+        match (self.random.below(100), self.thread) {
+            (0..40, _) if self.handlers => Notify::Handler,
+            (75..97, Some(thread)) if self.handlers => Notify::Thread(thread),
+            (0..97, _) => Notify::Waited,
             // Its thread has no signals blocked, so it may get those that are waited for.
             _ if !self.handlers => Notify::Waited,
             _ => Notify::Function,
@@ -170,9 +188,8 @@ pub(crate) fn run(seed: u64, config: &Config, directory: &Path) -> u64 {
         let noise = scenario
             .has_noise
             .then(|| scope.spawn(|| disturb::make_noise(Random::new(seed, 100), &shared.threads, &shared.over)));
-        let forker = scenario
-            .forks
-            .then(|| scope.spawn(|| disturb::fork_now_and_then(Random::new(seed, 101), &shared.stop)));
+        let forker =
+            scenario.forks.then(|| scope.spawn(|| disturb::fork_now_and_then(Random::new(seed, 101), &shared.stop)));
         supervise(shared, scenario);
         // Signals are taken until now, as workers are still there.
         shared.over.store(true, Ordering::Release);
@@ -247,12 +264,12 @@ fn work(
         completed: &shared.completed,
         kept: Vec::new(),
         watched: Vec::new(),
-        thread: disturb::this_thread(),
+        thread: Some(disturb::this_thread()),
         notifies: scenario.notifies,
         handlers: config.with("handlers"),
         is_stuck: &shared.is_stuck,
     };
-    shared.threads[worker].store(context.thread, Ordering::Release);
+    shared.threads[worker].store(disturb::this_thread(), Ordering::Release);
     while !shared.stop.load(Ordering::Acquire) {
         let place = &shared.places[context.random.below(shared.places.len())];
         // Somebody else's turn.
@@ -295,14 +312,16 @@ fn begin(context: &mut Context<'_>, config: &Config) -> Box<dyn Episode> {
         "file" => 50,
         "append" => 75,
         "messages" => 85,
-        "crowd" => 95,
+        "race" => 92,
+        "crowd" => 96,
         _ => context.random.below(100),
     };
     match choice {
         0..50 => Box::new(Stream::new(context)),
         50..75 => Box::new(File::new(context)),
         75..85 => Box::new(Append::new(context)),
-        85..95 => Box::new(Messages::new(context)),
+        85..92 => Box::new(Messages::new(context)),
+        92..96 => Box::new(Race::new(context)),
         _ => Box::new(Crowd::new(context)),
     }
 }
