@@ -164,10 +164,11 @@ impl File {
         }
         if context.random.percent(70) {
             let place = context.random.below(self.operations.len());
-            let answer = self.operations[place].cancel(context);
-            if answer == Cancelled::No {
+            let operation = &mut self.operations[place];
+            let before = operation.cancel_tried;
+            if operation.cancel(context) == Cancelled::No {
                 // It goes on as if nothing had been said.
-                return;
+                operation.cancel_tried = before;
             }
         } else {
             for operation in &mut self.operations {

@@ -25,7 +25,7 @@ impl Random {
 
     /// Below `bound`, which isn't zero.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(u128::from(self.next()) * (bound as u128) >> 64).expect("below a usize")
+        usize::try_from((u128::from(self.next()) * (bound as u128)) >> 64).expect("below a usize")
     }
 
     /// From `first` to `last`, both included.

@@ -78,7 +78,7 @@ impl<'a> Context<'a> {
     }
 
     /// Takes over what such a thread has left.
-    pub(crate) fn take_over(&mut self, other: Context<'a>) {
+    pub(crate) fn take_over(&mut self, other: Self) {
         self.kept.extend(other.kept);
         self.watched.extend(other.watched);
     }

@@ -55,20 +55,18 @@ pub(crate) fn take(mut random: Random) {
 }
 
 /// Tells the takers to go, by requests that complete. These stay until the takers went.
-pub(crate) fn dismiss(takers: usize) -> Vec<Box<Aiocb>> {
+pub(crate) fn dismiss(takers: usize) -> Box<[Aiocb]> {
     let [reader, writer] = descriptor::pipe();
     let mut byte = 0_u8;
-    let requests = (0..takers).map(|_| {
-        let mut request = Box::new(Aiocb::empty());
+    let mut requests: Box<[Aiocb]> = (0..takers).map(|_| Aiocb::empty()).collect();
+    for request in &mut requests {
         (request.fd, request.buffer, request.length) = (writer, (&raw mut byte).cast(), 1);
         request.event.value = DISMISSED;
-        ffi::write(&mut request);
-        while ffi::status(&request) == libc::EINPROGRESS {
+        ffi::write(request);
+        while ffi::status(request) == libc::EINPROGRESS {
             descriptor::pause(100);
         }
-        request
-    });
-    let requests = requests.collect();
+    }
     close(reader);
     close(writer);
     requests
