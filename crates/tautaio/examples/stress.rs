@@ -1,11 +1,12 @@
 //! The stress of `tests/stress.rs` as a program of its own, for long runs and for the sanitizers: `cargo xtask stress`.
 //!
-//! Built as usual it uses whatever implementation of `<aio.h>` it is run with. With `--cfg taut_linked` the library is
-//! linked into it, so that a sanitizer sees both sides of the interface.
+//! Built as usual it uses the library that is preloaded. With `--cfg taut_linked` the library is linked into it, so that a
+//! sanitizer sees both sides of the interface. Exit code 77: the engine that `TAUTAIO_ENGINE` names can't be had here.
 
 #[path = "../tests/model/mod.rs"]
 mod model;
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 #[cfg(taut_linked)]
@@ -33,7 +34,16 @@ mod linked {
     }
 }
 
-fn main() {
+fn main() -> ExitCode {
     linked::find();
+    if !model::ffi::has_extensions() {
+        eprintln!("libtautaio is neither preloaded nor linked in");
+        return ExitCode::FAILURE;
+    }
+    if model::ffi::completion_fd() < 0 {
+        eprintln!("libtautaio does not start");
+        return ExitCode::from(77);
+    }
     model::run(&model::Config::from_environment(Duration::from_secs(10)));
+    ExitCode::SUCCESS
 }

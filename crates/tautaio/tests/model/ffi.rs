@@ -101,6 +101,7 @@ pub(crate) fn find_extensions(linked: Option<(WaitComplete, CompletionFd)>) {
     COMPLETION_FD.store(fd, Ordering::Relaxed);
 }
 
+/// Whether they were found, and with them libtautaio.
 pub(crate) fn has_extensions() -> bool {
     WAIT_COMPLETE.load(Ordering::Relaxed) != 0 && COMPLETION_FD.load(Ordering::Relaxed) != 0
 }

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use super::append::Append;
 use super::crowd::Crowd;
-use super::ffi;
 use super::file::File;
 use super::ledger::{self, Notify, Ticket};
 use super::memory::Block;
@@ -125,7 +124,6 @@ struct Scenario {
 impl Scenario {
     fn new(random: &mut Random, config: &Config) -> Self {
         let reap = match random.below(10) {
-            _ if !ffi::has_extensions() => Reap::Return,
             0..6 => Reap::Return,
             6..9 => Reap::Wait,
             _ => Reap::Mixed,
@@ -138,7 +136,7 @@ impl Scenario {
             reap,
             notifies: *random.pick(&[0, 10, 30, 60, 100]),
             has_noise: config.with("handlers") && random.percent(40),
-            forks: config.with("forks") && ffi::has_extensions() && random.percent(25),
+            forks: config.with("forks") && random.percent(25),
             operations: random.between(500, if reap == Reap::Mixed { 8000 } else { 20_000 }) as u64,
         }
     }
