@@ -20,7 +20,8 @@ struct Identity {
 #[repr(align(64))]
 pub(crate) struct Descriptor {
     pub(crate) order: Order,
-    identity: Identity,
+    /// None for a socket that was not looked at since nothing was in flight on its number.
+    identity: Option<Identity>,
     /// The last read of this socket left nothing behind.
     pub(crate) emptied: bool,
     /// Its file system waits for somebody else.
@@ -74,14 +75,17 @@ impl Descriptors {
         if idle && still_socket && descriptor.order.class() == Class::Socket
             || !idle && !descriptor.order.would_wait(kind)
         {
+            if idle {
+                descriptor.identity = None;
+            }
             return Ok(Found { entry, orphaned: None });
         }
         let (identity, class) = look(fd)?;
         if descriptor.order.is_idle() {
-            if descriptor.identity != identity {
+            if descriptor.identity != Some(identity) {
                 descriptor.emptied = false;
             }
-            descriptor.identity = identity;
+            descriptor.identity = Some(identity);
             descriptor.order.reclassify(class);
             descriptor.distant = false;
             if matches!(class, Class::File { .. }) {
@@ -90,7 +94,7 @@ impl Descriptors {
             }
             return Ok(Found { entry, orphaned: None });
         }
-        if descriptor.identity == identity {
+        if *descriptor.identity.get_or_insert(identity) == identity {
             return Ok(Found { entry, orphaned: None });
         }
         descriptor.detached = true;
@@ -118,13 +122,13 @@ impl Descriptors {
 
     /// Whether the number still means the file that its entry is about.
     pub(crate) fn is_current(&mut self, entry: u32, fd: c_int) -> bool {
-        look(fd).is_ok_and(|(identity, _)| self.get(entry).identity == identity)
+        look(fd).is_ok_and(|(identity, _)| self.get(entry).identity == Some(identity))
     }
 
     /// Notes which file the number means, for those that will have to wait.
     pub(crate) fn identify(&mut self, entry: u32, fd: c_int) {
         if let Ok((identity, _)) = look(fd) {
-            self.get(entry).identity = identity;
+            self.get(entry).identity = Some(identity);
         }
     }
 
@@ -163,7 +167,7 @@ impl Descriptors {
     fn insert(&mut self, (identity, class): (Identity, Class)) -> u32 {
         let distant = matches!(class, Class::File { .. }) && self.mounts.is_distant(identity.device);
         let order = Order::new(class);
-        let descriptor = Descriptor { order, identity, emptied: false, distant, detached: false };
+        let descriptor = Descriptor { order, identity: Some(identity), emptied: false, distant, detached: false };
         if let Some(entry) = self.free.pop() {
             self.entries[entry as usize] = Some(descriptor);
             return entry;

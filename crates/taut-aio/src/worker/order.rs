@@ -159,8 +159,14 @@ impl Order {
 
     /// Takes an operation out that has not begun to run.
     pub(crate) fn withdraw(&mut self, operation: u32, kind: Kind, sequence: u64, next: &mut Vec<u32>) {
-        if let Some(waiting) = self.lane(kind).and_then(|lane| lane.waiting.as_mut()) {
+        if let Some(lane) = self.lane(kind) {
+            let waiting = lane.waiting.get_or_insert_default();
             waiting.retain(|&waiting| waiting != operation);
+            if waiting.is_empty() && lane.reserved {
+                // The write that is being tried finds nobody else, and then does not line up.
+                lane.busy = false;
+                lane.reserved = false;
+            }
         }
         if let Some(syncs) = &mut self.syncs {
             syncs.retain(|barrier| barrier.operation != operation);
@@ -228,6 +234,15 @@ mod tests {
         assert_eq!(retire(&mut order, 0, Kind::Write), [1]);
         assert_eq!(retire(&mut order, 1, Kind::Write), []);
         assert!(order.admit_tried(3).runs);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_tried_write_on_behalf_of_one_withdrawn() {
+        let mut order = Order::new(Class::Socket);
+        order.reserve_writes();
+        assert!(!admit(&mut order, 0, Kind::Write));
+        order.withdraw(0, Kind::Write, 0, &mut Vec::new());
+        assert!(admit(&mut order, 1, Kind::Write));
     }
 
     #[test]
