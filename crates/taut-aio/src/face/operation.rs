@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::provider::Provider;
 use super::queue::CompletionQueue;
 use crate::control_block::{ControlBlock, SigEvent};
-use crate::worker::notice::NOTIFY_QUEUE;
+use crate::worker::notice::{NOTIFY_NOBODY, NOTIFY_QUEUE};
 use crate::worker::order::Kind;
 
 /// How an operation tells that it is complete.
@@ -30,13 +30,22 @@ pub enum Notify {
 ///
 /// While it is in flight the buffer is lent to the kernel and can't be had. Dropping it stops it first.
 pub struct Operation {
+    inner: NonNull<Inner>,
+}
+
+/// All of an operation but its buffer, which follows right behind: in one piece, in its place for good, on cache lines of
+/// its own. With thousands of operations each further line and page is a miss.
+#[repr(C, align(64))]
+struct Inner {
+    /// What the library has the address of; its last words share a line with the state.
+    block: ControlBlock,
+    state: State,
     provider: Provider,
+    token: usize,
+    bytes: usize,
+    notify: Notify,
     /// Keeps the descriptor open while it is in flight.
     _fd: Arc<OwnedFd>,
-    notify: Notify,
-    token: usize,
-    lent: Lent,
-    state: State,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -45,45 +54,16 @@ enum State {
     Submitted,
 }
 
-// SAFETY: the block and the buffer are only reached through `&mut self` or, in flight, by the library, whose accesses
-// are ordered by the block's atomics.
+// SAFETY: what it points to is its own. In flight the library reaches the block and the buffer too, and its accesses are
+// ordered by the block's atomics.
 unsafe impl Send for Operation {}
+// SAFETY: through a shared reference the block's atomics are read, and the buffer when nobody writes to it.
+unsafe impl Sync for Operation {}
 
-/// The control block and, right behind it, the buffer: what the library has the addresses of while it is in flight. In one
-/// piece on cache lines of its own, since with thousands of operations each further line and page is a miss.
-struct Lent {
-    block: NonNull<ControlBlock>,
-    bytes: usize,
-}
-
-impl Lent {
-    fn new(block: ControlBlock, bytes: usize) -> Self {
-        let layout = Self::layout(bytes);
-        // SAFETY: the layout has a size, that of the block at least.
-        let memory = unsafe { alloc::alloc_zeroed(layout) };
-        let Some(place) = NonNull::new(memory.cast::<ControlBlock>()) else { alloc::handle_alloc_error(layout) };
-        // SAFETY: the memory is new, large enough and aligned.
-        unsafe { place.write(block) };
-        Self { block: place, bytes }
-    }
-
-    fn layout(bytes: usize) -> Layout {
-        let size = size_of::<ControlBlock>().checked_add(bytes);
-        let layout = size.and_then(|size| Layout::from_size_align(size, 64).ok());
-        layout.expect("a buffer fits into the address space")
-    }
-
-    fn buffer(&self) -> *mut u8 {
-        // SAFETY: within the allocation, or one past its end.
-        unsafe { self.block.add(1).cast().as_ptr() }
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        // SAFETY: made in `new` with this layout, and not in flight any more.
-        unsafe { alloc::dealloc(self.block.as_ptr().cast(), Self::layout(self.bytes)) };
-    }
+/// Where an operation with a buffer of this many bytes lives, and where the buffer begins.
+fn layout(bytes: usize) -> (Layout, usize) {
+    let buffer = Layout::array::<u8>(bytes).expect("a buffer fits into the address space");
+    Layout::new::<Inner>().extend(buffer).expect("a buffer fits into the address space")
 }
 
 impl Operation {
@@ -93,8 +73,48 @@ impl Operation {
     /// # Panics
     /// When the buffer exceeds the address space.
     pub fn new(provider: Provider, fd: Arc<OwnedFd>, buffer_bytes: usize, token: usize, notify: Notify) -> Self {
-        let lent = Lent::new(ControlBlock::new(fd.as_raw_fd(), SigEvent::NONE), buffer_bytes);
-        Self { provider, _fd: fd, notify, token, lent, state: State::Idle }
+        let block = ControlBlock::new(fd.as_raw_fd(), SigEvent::NONE);
+        let (layout, _) = layout(buffer_bytes);
+        // SAFETY: the layout has a size. The memory is new, large enough and aligned when it is written to.
+        let inner = unsafe {
+            let memory = alloc::alloc_zeroed(layout);
+            let Some(inner) = NonNull::new(memory.cast::<Inner>()) else { alloc::handle_alloc_error(layout) };
+            inner.write(Inner { block, state: State::Idle, provider, token, bytes: buffer_bytes, notify, _fd: fd });
+            inner
+        };
+        Self { inner }
+    }
+
+    /// The block; shared with the library in flight, so no reference to all of `Inner` may be unique.
+    const fn block_pointer(&self) -> *mut ControlBlock {
+        // SAFETY: within the allocation.
+        unsafe { &raw mut (*self.inner.as_ptr()).block }
+    }
+
+    fn buffer_pointer(&self) -> *mut u8 {
+        let (_, offset) = layout(self.bytes());
+        // SAFETY: within the allocation, or one past its end.
+        unsafe { self.inner.as_ptr().cast::<u8>().add(offset) }
+    }
+
+    const fn bytes(&self) -> usize {
+        // SAFETY: written by `new` alone.
+        unsafe { (*self.inner.as_ptr()).bytes }
+    }
+
+    const fn state(&self) -> State {
+        // SAFETY: written through `&mut self` alone.
+        unsafe { (*self.inner.as_ptr()).state }
+    }
+
+    fn set_state(&mut self, state: State) {
+        // SAFETY: `&mut self`; the library does not know this word.
+        unsafe { (*self.inner.as_ptr()).state = state };
+    }
+
+    const fn notify(&self) -> &Notify {
+        // SAFETY: written by `new` alone.
+        unsafe { &(*self.inner.as_ptr()).notify }
     }
 
     /// Begins to read up to `length` bytes, at this offset where there are offsets.
@@ -123,32 +143,34 @@ impl Operation {
     }
 
     fn start(&mut self, kind: Kind, length: usize, offset: i64) -> io::Result<()> {
-        if self.state == State::Submitted || length > self.lent.bytes {
+        if self.state() == State::Submitted || length > self.bytes() {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
         let event = self.event()?;
-        let buffer = self.lent.buffer();
+        let buffer = self.buffer_pointer();
         // SAFETY: it is not in flight, so it is ours alone.
-        let block = unsafe { self.lent.block.as_mut() };
+        let block = unsafe { &mut *self.block_pointer() };
         block.buffer = buffer.cast();
         block.length = length;
         block.offset = offset;
         block.event = event;
         // SAFETY: the block stays in its place, and `Drop` waits for the end of the operation.
-        let result = unsafe { self.provider.submit(self.lent.block.as_ptr(), kind) };
+        let result = unsafe { self.provider().submit(self.block_pointer(), kind) };
         match result {
-            Ok(()) => self.state = State::Submitted,
+            Ok(()) => self.set_state(State::Submitted),
             Err(_) => self.take_back(event),
         }
         result
     }
 
     fn event(&self) -> io::Result<SigEvent> {
-        let value = self.token;
-        Ok(match &self.notify {
-            Notify::Silent => SigEvent { value, ..SigEvent::NONE },
+        let value = self.token();
+        Ok(match self.notify() {
+            Notify::Silent if self.provider() == Provider::System => SigEvent { value, ..SigEvent::NONE },
+            // Not for aio_waitcomplete: whoever calls that knows nothing of us.
+            Notify::Silent => SigEvent { value, notify: NOTIFY_NOBODY, ..SigEvent::NONE },
             &Notify::Signal(signal) => SigEvent { value, signal, notify: libc::SIGEV_SIGNAL, ..SigEvent::NONE },
-            Notify::Queue(_) if self.provider == Provider::System => {
+            Notify::Queue(_) if self.provider() == Provider::System => {
                 return Err(io::Error::from_raw_os_error(libc::EINVAL));
             }
             Notify::Queue(queue) => SigEvent { value, notify: NOTIFY_QUEUE, function: queue.lend(), ..SigEvent::NONE },
@@ -164,26 +186,26 @@ impl Operation {
 
     /// Whether it is in flight.
     pub fn is_in_flight(&self) -> bool {
-        self.state == State::Submitted && self.error() == libc::EINPROGRESS
+        self.state() == State::Submitted && self.error() == libc::EINPROGRESS
     }
 
     fn error(&self) -> c_int {
         // SAFETY: only its atomic words change behind our back.
-        self.provider.error(unsafe { self.lent.block.as_ref() })
+        self.provider().error(unsafe { &*self.block_pointer() })
     }
 
     /// What it came to: the bytes moved, once. `None` when it is in flight, was never begun, or was asked before.
     pub fn take_result(&mut self) -> Option<io::Result<usize>> {
-        if self.state == State::Idle {
+        if self.state() == State::Idle {
             return None;
         }
         let error = self.error();
         if error == libc::EINPROGRESS {
             return None;
         }
-        self.state = State::Idle;
+        self.set_state(State::Idle);
         // SAFETY: it is complete.
-        let result = unsafe { self.provider.collect(self.lent.block.as_ptr()) };
+        let result = unsafe { self.provider().collect(self.block_pointer()) };
         Some(usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(error)))
     }
 
@@ -193,7 +215,7 @@ impl Operation {
             return None;
         }
         // SAFETY: it has this many bytes, zeroed at first, and nobody writes to them.
-        Some(unsafe { std::slice::from_raw_parts(self.lent.buffer(), self.lent.bytes) })
+        Some(unsafe { std::slice::from_raw_parts(self.buffer_pointer(), self.bytes()) })
     }
 
     /// The buffer, unless it is lent.
@@ -202,42 +224,50 @@ impl Operation {
             return None;
         }
         // SAFETY: as above, and `&mut self`.
-        Some(unsafe { std::slice::from_raw_parts_mut(self.lent.buffer(), self.lent.bytes) })
+        Some(unsafe { std::slice::from_raw_parts_mut(self.buffer_pointer(), self.bytes()) })
     }
 
     /// What it was made with.
     pub const fn token(&self) -> usize {
-        self.token
+        // SAFETY: written by `new` alone.
+        unsafe { (*self.inner.as_ptr()).token }
     }
 
     /// Tries to stop it, and waits until the library no longer needs its memory.
     pub fn stop(&mut self) {
         while self.is_in_flight() {
-            let block = self.lent.block.as_ptr();
+            let block = self.block_pointer();
             // SAFETY: it was submitted to this provider; it stays until we return.
             unsafe {
-                self.provider.cancel(block);
+                self.provider().cancel(block);
                 // Not cancelable: it ends by itself. EINTR and the like go round again.
-                let _ = self.provider.suspend(&[block.cast_const()], std::ptr::null());
+                let _ = self.provider().suspend(&[block.cast_const()], std::ptr::null());
             }
         }
     }
 
     pub(super) fn block(&self) -> *const ControlBlock {
-        self.lent.block.as_ptr()
+        self.block_pointer()
     }
 
     pub(super) const fn provider(&self) -> Provider {
-        self.provider
+        // SAFETY: written by `new` alone.
+        unsafe { (*self.inner.as_ptr()).provider }
     }
 }
 
 impl Drop for Operation {
     fn drop(&mut self) {
         self.stop();
-        if self.state == State::Submitted {
+        if self.state() == State::Submitted {
             // Collects it, so that nobody else does later.
             let _ = self.take_result();
+        }
+        let (layout, _) = layout(self.bytes());
+        // SAFETY: made in `new` with this layout, and not in flight any more.
+        unsafe {
+            self.inner.drop_in_place();
+            alloc::dealloc(self.inner.as_ptr().cast(), layout);
         }
     }
 }
@@ -245,9 +275,9 @@ impl Drop for Operation {
 impl fmt::Debug for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Operation")
-            .field("provider", &self.provider)
-            .field("token", &self.token)
-            .field("bytes", &self.lent.bytes)
+            .field("provider", &self.provider())
+            .field("token", &self.token())
+            .field("bytes", &self.bytes())
             .field("in_flight", &self.is_in_flight())
             .finish_non_exhaustive()
     }

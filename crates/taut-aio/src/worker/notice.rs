@@ -36,11 +36,14 @@ impl Event {
         self.notify == libc::SIGEV_NONE || self.notify == libc::SIGEV_SIGNAL && self.signal == 0
     }
 
-    /// Whether it goes to a queue of the safe face.
+    /// Whether it is one of the safe face, with a queue of its own or none.
     pub(crate) const fn is_private(&self) -> bool {
-        self.notify == NOTIFY_QUEUE
+        matches!(self.notify, NOTIFY_QUEUE | NOTIFY_NOBODY)
     }
 }
+
+/// `sigev_notify` of the safe face: nobody, not even aio_waitcomplete(2).
+pub(crate) const NOTIFY_NOBODY: c_int = 0x7462;
 
 /// How to tell.
 #[derive(Clone, Debug)]
