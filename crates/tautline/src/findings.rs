@@ -217,6 +217,7 @@ mod tests {
             cpu_compared: None,
             client_core: None,
             server_core: None,
+            client_spins: false,
         }
     }
 
