@@ -172,6 +172,35 @@ fn a_number_used_again_means_the_new_file() {
     }
 }
 
+both_engines!(an_idle_number_used_again_means_the_new_file);
+/// What was known of the number is not what is.
+fn an_idle_number_used_again_means_the_new_file() {
+    for _ in 0..20 {
+        let (old, mut old_peer) = UnixStream::pair().unwrap();
+        let (new, mut new_peer) = UnixStream::pair().unwrap();
+        let read = Request::read(&old, 1).start();
+        old_peer.write_all(b"x").unwrap();
+        assert_eq!(read.wait(), Ok(1));
+        assert_eq!(Request::write(&old, b"x").start().wait(), Ok(1));
+        let fd = old.into_raw_fd();
+        close_by_system_call(fd);
+        let new = descriptors::move_to(new.into(), fd);
+        let writes: Vec<_> = (0..4u8).map(|number| Request::write(&new, &vec![number; 300_000]).start()).collect();
+        let reads: Vec<_> = (0..4).map(|_| Request::read(&new, 1).start()).collect();
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(reads.iter().all(Request::in_flight), "{:?}", reads.iter().map(Request::error).collect::<Vec<_>>());
+        new_peer.write_all(b"0123").unwrap();
+        assert!(aio::wait_all(&reads).iter().all(|&result| result == Ok(1)));
+        assert_eq!(reads.iter().flat_map(Request::data).copied().collect::<Vec<_>>(), b"0123");
+        for number in 0..4 {
+            let mut block = vec![0; 300_000];
+            new_peer.read_exact(&mut block).unwrap();
+            assert!(block.iter().all(|&byte| byte == number), "write {number} is out of order");
+        }
+        assert!(aio::wait_all(&writes).iter().all(|&result| result == Ok(300_000)));
+    }
+}
+
 both_engines!(a_number_changes_from_a_socket_to_a_file_and_back);
 fn a_number_changes_from_a_socket_to_a_file_and_back() {
     for turn in 0..200 {
