@@ -1,9 +1,10 @@
-//! The daily commands, used by people and by CI alike: `cargo xtask check`, `test`, `bench` and `fuzz`.
+//! The daily commands, used by people and by CI alike: `cargo xtask check`, `test`, `bench`, `fuzz` and `stress`.
 //!
 //! - [`check`]: formatting, lints, the rules of the house ([`house`]), licences and sources of the dependencies, documentation.
 //! - [`mod@test`]: every test, with the skipped ones counted and named.
 //! - [`mod@bench`]: `taut` beside its peers in the same run, interleaved, as ratios with their spread.
 //! - [`fuzz`]: the fuzz targets.
+//! - [`stress`]: libtautaio against a model, also under the sanitizers.
 //! - [`packages`] and [`tools`] set up what these need; [`shell`] runs it.
 
 mod bench;
@@ -12,6 +13,7 @@ mod fuzz;
 mod house;
 mod packages;
 mod shell;
+mod stress;
 mod test;
 mod tools;
 
@@ -37,6 +39,8 @@ enum Command {
     Bench(bench::Args),
     /// The fuzz targets (nightly Rust and cargo-fuzz needed).
     Fuzz(fuzz::Args),
+    /// Random use of libtautaio against a model of what it must do, for a while or for long, also under a sanitizer.
+    Stress(stress::Args),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +49,7 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
+        Command::Stress(args) => stress::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("xtask: {error:#}");
