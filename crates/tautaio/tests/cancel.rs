@@ -14,7 +14,7 @@ use support::descriptors::{self, Unopened, eventfd, set_nonblocking, terminal};
 use support::fuse::{Held, SlowFile};
 use support::net::tcp_pair;
 use support::process::skip_here;
-use support::{both_engines, signals};
+use support::{both_engines, pattern, signals};
 
 both_engines!(a_blocked_read_is_cancelled);
 fn a_blocked_read_is_cancelled() {
@@ -164,7 +164,7 @@ fn a_suspended_thread_wakes_up() {
 both_engines!(a_half_done_write_tells_how_much);
 fn a_half_done_write_tells_how_much() {
     const LENGTH: usize = 32 << 20;
-    let data: Vec<u8> = (0u32..).flat_map(u32::to_le_bytes).take(LENGTH).collect();
+    let data = pattern(LENGTH);
     let (tcp, unix, pipe) = (tcp_pair(), pair(), std::io::pipe().unwrap());
     let pairs: [(OwnedFd, OwnedFd); 3] =
         [(tcp.0.into(), tcp.1.into()), (unix.0.into(), unix.1.into()), (pipe.1.into(), pipe.0.into())];

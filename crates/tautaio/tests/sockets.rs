@@ -11,7 +11,7 @@ use std::time::Duration;
 use support::aio::{self, Request};
 use support::descriptors::{self, eventfd, set_nonblocking, terminal};
 use support::net::{reset_on_close, set_option, tcp_pair, unix_pair};
-use support::{both_engines, plain_libc, signals};
+use support::{both_engines, pattern, plain_libc, signals};
 
 /// Long enough to tell what waits from what does not.
 const WHILE: Duration = Duration::from_millis(30);
@@ -122,7 +122,7 @@ fn small_and_large_writes_keep_their_order() {
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         random >> 8
     };
-    let data: Vec<u8> = (0u32..).flat_map(u32::to_le_bytes).take(8 << 20).collect();
+    let data = pattern(8 << 20);
     std::thread::scope(|scope| {
         let received = scope.spawn(|| {
             let mut received = vec![0; data.len()];
@@ -182,7 +182,7 @@ fn writes_of_several_threads_stay_whole() {
 both_engines!(a_large_write_is_whole);
 fn a_large_write_is_whole() {
     let length = 64 << 20;
-    let data: Vec<u8> = (0u32..).flat_map(u32::to_le_bytes).take(length).collect();
+    let data = pattern(length);
     let (blocking, nonblocking) = (tcp_pair(), tcp_pair());
     set_nonblocking(&nonblocking.0);
     let (pipe_output, pipe_input) = std::io::pipe().unwrap();
