@@ -95,6 +95,7 @@ impl Run {
     /// skipped.
     pub(crate) fn body(self, body: fn()) -> Option<String> {
         if std::env::var_os(IN_CHILD).is_some() {
+            die_with_parent();
             assert_in_use(self.library);
             let status = in_fork(body);
             assert!(status.success(), "the body's process: {}", describe(status));
