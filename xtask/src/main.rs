@@ -1,12 +1,13 @@
 //! The daily commands, used by people and by CI alike: `cargo xtask check`, `test`, `bench`, `fuzz` and `stress`.
 //!
 //! - [`check`]: formatting, lints, the rules of the house ([`house`]), licences and sources of the dependencies, documentation.
-//! - [`mod@test`]: every test, with the skipped ones counted and named.
+//! - [`mod@test`]: every test, with the skipped ones counted and named; [`apart`] has those with builds of their own.
 //! - [`mod@bench`]: `taut` beside its peers in the same run, interleaved, as ratios with their spread.
 //! - [`fuzz`]: the fuzz targets.
 //! - [`stress`]: libtautaio against a model, also under the sanitizers.
 //! - [`packages`] and [`tools`] set up what these need; [`shell`] runs it.
 
+mod apart;
 mod bench;
 mod check;
 mod fuzz;

@@ -30,6 +30,12 @@ pub(crate) const MANDOC: Package = Package { name: "mandoc", command: "mandoc" }
 pub(crate) const UTIL_LINUX: Package = Package { name: "util-linux", command: "taskset" };
 /// The peer of `taut echo`.
 pub(crate) const SOCKPERF: Package = Package { name: "sockperf", command: "sockperf" };
+/// Real programs on POSIX AIO: reads, writes and verifies files.
+pub(crate) const FIO: Package = Package { name: "fio", command: "fio" };
+/// The same, with signals.
+pub(crate) const STRESS_NG: Package = Package { name: "stress-ng", command: "stress-ng" };
+/// The same, with `perf record --aio`.
+pub(crate) const PERF: Package = Package { name: "linux-perf", command: "perf" };
 /// The peer of `taut stream`.
 pub(crate) const IPERF: Package = Package { name: "iperf3", command: "iperf3" };
 

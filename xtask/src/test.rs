@@ -10,8 +10,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
 
-use crate::packages::{self, CHROMIUM, CHROMIUM_DRIVER, IPROUTE, MANDOC, SOCAT};
-use crate::shell;
+use crate::packages::{self, CHROMIUM, CHROMIUM_DRIVER, FIO, IPROUTE, MANDOC, PERF, SOCAT, STRESS_NG};
+use crate::{apart, shell};
 
 /// Which tests to run.
 #[derive(clap::Args)]
@@ -43,14 +43,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 /// What came out, and what is wrong with it.
 fn run_all(args: &Args) -> Result<(Counts, Option<String>)> {
-    let missing = packages::ensure(&[&SOCAT, &CHROMIUM, &CHROMIUM_DRIVER, &IPROUTE, &MANDOC]);
+    let missing = packages::ensure(&[&SOCAT, &CHROMIUM, &CHROMIUM_DRIVER, &IPROUTE, &MANDOC, &FIO, &STRESS_NG, &PERF]);
     println!("building the tests");
     shell::run(cargo_test(args).arg("--no-run")).context("the tests do not build")?;
 
     let skip_log = tempfile::Builder::new().prefix("taut-skip-").tempfile().context("cannot create the skip log")?;
     let mut command = cargo_test(args);
     command.env("TAUT_SKIP_LOG", skip_log.path()).stdout(Stdio::piped());
-    let (results, success) = stream(&mut command)?;
+    let (mut results, success) = stream(&mut command)?;
+    let success = success & apart::run(args.quick, args.filter.as_deref(), &mut results)?;
     let skipped = results.skipped(&fs::read_to_string(skip_log.path()).context("cannot read the skip log")?);
     let counts = results.counts(skipped.len(), success);
     report_skipped(&skipped);
@@ -84,7 +85,7 @@ fn cargo_test(args: &Args) -> Command {
 }
 
 /// Runs the tests, shows their output as it comes and reads the results from it.
-fn stream(command: &mut Command) -> Result<(Results, bool)> {
+pub(crate) fn stream(command: &mut Command) -> Result<(Results, bool)> {
     let mut child = command.spawn().context("cannot run cargo test")?;
     let mut stdout = child.stdout.take().context("cargo test has no output")?;
     let mut results = Results::default();
@@ -137,7 +138,7 @@ struct Counts {
 
 /// What libtest printed, summed over all test binaries.
 #[derive(Debug, Default)]
-struct Results {
+pub(crate) struct Results {
     passed: usize,
     failed: usize,
     ignored: BTreeMap<String, String>,
@@ -146,6 +147,29 @@ struct Results {
 }
 
 impl Results {
+    /// Adds what came of another run.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.unfinished += other.unfinished;
+        self.ignored.extend(other.ignored);
+    }
+
+    /// A test that isn't libtest's passed.
+    pub(crate) const fn pass(&mut self) {
+        self.passed += 1;
+    }
+
+    /// Such a test failed.
+    pub(crate) const fn fail(&mut self) {
+        self.failed += 1;
+    }
+
+    /// Such a test can't run here.
+    pub(crate) fn skip(&mut self, name: &str, reason: &str) {
+        self.ignored.insert(name.to_owned(), reason.to_owned());
+    }
+
     fn line(&mut self, line: &str) {
         if line.starts_with("running ") && (line.ends_with(" tests") || line.ends_with(" test")) {
             self.unfinished += 1;
@@ -225,6 +249,18 @@ test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 9 filtered out; 
         let skipped = results.skipped("a::two: no root: here\na::two: no root: here\n\n");
         assert_eq!(skipped["a::two"], "no root: here");
         assert_eq!(results.counts(skipped.len(), false), Counts { passed: 2, failed: 1, skipped: 2 });
+    }
+
+    #[test]
+    fn what_runs_apart_counts_as_well() {
+        let mut results = read(TWO_BINARIES);
+        results.add(read("running 1 test\ntest model ... ok\ntest result: ok. 1 passed; 0 failed; 0 ignored\n"));
+        results.pass();
+        results.fail();
+        results.skip("sanitizer::thread", "none for this machine");
+        let skipped = results.skipped("");
+        assert_eq!(skipped["sanitizer::thread"], "none for this machine");
+        assert_eq!(results.counts(skipped.len(), false), Counts { passed: 5, failed: 2, skipped: 2 });
     }
 
     #[test]
