@@ -45,7 +45,7 @@ struct Inner {
     bytes: usize,
     notify: Notify,
     /// Keeps the descriptor open while it is in flight.
-    _fd: Arc<OwnedFd>,
+    fd: Arc<OwnedFd>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -79,7 +79,7 @@ impl Operation {
         let inner = unsafe {
             let memory = alloc::alloc_zeroed(layout);
             let Some(inner) = NonNull::new(memory.cast::<Inner>()) else { alloc::handle_alloc_error(layout) };
-            inner.write(Inner { block, state: State::Idle, provider, token, bytes: buffer_bytes, notify, _fd: fd });
+            inner.write(Inner { block, state: State::Idle, provider, token, bytes: buffer_bytes, notify, fd });
             inner
         };
         Self { inner }
@@ -115,6 +115,28 @@ impl Operation {
     const fn notify(&self) -> &Notify {
         // SAFETY: written by `new` alone.
         unsafe { &(*self.inner.as_ptr()).notify }
+    }
+
+    /// Turns it to another descriptor, so that a few operations serve many.
+    ///
+    /// # Errors
+    /// `EINVAL`: it was begun, and its result was not taken yet.
+    pub fn turn_to(&mut self, fd: Arc<OwnedFd>) -> io::Result<()> {
+        if self.state() == State::Submitted {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        // SAFETY: it is not in flight, so it is ours alone.
+        unsafe {
+            (*self.block_pointer()).fd = fd.as_raw_fd();
+            (*self.inner.as_ptr()).fd = fd;
+        }
+        Ok(())
+    }
+
+    /// What it reads from or writes to.
+    pub const fn fd(&self) -> &Arc<OwnedFd> {
+        // SAFETY: written through `&mut self` alone.
+        unsafe { &(*self.inner.as_ptr()).fd }
     }
 
     /// Begins to read up to `length` bytes, at this offset where there are offsets.

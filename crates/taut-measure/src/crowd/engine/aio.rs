@@ -1,10 +1,10 @@
 //! POSIX AIO: a read under way on each link. Ours or the C library's, by the same code.
 
+use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::thread;
 
 use taut_aio::{CompletionQueue, Notify, Operation, OperationList, Provider, SignalWaiter};
 use taut_link::Link;
@@ -16,21 +16,20 @@ pub(super) fn by_signal(provider: Provider, links: Vec<Link>, ready: &mut dyn Fn
     let signal = SignalWaiter::realtime(1)?;
     // Before the library starts a thread, so that none is there to be interrupted.
     let waiter = SignalWaiter::new(signal)?;
-    let (reads, writes) = operations(provider, links, &Notify::Signal(signal));
-    one_by_one(reads, writes, ready, || waiter.wait(None))
+    one_by_one(reads(provider, links, &Notify::Signal(signal)), provider, ready, || waiter.wait(None))
 }
 
 /// Each read that is complete stands in a queue.
 pub(super) fn by_queue(links: Vec<Link>, ready: &mut dyn FnMut()) -> io::Result<()> {
     let queue = CompletionQueue::new(links.len());
-    let (reads, writes) = operations(Provider::Taut, links, &Notify::Queue(queue.clone()));
-    one_by_one(reads, writes, ready, || queue.wait(None))
+    let reads = reads(Provider::Taut, links, &Notify::Queue(queue.clone()));
+    one_by_one(reads, Provider::Taut, ready, || queue.wait(None))
 }
 
 /// aio_suspend(3) over all reads, and a look at each of them.
 pub(super) fn by_suspend(links: Vec<Link>, ready: &mut dyn FnMut()) -> io::Result<()> {
-    let (reads, mut writes) = operations(Provider::Taut, links, &Notify::Silent);
-    let mut reads = OperationList::new(reads)?;
+    let mut reads = OperationList::new(reads(Provider::Taut, links, &Notify::Silent))?;
+    let mut replies = Replies::new(Provider::Taut);
     (0..reads.len()).try_for_each(|link| reads[link].start_read(BUFFER_BYTES, 0))?;
     ready();
     loop {
@@ -40,34 +39,33 @@ pub(super) fn by_suspend(links: Vec<Link>, ready: &mut dyn FnMut()) -> io::Resul
             Err(error) => return Err(error),
         }
         for link in 0..reads.len() {
-            if !answer(&mut reads[link], &mut writes[link])? {
-                return leave((reads, writes));
+            if !replies.answer(&mut reads[link])? {
+                return leave((reads, replies));
             }
         }
     }
 }
 
-/// A read and a write for each link, with the number of the link.
-fn operations(provider: Provider, links: Vec<Link>, notify: &Notify) -> (Vec<Operation>, Vec<Operation>) {
-    let pair = |(number, link): (usize, Link)| {
-        let fd = Arc::new(OwnedFd::from(link));
-        let read = Operation::new(provider, Arc::clone(&fd), BUFFER_BYTES, number, notify.clone());
-        (read, Operation::new(provider, fd, BUFFER_BYTES, number, Notify::Silent))
+/// A read for each link, with the number of the link.
+fn reads(provider: Provider, links: Vec<Link>, notify: &Notify) -> Vec<Operation> {
+    let read = |(number, link): (usize, Link)| {
+        Operation::new(provider, Arc::new(OwnedFd::from(link)), BUFFER_BYTES, number, notify.clone())
     };
-    links.into_iter().enumerate().map(pair).unzip()
+    links.into_iter().enumerate().map(read).collect()
 }
 
 fn one_by_one(
     mut reads: Vec<Operation>,
-    mut writes: Vec<Operation>,
+    provider: Provider,
     ready: &mut dyn FnMut(),
     next: impl Fn() -> io::Result<Option<usize>>,
 ) -> io::Result<()> {
+    let mut replies = Replies::new(provider);
     reads.iter_mut().try_for_each(|read| read.start_read(BUFFER_BYTES, 0))?;
     ready();
     loop {
         match next() {
-            Ok(Some(link)) if !answer(&mut reads[link], &mut writes[link])? => return leave((reads, writes)),
+            Ok(Some(link)) if !replies.answer(&mut reads[link])? => return leave((reads, replies)),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -75,26 +73,42 @@ fn one_by_one(
     }
 }
 
-/// Writes back what a read brought, if it is complete, and begins the next one. False when the link is closed.
-fn answer(read: &mut Operation, write: &mut Operation) -> io::Result<bool> {
-    let length = match read.take_result() {
-        None => return Ok(true),
-        Some(Ok(length @ 1..)) => length,
-        Some(_) => return Ok(false),
-    };
-    // The message is there since the peer has the reply before it, whose result may be a moment behind.
-    while write.is_in_flight() {
-        thread::yield_now();
+/// The writes under way, the oldest first: as many as there are replies at once, not as there are links.
+struct Replies {
+    provider: Provider,
+    writes: VecDeque<Operation>,
+}
+
+impl Replies {
+    const fn new(provider: Provider) -> Self {
+        Self { provider, writes: VecDeque::new() }
     }
-    if let Some(Err(_)) = write.take_result() {
-        return Ok(false);
+
+    /// Writes back what a read brought, if it is complete, and begins the next one. False when the link is closed.
+    fn answer(&mut self, read: &mut Operation) -> io::Result<bool> {
+        let length = match read.take_result() {
+            None => return Ok(true),
+            Some(Ok(length @ 1..)) => length,
+            Some(_) => return Ok(false),
+        };
+        let mut write = match self.writes.pop_front_if(|oldest| !oldest.is_in_flight()) {
+            Some(mut done) => {
+                if let Some(Err(_)) = done.take_result() {
+                    return Ok(false);
+                }
+                done.turn_to(Arc::clone(read.fd()))?;
+                done
+            }
+            None => Operation::new(self.provider, Arc::clone(read.fd()), BUFFER_BYTES, 0, Notify::Silent),
+        };
+        if let (Some(from), Some(to)) = (read.buffer(), write.buffer_mut()) {
+            to[..length].copy_from_slice(&from[..length]);
+        }
+        write.start_write(length, 0)?;
+        self.writes.push_back(write);
+        read.start_read(BUFFER_BYTES, 0)?;
+        Ok(true)
     }
-    if let (Some(from), Some(to)) = (read.buffer(), write.buffer_mut()) {
-        to[..length].copy_from_slice(&from[..length]);
-    }
-    write.start_write(length, 0)?;
-    read.start_read(BUFFER_BYTES, 0)?;
-    Ok(true)
 }
 
 /// A link is closed, which ends the host. What is under way goes with the process: glibc can't take it back.
