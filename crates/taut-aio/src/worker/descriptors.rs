@@ -42,11 +42,20 @@ pub(crate) struct Descriptors {
     mounts: Mounts,
 }
 
-/// An entry for an operation, and an entry that lost its number meanwhile.
+/// An entry for an operation, and what became of others on its number.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) entry: u32,
+    /// An entry that lost the number meanwhile.
     pub(crate) orphaned: Option<u32>,
+    /// The entry is that of another class than it was taken for.
+    pub(crate) class: Option<Class>,
+}
+
+impl Found {
+    const fn known(entry: u32) -> Self {
+        Self { entry, orphaned: None, class: None }
+    }
 }
 
 impl Descriptors {
@@ -54,7 +63,7 @@ impl Descriptors {
     /// when the operation would have to wait for others: their file may have been closed and its number used again.
     ///
     /// Only an idle socket is taken for what it was (`still_socket`: nobody was seen to close it): another socket does as
-    /// well, and anything else makes the operation fail with `ENOTSOCK`, upon which [`Self::renew`] looks. That saves a
+    /// well, and anything else makes the operation fail with `ENOTSOCK`, upon which [`Self::look_again`] looks. That saves a
     /// system call for each message.
     ///
     /// # Errors
@@ -68,68 +77,51 @@ impl Descriptors {
                 self.by_fd.resize(number + 1, 0);
             }
             self.by_fd[number] = entry + 1;
-            return Ok(Found { entry, orphaned: None });
+            return Ok(Found::known(entry));
         };
         let descriptor = self.get(entry);
         let idle = descriptor.order.is_idle();
-        if idle && still_socket && descriptor.order.class() == Class::Socket
-            || !idle && !descriptor.order.would_wait(kind)
-        {
-            if idle {
-                descriptor.identity = None;
-            }
-            return Ok(Found { entry, orphaned: None });
+        if idle && still_socket && descriptor.order.class() == Class::Socket {
+            descriptor.identity = None;
+            return Ok(Found::known(entry));
         }
-        let (identity, class) = look(fd)?;
-        if descriptor.order.is_idle() {
-            if descriptor.identity != Some(identity) {
-                descriptor.emptied = false;
-            }
-            descriptor.identity = Some(identity);
-            descriptor.order.reclassify(class);
-            descriptor.distant = false;
-            if matches!(class, Class::File { .. }) {
-                let distant = self.mounts.is_distant(identity.device);
-                self.get(entry).distant = distant;
-            }
-            return Ok(Found { entry, orphaned: None });
+        if !idle && !descriptor.order.would_wait(kind) {
+            return Ok(Found::known(entry));
         }
-        if *descriptor.identity.get_or_insert(identity) == identity {
-            return Ok(Found { entry, orphaned: None });
+        let seen = look(fd)?;
+        if idle || descriptor.identity.is_none_or(|identity| identity == seen.0) {
+            let class = self.identify(entry, seen);
+            return Ok(Found { class, ..Found::known(entry) });
         }
         descriptor.detached = true;
-        let fresh = self.insert((identity, class));
+        let fresh = self.insert(seen);
         self.by_fd[number] = fresh + 1;
-        Ok(Found { entry: fresh, orphaned: Some(entry) })
+        Ok(Found { orphaned: Some(entry), ..Found::known(fresh) })
     }
 
-    /// The entry for an operation that was in `old`, which is not what the number means.
+    /// Looks at a number that does not mean what its entry says; gives what it is instead.
     ///
     /// # Errors
     /// `EBADF`.
-    pub(crate) fn renew(&mut self, fd: c_int, old: u32) -> Result<u32, c_int> {
-        let number = usize::try_from(fd).map_err(|_| libc::EBADF)?;
-        if let Some(present) = self.present(fd).filter(|&present| present != old) {
-            // Another operation was here before.
-            return Ok(present);
-        }
+    pub(crate) fn look_again(&mut self, entry: u32, fd: c_int) -> Result<Option<Class>, c_int> {
         let seen = look(fd)?;
-        self.get(old).detached = true;
-        let fresh = self.insert(seen);
-        self.by_fd[number] = fresh + 1;
-        Ok(fresh)
+        Ok(self.identify(entry, seen))
+    }
+
+    /// Notes which file an entry is about; gives its class when that is another.
+    fn identify(&mut self, entry: u32, (identity, class): (Identity, Class)) -> Option<Class> {
+        let distant = matches!(class, Class::File { .. }) && self.mounts.is_distant(identity.device);
+        let descriptor = self.get(entry);
+        if descriptor.identity.replace(identity) != Some(identity) {
+            descriptor.emptied = false;
+        }
+        descriptor.distant = distant;
+        (descriptor.order.class() != class).then_some(class)
     }
 
     /// Whether the number still means the file that its entry is about.
     pub(crate) fn is_current(&mut self, entry: u32, fd: c_int) -> bool {
         look(fd).is_ok_and(|(identity, _)| self.get(entry).identity == Some(identity))
-    }
-
-    /// Notes which file the number means, for those that will have to wait.
-    pub(crate) fn identify(&mut self, entry: u32, fd: c_int) {
-        if let Ok((identity, _)) = look(fd) {
-            self.get(entry).identity = Some(identity);
-        }
     }
 
     /// Forgets what the number means: it is about to be closed.

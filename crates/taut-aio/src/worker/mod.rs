@@ -209,6 +209,10 @@ impl Worker {
                 if let Some(orphaned) = found.orphaned {
                     self.orphan(orphaned);
                 }
+                if let Some(class) = found.class {
+                    self.descriptors.get(found.entry).order.reclassify(class, &mut self.next);
+                    self.issue_next();
+                }
                 found.entry
             }
             // What was tried has happened, whatever the number means by now.
@@ -243,22 +247,19 @@ impl Worker {
         operation.descriptor = entry;
         operation.sequence = place.sequence;
         if reserves {
+            // It waits for another, so its file has to be known.
             let fd = operation.fd;
-            self.descriptors.identify(entry, fd);
+            if let Ok(Some(class)) = self.descriptors.look_again(entry, fd) {
+                self.descriptors.get(entry).order.reclassify(class, &mut self.next);
+                self.issue_next();
+            }
         }
         place.runs
     }
 
     /// Operations on a file whose number means another one now: what has not begun never can.
     fn orphan(&mut self, entry: u32) {
-        self.orphan_others(entry, u32::MAX);
-    }
-
-    fn orphan_others(&mut self, entry: u32, spared: u32) {
         for index in self.table.on_descriptor(entry) {
-            if index == spared {
-                continue;
-            }
             let Some(operation) = self.table.get(index) else { continue };
             if !operation.issued {
                 self.withdraw(index, libc::EBADF);
@@ -331,8 +332,8 @@ impl Worker {
         if operation.kind == Kind::Read {
             descriptor.emptied = emptied;
         }
-        if result == -(libc::ENOTSOCK as isize) && class == Class::Socket && operation.moved == 0 {
-            return self.rehome(index);
+        if result == -(libc::ENOTSOCK as isize) && operation.moved == 0 && !operation.stopping {
+            return self.reconsider(index);
         }
         if result == -(libc::EAGAIN as isize) && is_stream && !operation.stopping {
             // A descriptor with O_NONBLOCK on which the kernel won't wait by itself.
@@ -353,19 +354,18 @@ impl Worker {
         self.complete(index, result);
     }
 
-    /// The number does not mean a socket any more, as its entry had it: moves the operation to an entry of its own.
-    fn rehome(&mut self, index: u32) {
+    /// The number does not mean a socket, as its entry had it: goes on with what it means.
+    fn reconsider(&mut self, index: u32) {
         let Some(operation) = self.table.get(index) else { return };
-        let (fd, kind, old, sequence) = (operation.fd, operation.kind, operation.descriptor, operation.sequence);
-        let fresh = match self.descriptors.renew(fd, old) {
-            Ok(fresh) => fresh,
-            Err(errno) => return self.complete(index, -(errno as isize)),
-        };
-        self.orphan_others(old, index);
-        self.descriptors.get(old).order.retire(kind, sequence, &mut self.next);
-        self.descriptors.release(old);
-        if self.admit(index, fresh, Task::new(kind)) {
-            self.issue(index);
+        let (entry, fd) = (operation.descriptor, operation.fd);
+        match self.descriptors.look_again(entry, fd) {
+            Ok(Some(class)) => {
+                self.descriptors.get(entry).order.reclassify(class, &mut self.next);
+                self.issue(index);
+                self.issue_next();
+            }
+            Ok(None) => self.issue(index),
+            Err(errno) => self.complete(index, -(errno as isize)),
         }
     }
 

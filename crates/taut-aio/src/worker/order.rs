@@ -82,10 +82,17 @@ impl Order {
         self.live == 0
     }
 
-    /// Takes another class: the number means another file, and nothing is in flight.
-    pub(crate) fn reclassify(&mut self, class: Class) {
-        debug_assert!(self.is_idle());
+    /// Takes another class: the number means another file. `next` gets those that need not wait any more.
+    pub(crate) fn reclassify(&mut self, class: Class, next: &mut Vec<u32>) {
         self.class = class;
+        for kind in [Kind::Read, Kind::Write] {
+            if self.lane(kind).is_some() {
+                continue;
+            }
+            let lane = if kind == Kind::Read { &mut self.reads } else { &mut self.writes };
+            let lane = mem::take(lane);
+            next.extend(lane.waiting.into_iter().flat_map(|waiting| *waiting));
+        }
     }
 
     fn lane(&mut self, kind: Kind) -> Option<&mut Lane> {
@@ -243,6 +250,21 @@ mod tests {
         assert!(!admit(&mut order, 0, Kind::Write));
         order.withdraw(0, Kind::Write, 0, &mut Vec::new());
         assert!(admit(&mut order, 1, Kind::Write));
+    }
+
+    #[test]
+    fn what_turns_out_to_be_a_file_waits_no_more() {
+        let mut order = Order::new(Class::Socket);
+        for operation in 0..4 {
+            admit(&mut order, operation, if operation < 2 { Kind::Read } else { Kind::Write });
+        }
+        let mut next = Vec::new();
+        order.reclassify(Class::File { append: true }, &mut next);
+        assert_eq!(next, [1]);
+        assert_eq!(retire(&mut order, 0, Kind::Read), []);
+        assert_eq!(retire(&mut order, 2, Kind::Write), [3]);
+        order.reclassify(Class::Stream, &mut next);
+        assert_eq!(next, [1]);
     }
 
     #[test]
