@@ -4,13 +4,24 @@ use serde_json::{Value, json};
 
 use super::{Outcome, median, table};
 
-/// What the median of the ratios taut / peer has to keep.
+/// Which way round a ratio is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Ratio {
+    /// taut / peer.
+    OfPeer,
+    /// peer / taut: how many times better, for a time.
+    OfTaut,
+}
+
+/// What the median of the ratios has to keep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bar {
     /// For a time: no more than this.
     AtMost(f64),
     /// For a rate: no less than this.
     AtLeast(f64),
+    /// Measured for its own sake.
+    None,
 }
 
 impl Bar {
@@ -18,6 +29,7 @@ impl Bar {
         match self {
             Self::AtMost(most) => ratio <= most,
             Self::AtLeast(least) => ratio >= least,
+            Self::None => true,
         }
     }
 
@@ -25,6 +37,7 @@ impl Bar {
         match self {
             Self::AtMost(most) => format!("<= {most}"),
             Self::AtLeast(least) => format!(">= {least}"),
+            Self::None => "-".to_owned(),
         }
     }
 }
@@ -39,6 +52,8 @@ pub(crate) struct Comparison {
     pub(crate) quantity: &'static str,
     /// How to print it: unit and what to divide by.
     pub(crate) unit: (&'static str, f64),
+    /// How the two are set in relation.
+    pub(crate) ratio: Ratio,
     /// What is to be kept.
     pub(crate) bar: Bar,
     /// taut's value and the peer's, by round.
@@ -47,7 +62,11 @@ pub(crate) struct Comparison {
 
 impl Comparison {
     fn ratios(&self) -> Vec<f64> {
-        self.rounds.iter().map(|(taut, peer)| taut / peer).collect()
+        let ratio = |&(taut, peer): &(f64, f64)| match self.ratio {
+            Ratio::OfPeer => taut / peer,
+            Ratio::OfTaut => peer / taut,
+        };
+        self.rounds.iter().map(ratio).collect()
     }
 
     fn met(&self) -> bool {
@@ -56,6 +75,9 @@ impl Comparison {
 
     /// Whether the bar was met, and by how many rounds.
     fn verdict(&self) -> String {
+        if matches!(self.bar, Bar::None) {
+            return "-".to_owned();
+        }
         let ratios = self.ratios();
         let met = ratios.iter().filter(|ratio| self.bar.met(**ratio)).count();
         format!("{} ({met} of {} rounds)", if self.met() { "met" } else { "MISSED" }, ratios.len())
@@ -66,11 +88,15 @@ impl Comparison {
         let (taut, peer): (Vec<_>, Vec<_>) = self.rounds.iter().copied().unzip();
         let value = |values: &[f64]| format!("{:.2} {}", median(values) / self.unit.1, self.unit.0);
         let ratio = |ratio: f64| format!("{ratio:.3}");
+        let which = match self.ratio {
+            Ratio::OfPeer => "taut/peer",
+            Ratio::OfTaut => "peer/taut",
+        };
         vec![
             self.case.clone(),
             value(&taut),
             format!("{} {}", self.peer, value(&peer)),
-            ratio(median(&ratios)),
+            format!("{which} {}", ratio(median(&ratios))),
             ratio(least(&ratios)),
             ratio(most(&ratios)),
             self.bar.text(),
@@ -87,6 +113,7 @@ impl Comparison {
             "quantity": self.quantity,
             "taut_by_round": taut,
             "peer_by_round": peer,
+            "ratio": if self.ratio == Ratio::OfPeer { "taut / peer" } else { "peer / taut" },
             "ratio_by_round": ratios,
             "ratio_median": median(&ratios),
             "ratio_min": least(&ratios),
@@ -99,7 +126,7 @@ impl Comparison {
 
 /// The table and the object of some cases.
 pub(crate) fn outcome(cases: &[Comparison]) -> Outcome {
-    let header = ["case", "taut", "peer", "taut/peer", "min", "max", "bar", "verdict"];
+    let header = ["case", "taut", "peer", "ratio", "min", "max", "bar", "verdict"];
     let mut text = table(&header, &cases.iter().map(Comparison::row).collect::<Vec<_>>());
     for case in cases {
         let ratios: Vec<String> = case.ratios().iter().map(|ratio| format!("{ratio:.3}")).collect();
@@ -137,7 +164,8 @@ mod tests {
 
     fn case(bar: Bar, rounds: &[(f64, f64)]) -> Comparison {
         let (case, unit) = ("tcp".to_owned(), ("µs", 1000.0));
-        Comparison { case, peer: "other", quantity: "rtt_ns", unit, bar, rounds: rounds.to_vec() }
+        let (peer, quantity, ratio) = ("other", "rtt_ns", Ratio::OfPeer);
+        Comparison { case, peer, quantity, unit, ratio, bar, rounds: rounds.to_vec() }
     }
 
     #[test]
@@ -148,6 +176,14 @@ mod tests {
         assert_eq!(outcome(&[case(Bar::AtLeast(0.97), &rounds)]).met, Some(true));
         assert_eq!(case(Bar::AtMost(1.05), &rounds).verdict(), "met (2 of 3 rounds)");
         assert_eq!(case(Bar::AtMost(1.05), &rounds).json()["ratio_max"], 2.0);
+    }
+
+    #[test]
+    fn a_ratio_may_be_the_other_way_round() {
+        let turned = Comparison { ratio: Ratio::OfTaut, ..case(Bar::AtLeast(40.0), &[(20.0, 1000.0)]) };
+        assert_eq!(turned.ratios(), [50.0]);
+        assert_eq!(outcome(&[turned]).met, Some(true));
+        assert_eq!(outcome(&[case(Bar::None, &[(20.0, 1000.0)])]).met, Some(true));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::comparison::{Bar, Comparison, both, outcome};
+use super::comparison::{Bar, Comparison, Ratio, both, outcome};
 use super::process::{Server, Transport, capture, pinned};
 use super::{Outcome, Setting, taut};
 
@@ -18,6 +18,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
         peer: "sockperf",
         quantity: "rtt_p50_ns",
         unit: ("µs", 1000.0),
+        ratio: Ratio::OfPeer,
         bar: BAR,
         rounds: Vec::new(),
     };

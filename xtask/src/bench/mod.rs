@@ -3,6 +3,7 @@
 //! Servers are pinned to one core and clients to another, for both tools alike. Every round starts new servers and
 //! gives one ratio; what is printed is the median of the ratios with their spread, and whether it meets the bar.
 
+mod aio;
 mod comparison;
 mod echo;
 mod pace;
@@ -18,7 +19,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::packages::{IPERF, IPROUTE, SOCKPERF, UTIL_LINUX};
+use crate::packages::{FIO, IPERF, IPROUTE, SOCKPERF, UTIL_LINUX};
 use crate::{packages, shell};
 use process::Cores;
 use taut::Taut;
@@ -32,7 +33,7 @@ pub(crate) struct Args {
     /// Rounds; each gives one ratio.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Time of one measurement of `echo` and `stream`.
+    /// Time of one measurement of `echo`, `stream` and fio.
     #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
     time: Duration,
     /// One object on stdout instead of tables.
@@ -54,9 +55,11 @@ enum Name {
     Pace,
     /// What `taut tune` finds for write-write-read.
     Tune,
+    /// libtautaio beside poll, io_uring and glibc's POSIX AIO: 10,000 connections, and files by fio.
+    Aio,
 }
 
-const ALL: [Name; 4] = [Name::Echo, Name::Stream, Name::Pace, Name::Tune];
+const ALL: [Name; 5] = [Name::Echo, Name::Stream, Name::Pace, Name::Tune, Name::Aio];
 
 /// What a bench came to.
 struct Outcome {
@@ -88,6 +91,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     if names.contains(&Name::Pace) {
         needed.push(&IPROUTE);
+    }
+    if names.contains(&Name::Aio) {
+        needed.push(&FIO);
     }
     packages::ensure(&needed);
 
@@ -142,6 +148,7 @@ impl Name {
             Self::Stream => stream::run(setting),
             Self::Pace => pace::run(setting),
             Self::Tune => tune::run(setting),
+            Self::Aio => aio::run(setting),
         }
     }
 }

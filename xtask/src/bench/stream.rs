@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::comparison::{Bar, Comparison, both, outcome};
+use super::comparison::{Bar, Comparison, Ratio, both, outcome};
 use super::process::{Server, Transport, capture, pinned};
 use super::{Outcome, Setting, taut};
 
@@ -22,6 +22,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
         peer: "iperf3",
         quantity: "throughput_bps",
         unit: ("Gbit/s", 1e9),
+        ratio: Ratio::OfPeer,
         bar: BAR,
         rounds,
     }]))

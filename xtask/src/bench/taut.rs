@@ -41,7 +41,15 @@ impl Taut {
 
     /// Runs one of the commands as a client and gives its object.
     pub(crate) fn run(&self, arguments: &[&str], limit: Duration) -> Result<Value> {
-        let mut command = process::pinned(self.cores.client, &self.file);
+        Self::object_of(process::pinned(self.cores.client, &self.file), arguments, limit)
+    }
+
+    /// Runs a command that places itself and the servers that it starts on cores of its choice.
+    pub(crate) fn run_anywhere(&self, arguments: &[&str], limit: Duration) -> Result<Value> {
+        Self::object_of(Command::new(&self.file), arguments, limit)
+    }
+
+    fn object_of(mut command: Command, arguments: &[&str], limit: Duration) -> Result<Value> {
         let text = capture(command.args(arguments).arg("--json"), limit)?;
         serde_json::from_str(&text).with_context(|| format!("`taut {}` printed no JSON", arguments.join(" ")))
     }
