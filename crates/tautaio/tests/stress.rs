@@ -10,6 +10,7 @@ use support::both_engines;
 both_engines!(random_use_agrees_with_the_model);
 fn random_use_agrees_with_the_model() {
     model::ffi::find_extensions(None);
+    assert!(model::ffi::has_extensions(), "the library is preloaded");
     let time = Duration::from_secs(if support::long() { 15 } else { 2 });
     model::run(&model::Config::from_environment(time));
 }
