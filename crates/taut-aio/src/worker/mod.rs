@@ -332,11 +332,14 @@ impl Worker {
         if operation.kind == Kind::Read {
             descriptor.emptied = emptied;
         }
-        if result == -(libc::ENOTSOCK as isize) && operation.moved == 0 && !operation.stopping {
+        if result == -(libc::ENOTSOCK as isize) && operation.moved == 0 {
+            if operation.stopping {
+                return self.complete(index, -(libc::ECANCELED as isize));
+            }
             return self.reconsider(index);
         }
-        if result == -(libc::EAGAIN as isize) && is_stream && !operation.stopping {
-            // A descriptor with O_NONBLOCK on which the kernel won't wait by itself.
+        if result == -(libc::EAGAIN as isize) && !operation.stopping {
+            // A descriptor with O_NONBLOCK on which the kernel won't wait by itself; or a file, now and then.
             if let Some(job) = self.job(index) {
                 self.backend.await_readiness(job);
             }
