@@ -49,7 +49,7 @@ fn run_all(args: &Args) -> Result<(Counts, Option<String>)> {
 
     let skip_log = tempfile::Builder::new().prefix("taut-skip-").tempfile().context("cannot create the skip log")?;
     let mut command = cargo_test(args);
-    command.env("TAUT_SKIP_LOG", skip_log.path()).stdout(Stdio::piped());
+    command.env("TAUT_SKIP_LOG", skip_log.path());
     let (mut results, success) = stream(&mut command)?;
     let success = success & apart::run(args.quick, args.filter.as_deref(), &mut results)?;
     let skipped = results.skipped(&fs::read_to_string(skip_log.path()).context("cannot read the skip log")?);
@@ -86,7 +86,7 @@ fn cargo_test(args: &Args) -> Command {
 
 /// Runs the tests, shows their output as it comes and reads the results from it.
 pub(crate) fn stream(command: &mut Command) -> Result<(Results, bool)> {
-    let mut child = command.spawn().context("cannot run cargo test")?;
+    let mut child = command.stdout(Stdio::piped()).spawn().context("cannot run cargo test")?;
     let mut stdout = child.stdout.take().context("cargo test has no output")?;
     let mut results = Results::default();
     let mut line = Vec::new();
