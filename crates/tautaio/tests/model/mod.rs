@@ -122,7 +122,7 @@ pub(crate) fn run(config: &Config) {
         // The library's own thread and descriptors are there after the first.
         match holdings {
             None => holdings = Some(Holdings::now()),
-            Some(before) => Holdings::assert_settles_to(before),
+            Some(before) => Holdings::assert_settles_to(before, config.with("descriptors")),
         }
         if rounds == WARM_UP {
             memory = Some(Holdings::now().memory_kib);
