@@ -130,7 +130,7 @@ pub(crate) fn outcome(cases: &[Comparison]) -> Outcome {
     let mut text = table(&header, &cases.iter().map(Comparison::row).collect::<Vec<_>>());
     for case in cases {
         let ratios: Vec<String> = case.ratios().iter().map(|ratio| format!("{ratio:.3}")).collect();
-        text += &format!("\n{}, ratio by round: {}", case.case, ratios.join(" "));
+        text += &format!("\n{} beside {}, ratio by round: {}", case.case, case.peer, ratios.join(" "));
     }
     Outcome { text, json: cases.iter().map(Comparison::json).collect(), met: Some(cases.iter().all(Comparison::met)) }
 }
