@@ -371,3 +371,18 @@ fn the_pool_starves_at_the_21st_connection() {
 fn pair() -> (UnixStream, UnixStream) {
     UnixStream::pair().unwrap()
 }
+
+both_engines!(a_sync_of_a_socket_with_a_read_under_way_fails_as_fsync_does);
+fn a_sync_of_a_socket_with_a_read_under_way_fails_as_fsync_does() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    // The library has known it as a socket, and as idle, before.
+    theirs.write_all(b"x").unwrap();
+    assert_eq!(Request::read(&ours, 1).start().wait(), Ok(1));
+    let read = Request::read(&ours, 1).start();
+    let mut sync = Request::sync(&ours);
+    sync.fsync(libc::O_SYNC).unwrap();
+    theirs.write_all(b"y").unwrap();
+    assert_eq!(read.wait(), Ok(1));
+    // fsync(2): EINVAL for what does not support synchronisation.
+    assert_eq!(sync.wait(), Err(libc::EINVAL));
+}

@@ -107,7 +107,7 @@ impl Order {
 
     /// Whether an operation of this kind would have to wait for others.
     pub(crate) fn would_wait(&mut self, kind: Kind) -> bool {
-        self.lane(kind).is_some_and(|lane| lane.busy)
+        matches!(kind, Kind::Sync | Kind::DataSync) || self.lane(kind).is_some_and(|lane| lane.busy)
     }
 
     /// Keeps writes waiting for one that another thread is trying.
