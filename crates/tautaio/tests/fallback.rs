@@ -126,6 +126,29 @@ fn an_unknown_wish_is_no_obstacle() {
     use_everything();
 }
 
+both_engines!(the_thread_does_not_interrupt_the_program);
+fn the_thread_does_not_interrupt_the_program() {
+    use_everything();
+    assert_eq!(policy_of_the_thread(), libc::SCHED_BATCH);
+}
+
+both_engines!(the_thread_is_scheduled_as_any_when_asked with [("TAUTAIO_SCHED", "other")]);
+fn the_thread_is_scheduled_as_any_when_asked() {
+    use_everything();
+    assert_eq!(policy_of_the_thread(), libc::SCHED_OTHER);
+}
+
+/// How the library's own thread is scheduled: field 41 of /proc/PID/task/TID/stat (proc_pid_stat(5)).
+fn policy_of_the_thread() -> libc::c_int {
+    let stat = std::fs::read_dir("/proc/self/task")
+        .unwrap()
+        .map(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap())
+        .find(|stat| stat.contains("(tautaio)"))
+        .expect("a thread of that name");
+    let (_, fields) = stat.rsplit_once(") ").unwrap();
+    fields.split(' ').nth(41 - 3).unwrap().parse().unwrap()
+}
+
 fn use_everything() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let read = Request::read(&ours, 4).start();

@@ -205,6 +205,11 @@ impl Shared {
             Ok((backend, fd)) => {
                 self.engine.store(fd, Ordering::Relaxed);
                 let worker = Worker::new(self, queue, backend);
+                if env::var_os("TAUTAIO_SCHED").is_none_or(|how| how != "other") {
+                    // Who wakes us is in the middle of its own work and goes on with it on a shared core, instead of being
+                    // preempted for each operation that it submits (kernel/sched/fair.c, check_preempt_wakeup_fair).
+                    system::schedule_as_batch();
+                }
                 self.set_state(RUNNING);
                 worker.run()
             }

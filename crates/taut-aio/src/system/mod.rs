@@ -124,3 +124,10 @@ impl Drop for SignalsBlocked {
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
     }
 }
+
+/// The calling thread no longer preempts others when it is woken (`SCHED_BATCH`). Where that is forbidden it stays as it is.
+pub(crate) fn schedule_as_batch() {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the struct outlives the call.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) };
+}

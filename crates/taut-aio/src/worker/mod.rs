@@ -89,11 +89,6 @@ impl Worker {
 
     /// Works until the process ends.
     pub(crate) fn run(mut self) -> ! {
-        // Who wakes us is in the middle of its own work and goes on with it on a shared core, instead of being
-        // preempted for each operation that it submits (kernel/sched/fair.c, check_preempt_wakeup_fair).
-        let parameters = libc::sched_param { sched_priority: 0 };
-        // SAFETY: the struct outlives the call. Where it is forbidden we go on without.
-        unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) };
         let mut outcomes = Vec::new();
         loop {
             self.read_inbox();

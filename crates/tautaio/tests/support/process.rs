@@ -56,7 +56,11 @@ impl Library {
 
     /// Preloads it into a command.
     pub(crate) fn preload(self, command: &mut Command) {
-        command.env_remove("TAUTAIO_ENGINE").env_remove("TAUTAIO_CANCEL").env_remove("LD_PRELOAD");
+        command
+            .env_remove("TAUTAIO_ENGINE")
+            .env_remove("TAUTAIO_CANCEL")
+            .env_remove("TAUTAIO_SCHED")
+            .env_remove("LD_PRELOAD");
         if self != Self::System {
             command.env("LD_PRELOAD", library()).env("TAUTAIO_LOG", "info");
         }
