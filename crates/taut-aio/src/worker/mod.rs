@@ -340,12 +340,17 @@ impl Worker {
             let result = self.job(index).map_or(result, |job| backend::carry_out(&job));
             return self.advance(index, result, false);
         }
-        if (dropped || result == -(libc::EAGAIN as isize)) && !operation.stopping {
+        let mut result = result;
+        if dropped || result == -(libc::EAGAIN as isize) {
             // A descriptor with O_NONBLOCK on which the kernel won't wait by itself; or a file, now and then.
-            if let Some(job) = self.job(index) {
-                self.backend.await_readiness(job);
+            if !operation.stopping {
+                if let Some(job) = self.job(index) {
+                    self.backend.await_readiness(job);
+                }
+                return;
             }
-            return;
+            // It has not happened, and somebody wants that it doesn't.
+            result = -(libc::ECANCELED as isize);
         }
         if result > 0 {
             operation.moved += result as u32;
