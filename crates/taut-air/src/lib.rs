@@ -29,7 +29,7 @@ pub mod transport;
 
 pub use ledger::{Category, Ledger};
 pub use limit::{L2CAP_HEADER_BYTES, Limit, SDU_LENGTH_BYTES};
-pub use link::{CloseReason, PduKind, Reception, Role};
+pub use link::{CloseReason, PduKind, Pickup, Reception, Role};
 pub use phy::{ACCESS_ADDRESS_BYTES, CRC_BYTES, HEADER_BYTES, MAX_LENGTH, MIC_BYTES, MIN_LENGTH, Phy};
 pub use rng::Random;
 pub use scenario::{Scenario, ScenarioError};

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use taut_time::Instant;
 
 use crate::hci::{self, Boundary, PacketView};
-use crate::link::{Clock, CloseReason, Delivered, Link, PduKind, Role, Settings, Timer, Timing, Update};
+use crate::link::{Clock, CloseReason, Delivered, Link, PduKind, Pickup, Role, Settings, Timer, Timing, Update};
 use crate::pdu::advertising::{self, Address, ConnectInd};
 use crate::pdu::{Header, Llid, Pdu};
 use crate::phy::Phy;
@@ -50,6 +50,8 @@ pub struct ControllerConfig {
     /// Transmit descriptors of the link layer, filled when packets come and, once all of them are free again, when the
     /// event has closed; 0 when there are always enough.
     pub tx_slots: u16,
+    /// When its link layer notices packets that come while a connection event is open.
+    pub pickup: Pickup,
     /// Longest payload of a data PDU that it can do, 27 to 251.
     pub max_length: u16,
     /// LE Coded is sent with S=2 instead of S=8.
@@ -483,6 +485,7 @@ impl Controller {
             event_length: config.event_length.unwrap_or(u64::MAX / 4),
             packets_per_event: config.packets_per_event.unwrap_or(u16::MAX),
             tx_slots: config.tx_slots,
+            pickup: config.pickup,
             max_length: config.max_length,
             phys: 0b111,
             s2: config.coded_s2,

@@ -63,6 +63,17 @@ pub enum PduKind {
     Data,
 }
 
+/// When the link layer notices packets that its host sends down while a connection event is open.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Pickup {
+    /// At once: they can still go in that event.
+    #[default]
+    AtOnce,
+    /// At once while more than one packet waits. The last one's header, with MD, is fixed when the one before it goes out: what
+    /// comes after that is noticed when an event has closed and all before it is acknowledged.
+    AfterAck,
+}
+
 /// What a controller fixes for its links.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Settings {
@@ -76,6 +87,7 @@ pub(crate) struct Settings {
     pub(crate) packets_per_event: u16,
     /// Transmit descriptors; 0 for as many as there are packets.
     pub(crate) tx_slots: u16,
+    pub(crate) pickup: Pickup,
     /// Longest payload that this side takes and sends.
     pub(crate) max_length: u16,
     /// PHYs that this side can do.
@@ -245,7 +257,9 @@ impl Link {
 
     /// Queues an ACL packet from the host, H4 header and all.
     pub(crate) fn enqueue(&mut self, now: Instant, packet: alloc::vec::Vec<u8>) {
-        self.queue.push(packet, self.tx_length, self.settings.tx_slots);
+        let open = !matches!(self.phase, Phase::Asleep { .. });
+        let late = open && self.settings.pickup == Pickup::AfterAck && self.queue.unsent() <= 1;
+        self.queue.push(packet, self.tx_length, self.settings.tx_slots, late);
         if let Phase::Asleep { wake } = self.phase {
             if self.clock.hurry(now, self.role) {
                 self.phase = Phase::Asleep { wake: self.clock.wake(self.role) };

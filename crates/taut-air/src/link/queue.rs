@@ -47,6 +47,8 @@ pub(crate) struct Queue {
     /// PDUs in transmit descriptors, and how many were put there since they were last all free.
     staged: u16,
     round: u16,
+    /// Packets at the end of the queue that the link layer has not noticed.
+    unnoticed: usize,
 }
 
 /// An ACL packet of the host, part of which may have been acknowledged.
@@ -69,8 +71,12 @@ impl Packet {
 }
 
 impl Queue {
-    pub(crate) fn push(&mut self, bytes: Vec<u8>, length: usize, slots: u16) {
+    /// Takes a packet. `late` when the link layer doesn't look for packets now.
+    pub(crate) fn push(&mut self, bytes: Vec<u8>, length: usize, slots: u16, late: bool) {
         self.packets.push_back(Packet { bytes, offset: ACL_HEADER_BYTES });
+        if late || self.unnoticed > 0 {
+            self.unnoticed += 1;
+        }
         self.stage(slots, length);
     }
 
@@ -98,6 +104,12 @@ impl Queue {
     /// Whether there is data that has not been sent yet.
     pub(crate) fn has_new(&self) -> bool {
         self.packets.len() > 1 || self.unsent_of_first() > 0
+    }
+
+    /// Packets of which something has not been sent, among those noticed.
+    pub(crate) fn unsent(&self) -> usize {
+        let sent = usize::from(!self.packets.is_empty() && self.unsent_of_first() == 0);
+        self.packets.len() - sent - self.unnoticed.min(self.packets.len() - sent)
     }
 
     /// Whether something would follow what is in flight.
@@ -128,9 +140,12 @@ impl Queue {
         }
     }
 
-    /// Whether the next data PDU is in a transmit descriptor.
+    /// Whether the next data PDU has been noticed and is in a transmit descriptor.
     pub(crate) fn may_send_new(&self, slots: u16) -> bool {
-        slots == 0 || self.staged > u16::from(matches!(self.in_flight, InFlight::Data(_)))
+        let next = usize::from(self.unsent_of_first() == 0);
+        let noticed = self.packets.len() - self.unnoticed.min(self.packets.len());
+        (self.unnoticed == 0 || next < noticed)
+            && (slots == 0 || self.staged > u16::from(matches!(self.in_flight, InFlight::Data(_))))
     }
 
     fn stage(&mut self, slots: u16, length: usize) {
@@ -144,8 +159,12 @@ impl Queue {
         }
     }
 
-    /// The event has closed: descriptors are filled again if all of them are free.
+    /// The event has closed: descriptors are filled again if all of them are free, and packets not noticed are if nothing
+    /// else is left.
     pub(crate) fn refill(&mut self, slots: u16, length: usize) {
+        if self.unnoticed == self.packets.len() {
+            self.unnoticed = 0;
+        }
         if self.staged == 0 {
             self.round = 0;
             self.stage(slots, length);

@@ -12,7 +12,7 @@ use crate::controller::{Completion, ControllerConfig, PROFILES};
 use crate::host::{HostConfig, Latency};
 use crate::l2cap::CreditPolicy;
 use crate::limit::Limit;
-use crate::link::Role;
+use crate::link::{Pickup, Role};
 use crate::medium::Loss;
 use crate::phy::{MAX_LENGTH, MIN_LENGTH, Phy};
 use crate::time::{MS, Nanos, SECOND, US};
@@ -72,6 +72,8 @@ pub struct Side {
     pub event_margin: Nanos,
     /// Transmit descriptors; 0 when there are always enough.
     pub tx_slots: u16,
+    /// When the link layer notices packets that come while an event is open.
+    pub pickup: Pickup,
     /// Error of the sleep clock in ppm.
     pub clock_ppm: i32,
     /// Accuracy declared for it in ppm.
@@ -93,6 +95,7 @@ impl Default for Side {
             event_length: None,
             event_margin: 0,
             tx_slots: 0,
+            pickup: Pickup::AtOnce,
             clock_ppm: 0,
             sca_ppm: 0,
             transport: Transport::None,
@@ -283,6 +286,7 @@ impl Scenario {
             event_length: side.event_length,
             event_margin: side.event_margin,
             tx_slots: side.tx_slots,
+            pickup: side.pickup,
             max_length: self.length.clamp(MIN_LENGTH as u16, MAX_LENGTH as u16),
             coded_s2: self.phy == Phy::CodedS2,
             ifs: self.ifs,

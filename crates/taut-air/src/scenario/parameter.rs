@@ -270,6 +270,13 @@ pub const PARAMETERS: &[Parameter] = &[
         number(0, 1000),
         print
     ),
+    side!(
+        "pickup",
+        "when the link layer notices packets that its host sends down while an event is open: at-once, or after-ack (once it has fixed the last packet's MD, when an event has closed with all before them acknowledged)",
+        pickup,
+        value::pickup,
+        value::print_pickup
+    ),
     side!("clock_ppm", "error of the sleep clock in ppm, -500 to 500", clock_ppm, number(-500, 500), print),
     side!(
         "sca_ppm",

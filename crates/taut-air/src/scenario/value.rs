@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use crate::controller::Completion;
 use crate::host::Latency;
 use crate::l2cap::CreditPolicy;
-use crate::link::Role;
+use crate::link::{Pickup, Role};
 use crate::phy::Phy;
 use crate::time::{MS, Nanos, SECOND, US};
 use crate::transport::Transport;
@@ -183,4 +183,19 @@ pub(super) fn optional<T>(text: &str, read: impl FnOnce(&str) -> Result<T, Expec
 
 pub(super) fn print_optional<T>(value: Option<T>, print: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "none".to_string(), print)
+}
+
+pub(super) fn pickup(text: &str) -> Result<Pickup, Expected> {
+    match text {
+        "at-once" => Ok(Pickup::AtOnce),
+        "after-ack" => Ok(Pickup::AfterAck),
+        _ => Err("at-once or after-ack".to_string()),
+    }
+}
+
+pub(super) fn print_pickup(pickup: Pickup) -> String {
+    match pickup {
+        Pickup::AtOnce => "at-once".to_string(),
+        Pickup::AfterAck => "after-ack".to_string(),
+    }
 }
