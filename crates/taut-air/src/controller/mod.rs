@@ -3,6 +3,7 @@
 mod command;
 mod profile;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -83,12 +84,11 @@ pub enum Input<'a> {
 
 /// What a controller gives.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "a PDU is copied once instead of allocated")]
 pub enum Output {
     /// An HCI packet for the host.
     Host(Vec<u8>),
     /// A packet that begins on the air now.
-    Transmit(Transmission),
+    Transmit(Box<Transmission>),
     /// A connection event ended.
     EventClosed(EventClosed),
 }
@@ -221,7 +221,13 @@ impl Controller {
 
     /// When [`poll`](Self::poll) has something to do at the latest.
     pub fn deadline(&self) -> Option<Instant> {
-        if self.out.is_empty() { deadline(self.due) } else { Some(Instant::default()) }
+        deadline(self.due())
+    }
+
+    /// The same, and the end of time for none.
+    #[inline]
+    pub(crate) fn due(&self) -> Instant {
+        if self.out.is_empty() { self.due } else { Instant::default() }
     }
 
     /// Takes an input that happens at `now`.
@@ -311,7 +317,7 @@ impl Controller {
             Timer::Nothing => {}
             Timer::Send(send) => {
                 let link = &self.links[index];
-                self.out.push_back(Output::Transmit(Transmission {
+                self.out.push_back(Output::Transmit(Box::new(Transmission {
                     access_address: link.access_address,
                     crc_init: link.crc_init,
                     channel: link.clock.channel,
@@ -325,7 +331,7 @@ impl Controller {
                     handle: link.handle,
                     role: link.role,
                     counter: link.counter(),
-                }));
+                })));
             }
             Timer::Closed { counter, reason, packets, update } => {
                 let link = &self.links[index];
@@ -509,7 +515,7 @@ impl Controller {
 
     fn transmit_advertising(&mut self, now: Instant, pdu: Pdu, role: Role) -> Instant {
         let end = after(now, Phy::Le1M.air_time(pdu.payload().len(), false));
-        self.out.push_back(Output::Transmit(Transmission {
+        self.out.push_back(Output::Transmit(Box::new(Transmission {
             access_address: advertising::ACCESS_ADDRESS,
             crc_init: advertising::CRC_INIT,
             channel: advertising::CHANNEL,
@@ -523,7 +529,7 @@ impl Controller {
             handle: 0,
             role,
             counter: 0,
-        }));
+        })));
         end
     }
 

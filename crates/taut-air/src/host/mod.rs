@@ -208,7 +208,13 @@ impl Host {
 
     /// When [`poll`](Self::poll) has something to do at the latest.
     pub fn deadline(&self) -> Option<Instant> {
-        if self.out.is_empty() { deadline(self.due) } else { Some(Instant::default()) }
+        deadline(self.due())
+    }
+
+    /// The same, and the end of time for none.
+    #[inline]
+    pub(crate) fn due(&self) -> Instant {
+        if self.out.is_empty() { self.due } else { Instant::default() }
     }
 
     /// Takes an HCI packet from the controller that arrives now.

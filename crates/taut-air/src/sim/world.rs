@@ -1,5 +1,6 @@
 //! The machines and what connects them. Everything happens in one order: time, then the air, then the machines by number.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use taut_time::Instant;
@@ -30,15 +31,14 @@ pub(super) struct Node {
 
 impl Node {
     fn due(&self) -> Instant {
-        let machines = [self.controller.deadline(), self.host.deadline(), self.down.deadline(), self.up.deadline()];
-        machines.into_iter().flatten().min().unwrap_or(NEVER)
+        self.controller.due().min(self.host.due()).min(self.down.due()).min(self.up.due())
     }
 }
 
 /// A packet on the air.
 #[derive(Clone, Debug)]
 pub(super) struct OnAir {
-    pub(super) transmission: Transmission,
+    pub(super) transmission: Box<Transmission>,
     pub(super) reception: Reception,
     pub(super) from: usize,
 }
@@ -162,7 +162,7 @@ impl World {
     }
 
     /// A packet begins: who listens hears its beginning, unless the medium spoils it.
-    fn begin_of_packet(&mut self, from: usize, transmission: Transmission, observer: &mut impl Observer) {
+    fn begin_of_packet(&mut self, from: usize, transmission: Box<Transmission>, observer: &mut impl Observer) {
         let mut reception = self.medium.judge(&transmission);
         // Two at once on a channel: neither can be read.
         for other in &mut self.on_air {
@@ -188,48 +188,59 @@ impl World {
     /// Lets a machine do all that it can now.
     fn pump(&mut self, number: usize, observer: &mut impl Observer) {
         let now = self.now;
+        // Whichever machine is due; what one gives may make another due at the same time.
         loop {
-            let mut idle = true;
-            while let Some(output) = self.nodes[number].controller.poll(now) {
-                idle = false;
-                match output {
-                    controller::Output::Host(packet) => {
-                        self.hci(number, true, false, &packet, observer);
-                        self.nodes[number].up.push(now, packet);
-                    }
-                    controller::Output::Transmit(transmission) => self.begin_of_packet(number, transmission, observer),
-                    controller::Output::EventClosed(closed) => {
-                        self.account.closed(now, number, &closed, &self.nodes, observer);
-                    }
+            let node = &mut self.nodes[number];
+            if node.controller.due() <= now {
+                self.pump_controller(number, observer);
+            } else if node.up.due() <= now {
+                while let Some(packet) = self.nodes[number].up.poll(now) {
+                    self.hci(number, true, true, &packet, observer);
+                    self.nodes[number].host.handle(now, packet);
                 }
-            }
-            while let Some(packet) = self.nodes[number].up.poll(now) {
-                idle = false;
-                self.hci(number, true, true, &packet, observer);
-                self.nodes[number].host.handle(now, packet);
-            }
-            while let Some(output) = self.nodes[number].host.poll(now) {
-                idle = false;
-                match output {
-                    host::Output::Controller(packet) => {
-                        self.hci(number, false, false, &packet, observer);
-                        self.nodes[number].down.push(now, packet);
-                    }
-                    host::Output::Notice(notice) => {
-                        self.account.notice(now, number, self.nodes[number].role, notice, observer)
-                    }
+            } else if node.host.due() <= now {
+                self.pump_host(number, observer);
+            } else if node.down.due() <= now {
+                while let Some(packet) = self.nodes[number].down.poll(now) {
+                    self.hci(number, false, true, &packet, observer);
+                    self.nodes[number].controller.handle(now, controller::Input::Host(packet));
                 }
-            }
-            while let Some(packet) = self.nodes[number].down.poll(now) {
-                idle = false;
-                self.hci(number, false, true, &packet, observer);
-                self.nodes[number].controller.handle(now, controller::Input::Host(packet));
-            }
-            if idle {
-                break;
+            } else {
+                node.due = node.due();
+                return;
             }
         }
-        self.nodes[number].due = self.nodes[number].due();
+    }
+
+    fn pump_controller(&mut self, number: usize, observer: &mut impl Observer) {
+        let now = self.now;
+        while let Some(output) = self.nodes[number].controller.poll(now) {
+            match output {
+                controller::Output::Host(packet) => {
+                    self.hci(number, true, false, &packet, observer);
+                    self.nodes[number].up.push(now, packet);
+                }
+                controller::Output::Transmit(transmission) => self.begin_of_packet(number, transmission, observer),
+                controller::Output::EventClosed(closed) => {
+                    self.account.closed(now, number, &closed, &self.nodes, observer);
+                }
+            }
+        }
+    }
+
+    fn pump_host(&mut self, number: usize, observer: &mut impl Observer) {
+        let now = self.now;
+        while let Some(output) = self.nodes[number].host.poll(now) {
+            match output {
+                host::Output::Controller(packet) => {
+                    self.hci(number, false, false, &packet, observer);
+                    self.nodes[number].down.push(now, packet);
+                }
+                host::Output::Notice(notice) => {
+                    self.account.notice(now, number, self.nodes[number].role, notice, observer);
+                }
+            }
+        }
     }
 
     fn hci(&self, number: usize, to_host: bool, arrived: bool, bytes: &[u8], observer: &mut impl Observer) {

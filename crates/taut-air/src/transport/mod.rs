@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use taut_time::Instant;
 
-use crate::time::{Nanos, SECOND, after};
+use crate::time::{NEVER, Nanos, SECOND, after, deadline};
 
 /// A kind of host transport.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -60,7 +60,13 @@ impl Pipe {
 
     /// When the next packet arrives.
     pub fn deadline(&self) -> Option<Instant> {
-        self.packets.front().map(|(arrival, _)| *arrival)
+        deadline(self.due())
+    }
+
+    /// The same, and the end of time for none.
+    #[inline]
+    pub(crate) fn due(&self) -> Instant {
+        self.packets.front().map_or(NEVER, |(arrival, _)| *arrival)
     }
 
     /// Whether something is under way.
