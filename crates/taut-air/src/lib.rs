@@ -32,7 +32,7 @@ pub use limit::{L2CAP_HEADER_BYTES, Limit, SDU_LENGTH_BYTES};
 pub use link::{CloseReason, PduKind, Pickup, Reception, Role};
 pub use phy::{ACCESS_ADDRESS_BYTES, CRC_BYTES, HEADER_BYTES, MAX_LENGTH, MIC_BYTES, MIN_LENGTH, Phy};
 pub use rng::Random;
-pub use scenario::{Scenario, ScenarioError};
+pub use scenario::{PARAMETERS, Parameter, Scenario, ScenarioError, Scope, Side};
 pub use sim::{AirEvent, Counters, Happening, Latencies, Negotiated, Observer, Outcome, Purpose, Simulation};
 pub use taut_time::{Duration, Instant};
 pub use time::Nanos;

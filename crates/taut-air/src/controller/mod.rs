@@ -189,7 +189,7 @@ pub struct Controller {
     due: Instant,
 }
 
-/// Lowest connection handle; the k-th connection has the k-th.
+/// Lowest connection handle; the k-th connection has the k-th. Those of links that are gone are used again.
 const FIRST_HANDLE: u16 = 0x0040;
 const WINDOW_UNIT: Nanos = 1_250 * US;
 /// From CONNECT_IND to the transmit window (Vol 6, Part B, 4.5.3).
@@ -469,6 +469,7 @@ impl Controller {
             }
             Update::Terminated(reason) => self.disconnected(index, reason),
             Update::Lost => self.disconnected(index, hci::CONNECTION_TIMEOUT),
+            Update::NeverThere => self.disconnected(index, hci::FAILED_TO_ESTABLISH),
         }
     }
 
@@ -588,10 +589,15 @@ impl Controller {
     fn first_anchor(&self, earliest: Instant, interval: Nanos) -> Instant {
         let Some(first) = self.links.iter().find(|link| !link.is_gone()) else { return earliest };
         let links = Nanos::from(self.config.links.max(1));
-        let offset = interval * (self.links.len() as Nanos % links) / links;
+        let offset = interval * (self.free_index() as Nanos % links) / links;
         let grid = after(first.clock.anchor(), offset);
         let behind = span(grid, earliest).div_ceil(interval.max(1));
         after(grid, behind * interval)
+    }
+
+    /// Where the next link goes.
+    fn free_index(&self) -> usize {
+        self.links.iter().position(Link::is_gone).unwrap_or(self.links.len())
     }
 
     /// 32 bits that keep the rules of Vol 6, Part B, 2.1.2 as far as they matter here: not the advertising address, none of
@@ -614,7 +620,7 @@ impl Controller {
     }
 
     fn open(&mut self, now: Instant, role: Role, connect: ConnectInd, first: Instant, window: Nanos) {
-        let index = self.links.len();
+        let index = self.free_index();
         let handle = FIRST_HANDLE + index as u16;
         let timing = Timing {
             interval: self.config.interval_unit * Nanos::from(connect.interval.max(1)),
@@ -629,8 +635,13 @@ impl Controller {
         };
         let clock = Clock::new(now, first, window, timing);
         let link = Link::new(role, handle, connect.access_address, connect.crc_init, self.settings(), clock);
-        self.links.push(link);
-        self.unreported.push(0);
+        if index == self.links.len() {
+            self.links.push(link);
+            self.unreported.push(0);
+        } else {
+            self.links[index] = link;
+            self.unreported[index] = 0;
+        }
         let peer = match role {
             Role::Central => connect.advertiser,
             Role::Peripheral => connect.initiator,

@@ -308,9 +308,7 @@ impl Host {
 
     pub(super) fn gone(&mut self, handle: u16, reason: u8) {
         let Some(index) = self.connections.iter().position(|connection| connection.handle == handle) else { return };
-        let connection = self.connections.remove(index);
-        let lost = connection.packets.len() + connection.signals.len();
-        let _ = lost;
+        self.connections.remove(index);
         self.out.push_back(Output::Notice(Notice { handle, what: What::Closed(reason) }));
     }
 }

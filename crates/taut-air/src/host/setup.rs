@@ -77,6 +77,7 @@ impl Host {
             }
             (event::DISCONNECTION_COMPLETE, [0, low, high, reason]) => {
                 self.gone(u16::from_le_bytes([*low, *high]), *reason);
+                self.try_again(now);
             }
             (event::LE_META, [event::LE_CONNECTION_COMPLETE, 0, low, high, ..]) => {
                 self.connections.push(Connection::new(u16::from_le_bytes([*low, *high])));
@@ -136,6 +137,18 @@ impl Host {
             parameters[at..at + 2].copy_from_slice(&word.to_le_bytes());
         }
         self.command(now, op::LE_CREATE_CONNECTION, &parameters);
+    }
+
+    /// A link was lost. While links are being set up that is made good; later it is the program's affair.
+    fn try_again(&mut self, now: Instant) {
+        if self.setup.is_done() {
+            return;
+        }
+        self.setup.step = Step::Connection;
+        match self.setup.role() {
+            Role::Central => self.create_connection(now),
+            Role::Peripheral => self.command(now, op::LE_SET_ADV_ENABLE, &[1]),
+        }
     }
 
     fn handle_bytes(&self) -> [u8; 2] {

@@ -276,7 +276,7 @@ impl Link {
     }
 
     fn hold_until(&self, now: Instant, next: Instant, otherwise: Hold) -> Hold {
-        let need = self.need(self.queue.next_length(self.tx_length).unwrap_or(0));
+        let need = self.need(self.queue.next_length(self.tx_length).unwrap_or(0), CloseReason::NoTime);
         if !self.queue.may_send_new(self.settings.tx_slots) {
             Hold::Controller
         } else if after(now, need) > before(next, self.settings.margin) {
@@ -287,11 +287,13 @@ impl Link {
     }
 
     /// Time that must be left to send `payload` bytes: until the last packet of the exchange has ended, and the inter frame
-    /// space that keeps it off the next anchor.
-    fn need(&self, payload: usize) -> Nanos {
+    /// space that keeps it off the next anchor. A peripheral keeps its answer off the next anchor by itself; it knows
+    /// nothing of the central's other reasons to stop, so the central allows for its longest answer then.
+    fn need(&self, payload: usize, late: CloseReason) -> Nanos {
         let own = self.tx_phy().air_time(payload, self.settings.mic) + self.settings.ifs;
+        let answer = if late == CloseReason::NoTime { 0 } else { self.tx_length };
         match self.role {
-            Role::Central => own + self.rx_phy().air_time(0, false) + self.settings.ifs,
+            Role::Central => own + self.rx_phy().air_time(answer, self.settings.mic) + self.settings.ifs,
             Role::Peripheral => own,
         }
     }
@@ -346,7 +348,7 @@ impl Link {
     /// Picks what to send now.
     fn send(&mut self, now: Instant, other: Instant) -> Timer {
         let (limit, late) = self.limit(other);
-        let fits = |link: &Self, payload: usize| after(now, link.need(payload)) <= limit;
+        let fits = |link: &Self, payload: usize| after(now, link.need(payload, late)) <= limit;
         let allowed = self.event.data_sent < self.settings.packets_per_event;
         let mut blocked = None;
         let retransmission = self.queue.in_flight() != InFlight::None;
@@ -415,7 +417,7 @@ impl Link {
             CloseReason::PacketLimit
         } else if !self.queue.may_send_new(self.settings.tx_slots) {
             CloseReason::Descriptors
-        } else if after(end, answer + self.need(self.queue.next_length(self.tx_length).unwrap_or(0))) > limit {
+        } else if after(end, answer + self.need(self.queue.next_length(self.tx_length).unwrap_or(0), late)) > limit {
             late
         } else {
             return true;
@@ -501,7 +503,7 @@ impl Link {
         let supervision = if self.heard_any { self.clock.timeout } else { 6 * self.clock.interval };
         let update = if span(self.last_valid, now) >= supervision {
             self.phase = Phase::Gone;
-            Some(Update::Lost)
+            Some(if self.heard_any { Update::Lost } else { Update::NeverThere })
         } else {
             let update = self.advance(now);
             let wake = self.clock.wake(self.role);
@@ -510,7 +512,7 @@ impl Link {
                 None
             } else {
                 let otherwise = match reason {
-                    CloseReason::NoTime => Hold::DoesNotFit,
+                    CloseReason::NoTime | CloseReason::OtherLink => Hold::DoesNotFit,
                     CloseReason::Descriptors => Hold::Controller,
                     _ => Hold::EventClosed,
                 };

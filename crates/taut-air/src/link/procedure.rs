@@ -18,6 +18,8 @@ pub(crate) enum Update {
     Terminated(u8),
     /// The supervision timeout ran out.
     Lost,
+    /// Nothing was heard of the peer from the beginning.
+    NeverThere,
 }
 
 /// Events between LL_CONNECTION_UPDATE_IND or LL_PHY_UPDATE_IND and its instant: at least 6 (5.1.1).

@@ -274,8 +274,8 @@ impl Scenario {
         Ok(())
     }
 
-    /// The machine that a side's controller is.
-    pub(crate) fn controller(&self, role: Role, index: u16) -> ControllerConfig {
+    /// How the controller of a side is made; of a peripheral, that of link `index`.
+    pub fn controller(&self, role: Role, index: u16) -> ControllerConfig {
         let side = self.side(role);
         ControllerConfig {
             address: address(role, index),

@@ -392,7 +392,7 @@ impl Account {
                 Happening::ChannelOpen { side, parameters }
             }
             What::Closed(reason) => {
-                self.disconnected = Some(reason);
+                self.disconnected = self.disconnected.or_else(|| measuring.then_some(reason));
                 account.event_open = false;
                 Happening::Disconnected { side, reason }
             }

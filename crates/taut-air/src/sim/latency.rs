@@ -1,4 +1,5 @@
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::time::Nanos;
 
@@ -6,7 +7,7 @@ use crate::time::Nanos;
 const BITS: u32 = 6;
 
 /// A distribution of times in bounded memory.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Default, Eq, PartialEq)]
 pub struct Latencies {
     buckets: Vec<u64>,
     count: u64,
@@ -62,6 +63,13 @@ impl Latencies {
     /// Values as buckets that are not empty: the largest value in each, and how many.
     pub fn buckets(&self) -> impl Iterator<Item = (Nanos, u64)> {
         self.buckets.iter().enumerate().filter(|(_, count)| **count > 0).map(|(index, &count)| (upper(index), count))
+    }
+}
+
+impl fmt::Debug for Latencies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { count, min, max, .. } = self;
+        write!(f, "{count} times, {min} to {max} ns, median {:?}", self.quantile(0.5))
     }
 }
 

@@ -61,8 +61,6 @@ pub struct Counters {
     pub blocked_on_credits: u64,
     /// Times that it did for a full send buffer.
     pub blocked_on_send_buffer: u64,
-    /// Most ACL packets that waited in a host for buffers or were in the sender's controller.
-    pub largest_queue: u64,
 }
 
 /// What the two sides agreed on, from the sender's point of view.
