@@ -6,6 +6,7 @@
 //! - [`Scenario`]: all parameters, by name, from text.
 //! - [`Simulation`]: the machines of both sides in virtual time; [`Observer`] sees everything, [`Outcome`] is the sum,
 //!   [`Ledger`] tells for every nanosecond of the run what the air was used for or who kept it idle.
+//! - [`AirLink`]: the same link with programs outside, in virtual time.
 //! - [`Limit`]: what the link could carry.
 #![no_std]
 
@@ -33,6 +34,8 @@ pub use link::{CloseReason, PduKind, Pickup, Reception, Role};
 pub use phy::{ACCESS_ADDRESS_BYTES, CRC_BYTES, HEADER_BYTES, MAX_LENGTH, MIC_BYTES, MIN_LENGTH, Phy};
 pub use rng::Random;
 pub use scenario::{PARAMETERS, Parameter, Scenario, ScenarioError, Scope, Side};
-pub use sim::{AirEvent, Counters, Happening, Latencies, Negotiated, Observer, Outcome, Purpose, Simulation};
+pub use sim::{
+    AirEvent, AirLink, Arrival, Counters, Happening, Latencies, Negotiated, Observer, Outcome, Purpose, Simulation,
+};
 pub use taut_time::{Duration, Instant};
 pub use time::Nanos;

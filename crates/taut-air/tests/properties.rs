@@ -162,7 +162,7 @@ fn check(outcome: &Outcome, seconds: u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn invariants_hold(parameters in parameters(), seed in any::<u64>()) {

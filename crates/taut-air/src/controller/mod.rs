@@ -190,7 +190,7 @@ pub struct Controller {
 }
 
 /// Lowest connection handle; the k-th connection has the k-th. Those of links that are gone are used again.
-const FIRST_HANDLE: u16 = 0x0040;
+pub(crate) const FIRST_HANDLE: u16 = 0x0040;
 const WINDOW_UNIT: Nanos = 1_250 * US;
 /// From CONNECT_IND to the transmit window (Vol 6, Part B, 4.5.3).
 const TRANSMIT_WINDOW_DELAY: Nanos = 1_250 * US;
@@ -385,12 +385,12 @@ impl Controller {
         };
         let (timer, delivered) = self.links[index].air_end(now, &transmission.pdu, crc_right);
         if let Some(delivered) = delivered {
-            self.delivered(now, index, &transmission.pdu, delivered);
+            self.delivered(index, &transmission.pdu, delivered);
         }
         self.timer(now, index, timer);
     }
 
-    fn delivered(&mut self, now: Instant, index: usize, pdu: &Pdu, delivered: Delivered) {
+    fn delivered(&mut self, index: usize, pdu: &Pdu, delivered: Delivered) {
         if delivered.completed {
             self.unreported[index] += 1;
             let due = match self.config.completion {
@@ -423,7 +423,6 @@ impl Controller {
             Llid::Continuation => self.tell_host(hci::acl(handle, Boundary::Continuing, payload)),
             Llid::Start => self.tell_host(hci::acl(handle, Boundary::FirstFromController, payload)),
         }
-        let _ = now;
     }
 
     fn tell_host(&mut self, packet: Vec<u8>) {

@@ -9,7 +9,7 @@ use super::latency::Latencies;
 use super::observe::{AirEvent, Happening, Observer, Purpose};
 use super::outcome::{Counters, Negotiated, Outcome};
 use super::world::{Node, OnAir, is_active, link_of};
-use crate::controller::{EventClosed, Transmission};
+use crate::controller::{EventClosed, FIRST_HANDLE, Transmission};
 use crate::host::{self, Blocked, Notice, What};
 use crate::l2cap::SIGNALLING_CID;
 use crate::ledger::{Category, Ledger};
@@ -25,6 +25,8 @@ const MOST_PDUS: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct Account {
     sender: Role,
+    /// Programs are outside: what they write isn't known, and either may.
+    outside: bool,
     links: Vec<LinkAccount>,
     limit_bps: f64,
     quantised_limit_bps: f64,
@@ -45,8 +47,8 @@ pub(super) struct Account {
 
 #[derive(Clone, Debug, Default)]
 struct LinkAccount {
-    /// Data in the sender's controller was lost on the air and has not been received since.
-    failed: bool,
+    /// Data of the central, of the peripheral was lost on the air and has not been received since.
+    failed: [bool; 2],
     event_open: bool,
     /// Data PDUs in the event, of both sides, and of the sender alone without repetitions.
     event_pdus: u32,
@@ -73,14 +75,12 @@ struct Flow {
     received: u64,
 }
 
-/// Connection handle of a link at its peripheral, and at the central.
-const FIRST_HANDLE: u16 = 0x0040;
-
 impl Account {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let limit = scenario.limit();
         Self {
             sender: scenario.sender,
+            outside: false,
             links: (0..scenario.links).map(|_| LinkAccount::default()).collect(),
             limit_bps: limit.bps(),
             quantised_limit_bps: limit.quantised_bps(scenario.ci),
@@ -104,6 +104,14 @@ impl Account {
 
     pub(super) const fn begin(&mut self, now: Instant) {
         self.begun = Some(now);
+    }
+
+    pub(super) const fn programs_are_outside(&mut self) {
+        self.outside = true;
+    }
+
+    pub(super) const fn disconnected(&self) -> Option<u8> {
+        self.disconnected
     }
 
     pub(super) const fn sender(&self) -> Role {
@@ -163,16 +171,20 @@ impl Account {
 
     /// Who holds the data while the air is idle: of all links, the one whose data is nearest to the air.
     fn holder(&self, nodes: &[Node]) -> (Category, u16) {
-        let holders = (0..self.links.len()).map(|link| (self.holder_of(link, nodes), link as u16));
+        let other = self.outside.then(|| self.sender.other());
+        let senders = core::iter::once(self.sender).chain(other);
+        let holders = senders.flat_map(|sender| {
+            (0..self.links.len()).map(move |link| (self.holder_of(sender, link, nodes), link as u16))
+        });
         holders.min_by_key(|(category, _)| nearness(*category)).unwrap_or((Category::ApplicationHadNone, 0))
     }
 
-    fn holder_of(&self, link: usize, nodes: &[Node]) -> Category {
-        if self.links[link].failed {
+    fn holder_of(&self, from: Role, link: usize, nodes: &[Node]) -> Category {
+        if self.links[link].failed[from as usize] {
             return Category::Retransmission;
         }
-        let (number, handle) = self.node_of(self.sender, link);
-        let (sender, receiver) = (&nodes[number], &nodes[self.node_of(self.sender.other(), link).0]);
+        let (number, handle) = self.node_of(from, link);
+        let (sender, receiver) = (&nodes[number], &nodes[self.node_of(from.other(), link).0]);
         if let Some(at) = sender.controller.link(handle)
             && at.has_new_data()
         {
@@ -190,7 +202,7 @@ impl Account {
             host::Hold::WakeUp => Category::WakeUp,
             host::Hold::Application => Category::ApplicationHadNone,
             host::Hold::Credit => {
-                let flow = &self.links[link].flows[self.sender as usize];
+                let flow = &self.links[link].flows[from as usize];
                 if flow.granted > flow.received {
                     Category::CreditInFlight
                 } else if has_data(&receiver.up) {
@@ -236,7 +248,7 @@ impl Account {
     }
 
     /// A packet has ended.
-    pub(super) fn packet(&mut self, packet: &OnAir, nodes: &[Node], observer: &mut impl Observer) {
+    pub(super) fn packet(&mut self, packet: &OnAir, observer: &mut impl Observer) {
         let OnAir { transmission, reception, from } = packet;
         let link = if transmission.kind == PduKind::Advertising {
             usize::from(link_of(*from))
@@ -252,13 +264,13 @@ impl Account {
             PduKind::Data if flow.signalling => Purpose::Signalling,
             PduKind::Data => Purpose::Payload(flow.last),
         };
-        if transmission.kind == PduKind::Data && transmission.role == self.sender {
-            account.failed = *reception != Reception::Received;
+        if transmission.kind == PduKind::Data {
+            account.failed[transmission.role as usize] = *reception != Reception::Received;
         }
         if self.begun.is_some() {
             let again = (transmission.retransmission && transmission.kind != PduKind::Empty)
                 || (*reception != Reception::Received && transmission.kind == PduKind::Data);
-            self.settle(transmission, purpose, again, link as u16, observer);
+            self.settle(transmission, purpose, again);
             self.count(transmission, purpose, *reception);
         }
         if is_active(observer) {
@@ -282,11 +294,10 @@ impl Account {
             };
             observer.event(&AirEvent { at: transmission.start, link: link as u16, what });
         }
-        let _ = nodes;
     }
 
     /// Splits the air time of a packet, as much of it as has passed, into the ledger.
-    fn settle(&mut self, transmission: &Transmission, purpose: Purpose, again: bool, _: u16, _: &mut impl Observer) {
+    fn settle(&mut self, transmission: &Transmission, purpose: Purpose, again: bool) {
         let air = core::mem::take(&mut self.unsettled);
         let category = match purpose {
             _ if again => Category::Retransmission,
@@ -420,7 +431,7 @@ impl Account {
                 let sequence = peer.sdus_read;
                 peer.sdus_read += 1;
                 let (written, bytes) = peer.written.pop_front().unwrap_or((now, usize::MAX));
-                let sound = bytes == sdu.len() && host::is_pattern(peer.position, &sdu);
+                let sound = bytes == sdu.len() && (self.outside || host::is_pattern(peer.position, &sdu));
                 peer.position += sdu.len() as u64;
                 let latency = span(written, now);
                 self.counters.sdus_read += 1;
@@ -447,7 +458,7 @@ impl Account {
         }
     }
 
-    pub(super) fn outcome(&mut self, now: Instant, nodes: &[Node], observer: &mut impl Observer) -> Outcome {
+    pub(super) fn outcome(&mut self, now: Instant, observer: &mut impl Observer) -> Outcome {
         if is_active(observer) {
             self.end_span(now, observer);
         }
@@ -457,7 +468,6 @@ impl Account {
         let duration_ns = self.begun.map_or(0, |begun| span(begun, now));
         let seconds = duration_ns as f64 / 1e9;
         let bits = self.counters.bytes_read as f64 * 8.0;
-        let _ = nodes;
         Outcome {
             duration_ns,
             throughput_bps: if seconds > 0.0 { bits / seconds } else { 0.0 },

@@ -2,6 +2,7 @@
 
 mod account;
 mod latency;
+mod link;
 mod observe;
 mod outcome;
 mod world;
@@ -12,6 +13,7 @@ use crate::scenario::{Scenario, ScenarioError};
 use crate::time::{Nanos, SECOND, after};
 
 pub use latency::Latencies;
+pub use link::{AirLink, Arrival};
 pub use observe::{AirEvent, Happening, Observer, Purpose};
 pub use outcome::{Counters, Negotiated, Outcome};
 use world::World;

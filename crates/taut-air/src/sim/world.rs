@@ -1,20 +1,22 @@
 //! The machines and what connects them. Everything happens in one order: time, then the air, then the machines by number.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use taut_time::Instant;
 
 use super::account::Account;
+use super::link::Arrival;
 use super::observe::{AirEvent, Happening, Observer};
 use super::outcome::Outcome;
-use crate::controller::{self, Controller, Transmission};
-use crate::host::{self, Host, Plan, Wish};
+use crate::controller::{self, Controller, FIRST_HANDLE, Transmission};
+use crate::host::{self, Host, Plan, What, Wish};
 use crate::link::{PduKind, Reception, Role};
 use crate::medium::Medium;
 use crate::rng::Random;
 use crate::scenario::{self, Scenario};
-use crate::time::{MS, NEVER};
+use crate::time::{MS, NEVER, deadline};
 use crate::transport::Pipe;
 
 /// A machine: number 0 is the central, the others are peripherals.
@@ -50,6 +52,8 @@ pub(super) struct World {
     medium: Medium,
     on_air: Vec<OnAir>,
     account: Account,
+    /// What programs read, where they are outside.
+    arrivals: Option<VecDeque<Arrival>>,
 }
 
 impl World {
@@ -84,6 +88,7 @@ impl World {
             medium: Medium::new(scenario.loss, random.fork(0)),
             on_air: Vec::new(),
             account: Account::new(scenario),
+            arrivals: None,
         }
     }
 
@@ -116,12 +121,49 @@ impl World {
         }
     }
 
-    pub(super) fn outcome(&mut self, observer: &mut impl Observer) -> Outcome {
-        self.account.outcome(self.now, &self.nodes, observer)
+    /// From now on programs are outside.
+    pub(super) fn keep_arrivals(&mut self) {
+        self.arrivals = Some(VecDeque::new());
+        self.account.programs_are_outside();
     }
 
-    /// On to the next thing that happens, if that is not after `end`; else to `end`. Whether there is more before it.
-    pub(super) fn step(&mut self, end: Instant, observer: &mut impl Observer) -> bool {
+    pub(super) fn arrival(&mut self) -> Option<Arrival> {
+        self.arrivals.as_mut()?.pop_front()
+    }
+
+    /// The machine of the first link's side.
+    fn node(&self, side: Role) -> &Node {
+        &self.nodes[side as usize]
+    }
+
+    pub(super) fn write(&mut self, side: Role, bytes: &[u8]) {
+        let (now, node) = (self.now, &mut self.nodes[side as usize]);
+        node.host.write(now, FIRST_HANDLE, bytes);
+        node.due = node.due();
+    }
+
+    pub(super) fn unwritten(&self, side: Role) -> usize {
+        self.node(side).host.unwritten(FIRST_HANDLE)
+    }
+
+    pub(super) fn mtu(&self, side: Role) -> u16 {
+        self.node(side).host.channel(FIRST_HANDLE).map_or(0, |parameters| parameters.peer_mtu)
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        deadline(self.next().0)
+    }
+
+    pub(super) const fn disconnected(&self) -> Option<u8> {
+        self.account.disconnected()
+    }
+
+    pub(super) fn outcome(&mut self, observer: &mut impl Observer) -> Outcome {
+        self.account.outcome(self.now, observer)
+    }
+
+    /// What happens next: the end of a packet (a machine's number that there is not), or a machine that is due.
+    fn next(&self) -> (Instant, usize) {
         let air = self.on_air.iter().map(|packet| packet.transmission.end).min().unwrap_or(NEVER);
         let mut next = (air, usize::MAX);
         for (number, node) in self.nodes.iter().enumerate() {
@@ -129,7 +171,12 @@ impl World {
                 next = (node.due, number);
             }
         }
-        let (at, number) = next;
+        next
+    }
+
+    /// On to the next thing that happens, if that is not after `end`; else to `end`. Whether there is more before it.
+    pub(super) fn step(&mut self, end: Instant, observer: &mut impl Observer) -> bool {
+        let (at, number) = self.next();
         let to = at.min(end).max(self.now);
         if to > self.now {
             self.account.pass(self.now, to, &self.nodes, &self.on_air, observer);
@@ -151,7 +198,7 @@ impl World {
         let Some(index) = self.on_air.iter().position(|packet| packet.transmission.end <= self.now) else { return };
         let packet = self.on_air.remove(index);
         let crc_right = packet.reception == Reception::Received;
-        self.account.packet(&packet, &self.nodes, observer);
+        self.account.packet(&packet, observer);
         for number in 0..self.nodes.len() {
             if number != packet.from {
                 let input = controller::Input::AirEnd(&packet.transmission, crc_right);
@@ -237,6 +284,10 @@ impl World {
                     self.nodes[number].down.push(now, packet);
                 }
                 host::Output::Notice(notice) => {
+                    if let (Some(arrivals), What::Read { sdu }) = (&mut self.arrivals, &notice.what) {
+                        let side = self.nodes[number].role;
+                        arrivals.push_back(Arrival { at: now, side, bytes: sdu.clone() });
+                    }
                     self.account.notice(now, number, self.nodes[number].role, notice, observer);
                 }
             }
