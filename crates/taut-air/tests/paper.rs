@@ -102,3 +102,18 @@ fn the_stutter_is_at_block_boundaries_and_the_ledger_says_why() {
     let held = spans.iter().filter(|(category, _)| *category == Category::ControllerBuffer);
     assert!(held.clone().count() >= stutters.len());
 }
+
+/// The same machines and the same MTU, other settings: at least 95 % of what credit-based channels can carry.
+#[test]
+fn the_same_radio_can_be_nearly_full() {
+    for (phy, bar) in [("1m", 744_000.0), ("2m", 1_307_000.0)] {
+        let mut scenario = scenario();
+        for (name, value) in [("ci", "50ms"), ("phy", phy), ("credits", "linux-recvbuf"), ("block", "4032")] {
+            scenario.set(name, value).unwrap();
+        }
+        let outcome = Simulation::new(&scenario, 7).unwrap().run(20 * SECOND, &mut ());
+        assert!(outcome.throughput_bps >= bar, "{phy}: {}", outcome.throughput_bps);
+        assert_eq!(scenario.limit().sdu, 672);
+        assert!(outcome.throughput_bps >= 0.95 * outcome.limit_bps);
+    }
+}
