@@ -62,6 +62,7 @@ pub(crate) fn of_tune(outcome: &TuneOutcome) -> Vec<Finding> {
         cost_ns: base.p50_ns.unwrap_or(0).saturating_sub(best.p50_ns.unwrap_or(0)),
         evidence: vec![describe(best)],
         remedy: best.apply.clone().unwrap_or_default(),
+        proof: None,
     });
     finding.into_iter().chain(setting).collect()
 }
@@ -121,6 +122,7 @@ fn idle_scan(rows: &[CrowdRow]) -> Option<Finding> {
             "Wait with something whose cost does not grow with idle connections: epoll, io_uring, or aio_read() of \
                  libtautaio."
                 .to_owned(),
+        proof: None,
     })
 }
 
@@ -154,6 +156,7 @@ fn starvation(row: &CrowdRow, starved: Starvation) -> Finding {
             format!("the server had {threads} threads for {connections} connections"),
         ],
         remedy: remedy.to_owned(),
+        proof: None,
     }
 }
 
