@@ -16,11 +16,11 @@ pub struct AirRow {
     pub seed: u64,
     /// Parameters that were set or varied on the command line, by name, in that order.
     pub set: Vec<AirSetting>,
-    /// Number of the link, where a scenario has several.
-    pub link: usize,
+    /// Links of one central; the figures are those of all together.
+    pub links: usize,
     /// Connection interval.
     pub ci_ns: u64,
-    /// `1m`, `2m`, `coded-s2` or `coded-s8`.
+    /// `1m`, `2m`, `s2` or `s8`.
     pub phy: String,
     /// Longest payload of a link layer PDU.
     pub length_bytes: u64,

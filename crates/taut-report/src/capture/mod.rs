@@ -12,5 +12,5 @@ mod crc;
 mod host;
 mod pcapng;
 
-pub use air::{AirCapture, CapturedPdu, Connection, Phy, Sender};
-pub use host::{HostCapture, Towards};
+pub use air::AirCapture;
+pub use host::HostCapture;

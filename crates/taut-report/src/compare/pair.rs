@@ -74,8 +74,7 @@ fn label(row: &Row) -> Option<String> {
         Row::Tune(row) if row.setting != "base" => Some(format!("{} with {}", row.measured, row.setting)),
         Row::Air(row) => {
             let set: Vec<String> = row.set.iter().map(|set| format!(", {}={}", set.name, set.value)).collect();
-            let link = if row.link == 0 { String::new() } else { format!(", link {}", row.link) };
-            Some(format!("air {}{}{link}", row.scenario, set.concat()))
+            Some(format!("air {}{}", row.scenario, set.concat()))
         }
         Row::AirChange(_) => None,
         Row::Floor(row) => Some(format!("floor: {}", row.what)),

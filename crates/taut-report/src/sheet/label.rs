@@ -94,7 +94,7 @@ pub(crate) fn air_labels(rows: &[&AirRow]) -> Labels {
         let mac = if row.encrypted { "encrypted" } else { "not encrypted" };
         let traits = vec![
             set(row),
-            if row.link == 0 { String::new() } else { format!("link {}", row.link) },
+            if row.links == 1 { String::new() } else { links(row.links) },
             format!("LE {}", row.phy),
             mac.to_owned(),
             format!("{} of virtual time", units::limit(row.duration_ns)),

@@ -88,7 +88,7 @@ fn air(ci_ns: u64, throughput_bps: f64) -> AirRow {
         command: format!("taut air run synthetic --set ci={}us", ci_ns / 1000),
         seed: 7,
         set: vec![AirSetting { name: "ci".to_owned(), value: format!("{}us", ci_ns / 1000) }],
-        link: 0,
+        links: 1,
         ci_ns,
         phy: "1m".to_owned(),
         length_bytes: 251,
