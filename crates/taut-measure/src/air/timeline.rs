@@ -82,9 +82,8 @@ impl Observer for AirTimeline {
             Happening::Pdu { duration, purpose: Purpose::Payload(bytes), retransmission: false, .. } => {
                 self.sent(at, duration, bytes);
             }
-            Happening::Pdu { duration, retransmission, .. } if self.measuring => {
-                let host = if retransmission { Host::Local } else { Host::Peer };
-                self.push(at, host, Layer::Medium, What::OnAir { nanos: duration }, ByteRange::default());
+            Happening::Pdu { duration, .. } if self.measuring => {
+                self.push(at, Host::Peer, Layer::Medium, What::OnAir { nanos: duration }, ByteRange::default());
             }
             Happening::Span { category, duration } if category.is_idle() => {
                 let idle = What::Idle { nanos: duration, holder: category.name() };

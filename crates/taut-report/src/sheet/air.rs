@@ -29,7 +29,7 @@ pub(super) fn links(rows: &[&AirRow]) -> Sheet {
         let name = if several && !label.detail.is_empty() { &label.detail } else { &label.name };
         sheet.lines.push(Line::new([
             Cell::toned(name, Tone::Strong),
-            Cell::new(units::limit(row.ci_ns)),
+            Cell::new(milliseconds(row.ci_ns)),
             Cell::new(units::bit_rate(row.throughput_bps)).strong(),
             Cell::new(units::share(row.throughput_bps / row.limit_bps.max(1.0))),
             Cell::new(units::bit_rate(row.limit_bps)),
@@ -92,6 +92,9 @@ pub(super) fn ledger(rows: &[&AirRow]) -> Sheet {
     sheet
 }
 
+/// A change that was not kept is told when it gave more than this.
+const LEAST_TOLD: f64 = 1.02;
+
 /// Changes tried on the way to the limit.
 pub(super) fn changes(rows: &[&AirChangeRow]) -> Sheet {
     let columns = vec![
@@ -104,7 +107,10 @@ pub(super) fn changes(rows: &[&AirChangeRow]) -> Sheet {
         Column::text("verdict"),
         Column::text("apply").below(),
     ];
-    let lines = rows.iter().map(|row| {
+    // What gave nothing is in the recording; here it would bury what did.
+    let told = rows.iter().filter(|row| row.kept || row.throughput_bps > row.before_bps * LEAST_TOLD);
+    let others = rows.len() - told.clone().count();
+    let lines = told.map(|row| {
         let gain = row.throughput_bps / row.before_bps.max(1.0);
         let (verdict, tone) = match (row.kept, gain) {
             (true, gain) if gain >= 2.0 => (format!("{} times as much", units::number(gain)), Tone::Good),
@@ -137,6 +143,17 @@ pub(super) fn changes(rows: &[&AirChangeRow]) -> Sheet {
         context: rows.first().map_or_else(String::new, |row| row.scenario.clone()),
         columns,
         lines,
+        notes: if others > 0 {
+            vec![Note::toned(
+                format!(
+                    "{} other changes were tried and gave less than 2 %, or took something.",
+                    units::count(others as u64)
+                ),
+                Tone::Faint,
+            )]
+        } else {
+            Vec::new()
+        },
         about: about.collect(),
         ..Sheet::default()
     }
@@ -172,6 +189,11 @@ fn words(name: &str) -> (&str, &str) {
 
 fn tone(name: &str) -> Tone {
     if LedgerLine::of(name).is_some_and(|line| line.idle) { Tone::Strong } else { Tone::Plain }
+}
+
+/// Intervals have steps of 1.25 ms or 125 us: `112.5 ms`.
+fn milliseconds(ns: u64) -> String {
+    format!("{} ms", ns as f64 / 1e6)
 }
 
 /// A ledger is exact: microseconds in full.
