@@ -203,15 +203,18 @@ fn buffers(seen: &Seen<'_>) -> Option<Suspect> {
     let side = seen.scenario().side(seen.scenario().sender);
     (share >= LEAST_SHARE).then(|| Suspect {
         cause: "buffers",
-        summary: "The sender's controller has too few buffers, or tells too late that they are free.".to_owned(),
+        summary:
+            "The sender's controller has too few buffers, tells too late that they are free, or takes data up too late."
+                .to_owned(),
         share,
         evidence: vec![
             seen.shares(&[Category::ControllerBuffer]),
             format!(
-                "{} ACL buffers of {} bytes, completed packets reported `{}`",
+                "{} ACL buffers of {} bytes, completed packets reported `{}`, data taken up `{}`",
                 side.acl_buffers,
                 side.acl_size,
-                seen.scenario().get("sender.nocp").unwrap_or_default()
+                seen.scenario().get("sender.nocp").unwrap_or_default(),
+                seen.scenario().get("sender.pickup").unwrap_or_default()
             ),
         ],
         remedy: "Another adapter, or another firmware: the host can't change its controller's buffers.".to_owned(),
@@ -219,6 +222,7 @@ fn buffers(seen: &Seen<'_>) -> Option<Suspect> {
             trial("sender.acl_buffers", "16"),
             trial("sender.nocp", "each"),
             vec![setting("sender.acl_buffers", "16"), setting("sender.nocp", "each"), setting("sender.tx_slots", "0")],
+            trial("sender.pickup", "at-once"),
         ],
     })
 }

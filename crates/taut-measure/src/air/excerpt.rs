@@ -4,30 +4,33 @@ use taut_air::{AirEvent, Happening, Observer, Purpose, Reception, Role};
 
 use crate::recording::{AirEventExcerpt, AirExcerpt, AirIdle, AirPdu};
 
-/// Keeps some connection events of a run's first link for drawing: those around the first SDU that is shorter than others,
-/// which is where a block ends; without such a one, the first events.
+/// Keeps some connection events of a run's first link for drawing. Looked for is a stutter: an event without data although an
+/// SDU is half sent. Without one, the first SDU that is shorter than others, which is where a block ends; without that, the
+/// first events.
 #[derive(Debug)]
 pub struct Excerpt {
     /// Events wanted.
     most: usize,
-    stage: Stage,
-    events: VecDeque<Seen>,
-    /// Kept in case that no short SDU comes.
-    first: Vec<Seen>,
+    measuring: bool,
+    open: Option<Seen>,
+    seen: usize,
+    stutter: Window,
+    block_end: Window,
+    first: Window,
     /// SDUs written and not yet wholly on the air: number, bytes, bytes left.
     sdus: VecDeque<(u64, usize, usize)>,
     longest_sdu: usize,
+    /// A short SDU went out in the open event.
+    short: bool,
     /// What the last data PDU of either side carried, for its repetition.
     last: [String; 2],
-    seen: usize,
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Stage {
-    Before,
-    Looking,
-    Found,
-    Done,
+/// Events around what was looked for.
+#[derive(Debug, Default)]
+struct Window {
+    found: bool,
+    events: VecDeque<Seen>,
 }
 
 /// A connection event with everything up to the next anchor.
@@ -37,7 +40,7 @@ struct Seen {
     anchor: u64,
     closed: String,
     pdus: Vec<AirPdu>,
-    /// Begin and end since the run began, and holder; may reach over the next anchor.
+    /// Begin and end since the run began, and holder. Told at its end, so a span may have begun in an event before.
     idle: Vec<(u64, u64, &'static str)>,
 }
 
@@ -46,79 +49,93 @@ const LEAD: usize = 4;
 /// Events at the start that are not typical yet.
 const WARM_UP: usize = 24;
 /// After so many events nothing is looked for any more.
-const PATIENCE: usize = 2000;
+const PATIENCE: usize = 5000;
+/// Events kept behind the last one shown, since a span is told when it is over.
+const TAIL: usize = 2;
+
+impl Window {
+    fn push(&mut self, event: &Seen, most: usize) {
+        if self.is_full(most) {
+            return;
+        }
+        self.events.push_back(event.clone());
+        if !self.found && self.events.len() > LEAD {
+            self.events.pop_front();
+        }
+    }
+
+    fn is_full(&self, most: usize) -> bool {
+        self.found && self.events.len() >= most + TAIL
+    }
+}
 
 impl Excerpt {
     /// An excerpt of at most that many events.
     pub fn of(most: usize) -> Self {
         Self {
             most: most.max(1),
-            stage: Stage::Before,
-            events: VecDeque::new(),
-            first: Vec::new(),
+            measuring: false,
+            open: None,
+            seen: 0,
+            stutter: Window::default(),
+            block_end: Window::default(),
+            first: Window { found: true, ..Window::default() },
             sdus: VecDeque::new(),
             longest_sdu: 0,
+            short: false,
             last: [String::new(), String::new()],
-            seen: 0,
         }
     }
 
     /// What was kept.
     pub fn finish(self) -> Option<AirExcerpt> {
-        let found = matches!(self.stage, Stage::Found | Stage::Done);
-        let (what, mut events) = if found {
-            ("Around the end of a block, where an SDU is shorter than the others.", Vec::from(self.events))
-        } else if self.first.is_empty() {
-            ("The first connection events.", Vec::from(self.events))
+        let (what, window) = if self.stutter.found {
+            ("Around an event without data although an SDU was half sent.", self.stutter)
+        } else if self.block_end.found {
+            ("Around the end of a block, where an SDU is shorter than the others.", self.block_end)
         } else {
             ("The first connection events.", self.first)
         };
-        events.truncate(self.most + 1);
-        let anchors: Vec<u64> = events.iter().map(|event| event.anchor).collect();
-        let idle: Vec<(u64, u64, &str)> = events.iter().flat_map(|event| event.idle.iter().copied()).collect();
+        let anchors: Vec<u64> = window.events.iter().map(|event| event.anchor).collect();
+        let idle: Vec<(u64, u64, &str)> = window.events.iter().flat_map(|event| event.idle.iter().copied()).collect();
         // The last anchor ends the event before it.
-        let kept = events.into_iter().zip(anchors.iter().skip(1)).map(|(event, &next)| AirEventExcerpt {
-            number: event.number,
-            anchor_ns: event.anchor,
-            closed: event.closed,
-            idle: cut(&idle, event.anchor, next),
-            pdus: event.pdus,
-        });
-        let events: Vec<AirEventExcerpt> = kept.collect();
+        let events = window.events.into_iter().zip(anchors.into_iter().skip(1)).take(self.most);
+        let events: Vec<AirEventExcerpt> = events
+            .map(|(event, next)| AirEventExcerpt {
+                number: event.number,
+                anchor_ns: event.anchor,
+                closed: event.closed,
+                idle: cut(&idle, event.anchor, next),
+                pdus: event.pdus,
+            })
+            .collect();
         (!events.is_empty()).then(|| AirExcerpt { what: what.to_owned(), events })
     }
 
+    fn is_done(&self) -> bool {
+        self.seen > PATIENCE || self.stutter.is_full(self.most)
+    }
+
     fn begins(&mut self, at: u64, counter: u16) {
-        if self.stage == Stage::Found && self.events.len() > self.most {
-            self.stage = Stage::Done;
-        }
-        if self.stage == Stage::Done {
-            return;
-        }
-        if self.stage == Stage::Looking {
-            if self.first.len() <= self.most {
-                self.first.extend(self.events.back().cloned());
-            }
-            while self.events.len() > LEAD {
-                // A span that goes on is told when it is over, and then belongs to the latest event.
-                self.events.pop_front();
-            }
-            if self.seen > PATIENCE {
-                self.stage = Stage::Done;
-                self.events.clear();
-                return;
+        let next = Seen { number: counter.into(), anchor: at, ..Seen::default() };
+        if let Some(event) = self.open.replace(next) {
+            let is_typical = self.seen > WARM_UP;
+            let half_sent = self.sdus.front().is_some_and(|(_, whole, left)| left < whole);
+            let without_data = event.pdus.iter().all(|pdu| pdu.kind != "data");
+            self.stutter.found |= is_typical && half_sent && without_data;
+            self.block_end.found |= is_typical && self.short;
+            for window in [&mut self.stutter, &mut self.block_end, &mut self.first] {
+                window.push(&event, self.most);
             }
         }
+        self.short = false;
         self.seen += 1;
-        self.events.push_back(Seen { number: counter.into(), anchor: at, ..Seen::default() });
     }
 
     fn idle(&mut self, at: u64, what: &Happening<'_>) {
-        let last = if self.stage == Stage::Done { self.events.back().map(|event| event.anchor) } else { None };
         if let Happening::Span { category, duration } = *what
             && category.is_idle()
-            && last.is_none_or(|last| at < last)
-            && let Some(event) = self.events.back_mut()
+            && let Some(event) = &mut self.open
         {
             event.idle.push((at, at + duration, category.name()));
         }
@@ -126,7 +143,7 @@ impl Excerpt {
 
     fn pdu(&mut self, at: u64, pdu: Heard<'_>) {
         let what = self.what(&pdu);
-        let Some(event) = self.events.back_mut() else { return };
+        let Some(event) = &mut self.open else { return };
         let kind = match pdu.purpose {
             Purpose::Payload(_) => "data",
             Purpose::Signalling if credits(pdu.bytes).is_some() => "credit",
@@ -159,9 +176,7 @@ impl Excerpt {
                 if *left == 0 {
                     let short = *whole < self.longest_sdu;
                     self.sdus.pop_front();
-                    if short && self.stage == Stage::Looking && self.seen > WARM_UP {
-                        self.stage = Stage::Found;
-                    }
+                    self.short |= short;
                 }
                 text
             }
@@ -213,24 +228,19 @@ fn cut(idle: &[(u64, u64, &str)], anchor: u64, next: u64) -> Vec<AirIdle> {
 impl Observer for Excerpt {
     fn event(&mut self, event: &AirEvent<'_>) {
         let at = event.at.as_nanos();
-        if event.link != 0 {
-            return;
-        }
-        if self.stage == Stage::Done {
-            // A span is told when it is over: this one may have begun within the excerpt.
-            self.idle(at, &event.what);
+        if event.link != 0 || self.is_done() {
             return;
         }
         match event.what {
-            Happening::MeasurementBegins => self.stage = Stage::Looking,
+            Happening::MeasurementBegins => self.measuring = true,
             Happening::SduWritten { sequence, bytes, .. } => {
                 self.sdus.push_back((sequence, bytes, bytes));
                 self.longest_sdu = self.longest_sdu.max(bytes);
             }
-            _ if self.stage == Stage::Before => {}
+            _ if !self.measuring => {}
             Happening::EventBegins { counter, .. } => self.begins(at, counter),
             Happening::EventEnds { reason, .. } => {
-                if let Some(event) = self.events.back_mut() {
+                if let Some(event) = &mut self.open {
                     reason.name().clone_into(&mut event.closed);
                 }
             }

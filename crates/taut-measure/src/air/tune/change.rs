@@ -104,6 +104,7 @@ fn hardware() -> Vec<Change> {
         adapter("event_length", "none"),
         adapter("event_margin", "0"),
         adapter("tx_slots", "0"),
+        adapter("sender.pickup", "at-once"),
         adapter("transport", "usb(125us)"),
     ]
 }
