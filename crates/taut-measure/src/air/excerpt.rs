@@ -49,7 +49,7 @@ const LEAD: usize = 4;
 /// Events at the start that are not typical yet.
 const WARM_UP: usize = 24;
 /// After so many events nothing is looked for any more.
-const PATIENCE: usize = 5000;
+const PATIENCE: usize = 100_000;
 /// Events kept behind the last one shown, since a span is told when it is over.
 const TAIL: usize = 2;
 
