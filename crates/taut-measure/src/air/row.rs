@@ -53,7 +53,7 @@ fn summary(latencies: &Latencies) -> Option<Summary> {
     })
 }
 
-fn counters(counters: &Counters) -> [(&'static str, u64); 14] {
+fn counters(counters: &Counters) -> [(&'static str, u64); 13] {
     [
         ("bytes_read", counters.bytes_read),
         ("sdus_written", counters.sdus_written),
@@ -68,6 +68,5 @@ fn counters(counters: &Counters) -> [(&'static str, u64); 14] {
         ("credit_packets", counters.credit_packets),
         ("blocked_on_credits", counters.blocked_on_credits),
         ("blocked_on_send_buffer", counters.blocked_on_send_buffer),
-        ("largest_queue", counters.largest_queue),
     ]
 }
