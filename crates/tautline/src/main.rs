@@ -10,6 +10,7 @@ mod input;
 mod link_args;
 mod local_server;
 mod output;
+mod place;
 mod run;
 mod scenario;
 

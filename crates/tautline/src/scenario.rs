@@ -11,6 +11,9 @@ use taut_time::Duration;
 /// The scenario that is run when none is named.
 pub(crate) const DEFAULT: &str = "paper-000";
 
+/// Where chance begins unless told otherwise.
+pub(crate) const SEED: u64 = 7;
+
 /// The scenarios that are built in, by name.
 const BUILT_IN: [(&str, &str); 2] = [
     ("paper-000", include_str!("../../../scenarios/paper-000.toml")),

@@ -265,6 +265,39 @@ fn the_picture_is_around_the_stutter() {
 }
 
 #[test]
+fn the_other_workloads_run_over_a_simulated_link() {
+    let echo = || run_json("echo air:paper-000?ci=15ms air:paper-000?ci=100ms&seed=3 --count 200");
+    let document = echo();
+    // A message waits for an anchor on its way there and on its way back.
+    for (row, ci_ns) in rows(&document).iter().zip([15_000_000.0, 100_000_000.0]) {
+        let p50 = row["rtt_ns"]["p50"].as_f64().unwrap();
+        assert!((ci_ns..3.0 * ci_ns).contains(&p50), "{p50}");
+        assert_eq!((&row["sent"], &row["lost"], &row["transport"]), (&200.into(), &0.into(), &"air".into()));
+        assert_eq!(row["rounds"].as_array().unwrap().len(), 5);
+    }
+    assert_eq!(echo()["results"], document["results"], "the same seed gives the same run");
+
+    let open = &run_json("echo air:paper-000 --rate 60 --time 5s")["results"][0];
+    assert_eq!((&open["sent"], &open["send_lateness_ns"]["max"]), (&300.into(), &0.into()));
+    assert_eq!(open["response_ns"], open["rtt_ns"], "virtual time stands still for the sender");
+
+    let lossy = &run_json("echo air:paper-000?per=0.3 --count 300 --timeout 40ms")["results"][0];
+    let figure = |key: &str| lossy[key].as_u64().unwrap();
+    assert!(figure("lost") > 0 && figure("late_replies") <= figure("lost"));
+    assert_eq!(figure("lost") + lossy["rtt_ns"]["count"].as_u64().unwrap(), 300);
+
+    let pace = &run_json("pace air:saturate?ci=7.5ms --time 5s")["results"][0];
+    assert_eq!((&pace["messages"], &pace["lost"]), (&500.into(), &0.into()));
+    let mean = pace["receiver_gap_ns"]["mean"].as_f64().unwrap();
+    assert!((mean / 10e6 - 1.0).abs() < 0.01, "{mean}");
+    assert!(pace["delivery_ns"]["max"].as_u64().unwrap() < 16_000_000, "{pace}");
+
+    let stream = &run_json("stream air:saturate --time 20s")["results"][0];
+    let link = &run_json("air run saturate --time 20s")["results"][0];
+    assert!((bps(stream) / bps(link) - 1.0).abs() < 0.02, "{} and {}", bps(stream), bps(link));
+}
+
+#[test]
 fn an_error_in_a_scenario_points_at_its_line() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s.toml");
@@ -294,6 +327,12 @@ fn every_wrong_line_says_what_to_write() {
         ("air sweep --vary ci=7.5ms,,10ms", 2, "between two commas"),
         ("air sweep --vary ci=7.5ms --vary phy=1m --vary length=27", 2, "two parameters"),
         ("air tune --keep speed", 2, "speed"),
+        ("echo air:paper-000?ci", 2, "air:SCENARIO"),
+        ("echo air:paper-000?speed=1", 2, "speed"),
+        ("echo air:paper-000 tcp://127.0.0.1:9", 2, "two commands"),
+        ("echo air:paper-000 --engine epoll", 2, "--engine"),
+        ("pace air:paper-000 --nagle on", 2, "--nagle"),
+        ("stream air:paper-000 --connections 2", 2, "--connections"),
         ("air run --pcapng /nowhere/x", 1, "/nowhere/x"),
     ] {
         let output = run(line);

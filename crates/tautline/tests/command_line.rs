@@ -67,6 +67,9 @@ fn what_json_prints_fits_the_schema() {
         format!("tune {tcp} --rounds 5 --time 10ms"),
         "crowd --connections 30 --active 1,5 --engines poll,epoll,glibc-aio --time 5ms --timeout 500ms".to_owned(),
         "air run --time 1s".to_owned(),
+        "echo air:paper-000 --count 50".to_owned(),
+        "pace air:paper-000 --time 1s".to_owned(),
+        "stream air:paper-000 --time 1s".to_owned(),
         "air tune --time 1s --keep phy,mtu".to_owned(),
         "doctor".to_owned(),
     ] {

@@ -3,6 +3,7 @@
 mod excerpt;
 mod plan;
 mod row;
+mod stream;
 mod timeline;
 mod tune;
 
@@ -10,6 +11,7 @@ use taut_air::{AirEvent, Observer, Outcome, Simulation};
 
 pub use excerpt::Excerpt;
 pub use plan::AirPlan;
+pub use stream::stream;
 pub use taut_air::{Scenario, ScenarioError};
 pub use timeline::AirTimeline;
 pub use tune::{AirTuneOutcome, tune};

@@ -47,6 +47,12 @@ impl AirPlan {
         command
     }
 
+    /// The link as an endpoint: `air:paper-000?ci=15ms&seed=7`.
+    pub fn endpoint(&self) -> String {
+        let set: String = self.set.iter().map(|set| format!("{}={}&", set.name, set.value)).collect();
+        format!("air:{}?{set}seed={}", self.file, self.seed)
+    }
+
     pub(super) fn time_ns(&self) -> u64 {
         u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX)
     }

@@ -13,6 +13,8 @@ pub struct AirTimeline {
     /// SDUs written and not yet read, oldest first, with the bytes of each.
     sdus: VecDeque<Sdu>,
     measuring: bool,
+    /// Whether each SDU is a message.
+    sdus_are_messages: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +28,18 @@ struct Sdu {
 impl AirTimeline {
     /// An empty one.
     pub fn new() -> Self {
-        Self { timeline: Timeline::new(Framing::Stream), written: 0, sdus: VecDeque::new(), measuring: false }
+        Self {
+            timeline: Timeline::new(Framing::Stream),
+            written: 0,
+            sdus: VecDeque::new(),
+            measuring: false,
+            sdus_are_messages: true,
+        }
+    }
+
+    /// An empty one for a program that has messages of its own and puts them in: SDUs are only parts of them.
+    pub(crate) fn of_writes() -> Self {
+        Self { sdus_are_messages: false, ..Self::new() }
     }
 
     /// What was seen.
@@ -75,7 +88,8 @@ impl Observer for AirTimeline {
                 let range = ByteRange::new(self.written, self.written + bytes as u64);
                 self.written = range.end;
                 self.sdus.push_back(Sdu { sequence, bytes: range, left: range.len() });
-                for what in [What::Intended, What::WriteBegin, What::WriteEnd] {
+                let all = [What::WriteEnd, What::Intended, What::WriteBegin];
+                for what in all.into_iter().take(if self.sdus_are_messages { 3 } else { 1 }) {
                     self.push(at, Host::Local, Layer::Application, what, range);
                 }
             }

@@ -81,7 +81,6 @@ const FOREIGN_DELAY: Duration = Duration::from_millis(56);
 const ROUNDS: usize = 5;
 /// Virtual time of each link.
 const AIR_TIME: Duration = Duration::from_secs(10);
-const AIR_SEED: u64 = 7;
 
 type Step = fn(&mut Survey, &[Endpoint]) -> anyhow::Result<()>;
 
@@ -236,7 +235,7 @@ impl Survey {
         let mut found = Vec::new();
         for ci in ["112.5ms", "50ms", "25ms", "12.5ms", "7.5ms"] {
             let set = [("ci".to_owned(), ci.to_owned())];
-            let plan = scenario::plan(scenario::DEFAULT, &set, AIR_TIME, AIR_SEED)?;
+            let plan = scenario::plan(scenario::DEFAULT, &set, AIR_TIME, scenario::SEED)?;
             // One picture is enough: that of the shortest interval, in which the published stutter is.
             let mut excerpt = Excerpt::of(24);
             let mut outcome = air::run(&plan, &self.interrupt, &mut excerpt)?;
