@@ -145,10 +145,7 @@ pub(super) fn changes(rows: &[&AirChangeRow]) -> Sheet {
         lines,
         notes: if others > 0 {
             vec![Note::toned(
-                format!(
-                    "{} other changes were tried and gave less than 2 %, or took something.",
-                    units::count(others as u64)
-                ),
+                format!("Also tried, with less than 2 % more or something less: {}.", units::count(others as u64)),
                 Tone::Faint,
             )]
         } else {
