@@ -36,6 +36,8 @@ pub(crate) const FIO: Package = Package { name: "fio", command: "fio" };
 pub(crate) const STRESS_NG: Package = Package { name: "stress-ng", command: "stress-ng" };
 /// The same, with `perf record --aio`.
 pub(crate) const PERF: Package = Package { name: "linux-perf", command: "perf" };
+/// Reads captures of a simulated radio.
+pub(crate) const TSHARK: Package = Package { name: "tshark", command: "tshark" };
 /// The peer of `taut stream`.
 pub(crate) const IPERF: Package = Package { name: "iperf3", command: "iperf3" };
 

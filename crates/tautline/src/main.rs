@@ -10,7 +10,9 @@ mod input;
 mod link_args;
 mod local_server;
 mod output;
+mod place;
 mod run;
+mod scenario;
 
 use std::process::ExitCode;
 
@@ -33,6 +35,7 @@ enum Command {
     Stream(commands::stream::Args),
     Crowd(commands::crowd::Args),
     Tune(commands::tune::Args),
+    Air(commands::air::Args),
     Doctor(commands::doctor::Args),
     Report(commands::report::Args),
     Generate(commands::generate::Args),
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Stream(args) => commands::stream::run(args),
         Command::Crowd(args) => commands::crowd::run(args),
         Command::Tune(args) => commands::tune::run(args),
+        Command::Air(args) => commands::air::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Report(args) => commands::report::run(args),
         Command::Generate(args) => commands::generate::run(args),
