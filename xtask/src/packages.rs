@@ -38,6 +38,16 @@ pub(crate) const STRESS_NG: Package = Package { name: "stress-ng", command: "str
 pub(crate) const PERF: Package = Package { name: "linux-perf", command: "perf" };
 /// The peer of `taut stream`.
 pub(crate) const IPERF: Package = Package { name: "iperf3", command: "iperf3" };
+/// The lab's machine.
+pub(crate) const QEMU: Package = Package { name: "qemu-system-x86", command: "qemu-system-x86_64" };
+/// The guests' shell and tools.
+pub(crate) const BUSYBOX: Package = Package { name: "busybox-static", command: "busybox" };
+/// Knows which kernel module needs which.
+pub(crate) const KMOD: Package = Package { name: "kmod", command: "depmod" };
+/// Debian's compression of kernels and modules up to 6.1.
+pub(crate) const XZ: Package = Package { name: "xz-utils", command: "xz" };
+/// Debian's compression of kernels from 6.12 on.
+pub(crate) const ZSTD: Package = Package { name: "zstd", command: "zstd" };
 
 /// Installs what is missing when it can (as root, on Debian) and says what to do when it can't.
 /// Gives the names of what is still missing.
