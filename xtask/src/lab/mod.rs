@@ -19,7 +19,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 
-use crate::packages::{self, BUSYBOX, KMOD, QEMU, UTIL_LINUX, XZ, ZSTD};
+use crate::packages::{self, BUSYBOX, KMOD, Package, QEMU, UTIL_LINUX, XZ, ZSTD};
 use crate::shell;
 use image::{Contents, Passed};
 use kernel::Series;
@@ -81,6 +81,9 @@ struct FetchArgs {
     kernel: Option<Series>,
 }
 
+/// What the lab needs of Debian.
+pub(crate) const PACKAGES: [&Package; 6] = [&QEMU, &BUSYBOX, &KMOD, &XZ, &ZSTD, &UTIL_LINUX];
+
 /// As timeout(1) has it.
 const TIME_IS_UP: u8 = 124;
 /// As with programs that run programs, env(1) and timeout(1): the failure is not the command's.
@@ -119,7 +122,7 @@ fn fetch(only: Option<Series>) -> Result<()> {
 }
 
 fn ensure_packages() -> Result<()> {
-    let missing = packages::ensure(&[&QEMU, &BUSYBOX, &KMOD, &XZ, &ZSTD, &UTIL_LINUX]);
+    let missing = packages::ensure(&PACKAGES);
     if !missing.is_empty() {
         bail!("the lab needs these packages: {}", missing.join(", "));
     }
