@@ -16,7 +16,7 @@ use crate::{Endpoint, Error, Result, SocketOption, TcpInfo, bluetooth, endpoint,
 pub struct Link {
     socket: Socket,
     endpoint: Endpoint,
-    /// Most bytes that one write may have, where the kernel would refuse more.
+    /// Most bytes that one write may have, where the kernel takes no more at once.
     write_limit: usize,
     agreed: Vec<String>,
 }
@@ -29,8 +29,12 @@ impl Link {
     pub fn connect(endpoint: &Endpoint, timeout: Duration) -> Result<Self> {
         if let Some((protocol, address)) = endpoint.bluetooth() {
             let opened = bluetooth::connect(endpoint, protocol, address, timeout)?;
-            let write_limit = opened.write_limit.unwrap_or(usize::MAX);
-            return Ok(Self { socket: opened.socket, endpoint: endpoint.clone(), write_limit, agreed: opened.agreed });
+            return Ok(Self {
+                socket: opened.socket,
+                endpoint: endpoint.clone(),
+                write_limit: opened.write_limit,
+                agreed: opened.agreed,
+            });
         }
         let mut last = None;
         for address in endpoint.resolve()? {
@@ -54,14 +58,10 @@ impl Link {
         } else {
             socket.connect(address).map_err(fail)?;
         }
-        Ok(Self::accepted(socket, endpoint.clone(), None))
+        Ok(Self::accepted(socket, endpoint.clone(), usize::MAX))
     }
 
-    pub(crate) const fn accepted(socket: Socket, endpoint: Endpoint, write_limit: Option<usize>) -> Self {
-        let write_limit = match write_limit {
-            Some(limit) => limit,
-            None => usize::MAX,
-        };
+    pub(crate) const fn accepted(socket: Socket, endpoint: Endpoint, write_limit: usize) -> Self {
         Self { socket, endpoint, write_limit, agreed: Vec::new() }
     }
 

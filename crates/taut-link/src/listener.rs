@@ -81,7 +81,7 @@ impl Listener {
         let (socket, from) = self.socket.accept()?;
         let write_limit = match self.endpoint.bluetooth() {
             Some((protocol, address)) => bluetooth::apply_to_accepted(&socket, protocol, address)?,
-            None => None,
+            None => usize::MAX,
         };
         Ok((Link::accepted(socket, self.endpoint.clone(), write_limit), from.as_socket().map(|address| address.ip())))
     }

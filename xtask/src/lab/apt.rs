@@ -28,7 +28,7 @@ struct Mirrors {
 
 impl Apt {
     /// Fetches the package lists of a release, `trixie`, into a directory that is there and empty.
-    pub(super) fn of_release(release: &str, directory: &Path) -> Result<Self> {
+    pub(super) fn of_release(release: &str, with_security: bool, directory: &Path) -> Result<Self> {
         if shell::find("apt-get").is_none() || shell::find("dpkg-deb").is_none() {
             bail!("the lab takes its kernels from Debian's packages, and there is no apt here");
         }
@@ -39,7 +39,7 @@ impl Apt {
         for part in ["lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(directory.join(part))?;
         }
-        fs::write(apt.sources(), Mirrors::of_this_machine()?.lines(release))?;
+        fs::write(apt.sources(), Mirrors::of_this_machine()?.lines(release, with_security))?;
         shell::output(apt.command("apt-get").args(["-q", "update"]))
             .with_context(|| format!("cannot fetch the package lists of Debian {release}"))?;
         Ok(apt)
@@ -108,11 +108,11 @@ impl Mirrors {
     }
 
     /// sources.list(5) for a release.
-    fn lines(&self, release: &str) -> String {
+    fn lines(&self, release: &str, with_security: bool) -> String {
         let line =
             |uri: &str, suite: &str| format!("deb [signed-by={KEYRING} arch={ARCHITECTURE}] {uri} {suite} main\n");
         let mut lines = line(&self.main, release);
-        if let Some(security) = &self.security {
+        if let Some(security) = self.security.as_ref().filter(|_| with_security) {
             lines += &line(security, &format!("{release}-security"));
         }
         lines
@@ -128,7 +128,8 @@ mod tests {
         let targets = "apt https://packages.example/apt/\nDebian http://mirror.example/debian/\n\
                        Debian http://mirror.example/debian/\nDebian-Security http://mirror.example/security/\n";
         let mirrors = Mirrors::parse(targets).unwrap();
-        let lines = mirrors.lines("trixie");
+        assert_eq!(mirrors.lines("bullseye", false).lines().count(), 1);
+        let lines = mirrors.lines("trixie", true);
         assert_eq!(lines.lines().count(), 2);
         assert!(lines.contains("http://mirror.example/debian/ trixie main"));
         assert!(lines.contains("http://mirror.example/security/ trixie-security main"));

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::apt::Apt;
 use crate::{shell, tools};
 
-/// The kernels of the lab, each the newest of its series that Debian has when it is fetched.
+/// The kernels of the lab, as Debian has them when they are fetched.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub(crate) enum Series {
     /// Of Debian 11.
@@ -56,6 +56,14 @@ impl Series {
         }
     }
 
+    /// Whether the newest kernel is wanted, as against that of the release's last state.
+    ///
+    /// 5.10's later ones give a number to each credit packet of L2CAP and never free it ("Unable to allocate ident: -28"): a
+    /// channel stands still after 254 of them. 6.1 had the same fault before 6.1.178.
+    const fn with_security_updates(self) -> bool {
+        !matches!(self, Self::V5_10)
+    }
+
     /// The kernel from the cache; fetched now when it is not there.
     pub(super) fn ensure(self) -> Result<Kernel> {
         let cache = tools::user_cache()?.join("lab");
@@ -77,7 +85,7 @@ impl Series {
     fn fetch(self, making: &Path) -> Result<()> {
         let lists = making.join("apt");
         fs::create_dir(&lists)?;
-        let apt = Apt::of_release(self.debian(), &lists)?;
+        let apt = Apt::of_release(self.debian(), self.with_security_updates(), &lists)?;
         let package = apt.dependency("linux-image-amd64", &format!("linux-image-{}.", self.name()))?;
         eprintln!("fetching {package}, once");
         let unpacked = making.join("unpacked");

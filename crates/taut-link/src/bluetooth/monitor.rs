@@ -113,8 +113,8 @@ impl Heard {
         // Event, length; then subevent, status, handle. The lengths of what precedes the interval differ.
         let (Some(&LE_META), Some(&subevent)) = (event.first(), event.get(2)) else { return };
         let interval_at = match subevent {
-            CONNECTION_COMPLETE => 13,
-            ENHANCED_CONNECTION_COMPLETE => 25,
+            CONNECTION_COMPLETE => 14,
+            ENHANCED_CONNECTION_COMPLETE => 26,
             CONNECTION_UPDATE => 6,
             DATA_LENGTH_CHANGE => {
                 self.radio.tx_octets = le16(event, 5).or(self.radio.tx_octets);
@@ -160,11 +160,12 @@ mod tests {
     }
 
     fn connection_complete(interval: u16) -> Vec<u8> {
-        // Event, length, subevent, status, handle, role, peer's type and address, interval, latency, timeout, accuracy.
-        let mut event = vec![LE_META, 19, CONNECTION_COMPLETE, 0, 64, 0, 0, 0, 1, 2, 3, 4, 5, 6];
-        event.remove(13);
+        // Event, length; subevent, status, handle, role; peer's type and address; interval, latency, timeout, accuracy.
+        let mut event = vec![LE_META, 19, CONNECTION_COMPLETE, 0, 64, 0, 1];
+        event.extend_from_slice(&[0, 1, 2, 3, 4, 5, 6]);
         event.extend_from_slice(&interval.to_le_bytes());
         event.extend_from_slice(&[0, 0, 42, 0, 0]);
+        assert_eq!(event.len(), 2 + usize::from(event[1]));
         event
     }
 

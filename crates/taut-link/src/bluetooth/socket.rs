@@ -14,7 +14,7 @@ use super::adapter::{self, Role};
 use super::management::{hci_socket, no_bluetooth};
 use super::monitor::Monitor;
 use super::{AddressType, BluetoothAddress, DeviceAddress, Phy, Protocol, Security, le16};
-use crate::{Endpoint, Error, Result, sys};
+use crate::{Endpoint, Error, Result, clock, sys};
 
 /// bluetooth.h, l2cap.h, hci_sock.h; the libc crate has no names for them.
 const BTPROTO_L2CAP: i32 = 0;
@@ -34,8 +34,8 @@ const LE_SET_PHY: u16 = 0x2032;
 /// A channel that is open.
 pub(crate) struct Opened {
     pub(crate) socket: Socket,
-    /// Most bytes of one write; `None` when the kernel splits them.
-    pub(crate) write_limit: Option<usize>,
+    /// Most bytes that one write should have.
+    pub(crate) write_limit: usize,
     /// What both ends agreed on, as far as it was overheard.
     pub(crate) agreed: Vec<String>,
 }
@@ -55,20 +55,39 @@ pub(crate) fn connect(
     let (Some(peer), 1..) = (address.device, address.number) else {
         return Err(Error::Input(format!("{endpoint}: to connect, give the device's address and its number")));
     };
-    let socket = open(protocol)?;
+    // Told apart from an adapter that is missing.
+    drop(open(protocol)?);
     let adapter = adapter::ready(address, Role::Connect(peer))?;
     // An own address of the same kind makes the kernel take the radio that is meant.
     let ours = if address.is_le() { AddressType::Public } else { AddressType::BrEdr };
-    socket.bind(&socket_address(protocol, adapter.address, 0, ours)).map_err(fail)?;
-    set_parameters(&socket, endpoint, address)?;
     let monitor = Monitor::open();
-    socket.connect_timeout(&socket_address(protocol, peer, address.number, address.kind), timeout).map_err(fail)?;
+    let begin = clock::now();
+    let socket = loop {
+        let socket = open(protocol)?;
+        socket.bind(&socket_address(protocol, adapter.address, 0, ours)).map_err(fail)?;
+        set_parameters(&socket, endpoint, address)?;
+        match socket.connect_timeout(&socket_address(protocol, peer, address.number, address.kind), timeout) {
+            Ok(()) => break socket,
+            Err(error) if is_of_the_last(protocol, &error) && clock::now().saturating_since(begin) < SETTLING => {
+                clock::sleep(Duration::from_millis(20));
+            }
+            Err(error) => return Err(fail(error)),
+        }
+    };
     if let Some(phy) = address.phy {
         ask_for_phy(&socket, adapter.index, phy).map_err(|error| Error::io("ask for the PHY of", endpoint, error))?;
     }
     let agreed = monitor.heard(adapter.index, peer).facts();
     Ok(Opened { write_limit: write_limit(&socket, protocol, address), agreed, socket })
 }
+
+/// RFCOMM has one connection for each pair of devices and channel, and for some time after its close the next one is refused.
+fn is_of_the_last(protocol: Protocol, error: &io::Error) -> bool {
+    protocol == Protocol::Rfcomm && matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ECONNRESET))
+}
+
+/// How long that may take.
+const SETTLING: Duration = Duration::from_secs(3);
 
 /// Listens on an adapter made ready for it: powered, connectable and, for LE, advertising.
 ///
@@ -102,11 +121,7 @@ pub(crate) fn bound(protocol: Protocol, address: &BluetoothAddress, local: &Sock
 }
 
 /// What an accepted socket does not inherit; gives the most bytes of one write.
-pub(crate) fn apply_to_accepted(
-    socket: &Socket,
-    protocol: Protocol,
-    address: &BluetoothAddress,
-) -> io::Result<Option<usize>> {
+pub(crate) fn apply_to_accepted(socket: &Socket, protocol: Protocol, address: &BluetoothAddress) -> io::Result<usize> {
     if let Some(bytes) = address.rcvbuf {
         socket.set_recv_buffer_size(bytes as usize)?;
     }
@@ -215,11 +230,18 @@ fn mtus(socket: &Socket, address: &BluetoothAddress) -> (Option<u16>, Option<u16
     (options.and_then(|options| native(&options[2..4])), options.and_then(|options| native(&options[..2])))
 }
 
-/// A longer write than the peer's MTU is refused by L2CAP; RFCOMM splits it.
-fn write_limit(socket: &Socket, protocol: Protocol, address: &BluetoothAddress) -> Option<usize> {
-    (protocol == Protocol::L2cap).then(|| mtus(socket, address).1.unwrap_or(L2CAP_DEFAULT_MTU).max(1).into())
+/// A longer write than the peer's MTU is refused by L2CAP. RFCOMM splits it, and makes all of its frames before it sends the first
+/// (`bt_skb_sendmmsg`, Linux 5.16 and updates of older ones); a write whose frames do not fit into the send buffer waits for room that never
+/// comes. A frame takes up to six times its payload there (127 bytes of payload, 768 of the buffer).
+fn write_limit(socket: &Socket, protocol: Protocol, address: &BluetoothAddress) -> usize {
+    match protocol {
+        Protocol::L2cap => mtus(socket, address).1.unwrap_or(L2CAP_DEFAULT_MTU).max(1).into(),
+        Protocol::Rfcomm => (socket.send_buffer_size().unwrap_or(0) / 8).max(RFCOMM_DEFAULT_MTU),
+    }
 }
 
+/// rfcomm.h, in bytes.
+const RFCOMM_DEFAULT_MTU: usize = 127;
 /// l2cap.h.
 const L2CAP_DEFAULT_MTU: u16 = 672;
 
