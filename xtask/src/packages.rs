@@ -49,6 +49,11 @@ pub(crate) const XZ: Package = Package { name: "xz-utils", command: "xz" };
 /// Debian's compression of kernels from 6.12 on.
 pub(crate) const ZSTD: Package = Package { name: "zstd", command: "zstd" };
 
+/// Virtual Bluetooth controllers without air time.
+pub(crate) const BLUEZ_TEST_TOOLS: Package = Package { name: "bluez-test-tools", command: "btvirt" };
+/// The stock tools of the Bluetooth protocols, peers of ours.
+pub(crate) const BLUEZ: Package = Package { name: "bluez", command: "l2test" };
+
 /// Installs what is missing when it can (as root, on Debian) and says what to do when it can't.
 /// Gives the names of what is still missing.
 pub(crate) fn ensure(packages: &[&Package]) -> Vec<&'static str> {

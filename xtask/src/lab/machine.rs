@@ -24,7 +24,7 @@ pub(super) struct Plan<'a> {
     pub(super) memory: u32,
     /// Virtual time: one instruction takes 2 to the power of this in ns, idle time passes at once. `None`: the host's time.
     pub(super) icount: Option<u8>,
-    /// Longest life, in the host's time.
+    /// Longest life, in the time that the host has for it.
     pub(super) timeout: Duration,
     /// Where the guest's files go; it is there.
     pub(super) out: &'a Path,
@@ -71,8 +71,11 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<Ending> {
     let mut stderr = Tail::of(&path("stderr"), io::stderr())?;
     let mut console =
         Tail::of(&path("console"), if plan.show_console { Sink::Shown(io::stderr()) } else { Sink::Hidden })?;
-    let begin = Instant::now();
+    let (mut age, mut last) = (Duration::ZERO, Instant::now());
     loop {
+        // Time in which we were stopped is not the guest's.
+        age += last.elapsed().min(Duration::from_secs(1));
+        last = Instant::now();
         // Looked at before the outputs, so that what was written last is seen.
         let ended = machine.has_ended()?;
         stdout.advance()?;
@@ -85,7 +88,7 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<Ending> {
         if interrupted.load(Ordering::Relaxed) {
             return Ok(Ending::Interrupted);
         }
-        if begin.elapsed() > plan.timeout {
+        if age > plan.timeout {
             return Ok(Ending::TimedOut { began: report.began });
         }
         thread::sleep(GLANCE);

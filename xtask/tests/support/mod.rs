@@ -1,4 +1,5 @@
 //! The lab as a test sees it.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -74,7 +75,8 @@ impl Lab {
     }
 }
 
-fn note_skipped(test: &str, reason: &str) {
+/// Notes loudly that a test can't run here.
+pub(crate) fn note_skipped(test: &str, reason: &str) {
     eprintln!("SKIPPED: {test}: {reason}");
     if let Some(path) = std::env::var_os("TAUT_SKIP_LOG") {
         let mut log = OpenOptions::new().create(true).append(true).open(path).unwrap();
