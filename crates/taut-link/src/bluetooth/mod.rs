@@ -1,9 +1,9 @@
 //! Bluetooth links on the kernel's own sockets (`AF_BLUETOOTH`): L2CAP channels and RFCOMM.
 //!
-//! - [`address`]: devices, and what stands in an endpoint's address.
-//! - [`socket`]: sockets, from the first option to the last.
-//! - [`management`] and [`adapter`]: adapters, switched on and made visible for as long as that is needed.
-//! - [`monitor`]: what the two controllers agreed on.
+//! - `address`: devices, and what stands in an endpoint's address.
+//! - `socket`: sockets, from the first option to the last.
+//! - `management` and `adapter`: adapters, switched on and made visible for as long as that is needed.
+//! - `monitor`: what the two controllers agreed on.
 //!
 //! Numbers of socket options and commands are those of the kernel's `include/net/bluetooth` and of BlueZ's mgmt-api.
 
