@@ -44,6 +44,12 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let code = execute(cli);
+    taut_link::bluetooth::restore_adapters();
+    code
+}
+
+fn execute(cli: Cli) -> ExitCode {
     let outcome = match cli.command {
         Command::Survey(args) => commands::survey::run(args),
         Command::Serve(args) => commands::serve::run(args),
