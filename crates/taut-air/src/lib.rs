@@ -4,6 +4,7 @@
 //!   L2CAP and the programs on it), [`transport::Pipe`], [`medium::Medium`]. Each takes what happens at a time, gives what follows
 //!   from it, and tells its next deadline. None reads a clock, opens anything or draws randomness that it was not given.
 //! - [`Scenario`]: all parameters, by name, from text.
+//! - [`Air`]: the controllers and the medium alone, for hosts from elsewhere: a kernel's, say.
 //! - [`Simulation`]: the machines of both sides in virtual time; [`Observer`] sees everything, [`Outcome`] is the sum,
 //!   [`Ledger`] tells for every nanosecond of the run what the air was used for or who kept it idle.
 //! - [`AirLink`]: the same link with programs outside, in virtual time.
@@ -12,6 +13,7 @@
 
 extern crate alloc;
 
+mod air;
 pub mod controller;
 pub mod hci;
 pub mod host;
@@ -28,6 +30,7 @@ mod sim;
 mod time;
 pub mod transport;
 
+pub use air::{Air, ToHost};
 pub use ledger::{Category, Ledger};
 pub use limit::{L2CAP_HEADER_BYTES, Limit, SDU_LENGTH_BYTES};
 pub use link::{CloseReason, PduKind, Pickup, Reception, Role};

@@ -90,6 +90,15 @@ impl Phy {
         matches!(self, Self::CodedS2 | Self::CodedS8)
     }
 
+    /// The PHY's number in HCI's events: 1, 2 or 3.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Le1M => 1,
+            Self::Le2M => 2,
+            Self::CodedS2 | Self::CodedS8 => 3,
+        }
+    }
+
     /// The PHY's bit in LL_PHY_REQ and in HCI's masks: 1, 2 or 4.
     pub const fn mask(self) -> u8 {
         match self {

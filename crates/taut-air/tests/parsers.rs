@@ -44,6 +44,7 @@ fn config() -> ControllerConfig {
         tx_slots: 0,
         pickup: Pickup::AtOnce,
         max_length: 251,
+        phy: None,
         coded_s2: false,
         ifs: 150_000,
         encrypted: false,

@@ -1,6 +1,7 @@
 //! A Bluetooth LE controller: HCI packets above, packets on the air below. It has one radio, which its links share.
 
 mod command;
+mod discovery;
 mod profile;
 
 use alloc::boxed::Box;
@@ -10,13 +11,16 @@ use alloc::vec::Vec;
 use taut_time::Instant;
 
 use crate::hci::{self, Boundary, PacketView};
-use crate::link::{Clock, CloseReason, Delivered, Link, PduKind, Pickup, Role, Settings, Timer, Timing, Update};
+use crate::link::{
+    Clock, CloseReason, Delivered, Link, PduKind, Pickup, Role, Settings, Timer, Timing, Update, Wanted,
+};
 use crate::pdu::advertising::{self, Address, ConnectInd};
 use crate::pdu::{Header, Llid, Pdu};
-use crate::phy::Phy;
+use crate::phy::{MIN_LENGTH, Phy};
 use crate::rng::Random;
-use crate::time::{MS, NEVER, Nanos, US, after, deadline, span};
+use crate::time::{MS, NEVER, Nanos, US, after, deadline};
 
+use discovery::{Advertiser, Initiator, Peer, Scanner};
 pub use profile::{PROFILES, Profile};
 
 /// When a controller reports packets that the peer acknowledged (HCI Number Of Completed Packets).
@@ -55,6 +59,8 @@ pub struct ControllerConfig {
     pub pickup: Pickup,
     /// Longest payload of a data PDU that it can do, 27 to 251.
     pub max_length: u16,
+    /// PHY that it asks for by itself on every link that it is the central of; `None` leaves that to its host.
+    pub phy: Option<Phy>,
     /// LE Coded is sent with S=2 instead of S=8.
     pub coded_s2: bool,
     /// Inter frame space.
@@ -141,34 +147,6 @@ pub struct Transmission {
     pub counter: u16,
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Advertising {
-    Off,
-    /// Sends at that time.
-    Next(Instant),
-    /// Listens for an answer.
-    Listening(Instant),
-    /// One is coming in.
-    Receiving,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Initiating {
-    peer: Address,
-    interval: u16,
-    latency: u16,
-    timeout: u16,
-    stage: Stage,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Stage {
-    Scanning,
-    Receiving,
-    /// CONNECT_IND goes out at that time.
-    Answer(Instant),
-}
-
 /// A controller.
 #[derive(Clone, Debug)]
 pub struct Controller {
@@ -176,10 +154,17 @@ pub struct Controller {
     random: Random,
     links: Vec<Link>,
     out: VecDeque<Output>,
-    advertising: Advertising,
-    advertising_interval: Nanos,
-    advertising_data: Vec<u8>,
-    initiating: Option<Initiating>,
+    advertiser: Advertiser,
+    scanner: Scanner,
+    initiator: Option<Initiator>,
+    /// A packet on the advertising channel is coming in for the scanner or the initiator.
+    hears: bool,
+    accept_list: Vec<Peer>,
+    random_address: Address,
+    /// Payload that the host suggests for new links.
+    default_length: u16,
+    /// PHYs that the host prefers for them, to send and to receive.
+    default_phys: u8,
     /// ACL packets acknowledged and not reported, by link.
     unreported: Vec<u16>,
     /// ACL packets in the buffers or not reported.
@@ -191,9 +176,8 @@ pub struct Controller {
 
 /// Lowest connection handle; the k-th connection has the k-th. Those of links that are gone are used again.
 pub(crate) const FIRST_HANDLE: u16 = 0x0040;
-const WINDOW_UNIT: Nanos = 1_250 * US;
-/// From CONNECT_IND to the transmit window (Vol 6, Part B, 4.5.3).
-const TRANSMIT_WINDOW_DELAY: Nanos = 1_250 * US;
+/// Bits of all PHYs: 1M, 2M, Coded.
+const ALL_PHYS: u8 = 0b111;
 
 impl Controller {
     /// A controller just powered on. `random` decides about access addresses and advertising delays.
@@ -203,10 +187,14 @@ impl Controller {
             random,
             links: Vec::new(),
             out: VecDeque::new(),
-            advertising: Advertising::Off,
-            advertising_interval: 100 * MS,
-            advertising_data: Vec::new(),
-            initiating: None,
+            advertiser: Advertiser::new(),
+            scanner: Scanner::new(),
+            initiator: None,
+            hears: false,
+            accept_list: Vec::new(),
+            random_address: [0; 6],
+            default_length: MIN_LENGTH as u16,
+            default_phys: ALL_PHYS,
             unreported: Vec::new(),
             occupied: 0,
             receiving: None,
@@ -263,14 +251,7 @@ impl Controller {
         for link in &self.links {
             due = due.min(link.due());
         }
-        match self.advertising {
-            Advertising::Next(at) | Advertising::Listening(at) => due = due.min(at),
-            Advertising::Off | Advertising::Receiving => {}
-        }
-        if let Some(Initiating { stage: Stage::Answer(at), .. }) = self.initiating {
-            due = due.min(at);
-        }
-        self.due = due;
+        self.due = due.min(self.discovery_due());
     }
 
     fn timers(&mut self, now: Instant) {
@@ -289,16 +270,7 @@ impl Controller {
                 self.timer(now, index, timer);
             }
         }
-        match self.advertising {
-            Advertising::Next(at) if at <= now => self.advertise(now),
-            Advertising::Listening(until) if until <= now => self.advertise_later(now),
-            _ => {}
-        }
-        if let Some(Initiating { stage: Stage::Answer(at), .. }) = self.initiating
-            && at <= now
-        {
-            self.connect(now);
-        }
+        self.discovery_timers(now);
     }
 
     /// Whether an event of some link is open.
@@ -354,14 +326,7 @@ impl Controller {
 
     fn air_start(&mut self, transmission: &Transmission) {
         if transmission.access_address == advertising::ACCESS_ADDRESS {
-            if let Advertising::Listening(_) = self.advertising {
-                self.advertising = Advertising::Receiving;
-            } else if !self.radio_busy()
-                && let Some(initiating) = &mut self.initiating
-                && initiating.stage == Stage::Scanning
-            {
-                initiating.stage = Stage::Receiving;
-            }
+            self.advertising_start();
             return;
         }
         let found = self
@@ -462,9 +427,14 @@ impl Controller {
                 self.tell_host(hci::le_event(hci::event::LE_DATA_LENGTH_CHANGE, &parameters));
             }
             Update::Phy => {
-                let number = |phy: Phy| if phy.is_coded() { 3 } else { phy.mask() };
-                let (tx, rx) = (number(link.tx_phy()), number(link.phy[link.role.other() as usize]));
+                let (tx, rx) = (link.tx_phy().number(), link.rx_phy().number());
                 self.tell_host(hci::le_event(hci::event::LE_PHY_UPDATE_COMPLETE, &[hci::SUCCESS, low, high, tx, rx]));
+            }
+            Update::Features(features) => {
+                let status = if features.is_some() { hci::SUCCESS } else { hci::UNSUPPORTED_REMOTE_FEATURE };
+                let mut parameters = Vec::from([status, low, high]);
+                parameters.extend(features.unwrap_or_default());
+                self.tell_host(hci::le_event(hci::event::LE_REMOTE_FEATURES_COMPLETE, &parameters));
             }
             Update::Terminated(reason) => self.disconnected(index, reason),
             Update::Lost => self.disconnected(index, hci::CONNECTION_TIMEOUT),
@@ -493,133 +463,20 @@ impl Controller {
             tx_slots: config.tx_slots,
             pickup: config.pickup,
             max_length: config.max_length,
-            phys: 0b111,
+            phys: self.default_phys,
+            features: self.features(),
             s2: config.coded_s2,
             unit: config.interval_unit,
         }
     }
 
-    // Advertising and initiating.
-
-    fn advertise(&mut self, now: Instant) {
-        let pdu = advertising::adv_ind(self.config.address, &self.advertising_data);
-        let end = self.transmit_advertising(now, pdu, Role::Peripheral);
-        self.advertising = Advertising::Listening(after(end, self.config.ifs + 4 * US + Phy::Le1M.sync_time()));
-    }
-
-    fn advertise_later(&mut self, now: Instant) {
-        // 4.4.2.2.1: each advertising event is delayed by up to 10 ms at random.
-        let delay = self.random.below(10 * MS);
-        self.advertising = Advertising::Next(after(now, self.advertising_interval + delay));
-    }
-
-    fn transmit_advertising(&mut self, now: Instant, pdu: Pdu, role: Role) -> Instant {
-        let end = after(now, Phy::Le1M.air_time(pdu.payload().len(), false));
-        self.out.push_back(Output::Transmit(Box::new(Transmission {
-            access_address: advertising::ACCESS_ADDRESS,
-            crc_init: advertising::CRC_INIT,
-            channel: advertising::CHANNEL,
-            phy: Phy::Le1M,
-            mic: false,
-            start: now,
-            end,
-            pdu,
-            kind: PduKind::Advertising,
-            retransmission: false,
-            handle: 0,
-            role,
-            counter: 0,
-        })));
-        end
-    }
-
-    fn advertising_end(&mut self, now: Instant, transmission: &Transmission, crc_right: bool) {
-        if self.advertising == Advertising::Receiving {
-            let connect = ConnectInd::parse(&transmission.pdu);
-            match connect.filter(|connect| crc_right && connect.advertiser == self.config.address) {
-                Some(connect) => {
-                    self.advertising = Advertising::Off;
-                    let first = after(now, TRANSMIT_WINDOW_DELAY + WINDOW_UNIT * Nanos::from(connect.window_offset));
-                    let window = WINDOW_UNIT * Nanos::from(connect.window_size);
-                    self.open(now, Role::Peripheral, connect, first, window);
-                }
-                None => self.advertise_later(now),
-            }
-            return;
-        }
-        let ifs = self.config.ifs;
-        if let Some(initiating) = &mut self.initiating
-            && initiating.stage == Stage::Receiving
-        {
-            let found = crc_right && advertising::advertiser(&transmission.pdu) == Some(initiating.peer);
-            initiating.stage = if found { Stage::Answer(after(now, ifs)) } else { Stage::Scanning };
-        }
-    }
-
-    /// Sends CONNECT_IND and opens the link, unless the radio is needed before its end.
-    fn connect(&mut self, now: Instant) {
-        let Some(mut initiating) = self.initiating.take() else { return };
-        let end = after(now, Phy::Le1M.air_time(34, false));
-        let earliest = after(end, TRANSMIT_WINDOW_DELAY);
-        if self.radio_busy() || self.wanted_by_others(usize::MAX) < earliest {
-            initiating.stage = Stage::Scanning;
-            self.initiating = Some(initiating);
-            return;
-        }
-        let first = self.first_anchor(earliest, self.config.interval_unit * Nanos::from(initiating.interval));
-        let connect = ConnectInd {
-            initiator: self.config.address,
-            advertiser: initiating.peer,
-            access_address: self.access_address(),
-            crc_init: self.random.below(1 << 24) as u32,
-            window_size: 2,
-            window_offset: (span(earliest, first) / WINDOW_UNIT) as u16,
-            interval: initiating.interval,
-            latency: initiating.latency,
-            timeout: initiating.timeout,
-            hop: 5 + self.random.below(12) as u8,
-            accuracy: profile::accuracy_class(self.config.accuracy_ppm),
-        };
-        self.transmit_advertising(now, connect.to_pdu(), Role::Central);
-        self.open(end, Role::Central, connect, first, 0);
-    }
-
-    /// The first link's anchor is as early as possible; the k-th of n lies k/n of an interval behind the first's.
-    fn first_anchor(&self, earliest: Instant, interval: Nanos) -> Instant {
-        let Some(first) = self.links.iter().find(|link| !link.is_gone()) else { return earliest };
-        let links = Nanos::from(self.config.links.max(1));
-        let offset = interval * (self.free_index() as Nanos % links) / links;
-        let grid = after(first.clock.anchor(), offset);
-        let behind = span(grid, earliest).div_ceil(interval.max(1));
-        after(grid, behind * interval)
-    }
-
-    /// Where the next link goes.
-    fn free_index(&self) -> usize {
+    /// The first link that is gone, or one behind the last.
+    fn free_slot(&self) -> usize {
         self.links.iter().position(Link::is_gone).unwrap_or(self.links.len())
     }
 
-    /// 32 bits that keep the rules of Vol 6, Part B, 2.1.2 as far as they matter here: not the advertising address, none of
-    /// our other links', no run of more than six equal bits, all four octets different.
-    fn access_address(&mut self) -> u32 {
-        loop {
-            let address = self.random.next_u64() as u32;
-            let changes = address ^ (address >> 1);
-            let run = (0..=25).any(|at| (changes >> at) & 0x3f == 0);
-            let octets = address.to_le_bytes();
-            let alike = (1..4).any(|i| octets[..i].contains(&octets[i]));
-            let transitions = (changes & 0x7fff_ffff).count_ones();
-            let early = (changes >> 25).count_ones() >= 2;
-            let apart = (address ^ advertising::ACCESS_ADDRESS).count_ones() > 1;
-            let taken = self.links.iter().any(|link| link.access_address == address);
-            if !run && !alike && transitions <= 24 && early && apart && !taken {
-                return address;
-            }
-        }
-    }
-
     fn open(&mut self, now: Instant, role: Role, connect: ConnectInd, first: Instant, window: Nanos) {
-        let index = self.free_index();
+        let index = self.free_slot();
         let handle = FIRST_HANDLE + index as u16;
         let timing = Timing {
             interval: self.config.interval_unit * Nanos::from(connect.interval.max(1)),
@@ -633,21 +490,29 @@ impl Controller {
             },
         };
         let clock = Clock::new(now, first, window, timing);
-        let link = Link::new(role, handle, connect.access_address, connect.crc_init, self.settings(), clock);
-        if index == self.links.len() {
-            self.links.push(link);
-            self.unreported.push(0);
-        } else {
-            self.links[index] = link;
-            self.unreported[index] = 0;
+        let mut link = Link::new(role, handle, connect.access_address, connect.crc_init, self.settings(), clock);
+        let length = self.default_length.min(self.config.max_length);
+        if usize::from(length) > MIN_LENGTH {
+            link.request(Wanted::Length { octets: length });
         }
-        let peer = match role {
-            Role::Central => connect.advertiser,
-            Role::Peripheral => connect.initiator,
+        if let Some(phy) = self.config.phy.filter(|_| role == Role::Central) {
+            link.request(Wanted::Phy { tx: phy.mask(), rx: phy.mask(), s2: self.config.coded_s2 });
+        }
+        match self.links.get_mut(index) {
+            Some(gone) => *gone = link,
+            None => {
+                self.links.push(link);
+                self.unreported.push(0);
+            }
+        }
+        let (random, peer) = match role {
+            Role::Central => (connect.advertiser_random, connect.advertiser),
+            Role::Peripheral => (connect.initiator_random, connect.initiator),
         };
         let mut parameters = [0; 18];
         parameters[1..3].copy_from_slice(&handle.to_le_bytes());
         parameters[3] = (role == Role::Peripheral).into();
+        parameters[4] = random.into();
         parameters[5..11].copy_from_slice(&peer);
         for (at, word) in [(11, connect.interval), (13, connect.latency), (15, connect.timeout)] {
             parameters[at..at + 2].copy_from_slice(&word.to_le_bytes());

@@ -12,8 +12,12 @@ pub const COMPLETED_PACKETS: u8 = 0x13;
 pub const LE_META: u8 = 0x3e;
 /// LE Connection Complete (LE Meta).
 pub const LE_CONNECTION_COMPLETE: u8 = 0x01;
+/// LE Advertising Report (LE Meta).
+pub const LE_ADVERTISING_REPORT: u8 = 0x02;
 /// LE Connection Update Complete (LE Meta).
 pub const LE_CONNECTION_UPDATE_COMPLETE: u8 = 0x03;
+/// LE Read Remote Features Complete (LE Meta).
+pub const LE_REMOTE_FEATURES_COMPLETE: u8 = 0x04;
 /// LE Data Length Change (LE Meta).
 pub const LE_DATA_LENGTH_CHANGE: u8 = 0x07;
 /// LE PHY Update Complete (LE Meta).

@@ -19,6 +19,8 @@ pub const SUCCESS: u8 = 0x00;
 pub const UNKNOWN_COMMAND: u8 = 0x01;
 /// Unknown connection identifier.
 pub const UNKNOWN_CONNECTION: u8 = 0x02;
+/// Memory capacity exceeded.
+pub const NO_MEMORY: u8 = 0x07;
 /// Connection timeout: the supervision timeout ran out.
 pub const CONNECTION_TIMEOUT: u8 = 0x08;
 /// Command disallowed.
@@ -31,5 +33,7 @@ pub const INVALID_PARAMETERS: u8 = 0x12;
 pub const REMOTE_USER_TERMINATED: u8 = 0x13;
 /// Connection terminated by local host.
 pub const LOCAL_HOST_TERMINATED: u8 = 0x16;
+/// Unsupported remote feature.
+pub const UNSUPPORTED_REMOTE_FEATURE: u8 = 0x1a;
 /// Connection failed to be established.
 pub const FAILED_TO_ESTABLISH: u8 = 0x3e;

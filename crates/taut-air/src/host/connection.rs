@@ -104,7 +104,8 @@ impl Host {
         let mtu = usize::from(channel.parameters().peer_mtu);
         let writer = &mut connection.writer;
         if writer.writes_blocks() && writer.left == 0 {
-            writer.left = self.config.block;
+            let begins = writer.position == 0 && self.config.first > 0;
+            writer.left = if begins { self.config.first } else { self.config.block };
             writer.begun = now;
         }
         let size = if writer.writes_blocks() { mtu.min(writer.left as usize) } else { writer.next_given(mtu) };

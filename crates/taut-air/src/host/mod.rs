@@ -43,6 +43,9 @@ pub struct HostConfig {
     pub sndbuf: usize,
     /// Bytes that the writer has at a time, written in SDUs of at most the peer's MTU.
     pub block: u32,
+    /// Bytes of the first block, 0 for as many as in the others: where in a connection event and an SDU the flow gets going is
+    /// up to what came before it.
+    pub first: u32,
     /// Time that it takes to have the next block, once the last one is written.
     pub block_work: Latency,
     /// Time from one block's beginning to the next at least; 0 for as fast as it goes.

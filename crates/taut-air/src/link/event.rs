@@ -72,6 +72,7 @@ pub(crate) enum Timer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wanted {
     Length { octets: u16 },
+    Features,
     Phy { tx: u8, rx: u8, s2: bool },
     Connection { interval: u16, latency: u16, timeout: u16 },
     Terminate { reason: u8 },

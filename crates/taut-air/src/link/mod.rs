@@ -90,8 +90,10 @@ pub(crate) struct Settings {
     pub(crate) pickup: Pickup,
     /// Longest payload that this side takes and sends.
     pub(crate) max_length: u16,
-    /// PHYs that this side can do.
+    /// PHYs that this side can do, or that its host wants.
     pub(crate) phys: u8,
+    /// FeatureSet, 4.6.
+    pub(crate) features: [u8; 8],
     /// LE Coded is sent with S=2.
     pub(crate) s2: bool,
     /// Units of connection intervals.
@@ -165,6 +167,8 @@ pub(crate) struct Link {
     hold: Option<Hold>,
     last_valid: Instant,
     heard_any: bool,
+    /// LL_TERMINATE_IND came, with this reason: one more packet acknowledges it.
+    leaving: Option<u8>,
 }
 
 impl Link {
@@ -195,6 +199,7 @@ impl Link {
             hold: None,
             last_valid: now,
             heard_any: false,
+            leaving: None,
         }
     }
 
@@ -226,7 +231,8 @@ impl Link {
         self.phy[self.role as usize]
     }
 
-    const fn rx_phy(&self) -> Phy {
+    /// PHY that this side receives on.
+    pub(crate) const fn rx_phy(&self) -> Phy {
         self.phy[self.role.other() as usize]
     }
 
@@ -305,6 +311,12 @@ impl Link {
             Phase::Window { .. } => self.close(now, CloseReason::NoSync),
             Phase::Answer { .. } => self.close(now, CloseReason::NoAnswer),
             Phase::Pause { .. } => self.send(now, limit),
+            Phase::LastPacket { .. } if self.leaving.is_some() => {
+                self.phase = Phase::Gone;
+                let (counter, packets) = (self.clock.counter, self.event.sent);
+                let update = self.leaving.map(Update::Terminated);
+                Timer::Closed { counter, reason: CloseReason::MdCleared, packets, update }
+            }
             Phase::LastPacket { .. } => {
                 let reason = self.event.stop.unwrap_or(CloseReason::MdCleared);
                 self.close(now, reason)
@@ -398,7 +410,9 @@ impl Link {
         let header = Header { llid: Llid::Continuation, nesn: self.nesn, sn: self.sn, md, length: 0 };
         let pdu = self.queue.pdu(header);
         let end = after(now, duration);
-        self.phase = if self.role == Role::Central || md || self.event.peer_md || self.event.errors > 0 {
+        self.phase = if self.leaving.is_some() {
+            Phase::LastPacket { end }
+        } else if self.role == Role::Central || md || self.event.peer_md || self.event.errors > 0 {
             // Active clocks may be 2 us off in either direction (4.2.1).
             Phase::Answer { until: after(end, self.settings.ifs + 4 * US + self.rx_phy().sync_time()) }
         } else {

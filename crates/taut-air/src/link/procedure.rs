@@ -14,6 +14,8 @@ pub(crate) enum Update {
         rx: u16,
     },
     Phy,
+    /// The peer's FeatureSet, or that it has no such procedure.
+    Features(Option<[u8; 8]>),
     /// The peer ended the connection.
     Terminated(u8),
     /// The supervision timeout ran out.
@@ -34,6 +36,12 @@ pub(crate) struct Procedures {
     phy: Option<(u16, [u8; 2])>,
     /// PHY masks that this side asked for, tx and rx.
     asked: Option<[u8; 2]>,
+    /// This side asked for the peer's features.
+    asked_features: bool,
+    /// Longest payload that the peer sends, once that was agreed on.
+    rx_length: Option<u16>,
+    /// Longest payload that the host wants to be sent; `None` leaves it to the controller.
+    tx_wanted: Option<u16>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -81,10 +89,11 @@ pub(crate) fn acknowledged(control: ControlBytes) -> Option<u8> {
     }
 }
 
-fn own_length(link: &Link, octets: u16) -> Length {
+fn own_length(link: &Link) -> Length {
     // Packets may be as long as LE Coded makes them: the number of bytes is what limits here.
     let time = |octets: u16| (Phy::CodedS8.air_time(octets.into(), true) / US) as u16;
     let rx = link.settings.max_length;
+    let octets = link.procedures.tx_wanted.unwrap_or(rx);
     Length { rx_octets: rx, rx_time: time(rx), tx_octets: octets, tx_time: time(octets) }
 }
 
@@ -92,7 +101,16 @@ pub(crate) fn request(link: &mut Link, wanted: Wanted) {
     match wanted {
         Wanted::Length { octets } => {
             let octets = octets.clamp(MIN_LENGTH as u16, link.settings.max_length);
-            link.control(Control::LengthRequest(own_length(link, octets)));
+            link.procedures.tx_wanted = Some(octets);
+            link.control(Control::LengthRequest(own_length(link)));
+        }
+        Wanted::Features => {
+            link.procedures.asked_features = true;
+            let features = link.settings.features;
+            link.control(match link.role {
+                Role::Central => Control::FeatureRequest { features },
+                Role::Peripheral => Control::PeripheralFeatureRequest { features },
+            });
         }
         Wanted::Phy { tx, rx, s2 } => {
             link.settings.s2 |= s2;
@@ -140,16 +158,32 @@ pub(crate) fn received(link: &mut Link, payload: &[u8]) -> Option<Update> {
             }
             None
         }
-        Control::Terminate { reason } => Some(Update::Terminated(reason)),
+        Control::Terminate { reason } => {
+            link.leaving = Some(reason);
+            None
+        }
+        Control::FeatureRequest { features } | Control::PeripheralFeatureRequest { features } => {
+            // 5.1.4: of the first octet what both sides have.
+            let mut own = link.settings.features;
+            own[0] &= features[0];
+            link.control(Control::FeatureResponse { features: own });
+            None
+        }
+        Control::FeatureResponse { features } => {
+            core::mem::take(&mut link.procedures.asked_features).then_some(Update::Features(Some(features)))
+        }
+        Control::Unknown { opcode: 0x08 | 0x0e } => {
+            core::mem::take(&mut link.procedures.asked_features).then_some(Update::Features(None))
+        }
         Control::Unknown { .. } => None,
         Control::LengthRequest(peer) => {
-            let own = own_length(link, link.settings.max_length);
+            let own = own_length(link);
             link.control(Control::LengthResponse(own));
-            Some(settle_length(link, own, peer))
+            settle_length(link, own, peer)
         }
         Control::LengthResponse(peer) => {
-            let own = own_length(link, link.settings.max_length);
-            Some(settle_length(link, own, peer))
+            let own = own_length(link);
+            settle_length(link, own, peer)
         }
         Control::PhyRequest { tx, rx } => {
             let phys = link.settings.phys;
@@ -174,11 +208,13 @@ pub(crate) fn received(link: &mut Link, payload: &[u8]) -> Option<Update> {
     }
 }
 
-fn settle_length(link: &mut Link, own: Length, peer: Length) -> Update {
+/// The host hears of it when something has changed (Vol 4, Part E, 7.7.65.7).
+fn settle_length(link: &mut Link, own: Length, peer: Length) -> Option<Update> {
     let tx = own.tx_octets.min(peer.rx_octets).max(MIN_LENGTH as u16);
     let rx = own.rx_octets.min(peer.tx_octets).max(MIN_LENGTH as u16);
+    let before = (link.tx_length, link.procedures.rx_length.replace(rx).unwrap_or(MIN_LENGTH as u16));
     link.tx_length = tx.into();
-    Update::Length { tx, rx }
+    (before != (link.tx_length, rx)).then_some(Update::Length { tx, rx })
 }
 
 /// The central decides: the fastest PHY in each mask.

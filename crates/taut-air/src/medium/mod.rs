@@ -1,5 +1,10 @@
 //! The air between two radios: what is lost on it.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use taut_time::Instant;
+
 use crate::controller::Transmission;
 use crate::link::Reception;
 use crate::phy::{ACCESS_ADDRESS_BYTES, CRC_BYTES, HEADER_BYTES, MIC_BYTES};
@@ -41,24 +46,68 @@ pub struct Interference {
     pub per: f64,
 }
 
-/// The medium, with its state.
+/// The medium, with its state and the packets on it.
 #[derive(Clone, Debug)]
 pub struct Medium {
     loss: Loss,
     random: Random,
     bad: bool,
     clean: bool,
+    on_air: Vec<OnAir>,
+}
+
+/// A packet on the air.
+#[derive(Clone, Debug)]
+pub(crate) struct OnAir {
+    pub(crate) transmission: Box<Transmission>,
+    pub(crate) reception: Reception,
+    /// Number of the machine that sends it.
+    pub(crate) from: usize,
 }
 
 impl Medium {
     /// A medium in the good state.
     pub fn new(loss: Loss, random: Random) -> Self {
         let clean = loss.ber <= 0.0 && loss.per <= 0.0 && loss.burst.enter <= 0.0 && loss.interference.period == 0;
-        Self { loss, random, bad: false, clean }
+        Self { loss, random, bad: false, clean, on_air: Vec::new() }
+    }
+
+    /// Packets on the air now.
+    pub(crate) fn on_air(&self) -> &[OnAir] {
+        &self.on_air
+    }
+
+    /// When the first of them ends.
+    pub(crate) fn next_end(&self) -> Option<Instant> {
+        self.on_air.iter().map(|packet| packet.transmission.end).min()
+    }
+
+    /// A packet begins. What receivers will make of it, unless another one comes upon it.
+    pub(crate) fn begin(&mut self, transmission: &Transmission) -> Reception {
+        let mut reception = self.judge(transmission);
+        // Two at once on a channel: neither can be read.
+        for other in &mut self.on_air {
+            if other.transmission.channel == transmission.channel {
+                other.reception = Reception::CrcError;
+                reception = Reception::CrcError;
+            }
+        }
+        reception
+    }
+
+    /// Carries a packet that has begun until it ends.
+    pub(crate) fn carry(&mut self, from: usize, transmission: Box<Transmission>, reception: Reception) {
+        self.on_air.push(OnAir { transmission, reception, from });
+    }
+
+    /// Takes the first packet that has ended by `now`.
+    pub(crate) fn end(&mut self, now: Instant) -> Option<OnAir> {
+        let index = self.on_air.iter().position(|packet| packet.transmission.end <= now)?;
+        Some(self.on_air.remove(index))
     }
 
     /// Decides what a listening receiver makes of a packet.
-    pub fn judge(&mut self, transmission: &Transmission) -> Reception {
+    fn judge(&mut self, transmission: &Transmission) -> Reception {
         if self.clean {
             return Reception::Received;
         }

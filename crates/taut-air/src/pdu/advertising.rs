@@ -1,4 +1,4 @@
-//! ADV_IND and CONNECT_IND (2.3).
+//! Advertising, scan requests and CONNECT_IND (2.3).
 
 use super::Pdu;
 
@@ -9,11 +9,115 @@ pub const CRC_INIT: u32 = 0x55_5555;
 /// The advertising channel that is used here.
 pub const CHANNEL: u8 = 37;
 
-const ADV_IND: u8 = 0x0;
+const SCAN_REQ: u8 = 0x3;
 const CONNECT_IND: u8 = 0x5;
+/// TxAdd and RxAdd: the sender's and the receiver's addresses are random ones.
+const TX_ADD: u8 = 0x40;
+const RX_ADD: u8 = 0x80;
 
-/// A public device address, least significant byte first as on the air.
+/// A device address, least significant byte first as on the air.
 pub type Address = [u8; 6];
+
+/// Kinds of legacy advertising PDUs, by their PDU type. What is directed at one device isn't among them.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Kind {
+    /// ADV_IND: one may connect, or ask for more.
+    Connectable = 0x0,
+    /// ADV_NONCONN_IND: listen and no more.
+    Silent = 0x2,
+    /// SCAN_RSP: what was asked for.
+    Response = 0x4,
+    /// ADV_SCAN_IND: one may ask for more.
+    Scannable = 0x6,
+}
+
+impl Kind {
+    /// `Event_Type` of HCI's advertising report (Vol 4, Part E, 7.7.65.2).
+    pub const fn event_type(self) -> u8 {
+        match self {
+            Self::Connectable => 0x00,
+            Self::Scannable => 0x02,
+            Self::Silent => 0x03,
+            Self::Response => 0x04,
+        }
+    }
+
+    /// Whether SCAN_REQ is answered.
+    pub const fn answers(self) -> bool {
+        matches!(self, Self::Connectable | Self::Scannable)
+    }
+}
+
+/// An advertiser's PDU.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Advertisement<'a> {
+    /// Which.
+    pub kind: Kind,
+    /// Who.
+    pub advertiser: Address,
+    /// The address is a random one.
+    pub random: bool,
+    /// What, at most 31 bytes.
+    pub data: &'a [u8],
+}
+
+impl<'a> Advertisement<'a> {
+    /// The PDU; data beyond 31 bytes is cut off.
+    pub fn to_pdu(self) -> Pdu {
+        let data = &self.data[..self.data.len().min(31)];
+        let mut payload = [0; 37];
+        payload[..6].copy_from_slice(&self.advertiser);
+        payload[6..6 + data.len()].copy_from_slice(data);
+        let first = self.kind as u8 | if self.random { TX_ADD } else { 0 };
+        Pdu::new([first, (6 + data.len()) as u8], &payload[..6 + data.len()])
+    }
+
+    /// Reads one; `None` when it is something else or has no length that it can have.
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let [first, length, payload @ ..] = bytes else { return None };
+        let kind = match first & 0xf {
+            0x0 => Kind::Connectable,
+            0x2 => Kind::Silent,
+            0x4 => Kind::Response,
+            0x6 => Kind::Scannable,
+            _ => return None,
+        };
+        let (advertiser, data) = payload.get(..usize::from(*length))?.split_first_chunk()?;
+        (data.len() <= 31).then_some(Self { kind, advertiser: *advertiser, random: first & TX_ADD != 0, data })
+    }
+}
+
+/// SCAN_REQ: `scanner` asks `advertiser` for more.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ScanRequest {
+    /// Who asks.
+    pub scanner: Address,
+    /// Who is asked.
+    pub advertiser: Address,
+    /// The advertiser's address is a random one.
+    pub advertiser_random: bool,
+}
+
+impl ScanRequest {
+    /// The PDU.
+    pub fn to_pdu(self) -> Pdu {
+        let mut payload = [0; 12];
+        payload[..6].copy_from_slice(&self.scanner);
+        payload[6..].copy_from_slice(&self.advertiser);
+        Pdu::new([SCAN_REQ | if self.advertiser_random { RX_ADD } else { 0 }, 12], &payload)
+    }
+
+    /// Reads one; `None` when it is something else or too short.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let [first, _, payload @ ..] = bytes else { return None };
+        let payload: &[u8; 12] = payload.first_chunk().filter(|_| first & 0xf == SCAN_REQ)?;
+        Some(Self {
+            scanner: *payload.first_chunk()?,
+            advertiser: *payload.last_chunk()?,
+            advertiser_random: first & RX_ADD != 0,
+        })
+    }
+}
 
 /// What the initiator sets for the connection (2.3.3.1). Times in units, as they are sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -22,6 +126,10 @@ pub struct ConnectInd {
     pub initiator: Address,
     /// Address of the advertiser.
     pub advertiser: Address,
+    /// The initiator's address is a random one.
+    pub initiator_random: bool,
+    /// The advertiser's is.
+    pub advertiser_random: bool,
     /// Access address of the connection.
     pub access_address: u32,
     /// Initial value of its CRC, 24 bits.
@@ -42,23 +150,6 @@ pub struct ConnectInd {
     pub accuracy: u8,
 }
 
-/// ADV_IND of `advertiser`.
-pub fn adv_ind(advertiser: Address, data: &[u8]) -> Pdu {
-    let data = &data[..data.len().min(31)];
-    let mut payload = [0; 37];
-    payload[..6].copy_from_slice(&advertiser);
-    payload[6..6 + data.len()].copy_from_slice(data);
-    Pdu::new([ADV_IND, (6 + data.len()) as u8], &payload[..6 + data.len()])
-}
-
-/// The advertiser's address when `bytes` is an ADV_IND.
-pub fn advertiser(bytes: &[u8]) -> Option<Address> {
-    match bytes {
-        [first, _, payload @ ..] if first & 0xf == ADV_IND => payload.first_chunk().copied(),
-        _ => None,
-    }
-}
-
 impl ConnectInd {
     /// The PDU.
     pub fn to_pdu(self) -> Pdu {
@@ -75,7 +166,9 @@ impl ConnectInd {
         // All 37 data channels.
         payload[28..33].copy_from_slice(&[0xff, 0xff, 0xff, 0xff, 0x1f]);
         payload[33] = (self.hop & 0x1f) | (self.accuracy << 5);
-        Pdu::new([CONNECT_IND, 34], &payload)
+        let initiator = if self.initiator_random { TX_ADD } else { 0 };
+        let advertiser = if self.advertiser_random { RX_ADD } else { 0 };
+        Pdu::new([CONNECT_IND | initiator | advertiser, 34], &payload)
     }
 
     /// Reads a CONNECT_IND; `None` when it is something else or too short.
@@ -86,6 +179,8 @@ impl ConnectInd {
         Some(Self {
             initiator: *payload.first_chunk()?,
             advertiser: *payload[6..].first_chunk()?,
+            initiator_random: first & TX_ADD != 0,
+            advertiser_random: first & RX_ADD != 0,
             access_address: u32::from_le_bytes(*payload[12..].first_chunk()?),
             crc_init: u32::from_le_bytes([payload[16], payload[17], payload[18], 0]),
             window_size: payload[19],
@@ -96,5 +191,52 @@ impl ConnectInd {
             hop: payload[33] & 0x1f,
             accuracy: payload[33] >> 5,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const US: Address = [1, 2, 3, 4, 5, 6];
+    const YOU: Address = [0xc0, 2, 3, 4, 5, 0xff];
+
+    #[test]
+    fn pdus_are_read_as_they_were_written() {
+        for kind in [Kind::Connectable, Kind::Silent, Kind::Response, Kind::Scannable] {
+            for random in [false, true] {
+                let advertisement = Advertisement { kind, advertiser: US, random, data: &[9; 31] };
+                assert_eq!(Advertisement::parse(&advertisement.to_pdu()), Some(advertisement));
+                let request = ScanRequest { scanner: YOU, advertiser: US, advertiser_random: random };
+                assert_eq!(ScanRequest::parse(&request.to_pdu()), Some(request));
+                assert_eq!(Advertisement::parse(&request.to_pdu()), None);
+            }
+        }
+        let connect = ConnectInd {
+            initiator: US,
+            advertiser: YOU,
+            initiator_random: false,
+            advertiser_random: true,
+            access_address: 0x1234_5678,
+            crc_init: 0xab_cdef,
+            window_size: 2,
+            window_offset: 3,
+            interval: 6,
+            latency: 1,
+            timeout: 42,
+            hop: 7,
+            accuracy: 5,
+        };
+        assert_eq!(ConnectInd::parse(&connect.to_pdu()), Some(connect));
+        assert_eq!(connect.to_pdu()[..2], [0x85, 34]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_bad(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = (Advertisement::parse(&bytes), ScanRequest::parse(&bytes), ConnectInd::parse(&bytes));
+        }
     }
 }

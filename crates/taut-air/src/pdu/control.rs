@@ -30,6 +30,21 @@ pub enum Control {
         /// Opcode that was not understood.
         opcode: u8,
     },
+    /// LL_FEATURE_REQ (0x08), from the central.
+    FeatureRequest {
+        /// FeatureSet of the sender, 4.6.
+        features: [u8; 8],
+    },
+    /// LL_FEATURE_RSP (0x09).
+    FeatureResponse {
+        /// What both sides have in its first octet, the sender's in the others.
+        features: [u8; 8],
+    },
+    /// LL_PERIPHERAL_FEATURE_REQ (0x0e).
+    PeripheralFeatureRequest {
+        /// FeatureSet of the sender.
+        features: [u8; 8],
+    },
     /// LL_LENGTH_REQ (0x14).
     LengthRequest(Length),
     /// LL_LENGTH_RSP (0x15).
@@ -117,6 +132,9 @@ impl Control {
             },
             (0x02, [reason, ..]) => Self::Terminate { reason: *reason },
             (0x07, [opcode, ..]) => Self::Unknown { opcode: *opcode },
+            (0x08, data) => Self::FeatureRequest { features: *data.first_chunk().ok_or(*opcode)? },
+            (0x09, data) => Self::FeatureResponse { features: *data.first_chunk().ok_or(*opcode)? },
+            (0x0e, data) => Self::PeripheralFeatureRequest { features: *data.first_chunk().ok_or(*opcode)? },
             (0x14, data) => Self::LengthRequest(Length::parse(data).ok_or(*opcode)?),
             (0x15, data) => Self::LengthResponse(Length::parse(data).ok_or(*opcode)?),
             (0x16, [tx, rx, ..]) => Self::PhyRequest { tx: *tx, rx: *rx },
@@ -148,6 +166,18 @@ impl Control {
             }
             Self::Terminate { reason } => push(&[0x02, reason]),
             Self::Unknown { opcode } => push(&[0x07, opcode]),
+            Self::FeatureRequest { features } => {
+                push(&[0x08]);
+                push(&features);
+            }
+            Self::FeatureResponse { features } => {
+                push(&[0x09]);
+                push(&features);
+            }
+            Self::PeripheralFeatureRequest { features } => {
+                push(&[0x0e]);
+                push(&features);
+            }
             Self::LengthRequest(length) | Self::LengthResponse(length) => {
                 push(&[if matches!(self, Self::LengthRequest(_)) { 0x14 } else { 0x15 }]);
                 for word in length.words() {

@@ -336,6 +336,13 @@ pub const PARAMETERS: &[Parameter] = &[
         print
     ),
     side!(
+        "first",
+        "bytes of the program's first block, 0 for as many as in the others",
+        host.first,
+        number(0, 1 << 30),
+        print
+    ),
+    side!(
         "block_work",
         "time between two blocks, a time or a range",
         host.block_work,

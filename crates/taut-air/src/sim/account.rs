@@ -8,14 +8,13 @@ use taut_time::Instant;
 use super::latency::Latencies;
 use super::observe::{AirEvent, Happening, Observer, Purpose};
 use super::outcome::{Counters, Negotiated, Outcome};
-use super::world::{Node, OnAir, is_active, link_of};
+use super::purpose::Parts;
+use super::world::{Node, is_active, link_of};
 use crate::controller::{EventClosed, FIRST_HANDLE, Transmission};
 use crate::host::{self, Blocked, Notice, What};
-use crate::l2cap::SIGNALLING_CID;
 use crate::ledger::{Category, Ledger};
-use crate::limit::{L2CAP_HEADER_BYTES, SDU_LENGTH_BYTES};
 use crate::link::{CloseReason, Hold, PduKind, Reception, Role};
-use crate::pdu::{Header, Llid};
+use crate::medium::OnAir;
 use crate::scenario::Scenario;
 use crate::time::{Nanos, span};
 
@@ -59,12 +58,7 @@ struct LinkAccount {
 
 #[derive(Clone, Debug, Default)]
 struct Flow {
-    /// The L2CAP PDU under way is signalling.
-    signalling: bool,
-    /// Bytes of the SDU under way that have not been sent.
-    sdu_left: usize,
-    /// Application bytes of the last data PDU, for its repetitions.
-    last: usize,
+    parts: Parts,
     /// SDUs written and not read: when, and how long.
     written: VecDeque<(Instant, usize)>,
     sdus_written: u64,
@@ -236,8 +230,8 @@ impl Account {
         if transmission.kind == PduKind::Data {
             account.event_pdus += 1;
             if !transmission.retransmission {
-                account.flows[transmission.role as usize].sends(transmission);
-                if transmission.role == self.sender && !account.flows[self.sender as usize].signalling {
+                account.flows[transmission.role as usize].parts.sends(&transmission.pdu);
+                if transmission.role == self.sender && !account.flows[self.sender as usize].parts.is_signalling() {
                     account.sender_pdus += 1;
                 }
             }
@@ -256,14 +250,7 @@ impl Account {
             Self::link(*from, transmission.handle)
         };
         let Some(account) = self.links.get_mut(link) else { return };
-        let flow = &account.flows[transmission.role as usize];
-        let purpose = match transmission.kind {
-            PduKind::Advertising => Purpose::Advertising,
-            PduKind::Empty => Purpose::Empty,
-            PduKind::Control => Purpose::Control,
-            PduKind::Data if flow.signalling => Purpose::Signalling,
-            PduKind::Data => Purpose::Payload(flow.last),
-        };
+        let purpose = account.flows[transmission.role as usize].parts.purpose(transmission.kind);
         if transmission.kind == PduKind::Data {
             account.failed[transmission.role as usize] = *reception != Reception::Received;
         }
@@ -274,24 +261,7 @@ impl Account {
             self.count(transmission, purpose, *reception);
         }
         if is_active(observer) {
-            let header = Header::parse(transmission.pdu.header()).filter(|_| purpose != Purpose::Advertising);
-            let what = Happening::Pdu {
-                from: transmission.role,
-                duration: span(transmission.start, transmission.end),
-                phy: transmission.phy,
-                access_address: transmission.access_address,
-                crc_init: transmission.crc_init,
-                channel: transmission.channel,
-                counter: transmission.counter,
-                bytes: &transmission.pdu,
-                mic: transmission.mic,
-                sn: header.is_some_and(|header| header.sn),
-                nesn: header.is_some_and(|header| header.nesn),
-                md: header.is_some_and(|header| header.md),
-                retransmission: transmission.retransmission,
-                reception: *reception,
-                purpose,
-            };
+            let what = transmission.happening(*reception, purpose);
             observer.event(&AirEvent { at: transmission.start, link: link as u16, what });
         }
     }
@@ -481,37 +451,6 @@ impl Account {
             negotiated: self.negotiated,
             disconnected: self.disconnected,
         }
-    }
-}
-
-impl Flow {
-    /// A data PDU is sent for the first time.
-    fn sends(&mut self, transmission: &Transmission) {
-        let payload = transmission.pdu.payload();
-        let start = Header::parse(transmission.pdu.header()).is_some_and(|header| header.llid == Llid::Start);
-        if !start {
-            self.last = if self.signalling { 0 } else { payload.len().min(self.sdu_left) };
-            self.sdu_left -= self.last;
-            return;
-        }
-        let [_, _, cid_low, cid_high, information @ ..] = payload else {
-            self.last = 0;
-            return;
-        };
-        self.signalling = u16::from_le_bytes([*cid_low, *cid_high]) == SIGNALLING_CID;
-        if self.signalling {
-            self.last = 0;
-            return;
-        }
-        let mut front = L2CAP_HEADER_BYTES;
-        if self.sdu_left == 0
-            && let [low, high, ..] = information
-        {
-            self.sdu_left = usize::from(u16::from_le_bytes([*low, *high]));
-            front += SDU_LENGTH_BYTES;
-        }
-        self.last = payload.len().saturating_sub(front).min(self.sdu_left);
-        self.sdu_left -= self.last;
     }
 }
 

@@ -5,6 +5,7 @@ mod latency;
 mod link;
 mod observe;
 mod outcome;
+mod purpose;
 mod world;
 
 use taut_time::Instant;
@@ -16,6 +17,7 @@ pub use latency::Latencies;
 pub use link::{AirLink, Arrival};
 pub use observe::{AirEvent, Happening, Observer, Purpose};
 pub use outcome::{Counters, Negotiated, Outcome};
+pub(crate) use purpose::Parts;
 use world::World;
 
 /// Virtual time that links and channels may take to come up.

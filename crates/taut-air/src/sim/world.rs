@@ -37,20 +37,11 @@ impl Node {
     }
 }
 
-/// A packet on the air.
-#[derive(Clone, Debug)]
-pub(super) struct OnAir {
-    pub(super) transmission: Box<Transmission>,
-    pub(super) reception: Reception,
-    pub(super) from: usize,
-}
-
 #[derive(Clone, Debug)]
 pub(super) struct World {
     now: Instant,
     nodes: Vec<Node>,
     medium: Medium,
-    on_air: Vec<OnAir>,
     account: Account,
     /// What programs read, where they are outside.
     arrivals: Option<VecDeque<Arrival>>,
@@ -86,7 +77,6 @@ impl World {
             now: Instant::default(),
             nodes,
             medium: Medium::new(scenario.loss, random.fork(0)),
-            on_air: Vec::new(),
             account: Account::new(scenario),
             arrivals: None,
         }
@@ -101,7 +91,7 @@ impl World {
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        self.on_air.is_empty() && self.nodes.iter().all(|node| node.host.is_ready())
+        self.medium.on_air().is_empty() && self.nodes.iter().all(|node| node.host.is_ready())
     }
 
     pub(super) fn measure(&mut self, observer: &mut impl Observer) {
@@ -164,7 +154,7 @@ impl World {
 
     /// What happens next: the end of a packet (a machine's number that there is not), or a machine that is due.
     fn next(&self) -> (Instant, usize) {
-        let air = self.on_air.iter().map(|packet| packet.transmission.end).min().unwrap_or(NEVER);
+        let air = self.medium.next_end().unwrap_or(NEVER);
         let mut next = (air, usize::MAX);
         for (number, node) in self.nodes.iter().enumerate() {
             if node.due < next.0 {
@@ -179,7 +169,7 @@ impl World {
         let (at, number) = self.next();
         let to = at.min(end).max(self.now);
         if to > self.now {
-            self.account.pass(self.now, to, &self.nodes, &self.on_air, observer);
+            self.account.pass(self.now, to, &self.nodes, self.medium.on_air(), observer);
             self.now = to;
         }
         if at > end || at == NEVER {
@@ -195,8 +185,7 @@ impl World {
 
     /// The first packet on the air that ends now is delivered.
     fn end_of_packet(&mut self, observer: &mut impl Observer) {
-        let Some(index) = self.on_air.iter().position(|packet| packet.transmission.end <= self.now) else { return };
-        let packet = self.on_air.remove(index);
+        let Some(packet) = self.medium.end(self.now) else { return };
         let crc_right = packet.reception == Reception::Received;
         self.account.packet(&packet, observer);
         for number in 0..self.nodes.len() {
@@ -210,17 +199,10 @@ impl World {
 
     /// A packet begins: who listens hears its beginning, unless the medium spoils it.
     fn begin_of_packet(&mut self, from: usize, transmission: Box<Transmission>, observer: &mut impl Observer) {
-        let mut reception = self.medium.judge(&transmission);
-        // Two at once on a channel: neither can be read.
-        for other in &mut self.on_air {
-            if other.transmission.channel == transmission.channel {
-                other.reception = Reception::CrcError;
-                reception = Reception::CrcError;
-            }
-        }
         if transmission.kind != PduKind::Advertising {
             self.account.transmits(self.now, from, &transmission, observer);
         }
+        let reception = self.medium.begin(&transmission);
         if reception != Reception::Missed {
             for number in 0..self.nodes.len() {
                 if number != from {
@@ -229,7 +211,7 @@ impl World {
                 }
             }
         }
-        self.on_air.push(OnAir { transmission, reception, from });
+        self.medium.carry(from, transmission, reception);
     }
 
     /// Lets a machine do all that it can now.
