@@ -34,6 +34,14 @@ pub(super) fn ready(address: &BluetoothAddress, role: Role) -> Result<AdapterInf
     Ok(adapter)
 }
 
+/// Whether the kernel has finished setting up this adapter.
+///
+/// # Errors
+/// [`Error::Unavailable`] where the kernel has no Bluetooth.
+pub fn is_set_up(index: u16) -> Result<bool> {
+    Ok(Management::open()?.indices()?.contains(&index))
+}
+
 /// Puts back all that this process has switched on. Adapters that are gone by now need nothing.
 pub fn restore() {
     let mut switched = lock();

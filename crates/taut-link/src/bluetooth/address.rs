@@ -249,7 +249,7 @@ impl DeviceAddress {
     pub(super) const ANY: Self = Self([0; 6]);
 
     /// From the order on the air and in the kernel, least significant octet first.
-    pub(super) fn from_wire(mut bytes: [u8; 6]) -> Self {
+    pub fn from_wire(mut bytes: [u8; 6]) -> Self {
         bytes.reverse();
         Self(bytes)
     }

@@ -109,11 +109,16 @@ impl Management {
 
     /// All adapters, in the order of their numbers.
     pub(super) fn adapters(&self) -> Result<Vec<AdapterInfo>> {
+        self.indices()?.into_iter().map(|index| self.adapter(index)).collect()
+    }
+
+    /// Their numbers, in order. An adapter that is being set up isn't among them.
+    pub(super) fn indices(&self) -> Result<Vec<u16>> {
         let answer = self.ask(READ_INDEX_LIST, HCI_DEV_NONE, &[]).map_err(|failure| failure.error("list adapters"))?;
         let count = usize::from(le16(&answer, 0).unwrap_or(0));
         let mut indices: Vec<u16> = (0..count).filter_map(|n| le16(&answer, 2 + 2 * n)).collect();
         indices.sort_unstable();
-        indices.into_iter().map(|index| self.adapter(index)).collect()
+        Ok(indices)
     }
 
     fn adapter(&self, index: u16) -> Result<AdapterInfo> {

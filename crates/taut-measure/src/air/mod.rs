@@ -1,6 +1,8 @@
-//! Links in virtual time: runs of `taut-air` made into rows, and the way to their limit.
+//! Links in virtual time: runs of `taut-air` made into rows, and the way to their limit. And the same controllers in real
+//! time, under a kernel ([`LiveRadio`]).
 
 mod excerpt;
+mod live;
 mod plan;
 mod row;
 mod stream;
@@ -10,6 +12,7 @@ mod tune;
 use taut_air::{AirEvent, Observer, Outcome, Simulation};
 
 pub use excerpt::Excerpt;
+pub use live::{LiveAdapter, LiveError, LiveFigures, LiveRadio, prepare};
 pub use plan::AirPlan;
 pub use stream::stream;
 pub use taut_air::{Scenario, ScenarioError};

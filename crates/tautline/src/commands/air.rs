@@ -1,3 +1,5 @@
+mod attach;
+
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -39,7 +41,8 @@ const EXAMPLES: &str = "Examples:
   taut air sweep --vary ci=112.5ms,50ms,25ms,12.5ms,7.5ms
   taut air sweep saturate --vary phy=1m,2m --vary length=27,251
   taut air tune                                        which settings reach the limit, and what does each give?
-  taut air parameters                                  all that --set and --vary take";
+  taut air parameters                                  all that --set and --vary take
+  sudo taut air attach --set ci=15ms                   the same radio under this kernel's own Bluetooth";
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
@@ -47,6 +50,7 @@ enum Command {
     Sweep(SweepArgs),
     Tune(TuneArgs),
     Parameters(ParametersArgs),
+    Attach(attach::AttachArgs),
 }
 
 /// One run, with its slack ledger, findings and captures
@@ -121,6 +125,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         Command::Sweep(args) => sweep(&args),
         Command::Tune(args) => tune(&args),
         Command::Parameters(args) => parameters(&args),
+        Command::Attach(args) => attach::attach(&args),
     }
 }
 
