@@ -154,8 +154,12 @@ fn named(listing: &str, program: &Path) -> Result<BTreeSet<PathBuf>> {
 
 /// A script that becomes the command.
 fn script(command: &[String]) -> String {
-    let words = command.iter().map(|word| format!(" '{}'", word.replace('\'', r"'\''")));
-    format!("#!/bin/sh\nexec{}\n", words.collect::<String>())
+    format!("#!/bin/sh\nexec{}\n", words(command))
+}
+
+/// Words as a shell takes them, each with a space in front.
+pub(super) fn words(words: &[String]) -> String {
+    words.iter().map(|word| format!(" '{}'", word.replace('\'', r"'\''"))).collect()
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 const ELF_MAGIC: [u8; 4] = *b"\x7FELF";
 
 impl Series {
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::V5_10 => "5.10",
             Self::V6_1 => "6.1",

@@ -3,13 +3,16 @@
 //! - [`apt`] and [`kernel`]: the kernels, fetched once. [`modules`]: what of theirs a guest needs.
 //! - [`image`]: the guest's first and only file system, packed by [`cpio`]; `init.sh` is its first process.
 //! - [`machine`]: QEMU, from its start to its end.
+//! - [`pair`]: two Bluetooth adapters and a server in a guest; [`bluetooth`]: measurements with them.
 
 mod apt;
+mod bluetooth;
 mod cpio;
 mod image;
 mod kernel;
 mod machine;
 mod modules;
+mod pair;
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,9 +24,11 @@ use clap::{Parser, Subcommand};
 
 use crate::packages::{self, BUSYBOX, KMOD, Package, QEMU, UTIL_LINUX, XZ, ZSTD};
 use crate::shell;
+use bluetooth::BluetoothArgs;
 use image::{Contents, Passed};
 use kernel::Series;
 use machine::{Ending, Plan};
+use pair::PairArgs;
 
 /// What to do in the lab.
 #[derive(Parser)]
@@ -37,12 +42,39 @@ enum LabCommand {
     /// Run a command on a kernel, with `taut` in its PATH. Exit codes: the command's; 124 time is up, 125 the guest
     /// or the lab failed, 130 interrupted.
     Run(RunArgs),
+    /// Run a command with two virtual Bluetooth adapters, whose controllers share one simulated radio: `@peer` in it is the
+    /// endpoint of a `taut serve` on the other side. Exit codes as with `run`.
+    Pair(PairCommand),
+    /// Throughput of L2CAP channels by connection interval under the kernels, beside the model of the same scenario. Exit
+    /// code 3 when a bar is missed.
+    Bluetooth(BluetoothArgs),
     /// Fetch and build what the lab needs. Exit code 77 when that can't be had here.
     Fetch(FetchArgs),
 }
 
 #[derive(clap::Args)]
 struct RunArgs {
+    #[command(flatten)]
+    guest: GuestArgs,
+    /// The command; for more than one: sh -c '…'.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+#[derive(clap::Args)]
+struct PairCommand {
+    #[command(flatten)]
+    pair: PairArgs,
+    #[command(flatten)]
+    guest: GuestArgs,
+    /// The command, with @peer where the endpoint of the other side belongs: taut stream @peer --json.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// The machine, and what is in it.
+#[derive(clap::Args, Clone)]
+struct GuestArgs {
     /// The kernel's series.
     #[arg(long, value_name = "SERIES")]
     kernel: Series,
@@ -69,9 +101,6 @@ struct RunArgs {
     /// Show the kernel's console on stderr.
     #[arg(long)]
     console: bool,
-    /// The command; for more than one: sh -c '…'.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    command: Vec<String>,
 }
 
 #[derive(clap::Args)]
@@ -90,16 +119,17 @@ const TIME_IS_UP: u8 = 124;
 const LAB_FAILED: u8 = 125;
 /// As a shell has it for SIGINT.
 const INTERRUPTED: u8 = 130;
+/// As benches have it.
+const BAR_MISSED: u8 = 3;
 /// As tests have it.
 const NOT_HERE: u8 = 77;
 
 /// Runs a command of the lab.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let code = match &args.command {
-        LabCommand::Run(args) => run_command(args).unwrap_or_else(|error| {
-            eprintln!("lab: {error:#}");
-            LAB_FAILED
-        }),
+        LabCommand::Run(args) => ended(run_command(&args.guest, &args.command)),
+        LabCommand::Pair(args) => ended(run_pair(args)),
+        LabCommand::Bluetooth(args) => ended(bluetooth::run(args).map(|met| if met { 0 } else { BAR_MISSED })),
         LabCommand::Fetch(args) => fetch(args.kernel).map_or_else(
             |error| {
                 eprintln!("lab: {error:#}");
@@ -109,6 +139,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         ),
     };
     Ok(code.into())
+}
+
+fn ended(code: Result<u8>) -> u8 {
+    code.unwrap_or_else(|error| {
+        eprintln!("lab: {error:#}");
+        LAB_FAILED
+    })
 }
 
 fn fetch(only: Option<Series>) -> Result<()> {
@@ -129,11 +166,19 @@ fn ensure_packages() -> Result<()> {
     Ok(())
 }
 
-fn run_command(args: &RunArgs) -> Result<u8> {
+fn run_pair(args: &PairCommand) -> Result<u8> {
+    let command = args.pair.command(&args.command)?;
+    let mut guest = args.guest.clone();
+    guest.files.extend(args.pair.files()?);
+    guest.modules.extend(pair::MODULES.map(str::to_owned));
+    run_command(&guest, &command)
+}
+
+fn run_command(args: &GuestArgs, command: &[String]) -> Result<u8> {
     ensure_packages()?;
     let kernel = args.kernel.ensure()?;
     let taut = image::taut()?;
-    let contents = Contents { files: &args.files, modules: &args.modules, command: &args.command };
+    let contents = Contents { files: &args.files, modules: &args.modules, command };
     let image = image::build(&kernel, &taut, &contents)?;
     let out = place_for_files(args.out.as_ref())?;
     let ending = machine::run(&Plan {
