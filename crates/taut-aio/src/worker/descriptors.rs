@@ -124,6 +124,12 @@ impl Descriptors {
         look(fd).is_ok_and(|(identity, _)| self.get(entry).identity == Some(identity))
     }
 
+    /// Whether the number is known not to mean the file any more that its entry is about.
+    pub(crate) fn is_gone(&mut self, entry: u32, fd: c_int) -> bool {
+        let Some(known) = self.get(entry).identity else { return false };
+        look(fd).map_or(true, |(identity, _)| identity != known)
+    }
+
     /// Forgets what the number means: it is about to be closed.
     pub(crate) fn forget(&mut self, fd: c_int) {
         let Some(entry) = self.present(fd) else { return };

@@ -335,23 +335,23 @@ impl Worker {
         }
         // Nobody asked for it: the kernel was short of a thread (io_acct_cancel_pending_work, io_uring/io-wq.c).
         let dropped = result == -(libc::ECANCELED as isize) && !operation.stopping;
-        if dropped && !is_stream {
-            // Without a thread to wait for the file, this one does.
-            let result = self.job(index).map_or(result, |job| backend::carry_out(&job));
-            return self.advance(index, result, false);
-        }
         let mut result = result;
         if dropped || result == -(libc::EAGAIN as isize) {
-            // A descriptor with O_NONBLOCK on which the kernel won't wait by itself; or a file, now and then.
-            if !operation.stopping {
-                if let Some(job) = self.job(index) {
-                    self.backend.await_readiness(job);
+            let (entry, fd, stopping) = (operation.descriptor, operation.fd, operation.stopping);
+            if stopping || self.descriptors.is_gone(entry, fd) {
+                // It has not happened, and somebody wants that it doesn't, or the number means another file by now.
+                result = -(libc::ECANCELED as isize);
+            } else {
+                let Some(job) = self.job(index) else { return };
+                if is_stream {
+                    // A descriptor with O_NONBLOCK on which the kernel won't wait by itself.
+                    return self.backend.await_readiness(job);
                 }
-                return;
+                // Without a thread to wait for the file, this one does.
+                result = backend::carry_out(&job);
             }
-            // It has not happened, and somebody wants that it doesn't.
-            result = -(libc::ECANCELED as isize);
         }
+        let Some(operation) = self.table.get(index) else { return };
         if result > 0 {
             operation.moved += result as u32;
             let whole = operation.moved >= operation.length;
