@@ -55,7 +55,15 @@ fn fio(library: Library, direct: bool) {
     let report = directory.path().join("report.json");
     let mut command = Command::new("fio");
     command
-        .args(["--name=verify", "--ioengine=posixaio", "--rw=randrw", "--bs=4k", "--iodepth=16", "--verify=crc32c"])
+        .args([
+            "--name=verify",
+            "--ioengine=posixaio",
+            "--rw=randrw",
+            "--bs=4k",
+            "--iodepth=16",
+            "--verify=crc32c",
+            "--verify_state_save=0",
+        ])
         .arg(format!("--size={MIB}m"))
         .arg(format!("--direct={}", u8::from(direct)))
         .arg(format!("--directory={}", directory.path().display()))
