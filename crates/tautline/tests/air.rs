@@ -371,3 +371,17 @@ fn an_interrupted_run_prints_what_it_has() {
     assert!(row["duration_ns"].as_u64().unwrap() > 0);
     assert_ledger_is_whole(row);
 }
+
+#[test]
+fn without_virtual_controllers_attach_says_what_to_do() {
+    if Path::new("/dev/vhci").exists() {
+        skip("without_virtual_controllers_attach_says_what_to_do", "this machine has /dev/vhci");
+        return;
+    }
+    let output = run("air attach");
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("modprobe hci_vhci") && output.stdout.is_empty());
+    // What can't be is refused before anything is opened.
+    let output = run("air attach --set ci=soon");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}

@@ -45,11 +45,9 @@ const PUBLISHED: u32 = 4096;
 const FIRST: [u32; 3] = [0, 64, 300];
 /// The shortest time of one measurement.
 const LEAST: Duration = Duration::from_secs(10);
-/// Bars: the model and the formula within that share of the kernel; recent kernels at least that fast at every interval; what
-/// the published block loses at 7.5 ms.
+/// Bars: the model and the formula within that share of the kernel; recent kernels at least that fast at every interval.
 const WITHIN: f64 = 0.05;
 const RECENT_BPS: f64 = 640_000.0;
-const LOSS: std::ops::RangeInclusive<f64> = 0.08..=0.16;
 
 /// A measurement: at that interval, with blocks of so many bytes.
 struct Case {
@@ -88,11 +86,11 @@ pub(super) fn run(args: &BluetoothArgs) -> Result<bool> {
         eprintln!("lab: Linux {}: {} measurements", kernel.name(), cases.len());
         rows.extend(measure(kernel, &cases, args.events)?);
     }
-    judge_published(&mut rows);
     let met = rows.iter().all(|row| row.missed.is_empty());
     if args.json {
         let results: Vec<_> = rows.iter().map(Row::to_json).collect();
-        let object = json!({ "format_version": 1, "command": "lab bluetooth", "scenario": SCENARIO, "met": met, "results": results });
+        let object = json!({ "format_version": 1, "command": "lab bluetooth", "scenario": SCENARIO, "met": met,
+                             "published_block_loss": published_loss(&rows), "results": results });
         println!("{object:#}");
     } else {
         print!("{}", table(&rows, args.events));
@@ -229,16 +227,13 @@ impl Row {
     }
 }
 
-/// What the block of the published program loses against whole SDUs.
-fn judge_published(rows: &mut [Row]) {
-    let whole = rows.iter().find(|row| row.kernel == Series::V5_10 && row.block == WHOLE && row.ci == "7.5ms");
-    let Some(whole) = whole.map(Row::real_bps) else { return };
-    for row in rows.iter_mut().filter(|row| row.block == PUBLISHED) {
-        let loss = 1.0 - row.real_bps() / whole;
-        if !LOSS.contains(&loss) {
-            row.missed.push(format!("blocks of {PUBLISHED} bytes lose {:.1} %", 100.0 * loss));
-        }
-    }
+/// What the block of the published program loses against whole SDUs, as a share of their rate.
+fn published_loss(rows: &[Row]) -> Option<f64> {
+    let rate = |block: u32| {
+        let row = rows.iter().find(|row| row.kernel == Series::V5_10 && row.block == block && row.ci == "7.5ms");
+        row.map(Row::real_bps)
+    };
+    Some(1.0 - rate(PUBLISHED)? / rate(WHOLE)?)
 }
 
 fn table(rows: &[Row], events: u32) -> String {

@@ -1,0 +1,90 @@
+//! Two virtual controllers of `taut air attach` under real kernels: throughput by the kernel's rule of credits, the same as in the
+//! model packet by packet, the same in every run; and what becomes of a transfer when the radio fails.
+
+mod support;
+
+use std::fs;
+
+use serde_json::Value;
+use support::Lab;
+
+fn results(lab: &Lab, kernel: &str, ci: &str) -> Vec<Value> {
+    let mut command = lab.command(&["bluetooth", "--kernel", kernel, "--ci", ci, "--events", "300", "--json"]);
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{kernel} {ci}: {stdout}{stderr}");
+    let document: Value = serde_json::from_str(&stdout).unwrap();
+    document["results"].as_array().unwrap().clone()
+}
+
+#[test]
+fn linux_5_10_sends_an_sdu_every_other_interval_as_the_model_does() {
+    let test = "linux_5_10_sends_an_sdu_every_other_interval_as_the_model_does";
+    let Some(lab) = Lab::ready(test) else { return };
+    let rows = results(&lab, "5.10", "50ms,7.5ms");
+    for (row, formula) in rows.iter().zip([53_760.0, 358_400.0]) {
+        let bps = row["throughput_bps"].as_f64().unwrap();
+        assert!((bps / formula - 1.0).abs() < 0.05, "{row}");
+        assert_eq!(row["events_same"], 300, "{row}");
+    }
+    // A block with a remainder spends a credit on its last 64 bytes.
+    let block = &rows[2];
+    assert_eq!((&block["block_bytes"], &block["events_same"]), (&4096.into(), &300.into()), "{block}");
+    assert!(block["throughput_bps"].as_f64() < rows[1]["throughput_bps"].as_f64(), "{block}");
+    let options = rows[1]["options"].as_array().unwrap();
+    for option in ["rcv_mtu=672", "snd_mps=247", "rcv_mps=247", "credits_granted=3", "connection_interval_us=7500"] {
+        assert!(options.iter().any(|is| is == option), "{option}: {options:?}");
+    }
+}
+
+#[test]
+fn linux_6_12_keeps_the_air_busy_as_the_model_does() {
+    let Some(lab) = Lab::ready("linux_6_12_keeps_the_air_busy_as_the_model_does") else { return };
+    for row in results(&lab, "6.12", "50ms,7.5ms") {
+        assert!(row["throughput_bps"].as_f64() >= Some(640_000.0), "{row}");
+        assert_eq!(row["events_same"], 300, "{row}");
+    }
+}
+
+#[test]
+fn a_pair_does_the_same_in_every_run() {
+    let Some(lab) = Lab::ready("a_pair_does_the_same_in_every_run") else { return };
+    let run = || {
+        let mut command = lab.command(&["pair", "--kernel", "6.1", "--ci", "15ms", "--set", "per=0.05", "--icount"]);
+        command.args(["--capture", "--out"]).arg(lab.path("out"));
+        let output =
+            command.args(["--", "taut", "stream", "@peer", "--time", "2s", "--rounds", "1", "--json"]).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let capture = fs::read(lab.path("out/air.pcapng")).unwrap().len();
+        assert!(fs::metadata(lab.path("out/central.btsnoop")).unwrap().len() > 1000);
+        (document["results"][0]["bytes"].as_u64().unwrap(), capture)
+    };
+    let first = run();
+    assert!(first.0 > 50_000, "{first:?}");
+    assert_eq!(first, run());
+    lab.assert_nothing_is_left();
+}
+
+#[test]
+fn a_transfer_whose_radio_vanishes_ends_and_says_so() {
+    let Some(lab) = Lab::ready("a_transfer_whose_radio_vanishes_ends_and_says_so") else { return };
+    let script = "( sleep 4; kill -INT $(pidof -o $PPID taut | tr ' ' '\\n' | sort -n | head -n 1) ) & \
+                  taut stream @peer --time 20s --rounds 1 --json >$OUT/stream.json; echo code $?; ls /sys/class/bluetooth";
+    let mut command = lab.command(&["pair", "--kernel", "6.12", "--icount", "--out"]);
+    let output = command.arg(lab.path("out")).args(["--", "sh", "-c", script]).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    // Nothing but the code: the adapters are gone.
+    assert_eq!(stdout, "code 1\n", "{stderr}");
+    assert!(stderr.contains("radio: "), "{stderr}");
+}
+
+#[test]
+fn a_command_without_a_peer_is_refused() {
+    let Some(lab) = Lab::ready("a_command_without_a_peer_is_refused") else { return };
+    let output = lab.command(&["pair", "--kernel", "6.12", "--", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("names no @peer"));
+}
