@@ -2,9 +2,15 @@
 //!
 //! - [`condition`]: the language, its typed form and its interpreter.
 //! - [`bpf`]: the same as a program in the kernel.
+//! - [`route`]: declarations, and where they can run.
+//! - [`run`]: routes at work.
+//! - [`control`]: asking the processes that hold them.
 
 pub mod bpf;
 pub mod condition;
+pub mod control;
 mod net;
+pub mod route;
+pub mod run;
 #[cfg(test)]
 mod skip;

@@ -89,6 +89,19 @@ impl Field {
     }
 }
 
+impl Field {
+    /// Writes a number, cut to the field's size, into bytes that reach to its end.
+    pub fn write(self, payload: &mut [u8], value: i64) {
+        let Some(place) = payload.get_mut(usize::from(self.offset)..self.end()) else { return };
+        let size = place.len();
+        if self.form.big_endian {
+            place.copy_from_slice(&value.to_be_bytes()[8 - size..]);
+        } else {
+            place.copy_from_slice(&value.to_le_bytes()[..size]);
+        }
+    }
+}
+
 impl FromStr for Field {
     type Err = String;
 
@@ -179,6 +192,11 @@ mod tests {
         assert_eq!(read("u64be@4"), Some(i64::MIN + 1));
         assert_eq!(read("i8@4"), Some(-128));
         assert_eq!(read("u16be@11"), None);
+        for text in ["i8@3", "i16be@2", "i16le@2", "i32be@1", "i64le@0", "i64be@4"] {
+            let (field, mut bytes) = (text.parse::<Field>().unwrap(), [0xaa; 12]);
+            field.write(&mut bytes, -77);
+            assert_eq!(field.read(&bytes), Some(-77), "{text}");
+        }
     }
 
     #[test]
