@@ -5,7 +5,9 @@
 //! - [`route`]: declarations, and where they can run.
 //! - [`run`]: routes at work.
 //! - [`control`]: asking the processes that hold them.
+//! - [`bench`]: from edge to edge, path by path.
 
+pub mod bench;
 pub mod bpf;
 pub mod condition;
 pub mod control;

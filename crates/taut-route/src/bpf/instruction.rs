@@ -56,7 +56,6 @@ pub(super) enum Alu {
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 pub(super) enum Jump {
-    Always = 0x00,
     Equal = 0x10,
     Greater = 0x20,
     Unequal = 0x50,
@@ -188,6 +187,7 @@ impl Assembler {
 
     pub(super) fn jump(&mut self, label: Label) {
         self.jumps.push((self.code.len(), label));
+        // Always.
         self.push(JMP, R::R0, 0, 0, 0);
     }
 

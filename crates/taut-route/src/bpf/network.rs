@@ -511,6 +511,14 @@ pub(super) fn dispatcher(hook: Hook, table_fd: i32, programs_fd: i32) -> Vec<Ins
     std::mem::take(a).finish()
 }
 
+/// A program of XDP that takes nothing.
+pub(super) fn leave_alone() -> Vec<Instruction> {
+    let mut a = Assembler::default();
+    a.constant(R0, Hook::Xdp.pass());
+    a.exit();
+    a.finish()
+}
+
 /// The key of a source in the dispatcher's table.
 pub(super) fn key(source: SocketAddrV4) -> [u8; 8] {
     let mut key = [0; 8];

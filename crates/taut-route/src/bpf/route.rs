@@ -245,6 +245,19 @@ impl Attachment {
         Ok(Self { _link: link, table: Some(table), _programs: Some(programs) })
     }
 
+    /// Puts a program into a device's driver that leaves everything alone. A veth needs one at the other end, or what XDP
+    /// sends back waits in its ring: `veth_xdp_flush` (drivers/net/veth.c) wakes up only an end with a program.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub fn leave_alone(ifindex: u32) -> Result<Self, BpfError> {
+        let place = Place::XdpNative;
+        let program = object::load(place.kind(), &network::leave_alone(), place.attach_type(), "taut_pass")?;
+        let link = place.attach(program.as_fd(), ifindex);
+        let link = link.map_err(|error| BpfError::Io { what: "attach to the device", error })?;
+        Ok(Self { _link: link, table: None, _programs: None })
+    }
+
     /// Takes one route out; whether others are left.
     pub fn remove(&mut self, source: SocketAddrV4, left: usize) -> bool {
         if let Some(table) = &self.table {

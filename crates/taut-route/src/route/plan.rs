@@ -75,7 +75,8 @@ impl Host {
             Wish::XdpGeneric => &[Place::XdpGeneric],
             Wish::Tc => &[Place::Tc],
             _ if !(one && stays) => &[Place::Tc],
-            // What a driver sends back over a veth is lost unless NAPI runs at the other end, which can't be seen from here.
+            // What a driver sends back over a veth gets stuck unless there is a program at the other end, which can't be seen
+            // from here (`veth_xdp_flush`, drivers/net/veth.c).
             _ if device.kind.as_deref() == Some("veth") => &[Place::XdpGeneric, Place::Tc],
             _ => &[Place::XdpNative, Place::XdpGeneric, Place::Tc],
         };

@@ -126,7 +126,11 @@ impl Input {
                 listener.set_nonblocking(true)?;
                 Self::Lines(Lines::of(Some(Listener::Unix(listener, file)), None))
             }
-            Source::Lines(path) if path.as_os_str() == "-" => Self::Lines(Lines::of(None, Some(Box::new(io::stdin())))),
+            Source::Lines(path) if path.as_os_str() == "-" => {
+                // Without the buffer of the standard library, in which lines would hide from poll.
+                let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+                Self::Lines(Lines::of(None, Some(Box::new(stdin))))
+            }
             Source::Lines(path) => {
                 // A serial device may have no carrier yet, which opening would wait for.
                 let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
