@@ -1,6 +1,7 @@
 //! Workloads, engines, schedules and statistics, and the recordings they make.
 //!
 //! - [`echo`], [`pace`], [`stream`], [`crowd`]: the workloads; [`serve`] is their other side, [`tune`] tries settings on them.
+//! - [`route`]: what was measured of routes, as rows.
 //! - [`engine`]: how a process drives its I/O.
 //! - [`stats`]: distributions, exceedance, and what independent rounds allow to say.
 //! - [`floor`], [`doctor`]: what the host itself costs and offers.
@@ -17,6 +18,7 @@ pub mod pace;
 pub mod placement;
 pub mod recording;
 mod rounds;
+pub mod route;
 pub mod serve;
 pub mod stats;
 pub mod stream;

@@ -25,7 +25,7 @@ const ROUTE: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 2);
 const SOURCE: SocketAddrV4 = SocketAddrV4::new(ROUTE, 9000);
 const FIRST_SINK: u16 = 7000;
 /// The condition of the published experiment.
-const WHEN: &str = "value == 0";
+pub const WHEN: &str = "value == 0";
 
 /// A way from the sensor to the sinks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -192,12 +192,16 @@ impl Bench {
                 thread::scope(|scope| {
                     let (ready, began) = std::sync::mpsc::sync_channel(1);
                     let stop = &stop;
+                    // Told once: later events find the channel full.
+                    let began_once = move || {
+                        let _ = ready.try_send(());
+                    };
                     let work = move || {
                         cable.route.inside(|| {
                             pin(plan.route_core)?;
                             match path {
-                                Path::Naive => naive(sinks, stop, || drop(ready.try_send(()))),
-                                _ => kept_open(sinks, stop, || drop(ready.try_send(()))),
+                                Path::Naive => naive(sinks, stop, &began_once),
+                                _ => kept_open(sinks, stop, &began_once),
                             }
                         })
                     };
@@ -233,7 +237,7 @@ fn is_quiet(error: &io::Error) -> bool {
 }
 
 /// open, read, write, close: all sockets are made for each event.
-fn naive(sinks: usize, stop: &AtomicBool, mut ready: impl FnMut()) -> io::Result<()> {
+fn naive(sinks: usize, stop: &AtomicBool, ready: impl Fn()) -> io::Result<()> {
     let program = program().map_err(io::Error::other)?;
     let (mut memory, mut outputs, mut buffer) = (program.memory(), Vec::new(), [0; 2048]);
     while !stop.load(Ordering::Relaxed) {
@@ -255,7 +259,7 @@ fn naive(sinks: usize, stop: &AtomicBool, mut ready: impl FnMut()) -> io::Result
 }
 
 /// The same with all sockets kept open: what the user path does.
-fn kept_open(sinks: usize, stop: &AtomicBool, mut ready: impl FnMut()) -> io::Result<()> {
+fn kept_open(sinks: usize, stop: &AtomicBool, ready: impl Fn()) -> io::Result<()> {
     let program = program().map_err(io::Error::other)?;
     let (mut memory, mut outputs, mut buffer) = (program.memory(), Vec::new(), [0; 2048]);
     let socket = UdpSocket::bind(SOURCE)?;

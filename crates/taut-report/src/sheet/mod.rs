@@ -8,12 +8,13 @@ mod exceed;
 mod floor;
 mod label;
 mod pace;
+mod route;
 mod stream;
 mod tune;
 
 use taut_explain::Stage;
 use taut_measure::recording::{
-    CheckRow, CrowdRow, EchoRow, FloorRow, PaceRow, Recording, Row, StreamRow, TuneRow, Verdict,
+    CheckRow, CrowdRow, EchoRow, FloorRow, PaceRow, Recording, RouteRow, Row, StreamRow, TuneRow, Verdict,
 };
 use taut_measure::stats::Summary;
 
@@ -21,7 +22,7 @@ use crate::units;
 
 pub(crate) use about::{About, commands, options};
 pub(crate) use label::{
-    Label, connections, crowd_labels, echo_labels, links, nagle, pace_labels, stream_labels, tune_labels,
+    Label, connections, crowd_labels, echo_labels, links, nagle, pace_labels, route_labels, stream_labels, tune_labels,
 };
 
 /// A table with all that belongs to it.
@@ -99,6 +100,7 @@ pub(crate) struct Groups<'a> {
     pub(crate) pace: Vec<&'a PaceRow>,
     pub(crate) stream: Vec<&'a StreamRow>,
     pub(crate) crowd: Vec<&'a CrowdRow>,
+    pub(crate) route: Vec<&'a RouteRow>,
     pub(crate) tune: Vec<&'a TuneRow>,
     pub(crate) floor: Vec<&'a FloorRow>,
     pub(crate) check: Vec<&'a CheckRow>,
@@ -113,6 +115,7 @@ impl<'a> Groups<'a> {
                 Row::Pace(row) => groups.pace.push(row),
                 Row::Stream(row) => groups.stream.push(row),
                 Row::Crowd(row) => groups.crowd.push(row),
+                Row::Route(row) => groups.route.push(row),
                 Row::Tune(row) => groups.tune.push(row),
                 Row::Floor(row) => groups.floor.push(row),
                 Row::Check(row) => groups.check.push(row),
@@ -146,6 +149,10 @@ pub(crate) fn stream_sheets(rows: &[&StreamRow]) -> Vec<Sheet> {
 
 pub(crate) fn crowd_sheets(rows: &[&CrowdRow]) -> Vec<Sheet> {
     if rows.is_empty() { Vec::new() } else { vec![crowd::sheet(rows)] }
+}
+
+pub(crate) fn route_sheets(rows: &[&RouteRow]) -> Vec<Sheet> {
+    if rows.is_empty() { Vec::new() } else { vec![route::sheet(rows)] }
 }
 
 pub(crate) fn tune_sheets(rows: &[&TuneRow]) -> Vec<Sheet> {

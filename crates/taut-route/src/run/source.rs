@@ -49,7 +49,7 @@ pub(super) enum Next {
 
 pub(super) enum Input {
     Udp { socket: UdpSocket, overflows: u32, realtime_ns: i64 },
-    UnixDgram { socket: UnixDatagram, path: SocketFile },
+    UnixDgram { socket: UnixDatagram, _name: SocketFile },
     Lines(Lines),
     Timer { fd: OwnedFd },
 }
@@ -83,7 +83,7 @@ pub(super) struct Lines {
 
 enum Listener {
     Tcp(TcpListener),
-    Unix(UnixListener, SocketFile),
+    Unix(UnixListener, #[expect(dead_code, reason = "removes the file when it goes")] SocketFile),
 }
 
 struct Stream {
@@ -113,7 +113,7 @@ impl Input {
                 let file = SocketFile::claim(path, is_alive)?;
                 let socket = UnixDatagram::bind(path)?;
                 socket.set_read_timeout(Some(LOOK_UP))?;
-                Self::UnixDgram { socket, path: file }
+                Self::UnixDgram { socket, _name: file }
             }
             Source::Tcp(address) => {
                 let listener = TcpListener::bind(address)?;

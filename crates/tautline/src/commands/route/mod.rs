@@ -1,5 +1,6 @@
 //! `taut route`: what goes in, what passes, and where it goes, in the kernel where that can be.
 
+pub(crate) mod bench;
 mod check;
 mod declare;
 mod run;
@@ -54,6 +55,7 @@ pub(crate) struct Args {
 enum Route {
     Run(run::Args),
     Check(check::Args),
+    Bench(bench::Args),
     List(show::ListArgs),
     Stats(show::StatsArgs),
     Stop(show::StopArgs),
@@ -62,6 +64,7 @@ enum Route {
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     match args.command {
         Route::Run(args) => run::run(args),
+        Route::Bench(args) => bench::run(&args),
         Route::Check(args) => check::run(&args),
         Route::List(args) => show::list(&args),
         Route::Stats(args) => show::stats(&args),
