@@ -14,8 +14,11 @@ fn stdout(line: &str) -> String {
 #[test]
 fn help_of_every_command() {
     let mut all = stdout("--help");
-    for command in ["survey", "serve", "echo", "pace", "stream", "crowd", "tune", "doctor", "report"] {
+    for command in ["survey", "serve", "echo", "pace", "stream", "crowd", "tune", "route", "doctor", "report"] {
         all.push_str(&format!("\n===== taut {command} --help\n\n{}", stdout(&format!("{command} --help"))));
+    }
+    for command in ["run", "check", "bench", "list", "stats", "stop"] {
+        all.push_str(&format!("\n===== taut route {command} --help\n\n{}", stdout(&format!("route {command} --help"))));
     }
     insta::assert_snapshot!("help", all);
 }

@@ -223,7 +223,6 @@ impl Event<'_> {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the lowest 6 bits fit")]
 pub(crate) const fn binary(which: Binary, a: i64, b: i64) -> i64 {
     match which {
         Binary::Add => a.wrapping_add(b),

@@ -154,7 +154,7 @@ fn event(route: &Route, text: &str) -> anyhow::Result<(Vec<u8>, i64)> {
             .chars()
             .map(|digit| digit.to_digit(16).ok_or_else(|| wrong("write two hexadecimal digits for each byte")))
             .collect::<Result<_, _>>()?;
-        if digits.len() % 2 != 0 || digits.len() > 2 * LONGEST_PAYLOAD {
+        if !digits.len().is_multiple_of(2) || digits.len() > 2 * LONGEST_PAYLOAD {
             return Err(wrong("write two hexadecimal digits for each byte, of one Ethernet frame at most").into());
         }
         return Ok((digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect(), at_ns));
