@@ -133,7 +133,12 @@ fn ask_all(request: &Request) -> Result<Vec<Status>> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(failed(format!("ask {}", path.display()))(error)),
         };
-        all.extend(ask(&stream, request).map_err(failed(format!("ask {}", path.display())))?);
+        match ask(&stream, request) {
+            Ok(status) => all.extend(status),
+            // It ended with the question in its queue.
+            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {}
+            Err(error) => return Err(failed(format!("ask {}", path.display()))(error)),
+        }
     }
     Ok(all)
 }

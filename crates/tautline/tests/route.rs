@@ -261,6 +261,8 @@ fn bench_measures_every_path() {
     }
     assert!(output.status.success(), "{}", text(&output.stderr));
     let document = parse(&output);
+    let schema = serde_json::from_slice(&taut().args(["generate", "schema"]).output().unwrap().stdout).unwrap();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document), "{document:#}");
     let rows = document["results"].as_array().unwrap();
     for (path, sinks) in [("naive", 1), ("kept-open", 1), ("xdp", 1), ("naive", 4), ("kept-open", 4), ("tc", 4)] {
         let row = rows.iter().find(|row| row["path"] == path && row["sinks"] == sinks);

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::SocketAddrV4;
 use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use taut_link::{Error, Result};
@@ -29,6 +30,8 @@ pub struct Engine {
     attachments: BTreeMap<(u32, &'static str), Attachment>,
     host: Host,
     netlink: Option<Netlink>,
+    /// When the ways to sinks are looked after again.
+    look_at: Instant,
 }
 
 struct Running {
@@ -57,8 +60,13 @@ impl Engine {
     /// One of them can't run where it was asked to, or not at all; then none runs.
     pub fn start(routes: Vec<Route>) -> Result<Self> {
         let host = Host::ask();
-        let mut engine =
-            Self { running: Vec::new(), attachments: BTreeMap::new(), host, netlink: Netlink::open().ok() };
+        let mut engine = Self {
+            running: Vec::new(),
+            attachments: BTreeMap::new(),
+            host,
+            netlink: Netlink::open().ok(),
+            look_at: Instant::now(),
+        };
         let mut waiting: Vec<(Route, Plan)> = routes
             .into_iter()
             .map(|route| (engine.host.plan(&route), route))
@@ -155,17 +163,21 @@ impl Engine {
     /// Does what is due: looks after the ways to sinks, and writes logs. Waits for up to 200 ms, or until `also` is readable;
     /// shorter while a way is still being found out.
     pub fn turn(&mut self, also: BorrowedFd<'_>) {
-        let mut running = std::mem::take(&mut self.running);
-        let mut all_known = true;
-        for one in &mut running {
-            if let Work::Kernel { route, .. } = &mut one.work {
-                all_known &= self.find_ways(route);
+        if self.look_at <= Instant::now() {
+            let mut running = std::mem::take(&mut self.running);
+            let mut all_known = true;
+            for one in &mut running {
+                if let Work::Kernel { route, .. } = &mut one.work {
+                    all_known &= self.find_ways(route);
+                }
             }
+            self.running = running;
+            self.look_at = Instant::now() + Duration::from_millis(if all_known { 1000 } else { 5 });
         }
-        self.running = running;
         let fds: Vec<_> = self.running.iter().filter_map(|one| one.work.log_fd()).chain([also]).collect();
         let mut polled: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-        let wait = Timespec { tv_sec: 0, tv_nsec: if all_known { 200_000_000 } else { 5_000_000 } };
+        let wait = self.look_at.saturating_duration_since(Instant::now()).min(Duration::from_millis(200));
+        let wait = Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
         // What interrupts it is a reason to look.
         let _ = rustix::event::poll(&mut polled, Some(&wait));
         drop(polled);
@@ -207,6 +219,18 @@ impl Engine {
     /// Whether nothing is left that could do anything: no route, or only such whose source has ended.
     pub fn has_ended(&self) -> bool {
         self.running.iter().all(|one| matches!(&one.work, Work::User(user) if user.has_ended()))
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // All at once, since each may take a while to notice.
+        for one in &self.running {
+            if let Work::User(user) = &one.work {
+                user.ask_to_stop();
+            }
+        }
+        self.write_logs();
     }
 }
 

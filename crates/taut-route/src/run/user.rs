@@ -60,6 +60,11 @@ impl UserRoute {
         Ok(user)
     }
 
+    /// Has it end when it looks up next.
+    pub(super) fn ask_to_stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
     /// Whether its source has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
@@ -68,7 +73,7 @@ impl UserRoute {
 
 impl Drop for UserRoute {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.ask_to_stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -1,5 +1,6 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -7,7 +8,7 @@ use anyhow::Context;
 use taut_link::Error;
 use taut_route::control::{self, Desk};
 use taut_route::route::{Route, Source, Target};
-use taut_route::run::{Engine, Status};
+use taut_route::run::Engine;
 
 use super::declare::DeclareArgs;
 use super::show;
@@ -57,15 +58,11 @@ pub(super) fn run(args: Args) -> anyhow::Result<Code> {
             .and_then(|()| rustix::stdio::dup2_stderr(&null))
             .context("let go of output")?;
     }
-    let mut last: Vec<Status> = Vec::new();
     while !interrupt.is_set() && !engine.has_ended() {
-        engine.turn(std::os::fd::AsFd::as_fd(&desk));
-        last = engine.status();
+        engine.turn(desk.as_fd());
         desk.serve(&mut engine);
     }
-    if engine.status().len() == last.len() {
-        last = engine.status();
-    }
+    let last = engine.status();
     drop(engine);
     if !args.detached {
         show::print(args.json, "route run", &last)?;
