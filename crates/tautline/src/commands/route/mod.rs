@@ -23,12 +23,12 @@ use crate::exit::Code;
 ///
 /// Conditions: numbers are 64-bit and wrap; 5ms is a number of nanoseconds; x/0 is 0 and x%0 is x; shifts take the lowest 6
 /// bits; everything is evaluated at every event. Operators, loose ones first: ?:, ||, &&, == != < <= > >=, |, ^, &, << >>,
-/// then + -, then * / %, then - ~ ! before an operand. Names: value (of a datagram i64be[0], unless --field says otherwise),
-/// previous, len, count, passed, since_last, since_passed, fields of --field, and u8[OFFSET], i16be[OFFSET] … u64le[OFFSET].
-/// Functions: abs(x), min(x, y), max(x, y), clamp(x, low, high), prev(x), delta(x), changed(x), rise(c), fall(c), total(x),
-/// hysteresis(x, low, high), debounce(c, time), limit(c, times, time), average(x, events), smooth(x, shift), median(x) of
-/// three. A datagram shorter than a field that is used counts as short and is ignored. In the kernel, fragments and datagrams
-/// with IP options are left alone.
+/// then + -, then * / %, then - ~ ! before an operand. Names: value (of a datagram `i64be[0]`, unless --field says
+/// otherwise), previous, len, count, passed, since_last, since_passed, fields of --field, and by offset `u8[0]`, `i16be[2]`,
+/// `u64le[8]`. Functions: abs(x), min(x, y), max(x, y), clamp(x, low, high), prev(x), delta(x), changed(x), rise(c), fall(c),
+/// total(x), hysteresis(x, low, high), debounce(c, time), limit(c, times, time), average(x, events), smooth(x, shift),
+/// median(x) of three. A datagram shorter than a field that is used counts as short and is ignored. In the kernel, fragments
+/// and datagrams with IP options are left alone.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut route run --from udp://10.0.0.1:9000 --when 'value == 0 && since_last > 5ms' --to reply
