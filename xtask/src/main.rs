@@ -1,10 +1,11 @@
-//! The daily commands, used by people and by CI alike: `cargo xtask check`, `test`, `bench`, `fuzz` and `stress`.
+//! The daily commands, used by people and by CI alike: `cargo xtask check`, `test`, `bench`, `fuzz`, `stress` and `lab`.
 //!
 //! - [`check`]: formatting, lints, the rules of the house ([`house`]), licences and sources of the dependencies, documentation.
 //! - [`mod@test`]: every test, with the skipped ones counted and named; [`apart`] has those with builds of their own.
 //! - [`mod@bench`]: `taut` beside its peers in the same run, interleaved, as ratios with their spread.
 //! - [`fuzz`]: the fuzz targets.
 //! - [`stress`]: libtautaio against a model, also under the sanitizers.
+//! - [`lab`]: commands on stock kernels, in virtual machines.
 //! - [`packages`] and [`tools`] set up what these need; [`shell`] runs it.
 
 mod apart;
@@ -12,6 +13,7 @@ mod bench;
 mod check;
 mod fuzz;
 mod house;
+mod lab;
 mod packages;
 mod shell;
 mod stress;
@@ -42,6 +44,8 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Random use of libtautaio against a model of what it must do, for a while or for long, also under a sanitizer.
     Stress(stress::Args),
+    /// Commands on Debian's stock kernels, in a virtual machine made for each.
+    Lab(lab::Args),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Stress(args) => stress::run(&args),
+        Command::Lab(args) => lab::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("xtask: {error:#}");

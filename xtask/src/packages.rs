@@ -36,8 +36,25 @@ pub(crate) const FIO: Package = Package { name: "fio", command: "fio" };
 pub(crate) const STRESS_NG: Package = Package { name: "stress-ng", command: "stress-ng" };
 /// The same, with `perf record --aio`.
 pub(crate) const PERF: Package = Package { name: "linux-perf", command: "perf" };
+/// Reads captures of a simulated radio.
+pub(crate) const TSHARK: Package = Package { name: "tshark", command: "tshark" };
 /// The peer of `taut stream`.
 pub(crate) const IPERF: Package = Package { name: "iperf3", command: "iperf3" };
+/// The lab's machine.
+pub(crate) const QEMU: Package = Package { name: "qemu-system-x86", command: "qemu-system-x86_64" };
+/// The guests' shell and tools.
+pub(crate) const BUSYBOX: Package = Package { name: "busybox-static", command: "busybox" };
+/// Knows which kernel module needs which.
+pub(crate) const KMOD: Package = Package { name: "kmod", command: "depmod" };
+/// Debian's compression of kernels and modules up to 6.1.
+pub(crate) const XZ: Package = Package { name: "xz-utils", command: "xz" };
+/// Debian's compression of kernels from 6.12 on.
+pub(crate) const ZSTD: Package = Package { name: "zstd", command: "zstd" };
+
+/// Virtual Bluetooth controllers without air time.
+pub(crate) const BLUEZ_TEST_TOOLS: Package = Package { name: "bluez-test-tools", command: "btvirt" };
+/// The stock tools of the Bluetooth protocols, peers of ours.
+pub(crate) const BLUEZ: Package = Package { name: "bluez", command: "l2test" };
 
 /// Installs what is missing when it can (as root, on Debian) and says what to do when it can't.
 /// Gives the names of what is still missing.

@@ -10,8 +10,10 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
 
-use crate::packages::{self, CHROMIUM, CHROMIUM_DRIVER, FIO, IPROUTE, MANDOC, PERF, SOCAT, STRESS_NG};
-use crate::{apart, shell};
+use crate::packages::{
+    self, BLUEZ, BLUEZ_TEST_TOOLS, CHROMIUM, CHROMIUM_DRIVER, FIO, IPROUTE, MANDOC, PERF, SOCAT, STRESS_NG, TSHARK,
+};
+use crate::{apart, lab, shell};
 
 /// Which tests to run.
 #[derive(clap::Args)]
@@ -43,7 +45,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 /// What came out, and what is wrong with it.
 fn run_all(args: &Args) -> Result<(Counts, Option<String>)> {
-    let missing = packages::ensure(&[&SOCAT, &CHROMIUM, &CHROMIUM_DRIVER, &IPROUTE, &MANDOC, &FIO, &STRESS_NG, &PERF]);
+    let mut wanted = vec![&BLUEZ, &BLUEZ_TEST_TOOLS, &SOCAT, &CHROMIUM, &CHROMIUM_DRIVER, &IPROUTE, &MANDOC];
+    wanted.extend([&FIO, &STRESS_NG, &PERF, &TSHARK]);
+    let missing = packages::ensure(&[wanted.as_slice(), &lab::PACKAGES].concat());
     println!("building the tests");
     shell::run(cargo_test(args).arg("--no-run")).context("the tests do not build")?;
 

@@ -1,4 +1,4 @@
-//! Cargo's own tools that the toolchain lacks: built once, kept in the user's cache.
+//! What is fetched or built once and kept in the user's cache; among it Cargo's own tools that the toolchain lacks.
 
 use std::env;
 use std::path::PathBuf;
@@ -8,14 +8,19 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell;
 
-/// Where tools are kept: `$XDG_CACHE_HOME/tautline/tools`, else `~/.cache/tautline/tools`.
+/// Where tools are kept.
 pub(crate) fn cache() -> Result<PathBuf> {
+    Ok(user_cache()?.join("tools"))
+}
+
+/// The user's cache: `$XDG_CACHE_HOME/tautline`, else `~/.cache/tautline`.
+pub(crate) fn user_cache() -> Result<PathBuf> {
     let set = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = match set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache"))) {
         Some(base) => base,
         None => shell::target_dir()?.join("cache"),
     };
-    Ok(base.join("tautline/tools"))
+    Ok(base.join("tautline"))
 }
 
 /// A tool of exactly this version; built now when it is not there yet.

@@ -2,11 +2,13 @@
 //!
 //! - [`ledger()`]: how long the messages waited in each layer.
 //! - [`Finding`]: cause, evidence, cost, remedy.
+//! - [`air`]: a Bluetooth LE link, and what binds its throughput.
 //! - [`nagle`]: writes held by Nagle's algorithm until the peer's delayed acknowledgement.
 
+pub mod air;
 mod finding;
 mod ledger;
 pub mod nagle;
 
-pub use finding::Finding;
+pub use finding::{Finding, Proof};
 pub use ledger::{Stage, ledger};

@@ -109,6 +109,7 @@ pub fn find(rounds: &[Timeline], context: &Context) -> Option<Finding> {
             ),
         ],
         remedy: remedy(context),
+        proof: None,
     })
 }
 

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use socket2::{Domain, SockAddr, Type};
 use taut_time::Framing;
 
+use crate::bluetooth::{self, BluetoothAddress, Protocol};
 use crate::{Error, Result};
 
 /// The address of one end of a path.
@@ -21,6 +22,10 @@ pub enum Endpoint {
     Unix(UnixAddress),
     /// `unix-dgram:PATH` or `unix-dgram:@NAME`: a datagram socket.
     UnixDgram(UnixAddress),
+    /// `l2cap://ADDR/PSM`: an L2CAP channel; LE with credits unless `type=bredr` is said.
+    L2cap(BluetoothAddress),
+    /// `rfcomm://ADDR/CHANNEL`: a serial line over BR/EDR.
+    Rfcomm(BluetoothAddress),
 }
 
 /// Host name or address with a port.
@@ -39,8 +44,8 @@ pub enum UnixAddress {
     Abstract(String),
 }
 
-const FORMS: &str =
-    "write tcp://HOST:PORT, udp://HOST:PORT, unix:PATH or unix-dgram:PATH (unix:@NAME for an abstract name)";
+const FORMS: &str = "write tcp://HOST:PORT, udp://HOST:PORT, unix:PATH, unix-dgram:PATH (unix:@NAME for an abstract name), \
+                     l2cap://ADDR/PSM or rfcomm://ADDR/CHANNEL";
 
 impl Endpoint {
     /// Short name of the transport, as it stands in the address.
@@ -50,13 +55,15 @@ impl Endpoint {
             Self::Udp(_) => "udp",
             Self::Unix(_) => "unix",
             Self::UnixDgram(_) => "unix-dgram",
+            Self::L2cap(_) => Protocol::L2cap.name(),
+            Self::Rfcomm(_) => Protocol::Rfcomm.name(),
         }
     }
 
     /// How the transport treats the edges of writes.
     pub const fn framing(&self) -> Framing {
         match self {
-            Self::Tcp(_) | Self::Unix(_) => Framing::Stream,
+            Self::Tcp(_) | Self::Unix(_) | Self::L2cap(_) | Self::Rfcomm(_) => Framing::Stream,
             Self::Udp(_) | Self::UnixDgram(_) => Framing::Datagram,
         }
     }
@@ -68,7 +75,7 @@ impl Endpoint {
             Self::Udp(_) => Some(65_507),
             // Below the default net.core.wmem_default of 212,992, which bounds a Unix datagram.
             Self::UnixDgram(_) => Some(131_072),
-            Self::Tcp(_) | Self::Unix(_) => None,
+            Self::Tcp(_) | Self::Unix(_) | Self::L2cap(_) | Self::Rfcomm(_) => None,
         }
     }
 
@@ -76,6 +83,12 @@ impl Endpoint {
     /// acknowledge.
     pub const fn acknowledges(&self) -> bool {
         matches!(self, Self::Tcp(_))
+    }
+
+    /// Whether an end can say that it sends no more and go on receiving. Where it can't, closing is for both directions
+    /// and at once, and the end of what is sent has to be told in it.
+    pub const fn closes_by_halves(&self) -> bool {
+        !matches!(self, Self::L2cap(_) | Self::Rfcomm(_))
     }
 
     /// Where a crowd started by the server at this endpoint listens: on the same host at port `number`, or under its own
@@ -90,7 +103,7 @@ impl Endpoint {
                 return Ok(Self::Tcp(InetAddress { host: inet.host.clone(), port }));
             }
             Self::Unix(address) => format!("unix:{address}.{number}"),
-            Self::Udp(_) | Self::UnixDgram(_) => return Err(Error::no_crowd(self)),
+            Self::Udp(_) | Self::UnixDgram(_) | Self::L2cap(_) | Self::Rfcomm(_) => return Err(Error::no_crowd(self)),
         };
         place.parse()
     }
@@ -109,6 +122,9 @@ impl Endpoint {
 
     /// The endpoint of a socket that was bound, from its local address.
     pub(crate) fn with_bound_address(&self, bound: &SockAddr) -> Self {
+        if let Some((protocol, address)) = self.bluetooth() {
+            return Self::of_bluetooth(protocol, bluetooth::bound(protocol, address, bound));
+        }
         match (self, bound.as_socket()) {
             (Self::Tcp(_), Some(socket)) => Self::of_tcp(socket),
             (Self::Udp(_), Some(socket)) => {
@@ -132,9 +148,27 @@ impl Endpoint {
                 }
                 Ok(addresses)
             }
+            // The adapter belongs to the address, so these connect in a way of their own.
+            Self::L2cap(_) | Self::Rfcomm(_) => Ok(Vec::new()),
             Self::Unix(address) | Self::UnixDgram(address) => {
                 Ok(vec![address.to_sock_addr().map_err(|source| Error::io("use the name of", self, source))?])
             }
+        }
+    }
+
+    /// What a Bluetooth endpoint stands for.
+    pub(crate) const fn bluetooth(&self) -> Option<(Protocol, &BluetoothAddress)> {
+        match self {
+            Self::L2cap(address) => Some((Protocol::L2cap, address)),
+            Self::Rfcomm(address) => Some((Protocol::Rfcomm, address)),
+            _ => None,
+        }
+    }
+
+    const fn of_bluetooth(protocol: Protocol, address: BluetoothAddress) -> Self {
+        match protocol {
+            Protocol::L2cap => Self::L2cap(address),
+            Protocol::Rfcomm => Self::Rfcomm(address),
         }
     }
 
@@ -192,6 +226,11 @@ impl FromStr for Endpoint {
         if let Some(rest) = text.strip_prefix("unix:") {
             return Ok(Self::Unix(unix(text, rest)?));
         }
+        for protocol in [Protocol::L2cap, Protocol::Rfcomm] {
+            if let Some(rest) = text.strip_prefix(protocol.name()).and_then(|rest| rest.strip_prefix("://")) {
+                return Ok(Self::of_bluetooth(protocol, BluetoothAddress::parse(protocol, rest)?));
+            }
+        }
         Err(Error::Input(format!("`{text}` is no endpoint: {FORMS}")))
     }
 }
@@ -236,6 +275,9 @@ impl fmt::Display for Endpoint {
             Self::Udp(inet) => write!(f, "udp://{inet}"),
             Self::Unix(unix) => write!(f, "unix:{unix}"),
             Self::UnixDgram(unix) => write!(f, "unix-dgram:{unix}"),
+            Self::L2cap(address) => write!(f, "l2cap://{address}"),
+            // The type is the only one there.
+            Self::Rfcomm(address) => write!(f, "rfcomm://{}", address.without_type()),
         }
     }
 }
@@ -274,6 +316,12 @@ mod tests {
             "unix:/run/x.sock",
             "unix:@name",
             "unix-dgram:rel/x",
+            "l2cap://00:AA:01:00:00:2F/129",
+            "l2cap://any/0?adapter=hci1",
+            "l2cap://00:AA:01:00:00:2F/4097?type=bredr&mtu=1024",
+            "l2cap://C0:AA:01:00:00:2F/128?adapter=hci0&type=random&mtu=2048&rcvbuf=65536&phy=2m&security=medium",
+            "rfcomm://00:AA:01:00:00:2F/3",
+            "rfcomm://any/0?adapter=hci1&rcvbuf=65536&security=high",
         ] {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
         }
@@ -293,6 +341,16 @@ mod tests {
         #[test]
         fn any_text_is_parsed_or_refused(text in ".{0,40}") {
             if let Ok(endpoint) = text.parse::<Endpoint>() {
+                prop_assert_eq!(endpoint.to_string().parse::<Endpoint>().unwrap(), endpoint);
+            }
+        }
+
+        #[test]
+        fn any_bluetooth_address_is_parsed_or_refused(
+            scheme in "(l2cap|rfcomm)", device in "(any|00:AA:01:00:00:2[0-9]|[0-9A:]{0,17})", number in "[0-9x]{0,5}",
+            list in "(\\?|)(adapter=hci[0-9]&|mtu=[0-9]{0,5}&|type=(bredr|random)&|phy=2m&|security=low&|[a-z=&]{0,8}){0,4}(rcvbuf=1|)",
+        ) {
+            if let Ok(endpoint) = format!("{scheme}://{device}/{number}{list}").parse::<Endpoint>() {
                 prop_assert_eq!(endpoint.to_string().parse::<Endpoint>().unwrap(), endpoint);
             }
         }

@@ -91,6 +91,7 @@ impl Error {
                 | io::ErrorKind::ConnectionReset
                 | io::ErrorKind::ConnectionAborted
                 | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::HostUnreachable
                 | io::ErrorKind::TimedOut => Fault::Peer,
                 io::ErrorKind::NotFound | io::ErrorKind::AddrNotAvailable | io::ErrorKind::InvalidInput => Fault::Input,
                 _ => Fault::Host,

@@ -1,6 +1,6 @@
 //! Endpoints and sockets of every kind, their options and timestamps, and the wire protocol of the tests.
 //!
-//! - [`Endpoint`]: the address of one end, `tcp://`, `udp://`, `unix:` or `unix-dgram:`.
+//! - [`Endpoint`]: the address of one end, `tcp://`, `udp://`, `unix:`, `unix-dgram:`, `l2cap://` or `rfcomm://`.
 //! - [`Link`] and [`Listener`]: an open channel, and what accepts channels; the same calls on every kind.
 //! - [`SocketOption`]: options by name, applied and read back.
 //! - [`stamp`]: software timestamps of both directions (`SO_TIMESTAMPING`).
@@ -11,8 +11,10 @@
 //! - [`process`]: another process' CPU time, and ending with the process that started us.
 //! - [`wire`]: frames of the tests' protocol, parsed and emitted without I/O.
 //! - [`foreign`]: a TCP peer unlike Linux, with an ACK delay of one's choice, on a TUN device.
+//! - [`bluetooth`]: what is particular to L2CAP and RFCOMM.
 //! - [`clock`]: the live clock and sleeping on an absolute schedule.
 
+pub mod bluetooth;
 pub mod clock;
 mod crowd;
 mod endpoint;

@@ -7,7 +7,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Socket, Type};
 use taut_time::{Duration, SendQueue};
 
-use crate::{Endpoint, Error, Result, SocketOption, TcpInfo, endpoint, sys};
+use crate::{Endpoint, Error, Result, SocketOption, TcpInfo, bluetooth, endpoint, sys};
 
 /// An open channel to an endpoint; the same calls for every kind.
 ///
@@ -16,6 +16,9 @@ use crate::{Endpoint, Error, Result, SocketOption, TcpInfo, endpoint, sys};
 pub struct Link {
     socket: Socket,
     endpoint: Endpoint,
+    /// Most bytes that one write may have, where the kernel takes no more at once.
+    write_limit: usize,
+    agreed: Vec<String>,
 }
 
 impl Link {
@@ -24,6 +27,15 @@ impl Link {
     /// # Errors
     /// The name does not resolve, or none of its addresses answers.
     pub fn connect(endpoint: &Endpoint, timeout: Duration) -> Result<Self> {
+        if let Some((protocol, address)) = endpoint.bluetooth() {
+            let opened = bluetooth::connect(endpoint, protocol, address, timeout)?;
+            return Ok(Self {
+                socket: opened.socket,
+                endpoint: endpoint.clone(),
+                write_limit: opened.write_limit,
+                agreed: opened.agreed,
+            });
+        }
         let mut last = None;
         for address in endpoint.resolve()? {
             match Self::connect_to(endpoint, &address, timeout) {
@@ -46,11 +58,11 @@ impl Link {
         } else {
             socket.connect(address).map_err(fail)?;
         }
-        Ok(Self { socket, endpoint: endpoint.clone() })
+        Ok(Self::accepted(socket, endpoint.clone(), usize::MAX))
     }
 
-    pub(crate) const fn accepted(socket: Socket, endpoint: Endpoint) -> Self {
-        Self { socket, endpoint }
+    pub(crate) const fn accepted(socket: Socket, endpoint: Endpoint, write_limit: usize) -> Self {
+        Self { socket, endpoint, write_limit, agreed: Vec::new() }
     }
 
     /// The address of the other end, or of the listener that accepted this link.
@@ -69,20 +81,24 @@ impl Link {
         self.local_address().map(|address| address.port())
     }
 
-    /// Writes bytes, as many as the kernel takes now; on a datagram link all or none.
+    /// Writes bytes, as many as the kernel takes now; on a datagram link all or none, on L2CAP one SDU.
     ///
     /// # Errors
     /// As send(2).
     #[inline]
     pub fn send(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
-        rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL)
+        let taken = bytes.len().min(self.write_limit);
+        rustix::net::send(&self.socket, &bytes[..taken], SendFlags::NOSIGNAL)
     }
 
-    /// Writes two pieces with one call (writev).
+    /// Writes two pieces with one call (writev), or the first alone where they are too long for one.
     ///
     /// # Errors
     /// As writev(2).
     pub fn send_two(&self, first: &[u8], second: &[u8]) -> io::Result<usize> {
+        if first.len().saturating_add(second.len()) > self.write_limit {
+            return self.send(first).map_err(io::Error::from);
+        }
         let pieces = [io::IoSlice::new(first), io::IoSlice::new(second)];
         self.socket.send_vectored_with_flags(&pieces, libc::MSG_NOSIGNAL)
     }
@@ -169,11 +185,15 @@ impl Link {
         options.iter().try_for_each(|option| option.apply(self))
     }
 
-    /// Tells the peer that no more data comes; receiving goes on.
+    /// Tells the peer that no more data comes; receiving goes on. Does nothing where that can't be told
+    /// ([`Endpoint::closes_by_halves`]).
     ///
     /// # Errors
     /// As shutdown(2).
     pub fn finish_sending(&self) -> Result<()> {
+        if !self.endpoint.closes_by_halves() {
+            return Ok(());
+        }
         self.socket.shutdown(Shutdown::Write).map_err(|source| Error::io("finish sending on", &self.endpoint, source))
     }
 
@@ -199,6 +219,13 @@ impl Link {
     /// What the kernel tells of the connection; `None` where the transport is not TCP.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         matches!(self.endpoint, Endpoint::Tcp(_)).then(|| TcpInfo::read(self.as_fd()).ok())?
+    }
+
+    /// What both ends of a Bluetooth link agreed on and what the kernel tells of it, as `name=value`.
+    pub(crate) fn bluetooth_facts(&self) -> Vec<String> {
+        let Some((protocol, address)) = self.endpoint.bluetooth() else { return Vec::new() };
+        let told = bluetooth::facts(&self.socket, protocol, address);
+        self.agreed.iter().cloned().chain(told).collect()
     }
 
     /// State of the send queue when something waits in it unsent, `None` when nothing does or the transport keeps none.

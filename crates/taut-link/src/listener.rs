@@ -7,7 +7,7 @@ use rustix::net::{RecvFlags, SendFlags, SocketAddrAny};
 use socket2::{Socket, Type};
 use taut_time::{Duration, Framing};
 
-use crate::{Endpoint, Error, Link, Result, endpoint};
+use crate::{Endpoint, Error, Link, Result, bluetooth, endpoint};
 
 /// A bound socket: accepts links on a stream endpoint, exchanges datagrams on the others. Its socket file, if it has one,
 /// goes when the listener goes.
@@ -30,6 +30,11 @@ impl Listener {
     /// # Errors
     /// The name does not resolve, or the address is in use or not ours.
     pub fn bind(endpoint: &Endpoint) -> Result<Self> {
+        if let Some((protocol, address)) = endpoint.bluetooth() {
+            let socket = bluetooth::listen(endpoint, protocol, address)?;
+            let bound = socket.local_addr().map_err(|source| Error::io("listen on", endpoint, source))?;
+            return Ok(Self { socket, endpoint: endpoint.with_bound_address(&bound), file: None });
+        }
         let address = endpoint.resolve()?.swap_remove(0);
         let fail = |source: io::Error| Error::io("listen on", endpoint, source);
         let socket = Socket::new(endpoint::domain(&address), endpoint.socket_type().cloexec(), None).map_err(fail)?;
@@ -74,7 +79,11 @@ impl Listener {
     /// As accept(2).
     pub fn accept_from(&self) -> io::Result<(Link, Option<IpAddr>)> {
         let (socket, from) = self.socket.accept()?;
-        Ok((Link::accepted(socket, self.endpoint.clone()), from.as_socket().map(|address| address.ip())))
+        let write_limit = match self.endpoint.bluetooth() {
+            Some((protocol, address)) => bluetooth::apply_to_accepted(&socket, protocol, address)?,
+            None => usize::MAX,
+        };
+        Ok((Link::accepted(socket, self.endpoint.clone(), write_limit), from.as_socket().map(|address| address.ip())))
     }
 
     /// Receives a datagram and the address that it came from. Longer datagrams are cut to the buffer.

@@ -76,7 +76,7 @@ impl SocketOption {
             .map_err(|source| Error::io("set an option on", link.endpoint(), source))
     }
 
-    /// The options in force on a socket, read back from the kernel, as `name=value`.
+    /// The options in force on a socket, read back from the kernel, as `name=value`; on Bluetooth with what was negotiated.
     pub fn in_force(link: &Link) -> Vec<String> {
         let probes = [
             Self::Nodelay(true),
@@ -94,6 +94,7 @@ impl SocketOption {
                 let value = sys::option(link.as_fd(), probe.level(), probe.number()).ok()?;
                 Some(format!("{}={}", probe.name(), value as u32))
             })
+            .chain(link.bluetooth_facts())
             .collect()
     }
 

@@ -198,11 +198,31 @@ impl Session {
         self.link.set_nonblocking(false)?;
         match self.link.endpoint().framing() {
             Framing::Stream => {
-                self.link.finish_sending()?;
+                self.end_sending()?;
                 self.link.set_receive_timeout(Some(self.timeout.max(Duration::from_secs(5))))?;
                 self.read_report().map(Some)
             }
             Framing::Datagram => self.fetch_report().map(Some),
+        }
+    }
+
+    /// Says on a stream that no more data comes: by closing that half, or in the data where halves can't be closed.
+    ///
+    /// # Errors
+    /// The peer went away.
+    pub fn end_sending(&self) -> Result<()> {
+        if self.plain || self.link.endpoint().closes_by_halves() {
+            return self.link.finish_sending();
+        }
+        self.link.set_nonblocking(false)?;
+        self.link.send_all(&Frame::Bye.emit(self.id))
+    }
+
+    /// The summary in the last bytes of a stream, `None` when they are something else.
+    pub fn summary_in(&self, tail: &[u8]) -> Option<Summary> {
+        match Frame::parse(tail) {
+            Ok((session, Frame::Summary(summary))) if session == self.id => Some(summary),
+            _ => None,
         }
     }
 

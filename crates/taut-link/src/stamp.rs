@@ -52,6 +52,9 @@ impl TransmitStamps {
             Endpoint::Unix(_) | Endpoint::UnixDgram(_) => {
                 return Err(Error::Unavailable("Unix sockets have no transmit timestamps".to_owned()));
             }
+            Endpoint::L2cap(_) | Endpoint::Rfcomm(_) => {
+                return Err(Error::Unavailable("transmit timestamps of Bluetooth are not read here".to_owned()));
+            }
         };
         set_flags(link, flags)?;
         Ok(Self { framing, message_bytes: message_bytes as u64, keys: [Unwrapper::default(); 3] })

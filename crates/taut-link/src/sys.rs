@@ -7,6 +7,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libc::{c_int, c_void, socklen_t};
+use socket2::{SockAddr, SockAddrStorage};
 
 /// Sets an `int` socket option.
 pub(crate) fn set_option(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
@@ -37,6 +38,24 @@ pub(crate) fn option_bytes(fd: BorrowedFd<'_>, level: c_int, name: c_int, value:
         unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, value.as_mut_ptr().cast::<c_void>(), &raw mut length) };
     check(result)?;
     Ok(length as usize)
+}
+
+/// A socket address from the bytes of its C structure, family first.
+pub(crate) fn socket_address(bytes: &[u8]) -> SockAddr {
+    let mut storage = SockAddrStorage::zeroed();
+    let length = bytes.len().min(storage.size_of() as usize);
+    // SAFETY: both sides are valid for `length` bytes and do not overlap, and those of the storage are initialised after it;
+    // an address is plain data, of which the kernel checks the rest.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut storage).cast::<u8>(), length);
+        SockAddr::new(storage, length as socklen_t)
+    }
+}
+
+/// The bytes of an address's C structure.
+pub(crate) fn address_bytes(address: &SockAddr) -> &[u8] {
+    // SAFETY: the storage behind the pointer lives as long as `address`, is initialised and has at least that length.
+    unsafe { std::slice::from_raw_parts(address.as_ptr().cast::<u8>(), address.len() as usize) }
 }
 
 /// Bytes written to a TCP socket and not yet sent for the first time (`SIOCOUTQNSD`, tcp(7)).

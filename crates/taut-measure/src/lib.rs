@@ -2,11 +2,13 @@
 //!
 //! - [`echo`], [`pace`], [`stream`], [`crowd`]: the workloads; [`serve`] is their other side, [`tune`] tries settings on them.
 //! - [`route`]: what was measured of routes, as rows.
+//! - [`air`]: Bluetooth LE links in virtual time.
 //! - [`engine`]: how a process drives its I/O.
 //! - [`stats`]: distributions, exceedance, and what independent rounds allow to say.
 //! - [`floor`], [`doctor`]: what the host itself costs and offers.
 //! - [`recording`]: the shape in which all of it is kept.
 
+pub mod air;
 pub mod crowd;
 pub mod doctor;
 pub mod echo;

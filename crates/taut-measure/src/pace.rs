@@ -6,14 +6,17 @@
 mod analysis;
 mod peer;
 mod sender;
+mod simulated;
 
 use taut_link::wire::AckPolicy;
 use taut_link::{Endpoint, Error, Result, SocketOption, foreign};
 use taut_time::{Duration, Timeline};
 
+use crate::air::AirPlan;
 use crate::interrupt::Interrupt;
 use crate::recording::{Ended, PaceRow};
 use crate::{placement, rounds};
+use analysis::Receiver;
 use peer::Peer;
 
 /// What to send, how often, and to whom.
@@ -55,6 +58,8 @@ pub enum PeerKind {
     Plain(Endpoint),
     /// The built-in TCP peer unlike Linux, in a network namespace of its own.
     Foreign(foreign::AckPolicy),
+    /// The other side of a simulated link, in virtual time.
+    Simulated(Box<AirPlan>),
 }
 
 /// What came of it.
@@ -87,11 +92,20 @@ pub fn run(plan: &PacePlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usiz
             "more than {MOST_MESSAGES} messages don't fit into one recording: shorten the time or lengthen the period"
         )));
     }
+    if let PeerKind::Simulated(air) = &plan.peer {
+        return simulated::run(plan, air, interrupt).map_err(|error| Error::Input(error.to_string()));
+    }
     let peer = Peer::new(&plan.peer)?;
     let (rounds, ended) = rounds::run(plan.rounds, interrupt, progress, || {
         let _placed = placement::on_core(plan.core)?;
         sender::send_round(plan, &peer, interrupt)
     })?;
-    let row = analysis::row(plan, &peer, &rounds);
+    let receiver = Receiver {
+        endpoint: peer.endpoint().to_string(),
+        transport: peer.endpoint().transport().to_owned(),
+        describe: peer.describe(),
+        tells: !matches!(peer, Peer::Plain(_)),
+    };
+    let row = analysis::row(plan, &receiver, &rounds);
     Ok(PaceOutcome { row, timelines: rounds.into_iter().map(|round| round.timeline).collect(), ended })
 }

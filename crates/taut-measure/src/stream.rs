@@ -3,7 +3,7 @@
 use std::thread;
 
 use rustix::io::Errno;
-use taut_link::wire::{AckPolicy, CONTROL_BYTES, Frame, Summary, Work};
+use taut_link::wire::{AckPolicy, CONTROL_BYTES, Summary, Work};
 use taut_link::{Endpoint, Error, Request, Result, Session, SocketOption, clock};
 use taut_time::{Duration, Framing, Instant};
 
@@ -162,7 +162,7 @@ fn flow(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interr
             })
         }
         Direction::Down => {
-            link.finish_sending()?;
+            session.end_sending()?;
             let (down, duration, summary) = receive(session, time, interrupt)?;
             let tcp = link.tcp_info().map(TcpFacts::from);
             Ok(Flow { down, duration, peer_cpu: summary.map(|summary| summary.cpu), tcp, ..Flow::default() })
@@ -170,7 +170,7 @@ fn flow(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interr
         Direction::Both => thread::scope(|scope| {
             let sender = scope.spawn(|| {
                 let sent = send(plan, session, time, interrupt)?;
-                session.link().finish_sending()?;
+                session.end_sending()?;
                 Ok::<_, Error>(sent)
             });
             let received = receive(session, time, interrupt);
@@ -220,6 +220,7 @@ fn send(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interr
 /// Receives until the peer ends the stream; its summary is the last frame's length of it.
 fn receive(session: &Session, time: Duration, interrupt: &Interrupt) -> Result<(u64, Duration, Option<Summary>)> {
     let link = session.link();
+    let ends_with_link = link.endpoint().closes_by_halves();
     // Small enough to stay in the second-level cache beside the kernel's copy of it: larger ones were slower.
     let mut buffer = vec![0; 64 * 1024];
     let mut tail: Vec<u8> = Vec::with_capacity(2 * CONTROL_BYTES);
@@ -236,7 +237,8 @@ fn receive(session: &Session, time: Duration, interrupt: &Interrupt) -> Result<(
                 total += bytes as u64;
                 tail.extend_from_slice(&buffer[bytes.saturating_sub(CONTROL_BYTES)..bytes]);
                 tail.drain(..tail.len().saturating_sub(CONTROL_BYTES));
-                if interrupt.is_set() || last > give_up {
+                let has_ended = !ends_with_link && session.summary_in(&tail).is_some();
+                if has_ended || interrupt.is_set() || last > give_up {
                     break;
                 }
             }
@@ -245,13 +247,10 @@ fn receive(session: &Session, time: Duration, interrupt: &Interrupt) -> Result<(
             Err(errno) => return Err(link.error("receive on", errno)),
         }
     }
-    let summary = match Frame::parse(&tail) {
-        Ok((_, Frame::Summary(summary))) => {
-            total -= CONTROL_BYTES as u64;
-            Some(summary)
-        }
-        _ => None,
-    };
+    let summary = session.summary_in(&tail);
+    if summary.is_some() {
+        total -= CONTROL_BYTES as u64;
+    }
     let duration = first.map_or(Duration::ZERO, |first| last.saturating_since(first));
     Ok((total, duration, summary))
 }

@@ -138,9 +138,9 @@
 
   const plain = (v) => v.toLocaleString("en");
   const scaling = (chart, host) => curves(chart, host, {
-    log: true, dots: true, label: chart.x, name: chart.x, exact: plain, tick: plain,
-    splits: (u, i, min, max) => logSplits(min, max, roomFor(u, "x", 50)),
-  }, { label: chart.y, ...UNIT.ns });
+    log: true, dots: true, label: chart.x, name: chart.x, ...(chart.xunit ? UNIT[chart.xunit] : { exact: plain, tick: plain }),
+    splits: (u, i, min, max) => logSplits(min, max, roomFor(u, "x", 60)),
+  }, { label: chart.y, ...UNIT[chart.unit ?? "ns"] });
 
   // A frame with axes for what uPlot has no kind of its own for; `draw` paints, `hover` answers for a place.
   const canvas = (host, height, scales, axes, corner, draw, hover) => {
@@ -257,7 +257,61 @@
       [[0, chart.span * 1.01], [0.25, chart.most + 0.75]], draw, hover);
   };
 
-  const KINDS = { percentiles, exceedance, scaling, spread, timeline };
+  // Connection events in rows: PDUs as bars, above the central's and below the peripheral's; behind them who held the data.
+  const air = (chart, host) => {
+    const { events, kinds, lines } = chart;
+    const half = (side) => (side ? [0.04, 0.4] : [-0.44, 0.4]);
+    const draw = (u, ctx, px) => {
+      const X = (ns) => u.valToPos(ns, "x", true), Y = (row) => u.valToPos(row, "y", true);
+      const line = lines.map((_, i) => colour(`air${i}`)), pdu = kinds.map((_, i) => colour(`pdu${i}`)), edge = colour("bad");
+      events.forEach((event, row) => {
+        ctx.globalAlpha = 0.5;
+        for (const [from, time, holder] of event.idle) {
+          ctx.fillStyle = line[holder] ?? edge;
+          ctx.fillRect(X(from), Y(row - 0.46), Math.max(px / 2, X(from + time) - X(from)), Y(row + 0.46) - Y(row - 0.46));
+        }
+        ctx.globalAlpha = 1;
+        for (const [from, time, side, kind, , flags] of event.pdus) {
+          const [top, size] = half(side), y = Y(row + top), height = Y(row + top + size) - y;
+          const width = Math.max(1.5 * px, X(from + time) - X(from));
+          ctx.fillStyle = pdu[kind];
+          ctx.fillRect(X(from), y, width, height);
+          if (flags & 6) {
+            ctx.strokeStyle = edge;
+            ctx.lineWidth = 2 * px;
+            ctx.strokeRect(X(from) + px, y + px, Math.max(px, width - 2 * px), height - 2 * px);
+          }
+        }
+      });
+    };
+    const hover = (x, y) => {
+      const row = Math.round(y), event = events[row];
+      if (!event) return null;
+      const head = `Connection event ${event.number}, ${UNIT.ns.exact(x)} after the anchor`;
+      const within = ([from, time]) => x >= from && x < from + time;
+      const side = y - row > 0 ? 1 : 0;
+      const bar = event.pdus.filter(within).sort((a, b) => Math.abs(a[2] - side) - Math.abs(b[2] - side))[0];
+      const last = ["closed", event.closed];
+      if (bar) {
+        const [from, time, by, kind, bytes, flags, what] = bar;
+        const rows = [["sent by", by ? "peripheral" : "central"], [kinds[kind], what], ["payload", `${bytes} B`], ["begins", UNIT.ns.exact(from)], ["on the air", UNIT.ns.exact(time)]];
+        rows.push(["more data", flags & 1 ? "yes" : "no"]);
+        if (flags & 2) rows.push(["sent again", ""]);
+        if (flags & 4) rows.push(["did not arrive whole", ""]);
+        return [head, [...rows, last]];
+      }
+      const idle = event.idle.find(within);
+      return [head, idle ? [["nothing on the air", UNIT.ns.exact(idle[1])], ["held by", lines[idle[2]] ?? "?"], last] : [last]];
+    };
+    return canvas(host, Math.min(1400, 90 + 20 * events.length), { y: { dir: -1 } },
+      [
+        axis({ size: 26, label: "since the anchor", splits: (u, i, a, b) => linearSplits(a, b, roomFor(u, "x", 70)), values: (u, splits) => splits.map((v) => (v ? UNIT.ns.tick(v) : "0")) }),
+        axis({ size: 60, label: "connection event", splits: (u, i, a, b) => linearSplits(a, b, roomFor(u, "y", 20)).filter((v) => v >= 0 && v % 1 === 0 && v < events.length), values: (u, splits) => splits.map((v) => String(events[v].number)) }),
+      ],
+      [[0, chart.span], [-0.6, events.length - 0.4]], draw, hover);
+  };
+
+  const KINDS = { percentiles, exceedance, scaling, spread, timeline, air };
   const drawn = new Map();
   const draw = (host) => {
     drawn.get(host)?.destroy();

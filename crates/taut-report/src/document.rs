@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use taut_explain::Finding;
 use taut_measure::recording::{
-    CheckRow, CrowdRow, EchoRow, Ended, FORMAT_VERSION, FloorRow, HostFacts, PaceRow, Recording, StreamRow, TuneRow,
+    AirChangeRow, AirRow, CheckRow, CrowdRow, EchoRow, Ended, FORMAT_VERSION, FloorRow, HostFacts, PaceRow, Recording,
+    StreamRow, TuneRow,
 };
 
 /// A recording with what was found in it: the one JSON object of every `--json`.
@@ -151,6 +152,8 @@ fn row_misfit(row: &Value) -> Option<Misfit> {
         Some("stream") => misfit::<StreamRow>(row),
         Some("crowd") => misfit::<CrowdRow>(row),
         Some("tune") => misfit::<TuneRow>(row),
+        Some("air") => misfit::<AirRow>(row),
+        Some("air_change") => misfit::<AirChangeRow>(row),
         Some("floor") => misfit::<FloorRow>(row),
         Some("check") => misfit::<CheckRow>(row),
         Some(other) => Some(Misfit { at: "workload".to_owned(), message: format!("`{other}` is not known") }),

@@ -4,11 +4,13 @@
 //! - [`table`]: text for a terminal.
 //! - [`html`]: one self-contained page with charts.
 //! - [`perfetto`]: timelines for the Perfetto trace viewer.
+//! - [`capture`]: packets of a simulated radio for Wireshark and btmon.
 //! - [`compare`]: two documents held against each other.
 //! - [`units`]: times, rates and shares in words.
 //!
 //! Text and HTML are made from the same sheets of cells, so each figure is put into words in one place.
 
+pub mod capture;
 pub mod compare;
 mod document;
 pub mod html;

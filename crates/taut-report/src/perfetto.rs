@@ -2,11 +2,11 @@
 //!
 //! Messages overlap, so they are asynchronous events, one group for each message: an outer slice from the intended time to
 //! the last thing known of the message, slices for the stages in it, and an instant for the acknowledgement. Each flow is
-//! shown as a process of its own. Times are in microseconds from the first event, as the format wants it, with the
+//! shown as a process of its own; where a flow tells of its air, that is shown beside its messages as tracks of plain slices. Times are in microseconds from the first event, as the format wants it, with the
 //! nanoseconds behind the point.
 
 use serde_json::{Value, json};
-use taut_time::{Instant, MessageTimes, Timeline};
+use taut_time::{Event, Host, Instant, MessageTimes, Timeline, What};
 
 use crate::stages;
 
@@ -24,6 +24,17 @@ pub fn render(timelines: &[(String, &Timeline)]) -> String {
         for (number, message) in messages.iter().enumerate() {
             flow.message(number + 1, message, origin, &mut events);
         }
+        let slices: Vec<(Track, i64, Value)> =
+            timelines[i].1.events().iter().filter_map(|event| flow.slice(event, origin)).collect();
+        for track in [Track::Sender, Track::Receiver, Track::Idle] {
+            if slices.iter().any(|(of, ..)| *of == track) {
+                let args = json!({"name": track.name()});
+                names.push(
+                    json!({"ph": "M", "name": "thread_name", "pid": flow.process, "tid": track.thread(), "args": args}),
+                );
+            }
+        }
+        events.extend(slices.into_iter().map(|(_, at, slice)| (at, slice)));
     }
     // Stable: events of one message at the same time stay in the order that nests them.
     events.sort_by_key(|&(at, _)| at);
@@ -37,7 +48,52 @@ struct Flow<'a> {
     process: usize,
 }
 
+/// What happens on the air of a flow, side by side.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Track {
+    Sender,
+    Receiver,
+    Idle,
+}
+
+impl Track {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Sender => "air: data",
+            Self::Receiver => "air: everything else",
+            Self::Idle => "air idle, held by",
+        }
+    }
+
+    /// Far from the processes' own threads.
+    const fn thread(self) -> usize {
+        1_000_001 + self as usize
+    }
+}
+
 impl Flow<'_> {
+    /// Something that lasted on the air.
+    fn slice(&self, event: &Event, origin: Instant) -> Option<(Track, i64, Value)> {
+        let (track, name, nanos, args) = match event.what {
+            What::OnAir { nanos } if event.host == Host::Local => {
+                let bytes = json!({"first_byte": event.bytes.start, "bytes": event.bytes.len()});
+                (Track::Sender, "data", nanos, bytes)
+            }
+            What::OnAir { nanos } => (Track::Receiver, "PDU", nanos, Value::Null),
+            What::Idle { nanos, holder } => (Track::Idle, holder, nanos, Value::Null),
+            _ => return None,
+        };
+        let at = event.at.signed_since(origin);
+        let mut slice = json!({
+            "ph": "X", "cat": "air", "name": name, "pid": self.process, "tid": track.thread(),
+            "ts": at as f64 / 1000.0, "dur": nanos as f64 / 1000.0,
+        });
+        if !args.is_null() {
+            slice["args"] = args;
+        }
+        Some((track, at, slice))
+    }
+
     /// The events of one message, in an order in which no time falls and every slice ends within the one around it.
     fn message(&self, number: usize, message: &MessageTimes, origin: Instant, events: &mut Vec<(i64, Value)>) {
         let event = |phase: &str, name: &str, at: i64, args: Value| {
@@ -114,6 +170,10 @@ mod tests {
             let at = event["ts"].as_f64().unwrap();
             assert!(at >= last, "time falls at {event}");
             last = at;
+            if event["ph"] == "X" {
+                assert!(event["dur"].as_f64().unwrap() >= 0.0);
+                continue;
+            }
             let group = open.entry(format!("{} {} {}", event["pid"], event["cat"], event["id"])).or_default();
             match event["ph"].as_str().unwrap() {
                 "b" => group.push(event["name"].as_str().unwrap()),
@@ -147,6 +207,26 @@ mod tests {
     #[test]
     fn no_timelines_are_still_a_trace() {
         assert_eq!(check(&render(&[])), 0);
+    }
+
+    #[test]
+    fn what_was_on_the_air_stands_beside_the_messages() {
+        let mut timeline = timeline(&[(1_000, [Some(1_000), Some(1_000), None, Some(9_000), None, None, None])]);
+        let mut push = |at, host, what| {
+            let bytes = ByteRange::new(0, 64);
+            timeline.push(Event { at: Instant::from_nanos(at), host, layer: Layer::Medium, what, bytes });
+        };
+        push(2_000, Host::Local, What::OnAir { nanos: 2_088 });
+        push(5_000, Host::Peer, What::OnAir { nanos: 80 });
+        push(6_000, Host::Local, What::Idle { nanos: 500, holder: "no_credit" });
+        let trace = render(&[("air".to_owned(), &timeline)]);
+        check(&trace);
+        let trace: Value = serde_json::from_str(&trace).unwrap();
+        let slices = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X");
+        let slices: Vec<_> = slices
+            .map(|s| (s["name"].as_str().unwrap(), s["ts"].as_f64().unwrap(), s["dur"].as_f64().unwrap()))
+            .collect();
+        assert_eq!(slices, [("data", 1.0, 2.088), ("PDU", 4.0, 0.08), ("no_credit", 5.0, 0.5)]);
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! What stands in sentences: the answer, the findings, the host, and how the measurement ended.
 
 use taut_explain::Finding;
-use taut_measure::recording::{Ended, HostFacts, Recording, Verdict};
+use taut_measure::recording::{AirRow, Ended, HostFacts, Recording, Verdict};
 
 use crate::Document;
 use crate::sheet::{Groups, connections, echo_labels, pace_labels, stream_labels};
@@ -16,8 +16,13 @@ pub(crate) fn partial(recording: &Recording) -> Option<String> {
     }
 }
 
-/// `99.1 % of the messages, 40.2 ms each (median)`.
+/// `99.1 % of the messages, 40.2 ms each (median)`; of a radio link, what the remedy gave: `51.5 kbit/s, and 230 kbit/s with
+/// block=4032`.
 pub(crate) fn cost(finding: &Finding) -> String {
+    if let Some(proof) = &finding.proof {
+        let (before, after) = (units::bit_rate(proof.before_bps), units::bit_rate(proof.after_bps));
+        return format!("{before}, and {after} with `{}`", proof.change);
+    }
     format!("{} of the messages, {} each (median)", units::share(finding.share), units::time(finding.cost_ns))
 }
 
@@ -59,7 +64,8 @@ pub(crate) fn floor(host: &HostFacts) -> Vec<(&'static str, String)> {
 
 /// The result in one line.
 pub(crate) fn answer(document: &Document) -> String {
-    if let Some(worst) = document.findings.iter().max_by(|a, b| loss(a).total_cmp(&loss(b))) {
+    let worst = document.findings.iter().filter(|finding| finding.proof.is_none());
+    if let Some(worst) = worst.max_by(|a, b| loss(a).total_cmp(&loss(b))) {
         let summary = worst.summary.trim_end_matches('.');
         let more = match document.findings.len() {
             1 => String::new(),
@@ -68,7 +74,8 @@ pub(crate) fn answer(document: &Document) -> String {
         return format!("{summary}: {}.{more}", cost(worst));
     }
     let groups = Groups::of(&document.recording);
-    tuned(&groups)
+    aired(&groups)
+        .or_else(|| tuned(&groups))
         .or_else(|| echoed(&groups))
         .or_else(|| paced(&groups))
         .or_else(|| streamed(&groups))
@@ -80,6 +87,33 @@ pub(crate) fn answer(document: &Document) -> String {
 
 fn loss(finding: &Finding) -> f64 {
     finding.share * finding.cost_ns as f64
+}
+
+/// Radio links: what changes of the parameters led to, or the run that came nearest to its limit.
+fn aired(groups: &Groups<'_>) -> Option<String> {
+    if !groups.echo.is_empty() || !groups.pace.is_empty() || !groups.stream.is_empty() {
+        return None;
+    }
+    let reached = |row: &AirRow| {
+        let share = units::share(row.throughput_bps / row.limit_bps.max(1.0));
+        format!(
+            "{}, {share} of the channel's limit of {}",
+            units::bit_rate(row.throughput_bps),
+            units::bit_rate(row.limit_bps)
+        )
+    };
+    let (first, last) = (groups.air.first()?, groups.air.last()?);
+    let kept = groups.air_changes.iter().filter(|change| change.kept).count();
+    if kept > 0 {
+        let (before, changes) = (units::bit_rate(first.throughput_bps), if kept == 1 { "change" } else { "changes" });
+        return Some(format!("From {before} to {} with {kept} {changes}.", reached(last)));
+    }
+    let best = groups.air.iter().max_by(|a, b| a.throughput_bps.total_cmp(&b.throughput_bps))?;
+    let varied = best.set.iter().map(|set| format!("{}={}", set.name, set.value)).collect::<Vec<_>>().join(", ");
+    Some(match groups.air.len() {
+        1 => format!("{}.", reached(best)),
+        _ => format!("Highest with {varied}: {}.", reached(best)),
+    })
 }
 
 fn tuned(groups: &Groups<'_>) -> Option<String> {

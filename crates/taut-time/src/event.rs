@@ -61,6 +61,18 @@ pub enum What {
     Received,
     /// The peer's program read the bytes.
     Read,
+    /// A PDU with the bytes was on the air, from this event on.
+    OnAir {
+        /// How long.
+        nanos: u64,
+    },
+    /// Nothing was on the air, from this event on.
+    Idle {
+        /// How long.
+        nanos: u64,
+        /// Who held the data, by its name in the ledger.
+        holder: &'static str,
+    },
 }
 
 /// What the transport of a sending socket held just after a write (`SIOCOUTQNSD`, `TCP_INFO`).

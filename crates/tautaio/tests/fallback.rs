@@ -9,7 +9,7 @@ use std::time::Duration;
 use support::aio::{Request, cancel_all, timespec_of, waitcomplete};
 use support::descriptors;
 use support::process::skip_here;
-use support::restrict::{forbid_io_uring, forbid_locked_memory};
+use support::restrict::{forbid_io_uring, forbid_locked_memory, forbid_threads};
 use support::{Library, Run, both_engines};
 
 /// `TAUTAIO_LOG=info` is set in all of them.
@@ -124,6 +124,28 @@ fn nothing_is_said_unasked() {
 both_engines!(an_unknown_wish_is_no_obstacle with [("TAUTAIO_CANCEL", "something")]);
 fn an_unknown_wish_is_no_obstacle() {
     use_everything();
+}
+
+// Where no thread can be made for what takes the kernel long, files are worked on all the same.
+both_engines!(files_where_there_can_be_no_more_threads);
+fn files_where_there_can_be_no_more_threads() {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&[7; 4096]).unwrap();
+    // The library's own thread is there, and nothing else yet.
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    assert_eq!(Request::write(&ours, b"x").start().wait(), Ok(1));
+    if !forbid_threads() {
+        return skip_here("root is bound by no limit of threads and may not become another user");
+    }
+    for turn in 0..20 {
+        let mut sync = Request::sync(&file);
+        sync.fsync(libc::O_SYNC).unwrap();
+        let write = Request::write(&file, &[turn; 512]).start();
+        let read = Request::read(&file, 4096).start();
+        assert_eq!(sync.wait(), Ok(0), "turn {turn}");
+        assert_eq!(write.wait(), Ok(512), "turn {turn}");
+        assert_eq!(read.wait(), Ok(4096), "turn {turn}");
+    }
 }
 
 both_engines!(the_thread_does_not_interrupt_the_program);

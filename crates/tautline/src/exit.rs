@@ -18,7 +18,9 @@ pub(crate) const HELP: &str =
     "Exit codes: 0 ok, 1 failed, 2 usage, 3 a threshold of --assert missed, 4 a right or device is \
 missing, 130 interrupted (what was measured has been printed).
 
-Endpoints: tcp://HOST:PORT, udp://HOST:PORT, unix:PATH, unix-dgram:PATH (unix:@NAME for an abstract name).
+Endpoints: tcp://HOST:PORT, udp://HOST:PORT, unix:PATH, unix-dgram:PATH (unix:@NAME for an abstract name),
+l2cap://ADDR/PSM, rfcomm://ADDR/CHANNEL (any for ADDR to listen; ?adapter=hci1&mtu=… after it); for echo, pace and
+stream also air:SCENARIO?NAME=VALUE&…, a Bluetooth LE link in virtual time (taut air).
 
 Examples:
   taut survey --html survey.html            every local path of this machine, one report

@@ -1,9 +1,11 @@
 //! From what was measured to what it means: hands timelines to the explainer and puts the answers together.
 
-use taut_explain::{Finding, ledger, nagle};
+use taut_explain::{Finding, Proof, air as radio, ledger, nagle};
+use taut_measure::Interrupt;
+use taut_measure::air::{self, AirOutcome, AirPlan};
 use taut_measure::echo::EchoOutcome;
 use taut_measure::pace::PaceOutcome;
-use taut_measure::recording::{CrowdRow, Starvation, TcpFacts, TuneRow, Verdict};
+use taut_measure::recording::{AirSetting, CrowdRow, Starvation, TcpFacts, TuneRow, Verdict};
 use taut_measure::tune::TuneOutcome;
 use taut_report::units;
 use taut_time::{Duration, Timeline};
@@ -62,8 +64,56 @@ pub(crate) fn of_tune(outcome: &TuneOutcome) -> Vec<Finding> {
         cost_ns: base.p50_ns.unwrap_or(0).saturating_sub(best.p50_ns.unwrap_or(0)),
         evidence: vec![describe(best)],
         remedy: best.apply.clone().unwrap_or_default(),
+        proof: None,
     });
     finding.into_iter().chain(setting).collect()
+}
+
+/// What binds a link in virtual time. Each suspect's remedies are run; what gains nothing did not bind. The one whose relief
+/// gains most stands first.
+pub(crate) fn of_air(plan: &AirPlan, outcome: &AirOutcome, interrupt: &Interrupt) -> Vec<Finding> {
+    /// Nobody minds less.
+    const LEAST_GAIN: f64 = 1.01;
+    let seen = radio::Run { scenario: &plan.scenario, outcome: &outcome.outcome };
+    let before_bps = outcome.row.throughput_bps;
+    let mut findings = Vec::new();
+    for suspect in radio::suspects(seen) {
+        let proofs = suspect.trials.iter().filter(|_| !interrupt.is_set()).filter_map(|trial| {
+            let set: Vec<AirSetting> =
+                trial.iter().map(|(name, value)| AirSetting { name: name.clone(), value: value.clone() }).collect();
+            let changed = plan.with(&set).ok()?;
+            let after = air::run(&changed, interrupt, &mut ()).ok()?;
+            let words: Vec<String> = set.iter().map(|set| format!("{}={}", set.name, set.value)).collect();
+            let after_bps = after.row.throughput_bps;
+            Some(Proof { change: words.join(" "), command: changed.command(), before_bps, after_bps })
+        });
+        let best = proofs.max_by(|a, b| a.after_bps.total_cmp(&b.after_bps));
+        if let Some(proof) = best.filter(|proof| proof.after_bps > before_bps * LEAST_GAIN) {
+            let set: Vec<String> = plan.set.iter().map(|set| format!(" {}={}", set.name, set.value)).collect();
+            findings.push(suspect.confirmed(format!("{}{}", plan.file, set.concat()), seen, proof));
+        }
+    }
+    findings.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
+    findings
+}
+
+/// Of the findings of several runs, each cause where its relief gains most.
+pub(crate) fn most_telling(runs: Vec<Vec<Finding>>) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = Vec::new();
+    for finding in runs.into_iter().flatten() {
+        match findings.iter_mut().find(|other| other.cause == finding.cause) {
+            Some(other) if gain(other) < gain(&finding) => *other = finding,
+            Some(_) => {}
+            None => findings.push(finding),
+        }
+    }
+    findings.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
+    findings
+}
+
+/// What the remedy gave, as a ratio.
+fn gain(finding: &Finding) -> f64 {
+    finding.proof.as_ref().map_or(1.0, |proof| proof.after_bps / proof.before_bps.max(1.0))
 }
 
 /// Names the engines that left links without an answer, and what it costs to look through idle ones.
@@ -121,6 +171,7 @@ fn idle_scan(rows: &[CrowdRow]) -> Option<Finding> {
             "Wait with something whose cost does not grow with idle connections: epoll, io_uring, or aio_read() of \
                  libtautaio."
                 .to_owned(),
+        proof: None,
     })
 }
 
@@ -154,6 +205,7 @@ fn starvation(row: &CrowdRow, starved: Starvation) -> Finding {
             format!("the server had {threads} threads for {connections} connections"),
         ],
         remedy: remedy.to_owned(),
+        proof: None,
     }
 }
 

@@ -73,6 +73,31 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|rate| (0.01..=1e7).contains(rate)).ok_or_else(hint)
 }
 
+/// `NAME=VALUE`.
+pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("`{text}`: write NAME=VALUE, such as ci=15ms"))?;
+    match (name.trim(), value.trim()) {
+        ("", _) | (_, "") => Err(format!("`{text}`: write NAME=VALUE, such as ci=15ms")),
+        (name, value) => Ok((name.to_owned(), value.to_owned())),
+    }
+}
+
+/// `NAME=VALUE,VALUE,…`.
+pub(crate) fn choices(text: &str) -> Result<(String, Vec<String>), String> {
+    let (name, values) = setting(text)?;
+    // A comma within parentheses belongs to the value: `credits=batch(8,2),linux-old`.
+    let mut depth = 0;
+    let is_between = |c: char| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        c == ',' && depth == 0
+    };
+    let values: Vec<String> = values.split(is_between).map(|value| value.trim().to_owned()).collect();
+    if values.iter().any(String::is_empty) {
+        return Err(format!("`{text}`: a value is missing between two commas"));
+    }
+    Ok((name, values))
+}
+
 /// Arguments as one line that a shell reads back.
 pub(crate) fn shell_line<S: AsRef<str>>(arguments: impl IntoIterator<Item = S>) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+[]".contains(c);
@@ -110,6 +135,15 @@ mod tests {
         assert_eq!(size("128"), Ok(128));
         assert_eq!(size("64KiB"), Ok(65_536));
         assert!(size("0").is_err() && size("99999999999999999999").is_err() && size("1x").is_err());
+    }
+
+    #[test]
+    fn settings_have_a_name_and_values() {
+        assert_eq!(setting("ci=15ms"), Ok(("ci".to_owned(), "15ms".to_owned())));
+        assert!(setting("ci").is_err() && setting("=1").is_err() && setting("ci=").is_err());
+        assert_eq!(choices("ci=15ms, 30ms").unwrap().1, ["15ms", "30ms"]);
+        assert_eq!(choices("credits=batch(8,2),linux-old").unwrap().1, ["batch(8,2)", "linux-old"]);
+        assert!(choices("ci=15ms,,30ms").is_err());
     }
 
     #[test]

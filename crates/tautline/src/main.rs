@@ -10,7 +10,9 @@ mod input;
 mod link_args;
 mod local_server;
 mod output;
+mod place;
 mod run;
+mod scenario;
 
 use std::process::ExitCode;
 
@@ -34,6 +36,7 @@ enum Command {
     Crowd(commands::crowd::Args),
     Tune(commands::tune::Args),
     Route(commands::route::Args),
+    Air(commands::air::Args),
     Doctor(commands::doctor::Args),
     Report(commands::report::Args),
     Generate(commands::generate::Args),
@@ -42,6 +45,12 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let code = execute(cli);
+    taut_link::bluetooth::restore_adapters();
+    code
+}
+
+fn execute(cli: Cli) -> ExitCode {
     let outcome = match cli.command {
         Command::Survey(args) => commands::survey::run(args),
         Command::Serve(args) => commands::serve::run(args),
@@ -51,6 +60,7 @@ fn main() -> ExitCode {
         Command::Crowd(args) => commands::crowd::run(args),
         Command::Tune(args) => commands::tune::run(args),
         Command::Route(args) => commands::route::run(args),
+        Command::Air(args) => commands::air::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Report(args) => commands::report::run(args),
         Command::Generate(args) => commands::generate::run(args),

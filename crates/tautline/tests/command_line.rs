@@ -14,7 +14,23 @@ fn stdout(line: &str) -> String {
 #[test]
 fn help_of_every_command() {
     let mut all = stdout("--help");
-    for command in ["survey", "serve", "echo", "pace", "stream", "crowd", "tune", "route", "doctor", "report"] {
+    for command in [
+        "survey",
+        "serve",
+        "echo",
+        "pace",
+        "stream",
+        "crowd",
+        "tune",
+        "air",
+        "air run",
+        "air sweep",
+        "air tune",
+        "air parameters",
+        "route",
+        "doctor",
+        "report",
+    ] {
         all.push_str(&format!("\n===== taut {command} --help\n\n{}", stdout(&format!("{command} --help"))));
     }
     for command in ["run", "check", "bench", "list", "stats", "stop"] {
@@ -54,6 +70,11 @@ fn what_json_prints_fits_the_schema() {
         format!("stream {tcp} --time 1s"),
         format!("tune {tcp} --rounds 5 --time 10ms"),
         "crowd --connections 30 --active 1,5 --engines poll,epoll,glibc-aio --time 5ms --timeout 500ms".to_owned(),
+        "air run --time 1s".to_owned(),
+        "echo air:paper-000 --count 50".to_owned(),
+        "pace air:paper-000 --time 1s".to_owned(),
+        "stream air:paper-000 --time 1s".to_owned(),
+        "air tune --time 1s --keep phy,mtu".to_owned(),
         "doctor".to_owned(),
     ] {
         let document = run_json(&line);

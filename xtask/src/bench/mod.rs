@@ -4,6 +4,7 @@
 //! gives one ratio; what is printed is the median of the ratios with their spread, and whether it meets the bar.
 
 mod aio;
+mod air;
 mod comparison;
 mod echo;
 mod pace;
@@ -57,9 +58,11 @@ enum Name {
     Tune,
     /// libtautaio beside poll, io_uring and glibc's POSIX AIO: 10,000 connections, and files by fio.
     Aio,
+    /// Links in virtual time: connection events simulated a second of a core.
+    Air,
 }
 
-const ALL: [Name; 5] = [Name::Echo, Name::Stream, Name::Pace, Name::Tune, Name::Aio];
+const ALL: [Name; 6] = [Name::Echo, Name::Stream, Name::Pace, Name::Tune, Name::Aio, Name::Air];
 
 /// What a bench came to.
 struct Outcome {
@@ -149,6 +152,7 @@ impl Name {
             Self::Pace => pace::run(setting),
             Self::Tune => tune::run(setting),
             Self::Aio => aio::run(setting),
+            Self::Air => air::run(setting),
         }
     }
 }

@@ -10,6 +10,7 @@ use std::ffi::c_int;
 use std::time::Duration;
 
 pub(crate) use epoll::Epoll;
+pub(crate) use pool::carry_out;
 pub(crate) use uring::Uring;
 
 use crate::worker::order::{Class, Kind};

@@ -113,7 +113,7 @@ impl Shared {
 }
 
 /// Does it, and gives a count or a negative errno.
-fn carry_out(job: &Job) -> isize {
+pub(crate) fn carry_out(job: &Job) -> isize {
     let buffer = job.buffer as *mut libc::c_void;
     let length = job.length as usize;
     let offset = job.offset;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::backend::{Backend, Job, Outcome};
+use crate::backend::{self, Backend, Job, Outcome};
 use crate::interface::control_block::ControlBlock;
 use crate::lockfree::completions::Completed;
 use crate::service::command::{COMMAND, Command, Request};
@@ -333,12 +333,24 @@ impl Worker {
             }
             return self.reconsider(index);
         }
-        if result == -(libc::EAGAIN as isize) && !operation.stopping {
+        // Nobody asked for it: the kernel was short of a thread (io_acct_cancel_pending_work, io_uring/io-wq.c).
+        let dropped = result == -(libc::ECANCELED as isize) && !operation.stopping;
+        if dropped && !is_stream {
+            // Without a thread to wait for the file, this one does.
+            let result = self.job(index).map_or(result, |job| backend::carry_out(&job));
+            return self.advance(index, result, false);
+        }
+        let mut result = result;
+        if dropped || result == -(libc::EAGAIN as isize) {
             // A descriptor with O_NONBLOCK on which the kernel won't wait by itself; or a file, now and then.
-            if let Some(job) = self.job(index) {
-                self.backend.await_readiness(job);
+            if !operation.stopping {
+                if let Some(job) = self.job(index) {
+                    self.backend.await_readiness(job);
+                }
+                return;
             }
-            return;
+            // It has not happened, and somebody wants that it doesn't.
+            result = -(libc::ECANCELED as isize);
         }
         if result > 0 {
             operation.moved += result as u32;

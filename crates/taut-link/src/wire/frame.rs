@@ -31,7 +31,7 @@ pub enum Frame {
     Start,
     /// Server: ready for the work.
     Ready,
-    /// Client, datagrams only: the work is done, what did it come to?
+    /// Client: the work is done, what did it come to? On a stream only where its end can't be told otherwise.
     Bye,
     /// Client, datagrams only: nothing more to ask; the place is free. Has no answer.
     Done,

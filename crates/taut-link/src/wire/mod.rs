@@ -3,9 +3,11 @@
 //! Every frame begins with the same 16 bytes. Handshake and control frames are [`CONTROL_BYTES`] long in both directions,
 //! so that an answer is never longer than the question and a server can't be used to amplify.
 
+mod end_mark;
 mod frame;
 mod hello;
 
+pub use end_mark::EndMark;
 pub use frame::{Frame, Record, Summary, Usage, WireError, data_header, data_sequence, frame_length};
 pub use hello::{Accept, AckPolicy, Hello, Refusal, Work};
 

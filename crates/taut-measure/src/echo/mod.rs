@@ -8,6 +8,7 @@
 mod event_loop;
 mod ping_pong;
 mod samples;
+mod simulated;
 mod target;
 
 use taut_link::wire::AckPolicy;
@@ -17,6 +18,7 @@ use taut_time::{Duration, Timeline};
 use crate::engine::EngineKind;
 use crate::interrupt::Interrupt;
 use crate::recording::{EchoRow, Ended, Verdict};
+pub use simulated::run_simulated;
 use target::Target;
 pub use target::WriteStyle;
 

@@ -51,6 +51,10 @@ impl Engine for Epoll<'_> {
                 Ok(())
             }
             Err(Errno::INTR) => Ok(()),
+            Err(Errno::NOSYS) => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the engine epoll needs Linux 5.11 (epoll_pwait2); here, use --engine poll",
+            )),
             Err(errno) => Err(errno.into()),
         }
     }

@@ -1,7 +1,6 @@
 use taut_time::{Instant, MessageTimes, Timeline, What};
 
 use super::PacePlan;
-use super::peer::Peer;
 use super::sender::SentRound;
 use crate::recording::{MessageExcerpt, PaceRound, PaceRow};
 use crate::stats::{Distribution, ExceedanceCounter};
@@ -22,7 +21,16 @@ struct Analysed {
     left: bool,
 }
 
-pub(super) fn row(plan: &PacePlan, peer: &Peer, rounds: &[SentRound]) -> PaceRow {
+/// Who received, for the row.
+pub(super) struct Receiver {
+    pub(super) endpoint: String,
+    pub(super) transport: String,
+    pub(super) describe: String,
+    /// Whether it tells what arrived.
+    pub(super) tells: bool,
+}
+
+pub(super) fn row(plan: &PacePlan, receiver: &Receiver, rounds: &[SentRound]) -> PaceRow {
     let analysed: Vec<Analysed> = rounds.iter().map(|round| analyse(&round.timeline)).collect();
     let summary = |part: fn(&Analysed) -> &Distribution| {
         let parts: Vec<Distribution> = analysed.iter().map(|round| part(round).clone()).collect();
@@ -32,7 +40,7 @@ pub(super) fn row(plan: &PacePlan, peer: &Peer, rounds: &[SentRound]) -> PaceRow
     };
     let mut exceed = ExceedanceCounter::new(&plan.exceed);
     let mut lost = 0;
-    let known = !matches!(peer, Peer::Plain(_));
+    let known = receiver.tells;
     for message in analysed.iter().flat_map(|round| &round.messages) {
         match (delivered(message), known) {
             (Some(at), _) => exceed.record(at.saturating_since(message.intended)),
@@ -47,13 +55,13 @@ pub(super) fn row(plan: &PacePlan, peer: &Peer, rounds: &[SentRound]) -> PaceRow
     let segments: Option<u64> = rounds.iter().map(|round| round.segments).sum();
     let last = rounds.last();
     PaceRow {
-        endpoint: peer.endpoint().to_string(),
-        transport: peer.endpoint().transport().to_owned(),
+        endpoint: receiver.endpoint.clone(),
+        transport: receiver.transport.clone(),
         command: plan.command.clone(),
         message_bytes: plan.message_bytes as u64,
         period_ns: u64::try_from(plan.period.as_nanos()).unwrap_or(u64::MAX),
         nagle: last.and_then(|round| round.nagle),
-        peer: peer.describe(),
+        peer: receiver.describe.clone(),
         messages,
         segments,
         messages_per_segment: segments

@@ -22,6 +22,7 @@ impl Peer {
                 let endpoint = host.endpoint();
                 Self::Foreign { host, endpoint, delay: policy.delay }
             }
+            PeerKind::Simulated(_) => return Err(Error::Input("a simulated peer has no socket".into())),
         })
     }
 

@@ -3,12 +3,14 @@
 //! Times are in nanoseconds and sizes in bytes; every key says so. A row stands by itself: it carries the command that
 //! repeats it.
 
+mod air;
 mod host;
 mod row;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use air::{AirChangeRow, AirEventExcerpt, AirExcerpt, AirIdle, AirPdu, AirRow, AirSetting};
 pub use host::{Floor, HostFacts};
 pub use row::{
     CheckRow, Comparison, CpuComparison, CrowdRound, CrowdRow, EchoRow, FloorRow, MessageExcerpt, PaceRound, PaceRow,

@@ -1,6 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{AirChangeRow, AirRow};
 use crate::stats::{Exceedance, Summary};
 
 /// One thing measured.
@@ -19,6 +20,10 @@ pub enum Row {
     Route(Box<RouteRow>),
     /// One setting tried against the base.
     Tune(Box<TuneRow>),
+    /// A Bluetooth LE link in virtual time.
+    Air(Box<AirRow>),
+    /// A change of such a link's parameters that was tried.
+    AirChange(Box<AirChangeRow>),
     /// What the tool and the host cost by themselves.
     Floor(Box<FloorRow>),
     /// Whether something that Tautline needs works here.

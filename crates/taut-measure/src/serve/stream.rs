@@ -10,8 +10,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use taut_link::clock::{self, RealtimeOffset};
 use taut_link::wire::{
-    self, Accept, AckPolicy, CONTROL_BYTES, Frame, HEADER_BYTES, Hello, RECORDS_PER_FRAME, Record, Refusal, Summary,
-    Work,
+    self, Accept, AckPolicy, CONTROL_BYTES, EndMark, Frame, HEADER_BYTES, Hello, RECORDS_PER_FRAME, Record, Refusal,
+    Summary, Work,
 };
 use taut_link::{Link, Listener, SocketOption, boot_identity, stamp};
 use taut_time::{Duration, Instant};
@@ -129,6 +129,12 @@ struct Worker<'a> {
     session: u64,
     place: Place,
     rate: Rate,
+    /// Where the transport can't tell the end of the stream.
+    end: Option<EndMark>,
+    /// Whether the client has said that it is done.
+    is_over: bool,
+    /// Bytes of the mark that were counted as data before it was whole.
+    excess: u64,
     began: Instant,
     deadline: Instant,
     last_progress: Instant,
@@ -142,7 +148,21 @@ impl<'a> Worker<'a> {
         // Time for a late start, held messages and the report.
         let deadline = now + asked.min(limits.session) + limits.idle;
         let rate = Rate::new(limits.rate, now);
-        Self { link, shared, hello, session, place, rate, began: now, deadline, last_progress: now }
+        let end = (!link.endpoint().closes_by_halves()).then(|| EndMark::of(session));
+        Self {
+            link,
+            shared,
+            hello,
+            session,
+            place,
+            rate,
+            end,
+            is_over: false,
+            excess: 0,
+            began: now,
+            deadline,
+            last_progress: now,
+        }
     }
 
     fn work(mut self) -> Outcome {
@@ -205,6 +225,8 @@ impl<'a> Worker<'a> {
                 offset = RealtimeOffset::read();
             }
         }
+        summary.bytes -= self.excess;
+        cut(&mut records, summary.bytes);
         for (part, chunk) in records.chunks(RECORDS_PER_FRAME).enumerate() {
             let index = (part * RECORDS_PER_FRAME) as u64;
             send(self.link, &Frame::Records { index, records: chunk.to_vec() }.emit(self.session))?;
@@ -257,6 +279,7 @@ impl<'a> Worker<'a> {
             self.last_progress = clock::now();
             summary.note_arrival(self.last_progress);
         }
+        summary.bytes -= self.excess;
         summary.cpu = clock::thread_cpu().saturating_sub(cpu_before);
         Ok(summary)
     }
@@ -273,14 +296,16 @@ impl<'a> Worker<'a> {
     fn close_with(&self, summary: Summary) -> Outcome {
         send(self.link, &Frame::Summary(summary).emit(self.session))?;
         self.link.finish_sending().map_err(|_| Trouble::Gone)?;
-        drain(self.link, Duration::from_secs(1));
+        // Where halves can't be closed, closing takes back what is still to be sent: the client closes first.
+        let patience = if self.end.is_none() { Duration::from_secs(1) } else { self.shared.config.limits.idle };
+        drain(self.link, patience);
         Ok(())
     }
 
     /// Reads some bytes, as the client wants them acknowledged; `None` at the end of the stream.
     fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Trouble> {
         let delayed = matches!(self.hello.acks, AckPolicy::Delayed | AckPolicy::DelayedAtMost(_));
-        loop {
+        while !self.is_over {
             if delayed {
                 self.wait_in_delayed_mode()?;
             }
@@ -291,11 +316,12 @@ impl<'a> Worker<'a> {
                         SocketOption::Quickack(true).apply(self.link).map_err(|_| Trouble::Gone)?;
                     }
                     self.count(bytes);
-                    return Ok(Some(bytes));
+                    return Ok(self.data_in(&buffer[..bytes]));
                 }
                 Err(errno) => self.check(errno)?,
             }
         }
+        Ok(None)
     }
 
     /// As [`receive`](Self::receive), with the time at which the kernel took the bytes in.
@@ -305,7 +331,7 @@ impl<'a> Worker<'a> {
         offset: RealtimeOffset,
     ) -> Result<Option<(usize, Option<Instant>)>, Trouble> {
         let delayed = matches!(self.hello.acks, AckPolicy::Delayed | AckPolicy::DelayedAtMost(_));
-        loop {
+        while !self.is_over {
             if delayed {
                 self.wait_in_delayed_mode()?;
             }
@@ -316,11 +342,20 @@ impl<'a> Worker<'a> {
                         SocketOption::Quickack(true).apply(self.link).map_err(|_| Trouble::Gone)?;
                     }
                     self.count(bytes);
-                    return Ok(Some((bytes, at)));
+                    return Ok(self.data_in(&buffer[..bytes]).map(|bytes| (bytes, at)));
                 }
                 Err(error) => self.check(Errno::from_io_error(&error).unwrap_or(Errno::IO))?,
             }
         }
+        Ok(None)
+    }
+
+    /// How much of what came is data; `None` when it is only the mark of the end.
+    fn data_in(&mut self, bytes: &[u8]) -> Option<usize> {
+        let Some(of_mark) = self.end.as_mut().and_then(|end| end.take(bytes)) else { return Some(bytes.len()) };
+        self.is_over = true;
+        self.excess = (CONTROL_BYTES - of_mark) as u64;
+        Some(bytes.len() - of_mark).filter(|&data| data > 0)
     }
 
     /// Waits for data and then asks for delayed acknowledgements: done before each read, or the kernel falls back to
@@ -353,6 +388,15 @@ impl<'a> Worker<'a> {
             Errno::AGAIN | Errno::INTR => Ok(()),
             _ => Err(Trouble::Gone),
         }
+    }
+}
+
+/// Takes from records what lies beyond the end of the data.
+fn cut(records: &mut Vec<Record>, bytes: u64) {
+    let before_end = records.partition_point(|record| record.end < bytes);
+    records.truncate(before_end + usize::from(bytes > 0));
+    if let Some(last) = records.last_mut() {
+        last.end = last.end.min(bytes);
     }
 }
 

@@ -73,6 +73,11 @@ fn label(row: &Row) -> Option<String> {
         }
         Row::Route(row) => Some(format!("route {} over {}, {} sinks", row.path, row.over, row.sinks)),
         Row::Tune(row) if row.setting != "base" => Some(format!("{} with {}", row.measured, row.setting)),
+        Row::Air(row) => {
+            let set: Vec<String> = row.set.iter().map(|set| format!(", {}={}", set.name, set.value)).collect();
+            Some(format!("air {}{}", row.scenario, set.concat()))
+        }
+        Row::AirChange(_) => None,
         Row::Floor(row) => Some(format!("floor: {}", row.what)),
         Row::Tune(_) | Row::Check(_) => None,
     }
@@ -114,8 +119,18 @@ fn figures(row: &Row) -> Vec<Figure> {
             value,
             interval: row.p50_ratio_ci,
         })],
+        Row::Air(row) => {
+            // A run in virtual time has no noise: the same seed gives the same figure, so its interval is the figure itself.
+            let exact = |name, kind, value: f64| Some(Figure { name, kind, value, interval: Some((value, value)) });
+            let mut figures = vec![exact("throughput", Kind::Throughput, row.throughput_bps)];
+            if let Some(latency) = &row.sdu_latency_ns {
+                figures.push(exact("SDU p50", Kind::Time, latency.p50 as f64));
+                figures.push(exact("SDU p99", Kind::Time, latency.p99 as f64));
+            }
+            figures
+        }
         Row::Floor(row) => times(["p50", "p99"], Some(&row.ns)),
-        Row::Check(_) => Vec::new(),
+        Row::AirChange(_) | Row::Check(_) => Vec::new(),
     };
     figures.into_iter().flatten().collect()
 }

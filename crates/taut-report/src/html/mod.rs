@@ -1,5 +1,6 @@
 //! One self-contained page: no network, no server, readable without scripts, charts with them.
 
+mod air;
 mod chart;
 mod page;
 mod section;
@@ -52,15 +53,28 @@ fn findings(page: &mut Page, document: &Document) {
     page.begin_section("findings", "Findings");
     for finding in &document.findings {
         push!(page.body, "<article class=\"card\"><h3>{}</h3>", sentence(&finding.summary));
-        push!(
-            page.body,
-            "<p class=\"cost\"><strong>{}</strong> of the messages, <strong>{}</strong> each (median), on {}</p>",
-            units::share(finding.share),
-            units::time(finding.cost_ns),
-            escape(&finding.on)
-        );
+        match &finding.proof {
+            Some(proof) => push!(
+                page.body,
+                "<p class=\"cost\"><strong>{}</strong>, and <strong>{}</strong> with {}, on {}</p>",
+                units::bit_rate(proof.before_bps),
+                units::bit_rate(proof.after_bps),
+                escape(&proof.change),
+                escape(&finding.on)
+            ),
+            None => push!(
+                page.body,
+                "<p class=\"cost\"><strong>{}</strong> of the messages, <strong>{}</strong> each (median), on {}</p>",
+                units::share(finding.share),
+                units::time(finding.cost_ns),
+                escape(&finding.on)
+            ),
+        }
         let evidence: String = finding.evidence.iter().map(|line| format!("<li>{}</li>", sentence(line))).collect();
         push!(page.body, "<ul>{evidence}</ul><p class=\"remedy\">{}</p>", sentence(&finding.remedy));
+        if let Some(proof) = &finding.proof {
+            push!(page.body, "<p>{}</p>", code(&proof.command));
+        }
         push!(page.body, "<p class=\"cause\"><code>{}</code></p></article>", escape(&finding.cause));
     }
     page.end_section();

@@ -4,6 +4,7 @@ use taut_explain::Stage;
 use taut_measure::recording::{CrowdRow, EchoRow, PaceRow, RouteRow, StreamRow, TuneRow};
 use taut_measure::stats;
 
+use super::air;
 use super::chart::{Chart, Curve, Spread, SpreadRow, by_active, by_connections, exceedance, percentiles, timelines};
 use super::page::{Page, code, escape, push, sentence};
 use crate::sheet::{
@@ -20,6 +21,8 @@ pub(super) fn all(page: &mut Page, groups: &Groups<'_>) {
     section(page, &CROWD, &sheet::crowd_sheets(&groups.crowd), |page| crowd(page, &groups.crowd));
     section(page, &ROUTE, &sheet::route_sheets(&groups.route), |page| route(page, &groups.route));
     section(page, &TUNE, &sheet::tune_sheets(&groups.tune), |page| tune(page, &groups.tune));
+    let air = sheet::air_sheets(&groups.air, &groups.air_changes);
+    section(page, &AIR, &air, |page| air::charts(page, &groups.air));
     section(page, &DOCTOR, &[floor, check].into_iter().flatten().collect::<Vec<_>>(), |_| {});
 }
 
@@ -46,6 +49,11 @@ const ROUTE: Words = Words {
 };
 const TUNE: Words =
     Words { id: "tune", heading: "Settings tried", lead: "Each in turn with the path as it is, round by round." };
+const AIR: Words = Words {
+    id: "air",
+    heading: "LE link in virtual time",
+    lead: "A model of the link layer, the channel and both hosts; nothing of this was on the air.",
+};
 const DOCTOR: Words =
     Words { id: "doctor", heading: "What this host can do", lead: "Its own cost, and what works here." };
 
@@ -208,7 +216,7 @@ pub(crate) fn add_spread(page: &mut Page, title: &str, caption: &str, spread: &S
     }
 }
 
-fn add(page: &mut Page, chart: Option<Chart>) {
+pub(super) fn add(page: &mut Page, chart: Option<Chart>) {
     if let Some(chart) = chart {
         page.chart(&chart.title, &chart.caption, chart.data);
     }

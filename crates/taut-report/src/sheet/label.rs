@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use taut_measure::recording::{CrowdRow, EchoRow, PaceRow, RouteRow, StreamRow, TuneRow};
+use taut_measure::recording::{AirRow, CrowdRow, EchoRow, PaceRow, RouteRow, StreamRow, TuneRow};
 
 use crate::units;
 
@@ -100,6 +100,23 @@ pub(crate) fn route_labels(rows: &[&RouteRow]) -> Labels {
 
 pub(crate) fn tune_labels(rows: &[&TuneRow]) -> Labels {
     labels(rows, |row| (row.setting.clone(), vec![row.endpoint.clone(), row.measured.clone()]))
+}
+
+pub(crate) fn air_labels(rows: &[&AirRow]) -> Labels {
+    let set =
+        |row: &AirRow| row.set.iter().map(|set| format!("{}={}", set.name, set.value)).collect::<Vec<_>>().join(", ");
+    labels(rows, |row| {
+        let mac = if row.encrypted { "encrypted" } else { "not encrypted" };
+        let traits = vec![
+            set(row),
+            if row.links == 1 { String::new() } else { links(row.links) },
+            format!("LE {}", row.phy),
+            mac.to_owned(),
+            format!("{} of virtual time", units::limit(row.duration_ns)),
+            format!("seed {}", row.seed),
+        ];
+        (row.scenario.clone(), traits)
+    })
 }
 
 /// State of Nagle's algorithm.

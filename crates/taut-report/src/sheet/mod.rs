@@ -1,6 +1,7 @@
 //! Sheets: a document's rows as headings, columns and cells in words, for text and HTML alike. One file for each kind of row.
 
 mod about;
+mod air;
 mod check;
 mod crowd;
 mod echo;
@@ -14,15 +15,18 @@ mod tune;
 
 use taut_explain::Stage;
 use taut_measure::recording::{
-    CheckRow, CrowdRow, EchoRow, FloorRow, PaceRow, Recording, RouteRow, Row, StreamRow, TuneRow, Verdict,
+    AirChangeRow, AirRow, CheckRow, CrowdRow, EchoRow, FloorRow, PaceRow, Recording, RouteRow, Row, StreamRow, TuneRow,
+    Verdict,
 };
 use taut_measure::stats::Summary;
 
 use crate::units;
 
 pub(crate) use about::{About, commands, options};
+pub(crate) use air::in_words;
 pub(crate) use label::{
-    Label, connections, crowd_labels, echo_labels, links, nagle, pace_labels, route_labels, stream_labels, tune_labels,
+    Label, air_labels, connections, crowd_labels, echo_labels, links, nagle, pace_labels, route_labels, stream_labels,
+    tune_labels,
 };
 
 /// A table with all that belongs to it.
@@ -102,6 +106,8 @@ pub(crate) struct Groups<'a> {
     pub(crate) crowd: Vec<&'a CrowdRow>,
     pub(crate) route: Vec<&'a RouteRow>,
     pub(crate) tune: Vec<&'a TuneRow>,
+    pub(crate) air: Vec<&'a AirRow>,
+    pub(crate) air_changes: Vec<&'a AirChangeRow>,
     pub(crate) floor: Vec<&'a FloorRow>,
     pub(crate) check: Vec<&'a CheckRow>,
 }
@@ -117,6 +123,8 @@ impl<'a> Groups<'a> {
                 Row::Crowd(row) => groups.crowd.push(row),
                 Row::Route(row) => groups.route.push(row),
                 Row::Tune(row) => groups.tune.push(row),
+                Row::Air(row) => groups.air.push(row),
+                Row::AirChange(row) => groups.air_changes.push(row),
                 Row::Floor(row) => groups.floor.push(row),
                 Row::Check(row) => groups.check.push(row),
             }
@@ -157,6 +165,17 @@ pub(crate) fn route_sheets(rows: &[&RouteRow]) -> Vec<Sheet> {
 
 pub(crate) fn tune_sheets(rows: &[&TuneRow]) -> Vec<Sheet> {
     if rows.is_empty() { Vec::new() } else { tune::sheets(rows) }
+}
+
+pub(crate) fn air_sheets(rows: &[&AirRow], changes: &[&AirChangeRow]) -> Vec<Sheet> {
+    let mut sheets = Vec::new();
+    if !changes.is_empty() {
+        sheets.push(air::changes(changes));
+    }
+    if !rows.is_empty() {
+        sheets.extend([air::links(rows), air::ledger(rows)]);
+    }
+    sheets
 }
 
 pub(crate) fn floor_sheets(rows: &[&FloorRow]) -> Vec<Sheet> {

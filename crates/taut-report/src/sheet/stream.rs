@@ -39,6 +39,10 @@ fn lost(row: &StreamRow) -> Cell {
 }
 
 fn per_cpu_second(row: &StreamRow) -> Cell {
+    if row.cpu_ns == 0 {
+        // Virtual time: a model has no processor.
+        return Cell::none();
+    }
     let sides = if row.peer_cpu_ns.is_some() { "both sides" } else { "this side" };
     Cell::new(format!("{} ({sides})", units::amount(row.bytes_per_cpu_second)))
 }

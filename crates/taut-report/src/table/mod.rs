@@ -4,8 +4,8 @@ mod grid;
 mod paint;
 
 use crate::sheet::{
-    Groups, Sheet, Tone, check_sheets, commands, crowd_sheets, echo_sheets, floor_sheets, pace_sheets, route_sheets,
-    stream_sheets, tune_sheets,
+    Groups, Sheet, Tone, air_sheets, check_sheets, commands, crowd_sheets, echo_sheets, floor_sheets, pace_sheets,
+    route_sheets, stream_sheets, tune_sheets,
 };
 use crate::{Document, prose};
 use paint::{paint, wrap};
@@ -33,6 +33,7 @@ pub fn render(document: &Document, style: Style) -> String {
         crowd_sheets(&groups.crowd),
         route_sheets(&groups.route),
         tune_sheets(&groups.tune),
+        air_sheets(&groups.air, &groups.air_changes),
         floor_sheets(&groups.floor),
         check_sheets(&groups.check),
     ];
@@ -79,6 +80,10 @@ fn findings(document: &Document, width: Option<u16>) -> String {
             out.push_str(&wrap(evidence, width, "   · ", "     ", Tone::Faint));
         }
         out.push_str(&wrap(&finding.remedy, width, "   → ", "     ", Tone::Good));
+        if let Some(proof) = &finding.proof {
+            // One line however long it is, so that it can be copied.
+            out.push_str(&format!("     {}\n", paint(&proof.command, Tone::Faint)));
+        }
     }
     out.push('\n');
     out

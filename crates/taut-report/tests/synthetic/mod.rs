@@ -2,9 +2,10 @@
 
 use taut_explain::Finding;
 use taut_measure::recording::{
-    CheckRow, Comparison, CpuComparison, CrowdRound, CrowdRow, EchoRow, Ended, FORMAT_VERSION, Floor, FloorRow,
-    HostFacts, MessageExcerpt, PaceRound, PaceRow, Recording, Round, RouteRow, Row, Starvation, StreamRound, StreamRow,
-    TcpFacts, TuneRow, Verdict,
+    AirChangeRow, AirEventExcerpt, AirExcerpt, AirIdle, AirPdu, AirRow, AirSetting, CheckRow, Comparison,
+    CpuComparison, CrowdRound, CrowdRow, EchoRow, Ended, FORMAT_VERSION, Floor, FloorRow, HostFacts, MessageExcerpt,
+    PaceRound, PaceRow, Recording, Round, RouteRow, Row, Starvation, StreamRound, StreamRow, TcpFacts, TuneRow,
+    Verdict,
 };
 use taut_measure::stats::{Distribution, Exceedance, ExceedanceCounter, Summary};
 use taut_time::Duration;
@@ -38,6 +39,10 @@ pub(crate) fn survey() -> Document {
     ];
     results.extend(crowds().into_iter().map(|row| Row::Crowd(Box::new(row))));
     results.extend(routes().into_iter().map(|row| Row::Route(Box::new(row))));
+    results.push(Row::AirChange(Box::new(air_change("receive-buffer=64KiB", 1.0, 11.9, true))));
+    results.push(Row::AirChange(Box::new(air_change("block=4032", 11.9, 11.8, false))));
+    results.push(Row::Air(Box::new(air(50_000_000, 51_600.0))));
+    results.push(Row::Air(Box::new(air(7_500_000, 230_000.0))));
     Document {
         recording: Recording {
             format_version: FORMAT_VERSION,
@@ -50,6 +55,78 @@ pub(crate) fn survey() -> Document {
             results,
         },
         findings: vec![finding()],
+    }
+}
+
+fn air(ci_ns: u64, throughput_bps: f64) -> AirRow {
+    let duration_ns = 60_000_000_000;
+    let shares =
+        [("payload", 20), ("headers", 1), ("ifs", 3), ("empty_polls", 2), ("no_credit", 40), ("does_not_fit", 34)];
+    let event = |number: u64| AirEventExcerpt {
+        number,
+        anchor_ns: number * ci_ns,
+        closed: "more data cleared".to_owned(),
+        pdus: [
+            ("central", 0, 80_000, "empty", 0, "empty PDU"),
+            ("peripheral", 230_000, 2_088_000, "data", 251, "SDU 3, 247 of 674 B"),
+        ]
+        .into_iter()
+        .map(|(sender, start_ns, duration_ns, kind, payload_bytes, what)| AirPdu {
+            start_ns,
+            duration_ns,
+            sender: sender.to_owned(),
+            kind: kind.to_owned(),
+            payload_bytes,
+            more_data: number == 2,
+            retransmission: number == 3,
+            received: number != 2,
+            what: what.to_owned(),
+        })
+        .collect(),
+        idle: vec![AirIdle { start_ns: 2_468_000, duration_ns: ci_ns - 2_468_000, holder: "no_credit".to_owned() }],
+    };
+    AirRow {
+        scenario: "synthetic".to_owned(),
+        command: format!("taut air run synthetic --set ci={}us", ci_ns / 1000),
+        seed: 7,
+        set: vec![AirSetting { name: "ci".to_owned(), value: format!("{}us", ci_ns / 1000) }],
+        links: 1,
+        ci_ns,
+        phy: "1m".to_owned(),
+        length_bytes: 251,
+        encrypted: false,
+        mtu_bytes: 672,
+        mps_bytes: 247,
+        initial_credits: 3,
+        duration_ns,
+        throughput_bps,
+        limit_bps: 782_800.0,
+        quantised_limit_bps: 770_000.0,
+        connection_events: duration_ns / ci_ns,
+        events_by_pdus: vec![600, 20, 30, 550],
+        sdu_latency_ns: summary(&samples(60_000_000, 8_000_000, 3)),
+        ledger_ns: shares.into_iter().map(|(name, share)| (name.to_owned(), duration_ns / 100 * share)).collect(),
+        counters: [("retransmissions".to_owned(), 3)].into(),
+        excerpt: (ci_ns < 10_000_000).then(|| AirExcerpt {
+            what: "The first connection events.".to_owned(),
+            events: (1..=6).map(event).collect(),
+        }),
+    }
+}
+
+fn air_change(set: &str, before: f64, after: f64, kept: bool) -> AirChangeRow {
+    let (name, value) = set.split_once('=').unwrap();
+    AirChangeRow {
+        scenario: "synthetic".to_owned(),
+        command: format!("taut air run synthetic --set {set}"),
+        set: vec![AirSetting { name: name.to_owned(), value: value.to_owned() }],
+        place: "the receiver's socket".to_owned(),
+        before_bps: before * 51_600.0,
+        throughput_bps: after * 51_600.0,
+        limit_bps: 782_800.0,
+        held_by: "no_credit".to_owned(),
+        kept,
+        apply: "setsockopt(SO_RCVBUF)".to_owned(),
     }
 }
 
@@ -88,6 +165,7 @@ fn finding() -> Finding {
             "after the write the window had room for 10 segments, yet 64 B stayed unsent </script><b>".to_owned(),
         ],
         remedy: "Set TCP_NODELAY on the sending socket, or write each message with one call.".to_owned(),
+        proof: None,
     }
 }
 

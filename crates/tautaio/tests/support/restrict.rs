@@ -42,3 +42,13 @@ pub(crate) fn forbid_locked_memory() {
     let result = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
+
+/// From here on this process gets no thread more, nor does the kernel for its sake (`RLIMIT_NPROC`, which does not bind
+/// root). False where that can't be.
+pub(crate) fn forbid_threads() -> bool {
+    const NOBODY: libc::uid_t = 65534;
+    // SAFETY: no pointers. The C library has all threads take the user on.
+    let is_other = unsafe { libc::geteuid() != 0 || libc::setuid(NOBODY) == 0 };
+    set_limit(libc::RLIMIT_NPROC, 0);
+    is_other && std::thread::Builder::new().spawn(|| {}).is_err()
+}

@@ -11,8 +11,9 @@ use crate::assertion::ThresholdArgs;
 use crate::exit::Code;
 use crate::link_args::LinkArgs;
 use crate::output::{self, OutputArgs};
+use crate::place::{Place, refuse_in_virtual_time};
 use crate::run::{self, Run};
-use crate::{findings, input};
+use crate::{findings, input, scenario};
 
 /// Round-trip latency; several endpoints are measured in turn and compared
 ///
@@ -24,11 +25,12 @@ use crate::{findings, input};
   taut echo tcp://127.0.0.1:9100 udp://127.0.0.1:9100 unix:/run/taut.sock
   taut echo udp://10.0.0.2:9100 --rate 60 --time 60s     at 60 per second, how many frames come late?
   taut echo tcp://10.0.0.2:7 --plain --assert 'p99<2ms'  any echo server; exit code 3 when it is slower
-  taut echo tcp://127.0.0.1:9100 --engine blocking,epoll,tokio")]
+  taut echo tcp://127.0.0.1:9100 --engine blocking,epoll,tokio
+  taut echo 'air:paper-000?ci=15ms' air:paper-000        over simulated Bluetooth LE links, in virtual time")]
 pub(crate) struct Args {
-    /// The peers: `taut serve`, or with --plain any echo server
+    /// The peers: `taut serve`, with --plain any echo server, or simulated links (air:SCENARIO)
     #[arg(required = true, value_name = "ENDPOINT")]
-    endpoints: Vec<Endpoint>,
+    endpoints: Vec<Place>,
     /// Bytes of one message [default: 32, or 128 for write-write-read]
     #[arg(long, value_name = "SIZE", value_parser = input::size)]
     size: Option<usize>,
@@ -75,6 +77,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let plan = args.plan();
+    if args.endpoints.iter().any(|place| place.endpoint().is_none()) {
+        return run_over_air(&args, &plan);
+    }
     let subjects = args.subjects()?;
     let run = Run::start("echo")?;
     let outcome = {
@@ -106,6 +111,39 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         }
         code => code,
     })
+}
+
+/// Simulated links, one after another: they don't disturb each other, so nothing is interleaved.
+fn run_over_air(args: &Args, plan: &EchoPlan) -> anyhow::Result<Code> {
+    if args.endpoints.iter().any(|place| place.endpoint().is_some()) {
+        let text = "air: endpoints run in virtual time and the others do not: measure them by two commands";
+        return Err(Error::Input(text.into()).into());
+    }
+    refuse_in_virtual_time(&[
+        ("--connections", args.connections > 1),
+        ("--engine", !args.engine.is_empty()),
+        ("--workload write-write-read", args.workload != "echo"),
+        ("--perfetto", args.perfetto.is_some()),
+        ("--plain", args.link.plain),
+        ("--opt", !args.link.opt.is_empty()),
+        ("--cpu", args.link.cpu.is_some()),
+    ])?;
+    let run = Run::start("echo")?;
+    let (mut rows, mut ended, mut missed) = (Vec::new(), Ended::Complete, false);
+    for place in &args.endpoints {
+        let Some(air) = place.air()? else { continue };
+        let echoed = echo::run_simulated(plan, &air, &run::command_line(), &run.interrupt);
+        let (row, end) = echoed.map_err(|error| scenario::wrong(&air.file, &error))?;
+        let times = row.response_ns.as_ref().or(row.rtt_ns.as_ref());
+        missed |= args.thresholds.are_missed(&row.endpoint, times, row.lost, row.sent);
+        rows.push(Row::Echo(Box::new(row)));
+        if end != Ended::Complete {
+            ended = end;
+            break;
+        }
+    }
+    let code = args.output.emit(&Document { recording: run.finish(ended, rows), findings: Vec::new() })?;
+    Ok(if code == Code::Ok && missed { Code::ThresholdMissed } else { code })
 }
 
 impl Args {
@@ -154,6 +192,7 @@ impl Args {
         Ok(self
             .endpoints
             .iter()
+            .filter_map(Place::endpoint)
             .flat_map(|endpoint| engines.iter().map(move |&engine| (endpoint, engine)))
             .map(|(endpoint, engine)| subject(endpoint, engine))
             .collect())

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub(crate) mod air;
 pub(crate) mod crowd;
 pub(crate) mod crowd_host;
 pub(crate) mod doctor;

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use taut_link::wire::AckPolicy;
-use taut_link::{Endpoint, Error, SocketOption, foreign};
+use taut_link::{Error, SocketOption, foreign};
 use taut_measure::pace::{self, PacePlan, PeerKind};
 use taut_measure::recording::Row;
 use taut_report::Document;
@@ -11,6 +11,7 @@ use crate::assertion::ThresholdArgs;
 use crate::exit::Code;
 use crate::link_args::LinkArgs;
 use crate::output::{self, OutputArgs};
+use crate::place::{Place, refuse_in_virtual_time};
 use crate::run::{self, Run};
 use crate::{findings, input};
 
@@ -23,11 +24,12 @@ use crate::{findings, input};
 #[command(after_help = "Examples:
   taut pace tcp://10.0.0.2:9100 --size 128 --period 10ms
   taut pace tcp://127.0.0.1:9100 --nagle on --peer-ack delayed
+  taut pace 'air:paper-000?ci=15ms'                                over a simulated Bluetooth LE link, in virtual time
   taut pace --foreign-peer 56ms --nagle on --perfetto trace.json   needs root: a namespace and a TUN device")]
 pub(crate) struct Args {
-    /// The receiver: `taut serve`, or with --plain any server that reads
+    /// The receiver: `taut serve`, with --plain any server that reads, or a simulated link (air:SCENARIO)
     #[arg(value_name = "ENDPOINT", required_unless_present = "foreign_peer", conflicts_with = "foreign_peer")]
-    endpoint: Option<Endpoint>,
+    endpoint: Option<Place>,
     /// Bytes of one message
     #[arg(long, value_name = "SIZE", default_value = "128", value_parser = input::size)]
     size: usize,
@@ -95,8 +97,21 @@ impl Args {
                 Some(tick) => foreign::AckPolicy::on_tick(delay, tick),
                 None => foreign::AckPolicy::after(delay),
             }),
-            (None, Some(endpoint)) if self.link.plain => PeerKind::Plain(endpoint.clone()),
-            (None, Some(endpoint)) => PeerKind::Server { endpoint: endpoint.clone(), acks: self.link.peer_ack },
+            (None, Some(place)) => match (place.air()?, place.endpoint()) {
+                (Some(air), _) => {
+                    refuse_in_virtual_time(&[
+                        ("--nagle", self.nagle.is_some()),
+                        ("--fifo", self.fifo),
+                        ("--plain", self.link.plain),
+                        ("--opt", !self.link.opt.is_empty()),
+                        ("--cpu", self.link.cpu.is_some()),
+                    ])?;
+                    PeerKind::Simulated(Box::new(air))
+                }
+                (None, Some(endpoint)) if self.link.plain => PeerKind::Plain(endpoint.clone()),
+                (None, Some(endpoint)) => PeerKind::Server { endpoint: endpoint.clone(), acks: self.link.peer_ack },
+                (None, None) => return Err(Error::Input("name an endpoint".into()).into()),
+            },
             (None, None) => return Err(Error::Input("name an endpoint, or --foreign-peer".into()).into()),
         };
         let mut options: Vec<SocketOption> = self.nagle.map(|on| SocketOption::Nodelay(!on)).into_iter().collect();

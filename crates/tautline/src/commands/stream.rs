@@ -1,14 +1,16 @@
-use taut_link::Endpoint;
+use taut_link::{Endpoint, Error};
+use taut_measure::air::{self, AirPlan};
 use taut_measure::recording::Row;
 use taut_measure::stream::{self, Direction, StreamPlan};
 use taut_report::Document;
 use taut_time::{Duration, Framing};
 
 use crate::exit::Code;
-use crate::input;
 use crate::link_args::LinkArgs;
 use crate::output::OutputArgs;
+use crate::place::{Place, refuse_in_virtual_time};
 use crate::run::{self, Run};
+use crate::{input, scenario};
 
 /// Throughput, with what it costs in CPU time
 ///
@@ -16,11 +18,12 @@ use crate::run::{self, Run};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut stream tcp://10.0.0.2:9100 --time 10s --connections 4
-  taut stream tcp://10.0.0.2:9100 --direction both")]
+  taut stream tcp://10.0.0.2:9100 --direction both
+  taut stream 'air:paper-000?ci=15ms'                over a simulated Bluetooth LE link, in virtual time")]
 pub(crate) struct Args {
-    /// The peer: `taut serve`, or with --plain any server that reads
+    /// The peer: `taut serve`, with --plain any server that reads, or a simulated link (air:SCENARIO)
     #[arg(value_name = "ENDPOINT")]
-    endpoint: Endpoint,
+    endpoint: Place,
     /// Time of sending, over all rounds
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = input::positive_duration)]
     time: Duration,
@@ -33,7 +36,7 @@ pub(crate) struct Args {
     /// Which way: up (to the peer), down, both
     #[arg(long, value_name = "WAY", default_value = "up", value_parser = direction)]
     direction: Direction,
-    /// Bytes of one write [default: 128KiB, or 1400 for datagrams]
+    /// Bytes of one write [default: 128KiB, 1400 for datagrams, or the block of the scenario]
     #[arg(long, value_name = "SIZE", value_parser = input::size)]
     block: Option<usize>,
     #[command(flatten)]
@@ -43,9 +46,15 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    if let Some(air) = args.endpoint.air()? {
+        return run_over_air(args, &air);
+    }
+    let Some(endpoint) = args.endpoint.endpoint().cloned() else {
+        return Err(Error::Input("name an endpoint".into()).into());
+    };
     let plan = StreamPlan {
-        block_bytes: args.block.unwrap_or_else(|| default_block(&args.endpoint)),
-        endpoint: args.endpoint,
+        block_bytes: args.block.unwrap_or_else(|| default_block(&endpoint)),
+        endpoint,
         direction: args.direction,
         connections: args.connections,
         time: args.time,
@@ -62,6 +71,22 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         stream::run(&plan, &run.interrupt, &mut progress)?
     };
     let recording = run.finish(outcome.ended, vec![Row::Stream(Box::new(outcome.row))]);
+    args.output.emit(&Document { recording, findings: Vec::new() })
+}
+
+fn run_over_air(args: Args, plan: &AirPlan) -> anyhow::Result<Code> {
+    refuse_in_virtual_time(&[
+        ("--connections", args.connections > 1),
+        ("--plain", args.link.plain),
+        ("--opt", !args.link.opt.is_empty()),
+        ("--cpu", args.link.cpu.is_some()),
+    ])?;
+    let run = Run::start("stream")?;
+    let block = args.block.unwrap_or_else(|| plan.scenario.side(plan.scenario.sender).host.block as usize);
+    let times = (args.time, args.rounds);
+    let streamed = air::stream(plan, args.direction, block, times, &run::command_line(), &run.interrupt);
+    let (row, ended) = streamed.map_err(|error| scenario::wrong(&plan.file, &error))?;
+    let recording = run.finish(ended, vec![Row::Stream(Box::new(row))]);
     args.output.emit(&Document { recording, findings: Vec::new() })
 }
 

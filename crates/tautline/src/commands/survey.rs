@@ -6,6 +6,7 @@ use taut_link::foreign::ForeignHost;
 use taut_link::wire::AckPolicy;
 use taut_link::{Endpoint, Listener, SocketOption, foreign};
 use taut_measure::Interrupt;
+use taut_measure::air::{self, Excerpt};
 use taut_measure::crowd::{self, CrowdEngine, CrowdPlan};
 use taut_measure::echo::{self, EchoPlan, EchoSubject, Limit, WriteStyle};
 use taut_measure::engine::EngineKind;
@@ -22,16 +23,16 @@ use super::doctor;
 use super::route::bench;
 use super::stream::default_block;
 use crate::exit::Code;
-use crate::findings;
 use crate::local_server::LocalServer;
 use crate::output::OutputArgs;
 use crate::run::Run;
+use crate::{findings, scenario};
 
 /// Every path inside this machine, one report: how long data takes, where the time goes, what shortens it
 ///
 /// Runs doctor, round trips over every local transport, periodic sending with and without Nagle's algorithm, the
-/// write-write-read case with the settings that cure it, throughput, and a server with many connections of which few are
-/// active, in about a minute. Starts its own servers.
+/// write-write-read case with the settings that cure it, throughput, a server with many connections of which few are
+/// active, and a Bluetooth LE link in virtual time, in about a minute. Starts its own servers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -58,6 +59,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         ("write-write-read", Survey::write_write_read),
         ("many connections", Survey::crowd),
         ("direct path", Survey::direct_path),
+        ("radio in virtual time", Survey::air),
     ];
     if ForeignHost::start(foreign::AckPolicy::after(FOREIGN_DELAY)).is_ok() {
         steps.insert(3, ("pacing, foreign peer", Survey::foreign_pacing));
@@ -80,6 +82,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 /// The ACK delay that explains the figures of the published experiment.
 const FOREIGN_DELAY: Duration = Duration::from_millis(56);
 const ROUNDS: usize = 5;
+/// Virtual time of each link.
+const AIR_TIME: Duration = Duration::from_secs(10);
 
 type Step = fn(&mut Survey, &[Endpoint]) -> anyhow::Result<()>;
 
@@ -250,6 +254,26 @@ impl Survey {
                 }));
             }
         }
+        Ok(())
+    }
+
+    /// The published intervals on the built-in scenario: what a Bluetooth link would give, without one.
+    fn air(&mut self, _endpoints: &[Endpoint]) -> anyhow::Result<()> {
+        let mut found = Vec::new();
+        for ci in ["112.5ms", "50ms", "25ms", "12.5ms", "7.5ms"] {
+            let set = [("ci".to_owned(), ci.to_owned())];
+            let plan = scenario::plan(scenario::DEFAULT, &set, AIR_TIME, scenario::SEED)?;
+            // One picture is enough: that of the shortest interval, in which the published stutter is.
+            let mut excerpt = Excerpt::of(24);
+            let mut outcome = air::run(&plan, &self.interrupt, &mut excerpt)?;
+            if ci == "7.5ms" {
+                outcome.row.excerpt = excerpt.finish();
+            }
+            found.push(findings::of_air(&plan, &outcome, &self.interrupt));
+            self.note(outcome.ended);
+            self.rows.push(Row::Air(Box::new(outcome.row)));
+        }
+        self.findings.extend(findings::most_telling(found));
         Ok(())
     }
 

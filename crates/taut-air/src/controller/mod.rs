@@ -1,0 +1,545 @@
+//! A Bluetooth LE controller: HCI packets above, packets on the air below. It has one radio, which its links share.
+
+mod command;
+mod discovery;
+mod profile;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use taut_time::Instant;
+
+use crate::hci::{self, Boundary, PacketView};
+use crate::link::{
+    Clock, CloseReason, Delivered, Link, PduKind, Pickup, Role, Settings, Timer, Timing, Update, Wanted,
+};
+use crate::pdu::advertising::{self, Address, ConnectInd};
+use crate::pdu::{Header, Llid, Pdu};
+use crate::phy::{MIN_LENGTH, Phy};
+use crate::rng::Random;
+use crate::time::{MS, NEVER, Nanos, US, after, deadline};
+
+use discovery::{Advertiser, Initiator, Peer, Scanner};
+pub use profile::{PROFILES, Profile};
+
+/// When a controller reports packets that the peer acknowledged (HCI Number Of Completed Packets).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Completion {
+    /// Each at once.
+    #[default]
+    Each,
+    /// So many at a time.
+    Batch(u16),
+    /// All of them when the next connection event begins.
+    NextEvent,
+}
+
+/// How a controller is made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ControllerConfig {
+    /// Public device address, least significant byte first.
+    pub address: Address,
+    /// ACL packets that it buffers from the host (LE Read Buffer Size).
+    pub acl_buffers: u16,
+    /// Bytes of data in each.
+    pub acl_size: u16,
+    /// When it reports them free again.
+    pub completion: Completion,
+    /// Most data PDUs that it sends in one connection event; `None` for no limit.
+    pub packets_per_event: Option<u16>,
+    /// Longest connection event; `None` for no limit but the next anchor.
+    pub event_length: Option<Nanos>,
+    /// Time that it keeps free before an anchor.
+    pub event_margin: Nanos,
+    /// Transmit descriptors of the link layer, filled when packets come and, once all of them are free again, when the
+    /// event has closed; 0 when there are always enough.
+    pub tx_slots: u16,
+    /// When its link layer notices packets that come while a connection event is open.
+    pub pickup: Pickup,
+    /// Longest payload of a data PDU that it can do, 27 to 251.
+    pub max_length: u16,
+    /// PHY that it asks for by itself on every link that it is the central of; `None` leaves that to its host.
+    pub phy: Option<Phy>,
+    /// LE Coded is sent with S=2 instead of S=8.
+    pub coded_s2: bool,
+    /// Inter frame space.
+    pub ifs: Nanos,
+    /// Links carry a MIC in every PDU that isn't empty. No cipher is modelled.
+    pub encrypted: bool,
+    /// Error of its sleep clock in ppm, positive when it is fast.
+    pub clock_ppm: i32,
+    /// Accuracy in ppm that it declares for it.
+    pub accuracy_ppm: u16,
+    /// Unit of connection intervals: 1.25 ms, or 125 us for shorter ones.
+    pub interval_unit: Nanos,
+    /// Links that share a central's time: their anchors are spread over the interval.
+    pub links: u16,
+}
+
+/// What a controller takes.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// An HCI packet from the host.
+    Host(Vec<u8>),
+    /// A packet begins on the air, now.
+    AirStart(&'a Transmission),
+    /// It ends, now; it has been received with the right CRC or not.
+    AirEnd(&'a Transmission, bool),
+}
+
+/// What a controller gives.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// An HCI packet for the host.
+    Host(Vec<u8>),
+    /// A packet that begins on the air now.
+    Transmit(Box<Transmission>),
+    /// A connection event ended.
+    EventClosed(EventClosed),
+}
+
+/// A connection event as one side saw it.
+#[derive(Clone, Copy, Debug)]
+pub struct EventClosed {
+    /// Connection handle.
+    pub handle: u16,
+    /// Side.
+    pub role: Role,
+    /// The event's number.
+    pub counter: u16,
+    /// Why it ended.
+    pub reason: CloseReason,
+    /// Packets that this side sent.
+    pub packets: u32,
+    /// When the next event's anchor is expected.
+    pub next_anchor: Instant,
+}
+
+/// A packet on the air.
+#[derive(Clone, Debug)]
+pub struct Transmission {
+    /// Access address.
+    pub access_address: u32,
+    /// Initial value of the CRC, 24 bits.
+    pub crc_init: u32,
+    /// Channel index, 0 to 39.
+    pub channel: u8,
+    /// Physical layer.
+    pub phy: Phy,
+    /// Whether a MIC follows the payload.
+    pub mic: bool,
+    /// First bit.
+    pub start: Instant,
+    /// End of the last bit.
+    pub end: Instant,
+    /// Header and payload.
+    pub pdu: Pdu,
+    /// What it is for.
+    pub kind: PduKind,
+    /// Sent before.
+    pub retransmission: bool,
+    /// Connection handle at the sender; 0 for advertising.
+    pub handle: u16,
+    /// Side that sends.
+    pub role: Role,
+    /// Number of the connection event.
+    pub counter: u16,
+}
+
+/// A controller.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    config: ControllerConfig,
+    random: Random,
+    links: Vec<Link>,
+    out: VecDeque<Output>,
+    advertiser: Advertiser,
+    scanner: Scanner,
+    initiator: Option<Initiator>,
+    /// A packet on the advertising channel is coming in for the scanner or the initiator.
+    hears: bool,
+    accept_list: Vec<Peer>,
+    random_address: Address,
+    /// Payload that the host suggests for new links.
+    default_length: u16,
+    /// PHYs that the host prefers for them, to send and to receive.
+    default_phys: u8,
+    /// ACL packets acknowledged and not reported, by link.
+    unreported: Vec<u16>,
+    /// ACL packets in the buffers or not reported.
+    occupied: u16,
+    /// The link whose packet is coming in.
+    receiving: Option<usize>,
+    due: Instant,
+}
+
+/// Lowest connection handle; the k-th connection has the k-th. Those of links that are gone are used again.
+pub(crate) const FIRST_HANDLE: u16 = 0x0040;
+/// Bits of all PHYs: 1M, 2M, Coded.
+const ALL_PHYS: u8 = 0b111;
+
+impl Controller {
+    /// A controller just powered on. `random` decides about access addresses and advertising delays.
+    pub const fn new(config: ControllerConfig, random: Random) -> Self {
+        Self {
+            config,
+            random,
+            links: Vec::new(),
+            out: VecDeque::new(),
+            advertiser: Advertiser::new(),
+            scanner: Scanner::new(),
+            initiator: None,
+            hears: false,
+            accept_list: Vec::new(),
+            random_address: [0; 6],
+            default_length: MIN_LENGTH as u16,
+            default_phys: ALL_PHYS,
+            unreported: Vec::new(),
+            occupied: 0,
+            receiving: None,
+            due: NEVER,
+        }
+    }
+
+    /// How it is made.
+    pub const fn config(&self) -> &ControllerConfig {
+        &self.config
+    }
+
+    /// When [`poll`](Self::poll) has something to do at the latest.
+    pub fn deadline(&self) -> Option<Instant> {
+        deadline(self.due())
+    }
+
+    /// The same, and the end of time for none.
+    #[inline]
+    pub(crate) fn due(&self) -> Instant {
+        if self.out.is_empty() { self.due } else { Instant::default() }
+    }
+
+    /// Takes an input that happens at `now`.
+    pub fn handle(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::Host(packet) => self.host(now, packet),
+            Input::AirStart(transmission) => self.air_start(transmission),
+            Input::AirEnd(transmission, crc_right) => self.air_end(now, transmission, crc_right),
+        }
+        self.settle();
+    }
+
+    /// The next output, after doing what is due at `now`.
+    pub fn poll(&mut self, now: Instant) -> Option<Output> {
+        if self.out.is_empty() && self.due <= now {
+            self.timers(now);
+            self.settle();
+        }
+        self.out.pop_front()
+    }
+
+    /// ACL packets that the host may send, as far as the controller is concerned.
+    pub const fn free_buffers(&self) -> u16 {
+        self.config.acl_buffers.saturating_sub(self.occupied)
+    }
+
+    pub(crate) fn link(&self, handle: u16) -> Option<&Link> {
+        self.links.get(usize::from(handle.wrapping_sub(FIRST_HANDLE)))
+    }
+
+    fn settle(&mut self) {
+        let mut due = NEVER;
+        for link in &self.links {
+            due = due.min(link.due());
+        }
+        self.due = due.min(self.discovery_due());
+    }
+
+    fn timers(&mut self, now: Instant) {
+        for index in 0..self.links.len() {
+            if self.links[index].due() <= now {
+                let timer = if self.links[index].asleep_until().is_some() && self.radio_busy() {
+                    self.links[index].skip(now)
+                } else {
+                    let other = self.wanted_by_others(index);
+                    let woke = self.links[index].asleep_until().is_some();
+                    if woke && self.config.completion == Completion::NextEvent {
+                        self.report(index);
+                    }
+                    self.links[index].timer(now, other)
+                };
+                self.timer(now, index, timer);
+            }
+        }
+        self.discovery_timers(now);
+    }
+
+    /// Whether an event of some link is open.
+    fn radio_busy(&self) -> bool {
+        self.links.iter().any(|link| !link.is_gone() && link.asleep_until().is_none())
+    }
+
+    /// When another link wants the radio.
+    fn wanted_by_others(&self, index: usize) -> Instant {
+        let others = self.links.iter().enumerate().filter(|(other, _)| *other != index);
+        others.filter_map(|(_, link)| link.asleep_until()).min().unwrap_or(NEVER)
+    }
+
+    fn timer(&mut self, now: Instant, index: usize, timer: Timer) {
+        match timer {
+            Timer::Nothing => {}
+            Timer::Send(send) => {
+                let link = &self.links[index];
+                self.out.push_back(Output::Transmit(Box::new(Transmission {
+                    access_address: link.access_address,
+                    crc_init: link.crc_init,
+                    channel: link.clock.channel,
+                    phy: link.tx_phy(),
+                    mic: link.settings.mic && send.kind != PduKind::Empty,
+                    start: now,
+                    end: after(now, send.duration),
+                    pdu: send.pdu,
+                    kind: send.kind,
+                    retransmission: send.retransmission,
+                    handle: link.handle,
+                    role: link.role,
+                    counter: link.counter(),
+                })));
+            }
+            Timer::Closed { counter, reason, packets, update } => {
+                let link = &self.links[index];
+                let (handle, role) = (link.handle, link.role);
+                let next_anchor = link.clock.anchor();
+                self.out.push_back(Output::EventClosed(EventClosed {
+                    handle,
+                    role,
+                    counter,
+                    reason,
+                    packets,
+                    next_anchor,
+                }));
+                if let Some(update) = update {
+                    self.updated(index, update);
+                }
+            }
+        }
+    }
+
+    fn air_start(&mut self, transmission: &Transmission) {
+        if transmission.access_address == advertising::ACCESS_ADDRESS {
+            self.advertising_start();
+            return;
+        }
+        let found = self
+            .links
+            .iter_mut()
+            .position(|link| link.access_address == transmission.access_address && link.air_start(transmission.start));
+        if found.is_some() {
+            self.receiving = found;
+        }
+    }
+
+    fn air_end(&mut self, now: Instant, transmission: &Transmission, crc_right: bool) {
+        if transmission.access_address == advertising::ACCESS_ADDRESS {
+            self.advertising_end(now, transmission, crc_right);
+            return;
+        }
+        let Some(index) =
+            self.receiving.take_if(|index| self.links[*index].access_address == transmission.access_address)
+        else {
+            return;
+        };
+        let (timer, delivered) = self.links[index].air_end(now, &transmission.pdu, crc_right);
+        if let Some(delivered) = delivered {
+            self.delivered(index, &transmission.pdu, delivered);
+        }
+        self.timer(now, index, timer);
+    }
+
+    fn delivered(&mut self, index: usize, pdu: &Pdu, delivered: Delivered) {
+        if delivered.completed {
+            self.unreported[index] += 1;
+            let due = match self.config.completion {
+                Completion::Each => true,
+                Completion::Batch(count) => self.unreported[index] >= count,
+                Completion::NextEvent => false,
+            };
+            if due {
+                self.report(index);
+            }
+        }
+        if let Some(reason) = delivered.terminated {
+            self.disconnected(
+                index,
+                if reason == hci::REMOTE_USER_TERMINATED { hci::LOCAL_HOST_TERMINATED } else { reason },
+            );
+        }
+        if !delivered.new {
+            return;
+        }
+        let (Some(header), payload) = (Header::parse(pdu.header()), pdu.payload()) else { return };
+        let handle = self.links[index].handle;
+        match header.llid {
+            Llid::Control => {
+                if let Some(update) = self.links[index].controlled(payload) {
+                    self.updated(index, update);
+                }
+            }
+            Llid::Continuation if payload.is_empty() => {}
+            Llid::Continuation => self.tell_host(hci::acl(handle, Boundary::Continuing, payload)),
+            Llid::Start => self.tell_host(hci::acl(handle, Boundary::FirstFromController, payload)),
+        }
+    }
+
+    fn tell_host(&mut self, packet: Vec<u8>) {
+        self.out.push_back(Output::Host(packet));
+    }
+
+    fn report(&mut self, index: usize) {
+        let count = core::mem::take(&mut self.unreported[index]);
+        if count > 0 {
+            self.occupied -= count.min(self.occupied);
+            self.tell_host(hci::completed_packets(self.links[index].handle, count));
+        }
+    }
+
+    fn updated(&mut self, index: usize, update: Update) {
+        let link = &self.links[index];
+        let [low, high] = link.handle.to_le_bytes();
+        match update {
+            Update::Connection => {
+                let interval = (link.clock.interval / self.config.interval_unit) as u16;
+                let timeout = (link.clock.timeout / (10 * MS)) as u16;
+                let mut parameters = [0; 9];
+                parameters[1..3].copy_from_slice(&[low, high]);
+                for (at, word) in [(3, interval), (5, link.clock.latency), (7, timeout)] {
+                    parameters[at..at + 2].copy_from_slice(&word.to_le_bytes());
+                }
+                self.tell_host(hci::le_event(hci::event::LE_CONNECTION_UPDATE_COMPLETE, &parameters));
+            }
+            Update::Length { tx, rx } => {
+                let time = |octets: u16, phy: Phy| (phy.air_time(octets.into(), true) / US) as u16;
+                let mut parameters = [0; 10];
+                parameters[..2].copy_from_slice(&[low, high]);
+                let words = [tx, time(tx, link.phy[0]), rx, time(rx, link.phy[1])];
+                for (at, word) in words.into_iter().enumerate() {
+                    parameters[2 + 2 * at..4 + 2 * at].copy_from_slice(&word.to_le_bytes());
+                }
+                self.tell_host(hci::le_event(hci::event::LE_DATA_LENGTH_CHANGE, &parameters));
+            }
+            Update::Phy => {
+                let (tx, rx) = (link.tx_phy().number(), link.rx_phy().number());
+                self.tell_host(hci::le_event(hci::event::LE_PHY_UPDATE_COMPLETE, &[hci::SUCCESS, low, high, tx, rx]));
+            }
+            Update::Features(features) => {
+                let status = if features.is_some() { hci::SUCCESS } else { hci::UNSUPPORTED_REMOTE_FEATURE };
+                let mut parameters = Vec::from([status, low, high]);
+                parameters.extend(features.unwrap_or_default());
+                self.tell_host(hci::le_event(hci::event::LE_REMOTE_FEATURES_COMPLETE, &parameters));
+            }
+            Update::Terminated(reason) => self.disconnected(index, reason),
+            Update::Lost => self.disconnected(index, hci::CONNECTION_TIMEOUT),
+            Update::NeverThere => self.disconnected(index, hci::FAILED_TO_ESTABLISH),
+        }
+    }
+
+    fn disconnected(&mut self, index: usize, reason: u8) {
+        let packets = self.links[index].packets();
+        self.links[index].end();
+        // 4.1.1 of Vol 4, Part E: the host takes all packets of the link as flushed.
+        let unreported = core::mem::take(&mut self.unreported[index]);
+        self.occupied = self.occupied.saturating_sub(packets + unreported);
+        let handle = self.links[index].handle;
+        self.tell_host(hci::disconnection_complete(handle, reason));
+    }
+
+    fn settings(&self) -> Settings {
+        let config = &self.config;
+        Settings {
+            ifs: config.ifs,
+            mic: config.encrypted,
+            margin: config.event_margin,
+            event_length: config.event_length.unwrap_or(u64::MAX / 4),
+            packets_per_event: config.packets_per_event.unwrap_or(u16::MAX),
+            tx_slots: config.tx_slots,
+            pickup: config.pickup,
+            max_length: config.max_length,
+            phys: self.default_phys,
+            features: self.features(),
+            s2: config.coded_s2,
+            unit: config.interval_unit,
+        }
+    }
+
+    /// The first link that is gone, or one behind the last.
+    fn free_slot(&self) -> usize {
+        self.links.iter().position(Link::is_gone).unwrap_or(self.links.len())
+    }
+
+    fn open(&mut self, now: Instant, role: Role, connect: ConnectInd, first: Instant, window: Nanos) {
+        let index = self.free_slot();
+        let handle = FIRST_HANDLE + index as u16;
+        let timing = Timing {
+            interval: self.config.interval_unit * Nanos::from(connect.interval.max(1)),
+            latency: connect.latency,
+            timeout: 10 * MS * Nanos::from(connect.timeout.max(1)),
+            hop: connect.hop,
+            ppm: self.config.clock_ppm,
+            accuracy_ppm: match role {
+                Role::Central => 0,
+                Role::Peripheral => u32::from(self.config.accuracy_ppm) + profile::accuracy_of_class(connect.accuracy),
+            },
+        };
+        let clock = Clock::new(now, first, window, timing);
+        let mut link = Link::new(role, handle, connect.access_address, connect.crc_init, self.settings(), clock);
+        let length = self.default_length.min(self.config.max_length);
+        if usize::from(length) > MIN_LENGTH {
+            link.request(Wanted::Length { octets: length });
+        }
+        if let Some(phy) = self.config.phy.filter(|_| role == Role::Central) {
+            link.request(Wanted::Phy { tx: phy.mask(), rx: phy.mask(), s2: self.config.coded_s2 });
+        }
+        match self.links.get_mut(index) {
+            Some(gone) => *gone = link,
+            None => {
+                self.links.push(link);
+                self.unreported.push(0);
+            }
+        }
+        let (random, peer) = match role {
+            Role::Central => (connect.advertiser_random, connect.advertiser),
+            Role::Peripheral => (connect.initiator_random, connect.initiator),
+        };
+        let mut parameters = [0; 18];
+        parameters[1..3].copy_from_slice(&handle.to_le_bytes());
+        parameters[3] = (role == Role::Peripheral).into();
+        parameters[4] = random.into();
+        parameters[5..11].copy_from_slice(&peer);
+        for (at, word) in [(11, connect.interval), (13, connect.latency), (15, connect.timeout)] {
+            parameters[at..at + 2].copy_from_slice(&word.to_le_bytes());
+        }
+        parameters[17] = connect.accuracy;
+        self.tell_host(hci::le_event(hci::event::LE_CONNECTION_COMPLETE, &parameters));
+    }
+
+    fn host(&mut self, now: Instant, packet: Vec<u8>) {
+        match PacketView::parse(&packet) {
+            Ok(PacketView::Acl(acl)) => {
+                let index = usize::from(acl.handle.wrapping_sub(FIRST_HANDLE));
+                let sound = !acl.data.is_empty() && acl.data.len() <= self.config.acl_size.into();
+                // A host that sends more than there are buffers, or longer ones, loses them.
+                if sound
+                    && self.occupied < self.config.acl_buffers
+                    && let Some(link) = self.links.get_mut(index).filter(|link| !link.is_gone())
+                {
+                    self.occupied += 1;
+                    link.enqueue(now, packet);
+                }
+            }
+            Ok(PacketView::Command { opcode, parameters }) => {
+                let parameters = parameters.to_vec();
+                self.command(now, opcode, &parameters);
+            }
+            Ok(PacketView::Event { .. }) | Err(_) => {}
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Opcodes (Core Specification, Vol 4, Part E, section 7).
+
+/// Disconnect.
+pub const DISCONNECT: u16 = 0x0406;
+/// Set Event Mask.
+pub const SET_EVENT_MASK: u16 = 0x0c01;
+/// Reset.
+pub const RESET: u16 = 0x0c03;
+/// Read Local Version Information.
+pub const READ_LOCAL_VERSION: u16 = 0x1001;
+/// Read Local Supported Commands.
+pub const READ_LOCAL_COMMANDS: u16 = 0x1002;
+/// Read Local Supported Features.
+pub const READ_LOCAL_FEATURES: u16 = 0x1003;
+/// Read BD_ADDR.
+pub const READ_BD_ADDR: u16 = 0x1009;
+/// LE Set Event Mask.
+pub const LE_SET_EVENT_MASK: u16 = 0x2001;
+/// LE Read Buffer Size, version 1.
+pub const LE_READ_BUFFER_SIZE: u16 = 0x2002;
+/// LE Read Local Supported Features.
+pub const LE_READ_LOCAL_FEATURES: u16 = 0x2003;
+/// LE Set Random Address.
+pub const LE_SET_RANDOM_ADDRESS: u16 = 0x2005;
+/// LE Set Advertising Parameters.
+pub const LE_SET_ADV_PARAMETERS: u16 = 0x2006;
+/// LE Read Advertising Physical Channel Tx Power.
+pub const LE_READ_ADV_TX_POWER: u16 = 0x2007;
+/// LE Set Advertising Data.
+pub const LE_SET_ADV_DATA: u16 = 0x2008;
+/// LE Set Scan Response Data.
+pub const LE_SET_SCAN_RESPONSE_DATA: u16 = 0x2009;
+/// LE Set Advertising Enable.
+pub const LE_SET_ADV_ENABLE: u16 = 0x200a;
+/// LE Set Scan Parameters.
+pub const LE_SET_SCAN_PARAMETERS: u16 = 0x200b;
+/// LE Set Scan Enable.
+pub const LE_SET_SCAN_ENABLE: u16 = 0x200c;
+/// LE Create Connection.
+pub const LE_CREATE_CONNECTION: u16 = 0x200d;
+/// LE Create Connection Cancel.
+pub const LE_CREATE_CONNECTION_CANCEL: u16 = 0x200e;
+/// LE Read Filter Accept List Size.
+pub const LE_READ_ACCEPT_LIST_SIZE: u16 = 0x200f;
+/// LE Clear Filter Accept List.
+pub const LE_CLEAR_ACCEPT_LIST: u16 = 0x2010;
+/// LE Add Device To Filter Accept List.
+pub const LE_ADD_TO_ACCEPT_LIST: u16 = 0x2011;
+/// LE Remove Device From Filter Accept List.
+pub const LE_REMOVE_FROM_ACCEPT_LIST: u16 = 0x2012;
+/// LE Connection Update.
+pub const LE_CONNECTION_UPDATE: u16 = 0x2013;
+/// LE Read Remote Features.
+pub const LE_READ_REMOTE_FEATURES: u16 = 0x2016;
+/// LE Read Supported States.
+pub const LE_READ_STATES: u16 = 0x201c;
+/// LE Set Data Length.
+pub const LE_SET_DATA_LENGTH: u16 = 0x2022;
+/// LE Read Suggested Default Data Length.
+pub const LE_READ_DEFAULT_LENGTH: u16 = 0x2023;
+/// LE Write Suggested Default Data Length.
+pub const LE_WRITE_DEFAULT_LENGTH: u16 = 0x2024;
+/// LE Read Maximum Data Length.
+pub const LE_READ_MAX_LENGTH: u16 = 0x202f;
+/// LE Read PHY.
+pub const LE_READ_PHY: u16 = 0x2030;
+/// LE Set Default PHY.
+pub const LE_SET_DEFAULT_PHY: u16 = 0x2031;
+/// LE Set PHY.
+pub const LE_SET_PHY: u16 = 0x2032;

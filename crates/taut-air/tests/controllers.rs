@@ -1,0 +1,338 @@
+//! The controllers of a scenario under hosts that we play: what a kernel asks of them, from its first command on.
+
+use proptest::prelude::*;
+use taut_air::hci::{self, Boundary, PacketView, command as op, event};
+use taut_air::{Air, Instant, Nanos, Scenario};
+
+const MS: Nanos = 1_000_000;
+const SUCCESS: u8 = 0;
+const CENTRAL: usize = 0;
+const PERIPHERAL: usize = 1;
+
+/// Both hosts and the time.
+struct Hosts {
+    air: Air,
+    now: Instant,
+    addresses: Vec<[u8; 6]>,
+    /// What hosts got and have not looked at.
+    got: Vec<(usize, Vec<u8>)>,
+}
+
+impl Hosts {
+    fn new(set: &[(&str, &str)]) -> Self {
+        let mut scenario = Scenario::default();
+        for (name, value) in set {
+            scenario.set(name, value).unwrap();
+        }
+        let air = Air::new(&scenario, 7, Instant::default()).unwrap();
+        let addresses = air.controllers().map(|(address, _)| address).collect();
+        Self { air, now: Instant::default(), addresses, got: Vec::new() }
+    }
+
+    fn pass(&mut self, time: Nanos) {
+        self.now = Instant::from_nanos(self.now.as_nanos() + time);
+        while let Some(to_host) = self.air.poll(self.now, &mut ()) {
+            assert!(to_host.at <= self.now);
+            self.got.push((to_host.number, to_host.packet));
+        }
+    }
+
+    fn send(&mut self, number: usize, packet: Vec<u8>) {
+        self.air.handle(self.now, number, packet, &mut ());
+        self.pass(0);
+    }
+
+    /// A command, and its return parameters or the status that it was begun with.
+    fn command(&mut self, number: usize, opcode: u16, parameters: &[u8]) -> Vec<u8> {
+        self.send(number, hci::command(opcode, parameters));
+        let [low, high] = opcode.to_le_bytes();
+        let answer = self.take(number, |packet| match packet {
+            [4, event::COMMAND_COMPLETE, _, _, l, h, rest @ ..] if [*l, *h] == [low, high] => Some(rest.to_vec()),
+            [4, event::COMMAND_STATUS, _, status, _, l, h] if [*l, *h] == [low, high] => Some(vec![*status]),
+            _ => None,
+        });
+        answer.unwrap_or_else(|| panic!("no answer to {opcode:#06x}"))
+    }
+
+    fn ok(&mut self, number: usize, opcode: u16, parameters: &[u8]) {
+        assert_eq!(self.command(number, opcode, parameters)[0], SUCCESS, "{opcode:#06x}");
+    }
+
+    fn take<T>(&mut self, number: usize, wanted: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
+        let found = self
+            .got
+            .iter()
+            .enumerate()
+            .find_map(|(at, (to, packet))| Some((at, wanted(packet).filter(|_| *to == number)?)));
+        found.map(|(at, value)| {
+            self.got.remove(at);
+            value
+        })
+    }
+
+    /// Parameters of an LE event, after its subevent.
+    fn le_event(&mut self, number: usize, subevent: u8) -> Option<Vec<u8>> {
+        self.take(number, |packet| match packet {
+            [4, event::LE_META, _, sub, rest @ ..] if *sub == subevent => Some(rest.to_vec()),
+            _ => None,
+        })
+    }
+
+    fn advertise(&mut self, number: usize, kind: u8) {
+        let mut parameters = [0; 15];
+        parameters[..5].copy_from_slice(&[0x20, 0, 0x20, 0, kind]);
+        parameters[13] = 7;
+        self.ok(number, op::LE_SET_ADV_PARAMETERS, &parameters);
+        let mut data = [0; 32];
+        data[..4].copy_from_slice(&[3, 2, 1, 6]);
+        self.ok(number, op::LE_SET_ADV_DATA, &data);
+        self.ok(number, op::LE_SET_ADV_ENABLE, &[1]);
+    }
+
+    /// LE Create Connection to the other side, at an interval in units of 1.25 ms.
+    fn create_connection(&mut self, interval: u16) -> u8 {
+        let mut parameters = [0; 25];
+        parameters[..4].copy_from_slice(&[0x60, 0, 0x60, 0]);
+        parameters[6..12].copy_from_slice(&self.addresses[PERIPHERAL]);
+        for (at, word) in [(13, interval), (15, interval), (17, 0), (19, 42)] {
+            parameters[at..at + 2].copy_from_slice(&word.to_le_bytes());
+        }
+        self.command(CENTRAL, op::LE_CREATE_CONNECTION, &parameters)[0]
+    }
+
+    /// Connects, and gives both handles.
+    fn connect(&mut self, interval: u16) -> [[u8; 2]; 2] {
+        self.advertise(PERIPHERAL, 0);
+        assert_eq!(self.create_connection(interval), SUCCESS);
+        self.pass(100 * MS);
+        [(CENTRAL, 0), (PERIPHERAL, 1)].map(|(number, role)| {
+            let complete = self.le_event(number, event::LE_CONNECTION_COMPLETE).expect("connected");
+            assert_eq!((complete[0], complete[3]), (SUCCESS, role));
+            assert_eq!(complete[5..11], self.addresses[1 - number]);
+            assert_eq!(complete[11..13], interval.to_le_bytes());
+            [complete[1], complete[2]]
+        })
+    }
+}
+
+#[test]
+fn all_commands_that_are_claimed_are_there() {
+    let mut hosts = Hosts::new(&[]);
+    let claimed = hosts.command(0, op::READ_LOCAL_COMMANDS, &[]);
+    let bits: u32 = claimed[1..].iter().map(|octet| octet.count_ones()).sum();
+    let mut known = 0;
+    for opcode in (0x0400..0x0480).chain(0x0c00..0x0c80).chain(0x1000..0x1010).chain(0x2000..0x2080) {
+        if opcode != op::RESET && hosts.command(0, opcode, &[])[0] != hci::UNKNOWN_COMMAND {
+            known += 1;
+        }
+    }
+    // Reset is known, too.
+    assert_eq!(bits, known + 1);
+}
+
+#[test]
+fn a_scanner_finds_who_advertises_and_asks_for_more() {
+    let mut hosts = Hosts::new(&[]);
+    let mut response = [0; 32];
+    response[..5].copy_from_slice(&[4, 3, 9, b'h', b'i']);
+    hosts.ok(PERIPHERAL, op::LE_SET_SCAN_RESPONSE_DATA, &response);
+    hosts.advertise(PERIPHERAL, 0);
+    for (active, expected) in [(0, vec![0]), (1, vec![0, 4])] {
+        hosts.ok(CENTRAL, op::LE_SET_SCAN_PARAMETERS, &[active, 0x60, 0, 0x30, 0, 0, 0]);
+        hosts.ok(CENTRAL, op::LE_SET_SCAN_ENABLE, &[1, 1]);
+        hosts.pass(200 * MS);
+        let mut kinds = Vec::new();
+        while let Some(report) = hosts.le_event(CENTRAL, event::LE_ADVERTISING_REPORT) {
+            assert_eq!(report[3..9], hosts.addresses[PERIPHERAL]);
+            let data: &[u8] = if report[1] == 0 { &[2, 1, 6] } else { &[3, 9, b'h', b'i'] };
+            assert_eq!(&report[10..report.len() - 1], data);
+            kinds.push(report[1]);
+        }
+        // Each once, although it was on the air several times.
+        assert_eq!(kinds, expected);
+        hosts.ok(CENTRAL, op::LE_SET_SCAN_ENABLE, &[0, 0]);
+    }
+    // Who isn't in the accept list isn't reported.
+    for (listed, reports) in [(false, 0), (true, 1)] {
+        if listed {
+            let peer = [&[0][..], &hosts.addresses[PERIPHERAL]].concat();
+            hosts.ok(CENTRAL, op::LE_ADD_TO_ACCEPT_LIST, &peer);
+        }
+        hosts.ok(CENTRAL, op::LE_SET_SCAN_PARAMETERS, &[0, 0x60, 0, 0x30, 0, 0, 1]);
+        hosts.ok(CENTRAL, op::LE_SET_SCAN_ENABLE, &[1, 1]);
+        hosts.pass(200 * MS);
+        assert_eq!(usize::from(hosts.le_event(CENTRAL, event::LE_ADVERTISING_REPORT).is_some()), reports);
+        hosts.ok(CENTRAL, op::LE_SET_SCAN_ENABLE, &[0, 0]);
+    }
+}
+
+#[test]
+fn a_random_address_is_another_device() {
+    let mut hosts = Hosts::new(&[]);
+    let random = [1, 2, 3, 4, 5, 0xc6];
+    hosts.ok(PERIPHERAL, op::LE_SET_RANDOM_ADDRESS, &random);
+    let mut parameters = [0; 15];
+    parameters[..6].copy_from_slice(&[0x20, 0, 0x20, 0, 0, 1]);
+    hosts.ok(PERIPHERAL, op::LE_SET_ADV_PARAMETERS, &parameters);
+    hosts.ok(PERIPHERAL, op::LE_SET_ADV_ENABLE, &[1]);
+    // The public one does not answer.
+    assert_eq!(hosts.create_connection(6), SUCCESS);
+    hosts.pass(500 * MS);
+    assert_eq!(hosts.le_event(CENTRAL, event::LE_CONNECTION_COMPLETE), None);
+    hosts.ok(CENTRAL, op::LE_CREATE_CONNECTION_CANCEL, &[]);
+    let cancelled = hosts.le_event(CENTRAL, event::LE_CONNECTION_COMPLETE).unwrap();
+    assert_eq!(cancelled[0], hci::UNKNOWN_CONNECTION);
+
+    hosts.addresses[PERIPHERAL] = random;
+    let mut parameters = [0; 25];
+    parameters[5] = 1;
+    parameters[6..12].copy_from_slice(&random);
+    (parameters[13], parameters[15], parameters[19]) = (6, 6, 42);
+    hosts.ok(CENTRAL, op::LE_CREATE_CONNECTION, &parameters);
+    hosts.pass(100 * MS);
+    let complete = hosts.le_event(CENTRAL, event::LE_CONNECTION_COMPLETE).unwrap();
+    assert_eq!((complete[0], complete[4], &complete[5..11]), (SUCCESS, 1, &random[..]));
+}
+
+#[test]
+fn a_link_goes_through_what_a_kernel_does_with_it() {
+    let mut hosts = Hosts::new(&[]);
+    // As a kernel sets the controller up: the longest packets for all links to come.
+    for number in [CENTRAL, PERIPHERAL] {
+        let longest = hosts.command(number, op::LE_READ_MAX_LENGTH, &[]);
+        assert_eq!(longest[1..3], [251, 0]);
+        hosts.ok(number, op::LE_WRITE_DEFAULT_LENGTH, &longest[1..5]);
+    }
+    let handles = hosts.connect(6);
+    hosts.pass(100 * MS);
+    for number in [CENTRAL, PERIPHERAL] {
+        let change = hosts.le_event(number, event::LE_DATA_LENGTH_CHANGE).expect("length agreed on");
+        assert_eq!((&change[2..4], &change[6..8]), (&[251, 0][..], &[251, 0][..]));
+        // Both sides asked; the second answer changed nothing.
+        assert_eq!(hosts.le_event(number, event::LE_DATA_LENGTH_CHANGE), None);
+        hosts.ok(number, op::LE_READ_REMOTE_FEATURES, &handles[number]);
+    }
+    hosts.pass(50 * MS);
+    let own = hosts.command(CENTRAL, op::LE_READ_LOCAL_FEATURES, &[]);
+    for number in [CENTRAL, PERIPHERAL] {
+        let features = hosts.le_event(number, event::LE_REMOTE_FEATURES_COMPLETE).unwrap();
+        assert_eq!((features[0], &features[3..]), (SUCCESS, &own[1..]));
+    }
+
+    // Data, and that it has arrived.
+    let [low, high] = handles[CENTRAL];
+    let handle = u16::from_le_bytes([low, high]);
+    hosts.send(CENTRAL, hci::acl(handle, Boundary::FirstFromHost, &[7; 200]));
+    hosts.pass(20 * MS);
+    let received = hosts.take(PERIPHERAL, |packet| match PacketView::parse(packet) {
+        Ok(PacketView::Acl(acl)) => Some(acl.data.to_vec()),
+        _ => None,
+    });
+    assert_eq!(received, Some(vec![7; 200]));
+    let completed = |packet: &[u8]| (packet[1] == event::COMPLETED_PACKETS).then(|| packet[6..].to_vec());
+    assert_eq!(hosts.take(CENTRAL, completed), Some(vec![1, 0]));
+
+    // Another interval: for the central alone to ask.
+    let update = |handle: [u8; 2]| [&handle[..], &[24, 0, 24, 0, 0, 0, 42, 0, 0, 0, 0, 0]].concat();
+    assert_eq!(
+        hosts.command(PERIPHERAL, op::LE_CONNECTION_UPDATE, &update(handles[PERIPHERAL])),
+        [hci::COMMAND_DISALLOWED]
+    );
+    hosts.ok(CENTRAL, op::LE_CONNECTION_UPDATE, &update(handles[CENTRAL]));
+    // Another PHY.
+    hosts.ok(PERIPHERAL, op::LE_SET_PHY, &[handles[PERIPHERAL][0], handles[PERIPHERAL][1], 0, 2, 2, 0, 0]);
+    hosts.pass(600 * MS);
+    for number in [CENTRAL, PERIPHERAL] {
+        let updated = hosts.le_event(number, event::LE_CONNECTION_UPDATE_COMPLETE).unwrap();
+        assert_eq!((updated[0], &updated[3..5]), (SUCCESS, &[24, 0][..]));
+        let phy = hosts.le_event(number, event::LE_PHY_UPDATE_COMPLETE).unwrap();
+        assert_eq!((phy[0], &phy[3..]), (SUCCESS, &[2, 2][..]));
+        assert_eq!(hosts.command(number, op::LE_READ_PHY, &handles[number])[3..], [2, 2]);
+    }
+
+    let disconnect = |handle: [u8; 2]| [handle[0], handle[1], hci::REMOTE_USER_TERMINATED];
+    hosts.ok(PERIPHERAL, op::DISCONNECT, &disconnect(handles[PERIPHERAL]));
+    hosts.pass(500 * MS);
+    let gone = |packet: &[u8]| (packet[1] == event::DISCONNECTION_COMPLETE).then(|| packet[6]);
+    assert_eq!(hosts.take(PERIPHERAL, gone), Some(hci::LOCAL_HOST_TERMINATED));
+    assert_eq!(hosts.take(CENTRAL, gone), Some(hci::REMOTE_USER_TERMINATED));
+    assert_eq!(hosts.command(CENTRAL, op::DISCONNECT, &disconnect(handles[CENTRAL])), [hci::UNKNOWN_CONNECTION]);
+
+    // And again, any number of times: handles are used again.
+    for _ in 0..3 {
+        assert_eq!(hosts.connect(6), handles);
+        hosts.ok(CENTRAL, op::DISCONNECT, &disconnect(handles[CENTRAL]));
+        hosts.pass(200 * MS);
+    }
+}
+
+#[test]
+fn a_radio_that_wants_2m_gets_it_by_itself() {
+    let mut hosts = Hosts::new(&[("phy", "2m")]);
+    hosts.connect(6);
+    hosts.pass(200 * MS);
+    for number in [CENTRAL, PERIPHERAL] {
+        assert_eq!(hosts.le_event(number, event::LE_PHY_UPDATE_COMPLETE).expect("2M")[3..], [2, 2]);
+    }
+}
+
+#[test]
+fn a_side_that_is_reset_is_missed_by_the_other() {
+    let mut hosts = Hosts::new(&[]);
+    hosts.connect(6);
+    hosts.ok(PERIPHERAL, op::RESET, &[]);
+    hosts.pass(1000 * MS);
+    let gone = |packet: &[u8]| (packet[1] == event::DISCONNECTION_COMPLETE).then(|| packet[6]);
+    assert_eq!(hosts.take(CENTRAL, gone), Some(hci::CONNECTION_TIMEOUT));
+    assert_eq!(hosts.take(PERIPHERAL, gone), None);
+}
+
+#[test]
+fn a_driver_that_comes_late_changes_nothing_on_the_air() {
+    let run = |step: Nanos| {
+        let mut log = Vec::new();
+        let mut hosts = Hosts::new(&[]);
+        hosts.connect(6);
+        let mut observer = |event: &taut_air::AirEvent<'_>| log.push((event.at, format!("{:?}", event.what)));
+        let end = 2000 * MS;
+        let mut now = hosts.now.as_nanos();
+        while now < end {
+            now = (now + step).min(end);
+            while hosts.air.poll(Instant::from_nanos(now), &mut observer).is_some() {}
+        }
+        log
+    };
+    let (fine, coarse) = (run(10_000), run(300 * MS));
+    assert!(fine.len() > 400, "{}", fine.len());
+    assert_eq!(fine, coarse);
+}
+
+proptest! {
+    /// Whatever hosts send, and whenever, controllers go on and say only what HCI has.
+    #[test]
+    fn controllers_survive_their_hosts(packets in prop::collection::vec(
+        (0usize..2, 0u64..50, prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..40),
+            (0x2001u16..0x2034, prop::collection::vec(any::<u8>(), 0..32)).prop_map(|(opcode, parameters)| hci::command(opcode, &parameters)),
+            (0x40u16..0x43, prop::collection::vec(any::<u8>(), 0..300)).prop_map(|(handle, data)| hci::acl(handle, Boundary::FirstFromHost, &data)),
+            Just(hci::command(op::DISCONNECT, &[0x40, 0, 0x13])),
+            Just(hci::command(op::LE_SET_ADV_ENABLE, &[1])),
+            Just(hci::command(op::LE_SET_SCAN_ENABLE, &[1, 0])),
+        ]), 0..60), connected in any::<bool>()) {
+        let mut hosts = Hosts::new(&[("per", "0.1")]);
+        if connected {
+            hosts.advertise(PERIPHERAL, 0);
+            hosts.create_connection(6);
+            hosts.pass(100 * MS);
+        }
+        for (number, later, packet) in packets {
+            hosts.pass(later * MS);
+            hosts.send(number, packet);
+        }
+        hosts.pass(500 * MS);
+        for (_, packet) in &hosts.got {
+            prop_assert!(PacketView::parse(packet).is_ok(), "{packet:02x?}");
+        }
+        hosts.ok(CENTRAL, op::RESET, &[]);
+    }
+}

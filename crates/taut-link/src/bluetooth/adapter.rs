@@ -1,0 +1,113 @@
+//! Adapters made ready, and put back as they were.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::management::{AdapterInfo, Management, Switch};
+use super::{BluetoothAddress, DeviceAddress};
+use crate::{Error, Result};
+
+/// What this process has switched on, in that order.
+static SWITCHED: Mutex<Vec<(u16, Switch)>> = Mutex::new(Vec::new());
+
+/// What an adapter is wanted for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Role {
+    /// To connect to a device.
+    Connect(DeviceAddress),
+    /// To be connected to.
+    Listen,
+}
+
+/// The adapter that an address means, switched on as far as the role needs it.
+///
+/// What is switched on stays so until [`restore`]: rounds follow each other, and each would else begin with a cold adapter.
+///
+/// # Errors
+/// [`Error::Input`] when there is no such adapter, [`Error::Unavailable`] when there is none at all or a right is missing.
+pub(super) fn ready(address: &BluetoothAddress, role: Role) -> Result<AdapterInfo> {
+    let management = Management::open()?;
+    let adapter = choose(&management.adapters()?, address, role)?;
+    for switch in wanted(&adapter, address.is_le(), role) {
+        management.set(adapter.index, switch, true)?;
+        lock().push((adapter.index, switch));
+    }
+    Ok(adapter)
+}
+
+/// Whether the kernel has finished setting up this adapter.
+///
+/// # Errors
+/// [`Error::Unavailable`] where the kernel has no Bluetooth.
+pub fn is_set_up(index: u16) -> Result<bool> {
+    Ok(Management::open()?.indices()?.contains(&index))
+}
+
+/// Puts back all that this process has switched on. Adapters that are gone by now need nothing.
+pub fn restore() {
+    let mut switched = lock();
+    if switched.is_empty() {
+        return;
+    }
+    if let Ok(management) = Management::open() {
+        while let Some((index, switch)) = switched.pop() {
+            let _ = management.set(index, switch, false);
+        }
+    }
+}
+
+fn lock() -> std::sync::MutexGuard<'static, Vec<(u16, Switch)>> {
+    SWITCHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn choose(adapters: &[AdapterInfo], address: &BluetoothAddress, role: Role) -> Result<AdapterInfo> {
+    let Some(first) = adapters.first() else {
+        return Err(Error::Unavailable(
+            "there is no Bluetooth adapter here: plug one in and load its driver (lsusb, dmesg | grep -i bluetooth)"
+                .to_owned(),
+        ));
+    };
+    let names =
+        || adapters.iter().map(|adapter| format!("hci{} ({})", adapter.index, adapter.address)).collect::<Vec<_>>();
+    let none = |what: String| Error::Input(format!("{what}; there are: {}", names().join(", ")));
+    if let Some(index) = address.adapter {
+        let named = adapters.iter().find(|adapter| adapter.index == index).copied();
+        let named = named.ok_or_else(|| none(format!("there is no adapter hci{index}")))?;
+        return match (role, address.device) {
+            (Role::Listen, Some(device)) if device != named.address => {
+                Err(none(format!("hci{index} has not the address {device}")))
+            }
+            _ => Ok(named),
+        };
+    }
+    match (role, address.device) {
+        (Role::Listen, Some(device)) => {
+            let owner = adapters.iter().find(|adapter| adapter.address == device).copied();
+            owner.ok_or_else(|| {
+                none(format!("no adapter here has the address {device}; to listen, give one of them, or any"))
+            })
+        }
+        (Role::Listen, None) => Ok(*first),
+        // One can't call oneself.
+        (Role::Connect(peer), _) => {
+            let other = adapters.iter().find(|adapter| adapter.address != peer).copied();
+            other.ok_or_else(|| none(format!("{peer} is this machine's only adapter")))
+        }
+    }
+}
+
+/// What has to be switched on, in that order.
+fn wanted(adapter: &AdapterInfo, le: bool, role: Role) -> Vec<Switch> {
+    let mut switches = Vec::new();
+    if le && adapter.has(Switch::Le) {
+        switches.push(Switch::Le);
+    }
+    if role == Role::Listen {
+        switches.push(Switch::Connectable);
+    }
+    switches.push(Switch::Powered);
+    if role == Role::Listen && le {
+        switches.push(Switch::Advertising);
+    }
+    switches.retain(|&switch| !adapter.is_on(switch));
+    switches
+}

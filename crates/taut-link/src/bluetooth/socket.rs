@@ -1,0 +1,283 @@
+//! Sockets of L2CAP and RFCOMM.
+//!
+//! L2CAP's are `SOCK_STREAM` here, not `SOCK_SEQPACKET`: what is on the air is the same, each write up to the peer's MTU being
+//! one SDU, but a read takes all that has arrived, and it doesn't hold the socket's lock while it waits, which in Linux 5.10
+//! stops the arrival of what it waits for.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use socket2::{Domain, SockAddr, Socket, Type};
+use taut_time::Duration;
+
+use super::adapter::{self, Role};
+use super::management::{hci_socket, no_bluetooth};
+use super::monitor::Monitor;
+use super::{AddressType, BluetoothAddress, DeviceAddress, Phy, Protocol, Security, le16};
+use crate::{Endpoint, Error, Result, clock, sys};
+
+/// bluetooth.h, l2cap.h, hci_sock.h; the libc crate has no names for them.
+const BTPROTO_L2CAP: i32 = 0;
+const BTPROTO_RFCOMM: i32 = 3;
+const SOL_L2CAP: i32 = 6;
+const L2CAP_OPTIONS: i32 = 1;
+const L2CAP_CONNINFO: i32 = 2;
+const SOL_BLUETOOTH: i32 = 274;
+const BT_SECURITY: i32 = 4;
+const BT_SNDMTU: i32 = 12;
+const BT_RCVMTU: i32 = 13;
+const BT_PHY: i32 = 14;
+const HCI_CHANNEL_RAW: u16 = 0;
+/// HCI_LE_Set_PHY: group 8, command 0x32 (Bluetooth Core Specification, Vol 4, Part E, section 7.8.49).
+const LE_SET_PHY: u16 = 0x2032;
+
+/// A channel that is open.
+pub(crate) struct Opened {
+    pub(crate) socket: Socket,
+    /// Most bytes that one write should have.
+    pub(crate) write_limit: usize,
+    /// What both ends agreed on, as far as it was overheard.
+    pub(crate) agreed: Vec<String>,
+}
+
+/// Opens a channel to a device, with an adapter made ready for it.
+///
+/// # Errors
+/// [`Error::Unavailable`] without Bluetooth, adapter or right; [`Error::Input`] for an address that can't be meant;
+/// [`Error::Io`] when the peer is not there or the kernel refuses a parameter.
+pub(crate) fn connect(
+    endpoint: &Endpoint,
+    protocol: Protocol,
+    address: &BluetoothAddress,
+    timeout: Duration,
+) -> Result<Opened> {
+    let fail = |error| Error::io("connect to", endpoint, error);
+    let (Some(peer), 1..) = (address.device, address.number) else {
+        return Err(Error::Input(format!("{endpoint}: to connect, give the device's address and its number")));
+    };
+    // Told apart from an adapter that is missing.
+    drop(open(protocol)?);
+    let adapter = adapter::ready(address, Role::Connect(peer))?;
+    // An own address of the same kind makes the kernel take the radio that is meant.
+    let ours = if address.is_le() { AddressType::Public } else { AddressType::BrEdr };
+    let monitor = Monitor::open();
+    let begin = clock::now();
+    let socket = loop {
+        let socket = open(protocol)?;
+        socket.bind(&socket_address(protocol, adapter.address, 0, ours)).map_err(fail)?;
+        set_parameters(&socket, endpoint, address)?;
+        match socket.connect_timeout(&socket_address(protocol, peer, address.number, address.kind), timeout) {
+            Ok(()) => break socket,
+            Err(error) if is_of_the_last(protocol, &error) && clock::now().saturating_since(begin) < SETTLING => {
+                clock::sleep(Duration::from_millis(20));
+            }
+            Err(error) => return Err(fail(error)),
+        }
+    };
+    if let Some(phy) = address.phy {
+        ask_for_phy(&socket, adapter.index, phy).map_err(|error| Error::io("ask for the PHY of", endpoint, error))?;
+    }
+    let agreed = monitor.heard(adapter.index, peer).facts();
+    Ok(Opened { write_limit: write_limit(&socket, protocol, address), agreed, socket })
+}
+
+/// RFCOMM has one connection for each pair of devices and channel, and for some time after its close the next one is refused.
+fn is_of_the_last(protocol: Protocol, error: &io::Error) -> bool {
+    protocol == Protocol::Rfcomm && matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ECONNRESET))
+}
+
+/// How long that may take.
+const SETTLING: Duration = Duration::from_secs(3);
+
+/// Listens on an adapter made ready for it: powered, connectable and, for LE, advertising.
+///
+/// # Errors
+/// As [`connect`].
+pub(crate) fn listen(endpoint: &Endpoint, protocol: Protocol, address: &BluetoothAddress) -> Result<Socket> {
+    let fail = |error| Error::io("listen on", endpoint, error);
+    let socket = open(protocol)?;
+    let adapter = adapter::ready(address, Role::Listen)?;
+    socket.bind(&socket_address(protocol, adapter.address, address.number, address.kind)).map_err(fail)?;
+    set_parameters(&socket, endpoint, address)?;
+    socket.listen(64).map_err(fail)?;
+    Ok(socket)
+}
+
+/// The address that a listening socket has.
+pub(crate) fn bound(protocol: Protocol, address: &BluetoothAddress, local: &SockAddr) -> BluetoothAddress {
+    let bytes = sys::address_bytes(local);
+    let (device_at, number) = match protocol {
+        // sockaddr_l2: family, PSM, address.
+        Protocol::L2cap => (4, le16(bytes, 2)),
+        // sockaddr_rc: family, address, channel.
+        Protocol::Rfcomm => (2, bytes.get(8).map(|&channel| channel.into())),
+    };
+    let device =
+        bytes.get(device_at..device_at + 6).and_then(|bytes| bytes.try_into().ok()).map(DeviceAddress::from_wire);
+    match (device, number) {
+        (Some(device), Some(number)) if device != DeviceAddress::ANY => address.bound(device, number),
+        _ => address.clone(),
+    }
+}
+
+/// What an accepted socket does not inherit; gives the most bytes of one write.
+pub(crate) fn apply_to_accepted(socket: &Socket, protocol: Protocol, address: &BluetoothAddress) -> io::Result<usize> {
+    if let Some(bytes) = address.rcvbuf {
+        socket.set_recv_buffer_size(bytes as usize)?;
+    }
+    Ok(write_limit(socket, protocol, address))
+}
+
+/// What the kernel tells of an open channel, as `name=value`.
+pub(crate) fn facts(socket: &Socket, protocol: Protocol, address: &BluetoothAddress) -> Vec<String> {
+    let mut facts = Vec::new();
+    let mut add = |name: &str, value: Option<String>| facts.extend(value.map(|value| format!("{name}={value}")));
+    match protocol {
+        Protocol::L2cap => {
+            let (receive, send) = mtus(socket, address);
+            add("rcv_mtu", receive.map(|mtu| mtu.to_string()));
+            add("snd_mtu", send.map(|mtu| mtu.to_string()));
+            add("phy", phys(socket));
+        }
+        Protocol::Rfcomm => {
+            let dlcs = std::fs::read_to_string("/sys/kernel/debug/bluetooth/rfcomm_dlc").unwrap_or_default();
+            let dlc = address.device.and_then(|device| dlc(&dlcs, device, address.number));
+            let [mtu, granted, received] = dlc.map_or([None; 3], |values| values.map(Some));
+            add("frame_bytes", mtu.map(|value| value.to_string()));
+            add("credits_granted", granted.map(|value| value.to_string()));
+            add("credits_received", received.map(|value| value.to_string()));
+        }
+    }
+    let mut security = [0; 2];
+    let level = sys::option_bytes(socket.as_fd(), SOL_BLUETOOTH, BT_SECURITY, &mut security).ok();
+    add("security_level", level.map(|_| security[0].to_string()));
+    facts
+}
+
+fn open(protocol: Protocol) -> Result<Socket> {
+    let number = match protocol {
+        Protocol::L2cap => BTPROTO_L2CAP,
+        Protocol::Rfcomm => BTPROTO_RFCOMM,
+    };
+    Socket::new(Domain::from(libc::AF_BLUETOOTH), Type::STREAM.cloexec(), Some(number.into())).map_err(no_bluetooth)
+}
+
+fn socket_address(protocol: Protocol, device: DeviceAddress, number: u16, kind: AddressType) -> SockAddr {
+    let mut bytes = (libc::AF_BLUETOOTH as u16).to_ne_bytes().to_vec();
+    match protocol {
+        Protocol::L2cap => {
+            bytes.extend_from_slice(&number.to_le_bytes());
+            bytes.extend_from_slice(&device.to_wire());
+            // The fixed channel, of which there is none.
+            bytes.extend_from_slice(&[0, 0, kind.number(), 0]);
+        }
+        Protocol::Rfcomm => {
+            bytes.extend_from_slice(&device.to_wire());
+            // Channels have been checked to be small.
+            bytes.extend_from_slice(&[number as u8, 0]);
+        }
+    }
+    sys::socket_address(&bytes)
+}
+
+fn set_parameters(socket: &Socket, endpoint: &Endpoint, address: &BluetoothAddress) -> Result<()> {
+    let fail = |what| move |error| Error::io(what, endpoint, error);
+    if let Some(bytes) = address.rcvbuf {
+        socket.set_recv_buffer_size(bytes as usize).map_err(fail("set the receive buffer of"))?;
+    }
+    if let Some(security) = address.security {
+        set_security(socket, security).map_err(fail("set the security of"))?;
+    }
+    match address.mtu {
+        Some(mtu) => set_mtu(socket, address, mtu).map_err(fail("set the MTU of")),
+        None => Ok(()),
+    }
+}
+
+fn set_security(socket: &Socket, security: Security) -> io::Result<()> {
+    // struct bt_security: level, size of the key.
+    sys::set_option_bytes(socket.as_fd(), SOL_BLUETOOTH, BT_SECURITY, &[security.level(), 0])
+}
+
+fn set_mtu(socket: &Socket, address: &BluetoothAddress, mtu: u16) -> io::Result<()> {
+    if address.is_le() {
+        return sys::set_option_bytes(socket.as_fd(), SOL_BLUETOOTH, BT_RCVMTU, &mtu.to_ne_bytes());
+    }
+    let mut options = l2cap_options(socket)?;
+    options[2..4].copy_from_slice(&mtu.to_ne_bytes());
+    sys::set_option_bytes(socket.as_fd(), SOL_L2CAP, L2CAP_OPTIONS, &options)
+}
+
+/// `struct l2cap_options`: the MTUs of sending and receiving come first.
+fn l2cap_options(socket: &Socket) -> io::Result<[u8; 12]> {
+    let mut options = [0; 12];
+    sys::option_bytes(socket.as_fd(), SOL_L2CAP, L2CAP_OPTIONS, &mut options)?;
+    Ok(options)
+}
+
+/// MTUs of receiving and sending, in bytes.
+fn mtus(socket: &Socket, address: &BluetoothAddress) -> (Option<u16>, Option<u16>) {
+    let native = |bytes: &[u8]| Some(u16::from_ne_bytes(bytes.try_into().ok()?));
+    if address.is_le() {
+        let read = |option| {
+            let mut value = [0; 2];
+            sys::option_bytes(socket.as_fd(), SOL_BLUETOOTH, option, &mut value).ok()?;
+            native(&value)
+        };
+        return (read(BT_RCVMTU), read(BT_SNDMTU));
+    }
+    let options = l2cap_options(socket).ok();
+    (options.and_then(|options| native(&options[2..4])), options.and_then(|options| native(&options[..2])))
+}
+
+/// A longer write than the peer's MTU is refused by L2CAP. RFCOMM splits it, and makes all of its frames before it sends the first
+/// (`bt_skb_sendmmsg`, Linux 5.16 and updates of older ones); a write whose frames do not fit into the send buffer waits for room that never
+/// comes. A frame takes up to six times its payload there (127 bytes of payload, 768 of the buffer).
+fn write_limit(socket: &Socket, protocol: Protocol, address: &BluetoothAddress) -> usize {
+    match protocol {
+        Protocol::L2cap => mtus(socket, address).1.unwrap_or(L2CAP_DEFAULT_MTU).max(1).into(),
+        Protocol::Rfcomm => (socket.send_buffer_size().unwrap_or(0) / 8).max(RFCOMM_DEFAULT_MTU),
+    }
+}
+
+/// rfcomm.h, in bytes.
+const RFCOMM_DEFAULT_MTU: usize = 127;
+/// l2cap.h.
+const L2CAP_DEFAULT_MTU: u16 = 672;
+
+/// The PHYs in use, `BT_PHY` (Linux 5.7): bits of bluetooth.h.
+fn phys(socket: &Socket) -> Option<String> {
+    const NAMES: [(u32, &str); 6] =
+        [(9, "1m_tx"), (10, "1m_rx"), (11, "2m_tx"), (12, "2m_rx"), (13, "coded_tx"), (14, "coded_rx")];
+    let bits = sys::option(socket.as_fd(), SOL_BLUETOOTH, BT_PHY).ok()? as u32;
+    let names: Vec<&str> = NAMES.iter().filter(|(bit, _)| bits & 1 << bit != 0).map(|&(_, name)| name).collect();
+    (!names.is_empty()).then(|| names.join("+"))
+}
+
+/// The kernel has no call for it before `BT_PHY` can be set; so the controller is asked, which needs `CAP_NET_RAW`.
+fn ask_for_phy(socket: &Socket, adapter: u16, phy: Phy) -> io::Result<()> {
+    // struct l2cap_conninfo: handle, class of device.
+    let mut information = [0; 6];
+    sys::option_bytes(socket.as_fd(), SOL_L2CAP, L2CAP_CONNINFO, &mut information)?;
+    let handle = [information[0], information[1]];
+    // H4 type of a command; opcode; length; handle, no lack of preference, both directions, no preferred coding.
+    let mut command = vec![1];
+    command.extend_from_slice(&LE_SET_PHY.to_le_bytes());
+    command.push(7);
+    command.extend_from_slice(&u16::from_ne_bytes(handle).to_le_bytes());
+    command.extend_from_slice(&[0, phy.bit(), phy.bit(), 0, 0]);
+    hci_socket(adapter, HCI_CHANNEL_RAW)?.send(&command).map(drop)
+}
+
+/// Frame size, our credits and the peer's of a connection, from `rfcomm_dlc` in debugfs: addresses, state, DLCI, MTU, credits.
+fn dlc(listing: &str, peer: DeviceAddress, channel: u16) -> Option<[u32; 3]> {
+    listing.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, device, _, dlci, values @ ..] = words.as_slice() else { return None };
+        // The lowest bit of a DLCI tells who began (ETSI TS 101 369, section 5.6).
+        let is_it = device.parse::<DeviceAddress>().is_ok_and(|device| device == peer)
+            && dlci.parse::<u16>().is_ok_and(|dlci| dlci >> 1 == channel);
+        let values: Vec<u32> = values.iter().map_while(|value| value.parse().ok()).collect();
+        values.get(..3).filter(|_| is_it)?.try_into().ok()
+    })
+}

@@ -1,0 +1,162 @@
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use anyhow::Context;
+use serde_json::json;
+use taut_air::{AirEvent, Observer};
+use taut_measure::air::{LiveAdapter, LiveError, LiveFigures, LiveRadio, Scenario, prepare};
+use taut_report::capture::{AirCapture, HostCapture};
+use taut_time::Duration;
+
+use crate::exit::Code;
+use crate::{input, output, run, scenario};
+
+/// Give this kernel virtual Bluetooth LE adapters on one simulated radio
+///
+/// The controllers are those of the model, in real time: connection events, air time, buffers and losses as the scenario has
+/// them; the hosts are this kernel's own. So programs with real L2CAP sockets run over a known radio, without hardware. One
+/// adapter is made as the scenario's central and one for each of its links as the peripheral; who connects to whom is for the
+/// programs to say. Connections between them get the interval, latency and timeout of the scenario (by debugfs, on both sides),
+/// and its PHY.
+///
+/// Needs root and /dev/vhci. Prints the adapters when they are ready, and ends at Ctrl-C; they are gone then.
+/// `cargo xtask lab pair` does all of it in a virtual machine.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AttachArgs {
+    /// A scenario in TOML, or the name of one that is built in: paper-000, saturate
+    #[arg(value_name = "FILE", default_value = scenario::DEFAULT)]
+    file: String,
+    /// Give a parameter another value; `taut air parameters` lists them. What concerns hosts is this kernel's own here
+    #[arg(long, value_name = "NAME=VALUE", value_parser = input::setting)]
+    set: Vec<(String, String)>,
+    /// Where chance begins
+    #[arg(long, value_name = "N", default_value = "7")]
+    seed: u64,
+    /// Write every PDU on the air, for Wireshark
+    #[arg(long, value_name = "FILE")]
+    pcapng: Option<PathBuf>,
+    /// Write the HCI packets of both sides to central.btsnoop and peripheral.btsnoop there, for Wireshark and btmon
+    #[arg(long, value_name = "DIR")]
+    btsnoop: Option<PathBuf>,
+    /// Print the adapters, and at the end what the radio has done, as JSON lines
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn attach(args: &AttachArgs) -> anyhow::Result<Code> {
+    let plan = scenario::plan(&args.file, &args.set, Duration::ZERO, args.seed)?;
+    let interrupt = run::interrupt_on_signals()?;
+    let mut captures = Captures::create(args)?;
+    let mut radio = LiveRadio::start(&plan.scenario, plan.seed).map_err(|error| told(&plan.file, error))?;
+    let adapters = radio.adapters();
+    let ready = {
+        let (scenario, interrupt, json) = (plan.scenario.clone(), interrupt.clone(), args.json);
+        // The kernel sets the adapters up by talking to the controllers, which are at work meanwhile.
+        thread::spawn(move || -> anyhow::Result<()> {
+            let prepared = prepare(&adapters, &scenario, &interrupt).map_err(anyhow::Error::from);
+            let done = prepared.and_then(|()| tell(&adapters, &scenario, json));
+            if done.is_err() {
+                interrupt.flag().store(true, std::sync::atomic::Ordering::Relaxed);
+            }
+            done
+        })
+    };
+    let ended = radio.run(&interrupt, &mut captures);
+    interrupt.flag().store(true, std::sync::atomic::Ordering::Relaxed);
+    let prepared = ready.join().map_err(|_| anyhow::anyhow!("the thread that prepares adapters panicked"))?;
+    let figures = radio.figures();
+    drop(radio);
+    captures.finish(args)?;
+    prepared?;
+    ended?;
+    conclude(&figures, args.json)
+}
+
+fn told(file: &str, error: LiveError) -> anyhow::Error {
+    match error {
+        LiveError::Scenario(error) => scenario::wrong(file, &error),
+        LiveError::Link(error) => error.into(),
+    }
+}
+
+fn tell(adapters: &[LiveAdapter], scenario: &Scenario, json: bool) -> anyhow::Result<()> {
+    if json {
+        let list: Vec<_> = adapters
+            .iter()
+            .map(|adapter| {
+                json!({ "adapter": format!("hci{}", adapter.index), "address": adapter.address.to_string(),
+                        "side": adapter.side.name() })
+            })
+            .collect();
+        return output::print(&format!("{}\n", json!({ "adapters": list, "ci_ns": scenario.ci })));
+    }
+    let lines: String = adapters
+        .iter()
+        .map(|adapter| format!("hci{} {} {}\n", adapter.index, adapter.address, adapter.side.name()))
+        .collect();
+    output::print(&lines)
+}
+
+fn conclude(figures: &LiveFigures, json: bool) -> anyhow::Result<Code> {
+    let LiveFigures { lateness, to_hosts, from_hosts, lost } = figures;
+    let at = |q: f64| lateness.quantile(q).unwrap_or(0);
+    if json {
+        let late =
+            json!({ "p50": at(0.5), "p99": at(0.99), "p999": at(0.999), "max": at(1.0), "count": lateness.count() });
+        let line = json!({ "packets_to_hosts": to_hosts, "packets_from_hosts": from_hosts, "packets_lost": lost,
+                           "lateness_ns": late });
+        output::print(&format!("{line}\n"))?;
+    } else {
+        output::print(&format!(
+            "{from_hosts} packets from hosts, {to_hosts} to them, {lost} to adapters that were down; hosts served late by \
+             {} us (p50), {} us (p99), {} us at most\n",
+            at(0.5) / 1000,
+            at(0.99) / 1000,
+            at(1.0) / 1000
+        ))?;
+    }
+    Ok(Code::Ok)
+}
+
+/// The files that are written while the radio is at work.
+struct Captures {
+    pcapng: Option<AirCapture<BufWriter<File>>>,
+    btsnoop: Vec<HostCapture<BufWriter<File>>>,
+}
+
+impl Captures {
+    fn create(args: &AttachArgs) -> anyhow::Result<Self> {
+        let begin =
+            |path: &Path| AirCapture::begin(super::create(path)?).with_context(|| format!("write {}", path.display()));
+        let pcapng = args.pcapng.as_deref().map(begin).transpose()?;
+        let mut btsnoop = Vec::new();
+        for (side, path) in args.btsnoop.as_deref().into_iter().flat_map(super::sides) {
+            let capture = HostCapture::begin(super::create(&path)?, side);
+            btsnoop.push(capture.with_context(|| format!("write {}", path.display()))?);
+        }
+        Ok(Self { pcapng, btsnoop })
+    }
+
+    fn finish(self, args: &AttachArgs) -> anyhow::Result<()> {
+        if let (Some(capture), Some(path)) = (self.pcapng, &args.pcapng) {
+            capture.finish().with_context(|| format!("write {}", path.display()))?;
+        }
+        for (capture, (_, path)) in
+            self.btsnoop.into_iter().zip(args.btsnoop.as_deref().into_iter().flat_map(super::sides))
+        {
+            capture.finish().with_context(|| format!("write {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+impl Observer for Captures {
+    fn event(&mut self, event: &AirEvent<'_>) {
+        if let Some(capture) = &mut self.pcapng {
+            capture.event(event);
+        }
+        self.btsnoop.iter_mut().for_each(|capture| capture.event(event));
+    }
+}

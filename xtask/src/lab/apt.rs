@@ -1,0 +1,143 @@
+//! Packages of other Debian releases than this machine's, from the mirrors that this machine's apt is set up for.
+//!
+//! apt itself fetches and verifies them, with a configuration of its own beside the system's: nothing is installed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell;
+
+/// The archive's keys, those of older and newer releases among them.
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+const ARCHITECTURE: &str = "amd64";
+
+/// apt as a machine of another release would run it, with everything it keeps under a directory of ours.
+pub(super) struct Apt {
+    directory: PathBuf,
+}
+
+/// Where this machine's apt finds Debian.
+#[derive(Debug, Eq, PartialEq)]
+struct Mirrors {
+    main: String,
+    security: Option<String>,
+}
+
+impl Apt {
+    /// Fetches the package lists of a release, `trixie`, into a directory that is there and empty.
+    pub(super) fn of_release(release: &str, with_security: bool, directory: &Path) -> Result<Self> {
+        if shell::find("apt-get").is_none() || shell::find("dpkg-deb").is_none() {
+            bail!("the lab takes its kernels from Debian's packages, and there is no apt here");
+        }
+        if !Path::new(KEYRING).is_file() {
+            bail!("{KEYRING} is missing: apt-get install debian-archive-keyring");
+        }
+        let apt = Self { directory: directory.to_owned() };
+        for part in ["lists/partial", "cache/archives/partial"] {
+            fs::create_dir_all(directory.join(part))?;
+        }
+        fs::write(apt.sources(), Mirrors::of_this_machine()?.lines(release, with_security))?;
+        shell::output(apt.command("apt-get").args(["-q", "update"]))
+            .with_context(|| format!("cannot fetch the package lists of Debian {release}"))?;
+        Ok(apt)
+    }
+
+    /// The package on which a metapackage depends, the one whose name begins so.
+    pub(super) fn dependency(&self, metapackage: &str, begin: &str) -> Result<String> {
+        let text = shell::output(self.command("apt-cache").args(["depends", metapackage]))?;
+        let found =
+            text.lines().filter_map(|line| line.trim().strip_prefix("Depends: ")).find(|n| n.starts_with(begin));
+        found.map(str::to_owned).with_context(|| format!("{metapackage} depends on no {begin}…"))
+    }
+
+    /// Fetches a package, verified, and unpacks its files into a directory.
+    pub(super) fn unpack(&self, package: &str, into: &Path) -> Result<()> {
+        let downloads = self.directory.join("downloads");
+        fs::create_dir_all(&downloads)?;
+        let mut download = self.command("apt-get");
+        // apt would rather download as a user of its own, who may not write here.
+        download.args(["-q", "-o", "APT::Sandbox::User=root", "download", package]).current_dir(&downloads);
+        shell::output(&mut download)?;
+        let mut archives = fs::read_dir(&downloads)?.flatten().map(|entry| entry.path());
+        let archive = archives.next().with_context(|| format!("apt-get download {package} left no file"))?;
+        shell::run(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(into))?;
+        fs::remove_file(archive)?;
+        Ok(())
+    }
+
+    fn sources(&self) -> PathBuf {
+        self.directory.join("sources.list")
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        let mut set = |name: &str, value: &Path| {
+            command.arg("-o").arg(format!("{name}={}", value.display()));
+        };
+        set("Dir::Etc::sourcelist", &self.sources());
+        set("Dir::Etc::sourceparts", Path::new("/dev/null"));
+        set("Dir::State::lists", &self.directory.join("lists"));
+        set("Dir::State::status", Path::new("/dev/null"));
+        set("Dir::Cache", &self.directory.join("cache"));
+        command.args(["-o", &format!("APT::Architecture={ARCHITECTURE}"), "-o", "Acquire::Languages=none"]);
+        command.env("LC_ALL", "C").stdin(Stdio::null());
+        command
+    }
+}
+
+impl Mirrors {
+    fn of_this_machine() -> Result<Self> {
+        let mut command = Command::new("apt-get");
+        command.args(["indextargets", "--format", "$(LABEL) $(REPO_URI)", "Created-By: Packages"]);
+        Self::parse(&shell::output(&mut command)?).context(
+            "apt here knows no repository of Debian (Label: Debian), from which the lab takes its kernels; \
+             on Debian, run `apt-get update` as root first",
+        )
+    }
+
+    /// From lines of `Label URI`. Labels are those of the repositories' Release files.
+    fn parse(targets: &str) -> Option<Self> {
+        let of = |label: &str| {
+            let mut uris = targets.lines().filter_map(|line| line.split_once(' ')).filter(|(found, _)| *found == label);
+            uris.next().map(|(_, uri)| uri.trim().to_owned())
+        };
+        Some(Self { main: of("Debian")?, security: of("Debian-Security") })
+    }
+
+    /// sources.list(5) for a release.
+    fn lines(&self, release: &str, with_security: bool) -> String {
+        let line =
+            |uri: &str, suite: &str| format!("deb [signed-by={KEYRING} arch={ARCHITECTURE}] {uri} {suite} main\n");
+        let mut lines = line(&self.main, release);
+        if let Some(security) = self.security.as_ref().filter(|_| with_security) {
+            lines += &line(security, &format!("{release}-security"));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mirrors_of_debian_are_found_among_others() {
+        let targets = "apt https://packages.example/apt/\nDebian http://mirror.example/debian/\n\
+                       Debian http://mirror.example/debian/\nDebian-Security http://mirror.example/security/\n";
+        let mirrors = Mirrors::parse(targets).unwrap();
+        assert_eq!(mirrors.lines("bullseye", false).lines().count(), 1);
+        let lines = mirrors.lines("trixie", true);
+        assert_eq!(lines.lines().count(), 2);
+        assert!(lines.contains("http://mirror.example/debian/ trixie main"));
+        assert!(lines.contains("http://mirror.example/security/ trixie-security main"));
+    }
+
+    #[test]
+    fn a_machine_of_another_distribution_has_none() {
+        assert_eq!(Mirrors::parse("Ubuntu http://mirror.example/ubuntu/\n"), None);
+        assert_eq!(Mirrors::parse(""), None);
+    }
+}

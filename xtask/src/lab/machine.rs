@@ -1,0 +1,268 @@
+//! The virtual machine: QEMU started, watched and ended.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// A machine to be.
+pub(super) struct Plan<'a> {
+    /// The uncompressed kernel.
+    pub(super) kernel: &'a Path,
+    /// The archive of the guest's first file system.
+    pub(super) image: &'a [u8],
+    /// Memory in MiB.
+    pub(super) memory: u32,
+    /// Virtual time: one instruction takes 2 to the power of this in ns, idle time passes at once. `None`: the host's time.
+    pub(super) icount: Option<u8>,
+    /// Longest life, in the time that the host has for it.
+    pub(super) timeout: Duration,
+    /// Where the guest's files go; it is there.
+    pub(super) out: &'a Path,
+    /// Shows the kernel's console on stderr.
+    pub(super) show_console: bool,
+}
+
+/// How a machine ended.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) enum Ending {
+    /// The command did, with this code; its files are back.
+    Exited(u8),
+    /// It was ended after its time.
+    TimedOut {
+        /// Whether the command had begun.
+        began: bool,
+    },
+    /// We were told to end.
+    Interrupted,
+    /// It ended by itself, but not as it should.
+    Died(String),
+}
+
+/// How often the machine's outputs are looked at.
+const GLANCE: Duration = Duration::from_millis(20);
+/// Lines of the console that go with a bad end.
+const CONSOLE_LINES: usize = 40;
+
+/// Runs the machine to its end. The command's output goes to ours as it comes.
+pub(super) fn run(plan: &Plan<'_>) -> Result<Ending> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+    }
+    let directory = tempfile::Builder::new().prefix("taut-lab-").tempdir()?;
+    let path = |name: &str| directory.path().join(name);
+    fs::write(path("image"), plan.image)?;
+    symlink(plan.out.canonicalize()?, path("share"))?;
+    for output in OUTPUTS {
+        File::create(path(output))?;
+    }
+    let mut machine = Machine::start(plan, directory.path())?;
+    let mut stdout = Tail::of(&path("stdout"), io::stdout())?;
+    let mut stderr = Tail::of(&path("stderr"), io::stderr())?;
+    let mut console =
+        Tail::of(&path("console"), if plan.show_console { Sink::Shown(io::stderr()) } else { Sink::Hidden })?;
+    let (mut age, mut last) = (Duration::ZERO, Instant::now());
+    loop {
+        // Time in which we were stopped is not the guest's.
+        age += last.elapsed().min(Duration::from_secs(1));
+        last = Instant::now();
+        // Looked at before the outputs, so that what was written last is seen.
+        let ended = machine.has_ended()?;
+        stdout.advance()?;
+        stderr.advance()?;
+        console.advance()?;
+        let report = Report::parse(&fs::read_to_string(path("report"))?);
+        if ended {
+            return Ok(report.ending(&fs::read(path("console"))?, &fs::read(path("qemu"))?));
+        }
+        if interrupted.load(Ordering::Relaxed) {
+            return Ok(Ending::Interrupted);
+        }
+        if age > plan.timeout {
+            return Ok(Ending::TimedOut { began: report.began });
+        }
+        thread::sleep(GLANCE);
+    }
+}
+
+/// Files that the machine writes; the first four are its serial ports.
+const OUTPUTS: [&str; 5] = ["console", "stdout", "stderr", "report", "qemu"];
+
+/// A running QEMU, ended when dropped.
+struct Machine(Child);
+
+impl Machine {
+    fn start(plan: &Plan<'_>, directory: &Path) -> Result<Self> {
+        // The guest dies with us, however we die.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--", "qemu-system-x86_64"]);
+        command.args(["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]);
+        command.args(["-machine", "q35", "-accel", "tcg,thread=single", "-cpu", "max", "-smp", "1"]);
+        command.arg("-m").arg(plan.memory.to_string());
+        command.arg("-kernel").arg(plan.kernel).args(["-initrd", "image", "-append", KERNEL_PARAMETERS]);
+        if let Some(shift) = plan.icount {
+            // Time, its begin and chance are the same in every run.
+            command.arg("-icount").arg(format!("shift={shift},sleep=off"));
+            command.args(["-rtc", "base=2026-01-01T00:00:00,clock=vm", "-seed", "1"]);
+        }
+        for port in &OUTPUTS[..4] {
+            command.arg("-chardev").arg(format!("file,id={port},path={port}"));
+            command.arg("-serial").arg(format!("chardev:{port}"));
+        }
+        command.args(["-virtfs", "local,path=share,mount_tag=share,security_model=none"]);
+        let log = File::options().append(true).open(directory.join("qemu"))?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).current_dir(directory);
+        // The terminal's Ctrl-C is for us, who end the guest.
+        command.process_group(0);
+        Ok(Self(command.spawn().context("cannot run setpriv (util-linux)")?))
+    }
+
+    fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.0.try_wait()?.is_some())
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Both fail only when it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A kernel that finds itself in disorder is dead, and a dead one reboots, which ends QEMU.
+const KERNEL_PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic nokaslr random.trust_cpu=on";
+
+/// What the guest's first process told.
+#[derive(Default)]
+struct Report {
+    began: bool,
+    code: Option<u8>,
+    done: bool,
+    failure: Option<String>,
+}
+
+impl Report {
+    fn parse(text: &str) -> Self {
+        let mut report = Self::default();
+        for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
+            match line.split_once(' ').unwrap_or((line, "")) {
+                ("begin", _) => report.began = true,
+                ("end", code) => report.code = code.parse().ok(),
+                ("failed", what) => report.failure = Some(what.to_owned()),
+                ("done", _) => report.done = true,
+                _ => {}
+            }
+        }
+        report
+    }
+
+    fn ending(self, console: &[u8], qemu: &[u8]) -> Ending {
+        if let (Some(code), true) = (self.code, self.done) {
+            return Ending::Exited(code);
+        }
+        let console = String::from_utf8_lossy(console);
+        let panic = console.lines().find_map(|line| Some(&line[line.find("Kernel panic")?..]));
+        let when = match (self.began, self.code) {
+            (false, _) => "before the command began",
+            (true, None) => "while the command ran",
+            (true, Some(_)) => "after the command",
+        };
+        let what = match (&self.failure, panic) {
+            (Some(failure), _) => format!("the guest failed {when}: {failure}"),
+            (None, Some(panic)) => format!("the guest's kernel gave up {when}: {panic}"),
+            (None, None) => format!("the machine ended {when}"),
+        };
+        let lines: Vec<&str> = console.lines().collect();
+        let last = lines[lines.len().saturating_sub(CONSOLE_LINES)..].join("\n");
+        let qemu = String::from_utf8_lossy(qemu);
+        let mut message = what;
+        for (name, text) in [("QEMU says", qemu.trim()), ("the end of its console", last.trim())] {
+            if !text.is_empty() {
+                message += &format!("\n{name}:\n{text}");
+            }
+        }
+        Ending::Died(message)
+    }
+}
+
+/// Shows a file while it grows.
+struct Tail<W> {
+    file: File,
+    sink: W,
+}
+
+enum Sink {
+    Shown(io::Stderr),
+    Hidden,
+}
+
+impl<W: Write> Tail<W> {
+    fn of(path: &Path, sink: W) -> Result<Self> {
+        Ok(Self { file: File::open(path)?, sink })
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        let mut new = Vec::new();
+        self.file.read_to_end(&mut new)?;
+        if !new.is_empty() {
+            self.sink.write_all(&new)?;
+            self.sink.flush()?;
+        }
+        Ok(())
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Shown(stderr) => stderr.write(bytes),
+            Self::Hidden => Ok(bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Shown(stderr) => stderr.flush(),
+            Self::Hidden => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ending(report: &str, console: &str) -> Ending {
+        Report::parse(report).ending(console.as_bytes(), b"")
+    }
+
+    #[test]
+    fn a_command_has_ended_when_its_files_are_back() {
+        assert_eq!(ending("begin\nend 7\ndone\n", ""), Ending::Exited(7));
+        for report in ["begin\nend 7\n", "begin\nend 7\ndone", "begin\n", ""] {
+            assert!(matches!(ending(report, ""), Ending::Died(_)), "{report:?}");
+        }
+    }
+
+    #[test]
+    fn a_bad_end_is_told_with_its_cause() {
+        let Ending::Died(message) = ending("begin\n", "x\n[ 1.0] Kernel panic - not syncing: sysrq\nlast\n") else {
+            panic!("it died");
+        };
+        assert!(message.starts_with("the guest's kernel gave up while the command ran: Kernel panic - not syncing"));
+        assert!(message.ends_with("last"), "{message}");
+        let Ending::Died(message) = ending("failed modprobe x\n", "") else { panic!("it died") };
+        assert_eq!(message, "the guest failed before the command began: modprobe x");
+    }
+}

@@ -1,0 +1,224 @@
+//! `cargo xtask lab`: commands on Debian's stock kernels, in a virtual machine that is made for one command.
+//!
+//! - [`apt`] and [`kernel`]: the kernels, fetched once. [`modules`]: what of theirs a guest needs.
+//! - [`image`]: the guest's first and only file system, packed by [`cpio`]; `init.sh` is its first process.
+//! - [`machine`]: QEMU, from its start to its end.
+//! - [`pair`]: two Bluetooth adapters and a server in a guest; [`bluetooth`]: measurements with them.
+
+mod apt;
+mod bluetooth;
+mod cpio;
+mod image;
+mod kernel;
+mod machine;
+mod modules;
+mod pair;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+
+use crate::packages::{self, BUSYBOX, KMOD, Package, QEMU, UTIL_LINUX, XZ, ZSTD};
+use crate::shell;
+use bluetooth::BluetoothArgs;
+use image::{Contents, Passed};
+use kernel::Series;
+use machine::{Ending, Plan};
+use pair::PairArgs;
+
+/// What to do in the lab.
+#[derive(Parser)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Subcommand)]
+enum LabCommand {
+    /// Run a command on a kernel, with `taut` in its PATH. Exit codes: the command's; 124 time is up, 125 the guest
+    /// or the lab failed, 130 interrupted.
+    Run(RunArgs),
+    /// Run a command with two virtual Bluetooth adapters, whose controllers share one simulated radio: `@peer` in it is the
+    /// endpoint of a `taut serve` on the other side. Exit codes as with `run`.
+    Pair(PairCommand),
+    /// Throughput of L2CAP channels by connection interval under the kernels, beside the model of the same scenario. Exit
+    /// code 3 when a bar is missed.
+    Bluetooth(BluetoothArgs),
+    /// Fetch and build what the lab needs. Exit code 77 when that can't be had here.
+    Fetch(FetchArgs),
+}
+
+#[derive(clap::Args)]
+struct RunArgs {
+    #[command(flatten)]
+    guest: GuestArgs,
+    /// The command; for more than one: sh -c '…'.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+#[derive(clap::Args)]
+struct PairCommand {
+    #[command(flatten)]
+    pair: PairArgs,
+    #[command(flatten)]
+    guest: GuestArgs,
+    /// The command, with @peer where the endpoint of the other side belongs: taut stream @peer --json.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// The machine, and what is in it.
+#[derive(clap::Args, Clone)]
+struct GuestArgs {
+    /// The kernel's series.
+    #[arg(long, value_name = "SERIES")]
+    kernel: Series,
+    /// Virtual time: an instruction takes 2^SHIFT ns, and idle time passes at once.
+    #[arg(long, value_name = "SHIFT", num_args = 0..=1, require_equals = true, default_missing_value = "0",
+          value_parser = clap::value_parser!(u8).range(0..=10))]
+    icount: Option<u8>,
+    /// The guest's memory.
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(128..=16384))]
+    memory: u32,
+    /// Ends the guest after so long, in the host's time.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = humantime::parse_duration)]
+    timeout: Duration,
+    /// A file or directory for the guest; a program comes with its libraries. Places: /bin for programs, else /root,
+    /// where the command runs.
+    #[arg(long = "file", value_name = "FILE[:/PLACE]")]
+    files: Vec<Passed>,
+    /// A kernel module to load before the command; those it needs come with it.
+    #[arg(long = "module", value_name = "NAME")]
+    modules: Vec<String>,
+    /// Where files go that the command writes to the directory $OUT [default: target/lab/out, emptied before].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Show the kernel's console on stderr.
+    #[arg(long)]
+    console: bool,
+}
+
+#[derive(clap::Args)]
+struct FetchArgs {
+    /// Only this kernel.
+    #[arg(long, value_name = "SERIES")]
+    kernel: Option<Series>,
+}
+
+/// What the lab needs of Debian.
+pub(crate) const PACKAGES: [&Package; 6] = [&QEMU, &BUSYBOX, &KMOD, &XZ, &ZSTD, &UTIL_LINUX];
+
+/// As timeout(1) has it.
+const TIME_IS_UP: u8 = 124;
+/// As with programs that run programs, env(1) and timeout(1): the failure is not the command's.
+const LAB_FAILED: u8 = 125;
+/// As a shell has it for SIGINT.
+const INTERRUPTED: u8 = 130;
+/// As benches have it.
+const BAR_MISSED: u8 = 3;
+/// As tests have it.
+const NOT_HERE: u8 = 77;
+
+/// Runs a command of the lab.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let code = match &args.command {
+        LabCommand::Run(args) => ended(run_command(&args.guest, &args.command)),
+        LabCommand::Pair(args) => ended(run_pair(args)),
+        LabCommand::Bluetooth(args) => ended(bluetooth::run(args).map(|met| if met { 0 } else { BAR_MISSED })),
+        LabCommand::Fetch(args) => fetch(args.kernel).map_or_else(
+            |error| {
+                eprintln!("lab: {error:#}");
+                NOT_HERE
+            },
+            |()| 0,
+        ),
+    };
+    Ok(code.into())
+}
+
+fn ended(code: Result<u8>) -> u8 {
+    code.unwrap_or_else(|error| {
+        eprintln!("lab: {error:#}");
+        LAB_FAILED
+    })
+}
+
+fn fetch(only: Option<Series>) -> Result<()> {
+    ensure_packages()?;
+    for series in [Series::V5_10, Series::V6_1, Series::V6_12] {
+        if only.is_none_or(|only| only == series) {
+            eprintln!("lab: Linux {} is there", series.ensure()?.release);
+        }
+    }
+    image::taut().map(drop)
+}
+
+fn ensure_packages() -> Result<()> {
+    let missing = packages::ensure(&PACKAGES);
+    if !missing.is_empty() {
+        bail!("the lab needs these packages: {}", missing.join(", "));
+    }
+    Ok(())
+}
+
+fn run_pair(args: &PairCommand) -> Result<u8> {
+    let command = args.pair.command(&args.command)?;
+    let mut guest = args.guest.clone();
+    guest.files.extend(args.pair.files()?);
+    guest.modules.extend(pair::MODULES.map(str::to_owned));
+    run_command(&guest, &command)
+}
+
+fn run_command(args: &GuestArgs, command: &[String]) -> Result<u8> {
+    ensure_packages()?;
+    let kernel = args.kernel.ensure()?;
+    let taut = image::taut()?;
+    let contents = Contents { files: &args.files, modules: &args.modules, command };
+    let image = image::build(&kernel, &taut, &contents)?;
+    let out = place_for_files(args.out.as_ref())?;
+    let ending = machine::run(&Plan {
+        kernel: &kernel.image(),
+        image: &image,
+        memory: args.memory,
+        icount: args.icount,
+        timeout: args.timeout,
+        out: &out,
+        show_console: args.console,
+    })?;
+    Ok(match ending {
+        Ending::Exited(code) => code,
+        Ending::TimedOut { began } => {
+            let when = if began { "while the command ran" } else { "before the command began" };
+            eprintln!("lab: time is up after {} {when}", humantime::format_duration(args.timeout));
+            TIME_IS_UP
+        }
+        Ending::Interrupted => {
+            eprintln!("lab: interrupted");
+            INTERRUPTED
+        }
+        Ending::Died(why) => {
+            eprintln!("lab: Linux {}: {why}", kernel.release);
+            LAB_FAILED
+        }
+    })
+}
+
+fn place_for_files(asked: Option<&PathBuf>) -> Result<PathBuf> {
+    let out = match asked {
+        Some(out) => out.clone(),
+        None => {
+            let out = shell::target_dir()?.join("lab/out");
+            if out.is_dir() {
+                fs::remove_dir_all(&out).with_context(|| format!("cannot empty {}", out.display()))?;
+            }
+            out
+        }
+    };
+    fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
+    Ok(out)
+}

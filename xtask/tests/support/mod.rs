@@ -1,0 +1,86 @@
+//! The lab as a test sees it.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+/// `cargo xtask lab`, with a directory for all that a test makes.
+pub(crate) struct Lab {
+    directory: TempDir,
+}
+
+impl Lab {
+    /// The lab with everything fetched and built; `None`, loudly, where it can't be had.
+    pub(crate) fn ready(test: &str) -> Option<Self> {
+        static FETCHED: OnceLock<Result<(), String>> = OnceLock::new();
+        let lab = Self { directory: tempfile::tempdir().unwrap() };
+        let fetched = FETCHED.get_or_init(|| {
+            let output = lab.command(&["fetch"]).output().unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            match output.status.code() {
+                Some(77) => Err(stderr),
+                _ => {
+                    assert!(output.status.success(), "lab fetch: {stderr}");
+                    Ok(())
+                }
+            }
+        });
+        match fetched {
+            Ok(()) => Some(lab),
+            Err(why) => {
+                note_skipped(test, why.trim().lines().last().unwrap_or("the lab can't be had"));
+                None
+            }
+        }
+    }
+
+    /// `cargo xtask lab` with arguments; its temporary files are the test's.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        command.arg("lab").args(arguments).env("TMPDIR", self.directory.path());
+        command
+    }
+
+    /// A path in the test's directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Writes a file into the test's directory.
+    pub(crate) fn file(&self, name: &str, contents: &[u8]) -> PathBuf {
+        fs::write(self.path(name), contents).unwrap();
+        self.path(name)
+    }
+
+    /// Virtual machines of this test that run now.
+    pub(crate) fn guests(&self) -> usize {
+        let works_here = |process: &fs::DirEntry| {
+            let is_qemu = fs::read_to_string(process.path().join("comm")).is_ok_and(|name| name.starts_with("qemu"));
+            is_qemu && fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(self.directory.path()))
+        };
+        fs::read_dir("/proc").unwrap().flatten().filter(works_here).count()
+    }
+
+    /// No virtual machine, and no temporary file of one.
+    pub(crate) fn assert_nothing_is_left(&self) {
+        assert_eq!(self.guests(), 0);
+        let names = fs::read_dir(self.directory.path()).unwrap().flatten().map(|entry| entry.file_name());
+        let left: Vec<_> = names.filter(|name| name.to_string_lossy().starts_with("taut-lab-")).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+/// Notes loudly that a test can't run here.
+pub(crate) fn note_skipped(test: &str, reason: &str) {
+    eprintln!("SKIPPED: {test}: {reason}");
+    if let Some(path) = std::env::var_os("TAUT_SKIP_LOG") {
+        let mut log = OpenOptions::new().create(true).append(true).open(path).unwrap();
+        // One write, so that lines of tests that run at once do not mix.
+        log.write_all(format!("xtask {test}: {reason}\n").as_bytes()).unwrap();
+    }
+}
