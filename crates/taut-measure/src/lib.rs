@@ -1,6 +1,7 @@
 //! Workloads, engines, schedules and statistics, and the recordings they make.
 //!
 //! - [`echo`], [`pace`], [`stream`], [`crowd`]: the workloads; [`serve`] is their other side, [`tune`] tries settings on them.
+//! - [`route`]: what was measured of routes, as rows.
 //! - [`air`]: Bluetooth LE links in virtual time.
 //! - [`engine`]: how a process drives its I/O.
 //! - [`stats`]: distributions, exceedance, and what independent rounds allow to say.
@@ -19,6 +20,7 @@ pub mod pace;
 pub mod placement;
 pub mod recording;
 mod rounds;
+pub mod route;
 pub mod serve;
 pub mod stats;
 pub mod stream;

@@ -80,6 +80,7 @@ pub(crate) fn answer(document: &Document) -> String {
         .or_else(|| paced(&groups))
         .or_else(|| streamed(&groups))
         .or_else(|| crowded(&groups))
+        .or_else(|| routed(&groups))
         .or_else(|| checked(&groups))
         .unwrap_or_else(|| "Nothing was measured.".to_owned())
 }
@@ -180,6 +181,12 @@ fn crowded(groups: &Groups<'_>) -> Option<String> {
             units::time(longest)
         )
     })
+}
+
+fn routed(groups: &Groups<'_>) -> Option<String> {
+    let one = groups.route.iter().filter(|row| row.sinks == 1).filter_map(|row| Some((row, row.edge_to_edge_ns?.p50)));
+    let parts: Vec<String> = one.map(|(row, p50)| format!("{} {}", row.path, units::time(p50))).collect();
+    (!parts.is_empty()).then(|| format!("From edge to edge with one sink (p50): {}.", parts.join(", ")))
 }
 
 fn checked(groups: &Groups<'_>) -> Option<String> {

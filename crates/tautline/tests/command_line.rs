@@ -27,10 +27,14 @@ fn help_of_every_command() {
         "air sweep",
         "air tune",
         "air parameters",
+        "route",
         "doctor",
         "report",
     ] {
         all.push_str(&format!("\n===== taut {command} --help\n\n{}", stdout(&format!("{command} --help"))));
+    }
+    for command in ["run", "check", "bench", "list", "stats", "stop"] {
+        all.push_str(&format!("\n===== taut route {command} --help\n\n{}", stdout(&format!("route {command} --help"))));
     }
     insta::assert_snapshot!("help", all);
 }

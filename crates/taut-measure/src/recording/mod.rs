@@ -14,7 +14,7 @@ pub use air::{AirChangeRow, AirEventExcerpt, AirExcerpt, AirIdle, AirPdu, AirRow
 pub use host::{Floor, HostFacts};
 pub use row::{
     CheckRow, Comparison, CpuComparison, CrowdRound, CrowdRow, EchoRow, FloorRow, MessageExcerpt, PaceRound, PaceRow,
-    Round, Row, Starvation, StreamRound, StreamRow, TcpFacts, TuneRow, Verdict,
+    Round, RouteRow, Row, Starvation, StreamRound, StreamRow, TcpFacts, TuneRow, Verdict,
 };
 
 /// Version of the shape; a new number means that old readers would misread it.

@@ -16,6 +16,8 @@ pub enum Row {
     Stream(Box<StreamRow>),
     /// Many links, few of them active.
     Crowd(Box<CrowdRow>),
+    /// From a sensor to its sinks.
+    Route(Box<RouteRow>),
     /// One setting tried against the base.
     Tune(Box<TuneRow>),
     /// A Bluetooth LE link in virtual time.
@@ -229,6 +231,44 @@ pub struct CpuComparison {
     pub ratio_ci: (f64, f64),
     /// What can be said.
     pub verdict: Verdict,
+}
+
+/// From a sensor's event to the notification of its last sink, by one path.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct RouteRow {
+    /// `naive` (everything opened and closed for each event), `kept-open`, or where in the kernel: `xdp` (in the driver),
+    /// `xdp-generic`, `tc`.
+    pub path: String,
+    /// What the events went over.
+    pub over: String,
+    /// The command that repeats this row.
+    pub command: String,
+    /// The condition.
+    pub when: String,
+    /// Sinks notified of each event.
+    pub sinks: usize,
+    /// From before the sensor's sending to the last notification, the sensor's own sending and receiving included.
+    pub edge_to_edge_ns: Option<Summary>,
+    /// Quantile and its time in ns, for drawing.
+    pub curve: Vec<(f64, u64)>,
+    /// Events sent.
+    pub sent: u64,
+    /// Events of which not every sink was notified in time.
+    pub lost: u64,
+    /// The time-out.
+    pub timeout_ns: u64,
+    /// Time from a notification to the next event.
+    pub gap_ns: u64,
+    /// Independent repetitions, each with new sockets or a new program.
+    pub rounds: Vec<Round>,
+    /// Against `kept-open` with as many sinks.
+    pub compared: Option<Comparison>,
+    /// Ratio of the 99th percentiles to those of `kept-open`, the median over the rounds.
+    pub p99_ratio: Option<f64>,
+    /// Processor of the sensor, which spins.
+    pub sensor_core: Option<usize>,
+    /// Processor of the thread under test.
+    pub route_core: Option<usize>,
 }
 
 /// Messages sent on a schedule over one endpoint.

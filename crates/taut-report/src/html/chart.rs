@@ -1,7 +1,7 @@
 //! Data of the charts, computed here so that the script only draws.
 
 use serde_json::{Value, json};
-use taut_measure::recording::{CrowdRow, EchoRow, MessageExcerpt, PaceRow};
+use taut_measure::recording::{CrowdRow, EchoRow, MessageExcerpt, PaceRow, RouteRow};
 
 use crate::{stages, units};
 
@@ -45,8 +45,28 @@ impl Spread {
     }
 }
 
+/// Times of messages by percentile, of which some never came.
+pub(crate) struct Curve<'a> {
+    points: &'a [(f64, u64)],
+    sent: u64,
+    lost: u64,
+    timeout_ns: u64,
+}
+
+impl<'a> From<&'a EchoRow> for Curve<'a> {
+    fn from(row: &'a EchoRow) -> Self {
+        Self { points: &row.curve, sent: row.sent, lost: row.lost, timeout_ns: row.timeout_ns }
+    }
+}
+
+impl<'a> From<&'a RouteRow> for Curve<'a> {
+    fn from(row: &'a RouteRow) -> Self {
+        Self { points: &row.curve, sent: row.sent, lost: row.lost, timeout_ns: row.timeout_ns }
+    }
+}
+
 /// Time by percentile. A loss stands at infinity, so the curve ends at the share that came back.
-pub(crate) fn percentiles(rows: &[&EchoRow], labels: &[String]) -> Option<Chart> {
+pub(crate) fn percentiles(rows: &[Curve<'_>], labels: &[String]) -> Option<Chart> {
     let series = series(rows, labels, |points| {
         let (x, y): (Vec<f64>, Vec<f64>) = points.iter().map(|&(q, ns)| (-(1.0 - q).log10(), ns)).unzip();
         json!({"x": x, "y": y})
@@ -61,15 +81,15 @@ pub(crate) fn percentiles(rows: &[&EchoRow], labels: &[String]) -> Option<Chart>
 }
 
 /// Share of the messages later than a time. Losses hold the curve up to the right edge.
-pub(crate) fn exceedance(rows: &[&EchoRow], labels: &[String]) -> Option<Chart> {
+pub(crate) fn exceedance(rows: &[Curve<'_>], labels: &[String]) -> Option<Chart> {
     let latest = rows.iter().filter(|row| row.lost > 0).map(|row| row.timeout_ns as f64).fold(0.0, f64::max);
     let mut series = series(rows, labels, |points| {
         let (x, y): (Vec<f64>, Vec<f64>) = points.iter().map(|&(q, ns)| (ns, 1.0 - q)).unzip();
         json!({"x": x, "y": y})
     })?;
-    for (series, row) in series.iter_mut().zip(rows.iter().filter(|row| !row.curve.is_empty())) {
+    for (series, row) in series.iter_mut().zip(rows.iter().filter(|row| !row.points.is_empty())) {
         if row.lost > 0 {
-            let last = row.curve.last().map_or(1.0, |&(_, ns)| ns as f64);
+            let last = row.points.last().map_or(1.0, |&(_, ns)| ns as f64);
             series["x"].as_array_mut()?.extend([json!(last * 1.001), json!(latest)]);
             series["y"].as_array_mut()?.extend([json!(lost_share(row)), json!(lost_share(row))]);
         }
@@ -82,11 +102,11 @@ pub(crate) fn exceedance(rows: &[&EchoRow], labels: &[String]) -> Option<Chart> 
 }
 
 /// Points of the curve as share of all messages sent, and time.
-fn series(rows: &[&EchoRow], labels: &[String], shape: impl Fn(&[(f64, f64)]) -> Value) -> Option<Vec<Value>> {
-    let series = rows.iter().zip(labels).filter(|(row, _)| !row.curve.is_empty()).map(|(row, label)| {
+fn series(rows: &[Curve<'_>], labels: &[String], shape: impl Fn(&[(f64, f64)]) -> Value) -> Option<Vec<Value>> {
+    let series = rows.iter().zip(labels).filter(|(row, _)| !row.points.is_empty()).map(|(row, label)| {
         // A logarithmic axis has no 0.
         let came_back = 1.0 - lost_share(row);
-        let points: Vec<(f64, f64)> = row.curve.iter().map(|&(q, ns)| (q * came_back, ns.max(1) as f64)).collect();
+        let points: Vec<(f64, f64)> = row.points.iter().map(|&(q, ns)| (q * came_back, ns.max(1) as f64)).collect();
         let mut series = shape(&points);
         series["label"] = json!(label);
         series
@@ -95,7 +115,7 @@ fn series(rows: &[&EchoRow], labels: &[String], shape: impl Fn(&[(f64, f64)]) ->
     (!series.is_empty()).then_some(series)
 }
 
-fn lost_share(row: &EchoRow) -> f64 {
+fn lost_share(row: &Curve<'_>) -> f64 {
     row.lost as f64 / row.sent.max(1) as f64
 }
 

@@ -1,15 +1,15 @@
 //! A section for each workload: charts first, then the same tables as the text, then what repeats them.
 
 use taut_explain::Stage;
-use taut_measure::recording::{CrowdRow, EchoRow, PaceRow, StreamRow, TuneRow};
+use taut_measure::recording::{CrowdRow, EchoRow, PaceRow, RouteRow, StreamRow, TuneRow};
 use taut_measure::stats;
 
 use super::air;
-use super::chart::{Chart, Spread, SpreadRow, by_active, by_connections, exceedance, percentiles, timelines};
+use super::chart::{Chart, Curve, Spread, SpreadRow, by_active, by_connections, exceedance, percentiles, timelines};
 use super::page::{Page, code, escape, push, sentence};
 use crate::sheet::{
     self, About, Cell, Groups, Line, Sheet, Tone, echo_labels, ledger_shares, pace_labels, ratio_interval,
-    stream_labels, tune_labels,
+    route_labels, stream_labels, tune_labels,
 };
 use crate::units;
 
@@ -19,6 +19,7 @@ pub(super) fn all(page: &mut Page, groups: &Groups<'_>) {
     section(page, &PACE, &sheet::pace_sheets(&groups.pace), |page| pace(page, &groups.pace));
     section(page, &STREAM, &sheet::stream_sheets(&groups.stream), |page| stream(page, &groups.stream));
     section(page, &CROWD, &sheet::crowd_sheets(&groups.crowd), |page| crowd(page, &groups.crowd));
+    section(page, &ROUTE, &sheet::route_sheets(&groups.route), |page| route(page, &groups.route));
     section(page, &TUNE, &sheet::tune_sheets(&groups.tune), |page| tune(page, &groups.tune));
     let air = sheet::air_sheets(&groups.air, &groups.air_changes);
     section(page, &AIR, &air, |page| air::charts(page, &groups.air));
@@ -40,6 +41,11 @@ const CROWD: Words = Words {
     id: "crowd",
     heading: "Many connections, few active",
     lead: "What each way of waiting costs a server that has to find the few.",
+};
+const ROUTE: Words = Words {
+    id: "route",
+    heading: "Direct path",
+    lead: "From a sensor's datagram to the notification of its last sink, by where the condition runs.",
 };
 const TUNE: Words =
     Words { id: "tune", heading: "Settings tried", lead: "Each in turn with the path as it is, round by round." };
@@ -80,8 +86,7 @@ pub(crate) fn sheet_tables(page: &mut Page, sheets: &[Sheet]) {
 
 fn echo(page: &mut Page, rows: &[&EchoRow]) {
     let labels = echo_labels(rows).in_full();
-    add(page, percentiles(rows, &labels));
-    add(page, exceedance(rows, &labels));
+    curves(page, rows.iter().copied(), &labels);
     let spread = rows.iter().zip(&labels).filter_map(|(row, label)| {
         let dots: Vec<f64> = row.rounds.iter().filter_map(|round| round.p50_ns).map(|ns| ns as f64).collect();
         let (middle, interval) = (stats::median(&dots)?, stats::interval(&dots));
@@ -166,6 +171,20 @@ fn stream(page: &mut Page, rows: &[&StreamRow]) {
 fn crowd(page: &mut Page, rows: &[&CrowdRow]) {
     add(page, by_active(rows));
     add(page, by_connections(rows));
+}
+
+fn route(page: &mut Page, rows: &[&RouteRow]) {
+    curves(page, rows.iter().copied(), &route_labels(rows).in_full());
+}
+
+/// Time by percentile, and share later than a time.
+fn curves<'a, R: 'a>(page: &mut Page, rows: impl Iterator<Item = &'a R>, labels: &[String])
+where
+    Curve<'a>: From<&'a R>,
+{
+    let curves: Vec<Curve<'_>> = rows.map(Curve::from).collect();
+    add(page, percentiles(&curves, labels));
+    add(page, exceedance(&curves, labels));
 }
 
 fn tune(page: &mut Page, rows: &[&TuneRow]) {

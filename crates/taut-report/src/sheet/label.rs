@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use taut_measure::recording::{AirRow, CrowdRow, EchoRow, PaceRow, StreamRow, TuneRow};
+use taut_measure::recording::{AirRow, CrowdRow, EchoRow, PaceRow, RouteRow, StreamRow, TuneRow};
 
 use crate::units;
 
@@ -80,6 +80,21 @@ pub(crate) fn crowd_labels(rows: &[&CrowdRow]) -> Labels {
             core(if row.client_spins { "spinning client" } else { "client" }, row.client_core),
         ];
         (row.engine.clone(), traits)
+    })
+}
+
+pub(crate) fn route_labels(rows: &[&RouteRow]) -> Labels {
+    labels(rows, |row| {
+        let core =
+            |who: &str, core: Option<usize>| core.map_or_else(String::new, |core| format!("{who} on processor {core}"));
+        let traits = vec![
+            if row.sinks == 1 { "1 sink".to_owned() } else { format!("{} sinks", row.sinks) },
+            row.over.clone(),
+            format!("{} between events", units::limit(row.gap_ns)),
+            core("spinning sensor", row.sensor_core),
+            core("user space", row.route_core),
+        ];
+        (row.path.clone(), traits)
     })
 }
 

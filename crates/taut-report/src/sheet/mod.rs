@@ -9,12 +9,14 @@ mod exceed;
 mod floor;
 mod label;
 mod pace;
+mod route;
 mod stream;
 mod tune;
 
 use taut_explain::Stage;
 use taut_measure::recording::{
-    AirChangeRow, AirRow, CheckRow, CrowdRow, EchoRow, FloorRow, PaceRow, Recording, Row, StreamRow, TuneRow, Verdict,
+    AirChangeRow, AirRow, CheckRow, CrowdRow, EchoRow, FloorRow, PaceRow, Recording, RouteRow, Row, StreamRow, TuneRow,
+    Verdict,
 };
 use taut_measure::stats::Summary;
 
@@ -23,7 +25,8 @@ use crate::units;
 pub(crate) use about::{About, commands, options};
 pub(crate) use air::in_words;
 pub(crate) use label::{
-    Label, air_labels, connections, crowd_labels, echo_labels, links, nagle, pace_labels, stream_labels, tune_labels,
+    Label, air_labels, connections, crowd_labels, echo_labels, links, nagle, pace_labels, route_labels, stream_labels,
+    tune_labels,
 };
 
 /// A table with all that belongs to it.
@@ -101,6 +104,7 @@ pub(crate) struct Groups<'a> {
     pub(crate) pace: Vec<&'a PaceRow>,
     pub(crate) stream: Vec<&'a StreamRow>,
     pub(crate) crowd: Vec<&'a CrowdRow>,
+    pub(crate) route: Vec<&'a RouteRow>,
     pub(crate) tune: Vec<&'a TuneRow>,
     pub(crate) air: Vec<&'a AirRow>,
     pub(crate) air_changes: Vec<&'a AirChangeRow>,
@@ -117,6 +121,7 @@ impl<'a> Groups<'a> {
                 Row::Pace(row) => groups.pace.push(row),
                 Row::Stream(row) => groups.stream.push(row),
                 Row::Crowd(row) => groups.crowd.push(row),
+                Row::Route(row) => groups.route.push(row),
                 Row::Tune(row) => groups.tune.push(row),
                 Row::Air(row) => groups.air.push(row),
                 Row::AirChange(row) => groups.air_changes.push(row),
@@ -152,6 +157,10 @@ pub(crate) fn stream_sheets(rows: &[&StreamRow]) -> Vec<Sheet> {
 
 pub(crate) fn crowd_sheets(rows: &[&CrowdRow]) -> Vec<Sheet> {
     if rows.is_empty() { Vec::new() } else { vec![crowd::sheet(rows)] }
+}
+
+pub(crate) fn route_sheets(rows: &[&RouteRow]) -> Vec<Sheet> {
+    if rows.is_empty() { Vec::new() } else { vec![route::sheet(rows)] }
 }
 
 pub(crate) fn tune_sheets(rows: &[&TuneRow]) -> Vec<Sheet> {

@@ -5,7 +5,7 @@ mod paint;
 
 use crate::sheet::{
     Groups, Sheet, Tone, air_sheets, check_sheets, commands, crowd_sheets, echo_sheets, floor_sheets, pace_sheets,
-    stream_sheets, tune_sheets,
+    route_sheets, stream_sheets, tune_sheets,
 };
 use crate::{Document, prose};
 use paint::{paint, wrap};
@@ -31,6 +31,7 @@ pub fn render(document: &Document, style: Style) -> String {
         pace_sheets(&groups.pace),
         stream_sheets(&groups.stream),
         crowd_sheets(&groups.crowd),
+        route_sheets(&groups.route),
         tune_sheets(&groups.tune),
         air_sheets(&groups.air, &groups.air_changes),
         floor_sheets(&groups.floor),

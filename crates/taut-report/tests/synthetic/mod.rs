@@ -4,7 +4,8 @@ use taut_explain::Finding;
 use taut_measure::recording::{
     AirChangeRow, AirEventExcerpt, AirExcerpt, AirIdle, AirPdu, AirRow, AirSetting, CheckRow, Comparison,
     CpuComparison, CrowdRound, CrowdRow, EchoRow, Ended, FORMAT_VERSION, Floor, FloorRow, HostFacts, MessageExcerpt,
-    PaceRound, PaceRow, Recording, Round, Row, Starvation, StreamRound, StreamRow, TcpFacts, TuneRow, Verdict,
+    PaceRound, PaceRow, Recording, Round, RouteRow, Row, Starvation, StreamRound, StreamRow, TcpFacts, TuneRow,
+    Verdict,
 };
 use taut_measure::stats::{Distribution, Exceedance, ExceedanceCounter, Summary};
 use taut_time::Duration;
@@ -37,6 +38,7 @@ pub(crate) fn survey() -> Document {
         Row::Check(check("Bluetooth adapter", false)),
     ];
     results.extend(crowds().into_iter().map(|row| Row::Crowd(Box::new(row))));
+    results.extend(routes().into_iter().map(|row| Row::Route(Box::new(row))));
     results.push(Row::AirChange(Box::new(air_change("receive-buffer=64KiB", 1.0, 11.9, true))));
     results.push(Row::AirChange(Box::new(air_change("block=4032", 11.9, 11.8, false))));
     results.push(Row::Air(Box::new(air(50_000_000, 51_600.0))));
@@ -320,6 +322,54 @@ fn stream(direction: &str, bps: f64, retransmitted: u32) -> StreamRow {
             .collect(),
         tcp: Some(tcp(retransmitted)),
         options: Vec::new(),
+    }
+}
+
+/// A path that loses some, one to hold the others against, and one in the kernel.
+fn routes() -> Vec<RouteRow> {
+    vec![
+        route("naive", 28_600, 37, Some(1.28)),
+        route("kept-open", 22_300, 0, None),
+        route("xdp", 3_450, 0, Some(0.155)),
+    ]
+}
+
+fn route(path: &str, p50_ns: u64, lost: u64, ratio: Option<f64>) -> RouteRow {
+    let rounds: Vec<Vec<u64>> = (0..5).map(|i| samples(p50_ns + 11 * i, 400, i)).collect();
+    let distributions: Vec<Distribution> = rounds.iter().map(|times| distribution(times)).collect();
+    let mut all = Distribution::new();
+    distributions.iter().for_each(|round| all.add(round));
+    RouteRow {
+        path: path.to_owned(),
+        over: "UDP over a veth pair".to_owned(),
+        command: "taut route bench --sinks 1".to_owned(),
+        when: "value == 0".to_owned(),
+        sinks: 1,
+        edge_to_edge_ns: all.summary(&distributions),
+        curve: all.curve(),
+        sent: 2_000 + lost,
+        lost,
+        timeout_ns: 20_000_000,
+        gap_ns: 100_000,
+        rounds: distributions
+            .iter()
+            .map(|round| Round {
+                p50_ns: round.quantile(0.5),
+                p99_ns: round.quantile(0.99),
+                max_ns: round.quantile(1.0),
+                sent: 400,
+                lost: 0,
+            })
+            .collect(),
+        compared: ratio.map(|ratio| Comparison {
+            with: "kept-open".to_owned(),
+            p50_ratio: ratio,
+            p50_ratio_ci: (ratio * 0.98, ratio * 1.03),
+            verdict: if ratio < 1.0 { Verdict::Shorter } else { Verdict::Longer },
+        }),
+        p99_ratio: ratio.map(|ratio| ratio * 0.8),
+        sensor_core: Some(0),
+        route_core: Some(1),
     }
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod echo;
 pub(crate) mod generate;
 pub(crate) mod pace;
 pub(crate) mod report;
+pub(crate) mod route;
 pub(crate) mod serve;
 pub(crate) mod stream;
 pub(crate) mod survey;

@@ -11,14 +11,16 @@ use taut_measure::crowd::{self, CrowdEngine, CrowdPlan};
 use taut_measure::echo::{self, EchoPlan, EchoSubject, Limit, WriteStyle};
 use taut_measure::engine::EngineKind;
 use taut_measure::pace::{self, PacePlan, PeerKind};
-use taut_measure::recording::{Ended, Row};
+use taut_measure::recording::{CheckRow, Ended, Row};
 use taut_measure::stream::{self, Direction, StreamPlan};
 use taut_measure::tune::{self, TunePlan, TuneWorkload};
 use taut_report::Document;
+use taut_route::bench::Plan as RoutePlan;
 use taut_time::Duration;
 
 use super::crowd::own_server;
 use super::doctor;
+use super::route::bench;
 use super::stream::default_block;
 use crate::exit::Code;
 use crate::local_server::LocalServer;
@@ -56,6 +58,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         ("throughput", Survey::throughput),
         ("write-write-read", Survey::write_write_read),
         ("many connections", Survey::crowd),
+        ("direct path", Survey::direct_path),
         ("radio in virtual time", Survey::air),
     ];
     if ForeignHost::start(foreign::AckPolicy::after(FOREIGN_DELAY)).is_ok() {
@@ -227,6 +230,30 @@ impl Survey {
         self.findings.extend(findings::of_crowd(&outcome.rows));
         self.rows.extend(outcome.rows.into_iter().map(|row| Row::Crowd(Box::new(row))));
         self.note(outcome.ended);
+        Ok(())
+    }
+
+    /// The published experiment on a direct path, in small. Only root can lay the virtual cable.
+    fn direct_path(&mut self, _endpoints: &[Endpoint]) -> anyhow::Result<()> {
+        let (sensor_core, route_core) = bench::cores();
+        let (gap, timeout) = (Duration::from_micros(100), Duration::from_millis(20));
+        let plan = RoutePlan { events: 500, gap, timeout, sensor_core, route_core };
+        let command = format!("taut route bench --rounds {ROUNDS} --events 500");
+        match bench::rows(&plan, &[1, 4], ROUNDS, &command, &self.interrupt, &mut self.progress) {
+            Ok((rows, ended)) => {
+                self.rows.extend(rows.into_iter().map(|row| Row::Route(Box::new(row))));
+                self.note(ended);
+            }
+            Err(error) => {
+                self.rows.push(Row::Check(CheckRow {
+                    what: "direct path in the kernel".to_owned(),
+                    works: false,
+                    found: format!("{error:#}"),
+                    needed_for: "route, route bench".to_owned(),
+                    remedy: Some("run as root".to_owned()),
+                }));
+            }
+        }
         Ok(())
     }
 

@@ -1,0 +1,48 @@
+use taut_measure::recording::RouteRow;
+
+use super::{About, Cell, Column, Line, Percentile, Sheet, Tone, percentile, route_labels, tone_of};
+use crate::units;
+
+/// From edge to edge, one row for each path and number of sinks.
+pub(super) fn sheet(rows: &[&RouteRow]) -> Sheet {
+    let labels = route_labels(rows);
+    let base = rows.iter().find_map(|row| Some(row.compared.as_ref()?.with.clone()));
+    let to = |what: &str| base.as_ref().map_or_else(|| format!("{what} ratio"), |base| format!("{what} to {base}"));
+    let columns = vec![
+        Column::text("path"),
+        Column::figure("sinks"),
+        Column::figure("p50"),
+        Column::figure("p50 across rounds").when_wide(2),
+        Column::figure("p99"),
+        Column::figure("p99.9").when_wide(1),
+        Column::figure("max").when_wide(3),
+        Column::figure(to("p50")),
+        Column::figure(to("p99")),
+        Column::figure("events"),
+        Column::figure("lost"),
+    ];
+    let mut sheet =
+        Sheet { heading: "From edge to edge".to_owned(), context: labels.shared, columns, ..Sheet::default() };
+    for (row, label) in rows.iter().zip(labels.each) {
+        let summary = row.edge_to_edge_ns.as_ref();
+        let at = |p| Cell::time(summary.and_then(|summary| percentile(summary, p)));
+        let compared = row.compared.as_ref();
+        let ratio =
+            |ratio: Option<f64>, tone| ratio.map_or_else(Cell::none, |ratio| Cell::toned(units::number(ratio), tone));
+        sheet.lines.push(Line::new([
+            Cell::toned(&row.path, Tone::Strong),
+            Cell::new(units::count(row.sinks as u64)),
+            at(Percentile::P50).strong(),
+            Cell::interval(summary.and_then(|summary| summary.p50_ci)),
+            at(Percentile::P99),
+            at(Percentile::P999),
+            Cell::time(summary.map(|summary| summary.max)),
+            ratio(compared.map(|compared| compared.p50_ratio), compared.map_or(Tone::Plain, |c| tone_of(c.verdict))),
+            ratio(row.p99_ratio, Tone::Plain),
+            Cell::new(units::count(row.sent)),
+            Cell::mishaps(row.lost),
+        ]));
+        sheet.about.push(About { label, command: row.command.clone(), facts: Vec::new() });
+    }
+    sheet
+}

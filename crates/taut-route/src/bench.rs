@@ -1,0 +1,368 @@
+//! How long it takes from a sensor's datagram to the notification of the last sink: the published experiment's three ways
+//! (open, read, write, close for each event; everything kept open; in the kernel) over UDP.
+//!
+//! The sensor is a thread in a network namespace of its own, at one end of a virtual cable; what is measured is at the other.
+//! The sensor spins on its sockets, so its own waking up is in no figure; its sending and receiving is in all of them.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+use taut_link::{Error, Result};
+
+use crate::bpf::{Attachment, Hop, KernelRoute, KernelSpec, KernelTarget, Place};
+use crate::condition::{Layout, Program, Verdict};
+use crate::net::namespace::Namespace;
+use crate::net::netlink::{Netlink, Way};
+use crate::route::Source;
+
+const SENSOR: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 1);
+const ROUTE: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 2);
+const SOURCE: SocketAddrV4 = SocketAddrV4::new(ROUTE, 9000);
+const FIRST_SINK: u16 = 7000;
+/// The condition of the published experiment.
+pub const WHEN: &str = "value == 0";
+
+/// A way from the sensor to the sinks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Path {
+    /// Sockets made and closed for each event.
+    Naive,
+    /// A thread that sleeps in the receiving call, with all sockets open.
+    KeptOpen,
+    /// A program in the kernel.
+    Kernel(Place),
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Events of one measurement, the first tenth of which is not counted.
+    pub events: usize,
+    /// Time from one notification to the next event.
+    pub gap: Duration,
+    /// After which silence an event counts as lost.
+    pub timeout: Duration,
+    /// Processor of the sensor.
+    pub sensor_core: Option<usize>,
+    /// Processor of the thread under test.
+    pub route_core: Option<usize>,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// From the sensor's sending to the last notification, in ns, event by event.
+    pub edge_to_edge_ns: Vec<u64>,
+    /// Events sent.
+    pub sent: u64,
+    /// Events without a notification from each sink in time.
+    pub lost: u64,
+}
+
+/// A cable between two network namespaces.
+#[derive(Debug)]
+struct Cable {
+    sensor: Namespace,
+    route: Namespace,
+    hop: Hop,
+}
+
+/// Cables for the paths.
+#[derive(Debug)]
+pub struct Bench {
+    /// As devices are made.
+    plain: Cable,
+    /// With a program in the driver at the sensor's end, as XDP in that of a veth needs it at the other one.
+    native: Cable,
+    _program: Attachment,
+}
+
+impl Path {
+    /// Its name: that of the published experiment, or of the place in the kernel.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Naive => "naive",
+            Self::KeptOpen => "kept-open",
+            Self::Kernel(Place::XdpNative) => "xdp",
+            Self::Kernel(Place::XdpGeneric) => "xdp-generic",
+            Self::Kernel(Place::Tc) => "tc",
+        }
+    }
+
+    /// The paths for that many sinks.
+    pub const fn all(sinks: usize) -> &'static [Self] {
+        const SEVERAL: &[Path] = &[Path::Naive, Path::KeptOpen, Path::Kernel(Place::Tc)];
+        const ONE: &[Path] = &[
+            Path::Naive,
+            Path::KeptOpen,
+            Path::Kernel(Place::XdpNative),
+            Path::Kernel(Place::XdpGeneric),
+            Path::Kernel(Place::Tc),
+        ];
+        if sinks == 1 { ONE } else { SEVERAL }
+    }
+}
+
+fn failed(what: &str) -> impl Fn(io::Error) -> Error {
+    move |error| match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            Error::Unavailable(format!("{what}: {error} (network namespaces and bpf(2) need root)"))
+        }
+        _ => Error::Host { what: what.to_owned(), error },
+    }
+}
+
+fn program() -> Result<Program> {
+    let layout = Source::Udp(SOURCE.into()).layout();
+    parse(&layout)
+}
+
+fn parse(layout: &Layout) -> Result<Program> {
+    Program::parse(WHEN, &[], layout).map_err(|error| Error::Input(error.to_string()))
+}
+
+impl Cable {
+    fn lay() -> io::Result<Self> {
+        let (sensor, route) = (Namespace::create()?, Namespace::create()?);
+        route.inside(|| Netlink::open()?.add_veth("route0", "sensor0", sensor.as_fd()))?;
+        let end = |namespace: &Namespace, name: &str, own: Ipv4Addr| {
+            namespace.inside(|| {
+                let netlink = Netlink::open()?;
+                let device = netlink.device_named(name)?;
+                netlink.set_up(device.index, Some(own))?;
+                let address = device.address.ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
+                Ok((device.index, address))
+            })
+        };
+        let (sensor_index, sensor_address) = end(&sensor, "sensor0", SENSOR)?;
+        let (route_index, route_address) = end(&route, "route0", ROUTE)?;
+        // Known for good, so that no question for an address falls into a measurement.
+        sensor.inside(|| Netlink::open()?.set_neighbour(Way { ifindex: sensor_index, next: ROUTE }, route_address))?;
+        let way = Way { ifindex: route_index, next: SENSOR };
+        route.inside(|| Netlink::open()?.set_neighbour(way, sensor_address))?;
+        let hop = Hop { ifindex: route_index, own: route_address, next: sensor_address };
+        Ok(Self { sensor, route, hop })
+    }
+}
+
+impl Bench {
+    /// Lays the cables.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] without the right to make network namespaces and devices.
+    pub fn set_up() -> Result<Self> {
+        let lay = || Cable::lay().map_err(failed("lay a virtual cable between network namespaces"));
+        let (plain, native) = (lay()?, lay()?);
+        let attach = || {
+            let index = Netlink::open()?.device_named("sensor0")?.index;
+            Ok(Attachment::leave_alone(index))
+        };
+        let program = native.sensor.inside(attach).map_err(failed("find the sensor's device"))?;
+        let program = program.map_err(|error| Error::Unavailable(error.to_string()))?;
+        Ok(Self { plain, native, _program: program })
+    }
+
+    /// Measures one path once, with new sockets or a new program.
+    ///
+    /// # Errors
+    /// The path can't be set up here.
+    pub fn measure(&self, path: Path, sinks: usize, plan: &Plan) -> Result<Measured> {
+        let cable = if path == Path::Kernel(Place::XdpNative) { &self.native } else { &self.plain };
+        match path {
+            Path::Kernel(place) => {
+                let target = |sink| KernelTarget::To(sink_address(sink));
+                let spec =
+                    KernelSpec { source: SOURCE, sinks: (0..sinks).map(|i| (target(i), None)).collect(), log: None };
+                let mut route = KernelRoute::load(&program()?, spec, place, "taut_bench")
+                    .map_err(|error| Error::Unavailable(error.to_string()))?;
+                for sink in 0..sinks {
+                    route.set_hop(sink, Some(cable.hop)).map_err(failed("tell the program its sinks"))?;
+                }
+                let attach = || Attachment::attach(cable.hop.ifindex, place, &[&route]).map_err(io::Error::other);
+                let _attached = cable.route.inside(attach).map_err(failed("attach the program"))?;
+                sense(cable, sinks, plan)
+            }
+            Path::Naive | Path::KeptOpen => {
+                let stop = AtomicBool::new(false);
+                thread::scope(|scope| {
+                    let (ready, began) = std::sync::mpsc::sync_channel(1);
+                    let stop = &stop;
+                    // Told once: later events find the channel full.
+                    let began_once = move || {
+                        let _ = ready.try_send(());
+                    };
+                    let work = move || {
+                        cable.route.inside(|| {
+                            pin(plan.route_core)?;
+                            match path {
+                                Path::Naive => naive(sinks, stop, &began_once),
+                                _ => kept_open(sinks, stop, &began_once),
+                            }
+                        })
+                    };
+                    let worker = scope.spawn(work);
+                    // An end without a beginning is an error, which the worker returns.
+                    let sensed = began.recv().ok().map(|()| sense(cable, sinks, plan));
+                    stop.store(true, Ordering::Relaxed);
+                    let worked = worker.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
+                    worked.map_err(failed("run the path under test"))?;
+                    sensed.unwrap_or_else(|| Ok(Measured::default()))
+                })
+            }
+        }
+    }
+}
+
+fn sink_address(index: usize) -> SocketAddrV4 {
+    SocketAddrV4::new(SENSOR, FIRST_SINK + index as u16)
+}
+
+fn pin(core: Option<usize>) -> io::Result<()> {
+    let Some(core) = core.filter(|core| *core < CpuSet::MAX_CPU) else { return Ok(()) };
+    let mut set = CpuSet::new();
+    set.set(core);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// How long a thread under test waits for a datagram before it looks whether it is to end.
+const LOOK_UP: Duration = Duration::from_millis(50);
+
+fn is_quiet(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// open, read, write, close: all sockets are made for each event.
+fn naive(sinks: usize, stop: &AtomicBool, ready: impl Fn()) -> io::Result<()> {
+    let program = program().map_err(io::Error::other)?;
+    let (mut memory, mut outputs, mut buffer) = (program.memory(), Vec::new(), [0; 2048]);
+    while !stop.load(Ordering::Relaxed) {
+        let socket = UdpSocket::bind(SOURCE)?;
+        socket.set_read_timeout(Some(LOOK_UP))?;
+        ready();
+        let length = match socket.recv(&mut buffer) {
+            Err(error) if is_quiet(&error) => continue,
+            length => length?,
+        };
+        let now = now_ns();
+        if program.handle(&mut memory, now, &buffer[..length], &mut outputs) == Verdict::Passed {
+            for sink in 0..sinks {
+                UdpSocket::bind((ROUTE, 0))?.send_to(&buffer[..length], sink_address(sink))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The same with all sockets kept open: what the user path does.
+fn kept_open(sinks: usize, stop: &AtomicBool, ready: impl Fn()) -> io::Result<()> {
+    let program = program().map_err(io::Error::other)?;
+    let (mut memory, mut outputs, mut buffer) = (program.memory(), Vec::new(), [0; 2048]);
+    let socket = UdpSocket::bind(SOURCE)?;
+    socket.set_read_timeout(Some(LOOK_UP))?;
+    ready();
+    while !stop.load(Ordering::Relaxed) {
+        let length = match socket.recv(&mut buffer) {
+            Err(error) if is_quiet(&error) => continue,
+            length => length?,
+        };
+        let now = now_ns();
+        if program.handle(&mut memory, now, &buffer[..length], &mut outputs) == Verdict::Passed {
+            for sink in 0..sinks {
+                socket.send_to(&buffer[..length], sink_address(sink))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn now_ns() -> i64 {
+    taut_link::clock::now().as_nanos().cast_signed()
+}
+
+/// The sensor: sends, and spins until each sink has been notified.
+fn sense(cable: &Cable, sinks: usize, plan: &Plan) -> Result<Measured> {
+    let run = || {
+        pin(plan.sensor_core)?;
+        let socket = UdpSocket::bind((SENSOR, 0))?;
+        socket.connect(SOURCE)?;
+        let notified: Vec<UdpSocket> =
+            (0..sinks).map(|sink| UdpSocket::bind(sink_address(sink))).collect::<io::Result<_>>()?;
+        for socket in &notified {
+            socket.set_nonblocking(true)?;
+        }
+        let warm_up = plan.events / 10;
+        let mut measured = Measured::default();
+        let mut buffer = [0; 64];
+        // Zero, as the condition wants it, and a number by which a late notification is told from the one waited for.
+        let mut payload = [0; 16];
+        for event in 0..warm_up + plan.events {
+            payload[8..].copy_from_slice(&(event as u64).to_be_bytes());
+            let began = Instant::now();
+            match socket.send(&payload) {
+                // What became of an earlier one: this one has not been sent.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => socket.send(&payload)?,
+                sent => sent?,
+            };
+            let arrived = notified.iter().all(|socket| {
+                loop {
+                    match socket.recv(&mut buffer) {
+                        Ok(length) if buffer[..length] == payload => return true,
+                        // A port that nobody has open at the moment is told of by ICMP.
+                        Ok(_) | Err(_) if began.elapsed() > plan.timeout => return false,
+                        Ok(_) | Err(_) => {}
+                    }
+                }
+            });
+            let took = began.elapsed();
+            if event >= warm_up {
+                measured.sent += 1;
+                if arrived {
+                    measured.edge_to_edge_ns.push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+                } else {
+                    measured.lost += 1;
+                }
+            }
+            let done = Instant::now();
+            while done.elapsed() < plan.gap {
+                std::hint::spin_loop();
+            }
+        }
+        Ok(measured)
+    };
+    cable.sensor.inside(run).map_err(failed("run the sensor"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_notifies_every_sink() {
+        let bench = match Bench::set_up() {
+            Ok(bench) => bench,
+            Err(error) => return crate::skip::note("bench::every_path_notifies_every_sink", &error.to_string()),
+        };
+        let plan = Plan {
+            events: 50,
+            gap: Duration::from_micros(200),
+            timeout: Duration::from_millis(200),
+            sensor_core: None,
+            route_core: None,
+        };
+        for sinks in [1, 4] {
+            for &path in Path::all(sinks) {
+                let measured = bench.measure(path, sinks, &plan).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+                assert_eq!(measured.sent, 50, "{path:?}");
+                assert_eq!(measured.lost + measured.edge_to_edge_ns.len() as u64, 50, "{path:?}");
+                // Sockets that are closed between events may miss some.
+                let most = if path == Path::Naive { 25 } else { 0 };
+                assert!(measured.lost <= most, "{path:?} with {sinks} sinks lost {}", measured.lost);
+            }
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! The generator of eBPF, and loading by bpf(2) as it is: no compiler, no loader library, no object files.
+
+mod frame;
+mod generate;
+mod header;
+mod helper;
+mod instruction;
+mod network;
+mod object;
+mod record;
+mod ring;
+mod route;
+mod sys;
+
+pub use frame::memory_bytes;
+pub use header::Hop;
+pub use instruction::Instruction;
+pub use object::{BpfError, KernelCounters, MemoryMap, RecordProgram};
+pub use record::{RECORD_HEADER, RESULTS, RecordTarget, generate as generate_record};
+pub use route::{Attachment, KernelRoute, KernelSpec, KernelTarget, LogRecord, Place};

@@ -1,0 +1,269 @@
+//! Routes in the kernel: a program for each, attached to a device by links that end with the process.
+
+use std::io;
+use std::net::SocketAddrV4;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::header::{self, Hop, SINK_BYTES};
+use super::network::{self, Hook, LOG_BYTES, NetParts, NetSink};
+use super::object::{self, BpfError, KernelCounters, MemoryMap};
+use super::ring::Ring;
+use super::sys::{self, MapKind, MapShape, ProgramKind};
+use crate::condition::Program;
+
+// Attach types (enum bpf_attach_type) and flags of links (linux/if_link.h).
+const BPF_XDP: u32 = 37;
+const BPF_TCX_INGRESS: u32 = 46;
+const XDP_FLAGS_SKB_MODE: u32 = 2;
+const XDP_FLAGS_DRV_MODE: u32 = 4;
+
+/// Bytes of a route's log: some thousands of records.
+const LOG_RING: usize = 1 << 18;
+
+/// Where a route runs in the kernel.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Place {
+    /// XDP in the driver.
+    XdpNative,
+    /// XDP after the driver, for drivers without it.
+    XdpGeneric,
+    /// Traffic control on the way in (tcx, Linux 6.6).
+    Tc,
+}
+
+/// Where a sink sends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum KernelTarget {
+    /// Back to the sender.
+    Reply,
+    /// To this address.
+    To(SocketAddrV4),
+}
+
+/// A route as the kernel runs it.
+#[derive(Clone, Debug)]
+pub struct KernelSpec {
+    /// The address whose datagrams are taken.
+    pub source: SocketAddrV4,
+    /// Where they go, each with the index of the output that is sent (8 bytes, network byte order), or none for the payload
+    /// as it came.
+    pub sinks: Vec<(KernelTarget, Option<usize>)>,
+    /// Whether events that pass are logged, and the output that is logged with them.
+    pub log: Option<Option<usize>>,
+}
+
+/// A program with its maps.
+#[derive(Debug)]
+pub struct KernelRoute {
+    program: OwnedFd,
+    memory: MemoryMap,
+    sinks: OwnedFd,
+    log: Option<Ring>,
+    spec: KernelSpec,
+    table: Vec<u8>,
+}
+
+/// An event that passed, from the log.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LogRecord {
+    /// Time (`CLOCK_MONOTONIC`).
+    pub now_ns: u64,
+    /// Number of the event.
+    pub count: u64,
+    /// What was logged of it.
+    pub value: i64,
+}
+
+/// Programs at work on a device, until this is dropped or the process ends in whatever way.
+#[derive(Debug)]
+pub struct Attachment {
+    _link: OwnedFd,
+    /// Table of the dispatcher in front of several routes.
+    table: Option<OwnedFd>,
+    _programs: Option<OwnedFd>,
+}
+
+impl Place {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::XdpNative => "xdp-native",
+            Self::XdpGeneric => "xdp-generic",
+            Self::Tc => "tc",
+        }
+    }
+
+    const fn hook(self) -> Hook {
+        match self {
+            Self::XdpNative | Self::XdpGeneric => Hook::Xdp,
+            Self::Tc => Hook::Tc,
+        }
+    }
+
+    const fn kind(self) -> ProgramKind {
+        match self {
+            Self::XdpNative | Self::XdpGeneric => ProgramKind::Xdp,
+            Self::Tc => ProgramKind::Classifier,
+        }
+    }
+
+    const fn attach_type(self) -> u32 {
+        match self {
+            Self::XdpNative | Self::XdpGeneric => BPF_XDP,
+            Self::Tc => BPF_TCX_INGRESS,
+        }
+    }
+
+    fn attach(self, program: BorrowedFd<'_>, ifindex: u32) -> io::Result<OwnedFd> {
+        let flags = match self {
+            Self::XdpNative => XDP_FLAGS_DRV_MODE,
+            Self::XdpGeneric => XDP_FLAGS_SKB_MODE,
+            Self::Tc => 0,
+        };
+        sys::link(program, ifindex, self.attach_type(), flags)
+    }
+}
+
+impl KernelRoute {
+    /// Generates a route's program and loads it. It does nothing yet.
+    ///
+    /// # Errors
+    /// The right is missing, or the kernel is too old for a part of it.
+    pub fn load(program: &Program, spec: KernelSpec, place: Place, name: &str) -> Result<Self, BpfError> {
+        let memory = MemoryMap::create(program.slots)?;
+        let create = |kind, key_bytes, value_bytes, entries, name| {
+            let shape = MapShape { kind, key_bytes, value_bytes, entries, name, types: None };
+            sys::create_map(&shape).map_err(BpfError::of("create a map"))
+        };
+        let table = vec![0; SINK_BYTES * spec.sinks.len().max(1)];
+        let sinks = create(MapKind::Array, 4, table.len(), 1, "taut_sinks")?;
+        let log = match spec.log {
+            Some(_) => Some(create(MapKind::RingBuffer, 0, 0, LOG_RING, "taut_log")?),
+            None => None,
+        };
+        let net_sinks: Vec<NetSink> = spec
+            .sinks
+            .iter()
+            .map(|&(target, output)| NetSink { reply: target == KernelTarget::Reply, output })
+            .collect();
+        let parts = NetParts {
+            hook: place.hook(),
+            source: spec.source,
+            sinks: &net_sinks,
+            memory_fd: memory.number(),
+            sinks_fd: sys::number(&sinks),
+            log: log.as_ref().map(|log| (sys::number(log), spec.log.flatten())),
+        };
+        let code = network::generate(program, &parts);
+        let program = object::load(place.kind(), &code, place.attach_type(), name)?;
+        let ring = |fd| Ring::new(fd, LOG_RING).map_err(BpfError::of("map the log"));
+        let log = log.map(ring).transpose()?;
+        Ok(Self { program, memory, sinks, log, spec, table })
+    }
+
+    /// Tells the program how a sink is reached from now on; `None`: not at all, so that what would go there counts as lost.
+    ///
+    /// # Errors
+    /// The kernel refused to write the map.
+    pub fn set_hop(&mut self, sink: usize, hop: Option<Hop>) -> io::Result<()> {
+        let KernelTarget::To(to) = self.spec.sinks[sink].0 else { return Ok(()) };
+        let entry = header::entry(hop, self.spec.source, to);
+        let place = &mut self.table[sink * SINK_BYTES..(sink + 1) * SINK_BYTES];
+        if *place != entry {
+            place.copy_from_slice(&entry);
+            sys::update(self.sinks.as_fd(), &0_u32.to_ne_bytes(), &self.table)?;
+        }
+        Ok(())
+    }
+
+    /// What it was made of.
+    pub const fn spec(&self) -> &KernelSpec {
+        &self.spec
+    }
+
+    /// The counters as they are now.
+    ///
+    /// # Errors
+    /// The kernel refused to read the map.
+    pub fn counters(&self) -> io::Result<KernelCounters> {
+        self.memory.counters()
+    }
+
+    /// Readable when something has been logged; `None` without a log.
+    pub fn log_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.log.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Hands over what has been logged since.
+    pub fn read_log(&mut self, mut record: impl FnMut(LogRecord)) {
+        let Some(ring) = &mut self.log else { return };
+        ring.read(|bytes| {
+            let Some(bytes) = bytes.first_chunk::<LOG_BYTES>() else { return };
+            let word = |at: usize| u64::from_ne_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|byte| bytes[at + byte]));
+            record(LogRecord { now_ns: word(0), count: word(8), value: word(16).cast_signed() });
+        });
+    }
+
+    /// Runs the program once on a frame; its result and what the frame is then (`BPF_PROG_TEST_RUN`).
+    ///
+    /// # Errors
+    /// The kernel refused to run it.
+    pub fn test_run(&self, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
+        sys::test_run(self.program.as_fd(), frame)
+    }
+}
+
+impl Attachment {
+    /// Sets routes to work on a device, all in the same place.
+    ///
+    /// # Errors
+    /// The device has no such place, or it is taken (`EBUSY`: another XDP program).
+    pub fn attach(ifindex: u32, place: Place, routes: &[&KernelRoute]) -> Result<Self, BpfError> {
+        let attach = |program: BorrowedFd<'_>| {
+            place.attach(program, ifindex).map_err(|error| BpfError::Io { what: "attach to the device", error })
+        };
+        if let [route] = routes {
+            return Ok(Self { _link: attach(route.program.as_fd())?, table: None, _programs: None });
+        }
+        let create = |kind, key_bytes, name| {
+            let shape = MapShape { kind, key_bytes, value_bytes: 4, entries: routes.len(), name, types: None };
+            sys::create_map(&shape).map_err(BpfError::of("create a map"))
+        };
+        let table = create(MapKind::Hash, 8, "taut_routes")?;
+        let programs = create(MapKind::ProgramArray, 4, "taut_programs")?;
+        let code = network::dispatcher(place.hook(), sys::number(&table), sys::number(&programs));
+        let dispatcher = object::load(place.kind(), &code, place.attach_type(), "taut_dispatch")?;
+        for (index, route) in routes.iter().enumerate() {
+            let index = (index as u32).to_ne_bytes();
+            let program = sys::number(&route.program).to_ne_bytes();
+            sys::update(programs.as_fd(), &index, &program)
+                .and_then(|()| sys::update(table.as_fd(), &network::key(route.spec.source), &index))
+                .map_err(BpfError::of("fill the table of routes"))?;
+        }
+        let link = attach(dispatcher.as_fd())?;
+        // The kernel empties an array of programs when nobody holds a descriptor of it (kernel/bpf/arraymap.c).
+        Ok(Self { _link: link, table: Some(table), _programs: Some(programs) })
+    }
+
+    /// Puts a program into a device's driver that leaves everything alone. A veth needs one at the other end, or what XDP
+    /// sends back waits in its ring: `veth_xdp_flush` (drivers/net/veth.c) wakes up only an end with a program.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub fn leave_alone(ifindex: u32) -> Result<Self, BpfError> {
+        let place = Place::XdpNative;
+        let program = object::load(place.kind(), &network::leave_alone(), place.attach_type(), "taut_pass")?;
+        let link = place.attach(program.as_fd(), ifindex);
+        let link = link.map_err(|error| BpfError::Io { what: "attach to the device", error })?;
+        Ok(Self { _link: link, table: None, _programs: None })
+    }
+
+    /// Takes one route out; whether others are left.
+    pub fn remove(&mut self, source: SocketAddrV4, left: usize) -> bool {
+        if let Some(table) = &self.table {
+            // It is there, or it was taken out before.
+            let _ = sys::delete(table.as_fd(), &network::key(source));
+        }
+        left > 0
+    }
+}

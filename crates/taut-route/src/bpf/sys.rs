@@ -1,0 +1,274 @@
+//! bpf(2), which no crate wraps without bringing a loader of its own. The only place of this crate that calls it.
+#![expect(unsafe_code, reason = "bpf(2) has no safe wrapper")]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use super::instruction::Instruction;
+
+// enum bpf_cmd (linux/bpf.h).
+const MAP_CREATE: i32 = 0;
+const MAP_LOOKUP_ELEM: i32 = 1;
+const MAP_UPDATE_ELEM: i32 = 2;
+const MAP_DELETE_ELEM: i32 = 3;
+const PROG_LOAD: i32 = 5;
+const PROG_TEST_RUN: i32 = 10;
+const BTF_LOAD: i32 = 18;
+const LINK_CREATE: i32 = 28;
+
+/// Kinds of map (`enum bpf_map_type`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u32)]
+pub(super) enum MapKind {
+    Hash = 1,
+    Array = 2,
+    ProgramArray = 3,
+    RingBuffer = 27,
+}
+
+/// Kinds of program (`enum bpf_prog_type`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u32)]
+pub(super) enum ProgramKind {
+    /// `BPF_PROG_TYPE_SCHED_CLS`
+    Classifier = 3,
+    Xdp = 6,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct MapCreate {
+    kind: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    map_flags: u32,
+    inner_map_fd: u32,
+    numa_node: u32,
+    name: [u8; 16],
+    ifindex: u32,
+    btf_fd: u32,
+    btf_key_type_id: u32,
+    btf_value_type_id: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct MapElement {
+    fd: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgramLoad {
+    kind: u32,
+    instruction_count: u32,
+    instructions: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; 16],
+    ifindex: u32,
+    expected_attach_type: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    fd: u32,
+    result: u32,
+    data_size_in: u32,
+    data_size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    context_size_in: u32,
+    context_size_out: u32,
+    context_in: u64,
+    context_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch_size: u32,
+    padding: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct BtfLoad {
+    btf: u64,
+    log: u64,
+    size: u32,
+    log_size: u32,
+    log_level: u32,
+    padding: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct LinkCreate {
+    program: u32,
+    target_ifindex: u32,
+    attach_type: u32,
+    flags: u32,
+    relative: u32,
+    padding: u32,
+    expected_revision: u64,
+}
+
+/// Plain data that begins like a member of `union bpf_attr`, without padding of its own.
+trait Attribute {}
+impl Attribute for MapCreate {}
+impl Attribute for MapElement {}
+impl Attribute for ProgramLoad {}
+impl Attribute for TestRun {}
+impl Attribute for BtfLoad {}
+impl Attribute for LinkCreate {}
+
+/// Calls bpf(2). The addresses in the attribute must be good for what the command does with them.
+unsafe fn bpf<A: Attribute>(command: i32, attribute: &mut A) -> io::Result<i32> {
+    // SAFETY: the attribute is live and its size is told; the caller answers for the addresses in it.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attribute), size_of::<A>()) };
+    // Results are descriptors or zero.
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+}
+
+fn owned(fd: i32) -> OwnedFd {
+    // SAFETY: bpf(2) has just made it, and nobody else knows it.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+fn raw(fd: BorrowedFd<'_>) -> u32 {
+    fd.as_raw_fd().cast_unsigned()
+}
+
+/// Names are cut to what the kernel keeps, and to what it accepts.
+fn name(text: &str) -> [u8; 16] {
+    let mut name = [0; 16];
+    for (to, from) in name[..15].iter_mut().zip(text.bytes()) {
+        *to = if from.is_ascii_alphanumeric() || from == b'_' { from } else { b'_' };
+    }
+    name
+}
+
+/// Size and kind of a map.
+pub(super) struct MapShape<'a> {
+    pub(super) kind: MapKind,
+    pub(super) key_bytes: usize,
+    pub(super) value_bytes: usize,
+    pub(super) entries: usize,
+    pub(super) name: &'a str,
+    /// Types of the map, and the numbers of those of key and value.
+    pub(super) types: Option<(BorrowedFd<'a>, u32, u32)>,
+}
+
+pub(super) fn create_map(shape: &MapShape<'_>) -> io::Result<OwnedFd> {
+    let (btf_fd, btf_key_type_id, btf_value_type_id) =
+        shape.types.map_or((0, 0, 0), |(fd, key, value)| (raw(fd), key, value));
+    let mut attribute = MapCreate {
+        kind: shape.kind as u32,
+        key_size: shape.key_bytes as u32,
+        value_size: shape.value_bytes as u32,
+        max_entries: shape.entries as u32,
+        name: name(shape.name),
+        btf_fd,
+        btf_key_type_id,
+        btf_value_type_id,
+        ..MapCreate::default()
+    };
+    // SAFETY: the attribute holds no address.
+    unsafe { bpf(MAP_CREATE, &mut attribute) }.map(owned)
+}
+
+/// Reads a value. Key and value must have the sizes of the map, which the caller made.
+pub(super) fn look_up(map: BorrowedFd<'_>, key: &[u8], value: &mut [u8]) -> io::Result<()> {
+    let (key, value) = (key.as_ptr() as u64, value.as_mut_ptr() as u64);
+    let mut attribute = MapElement { fd: raw(map), key, value, ..MapElement::default() };
+    // SAFETY: both buffers are live, and as long as the map's keys and values by the contract of this function.
+    unsafe { bpf(MAP_LOOKUP_ELEM, &mut attribute) }.map(drop)
+}
+
+/// Writes a value. Key and value must have the sizes of the map, which the caller made.
+pub(super) fn update(map: BorrowedFd<'_>, key: &[u8], value: &[u8]) -> io::Result<()> {
+    let (key, value) = (key.as_ptr() as u64, value.as_ptr() as u64);
+    let mut attribute = MapElement { fd: raw(map), key, value, ..MapElement::default() };
+    // SAFETY: as in `look_up`; the kernel only reads them.
+    unsafe { bpf(MAP_UPDATE_ELEM, &mut attribute) }.map(drop)
+}
+
+/// Deletes a key, which must have the size of the map's keys.
+pub(super) fn delete(map: BorrowedFd<'_>, key: &[u8]) -> io::Result<()> {
+    let mut attribute = MapElement { fd: raw(map), key: key.as_ptr() as u64, ..MapElement::default() };
+    // SAFETY: as in `update`.
+    unsafe { bpf(MAP_DELETE_ELEM, &mut attribute) }.map(drop)
+}
+
+/// Loads a program. With a `log` the verifier writes its reasons there.
+pub(super) fn load(
+    kind: ProgramKind,
+    code: &[Instruction],
+    attach_type: u32,
+    program_name: &str,
+    log: Option<&mut [u8]>,
+) -> io::Result<OwnedFd> {
+    let license = c"Dual MIT/GPL";
+    let (log, log_size) = log.map_or((0, 0), |log| (log.as_mut_ptr() as u64, log.len() as u32));
+    let mut attribute = ProgramLoad {
+        kind: kind as u32,
+        instruction_count: code.len() as u32,
+        instructions: code.as_ptr() as u64,
+        license: license.as_ptr() as u64,
+        log_level: u32::from(log_size > 0),
+        log_size,
+        log,
+        name: name(program_name),
+        expected_attach_type: attach_type,
+        ..ProgramLoad::default()
+    };
+    // SAFETY: instructions, licence and log are live, and the lengths of the first and last are told.
+    unsafe { bpf(PROG_LOAD, &mut attribute) }.map(owned)
+}
+
+/// Runs a program once on data, which it may change; its result and what the data is then.
+pub(super) fn test_run(program: BorrowedFd<'_>, data: &[u8]) -> io::Result<(u32, Vec<u8>)> {
+    let mut out = vec![0; data.len() + 256];
+    let mut attribute = TestRun {
+        fd: raw(program),
+        data_size_in: data.len() as u32,
+        data_size_out: out.len() as u32,
+        data_in: data.as_ptr() as u64,
+        data_out: out.as_mut_ptr() as u64,
+        ..TestRun::default()
+    };
+    // SAFETY: both buffers are live and their lengths are told.
+    unsafe { bpf(PROG_TEST_RUN, &mut attribute) }?;
+    out.truncate(attribute.data_size_out as usize);
+    Ok((attribute.result, out))
+}
+
+/// Loads types.
+pub(super) fn load_types(types: &[u8]) -> io::Result<OwnedFd> {
+    let mut attribute = BtfLoad { btf: types.as_ptr() as u64, size: types.len() as u32, ..BtfLoad::default() };
+    // SAFETY: the types are live and their length is told.
+    unsafe { bpf(BTF_LOAD, &mut attribute) }.map(owned)
+}
+
+/// Attaches a program to a network device for as long as the link is open.
+pub(super) fn link(program: BorrowedFd<'_>, ifindex: u32, attach_type: u32, flags: u32) -> io::Result<OwnedFd> {
+    let mut attribute =
+        LinkCreate { program: raw(program), target_ifindex: ifindex, attach_type, flags, ..LinkCreate::default() };
+    // SAFETY: the attribute holds no address.
+    unsafe { bpf(LINK_CREATE, &mut attribute) }.map(owned)
+}
+
+/// The number of a descriptor, for an instruction that names it.
+pub(super) fn number(fd: &OwnedFd) -> RawFd {
+    fd.as_raw_fd()
+}

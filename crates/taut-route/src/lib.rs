@@ -1,0 +1,18 @@
+//! Routes: from a sensor to outputs by a condition.
+//!
+//! - [`condition`]: the language, its typed form and its interpreter.
+//! - [`bpf`]: the same as a program in the kernel.
+//! - [`route`]: declarations, and where they can run.
+//! - [`run`]: routes at work.
+//! - [`control`]: asking the processes that hold them.
+//! - [`mod@bench`]: from edge to edge, path by path.
+
+pub mod bench;
+pub mod bpf;
+pub mod condition;
+pub mod control;
+mod net;
+pub mod route;
+pub mod run;
+#[cfg(test)]
+mod skip;

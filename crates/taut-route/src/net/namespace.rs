@@ -1,0 +1,45 @@
+//! Network namespaces for the bench: the sensor's end of a cable lives in one of its own.
+#![expect(unsafe_code, reason = "unshare is unsafe in rustix, for a flag that is not used here")]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::{panic, thread};
+
+use rustix::thread::{LinkNameSpaceType, UnshareFlags};
+
+/// A network namespace. It lives as long as this, a thread or a socket is in it.
+#[derive(Debug)]
+pub(crate) struct Namespace(OwnedFd);
+
+impl Namespace {
+    /// A new one, with nothing in it but a loopback device that is down.
+    pub(crate) fn create() -> io::Result<Self> {
+        let make = || -> io::Result<OwnedFd> {
+            // SAFETY: the flag is NEWNET, never FILES: the table of file descriptors stays shared by all threads.
+            unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
+            Ok(File::open("/proc/thread-self/ns/net")?.into())
+        };
+        // On a thread that ends: the caller stays where it is.
+        let thread = thread::Builder::new().name("taut-netns".into()).spawn(make)?;
+        thread.join().unwrap_or_else(|cause| panic::resume_unwind(cause)).map(Self)
+    }
+
+    /// Runs `f` on a thread inside and returns what it returned. A socket that it makes belongs to the namespace for ever.
+    pub(crate) fn inside<T: Send>(&self, f: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        thread::scope(|scope| {
+            let run = || {
+                rustix::thread::move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))?;
+                f()
+            };
+            let thread = thread::Builder::new().name("taut-netns".into()).spawn_scoped(scope, run)?;
+            thread.join().unwrap_or_else(|cause| panic::resume_unwind(cause))
+        })
+    }
+}
+
+impl AsFd for Namespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

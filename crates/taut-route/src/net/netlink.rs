@@ -1,0 +1,310 @@
+//! rtnetlink(7): devices, addresses, ways and neighbours, as far as routes and their bench need them.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+// Messages, flags and attributes (linux/rtnetlink.h, if_link.h, if_addr.h, neighbour.h, veth.h).
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const RTM_NEWLINK: u16 = 16;
+const RTM_GETLINK: u16 = 18;
+const RTM_NEWADDR: u16 = 20;
+const RTM_GETADDR: u16 = 22;
+const RTM_GETROUTE: u16 = 26;
+const RTM_NEWNEIGH: u16 = 28;
+const RTM_GETNEIGH: u16 = 30;
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
+const NLM_F_DUMP: u16 = 0x300;
+const NLM_F_REPLACE: u16 = 0x100;
+const NLM_F_EXCL: u16 = 0x200;
+const NLM_F_CREATE: u16 = 0x400;
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_NET_NS_FD: u16 = 28;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const VETH_INFO_PEER: u16 = 1;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
+const NUD_PERMANENT: u16 = 0x80;
+/// States in which the address of a neighbour may be used: reachable, stale, delay, probe, no ARP, permanent.
+const NUD_USABLE: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
+const NTF_USE: u8 = 1;
+const AF_INET: u8 = 2;
+
+/// A device.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Device {
+    pub(crate) index: u32,
+    pub(crate) name: String,
+    /// Its Ethernet address, if it has one.
+    pub(crate) address: Option<[u8; 6]>,
+    /// What virtual device it is (`veth`, `bridge` …); `None` for others.
+    pub(crate) kind: Option<String>,
+}
+
+/// The way to an address.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Way {
+    pub(crate) ifindex: u32,
+    /// The next host on it.
+    pub(crate) next: Ipv4Addr,
+}
+
+/// A socket of rtnetlink, in the network namespace in which it was made.
+#[derive(Debug)]
+pub(crate) struct Netlink(OwnedFd);
+
+/// A message being written.
+struct Message(Vec<u8>);
+
+impl Message {
+    fn new(kind: u16, flags: u16, header: &[u8]) -> Self {
+        let mut bytes = vec![0; 4];
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend((flags | NLM_F_REQUEST).to_ne_bytes());
+        bytes.extend([0; 8]);
+        bytes.extend(header);
+        Self(bytes)
+    }
+
+    fn attribute(&mut self, kind: u16, value: &[u8]) {
+        self.0.extend((4 + value.len() as u16).to_ne_bytes());
+        self.0.extend(kind.to_ne_bytes());
+        self.0.extend(value);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+    }
+
+    /// An attribute made of others, with something before them.
+    fn nested(&mut self, kind: u16, before: &[u8], inner: impl FnOnce(&mut Self)) {
+        let at = self.0.len();
+        self.0.extend([0; 4]);
+        self.0.extend(before);
+        inner(self);
+        let length = (self.0.len() - at) as u16;
+        self.0[at..at + 2].copy_from_slice(&length.to_ne_bytes());
+        self.0[at + 2..at + 4].copy_from_slice(&kind.to_ne_bytes());
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        let length = self.0.len() as u32;
+        self.0[..4].copy_from_slice(&length.to_ne_bytes());
+        self.0
+    }
+}
+
+/// `struct ifinfomsg`.
+fn link_header(index: u32, flags: u32, change: u32) -> [u8; 16] {
+    let mut header = [0; 16];
+    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    header[8..12].copy_from_slice(&flags.to_ne_bytes());
+    header[12..].copy_from_slice(&change.to_ne_bytes());
+    header
+}
+
+/// `struct ndmsg`.
+fn neighbour_header(index: u32, state: u16, flags: u8) -> [u8; 12] {
+    let mut header = [0; 12];
+    header[0] = AF_INET;
+    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    header[8..10].copy_from_slice(&state.to_ne_bytes());
+    header[10] = flags;
+    header
+}
+
+fn number_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn short_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// Attributes that follow a header of that length.
+fn attributes(bytes: &[u8], header: usize) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = bytes.get(header..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let length = usize::from(short_at(rest, 0)?);
+        let value = rest.get(4..length)?;
+        let kind = short_at(rest, 2)? & 0x3fff;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+fn attribute(bytes: &[u8], header: usize, wanted: u16) -> Option<&[u8]> {
+    attributes(bytes, header).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
+}
+
+fn address(value: &[u8]) -> Option<Ipv4Addr> {
+    value.first_chunk::<4>().map(|octets| Ipv4Addr::from(*octets))
+}
+
+impl Netlink {
+    pub(crate) fn open() -> io::Result<Self> {
+        // No protocol is NETLINK_ROUTE, which is 0.
+        let family = AddressFamily::NETLINK;
+        let socket = rustix::net::socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+        Ok(Self(socket))
+    }
+
+    /// Sends a request and hands over the messages that answer it.
+    fn ask(&self, message: Message, mut answer: impl FnMut(&[u8])) -> io::Result<()> {
+        let request = message.finish();
+        let is_dump = short_at(&request, 6).unwrap_or(0) & NLM_F_DUMP == NLM_F_DUMP;
+        let expects_ack = short_at(&request, 6).unwrap_or(0) & NLM_F_ACK != 0;
+        rustix::net::send(&self.0, &request, SendFlags::empty())?;
+        let mut buffer = vec![0; 65_536];
+        loop {
+            let (length, _) = rustix::net::recv(&self.0, buffer.as_mut_slice(), RecvFlags::empty())?;
+            let mut rest = &buffer[..length];
+            while let (Some(size), Some(kind)) = (number_at(rest, 0), short_at(rest, 4)) {
+                let Some(body) = rest.get(16..size as usize) else { break };
+                match kind {
+                    NLMSG_DONE => return Ok(()),
+                    NLMSG_ERROR => {
+                        let code = number_at(body, 0).unwrap_or(0).cast_signed();
+                        return if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-code)) };
+                    }
+                    _ => answer(body),
+                }
+                if !is_dump && !expects_ack {
+                    return Ok(());
+                }
+                rest = rest.get((size as usize).next_multiple_of(4)..).unwrap_or_default();
+            }
+        }
+    }
+
+    fn tell(&self, message: Message) -> io::Result<()> {
+        self.ask(message, |_| {})
+    }
+
+    /// A device by its number.
+    pub(crate) fn device(&self, index: u32) -> io::Result<Device> {
+        let mut device = Device { index, name: String::new(), address: None, kind: None };
+        self.ask(Message::new(RTM_GETLINK, 0, &link_header(index, 0, 0)), |body| read_device(body, &mut device))?;
+        Ok(device)
+    }
+
+    /// A device by its name.
+    pub(crate) fn device_named(&self, name: &str) -> io::Result<Device> {
+        let mut device = Device { index: 0, name: String::new(), address: None, kind: None };
+        let mut message = Message::new(RTM_GETLINK, 0, &link_header(0, 0, 0));
+        message.attribute(IFLA_IFNAME, format!("{name}\0").as_bytes());
+        self.ask(message, |body| {
+            device.index = number_at(body, 4).unwrap_or(0);
+            read_device(body, &mut device);
+        })?;
+        Ok(device)
+    }
+
+    /// Number of the device that has an address of this host.
+    pub(crate) fn device_of(&self, wanted: Ipv4Addr) -> io::Result<Option<u32>> {
+        let mut found = None;
+        // struct ifaddrmsg: family first, the device's number last.
+        let message = Message::new(RTM_GETADDR, NLM_F_DUMP, &[AF_INET, 0, 0, 0, 0, 0, 0, 0]);
+        self.ask(message, |body| {
+            if attribute(body, 8, IFA_LOCAL).and_then(address) == Some(wanted) {
+                found = found.or_else(|| number_at(body, 4));
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// The way that datagrams to an address take.
+    pub(crate) fn way_to(&self, to: Ipv4Addr) -> io::Result<Way> {
+        // struct rtmsg: family, length of the destination in bits.
+        let mut message = Message::new(RTM_GETROUTE, 0, &[AF_INET, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        message.attribute(RTA_DST, &to.octets());
+        let mut way = Way { ifindex: 0, next: to };
+        self.ask(message, |body| {
+            way.ifindex = attribute(body, 12, RTA_OIF).and_then(|value| number_at(value, 0)).unwrap_or(0);
+            way.next = attribute(body, 12, RTA_GATEWAY).and_then(address).unwrap_or(to);
+        })?;
+        Ok(way)
+    }
+
+    /// The Ethernet address of a neighbour, if the kernel knows it.
+    pub(crate) fn neighbour(&self, way: Way) -> Option<[u8; 6]> {
+        let mut message = Message::new(RTM_GETNEIGH, 0, &neighbour_header(way.ifindex, 0, 0));
+        message.attribute(NDA_DST, &way.next.octets());
+        let mut found = None;
+        let asked = self.ask(message, |body| {
+            let usable = short_at(body, 8).is_some_and(|state| state & NUD_USABLE != 0);
+            found = attribute(body, 12, NDA_LLADDR).and_then(|value| value.first_chunk().copied()).filter(|_| usable);
+        });
+        asked.ok().and(found)
+    }
+
+    /// Has the kernel find out a neighbour, or make sure of it, as if something were sent there (`NTF_USE`).
+    pub(crate) fn use_neighbour(&self, way: Way) -> io::Result<()> {
+        let header = neighbour_header(way.ifindex, 0, NTF_USE);
+        let mut message = Message::new(RTM_NEWNEIGH, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE, &header);
+        message.attribute(NDA_DST, &way.next.octets());
+        self.tell(message)
+    }
+
+    /// Makes a pair of virtual devices joined by a cable, one here and one in another network namespace.
+    pub(crate) fn add_veth(&self, here: &str, there: &str, namespace: BorrowedFd<'_>) -> io::Result<()> {
+        let mut message = Message::new(RTM_NEWLINK, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, &link_header(0, 0, 0));
+        message.attribute(IFLA_IFNAME, format!("{here}\0").as_bytes());
+        message.nested(IFLA_LINKINFO, &[], |info| {
+            info.attribute(IFLA_INFO_KIND, b"veth");
+            info.nested(IFLA_INFO_DATA, &[], |data| {
+                data.nested(VETH_INFO_PEER, &link_header(0, 0, 0), |peer| {
+                    peer.attribute(IFLA_IFNAME, format!("{there}\0").as_bytes());
+                    peer.attribute(IFLA_NET_NS_FD, &namespace.as_raw_fd().to_ne_bytes());
+                });
+            });
+        });
+        self.tell(message)
+    }
+
+    /// Gives a device an address in a network of 24 bits, and sets it up.
+    pub(crate) fn set_up(&self, index: u32, own: Option<Ipv4Addr>) -> io::Result<()> {
+        if let Some(own) = own {
+            let mut header = [AF_INET, 24, 0, 0, 0, 0, 0, 0];
+            header[4..].copy_from_slice(&index.to_ne_bytes());
+            let mut message = Message::new(RTM_NEWADDR, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, &header);
+            message.attribute(IFA_LOCAL, &own.octets());
+            message.attribute(IFA_ADDRESS, &own.octets());
+            self.tell(message)?;
+        }
+        // IFF_UP.
+        self.tell(Message::new(RTM_NEWLINK, NLM_F_ACK, &link_header(index, 1, 1)))
+    }
+
+    /// Writes down the Ethernet address of a neighbour for good, so that nothing need ask for it.
+    pub(crate) fn set_neighbour(&self, way: Way, at: [u8; 6]) -> io::Result<()> {
+        let header = neighbour_header(way.ifindex, NUD_PERMANENT, 0);
+        let mut message = Message::new(RTM_NEWNEIGH, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE, &header);
+        message.attribute(NDA_DST, &way.next.octets());
+        message.attribute(NDA_LLADDR, &at);
+        self.tell(message)
+    }
+}
+
+fn read_device(body: &[u8], device: &mut Device) {
+    for (kind, value) in attributes(body, 16) {
+        match kind {
+            IFLA_IFNAME => device.name = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned(),
+            IFLA_ADDRESS => device.address = value.try_into().ok(),
+            IFLA_LINKINFO => {
+                let kind = attribute(value, 0, IFLA_INFO_KIND);
+                device.kind = kind.map(|kind| String::from_utf8_lossy(kind).trim_end_matches('\0').to_owned());
+            }
+            _ => {}
+        }
+    }
+}

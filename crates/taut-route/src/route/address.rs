@@ -1,0 +1,180 @@
+//! Where events come from and where they go, as users write it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::condition::{Field, Layout};
+
+/// Where events come from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Source {
+    /// `udp://ADDRESS:PORT`: each datagram to that address is an event.
+    Udp(SocketAddr),
+    /// `unix-dgram:PATH`: each datagram is an event.
+    UnixDgram(PathBuf),
+    /// `tcp://ADDRESS:PORT`: each line that a client sends is an event.
+    Tcp(SocketAddr),
+    /// `unix:PATH`: the same on a Unix socket.
+    Unix(PathBuf),
+    /// `lines:PATH`: each line of a file or a serial device is an event; `lines:-` reads stdin.
+    Lines(PathBuf),
+    /// `timer:PERIOD`: an event each period.
+    Timer(Duration),
+}
+
+/// Where what passes goes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Target {
+    /// `reply`: back to the sender of the datagram.
+    Reply,
+    /// `udp://ADDRESS:PORT`: a datagram.
+    Udp(SocketAddr),
+    /// `unix-dgram:PATH`: a datagram.
+    UnixDgram(PathBuf),
+    /// `tcp://ADDRESS:PORT`: a line on a connection that is kept open.
+    Tcp(SocketAddr),
+    /// `unix:PATH`: the same on a Unix socket.
+    Unix(PathBuf),
+    /// `file:PATH`: a line at the end of a file or to a device; `file:-` writes to stdout.
+    File(PathBuf),
+}
+
+/// The forms of a source, for messages.
+pub const SOURCES: &str =
+    "udp://ADDRESS:PORT, unix-dgram:PATH, tcp://ADDRESS:PORT, unix:PATH, lines:PATH or timer:PERIOD";
+/// The forms of a sink, for messages.
+pub const TARGETS: &str = "reply, udp://ADDRESS:PORT, unix-dgram:PATH, tcp://ADDRESS:PORT, unix:PATH or file:PATH";
+
+fn socket(text: &str, whole: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("`{whole}`: write an IP address and a port, such as 10.0.0.2:9000 or [::1]:9000"))
+}
+
+fn path(text: &str, whole: &str) -> Result<PathBuf, String> {
+    if text.is_empty() || text.contains('\0') {
+        Err(format!("`{whole}`: the path is missing"))
+    } else {
+        Ok(text.into())
+    }
+}
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(rest) = text.strip_prefix("udp://") {
+            return socket(rest, text).map(Self::Udp);
+        }
+        if let Some(rest) = text.strip_prefix("tcp://") {
+            return socket(rest, text).map(Self::Tcp);
+        }
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        match kind {
+            "unix-dgram" => path(rest, text).map(Self::UnixDgram),
+            "unix" => path(rest, text).map(Self::Unix),
+            "lines" => path(rest, text).map(Self::Lines),
+            "timer" => period(rest)
+                .map(Self::Timer)
+                .ok_or_else(|| format!("`{text}`: write a period from 10us to 1h with its unit, such as timer:100ms")),
+            _ => Err(format!("`{text}` is no source: write {SOURCES}")),
+        }
+    }
+}
+
+fn period(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    let ns = match unit {
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "min" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    };
+    let period = Duration::from_nanos(number.checked_mul(ns)?);
+    (Duration::from_micros(10)..=Duration::from_hours(1)).contains(&period).then_some(period)
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "reply" {
+            return Ok(Self::Reply);
+        }
+        if let Some(rest) = text.strip_prefix("udp://") {
+            return socket(rest, text).and_then(addressed).map(Self::Udp);
+        }
+        if let Some(rest) = text.strip_prefix("tcp://") {
+            return socket(rest, text).and_then(addressed).map(Self::Tcp);
+        }
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        match kind {
+            "unix-dgram" => path(rest, text).map(Self::UnixDgram),
+            "unix" => path(rest, text).map(Self::Unix),
+            "file" => path(rest, text).map(Self::File),
+            _ => Err(format!("`{text}` is no sink: write {TARGETS}")),
+        }
+    }
+}
+
+fn addressed(address: SocketAddr) -> Result<SocketAddr, String> {
+    if address.ip().is_unspecified() || address.port() == 0 {
+        return Err(format!("`{address}`: nothing can be sent there; write the address and port of a receiver"));
+    }
+    Ok(address)
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Udp(address) => write!(f, "udp://{address}"),
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+            Self::UnixDgram(path) => write!(f, "unix-dgram:{}", path.display()),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Lines(path) => write!(f, "lines:{}", path.display()),
+            Self::Timer(period) => write!(f, "timer:{}us", period.as_micros()),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reply => f.write_str("reply"),
+            Self::Udp(address) => write!(f, "udp://{address}"),
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+            Self::UnixDgram(path) => write!(f, "unix-dgram:{}", path.display()),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+        }
+    }
+}
+
+impl Source {
+    /// Whether its events are datagrams with a layout of the user's.
+    pub const fn has_datagrams(&self) -> bool {
+        matches!(self, Self::Udp(_) | Self::UnixDgram(_))
+    }
+
+    /// The fields that its events have without being declared: `value`, in datagrams the first 8 bytes in network byte order;
+    /// else the number on the line, or how many periods of the timer have gone by since the event before.
+    pub fn layout(&self) -> Layout {
+        let value = if self.has_datagrams() || cfg!(target_endian = "big") { "i64be@0" } else { "i64le@0" };
+        let mut layout = Layout::default();
+        let declared = value.parse::<Field>().and_then(|field| layout.declare("value", field));
+        debug_assert_eq!(declared, Ok(()));
+        layout
+    }
+}
+
+impl Target {
+    /// Whether what is sent is a datagram; else it is a line with a number.
+    pub const fn takes_datagrams(&self) -> bool {
+        matches!(self, Self::Reply | Self::Udp(_) | Self::UnixDgram(_))
+    }
+}

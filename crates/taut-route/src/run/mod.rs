@@ -1,0 +1,268 @@
+//! Routes at work, in the kernel and in user space.
+
+mod sink;
+mod source;
+mod status;
+mod sys;
+mod user;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::SocketAddrV4;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use taut_link::{Error, Result};
+
+use crate::bpf::{Attachment, BpfError, Hop, KernelRoute, KernelTarget, Place};
+use crate::net::netlink::Netlink;
+use crate::route::{Host, Plan, Route, Wish};
+use user::UserRoute;
+
+pub use status::{Counters, Latency, Status};
+
+/// Routes at work until this is dropped.
+#[derive(Debug)]
+pub struct Engine {
+    running: Vec<Running>,
+    /// Programs on devices; those of one device and place share one.
+    attachments: BTreeMap<(u32, &'static str), Attachment>,
+    host: Host,
+    netlink: Option<Netlink>,
+    /// When the ways to sinks are looked after again.
+    look_at: Instant,
+}
+
+struct Running {
+    route: Route,
+    plan: Plan,
+    work: Work,
+    log: Option<Box<dyn Write + Send>>,
+}
+
+#[derive(Debug)]
+enum Work {
+    Kernel { route: Box<KernelRoute>, place: Place },
+    User(UserRoute),
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running").field("route", &self.route.name).field("work", &self.work).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Sets all routes to work, each in the best place that takes it.
+    ///
+    /// # Errors
+    /// One of them can't run where it was asked to, or not at all; then none runs.
+    pub fn start(routes: Vec<Route>) -> Result<Self> {
+        let host = Host::ask();
+        let mut engine = Self {
+            running: Vec::new(),
+            attachments: BTreeMap::new(),
+            host,
+            netlink: Netlink::open().ok(),
+            look_at: Instant::now(),
+        };
+        let mut waiting: Vec<(Route, Plan)> = routes
+            .into_iter()
+            .map(|route| (engine.host.plan(&route), route))
+            .map(|(plan, route)| (route, plan))
+            .collect();
+        // Those that want the same place of the same device are tried together, and all move on when it takes none.
+        while let Some((ifindex, place)) =
+            waiting.iter().find_map(|(_, plan)| Some((plan.ifindex, *plan.places.first()?)))
+        {
+            let (group, rest): (Vec<_>, Vec<_>) = waiting
+                .into_iter()
+                .partition(|(_, plan)| plan.ifindex == ifindex && plan.places.first() == Some(&place));
+            waiting = rest;
+            waiting.extend(engine.try_kernel(group, ifindex, place));
+        }
+        for (route, plan) in waiting {
+            if !matches!(route.wish, Wish::Auto | Wish::User) {
+                let reasons = plan.lacks.iter().chain(&plan.why).cloned().collect::<Vec<_>>().join("; ");
+                return Err(Error::Unavailable(format!("route {}: the kernel path lacks {reasons}", route.name)));
+            }
+            let work = Work::User(UserRoute::start(&route)?);
+            engine.running.push(Running { route, plan, work, log: None });
+        }
+        Ok(engine)
+    }
+
+    /// Attaches a group of routes; gives back those that have to go elsewhere.
+    fn try_kernel(&mut self, group: Vec<(Route, Plan)>, ifindex: u32, place: Place) -> Vec<(Route, Plan)> {
+        let refused = |group: Vec<(Route, Plan)>, error: &BpfError| -> Vec<(Route, Plan)> {
+            let note = |(route, mut plan): (Route, Plan)| {
+                plan.places.remove(0);
+                plan.lacks.push(format!("{} on {}: {error}", place.name(), plan.device));
+                (route, plan)
+            };
+            group.into_iter().map(note).collect()
+        };
+        let mut loaded = Vec::new();
+        for (route, _) in &group {
+            let mut unused = Plan::default();
+            // It was planned with the same result.
+            let Some(spec) = crate::route::kernel_spec(route, &mut unused) else { continue };
+            match KernelRoute::load(&route.program, spec, place, &route.name) {
+                Ok(kernel) => loaded.push(kernel),
+                Err(error) => return refused(group, &error),
+            }
+        }
+        for kernel in &mut loaded {
+            self.find_ways(kernel);
+        }
+        let key = (ifindex, place.name());
+        match Attachment::attach(ifindex, place, &loaded.iter().collect::<Vec<_>>()) {
+            Ok(attachment) => self.attachments.insert(key, attachment),
+            Err(error) => return refused(group, &error),
+        };
+        for ((route, mut plan), kernel) in group.into_iter().zip(loaded) {
+            plan.why.append(&mut plan.lacks);
+            let log = route.log.as_deref().and_then(|path| sink::append(path).ok());
+            self.running.push(Running { route, plan, work: Work::Kernel { route: Box::new(kernel), place }, log });
+        }
+        Vec::new()
+    }
+
+    /// Tells a program in the kernel how its sinks are reached now.
+    fn find_ways(&self, kernel: &mut KernelRoute) -> bool {
+        let targets: Vec<KernelTarget> = kernel.spec().sinks.iter().map(|(target, _)| *target).collect();
+        let mut all = true;
+        for (sink, target) in targets.into_iter().enumerate() {
+            if target == KernelTarget::Reply {
+                continue;
+            }
+            let hop = self.hop(target);
+            all &= hop.is_some();
+            // A map that can't be written keeps the way that it has.
+            all &= kernel.set_hop(sink, hop).is_ok();
+        }
+        all
+    }
+
+    fn hop(&self, target: KernelTarget) -> Option<Hop> {
+        let netlink = self.netlink.as_ref()?;
+        let way = self.host.way(target)?;
+        let device = netlink.device(way.ifindex).ok()?;
+        if device.name == "lo" {
+            return Some(Hop { ifindex: way.ifindex, own: [0; 6], next: [0; 6] });
+        }
+        let own = device.address?;
+        let next = netlink.neighbour(way);
+        // Asked for again each time, so that it stays known while nobody else sends there.
+        let asked = netlink.use_neighbour(way);
+        let next = next.or_else(|| asked.ok().and_then(|()| netlink.neighbour(way)))?;
+        Some(Hop { ifindex: way.ifindex, own, next })
+    }
+
+    /// Does what is due: looks after the ways to sinks, and writes logs. Waits for up to 200 ms, or until `also` is readable;
+    /// shorter while a way is still being found out.
+    pub fn turn(&mut self, also: BorrowedFd<'_>) {
+        if self.look_at <= Instant::now() {
+            let mut running = std::mem::take(&mut self.running);
+            let mut all_known = true;
+            for one in &mut running {
+                if let Work::Kernel { route, .. } = &mut one.work {
+                    all_known &= self.find_ways(route);
+                }
+            }
+            self.running = running;
+            self.look_at = Instant::now() + Duration::from_millis(if all_known { 1000 } else { 5 });
+        }
+        let fds: Vec<_> = self.running.iter().filter_map(|one| one.work.log_fd()).chain([also]).collect();
+        let mut polled: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        let wait = self.look_at.saturating_duration_since(Instant::now()).min(Duration::from_millis(200));
+        let wait = Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
+        // What interrupts it is a reason to look.
+        let _ = rustix::event::poll(&mut polled, Some(&wait));
+        drop(polled);
+        self.write_logs();
+    }
+
+    fn write_logs(&mut self) {
+        for one in &mut self.running {
+            let (Work::Kernel { route: kernel, .. }, Some(log)) = (&mut one.work, &mut one.log) else { continue };
+            let mut text = String::new();
+            kernel.read_log(|record| text.push_str(&user::log_line(&one.route, record)));
+            if !text.is_empty() && log.write_all(text.as_bytes()).and_then(|()| log.flush()).is_err() {
+                one.log = None;
+            }
+        }
+    }
+
+    /// All routes with their counters.
+    pub fn status(&self) -> Vec<Status> {
+        self.running.iter().map(Running::status).collect()
+    }
+
+    /// Ends a route; its last counters, or nothing if there is none of that name.
+    pub fn stop(&mut self, name: &str) -> Option<Status> {
+        self.write_logs();
+        let index = self.running.iter().position(|one| one.route.name == name)?;
+        let one = self.running.remove(index);
+        if let Work::Kernel { route, place } = &one.work {
+            let key = (one.plan.ifindex, place.name());
+            let left = self.running.iter().filter(|other| other.key() == Some(key)).count();
+            let source: SocketAddrV4 = route.spec().source;
+            if self.attachments.get_mut(&key).is_some_and(|attachment| !attachment.remove(source, left)) {
+                self.attachments.remove(&key);
+            }
+        }
+        Some(one.status())
+    }
+
+    /// Whether nothing is left that could do anything: no route, or only such whose source has ended.
+    pub fn has_ended(&self) -> bool {
+        self.running.iter().all(|one| matches!(&one.work, Work::User(user) if user.has_ended()))
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // All at once, since each may take a while to notice.
+        for one in &self.running {
+            if let Work::User(user) = &one.work {
+                user.ask_to_stop();
+            }
+        }
+        self.write_logs();
+    }
+}
+
+impl Work {
+    fn log_fd(&self) -> Option<BorrowedFd<'_>> {
+        if let Self::Kernel { route, .. } = self { route.log_fd() } else { None }
+    }
+}
+
+impl Running {
+    fn key(&self) -> Option<(u32, &'static str)> {
+        if let Work::Kernel { place, .. } = &self.work { Some((self.plan.ifindex, place.name())) } else { None }
+    }
+
+    fn status(&self) -> Status {
+        let (runs, counters) = match &self.work {
+            // A map of our own can be read.
+            Work::Kernel { route, place } => (place.name(), route.counters().unwrap_or_default().into()),
+            Work::User(user) => ("user", user.counters.counters("from the kernel's arrival to the last sending")),
+        };
+        let in_kernel = matches!(self.work, Work::Kernel { .. });
+        Status {
+            name: self.route.name.clone(),
+            from: self.route.source.to_string(),
+            when: self.route.when.clone(),
+            to: self.route.sinks.iter().map(|sink| sink.target.to_string()).collect(),
+            runs: runs.to_owned(),
+            device: in_kernel.then(|| self.plan.device.clone()),
+            why: self.plan.why.clone(),
+            lacks: self.plan.lacks.clone(),
+            pid: std::process::id(),
+            counters,
+        }
+    }
+}

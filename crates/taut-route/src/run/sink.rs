@@ -1,0 +1,161 @@
+//! Sinks of the user path, kept open.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use taut_link::{Error, Result};
+
+use crate::route::{Route, Target};
+
+/// How long a connection may take to be set up, and how often that is tried.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A sink at work.
+pub(super) struct Output {
+    kind: Kind,
+    /// The program's output to send; none for the payload as it came.
+    output: Option<usize>,
+}
+
+enum Kind {
+    Reply,
+    /// From the source's socket, or where that is none, from its own.
+    Udp(SocketAddr, Option<UdpSocket>),
+    UnixDgram(PathBuf, UnixDatagram),
+    Stream(Stream),
+    File(Box<dyn Write + Send>),
+}
+
+/// A connection for lines, made again when it breaks.
+struct Stream {
+    target: Target,
+    connection: Option<Box<dyn Write + Send>>,
+    tried: Option<Instant>,
+}
+
+impl Output {
+    /// Opens the sinks of a route.
+    pub(super) fn open_all(route: &Route, source: Option<&UdpSocket>) -> Result<Vec<Self>> {
+        let open = |sink: &crate::route::Sink| {
+            let failed = |error| Error::Io { operation: "send to", endpoint: sink.target.to_string(), error };
+            Kind::open(&sink.target, source).map(|kind| Self { kind, output: sink.output }).map_err(failed)
+        };
+        route.sinks.iter().map(open).collect()
+    }
+
+    /// Sends what it sends of an event.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        source: Option<&UdpSocket>,
+        from: Option<SocketAddr>,
+        payload: &[u8],
+        outputs: &[i64],
+    ) -> io::Result<()> {
+        let number = self.output.and_then(|output| outputs.get(output).copied());
+        let bytes = number.map(i64::to_be_bytes);
+        let datagram = bytes.as_ref().map_or(payload, |bytes| bytes.as_slice());
+        let unreachable = || io::Error::from(io::ErrorKind::AddrNotAvailable);
+        match &mut self.kind {
+            Kind::Reply => {
+                source.ok_or_else(unreachable)?.send_to(datagram, from.ok_or_else(unreachable)?)?;
+            }
+            Kind::Udp(to, own) => {
+                own.as_ref().or(source).ok_or_else(unreachable)?.send_to(datagram, *to)?;
+            }
+            Kind::UnixDgram(path, socket) => {
+                socket.send_to(datagram, &*path)?;
+            }
+            Kind::Stream(stream) => stream.send(&line(number.unwrap_or_default()))?,
+            Kind::File(file) => {
+                file.write_all(&line(number.unwrap_or_default()))?;
+                file.flush()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn line(number: i64) -> Vec<u8> {
+    format!("{number}\n").into_bytes()
+}
+
+/// Opens a file to append to, or stdout.
+pub(super) fn append(path: &Path) -> io::Result<Box<dyn Write + Send>> {
+    Ok(if path.as_os_str() == "-" {
+        Box::new(io::stdout())
+    } else {
+        Box::new(File::options().append(true).create(true).open(path)?)
+    })
+}
+
+impl Kind {
+    fn open(target: &Target, source: Option<&UdpSocket>) -> io::Result<Self> {
+        Ok(match target {
+            Target::Reply => Self::Reply,
+            Target::Udp(to) => {
+                let same_family =
+                    |socket: &&UdpSocket| socket.local_addr().is_ok_and(|address| address.is_ipv4() == to.is_ipv4());
+                let own = match source.filter(same_family) {
+                    Some(_) => None,
+                    None => {
+                        let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+                        let socket = UdpSocket::bind(any)?;
+                        socket.set_nonblocking(true)?;
+                        Some(socket)
+                    }
+                };
+                Self::Udp(*to, own)
+            }
+            Target::UnixDgram(path) => {
+                let socket = UnixDatagram::unbound()?;
+                // A receiver that does not read must not hold up the others.
+                socket.set_nonblocking(true)?;
+                Self::UnixDgram(path.clone(), socket)
+            }
+            Target::Tcp(_) | Target::Unix(_) => {
+                Self::Stream(Stream { target: target.clone(), connection: None, tried: None })
+            }
+            Target::File(path) => Self::File(append(path)?),
+        })
+    }
+}
+
+impl Stream {
+    fn send(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.connection.is_none() {
+            if self.tried.is_some_and(|tried| tried.elapsed() < PATIENCE) {
+                return Err(io::ErrorKind::NotConnected.into());
+            }
+            self.tried = Some(Instant::now());
+            self.connection = Some(self.connect()?);
+        }
+        let sent = self.connection.as_mut().map_or(Ok(()), |connection| connection.write_all(line));
+        if sent.is_err() {
+            self.connection = None;
+        }
+        sent
+    }
+
+    fn connect(&self) -> io::Result<Box<dyn Write + Send>> {
+        match &self.target {
+            Target::Tcp(to) => {
+                let stream = TcpStream::connect_timeout(to, PATIENCE)?;
+                // A line is whole when it is written: nothing follows that it could wait for.
+                stream.set_nodelay(true)?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                Ok(Box::new(stream))
+            }
+            Target::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                Ok(Box::new(stream))
+            }
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}

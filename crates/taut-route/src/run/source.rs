@@ -1,0 +1,303 @@
+//! Sources of the user path: each hands over one event at a time, and looks up from waiting often enough to be stopped.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
+use taut_link::{Error, Result, clock};
+
+use super::sys;
+use crate::route::Source;
+
+/// How long a source waits before it looks whether it is to end.
+const LOOK_UP: Duration = Duration::from_millis(100);
+/// The longest line; what is longer is no number anyway.
+const LONGEST_LINE: usize = 4096;
+/// Clients of a source of lines at once.
+const MOST_CLIENTS: usize = 64;
+
+/// An event, with its bytes in the buffer of the caller.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Event {
+    pub(super) bytes: usize,
+    /// When it happened (`CLOCK_MONOTONIC`, ns), as far as the kernel tells; else when it was read.
+    pub(super) at_ns: i64,
+    /// Who sent it.
+    pub(super) from: Option<SocketAddr>,
+    /// Events lost before it.
+    pub(super) lost: u64,
+}
+
+/// What waiting gave.
+pub(super) enum Next {
+    Event(Event),
+    /// Something that is no event: a line that is no number.
+    Unreadable,
+    /// Nothing yet.
+    Nothing,
+    /// There will be no more.
+    End,
+}
+
+pub(super) enum Input {
+    Udp { socket: UdpSocket, overflows: u32, realtime_ns: i64 },
+    UnixDgram { socket: UnixDatagram, _name: SocketFile },
+    Lines(Lines),
+    Timer { fd: OwnedFd },
+}
+
+/// A socket's name in the file system, which goes when the socket does.
+pub(super) struct SocketFile(PathBuf);
+
+impl SocketFile {
+    /// Makes way for a socket: a file that nobody listens on any more is removed.
+    fn claim(path: &Path, is_alive: impl FnOnce(&Path) -> bool) -> io::Result<Self> {
+        if std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket()) && !is_alive(path) {
+            std::fs::remove_file(path)?;
+        }
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Streams of lines: those of clients, or one of a file.
+pub(super) struct Lines {
+    listener: Option<Listener>,
+    streams: Vec<Stream>,
+    ready: VecDeque<Option<i64>>,
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, #[expect(dead_code, reason = "removes the file when it goes")] SocketFile),
+}
+
+struct Stream {
+    reader: Box<dyn Readable>,
+    line: Vec<u8>,
+}
+
+trait Readable: Read + AsFd + Send {}
+impl<T: Read + AsFd + Send> Readable for T {}
+
+impl Input {
+    pub(super) fn open(source: &Source) -> Result<Self> {
+        let failed = |error: io::Error| Error::Io { operation: "take from", endpoint: source.to_string(), error };
+        Self::try_open(source).map_err(failed)
+    }
+
+    fn try_open(source: &Source) -> io::Result<Self> {
+        Ok(match source {
+            Source::Udp(address) => {
+                let socket = UdpSocket::bind(address)?;
+                socket.set_read_timeout(Some(LOOK_UP))?;
+                sys::prepare(socket.as_fd())?;
+                Self::Udp { socket, overflows: 0, realtime_ns: realtime_offset() }
+            }
+            Source::UnixDgram(path) => {
+                let is_alive = |path: &Path| UnixDatagram::unbound().is_ok_and(|socket| socket.connect(path).is_ok());
+                let file = SocketFile::claim(path, is_alive)?;
+                let socket = UnixDatagram::bind(path)?;
+                socket.set_read_timeout(Some(LOOK_UP))?;
+                Self::UnixDgram { socket, _name: file }
+            }
+            Source::Tcp(address) => {
+                let listener = TcpListener::bind(address)?;
+                listener.set_nonblocking(true)?;
+                Self::Lines(Lines::of(Some(Listener::Tcp(listener)), None))
+            }
+            Source::Unix(path) => {
+                let file = SocketFile::claim(path, |path| UnixStream::connect(path).is_ok())?;
+                let listener = UnixListener::bind(path)?;
+                listener.set_nonblocking(true)?;
+                Self::Lines(Lines::of(Some(Listener::Unix(listener, file)), None))
+            }
+            Source::Lines(path) if path.as_os_str() == "-" => {
+                // Without the buffer of the standard library, in which lines would hide from poll.
+                let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+                Self::Lines(Lines::of(None, Some(Box::new(stdin))))
+            }
+            Source::Lines(path) => {
+                // A serial device may have no carrier yet, which opening would wait for.
+                let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+                let file = File::options().read(true).custom_flags(flags).open(path)?;
+                Self::Lines(Lines::of(None, Some(Box::new(file))))
+            }
+            Source::Timer(period) => {
+                let fd = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
+                let time = Timespec { tv_sec: period.as_secs() as i64, tv_nsec: period.subsec_nanos().into() };
+                let setting = Itimerspec { it_interval: time, it_value: time };
+                rustix::time::timerfd_settime(&fd, TimerfdTimerFlags::empty(), &setting)?;
+                Self::Timer { fd }
+            }
+        })
+    }
+
+    /// The socket of a source of UDP: replies and further datagrams leave from its address, as they do in the kernel.
+    pub(super) fn udp(&self) -> Option<&UdpSocket> {
+        if let Self::Udp { socket, .. } = self { Some(socket) } else { None }
+    }
+
+    /// Waits for an event, for a while.
+    #[inline]
+    pub(super) fn next(&mut self, buffer: &mut [u8]) -> io::Result<Next> {
+        match self {
+            Self::Udp { socket, overflows, realtime_ns } => {
+                let received = match sys::receive(socket.as_fd(), buffer) {
+                    Err(error) if is_quiet(&error) => {
+                        // The wall clock may be set; what is measured with it is a time of this moment.
+                        *realtime_ns = realtime_offset();
+                        return Ok(Next::Nothing);
+                    }
+                    other => other?,
+                };
+                let at_ns = received.arrived_ns.map_or_else(now_ns, |arrived| arrived - *realtime_ns);
+                let lost =
+                    received.overflows.map_or(0, |total| total.wrapping_sub(std::mem::replace(overflows, total)));
+                Ok(Next::Event(Event { bytes: received.bytes, at_ns, from: received.from, lost: lost.into() }))
+            }
+            Self::UnixDgram { socket, .. } => match socket.recv(buffer) {
+                Err(error) if is_quiet(&error) => Ok(Next::Nothing),
+                result => Ok(Next::Event(Event { bytes: result?, at_ns: now_ns(), from: None, lost: 0 })),
+            },
+            Self::Lines(lines) => lines.next(buffer),
+            Self::Timer { fd } => {
+                if !wait(&[fd.as_fd()])?[0] {
+                    return Ok(Next::Nothing);
+                }
+                let mut count = [0; 8];
+                rustix::io::read(&*fd, &mut count)?;
+                let at_ns = now_ns();
+                Ok(number(buffer, u64::from_ne_bytes(count).cast_signed(), at_ns))
+            }
+        }
+    }
+}
+
+/// An event whose only field is a number in the host's byte order.
+fn number(buffer: &mut [u8], value: i64, at_ns: i64) -> Next {
+    buffer[..8].copy_from_slice(&value.to_ne_bytes());
+    Next::Event(Event { bytes: 8, at_ns, from: None, lost: 0 })
+}
+
+pub(super) fn now_ns() -> i64 {
+    clock::now().as_nanos().cast_signed()
+}
+
+/// `CLOCK_REALTIME` less `CLOCK_MONOTONIC`.
+fn realtime_offset() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec - now_ns()
+}
+
+fn is_quiet(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+/// Which of them can be read, after waiting for a while.
+fn wait(fds: &[BorrowedFd<'_>]) -> io::Result<Vec<bool>> {
+    let mut polled: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK_UP.subsec_nanos().into() };
+    match rustix::event::poll(&mut polled, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    Ok(polled.iter().map(|fd| !fd.revents().is_empty()).collect())
+}
+
+impl Lines {
+    fn of(listener: Option<Listener>, stream: Option<Box<dyn Readable>>) -> Self {
+        let streams = stream.map(|reader| Stream { reader, line: Vec::new() }).into_iter().collect();
+        Self { listener, streams, ready: VecDeque::new() }
+    }
+
+    fn next(&mut self, buffer: &mut [u8]) -> io::Result<Next> {
+        if self.ready.is_empty() {
+            self.fill()?;
+        }
+        Ok(match self.ready.pop_front() {
+            Some(Some(value)) => number(buffer, value, now_ns()),
+            Some(None) => Next::Unreadable,
+            None if self.listener.is_none() && self.streams.is_empty() => Next::End,
+            None => Next::Nothing,
+        })
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        let mut fds: Vec<BorrowedFd<'_>> = self.streams.iter().map(|stream| stream.reader.as_fd()).collect();
+        // A listener that nobody is accepted from would keep poll from waiting.
+        let accepts = self.streams.len() < MOST_CLIENTS;
+        fds.extend(self.listener.as_ref().filter(|_| accepts).map(|listener| match listener {
+            Listener::Tcp(listener) => listener.as_fd(),
+            Listener::Unix(listener, _) => listener.as_fd(),
+        }));
+        let mut readable = wait(&fds)?.into_iter();
+        let ready = &mut self.ready;
+        self.streams.retain_mut(|stream| !readable.next().unwrap_or(false) || stream.read(ready));
+        if readable.next().unwrap_or(false)
+            && let Some(stream) = self.accept()
+        {
+            self.streams.push(stream);
+        }
+        Ok(())
+    }
+
+    fn accept(&self) -> Option<Stream> {
+        let reader: Box<dyn Readable> = match self.listener.as_ref()? {
+            Listener::Tcp(listener) => {
+                let (stream, _) = listener.accept().ok()?;
+                stream.set_nonblocking(true).ok()?;
+                Box::new(TcpStream::from(OwnedFd::from(stream)))
+            }
+            Listener::Unix(listener, _) => {
+                let (stream, _) = listener.accept().ok()?;
+                stream.set_nonblocking(true).ok()?;
+                Box::new(stream)
+            }
+        };
+        Some(Stream { reader, line: Vec::new() })
+    }
+}
+
+impl Stream {
+    /// Reads what is there and takes whole lines off; whether there can be more.
+    fn read(&mut self, ready: &mut VecDeque<Option<i64>>) -> bool {
+        let mut chunk = [0; LONGEST_LINE];
+        let length = match self.reader.read(&mut chunk) {
+            Ok(length) => length,
+            Err(error) if is_quiet(&error) => return true,
+            Err(_) => 0,
+        };
+        for &byte in &chunk[..length] {
+            if byte == b'\n' {
+                ready.push_back(parse(&self.line));
+                self.line.clear();
+            } else if self.line.len() < LONGEST_LINE {
+                self.line.push(byte);
+            }
+        }
+        if length == 0 && !self.line.is_empty() {
+            ready.push_back(parse(&self.line));
+        }
+        length > 0
+    }
+}
+
+/// The whole number on a line.
+fn parse(line: &[u8]) -> Option<i64> {
+    std::str::from_utf8(line).ok()?.trim().parse().ok()
+}

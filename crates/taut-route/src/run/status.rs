@@ -1,0 +1,123 @@
+//! What can be told of a route at work.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use crate::bpf::KernelCounters;
+
+/// A route at work, with its counters.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Status {
+    /// Its name.
+    pub name: String,
+    /// The source.
+    pub from: String,
+    /// The condition.
+    pub when: String,
+    /// The sinks.
+    pub to: Vec<String>,
+    /// `xdp-native`, `xdp-generic`, `tc` or `user`.
+    pub runs: String,
+    /// The device, in the kernel.
+    pub device: Option<String>,
+    /// Why there.
+    pub why: Vec<String>,
+    /// What it lacks for the kernel.
+    pub lacks: Vec<String>,
+    /// Process that holds it.
+    pub pid: u32,
+    /// Its counters.
+    pub counters: Counters,
+}
+
+/// Counters of a route.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Counters {
+    /// Events taken: those evaluated and those too short.
+    pub events: u64,
+    /// Events that passed.
+    pub passed: u64,
+    /// Events that did not pass.
+    pub dropped: u64,
+    /// Events too short for the fields, or lines that are no number.
+    pub short: u64,
+    /// Events that never reached the route, as far as the kernel tells, and sendings that failed.
+    pub lost: u64,
+    /// Records of the log that had no room.
+    pub log_lost: u64,
+    /// Time of events that passed.
+    pub latency: Latency,
+}
+
+/// A histogram of times by powers of two.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Latency {
+    /// From where to where.
+    pub of: String,
+    /// Least time of a class in ns, with the number of events in it; classes without any are left out.
+    pub at_least_ns: Vec<(u64, u64)>,
+}
+
+/// Counters that a thread of a route writes and others read.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) events: AtomicU64,
+    pub(crate) passed: AtomicU64,
+    pub(crate) short: AtomicU64,
+    pub(crate) lost: AtomicU64,
+    histogram: [AtomicU64; 64],
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        let zero = || AtomicU64::new(0);
+        let histogram = [const { AtomicU64::new(0) }; 64];
+        Self { events: zero(), passed: zero(), short: zero(), lost: zero(), histogram }
+    }
+}
+
+impl Shared {
+    pub(crate) fn add(counter: &AtomicU64, count: u64) {
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn record(&self, ns: u64) {
+        Self::add(&self.histogram[ns.max(1).ilog2() as usize], 1);
+    }
+
+    pub(crate) fn counters(&self, of: &str) -> Counters {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (events, passed, short) = (read(&self.events), read(&self.passed), read(&self.short));
+        Counters {
+            events,
+            passed,
+            dropped: events.saturating_sub(passed + short),
+            short,
+            lost: read(&self.lost),
+            log_lost: 0,
+            latency: Latency::of(of, self.histogram.iter().map(read)),
+        }
+    }
+}
+
+impl Latency {
+    fn of(of: &str, classes: impl Iterator<Item = u64>) -> Self {
+        let at_least_ns = classes.enumerate().filter(|(_, count)| *count > 0).map(|(bits, count)| (1 << bits, count));
+        Self { of: of.to_owned(), at_least_ns: at_least_ns.collect() }
+    }
+}
+
+impl From<KernelCounters> for Counters {
+    fn from(kernel: KernelCounters) -> Self {
+        Self {
+            events: kernel.count + kernel.short,
+            passed: kernel.passed,
+            dropped: kernel.count.saturating_sub(kernel.passed),
+            short: kernel.short,
+            lost: kernel.failed,
+            log_lost: kernel.log_lost,
+            latency: Latency::of("in the program, to handing over", kernel.histogram.into_iter()),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! A route in user space: a thread with everything kept open, which sleeps in the receiving call.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+use taut_link::{Error, Result};
+
+use super::sink::{self, Output};
+use super::source::{Input, Next, now_ns};
+use super::status::Shared;
+use super::sys;
+use crate::bpf::LogRecord;
+use crate::condition::Verdict;
+use crate::route::Route;
+
+/// A route's thread, ended when this is dropped.
+#[derive(Debug)]
+pub(super) struct UserRoute {
+    pub(super) counters: Arc<Shared>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl UserRoute {
+    /// Opens source and sinks, and begins.
+    pub(super) fn start(route: &Route) -> Result<Self> {
+        let input = Input::open(&route.source)?;
+        let outputs = Output::open_all(route, input.udp())?;
+        let log = route.log.as_deref().map(|path| {
+            let failed = |error| Error::Io { operation: "log to", endpoint: path.display().to_string(), error };
+            sink::append(path).map_err(failed)
+        });
+        let worker = Worker {
+            route: route.clone(),
+            input,
+            outputs,
+            log: log.transpose()?,
+            counters: Arc::default(),
+            stop: Arc::default(),
+        };
+        let (counters, stop) = (Arc::clone(&worker.counters), Arc::clone(&worker.stop));
+        // What the scheduler refuses is to be known before it begins.
+        let (ready, began) = std::sync::mpsc::sync_channel(1);
+        let name = format!("route-{:.9}", route.name);
+        let run = move || {
+            let placed = worker.place();
+            let is_placed = placed.is_ok();
+            let _ = ready.send(placed);
+            if is_placed {
+                worker.run();
+            }
+        };
+        let host = |error| Error::Host { what: format!("start route {}", route.name), error };
+        let thread = thread::Builder::new().name(name).spawn(run).map_err(host)?;
+        let user = Self { counters, stop, thread: Some(thread) };
+        began.recv().unwrap_or(Ok(()))?;
+        Ok(user)
+    }
+
+    /// Has it end when it looks up next.
+    pub(super) fn ask_to_stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its source has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for UserRoute {
+    fn drop(&mut self) {
+        self.ask_to_stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Worker {
+    route: Route,
+    input: Input,
+    outputs: Vec<Output>,
+    log: Option<Box<dyn Write + Send>>,
+    counters: Arc<Shared>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Worker {
+    fn place(&self) -> Result<()> {
+        let name = &self.route.name;
+        if let Some(cpu) = self.route.cpu {
+            let mut set = CpuSet::new();
+            if cpu < CpuSet::MAX_CPU {
+                set.set(cpu);
+            }
+            sched_setaffinity(None, &set)
+                .map_err(|errno| Error::Input(format!("route {name}: processor {cpu} can't be used: {errno}")))?;
+        }
+        if let Some(priority) = self.route.fifo {
+            sys::fifo(priority).map_err(|error| {
+                Error::Unavailable(format!(
+                    "route {name}: SCHED_FIFO {priority}: {error} (needs CAP_SYS_NICE, and a priority from 1 to 99)"
+                ))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn run(mut self) {
+        let mut memory = self.route.program.memory();
+        let mut outputs = Vec::with_capacity(self.route.program.outputs.len());
+        // The largest datagram of UDP.
+        let mut buffer = vec![0; 65_536];
+        let counters = Arc::clone(&self.counters);
+        while !self.stop.load(Ordering::Relaxed) {
+            let event = match self.input.next(&mut buffer) {
+                Ok(Next::Event(event)) => event,
+                Ok(Next::Unreadable) => {
+                    Shared::add(&counters.events, 1);
+                    Shared::add(&counters.short, 1);
+                    continue;
+                }
+                Ok(Next::Nothing) => continue,
+                // A socket reports what became of datagrams sent earlier.
+                Err(_) if self.input.udp().is_some() => continue,
+                Ok(Next::End) | Err(_) => break,
+            };
+            let payload = &buffer[..event.bytes];
+            let now = now_ns();
+            Shared::add(&counters.events, 1);
+            if event.lost > 0 {
+                Shared::add(&counters.lost, event.lost);
+            }
+            match self.route.program.handle(&mut memory, now, payload, &mut outputs) {
+                Verdict::Short => Shared::add(&counters.short, 1),
+                Verdict::Dropped => {}
+                Verdict::Passed => {
+                    for output in &mut self.outputs {
+                        if output.send(self.input.udp(), event.from, payload, &outputs).is_err() {
+                            Shared::add(&counters.lost, 1);
+                        }
+                    }
+                    Shared::add(&counters.passed, 1);
+                    counters.record(u64::try_from(now_ns() - event.at_ns).unwrap_or(0));
+                    if let Some(log) = &mut self.log {
+                        let value = self.route.logged.map_or(0, |output| outputs[output]);
+                        let record = LogRecord { now_ns: now as u64, count: memory.count as u64, value };
+                        let line = log_line(&self.route, record);
+                        if log.write_all(line.as_bytes()).and_then(|()| log.flush()).is_err() {
+                            self.log = None;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A line of the log.
+pub(super) fn log_line(route: &Route, record: LogRecord) -> String {
+    let value = route.logged.map(|_| record.value);
+    let line = serde_json::json!({
+        "route": route.name, "at_ns": record.now_ns, "count": record.count, "value": value,
+    });
+    format!("{line}\n")
+}

@@ -1,0 +1,126 @@
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+use taut_link::Error;
+use taut_route::control::{self, Desk};
+use taut_route::route::{Route, Source, Target};
+use taut_route::run::Engine;
+
+use super::declare::DeclareArgs;
+use super::show;
+use crate::exit::Code;
+use crate::run::interrupt_on_signals;
+
+/// Set routes to work until Ctrl-C, or with --detach until `taut route stop`
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    declare: DeclareArgs,
+    /// Leave the routes at work in a process of their own
+    #[arg(long)]
+    detach: bool,
+    /// Print the last counters as one JSON object
+    #[arg(long, conflicts_with = "detach")]
+    json: bool,
+    /// The process of its own that --detach makes
+    #[arg(long, hide = true, conflicts_with = "detach")]
+    detached: bool,
+}
+
+pub(super) fn run(args: Args) -> anyhow::Result<Code> {
+    // First, so that nothing is started for nothing.
+    let routes = args.declare.routes()?;
+    refuse_names_in_use(&routes)?;
+    if args.detach {
+        refuse_standard_streams(&routes)?;
+        return detach();
+    }
+    let interrupt = interrupt_on_signals()?;
+    if args.detached {
+        // The terminal and its signals are left behind.
+        rustix::process::setsid().context("leave the session")?;
+    }
+    let desk = Desk::open()?;
+    let mut engine = Engine::start(routes)?;
+    for status in engine.status() {
+        let place = status.device.as_ref().map_or_else(String::new, |device| format!(" on {device}"));
+        eprintln!("taut: route {} runs in {}{place}: {}", status.name, status.runs, status.why.join("; "));
+    }
+    if args.detached {
+        let mut stdout = std::io::stdout();
+        writeln!(stdout, "{READY}").and_then(|()| stdout.flush()).context("tell that the routes are at work")?;
+        let null = File::options().read(true).write(true).open("/dev/null").context("open /dev/null")?;
+        rustix::stdio::dup2_stdout(&null)
+            .and_then(|()| rustix::stdio::dup2_stderr(&null))
+            .context("let go of output")?;
+    }
+    while !interrupt.is_set() && !engine.has_ended() {
+        engine.turn(desk.as_fd());
+        desk.serve(&mut engine);
+    }
+    let last = engine.status();
+    drop(engine);
+    if !args.detached {
+        show::print(args.json, "route run", &last)?;
+    }
+    Ok(Code::Ok)
+}
+
+/// The line by which the process of its own tells that its routes are at work.
+const READY: &str = "ready";
+
+fn detach() -> anyhow::Result<Code> {
+    let program = std::env::current_exe().context("find the program itself")?;
+    let arguments = std::env::args_os().skip(1).map(|word| if word == "--detach" { "--detached".into() } else { word });
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("start a process for the routes")?;
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        BufReader::new(stdout).read_line(&mut line).context("listen to the process of the routes")?;
+    }
+    if line.trim_end() == READY {
+        return Ok(Code::Ok);
+    }
+    // It has said why on stderr, which is ours too.
+    let status = child.wait().context("wait for the process of the routes")?;
+    Ok(match status.code() {
+        Some(2) => Code::Usage,
+        Some(4) => Code::Missing,
+        _ => Code::Failed,
+    })
+}
+
+fn refuse_names_in_use(routes: &[Route]) -> anyhow::Result<()> {
+    for status in control::status()? {
+        if routes.iter().any(|route| route.name == status.name) {
+            let (name, pid) = (status.name, status.pid);
+            let text = format!("route {name} is at work already (process {pid}): stop it, or choose another --name");
+            return Err(Error::Input(text).into());
+        }
+    }
+    Ok(())
+}
+
+fn refuse_standard_streams(routes: &[Route]) -> anyhow::Result<()> {
+    let is_stream = |path: &Path| path.as_os_str() == "-";
+    let uses_streams = |route: &&Route| {
+        matches!(&route.source, Source::Lines(path) if is_stream(path))
+            || route.log.as_deref().is_some_and(is_stream)
+            || route.sinks.iter().any(|sink| matches!(&sink.target, Target::File(path) if is_stream(path)))
+    };
+    match routes.iter().find(uses_streams) {
+        Some(route) => {
+            let text = format!("route {}: with --detach there is no stdin and no stdout; name a file", route.name);
+            Err(Error::Input(text).into())
+        }
+        None => Ok(()),
+    }
+}

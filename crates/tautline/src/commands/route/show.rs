@@ -1,0 +1,131 @@
+//! What routes do: list, stats, stop.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+use taut_link::Error;
+use taut_route::control;
+use taut_route::run::{Counters, Status};
+
+use crate::exit::Code;
+use crate::output;
+
+/// Routes at work
+#[derive(Debug, clap::Args)]
+pub(super) struct ListArgs {
+    /// Print one JSON object instead
+    #[arg(long)]
+    json: bool,
+}
+
+/// Counters of routes at work: events, passed, dropped, short, lost, latency
+#[derive(Debug, clap::Args)]
+pub(super) struct StatsArgs {
+    /// Only this route
+    name: Option<String>,
+    /// Print one JSON object instead
+    #[arg(long)]
+    json: bool,
+}
+
+/// End a route, and print its last counters
+#[derive(Debug, clap::Args)]
+pub(super) struct StopArgs {
+    /// Name of the route
+    #[arg(required_unless_present = "all")]
+    name: Option<String>,
+    /// End all of them
+    #[arg(long, conflicts_with = "name")]
+    all: bool,
+    /// Print one JSON object instead
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the commands on routes print.
+#[derive(Serialize)]
+struct Answer<'a, T> {
+    format_version: u32,
+    command: &'a str,
+    results: &'a [T],
+}
+
+pub(super) fn json<T: Serialize>(command: &str, results: &[T]) -> anyhow::Result<()> {
+    let mut text = serde_json::to_string_pretty(&Answer { format_version: 1, command, results })?;
+    text.push('\n');
+    output::print(&text)
+}
+
+pub(super) fn list(args: &ListArgs) -> anyhow::Result<Code> {
+    let all = control::status()?;
+    if args.json {
+        json("route list", &all)?;
+        return Ok(Code::Ok);
+    }
+    let mut text = String::new();
+    for one in &all {
+        let place = one.device.as_ref().map_or_else(|| one.runs.clone(), |device| format!("{} on {device}", one.runs));
+        let to = if one.to.is_empty() { "nowhere".to_owned() } else { one.to.join(", ") };
+        writeln!(text, "{}  {place}  {} -> {to}  when {}  (process {})", one.name, one.from, one.when, one.pid)?;
+    }
+    output::print(if all.is_empty() { "no route is at work\n" } else { &text })?;
+    Ok(Code::Ok)
+}
+
+pub(super) fn stats(args: &StatsArgs) -> anyhow::Result<Code> {
+    let mut all = control::status()?;
+    if let Some(name) = &args.name {
+        all.retain(|one| one.name == *name);
+        if all.is_empty() {
+            return Err(unknown(name));
+        }
+    }
+    print(args.json, "route stats", &all)?;
+    Ok(Code::Ok)
+}
+
+pub(super) fn stop(args: &StopArgs) -> anyhow::Result<Code> {
+    let names = match &args.name {
+        Some(name) => vec![name.clone()],
+        None => control::status()?.into_iter().map(|one| one.name).collect(),
+    };
+    let mut stopped = Vec::new();
+    for name in names {
+        match control::stop(&name)? {
+            Some(status) => stopped.push(status),
+            None if args.all => {}
+            None => return Err(unknown(&name)),
+        }
+    }
+    print(args.json, "route stop", &stopped)?;
+    Ok(Code::Ok)
+}
+
+fn unknown(name: &str) -> anyhow::Error {
+    Error::Input(format!("no route {name} is at work (see taut route list)")).into()
+}
+
+/// Prints counters.
+pub(super) fn print(as_json: bool, command: &str, all: &[Status]) -> anyhow::Result<()> {
+    if as_json {
+        return json(command, all);
+    }
+    let mut text = String::new();
+    for one in all {
+        let Counters { events, passed, dropped, short, lost, log_lost, latency } = &one.counters;
+        writeln!(
+            text,
+            "{}  {}  events {events}  passed {passed}  dropped {dropped}  short {short}  lost {lost}",
+            one.name, one.runs
+        )?;
+        if *log_lost > 0 {
+            writeln!(text, "  {log_lost} records of the log had no room")?;
+        }
+        let classes: Vec<String> =
+            latency.at_least_ns.iter().map(|(from, count)| format!("{from}-{} ns: {count}", 2 * from - 1)).collect();
+        if !classes.is_empty() {
+            writeln!(text, "  {}: {}", latency.of, classes.join(", "))?;
+        }
+    }
+    output::print(&text)
+}

@@ -1,0 +1,278 @@
+//! `taut route`: the same results in the kernel and in user space, routes that outlive their command and end with their
+//! process, and messages that say what is missing.
+
+mod support;
+
+use std::fs::File;
+use std::io::Write;
+use std::net::UdpSocket;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::{has, is_root, parse, skip, taut, text};
+use tempfile::TempDir;
+
+/// A network namespace with a loopback device, and a directory in which routes are kept track of.
+struct Place {
+    namespace: String,
+    directory: TempDir,
+}
+
+impl Place {
+    /// `None` where it can't be made.
+    fn make(test: &str) -> Option<Self> {
+        if !is_root() || !has("ip") {
+            skip(test, "needs root and iproute2");
+            return None;
+        }
+        let namespace = format!("taut-{}-{test:.20}", std::process::id());
+        let place = Self { namespace, directory: tempfile::tempdir().unwrap() };
+        let ip =
+            |arguments: &[&str]| Command::new("ip").args(arguments).stderr(Stdio::null()).status().unwrap().success();
+        if !ip(&["netns", "add", &place.namespace]) {
+            skip(test, "network namespaces are not permitted here");
+            return None;
+        }
+        assert!(ip(&["-n", &place.namespace, "link", "set", "lo", "up"]));
+        Some(place)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace]).arg(env!("CARGO_BIN_EXE_taut")).stdin(Stdio::null());
+        command.env("XDG_RUNTIME_DIR", self.directory.path());
+        command
+    }
+
+    fn route(&self, arguments: &[&str]) -> Output {
+        self.command().arg("route").args(arguments).output().unwrap()
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.route(&[arguments, &["--json"]].concat());
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        parse(&output)
+    }
+
+    fn detach(&self, arguments: &[&str]) {
+        let output = self.route(&[&["run", "--detach"], arguments].concat());
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    }
+
+    /// A socket in the namespace.
+    fn socket(&self, address: &str) -> UdpSocket {
+        let inside = || {
+            let namespace = File::open(format!("/run/netns/{}", self.namespace)).unwrap();
+            rustix::thread::move_into_link_name_space(
+                std::os::fd::AsFd::as_fd(&namespace),
+                Some(rustix::thread::LinkNameSpaceType::Network),
+            )
+            .unwrap();
+            UdpSocket::bind(address).unwrap()
+        };
+        let socket = std::thread::scope(|scope| scope.spawn(inside).join().unwrap());
+        socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        socket
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = self.route(&["stop", "--all"]);
+        let _ = Command::new("ip").args(["netns", "del", &self.namespace]).status();
+    }
+}
+
+fn receive(socket: &UdpSocket) -> Option<Vec<u8>> {
+    let mut buffer = [0; 256];
+    socket.recv(&mut buffer).ok().map(|length| buffer[..length].to_vec())
+}
+
+#[test]
+fn kernel_and_user_space_give_the_same() {
+    let Some(place) = Place::make("kernel_and_user_space_give_the_same") else { return };
+    // Datagrams of a sensor: level, flags, and some of them too short.
+    let datagrams: Vec<Vec<u8>> = (0..60_u8)
+        .map(|i| {
+            let level = i32::from(i) * 37 % 50 - 25;
+            let mut bytes = vec![i, i ^ 0x55];
+            bytes.extend((level as i16).to_be_bytes());
+            bytes.extend(vec![7; usize::from(i % 5)]);
+            bytes.truncate(if i % 11 == 3 { 3 } else { bytes.len() });
+            bytes
+        })
+        .collect();
+    let mut results = Vec::new();
+    for kind in ["xdp-generic", "tc", "user"] {
+        place.detach(&[
+            "--name",
+            kind,
+            "--place",
+            kind,
+            "--from",
+            "udp://127.0.0.1:9100",
+            "--field",
+            "level=i16be@2",
+            "--when",
+            "hysteresis(average(level, 3), -5, 5) || level / (level % 3) > u8[1] >> 3",
+            "--to",
+            "reply",
+            "--send",
+            "smooth(level, 2) * 1000 + len * 7 + delta(u8[0])",
+        ]);
+        let client = place.socket("127.0.0.1:0");
+        client.connect("127.0.0.1:9100").unwrap();
+        let mut answers = Vec::new();
+        for datagram in &datagrams {
+            client.send(datagram).unwrap();
+            // The next one comes when this one has been seen.
+            let deadline = Instant::now() + Duration::from_secs(5);
+            let seen = u64::from(datagram[0]) + 1;
+            while place.json(&["stats", kind])["results"][0]["counters"]["events"] != seen {
+                assert!(Instant::now() < deadline, "{kind}: event {seen} was not counted");
+            }
+        }
+        while let Some(answer) = receive(&client) {
+            answers.push(answer);
+        }
+        let stopped = place.json(&["stop", kind]);
+        let counters = stopped["results"][0]["counters"].clone();
+        assert_eq!(stopped["results"][0]["runs"], kind);
+        let counts = ["events", "passed", "dropped", "short", "lost"].map(|name| counters[name].as_u64().unwrap());
+        assert_eq!(counts[0], 60);
+        assert_eq!(counts[1], answers.len() as u64, "{counters}");
+        assert!(counts[1] > 5 && counts[2] > 5 && counts[3] == 6 && counts[4] == 0, "{counters}");
+        results.push((counts, answers));
+    }
+    assert_eq!(results[0], results[2], "xdp-generic and user");
+    assert_eq!(results[1], results[2], "tc and user");
+}
+
+#[test]
+fn a_route_outlives_its_command_and_ends_with_its_process() {
+    let Some(place) = Place::make("a_route_outlives_its_command_and_ends_with_its_process") else { return };
+    place.detach(&[
+        "--name",
+        "fan",
+        "--from",
+        "udp://127.0.0.1:9100",
+        "--when",
+        "value == 0",
+        "--to",
+        "udp://127.0.0.1:7001",
+        "--to",
+        "udp://127.0.0.1:7002",
+    ]);
+    let (first, second) = (place.socket("127.0.0.1:7001"), place.socket("127.0.0.1:7002"));
+    let client = place.socket("127.0.0.1:0");
+    client.send_to(&[0; 12], "127.0.0.1:9100").unwrap();
+    assert_eq!((receive(&first), receive(&second)), (Some(vec![0; 12]), Some(vec![0; 12])));
+    let list = place.json(&["list"]);
+    assert_eq!(list["results"][0]["name"], "fan");
+    assert_eq!(list["results"][0]["runs"], "tc");
+    // The name is taken.
+    let again = place.route(&["run", "--name", "fan", "--from", "timer:1s"]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(text(&again.stderr).contains("at work already"), "{}", text(&again.stderr));
+    // Killed, it leaves nothing behind: a socket at the source gets what the program took before.
+    let pid = list["results"][0]["pid"].as_u64().unwrap().to_string();
+    assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+    let source = place.socket("127.0.0.1:9100");
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        client.send_to(&[0; 12], "127.0.0.1:9100").unwrap();
+        if receive(&source).is_some() {
+            break;
+        }
+        assert!(Instant::now() < deadline, "the program stayed after its process was killed");
+    }
+    assert_eq!(place.json(&["list"])["results"].as_array().unwrap().len(), 0);
+    assert_eq!(place.route(&["stop", "fan"]).status.code(), Some(2));
+}
+
+#[test]
+fn lines_go_in_and_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = taut()
+        .args(["route", "run", "--from", "lines:-", "--when", "value > 3", "--to", "file:-", "--send", "value * 2"])
+        .env("XDG_RUNTIME_DIR", directory.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"1\n5\nno number\n-7\n9").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    assert!(printed.starts_with("10\n18\n"), "{printed}");
+    assert!(printed.contains("events 5  passed 2  dropped 2  short 1  lost 0"), "{printed}");
+    assert!(text(&output.stderr).contains("runs in user"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn check_explains_and_tries() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("routes.toml");
+    std::fs::write(
+        &path,
+        "[[route]]\nname = 'a'\nfrom = 'udp://127.0.0.1:9100'\nwhen = 'rise(level > 3)'\nfields = { level = 'u8@1' }\n\
+         to = ['reply', { sink = 'file:/tmp/x', send = 'level' }]\n",
+    )
+    .unwrap();
+    let output = taut()
+        .args(["route", "check", "--json", "--try", "hex:0005", "--try", "hex:0006@5ms", "--try", "hex:00"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    let document = parse(&output);
+    let route = &document["results"][0];
+    let verdicts: Vec<&str> = route["tries"].as_array().unwrap().iter().filter_map(|t| t["verdict"].as_str()).collect();
+    assert_eq!(verdicts, ["passed", "dropped", "short"], "{route:#}");
+    assert_eq!(route["tries"][0]["sent"], serde_json::json!([null, 5]));
+    assert_eq!(route["runs"], serde_json::json!(["user"]));
+    assert!(route["lacks"][0].as_str().unwrap().contains("not file:/tmp/x"), "{route:#}");
+}
+
+#[test]
+fn what_is_wrong_is_a_usage_error_with_the_column() {
+    for (arguments, says) in [
+        (&["--from", "udp://127.0.0.1:9100", "--when", "value = 0"][..], "column 7"),
+        (&["--from", "gpio:x/1"], "is no source"),
+        (&["--from", "timer:1s", "--to", "gpio:x/1"], "is no sink"),
+        (&["--from", "timer:1s", "--field", "x"], "NAME=FORM@OFFSET"),
+        (&["/nonexistent/routes.toml"], "read /nonexistent/routes.toml"),
+    ] {
+        let output = taut().args(["route", "check"]).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(says), "{arguments:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn bench_measures_every_path() {
+    if !is_root() {
+        return skip("bench_measures_every_path", "needs root");
+    }
+    let output = taut().args(["route", "bench", "--rounds", "2", "--events", "100", "--json"]).output().unwrap();
+    if output.status.code() == Some(4) {
+        return skip("bench_measures_every_path", &text(&output.stderr));
+    }
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let document = parse(&output);
+    let schema = serde_json::from_slice(&taut().args(["generate", "schema"]).output().unwrap().stdout).unwrap();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document), "{document:#}");
+    let rows = document["results"].as_array().unwrap();
+    for (path, sinks) in [("naive", 1), ("kept-open", 1), ("xdp", 1), ("naive", 4), ("kept-open", 4), ("tc", 4)] {
+        let row = rows.iter().find(|row| row["path"] == path && row["sinks"] == sinks);
+        let row = row.unwrap_or_else(|| panic!("{path} with {sinks} sinks is missing"));
+        assert_eq!(row["sent"], 200);
+        let came = row["edge_to_edge_ns"]["count"].as_u64().unwrap_or(0);
+        assert_eq!(came + row["lost"].as_u64().unwrap(), 200, "{row:#}");
+        // The kernel's paths lose nothing here, and take some time.
+        if !["naive", "kept-open"].contains(&path) {
+            assert!(row["lost"] == 0 && row["edge_to_edge_ns"]["p50"].as_u64().unwrap() > 500, "{row:#}");
+        }
+    }
+}
