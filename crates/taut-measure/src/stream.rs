@@ -79,6 +79,8 @@ struct Flow {
     up: u64,
     /// Arrived here.
     down: u64,
+    /// Of all that arrived, what was there at the first time: the duration is from there on.
+    at_first: u64,
     duration: Duration,
     peer_cpu: Option<Duration>,
     tcp: Option<TcpFacts>,
@@ -153,6 +155,7 @@ fn flow(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interr
                 Some((summary, _)) => Flow {
                     sent,
                     up: summary.bytes,
+                    at_first: mean_read(&summary),
                     duration: arrival_time(&summary),
                     peer_cpu: Some(summary.cpu),
                     tcp,
@@ -163,9 +166,9 @@ fn flow(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interr
         }
         Direction::Down => {
             session.end_sending()?;
-            let (down, duration, summary) = receive(session, time, interrupt)?;
+            let (down, at_first, duration, summary) = receive(session, time, interrupt)?;
             let tcp = link.tcp_info().map(TcpFacts::from);
-            Ok(Flow { down, duration, peer_cpu: summary.map(|summary| summary.cpu), tcp, ..Flow::default() })
+            Ok(Flow { down, at_first, duration, peer_cpu: summary.map(|summary| summary.cpu), tcp, ..Flow::default() })
         }
         Direction::Both => thread::scope(|scope| {
             let sender = scope.spawn(|| {
@@ -175,13 +178,19 @@ fn flow(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interr
             });
             let received = receive(session, time, interrupt);
             let (sent, _) = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            let (down, duration, summary) = received?;
+            let (down, at_first, duration, summary) = received?;
             let summary = summary.unwrap_or_default();
             let duration = duration.max(arrival_time(&summary));
+            let at_first = at_first + mean_read(&summary);
             let tcp = link.tcp_info().map(TcpFacts::from);
-            Ok(Flow { sent, up: summary.bytes, down, duration, peer_cpu: Some(summary.cpu), tcp })
+            Ok(Flow { sent, up: summary.bytes, down, at_first, duration, peer_cpu: Some(summary.cpu), tcp })
         }),
     }
+}
+
+/// Bytes that the first read brought, as far as the summary tells.
+const fn mean_read(summary: &Summary) -> u64 {
+    if summary.messages > 1 { summary.bytes / summary.messages } else { 0 }
 }
 
 fn arrival_time(summary: &Summary) -> Duration {
@@ -217,14 +226,15 @@ fn send(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interr
     }
 }
 
-/// Receives until the peer ends the stream; its summary is the last frame's length of it.
-fn receive(session: &Session, time: Duration, interrupt: &Interrupt) -> Result<(u64, Duration, Option<Summary>)> {
+/// Receives until the peer ends the stream; its summary is the last frame's length of it. All bytes, those of the first read, the time
+/// from the first to the last.
+fn receive(session: &Session, time: Duration, interrupt: &Interrupt) -> Result<(u64, u64, Duration, Option<Summary>)> {
     let link = session.link();
     let ends_with_link = link.endpoint().closes_by_halves();
     // Small enough to stay in the second-level cache beside the kernel's copy of it: larger ones were slower.
     let mut buffer = vec![0; 64 * 1024];
     let mut tail: Vec<u8> = Vec::with_capacity(2 * CONTROL_BYTES);
-    let (mut total, mut first, mut last) = (0u64, None, Instant::default());
+    let (mut total, mut at_first, mut first, mut last) = (0u64, 0, None, Instant::default());
     let mut last_progress = clock::now();
     let give_up = last_progress + time + Duration::from_secs(10);
     loop {
@@ -233,7 +243,9 @@ fn receive(session: &Session, time: Duration, interrupt: &Interrupt) -> Result<(
             Ok(bytes) => {
                 last = clock::now();
                 last_progress = last;
-                first.get_or_insert(last);
+                if first.is_none() {
+                    (first, at_first) = (Some(last), bytes as u64);
+                }
                 total += bytes as u64;
                 tail.extend_from_slice(&buffer[bytes.saturating_sub(CONTROL_BYTES)..bytes]);
                 tail.drain(..tail.len().saturating_sub(CONTROL_BYTES));
@@ -252,7 +264,9 @@ fn receive(session: &Session, time: Duration, interrupt: &Interrupt) -> Result<(
         total -= CONTROL_BYTES as u64;
     }
     let duration = first.map_or(Duration::ZERO, |first| last.saturating_since(first));
-    Ok((total, duration, summary))
+    // A stream that came with one read has no rate of its own.
+    let at_first = if at_first < total { at_first } else { 0 };
+    Ok((total, at_first, duration, summary))
 }
 
 fn check_progress(session: &Session, last_progress: Instant) -> Result<()> {
@@ -271,7 +285,8 @@ fn row(plan: &StreamPlan, rounds: &[Vec<Flow>], options: Vec<String>, cpu: Durat
             let bytes: u64 = flows.iter().map(|flow| flow.up + flow.down).sum();
             let duration = flows.iter().map(|flow| flow.duration).max().unwrap_or_default();
             let seconds = duration.as_secs_f64();
-            let throughput_bps = if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 };
+            let in_time = bytes - flows.iter().map(|flow| flow.at_first).sum::<u64>().min(bytes);
+            let throughput_bps = if seconds > 0.0 { in_time as f64 * 8.0 / seconds } else { 0.0 };
             StreamRound { throughput_bps, bytes, duration_ns: u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX) }
         })
         .collect();

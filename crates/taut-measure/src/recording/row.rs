@@ -404,7 +404,7 @@ pub struct StreamRow {
 /// One repetition of a throughput run.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct StreamRound {
-    /// Bits per second that arrived.
+    /// Bits per second that arrived, what came with the first arrival left out.
     pub throughput_bps: f64,
     /// Bytes that arrived.
     pub bytes: u64,
@@ -484,6 +484,12 @@ pub struct TuneRow {
     pub why_not: Option<String>,
     /// The line of code, or the command, that puts it in force.
     pub apply: Option<String>,
+    /// Throughput in bits per second, where that was measured. The median over the rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput_bps: Option<f64>,
+    /// Options in force and what was negotiated in the last round, where that is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
 }
 
 /// What the tool and the host cost by themselves.

@@ -492,6 +492,8 @@ fn tune(
         why_not: why_not.map(str::to_owned),
         apply: (setting == "nodelay")
             .then(|| "setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));".to_owned()),
+        throughput_bps: None,
+        options: Vec::new(),
     }
 }
 
