@@ -268,6 +268,10 @@ impl Link {
         let Some((protocol, address)) = self.endpoint.bluetooth() else { return Vec::new() };
         let told = bluetooth::facts(&self.socket, protocol, address);
         let agreed = self.ear.as_ref().map(bluetooth::Ear::facts).unwrap_or_default();
+        // Where both tell the same thing, what was heard counts: Linux 5.10 knows of a PHY only when it has changed.
+        let name = |fact: &str| fact.split_once('=').map(|(name, _)| name.to_owned());
+        let told =
+            told.into_iter().filter(|fact| !agreed.iter().any(|heard| name(heard) == name(fact))).collect::<Vec<_>>();
         agreed.into_iter().chain(told).chain(self.peer.iter().cloned()).collect()
     }
 

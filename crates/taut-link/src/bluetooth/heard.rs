@@ -109,7 +109,9 @@ impl Heard {
             ("interval_put_back_from_us", us(radio.put_back.map(|[from, _]| from))),
             ("data_before_response", Some(self.early).filter(|early| *early > 0)),
         ];
-        facts.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?))).collect()
+        let phys = radio.phys.map(|[tx, rx]| format!("phy={}_tx+{}_rx", phy_name(tx), phy_name(rx)));
+        let numbers = facts.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)));
+        numbers.chain(phys).collect()
     }
 
     /// Takes what one frame of the monitor tells of the link to a device; most tell nothing.
@@ -236,6 +238,15 @@ impl Heard {
     }
 }
 
+/// A PHY as events number it (Bluetooth Core Specification, Vol 4, Part E, section 7.7.65.12).
+const fn phy_name(number: u8) -> &'static str {
+    match number {
+        1 => "1m",
+        2 => "2m",
+        _ => "coded",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,6 +308,7 @@ mod tests {
             "snd_mps=188",
             "credits_received=4",
             "largest_grant_received=46",
+            "phy=1m_tx+1m_rx",
         ];
         assert_eq!(heard.facts(), facts);
         heard.take(0, peer(), &frame(EVENT, 0, &updated(6)));

@@ -7,6 +7,7 @@
 //! - `radio`: interval, PHY and data length asked for on a link that is up.
 //! - `choice`: what can be chosen of a link, put into its endpoint.
 //! - `credit_rule`: how this kernel gives credits.
+//! - `trap`: whether this kernel has a trap that programs fall into.
 //! - `parameters`: connection interval, latency and timeout of links to come.
 //! - `virtual_adapter`: adapters whose controllers we are.
 //!
@@ -22,9 +23,10 @@ mod monitor;
 mod parameters;
 mod radio;
 mod socket;
+mod trap;
 mod virtual_adapter;
 
-pub use adapter::{is_set_up, restore as restore_adapters};
+pub use adapter::{adapters, is_set_up, restore as restore_adapters};
 pub(crate) use address::Protocol;
 pub use address::{AddressType, BluetoothAddress, DeviceAddress, Phy, Security};
 pub use choice::{LinkChoice, interval_in_words};
@@ -33,6 +35,7 @@ pub use parameters::{ConnectionParameters, IntervalLimits, set_connection_parame
 pub(crate) use socket::{
     Ear, Ears, Listening, adapter_of, apply_to_accepted, bound, connect, facts, listen, set_mtu_of,
 };
+pub use trap::receiving_blocks_others;
 pub use virtual_adapter::VirtualAdapter;
 
 /// A little-endian `u16` in bytes that are there.

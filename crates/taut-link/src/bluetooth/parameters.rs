@@ -47,6 +47,9 @@ pub struct IntervalLimits {
 }
 
 impl IntervalLimits {
+    /// What the kernel gives to a new adapter: 30 to 50 ms.
+    pub const DEFAULT: Self = Self { min: 24, max: 40 };
+
     /// Those of an adapter (`conn_min_interval` and `conn_max_interval` in debugfs).
     ///
     /// # Errors

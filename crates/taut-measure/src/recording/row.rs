@@ -387,6 +387,9 @@ pub struct StreamRow {
     pub bytes: u64,
     /// Bytes sent that never arrived (datagrams).
     pub lost_bytes: u64,
+    /// Bytes that this host's kernel took on links that broke before the peer could tell what had arrived.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unconfirmed_bytes: u64,
     /// CPU time of this process.
     pub cpu_ns: u64,
     /// CPU time of the peer's threads, where it tells.
@@ -399,6 +402,11 @@ pub struct StreamRow {
     pub tcp: Option<TcpFacts>,
     /// Socket options in force, as the kernel has them.
     pub options: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+const fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 /// One repetition of a throughput run.
