@@ -91,6 +91,11 @@ impl Endpoint {
         !matches!(self, Self::L2cap(_) | Self::Rfcomm(_))
     }
 
+    /// Whether a radio link is below it whose interval, PHY and lengths can be chosen ([`crate::bluetooth::LinkChoice`]).
+    pub const fn has_radio(&self) -> bool {
+        matches!(self, Self::L2cap(address) if address.is_le())
+    }
+
     /// Where a crowd started by the server at this endpoint listens: on the same host at port `number`, or under its own
     /// name with `.number` after it.
     ///
@@ -319,7 +324,7 @@ mod tests {
             "l2cap://00:AA:01:00:00:2F/129",
             "l2cap://any/0?adapter=hci1",
             "l2cap://00:AA:01:00:00:2F/4097?type=bredr&mtu=1024",
-            "l2cap://C0:AA:01:00:00:2F/128?adapter=hci0&type=random&mtu=2048&rcvbuf=65536&phy=2m&security=medium",
+            "l2cap://C0:AA:01:00:00:2F/128?adapter=hci0&type=random&mtu=2048&rcvbuf=65536&phy=2m&interval=7.5ms&length=251&security=medium",
             "rfcomm://00:AA:01:00:00:2F/3",
             "rfcomm://any/0?adapter=hci1&rcvbuf=65536&security=high",
         ] {

@@ -7,6 +7,7 @@
 //! - [`TcpInfo`]: what the kernel tells of a TCP connection.
 //! - [`Session`]: a link on which a server of the tests has agreed to work.
 //! - [`CrowdSession`]: the same for many links to a process of the server's.
+//! - [`Shaper`]: a server asked to receive links in another way.
 //! - [`SocketRing`]: many sockets on one io_uring.
 //! - [`process`]: another process' CPU time, and ending with the process that started us.
 //! - [`wire`]: frames of the tests' protocol, parsed and emitted without I/O.
@@ -26,6 +27,7 @@ mod option;
 pub mod process;
 mod ring;
 mod session;
+mod shaper;
 #[cfg(test)]
 mod skip;
 pub mod stamp;
@@ -41,4 +43,5 @@ pub use listener::{Listener, PeerAddress};
 pub use option::SocketOption;
 pub use ring::{Completion, SocketRing};
 pub use session::{PeerClock, Request, Session, boot_identity};
+pub use shaper::Shaper;
 pub use tcp_info::TcpInfo;

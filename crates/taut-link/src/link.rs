@@ -7,6 +7,8 @@ use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Socket, Type};
 use taut_time::{Duration, SendQueue};
 
+use crate::bluetooth::CreditRule;
+use crate::wire::Accept;
 use crate::{Endpoint, Error, Result, SocketOption, TcpInfo, bluetooth, endpoint, sys};
 
 /// An open channel to an endpoint; the same calls for every kind.
@@ -18,7 +20,10 @@ pub struct Link {
     endpoint: Endpoint,
     /// Most bytes that one write may have, where the kernel takes no more at once.
     write_limit: usize,
-    agreed: Vec<String>,
+    /// Hears of an LE link.
+    ear: Option<bluetooth::Ear>,
+    /// What the server of a Bluetooth link has told of its end.
+    peer: Vec<String>,
 }
 
 impl Link {
@@ -33,7 +38,8 @@ impl Link {
                 socket: opened.socket,
                 endpoint: endpoint.clone(),
                 write_limit: opened.write_limit,
-                agreed: opened.agreed,
+                ear: opened.ear,
+                peer: Vec::new(),
             });
         }
         let mut last = None;
@@ -62,7 +68,43 @@ impl Link {
     }
 
     pub(crate) const fn accepted(socket: Socket, endpoint: Endpoint, write_limit: usize) -> Self {
-        Self { socket, endpoint, write_limit, agreed: Vec::new() }
+        Self { socket, endpoint, write_limit, ear: None, peer: Vec::new() }
+    }
+
+    pub(crate) fn hearing(self, ear: Option<bluetooth::Ear>) -> Self {
+        Self { ear, ..self }
+    }
+
+    /// Number of the adapter by which an LE endpoint is connected to: 0 is hci0.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for another endpoint; else as [`connect`](Self::connect).
+    pub fn adapter_of(endpoint: &Endpoint) -> Result<u16> {
+        match endpoint.bluetooth() {
+            Some((_, address)) => bluetooth::adapter_of(address),
+            None => Err(Error::Input(format!("{endpoint}: that has no adapter"))),
+        }
+    }
+
+    /// Keeps what the server told of its end, for the facts of the link.
+    pub(crate) fn note_peer(&mut self, accept: &Accept) {
+        let buffer = Some(accept.receive_buffer).filter(|bytes| *bytes > 0);
+        let told = [
+            buffer.map(|bytes| format!("peer_rcvbuf={bytes}")),
+            accept.credit_rule.map(|rule| format!("peer_credit_rule={rule}")),
+        ];
+        self.peer = told.into_iter().flatten().collect();
+    }
+
+    /// `SO_RCVBUF` as the kernel has it, in bytes.
+    pub fn receive_buffer(&self) -> Option<u32> {
+        u32::try_from(self.socket.recv_buffer_size().ok()?).ok()
+    }
+
+    /// By which rule this kernel gives credits on the link; `None` where there are none, or it can't be seen.
+    pub fn credit_rule(&self) -> Option<CreditRule> {
+        let (_, address) = self.endpoint.bluetooth()?;
+        (self.endpoint.transport() == "l2cap" && address.is_le()).then(CreditRule::of_this_kernel).flatten()
     }
 
     /// The address of the other end, or of the listener that accepted this link.
@@ -225,7 +267,12 @@ impl Link {
     pub(crate) fn bluetooth_facts(&self) -> Vec<String> {
         let Some((protocol, address)) = self.endpoint.bluetooth() else { return Vec::new() };
         let told = bluetooth::facts(&self.socket, protocol, address);
-        self.agreed.iter().cloned().chain(told).collect()
+        let agreed = self.ear.as_ref().map(bluetooth::Ear::facts).unwrap_or_default();
+        // Where both tell the same thing, what was heard counts: Linux 5.10 knows of a PHY only when it has changed.
+        let name = |fact: &str| fact.split_once('=').map(|(name, _)| name.to_owned());
+        let told =
+            told.into_iter().filter(|fact| !agreed.iter().any(|heard| name(heard) == name(fact))).collect::<Vec<_>>();
+        agreed.into_iter().chain(told).chain(self.peer.iter().cloned()).collect()
     }
 
     /// State of the send queue when something waits in it unsent, `None` when nothing does or the transport keeps none.

@@ -2,6 +2,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny};
 use socket2::{Socket, Type};
@@ -16,7 +17,21 @@ pub struct Listener {
     socket: Socket,
     endpoint: Endpoint,
     file: Option<PathBuf>,
+    radio: Option<Radio>,
 }
+
+/// What a Bluetooth listener has beside its socket.
+#[derive(Debug)]
+struct Radio {
+    ears: Option<bluetooth::Ears>,
+    /// Number of the adapter.
+    adapter: u16,
+    /// `SO_RCVBUF` for the links that are accepted; 0 leaves it alone.
+    receive_buffer: AtomicU32,
+}
+
+/// L2CAP_DEFAULT_MTU (l2cap.h), in bytes.
+const DEFAULT_MTU: u16 = 672;
 
 /// Where a datagram came from, and where its answer goes.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -31,9 +46,10 @@ impl Listener {
     /// The name does not resolve, or the address is in use or not ours.
     pub fn bind(endpoint: &Endpoint) -> Result<Self> {
         if let Some((protocol, address)) = endpoint.bluetooth() {
-            let socket = bluetooth::listen(endpoint, protocol, address)?;
+            let bluetooth::Listening { socket, ears, adapter } = bluetooth::listen(endpoint, protocol, address)?;
             let bound = socket.local_addr().map_err(|source| Error::io("listen on", endpoint, source))?;
-            return Ok(Self { socket, endpoint: endpoint.with_bound_address(&bound), file: None });
+            let radio = Some(Radio { ears, adapter, receive_buffer: AtomicU32::new(0) });
+            return Ok(Self { socket, endpoint: endpoint.with_bound_address(&bound), file: None, radio });
         }
         let address = endpoint.resolve()?.swap_remove(0);
         let fail = |source: io::Error| Error::io("listen on", endpoint, source);
@@ -57,7 +73,7 @@ impl Listener {
         let bound = socket.local_addr().map_err(fail)?;
         let endpoint = endpoint.with_bound_address(&bound);
         let file = endpoint.socket_file().cloned();
-        Ok(Self { socket, endpoint, file })
+        Ok(Self { socket, endpoint, file, radio: None })
     }
 
     /// The address bound to, with the port that the kernel picked.
@@ -83,7 +99,37 @@ impl Listener {
             Some((protocol, address)) => bluetooth::apply_to_accepted(&socket, protocol, address)?,
             None => usize::MAX,
         };
-        Ok((Link::accepted(socket, self.endpoint.clone(), write_limit), from.as_socket().map(|address| address.ip())))
+        let mut ear = None;
+        if let Some(radio) = &self.radio {
+            ear = radio.ears.as_ref().and_then(|ears| ears.of(&from));
+            match radio.receive_buffer.load(Ordering::Relaxed) {
+                0 => {}
+                bytes => socket.set_recv_buffer_size(bytes as usize)?,
+            }
+        }
+        let link = Link::accepted(socket, self.endpoint.clone(), write_limit).hearing(ear);
+        Ok((link, from.as_socket().map(|address| address.ip())))
+    }
+
+    /// The adapter of an LE listener, whose links can be [shaped](Self::shape).
+    pub fn shapeable(&self) -> Option<u16> {
+        self.radio.as_ref().filter(|radio| radio.ears.is_some()).map(|radio| radio.adapter)
+    }
+
+    /// Has the LE links accepted from now on receive with another MTU (`BT_RCVMTU`, 23 bytes at least) and another `SO_RCVBUF`, which the
+    /// kernel doubles; `None` goes back to what the endpoint says.
+    ///
+    /// # Errors
+    /// [`Error::Input`] where there are no such links; [`Error::Io`] when the kernel refuses a value.
+    pub fn shape(&self, mtu: Option<u16>, receive_buffer: Option<u32>) -> Result<()> {
+        let (Some(radio), Some((_, address))) = (self.radio.as_ref(), self.endpoint.bluetooth()) else {
+            return Err(Error::Input(format!("{}: only links of Bluetooth LE are shaped", self.endpoint)));
+        };
+        let mtu = mtu.or(address.mtu).unwrap_or(DEFAULT_MTU);
+        bluetooth::set_mtu_of(&self.socket, address, mtu)
+            .map_err(|source| Error::io("set the MTU of", &self.endpoint, source))?;
+        radio.receive_buffer.store(receive_buffer.unwrap_or(0), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Receives a datagram and the address that it came from. Longer datagrams are cut to the buffer.

@@ -119,6 +119,7 @@ impl Session {
         let Frame::Accept(accept) = answer else {
             return Err(self.broke_protocol("the answer to the hello is neither yes nor no"));
         };
+        self.link.note_peer(&accept);
         Ok(accept)
     }
 

@@ -3,6 +3,7 @@
 use std::thread;
 
 use rustix::process::{Resource, getrlimit};
+use taut_link::bluetooth::{self, CreditRule, IntervalLimits, interval_in_words};
 use taut_link::foreign::{AckPolicy, ForeignHost};
 use taut_link::{Endpoint, Link, Listener, Result, SocketOption, clock, stamp};
 use taut_time::Duration;
@@ -16,6 +17,7 @@ pub fn checks() -> Vec<CheckRow> {
     rows.extend(["tcp://127.0.0.1:0", "tcp://[::1]:0", "udp://127.0.0.1:0", "udp://[::1]:0"].map(bind));
     rows.extend([transmit_timestamps(), option(SocketOption::DelackMaxUs(8000)), option(SocketOption::BusyPoll(50))]);
     rows.extend([foreign_peer(), fifo(), descriptors()]);
+    rows.extend(bluetooth());
     rows
 }
 
@@ -99,6 +101,50 @@ fn foreign_peer() -> CheckRow {
             }
         },
     )
+}
+
+/// The traps that this kernel's L2CAP sets, where it has any Bluetooth.
+fn bluetooth() -> Vec<CheckRow> {
+    let needed_for = "programs with sockets of L2CAP";
+    let Ok(blocks) = bluetooth::receiving_blocks_others() else { return Vec::new() };
+    let receiving = if blocks {
+        Err((
+            "a thread that waits in recv() of SOCK_SEQPACKET keeps the socket locked, and nothing arrives in it"
+                .to_owned(),
+            "wait with poll() and receive with MSG_DONTWAIT, or use SOCK_STREAM as taut does; a newer kernel has it mended",
+        ))
+    } else {
+        Ok("a thread that waits in recv() leaves the socket to others".to_owned())
+    };
+    let credits = match CreditRule::of_this_kernel() {
+        Some(CreditRule::Sdu) => Err((
+            "for one SDU at a time: an SDU takes two connection intervals".to_owned(),
+            "receive with a larger MTU (BT_RCVMTU) over shorter connection intervals, or run Linux 6.10 or newer; `taut tune`",
+        )),
+        Some(CreditRule::ReceiveBuffer) => Ok("for what fits into the receive buffer".to_owned()),
+        None => Err(("/proc/kallsyms does not tell".to_owned(), "look at the grants: `taut stream` over the link")),
+    };
+    let mut rows = vec![
+        check("blocking recv() of L2CAP", needed_for, receiving),
+        check("credits of L2CAP over LE", "streams over l2cap://", credits),
+    ];
+    rows.extend(bluetooth::adapters().unwrap_or_default().into_iter().map(interval_limits));
+    rows
+}
+
+/// Whether an adapter's connections still have the interval that kernels ask for by themselves.
+fn interval_limits(adapter: u16) -> CheckRow {
+    let outcome = match IntervalLimits::read(adapter) {
+        Ok(IntervalLimits::DEFAULT) => Err((
+            "30 to 50 ms, as the kernel has it".to_owned(),
+            "every exchange waits for the next interval: on both machines [LE] MinConnectionInterval=6, MaxConnectionInterval=6 in \
+             /etc/bluetooth/main.conf (7.5 ms)",
+        )),
+        Ok(IntervalLimits { min, max }) if min > max => Err((format!("{min} to {max}"), "set them anew")),
+        Ok(IntervalLimits { min, max }) => Ok(format!("{} to {}", interval_in_words(min), interval_in_words(max))),
+        Err(error) => Err((error.to_string(), "run as root, with debugfs mounted")),
+    };
+    check(&format!("connection interval of hci{adapter}"), "round trips and streams over l2cap://", outcome)
 }
 
 fn fifo() -> CheckRow {

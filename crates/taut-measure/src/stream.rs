@@ -75,10 +75,14 @@ pub struct StreamOutcome {
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
     sent: u64,
+    /// Sent on a link that broke before the peer had told what arrived.
+    unconfirmed: u64,
     /// Arrived at the peer.
     up: u64,
     /// Arrived here.
     down: u64,
+    /// Of all that arrived, what was there at the first time: the duration is from there on.
+    at_first: u64,
     duration: Duration,
     peer_cpu: Option<Duration>,
     tcp: Option<TcpFacts>,
@@ -94,20 +98,20 @@ pub fn run(plan: &StreamPlan, interrupt: &Interrupt, progress: &mut dyn FnMut(us
     }
     let mut options = Vec::new();
     let cpu_before = clock::process_cpu();
-    let (rounds, ended) = rounds::run(plan.rounds, interrupt, progress, || {
-        run_round(plan, &mut options, interrupt).map(|flows| (flows, None))
-    })?;
+    let (rounds, ended) = rounds::run(plan.rounds, interrupt, progress, || run_round(plan, &mut options, interrupt))?;
     let cpu = clock::process_cpu().saturating_sub(cpu_before);
     Ok(StreamOutcome { row: row(plan, &rounds, options, cpu), ended })
 }
 
-fn run_round(plan: &StreamPlan, options: &mut Vec<String>, interrupt: &Interrupt) -> Result<Vec<Flow>> {
+/// All links of a round, and what went wrong with the first that broke: what there was of it counts.
+fn run_round(
+    plan: &StreamPlan,
+    options: &mut Vec<String>,
+    interrupt: &Interrupt,
+) -> Result<(Vec<Flow>, Option<Error>)> {
     let time = plan.time / u32::try_from(plan.rounds.max(1)).unwrap_or(u32::MAX);
     let sessions = (0..plan.connections).map(|_| open(plan, time)).collect::<Result<Vec<_>>>()?;
-    if let Some(session) = sessions.first() {
-        *options = SocketOption::in_force(session.link());
-    }
-    thread::scope(|scope| {
+    let flows = thread::scope(|scope| {
         let flows: Vec<_> = sessions
             .iter()
             .map(|session| {
@@ -117,8 +121,19 @@ fn run_round(plan: &StreamPlan, options: &mut Vec<String>, interrupt: &Interrupt
                 })
             })
             .collect();
-        flows.into_iter().map(|flow| flow.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-    })
+        let ended = flows.into_iter().map(|flow| flow.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        ended.collect::<Result<Vec<_>>>()
+    })?;
+    // What a radio link came to is known at the end.
+    if let Some(session) = sessions.first() {
+        *options = SocketOption::in_force(session.link());
+    }
+    let mut broken = None;
+    let flows = flows.into_iter().map(|(flow, error)| {
+        broken = broken.take().or(error);
+        flow
+    });
+    Ok((flows.collect(), broken))
 }
 
 fn open(plan: &StreamPlan, time: Duration) -> Result<Session> {
@@ -138,57 +153,78 @@ fn open(plan: &StreamPlan, time: Duration) -> Result<Session> {
     })
 }
 
-/// One link: sends, receives, or both on two threads.
-fn flow(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interrupt) -> Result<Flow> {
+/// One link: sends, receives, or both on two threads. A link that breaks hands over what there was beside its error.
+fn flow(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interrupt) -> Result<(Flow, Option<Error>)> {
     let link = session.link();
     link.set_nonblocking(false)?;
     link.set_send_timeout(Some(Duration::from_millis(500)))?;
     link.set_receive_timeout(Some(Duration::from_millis(500)))?;
     match plan.direction {
         Direction::Up => {
-            let (sent, duration) = send(plan, session, time, interrupt)?;
+            let (sent, duration, error) = send(plan, session, time, interrupt);
             let tcp = link.tcp_info().map(TcpFacts::from);
-            let report = session.finish()?;
-            Ok(match report {
-                Some((summary, _)) => Flow {
-                    sent,
-                    up: summary.bytes,
-                    duration: arrival_time(&summary),
-                    peer_cpu: Some(summary.cpu),
-                    tcp,
-                    ..Flow::default()
-                },
-                None => Flow { sent, up: sent, duration, tcp, ..Flow::default() },
+            // A broken link has no report: what arrived is not known.
+            let broken = |error| (Flow { unconfirmed: sent, tcp, ..Flow::default() }, Some(error));
+            if let Some(error) = error {
+                return Ok(broken(error));
+            }
+            Ok(match session.finish() {
+                Err(error) => broken(error),
+                Ok(Some((summary, _))) => {
+                    let flow = Flow {
+                        sent,
+                        up: summary.bytes,
+                        at_first: mean_read(&summary),
+                        duration: arrival_time(&summary),
+                        peer_cpu: Some(summary.cpu),
+                        tcp,
+                        ..Flow::default()
+                    };
+                    (flow, None)
+                }
+                Ok(None) => (Flow { sent, up: sent, duration, tcp, ..Flow::default() }, None),
             })
         }
         Direction::Down => {
             session.end_sending()?;
-            let (down, duration, summary) = receive(session, time, interrupt)?;
+            let (received, error) = receive(session, time, interrupt);
             let tcp = link.tcp_info().map(TcpFacts::from);
-            Ok(Flow { down, duration, peer_cpu: summary.map(|summary| summary.cpu), tcp, ..Flow::default() })
+            let Received { bytes, at_first, duration, summary } = received;
+            let peer_cpu = summary.map(|summary| summary.cpu);
+            Ok((Flow { down: bytes, at_first, duration, peer_cpu, tcp, ..Flow::default() }, error))
         }
         Direction::Both => thread::scope(|scope| {
             let sender = scope.spawn(|| {
-                let sent = send(plan, session, time, interrupt)?;
-                session.end_sending()?;
-                Ok::<_, Error>(sent)
+                let (sent, _, error) = send(plan, session, time, interrupt);
+                (sent, error.or_else(|| session.end_sending().err()))
             });
-            let received = receive(session, time, interrupt);
-            let (sent, _) = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            let (down, duration, summary) = received?;
-            let summary = summary.unwrap_or_default();
-            let duration = duration.max(arrival_time(&summary));
+            let (received, error) = receive(session, time, interrupt);
+            let (sent, not_sent) = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             let tcp = link.tcp_info().map(TcpFacts::from);
-            Ok(Flow { sent, up: summary.bytes, down, duration, peer_cpu: Some(summary.cpu), tcp })
+            let Received { bytes: down, at_first, duration, summary } = received;
+            let Some(summary) = summary else {
+                let flow = Flow { unconfirmed: sent, down, at_first, duration, tcp, ..Flow::default() };
+                return Ok((flow, error.or(not_sent)));
+            };
+            let duration = duration.max(arrival_time(&summary));
+            let at_first = at_first + mean_read(&summary);
+            let (up, peer_cpu) = (summary.bytes, Some(summary.cpu));
+            Ok((Flow { sent, up, down, at_first, duration, peer_cpu, tcp, ..Flow::default() }, error.or(not_sent)))
         }),
     }
+}
+
+/// Bytes that the first read brought, as far as the summary tells.
+const fn mean_read(summary: &Summary) -> u64 {
+    if summary.messages > 1 { summary.bytes / summary.messages } else { 0 }
 }
 
 fn arrival_time(summary: &Summary) -> Duration {
     Duration::from_nanos(summary.last_ns.saturating_sub(summary.first_ns))
 }
 
-fn send(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interrupt) -> Result<(u64, Duration)> {
+/// Sends for that long: bytes taken, the time that it took, and why it ended before.
+fn send(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interrupt) -> (u64, Duration, Option<Error>) {
     let link = session.link();
     let mut block = vec![0x5A; plan.block_bytes];
     let datagrams = link.endpoint().framing() == Framing::Datagram;
@@ -199,8 +235,9 @@ fn send(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interr
     loop {
         let now = clock::now();
         if now >= end || interrupt.is_set() {
-            return Ok((sent, now.saturating_since(began)));
+            return (sent, now.saturating_since(began), None);
         }
+        let broken = |error| (sent, now.saturating_since(began), Some(error));
         if datagrams {
             session.mark(&mut block, sequence);
             sequence += 1;
@@ -211,29 +248,50 @@ fn send(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interr
                 last_progress = now;
             }
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN | Errno::NOBUFS) => check_progress(session, last_progress)?,
-            Err(errno) => return Err(link.error("send on", errno)),
+            Err(Errno::AGAIN | Errno::NOBUFS) => {
+                if let Err(error) = check_progress(session, last_progress) {
+                    return broken(error);
+                }
+            }
+            Err(errno) => return broken(link.error("send on", errno)),
         }
     }
 }
 
-/// Receives until the peer ends the stream; its summary is the last frame's length of it.
-fn receive(session: &Session, time: Duration, interrupt: &Interrupt) -> Result<(u64, Duration, Option<Summary>)> {
+/// What a stream brought.
+struct Received {
+    bytes: u64,
+    /// Of these, what was there at the first time.
+    at_first: u64,
+    /// From the first to the last.
+    duration: Duration,
+    summary: Option<Summary>,
+}
+
+/// Receives until the peer ends the stream; its summary is the last frame's length of it. Also tells why it ended without.
+fn receive(session: &Session, time: Duration, interrupt: &Interrupt) -> (Received, Option<Error>) {
     let link = session.link();
     let ends_with_link = link.endpoint().closes_by_halves();
     // Small enough to stay in the second-level cache beside the kernel's copy of it: larger ones were slower.
     let mut buffer = vec![0; 64 * 1024];
     let mut tail: Vec<u8> = Vec::with_capacity(2 * CONTROL_BYTES);
-    let (mut total, mut first, mut last) = (0u64, None, Instant::default());
+    let (mut total, mut at_first, mut first, mut last) = (0u64, 0, None, Instant::default());
+    let (mut broken, mut is_closed) = (None, false);
     let mut last_progress = clock::now();
     let give_up = last_progress + time + Duration::from_secs(10);
     loop {
         match link.receive(&mut buffer) {
-            Ok(0) => break,
+            Ok(0) => {
+                // Where halves can be closed the summary precedes it.
+                is_closed = true;
+                break;
+            }
             Ok(bytes) => {
                 last = clock::now();
                 last_progress = last;
-                first.get_or_insert(last);
+                if first.is_none() {
+                    (first, at_first) = (Some(last), bytes as u64);
+                }
                 total += bytes as u64;
                 tail.extend_from_slice(&buffer[bytes.saturating_sub(CONTROL_BYTES)..bytes]);
                 tail.drain(..tail.len().saturating_sub(CONTROL_BYTES));
@@ -243,8 +301,11 @@ fn receive(session: &Session, time: Duration, interrupt: &Interrupt) -> Result<(
                 }
             }
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => check_progress(session, last_progress)?,
-            Err(errno) => return Err(link.error("receive on", errno)),
+            Err(Errno::AGAIN) => broken = check_progress(session, last_progress).err(),
+            Err(errno) => broken = Some(link.error("receive on", errno)),
+        }
+        if broken.is_some() {
+            break;
         }
     }
     let summary = session.summary_in(&tail);
@@ -252,7 +313,12 @@ fn receive(session: &Session, time: Duration, interrupt: &Interrupt) -> Result<(
         total -= CONTROL_BYTES as u64;
     }
     let duration = first.map_or(Duration::ZERO, |first| last.saturating_since(first));
-    Ok((total, duration, summary))
+    // A stream that came with one read has no rate of its own.
+    let at_first = if at_first < total { at_first } else { 0 };
+    if is_closed && summary.is_none() {
+        broken = Some(Error::Closed { endpoint: link.endpoint().to_string(), when: "before the end of the stream" });
+    }
+    (Received { bytes: total, at_first, duration, summary }, broken)
 }
 
 fn check_progress(session: &Session, last_progress: Instant) -> Result<()> {
@@ -271,11 +337,14 @@ fn row(plan: &StreamPlan, rounds: &[Vec<Flow>], options: Vec<String>, cpu: Durat
             let bytes: u64 = flows.iter().map(|flow| flow.up + flow.down).sum();
             let duration = flows.iter().map(|flow| flow.duration).max().unwrap_or_default();
             let seconds = duration.as_secs_f64();
-            let throughput_bps = if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 };
+            let in_time = bytes - flows.iter().map(|flow| flow.at_first).sum::<u64>().min(bytes);
+            let throughput_bps = if seconds > 0.0 { in_time as f64 * 8.0 / seconds } else { 0.0 };
             StreamRound { throughput_bps, bytes, duration_ns: u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX) }
         })
         .collect();
-    let rates: Vec<f64> = by_round.iter().map(|round| round.throughput_bps).collect();
+    // A round that broke before anything was known to have arrived has no rate.
+    let known = by_round.iter().filter(|round| round.duration_ns > 0 || round.bytes > 0);
+    let rates: Vec<f64> = known.map(|round| round.throughput_bps).collect();
     let flows = || rounds.iter().flatten();
     let bytes: u64 = flows().map(|flow| flow.up + flow.down).sum();
     let sent: u64 = flows().map(|flow| flow.sent).sum();
@@ -294,6 +363,7 @@ fn row(plan: &StreamPlan, rounds: &[Vec<Flow>], options: Vec<String>, cpu: Durat
         throughput_bps_ci: interval(&rates),
         bytes,
         lost_bytes: sent.saturating_sub(up),
+        unconfirmed_bytes: flows().map(|flow| flow.unconfirmed).sum(),
         cpu_ns: nanos(cpu),
         peer_cpu_ns: peer_cpu.map(nanos),
         bytes_per_cpu_second: if cpu_seconds > 0.0 { bytes as f64 / cpu_seconds } else { 0.0 },

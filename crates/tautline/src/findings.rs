@@ -1,12 +1,14 @@
 //! From what was measured to what it means: hands timelines to the explainer and puts the answers together.
 
-use taut_explain::{Finding, Proof, air as radio, ledger, nagle};
+use taut_explain::{Finding, Proof, air as radio, l2cap, ledger, nagle};
 use taut_measure::Interrupt;
 use taut_measure::air::{self, AirOutcome, AirPlan};
 use taut_measure::echo::EchoOutcome;
 use taut_measure::pace::PaceOutcome;
-use taut_measure::recording::{AirSetting, CrowdRow, Starvation, TcpFacts, TuneRow, Verdict};
+use taut_measure::recording::{AirSetting, CrowdRow, Starvation, StreamRow, TcpFacts, TuneRow, Verdict};
+use taut_measure::stream::Direction;
 use taut_measure::tune::TuneOutcome;
+use taut_measure::tune::radio::{RadioOutcome, RadioPlan};
 use taut_report::units;
 use taut_time::{Duration, Timeline};
 
@@ -24,7 +26,43 @@ pub(crate) fn of_pace(outcome: &mut PaceOutcome) -> Vec<Finding> {
         min_rtt: min_rtt(row.tcp),
         several_writes: false,
     };
-    nagle::find(&outcome.timelines, &context).into_iter().collect()
+    let mut findings: Vec<Finding> = nagle::find(&outcome.timelines, &context).into_iter().collect();
+    if let Some(p50_ns) = row.delivery_ns.map(|times| times.p50) {
+        findings.extend(of_messages("pace", &row.endpoint, &row.options, p50_ns));
+    }
+    findings
+}
+
+/// Explains a throughput run.
+pub(crate) fn of_stream(row: &StreamRow) -> Vec<Finding> {
+    let on = format!("stream {} {}", row.direction, row.endpoint);
+    of_stream_with(on, row.direction == "down", row.block_bytes, row.throughput_bps, &row.options)
+}
+
+fn of_stream_with(on: String, down: bool, block_bytes: u64, throughput_bps: f64, options: &[String]) -> Vec<Finding> {
+    l2cap::of_stream(&l2cap::Facts::of(options), &l2cap::Stream { on, down, block_bytes, throughput_bps })
+}
+
+fn of_messages(workload: &str, endpoint: &str, options: &[String], p50_ns: u64) -> Vec<Finding> {
+    let messages = l2cap::Messages { on: format!("{workload} {endpoint}"), p50_ns };
+    l2cap::of_messages(&l2cap::Facts::of(options), &messages)
+}
+
+/// Explains the base of a tuned radio link, and what its new connection came to; what helped is the proof.
+pub(crate) fn of_radio_tune(plan: &RadioPlan, outcome: &RadioOutcome) -> Vec<Finding> {
+    let down = plan.direction == Direction::Down;
+    let on = format!("stream {} {}", plan.direction.name(), plan.endpoint);
+    let Some((before_bps, after_bps)) = outcome.gain_bps else { return Vec::new() };
+    let mut findings = of_stream_with(on.clone(), down, plan.block_bytes as u64, before_bps, &outcome.base_options);
+    // A new connection may show what the first one, made by somebody else's limits, does not.
+    let lasting = l2cap::Messages { on, p50_ns: 0 };
+    findings.extend(l2cap::of_messages(&l2cap::Facts::of(&outcome.lasting_options), &lasting));
+    let best = outcome.rows.iter().find(|row| row.place == "all that helped");
+    if let (Some(best), Some(finding)) = (best, findings.first_mut()) {
+        let (change, command) = (best.setting.clone(), plan.command.clone());
+        finding.proof = Some(Proof { change, command, before_bps, after_bps });
+    }
+    findings
 }
 
 /// Explains the observed rows of an echo run.
@@ -39,7 +77,13 @@ pub(crate) fn of_echo(outcome: &EchoOutcome) -> Vec<Finding> {
         };
         nagle::find(std::slice::from_ref(timeline.as_ref()?), &context)
     };
-    outcome.rows.iter().zip(&outcome.timelines).filter_map(explain).collect()
+    let held = outcome.rows.iter().zip(&outcome.timelines).filter_map(explain);
+    let radio = outcome
+        .rows
+        .iter()
+        .flatten()
+        .filter_map(|row| Some(of_messages("echo", &row.endpoint, &row.options, row.rtt_ns?.p50)));
+    held.chain(radio.flatten()).collect()
 }
 
 /// Explains the base of a tuning run, and names the setting that helps most.

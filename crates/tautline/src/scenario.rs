@@ -15,9 +15,10 @@ pub(crate) const DEFAULT: &str = "paper-000";
 pub(crate) const SEED: u64 = 7;
 
 /// The scenarios that are built in, by name.
-const BUILT_IN: [(&str, &str); 2] = [
+const BUILT_IN: [(&str, &str); 3] = [
     ("paper-000", include_str!("../../../scenarios/paper-000.toml")),
     ("saturate", include_str!("../../../scenarios/saturate.toml")),
+    ("two-nodes", include_str!("../../../scenarios/two-nodes.toml")),
 ];
 
 /// A plan for a scenario, a file or else one that is built in, with parameters set in it.

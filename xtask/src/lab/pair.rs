@@ -11,7 +11,7 @@ use super::image::{Passed, words};
 pub(super) struct PairArgs {
     /// The radio: a scenario of `taut air`, a file or the name of one that is built in. Hosts are the kernel's own, whatever
     /// the scenario says of them.
-    #[arg(long, value_name = "FILE", default_value = "saturate")]
+    #[arg(long, value_name = "FILE", default_value = "two-nodes")]
     pub(super) scenario: String,
     /// Connection interval, a multiple of 1.25ms from 7.5ms to 4s [default: the scenario's].
     #[arg(long, value_name = "TIME")]

@@ -42,6 +42,14 @@ pub fn is_set_up(index: u16) -> Result<bool> {
     Ok(Management::open()?.indices()?.contains(&index))
 }
 
+/// Numbers of the adapters that are set up, in order.
+///
+/// # Errors
+/// [`Error::Unavailable`] where the kernel has no Bluetooth.
+pub fn adapters() -> Result<Vec<u16>> {
+    Management::open()?.indices()
+}
+
 /// Puts back all that this process has switched on. Adapters that are gone by now need nothing.
 pub fn restore() {
     let mut switched = lock();

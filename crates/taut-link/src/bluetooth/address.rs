@@ -70,10 +70,22 @@ pub struct BluetoothAddress {
     pub(crate) phy: Option<Phy>,
     /// `security=…`
     pub(crate) security: Option<Security>,
+    /// `interval=TIME`: the connection interval in units of 1.25 ms, asked for when the link is up.
+    pub(crate) interval: Option<u16>,
+    /// `length=BYTES`: longest payload of a PDU of the link layer that this side sends, asked for when the link is up.
+    pub(crate) length: Option<u16>,
 }
 
+/// Of connection intervals, in us (Bluetooth Core Specification, Vol 6, Part B, section 4.5.1).
+const INTERVAL_UNIT_US: u32 = 1250;
+/// What there is of them, in that unit: 7.5 ms to 4 s.
+pub(super) const INTERVALS: std::ops::RangeInclusive<u16> = 6..=3200;
+/// Payload of a data PDU in bytes (the same, section 4.5.10).
+pub(super) const LENGTHS: std::ops::RangeInclusive<u16> = 27..=251;
+
 const L2CAP_FORM: &str = "write l2cap://ADDR/PSM, as l2cap://00:11:22:33:44:55/129, or any for ADDR to listen; after it, as ?NAME=VALUE&…: \
-                          adapter=hciN, type=public|random|bredr, mtu=BYTES, rcvbuf=BYTES, phy=1m|2m|coded, security=low|medium|high|fips";
+                          adapter=hciN, type=public|random|bredr, mtu=BYTES, rcvbuf=BYTES, phy=1m|2m|coded, interval=TIME (7.5ms to 4s), length=27..251, \
+                          security=low|medium|high|fips";
 const RFCOMM_FORM: &str = "write rfcomm://ADDR/CHANNEL, as rfcomm://00:11:22:33:44:55/3, or any for ADDR to listen; after it, as ?NAME=VALUE&…: \
                            adapter=hciN, rcvbuf=BYTES, security=low|medium|high|fips";
 
@@ -112,6 +124,8 @@ impl BluetoothAddress {
             rcvbuf: None,
             phy: None,
             security: None,
+            interval: None,
+            length: None,
         };
         for parameter in parameters.into_iter().flat_map(|list| list.split('&')) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
@@ -133,6 +147,11 @@ impl BluetoothAddress {
             }
             "type" if is_l2cap => self.kind = choice(value, &TYPES).ok_or_else(unknown)?,
             "phy" if is_l2cap => self.phy = Some(choice(value, &PHYS).ok_or_else(unknown)?),
+            "interval" if is_l2cap => self.interval = Some(parse_interval(value).ok_or_else(unknown)?),
+            "length" if is_l2cap => {
+                let bytes = value.parse().ok().filter(|bytes| LENGTHS.contains(bytes));
+                self.length = Some(bytes.ok_or_else(unknown)?);
+            }
             "mtu" if is_l2cap => self.mtu = Some(value.parse().map_err(|_| unknown())?),
             _ => return Err(unknown()),
         }
@@ -159,7 +178,9 @@ impl BluetoothAddress {
         let least = if self.kind == AddressType::BrEdr { 48 } else { 23 };
         match self.mtu {
             Some(mtu) if mtu < least => Err(format!("`mtu={mtu}` is below the least, {least}")),
-            _ if self.phy.is_some() && self.kind == AddressType::BrEdr => Err("only LE has PHYs".to_owned()),
+            _ if self.kind == AddressType::BrEdr && self.asks_controllers() => {
+                Err("only LE has PHYs, connection intervals and data lengths".to_owned())
+            }
             _ => Ok(()),
         }
     }
@@ -172,6 +193,11 @@ impl BluetoothAddress {
     /// The same where the type goes without saying.
     pub(crate) fn without_type(&self) -> Self {
         Self { kind: AddressType::Public, ..self.clone() }
+    }
+
+    /// Whether something is asked of the controllers once the link is up.
+    pub(super) const fn asks_controllers(&self) -> bool {
+        self.phy.is_some() || self.interval.is_some() || self.length.is_some()
     }
 
     pub(crate) const fn is_le(&self) -> bool {
@@ -189,6 +215,19 @@ fn parse_number(text: &str) -> Option<u16> {
         None if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
         None => None,
     }
+}
+
+/// A multiple of 1.25 ms, written in ms.
+fn parse_interval(text: &str) -> Option<u16> {
+    let milliseconds: f64 = text.strip_suffix("ms")?.parse().ok()?;
+    let units = milliseconds * 1000.0 / f64::from(INTERVAL_UNIT_US);
+    let whole = units.fract() == 0.0 && INTERVALS.contains(&(units as u16)) && units <= f64::from(u16::MAX);
+    whole.then_some(units as u16)
+}
+
+/// An interval in units of 1.25 ms as it is written.
+pub(super) fn interval_text(units: u16) -> String {
+    format!("{}ms", f64::from(u32::from(units) * INTERVAL_UNIT_US) / 1000.0)
 }
 
 fn parse_adapter(text: &str) -> Option<u16> {
@@ -222,6 +261,15 @@ impl AddressType {
 }
 
 impl Phy {
+    /// Its number in HCI events (Bluetooth Core Specification, Vol 4, Part E, section 7.7.65.12).
+    pub(super) const fn number(self) -> u8 {
+        match self {
+            Self::Le1M => 1,
+            Self::Le2M => 2,
+            Self::LeCoded => 3,
+        }
+    }
+
     /// Its bit in HCI_LE_Set_PHY (Bluetooth Core Specification, Vol 4, Part E, section 7.8.49).
     pub(super) const fn bit(self) -> u8 {
         match self {
@@ -311,6 +359,8 @@ impl fmt::Display for BluetoothAddress {
         parameter("mtu", self.mtu.map(|mtu| mtu.to_string()))?;
         parameter("rcvbuf", self.rcvbuf.map(|bytes| bytes.to_string()))?;
         parameter("phy", self.phy.map(|phy| name_of(phy, &PHYS).to_owned()))?;
+        parameter("interval", self.interval.map(interval_text))?;
+        parameter("length", self.length.map(|bytes| bytes.to_string()))?;
         parameter("security", self.security.map(|security| name_of(security, &SECURITIES).to_owned()))
     }
 }
@@ -359,6 +409,13 @@ mod tests {
             "mtu=70000",
             "rcvbuf=0",
             "phy=3m",
+            "interval=7ms",
+            "interval=6.25ms",
+            "interval=4001.25ms",
+            "interval=50",
+            "interval=NaNms",
+            "length=26",
+            "length=252",
             "type=le",
             "security=x",
             "x=1",
@@ -366,8 +423,10 @@ mod tests {
             let message = l2cap(&format!("any/129?{parameter}")).unwrap_err().to_string();
             assert!(message.contains("l2cap://ADDR/PSM"), "{message}");
         }
-        assert!(l2cap("any/4097?type=bredr&phy=2m").is_err());
-        for parameter in ["mtu=100", "phy=2m", "type=public"] {
+        for parameter in ["phy=2m", "interval=7.5ms", "length=27"] {
+            assert!(l2cap(&format!("any/4097?type=bredr&{parameter}")).is_err(), "{parameter}");
+        }
+        for parameter in ["mtu=100", "phy=2m", "interval=50ms", "length=27", "type=public"] {
             assert!(BluetoothAddress::parse(Protocol::Rfcomm, &format!("any/3?{parameter}")).is_err(), "{parameter}");
         }
     }

@@ -3,7 +3,11 @@
 //! - `address`: devices, and what stands in an endpoint's address.
 //! - `socket`: sockets, from the first option to the last.
 //! - `management` and `adapter`: adapters, switched on and made visible for as long as that is needed.
-//! - `monitor`: what the two controllers agreed on.
+//! - `monitor` and `heard`: what the two controllers and the two ends agreed on.
+//! - `radio`: interval, PHY and data length asked for on a link that is up.
+//! - `choice`: what can be chosen of a link, put into its endpoint.
+//! - `credit_rule`: how this kernel gives credits.
+//! - `trap`: whether this kernel has a trap that programs fall into.
 //! - `parameters`: connection interval, latency and timeout of links to come.
 //! - `virtual_adapter`: adapters whose controllers we are.
 //!
@@ -11,17 +15,27 @@
 
 mod adapter;
 mod address;
+mod choice;
+mod credit_rule;
+mod heard;
 mod management;
 mod monitor;
 mod parameters;
+mod radio;
 mod socket;
+mod trap;
 mod virtual_adapter;
 
-pub use adapter::{is_set_up, restore as restore_adapters};
+pub use adapter::{adapters, is_set_up, restore as restore_adapters};
 pub(crate) use address::Protocol;
 pub use address::{AddressType, BluetoothAddress, DeviceAddress, Phy, Security};
-pub use parameters::{ConnectionParameters, set_connection_parameters};
-pub(crate) use socket::{apply_to_accepted, bound, connect, facts, listen};
+pub use choice::{LinkChoice, interval_in_words};
+pub use credit_rule::CreditRule;
+pub use parameters::{ConnectionParameters, IntervalLimits, set_connection_parameters};
+pub(crate) use socket::{
+    Ear, Ears, Listening, adapter_of, apply_to_accepted, bound, connect, facts, listen, set_mtu_of,
+};
+pub use trap::receiving_blocks_others;
 pub use virtual_adapter::VirtualAdapter;
 
 /// A little-endian `u16` in bytes that are there.

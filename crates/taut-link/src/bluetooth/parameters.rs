@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 
+use super::address::INTERVALS;
 use crate::{Error, Result};
 
 /// What the kernel asks for when it makes a connection, and, on the side that was connected to, accepts: a peripheral asks
@@ -30,12 +31,59 @@ pub fn set_connection_parameters(index: u16, parameters: ConnectionParameters) -
     let path = |name: &str| format!("/sys/kernel/debug/bluetooth/hci{index}/{name}");
     let write =
         |name: &str, value: u16| fs::write(path(name), value.to_string()).map_err(|error| failed(&path(name), error));
-    // The kernel wants min <= max at all times: to the lowest first, then up.
-    write("conn_min_interval", 6)?;
-    write("conn_max_interval", units.interval)?;
-    write("conn_min_interval", units.interval)?;
+    IntervalLimits { min: units.interval, max: units.interval }.write(index)?;
     write("conn_latency", units.latency)?;
     write("supervision_timeout", units.timeout)
+}
+
+/// Between which connection intervals the kernel keeps the links of an adapter: what it asks for as the central, and as the
+/// peripheral asks back. In units of 1.25 ms, 6 to 3200.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct IntervalLimits {
+    /// Shortest.
+    pub min: u16,
+    /// Longest.
+    pub max: u16,
+}
+
+impl IntervalLimits {
+    /// What the kernel gives to a new adapter: 30 to 50 ms.
+    pub const DEFAULT: Self = Self { min: 24, max: 40 };
+
+    /// Those of an adapter (`conn_min_interval` and `conn_max_interval` in debugfs).
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where debugfs isn't mounted or the right is missing.
+    pub fn read(index: u16) -> Result<Self> {
+        let read = |name: &str| {
+            let path = interval_path(index, name);
+            let text = fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
+            let wrong = |error| Error::Host { what: format!("read {path}"), error: io::Error::other(error) };
+            text.trim().parse::<u16>().map_err(wrong)
+        };
+        Ok(Self { min: read("min")?, max: read("max")? })
+    }
+
+    /// Gives them to an adapter, for the connections that it makes from now on.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when they are no limits; [`Error::Unavailable`] as in [`read`](Self::read).
+    pub fn write(self, index: u16) -> Result<()> {
+        let Self { min, max } = self;
+        if !(INTERVALS.contains(&min) && INTERVALS.contains(&max) && min <= max) {
+            return Err(Error::Input(format!("{min} to {max} are no limits of connection intervals")));
+        }
+        // The kernel wants min <= max at all times: to the lowest first, then up.
+        for (name, units) in [("min", *INTERVALS.start()), ("max", max), ("min", min)] {
+            let path = interval_path(index, name);
+            fs::write(&path, units.to_string()).map_err(|error| failed(&path, error))?;
+        }
+        Ok(())
+    }
+}
+
+fn interval_path(index: u16, name: &str) -> String {
+    format!("/sys/kernel/debug/bluetooth/hci{index}/conn_{name}_interval")
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -6,14 +6,16 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 use taut_time::Duration;
 
 use super::adapter::{self, Role};
-use super::management::{hci_socket, no_bluetooth};
+use super::heard::Heard;
+use super::management::no_bluetooth;
 use super::monitor::Monitor;
-use super::{AddressType, BluetoothAddress, DeviceAddress, Phy, Protocol, Security, le16};
+use super::{AddressType, BluetoothAddress, CreditRule, DeviceAddress, Protocol, Security, le16, radio};
 use crate::{Endpoint, Error, Result, clock, sys};
 
 /// bluetooth.h, l2cap.h, hci_sock.h; the libc crate has no names for them.
@@ -27,17 +29,57 @@ const BT_SECURITY: i32 = 4;
 const BT_SNDMTU: i32 = 12;
 const BT_RCVMTU: i32 = 13;
 const BT_PHY: i32 = 14;
-const HCI_CHANNEL_RAW: u16 = 0;
-/// HCI_LE_Set_PHY: group 8, command 0x32 (Bluetooth Core Specification, Vol 4, Part E, section 7.8.49).
-const LE_SET_PHY: u16 = 0x2032;
 
 /// A channel that is open.
 pub(crate) struct Opened {
     pub(crate) socket: Socket,
     /// Most bytes that one write should have.
     pub(crate) write_limit: usize,
-    /// What both ends agreed on, as far as it was overheard.
-    pub(crate) agreed: Vec<String>,
+    /// Hears what both ends agree on; LE only.
+    pub(crate) ear: Option<Ear>,
+}
+
+/// Hears of one link, as far as that is allowed.
+#[derive(Debug)]
+pub(crate) struct Ear {
+    monitor: Arc<Monitor>,
+    device: DeviceAddress,
+    heard: Mutex<Heard>,
+}
+
+impl Ear {
+    /// What both ends have agreed on by now, as `name=value`.
+    pub(crate) fn facts(&self) -> Vec<String> {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        self.monitor.hear(self.device, &mut heard);
+        heard.facts()
+    }
+}
+
+/// A socket that accepts channels.
+pub(crate) struct Listening {
+    pub(crate) socket: Socket,
+    /// Of the adapter; LE only.
+    pub(crate) ears: Option<Ears>,
+    /// Number of the adapter.
+    pub(crate) adapter: u16,
+}
+
+/// Hears of all links of an adapter.
+#[derive(Debug)]
+pub(crate) struct Ears(Arc<Monitor>);
+
+impl Ears {
+    /// For a link that was accepted. Of several that open at the very same time each may miss what the others have heard.
+    pub(crate) fn of(&self, from: &SockAddr) -> Option<Ear> {
+        // sockaddr_l2: family, PSM, address.
+        let bytes = sys::address_bytes(from).get(4..10)?.try_into().ok()?;
+        Some(Ear {
+            monitor: Arc::clone(&self.0),
+            device: DeviceAddress::from_wire(bytes),
+            heard: Mutex::new(Heard::default()),
+        })
+    }
 }
 
 /// Opens a channel to a device, with an adapter made ready for it.
@@ -60,7 +102,7 @@ pub(crate) fn connect(
     let adapter = adapter::ready(address, Role::Connect(peer))?;
     // An own address of the same kind makes the kernel take the radio that is meant.
     let ours = if address.is_le() { AddressType::Public } else { AddressType::BrEdr };
-    let monitor = Monitor::open();
+    let monitor = address.is_le().then(|| Arc::new(Monitor::open(adapter.index)));
     let begin = clock::now();
     let socket = loop {
         let socket = open(protocol)?;
@@ -74,11 +116,33 @@ pub(crate) fn connect(
             Err(error) => return Err(fail(error)),
         }
     };
-    if let Some(phy) = address.phy {
-        ask_for_phy(&socket, adapter.index, phy).map_err(|error| Error::io("ask for the PHY of", endpoint, error))?;
-    }
-    let agreed = monitor.heard(adapter.index, peer).facts();
-    Ok(Opened { write_limit: write_limit(&socket, protocol, address), agreed, socket })
+    let ear = match monitor {
+        Some(monitor) => {
+            let mut heard = Heard::default();
+            let handle = handle(&socket).map_err(fail)?;
+            radio::ask(address, peer, (adapter.index, handle), &monitor, &mut heard)
+                .map_err(|error| Error::io("change the connection to", endpoint, error))?;
+            monitor.hear(peer, &mut heard);
+            monitor.narrow();
+            Some(Ear { monitor, device: peer, heard: Mutex::new(heard) })
+        }
+        None => None,
+    };
+    Ok(Opened { write_limit: write_limit(&socket, protocol, address), ear, socket })
+}
+
+/// Number of the adapter by which one connects to an address.
+pub(crate) fn adapter_of(address: &BluetoothAddress) -> Result<u16> {
+    let peer = address.device.ok_or_else(|| Error::Input("to connect, give the device's address".to_owned()))?;
+    adapter::ready(address, Role::Connect(peer)).map(|adapter| adapter.index)
+}
+
+/// The handle by which controller and kernel know the connection.
+fn handle(socket: &Socket) -> io::Result<u16> {
+    // struct l2cap_conninfo: handle, class of device.
+    let mut information = [0; 6];
+    sys::option_bytes(socket.as_fd(), SOL_L2CAP, L2CAP_CONNINFO, &mut information)?;
+    Ok(u16::from_ne_bytes([information[0], information[1]]))
 }
 
 /// RFCOMM has one connection for each pair of devices and channel, and for some time after its close the next one is refused.
@@ -93,14 +157,24 @@ const SETTLING: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// As [`connect`].
-pub(crate) fn listen(endpoint: &Endpoint, protocol: Protocol, address: &BluetoothAddress) -> Result<Socket> {
+pub(crate) fn listen(endpoint: &Endpoint, protocol: Protocol, address: &BluetoothAddress) -> Result<Listening> {
     let fail = |error| Error::io("listen on", endpoint, error);
     let socket = open(protocol)?;
     let adapter = adapter::ready(address, Role::Listen)?;
     socket.bind(&socket_address(protocol, adapter.address, address.number, address.kind)).map_err(fail)?;
     set_parameters(&socket, endpoint, address)?;
+    let ears = address.is_le().then(|| {
+        let monitor = Monitor::open(adapter.index);
+        monitor.narrow();
+        Ears(Arc::new(monitor))
+    });
     socket.listen(64).map_err(fail)?;
-    Ok(socket)
+    Ok(Listening { socket, ears, adapter: adapter.index })
+}
+
+/// Gives a listening socket another MTU for the channels that it accepts from now on.
+pub(crate) fn set_mtu_of(socket: &Socket, address: &BluetoothAddress, mtu: u16) -> io::Result<()> {
+    set_mtu(socket, address, mtu)
 }
 
 /// The address that a listening socket has.
@@ -138,6 +212,8 @@ pub(crate) fn facts(socket: &Socket, protocol: Protocol, address: &BluetoothAddr
             add("rcv_mtu", receive.map(|mtu| mtu.to_string()));
             add("snd_mtu", send.map(|mtu| mtu.to_string()));
             add("phy", phys(socket));
+            let rule = address.is_le().then(CreditRule::of_this_kernel).flatten();
+            add("credit_rule", rule.map(|rule| rule.to_string()));
         }
         Protocol::Rfcomm => {
             let dlcs = std::fs::read_to_string("/sys/kernel/debug/bluetooth/rfcomm_dlc").unwrap_or_default();
@@ -252,21 +328,6 @@ fn phys(socket: &Socket) -> Option<String> {
     let bits = sys::option(socket.as_fd(), SOL_BLUETOOTH, BT_PHY).ok()? as u32;
     let names: Vec<&str> = NAMES.iter().filter(|(bit, _)| bits & 1 << bit != 0).map(|&(_, name)| name).collect();
     (!names.is_empty()).then(|| names.join("+"))
-}
-
-/// The kernel has no call for it before `BT_PHY` can be set; so the controller is asked, which needs `CAP_NET_RAW`.
-fn ask_for_phy(socket: &Socket, adapter: u16, phy: Phy) -> io::Result<()> {
-    // struct l2cap_conninfo: handle, class of device.
-    let mut information = [0; 6];
-    sys::option_bytes(socket.as_fd(), SOL_L2CAP, L2CAP_CONNINFO, &mut information)?;
-    let handle = [information[0], information[1]];
-    // H4 type of a command; opcode; length; handle, no lack of preference, both directions, no preferred coding.
-    let mut command = vec![1];
-    command.extend_from_slice(&LE_SET_PHY.to_le_bytes());
-    command.push(7);
-    command.extend_from_slice(&u16::from_ne_bytes(handle).to_le_bytes());
-    command.extend_from_slice(&[0, phy.bit(), phy.bit(), 0, 0]);
-    hci_socket(adapter, HCI_CHANNEL_RAW)?.send(&command).map(drop)
 }
 
 /// Frame size, our credits and the peer's of a connection, from `rfcomm_dlc` in debugfs: addresses, state, DLCI, MTU, credits.

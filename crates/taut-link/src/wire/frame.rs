@@ -1,7 +1,8 @@
 use taut_time::Duration;
 
 use super::{
-    Accept, CONTROL_BYTES, DATA_HEADER_BYTES, FETCH_BYTES, HEADER_BYTES, Hello, RECORDS_PER_FRAME, Refusal, VERSION,
+    Accept, CONTROL_BYTES, DATA_HEADER_BYTES, FETCH_BYTES, HEADER_BYTES, Hello, RECORDS_PER_FRAME, Refusal, Shape,
+    Shaped, VERSION,
 };
 
 const MAGIC: [u8; 4] = *b"TAUT";
@@ -63,6 +64,10 @@ pub enum Frame {
     },
     /// Client: what does the crowd host use? Server: this.
     Usage(Usage),
+    /// Client, Bluetooth LE only: receive links so from now on.
+    Shape(Shape),
+    /// Server: so it is now.
+    Shaped(Shaped),
 }
 
 /// What a process uses; all zeroes in the question.
@@ -145,6 +150,8 @@ impl Frame {
             Self::Fetch { index } => drop(out.u64(*index)),
             Self::Crowd { engine, connections } => drop(out.u8(*engine).u8(0).u16(0).u32(*connections)),
             Self::Place { number } => drop(out.u32(*number)),
+            Self::Shape(shape) => shape.emit(&mut out),
+            Self::Shaped(shaped) => shaped.emit(&mut out),
             Self::Usage(usage) => {
                 out.u64(u64::try_from(usage.cpu.as_nanos()).unwrap_or(u64::MAX)).u32(usage.threads).u32(0);
                 out.u64(usage.rss_bytes);
@@ -220,6 +227,8 @@ impl Frame {
                 let (cpu, threads, _reserved) = (Duration::from_nanos(from.u64()?), from.u32()?, from.u32()?);
                 Self::Usage(Usage { cpu, threads, rss_bytes: from.u64()? })
             }
+            16 => Self::Shape(Shape::parse(&mut from)?),
+            17 => Self::Shaped(Shaped::parse(&mut from)?),
             other => return Err(WireError::Kind(other)),
         };
         Ok((session, frame))
@@ -242,6 +251,8 @@ impl Frame {
             Self::Crowd { .. } => 13,
             Self::Place { .. } => 14,
             Self::Usage(_) => 15,
+            Self::Shape(_) => 16,
+            Self::Shaped(_) => 17,
         }
     }
 }
@@ -349,6 +360,7 @@ mod tests {
 
     use super::super::{AckPolicy, Work};
     use super::*;
+    use crate::bluetooth::{CreditRule, IntervalLimits};
 
     fn samples() -> Vec<Frame> {
         let hello = Hello {
@@ -359,7 +371,15 @@ mod tests {
             nonce: 7,
             token: 9,
         };
-        let accept = Accept { boot: 3, max_message_bytes: 1 << 20, max_duration: Duration::from_secs(3600) };
+        let accept = Accept {
+            boot: 3,
+            max_message_bytes: 1 << 20,
+            max_duration: Duration::from_secs(3600),
+            receive_buffer: 212_992,
+            credit_rule: Some(CreditRule::Sdu),
+        };
+        let intervals = Some(IntervalLimits { min: 6, max: 40 });
+        let shape = Shape { mtu: Some(2221), receive_buffer: Some(65_536), intervals, keep: true };
         let record = Record { end: 128, received_ns: 5, read_ns: 6 };
         vec![
             Frame::Hello(hello),
@@ -377,6 +397,9 @@ mod tests {
             Frame::Crowd { engine: 3, connections: 10_000 },
             Frame::Place { number: 40_123 },
             Frame::Usage(Usage { cpu: Duration::from_millis(5), threads: 2, rss_bytes: 1 << 33 }),
+            Frame::Shape(shape),
+            Frame::Shape(Shape::default()),
+            Frame::Shaped(Shaped { intervals, errno: 13 }),
         ]
     }
 

@@ -5,6 +5,7 @@ use taut_time::Duration;
 
 use super::frame::{Reader, WireError, Writer};
 use crate::Error;
+use crate::bluetooth::{CreditRule, IntervalLimits};
 
 /// What a client asks of a server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -38,6 +39,8 @@ pub enum Work {
     Duplex,
     /// Starts a process that echoes over many other links (streams only).
     Crowd,
+    /// Receives other links in another way, as long as this one is open (Bluetooth LE only).
+    Shape,
 }
 
 /// When a receiver acknowledges, as far as Linux lets a program choose (tcp(7), `TCP_QUICKACK`).
@@ -63,6 +66,33 @@ pub struct Accept {
     pub max_message_bytes: u32,
     /// Longest session that the server grants.
     pub max_duration: Duration,
+    /// `SO_RCVBUF` of the link as the server's kernel has it, in bytes; 0 when it does not tell.
+    pub receive_buffer: u32,
+    /// How the server's kernel gives credits; Bluetooth LE only.
+    pub credit_rule: Option<CreditRule>,
+}
+
+/// How a server is to receive the links that are opened from now on, and between which connection intervals its adapter is to
+/// keep them.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Shape {
+    /// `BT_RCVMTU` in bytes; `None` is what the server's endpoint says.
+    pub mtu: Option<u16>,
+    /// `SO_RCVBUF` in bytes, which the kernel doubles; `None` is what the server's endpoint says.
+    pub receive_buffer: Option<u32>,
+    /// In units of 1.25 ms; `None` is as they were.
+    pub intervals: Option<IntervalLimits>,
+    /// All of it stays when the link closes.
+    pub keep: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Shaped {
+    /// The adapter's limits of intervals now, where they can be read.
+    pub intervals: Option<IntervalLimits>,
+    /// The system's error number when something could not be set, else 0.
+    pub errno: u32,
 }
 
 /// Why a server declines.
@@ -87,6 +117,8 @@ pub enum Refusal {
     CrowdTooLarge(u32),
     /// There is a crowd already.
     CrowdTaken,
+    /// Its links can't be shaped.
+    ShapeNotOffered,
     /// The crowd host could not be set up there; the system's error number, 0 when there is none.
     CrowdFailed(u32),
 }
@@ -113,6 +145,9 @@ impl fmt::Display for Refusal {
                 )
             }
             Self::CrowdTaken => write!(f, "it has a crowd, and has one at a time"),
+            Self::ShapeNotOffered => {
+                write!(f, "its links can't be shaped: that is for Bluetooth LE (and see its --fixed)")
+            }
             Self::CrowdFailed(errno) => {
                 let error = std::io::Error::from_raw_os_error(i32::try_from(*errno).unwrap_or(0));
                 write!(f, "it could not set this engine up")?;
@@ -173,6 +208,7 @@ impl Hello {
             3 => Work::Source,
             4 => Work::Duplex,
             5 => Work::Crowd,
+            6 => Work::Shape,
             _ => return Err(WireError::Field("work")),
         };
         let acks = from.u8()?;
@@ -196,7 +232,12 @@ impl Hello {
 
 impl Accept {
     pub(super) fn emit(&self, out: &mut Writer) {
-        out.u64(self.boot).u32(self.max_message_bytes).u32(millis(self.max_duration));
+        out.u64(self.boot).u32(self.max_message_bytes).u32(millis(self.max_duration)).u32(self.receive_buffer);
+        out.u8(match self.credit_rule {
+            None => 0,
+            Some(CreditRule::Sdu) => 1,
+            Some(CreditRule::ReceiveBuffer) => 2,
+        });
     }
 
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, WireError> {
@@ -204,8 +245,51 @@ impl Accept {
             boot: from.u64()?,
             max_message_bytes: from.u32()?,
             max_duration: Duration::from_millis(from.u32()?.into()),
+            receive_buffer: from.u32()?,
+            credit_rule: match from.u8()? {
+                0 => None,
+                1 => Some(CreditRule::Sdu),
+                2 => Some(CreditRule::ReceiveBuffer),
+                _ => return Err(WireError::Field("rule of credits")),
+            },
         })
     }
+}
+
+impl Shape {
+    pub(super) fn emit(self, out: &mut Writer) {
+        let intervals = self.intervals.unwrap_or(IntervalLimits { min: 0, max: 0 });
+        out.u16(self.mtu.unwrap_or(0)).u16(0).u32(self.receive_buffer.unwrap_or(0));
+        out.u16(intervals.min).u16(intervals.max).u8(self.keep.into());
+    }
+
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        let mtu = Some(from.u16()?).filter(|mtu| *mtu > 0);
+        let _reserved = from.u16()?;
+        let receive_buffer = Some(from.u32()?).filter(|bytes| *bytes > 0);
+        if receive_buffer.is_some_and(|bytes| i32::try_from(bytes).is_err()) {
+            return Err(WireError::Field("receive buffer"));
+        }
+        let intervals = intervals(from)?;
+        Ok(Self { mtu, receive_buffer, intervals, keep: from.u8()? != 0 })
+    }
+}
+
+impl Shaped {
+    pub(super) fn emit(self, out: &mut Writer) {
+        let intervals = self.intervals.unwrap_or(IntervalLimits { min: 0, max: 0 });
+        out.u16(intervals.min).u16(intervals.max).u32(self.errno);
+    }
+
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Self { intervals: intervals(from)?, errno: from.u32()? })
+    }
+}
+
+/// Two limits, of which 0 means none.
+fn intervals(from: &mut Reader<'_>) -> Result<Option<IntervalLimits>, WireError> {
+    let (min, max) = (from.u16()?, from.u16()?);
+    Ok((min > 0).then_some(IntervalLimits { min, max }))
 }
 
 impl Refusal {
@@ -229,6 +313,7 @@ impl Refusal {
             Self::CrowdTooLarge(limit) => (7, limit),
             Self::CrowdTaken => (8, 0),
             Self::CrowdFailed(errno) => (9, errno),
+            Self::ShapeNotOffered => (10, 0),
         };
         out.u8(code).u8(0).u16(0).u32(limit);
     }
@@ -248,6 +333,7 @@ impl Refusal {
             7 => Ok(Self::CrowdTooLarge(limit)),
             8 => Ok(Self::CrowdTaken),
             9 => Ok(Self::CrowdFailed(limit)),
+            10 => Ok(Self::ShapeNotOffered),
             _ => Err(WireError::Field("refusal")),
         }
     }

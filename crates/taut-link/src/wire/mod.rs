@@ -9,7 +9,7 @@ mod hello;
 
 pub use end_mark::EndMark;
 pub use frame::{Frame, Record, Summary, Usage, WireError, data_header, data_sequence, frame_length};
-pub use hello::{Accept, AckPolicy, Hello, Refusal, Work};
+pub use hello::{Accept, AckPolicy, Hello, Refusal, Shape, Shaped, Work};
 
 /// Version of the protocol.
 pub const VERSION: u8 = 1;

@@ -60,6 +60,7 @@ pub fn stream(
         throughput_bps_ci: interval(&rates),
         bytes: measured.iter().map(|round| round.bytes).sum(),
         lost_bytes: 0,
+        unconfirmed_bytes: 0,
         // A model has no processor.
         cpu_ns: 0,
         peer_cpu_ns: None,

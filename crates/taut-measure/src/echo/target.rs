@@ -82,11 +82,14 @@ impl<'a> Target<'a> {
         let _placed = placement::on_core(self.subject.core)?;
         let sessions = (0..self.plan.connections).map(|_| self.open()).collect::<Result<Vec<_>>>()?;
         if let Some(session) = sessions.first() {
-            self.options = SocketOption::in_force(session.link());
             self.nagle = session.link().endpoint().acknowledges().then(|| session.link().holds_small_writes());
         }
         let mut samples = Samples::new(&self.plan.exceed);
         let result = self.exchange(&sessions, round, &mut samples, interrupt);
+        // What a radio link came to is known at the end.
+        if let Some(session) = sessions.first() {
+            self.options = SocketOption::in_force(session.link());
+        }
         self.tcp = sessions.first().and_then(|session| session.link().tcp_info()).map(TcpFacts::from);
         self.rounds.push(samples);
         result

@@ -17,6 +17,11 @@ pub use row::{
     Round, RouteRow, Row, Starvation, StreamRound, StreamRow, TcpFacts, TuneRow, Verdict,
 };
 
+/// The value of an option or of something negotiated, from a row's `options`.
+pub fn fact<'a>(options: &'a [String], name: &str) -> Option<&'a str> {
+    options.iter().find_map(|option| option.strip_prefix(name)?.strip_prefix('='))
+}
+
 /// Version of the shape; a new number means that old readers would misread it.
 pub const FORMAT_VERSION: u32 = 1;
 

@@ -387,6 +387,9 @@ pub struct StreamRow {
     pub bytes: u64,
     /// Bytes sent that never arrived (datagrams).
     pub lost_bytes: u64,
+    /// Bytes that this host's kernel took on links that broke before the peer could tell what had arrived.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unconfirmed_bytes: u64,
     /// CPU time of this process.
     pub cpu_ns: u64,
     /// CPU time of the peer's threads, where it tells.
@@ -401,10 +404,15 @@ pub struct StreamRow {
     pub options: Vec<String>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+const fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
 /// One repetition of a throughput run.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct StreamRound {
-    /// Bits per second that arrived.
+    /// Bits per second that arrived, what came with the first arrival left out.
     pub throughput_bps: f64,
     /// Bytes that arrived.
     pub bytes: u64,
@@ -484,6 +492,12 @@ pub struct TuneRow {
     pub why_not: Option<String>,
     /// The line of code, or the command, that puts it in force.
     pub apply: Option<String>,
+    /// Throughput in bits per second, where that was measured. The median over the rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput_bps: Option<f64>,
+    /// Options in force and what was negotiated in the last round, where that is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
 }
 
 /// What the tool and the host cost by themselves.

@@ -102,7 +102,7 @@ impl Desk<'_> {
                 }
             }
             Work::Collect => session.collect(datagram.len(), sequence, now),
-            Work::Sink | Work::Source | Work::Duplex | Work::Crowd => session.count(datagram.len(), now),
+            Work::Sink | Work::Source | Work::Duplex | Work::Crowd | Work::Shape => session.count(datagram.len(), now),
         }
     }
 
@@ -167,7 +167,7 @@ impl Desk<'_> {
     fn admit(&mut self, hello: Hello, from: &PeerAddress, now: Instant) -> Result<Accept, Refusal> {
         let limits = &self.shared.config.limits;
         limits.check(&hello)?;
-        if matches!(hello.work, Work::Source | Work::Duplex | Work::Crowd) {
+        if matches!(hello.work, Work::Source | Work::Duplex | Work::Crowd | Work::Shape) {
             return Err(Refusal::WorkNotOffered);
         }
         if hello.acks != AckPolicy::System {
@@ -181,6 +181,8 @@ impl Desk<'_> {
             self.sessions.insert(from.clone(), Session::new(hello, place, self.shared, now));
         }
         Ok(Accept {
+            receive_buffer: 0,
+            credit_rule: None,
             boot: boot_identity(),
             max_message_bytes: u32::try_from(limits.message_bytes).unwrap_or(u32::MAX),
             max_duration: limits.session,

@@ -8,6 +8,7 @@ mod crowd;
 mod datagram;
 mod faults;
 mod limits;
+mod shape;
 mod stream;
 
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub struct ServerConfig {
     pub faults: Faults,
     /// What works as a crowd host for a client; `None` refuses crowds.
     pub crowd_host: Option<HostProgram>,
+    /// Clients can't change how links are received.
+    pub fixed: bool,
 }
 
 /// A running server. Ends when it is dropped.
@@ -99,6 +102,7 @@ impl Server {
             .map(|listener| {
                 listener.set_timeout(Some(GLANCE))?;
                 let shared = Arc::clone(&shared);
+                let listener = Arc::new(listener);
                 Ok(thread::spawn(move || match listener.endpoint().framing() {
                     Framing::Stream => stream::accept_all(&listener, &shared),
                     Framing::Datagram => datagram::serve_all(&listener, &shared),

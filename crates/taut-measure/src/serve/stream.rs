@@ -17,7 +17,7 @@ use taut_link::{Link, Listener, SocketOption, boot_identity, stamp};
 use taut_time::{Duration, Instant};
 
 use super::limits::{Place, Rate};
-use super::{GLANCE, Shared, crowd};
+use super::{GLANCE, Shared, crowd, shape};
 
 /// Enough for the deepest call here; buffers are on the heap.
 const STACK_BYTES: usize = 256 * 1024;
@@ -26,7 +26,7 @@ const WAITING_ROOM: usize = 1024;
 /// Room for reading: many small messages come with one call. Twice as much was slower, as it falls out of the cache.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-pub(super) fn accept_all(listener: &Listener, shared: &Arc<Shared>) {
+pub(super) fn accept_all(listener: &Arc<Listener>, shared: &Arc<Shared>) {
     let mut clients: Vec<thread::JoinHandle<()>> = Vec::new();
     while !shared.is_stopping() {
         match listener.accept() {
@@ -36,8 +36,9 @@ pub(super) fn accept_all(listener: &Listener, shared: &Arc<Shared>) {
                     shared.refused.fetch_add(1, Ordering::Relaxed);
                     continue;
                 }
-                let shared = Arc::clone(shared);
-                let spawned = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || greet(&link, &shared));
+                let (shared, listener) = (Arc::clone(shared), Arc::clone(listener));
+                let spawned =
+                    thread::Builder::new().stack_size(STACK_BYTES).spawn(move || greet(&link, &listener, &shared));
                 clients.extend(spawned.ok());
             }
             // Out of descriptors or memory: clients wait in the backlog meanwhile.
@@ -64,8 +65,8 @@ pub(super) enum Trouble {
     Gone,
 }
 
-fn greet(link: &Link, shared: &Shared) {
-    match serve(link, shared) {
+fn greet(link: &Link, listener: &Listener, shared: &Shared) {
+    match serve(link, listener, shared) {
         Ok(()) | Err(Trouble::Gone) => {}
         Err(Trouble::Misbehaved) => drop(shared.misbehaved.fetch_add(1, Ordering::Relaxed)),
         Err(Trouble::Refused(refusal)) => {
@@ -78,7 +79,7 @@ fn greet(link: &Link, shared: &Shared) {
     }
 }
 
-fn serve(link: &Link, shared: &Shared) -> Outcome {
+fn serve(link: &Link, listener: &Listener, shared: &Shared) -> Outcome {
     let limits = &shared.config.limits;
     link.set_receive_timeout(Some(GLANCE)).map_err(|_| Trouble::Gone)?;
     link.set_send_timeout(Some(limits.idle)).map_err(|_| Trouble::Gone)?;
@@ -102,10 +103,14 @@ fn serve(link: &Link, shared: &Shared) -> Outcome {
         boot: boot_identity(),
         max_message_bytes: u32::try_from(limits.message_bytes).unwrap_or(u32::MAX),
         max_duration: limits.session,
+        receive_buffer: link.receive_buffer().unwrap_or(0),
+        credit_rule: link.credit_rule(),
     };
     send(link, &Frame::Accept(accept).emit(session))?;
-    if hello.work == Work::Crowd {
-        return crowd::serve(link, shared, &hello, session, hello_deadline);
+    match hello.work {
+        Work::Crowd => return crowd::serve(link, shared, &hello, session, hello_deadline),
+        Work::Shape => return shape::serve(link, listener, shared, &hello, session),
+        _ => {}
     }
     loop {
         match receive_frame(link, shared, hello_deadline)? {
@@ -173,7 +178,7 @@ impl<'a> Worker<'a> {
             Work::Source => self.source(),
             Work::Duplex => self.duplex(),
             // Has left before.
-            Work::Crowd => Err(Trouble::Misbehaved),
+            Work::Crowd | Work::Shape => Err(Trouble::Misbehaved),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Which settings shorten a path? Each is tried in turn with the base, round by round, with new links each time.
 
+pub mod radio;
 mod setting;
 mod trial;
 
@@ -172,6 +173,8 @@ impl Tried {
             verdict,
             why_not: self.why_not.clone(),
             apply: self.setting.apply.clone(),
+            throughput_bps: None,
+            options: Vec::new(),
         }
     }
 }

@@ -10,7 +10,9 @@ pub(super) fn sheets(rows: &[&TuneRow]) -> Vec<Sheet> {
 }
 
 fn sheet(rows: &[&TuneRow]) -> Sheet {
-    let columns = vec![
+    // Of a stream the rate is what one knows; times of 1 MiB are for comparing.
+    let has_rates = rows.iter().any(|row| row.throughput_bps.is_some());
+    let mut columns = vec![
         Column::text("setting"),
         Column::text("where").when_wide(1),
         Column::figure("p50"),
@@ -20,8 +22,11 @@ fn sheet(rows: &[&TuneRow]) -> Sheet {
         Column::text("verdict"),
         Column::text("apply").below(),
     ];
+    if has_rates {
+        columns.insert(2, Column::figure("throughput"));
+    }
     let lines = rows.iter().map(|row| {
-        Line::new([
+        let mut cells = vec![
             Cell::toned(&row.setting, Tone::Strong),
             Cell::new(&row.place),
             Cell::time(row.p50_ns),
@@ -32,7 +37,12 @@ fn sheet(rows: &[&TuneRow]) -> Sheet {
             }),
             verdict(row),
             row.apply.as_ref().map_or_else(Cell::empty, |apply| Cell::toned(apply, Tone::Code)),
-        ])
+        ];
+        if has_rates {
+            let rate = row.throughput_bps.map_or_else(Cell::none, |bps| Cell::new(units::bit_rate(bps)).strong());
+            cells.insert(2, rate);
+        }
+        Line::new(cells)
     });
     let context = rows.first().map_or_else(String::new, |row| format!("{} over {}", row.measured, row.endpoint));
     let about = rows.iter().map(|row| About {

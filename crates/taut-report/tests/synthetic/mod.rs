@@ -310,6 +310,7 @@ fn stream(direction: &str, bps: f64, retransmitted: u32) -> StreamRow {
         throughput_bps_ci: Some((bps * 0.96, bps * 1.03)),
         bytes: (bps / 8.0 * 10.0) as u64,
         lost_bytes: 0,
+        unconfirmed_bytes: 0,
         cpu_ns: 4_200_000_000,
         peer_cpu_ns: Some(5_100_000_000),
         bytes_per_cpu_second: bps / 8.0 * 10.0 / 9.3,
@@ -492,6 +493,8 @@ fn tune(
         why_not: why_not.map(str::to_owned),
         apply: (setting == "nodelay")
             .then(|| "setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));".to_owned()),
+        throughput_bps: None,
+        options: Vec::new(),
     }
 }
 

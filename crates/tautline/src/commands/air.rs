@@ -105,7 +105,7 @@ struct ParametersArgs {
 
 #[derive(Debug, clap::Args)]
 struct ScenarioArgs {
-    /// A scenario in TOML, or the name of one that is built in: paper-000, saturate
+    /// A scenario in TOML, or the name of one that is built in: paper-000, saturate, two-nodes
     #[arg(value_name = "FILE", default_value = scenario::DEFAULT)]
     file: String,
     /// Give a parameter another value; `taut air parameters` lists them

@@ -45,6 +45,10 @@ pub(crate) struct Args {
     /// Connections of a crowd, of which there is one at a time; 0 takes none
     #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Limits")]
     max_crowd: usize,
+    /// Don't let clients change how their Bluetooth LE links are received (MTU, buffer, the adapter's limits of the connection interval),
+    /// as `taut tune` does for as long as it runs
+    #[arg(long, help_heading = "Limits")]
+    fixed: bool,
     /// Wait this long before each answer (to see whether a client measures it)
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = input::duration, help_heading = "Faults on purpose")]
     delay: Duration,
@@ -73,7 +77,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     };
     // Where it can't be found there is no crowd; everything else is served.
     let crowd_host = crowd_host::program().ok().filter(|_| limits.crowd > 0);
-    let config = ServerConfig { limits, faults: Faults { delay: args.delay, stall: args.stall }, crowd_host };
+    let config =
+        ServerConfig { limits, faults: Faults { delay: args.delay, stall: args.stall }, crowd_host, fixed: args.fixed };
     let server = Server::start(&args.endpoints, config)?;
     let listening: Vec<String> = server.endpoints().iter().map(Endpoint::to_string).collect();
     if args.json {

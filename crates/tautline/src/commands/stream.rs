@@ -10,7 +10,7 @@ use crate::link_args::LinkArgs;
 use crate::output::OutputArgs;
 use crate::place::{Place, refuse_in_virtual_time};
 use crate::run::{self, Run};
-use crate::{input, scenario};
+use crate::{findings, input, scenario};
 
 /// Throughput, with what it costs in CPU time
 ///
@@ -70,8 +70,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         let mut progress = run.progress("stream", 0, 1);
         stream::run(&plan, &run.interrupt, &mut progress)?
     };
+    let findings = findings::of_stream(&outcome.row);
     let recording = run.finish(outcome.ended, vec![Row::Stream(Box::new(outcome.row))]);
-    args.output.emit(&Document { recording, findings: Vec::new() })
+    args.output.emit(&Document { recording, findings })
 }
 
 fn run_over_air(args: Args, plan: &AirPlan) -> anyhow::Result<Code> {

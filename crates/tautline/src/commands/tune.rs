@@ -1,6 +1,8 @@
 use taut_link::wire::AckPolicy;
 use taut_link::{Endpoint, Error};
 use taut_measure::recording::Row;
+use taut_measure::stream::Direction;
+use taut_measure::tune::radio::{self, RadioPlan};
 use taut_measure::tune::{self, TunePlan, TuneWorkload};
 use taut_report::Document;
 use taut_time::Duration;
@@ -16,18 +18,23 @@ use crate::{findings, input};
 /// Each round opens new links and measures the base and every setting, beginning with another one each time. A setting
 /// counts as shorter or longer only when the whole interval across rounds (all of up to eight rounds, all but the outermost
 /// of more) is more than 1 % away from the base.
+///
+/// A stream over Bluetooth LE is tuned step by step: the receiver's MTU and buffer, the connection interval, PHY, data length and
+/// the size of writes are tried on top of what has helped so far, until nothing helps any more. `taut serve` changes its side
+/// meanwhile; of any other peer only what one side can change is tried. All is put back at the end, and the lines that make it
+/// last are printed. Changing interval, PHY and length needs root here.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut tune tcp://10.0.0.2:9100 --workload write-write-read
-  taut tune udp://10.0.0.2:9100 --size 64 --rounds 11")]
+  taut tune udp://10.0.0.2:9100 --size 64 --rounds 11
+  taut tune l2cap://00:11:22:33:44:55/129 --direction down --least-interval 15ms")]
 pub(crate) struct Args {
     /// The peer: `taut serve`, or with --plain any echo server
     #[arg(value_name = "ENDPOINT")]
     endpoint: Endpoint,
-    /// What you care about: echo, write-write-read, pace, stream
-    #[arg(long, value_name = "NAME", default_value = "echo",
-          value_parser = ["echo", "write-write-read", "pace", "stream"])]
-    workload: String,
+    /// What you care about: echo, write-write-read, pace, stream [default: echo; stream over Bluetooth LE]
+    #[arg(long, value_name = "NAME", value_parser = ["echo", "write-write-read", "pace", "stream"])]
+    workload: Option<String>,
     /// Bytes of one message, or of one write of a stream [default: 32, 128 for write-write-read and pace, 128KiB for stream]
     #[arg(long, value_name = "SIZE", value_parser = input::size)]
     size: Option<usize>,
@@ -43,17 +50,34 @@ pub(crate) struct Args {
     /// The peer is any server that echoes (for pace and stream: that reads)
     #[arg(long)]
     plain: bool,
-    /// Independent repetitions of each setting
-    #[arg(long, value_name = "N", default_value = "7", value_parser = input::count)]
-    rounds: usize,
-    /// Time of one setting in one round [default: 200ms, 500ms for pace]
+    /// Independent repetitions of each setting [default: 7; 5 over Bluetooth LE]
+    #[arg(long, value_name = "N", value_parser = input::count)]
+    rounds: Option<usize>,
+    /// Time of one setting in one round [default: 200ms, 500ms for pace, 16 connection intervals or 500ms over Bluetooth LE]
     #[arg(long, value_name = "TIME", value_parser = input::positive_duration)]
     time: Option<Duration>,
+    /// Which way: up (to the peer) or down
+    #[arg(long, value_name = "WAY", default_value = "up", value_parser = direction, help_heading = "Streams over Bluetooth LE")]
+    direction: Direction,
+    /// Shortest connection interval that may be asked for; with the one in force, it stays as it is
+    #[arg(long, value_name = "TIME", default_value = "7.5ms", value_parser = interval, help_heading = "Streams over Bluetooth LE")]
+    least_interval: u16,
+    /// Leave what helped in force: the adapters' limits of the interval, and what the server receives with
+    #[arg(long, help_heading = "Streams over Bluetooth LE")]
+    keep: bool,
     #[command(flatten)]
     output: OutputArgs,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    if args.workload.as_deref().unwrap_or("stream") == "stream" && args.endpoint.has_radio() {
+        return run_radio(&args);
+    }
+    if args.keep || args.direction != Direction::Up || args.least_interval != SHORTEST_INTERVAL {
+        return Err(
+            Error::Input("--direction, --least-interval and --keep are for streams over Bluetooth LE".into()).into()
+        );
+    }
     let plan = args.plan()?;
     let run = Run::start("tune")?;
     let outcome = {
@@ -65,10 +89,63 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     args.output.emit(&Document { recording: run.finish(outcome.ended, rows), findings })
 }
 
+fn run_radio(args: &Args) -> anyhow::Result<Code> {
+    if args.direction == Direction::Both {
+        return Err(Error::Input("tune one direction after the other: up or down".into()).into());
+    }
+    let plan = RadioPlan {
+        endpoint: args.endpoint.clone(),
+        direction: args.direction,
+        block_bytes: args.size.unwrap_or_else(|| default_block(&args.endpoint)),
+        plain: args.plain,
+        rounds: args.rounds.unwrap_or(RADIO_ROUNDS),
+        time: args.time,
+        least_interval: args.least_interval,
+        keep: args.keep,
+        command: run::command_line(),
+    };
+    if plan.plain && plan.direction == Direction::Down {
+        return Err(Error::Input("a plain server can only be sent to: leave --plain out, or tune `up`".into()).into());
+    }
+    let run = Run::start("tune")?;
+    let outcome = {
+        let mut progress = run.progress("tune", 0, 1);
+        radio::run(&plan, &run.interrupt, &mut progress)?
+    };
+    let findings = findings::of_radio_tune(&plan, &outcome);
+    let rows = outcome.rows.into_iter().map(|row| Row::Tune(Box::new(row))).collect();
+    args.output.emit(&Document { recording: run.finish(outcome.ended, rows), findings })
+}
+
+fn direction(text: &str) -> Result<Direction, String> {
+    [Direction::Up, Direction::Down]
+        .into_iter()
+        .find(|direction| direction.name() == text)
+        .ok_or_else(|| format!("`{text}`: up or down"))
+}
+
+/// In units of 1.25 ms.
+fn interval(text: &str) -> Result<u16, String> {
+    let time = input::positive_duration(text)?;
+    let units = time.as_nanos() / 1_250_000;
+    let fits = time.as_nanos().is_multiple_of(1_250_000) && (u128::from(SHORTEST_INTERVAL)..=3200).contains(&units);
+    if fits {
+        Ok(units as u16)
+    } else {
+        Err(format!("`{text}`: a connection interval is a multiple of 1.25ms from 7.5ms to 4s"))
+    }
+}
+
+/// 7.5 ms in units of 1.25 ms.
+const SHORTEST_INTERVAL: u16 = 6;
+/// Rounds of a setting; fewer give no interval.
+const RADIO_ROUNDS: usize = 5;
+const ROUNDS: usize = 7;
+
 impl Args {
     fn plan(&self) -> anyhow::Result<TunePlan> {
         let size = |default| self.size.unwrap_or(default);
-        let workload = match self.workload.as_str() {
+        let workload = match self.workload.as_deref().unwrap_or("echo") {
             "write-write-read" => {
                 let rest = size(128)
                     .checked_sub(self.split)
@@ -92,7 +169,7 @@ impl Args {
             workload,
             acks: self.peer_ack,
             plain: self.plain,
-            rounds: self.rounds,
+            rounds: self.rounds.unwrap_or(ROUNDS),
             time: self.time.unwrap_or_else(|| Duration::from_millis(time)),
             command: run::command_line(),
         })

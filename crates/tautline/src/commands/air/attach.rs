@@ -25,7 +25,7 @@ use crate::{input, output, run, scenario};
 /// `cargo xtask lab pair` does all of it in a virtual machine.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AttachArgs {
-    /// A scenario in TOML, or the name of one that is built in: paper-000, saturate
+    /// A scenario in TOML, or the name of one that is built in: paper-000, saturate, two-nodes
     #[arg(value_name = "FILE", default_value = scenario::DEFAULT)]
     file: String,
     /// Give a parameter another value; `taut air parameters` lists them. What concerns hosts is this kernel's own here

@@ -1,0 +1,369 @@
+//! What the two controllers and the two ends of a channel agreed on, from frames of the monitor.
+
+use super::{DeviceAddress, le16};
+
+/// Opcodes of `struct hci_mon_hdr`.
+pub(super) const EVENT: u16 = 3;
+pub(super) const ACL_TX: u16 = 4;
+pub(super) const ACL_RX: u16 = 5;
+/// HCI events (Bluetooth Core Specification, Vol 4, Part E, section 7.7), and subevents of LE Meta (section 7.7.65).
+const COMMAND_COMPLETE: u8 = 0x0E;
+const COMMAND_STATUS: u8 = 0x0F;
+const LE_META: u8 = 0x3E;
+const CONNECTION_COMPLETE: u8 = 0x01;
+const CONNECTION_UPDATE: u8 = 0x03;
+const DATA_LENGTH_CHANGE: u8 = 0x07;
+const ENHANCED_CONNECTION_COMPLETE: u8 = 0x0A;
+const PHY_UPDATE: u8 = 0x0C;
+/// The channel of L2CAP's signalling on LE and some of its codes (Vol 3, Part A, sections 2.1 and 4.20 to 4.24).
+pub(super) const LE_SIGNALLING: u16 = 5;
+pub(super) const PARAMETER_UPDATE_REQUEST: u8 = 0x12;
+pub(super) const PARAMETER_UPDATE_RESPONSE: u8 = 0x13;
+pub(super) const CREDIT_CONNECTION_REQUEST: u8 = 0x14;
+pub(super) const CREDIT_CONNECTION_RESPONSE: u8 = 0x15;
+pub(super) const CREDITS: u8 = 0x16;
+/// In us.
+const INTERVAL_UNIT: u32 = 1250;
+
+/// What was heard of a link.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Heard {
+    /// Of the radio link, which outlives a channel.
+    radio: Radio,
+    ours: End,
+    theirs: End,
+    /// Identifier of the signal with which the channel was asked for, and the side that asked: true is ours.
+    asked: Option<(u8, bool)>,
+    /// PDUs of data that came for the channel before the answer that opens it.
+    early: u32,
+    /// The status of the last command of each kind that a controller answered: opcode and status.
+    answered: Option<(u16, u8)>,
+}
+
+/// One end of a channel.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct End {
+    /// Its number for the channel.
+    channel: Option<u16>,
+    /// Longest PDU that it takes, in bytes, and the credits that it gave at first.
+    mps_and_credits: Option<(u16, u16)>,
+    /// The most credits that it gave later in one signal.
+    largest_grant: Option<u16>,
+}
+
+/// Of a radio link.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Radio {
+    pub(super) handle: Option<u16>,
+    /// In units of 1.25 ms.
+    pub(super) interval: Option<u16>,
+    /// Events that the peripheral may skip.
+    pub(super) latency: Option<u16>,
+    /// Supervision timeout in units of 10 ms.
+    pub(super) timeout: Option<u16>,
+    /// Longest payload of a PDU of the link layer that we send, in bytes.
+    pub(super) tx_octets: Option<u16>,
+    /// The same of the peer.
+    pub(super) rx_octets: Option<u16>,
+    /// PHYs of sending and receiving, as events number them: 1M, 2M, Coded.
+    pub(super) phys: Option<[u8; 2]>,
+    /// Limits of the interval that the peer has asked for, until they are met.
+    pub(super) peer_wants: Option<[u16; 2]>,
+    /// The interval before and after the peer had it changed.
+    pub(super) put_back: Option<[u16; 2]>,
+}
+
+impl Heard {
+    /// Takes over what is known of the radio link from other channels.
+    pub(super) fn begin_with(&mut self, radio: Radio) {
+        self.radio = radio;
+    }
+
+    pub(super) const fn radio(&self) -> Radio {
+        self.radio
+    }
+
+    /// The status of the last command answered, when it is this one; it is not told again.
+    pub(super) fn answer(&mut self, opcode: u16) -> Option<u8> {
+        self.answered.take_if(|(of, _)| *of == opcode).map(|(_, status)| status)
+    }
+
+    /// As `name=value`, in the form of socket options.
+    pub(super) fn facts(&self) -> Vec<String> {
+        let us = |units: Option<u16>| units.map(|units| u32::from(units) * INTERVAL_UNIT);
+        let mps = |end: End| end.mps_and_credits.map(|(mps, _)| mps.into());
+        let credits = |end: End| end.mps_and_credits.map(|(_, credits)| credits.into());
+        let radio = self.radio;
+        let facts: [(&str, Option<u32>); 13] = [
+            ("connection_interval_us", us(radio.interval)),
+            ("peripheral_latency", radio.latency.map(u32::from)),
+            ("supervision_timeout_ms", radio.timeout.map(|units| u32::from(units) * 10)),
+            ("tx_octets", radio.tx_octets.map(u32::from)),
+            ("rx_octets", radio.rx_octets.map(u32::from)),
+            ("rcv_mps", mps(self.ours)),
+            ("credits_granted", credits(self.ours)),
+            ("largest_grant", self.ours.largest_grant.map(u32::from)),
+            ("snd_mps", mps(self.theirs)),
+            ("credits_received", credits(self.theirs)),
+            ("largest_grant_received", self.theirs.largest_grant.map(u32::from)),
+            ("interval_put_back_from_us", us(radio.put_back.map(|[from, _]| from))),
+            ("data_before_response", Some(self.early).filter(|early| *early > 0)),
+        ];
+        let phys = radio.phys.map(|[tx, rx]| format!("phy={}_tx+{}_rx", phy_name(tx), phy_name(rx)));
+        let numbers = facts.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)));
+        numbers.chain(phys).collect()
+    }
+
+    /// Takes what one frame of the monitor tells of the link to a device; most tell nothing.
+    pub(super) fn take(&mut self, adapter: u16, device: DeviceAddress, frame: &[u8]) {
+        // struct hci_mon_hdr: opcode, adapter, length.
+        if le16(frame, 2) != Some(adapter) {
+            return;
+        }
+        let Some(body) = frame.get(6..) else { return };
+        match le16(frame, 0) {
+            Some(EVENT) => drop(self.event(device, body)),
+            Some(opcode @ (ACL_TX | ACL_RX)) => drop(self.data(opcode == ACL_TX, body)),
+            _ => {}
+        }
+    }
+
+    /// Event, length; of LE Meta then subevent, status, handle. `None` where it ends too early or isn't ours.
+    fn event(&mut self, device: DeviceAddress, event: &[u8]) -> Option<()> {
+        match *event.first()? {
+            COMMAND_COMPLETE => self.answered = Some((le16(event, 3)?, *event.get(5)?)),
+            COMMAND_STATUS => self.answered = Some((le16(event, 4)?, *event.get(2)?)),
+            LE_META => self.le_event(device, event)?,
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn le_event(&mut self, device: DeviceAddress, event: &[u8]) -> Option<()> {
+        let (subevent, status) = (*event.get(2)?, *event.get(3)?);
+        let is_ours = |handle| self.radio.handle.is_none_or(|ours| ours == handle);
+        match subevent {
+            CONNECTION_COMPLETE | ENHANCED_CONNECTION_COMPLETE if status == 0 => {
+                // The own address and the peer's, as far as they are made up, precede the interval in the enhanced event.
+                let at = if subevent == CONNECTION_COMPLETE { 14 } else { 26 };
+                let peer: [u8; 6] = event.get(8..14)?.try_into().ok()?;
+                if DeviceAddress::from_wire(peer) != device {
+                    return None;
+                }
+                // What was known was of an old link. 27 bytes until it is extended (Vol 6, Part B, section 4.5.10), on LE 1M.
+                self.radio = Radio {
+                    handle: le16(event, 4),
+                    interval: Some(le16(event, at)?),
+                    latency: le16(event, at + 2),
+                    timeout: le16(event, at + 4),
+                    tx_octets: Some(27),
+                    rx_octets: Some(27),
+                    phys: Some([1, 1]),
+                    ..Radio::default()
+                };
+            }
+            CONNECTION_UPDATE if status == 0 && is_ours(le16(event, 4)?) => {
+                let interval = le16(event, 6)?;
+                let wanted = self.radio.peer_wants.take().filter(|[min, max]| (min..=max).contains(&&interval));
+                let before = self.radio.interval.filter(|before| *before != interval);
+                if let (Some(before), Some(_)) = (before, wanted) {
+                    self.radio.put_back = Some([before, interval]);
+                }
+                self.radio.interval = Some(interval);
+                self.radio.latency = le16(event, 8);
+                self.radio.timeout = le16(event, 10);
+            }
+            // Without a status: the handle comes one byte earlier.
+            DATA_LENGTH_CHANGE if is_ours(le16(event, 3)?) => {
+                self.radio.tx_octets = le16(event, 5).or(self.radio.tx_octets);
+                self.radio.rx_octets = le16(event, 9).or(self.radio.rx_octets);
+            }
+            PHY_UPDATE if status == 0 && is_ours(le16(event, 4)?) => {
+                self.radio.phys = Some([*event.get(6)?, *event.get(7)?]);
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// Handle, length; length and channel of L2CAP; code, identifier, length of the signal; its fields.
+    fn data(&mut self, sent: bool, packet: &[u8]) -> Option<()> {
+        let channel = le16(packet, 6)?;
+        if channel != LE_SIGNALLING {
+            let is_open = self.theirs.channel.is_some();
+            let is_ours = !sent && self.ours.channel == Some(channel) && matches!(self.asked, Some((_, true)));
+            self.early += u32::from(is_ours && !is_open);
+            return Some(());
+        }
+        let identifier = *packet.get(9)?;
+        match *packet.get(8)? {
+            // One channel at a time: of several that are asked for, a link's own is the first after it began to hear.
+            CREDIT_CONNECTION_REQUEST if self.asked.is_none() || !sent => {
+                self.asked = Some((identifier, sent));
+                let end = End {
+                    channel: le16(packet, 14),
+                    mps_and_credits: Some((le16(packet, 18)?, le16(packet, 20)?)),
+                    largest_grant: None,
+                };
+                *self.end(sent) = end;
+            }
+            CREDIT_CONNECTION_RESPONSE if self.asked == Some((identifier, !sent)) && le16(packet, 20)? == 0 => {
+                let end = End {
+                    channel: le16(packet, 12),
+                    mps_and_credits: Some((le16(packet, 16)?, le16(packet, 18)?)),
+                    largest_grant: None,
+                };
+                *self.end(sent) = end;
+            }
+            CREDITS => {
+                // The number is the one that the sender of the credits has for the channel.
+                let (channel, credits) = (le16(packet, 12)?, le16(packet, 14)?);
+                let end = self.end(sent);
+                if end.channel == Some(channel) {
+                    end.largest_grant = end.largest_grant.max(Some(credits));
+                }
+            }
+            PARAMETER_UPDATE_REQUEST if !sent => {
+                self.radio.peer_wants = Some([le16(packet, 12)?, le16(packet, 14)?]);
+            }
+            // Refused.
+            PARAMETER_UPDATE_RESPONSE if sent && le16(packet, 12)? != 0 => self.radio.peer_wants = None,
+            _ => {}
+        }
+        Some(())
+    }
+
+    const fn end(&mut self, ours: bool) -> &mut End {
+        if ours { &mut self.ours } else { &mut self.theirs }
+    }
+}
+
+/// A PHY as events number it (Bluetooth Core Specification, Vol 4, Part E, section 7.7.65.12).
+const fn phy_name(number: u8) -> &'static str {
+    match number {
+        1 => "1m",
+        2 => "2m",
+        _ => "coded",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer() -> DeviceAddress {
+        DeviceAddress::from_wire([1, 2, 3, 4, 5, 6])
+    }
+
+    fn frame(opcode: u16, adapter: u16, body: &[u8]) -> Vec<u8> {
+        let head = [opcode, adapter, u16::try_from(body.len()).unwrap()];
+        head.into_iter().flat_map(u16::to_le_bytes).chain(body.iter().copied()).collect()
+    }
+
+    fn connection_complete(interval: u16) -> Vec<u8> {
+        // Event, length; subevent, status, handle, role; peer's type and address; interval, latency, timeout, accuracy.
+        let mut event = vec![LE_META, 19, CONNECTION_COMPLETE, 0, 64, 0, 0, 0];
+        event.extend_from_slice(&[1, 2, 3, 4, 5, 6]);
+        event.extend_from_slice(&interval.to_le_bytes());
+        event.extend_from_slice(&[0, 0, 42, 0, 0]);
+        assert_eq!(event.len(), 2 + usize::from(event[1]));
+        event
+    }
+
+    fn updated(interval: u8) -> [u8; 12] {
+        [LE_META, 10, CONNECTION_UPDATE, 0, 64, 0, interval, 0, 0, 0, 42, 0]
+    }
+
+    fn signal(code: u8, fields: &[u16]) -> Vec<u8> {
+        let length = u16::try_from(2 * fields.len()).unwrap();
+        let mut packet =
+            [64, length + 8, length + 4, LE_SIGNALLING].into_iter().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+        packet.extend_from_slice(&[code, 1]);
+        packet.extend([length].iter().chain(fields).flat_map(|field| field.to_le_bytes()));
+        packet
+    }
+
+    #[test]
+    fn radio_and_channel_are_heard() {
+        let mut heard = Heard::default();
+        let mut take = |frame: Vec<u8>| heard.take(0, peer(), &frame);
+        take(frame(EVENT, 0, &connection_complete(40)));
+        take(frame(EVENT, 0, &[LE_META, 11, DATA_LENGTH_CHANGE, 64, 0, 251, 0, 0x48, 8, 123, 0, 0x48, 8]));
+        take(frame(ACL_TX, 0, &signal(CREDIT_CONNECTION_REQUEST, &[129, 64, 672, 247, 3])));
+        take(frame(ACL_RX, 0, &signal(CREDIT_CONNECTION_RESPONSE, &[65, 672, 188, 4, 0])));
+        // Of another channel, then of ours, by the number that each side has for it.
+        take(frame(ACL_TX, 0, &signal(CREDITS, &[70, 99])));
+        take(frame(ACL_TX, 0, &signal(CREDITS, &[64, 3])));
+        take(frame(ACL_RX, 0, &signal(CREDITS, &[65, 46])));
+        take(frame(ACL_RX, 0, &signal(CREDITS, &[65, 4])));
+        let facts = [
+            "connection_interval_us=50000",
+            "peripheral_latency=0",
+            "supervision_timeout_ms=420",
+            "tx_octets=251",
+            "rx_octets=123",
+            "rcv_mps=247",
+            "credits_granted=3",
+            "largest_grant=3",
+            "snd_mps=188",
+            "credits_received=4",
+            "largest_grant_received=46",
+            "phy=1m_tx+1m_rx",
+        ];
+        assert_eq!(heard.facts(), facts);
+        heard.take(0, peer(), &frame(EVENT, 0, &updated(6)));
+        assert_eq!(heard.facts()[0], "connection_interval_us=7500");
+        heard.take(0, peer(), &frame(EVENT, 0, &[LE_META, 6, PHY_UPDATE, 0, 64, 0, 2, 2]));
+        assert_eq!(heard.radio().phys, Some([2, 2]));
+    }
+
+    #[test]
+    fn an_interval_that_the_peer_puts_back_is_told_from_one_that_we_change() {
+        let changed = |asked: Option<(u8, &[u16])>, to: u8| {
+            let mut heard = Heard::default();
+            heard.take(0, peer(), &frame(EVENT, 0, &connection_complete(6)));
+            if let Some((result, limits)) = asked {
+                heard.take(0, peer(), &frame(ACL_RX, 0, &signal(PARAMETER_UPDATE_REQUEST, limits)));
+                heard.take(0, peer(), &frame(ACL_TX, 0, &signal(PARAMETER_UPDATE_RESPONSE, &[result.into()])));
+            }
+            heard.take(0, peer(), &frame(EVENT, 0, &updated(to)));
+            heard.facts().into_iter().find(|fact| fact.starts_with("interval_put_back"))
+        };
+        let limits: &[u16] = &[24, 40, 0, 42];
+        assert_eq!(changed(Some((0, limits)), 40).as_deref(), Some("interval_put_back_from_us=7500"));
+        // Refused, of our own accord, or not what it asked for.
+        assert_eq!(changed(Some((1, limits)), 40), None);
+        assert_eq!(changed(None, 40), None);
+        assert_eq!(changed(Some((0, limits)), 12), None);
+    }
+
+    #[test]
+    fn data_before_the_answer_that_opens_the_channel_is_counted() {
+        let data = frame(ACL_RX, 0, &[64, 0, 6, 0, 2, 0, 64, 0, 1, 2]);
+        let mut heard = Heard::default();
+        heard.take(0, peer(), &data);
+        heard.take(0, peer(), &frame(ACL_TX, 0, &signal(CREDIT_CONNECTION_REQUEST, &[129, 64, 672, 247, 3])));
+        heard.take(0, peer(), &data);
+        heard.take(0, peer(), &frame(ACL_RX, 0, &signal(CREDIT_CONNECTION_RESPONSE, &[65, 672, 247, 3, 0])));
+        heard.take(0, peer(), &data);
+        assert_eq!(heard.early, 1);
+    }
+
+    #[test]
+    fn an_answer_to_a_command_is_told_once() {
+        let mut heard = Heard::default();
+        heard.take(0, peer(), &frame(EVENT, 0, &[COMMAND_STATUS, 4, 0x0C, 1, 0x13, 0x20]));
+        assert_eq!((heard.answer(0x2032), heard.answer(0x2013), heard.answer(0x2013)), (None, Some(0x0C), None));
+    }
+
+    #[test]
+    fn what_is_of_another_link_or_broken_is_passed_over() {
+        let mut heard = Heard::default();
+        let whole = frame(EVENT, 0, &connection_complete(40));
+        heard.take(1, peer(), &whole);
+        heard.take(0, DeviceAddress::from_wire([9; 6]), &whole);
+        (0..whole.len() - 6).for_each(|length| heard.take(0, peer(), &whole[..length]));
+        heard.take(0, peer(), &frame(ACL_TX, 0, &signal(CREDIT_CONNECTION_REQUEST, &[129, 64])));
+        assert_eq!((heard.ours.mps_and_credits, heard.radio.interval), (None, None));
+    }
+}

@@ -1,0 +1,246 @@
+//! Which settings of a Bluetooth LE link raise its throughput? Step by step: everything that could help is tried on top of what has
+//! helped so far, in turn with it and with the base, round by round, with new channels each time; the best of them is taken, until
+//! nothing helps any more. What is changed is asked of both sides and put back at the end.
+
+mod choice;
+mod lasting;
+mod trial;
+
+use taut_link::bluetooth::interval_in_words;
+use taut_link::{Endpoint, Error, Result};
+use taut_time::Duration;
+
+use crate::echo::verdict;
+use crate::interrupt::Interrupt;
+use crate::recording::{Ended, TuneRow, Verdict};
+use crate::stats::{median, ratio_across};
+use crate::stream::Direction;
+use choice::{Choice, Found};
+use trial::{Bench, Trial};
+
+/// What to raise, and how far one may go.
+#[derive(Clone, Debug)]
+pub struct RadioPlan {
+    /// The peer.
+    pub endpoint: Endpoint,
+    /// Up or down; not both.
+    pub direction: Direction,
+    /// Bytes of one write in the base.
+    pub block_bytes: usize,
+    /// Any server that reads will do; nothing is asked of it.
+    pub plain: bool,
+    /// Independent repetitions of each setting.
+    pub rounds: usize,
+    /// Time of one setting in one round; as long as the interval asks for, unless it is given.
+    pub time: Option<Duration>,
+    /// Shortest connection interval that may be asked for, in units of 1.25 ms.
+    pub least_interval: u16,
+    /// What helped stays in force: the adapters' limits of the interval, and what the server receives with.
+    pub keep: bool,
+    /// The command that repeats the table.
+    pub command: String,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct RadioOutcome {
+    /// A row for each setting in each step; the base is the first, and what was settled on the last.
+    pub rows: Vec<TuneRow>,
+    /// Options and what was negotiated, of the base.
+    pub base_options: Vec<String>,
+    /// The same of a new connection at the end, where the interval was changed.
+    pub lasting_options: Vec<String>,
+    /// Throughput of the base and of what was settled on, in bits per second.
+    pub gain_bps: Option<(f64, f64)>,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+/// Steps at most: more things than that don't help one link.
+const STEPS: usize = 6;
+/// What helps less is not worth a setting, and may be noise.
+const LEAST_GAIN: f64 = 1.02;
+
+/// Tries what this link can have.
+///
+/// # Errors
+/// [`Error::Input`] where the endpoint is none of Bluetooth LE; otherwise when the base itself can't be measured.
+pub fn run(plan: &RadioPlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usize, usize)) -> Result<RadioOutcome> {
+    let mut bench = Bench::open(plan)?;
+    let found = bench.found();
+    let mut outcome = RadioOutcome {
+        rows: Vec::new(),
+        base_options: Vec::new(),
+        lasting_options: Vec::new(),
+        gain_bps: None,
+        ended: Ended::Complete,
+    };
+    let mut settled = found.base();
+    for step in 0..STEPS {
+        let mut entries = entries(plan, &found, &settled);
+        if entries.len() < 2 {
+            break;
+        }
+        let ended =
+            measure(plan, &mut bench, &mut entries, interrupt, &mut |done, of| progress(step * of + done, STEPS * of))?;
+        let base: Vec<Trial> = entries[0].trials.clone();
+        if step == 0 {
+            outcome.base_options = base.last().map(|trial| trial.options.clone()).unwrap_or_default();
+        }
+        let first_new = usize::from(step > 0) * 2;
+        outcome.rows.extend(entries[first_new..].iter().map(|entry| entry.row(plan, &found, &base)));
+        outcome.ended = ended;
+        if outcome.ended != Ended::Complete {
+            break;
+        }
+        // The first entry is the base, the one that was settled on stands second.
+        let before = &entries[usize::from(step > 0)];
+        let gain = |entry: &Entry| ratio_across(&entry.times(), &before.times());
+        let helped = entries[1..].iter().filter(|entry| entry.choice != settled);
+        let helped = helped.filter(|entry| gain(entry).is_some_and(|(_, (_, high))| high * LEAST_GAIN < 1.0));
+        let best = helped.max_by(|a, b| a.bps().unwrap_or(0.0).total_cmp(&b.bps().unwrap_or(0.0)));
+        let Some(best) = best else {
+            outcome.gain_bps = Some((entries[0].bps().unwrap_or(0.0), before.bps().unwrap_or(0.0)));
+            break;
+        };
+        outcome.gain_bps = Some((entries[0].bps().unwrap_or(0.0), best.bps().unwrap_or(0.0)));
+        settled = best.choice.clone();
+    }
+    if settled != found.base() {
+        let row = outcome.rows.iter().rev().find(|row| row.setting == settled.name(&found)).cloned();
+        outcome.rows.extend(row.map(|row| TuneRow {
+            place: "all that helped".to_owned(),
+            apply: settled.apply(plan, &found),
+            ..row
+        }));
+    }
+    if outcome.ended == Ended::Complete && settled.interval != found.interval {
+        let lasting = lasting::check(plan, bench, &found, &settled, interrupt)?;
+        outcome.lasting_options = lasting.options.clone();
+        outcome.rows.push(lasting_row(plan, &settled, lasting));
+    } else {
+        bench.close(settled != found.base() && plan.keep)?;
+    }
+    Ok(outcome)
+}
+
+/// One choice, with what it gave.
+struct Entry {
+    choice: Choice,
+    trials: Vec<Trial>,
+    why_not: Option<String>,
+}
+
+/// The base, what was settled on, and everything that could help on top of it.
+fn entries(plan: &RadioPlan, found: &Found, settled: &Choice) -> Vec<Entry> {
+    let base = found.base();
+    let mut choices = vec![base.clone()];
+    choices.extend((*settled != base).then(|| settled.clone()));
+    choices.extend(settled.steps(plan, found));
+    choices.into_iter().map(|choice| Entry { choice, trials: Vec::new(), why_not: None }).collect()
+}
+
+fn measure(
+    plan: &RadioPlan,
+    bench: &mut Bench<'_>,
+    entries: &mut [Entry],
+    interrupt: &Interrupt,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Ended> {
+    let count = entries.len();
+    for round in 0..plan.rounds {
+        for step in 0..count {
+            if interrupt.is_set() {
+                return Ok(Ended::Interrupted);
+            }
+            progress(round * count + step, plan.rounds * count);
+            let entry = &mut entries[(step + round) % count];
+            if entry.why_not.is_some() {
+                continue;
+            }
+            let is_first = round == 0 && entry.choice == bench.found().base();
+            match bench.trial(&entry.choice, interrupt) {
+                Ok(trial) => entry.trials.push(trial),
+                Err(error) if is_first => return Err(error),
+                Err(error) if error.is_peer_gone() && bench.has_lost_the_peer() => {
+                    return Ok(Ended::PeerGone(error.to_string()));
+                }
+                // What a controller or the peer refuses is a result too.
+                Err(error) => entry.why_not = Some(why_not(&error)),
+            }
+        }
+    }
+    Ok(Ended::Complete)
+}
+
+/// The reason alone, where the rest says again which endpoint it is.
+fn why_not(error: &Error) -> String {
+    match error {
+        Error::Io { error, .. } if error.raw_os_error().is_none() => error.to_string(),
+        error => error.to_string(),
+    }
+}
+
+impl Entry {
+    /// Time of 1 MiB, by round.
+    fn times(&self) -> Vec<Option<u64>> {
+        const MEBIBYTE_BITS: f64 = 8.0 * 1024.0 * 1024.0;
+        let time = |trial: &Trial| (trial.bps > 0.0).then(|| (MEBIBYTE_BITS / trial.bps * 1e9) as u64);
+        self.trials.iter().map(time).collect()
+    }
+
+    fn bps(&self) -> Option<f64> {
+        median(&self.trials.iter().map(|trial| trial.bps).collect::<Vec<_>>())
+    }
+
+    fn row(&self, plan: &RadioPlan, found: &Found, base: &[Trial]) -> TuneRow {
+        let of_base = Self { choice: found.base(), trials: base.to_vec(), why_not: None };
+        let is_base = self.choice == of_base.choice;
+        let times = self.times();
+        let ratio = ratio_across(&times, &of_base.times());
+        let times: Vec<f64> = times.into_iter().flatten().map(|ns| ns as f64).collect();
+        TuneRow {
+            endpoint: plan.endpoint.to_string(),
+            command: plan.command.clone(),
+            measured: format!("stream {}", plan.direction.name()),
+            setting: self.choice.name(found),
+            place: self.choice.place(plan, found),
+            p50_ns: median(&times).map(|ns| ns as u64),
+            p99_ns: None,
+            p50_ratio: ratio.map(|(ratio, _)| ratio),
+            p50_ratio_ci: ratio.map(|(_, interval)| interval),
+            p99_ratio: None,
+            verdict: match (&self.why_not, ratio) {
+                (Some(_), _) => Verdict::NotAvailable,
+                (None, Some((_, interval))) if !is_base => verdict(interval),
+                (None, _) => Verdict::CannotTellApart,
+            },
+            why_not: self.why_not.clone(),
+            apply: None,
+            throughput_bps: self.bps(),
+            options: self.trials.last().map(|trial| trial.options.clone()).unwrap_or_default(),
+        }
+    }
+}
+
+/// Whether a new connection still has the interval, with the adapters' own limits set to it.
+fn lasting_row(plan: &RadioPlan, settled: &Choice, lasting: lasting::Lasting) -> TuneRow {
+    let interval = settled.interval.map(interval_in_words).unwrap_or_default();
+    TuneRow {
+        endpoint: plan.endpoint.to_string(),
+        command: plan.command.clone(),
+        measured: format!("stream {}", plan.direction.name()),
+        setting: format!("a new connection with the {} set to {interval}", lasting.limits_of),
+        place: lasting.limits_of.to_owned(),
+        p50_ns: None,
+        p99_ns: None,
+        p50_ratio: None,
+        p50_ratio_ci: None,
+        p99_ratio: None,
+        verdict: if lasting.why_not.is_some() { Verdict::NotAvailable } else { Verdict::CannotTellApart },
+        why_not: lasting.why_not,
+        apply: None,
+        throughput_bps: lasting.bps,
+        options: lasting.options,
+    }
+}
