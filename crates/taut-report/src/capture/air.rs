@@ -33,7 +33,10 @@ impl<W: Write> AirCapture<W> {
     pub fn begin(out: W) -> io::Result<Self> {
         let comment = "A simulated radio in virtual time, which begins in 1970: nothing of this was on the air. PDUs stand as \
             they were sent, whether the receiver got them or not.";
-        Ok(Self { file: Pcapng::begin(out, &[(LINK_TYPE, "air"), (baseband::LINK_TYPE, "baseband")], comment)?, failed: None })
+        Ok(Self {
+            file: Pcapng::begin(out, &[(LINK_TYPE, "air"), (baseband::LINK_TYPE, "baseband")], comment)?,
+            failed: None,
+        })
     }
 
     /// Writes what is still to be written and hands the writer back.

@@ -92,7 +92,8 @@ mod tests {
     fn checks_are_those_of_the_specifications_sample_data() {
         // Vol 2, Part G, 2 and 4: UAP 0x47, data 4e 01 02 03 04 05 06 07 08 09; UAP and header with their HEC.
         assert_eq!(crc16(0x47, &[0x4e, 1, 2, 3, 4, 5, 6, 7, 8, 9]), 0x6d_d2_u16.swap_bytes());
-        for (uap, header, expected) in [(0x00, 0x123, 0xe1), (0x47, 0x123, 0x06), (0x00, 0x124, 0x32), (0x47, 0x124, 0xd5)]
+        for (uap, header, expected) in
+            [(0x00, 0x123, 0xe1), (0x47, 0x123, 0x06), (0x00, 0x124, 0x32), (0x47, 0x124, 0xd5)]
         {
             assert_eq!(hec(header, uap), expected, "{uap:#x} {header:#x}");
         }
