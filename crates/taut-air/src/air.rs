@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 
 use taut_time::Instant;
 
+use crate::bredr;
 use crate::controller::{self, Controller, Transmission};
 use crate::link::{PduKind, Reception, Role};
-use crate::medium::Medium;
+use crate::medium::{Medium, OnAir};
 use crate::phy::Phy;
 use crate::rng::Random;
 use crate::scenario::{Scenario, ScenarioError};
@@ -148,6 +149,10 @@ impl Air {
     }
 
     fn end_of_packet(&mut self, observer: &mut impl Observer) {
+        if let Some(packet) = self.medium.end_classic(self.now) {
+            self.end_of_classic(&packet, observer);
+            return;
+        }
         let Some(packet) = self.medium.end(self.now) else { return };
         let (transmission, reception) = (&packet.transmission, packet.reception);
         if is_active(observer) {
@@ -157,6 +162,18 @@ impl Air {
         }
         for number in (0..self.nodes.len()).filter(|number| *number != packet.from) {
             let input = controller::Input::AirEnd(transmission, reception == Reception::Received);
+            self.nodes[number].controller.handle(self.now, input);
+            self.pump(number, observer);
+        }
+    }
+
+    fn end_of_classic(&mut self, ended: &OnAir<bredr::Packet>, observer: &mut impl Observer) {
+        let (packet, reception) = (&*ended.transmission, ended.reception);
+        if is_active(observer) {
+            observer.event(&AirEvent { at: packet.start, link: 0, what: Happening::Baseband { packet, reception } });
+        }
+        for number in (0..self.nodes.len()).filter(|number| *number != ended.from) {
+            let input = controller::Input::ClassicEnd(packet, reception == Reception::Received);
             self.nodes[number].controller.handle(self.now, input);
             self.pump(number, observer);
         }
@@ -192,6 +209,16 @@ impl Air {
         self.medium.carry(from, transmission, reception);
     }
 
+    fn begin_of_classic(&mut self, from: usize, packet: Box<bredr::Packet>) {
+        let reception = self.medium.begin_classic(&packet);
+        if reception != Reception::Missed {
+            for number in (0..self.nodes.len()).filter(|number| *number != from) {
+                self.nodes[number].controller.handle(self.now, controller::Input::ClassicStart(&packet));
+            }
+        }
+        self.medium.carry_classic(from, packet, reception);
+    }
+
     /// Lets a machine do all that it can now.
     fn pump(&mut self, number: usize, observer: &mut impl Observer) {
         let now = self.now;
@@ -205,6 +232,7 @@ impl Air {
                         self.nodes[number].up.push(now, packet);
                     }
                     controller::Output::Transmit(transmission) => self.begin_of_packet(number, transmission),
+                    controller::Output::TransmitClassic(packet) => self.begin_of_classic(number, packet),
                     controller::Output::EventClosed(_) => {}
                 }
             }

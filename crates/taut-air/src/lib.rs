@@ -1,4 +1,4 @@
-//! Bluetooth LE as pure state machines, and their simulation in virtual time.
+//! Bluetooth LE, and ACL links of BR/EDR, as pure state machines, and their simulation in virtual time.
 //!
 //! - Machines: [`controller::Controller`] (HCI above, packets on the air below, the link layer inside), [`host::Host`] (Linux's
 //!   L2CAP and the programs on it), [`transport::Pipe`], [`medium::Medium`]. Each takes what happens at a time, gives what follows
@@ -14,6 +14,7 @@
 extern crate alloc;
 
 mod air;
+pub mod bredr;
 pub mod controller;
 pub mod hci;
 pub mod host;

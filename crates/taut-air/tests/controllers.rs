@@ -1,83 +1,13 @@
 //! The controllers of a scenario under hosts that we play: what a kernel asks of them, from its first command on.
 
+mod hosts;
+
+use hosts::{CENTRAL, Hosts, MS, PERIPHERAL, SUCCESS};
 use proptest::prelude::*;
 use taut_air::hci::{self, Boundary, PacketView, command as op, event};
-use taut_air::{Air, Instant, Nanos, Scenario};
-
-const MS: Nanos = 1_000_000;
-const SUCCESS: u8 = 0;
-const CENTRAL: usize = 0;
-const PERIPHERAL: usize = 1;
-
-/// Both hosts and the time.
-struct Hosts {
-    air: Air,
-    now: Instant,
-    addresses: Vec<[u8; 6]>,
-    /// What hosts got and have not looked at.
-    got: Vec<(usize, Vec<u8>)>,
-}
+use taut_air::{Instant, Nanos};
 
 impl Hosts {
-    fn new(set: &[(&str, &str)]) -> Self {
-        let mut scenario = Scenario::default();
-        for (name, value) in set {
-            scenario.set(name, value).unwrap();
-        }
-        let air = Air::new(&scenario, 7, Instant::default()).unwrap();
-        let addresses = air.controllers().map(|(address, _)| address).collect();
-        Self { air, now: Instant::default(), addresses, got: Vec::new() }
-    }
-
-    fn pass(&mut self, time: Nanos) {
-        self.now = Instant::from_nanos(self.now.as_nanos() + time);
-        while let Some(to_host) = self.air.poll(self.now, &mut ()) {
-            assert!(to_host.at <= self.now);
-            self.got.push((to_host.number, to_host.packet));
-        }
-    }
-
-    fn send(&mut self, number: usize, packet: Vec<u8>) {
-        self.air.handle(self.now, number, packet, &mut ());
-        self.pass(0);
-    }
-
-    /// A command, and its return parameters or the status that it was begun with.
-    fn command(&mut self, number: usize, opcode: u16, parameters: &[u8]) -> Vec<u8> {
-        self.send(number, hci::command(opcode, parameters));
-        let [low, high] = opcode.to_le_bytes();
-        let answer = self.take(number, |packet| match packet {
-            [4, event::COMMAND_COMPLETE, _, _, l, h, rest @ ..] if [*l, *h] == [low, high] => Some(rest.to_vec()),
-            [4, event::COMMAND_STATUS, _, status, _, l, h] if [*l, *h] == [low, high] => Some(vec![*status]),
-            _ => None,
-        });
-        answer.unwrap_or_else(|| panic!("no answer to {opcode:#06x}"))
-    }
-
-    fn ok(&mut self, number: usize, opcode: u16, parameters: &[u8]) {
-        assert_eq!(self.command(number, opcode, parameters)[0], SUCCESS, "{opcode:#06x}");
-    }
-
-    fn take<T>(&mut self, number: usize, wanted: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
-        let found = self
-            .got
-            .iter()
-            .enumerate()
-            .find_map(|(at, (to, packet))| Some((at, wanted(packet).filter(|_| *to == number)?)));
-        found.map(|(at, value)| {
-            self.got.remove(at);
-            value
-        })
-    }
-
-    /// Parameters of an LE event, after its subevent.
-    fn le_event(&mut self, number: usize, subevent: u8) -> Option<Vec<u8>> {
-        self.take(number, |packet| match packet {
-            [4, event::LE_META, _, sub, rest @ ..] if *sub == subevent => Some(rest.to_vec()),
-            _ => None,
-        })
-    }
-
     fn advertise(&mut self, number: usize, kind: u8) {
         let mut parameters = [0; 15];
         parameters[..5].copy_from_slice(&[0x20, 0, 0x20, 0, kind]);
@@ -121,7 +51,9 @@ fn all_commands_that_are_claimed_are_there() {
     let claimed = hosts.command(0, op::READ_LOCAL_COMMANDS, &[]);
     let bits: u32 = claimed[1..].iter().map(|octet| octet.count_ones()).sum();
     let mut known = 0;
-    for opcode in (0x0400..0x0480).chain(0x0c00..0x0c80).chain(0x1000..0x1010).chain(0x2000..0x2080) {
+    for opcode in
+        (0x0400..0x0480).chain(0x0800..0x0820).chain(0x0c00..0x0c80).chain(0x1000..0x1010).chain(0x2000..0x2080)
+    {
         if opcode != op::RESET && hosts.command(0, opcode, &[])[0] != hci::UNKNOWN_COMMAND {
             known += 1;
         }

@@ -7,7 +7,7 @@ use taut_air::l2cap::{Channel, ChannelParameters, CreditPolicy, Frame, Reassembl
 use taut_air::pdu::advertising::ConnectInd;
 use taut_air::pdu::control::Control;
 use taut_air::pdu::{Header, Llid};
-use taut_air::{Instant, Pickup, Random, Scenario};
+use taut_air::{Instant, Random, Role, Scenario};
 
 fn signal() -> impl Strategy<Value = Signal> {
     prop_oneof![
@@ -33,26 +33,7 @@ fn signal() -> impl Strategy<Value = Signal> {
 }
 
 fn config() -> ControllerConfig {
-    ControllerConfig {
-        address: [1, 2, 3, 4, 5, 6],
-        acl_buffers: 4,
-        acl_size: 251,
-        completion: taut_air::controller::Completion::Each,
-        packets_per_event: None,
-        event_length: None,
-        event_margin: 0,
-        tx_slots: 0,
-        pickup: Pickup::AtOnce,
-        max_length: 251,
-        phy: None,
-        coded_s2: false,
-        ifs: 150_000,
-        encrypted: false,
-        clock_ppm: 0,
-        accuracy_ppm: 50,
-        interval_unit: 1_250_000,
-        links: 1,
-    }
+    ControllerConfig { acl_buffers: 4, ..Scenario::default().controller(Role::Central, 0) }
 }
 
 proptest! {

@@ -19,6 +19,9 @@ pub(super) struct PairArgs {
     /// Gives a parameter of the scenario another value.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(super) set: Vec<String>,
+    /// What the peer listens on: l2cap (LE), l2cap-bredr or rfcomm (both over BR/EDR).
+    #[arg(long = "type", value_name = "KIND", default_value = "l2cap")]
+    pub(super) kind: Kind,
     /// Options of the peer's endpoint: mtu=2048&rcvbuf=65536.
     #[arg(long, value_name = "NAME=VALUE&…")]
     pub(super) peer: Option<String>,
@@ -31,10 +34,29 @@ pub(super) struct PairArgs {
 /// What a pair needs of the kernel beyond what it loads by itself.
 pub(super) const MODULES: [&str; 1] = ["hci_vhci"];
 
-/// The peer's endpoint, as it listens and as one connects to it. The addresses are those of the scenario's central and first
-/// peripheral, in the order in which their adapters are made.
-const LISTEN: &str = "l2cap://00:AA:01:01:00:00/129?adapter=hci1";
-const CONNECT: &str = "l2cap://00:AA:01:01:00:00/129?adapter=hci0";
+/// A kind of link between the two.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub(super) enum Kind {
+    /// A credit-based channel over LE.
+    L2cap,
+    /// A channel over BR/EDR.
+    L2capBredr,
+    /// A serial port over BR/EDR.
+    Rfcomm,
+}
+
+impl Kind {
+    /// The peer's endpoint, as it listens (`hci1`) or as one connects to it (`hci0`). The address is that of the scenario's first
+    /// peripheral; adapters are made in the order of the scenario's machines.
+    pub(super) fn endpoint(self, adapter: &str) -> String {
+        let (kind, port, options) = match self {
+            Self::L2cap => ("l2cap", 129, ""),
+            Self::L2capBredr => ("l2cap", 4097, "&type=bredr"),
+            Self::Rfcomm => ("rfcomm", 3, ""),
+        };
+        format!("{kind}://00:AA:01:01:00:00/{port}?adapter={adapter}{options}")
+    }
+}
 
 impl PairArgs {
     /// The scenario's file, for the guest.
@@ -57,6 +79,17 @@ impl PairArgs {
         if !command.iter().any(|word| word.contains("@peer")) {
             bail!("the command names no @peer, which stands for the endpoint of the other side");
         }
+        let listen = match &self.peer {
+            Some(options) => format!("{}&{options}", self.kind.endpoint("hci1")),
+            None => self.kind.endpoint("hci1"),
+        };
+        let connect = self.kind.endpoint("hci0");
+        let command: Vec<String> = command.iter().map(|word| word.replace("@peer", &connect)).collect();
+        self.around(&[listen], words(&command).trim_start(), out)
+    }
+
+    /// A shell's text that has the radio, a server at `listen`, and `command`, itself a shell's, beside them.
+    pub(super) fn around(&self, listen: &[String], command: &str, out: Option<&str>) -> Result<String> {
         let scenario = match self.file() {
             Some(path) => path.file_name().context("the scenario's file has no name")?.to_string_lossy().into_owned(),
             None => self.scenario.clone(),
@@ -67,15 +100,10 @@ impl PairArgs {
         if let Some(out) = out {
             attach.extend(["--pcapng", &format!("{out}/air.pcapng"), "--btsnoop", out].map(str::to_owned));
         }
-        let listen = match &self.peer {
-            Some(options) => format!("{LISTEN}&{options}"),
-            None => LISTEN.to_owned(),
-        };
-        let command: Vec<String> = command.iter().map(|word| word.replace("@peer", CONNECT)).collect();
         Ok(include_str!("pair.sh")
             .replace("{attach}", words(&attach).trim_start())
-            .replace("{serve}", words(&[listen]).trim_start())
-            .replace("{command}", words(&command).trim_start()))
+            .replace("{serve}", words(listen).trim_start())
+            .replace("{command}", command))
     }
 }
 
@@ -85,7 +113,8 @@ mod tests {
 
     fn pair(ci: Option<&str>) -> PairArgs {
         let (scenario, peer) = ("saturate".to_owned(), Some("mtu=2048".to_owned()));
-        PairArgs { scenario, ci: ci.map(str::to_owned), set: vec!["phy=2m".to_owned()], peer, capture: false }
+        let kind = Kind::L2cap;
+        PairArgs { kind, scenario, ci: ci.map(str::to_owned), set: vec!["phy=2m".to_owned()], peer, capture: false }
     }
 
     #[test]
@@ -99,6 +128,14 @@ mod tests {
             !script.contains("{attach}") && !script.contains("{serve}") && !script.contains("{command}"),
             "{script}"
         );
+    }
+
+    #[test]
+    fn the_peer_may_be_over_bredr() {
+        let script = |kind| PairArgs { kind, ..pair(None) }.script(&["@peer&rcvbuf=9".to_owned()], None).unwrap();
+        let (l2cap, rfcomm) = (script(Kind::L2capBredr), script(Kind::Rfcomm));
+        assert!(l2cap.contains("serve 'l2cap://00:AA:01:01:00:00/4097?adapter=hci1&type=bredr&mtu=2048' >"), "{l2cap}");
+        assert!(rfcomm.contains("'rfcomm://00:AA:01:01:00:00/3?adapter=hci0&rcvbuf=9' ||"), "{rfcomm}");
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! HCI commands (Core Specification, Vol 4, Part E, 7): what a kernel's Bluetooth needs from an LE controller.
+//! HCI commands (Core Specification, Vol 4, Part E, 7): what a kernel's Bluetooth needs from the LE side of a controller, and
+//! from any.
 
 use alloc::vec::Vec;
 
 use taut_time::Instant;
 
 use super::discovery::{Advertiser, Initiator, Scanner, Stage};
-use super::{ALL_PHYS, Controller, FIRST_HANDLE};
+use super::{ALL_PHYS, Controller, FIRST_HANDLE, Output, classic};
 use crate::hci::{self, command as op};
 use crate::link::{Link, Role, Wanted};
 use crate::pdu::advertising::{Address, Kind};
@@ -61,27 +62,30 @@ const LE_2M_PHY: u16 = 1 << 8;
 const LE_CODED_PHY: u16 = 1 << 11;
 
 /// Status of a command that failed.
-type Failure = u8;
+pub(super) type Failure = u8;
 
 impl Controller {
     pub(super) fn command(&mut self, now: Instant, opcode: u16, parameters: &[u8]) {
-        match self.complete(now, opcode, parameters) {
+        // What a command causes comes after its answer.
+        let answer_at = self.out.len();
+        let answer = match self.complete(now, opcode, parameters) {
             Some(answer) => {
                 let status = answer.as_ref().map_or_else(|status| *status, |_| hci::SUCCESS);
                 let mut result = Vec::from([status]);
-                result.extend(answer.unwrap_or_else(|_| handle_of(opcode, parameters)));
-                self.tell_host(hci::command_complete(opcode, &result));
+                result.extend(answer.unwrap_or_else(|_| echoed(opcode, parameters)));
                 if opcode == op::LE_CREATE_CONNECTION_CANCEL && status == hci::SUCCESS {
                     let mut parameters = [0; 18];
                     parameters[0] = hci::UNKNOWN_CONNECTION;
                     self.tell_host(hci::le_event(hci::event::LE_CONNECTION_COMPLETE, &parameters));
                 }
+                hci::command_complete(opcode, &result)
             }
             None => {
-                let status = self.begin(opcode, parameters).err().unwrap_or(hci::SUCCESS);
-                self.tell_host(hci::command_status(opcode, status));
+                let status = self.begin(now, opcode, parameters).err().unwrap_or(hci::SUCCESS);
+                hci::command_status(opcode, status)
             }
-        }
+        };
+        self.out.insert(answer_at, Output::Host(answer));
     }
 
     /// FeatureSet of the link layer.
@@ -102,8 +106,7 @@ impl Controller {
             // Bluetooth 5.4 (0x0d), no company (0xffff).
             op::READ_LOCAL_VERSION => Ok(Vec::from([0x0d, 0, 0, 0x0d, 0xff, 0xff, 0, 0])),
             op::READ_LOCAL_COMMANDS => Ok(supported_commands().to_vec()),
-            // LE supported, BR/EDR not.
-            op::READ_LOCAL_FEATURES => Ok(Vec::from([0, 0, 0, 0, 0x60, 0, 0, 0])),
+            op::READ_LOCAL_FEATURES => Ok(self.classic_features().to_vec()),
             op::READ_BD_ADDR => Ok(self.config.address.to_vec()),
             op::LE_READ_BUFFER_SIZE => {
                 let [low, high] = self.config.acl_size.to_le_bytes();
@@ -151,15 +154,15 @@ impl Controller {
             op::LE_SET_DEFAULT_PHY => fixed(parameters)
                 .map(|&[all, tx, rx]: &[u8; 3]| self.default_phys = phys(all & 1 != 0, tx) & phys(all & 2 != 0, rx))
                 .map(|()| Vec::new()),
-            _ => return None,
+            _ => return self.classic_complete(opcode, parameters),
         };
         Some(result)
     }
 
     /// Commands with a Command Status, and those that are not known.
-    fn begin(&mut self, opcode: u16, parameters: &[u8]) -> Result<(), Failure> {
+    fn begin(&mut self, now: Instant, opcode: u16, parameters: &[u8]) -> Result<(), Failure> {
         match opcode {
-            op::DISCONNECT => {
+            op::DISCONNECT if parameters.get(1) == Some(&0) => {
                 let &[low, high, reason] = fixed(parameters)?;
                 self.request(u16::from_le_bytes([low, high]), Wanted::Terminate { reason })
             }
@@ -188,7 +191,7 @@ impl Controller {
                 self.request(word(words, 0), wanted)
             }
             op::LE_CREATE_CONNECTION => self.create_connection(parameters),
-            _ => Err(hci::UNKNOWN_COMMAND),
+            _ => self.classic_begin(now, opcode, parameters),
         }
     }
 
@@ -327,6 +330,7 @@ impl Controller {
     }
 
     fn reset(&mut self) {
+        self.classic.reset();
         self.links.clear();
         self.unreported.clear();
         self.occupied = 0;
@@ -344,24 +348,30 @@ impl Controller {
 
 fn supported_commands() -> [u8; 64] {
     let mut bits = [0; 64];
-    for (_, octet, bit) in COMMANDS {
+    for (_, octet, bit) in COMMANDS.into_iter().chain(classic::COMMANDS) {
         bits[octet] |= 1 << bit;
     }
     bits
 }
 
 /// Parameters of exactly that many bytes.
-fn fixed<const N: usize>(parameters: &[u8]) -> Result<&[u8; N], Failure> {
+pub(super) fn fixed<const N: usize>(parameters: &[u8]) -> Result<&[u8; N], Failure> {
     parameters.try_into().map_err(|_| hci::INVALID_PARAMETERS)
 }
 
-const fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
+pub(super) const fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// The handle that goes with the status of some commands, also when they failed.
-fn handle_of(opcode: u16, parameters: &[u8]) -> Vec<u8> {
+/// What goes with the status of some commands, also when they failed: the handle or address that they were given.
+fn echoed(opcode: u16, parameters: &[u8]) -> Vec<u8> {
     match (opcode, parameters) {
+        (op::CREATE_CONNECTION_CANCEL, peer) => peer.iter().copied().chain([0; 6]).take(6).collect(),
+        (op::ROLE_DISCOVERY, [low, high, ..]) => Vec::from([*low, *high, 0]),
+        (op::READ_FLUSH_TIMEOUT | op::READ_SUPERVISION_TIMEOUT, [low, high, ..]) => Vec::from([*low, *high, 0, 0]),
+        (op::WRITE_FLUSH_TIMEOUT | op::WRITE_SUPERVISION_TIMEOUT | op::FLUSH, [low, high, ..]) => {
+            Vec::from([*low, *high])
+        }
         (op::LE_SET_DATA_LENGTH, [low, high, ..]) => Vec::from([*low, *high]),
         (op::LE_READ_PHY, [low, high, ..]) => Vec::from([*low, *high, 0, 0]),
         _ => Vec::new(),

@@ -1,5 +1,6 @@
-//! A Bluetooth LE controller: HCI packets above, packets on the air below. It has one radio, which its links share.
+//! A Bluetooth controller for LE and BR/EDR: HCI packets above, packets on the air below. It has one radio, which its links share.
 
+mod classic;
 mod command;
 mod discovery;
 mod profile;
@@ -10,6 +11,7 @@ use alloc::vec::Vec;
 
 use taut_time::Instant;
 
+use crate::bredr;
 use crate::hci::{self, Boundary, PacketView};
 use crate::link::{
     Clock, CloseReason, Delivered, Link, PduKind, Pickup, Role, Settings, Timer, Timing, Update, Wanted,
@@ -20,6 +22,8 @@ use crate::phy::{MIN_LENGTH, Phy};
 use crate::rng::Random;
 use crate::time::{MS, NEVER, Nanos, US, after, deadline};
 
+use classic::Classic;
+pub use classic::ClassicConfig;
 use discovery::{Advertiser, Initiator, Peer, Scanner};
 pub use profile::{PROFILES, Profile};
 
@@ -75,6 +79,8 @@ pub struct ControllerConfig {
     pub interval_unit: Nanos,
     /// Links that share a central's time: their anchors are spread over the interval.
     pub links: u16,
+    /// Its BR/EDR side.
+    pub classic: ClassicConfig,
 }
 
 /// What a controller takes.
@@ -86,6 +92,10 @@ pub enum Input<'a> {
     AirStart(&'a Transmission),
     /// It ends, now; it has been received with the right CRC or not.
     AirEnd(&'a Transmission, bool),
+    /// A packet of BR/EDR begins on the air, now.
+    ClassicStart(&'a bredr::Packet),
+    /// It ends, now; its CRC is right or not.
+    ClassicEnd(&'a bredr::Packet, bool),
 }
 
 /// What a controller gives.
@@ -95,6 +105,8 @@ pub enum Output {
     Host(Vec<u8>),
     /// A packet that begins on the air now.
     Transmit(Box<Transmission>),
+    /// A packet of BR/EDR that begins on the air now.
+    TransmitClassic(Box<bredr::Packet>),
     /// A connection event ended.
     EventClosed(EventClosed),
 }
@@ -171,6 +183,7 @@ pub struct Controller {
     occupied: u16,
     /// The link whose packet is coming in.
     receiving: Option<usize>,
+    classic: Classic,
     due: Instant,
 }
 
@@ -181,9 +194,10 @@ const ALL_PHYS: u8 = 0b111;
 
 impl Controller {
     /// A controller just powered on. `random` decides about access addresses and advertising delays.
-    pub const fn new(config: ControllerConfig, random: Random) -> Self {
+    pub fn new(config: ControllerConfig, random: Random) -> Self {
         Self {
             config,
+            classic: Classic::new(random.fork(1)),
             random,
             links: Vec::new(),
             out: VecDeque::new(),
@@ -224,6 +238,8 @@ impl Controller {
             Input::Host(packet) => self.host(now, packet),
             Input::AirStart(transmission) => self.air_start(transmission),
             Input::AirEnd(transmission, crc_right) => self.air_end(now, transmission, crc_right),
+            Input::ClassicStart(packet) => self.classic_start(packet),
+            Input::ClassicEnd(packet, crc_right) => self.classic_end(now, packet, crc_right),
         }
         self.settle();
     }
@@ -251,7 +267,7 @@ impl Controller {
         for link in &self.links {
             due = due.min(link.due());
         }
-        self.due = due.min(self.discovery_due());
+        self.due = due.min(self.discovery_due()).min(self.classic.due());
     }
 
     fn timers(&mut self, now: Instant) {
@@ -271,10 +287,16 @@ impl Controller {
             }
         }
         self.discovery_timers(now);
+        self.classic_timers(now);
     }
 
-    /// Whether an event of some link is open.
+    /// Whether the radio is in use, by LE or BR/EDR.
     fn radio_busy(&self) -> bool {
+        self.le_busy() || self.classic.is_busy()
+    }
+
+    /// Whether a connection event of some link is open.
+    fn le_busy(&self) -> bool {
         self.links.iter().any(|link| !link.is_gone() && link.asleep_until().is_none())
     }
 
@@ -523,6 +545,9 @@ impl Controller {
 
     fn host(&mut self, now: Instant, packet: Vec<u8>) {
         match PacketView::parse(&packet) {
+            Ok(PacketView::Acl(acl)) if acl.handle >= classic::FIRST_HANDLE => {
+                self.classic_data(now, acl.handle, acl.boundary, acl.data);
+            }
             Ok(PacketView::Acl(acl)) => {
                 let index = usize::from(acl.handle.wrapping_sub(FIRST_HANDLE));
                 let sound = !acl.data.is_empty() && acl.data.len() <= self.config.acl_size.into();

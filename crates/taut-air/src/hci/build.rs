@@ -32,7 +32,8 @@ pub fn acl(handle: u16, boundary: Boundary, data: &[u8]) -> Vec<u8> {
     packet
 }
 
-fn event_packet(code: u8, front: &[u8], back: &[u8]) -> Vec<u8> {
+/// An event, whose parameters stand in two parts. Beyond 255 bytes they are cut off.
+pub(crate) fn event_packet(code: u8, front: &[u8], back: &[u8]) -> Vec<u8> {
     let back = &back[..back.len().min(255 - front.len())];
     let mut packet = Vec::with_capacity(3 + front.len() + back.len());
     packet.extend([4, code, (front.len() + back.len()) as u8]);

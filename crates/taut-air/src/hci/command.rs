@@ -68,3 +68,87 @@ pub const LE_READ_PHY: u16 = 0x2030;
 pub const LE_SET_DEFAULT_PHY: u16 = 0x2031;
 /// LE Set PHY.
 pub const LE_SET_PHY: u16 = 0x2032;
+/// Inquiry.
+pub const INQUIRY: u16 = 0x0401;
+/// Inquiry Cancel.
+pub const INQUIRY_CANCEL: u16 = 0x0402;
+/// Create Connection.
+pub const CREATE_CONNECTION: u16 = 0x0405;
+/// Create Connection Cancel.
+pub const CREATE_CONNECTION_CANCEL: u16 = 0x0408;
+/// Accept Connection Request.
+pub const ACCEPT_CONNECTION: u16 = 0x0409;
+/// Reject Connection Request.
+pub const REJECT_CONNECTION: u16 = 0x040a;
+/// Change Connection Packet Type.
+pub const CHANGE_PACKET_TYPE: u16 = 0x040f;
+/// Remote Name Request.
+pub const REMOTE_NAME: u16 = 0x0419;
+/// Read Remote Supported Features.
+pub const READ_REMOTE_FEATURES: u16 = 0x041b;
+/// Read Remote Version Information.
+pub const READ_REMOTE_VERSION: u16 = 0x041d;
+/// Read Clock Offset.
+pub const READ_CLOCK_OFFSET: u16 = 0x041f;
+/// Role Discovery.
+pub const ROLE_DISCOVERY: u16 = 0x0809;
+/// Set Event Filter.
+pub const SET_EVENT_FILTER: u16 = 0x0c05;
+/// Flush.
+pub const FLUSH: u16 = 0x0c08;
+/// Write Local Name.
+pub const WRITE_LOCAL_NAME: u16 = 0x0c13;
+/// Read Local Name.
+pub const READ_LOCAL_NAME: u16 = 0x0c14;
+/// Read Connection Accept Timeout.
+pub const READ_ACCEPT_TIMEOUT: u16 = 0x0c15;
+/// Write Connection Accept Timeout.
+pub const WRITE_ACCEPT_TIMEOUT: u16 = 0x0c16;
+/// Read Page Timeout.
+pub const READ_PAGE_TIMEOUT: u16 = 0x0c17;
+/// Write Page Timeout.
+pub const WRITE_PAGE_TIMEOUT: u16 = 0x0c18;
+/// Read Scan Enable.
+pub const READ_SCAN_ENABLE: u16 = 0x0c19;
+/// Write Scan Enable.
+pub const WRITE_SCAN_ENABLE: u16 = 0x0c1a;
+/// Read Page Scan Activity.
+pub const READ_PAGE_SCAN_ACTIVITY: u16 = 0x0c1b;
+/// Write Page Scan Activity.
+pub const WRITE_PAGE_SCAN_ACTIVITY: u16 = 0x0c1c;
+/// Read Inquiry Scan Activity.
+pub const READ_INQUIRY_SCAN_ACTIVITY: u16 = 0x0c1d;
+/// Write Inquiry Scan Activity.
+pub const WRITE_INQUIRY_SCAN_ACTIVITY: u16 = 0x0c1e;
+/// Read Class Of Device.
+pub const READ_CLASS: u16 = 0x0c23;
+/// Write Class Of Device.
+pub const WRITE_CLASS: u16 = 0x0c24;
+/// Read Voice Setting.
+pub const READ_VOICE_SETTING: u16 = 0x0c25;
+/// Write Voice Setting.
+pub const WRITE_VOICE_SETTING: u16 = 0x0c26;
+/// Read Automatic Flush Timeout.
+pub const READ_FLUSH_TIMEOUT: u16 = 0x0c27;
+/// Write Automatic Flush Timeout.
+pub const WRITE_FLUSH_TIMEOUT: u16 = 0x0c28;
+/// Read Link Supervision Timeout.
+pub const READ_SUPERVISION_TIMEOUT: u16 = 0x0c36;
+/// Write Link Supervision Timeout.
+pub const WRITE_SUPERVISION_TIMEOUT: u16 = 0x0c37;
+/// Read Number Of Supported IAC.
+pub const READ_IAC_COUNT: u16 = 0x0c38;
+/// Read Current IAC LAP.
+pub const READ_IAC: u16 = 0x0c39;
+/// Write Current IAC LAP.
+pub const WRITE_IAC: u16 = 0x0c3a;
+/// Read Page Scan Type.
+pub const READ_PAGE_SCAN_TYPE: u16 = 0x0c46;
+/// Write Page Scan Type.
+pub const WRITE_PAGE_SCAN_TYPE: u16 = 0x0c47;
+/// Read LE Host Support.
+pub const READ_LE_HOST: u16 = 0x0c6c;
+/// Write LE Host Support.
+pub const WRITE_LE_HOST: u16 = 0x0c6d;
+/// Read Buffer Size.
+pub const READ_BUFFER_SIZE: u16 = 0x1005;

@@ -22,3 +22,23 @@ pub const LE_REMOTE_FEATURES_COMPLETE: u8 = 0x04;
 pub const LE_DATA_LENGTH_CHANGE: u8 = 0x07;
 /// LE PHY Update Complete (LE Meta).
 pub const LE_PHY_UPDATE_COMPLETE: u8 = 0x0c;
+/// Inquiry Complete.
+pub const INQUIRY_COMPLETE: u8 = 0x01;
+/// Inquiry Result.
+pub const INQUIRY_RESULT: u8 = 0x02;
+/// Connection Complete.
+pub const CONNECTION_COMPLETE: u8 = 0x03;
+/// Connection Request.
+pub const CONNECTION_REQUEST: u8 = 0x04;
+/// Remote Name Request Complete.
+pub const REMOTE_NAME_COMPLETE: u8 = 0x07;
+/// Read Remote Supported Features Complete.
+pub const REMOTE_FEATURES_COMPLETE: u8 = 0x0b;
+/// Read Remote Version Information Complete.
+pub const REMOTE_VERSION_COMPLETE: u8 = 0x0c;
+/// Flush Occurred.
+pub const FLUSH_OCCURRED: u8 = 0x11;
+/// Read Clock Offset Complete.
+pub const CLOCK_OFFSET_COMPLETE: u8 = 0x1c;
+/// Connection Packet Type Changed.
+pub const PACKET_TYPE_CHANGED: u8 = 0x1d;

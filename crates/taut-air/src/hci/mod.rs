@@ -6,8 +6,8 @@ pub mod command;
 pub mod event;
 mod packet;
 
-pub(crate) use build::disconnection_complete;
 pub use build::{acl, acl_header, command, command_complete, command_status, completed_packets, le_event};
+pub(crate) use build::{disconnection_complete, event_packet};
 pub use packet::{Acl, Boundary, HciError, PacketView};
 
 /// Bytes in front of an ACL packet's data: indicator, handle with flags, length.
@@ -19,12 +19,20 @@ pub const SUCCESS: u8 = 0x00;
 pub const UNKNOWN_COMMAND: u8 = 0x01;
 /// Unknown connection identifier.
 pub const UNKNOWN_CONNECTION: u8 = 0x02;
+/// Page timeout: the device did not answer.
+pub const PAGE_TIMEOUT: u8 = 0x04;
 /// Memory capacity exceeded.
 pub const NO_MEMORY: u8 = 0x07;
 /// Connection timeout: the supervision timeout ran out.
 pub const CONNECTION_TIMEOUT: u8 = 0x08;
+/// Connection limit exceeded.
+pub const CONNECTION_LIMIT: u8 = 0x09;
+/// Connection already exists.
+pub const CONNECTION_EXISTS: u8 = 0x0b;
 /// Command disallowed.
 pub const COMMAND_DISALLOWED: u8 = 0x0c;
+/// Connection accept timeout exceeded.
+pub const ACCEPT_TIMEOUT: u8 = 0x10;
 /// Unsupported feature or parameter value.
 pub const UNSUPPORTED_VALUE: u8 = 0x11;
 /// Invalid HCI command parameters.

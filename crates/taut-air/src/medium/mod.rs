@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use taut_time::Instant;
 
+use crate::bredr;
 use crate::controller::Transmission;
 use crate::link::Reception;
 use crate::phy::{ACCESS_ADDRESS_BYTES, CRC_BYTES, HEADER_BYTES, MIC_BYTES};
@@ -54,12 +55,13 @@ pub struct Medium {
     bad: bool,
     clean: bool,
     on_air: Vec<OnAir>,
+    classic: Vec<OnAir<bredr::Packet>>,
 }
 
 /// A packet on the air.
 #[derive(Clone, Debug)]
-pub(crate) struct OnAir {
-    pub(crate) transmission: Box<Transmission>,
+pub(crate) struct OnAir<T = Transmission> {
+    pub(crate) transmission: Box<T>,
     pub(crate) reception: Reception,
     /// Number of the machine that sends it.
     pub(crate) from: usize,
@@ -69,7 +71,7 @@ impl Medium {
     /// A medium in the good state.
     pub fn new(loss: Loss, random: Random) -> Self {
         let clean = loss.ber <= 0.0 && loss.per <= 0.0 && loss.burst.enter <= 0.0 && loss.interference.period == 0;
-        Self { loss, random, bad: false, clean, on_air: Vec::new() }
+        Self { loss, random, bad: false, clean, on_air: Vec::new(), classic: Vec::new() }
     }
 
     /// Packets on the air now.
@@ -79,7 +81,8 @@ impl Medium {
 
     /// When the first of them ends.
     pub(crate) fn next_end(&self) -> Option<Instant> {
-        self.on_air.iter().map(|packet| packet.transmission.end).min()
+        let le = self.on_air.iter().map(|packet| packet.transmission.end);
+        le.chain(self.classic.iter().map(|packet| packet.transmission.end)).min()
     }
 
     /// A packet begins. What receivers will make of it, unless another one comes upon it.
@@ -92,7 +95,42 @@ impl Medium {
                 reception = Reception::CrcError;
             }
         }
+        for other in &mut self.classic {
+            if overlap(transmission.channel, other.transmission.channel) {
+                other.reception = Reception::Missed;
+                reception = Reception::CrcError;
+            }
+        }
         reception
+    }
+
+    /// The same of a packet of BR/EDR. What has no payload is missed when it is wrong.
+    pub(crate) fn begin_classic(&mut self, packet: &bredr::Packet) -> Reception {
+        let mut reception = self.judge_classic(packet);
+        for other in &mut self.classic {
+            if other.transmission.channel == packet.channel {
+                other.reception = Reception::Missed;
+                reception = Reception::Missed;
+            }
+        }
+        for other in &mut self.on_air {
+            if overlap(other.transmission.channel, packet.channel) {
+                other.reception = Reception::CrcError;
+                reception = Reception::Missed;
+            }
+        }
+        reception
+    }
+
+    /// Carries a packet of BR/EDR that has begun until it ends.
+    pub(crate) fn carry_classic(&mut self, from: usize, transmission: Box<bredr::Packet>, reception: Reception) {
+        self.classic.push(OnAir { transmission, reception, from });
+    }
+
+    /// Takes the first packet of BR/EDR that has ended by `now`.
+    pub(crate) fn end_classic(&mut self, now: Instant) -> Option<OnAir<bredr::Packet>> {
+        let index = self.classic.iter().position(|packet| packet.transmission.end <= now)?;
+        Some(self.classic.remove(index))
     }
 
     /// Carries a packet that has begun until it ends.
@@ -111,7 +149,7 @@ impl Medium {
         if self.clean {
             return Reception::Received;
         }
-        let Loss { ber, per, burst, interference } = self.loss;
+        let ber = self.loss.ber;
         if ber > 0.0 {
             // An access address with a wrong bit isn't found.
             if self.random.chance(1.0 - none(ber, 8 * ACCESS_ADDRESS_BYTES)) {
@@ -123,33 +161,61 @@ impl Medium {
                 return Reception::CrcError;
             }
         }
+        if self.spoils(transmission.start, transmission.end) { Reception::CrcError } else { Reception::Received }
+    }
+
+    fn judge_classic(&mut self, packet: &bredr::Packet) -> Reception {
+        if self.clean {
+            return Reception::Received;
+        }
+        let ber = self.loss.ber;
+        if ber > 0.0 && self.random.chance(1.0 - packet.kind.header_survives(ber)) {
+            return Reception::Missed;
+        }
+        let survives = packet.kind.payload_survives(packet.payload().len(), ber);
+        let wrong = (ber > 0.0 && self.random.chance(1.0 - survives)) || self.spoils(packet.start, packet.end);
+        match (wrong, packet.kind.is_data()) {
+            (false, _) => Reception::Received,
+            (true, true) => Reception::CrcError,
+            (true, false) => Reception::Missed,
+        }
+    }
+
+    /// Whether bursts, interference or chance make a packet's CRC wrong.
+    fn spoils(&mut self, start: Instant, end: Instant) -> bool {
+        let Loss { per, burst, interference, .. } = self.loss;
         if burst.enter > 0.0 {
             self.bad = if self.bad { !self.random.chance(burst.exit) } else { self.random.chance(burst.enter) };
             if self.bad && self.random.chance(burst.per) {
-                return Reception::CrcError;
+                return true;
             }
         }
         if interference.period > 0 {
-            let (start, end) = (transmission.start.as_nanos(), transmission.end.as_nanos());
+            let (start, end) = (start.as_nanos(), end.as_nanos());
             let begun = start % interference.period;
             let overlaps = begun < interference.on || begun + (end - start) > interference.period;
             if overlaps && self.random.chance(interference.per) {
-                return Reception::CrcError;
+                return true;
             }
         }
-        if self.random.chance(per) { Reception::CrcError } else { Reception::Received }
+        self.random.chance(per)
     }
 }
 
-/// Probability that none of `bits` is wrong: (1 - ber) to that power, by squaring.
-fn none(ber: f64, mut bits: usize) -> f64 {
-    let (mut result, mut factor) = (1.0, 1.0 - ber);
-    while bits > 0 {
-        if bits & 1 == 1 {
-            result *= factor;
-        }
-        factor *= factor;
-        bits >>= 1;
-    }
-    result
+/// Whether a channel of LE, 2 MHz wide, and one of BR/EDR, 1 MHz wide, share some of the band (Vol 6, Part A, 2; Vol 2, Part
+/// A, 2).
+fn overlap(le: u8, classic: u8) -> bool {
+    let place = match le {
+        0..=10 => le + 1,
+        11..=36 => le + 2,
+        37 => 0,
+        38 => 12,
+        _ => 39,
+    };
+    (2 * place).abs_diff(classic) <= 1
+}
+
+/// Probability that none of `bits` is wrong.
+fn none(ber: f64, bits: usize) -> f64 {
+    bredr::power(1.0 - ber, bits)
 }

@@ -8,7 +8,8 @@ mod value;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::controller::{Completion, ControllerConfig, PROFILES};
+use crate::bredr::{Rate, SLOT};
+use crate::controller::{ClassicConfig, Completion, ControllerConfig, PROFILES};
 use crate::host::{HostConfig, Latency};
 use crate::l2cap::CreditPolicy;
 use crate::limit::Limit;
@@ -43,6 +44,14 @@ pub struct Scenario {
     pub timeout: Option<Nanos>,
     /// Peripherals, each with a link to the one central.
     pub links: u16,
+    /// Packets that carry data on links of BR/EDR.
+    pub rate: Rate,
+    /// Most slots of one of them: 1, 3 or 5.
+    pub slots: u8,
+    /// Longest time between two polls of a central of BR/EDR.
+    pub t_poll: Nanos,
+    /// Time after data during which it polls at every turn.
+    pub active: Nanos,
     /// The side that writes.
     pub sender: Role,
     /// What the medium loses.
@@ -62,6 +71,10 @@ pub struct Side {
     pub acl_buffers: u16,
     /// Bytes in each.
     pub acl_size: u16,
+    /// ACL buffers in the controller for links of BR/EDR.
+    pub classic_buffers: u16,
+    /// Bytes in each.
+    pub classic_size: u16,
     /// When the controller reports completed packets.
     pub nocp: Completion,
     /// Most data PDUs that it sends in one event.
@@ -90,6 +103,8 @@ impl Default for Side {
             profile: "",
             acl_buffers: 0,
             acl_size: 0,
+            classic_buffers: 8,
+            classic_size: 1021,
             nocp: Completion::Each,
             packets_per_event: None,
             event_length: None,
@@ -144,6 +159,10 @@ impl Default for Scenario {
             latency: 0,
             timeout: None,
             links: 1,
+            rate: Rate::Dh,
+            slots: 5,
+            t_poll: 40 * SLOT,
+            active: 40 * SLOT,
             sender: Role::Peripheral,
             loss: Loss::default(),
             central: Side::default(),
@@ -297,6 +316,14 @@ impl Scenario {
             accuracy_ppm: side.sca_ppm,
             interval_unit: self.interval_unit(),
             links: self.links,
+            classic: ClassicConfig {
+                rate: self.rate,
+                slots: self.slots,
+                acl_buffers: side.classic_buffers,
+                acl_size: side.classic_size,
+                t_poll: self.t_poll,
+                active: self.active,
+            },
         }
     }
 

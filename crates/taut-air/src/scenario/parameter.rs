@@ -161,6 +161,31 @@ pub const PARAMETERS: &[Parameter] = &[
         value::role,
         |role: Role| role.name().to_string()
     ),
+    whole!(
+        Link,
+        "bredr.packets",
+        "packets that carry data on links of BR/EDR: dm (1 Mb/s, FEC), dh (1 Mb/s), 2-dh or 3-dh (2 and 3 Mb/s)",
+        rate,
+        value::rate,
+        |rate: crate::bredr::Rate| rate.name().to_string()
+    ),
+    whole!(Link, "bredr.slots", "most slots of 625us that one of them takes: 1, 3 or 5", slots, value::slots, print),
+    whole!(
+        Link,
+        "bredr.t_poll",
+        "longest time between two polls of a central of BR/EDR",
+        t_poll,
+        value::time,
+        value::print_time
+    ),
+    whole!(
+        Link,
+        "bredr.active",
+        "time after data during which a central of BR/EDR polls at every turn, 0 for polls at t_poll alone",
+        active,
+        value::time,
+        value::print_time
+    ),
     whole!(Medium, "ber", "probability that a bit is wrong, 0 to 1", loss.ber, value::probability, print),
     whole!(Medium, "per", "probability that a packet's CRC is wrong, 0 to 1", loss.per, value::probability, print),
     whole!(
@@ -235,6 +260,14 @@ pub const PARAMETERS: &[Parameter] = &[
         print
     ),
     side!("acl_size", "bytes of data in each, 27 to 1024", acl_size, size(27, 1024), print),
+    side!(
+        "bredr.acl_buffers",
+        "ACL data packets that the controller buffers from its host for links of BR/EDR, 1 to 255",
+        classic_buffers,
+        number(1, 255),
+        print
+    ),
+    side!("bredr.acl_size", "bytes of data in each, 27 to 1021", classic_size, size(27, 1021), print),
     side!(
         "nocp",
         "when the controller reports packets completed: each, batch(N) or next-event",

@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
+use crate::bredr::Rate;
 use crate::controller::Completion;
 use crate::host::Latency;
 use crate::l2cap::CreditPolicy;
@@ -98,6 +99,19 @@ pub(super) fn boolean(text: &str) -> Result<bool, Expected> {
 
 pub(super) fn phy(text: &str) -> Result<Phy, Expected> {
     Phy::ALL.into_iter().find(|phy| phy.name() == text).ok_or_else(|| "1m, 2m, s2 or s8".to_string())
+}
+
+pub(super) fn rate(text: &str) -> Result<Rate, Expected> {
+    Rate::ALL.into_iter().find(|rate| rate.name() == text).ok_or_else(|| "dm, dh, 2-dh or 3-dh".to_string())
+}
+
+pub(super) fn slots(text: &str) -> Result<u8, Expected> {
+    match text {
+        "1" => Ok(1),
+        "3" => Ok(3),
+        "5" => Ok(5),
+        _ => Err("1, 3 or 5".to_string()),
+    }
 }
 
 pub(super) fn role(text: &str) -> Result<Role, Expected> {

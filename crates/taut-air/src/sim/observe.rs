@@ -1,5 +1,6 @@
 use taut_time::Instant;
 
+use crate::bredr::Packet;
 use crate::host::Blocked;
 use crate::l2cap::ChannelParameters;
 use crate::ledger::Category;
@@ -94,6 +95,13 @@ pub enum Happening<'a> {
         reception: Reception,
         /// What it was for.
         purpose: Purpose,
+    },
+    /// A packet of BR/EDR was on the air. Comes when it has ended.
+    Baseband {
+        /// The packet.
+        packet: &'a Packet,
+        /// What came of it: of one without payload, missed or received.
+        reception: Reception,
     },
     /// What the air was used for, or who kept it idle, until another category began.
     Span {

@@ -250,6 +250,8 @@ impl World {
                     self.nodes[number].up.push(now, packet);
                 }
                 controller::Output::Transmit(transmission) => self.begin_of_packet(number, transmission, observer),
+                // Hosts of the model know of LE alone.
+                controller::Output::TransmitClassic(_) => {}
                 controller::Output::EventClosed(closed) => {
                     self.account.closed(now, number, &closed, &self.nodes, observer);
                 }

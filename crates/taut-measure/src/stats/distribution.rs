@@ -111,10 +111,10 @@ impl Distribution {
         }
         let steps = (count.log10() * 12.0).ceil() as u32;
         let mut curve: Vec<(f64, u64)> = vec![(0.0, self.histogram.min())];
-        curve.extend((1..=steps).map(|step| {
-            let q = 1.0 - 10f64.powf(-f64::from(step) / 12.0);
-            (q.min(1.0 - 1.0 / count), self.histogram.value_at_quantile(q))
-        }));
+        let mut quantiles: Vec<f64> = (1..=steps).map(|step| 1.0 - 10f64.powf(-f64::from(step) / 12.0)).collect();
+        quantiles.extend((1..10).map(|decile| f64::from(decile) / 10.0).filter(|q| *q < 1.0 - 1.0 / count));
+        quantiles.sort_by(f64::total_cmp);
+        curve.extend(quantiles.iter().map(|&q| (q.min(1.0 - 1.0 / count), self.histogram.value_at_quantile(q))));
         curve.push((1.0 - 1.0 / count, self.histogram.max()));
         curve.dedup();
         curve

@@ -3,16 +3,20 @@ use std::io::{self, Write};
 use taut_air::{AirEvent, Happening, Observer, Phy, Role};
 use taut_time::Instant;
 
+use super::baseband;
 use super::crc::crc24;
 use super::pcapng::Pcapng;
 
 /// LINKTYPE_BLUETOOTH_LE_LL_WITH_PHDR, <https://www.tcpdump.org/linktypes/LINKTYPE_BLUETOOTH_LE_LL_WITH_PHDR.html>.
 const LINK_TYPE: u16 = 256;
+/// Interfaces of the capture.
+const LE: u32 = 0;
+const BASEBAND: u32 = 1;
 /// Access address of all advertising (Core Specification, Vol 6, Part B, 2.1.2).
 const ADVERTISING_ACCESS_ADDRESS: u32 = 0x8e89_bed6;
 
 /// Writes what an ideal sniffer beside all devices would have seen: every PDU from the first advertising on, as it was sent,
-/// with a CRC that is right, whether the receiver got it or not.
+/// with a CRC that is right, whether the receiver got it or not. LE is one interface of the capture, BR/EDR another.
 ///
 /// The payload of an encrypted link stands in clear, marked as deciphered, with zeros for its MIC: no cipher is modelled.
 pub struct AirCapture<W: Write> {
@@ -29,7 +33,10 @@ impl<W: Write> AirCapture<W> {
     pub fn begin(out: W) -> io::Result<Self> {
         let comment = "A simulated radio in virtual time, which begins in 1970: nothing of this was on the air. PDUs stand as \
             they were sent, whether the receiver got them or not.";
-        Ok(Self { file: Pcapng::begin(out, LINK_TYPE, "air", comment)?, failed: None })
+        Ok(Self {
+            file: Pcapng::begin(out, &[(LINK_TYPE, "air"), (baseband::LINK_TYPE, "baseband")], comment)?,
+            failed: None,
+        })
     }
 
     /// Writes what is still to be written and hands the writer back.
@@ -74,7 +81,7 @@ impl<W: Write> AirCapture<W> {
         // Signal and noise in dBm and address offences stay zero, and unmarked as valid: the model has none.
         let head = [rf_channel(packet.channel), 0, 0, 0];
         let crc = crc24(packet.crc_init, &octets);
-        self.file.packet(at.as_nanos(), &[&head, &address, &flags.to_le_bytes(), &address, coding, &octets, &crc])
+        self.file.packet(LE, at.as_nanos(), &[&head, &address, &flags.to_le_bytes(), &address, coding, &octets, &crc])
     }
 }
 
@@ -95,6 +102,12 @@ impl<W: Write> Observer for AirCapture<W> {
         {
             let packet = Packet { from, channel, access_address, crc_init, phy, mic, octets: bytes };
             self.failed = self.packet(event.at, &packet).err();
+        }
+        if let Happening::Baseband { packet, .. } = event.what
+            && self.failed.is_none()
+        {
+            let octets = baseband::record(packet);
+            self.failed = self.file.packet(BASEBAND, event.at.as_nanos(), &[&octets]).err();
         }
     }
 }
@@ -142,8 +155,8 @@ mod tests {
             }
             at += length;
         }
-        assert_eq!(kinds[..2], [0x0a0d_0d0a, 1]);
-        assert!(kinds.len() > 30 && kinds[2..].iter().all(|&kind| kind == 6));
+        assert_eq!(kinds[..3], [0x0a0d_0d0a, 1, 1]);
+        assert!(kinds.len() > 30 && kinds[3..].iter().all(|&kind| kind == 6));
     }
 
     #[test]

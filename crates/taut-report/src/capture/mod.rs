@@ -8,6 +8,7 @@
 //! can be merged.
 
 mod air;
+mod baseband;
 mod crc;
 mod host;
 mod pcapng;

@@ -1,4 +1,4 @@
-//! The three blocks of pcapng that a capture of one interface needs (draft-ietf-opsawg-pcapng, sections 4.1 to 4.3), in little
+//! The three blocks of pcapng that a capture of a few interfaces needs (draft-ietf-opsawg-pcapng, sections 4.1 to 4.3), in little
 //! endian, with times in nanoseconds.
 
 use std::io::{self, Write};
@@ -17,8 +17,8 @@ pub(super) struct Pcapng<W> {
 }
 
 impl<W: Write> Pcapng<W> {
-    /// Begins a capture of one interface.
-    pub(super) fn begin(out: W, link_type: u16, interface: &str, comment: &str) -> io::Result<Self> {
+    /// Begins a capture; its interfaces, each with its link type, are numbered from 0.
+    pub(super) fn begin(out: W, interfaces: &[(u16, &str)], comment: &str) -> io::Result<Self> {
         let mut file = Self { out, block: Vec::new() };
         let mut section = Vec::new();
         section.extend(0x1a2b_3c4d_u32.to_le_bytes());
@@ -31,26 +31,28 @@ impl<W: Write> Pcapng<W> {
         end_of_options(&mut section);
         file.block(SECTION_HEADER, &section)?;
 
-        let mut description = Vec::new();
-        description.extend(link_type.to_le_bytes());
-        description.extend(0u16.to_le_bytes());
-        // No limit to the length of a packet.
-        description.extend(0u32.to_le_bytes());
-        option(&mut description, OPTION_INTERFACE_NAME, interface.as_bytes());
-        option(&mut description, OPTION_TIME_RESOLUTION, &[9]);
-        end_of_options(&mut description);
-        file.block(INTERFACE_DESCRIPTION, &description)?;
+        for (link_type, interface) in interfaces {
+            let mut description = Vec::new();
+            description.extend(link_type.to_le_bytes());
+            description.extend(0u16.to_le_bytes());
+            // No limit to the length of a packet.
+            description.extend(0u32.to_le_bytes());
+            option(&mut description, OPTION_INTERFACE_NAME, interface.as_bytes());
+            option(&mut description, OPTION_TIME_RESOLUTION, &[9]);
+            end_of_options(&mut description);
+            file.block(INTERFACE_DESCRIPTION, &description)?;
+        }
         Ok(file)
     }
 
-    /// A packet at a time in nanoseconds since 1970.
-    pub(super) fn packet(&mut self, at_ns: u64, parts: &[&[u8]]) -> io::Result<()> {
+    /// A packet of an interface at a time in nanoseconds since 1970.
+    pub(super) fn packet(&mut self, interface: u32, at_ns: u64, parts: &[&[u8]]) -> io::Result<()> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         // Packets of a radio are far below 4 GiB.
         let length = u32::try_from(length).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         let mut block = std::mem::take(&mut self.block);
         block.clear();
-        block.extend(0u32.to_le_bytes());
+        block.extend(interface.to_le_bytes());
         block.extend(((at_ns >> 32) as u32).to_le_bytes());
         block.extend((at_ns as u32).to_le_bytes());
         block.extend(length.to_le_bytes());

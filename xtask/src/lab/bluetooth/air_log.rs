@@ -55,7 +55,8 @@ fn events(mut bytes: &[u8]) -> Option<Vec<Event>> {
         let length = u32::from_le_bytes(*bytes.get(4..)?.first_chunk()?) as usize;
         let block = bytes.get(8..length.checked_sub(4)?)?;
         bytes = bytes.get(length..)?;
-        if kind != ENHANCED_PACKET {
+        // Interface 0 is LE, 1 is BR/EDR.
+        if kind != ENHANCED_PACKET || block.first_chunk() != Some(&[0; 4]) {
             continue;
         }
         let captured = u32::from_le_bytes(*block.get(12..)?.first_chunk()?) as usize;

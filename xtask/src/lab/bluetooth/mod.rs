@@ -1,7 +1,11 @@
 //! `cargo xtask lab bluetooth`: throughput by connection interval under real kernels, beside the formula and the model of the
-//! same scenario, packet by packet.
+//! same scenario, packet by packet; and latencies of RFCOMM and L2CAP beside TCP and UDP.
 
 mod air_log;
+mod baseband_log;
+mod btmon;
+mod latency;
+mod report;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::kernel::Series;
-use super::pair::PairArgs;
+use super::pair::{Kind, PairArgs};
 use super::{GuestArgs, image, run_command};
 use crate::shell;
 
@@ -28,9 +32,24 @@ pub(super) struct BluetoothArgs {
     /// Connection events to compare with the model's, and to measure over.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(100..=100_000))]
     events: u32,
+    /// Only one of the two experiments: throughput by interval, or latencies by kind of link.
+    #[arg(long, value_name = "NAME")]
+    only: Option<Experiment>,
     /// One JSON object on stdout instead of a table.
     #[arg(long)]
     json: bool,
+    /// Writes a report, one page of HTML.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// What there is to measure.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+enum Experiment {
+    /// Of paper 000: by connection interval, beside the model.
+    Throughput,
+    /// Of paper 003: by kind of link, clean and with losses.
+    Latency,
 }
 
 /// The scenario, from the root of the repository.
@@ -45,6 +64,8 @@ const PUBLISHED: u32 = 4096;
 const FIRST: [u32; 3] = [0, 64, 300];
 /// The shortest time of one measurement.
 const LEAST: Duration = Duration::from_secs(10);
+/// Bar: what the published program's blocks lose at 7.5 ms, as a share of the rate of whole SDUs.
+const PUBLISHED_LOSS: std::ops::RangeInclusive<f64> = 0.08..=0.16;
 /// Bars: the model and the formula within that share of the kernel; recent kernels at least that fast at every interval.
 const WITHIN: f64 = 0.05;
 const RECENT_BPS: f64 = 640_000.0;
@@ -67,6 +88,8 @@ struct Row {
     /// Of how many connection events how many are the same.
     same: Option<usize>,
     pattern: [String; 2],
+    /// The central's side as btmon has it.
+    btmon: Value,
     /// By the rule of credits, for old kernels and whole SDUs.
     formula_bps: Option<f64>,
     /// Missed bars.
@@ -79,21 +102,65 @@ pub(super) fn run(args: &BluetoothArgs) -> Result<bool> {
     let cases: Vec<Case> = args.ci.iter().map(|ci| case(ci, WHOLE)).collect::<Result<_>>()?;
     let published = args.ci.iter().filter(|ci| *ci == "7.5ms").map(|ci| case(ci, PUBLISHED));
     let published: Vec<Case> = published.collect::<Result<_>>()?;
-    let mut rows = Vec::new();
+    let (mut rows, mut latencies) = (Vec::new(), Vec::new());
     for kernel in kernels {
-        let more: &[Case] = if kernel == Series::V5_10 { &published } else { &[] };
-        let cases: Vec<&Case> = cases.iter().chain(more).collect();
-        eprintln!("lab: Linux {}: {} measurements", kernel.name(), cases.len());
-        rows.extend(measure(kernel, &cases, args.events)?);
+        if args.only != Some(Experiment::Latency) {
+            let more: &[Case] = if kernel == Series::V5_10 { &published } else { &[] };
+            let cases: Vec<&Case> = cases.iter().chain(more).collect();
+            eprintln!("lab: Linux {}: {} measurements", kernel.name(), cases.len());
+            rows.extend(measure(kernel, &cases, args.events)?);
+        }
+        if args.only != Some(Experiment::Throughput) {
+            eprintln!("lab: Linux {}: echoes over five kinds of link", kernel.name());
+            latencies.push((kernel, latency::measure(kernel)?));
+        }
     }
-    let met = rows.iter().all(|row| row.missed.is_empty());
+    let loss = published_loss(&rows);
+    let loss_met = loss.is_none_or(|loss| PUBLISHED_LOSS.contains(&loss));
+    let met = loss_met
+        && rows.iter().all(|row| row.missed.is_empty())
+        && latencies.iter().all(|(_, latencies)| latencies.is_met());
+    let results: Vec<_> = rows.iter().map(Row::to_json).collect();
+    let latency: Vec<_> =
+        latencies.iter().flat_map(|(_, latencies)| latencies.rows.iter().map(latency::Row::to_json)).collect();
+    let baseband = latencies.iter().flat_map(|(kernel, latencies)| {
+        [false, true].map(|lossy| latencies.air[usize::from(lossy)].to_json(*kernel, lossy))
+    });
+    let findings: Vec<_> = latencies.iter().flat_map(|(_, latencies)| latencies.findings.clone()).collect();
+    let bar = loss.map(|loss| {
+        json!({ "bar": "published_block_loss", "value": loss, "low": PUBLISHED_LOSS.start(), "high": PUBLISHED_LOSS.end(),
+                "met": loss_met })
+    });
+    let object = json!({ "format_version": 1, "command": "lab bluetooth", "scenario": SCENARIO,
+                         "latency_scenario": latency::SCENARIO, "met": met, "published_block_loss": loss,
+                         "bars": bar.into_iter().collect::<Vec<_>>(), "results": results, "latency": latency,
+                         "baseband": baseband.collect::<Vec<_>>(), "findings": findings });
+    if let Some(path) = &args.html {
+        let all: Vec<&latency::Row> = latencies.iter().flat_map(|(_, latencies)| &latencies.rows).collect();
+        fs::write(path, report::page(&object, &all)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
     if args.json {
-        let results: Vec<_> = rows.iter().map(Row::to_json).collect();
-        let object = json!({ "format_version": 1, "command": "lab bluetooth", "scenario": SCENARIO, "met": met,
-                             "published_block_loss": published_loss(&rows), "results": results });
         println!("{object:#}");
     } else {
-        print!("{}", table(&rows, args.events));
+        if !rows.is_empty() {
+            print!("{}", table(&rows, args.events));
+        }
+        if let Some(loss) = loss {
+            let verdict = if loss_met { "" } else { "  MISSED  " };
+            println!(
+                "{verdict}blocks of {PUBLISHED} bytes lose {:.1} % at 7.5 ms, published 8 to 16 %\n",
+                loss * 100.0
+            );
+        }
+        for (_, latencies) in &latencies {
+            print!("{}", latency::table(&latencies.rows));
+        }
+        for finding in &findings {
+            println!("\n{}", finding["summary"].as_str().unwrap_or_default());
+            for line in finding["evidence"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+                println!("  {line}");
+            }
+        }
     }
     Ok(met)
 }
@@ -162,10 +229,11 @@ fn row(kernel: Series, case: &Case, out: &Path, taut: &Path, events: u32) -> Res
     }
     let (same, model, model_pattern) = best.context("no model was run")?;
     let pattern = [air_log::excerpt(&real_log, 8), model_pattern];
+    let btmon = btmon::Listing::read(&out.join("central.btsnoop"))?.to_json();
     let old = kernel == Series::V5_10 && case.block == WHOLE;
     let formula_bps = old.then(|| MTU * 8.0 / (2.0 * case.ci_ns as f64 / 1e9));
     let (ci, ci_ns, block) = (case.ci.clone(), case.ci_ns, case.block);
-    let mut row = Row { kernel, ci, ci_ns, block, real, model, same, pattern, formula_bps, missed: Vec::new() };
+    let mut row = Row { kernel, ci, ci_ns, block, real, model, same, pattern, btmon, formula_bps, missed: Vec::new() };
     row.judge(events);
     Ok(row)
 }
@@ -212,6 +280,10 @@ impl Row {
         if self.kernel != Series::V5_10 {
             miss(real < RECENT_BPS, format!("{real:.0} b/s, less than {RECENT_BPS:.0}"));
         }
+        let complaints = self.btmon["complaints"].as_array().map_or(0, Vec::len);
+        miss(complaints > 0, format!("btmon complains {complaints} times"));
+        let agreed = ["mtu", "mps", "credits"].map(|name| self.btmon[name].as_u64());
+        miss(agreed != [Some(672), Some(247), Some(3)], format!("MTU, MPS and credits are {agreed:?}"));
         let same = self.same;
         miss(same != Some(events as usize), format!("{} of {events} events as in the model", same.unwrap_or(0)));
     }
@@ -222,7 +294,7 @@ impl Row {
             "kernel": self.kernel.name(), "release": self.real["host"]["kernel"], "ci_ns": self.ci_ns, "block_bytes": self.block,
             "throughput_bps": self.real_bps(), "model_bps": self.model_bps(), "formula_bps": self.formula_bps,
             "events_same": self.same, "pattern": self.pattern[0], "model_pattern": self.pattern[1], "options": options,
-            "missed": self.missed,
+            "btmon": self.btmon, "missed": self.missed,
         })
     }
 }
@@ -271,7 +343,14 @@ fn table(rows: &[Row], events: u32) -> String {
 impl PairArgs {
     fn of(scenario: &Path, ci: &str) -> Self {
         let ci = Some(ci.to_owned()).filter(|ci| !ci.is_empty());
-        Self { scenario: scenario.display().to_string(), ci, set: Vec::new(), peer: None, capture: false }
+        Self {
+            scenario: scenario.display().to_string(),
+            kind: Kind::L2cap,
+            ci,
+            set: Vec::new(),
+            peer: None,
+            capture: false,
+        }
     }
 }
 

@@ -1,0 +1,613 @@
+//! An ACL link as one controller sees it (Core Specification, Vol 2, Part B, 7.6 and 8.6): turns on the slot grid, the ARQ
+//! scheme, polls, flushing, supervision. It knows nothing of HCI, nor of other links.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use taut_time::Instant;
+
+use super::{Body, Llid, Packet, PacketType, Rate, SLOT, hop};
+use crate::link::Role;
+use crate::pdu::advertising::Address;
+use crate::time::{NEVER, Nanos, US, after, span};
+
+/// What a controller fixes for its links.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Settings {
+    /// Packets that it sends when the peer can take them.
+    pub(crate) rate: Rate,
+    /// Most slots of one, 1, 3 or 5.
+    pub(crate) slots: u8,
+    /// Longest time between two polls of a central.
+    pub(crate) t_poll: Nanos,
+    /// Time after data during which a central polls at every turn.
+    pub(crate) active: Nanos,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    Idle,
+    /// On the air with a packet that isn't answered.
+    Sending {
+        end: Instant,
+    },
+    /// The central listens for the answer.
+    Answer {
+        until: Instant,
+    },
+    /// A packet is coming in.
+    Receiving,
+    /// The peripheral answers at that time.
+    Respond {
+        at: Instant,
+    },
+    Gone,
+}
+
+/// An HCI packet on its way to the air.
+#[derive(Clone, Debug)]
+struct Queued {
+    data: Vec<u8>,
+    offset: usize,
+    /// Begins an L2CAP PDU.
+    start: bool,
+    flushable: bool,
+    at: Instant,
+}
+
+/// A data packet that is not acknowledged.
+#[derive(Clone, Debug)]
+struct Flight {
+    kind: PacketType,
+    llid: Llid,
+    bytes: Vec<u8>,
+}
+
+/// A link.
+#[derive(Clone, Debug)]
+pub(crate) struct Acl {
+    pub(crate) role: Role,
+    pub(crate) handle: u16,
+    /// Whose piconet it is.
+    pub(crate) central: Address,
+    pub(crate) peer: Address,
+    pub(crate) lt_addr: u8,
+    /// Supervision timeout (7.7.1), 20 s unless the host says otherwise.
+    pub(crate) supervision: Nanos,
+    /// After this time a flushable packet is given up; 0 for never.
+    pub(crate) flush: Nanos,
+    settings: Settings,
+    /// Packets that the peer takes: all have DM and DH of one slot.
+    rate: Rate,
+    slots: u8,
+    /// Slot 0, the central's.
+    origin: Instant,
+    phase: Phase,
+    /// When the last turn was over.
+    earliest: Instant,
+    /// Since when there is something to send.
+    ready: Instant,
+    last_data: Instant,
+    last_heard: Instant,
+    heard_any: bool,
+    next_poll: Instant,
+    arqn: bool,
+    owes_ack: bool,
+    seqn: bool,
+    seen: Option<bool>,
+    in_flight: Option<Flight>,
+    lmp: VecDeque<Vec<u8>>,
+    packets: VecDeque<Queued>,
+    /// What comes of the PDU that was given up is given up, too.
+    flushing: bool,
+    /// The peer ends the link, with this reason: one more packet acknowledges it.
+    leaving: Option<u8>,
+}
+
+/// What a link does when its time has come.
+#[derive(Clone, Debug)]
+pub(crate) enum Turn {
+    Nothing,
+    Send(Packet),
+    /// The peer ended it, and knows that this side knows.
+    Left(u8),
+    /// Nothing was heard for the supervision timeout.
+    Lost,
+    /// Nothing was heard since it began.
+    NeverThere,
+}
+
+/// What came in.
+#[derive(Clone, Debug)]
+pub(crate) struct Delivered {
+    pub(crate) llid: Llid,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// What came of a packet of the peer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Received {
+    pub(crate) delivered: Option<Delivered>,
+    /// An HCI packet of ours is through.
+    pub(crate) completed: bool,
+    /// A PDU of our link manager is through.
+    pub(crate) lmp: Option<Vec<u8>>,
+}
+
+/// The central's turns begin every other slot.
+const TURN: Nanos = 2 * SLOT;
+/// Uncertainty of the beginning of an answer (2.2.5), and the access code, after which it is known to be one.
+const ANSWER_WINDOW: Nanos = 10 * US + 72 * US;
+/// newconnectionTO (8.3.2): 32 slots.
+const NEW_CONNECTION: Nanos = 32 * SLOT;
+/// Default of the supervision timeout (Vol 4, Part E, 6.21).
+const SUPERVISION: Nanos = 0x7d00 * SLOT;
+
+impl Acl {
+    pub(crate) fn new(
+        role: Role,
+        handle: u16,
+        [central, peer]: [Address; 2],
+        lt_addr: u8,
+        settings: Settings,
+        origin: Instant,
+    ) -> Self {
+        Self {
+            role,
+            handle,
+            central,
+            peer,
+            lt_addr,
+            supervision: SUPERVISION,
+            flush: 0,
+            settings,
+            rate: if settings.rate == Rate::Dm { Rate::Dm } else { Rate::Dh },
+            slots: 1,
+            origin,
+            phase: Phase::Idle,
+            earliest: origin,
+            ready: origin,
+            last_data: origin,
+            last_heard: origin,
+            heard_any: false,
+            next_poll: origin,
+            arqn: false,
+            owes_ack: false,
+            seqn: false,
+            seen: None,
+            in_flight: None,
+            lmp: VecDeque::new(),
+            packets: VecDeque::new(),
+            flushing: false,
+            leaving: None,
+        }
+    }
+
+    pub(crate) const fn is_gone(&self) -> bool {
+        matches!(self.phase, Phase::Gone)
+    }
+
+    /// Whether it has the radio.
+    pub(crate) const fn is_busy(&self) -> bool {
+        !matches!(self.phase, Phase::Idle | Phase::Gone)
+    }
+
+    /// Whether what is due next is a turn of the central, for which the radio must be free.
+    pub(crate) const fn wants_radio(&self) -> bool {
+        matches!((self.role, self.phase), (Role::Central, Phase::Idle))
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.phase = Phase::Gone;
+        self.packets.clear();
+        self.lmp.clear();
+        self.in_flight = None;
+    }
+
+    /// HCI packets that are not through.
+    pub(crate) fn packets(&self) -> u16 {
+        self.packets.len() as u16
+    }
+
+    /// The peer takes packets of so many slots.
+    pub(crate) fn peer_slots(&mut self, slots: u8) {
+        self.slots = match slots.min(self.settings.slots) {
+            0..=2 => 1,
+            3..=4 => 3,
+            _ => 5,
+        };
+    }
+
+    /// Both sides use Enhanced Data Rate from now on.
+    pub(crate) const fn enhance(&mut self) {
+        self.rate = self.settings.rate;
+    }
+
+    /// When something is due.
+    pub(crate) fn due(&self) -> Instant {
+        match self.phase {
+            Phase::Sending { end } => end,
+            Phase::Answer { until } => until,
+            Phase::Respond { at } => at,
+            Phase::Receiving | Phase::Gone => NEVER,
+            Phase::Idle => match self.role {
+                Role::Central => self.next_turn().min(self.gives_up_at()),
+                Role::Peripheral => self.gives_up_at(),
+            },
+        }
+    }
+
+    fn gives_up_at(&self) -> Instant {
+        if self.supervision == 0 && self.heard_any {
+            return NEVER;
+        }
+        after(self.last_heard, if self.heard_any { self.supervision } else { NEW_CONNECTION })
+    }
+
+    fn has_something(&self) -> bool {
+        self.in_flight.is_some() || !self.lmp.is_empty() || !self.packets.is_empty()
+    }
+
+    fn next_turn(&self) -> Instant {
+        let wanted = if self.has_something() {
+            self.earliest.max(self.ready)
+        } else if self.owes_ack || !self.heard_any || after(self.last_data, self.settings.active) > self.earliest {
+            self.earliest
+        } else {
+            self.earliest.max(self.next_poll)
+        };
+        self.turn_from(wanted)
+    }
+
+    /// The first turn that begins at `from` or later.
+    fn turn_from(&self, from: Instant) -> Instant {
+        after(self.origin, span(self.origin, from).div_ceil(TURN) * TURN)
+    }
+
+    /// The radio is needed elsewhere: no turn before `until`.
+    pub(crate) fn defer(&mut self, until: Instant) {
+        self.earliest = self.earliest.max(until);
+    }
+
+    /// Slots of the packet that the next turn would send.
+    pub(crate) fn next_slots(&self) -> u8 {
+        match (&self.in_flight, self.lmp.is_empty(), self.packets.front()) {
+            (Some(flight), ..) => flight.kind.slots(),
+            (None, true, Some(packet)) => self.rate.fit(packet.data.len() - packet.offset, self.slots).slots(),
+            _ => 1,
+        }
+    }
+
+    /// Queues an HCI packet's data. `false` when it is part of a PDU that was given up.
+    pub(crate) fn enqueue(&mut self, now: Instant, data: Vec<u8>, start: bool, flushable: bool) -> bool {
+        if start {
+            self.flushing = false;
+        } else if self.flushing {
+            return false;
+        }
+        self.begins(now);
+        self.packets.push_back(Queued { data, offset: 0, start, flushable, at: now });
+        true
+    }
+
+    /// Queues a PDU of the link manager.
+    pub(crate) fn manage(&mut self, now: Instant, pdu: Vec<u8>) {
+        self.begins(now);
+        self.lmp.push_back(pdu);
+    }
+
+    fn begins(&mut self, now: Instant) {
+        if !self.has_something() {
+            self.ready = now;
+        }
+        self.last_data = now;
+    }
+
+    /// Gives up packets that are too old. How many.
+    pub(crate) fn flush_expired(&mut self, now: Instant) -> u16 {
+        let mut flushed = 0;
+        let is_old = |packet: &Queued, flush| packet.flushable && after(packet.at, flush) <= now;
+        while self.flush > 0 && self.packets.front().is_some_and(|front| is_old(front, self.flush)) {
+            flushed += self.flush_pdu();
+        }
+        flushed
+    }
+
+    /// Gives up all packets. How many.
+    pub(crate) fn flush_all(&mut self) -> u16 {
+        let mut flushed = 0;
+        while !self.packets.is_empty() {
+            flushed += self.flush_pdu();
+        }
+        flushed
+    }
+
+    /// Whether silence has lasted too long.
+    pub(crate) fn gives_up(&self, now: Instant) -> bool {
+        self.gives_up_at() <= now
+    }
+
+    /// Gives up the L2CAP PDU at the front of the queue, and what of it is on the air.
+    fn flush_pdu(&mut self) -> u16 {
+        if self.in_flight.as_ref().is_some_and(|flight| flight.llid != Llid::Lmp) {
+            self.in_flight = None;
+        }
+        let rest = self.packets.iter().skip(1).position(|packet| packet.start).map(|at| at + 1);
+        self.flushing = rest.is_none();
+        let count = rest.unwrap_or(self.packets.len());
+        self.packets.drain(..count);
+        count as u16
+    }
+
+    /// What it does now that [`due`](Self::due) has come.
+    pub(crate) fn turn(&mut self, now: Instant) -> Turn {
+        match self.phase {
+            Phase::Idle if self.gives_up_at() <= now => {
+                self.end();
+                if self.heard_any { Turn::Lost } else { Turn::NeverThere }
+            }
+            Phase::Idle if self.role == Role::Central && self.next_turn() <= now => self.send(now),
+            Phase::Respond { .. } => self.send(now),
+            Phase::Sending { .. } => {
+                self.phase = Phase::Idle;
+                self.leaving.take().map_or(Turn::Nothing, |reason| {
+                    self.end();
+                    Turn::Left(reason)
+                })
+            }
+            Phase::Answer { .. } => {
+                // 7.6.1: what was not heard is not acknowledged.
+                self.arqn = false;
+                self.phase = Phase::Idle;
+                self.earliest = now;
+                Turn::Nothing
+            }
+            Phase::Idle | Phase::Receiving | Phase::Gone => Turn::Nothing,
+        }
+    }
+
+    /// A response that was due can't be: the radio is with another link.
+    pub(crate) fn skip_response(&mut self) {
+        if matches!(self.phase, Phase::Respond { .. }) {
+            self.phase = Phase::Idle;
+        }
+    }
+
+    fn send(&mut self, now: Instant) -> Turn {
+        let (kind, body, retransmission) = self.content();
+        let slot = span(self.origin, now) / SLOT;
+        let end = after(now, kind.air_time(body_length(&body)));
+        let is_asking = kind == PacketType::Poll || kind.is_data();
+        let packet = Packet {
+            access: self.central,
+            kind,
+            lt_addr: self.lt_addr,
+            arqn: self.arqn,
+            seqn: self.seqn,
+            body,
+            channel: hop(self.central, slot),
+            start: now,
+            end,
+            retransmission,
+            role: self.role,
+            slot,
+        };
+        self.owes_ack = false;
+        self.phase = if self.role == Role::Central && is_asking && self.leaving.is_none() {
+            self.next_poll = after(now, self.settings.t_poll);
+            Phase::Answer { until: after(packet.answer_at(), ANSWER_WINDOW) }
+        } else {
+            Phase::Sending { end }
+        };
+        Turn::Send(packet)
+    }
+
+    /// What goes next: what was not acknowledged, the link manager's, data, or a poll or its answer.
+    fn content(&mut self) -> (PacketType, Body, bool) {
+        let retransmission = self.in_flight.is_some();
+        if self.in_flight.is_none() {
+            self.in_flight = self.take();
+            if self.in_flight.is_some() {
+                self.seqn = !self.seqn;
+            }
+        }
+        match &self.in_flight {
+            Some(Flight { kind, llid, bytes }) => {
+                (*kind, Body::Data { llid: *llid, bytes: bytes.clone() }, retransmission)
+            }
+            None => (if self.role == Role::Central { PacketType::Poll } else { PacketType::Null }, Body::Empty, false),
+        }
+    }
+
+    fn take(&self) -> Option<Flight> {
+        if let Some(pdu) = self.lmp.front() {
+            return Some(Flight { kind: PacketType::Dm1, llid: Llid::Lmp, bytes: pdu.clone() });
+        }
+        let packet = self.packets.front()?;
+        let left = &packet.data[packet.offset..];
+        let kind = self.rate.fit(left.len(), self.slots);
+        let llid = if packet.start && packet.offset == 0 { Llid::Start } else { Llid::Continuation };
+        Some(Flight { kind, llid, bytes: left[..left.len().min(kind.capacity())].to_vec() })
+    }
+
+    /// A packet of this piconet begins on `channel`: whether this side listens to it.
+    pub(crate) fn air_start(&mut self, packet: &Packet, radio_is_free: bool) -> bool {
+        let is_ours = packet.access == self.central && packet.lt_addr == self.lt_addr && packet.role != self.role;
+        let listens = match (self.role, self.phase) {
+            (Role::Central, Phase::Answer { .. }) => true,
+            (Role::Peripheral, Phase::Idle) => radio_is_free,
+            _ => false,
+        };
+        if is_ours && listens {
+            self.phase = Phase::Receiving;
+        }
+        is_ours && listens
+    }
+
+    /// It ended; its header was read, its CRC is right or not.
+    pub(crate) fn air_end(&mut self, now: Instant, packet: &Packet, crc_right: bool) -> Received {
+        if self.phase != Phase::Receiving {
+            return Received::default();
+        }
+        (self.last_heard, self.heard_any) = (now, true);
+        let mut received = Received::default();
+        if packet.arqn {
+            self.acknowledged(&mut received);
+        }
+        self.arqn = packet.kind.is_data() && crc_right;
+        if self.arqn {
+            self.owes_ack = self.role == Role::Central;
+            self.last_data = now;
+            if self.seen != Some(packet.seqn)
+                && let Body::Data { llid, bytes } = &packet.body
+            {
+                self.seen = Some(packet.seqn);
+                received.delivered = Some(Delivered { llid: *llid, bytes: bytes.clone() });
+            }
+        }
+        self.phase = match self.role {
+            Role::Central => Phase::Idle,
+            Role::Peripheral if packet.kind == PacketType::Null => Phase::Idle,
+            Role::Peripheral => Phase::Respond { at: packet.answer_at() },
+        };
+        self.earliest = packet.answer_at();
+        received
+    }
+
+    fn acknowledged(&mut self, received: &mut Received) {
+        let Some(flight) = self.in_flight.take() else { return };
+        if flight.llid == Llid::Lmp {
+            received.lmp = self.lmp.pop_front();
+            return;
+        }
+        if let Some(packet) = self.packets.front_mut() {
+            packet.offset += flight.bytes.len();
+            if packet.offset >= packet.data.len() {
+                self.packets.pop_front();
+                received.completed = true;
+            }
+        }
+    }
+
+    /// The peer has ended the link; the next packet acknowledges that, and is the last one.
+    pub(crate) const fn leave(&mut self, reason: u8) {
+        self.leaving = Some(reason);
+    }
+}
+
+const fn body_length(body: &Body) -> usize {
+    match body {
+        Body::Data { bytes, .. } => bytes.len(),
+        Body::Empty | Body::Fhs { .. } => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Address = [1; 6];
+    const B: Address = [2; 6];
+
+    fn pair(slots: u8) -> [Acl; 2] {
+        let settings = Settings { rate: Rate::Dh, slots, t_poll: 40 * SLOT, active: 40 * SLOT };
+        [(Role::Central, B), (Role::Peripheral, A)].map(|(role, peer)| {
+            let mut link = Acl::new(role, 1, [A, peer], 1, settings, Instant::default());
+            link.peer_slots(slots);
+            link
+        })
+    }
+
+    /// Runs both to `until`; `lose` says of each packet in turn what becomes of it: received, CRC wrong, missed.
+    fn run(links: &mut [Acl; 2], until: Nanos, mut fate: impl FnMut(&Packet) -> u8) -> (Vec<Packet>, [Vec<u8>; 2]) {
+        let (mut log, mut got) = (Vec::new(), [Vec::new(), Vec::new()]);
+        loop {
+            let side = usize::from(links[1].due() < links[0].due());
+            let now = links[side].due();
+            if now.as_nanos() > until {
+                return (log, got);
+            }
+            let Turn::Send(packet) = links[side].turn(now) else { continue };
+            let other = &mut links[1 - side];
+            let fate = fate(&packet);
+            if fate < 2 && other.air_start(&packet, true) {
+                let received = other.air_end(packet.end, &packet, fate == 0);
+                got[1 - side].extend(received.delivered.map(|delivered| delivered.bytes).unwrap_or_default());
+            }
+            log.push(packet);
+        }
+    }
+
+    #[test]
+    fn an_idle_link_is_polled_each_t_poll() {
+        let mut links = pair(5);
+        let (log, _) = run(&mut links, 1000 * 1_000_000, |_| 0);
+        let polls: Vec<_> = log.iter().filter(|packet| packet.kind == PacketType::Poll).skip(25).collect();
+        assert!(polls.len() > 30);
+        assert!(polls.windows(2).all(|pair| span(pair[0].start, pair[1].start) == 40 * SLOT));
+    }
+
+    #[test]
+    fn data_goes_in_turns_and_is_acknowledged_in_the_next() {
+        let mut links = pair(5);
+        links[0].enqueue(Instant::default(), Vec::from([7; 500]), true, false);
+        links[1].enqueue(Instant::default(), Vec::from([8; 40]), true, false);
+        let (log, got) = run(&mut links, 20 * SLOT, |_| 0);
+        assert_eq!((got[1].len(), got[0].len()), (500, 40));
+        let kinds: Vec<_> = log[..5].iter().map(|packet| (packet.kind, packet.slot, packet.arqn)).collect();
+        let expected = [
+            (PacketType::Dh5, 0, false),
+            (PacketType::Dh3, 5, true),
+            (PacketType::Dh3, 8, true),
+            (PacketType::Null, 11, true),
+            (PacketType::Poll, 12, false),
+        ];
+        assert_eq!(kinds, expected);
+    }
+
+    #[test]
+    fn whatever_is_lost_data_comes_once_and_in_order() {
+        for seed in 0..200 {
+            let mut random = crate::rng::Random::new(seed);
+            let mut links = pair(3);
+            let data: Vec<u8> = (0..4000).map(|at| at as u8).collect();
+            for part in data.chunks(777) {
+                for link in &mut links {
+                    link.enqueue(Instant::default(), part.to_vec(), true, false);
+                }
+            }
+            let (log, got) = run(&mut links, 10_000 * SLOT, |_| match random.below(10) {
+                0 | 1 => 1,
+                2 | 3 => 2,
+                _ => 0,
+            });
+            assert_eq!(got, [data.clone(), data], "{seed}");
+            assert!(log.iter().any(|packet| packet.retransmission));
+        }
+    }
+
+    #[test]
+    fn what_is_too_old_is_given_up_whole() {
+        let mut links = pair(1);
+        links[0].flush = 10 * SLOT;
+        links[0].enqueue(Instant::default(), Vec::from([1; 100]), true, true);
+        links[0].enqueue(Instant::default(), Vec::from([2; 100]), false, true);
+        links[0].enqueue(Instant::default(), Vec::from([3; 10]), true, false);
+        run(&mut links, 4 * SLOT, |_| 0);
+        assert_eq!(links[0].flush_expired(after(Instant::default(), 10 * SLOT)), 2);
+        let (_, got) = run(&mut links, 40 * SLOT, |_| 0);
+        assert_eq!(got[1], [3; 10]);
+        assert_eq!(links[0].packets(), 0);
+    }
+
+    #[test]
+    fn silence_ends_a_link() {
+        let mut links = pair(1);
+        run(&mut links, 40 * SLOT, |_| 0);
+        let [central, _] = &mut links;
+        while !matches!(central.turn(central.due()), Turn::Lost) {
+            assert!(!central.is_gone());
+        }
+        assert!(central.is_gone() && central.due() == NEVER);
+    }
+}

@@ -1,0 +1,304 @@
+//! The BR/EDR side of a controller: its ACL links, paging and inquiry, and what HCI says of them. It shares the radio with LE:
+//! an event of LE that is near is waited for, a turn that has begun is finished.
+
+mod command;
+mod discovery;
+mod manager;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use taut_time::Instant;
+
+use super::{Controller, Output};
+use crate::bredr::{self, Acl, Llid, Packet, SLOT, Turn};
+use crate::hci::{self, Boundary, event};
+use crate::link::Role;
+use crate::pdu::advertising::Address;
+use crate::rng::Random;
+use crate::time::{NEVER, Nanos, after};
+
+pub(super) use command::COMMANDS;
+use discovery::{Inquirer, Pager, Scanner};
+use manager::Setup;
+
+/// Lowest handle of an ACL link of BR/EDR; LE's are below.
+pub(super) const FIRST_HANDLE: u16 = 0x0100;
+/// Peripherals of a piconet: logical transport addresses 1 to 7.
+const MOST_LINES: usize = 7;
+
+/// How the BR/EDR side of a controller is made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ClassicConfig {
+    /// Packets that it sends.
+    pub rate: bredr::Rate,
+    /// Most slots that one of them takes: 1, 3 or 5.
+    pub slots: u8,
+    /// ACL packets that it buffers from the host (Read Buffer Size).
+    pub acl_buffers: u16,
+    /// Bytes of data in each.
+    pub acl_size: u16,
+    /// Longest time between two polls, as a central (T_poll).
+    pub t_poll: Nanos,
+    /// Time after data during which it polls at every turn, as a central.
+    pub active: Nanos,
+}
+
+/// A link with what its manager knows.
+#[derive(Clone, Debug)]
+struct Line {
+    acl: Acl,
+    setup: Setup,
+    /// Of the peer's name, as far as it has come.
+    name: Vec<u8>,
+}
+
+/// What the host has set.
+#[derive(Clone, Debug)]
+struct Wishes {
+    name: Vec<u8>,
+    class: [u8; 3],
+    page_timeout: u16,
+    accept_timeout: u16,
+    /// Bit 0: inquiry scan, bit 1: page scan.
+    scan: u8,
+    /// Interval and window of page scan and of inquiry scan, in slots.
+    page_scan: [u16; 2],
+    inquiry_scan: [u16; 2],
+    /// Interlaced or not; told, and without effect.
+    scan_types: [u8; 2],
+    voice: u16,
+    le_host: u8,
+}
+
+/// Who listens to the packet that is coming in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Listener {
+    Line(usize),
+    Pager,
+    Inquirer,
+    Scanner,
+}
+
+/// The BR/EDR side.
+#[derive(Clone, Debug)]
+pub(super) struct Classic {
+    lines: Vec<Line>,
+    /// Who has the next turn when several may.
+    next: usize,
+    /// ACL packets in the buffers.
+    occupied: u16,
+    listening: Option<(Listener, Instant, u8)>,
+    wishes: Wishes,
+    pager: Option<Pager>,
+    inquirer: Option<Inquirer>,
+    scanner: Scanner,
+}
+
+impl Wishes {
+    fn new() -> Self {
+        Self {
+            name: Vec::from(*b"Tautline"),
+            class: [0; 3],
+            page_timeout: 0x2000,
+            accept_timeout: 0x1fa0,
+            scan: 0,
+            page_scan: [0x0800, 0x0012],
+            inquiry_scan: [0x1000, 0x0012],
+            scan_types: [0; 2],
+            voice: 0x0060,
+            le_host: 0,
+        }
+    }
+}
+
+impl Classic {
+    pub(super) fn new(random: Random) -> Self {
+        Self {
+            lines: Vec::new(),
+            next: 0,
+            occupied: 0,
+            listening: None,
+            wishes: Wishes::new(),
+            pager: None,
+            inquirer: None,
+            scanner: Scanner::new(random),
+        }
+    }
+
+    pub(super) fn reset(&mut self) {
+        *self = Self { scanner: self.scanner.clone().reset(), ..Self::new(Random::new(0)) };
+    }
+
+    /// Whether some link or procedure has the radio.
+    pub(super) fn is_busy(&self) -> bool {
+        let has_radio = |line: &Line| line.acl.is_busy();
+        self.lines.iter().any(has_radio)
+            || self.pager.as_ref().is_some_and(Pager::is_busy)
+            || self.inquirer.as_ref().is_some_and(Inquirer::is_busy)
+            || self.scanner.is_busy()
+    }
+
+    /// When something is due.
+    pub(super) fn due(&self) -> Instant {
+        let lines = self.lines.iter().map(|line| line.acl.due().min(line.setup.due()));
+        let pager = self.pager.as_ref().map_or(NEVER, Pager::due);
+        let inquirer = self.inquirer.as_ref().map_or(NEVER, Inquirer::due);
+        lines.min().unwrap_or(NEVER).min(pager).min(inquirer).min(self.scanner.due())
+    }
+
+    fn line(&self, handle: u16) -> Option<usize> {
+        self.lines.iter().position(|line| line.acl.handle == handle && !line.acl.is_gone())
+    }
+
+    fn line_with(&self, peer: Address) -> Option<usize> {
+        self.lines.iter().position(|line| line.acl.peer == peer && !line.acl.is_gone())
+    }
+}
+
+impl Controller {
+    pub(super) fn classic_timers(&mut self, now: Instant) {
+        let count = self.classic.lines.len();
+        for step in 0..count {
+            let index = (self.classic.next + step) % count;
+            if self.classic.lines[index].setup.due() <= now {
+                self.connection_times_out(now, index);
+            }
+            if self.classic.lines[index].acl.due() <= now {
+                self.line_turn(now, index);
+            }
+        }
+        self.classic.lines.retain(|line| !line.acl.is_gone());
+        self.discovery_turns(now);
+    }
+
+    fn line_turn(&mut self, now: Instant, index: usize) {
+        let le_is_busy = self.le_busy();
+        let next_le = self.wanted_by_others(usize::MAX);
+        let is_busy = le_is_busy || self.classic.is_busy();
+        let acl = &mut self.classic.lines[index].acl;
+        let flushed = acl.flush_expired(now);
+        if acl.wants_radio() && !acl.gives_up(now) {
+            // Its own slots and one for the answer.
+            let end = after(now, Nanos::from(acl.next_slots() + 1) * SLOT);
+            if is_busy || next_le < end {
+                acl.defer(after(now, 1));
+            }
+        } else if le_is_busy {
+            acl.skip_response();
+        }
+        let turn = acl.turn(now);
+        self.flushed(index, flushed);
+        match turn {
+            Turn::Nothing => {}
+            Turn::Send(packet) => {
+                self.classic.next = (index + 1) % self.classic.lines.len();
+                self.transmit_classic(packet);
+            }
+            Turn::Left(reason) => self.line_gone(index, reason),
+            Turn::Lost => self.line_gone(index, hci::CONNECTION_TIMEOUT),
+            Turn::NeverThere => self.line_never_there(now, index),
+        }
+    }
+
+    /// Packets that were given up: the host may send others.
+    fn flushed(&mut self, index: usize, count: u16) {
+        if count > 0 {
+            let handle = self.classic.lines[index].acl.handle;
+            self.classic.occupied = self.classic.occupied.saturating_sub(count);
+            self.tell_host(hci::event_packet(event::FLUSH_OCCURRED, &handle.to_le_bytes(), &[]));
+            self.tell_host(hci::completed_packets(handle, count));
+        }
+    }
+
+    pub(super) fn transmit_classic(&mut self, packet: Packet) {
+        self.out.push_back(Output::TransmitClassic(Box::new(packet)));
+    }
+
+    pub(super) fn classic_start(&mut self, packet: &Packet) {
+        let is_free = !self.radio_busy();
+        let line = self.classic.lines.iter_mut().position(|line| line.acl.air_start(packet, is_free));
+        let listener = match line {
+            Some(index) => Some(Listener::Line(index)),
+            None => self.discovery_start(packet, is_free),
+        };
+        if let Some(listener) = listener {
+            self.classic.listening = Some((listener, packet.start, packet.channel));
+        }
+    }
+
+    pub(super) fn classic_end(&mut self, now: Instant, packet: &Packet, crc_right: bool) {
+        let heard = (packet.start, packet.channel);
+        let Some((listener, ..)) = self.classic.listening.take_if(|(_, start, channel)| (*start, *channel) == heard)
+        else {
+            return;
+        };
+        let Listener::Line(index) = listener else {
+            self.discovery_end(now, listener, packet, crc_right);
+            return;
+        };
+        let Some(line) = self.classic.lines.get_mut(index) else { return };
+        let received = line.acl.air_end(now, packet, crc_right);
+        let handle = line.acl.handle;
+        if received.completed {
+            self.classic.occupied = self.classic.occupied.saturating_sub(1);
+            self.tell_host(hci::completed_packets(handle, 1));
+        }
+        if let Some(pdu) = received.lmp {
+            self.managed(index, &pdu);
+        }
+        let Some(delivered) = received.delivered else { return };
+        let boundary = match delivered.llid {
+            Llid::Lmp => {
+                self.manage(now, index, &delivered.bytes);
+                return;
+            }
+            Llid::Start => Boundary::FirstFromController,
+            Llid::Continuation => Boundary::Continuing,
+        };
+        self.tell_host(hci::acl(handle, boundary, &delivered.bytes));
+    }
+
+    /// An ACL packet from the host.
+    pub(super) fn classic_data(&mut self, now: Instant, handle: u16, boundary: Boundary, data: &[u8]) {
+        let config = self.config.classic;
+        let sound = !data.is_empty() && data.len() <= config.acl_size.into();
+        let Some(index) = self.classic.line(handle).filter(|_| sound && self.classic.occupied < config.acl_buffers)
+        else {
+            return;
+        };
+        let (start, flushable) = match boundary {
+            Boundary::FirstFromHost => (true, false),
+            Boundary::FirstFromController => (true, true),
+            // It goes with what it continues.
+            Boundary::Continuing => (false, false),
+        };
+        if self.classic.lines[index].acl.enqueue(now, data.to_vec(), start, flushable) {
+            self.classic.occupied += 1;
+        } else {
+            self.tell_host(hci::completed_packets(handle, 1));
+        }
+    }
+
+    fn open_line(&mut self, role: Role, peer: Address, lt_addr: u8, origin: Instant, setup: Setup) {
+        let used = |handle: u16| self.classic.lines.iter().any(|line| line.acl.handle == handle);
+        let Some(handle) = (FIRST_HANDLE..).find(|handle| !used(*handle)) else { return };
+        let config = self.config.classic;
+        let settings =
+            bredr::Settings { rate: config.rate, slots: config.slots, t_poll: config.t_poll, active: config.active };
+        let central = if role == Role::Central { self.config.address } else { peer };
+        let acl = Acl::new(role, handle, [central, peer], lt_addr, settings, origin);
+        self.classic.lines.push(Line { acl, setup, name: Vec::new() });
+    }
+
+    fn line_gone(&mut self, index: usize, reason: u8) {
+        let line = &mut self.classic.lines[index];
+        let (handle, peer, setup, packets) = (line.acl.handle, line.acl.peer, line.setup, line.acl.packets());
+        line.acl.end();
+        self.classic.occupied = self.classic.occupied.saturating_sub(packets);
+        match setup {
+            Setup::Open => self.tell_host(hci::disconnection_complete(handle, reason)),
+            _ => self.connection_failed(peer, setup, reason),
+        }
+    }
+}
