@@ -121,6 +121,7 @@ impl Kind {
                 Self::Stream(Stream { target: target.clone(), connection: None, tried: None })
             }
             Target::File(path) => Self::File(append(path)?),
+            Target::Gpio(_) | Target::Led(_) | Target::Tty(_) => return Err(io::ErrorKind::Unsupported.into()),
         })
     }
 }

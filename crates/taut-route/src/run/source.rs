@@ -137,6 +137,7 @@ impl Input {
                 let file = File::options().read(true).custom_flags(flags).open(path)?;
                 Self::Lines(Lines::of(None, Some(Box::new(file))))
             }
+            Source::Gpio(_) | Source::Input(_) | Source::Tty(_) => return Err(io::ErrorKind::Unsupported.into()),
             Source::Timer(period) => {
                 let fd = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
                 let time = Timespec { tv_sec: period.as_secs() as i64, tv_nsec: period.subsec_nanos().into() };
