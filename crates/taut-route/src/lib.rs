@@ -2,6 +2,7 @@
 //!
 //! - [`condition`]: the language, its typed form and its interpreter.
 //! - [`bpf`]: the same as a program in the kernel.
+//! - [`module`]: routes in the kernel module.
 //! - [`route`]: declarations, and where they can run.
 //! - [`run`]: routes at work.
 //! - [`control`]: asking the processes that hold them.
@@ -11,6 +12,7 @@ pub mod bench;
 pub mod bpf;
 pub mod condition;
 pub mod control;
+pub mod module;
 mod net;
 pub mod route;
 pub mod run;

@@ -1,7 +1,7 @@
 //! Maps and programs in the kernel.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::frame::{BUCKETS, COUNT, FAILED, HISTOGRAM, LOG_LOST, PASSED, SHORT, memory_bytes};
 use super::instruction::Instruction;
@@ -195,6 +195,11 @@ impl RecordProgram {
         let code = record::generate(program, RecordTarget::Kernel { memory_fd: memory.number() });
         let fd = load(ProgramKind::Xdp, &code, 0, "taut_record")?;
         Ok(Self { fd, memory, outputs: program.outputs.len() })
+    }
+
+    /// The program, for who runs it on events of its own.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     /// Hands it one event (`BPF_PROG_TEST_RUN`), like [`Program::handle`].

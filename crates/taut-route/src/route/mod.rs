@@ -2,6 +2,7 @@
 
 mod address;
 mod file;
+mod in_module;
 mod line;
 mod plan;
 
@@ -14,6 +15,7 @@ use crate::condition::{Field, Layout, MOST_OUTPUTS, Program, ProgramError};
 
 pub use address::{SOURCES, Source, TARGETS, Target};
 pub use file::{Declaration, SinkDeclaration, parse_file};
+pub(crate) use in_module::module_spec;
 pub use line::{Access, Bias, Edge, GpioEdges, GpioLine, InputEvents, Serial};
 pub(crate) use plan::kernel_spec;
 pub use plan::{Host, Plan};
@@ -38,6 +40,11 @@ pub enum Wish {
     XdpGeneric,
     /// In traffic control, or not at all.
     Tc,
+    /// In the module's interrupt handler, or not at all.
+    #[serde(rename = "hardirq")]
+    HardIrq,
+    /// In the module's thread, or not at all.
+    Kthread,
     /// In user space.
     User,
 }

@@ -16,6 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use taut_link::{Error, Result};
 
 use crate::bpf::{Attachment, BpfError, Hop, KernelRoute, KernelTarget, Place};
+use crate::module::{Condition, ModuleError, ModuleRoute};
 use crate::net::netlink::Netlink;
 use crate::route::{Host, Plan, Route, Wish};
 use user::UserRoute;
@@ -44,6 +45,7 @@ struct Running {
 #[derive(Debug)]
 enum Work {
     Kernel { route: Box<KernelRoute>, place: Place },
+    Module(ModuleRoute),
     User(UserRoute),
 }
 
@@ -67,11 +69,11 @@ impl Engine {
             netlink: Netlink::open().ok(),
             look_at: Instant::now(),
         };
-        let mut waiting: Vec<(Route, Plan)> = routes
-            .into_iter()
-            .map(|route| (engine.host.plan(&route), route))
-            .map(|(plan, route)| (route, plan))
-            .collect();
+        let mut waiting: Vec<(Route, Plan)> = Vec::new();
+        for route in routes {
+            let plan = engine.host.plan(&route);
+            waiting.extend(engine.try_module(route, plan));
+        }
         // Those that want the same place of the same device are tried together, and all move on when it takes none.
         while let Some((ifindex, place)) =
             waiting.iter().find_map(|(_, plan)| Some((plan.ifindex, *plan.places.first()?)))
@@ -91,6 +93,29 @@ impl Engine {
             engine.running.push(Running { route, plan, work, log: None });
         }
         Ok(engine)
+    }
+
+    /// Hands a route to the kernel module; gives back one that has to go elsewhere.
+    fn try_module(&mut self, route: Route, mut plan: Plan) -> Option<(Route, Plan)> {
+        let places = std::mem::take(&mut plan.module);
+        let only = if let [place] = places[..] { Some(place) } else { None };
+        if places.is_empty() {
+            return Some((route, plan));
+        }
+        let started = match crate::route::module_spec(&route) {
+            Ok(spec) => ModuleRoute::start(spec, &route.program, only, Condition::Program),
+            Err(lacks) => Err(ModuleError::Missing(lacks.join("; "))),
+        };
+        match started {
+            Ok(module) => {
+                self.running.push(Running { route, plan, work: Work::Module(module), log: None });
+                None
+            }
+            Err(error) => {
+                plan.lacks.push(error.to_string());
+                Some((route, plan))
+            }
+        }
     }
 
     /// Attaches a group of routes; gives back those that have to go elsewhere.
@@ -249,6 +274,10 @@ impl Running {
         let (runs, counters) = match &self.work {
             // A map of our own can be read.
             Work::Kernel { route, place } => (place.name(), route.counters().unwrap_or_default().into()),
+            Work::Module(module) => {
+                let counters = module.counters().map(Counters::from).unwrap_or_default();
+                (module.place().name(), counters)
+            }
             Work::User(user) => ("user", user.counters.counters("from the kernel's arrival to the last sending")),
         };
         let in_kernel = matches!(self.work, Work::Kernel { .. });
