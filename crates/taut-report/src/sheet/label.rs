@@ -90,7 +90,7 @@ pub(crate) fn route_labels(rows: &[&RouteRow]) -> Labels {
         let traits = vec![
             if row.sinks == 1 { "1 sink".to_owned() } else { format!("{} sinks", row.sinks) },
             row.over.clone(),
-            format!("{} between events", units::limit(row.gap_ns)),
+            if row.gap_ns == 0 { String::new() } else { format!("{} between events", units::limit(row.gap_ns)) },
             core("spinning sensor", row.sensor_core),
             core("user space", row.route_core),
         ];

@@ -239,7 +239,7 @@ impl Survey {
         let (gap, timeout) = (Duration::from_micros(100), Duration::from_millis(20));
         let plan = RoutePlan { events: 500, gap, timeout, sensor_core, route_core };
         let command = format!("taut route bench --rounds {ROUNDS} --events 500");
-        match bench::rows(&plan, &[1, 4], ROUNDS, &command, &self.interrupt, &mut self.progress) {
+        match bench::udp_rows(&plan, &[1, 4], ROUNDS, &command, &self.interrupt, &mut self.progress) {
             Ok((rows, ended)) => {
                 self.rows.extend(rows.into_iter().map(|row| Row::Route(Box::new(row))));
                 self.note(ended);
