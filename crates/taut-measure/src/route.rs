@@ -11,6 +11,8 @@ pub struct RouteCase {
     pub path: &'static str,
     /// Sinks notified of each event.
     pub sinks: usize,
+    /// Routes at work on the device.
+    pub routes: usize,
     /// Times of each round in ns, with the events sent and lost.
     pub rounds: Vec<(Distribution, u64, u64)>,
     /// Events that the path says it lost, in all rounds.
@@ -79,6 +81,7 @@ fn row(case: &RouteCase, base: Option<&RouteCase>, setting: &RouteSetting) -> Ro
         command: setting.command.clone(),
         when: setting.when.clone(),
         sinks: case.sinks,
+        routes: case.routes,
         edge_to_edge_ns: summary.filter(|_| setting.times == RouteTimes::EdgeToEdge),
         loop_ns: summary.filter(|_| setting.times == RouteTimes::Loop),
         curve: all.curve(),
@@ -112,7 +115,7 @@ mod tests {
                 (0..100).for_each(|_| times.record_ns(ns));
                 (times, 101, 1)
             };
-            RouteCase { path, sinks, rounds: (0..5).map(|_| round()).collect(), reported_lost: None }
+            RouteCase { path, sinks, routes: 1, rounds: (0..5).map(|_| round()).collect(), reported_lost: None }
         };
         let cases =
             [case("kept-open", 1, 8_000), case("xdp", 1, 2_000), case("kept-open", 4, 64_000), case("tc", 4, 4_000)];

@@ -247,6 +247,9 @@ pub struct RouteRow {
     pub when: String,
     /// Sinks notified of each event.
     pub sinks: usize,
+    /// Routes at work on the device, this one included.
+    #[serde(default = "one")]
+    pub routes: usize,
     /// Over UDP from before the sensor's sending to the last notification, the sensor's own sending and receiving included; on
     /// GPIO lines from the edge to the output, both as the chip stamps them. None in a row of turns.
     pub edge_to_edge_ns: Option<Summary>,
@@ -276,6 +279,10 @@ pub struct RouteRow {
     pub sensor_core: Option<usize>,
     /// Processor of the thread under test.
     pub route_core: Option<usize>,
+}
+
+const fn one() -> usize {
+    1
 }
 
 impl RouteRow {

@@ -72,7 +72,9 @@ fn label(row: &Row) -> Option<String> {
             Some(format!("crowd over {}, {links}, {active} active, {}", row.transport, row.engine))
         }
         Row::Route(row) if row.loop_ns.is_some() => Some(format!("turn {} over {}", row.path, row.over)),
-        Row::Route(row) => Some(format!("route {} over {}, {} sinks", row.path, row.over, row.sinks)),
+        Row::Route(row) => {
+            Some(format!("route {} over {}, {} sinks, {} routes", row.path, row.over, row.sinks, row.routes))
+        }
         Row::Tune(row) if row.setting != "base" => Some(format!("{} with {}", row.measured, row.setting)),
         Row::Air(row) => {
             let set: Vec<String> = row.set.iter().map(|set| format!(", {}={}", set.name, set.value)).collect();

@@ -11,6 +11,7 @@ pub(super) fn sheet(rows: &[&RouteRow]) -> Sheet {
     let columns = vec![
         Column::text("path"),
         Column::figure("sinks"),
+        Column::figure("routes").when_wide(1),
         Column::figure("p50"),
         Column::figure("p50 across rounds").when_wide(2),
         Column::figure("p99"),
@@ -34,6 +35,7 @@ pub(super) fn sheet(rows: &[&RouteRow]) -> Sheet {
         sheet.lines.push(Line::new([
             Cell::toned(&row.path, Tone::Strong),
             Cell::new(units::count(row.sinks as u64)),
+            Cell::new(units::count(row.routes as u64)),
             at(Percentile::P50).strong(),
             Cell::interval(summary.and_then(|summary| summary.p50_ci)),
             at(Percentile::P99),

@@ -4,4 +4,5 @@
 pub mod gpio;
 mod udp;
 
-pub use udp::{Bench, Measured, Path, Plan, WHEN};
+pub use crate::bpf::Place;
+pub use udp::{Bench, Measured, Path, Plan, TERMS, WHEN};

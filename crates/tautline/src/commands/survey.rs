@@ -238,10 +238,10 @@ impl Survey {
         let (sensor_core, route_core) = bench::cores();
         let (gap, timeout) = (Duration::from_micros(100), Duration::from_millis(20));
         let plan = RoutePlan { events: 500, gap, timeout, sensor_core, route_core };
-        let command = format!("taut route bench --rounds {ROUNDS} --events 500");
-        match bench::udp_rows(&plan, &[1, 4], ROUNDS, &command, &self.interrupt, &mut self.progress) {
+        let command = format!("taut route bench --over udp --others 0 --rounds {ROUNDS} --events 500");
+        match bench::udp_rows(&plan, &[1, 4], 0, ROUNDS, &command, &self.interrupt, &mut self.progress) {
             Ok((rows, ended)) => {
-                self.rows.extend(rows.into_iter().map(|row| Row::Route(Box::new(row))));
+                self.rows.extend(rows);
                 self.note(ended);
             }
             Err(error) => {

@@ -1,10 +1,10 @@
-use taut_measure::recording::{Ended, RouteRow, Row};
+use taut_measure::recording::{Ended, FloorRow, Row};
 use taut_measure::route::{self, RouteCase, RouteSetting, RouteTimes};
 use taut_measure::stats::Distribution;
 use taut_measure::{Interrupt, placement};
 use taut_report::Document;
 use taut_route::bench::gpio::{self, Figure, GpioMeasured, GpioPath, GpioPlan, Simulation};
-use taut_route::bench::{Bench, Path, Plan, WHEN};
+use taut_route::bench::{Bench, Path, Place, Plan, WHEN};
 use taut_time::Duration;
 
 use crate::exit::Code;
@@ -26,6 +26,9 @@ pub(super) struct Args {
     /// Numbers of sinks, over UDP
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,4", value_parser = sinks)]
     sinks: Vec<usize>,
+    /// Other routes on the same device, over UDP: each path in the kernel once more with these; 0 leaves that out
+    #[arg(long, value_name = "N", default_value = "99", value_parser = clap::value_parser!(u16).range(0..=999))]
+    others: u16,
     /// Independent repetitions
     #[arg(long, value_name = "N", default_value = "5", value_parser = input::count)]
     rounds: usize,
@@ -89,7 +92,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Code> {
     let is_all = args.over == Over::All;
     if args.over != Over::Gpio {
         let mut progress = run.progress("direct path over UDP", 0, 2);
-        (rows, ended) = udp_rows(&plan, &args.sinks, args.rounds, &command, &run.interrupt, &mut progress)?;
+        (rows, ended) =
+            udp_rows(&plan, &args.sinks, args.others, args.rounds, &command, &run.interrupt, &mut progress)?;
     }
     if args.over != Over::Udp && ended == Ended::Complete {
         let mut progress = run.progress("direct path on GPIO lines", 1, 2);
@@ -102,7 +106,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Code> {
             Err(error) => return Err(error),
         }
     }
-    let rows = rows.into_iter().map(|row| Row::Route(Box::new(row))).collect();
     args.output.emit(&Document { recording: run.finish(ended, rows), findings: Vec::new() })
 }
 
@@ -122,17 +125,27 @@ pub(crate) fn cores() -> (Option<usize>, Option<usize>) {
 pub(crate) fn udp_rows(
     plan: &Plan,
     sinks: &[usize],
+    others: u16,
     rounds: usize,
     command: &str,
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(usize, usize),
-) -> anyhow::Result<(Vec<RouteRow>, Ended)> {
+) -> anyhow::Result<(Vec<Row>, Ended)> {
     let bench = Bench::set_up()?;
-    let paths: Vec<(Path, usize)> =
-        sinks.iter().flat_map(|&sinks| Path::all(sinks).iter().map(move |&path| (path, sinks))).collect();
+    let mut paths: Vec<(Path, usize, u16)> =
+        sinks.iter().flat_map(|&sinks| Path::all(sinks).iter().map(move |&path| (path, sinks, 0))).collect();
+    // The same with many routes on the device, where they share a program in front of them.
+    let in_kernel = Path::all(1).iter().filter(|path| matches!(path, Path::Kernel(_)) && others > 0);
+    paths.extend(in_kernel.map(|&path| (path, 1, others)));
     let mut cases: Vec<RouteCase> = paths
         .iter()
-        .map(|(path, sinks)| RouteCase { path: path.name(), sinks: *sinks, rounds: Vec::new(), reported_lost: None })
+        .map(|(path, sinks, others)| RouteCase {
+            path: path.name(),
+            sinks: *sinks,
+            routes: 1 + usize::from(*others),
+            rounds: Vec::new(),
+            reported_lost: None,
+        })
         .collect();
     let mut ended = Ended::Complete;
     for round in 0..rounds {
@@ -143,8 +156,8 @@ pub(crate) fn udp_rows(
         progress(round, rounds);
         for turn in 0..paths.len() {
             let index = (round + turn) % paths.len();
-            let (path, sinks) = paths[index];
-            let measured = bench.measure(path, sinks, plan)?;
+            let (path, sinks, others) = paths[index];
+            let measured = bench.measure(path, sinks, others, plan)?;
             let mut times = Distribution::new();
             measured.edge_to_edge_ns.iter().for_each(|&ns| times.record_ns(ns));
             cases[index].rounds.push((times, measured.sent, measured.lost));
@@ -160,8 +173,24 @@ pub(crate) fn udp_rows(
         sensor_core: plan.sensor_core,
         route_core: plan.route_core,
     };
-    Ok((route::rows(&cases, &setting), ended))
+    let mut rows: Vec<Row> = route::rows(&cases, &setting).into_iter().map(|row| Row::Route(Box::new(row))).collect();
+    for place in [Place::XdpGeneric, Place::Tc] {
+        rows.extend(started(&bench, place)?.map(|row| Row::Floor(Box::new(row))));
+    }
+    Ok((rows, ended))
 }
+
+/// From text to a program at work.
+fn started(bench: &Bench, place: Place) -> anyhow::Result<Option<FloorRow>> {
+    let mut times = Distribution::new();
+    bench.starts(place, STARTS)?.into_iter().for_each(|ns| times.record_ns(ns));
+    let what = format!("from a condition of 20 terms to its program at work ({})", place.name());
+    let meaning = "once for a route: parsing, generating, the verifier, attaching".to_owned();
+    Ok(times.summary(&[]).map(|ns| FloorRow { what, ns, meaning }))
+}
+
+/// How often a program is started to tell how long that takes.
+const STARTS: usize = 50;
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
@@ -174,14 +203,14 @@ pub(crate) fn gpio_rows(
     command: &str,
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(usize, usize),
-) -> anyhow::Result<(Vec<RouteRow>, Ended)> {
+) -> anyhow::Result<(Vec<Row>, Ended)> {
     let simulation = Simulation::find()?;
     let (mut rows, mut ended) = (Vec::new(), Ended::Complete);
     for (part, figure) in [Figure::Loop, Figure::EdgeToEdge].into_iter().enumerate() {
         let paths = GpioPath::all(figure);
         let mut cases: Vec<RouteCase> = paths
             .iter()
-            .map(|path| RouteCase { path: path.name(), sinks: 1, rounds: Vec::new(), reported_lost: None })
+            .map(|path| RouteCase { path: path.name(), sinks: 1, routes: 1, rounds: Vec::new(), reported_lost: None })
             .collect();
         for round in 0..rounds {
             if interrupt.is_set() {
@@ -218,7 +247,7 @@ pub(crate) fn gpio_rows(
             sensor_core: None,
             route_core: plan.core,
         };
-        rows.extend(route::rows(&cases, &setting));
+        rows.extend(route::rows(&cases, &setting).into_iter().map(|row| Row::Route(Box::new(row))));
     }
     Ok((rows, ended))
 }
