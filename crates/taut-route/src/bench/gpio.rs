@@ -19,7 +19,7 @@ use taut_link::{Error, Result};
 use super::WHEN;
 use crate::condition::{Layout, Memory, Program, Verdict};
 use crate::route::{Access, Declaration, GpioLine, Route, SinkDeclaration, Source, Wish};
-use crate::run::gpio::{CdevLine, SysfsLine, find};
+use crate::run::gpio::{CdevLine, SysfsLine, described, find};
 use crate::run::{Engine, set_fifo};
 
 /// Label of the simulated chip.
@@ -223,6 +223,11 @@ impl Simulation {
             measured.unwrap_or_else(|| Ok(GpioMeasured::default()))
         })
     }
+}
+
+/// Labels, names and numbers of lines of the GPIO chips that may be used here.
+pub fn chips() -> Vec<String> {
+    described()
 }
 
 /// A line of the simulated chip.

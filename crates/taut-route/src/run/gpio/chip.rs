@@ -41,6 +41,30 @@ impl AsFd for Chip {
     }
 }
 
+/// All chips: those that could be opened, and why one could not.
+fn all() -> io::Result<(Vec<Chip>, Option<String>)> {
+    let mut nodes: Vec<String> = std::fs::read_dir("/dev")?
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.strip_prefix("gpiochip").is_some_and(|number| number.parse::<u32>().is_ok()))
+        .collect();
+    nodes.sort();
+    let (mut chips, mut closed) = (Vec::new(), None);
+    for node in nodes {
+        match Chip::open(&node) {
+            Ok(chip) => chips.push(chip),
+            Err(error) => closed = Some(format!("/dev/{node}: {error} (needs root, or the group that it belongs to)")),
+        }
+    }
+    Ok((chips, closed))
+}
+
+/// Labels, names and numbers of lines of the chips that may be used here.
+pub(crate) fn described() -> Vec<String> {
+    let chips = all().map(|(chips, _)| chips).unwrap_or_default();
+    chips.iter().map(|chip| format!("{} ({}, {} lines)", chip.label, chip.name, chip.lines)).collect()
+}
+
 /// The chip of a line.
 ///
 /// # Errors
@@ -48,21 +72,10 @@ impl AsFd for Chip {
 /// chip has no such line.
 pub(crate) fn find(line: &GpioLine) -> Result<Chip> {
     let place = line.place();
-    let mut nodes: Vec<String> = std::fs::read_dir("/dev")
-        .map_err(|error| Error::Host { what: "read /dev".to_owned(), error })?
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| name.strip_prefix("gpiochip").is_some_and(|number| number.parse::<u32>().is_ok()))
-        .collect();
-    nodes.sort();
-    let (mut found, mut others, mut closed) = (Vec::new(), Vec::new(), None);
-    for node in nodes {
-        match Chip::open(&node) {
-            Ok(chip) if chip.label == line.chip || chip.name == line.chip => found.push(chip),
-            Ok(chip) => others.push(format!("{} ({})", chip.label, chip.name)),
-            Err(error) => closed = Some(format!("/dev/{node}: {error} (needs root, or the group that it belongs to)")),
-        }
-    }
+    let (chips, closed) = all().map_err(|error| Error::Host { what: "read /dev".to_owned(), error })?;
+    let (mut found, others): (Vec<Chip>, Vec<Chip>) =
+        chips.into_iter().partition(|chip| chip.label == line.chip || chip.name == line.chip);
+    let others: Vec<String> = others.iter().map(|chip| format!("{} ({})", chip.label, chip.name)).collect();
     let chip = match (found.pop(), found.is_empty()) {
         (Some(chip), true) => chip,
         (Some(_), false) => {

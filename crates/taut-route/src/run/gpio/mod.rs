@@ -17,7 +17,7 @@ use super::source::Next;
 use crate::route::{Access, GpioEdges, GpioLine};
 
 pub(crate) use cdev::Line as CdevLine;
-pub(crate) use chip::{Chip, find};
+pub(crate) use chip::{Chip, described, find};
 pub(crate) use sysfs::Line as SysfsLine;
 
 /// Edges of a line.
