@@ -6,7 +6,7 @@
 //! - [`route`]: declarations, and where they can run.
 //! - [`run`]: routes at work.
 //! - [`control`]: asking the processes that hold them.
-//! - [`mod@bench`]: from edge to edge, path by path.
+//! - [`mod@bench`]: from edge to edge, path by path, over UDP and on GPIO lines.
 
 pub mod bench;
 pub mod bpf;

@@ -1,5 +1,9 @@
 //! Routes at work, in the kernel and in user space.
 
+mod evdev;
+pub(crate) mod gpio;
+mod led;
+mod serial;
 mod sink;
 mod source;
 mod status;
@@ -22,6 +26,7 @@ use crate::route::{Host, Plan, Route, Wish};
 use user::UserRoute;
 
 pub use status::{Counters, Latency, Status};
+pub(crate) use sys::fifo as set_fifo;
 
 /// Routes at work until this is dropped.
 #[derive(Debug)]
@@ -229,7 +234,10 @@ impl Engine {
     pub fn stop(&mut self, name: &str) -> Option<Status> {
         self.write_logs();
         let index = self.running.iter().position(|one| one.route.name == name)?;
-        let one = self.running.remove(index);
+        let mut one = self.running.remove(index);
+        if let Work::User(user) = &mut one.work {
+            user.end();
+        }
         if let Work::Kernel { route, place } = &one.work {
             let key = (one.plan.ifindex, place.name());
             let left = self.running.iter().filter(|other| other.key() == Some(key)).count();
@@ -241,6 +249,27 @@ impl Engine {
         Some(one.status())
     }
 
+    /// Ends all routes; their last counters.
+    pub fn end(mut self) -> Vec<Status> {
+        self.ask_to_stop();
+        self.write_logs();
+        for one in &mut self.running {
+            if let Work::User(user) = &mut one.work {
+                user.end();
+            }
+        }
+        self.status()
+    }
+
+    /// All at once, since each may take a while to notice.
+    fn ask_to_stop(&self) {
+        for one in &self.running {
+            if let Work::User(user) = &one.work {
+                user.ask_to_stop();
+            }
+        }
+    }
+
     /// Whether nothing is left that could do anything: no route, or only such whose source has ended.
     pub fn has_ended(&self) -> bool {
         self.running.iter().all(|one| matches!(&one.work, Work::User(user) if user.has_ended()))
@@ -249,12 +278,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // All at once, since each may take a while to notice.
-        for one in &self.running {
-            if let Work::User(user) = &one.work {
-                user.ask_to_stop();
-            }
-        }
+        self.ask_to_stop();
         self.write_logs();
     }
 }

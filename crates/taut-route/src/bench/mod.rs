@@ -1,0 +1,8 @@
+//! The published experiment's three ways (open, read, write, close for each event; everything kept open; in the kernel):
+//! over [UDP](udp) between network namespaces, and on the [lines](gpio) of a GPIO chip.
+
+pub mod gpio;
+mod udp;
+
+pub use crate::bpf::Place;
+pub use udp::{Bench, Measured, Path, Plan, TERMS, WHEN};
