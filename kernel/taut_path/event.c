@@ -61,7 +61,11 @@ void taut_event_handle(struct taut_route *route, const struct taut_event *event)
 	u32 verdict, i;
 
 	if (route->condition == TAUT_PATH_PROGRAM) {
+		unsigned long flags;
+
+		local_irq_save(flags);
 		verdict = taut_program_run(route, event);
+		local_irq_restore(flags);
 		outputs = taut_record(route)->outputs;
 	} else {
 		verdict = event->value == 0 ? TAUT_PATH_PASSED : TAUT_PATH_DROPPED;

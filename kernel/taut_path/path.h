@@ -89,7 +89,10 @@ void taut_event_take(struct taut_route *route, u64 now, s64 value);
 void taut_event_handle(struct taut_route *route, const struct taut_event *event);
 void taut_unmask(struct work_struct *work);
 
-/* program.c: the record after it ran has the outputs. */
+/*
+ * program.c: with interrupts off (which is also an RCU read-side critical section) and one event at a time; the record has the
+ * outputs afterwards.
+ */
 int taut_program_get(struct taut_route *route, int fd);
 void taut_program_put(struct taut_route *route);
 u32 taut_program_run(struct taut_route *route, const struct taut_event *event);

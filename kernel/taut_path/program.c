@@ -59,7 +59,6 @@ void taut_program_put(struct taut_route *route)
 	kfree(route->buffer);
 }
 
-/* With interrupts off. */
 static u32 run(const struct bpf_prog *program, struct xdp_buff *buff)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 11, 0)
@@ -82,18 +81,13 @@ u32 taut_program_run(struct taut_route *route, const struct taut_event *event)
 {
 	struct taut_path_record *record = taut_record(route);
 	struct xdp_buff buff;
-	unsigned long flags;
 	u32 verdict;
 
 	record->now_ns = event->now;
 	record->value = event->value;
 	xdp_init_buff(&buff, BUFFER_BYTES, &route->rxq);
 	xdp_prepare_buff(&buff, route->buffer, XDP_PACKET_HEADROOM, sizeof(*record), false);
-	local_irq_save(flags);
-	rcu_read_lock();
 	verdict = run(route->program, &buff);
-	rcu_read_unlock();
-	local_irq_restore(flags);
 	if (unlikely(buff.data != record || buff.data_end != record + 1))
 		return U32_MAX;
 	return verdict;

@@ -17,6 +17,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use taut_link::{Error, Result};
 
 use super::WHEN;
+use super::gpio_kernel::KernelPath;
 use crate::condition::{Layout, Memory, Program, Verdict};
 use crate::route::{Access, Declaration, GpioLine, Route, SinkDeclaration, Source, Wish};
 use crate::run::gpio::{CdevLine, SysfsLine, described, find};
@@ -51,6 +52,8 @@ pub enum GpioPath {
     Cdev,
     /// What a route takes by itself.
     User,
+    /// The kernel module.
+    Kernel(KernelPath),
 }
 
 /// What is measured.
@@ -104,14 +107,32 @@ impl GpioPath {
             Self::KeptOpen => "kept-open",
             Self::Cdev => "cdev",
             Self::User => "user",
+            Self::Kernel(path) => path.name(),
         }
     }
 
     /// The paths of a figure. What a route takes by itself is the fastest of both interfaces for edges, and one of the others in a loop.
+    ///
+    /// Those of the kernel come last: nothing is known here of whether the module is loaded.
     pub const fn all(figure: Figure) -> &'static [Self] {
         match figure {
-            Figure::Loop => &[Self::Naive, Self::KeptOpen, Self::Cdev],
-            Figure::EdgeToEdge => &[Self::Naive, Self::KeptOpen, Self::Cdev, Self::User],
+            Figure::Loop => &[
+                Self::Naive,
+                Self::KeptOpen,
+                Self::Cdev,
+                Self::Kernel(KernelPath::HARDIRQ),
+                Self::Kernel(KernelPath::HARDIRQ_C),
+            ],
+            Figure::EdgeToEdge => &[
+                Self::Naive,
+                Self::KeptOpen,
+                Self::Cdev,
+                Self::User,
+                Self::Kernel(KernelPath::KTHREAD),
+                Self::Kernel(KernelPath::KTHREAD_C),
+                Self::Kernel(KernelPath::HARDIRQ),
+                Self::Kernel(KernelPath::HARDIRQ_C),
+            ],
         }
     }
 }
@@ -181,6 +202,7 @@ impl Simulation {
             GpioPath::KeptOpen => self.route("by=sysfs", plan),
             GpioPath::Cdev => self.route("by=cdev", plan),
             GpioPath::User => self.route("by=auto", plan),
+            GpioPath::Kernel(path) => path.edge_to_edge(self, plan),
         }
     }
 
@@ -337,6 +359,7 @@ pub fn turns(path: GpioPath, input: &GpioLine, output: &GpioLine, plan: &GpioPla
                 let to = CdevLine::output(&find(output)?, output)?;
                 timed(plan, || to.set(decision.passes(from.get()?))).map_err(run)
             }
+            GpioPath::Kernel(path) => path.turns(plan),
         }
     };
     // In a thread of its own, which takes the priority and the processor with it when it ends.

@@ -1,13 +1,14 @@
-//! The kernel's ways from a GPIO line to another, on the simulated chip: in hard irq, and in the published design's thread behind
-//! a ring; each with the condition as a program and in C.
+//! The kernel module's ways from a GPIO line to another: in hard irq, and in the published design's thread behind a ring; each
+//! with the condition as a program and in C.
 
+use std::io;
 use std::time::Duration;
 
 use taut_link::{Error, Result};
 
-use super::sim::{self, CHIP, INPUT, OUTPUT, Sim};
-use super::{Measured, WHEN};
-use crate::module::{Condition, ModuleError, ModulePlace, ModuleRoute};
+use super::WHEN;
+use super::gpio::{GpioMeasured, GpioPlan, IN, OUT, Simulation, TURNS, line};
+use crate::module::{self, Condition, ModuleError, ModulePlace, ModuleRoute};
 use crate::route::{Declaration, Route, SinkDeclaration, module_spec};
 
 /// A way of the kernel module.
@@ -18,13 +19,14 @@ pub struct KernelPath {
 }
 
 impl KernelPath {
-    /// All of them.
-    pub const ALL: [Self; 4] = [
-        Self { place: ModulePlace::HardIrq, condition: Condition::Program },
-        Self { place: ModulePlace::HardIrq, condition: Condition::IsZero },
-        Self { place: ModulePlace::Thread, condition: Condition::Program },
-        Self { place: ModulePlace::Thread, condition: Condition::IsZero },
-    ];
+    /// In the interrupt.
+    pub const HARDIRQ: Self = Self { place: ModulePlace::HardIrq, condition: Condition::Program };
+    /// In the interrupt, the condition in C.
+    pub const HARDIRQ_C: Self = Self { place: ModulePlace::HardIrq, condition: Condition::IsZero };
+    /// In a thread.
+    pub const KTHREAD: Self = Self { place: ModulePlace::Thread, condition: Condition::Program };
+    /// In a thread, the condition in C.
+    pub const KTHREAD_C: Self = Self { place: ModulePlace::Thread, condition: Condition::IsZero };
 
     /// Its name; with `-c` the condition is in C.
     pub const fn name(self) -> &'static str {
@@ -36,6 +38,11 @@ impl KernelPath {
         }
     }
 
+    /// What is missing here for these ways.
+    pub fn missing() -> Option<String> {
+        module::missing()
+    }
+
     fn start(self) -> Result<ModuleRoute> {
         let unavailable = |error: ModuleError| Error::Unavailable(format!("{}: {error}", self.name()));
         let route = route()?;
@@ -43,41 +50,50 @@ impl KernelPath {
         ModuleRoute::start(spec, &route.program, Some(self.place), self.condition).map_err(unavailable)
     }
 
-    /// Has edges made, one each period, and times those that pass: every other one.
+    /// From edge to edge.
     ///
     /// # Errors
-    /// Module or simulated chip are missing.
-    pub fn edges(self, edges: usize, period: Duration) -> Result<Measured> {
-        let chip = Sim::find()?;
+    /// The module is missing, or the chip is gone.
+    pub fn edge_to_edge(self, chip: &Simulation, plan: &GpioPlan) -> Result<GpioMeasured> {
         let route = self.start()?;
-        chip.make_edges(edges, period)?;
-        let (edge_to_edge_ns, sent) = sim::from_falling_edges(&chip.stamps()?);
-        let outputs = chip.count("outputs")?;
-        let host = |error| Error::Host { what: "read the counters of taut_path".to_owned(), error };
-        let counters = route.counters().map_err(host)?;
-        // An edge of either kind that it has not seen is lost, even when nothing would have passed.
-        let lost = sent.saturating_sub(outputs).max((edges as u64).saturating_sub(counters.events));
-        Ok(Measured { edge_to_edge_ns, sent, lost })
+        let mut measured = chip.measure(plan)?;
+        let counters = route.counters().map_err(failed("read the counters of taut_path"))?;
+        measured.reported_lost = Some(counters.lost);
+        Ok(measured)
     }
 
-    /// The published loop, so many turns; ns of one. Hard irq only: it is the thread of the caller that turns.
+    /// The published experiment's loop, with the input at 0, so that every turn sets the output.
     ///
     /// # Errors
-    /// Module or simulated chip are missing.
-    pub fn loop_ns(self, turns: u32) -> Result<f64> {
-        let host = |error| Error::Host { what: "run the loop of taut_path".to_owned(), error };
-        let ns = self.start()?.run_loop(turns).map_err(host)?;
-        Ok(ns as f64 / f64::from(turns.max(1)))
+    /// The module is missing, or the route is none of hard irq: the thread of the caller takes the turns.
+    pub fn turns(self, plan: &GpioPlan) -> Result<GpioMeasured> {
+        // One edge, to 0.
+        Simulation::find()?.run(IN, 1, Duration::from_micros(1))?;
+        let route = self.start()?;
+        let mut measured = GpioMeasured::default();
+        let warm_up = plan.samples / 10;
+        for sample in 0..warm_up + plan.samples {
+            let ns = route.run_loop(TURNS as u32).map_err(failed("run the loop of taut_path"))?;
+            if sample >= warm_up {
+                measured.ns.push(ns / TURNS as u64);
+                measured.sent += TURNS as u64;
+            }
+        }
+        Ok(measured)
     }
+}
+
+fn failed(what: &str) -> impl Fn(io::Error) -> Error {
+    move |error| Error::Host { what: what.to_owned(), error }
 }
 
 /// The published experiment's route on the simulated chip.
 fn route() -> Result<Route> {
     Route::compile(&Declaration {
         name: "bench".to_owned(),
-        from: format!("gpio:{CHIP}/{INPUT}"),
+        from: line(IN).to_string(),
         when: WHEN.to_owned(),
-        to: vec![SinkDeclaration { sink: format!("gpio:{CHIP}/{OUTPUT}"), send: None }],
+        to: vec![SinkDeclaration { sink: line(OUT).to_string(), send: None }],
         ..Declaration::default()
     })
 }

@@ -2,7 +2,9 @@
 //! over [UDP](udp) between network namespaces, and on the [lines](gpio) of a GPIO chip.
 
 pub mod gpio;
+mod gpio_kernel;
 mod udp;
 
 pub use crate::bpf::Place;
+pub use gpio_kernel::KernelPath;
 pub use udp::{Bench, Measured, Path, Plan, TERMS, WHEN};

@@ -4,9 +4,6 @@
 //! The sensor is a thread in a network namespace of its own, at one end of a virtual cable; what is measured is at the other.
 //! The sensor spins on its sockets, so its own waking up is in no figure; its sending and receiving is in all of them.
 
-mod gpio_kernel;
-pub mod sim;
-
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsFd;
@@ -22,8 +19,6 @@ use crate::condition::{Layout, Program, Verdict};
 use crate::net::namespace::Namespace;
 use crate::net::netlink::{Netlink, Way};
 use crate::route::Source;
-
-pub use gpio_kernel::KernelPath;
 
 const SENSOR: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 1);
 const ROUTE: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 2);

@@ -153,7 +153,7 @@ impl ModuleRoute {
     ) -> Result<Self, ModuleError> {
         let device = open()?;
         let program = match condition {
-            Condition::Program => Some(RecordProgram::load(program)?),
+            Condition::Program => Some(RecordProgram::load_in_turn(program)?),
             Condition::IsZero => None,
         };
         let request = &mut spec.request;

@@ -4,7 +4,7 @@ use taut_measure::stats::Distribution;
 use taut_measure::{Interrupt, placement};
 use taut_report::Document;
 use taut_route::bench::gpio::{self, Figure, GpioMeasured, GpioPath, GpioPlan, Simulation};
-use taut_route::bench::{Bench, Path, Place, Plan, WHEN};
+use taut_route::bench::{Bench, KernelPath, Path, Place, Plan, WHEN};
 use taut_time::Duration;
 
 use crate::exit::Code;
@@ -206,8 +206,13 @@ pub(crate) fn gpio_rows(
 ) -> anyhow::Result<(Vec<Row>, Ended)> {
     let simulation = Simulation::find()?;
     let (mut rows, mut ended) = (Vec::new(), Ended::Complete);
+    let missing = KernelPath::missing();
+    if let Some(missing) = &missing {
+        eprintln!("taut: the kernel's paths on GPIO lines skipped: {missing}");
+    }
     for (part, figure) in [Figure::Loop, Figure::EdgeToEdge].into_iter().enumerate() {
-        let paths = GpioPath::all(figure);
+        let can_run = |path: &&GpioPath| missing.is_none() || !matches!(path, GpioPath::Kernel(_));
+        let paths: Vec<GpioPath> = GpioPath::all(figure).iter().filter(can_run).copied().collect();
         let mut cases: Vec<RouteCase> = paths
             .iter()
             .map(|path| RouteCase { path: path.name(), sinks: 1, routes: 1, rounds: Vec::new(), reported_lost: None })
