@@ -11,8 +11,21 @@ pub struct RouteCase {
     pub path: &'static str,
     /// Sinks notified of each event.
     pub sinks: usize,
+    /// Routes at work on the device.
+    pub routes: usize,
     /// Times of each round in ns, with the events sent and lost.
     pub rounds: Vec<(Distribution, u64, u64)>,
+    /// Events that the path says it lost, in all rounds.
+    pub reported_lost: Option<u64>,
+}
+
+/// What the times of a case are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RouteTimes {
+    /// From an event to its last sink.
+    EdgeToEdge,
+    /// Of one turn in a loop.
+    Loop,
 }
 
 /// What all cases share.
@@ -20,6 +33,8 @@ pub struct RouteCase {
 pub struct RouteSetting {
     /// What the events went over.
     pub over: String,
+    /// What is timed.
+    pub times: RouteTimes,
     /// The condition.
     pub when: String,
     /// The command that repeats it.
@@ -59,16 +74,20 @@ fn row(case: &RouteCase, base: Option<&RouteCase>, setting: &RouteSetting) -> Ro
     };
     let at = |case: &RouteCase, q| case.rounds.iter().map(|(times, ..)| times.quantile(q)).collect::<Vec<_>>();
     let ratio = |q| base.and_then(|base| ratio_across(&at(case, q), &at(base, q)));
+    let summary = all.summary(&distributions);
     RouteRow {
         path: case.path.to_owned(),
         over: setting.over.clone(),
         command: setting.command.clone(),
         when: setting.when.clone(),
         sinks: case.sinks,
-        edge_to_edge_ns: all.summary(&distributions),
+        routes: case.routes,
+        edge_to_edge_ns: summary.filter(|_| setting.times == RouteTimes::EdgeToEdge),
+        loop_ns: summary.filter(|_| setting.times == RouteTimes::Loop),
         curve: all.curve(),
         sent: case.rounds.iter().map(|(_, sent, _)| sent).sum(),
         lost: case.rounds.iter().map(|(.., lost)| lost).sum(),
+        reported_lost: case.reported_lost,
         timeout_ns: setting.timeout_ns,
         gap_ns: setting.gap_ns,
         rounds: case.rounds.iter().map(round).collect(),
@@ -96,12 +115,13 @@ mod tests {
                 (0..100).for_each(|_| times.record_ns(ns));
                 (times, 101, 1)
             };
-            RouteCase { path, sinks, rounds: (0..5).map(|_| round()).collect() }
+            RouteCase { path, sinks, routes: 1, rounds: (0..5).map(|_| round()).collect(), reported_lost: None }
         };
         let cases =
             [case("kept-open", 1, 8_000), case("xdp", 1, 2_000), case("kept-open", 4, 64_000), case("tc", 4, 4_000)];
         let setting = RouteSetting {
             over: "UDP".to_owned(),
+            times: RouteTimes::EdgeToEdge,
             when: "true".to_owned(),
             command: "taut route bench".to_owned(),
             timeout_ns: 1,

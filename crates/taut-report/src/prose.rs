@@ -184,9 +184,15 @@ fn crowded(groups: &Groups<'_>) -> Option<String> {
 }
 
 fn routed(groups: &Groups<'_>) -> Option<String> {
-    let one = groups.route.iter().filter(|row| row.sinks == 1).filter_map(|row| Some((row, row.edge_to_edge_ns?.p50)));
-    let parts: Vec<String> = one.map(|(row, p50)| format!("{} {}", row.path, units::time(p50))).collect();
-    (!parts.is_empty()).then(|| format!("From edge to edge with one sink (p50): {}.", parts.join(", ")))
+    let told = super::sheet::route_groups(&groups.route).into_iter().filter_map(|rows| {
+        let one =
+            rows.iter().filter(|row| row.sinks == 1 && row.routes == 1).filter_map(|row| Some((row, row.times()?.p50)));
+        let parts: Vec<String> = one.map(|(row, p50)| format!("{} {}", row.path, units::time(p50))).collect();
+        let what = if rows[0].loop_ns.is_some() { "A turn" } else { "From edge to edge with one sink" };
+        (!parts.is_empty()).then(|| format!("{what} over {} (p50): {}.", rows[0].over, parts.join(", ")))
+    });
+    let told: Vec<String> = told.collect();
+    (!told.is_empty()).then(|| told.join(" "))
 }
 
 fn checked(groups: &Groups<'_>) -> Option<String> {

@@ -239,8 +239,9 @@ fn check_explains_and_tries() {
 fn what_is_wrong_is_a_usage_error_with_the_column() {
     for (arguments, says) in [
         (&["--from", "udp://127.0.0.1:9100", "--when", "value = 0"][..], "column 7"),
-        (&["--from", "gpio:x/1"], "is no source"),
-        (&["--from", "timer:1s", "--to", "gpio:x/1"], "is no sink"),
+        (&["--from", "i2c:x/1"], "is no source"),
+        (&["--from", "timer:1s", "--to", "i2c:x/1"], "is no sink"),
+        (&["--from", "gpio:x/1?edge=up"], "column 15: expected both or rising or falling"),
         (&["--from", "timer:1s", "--field", "x"], "NAME=FORM@OFFSET"),
         (&["/nonexistent/routes.toml"], "read /nonexistent/routes.toml"),
     ] {

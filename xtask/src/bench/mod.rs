@@ -9,6 +9,7 @@ mod comparison;
 mod echo;
 mod pace;
 mod process;
+mod route;
 mod stream;
 mod taut;
 mod tune;
@@ -60,9 +61,11 @@ enum Name {
     Aio,
     /// Links in virtual time: connection events simulated a second of a core.
     Air,
+    /// Routes over UDP: in the kernel beside user space. Needs root.
+    Route,
 }
 
-const ALL: [Name; 6] = [Name::Echo, Name::Stream, Name::Pace, Name::Tune, Name::Aio, Name::Air];
+const ALL: [Name; 7] = [Name::Echo, Name::Stream, Name::Pace, Name::Tune, Name::Aio, Name::Air, Name::Route];
 
 /// What a bench came to.
 struct Outcome {
@@ -153,6 +156,7 @@ impl Name {
             Self::Tune => tune::run(setting),
             Self::Aio => aio::run(setting),
             Self::Air => air::run(setting),
+            Self::Route => route::run(setting),
         }
     }
 }

@@ -68,6 +68,23 @@ impl Apt {
         Ok(())
     }
 
+    /// Fetches packages with all that they need, verified, and unpacks their files into a directory.
+    pub(super) fn unpack_all<'a>(&self, packages: impl Iterator<Item = &'a str>, into: &Path) -> Result<()> {
+        let mut download = self.command("apt-get");
+        let options = ["APT::Sandbox::User=root", "APT::Install-Recommends=false", "Debug::NoLocking=true"];
+        for option in options {
+            download.args(["-o", option]);
+        }
+        // With nothing installed, which is what `status` says, it fetches everything.
+        shell::output(download.args(["-q", "-y", "--download-only", "install"]).args(packages))?;
+        for archive in fs::read_dir(self.directory.join("cache/archives"))?.flatten() {
+            if archive.path().extension().is_some_and(|extension| extension == "deb") {
+                shell::run(Command::new("dpkg-deb").arg("-x").arg(archive.path()).arg(into))?;
+            }
+        }
+        Ok(())
+    }
+
     fn sources(&self) -> PathBuf {
         self.directory.join("sources.list")
     }

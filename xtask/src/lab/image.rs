@@ -1,6 +1,6 @@
 //! What a guest boots into: busybox, `taut`, the kernel's modules, the user's files and the command.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -31,6 +31,8 @@ pub(super) struct Contents<'a> {
     pub(super) files: &'a [Passed],
     /// Loaded before the command runs.
     pub(super) modules: &'a [String],
+    /// Modules built for this kernel, by file name.
+    pub(super) built: &'a BTreeMap<String, Vec<u8>>,
     pub(super) command: &'a [String],
 }
 
@@ -74,7 +76,7 @@ pub(super) fn build(kernel: &Kernel, taut: &Path, contents: &Contents<'_>) -> Re
     archive.file("lab/modules", contents.modules.iter().flat_map(|name| [name, "\n"]).collect::<String>().into_bytes());
     busybox(&mut archive)?;
     archive.program("bin/taut", read(taut)?);
-    modules::add(kernel, contents.modules, &mut archive)?;
+    modules::add(kernel, contents.modules, contents.built, &mut archive)?;
     for file in contents.files {
         let source = file.source.canonicalize().with_context(|| format!("cannot find {}", file.source.display()))?;
         let place = file.place.clone().map_or_else(|| default_place(&file.source), Ok)?;

@@ -48,7 +48,7 @@ impl Series {
     }
 
     /// The Debian release with a kernel of this series.
-    const fn debian(self) -> &'static str {
+    pub(super) const fn debian(self) -> &'static str {
         match self {
             Self::V5_10 => "bullseye",
             Self::V6_1 => "bookworm",
@@ -60,8 +60,22 @@ impl Series {
     ///
     /// 5.10's later ones give a number to each credit packet of L2CAP and never free it ("Unable to allocate ident: -28"): a
     /// channel stands still after 254 of them. 6.1 had the same fault before 6.1.178.
-    const fn with_security_updates(self) -> bool {
+    pub(super) const fn with_security_updates(self) -> bool {
         !matches!(self, Self::V5_10)
+    }
+
+    /// The package of the compiler that built it; `None` where no modules are built.
+    pub(super) const fn compiler(self) -> Option<&'static str> {
+        match self {
+            Self::V5_10 => None,
+            Self::V6_1 => Some("gcc-12"),
+            Self::V6_12 => Some("gcc-14"),
+        }
+    }
+
+    /// How the package of the kernel's build tools names its version: from 6.12 on in full.
+    pub(super) fn kbuild(self, version: &str) -> &str {
+        if matches!(self, Self::V6_12) { version } else { self.name() }
     }
 
     /// The kernel from the cache; fetched now when it is not there.

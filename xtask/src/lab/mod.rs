@@ -3,6 +3,7 @@
 //! - [`apt`] and [`kernel`]: the kernels, fetched once. [`modules`]: what of theirs a guest needs.
 //! - [`image`]: the guest's first and only file system, packed by [`cpio`]; `init.sh` is its first process.
 //! - [`machine`]: QEMU, from its start to its end.
+//! - [`workshop`]: modules of ours, built for a kernel.
 //! - [`pair`]: two Bluetooth adapters and a server in a guest; [`bluetooth`]: measurements with them.
 
 mod apt;
@@ -13,9 +14,11 @@ mod kernel;
 mod machine;
 mod modules;
 mod pair;
+mod workshop;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -26,9 +29,10 @@ use crate::packages::{self, BUSYBOX, KMOD, Package, QEMU, UTIL_LINUX, XZ, ZSTD};
 use crate::shell;
 use bluetooth::BluetoothArgs;
 use image::{Contents, Passed};
-use kernel::Series;
+use kernel::{Kernel, Series};
 use machine::{Ending, Plan};
 use pair::PairArgs;
+use workshop::Workshop;
 
 /// What to do in the lab.
 #[derive(Parser)]
@@ -92,9 +96,13 @@ struct GuestArgs {
     /// where the command runs.
     #[arg(long = "file", value_name = "FILE[:/PLACE]")]
     files: Vec<Passed>,
-    /// A kernel module to load before the command; those it needs come with it.
+    /// A kernel module to load before the command; those it needs come with it. Those of this repository (taut_path,
+    /// taut_gpio_sim) are built for the kernel.
     #[arg(long = "module", value_name = "NAME")]
     modules: Vec<String>,
+    /// A directory with a Kbuild file, whose modules are built for the kernel and can be loaded in the guest.
+    #[arg(long = "module-source", value_name = "DIR")]
+    module_sources: Vec<PathBuf>,
     /// Where files go that the command writes to the directory $OUT [default: target/lab/out, emptied before].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -108,6 +116,9 @@ struct FetchArgs {
     /// Only this kernel.
     #[arg(long, value_name = "SERIES")]
     kernel: Option<Series>,
+    /// Also what builds kernel modules for them, and build those of this repository.
+    #[arg(long)]
+    modules: bool,
 }
 
 /// What the lab needs of Debian.
@@ -130,7 +141,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         LabCommand::Run(args) => ended(run_command(&args.guest, &args.command)),
         LabCommand::Pair(args) => ended(run_pair(args)),
         LabCommand::Bluetooth(args) => ended(bluetooth::run(args).map(|met| if met { 0 } else { BAR_MISSED })),
-        LabCommand::Fetch(args) => fetch(args.kernel).map_or_else(
+        LabCommand::Fetch(args) => fetch(args).map_or_else(
             |error| {
                 eprintln!("lab: {error:#}");
                 NOT_HERE
@@ -148,11 +159,17 @@ fn ended(code: Result<u8>) -> u8 {
     })
 }
 
-fn fetch(only: Option<Series>) -> Result<()> {
+fn fetch(args: &FetchArgs) -> Result<()> {
     ensure_packages()?;
     for series in [Series::V5_10, Series::V6_1, Series::V6_12] {
-        if only.is_none_or(|only| only == series) {
-            eprintln!("lab: Linux {} is there", series.ensure()?.release);
+        if args.kernel.is_some_and(|only| only != series) {
+            continue;
+        }
+        let kernel = series.ensure()?;
+        eprintln!("lab: Linux {} is there", kernel.release);
+        if args.modules && series.compiler().is_some() {
+            let built = built_modules(series, &kernel, &own_modules()?)?;
+            eprintln!("lab: built for it: {}", built.into_keys().collect::<Vec<_>>().join(", "));
         }
     }
     image::taut().map(drop)
@@ -178,7 +195,10 @@ fn run_command(args: &GuestArgs, command: &[String]) -> Result<u8> {
     ensure_packages()?;
     let kernel = args.kernel.ensure()?;
     let taut = image::taut()?;
-    let contents = Contents { files: &args.files, modules: &args.modules, command };
+    let own = own_modules()?.into_iter().filter(|path| args.modules.iter().any(|name| path.ends_with(name)));
+    let sources: BTreeSet<PathBuf> = own.chain(args.module_sources.iter().cloned()).collect();
+    let built = built_modules(args.kernel, &kernel, &sources)?;
+    let contents = Contents { files: &args.files, modules: &args.modules, built: &built, command };
     let image = image::build(&kernel, &taut, &contents)?;
     let out = place_for_files(args.out.as_ref())?;
     let ending = machine::run(&Plan {
@@ -206,6 +226,28 @@ fn run_command(args: &GuestArgs, command: &[String]) -> Result<u8> {
             LAB_FAILED
         }
     })
+}
+
+/// Directories of this repository's modules, by the name of which each is.
+fn own_modules() -> Result<BTreeSet<PathBuf>> {
+    let directory = shell::root().join("kernel");
+    let entries = fs::read_dir(&directory).with_context(|| format!("cannot read {}", directory.display()))?;
+    Ok(entries.flatten().map(|entry| entry.path()).filter(|path| path.join("Kbuild").is_file()).collect())
+}
+
+fn built_modules(series: Series, kernel: &Kernel, sources: &BTreeSet<PathBuf>) -> Result<BTreeMap<String, Vec<u8>>> {
+    let mut built = BTreeMap::new();
+    if !sources.is_empty() {
+        let workshop = Workshop::ensure(series, kernel)?;
+        for source in sources {
+            built.extend(workshop.build(&absolute(source)?)?);
+        }
+    }
+    Ok(built)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    path.canonicalize().with_context(|| format!("cannot find {}", path.display()))
 }
 
 fn place_for_files(asked: Option<&PathBuf>) -> Result<PathBuf> {

@@ -47,11 +47,16 @@ struct Index {
     built_in: BTreeSet<String>,
 }
 
-/// Adds modules to an archive, so that modprobe finds them there.
+/// Adds modules to an archive, so that modprobe finds them there: the kernel's, and those built for it.
 ///
 /// # Errors
 /// The kernel has no module of a name in `wanted`.
-pub(super) fn add(kernel: &Kernel, wanted: &[String], archive: &mut Archive) -> Result<()> {
+pub(super) fn add(
+    kernel: &Kernel,
+    wanted: &[String],
+    built: &BTreeMap<String, Vec<u8>>,
+    archive: &mut Archive,
+) -> Result<()> {
     let source = kernel.modules();
     let read = |name: &str| {
         let path = source.join(name);
@@ -59,9 +64,17 @@ pub(super) fn add(kernel: &Kernel, wanted: &[String], archive: &mut Archive) -> 
     };
     let (dep, alias, builtin) = (read("modules.dep")?, read("modules.alias")?, read("modules.builtin")?);
     let index = Index::parse(&dep, &builtin);
-    let chosen = index.choose(wanted, &kernel.release)?;
+    let is_ours = |module: &String| built.keys().any(|file| name(file) == name(module));
+    let theirs: Vec<String> = wanted.iter().filter(|module| !is_ours(module)).cloned().collect();
+    let chosen = index.choose(&theirs, &kernel.release)?;
 
     let directory = format!("lib/modules/{}", kernel.release);
+    let mut own_lines = String::new();
+    for (file, contents) in built {
+        archive.file(&format!("{directory}/updates/{file}"), contents.clone());
+        // Ours need nothing but what every kernel has built in.
+        own_lines += &format!("updates/{file}:\n");
+    }
     for file in &chosen {
         archive.file(&format!("{directory}/{file}"), fs::read(source.join(file))?);
     }
@@ -69,10 +82,9 @@ pub(super) fn add(kernel: &Kernel, wanted: &[String], archive: &mut Archive) -> 
     let lines = |text: &str, keep: &dyn Fn(&str) -> bool| -> Vec<u8> {
         text.lines().filter(|line| keep(line)).flat_map(|line| [line, "\n"]).collect::<String>().into_bytes()
     };
-    archive.file(
-        &format!("{directory}/modules.dep"),
-        lines(&dep, &|line| line.split_once(':').is_some_and(|(file, _)| chosen.contains(file))),
-    );
+    let mut kept = lines(&dep, &|line| line.split_once(':').is_some_and(|(file, _)| chosen.contains(file)));
+    kept.extend(own_lines.into_bytes());
+    archive.file(&format!("{directory}/modules.dep"), kept);
     archive.file(
         &format!("{directory}/modules.alias"),
         lines(&alias, &|line| line.rsplit(' ').next().is_some_and(|module| names.contains(&name(module)))),

@@ -236,8 +236,8 @@ pub struct CpuComparison {
 /// From a sensor's event to the notification of its last sink, by one path.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct RouteRow {
-    /// `naive` (everything opened and closed for each event), `kept-open`, or where in the kernel: `xdp` (in the driver),
-    /// `xdp-generic`, `tc`.
+    /// `naive` (everything opened and closed for each event), `kept-open`, on GPIO lines also `cdev` and `user` (what a route
+    /// takes by itself); or where in the kernel: `xdp` (in the driver), `xdp-generic`, `tc`, `kthread`, `hardirq`.
     pub path: String,
     /// What the events went over.
     pub over: String,
@@ -247,17 +247,27 @@ pub struct RouteRow {
     pub when: String,
     /// Sinks notified of each event.
     pub sinks: usize,
-    /// From before the sensor's sending to the last notification, the sensor's own sending and receiving included.
+    /// Routes at work on the device, this one included.
+    #[serde(default = "one")]
+    pub routes: usize,
+    /// Over UDP from before the sensor's sending to the last notification, the sensor's own sending and receiving included; on
+    /// GPIO lines from the edge to the output, both as the chip stamps them. None in a row of turns.
     pub edge_to_edge_ns: Option<Summary>,
+    /// One turn of read, decide and write in a loop, without edges. None in a row from edge to edge.
+    #[serde(default)]
+    pub loop_ns: Option<Summary>,
     /// Quantile and its time in ns, for drawing.
     pub curve: Vec<(f64, u64)>,
     /// Events sent.
     pub sent: u64,
     /// Events of which not every sink was notified in time.
     pub lost: u64,
+    /// Events that the path itself says it lost, those that would not have passed included; none where it can't know.
+    #[serde(default)]
+    pub reported_lost: Option<u64>,
     /// The time-out.
     pub timeout_ns: u64,
-    /// Time from a notification to the next event.
+    /// Time from a notification to the next event; on GPIO lines from edge to edge, and 0 in a loop.
     pub gap_ns: u64,
     /// Independent repetitions, each with new sockets or a new program.
     pub rounds: Vec<Round>,
@@ -269,6 +279,20 @@ pub struct RouteRow {
     pub sensor_core: Option<usize>,
     /// Processor of the thread under test.
     pub route_core: Option<usize>,
+}
+
+const fn one() -> usize {
+    1
+}
+
+impl RouteRow {
+    /// What was timed: from edge to edge, or a turn.
+    pub const fn times(&self) -> Option<&Summary> {
+        match &self.edge_to_edge_ns {
+            Some(summary) => Some(summary),
+            None => self.loop_ns.as_ref(),
+        }
+    }
 }
 
 /// Messages sent on a schedule over one endpoint.

@@ -71,7 +71,10 @@ fn label(row: &Row) -> Option<String> {
             let (links, active) = (connections(row.connections), units::count(row.active as u64));
             Some(format!("crowd over {}, {links}, {active} active, {}", row.transport, row.engine))
         }
-        Row::Route(row) => Some(format!("route {} over {}, {} sinks", row.path, row.over, row.sinks)),
+        Row::Route(row) if row.loop_ns.is_some() => Some(format!("turn {} over {}", row.path, row.over)),
+        Row::Route(row) => {
+            Some(format!("route {} over {}, {} sinks, {} routes", row.path, row.over, row.sinks, row.routes))
+        }
         Row::Tune(row) if row.setting != "base" => Some(format!("{} with {}", row.measured, row.setting)),
         Row::Air(row) => {
             let set: Vec<String> = row.set.iter().map(|set| format!(", {}={}", set.name, set.value)).collect();
@@ -112,6 +115,7 @@ fn figures(row: &Row) -> Vec<Figure> {
             }));
             figures
         }
+        Row::Route(row) if row.loop_ns.is_some() => times(["turn p50", "turn p99"], row.loop_ns.as_ref()),
         Row::Route(row) => times(["edge to edge p50", "edge to edge p99"], row.edge_to_edge_ns.as_ref()),
         Row::Tune(row) => vec![row.p50_ratio.map(|value| Figure {
             name: "ratio to base",

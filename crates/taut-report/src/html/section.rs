@@ -9,7 +9,7 @@ use super::chart::{Chart, Curve, Spread, SpreadRow, by_active, by_connections, e
 use super::page::{Page, code, escape, push, sentence};
 use crate::sheet::{
     self, About, Cell, Groups, Line, Sheet, Tone, echo_labels, ledger_shares, pace_labels, ratio_interval,
-    route_labels, stream_labels, tune_labels,
+    route_groups, route_labels, stream_labels, tune_labels,
 };
 use crate::units;
 
@@ -45,7 +45,7 @@ const CROWD: Words = Words {
 const ROUTE: Words = Words {
     id: "route",
     heading: "Direct path",
-    lead: "From a sensor's datagram to the notification of its last sink, by where the condition runs.",
+    lead: "From a sensor's datagram or edge to its last sink, by where the condition runs.",
 };
 const TUNE: Words =
     Words { id: "tune", heading: "Settings tried", lead: "Each in turn with the path as it is, round by round." };
@@ -174,7 +174,9 @@ fn crowd(page: &mut Page, rows: &[&CrowdRow]) {
 }
 
 fn route(page: &mut Page, rows: &[&RouteRow]) {
-    curves(page, rows.iter().copied(), &route_labels(rows).in_full());
+    for rows in route_groups(rows) {
+        curves(page, rows.iter().copied(), &route_labels(&rows).in_full());
+    }
 }
 
 /// Time by percentile, and share later than a time.

@@ -89,8 +89,9 @@ pub(crate) fn route_labels(rows: &[&RouteRow]) -> Labels {
             |who: &str, core: Option<usize>| core.map_or_else(String::new, |core| format!("{who} on processor {core}"));
         let traits = vec![
             if row.sinks == 1 { "1 sink".to_owned() } else { format!("{} sinks", row.sinks) },
+            if row.routes == 1 { String::new() } else { format!("{} routes", row.routes) },
             row.over.clone(),
-            format!("{} between events", units::limit(row.gap_ns)),
+            if row.gap_ns == 0 { String::new() } else { format!("{} between events", units::limit(row.gap_ns)) },
             core("spinning sensor", row.sensor_core),
             core("user space", row.route_core),
         ];

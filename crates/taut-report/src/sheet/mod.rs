@@ -160,7 +160,22 @@ pub(crate) fn crowd_sheets(rows: &[&CrowdRow]) -> Vec<Sheet> {
 }
 
 pub(crate) fn route_sheets(rows: &[&RouteRow]) -> Vec<Sheet> {
-    if rows.is_empty() { Vec::new() } else { vec![route::sheet(rows)] }
+    route_groups(rows).iter().map(|rows| route::sheet(rows)).collect()
+}
+
+/// Rows of one kind: what the events went over, and whether a turn was timed or all from edge to edge.
+pub(crate) fn route_groups<'a>(rows: &[&'a RouteRow]) -> Vec<Vec<&'a RouteRow>> {
+    let mut groups: Vec<Vec<&RouteRow>> = Vec::new();
+    for row in rows {
+        let is_alike = |group: &&mut Vec<&RouteRow>| {
+            group[0].over == row.over && group[0].loop_ns.is_some() == row.loop_ns.is_some()
+        };
+        match groups.iter_mut().find(is_alike) {
+            Some(group) => group.push(row),
+            None => groups.push(vec![row]),
+        }
+    }
+    groups
 }
 
 pub(crate) fn tune_sheets(rows: &[&TuneRow]) -> Vec<Sheet> {

@@ -3,7 +3,7 @@ use taut_measure::recording::RouteRow;
 use super::{About, Cell, Column, Line, Percentile, Sheet, Tone, percentile, route_labels, tone_of};
 use crate::units;
 
-/// From edge to edge, one row for each path and number of sinks.
+/// One row for each path and number of sinks.
 pub(super) fn sheet(rows: &[&RouteRow]) -> Sheet {
     let labels = route_labels(rows);
     let base = rows.iter().find_map(|row| Some(row.compared.as_ref()?.with.clone()));
@@ -11,6 +11,7 @@ pub(super) fn sheet(rows: &[&RouteRow]) -> Sheet {
     let columns = vec![
         Column::text("path"),
         Column::figure("sinks"),
+        Column::figure("routes").when_wide(1),
         Column::figure("p50"),
         Column::figure("p50 across rounds").when_wide(2),
         Column::figure("p99"),
@@ -20,11 +21,13 @@ pub(super) fn sheet(rows: &[&RouteRow]) -> Sheet {
         Column::figure(to("p99")),
         Column::figure("events"),
         Column::figure("lost"),
+        Column::figure("says it lost").when_wide(1),
     ];
-    let mut sheet =
-        Sheet { heading: "From edge to edge".to_owned(), context: labels.shared, columns, ..Sheet::default() };
+    let is_loop = rows.iter().any(|row| row.loop_ns.is_some());
+    let heading = if is_loop { "A turn of read, decide and write" } else { "From edge to edge" };
+    let mut sheet = Sheet { heading: heading.to_owned(), context: labels.shared, columns, ..Sheet::default() };
     for (row, label) in rows.iter().zip(labels.each) {
-        let summary = row.edge_to_edge_ns.as_ref();
+        let summary = row.times();
         let at = |p| Cell::time(summary.and_then(|summary| percentile(summary, p)));
         let compared = row.compared.as_ref();
         let ratio =
@@ -32,6 +35,7 @@ pub(super) fn sheet(rows: &[&RouteRow]) -> Sheet {
         sheet.lines.push(Line::new([
             Cell::toned(&row.path, Tone::Strong),
             Cell::new(units::count(row.sinks as u64)),
+            Cell::new(units::count(row.routes as u64)),
             at(Percentile::P50).strong(),
             Cell::interval(summary.and_then(|summary| summary.p50_ci)),
             at(Percentile::P99),
@@ -41,6 +45,7 @@ pub(super) fn sheet(rows: &[&RouteRow]) -> Sheet {
             ratio(row.p99_ratio, Tone::Plain),
             Cell::new(units::count(row.sent)),
             Cell::mishaps(row.lost),
+            row.reported_lost.map_or_else(Cell::none, |lost| Cell::new(units::count(lost))),
         ]));
         sheet.about.push(About { label, command: row.command.clone(), facts: Vec::new() });
     }

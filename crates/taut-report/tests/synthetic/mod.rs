@@ -332,7 +332,23 @@ fn routes() -> Vec<RouteRow> {
         route("naive", 28_600, 37, Some(1.28)),
         route("kept-open", 22_300, 0, None),
         route("xdp", 3_450, 0, Some(0.155)),
+        turns("naive", 41_800, Some(13.1)),
+        turns("kept-open", 3_190, None),
     ]
+}
+
+/// The published experiment itself: turns without edges, on lines.
+fn turns(path: &str, p50_ns: u64, ratio: Option<f64>) -> RouteRow {
+    let row = route(path, p50_ns, 0, ratio);
+    RouteRow {
+        over: "GPIO lines of a simulated chip".to_owned(),
+        loop_ns: row.edge_to_edge_ns,
+        edge_to_edge_ns: None,
+        gap_ns: 0,
+        timeout_ns: 0,
+        sensor_core: None,
+        ..row
+    }
 }
 
 fn route(path: &str, p50_ns: u64, lost: u64, ratio: Option<f64>) -> RouteRow {
@@ -346,10 +362,13 @@ fn route(path: &str, p50_ns: u64, lost: u64, ratio: Option<f64>) -> RouteRow {
         command: "taut route bench --sinks 1".to_owned(),
         when: "value == 0".to_owned(),
         sinks: 1,
+        routes: 1,
         edge_to_edge_ns: all.summary(&distributions),
+        loop_ns: None,
         curve: all.curve(),
         sent: 2_000 + lost,
         lost,
+        reported_lost: None,
         timeout_ns: 20_000_000,
         gap_ns: 100_000,
         rounds: distributions

@@ -1,7 +1,7 @@
 //! Maps and programs in the kernel.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::frame::{BUCKETS, COUNT, FAILED, HISTOGRAM, LOG_LOST, PASSED, SHORT, memory_bytes};
 use super::instruction::Instruction;
@@ -191,10 +191,27 @@ impl RecordProgram {
     /// # Errors
     /// The right is missing.
     pub fn load(program: &Program) -> Result<Self, BpfError> {
+        Self::load_for(program, |memory_fd| RecordTarget::Kernel { memory_fd })
+    }
+
+    /// The same without a lock of its own: for who hands over events one after another.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_in_turn(program: &Program) -> Result<Self, BpfError> {
+        Self::load_for(program, |memory_fd| RecordTarget::InTurn { memory_fd })
+    }
+
+    fn load_for(program: &Program, target: impl Fn(i32) -> RecordTarget) -> Result<Self, BpfError> {
         let memory = MemoryMap::create(program.slots)?;
-        let code = record::generate(program, RecordTarget::Kernel { memory_fd: memory.number() });
+        let code = record::generate(program, target(memory.number()));
         let fd = load(ProgramKind::Xdp, &code, 0, "taut_record")?;
         Ok(Self { fd, memory, outputs: program.outputs.len() })
+    }
+
+    /// The program, for who runs it on events of its own.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     /// Hands it one event (`BPF_PROG_TEST_RUN`), like [`Program::handle`].

@@ -20,6 +20,11 @@ pub enum RecordTarget {
         /// The map's file descriptor.
         memory_fd: i32,
     },
+    /// The same where events are handed over one after another, so that the memory needs no lock.
+    InTurn {
+        /// The map's file descriptor.
+        memory_fd: i32,
+    },
     /// A virtual machine in user space that is called with the addresses of the record's beginning and end.
     Machine {
         /// Where the memory is.
@@ -32,7 +37,7 @@ pub fn generate(program: &Program, target: RecordTarget) -> Vec<Instruction> {
     let mut a = Assembler::default();
     let short = a.label();
     match target {
-        RecordTarget::Kernel { memory_fd } => {
+        RecordTarget::Kernel { memory_fd } | RecordTarget::InTurn { memory_fd } => {
             // struct xdp_md (linux/bpf.h): data, data_end.
             a.load(Width::B4, R2, R1, 0);
             a.load(Width::B4, R3, R1, 4);
@@ -52,7 +57,10 @@ pub fn generate(program: &Program, target: RecordTarget) -> Vec<Instruction> {
     a.mov(LENGTH, R3);
     a.alu(Alu::Sub, LENGTH, PAYLOAD);
     a.load(Width::B8, NOW, R2, 0);
-    locked(&mut a, program);
+    match target {
+        RecordTarget::InTurn { .. } => generate::body(&mut a, program),
+        RecordTarget::Kernel { .. } | RecordTarget::Machine { .. } => locked(&mut a, program),
+    }
     for index in 0..program.outputs.len() as i16 {
         a.load(Width::B8, R1, R10, OUTPUTS + 8 * index);
         a.store(Width::B8, PAYLOAD, 8 * index - 8 * MOST_OUTPUTS as i16, R1);
@@ -63,7 +71,7 @@ pub fn generate(program: &Program, target: RecordTarget) -> Vec<Instruction> {
     a.place(short);
     a.constant(R1, 1);
     match target {
-        RecordTarget::Kernel { .. } => a.atomic_add(MEMORY, SHORT as i16, R1),
+        RecordTarget::Kernel { .. } | RecordTarget::InTurn { .. } => a.atomic_add(MEMORY, SHORT as i16, R1),
         RecordTarget::Machine { .. } => {
             a.load(Width::B8, R2, MEMORY, SHORT as i16);
             a.alu(Alu::Add, R2, R1);

@@ -180,6 +180,17 @@ impl Expression {
         }
     }
 
+    /// Whether it depends on other events or on times.
+    pub fn remembers(&self) -> bool {
+        match self {
+            Self::Constant(_) | Self::Field(_) | Self::Fact(Fact::Length) => false,
+            Self::Fact(_) | Self::Filter(..) => true,
+            Self::Unary(_, a) => a.remembers(),
+            Self::Binary(_, a, b) => a.remembers() || b.remembers(),
+            Self::Select(a, b, c) => a.remembers() || b.remembers() || c.remembers(),
+        }
+    }
+
     /// Number of its parts, itself included.
     pub fn parts(&self) -> usize {
         match self {

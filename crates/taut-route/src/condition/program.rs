@@ -83,6 +83,11 @@ impl Program {
         Ok(Self { when, outputs, payload_bytes, slots: parser.slots })
     }
 
+    /// Whether what it gives depends on other events or on times, and not on the event's bytes alone.
+    pub fn remembers(&self) -> bool {
+        self.outputs.iter().chain([&self.when]).any(Expression::remembers)
+    }
+
     /// Memory as it is before the first event.
     pub fn memory(&self) -> Memory {
         Memory { count: 0, passed: 0, short: 0, last_ns: 0, passed_ns: 0, slots: vec![0; self.slots.into()] }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::line::{self, GpioEdges, GpioLine, InputEvents, Serial};
 use crate::condition::{Field, Layout};
 
 /// Where events come from.
@@ -23,6 +24,12 @@ pub enum Source {
     Lines(PathBuf),
     /// `timer:PERIOD`: an event each period.
     Timer(Duration),
+    /// `gpio:LABEL/OFFSET`: each edge is an event; `value` is the level after it.
+    Gpio(GpioEdges),
+    /// `input:NAME/TYPE/CODE`: each such event of an input device; `value` is the event's own.
+    Input(InputEvents),
+    /// `tty:PATH`: each line of a serial line is an event.
+    Tty(Serial),
 }
 
 /// Where what passes goes.
@@ -40,13 +47,20 @@ pub enum Target {
     Unix(PathBuf),
     /// `file:PATH`: a line at the end of a file or to a device; `file:-` writes to stdout.
     File(PathBuf),
+    /// `gpio:LABEL/OFFSET`: 0 makes the line inactive, any other number active. It begins inactive.
+    Gpio(GpioLine),
+    /// `led:NAME`: 0 switches the LED off, any other number fully on.
+    Led(String),
+    /// `tty:PATH`: a line to a serial line.
+    Tty(Serial),
 }
 
 /// The forms of a source, for messages.
-pub const SOURCES: &str =
-    "udp://ADDRESS:PORT, unix-dgram:PATH, tcp://ADDRESS:PORT, unix:PATH, lines:PATH or timer:PERIOD";
+pub const SOURCES: &str = "gpio:LABEL/OFFSET, input:NAME/TYPE/CODE, udp://ADDRESS:PORT, unix-dgram:PATH, tcp://ADDRESS:PORT, unix:PATH, \
+                           lines:PATH, tty:PATH or timer:PERIOD";
 /// The forms of a sink, for messages.
-pub const TARGETS: &str = "reply, udp://ADDRESS:PORT, unix-dgram:PATH, tcp://ADDRESS:PORT, unix:PATH or file:PATH";
+pub const TARGETS: &str = "gpio:LABEL/OFFSET, led:NAME, reply, udp://ADDRESS:PORT, unix-dgram:PATH, tcp://ADDRESS:PORT, unix:PATH, \
+                           tty:PATH or file:PATH";
 
 fn socket(text: &str, whole: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("`{whole}`: write an IP address and a port, such as 10.0.0.2:9000 or [::1]:9000"))
@@ -78,25 +92,16 @@ impl FromStr for Source {
             "timer" => period(rest)
                 .map(Self::Timer)
                 .ok_or_else(|| format!("`{text}`: write a period from 10us to 1h with its unit, such as timer:100ms")),
+            "gpio" => GpioEdges::parse(text).map(Self::Gpio),
+            "input" => InputEvents::parse(text).map(Self::Input),
+            "tty" => Serial::parse(text).map(Self::Tty),
             _ => Err(format!("`{text}` is no source: write {SOURCES}")),
         }
     }
 }
 
 fn period(text: &str) -> Option<Duration> {
-    let digits = text.find(|c: char| !c.is_ascii_digit())?;
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().ok()?;
-    let ns = match unit {
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "min" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        _ => return None,
-    };
-    let period = Duration::from_nanos(number.checked_mul(ns)?);
-    (Duration::from_micros(10)..=Duration::from_hours(1)).contains(&period).then_some(period)
+    line::duration(text).filter(|period| (Duration::from_micros(10)..=Duration::from_hours(1)).contains(period))
 }
 
 impl FromStr for Target {
@@ -117,6 +122,9 @@ impl FromStr for Target {
             "unix-dgram" => path(rest, text).map(Self::UnixDgram),
             "unix" => path(rest, text).map(Self::Unix),
             "file" => path(rest, text).map(Self::File),
+            "gpio" => GpioLine::parse(text).map(Self::Gpio),
+            "led" => line::led(text).map(Self::Led),
+            "tty" => Serial::parse(text).map(Self::Tty),
             _ => Err(format!("`{text}` is no sink: write {TARGETS}")),
         }
     }
@@ -138,6 +146,9 @@ impl fmt::Display for Source {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Lines(path) => write!(f, "lines:{}", path.display()),
             Self::Timer(period) => write!(f, "timer:{}us", period.as_micros()),
+            Self::Gpio(edges) => edges.fmt(f),
+            Self::Input(events) => events.fmt(f),
+            Self::Tty(serial) => serial.fmt(f),
         }
     }
 }
@@ -151,18 +162,33 @@ impl fmt::Display for Target {
             Self::UnixDgram(path) => write!(f, "unix-dgram:{}", path.display()),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Gpio(line) => line.fmt(f),
+            Self::Led(name) => write!(f, "led:{name}"),
+            Self::Tty(serial) => serial.fmt(f),
         }
     }
 }
 
 impl Source {
+    /// What two routes can't both take from; none for what is made anew for each.
+    pub(super) fn place(&self) -> Option<String> {
+        match self {
+            // Any number may listen to an input device.
+            Self::Timer(_) | Self::Input(_) => None,
+            Self::Gpio(edges) => Some(edges.line.place()),
+            Self::Tty(serial) => Some(format!("tty:{}", serial.path.display())),
+            other => Some(other.to_string()),
+        }
+    }
+
     /// Whether its events are datagrams with a layout of the user's.
     pub const fn has_datagrams(&self) -> bool {
         matches!(self, Self::Udp(_) | Self::UnixDgram(_))
     }
 
     /// The fields that its events have without being declared: `value`, in datagrams the first 8 bytes in network byte order;
-    /// else the number on the line, or how many periods of the timer have gone by since the event before.
+    /// else 8 bytes in the host's byte order: the level after the edge, the input event's value, the number on the line, or how
+    /// many periods of the timer have gone by since the event before.
     pub fn layout(&self) -> Layout {
         let value = if self.has_datagrams() || cfg!(target_endian = "big") { "i64be@0" } else { "i64le@0" };
         let mut layout = Layout::default();

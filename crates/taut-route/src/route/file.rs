@@ -12,7 +12,7 @@ use taut_link::{Error, Result};
 use super::Wish;
 
 /// A route as written.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Declaration {
     /// Its name.

@@ -2,6 +2,8 @@
 
 mod address;
 mod file;
+mod in_module;
+mod line;
 mod plan;
 
 use std::collections::BTreeMap;
@@ -13,6 +15,8 @@ use crate::condition::{Field, Layout, MOST_OUTPUTS, Program, ProgramError};
 
 pub use address::{SOURCES, Source, TARGETS, Target};
 pub use file::{Declaration, SinkDeclaration, parse_file};
+pub(crate) use in_module::module_spec;
+pub use line::{Access, Bias, Edge, GpioEdges, GpioLine, InputEvents, Serial};
 pub(crate) use plan::kernel_spec;
 pub use plan::{Host, Plan};
 
@@ -36,6 +40,11 @@ pub enum Wish {
     XdpGeneric,
     /// In traffic control, or not at all.
     Tc,
+    /// In the module's interrupt handler, or not at all.
+    #[serde(rename = "hardirq")]
+    HardIrq,
+    /// In the module's thread, or not at all.
+    Kthread,
     /// In user space.
     User,
 }
@@ -174,11 +183,11 @@ impl Route {
             if names.insert(route.name.clone(), ()).is_some() {
                 return Err(Error::Input(format!("two routes are named {}", route.name)));
             }
-            let is_shared = matches!(route.source, Source::Timer(_));
-            if let Some(other) = sources.insert(route.source.to_string(), route.name.clone()).filter(|_| !is_shared) {
-                let (name, source) = (&route.name, &route.source);
+            let place = route.source.place();
+            if let Some(other) = place.clone().and_then(|place| sources.insert(place, route.name.clone())) {
+                let (name, place) = (&route.name, place.unwrap_or_default());
                 let text =
-                    format!("routes {other} and {name} both take from {source}: make them one with several sinks");
+                    format!("routes {other} and {name} both take from {place}: make them one with several sinks");
                 return Err(Error::Input(text));
             }
             routes.push(route);

@@ -4,8 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use rustix::thread::CapabilitySet;
 
-use super::{Route, Source, Target, Wish};
+use super::{Route, Source, Target, Wish, in_module};
 use crate::bpf::{KernelSpec, KernelTarget, Place};
+use crate::module::{self, ModulePlace};
 use crate::net::netlink::{Netlink, Way};
 
 /// What is known of this host.
@@ -23,6 +24,8 @@ pub struct Host {
 pub struct Plan {
     /// Places in the kernel to try, in that order; none for user space.
     pub places: Vec<Place>,
+    /// Places in the kernel module to try before those.
+    pub module: Vec<ModulePlace>,
     /// The device of the kernel's places.
     pub ifindex: u32,
     /// Its name.
@@ -50,6 +53,11 @@ impl Host {
         let mut plan = Plan::default();
         if route.wish == Wish::User {
             plan.why.push("user space was asked for".to_owned());
+            return plan;
+        }
+        let is_of_module = matches!(route.source, Source::Gpio(_) | Source::Input(_));
+        if is_of_module || matches!(route.wish, Wish::HardIrq | Wish::Kthread) {
+            self.plan_module(route, &mut plan);
             return plan;
         }
         let device = self.source_device(route, &mut plan);
@@ -99,6 +107,32 @@ impl Host {
             (false, _) => format!("{} sinks: tc clones", spec.sinks.len()),
         });
         plan
+    }
+
+    fn plan_module(&self, route: &Route, plan: &mut Plan) {
+        if matches!(route.wish, Wish::XdpNative | Wish::XdpGeneric | Wish::Tc) {
+            plan.lacks.push(format!("a source of the network, not {}", route.source));
+        }
+        match in_module::places(route) {
+            Ok(places) => plan.module = places,
+            Err(mut lacks) => plan.lacks.append(&mut lacks),
+        }
+        if !self.has_right {
+            plan.lacks.push("the right to load programs (CAP_BPF and CAP_NET_ADMIN, or root)".to_owned());
+        }
+        plan.lacks.extend(module::missing());
+        if !plan.lacks.is_empty() {
+            plan.module.clear();
+            plan.why.push("user space, since the kernel path lacks something".to_owned());
+            return;
+        }
+        plan.why.push(format!("{} and all sinks are the kernel module's", route.source));
+        plan.why.push(match plan.module[..] {
+            [ModulePlace::HardIrq, ..] if route.wish == Wish::HardIrq => "hard irq was asked for".to_owned(),
+            [ModulePlace::HardIrq, ..] => "in hard irq, or in a thread when a chip can sleep".to_owned(),
+            _ if route.wish == Wish::Kthread => "a thread was asked for".to_owned(),
+            _ => "in a thread, since sending UDP can sleep".to_owned(),
+        });
     }
 
     fn source_device(&self, route: &Route, plan: &mut Plan) -> Option<crate::net::netlink::Device> {

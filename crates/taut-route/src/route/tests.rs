@@ -48,6 +48,28 @@ fn what_is_wrong_is_told() {
         ("[[route]]\nname = 'a'\nfrom = 'timer:1s'\nto = [1]", "expected a sink"),
         ("[[route]]\nname = 'a'\nfrom = 'timer:1s'\nfields = { x = 'u8@0' }", "no other fields"),
         ("[[route]]\nname = 'a'\nfrom = 'udp://1.2.3.4:5'\nfields = { x = 'u9@0' }", "is no field"),
+        ("[[route]]\nname = 'a'\nfrom = 'gpio:x'", "from: `gpio:x`: column 7: expected the number of a line"),
+        ("[[route]]\nname = 'a'\nfrom = 'gpio:/1'", "column 6: expected the label of a GPIO chip"),
+        (
+            "[[route]]\nname = 'a'\nfrom = 'gpio:x/1?edge=up'",
+            "column 15: expected both or rising or falling, found `up`",
+        ),
+        ("[[route]]\nname = 'a'\nfrom = 'gpio:x/1?edge'", "column 10: expected an option such as"),
+        ("[[route]]\nname = 'a'\nfrom = 'gpio:x/1?debounce=5'", "column 19: expected a time from 1us to 1s"),
+        ("[[route]]\nname = 'a'\nfrom = 'gpio:ä/1?edge=both&edge=both'", "column 20: expected `edge` once only"),
+        (
+            "[[route]]\nname = 'a'\nfrom = 'timer:1s'\nto = ['gpio:x/1?edge=both']",
+            "to: `gpio:x/1?edge=both`: column 10",
+        ),
+        ("[[route]]\nname = 'a'\nfrom = 'input:x/key'", "column 7: expected device, type and code"),
+        ("[[route]]\nname = 'a'\nfrom = 'input:x/kay/1'", "column 9: expected a type of event"),
+        ("[[route]]\nname = 'a'\nfrom = 'input:x/key/0x300'", "column 13: expected the number of a code"),
+        ("[[route]]\nname = 'a'\nfrom = 'timer:1s'\nto = ['led:../x']", "column 5: expected the name of an LED"),
+        ("[[route]]\nname = 'a'\nfrom = 'tty:/dev/x?baud=9'", "column 17: expected bits per second"),
+        (
+            "[[route]]\nname = 'a'\nfrom = 'gpio:x/1'\n[[route]]\nname = 'b'\nfrom = 'gpio:x/1?edge=rising'",
+            "routes a and b both take from gpio:x/1",
+        ),
         ("[[route]]\nname = 'a'\nfrom = 'timer:1s'\nto = ['udp://0.0.0.0:1']", "nothing can be sent there"),
         (
             "[[route]]\nname = 'a'\nfrom = 'timer:1s'\n[[route]]\nname = 'a'\nfrom = 'timer:2s'",
@@ -79,14 +101,51 @@ fn what_the_kernel_path_lacks_is_told() {
 
 #[test]
 fn addresses_are_printed_as_they_are_read() {
-    for text in ["udp://1.2.3.4:5", "udp://[::1]:5", "tcp://1.2.3.4:5", "unix:/a", "unix-dgram:/a", "lines:-"] {
+    for text in [
+        "udp://1.2.3.4:5",
+        "udp://[::1]:5",
+        "tcp://1.2.3.4:5",
+        "unix:/a",
+        "unix-dgram:/a",
+        "lines:-",
+        "tty:/dev/ttyS0",
+        "tty:/dev/ttyS0?baud=9600",
+        "gpio:a/b c/17?edge=both",
+        "gpio:a/17?edge=falling&debounce=5000us&active=low&bias=pull-up&by=cdev",
+        "input:a/b c/key/28",
+        "input:/dev/input/event3/21/0",
+    ] {
         assert_eq!(text.parse::<Source>().unwrap().to_string(), text);
     }
     assert_eq!("timer:2ms".parse::<Source>().unwrap().to_string(), "timer:2000us");
-    for text in ["reply", "udp://1.2.3.4:5", "tcp://[::1]:5", "unix:/a", "unix-dgram:/a", "file:-"] {
+    for text in [
+        "reply",
+        "udp://1.2.3.4:5",
+        "tcp://[::1]:5",
+        "unix:/a",
+        "unix-dgram:/a",
+        "file:-",
+        "gpio:a/1?active=low&by=sysfs",
+        "led:a::b",
+        "tty:/a",
+    ] {
         assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
     }
-    for text in ["", "gpio", "udp:1.2.3.4:5", "timer:1d", "timer:99999999999999999999ms", "unix:", "timer:1us"] {
+    for text in [
+        "",
+        "gpio",
+        "gpio:",
+        "gpio:a/+1",
+        "gpio:a/4294967296",
+        "input:",
+        "led:",
+        "tty:",
+        "udp:1.2.3.4:5",
+        "timer:1d",
+        "timer:99999999999999999999ms",
+        "unix:",
+        "timer:1us",
+    ] {
         assert!(text.parse::<Source>().is_err(), "{text}");
     }
 }

@@ -1,5 +1,9 @@
 //! Routes at work, in the kernel and in user space.
 
+mod evdev;
+pub(crate) mod gpio;
+mod led;
+mod serial;
 mod sink;
 mod source;
 mod status;
@@ -16,11 +20,13 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use taut_link::{Error, Result};
 
 use crate::bpf::{Attachment, BpfError, Hop, KernelRoute, KernelTarget, Place};
+use crate::module::{Condition, ModuleError, ModuleRoute};
 use crate::net::netlink::Netlink;
 use crate::route::{Host, Plan, Route, Wish};
 use user::UserRoute;
 
 pub use status::{Counters, Latency, Status};
+pub(crate) use sys::fifo as set_fifo;
 
 /// Routes at work until this is dropped.
 #[derive(Debug)]
@@ -44,6 +50,7 @@ struct Running {
 #[derive(Debug)]
 enum Work {
     Kernel { route: Box<KernelRoute>, place: Place },
+    Module(ModuleRoute),
     User(UserRoute),
 }
 
@@ -67,11 +74,11 @@ impl Engine {
             netlink: Netlink::open().ok(),
             look_at: Instant::now(),
         };
-        let mut waiting: Vec<(Route, Plan)> = routes
-            .into_iter()
-            .map(|route| (engine.host.plan(&route), route))
-            .map(|(plan, route)| (route, plan))
-            .collect();
+        let mut waiting: Vec<(Route, Plan)> = Vec::new();
+        for route in routes {
+            let plan = engine.host.plan(&route);
+            waiting.extend(engine.try_module(route, plan));
+        }
         // Those that want the same place of the same device are tried together, and all move on when it takes none.
         while let Some((ifindex, place)) =
             waiting.iter().find_map(|(_, plan)| Some((plan.ifindex, *plan.places.first()?)))
@@ -91,6 +98,29 @@ impl Engine {
             engine.running.push(Running { route, plan, work, log: None });
         }
         Ok(engine)
+    }
+
+    /// Hands a route to the kernel module; gives back one that has to go elsewhere.
+    fn try_module(&mut self, route: Route, mut plan: Plan) -> Option<(Route, Plan)> {
+        let places = std::mem::take(&mut plan.module);
+        let only = if let [place] = places[..] { Some(place) } else { None };
+        if places.is_empty() {
+            return Some((route, plan));
+        }
+        let started = match crate::route::module_spec(&route) {
+            Ok(spec) => ModuleRoute::start(spec, &route.program, only, Condition::Program),
+            Err(lacks) => Err(ModuleError::Missing(lacks.join("; "))),
+        };
+        match started {
+            Ok(module) => {
+                self.running.push(Running { route, plan, work: Work::Module(module), log: None });
+                None
+            }
+            Err(error) => {
+                plan.lacks.push(error.to_string());
+                Some((route, plan))
+            }
+        }
     }
 
     /// Attaches a group of routes; gives back those that have to go elsewhere.
@@ -204,7 +234,10 @@ impl Engine {
     pub fn stop(&mut self, name: &str) -> Option<Status> {
         self.write_logs();
         let index = self.running.iter().position(|one| one.route.name == name)?;
-        let one = self.running.remove(index);
+        let mut one = self.running.remove(index);
+        if let Work::User(user) = &mut one.work {
+            user.end();
+        }
         if let Work::Kernel { route, place } = &one.work {
             let key = (one.plan.ifindex, place.name());
             let left = self.running.iter().filter(|other| other.key() == Some(key)).count();
@@ -216,6 +249,27 @@ impl Engine {
         Some(one.status())
     }
 
+    /// Ends all routes; their last counters.
+    pub fn end(mut self) -> Vec<Status> {
+        self.ask_to_stop();
+        self.write_logs();
+        for one in &mut self.running {
+            if let Work::User(user) = &mut one.work {
+                user.end();
+            }
+        }
+        self.status()
+    }
+
+    /// All at once, since each may take a while to notice.
+    fn ask_to_stop(&self) {
+        for one in &self.running {
+            if let Work::User(user) = &one.work {
+                user.ask_to_stop();
+            }
+        }
+    }
+
     /// Whether nothing is left that could do anything: no route, or only such whose source has ended.
     pub fn has_ended(&self) -> bool {
         self.running.iter().all(|one| matches!(&one.work, Work::User(user) if user.has_ended()))
@@ -224,12 +278,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // All at once, since each may take a while to notice.
-        for one in &self.running {
-            if let Work::User(user) = &one.work {
-                user.ask_to_stop();
-            }
-        }
+        self.ask_to_stop();
         self.write_logs();
     }
 }
@@ -249,6 +298,10 @@ impl Running {
         let (runs, counters) = match &self.work {
             // A map of our own can be read.
             Work::Kernel { route, place } => (place.name(), route.counters().unwrap_or_default().into()),
+            Work::Module(module) => {
+                let counters = module.counters().map(Counters::from).unwrap_or_default();
+                (module.place().name(), counters)
+            }
             Work::User(user) => ("user", user.counters.counters("from the kernel's arrival to the last sending")),
         };
         let in_kernel = matches!(self.work, Work::Kernel { .. });

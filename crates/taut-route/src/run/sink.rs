@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use taut_link::{Error, Result};
 
+use super::led::Led;
+use super::{gpio, serial};
 use crate::route::{Route, Target};
 
 /// How long a connection may take to be set up, and how often that is tried.
@@ -28,6 +30,8 @@ enum Kind {
     UnixDgram(PathBuf, UnixDatagram),
     Stream(Stream),
     File(Box<dyn Write + Send>),
+    Gpio(gpio::Output),
+    Led(Led),
 }
 
 /// A connection for lines, made again when it breaks.
@@ -42,7 +46,12 @@ impl Output {
     pub(super) fn open_all(route: &Route, source: Option<&UdpSocket>) -> Result<Vec<Self>> {
         let open = |sink: &crate::route::Sink| {
             let failed = |error| Error::Io { operation: "send to", endpoint: sink.target.to_string(), error };
-            Kind::open(&sink.target, source).map(|kind| Self { kind, output: sink.output }).map_err(failed)
+            let kind = match &sink.target {
+                Target::Gpio(line) => gpio::Output::open(line).map(Kind::Gpio),
+                Target::Led(name) => Led::open(name).map(Kind::Led),
+                other => Kind::open(other, source).map_err(failed),
+            };
+            kind.map(|kind| Self { kind, output: sink.output })
         };
         route.sinks.iter().map(open).collect()
     }
@@ -75,6 +84,8 @@ impl Output {
                 file.write_all(&line(number.unwrap_or_default()))?;
                 file.flush()?;
             }
+            Kind::Gpio(line) => line.set(number.unwrap_or_default() != 0)?,
+            Kind::Led(led) => led.set(number.unwrap_or_default() != 0)?,
         }
         Ok(())
     }
@@ -121,6 +132,9 @@ impl Kind {
                 Self::Stream(Stream { target: target.clone(), connection: None, tried: None })
             }
             Target::File(path) => Self::File(append(path)?),
+            Target::Tty(line) => Self::File(Box::new(serial::open(line)?)),
+            // They have openings of their own.
+            Target::Gpio(_) | Target::Led(_) => return Err(io::ErrorKind::Unsupported.into()),
         })
     }
 }

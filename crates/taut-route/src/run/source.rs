@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
 use taut_link::{Error, Result, clock};
 
-use super::sys;
+use super::{evdev, gpio, serial, sys};
 use crate::route::Source;
 
 /// How long a source waits before it looks whether it is to end.
@@ -30,6 +30,8 @@ pub(super) struct Event {
     pub(super) bytes: usize,
     /// When it happened (`CLOCK_MONOTONIC`, ns), as far as the kernel tells; else when it was read.
     pub(super) at_ns: i64,
+    /// The condition's time: that of the interrupt where the kernel tells it, else when it was read.
+    pub(super) now_ns: i64,
     /// Who sent it.
     pub(super) from: Option<SocketAddr>,
     /// Events lost before it.
@@ -41,6 +43,8 @@ pub(super) enum Next {
     Event(Event),
     /// Something that is no event: a line that is no number.
     Unreadable,
+    /// So many events were lost, as was found out afterwards.
+    Lost(u64),
     /// Nothing yet.
     Nothing,
     /// There will be no more.
@@ -52,6 +56,8 @@ pub(super) enum Input {
     UnixDgram { socket: UnixDatagram, _name: SocketFile },
     Lines(Lines),
     Timer { fd: OwnedFd },
+    Gpio(gpio::Edges),
+    Evdev(Box<evdev::Events>),
 }
 
 /// A socket's name in the file system, which goes when the socket does.
@@ -95,9 +101,14 @@ trait Readable: Read + AsFd + Send {}
 impl<T: Read + AsFd + Send> Readable for T {}
 
 impl Input {
-    pub(super) fn open(source: &Source) -> Result<Self> {
+    /// Opens a source; what its condition remembers may decide how.
+    pub(super) fn open(source: &Source, remembers: bool) -> Result<Self> {
         let failed = |error: io::Error| Error::Io { operation: "take from", endpoint: source.to_string(), error };
-        Self::try_open(source).map_err(failed)
+        match source {
+            Source::Gpio(edges) => gpio::Edges::open(edges, remembers).map(Self::Gpio),
+            Source::Input(events) => evdev::Events::open(events).map(|events| Self::Evdev(Box::new(events))),
+            other => Self::try_open(other).map_err(failed),
+        }
     }
 
     fn try_open(source: &Source) -> io::Result<Self> {
@@ -137,6 +148,9 @@ impl Input {
                 let file = File::options().read(true).custom_flags(flags).open(path)?;
                 Self::Lines(Lines::of(None, Some(Box::new(file))))
             }
+            Source::Tty(line) => Self::Lines(Lines::of(None, Some(Box::new(serial::open(line)?)))),
+            // They have openings of their own.
+            Source::Gpio(_) | Source::Input(_) => return Err(io::ErrorKind::Unsupported.into()),
             Source::Timer(period) => {
                 let fd = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
                 let time = Timespec { tv_sec: period.as_secs() as i64, tv_nsec: period.subsec_nanos().into() };
@@ -168,11 +182,15 @@ impl Input {
                 let at_ns = received.arrived_ns.map_or_else(now_ns, |arrived| arrived - *realtime_ns);
                 let lost =
                     received.overflows.map_or(0, |total| total.wrapping_sub(std::mem::replace(overflows, total)));
-                Ok(Next::Event(Event { bytes: received.bytes, at_ns, from: received.from, lost: lost.into() }))
+                let (bytes, from, lost) = (received.bytes, received.from, lost.into());
+                Ok(Next::Event(Event { bytes, at_ns, now_ns: now_ns(), from, lost }))
             }
             Self::UnixDgram { socket, .. } => match socket.recv(buffer) {
                 Err(error) if is_quiet(&error) => Ok(Next::Nothing),
-                result => Ok(Next::Event(Event { bytes: result?, at_ns: now_ns(), from: None, lost: 0 })),
+                result => {
+                    let now_ns = now_ns();
+                    Ok(Next::Event(Event { bytes: result?, at_ns: now_ns, now_ns, from: None, lost: 0 }))
+                }
             },
             Self::Lines(lines) => lines.next(buffer),
             Self::Timer { fd } => {
@@ -184,14 +202,21 @@ impl Input {
                 let at_ns = now_ns();
                 Ok(number(buffer, u64::from_ne_bytes(count).cast_signed(), at_ns))
             }
+            Self::Gpio(edges) => edges.next(buffer),
+            Self::Evdev(events) => events.next(buffer),
         }
+    }
+
+    /// Events that were lost and have not been told of, when nothing more is taken.
+    pub(super) fn finish(&mut self) -> u64 {
+        if let Self::Gpio(edges) = self { edges.finish() } else { 0 }
     }
 }
 
 /// An event whose only field is a number in the host's byte order.
 fn number(buffer: &mut [u8], value: i64, at_ns: i64) -> Next {
     buffer[..8].copy_from_slice(&value.to_ne_bytes());
-    Next::Event(Event { bytes: 8, at_ns, from: None, lost: 0 })
+    Next::Event(Event { bytes: 8, at_ns, now_ns: at_ns, from: None, lost: 0 })
 }
 
 pub(super) fn now_ns() -> i64 {
@@ -204,13 +229,18 @@ fn realtime_offset() -> i64 {
     now.tv_sec * 1_000_000_000 + now.tv_nsec - now_ns()
 }
 
-fn is_quiet(error: &io::Error) -> bool {
+pub(super) fn is_quiet(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
 /// Which of them can be read, after waiting for a while.
-fn wait(fds: &[BorrowedFd<'_>]) -> io::Result<Vec<bool>> {
-    let mut polled: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+pub(super) fn wait(fds: &[BorrowedFd<'_>]) -> io::Result<Vec<bool>> {
+    wait_for(fds, PollFlags::IN)
+}
+
+/// The same for something else than data.
+pub(super) fn wait_for(fds: &[BorrowedFd<'_>], flags: PollFlags) -> io::Result<Vec<bool>> {
+    let mut polled: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, flags)).collect();
     let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK_UP.subsec_nanos().into() };
     match rustix::event::poll(&mut polled, Some(&timeout)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}

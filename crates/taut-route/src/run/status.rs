@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 
 use crate::bpf::KernelCounters;
+use crate::module::ModuleCounters;
 
 /// A route at work, with its counters.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -17,7 +18,7 @@ pub struct Status {
     pub when: String,
     /// The sinks.
     pub to: Vec<String>,
-    /// `xdp-native`, `xdp-generic`, `tc` or `user`.
+    /// `xdp-native`, `xdp-generic`, `tc`, `hardirq`, `kthread` or `user`.
     pub runs: String,
     /// The device, in the kernel.
     pub device: Option<String>,
@@ -46,6 +47,9 @@ pub struct Counters {
     pub lost: u64,
     /// Records of the log that had no room.
     pub log_lost: u64,
+    /// Times that too many events came and the kernel module masked the source for a while.
+    #[serde(default)]
+    pub masked: u64,
     /// Time of events that passed.
     pub latency: Latency,
 }
@@ -96,6 +100,7 @@ impl Shared {
             short,
             lost: read(&self.lost),
             log_lost: 0,
+            masked: 0,
             latency: Latency::of(of, self.histogram.iter().map(read)),
         }
     }
@@ -117,7 +122,23 @@ impl From<KernelCounters> for Counters {
             short: kernel.short,
             lost: kernel.failed,
             log_lost: kernel.log_lost,
+            masked: 0,
             latency: Latency::of("in the program, to handing over", kernel.histogram.into_iter()),
+        }
+    }
+}
+
+impl From<ModuleCounters> for Counters {
+    fn from(module: ModuleCounters) -> Self {
+        Self {
+            events: module.events,
+            passed: module.passed,
+            dropped: module.dropped,
+            short: module.short,
+            lost: module.lost,
+            log_lost: 0,
+            masked: module.masked,
+            latency: Latency::of("from the interrupt to the last sink", module.histogram.into_iter()),
         }
     }
 }

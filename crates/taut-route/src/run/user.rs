@@ -27,7 +27,7 @@ pub(super) struct UserRoute {
 impl UserRoute {
     /// Opens source and sinks, and begins.
     pub(super) fn start(route: &Route) -> Result<Self> {
-        let input = Input::open(&route.source)?;
+        let input = Input::open(&route.source, route.program.remembers())?;
         let outputs = Output::open_all(route, input.udp())?;
         let log = route.log.as_deref().map(|path| {
             let failed = |error| Error::Io { operation: "log to", endpoint: path.display().to_string(), error };
@@ -65,6 +65,14 @@ impl UserRoute {
         self.stop.store(true, Ordering::Relaxed);
     }
 
+    /// Ends it, so that its counters are the last ones.
+    pub(super) fn end(&mut self) {
+        self.ask_to_stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+
     /// Whether its source has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
@@ -73,10 +81,7 @@ impl UserRoute {
 
 impl Drop for UserRoute {
     fn drop(&mut self) {
-        self.ask_to_stop();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.end();
     }
 }
 
@@ -124,13 +129,17 @@ impl Worker {
                     Shared::add(&counters.short, 1);
                     continue;
                 }
+                Ok(Next::Lost(lost)) => {
+                    Shared::add(&counters.lost, lost);
+                    continue;
+                }
                 Ok(Next::Nothing) => continue,
                 // A socket reports what became of datagrams sent earlier.
                 Err(_) if self.input.udp().is_some() => continue,
                 Ok(Next::End) | Err(_) => break,
             };
             let payload = &buffer[..event.bytes];
-            let now = now_ns();
+            let now = event.now_ns;
             Shared::add(&counters.events, 1);
             if event.lost > 0 {
                 Shared::add(&counters.lost, event.lost);
@@ -157,6 +166,7 @@ impl Worker {
                 }
             }
         }
+        Shared::add(&counters.lost, self.input.finish());
     }
 }
 

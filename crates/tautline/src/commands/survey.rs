@@ -16,6 +16,7 @@ use taut_measure::stream::{self, Direction, StreamPlan};
 use taut_measure::tune::{self, TunePlan, TuneWorkload};
 use taut_report::Document;
 use taut_route::bench::Plan as RoutePlan;
+use taut_route::bench::gpio::{self, GpioPlan, Simulation};
 use taut_time::Duration;
 
 use super::crowd::own_server;
@@ -238,10 +239,10 @@ impl Survey {
         let (sensor_core, route_core) = bench::cores();
         let (gap, timeout) = (Duration::from_micros(100), Duration::from_millis(20));
         let plan = RoutePlan { events: 500, gap, timeout, sensor_core, route_core };
-        let command = format!("taut route bench --rounds {ROUNDS} --events 500");
-        match bench::rows(&plan, &[1, 4], ROUNDS, &command, &self.interrupt, &mut self.progress) {
+        let command = format!("taut route bench --over udp --others 0 --rounds {ROUNDS} --events 500");
+        match bench::udp_rows(&plan, &[1, 4], 0, ROUNDS, &command, &self.interrupt, &mut self.progress) {
             Ok((rows, ended)) => {
-                self.rows.extend(rows.into_iter().map(|row| Row::Route(Box::new(row))));
+                self.rows.extend(rows);
                 self.note(ended);
             }
             Err(error) => {
@@ -253,6 +254,33 @@ impl Survey {
                     remedy: Some("run as root".to_owned()),
                 }));
             }
+        }
+        self.gpio_path()
+    }
+
+    /// The same on GPIO lines. Those of real chips are somebody's: without being told which ones may be used, none is touched.
+    fn gpio_path(&mut self) -> anyhow::Result<()> {
+        if Simulation::find().is_ok() {
+            let (_, core) = bench::cores();
+            let plan = GpioPlan { samples: 50, edges: 500, period: Duration::from_micros(200), fifo: None, core };
+            let command = format!("taut route bench --over gpio --rounds {ROUNDS} --edges 500 --samples 50");
+            let (rows, ended) = bench::gpio_rows(&plan, ROUNDS, &command, &self.interrupt, &mut self.progress)?;
+            self.rows.extend(rows);
+            self.note(ended);
+            return Ok(());
+        }
+        let chips = gpio::chips();
+        if !chips.is_empty() {
+            self.rows.push(Row::Check(CheckRow {
+                what: "GPIO lines for routes".to_owned(),
+                works: true,
+                found: format!(
+                    "{}; not measured, since lines that something hangs on are not touched",
+                    chips.join(", ")
+                ),
+                needed_for: "route".to_owned(),
+                remedy: None,
+            }));
         }
         Ok(())
     }

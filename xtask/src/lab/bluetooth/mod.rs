@@ -364,6 +364,7 @@ impl GuestArgs {
             timeout: Duration::from_secs(1800),
             files: Vec::new(),
             modules,
+            module_sources: Vec::new(),
             out: None::<PathBuf>,
             console: false,
         }

@@ -1,9 +1,10 @@
-use taut_measure::recording::{Ended, RouteRow, Row};
-use taut_measure::route::{self, RouteCase, RouteSetting};
+use taut_measure::recording::{Ended, FloorRow, Row};
+use taut_measure::route::{self, RouteCase, RouteSetting, RouteTimes};
 use taut_measure::stats::Distribution;
 use taut_measure::{Interrupt, placement};
 use taut_report::Document;
-use taut_route::bench::{Bench, Path, Plan, WHEN};
+use taut_route::bench::gpio::{self, Figure, GpioMeasured, GpioPath, GpioPlan, Simulation};
+use taut_route::bench::{Bench, KernelPath, Path, Place, Plan, WHEN};
 use taut_time::Duration;
 
 use crate::exit::Code;
@@ -11,46 +12,105 @@ use crate::input;
 use crate::output::OutputArgs;
 use crate::run::{self, Run};
 
-/// From a sensor's datagram to its last sink: everything opened for each event, kept open, and in the kernel
+/// From a sensor to its last sink: everything opened for each event, kept open, and in the kernel
 ///
-/// The published experiment's three ways over UDP, between network namespaces joined by a virtual cable. The sensor spins, so
-/// that its own waking up is in no figure; its sending and receiving is in all of them. Rounds are interleaved, and each has
-/// new sockets or a new program. Needs root.
+/// The published experiment's three ways. Over UDP, between network namespaces joined by a virtual cable: the sensor spins, so
+/// that its own waking up is in no figure; its sending and receiving is in all of them. On GPIO lines, where the simulated chip
+/// is (cargo xtask lab): turns of read, decide and write, and from edge to edge as the chip stamps them. Rounds are
+/// interleaved, and each has new sockets, lines or programs. Needs root.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Numbers of sinks
+    /// What to measure over
+    #[arg(long, value_enum, default_value = "all")]
+    over: Over,
+    /// Numbers of sinks, over UDP
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,4", value_parser = sinks)]
     sinks: Vec<usize>,
+    /// Other routes on the same device, over UDP: each path in the kernel once more with these; 0 leaves that out
+    #[arg(long, value_name = "N", default_value = "99", value_parser = clap::value_parser!(u16).range(0..=999))]
+    others: u16,
     /// Independent repetitions
     #[arg(long, value_name = "N", default_value = "5", value_parser = input::count)]
     rounds: usize,
-    /// Events of each path in each round
+    /// Events of each path in each round, over UDP
     #[arg(long, value_name = "N", default_value = "2000", value_parser = input::count)]
     events: usize,
-    /// Time from a notification to the next event
+    /// Time from a notification to the next event, over UDP
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = input::duration)]
     gap: Duration,
-    /// After which silence an event counts as lost
+    /// After which silence an event counts as lost, over UDP
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = input::positive_duration)]
     timeout: Duration,
+    /// Edges of each path in each round, on GPIO lines; every second one passes
+    #[arg(long, value_name = "N", default_value = "2000", value_parser = edges)]
+    edges: usize,
+    /// Time from one edge to the next
+    #[arg(long, value_name = "TIME", default_value = "200us", value_parser = period)]
+    period: Duration,
+    /// Samples of a loop in each round, each of 16 turns
+    #[arg(long, value_name = "N", default_value = "200", value_parser = input::count)]
+    samples: usize,
+    /// SCHED_FIFO priority of the thread under test, on GPIO lines
+    #[arg(long, value_name = "1-99", value_parser = clap::value_parser!(u8).range(1..=99))]
+    fifo: Option<u8>,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+enum Over {
+    /// Both; what can't be had here is skipped with a line on stderr
+    All,
+    /// UDP between network namespaces
+    Udp,
+    /// GPIO lines of the simulated chip
+    Gpio,
 }
 
 fn sinks(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|sinks| (1..=64).contains(sinks)).ok_or_else(|| format!("`{text}`: from 1 to 64"))
 }
 
+fn edges(text: &str) -> Result<usize, String> {
+    let is_good = |edges: &usize| (10..=1_000_000).contains(edges);
+    text.parse().ok().filter(is_good).ok_or_else(|| format!("`{text}`: from 10 to 1000000"))
+}
+
+fn period(text: &str) -> Result<Duration, String> {
+    let period = input::positive_duration(text)?;
+    let range = Duration::from_micros(1)..=Duration::from_secs(1);
+    range.contains(&period).then_some(period).ok_or_else(|| format!("`{text}`: from 1us to 1s"))
+}
+
 pub(super) fn run(args: &Args) -> anyhow::Result<Code> {
     let run = Run::start("route bench")?;
     let (sensor_core, route_core) = cores();
     let plan = Plan { events: args.events, gap: args.gap, timeout: args.timeout, sensor_core, route_core };
-    let (rows, ended) = {
-        let mut progress = run.progress("direct path", 0, 1);
-        rows(&plan, &args.sinks, args.rounds, &run::command_line(), &run.interrupt, &mut progress)?
-    };
-    let rows = rows.into_iter().map(|row| Row::Route(Box::new(row))).collect();
+    let gpio_plan =
+        GpioPlan { samples: args.samples, edges: args.edges, period: args.period, fifo: args.fifo, core: route_core };
+    let (command, mut rows, mut ended) = (run::command_line(), Vec::new(), Ended::Complete);
+    let is_all = args.over == Over::All;
+    if args.over != Over::Gpio {
+        let mut progress = run.progress("direct path over UDP", 0, 2);
+        (rows, ended) =
+            udp_rows(&plan, &args.sinks, args.others, args.rounds, &command, &run.interrupt, &mut progress)?;
+    }
+    if args.over != Over::Udp && ended == Ended::Complete {
+        let mut progress = run.progress("direct path on GPIO lines", 1, 2);
+        match gpio_rows(&gpio_plan, args.rounds, &command, &run.interrupt, &mut progress) {
+            Ok((more, end)) => {
+                rows.extend(more);
+                ended = end;
+            }
+            Err(error) if is_all && is_unavailable(&error) => eprintln!("taut: GPIO lines skipped: {error:#}"),
+            Err(error) => return Err(error),
+        }
+    }
     args.output.emit(&Document { recording: run.finish(ended, rows), findings: Vec::new() })
+}
+
+fn is_unavailable(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref::<taut_link::Error>(), Some(taut_link::Error::Unavailable(_)))
 }
 
 /// A processor for the sensor and one for user space, where there are two.
@@ -62,19 +122,31 @@ pub(crate) fn cores() -> (Option<usize>, Option<usize>) {
 }
 
 /// Measures all paths, interleaved round by round, each round beginning with another one.
-pub(crate) fn rows(
+pub(crate) fn udp_rows(
     plan: &Plan,
     sinks: &[usize],
+    others: u16,
     rounds: usize,
     command: &str,
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(usize, usize),
-) -> anyhow::Result<(Vec<RouteRow>, Ended)> {
+) -> anyhow::Result<(Vec<Row>, Ended)> {
     let bench = Bench::set_up()?;
-    let paths: Vec<(Path, usize)> =
-        sinks.iter().flat_map(|&sinks| Path::all(sinks).iter().map(move |&path| (path, sinks))).collect();
-    let mut cases: Vec<RouteCase> =
-        paths.iter().map(|(path, sinks)| RouteCase { path: path.name(), sinks: *sinks, rounds: Vec::new() }).collect();
+    let mut paths: Vec<(Path, usize, u16)> =
+        sinks.iter().flat_map(|&sinks| Path::all(sinks).iter().map(move |&path| (path, sinks, 0))).collect();
+    // The same with many routes on the device, where they share a program in front of them.
+    let in_kernel = Path::all(1).iter().filter(|path| matches!(path, Path::Kernel(_)) && others > 0);
+    paths.extend(in_kernel.map(|&path| (path, 1, others)));
+    let mut cases: Vec<RouteCase> = paths
+        .iter()
+        .map(|(path, sinks, others)| RouteCase {
+            path: path.name(),
+            sinks: *sinks,
+            routes: 1 + usize::from(*others),
+            rounds: Vec::new(),
+            reported_lost: None,
+        })
+        .collect();
     let mut ended = Ended::Complete;
     for round in 0..rounds {
         if interrupt.is_set() {
@@ -84,16 +156,16 @@ pub(crate) fn rows(
         progress(round, rounds);
         for turn in 0..paths.len() {
             let index = (round + turn) % paths.len();
-            let (path, sinks) = paths[index];
-            let measured = bench.measure(path, sinks, plan)?;
+            let (path, sinks, others) = paths[index];
+            let measured = bench.measure(path, sinks, others, plan)?;
             let mut times = Distribution::new();
             measured.edge_to_edge_ns.iter().for_each(|&ns| times.record_ns(ns));
             cases[index].rounds.push((times, measured.sent, measured.lost));
         }
     }
-    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     let setting = RouteSetting {
         over: "UDP over a veth pair".to_owned(),
+        times: RouteTimes::EdgeToEdge,
         when: WHEN.to_owned(),
         command: command.to_owned(),
         timeout_ns: nanos(plan.timeout),
@@ -101,5 +173,86 @@ pub(crate) fn rows(
         sensor_core: plan.sensor_core,
         route_core: plan.route_core,
     };
-    Ok((route::rows(&cases, &setting), ended))
+    let mut rows: Vec<Row> = route::rows(&cases, &setting).into_iter().map(|row| Row::Route(Box::new(row))).collect();
+    for place in [Place::XdpGeneric, Place::Tc] {
+        rows.extend(started(&bench, place)?.map(|row| Row::Floor(Box::new(row))));
+    }
+    Ok((rows, ended))
+}
+
+/// From text to a program at work.
+fn started(bench: &Bench, place: Place) -> anyhow::Result<Option<FloorRow>> {
+    let mut times = Distribution::new();
+    bench.starts(place, STARTS)?.into_iter().for_each(|ns| times.record_ns(ns));
+    let what = format!("from a condition of 20 terms to its program at work ({})", place.name());
+    let meaning = "once for a route: parsing, generating, the verifier, attaching".to_owned();
+    Ok(times.summary(&[]).map(|ns| FloorRow { what, ns, meaning }))
+}
+
+/// How often a program is started to tell how long that takes.
+const STARTS: usize = 50;
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Measures turns and edges on the lines of the simulated chip, interleaved as [`udp_rows`] does.
+pub(crate) fn gpio_rows(
+    plan: &GpioPlan,
+    rounds: usize,
+    command: &str,
+    interrupt: &Interrupt,
+    progress: &mut dyn FnMut(usize, usize),
+) -> anyhow::Result<(Vec<Row>, Ended)> {
+    let simulation = Simulation::find()?;
+    let (mut rows, mut ended) = (Vec::new(), Ended::Complete);
+    let missing = KernelPath::missing();
+    if let Some(missing) = &missing {
+        eprintln!("taut: the kernel's paths on GPIO lines skipped: {missing}");
+    }
+    for (part, figure) in [Figure::Loop, Figure::EdgeToEdge].into_iter().enumerate() {
+        let can_run = |path: &&GpioPath| missing.is_none() || !matches!(path, GpioPath::Kernel(_));
+        let paths: Vec<GpioPath> = GpioPath::all(figure).iter().filter(can_run).copied().collect();
+        let mut cases: Vec<RouteCase> = paths
+            .iter()
+            .map(|path| RouteCase { path: path.name(), sinks: 1, routes: 1, rounds: Vec::new(), reported_lost: None })
+            .collect();
+        for round in 0..rounds {
+            if interrupt.is_set() {
+                ended = Ended::Interrupted;
+                break;
+            }
+            progress(part * rounds + round, 2 * rounds);
+            for turn in 0..paths.len() {
+                let index = (round + turn) % paths.len();
+                let GpioMeasured { ns, sent, lost, reported_lost } = match figure {
+                    Figure::Loop => gpio::turns(paths[index], &gpio::line(gpio::IN), &gpio::line(gpio::OUT), plan)?,
+                    Figure::EdgeToEdge => simulation.edge_to_edge(paths[index], plan)?,
+                };
+                let mut times = Distribution::new();
+                ns.iter().for_each(|&ns| times.record_ns(ns));
+                let case = &mut cases[index];
+                case.rounds.push((times, sent, lost));
+                if let Some(lost) = reported_lost {
+                    case.reported_lost = Some(case.reported_lost.unwrap_or(0) + lost);
+                }
+            }
+        }
+        let (times, gap_ns) = match figure {
+            Figure::Loop => (RouteTimes::Loop, 0),
+            Figure::EdgeToEdge => (RouteTimes::EdgeToEdge, nanos(plan.period)),
+        };
+        let setting = RouteSetting {
+            over: "GPIO lines of a simulated chip".to_owned(),
+            times,
+            when: WHEN.to_owned(),
+            command: command.to_owned(),
+            timeout_ns: gap_ns,
+            gap_ns,
+            sensor_core: None,
+            route_core: plan.core,
+        };
+        rows.extend(route::rows(&cases, &setting).into_iter().map(|row| Row::Route(Box::new(row))));
+    }
+    Ok((rows, ended))
 }

@@ -74,8 +74,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Code> {
 }
 
 fn describe(route: &Route, plan: Plan, tries: Vec<Tried>) -> Checked {
-    let runs =
-        if plan.places.is_empty() { vec!["user"] } else { plan.places.iter().map(|place| place.name()).collect() };
+    let module = plan.module.iter().map(|place| place.name());
+    let mut runs: Vec<&'static str> = module.chain(plan.places.iter().map(|place| place.name())).collect();
+    if runs.is_empty() {
+        runs.push("user");
+    }
     let to = route.sinks.iter().map(|sink| Sent {
         sink: sink.target.to_string(),
         send: match (&sink.send, sink.output) {

@@ -16,6 +16,9 @@ enum PlaceArg {
     XdpNative,
     XdpGeneric,
     Tc,
+    #[value(name = "hardirq")]
+    HardIrq,
+    Kthread,
     User,
 }
 
@@ -111,6 +114,8 @@ impl DeclareArgs {
                 PlaceArg::XdpNative => Wish::XdpNative,
                 PlaceArg::XdpGeneric => Wish::XdpGeneric,
                 PlaceArg::Tc => Wish::Tc,
+                PlaceArg::HardIrq => Wish::HardIrq,
+                PlaceArg::Kthread => Wish::Kthread,
                 PlaceArg::User => Wish::User,
             },
             log: self.log.clone(),

@@ -62,8 +62,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<Code> {
         engine.turn(desk.as_fd());
         desk.serve(&mut engine);
     }
-    let last = engine.status();
-    drop(engine);
+    let last = engine.end();
     if !args.detached {
         show::print(args.json, "route run", &last)?;
     }

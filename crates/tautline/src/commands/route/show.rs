@@ -112,7 +112,7 @@ pub(super) fn print(as_json: bool, command: &str, all: &[Status]) -> anyhow::Res
     }
     let mut text = String::new();
     for one in all {
-        let Counters { events, passed, dropped, short, lost, log_lost, latency } = &one.counters;
+        let Counters { events, passed, dropped, short, lost, log_lost, masked, latency } = &one.counters;
         writeln!(
             text,
             "{}  {}  events {events}  passed {passed}  dropped {dropped}  short {short}  lost {lost}",
@@ -120,6 +120,9 @@ pub(super) fn print(as_json: bool, command: &str, all: &[Status]) -> anyhow::Res
         )?;
         if *log_lost > 0 {
             writeln!(text, "  {log_lost} records of the log had no room")?;
+        }
+        if *masked > 0 {
+            writeln!(text, "  {masked} times too many came, and the source was masked for a while")?;
         }
         let classes: Vec<String> =
             latency.at_least_ns.iter().map(|(from, count)| format!("{from}-{} ns: {count}", 2 * from - 1)).collect();

@@ -27,6 +27,11 @@ const FIRST_SINK: u16 = 7000;
 /// The condition of the published experiment.
 pub const WHEN: &str = "value == 0";
 
+/// A condition of 20 terms, for [`Bench::starts`].
+pub const TERMS: &str = "value == 0 && u8[1] < 3 && u16be[2] != 7 && (u8[4] & 15) + u8[5] * 3 - u8[6] / 2 > -9 || rise(u8[7] > 4) \
+                         && average(u8[0], 8) >= 1 && since_last > 5ms && hysteresis(i16be[2], -5, 5) || limit(true, 10, 1s) \
+                         && count % 3 == 0 && delta(u8[3]) < 40 && abs(i32be[4]) > 100 || debounce(u8[2] == 1, 5ms)";
+
 /// A way from the sensor to the sinks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Path {
@@ -167,23 +172,56 @@ impl Bench {
         Ok(Self { plain, native, _program: program })
     }
 
-    /// Measures one path once, with new sockets or a new program.
+    /// How long it takes from the text of a condition ([`TERMS`]) to the program at work on a device: parsing, generating, the
+    /// verifier, the sink's address, attaching. In ns, sample by sample.
+    ///
+    /// # Errors
+    /// The kernel does not take it.
+    pub fn starts(&self, place: Place, samples: usize) -> Result<Vec<u64>> {
+        let layout = Source::Udp(SOURCE.into()).layout();
+        let (route, hop) = (&self.plain.route, self.plain.hop);
+        let start = || {
+            let began = Instant::now();
+            let program = Program::parse(TERMS, &[], &layout).map_err(io::Error::other)?;
+            let spec = KernelSpec { source: SOURCE, sinks: vec![(KernelTarget::Reply, None)], log: None };
+            let mut route = KernelRoute::load(&program, spec, place, "taut_bench").map_err(io::Error::other)?;
+            route.set_hop(0, Some(hop))?;
+            let attached = Attachment::attach(hop.ifindex, place, &[&route]).map_err(io::Error::other)?;
+            let took = began.elapsed();
+            drop(attached);
+            Ok(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX))
+        };
+        let all = route.inside(|| (0..samples).map(|_| start()).collect::<io::Result<Vec<u64>>>());
+        all.map_err(failed("start a program"))
+    }
+
+    /// Measures one path once, with new sockets or a new program. In the kernel, so many other routes are at work on the same
+    /// device.
     ///
     /// # Errors
     /// The path can't be set up here.
-    pub fn measure(&self, path: Path, sinks: usize, plan: &Plan) -> Result<Measured> {
+    pub fn measure(&self, path: Path, sinks: usize, others: u16, plan: &Plan) -> Result<Measured> {
         let cable = if path == Path::Kernel(Place::XdpNative) { &self.native } else { &self.plain };
         match path {
             Path::Kernel(place) => {
                 let target = |sink| KernelTarget::To(sink_address(sink));
                 let spec =
                     KernelSpec { source: SOURCE, sinks: (0..sinks).map(|i| (target(i), None)).collect(), log: None };
-                let mut route = KernelRoute::load(&program()?, spec, place, "taut_bench")
-                    .map_err(|error| Error::Unavailable(error.to_string()))?;
+                let load = |spec| {
+                    KernelRoute::load(&program()?, spec, place, "taut_bench")
+                        .map_err(|error| Error::Unavailable(error.to_string()))
+                };
+                let mut route = load(spec)?;
                 for sink in 0..sinks {
                     route.set_hop(sink, Some(cable.hop)).map_err(failed("tell the program its sinks"))?;
                 }
-                let attach = || Attachment::attach(cable.hop.ifindex, place, &[&route]).map_err(io::Error::other);
+                let other = |index: u16| {
+                    let source = SocketAddrV4::new(ROUTE, SOURCE.port() + 1 + index);
+                    load(KernelSpec { source, sinks: vec![(KernelTarget::Reply, None)], log: None })
+                };
+                let others: Vec<KernelRoute> = (0..others).map(other).collect::<Result<_>>()?;
+                let all: Vec<&KernelRoute> = others.iter().chain([&route]).collect();
+                let attach = || Attachment::attach(cable.hop.ifindex, place, &all).map_err(io::Error::other);
                 let _attached = cable.route.inside(attach).map_err(failed("attach the program"))?;
                 sense(cable, sinks, plan)
             }
@@ -354,15 +392,29 @@ mod tests {
             sensor_core: None,
             route_core: None,
         };
-        for sinks in [1, 4] {
+        for (sinks, others) in [(1, 0), (4, 0), (1, 5)] {
             for &path in Path::all(sinks) {
-                let measured = bench.measure(path, sinks, &plan).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+                let measured =
+                    bench.measure(path, sinks, others, &plan).unwrap_or_else(|error| panic!("{path:?}: {error}"));
                 assert_eq!(measured.sent, 50, "{path:?}");
                 assert_eq!(measured.lost + measured.edge_to_edge_ns.len() as u64, 50, "{path:?}");
                 // Sockets that are closed between events may miss some.
                 let most = if path == Path::Naive { 25 } else { 0 };
                 assert!(measured.lost <= most, "{path:?} with {sinks} sinks lost {}", measured.lost);
             }
+        }
+    }
+
+    #[test]
+    fn a_program_of_20_terms_is_started() {
+        let layout = Source::Udp(SOURCE.into()).layout();
+        assert!(Program::parse(TERMS, &[], &layout).unwrap().when.parts() >= 20);
+        let bench = match Bench::set_up() {
+            Ok(bench) => bench,
+            Err(error) => return crate::skip::note("bench::a_program_of_20_terms_is_started", &error.to_string()),
+        };
+        for place in [Place::XdpGeneric, Place::Tc] {
+            assert_eq!(bench.starts(place, 3).unwrap().len(), 3, "{place:?}");
         }
     }
 }

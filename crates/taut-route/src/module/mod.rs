@@ -1,0 +1,245 @@
+//! Routes in the kernel module `taut_path`: GPIO lines and input devices as sources, GPIO lines, LEDs and UDP as sinks.
+//!
+//! The module takes the condition as a program over event records ([`RecordProgram`]), the same that the tests run against the
+//! interpreter. A route lives as long as the descriptor that made it.
+
+pub(crate) mod abi;
+mod led;
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::Path;
+
+use crate::bpf::{BpfError, RecordProgram};
+use crate::condition::Program;
+use led::LedClaim;
+
+const DEVICE: &str = "/dev/taut_path";
+
+/// Where the module runs a route.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum ModulePlace {
+    /// In the interrupt itself.
+    HardIrq,
+    /// In a SCHED_FIFO kernel thread behind a ring.
+    Thread,
+}
+
+/// What decides whether an event passes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Condition {
+    /// The route's own, as a program.
+    Program,
+    /// `value == 0` in C, for comparison.
+    IsZero,
+}
+
+/// Why the module did not take a route.
+#[derive(Debug, thiserror::Error)]
+pub enum ModuleError {
+    /// It is not there, or not for this user.
+    #[error("{0}")]
+    Missing(String),
+    /// The program could not be loaded.
+    #[error(transparent)]
+    Bpf(#[from] BpfError),
+    /// It refused a part of the route.
+    #[error("{what}: {error}{hint}")]
+    Refused {
+        /// Which part.
+        what: String,
+        /// The kernel's answer.
+        error: io::Error,
+        /// What that means.
+        hint: &'static str,
+    },
+}
+
+/// A route as the module runs it.
+pub(crate) struct ModuleSpec {
+    /// For the module, but for the program and the place.
+    pub(crate) request: abi::Request,
+    /// The source as written.
+    pub(crate) source: String,
+    /// The sinks as written.
+    pub(crate) sinks: Vec<String>,
+    /// The LEDs among them, by their index.
+    pub(crate) leds: Vec<(usize, String)>,
+}
+
+/// A route at work in the module, until this is dropped or the process ends in whatever way.
+#[derive(Debug)]
+pub struct ModuleRoute {
+    // LEDs are given back before their triggers are gone.
+    _leds: Vec<LedClaim>,
+    device: File,
+    program: Option<RecordProgram>,
+    place: ModulePlace,
+}
+
+/// Counters of a route in the module.
+#[derive(Clone, Debug)]
+pub struct ModuleCounters {
+    /// Events taken.
+    pub events: u64,
+    /// Of those, that passed.
+    pub passed: u64,
+    /// That did not.
+    pub dropped: u64,
+    /// That were too short.
+    pub short: u64,
+    /// Events for which there was no room, and sinks that could not be set.
+    pub lost: u64,
+    /// Times that the source was masked for a while, since too many came.
+    pub masked: u64,
+    /// From taking an event to its last sink: the n-th counts times from 2^n ns.
+    pub histogram: Vec<u64>,
+}
+
+impl ModulePlace {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::HardIrq => "hardirq",
+            Self::Thread => "kthread",
+        }
+    }
+
+    const fn number(place: Option<Self>) -> u32 {
+        match place {
+            None => abi::AUTO,
+            Some(Self::HardIrq) => abi::HARDIRQ,
+            Some(Self::Thread) => abi::THREAD,
+        }
+    }
+}
+
+/// Opens the module's device and sees whether it speaks our language.
+fn open() -> Result<File, ModuleError> {
+    let missing = |text: &str| ModuleError::Missing(text.to_owned());
+    let device = File::options().read(true).write(true).open(DEVICE).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            missing("the kernel module (modprobe taut_path; kernel/taut_path/README.md has how to build it)")
+        }
+        io::ErrorKind::PermissionDenied => missing("the right to use /dev/taut_path (root, CAP_SYS_ADMIN)"),
+        _ => ModuleError::Missing(format!("{DEVICE}: {error}")),
+    })?;
+    match abi::version(&device) {
+        Ok(abi::ABI) => Ok(device),
+        Ok(other) => Err(ModuleError::Missing(format!(
+            "a module of the same version: the loaded taut_path speaks ABI {other}, this program {}",
+            abi::ABI
+        ))),
+        Err(error) => Err(ModuleError::Missing(format!("{DEVICE} does not answer: {error}"))),
+    }
+}
+
+/// What of the module is missing here.
+pub(crate) fn missing() -> Option<String> {
+    open().err().map(|error| error.to_string())
+}
+
+impl ModuleRoute {
+    /// Hands a route to the module; `place` none leaves it the choice.
+    ///
+    /// # Errors
+    /// The module is missing, or it refused the program, the source or a sink.
+    pub(crate) fn start(
+        mut spec: ModuleSpec,
+        program: &Program,
+        place: Option<ModulePlace>,
+        condition: Condition,
+    ) -> Result<Self, ModuleError> {
+        let device = open()?;
+        let program = match condition {
+            Condition::Program => Some(RecordProgram::load_in_turn(program)?),
+            Condition::IsZero => None,
+        };
+        let request = &mut spec.request;
+        request.place = ModulePlace::number(place);
+        match &program {
+            Some(program) => request.program = program.fd().as_raw_fd(),
+            None => request.condition = abi::IS_ZERO,
+        }
+        abi::start(&device, request).map_err(|error| refused(&spec, error))?;
+        let mut leds = Vec::new();
+        for (index, name) in &spec.leds {
+            let trigger = format!("taut-path-{}-{index}", spec.request.id);
+            let claim = LedClaim::take(name, &trigger).map_err(|error| ModuleError::Refused {
+                what: format!("led:{name}"),
+                error,
+                hint: " (ls /sys/class/leds)",
+            })?;
+            leds.push(claim);
+        }
+        let place = if spec.request.place == abi::HARDIRQ { ModulePlace::HardIrq } else { ModulePlace::Thread };
+        Ok(Self { _leds: leds, device, program, place })
+    }
+
+    /// Where it runs.
+    pub const fn place(&self) -> ModulePlace {
+        self.place
+    }
+
+    /// The counters as they are now.
+    ///
+    /// # Errors
+    /// The module did not answer.
+    pub fn counters(&self) -> io::Result<ModuleCounters> {
+        let stats = abi::stats(&self.device)?;
+        Ok(ModuleCounters {
+            events: stats.events,
+            passed: stats.passed,
+            dropped: stats.dropped + stats.bad,
+            short: stats.short_events,
+            lost: stats.lost + stats.failed,
+            masked: stats.masked,
+            histogram: stats.histogram.to_vec(),
+        })
+    }
+
+    /// The published experiment's loop: input read, condition evaluated, output set, so often; ns for all.
+    ///
+    /// # Errors
+    /// The route is not one from a line to a line in hard irq.
+    pub(crate) fn run_loop(&self, count: u32) -> io::Result<u64> {
+        abi::run_loop(&self.device, count)
+    }
+
+    /// Its program, unless the condition is built in.
+    pub fn program(&self) -> Option<BorrowedFd<'_>> {
+        self.program.as_ref().map(RecordProgram::fd)
+    }
+}
+
+fn refused(spec: &ModuleSpec, error: io::Error) -> ModuleError {
+    let at_fault = spec.request.at_fault;
+    let sink = at_fault.checked_sub(abi::FAULT_SINK).and_then(|index| spec.sinks.get(index as usize));
+    let is_input = spec.request.source.kind == abi::INPUT;
+    let what = match (at_fault, sink) {
+        (_, Some(sink)) => sink.clone(),
+        (abi::FAULT_SOURCE, _) => spec.source.clone(),
+        (abi::FAULT_PROGRAM, _) => "the condition's program".to_owned(),
+        _ => "taut_path".to_owned(),
+    };
+    let hint = match error.raw_os_error() {
+        Some(libc::ENODEV) if is_input && at_fault == abi::FAULT_SOURCE => {
+            " (no input device has that name; see /proc/bus/input/devices)"
+        }
+        Some(libc::ENODEV) => " (no GPIO chip has that label; gpiodetect lists them)",
+        Some(libc::EBUSY) => " (somebody else uses the line; gpioinfo tells who)",
+        Some(libc::EINVAL) if at_fault != 0 => " (the chip has no such line)",
+        Some(libc::ENXIO) => " (the line makes no interrupts)",
+        Some(libc::EDEADLK) => " (something on the route can sleep, so it can't run in hard irq)",
+        _ => "",
+    };
+    ModuleError::Refused { what, error, hint }
+}
+
+/// The name of an input device by its node.
+pub(crate) fn input_name(node: &Path) -> Option<String> {
+    let event = node.file_name()?;
+    let name = fs::read_to_string(Path::new("/sys/class/input").join(event).join("device/name")).ok()?;
+    Some(name.trim_end().to_owned())
+}

@@ -1,0 +1,98 @@
+//! Chips of GPIO lines, found by label.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use taut_link::{Error, Result};
+
+use super::abi;
+use crate::route::GpioLine;
+
+/// A chip, open.
+#[derive(Debug)]
+pub(crate) struct Chip {
+    file: File,
+    /// `gpiochipN`.
+    name: String,
+    /// What its driver calls it.
+    pub(crate) label: String,
+    /// Number of its lines.
+    lines: u32,
+}
+
+impl Chip {
+    fn open(name: &str) -> io::Result<Self> {
+        let file = File::options().read(true).write(true).open(format!("/dev/{name}"))?;
+        let (name, label, lines) = abi::chip_info(file.as_fd())?;
+        Ok(Self { file, name, label, lines })
+    }
+
+    /// Who holds a line.
+    pub(super) fn holder(&self, offset: u32) -> Option<String> {
+        let holder = abi::line_holder(self.file.as_fd(), offset).ok().flatten()?;
+        Some(if holder.is_empty() { "somebody who gave no name".to_owned() } else { holder })
+    }
+}
+
+impl AsFd for Chip {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// All chips: those that could be opened, and why one could not.
+fn all() -> io::Result<(Vec<Chip>, Option<String>)> {
+    let mut nodes: Vec<String> = std::fs::read_dir("/dev")?
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.strip_prefix("gpiochip").is_some_and(|number| number.parse::<u32>().is_ok()))
+        .collect();
+    nodes.sort();
+    let (mut chips, mut closed) = (Vec::new(), None);
+    for node in nodes {
+        match Chip::open(&node) {
+            Ok(chip) => chips.push(chip),
+            Err(error) => closed = Some(format!("/dev/{node}: {error} (needs root, or the group that it belongs to)")),
+        }
+    }
+    Ok((chips, closed))
+}
+
+/// Labels, names and numbers of lines of the chips that may be used here.
+pub(crate) fn described() -> Vec<String> {
+    let chips = all().map(|(chips, _)| chips).unwrap_or_default();
+    chips.iter().map(|chip| format!("{} ({}, {} lines)", chip.label, chip.name, chip.lines)).collect()
+}
+
+/// The chip of a line.
+///
+/// # Errors
+/// [`Error::Unavailable`] when there is no such chip, several have the label, or it may not be opened; [`Error::Input`] when the
+/// chip has no such line.
+pub(crate) fn find(line: &GpioLine) -> Result<Chip> {
+    let place = line.place();
+    let (chips, closed) = all().map_err(|error| Error::Host { what: "read /dev".to_owned(), error })?;
+    let (mut found, others): (Vec<Chip>, Vec<Chip>) =
+        chips.into_iter().partition(|chip| chip.label == line.chip || chip.name == line.chip);
+    let others: Vec<String> = others.iter().map(|chip| format!("{} ({})", chip.label, chip.name)).collect();
+    let chip = match (found.pop(), found.is_empty()) {
+        (Some(chip), true) => chip,
+        (Some(_), false) => {
+            let text = format!("{place}: several chips are labelled so; write gpiochipN (gpiodetect lists them)");
+            return Err(Error::Unavailable(text));
+        }
+        (None, _) => {
+            let known = match (closed, others.is_empty()) {
+                (Some(closed), _) => closed,
+                (None, true) => "this machine has no GPIO chip".to_owned(),
+                (None, false) => format!("there is {}", others.join(", ")),
+            };
+            return Err(Error::Unavailable(format!("{place}: no GPIO chip of that label: {known}")));
+        }
+    };
+    if line.offset >= chip.lines {
+        return Err(Error::Input(format!("{place}: the chip has the lines 0 to {}", chip.lines.saturating_sub(1))));
+    }
+    Ok(chip)
+}

@@ -1,0 +1,101 @@
+//! GPIO lines from user space, by the faster of the kernel's two interfaces that can do what is asked for.
+//!
+//! Edges come sooner through sysfs, which tells of them in the interrupt handler, where the character device wakes up a thread
+//! first; lines are set sooner through the character device, with no text in between.
+
+mod abi;
+mod cdev;
+mod chip;
+mod interrupts;
+mod sysfs;
+
+use std::io;
+
+use taut_link::{Error, Result};
+
+use super::source::Next;
+use crate::route::{Access, GpioEdges, GpioLine};
+
+pub(crate) use cdev::Line as CdevLine;
+pub(crate) use chip::{Chip, described, find};
+pub(crate) use sysfs::Line as SysfsLine;
+
+/// Edges of a line.
+pub(super) enum Edges {
+    Cdev(Box<cdev::Edges>),
+    Sysfs(sysfs::Edges),
+}
+
+/// A line to set.
+pub(super) enum Output {
+    Cdev(CdevLine),
+    Sysfs(SysfsLine),
+}
+
+impl Edges {
+    /// Takes the line. Through sysfs, edges that follow each other closely melt into one and have no times of their own; so
+    /// without a wish it is taken for conditions that remember nothing.
+    pub(super) fn open(source: &GpioEdges, remembers: bool) -> Result<Self> {
+        let chip = find(&source.line)?;
+        let by_sysfs = || sysfs::Edges::open(&chip, source).map(Self::Sysfs);
+        let by_cdev = || cdev::Edges::open(&chip, source).map(|edges| Self::Cdev(Box::new(edges)));
+        let needs_cdev = remembers || source.debounce.is_some() || source.line.bias.is_some();
+        match source.line.by {
+            Access::Cdev => by_cdev(),
+            Access::Sysfs => by_sysfs(),
+            Access::Auto if needs_cdev => by_cdev(),
+            Access::Auto => by_sysfs().or_else(|_| by_cdev()),
+        }
+    }
+
+    /// Waits for an edge, for a while.
+    #[inline]
+    pub(super) fn next(&mut self, buffer: &mut [u8]) -> io::Result<Next> {
+        match self {
+            Self::Cdev(edges) => edges.next(buffer),
+            Self::Sysfs(edges) => edges.next(buffer),
+        }
+    }
+
+    /// Edges that were lost and have not been told of, when nothing more is taken.
+    pub(super) fn finish(&mut self) -> u64 {
+        match self {
+            Self::Cdev(edges) => edges.finish(),
+            Self::Sysfs(edges) => edges.finish(),
+        }
+    }
+}
+
+impl Output {
+    /// Takes the line and makes it inactive.
+    pub(super) fn open(line: &GpioLine) -> Result<Self> {
+        let chip = find(line)?;
+        match line.by {
+            Access::Auto | Access::Cdev => CdevLine::output(&chip, line).map(Self::Cdev),
+            Access::Sysfs => SysfsLine::output(&chip, line).map(Self::Sysfs),
+        }
+    }
+
+    #[inline]
+    pub(super) fn set(&self, active: bool) -> io::Result<()> {
+        match self {
+            Self::Cdev(line) => line.set(active),
+            Self::Sysfs(line) => line.set(active),
+        }
+    }
+}
+
+/// What the kernel answered when a line was asked for, with who holds it.
+fn refused(line: &GpioLine, chip: &Chip, error: &io::Error) -> Error {
+    let place = line.place();
+    match error.kind() {
+        io::ErrorKind::ResourceBusy => {
+            let holder = chip.holder(line.offset).unwrap_or_else(|| "somebody else".to_owned());
+            Error::Unavailable(format!("{place} is held by {holder}; it has to be let go first"))
+        }
+        io::ErrorKind::PermissionDenied => {
+            Error::Unavailable(format!("{place}: {error} (needs root, or the group that GPIO chips belong to)"))
+        }
+        _ => Error::Unavailable(format!("{place}: {error}")),
+    }
+}

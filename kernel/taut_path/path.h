@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A route in the kernel. Events come from gpio.c or input.c, go through event.c, by way of thread.c when something on the
+ * route can sleep, to the condition (program.c) and the sinks (gpio.c, led.c, udp.c). route.c puts it together.
+ */
+#ifndef TAUT_PATH_INTERNAL_H
+#define TAUT_PATH_INTERNAL_H
+
+#include <linux/gpio/consumer.h>
+#include <linux/gpio/machine.h>
+#include <linux/input.h>
+#include <linux/kfifo.h>
+#include <linux/leds.h>
+#include <linux/socket.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+#include <linux/bpf.h>
+#include <net/xdp.h>
+
+#include "taut_path.h"
+
+struct bpf_prog;
+struct platform_device;
+struct task_struct;
+
+struct taut_event {
+	u64 now;
+	s64 value;
+};
+
+struct taut_sink {
+	u32 kind;
+	u32 output;
+	struct gpio_desc *line;
+	struct led_trigger trigger;
+	char trigger_name[32];
+	struct socket *socket;
+	struct sockaddr_storage to;
+	int to_bytes;
+};
+
+struct taut_route {
+	/* Serialises events, and what they change. */
+	raw_spinlock_t lock;
+	u32 id;
+	u32 place; /* TAUT_PATH_HARDIRQ or _THREAD */
+	u32 condition;
+	bool stopping;
+
+	struct bpf_prog *program;
+	u8 *buffer;
+	struct xdp_rxq_info rxq;
+
+	struct platform_device *device;
+	struct gpiod_lookup_table *lines;
+	struct gpio_desc *source;
+	u32 edges; /* TAUT_PATH_RISING, TAUT_PATH_FALLING */
+	int irq;
+	bool has_irq;
+
+	struct input_handler handler;
+	char input_name[TAUT_PATH_NAME_BYTES];
+	u32 input_event; /* type << 16 | code */
+	atomic_t input_devices;
+	struct input_device_id input_ids[2];
+
+	DECLARE_KFIFO_PTR(ring, struct taut_event);
+	struct task_struct *thread;
+
+	/* Storms: events of the window that began then. */
+	u64 window_ns;
+	u32 in_window;
+	u32 most_in_window;
+	u32 mask_ms;
+	u64 deaf_until;
+	struct delayed_work unmask;
+
+	struct taut_path_stats stats;
+	u32 sink_count;
+	struct taut_sink sinks[TAUT_PATH_MOST_SINKS];
+};
+
+/* route.c */
+struct taut_route *taut_route_start(struct taut_path_route *spec);
+void taut_route_stop(struct taut_route *route);
+
+/* event.c */
+void taut_event_take(struct taut_route *route, u64 now, s64 value);
+void taut_event_handle(struct taut_route *route, const struct taut_event *event);
+void taut_unmask(struct work_struct *work);
+
+/*
+ * program.c: with interrupts off (which is also an RCU read-side critical section) and one event at a time; the record has the
+ * outputs afterwards.
+ */
+int taut_program_get(struct taut_route *route, int fd);
+void taut_program_put(struct taut_route *route);
+u32 taut_program_run(struct taut_route *route, const struct taut_event *event);
+
+static inline struct taut_path_record *taut_record(struct taut_route *route)
+{
+	return (struct taut_path_record *)(route->buffer + XDP_PACKET_HEADROOM);
+}
+
+/* thread.c */
+int taut_thread_start(struct taut_route *route);
+void taut_thread_stop(struct taut_route *route);
+
+/* gpio.c */
+int taut_gpio_get(struct taut_route *route, struct taut_path_route *spec);
+void taut_gpio_put(struct taut_route *route);
+bool taut_gpio_can_sleep(const struct taut_route *route);
+int taut_gpio_source_start(struct taut_route *route);
+void taut_gpio_source_stop(struct taut_route *route);
+
+/* input.c */
+int taut_input_start(struct taut_route *route);
+void taut_input_stop(struct taut_route *route);
+
+/* led.c */
+int taut_led_get(struct taut_route *route, struct taut_sink *sink, u32 index);
+void taut_led_put(struct taut_sink *sink);
+
+/* udp.c */
+int taut_udp_get(struct taut_sink *sink, const struct taut_path_end *end);
+void taut_udp_put(struct taut_sink *sink);
+int taut_udp_send(struct taut_sink *sink, s64 value);
+
+/* loop.c */
+int taut_loop(struct taut_route *route, struct taut_path_loop *loop);
+
+#endif

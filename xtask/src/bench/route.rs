@@ -1,0 +1,92 @@
+//! Routes in the kernel beside user space with everything kept open, over UDP between network namespaces.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::{Outcome, Setting, table};
+
+/// What has to be reached: a path with so many sinks is so many times shorter than the kept-open one.
+struct Bar {
+    path: &'static str,
+    sinks: u64,
+    p50: f64,
+    p99: Option<f64>,
+}
+
+const BARS: [Bar; 2] =
+    [Bar { path: "xdp", sinks: 1, p50: 4.0, p99: Some(8.0) }, Bar { path: "tc", sinks: 4, p50: 4.0, p99: None }];
+/// From the text of a condition of 20 terms to the program at work.
+const STARTED_WITHIN_NS: f64 = 1e6;
+/// How much longer an event may take with 99 other routes on the device: a look-up and a jump more, whatever their number.
+const WITH_OTHERS: f64 = 1.25;
+
+/// Once: `taut route bench` makes its own rounds and interleaves them.
+pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
+    let rounds = setting.rounds.to_string();
+    let object = setting
+        .taut
+        .run_anywhere(&["route", "bench", "--over", "udp", "--rounds", &rounds], Duration::from_secs(300))?;
+    let results = object["results"]
+        .as_array()
+        .filter(|results| !results.is_empty())
+        .context("taut route bench has no results")?;
+    let rows: Vec<Vec<String>> = results.iter().filter_map(row).collect();
+    let mut text = table(&["path", "sinks", "routes", "p50", "p99", "p50 shorter", "p99 shorter", "lost"], &rows);
+    let mut met = true;
+    let mut judge = |what: String, figure: f64, is_met: bool| {
+        met &= is_met;
+        text += &format!("\n{what}: {figure:.2}{}", if is_met { "" } else { "  MISSED" });
+    };
+    for Bar { path, sinks, p50, p99 } in BARS {
+        let row = find(results, path, sinks, 1)?;
+        let shorter = times_shorter(&row["compared"]["p50_ratio"]);
+        judge(format!("{path}, {sinks} sinks, p50 at least {p50} times shorter"), shorter, shorter >= p50);
+        if let Some(p99) = p99 {
+            let shorter = times_shorter(&row["p99_ratio"]);
+            judge(format!("{path}, {sinks} sinks, p99 at least {p99} times shorter"), shorter, shorter >= p99);
+        }
+    }
+    for path in ["xdp", "tc"] {
+        let p50 = |routes| find(results, path, 1, routes).map(|row| row["edge_to_edge_ns"]["p50"].as_f64());
+        let ratio = p50(100)?.unwrap_or(f64::NAN) / p50(1)?.unwrap_or(f64::NAN);
+        judge(format!("{path}, 100 routes to 1, p50 at most {WITH_OTHERS}"), ratio, ratio <= WITH_OTHERS);
+    }
+    for started in results.iter().filter(|row| row["workload"] == "floor") {
+        let p50 = started["ns"]["p50"].as_f64().unwrap_or(f64::NAN);
+        let what = started["what"].as_str().unwrap_or_default();
+        judge(format!("{what}, ms, p50 at most 1"), p50 / 1e6, p50 <= STARTED_WITHIN_NS);
+    }
+    Ok(Outcome { text, json: results.iter().cloned().collect(), met: Some(met) })
+}
+
+fn find<'a>(results: &'a [Value], path: &str, sinks: u64, routes: u64) -> Result<&'a Value> {
+    let is_it = |row: &&Value| row["path"] == path && row["sinks"] == sinks && row["routes"] == routes;
+    results.iter().find(is_it).with_context(|| format!("no row of {path} with {sinks} sinks and {routes} routes"))
+}
+
+fn times_shorter(ratio: &Value) -> f64 {
+    1.0 / ratio.as_f64().unwrap_or(f64::NAN)
+}
+
+fn row(result: &Value) -> Option<Vec<String>> {
+    let path = result["path"].as_str()?.to_owned();
+    let time = |at: &str| {
+        result["edge_to_edge_ns"][at].as_f64().map_or_else(|| "-".to_owned(), |ns| format!("{:.2} us", ns / 1e3))
+    };
+    let ratio = |ratio: &Value| match ratio.as_f64() {
+        Some(ratio) => format!("{:.2}", 1.0 / ratio),
+        None => "-".to_owned(),
+    };
+    Some(vec![
+        path,
+        result["sinks"].to_string(),
+        result["routes"].to_string(),
+        time("p50"),
+        time("p99"),
+        ratio(&result["compared"]["p50_ratio"]),
+        ratio(&result["p99_ratio"]),
+        result["lost"].to_string(),
+    ])
+}
