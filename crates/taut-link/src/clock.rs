@@ -88,6 +88,11 @@ impl RealtimeOffset {
         Self(offset)
     }
 
+    /// An instant of the monotonic clock as wall-clock time, in nanoseconds since 1970.
+    pub fn to_realtime(self, instant: Instant) -> u64 {
+        u64::try_from(i128::from(instant.as_nanos()) + self.0).unwrap_or(0)
+    }
+
     /// A wall-clock time as an instant of the monotonic clock.
     pub(crate) fn to_monotonic(self, seconds: i64, nanoseconds: i64) -> Instant {
         let real = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);

@@ -112,6 +112,12 @@ impl Link {
         &self.endpoint
     }
 
+    /// Most bytes that one write should have: the peer's MTU on L2CAP, what the send buffer takes on RFCOMM; `usize::MAX` where
+    /// there is no such limit.
+    pub const fn write_limit(&self) -> usize {
+        self.write_limit
+    }
+
     /// Whether small writes may be held back by the transport (TCP with neither `TCP_NODELAY` nor anything else that
     /// switches RFC 896 off).
     pub fn holds_small_writes(&self) -> bool {

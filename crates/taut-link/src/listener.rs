@@ -1,6 +1,7 @@
+use std::fmt;
 use std::io;
-use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -74,6 +75,34 @@ impl Listener {
         let endpoint = endpoint.with_bound_address(&bound);
         let file = endpoint.socket_file().cloned();
         Ok(Self { socket, endpoint, file, radio: None })
+    }
+
+    /// Takes over a socket that was bound, and set to listen where it is one of streams, by somebody else, as a service manager
+    /// does. Its socket file stays when the listener goes.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when the socket is not one of the endpoint's kind; else as getsockname(2).
+    pub fn adopt(endpoint: &Endpoint, socket: OwnedFd) -> Result<Self> {
+        let socket = Socket::from(socket);
+        let fail = |source: io::Error| Error::io("take over the socket of", endpoint, source);
+        let bound = socket.local_addr().map_err(fail)?;
+        let is_unix = matches!(endpoint, Endpoint::Unix(_) | Endpoint::UnixDgram(_));
+        let is_of_the_kind = match endpoint.bluetooth() {
+            Some(_) => i32::from(bound.family()) == libc::AF_BLUETOOTH,
+            None => bound.is_unix() == is_unix && bound.as_socket().is_some() != is_unix,
+        };
+        if !is_of_the_kind || socket.r#type().map_err(fail)? != endpoint.socket_type() {
+            return Err(Error::Input(format!("{endpoint}: the socket handed over is not of this kind")));
+        }
+        Ok(Self { endpoint: endpoint.with_bound_address(&bound), socket, file: None })
+    }
+
+    /// Whether calls return `EAGAIN` instead of waiting.
+    ///
+    /// # Errors
+    /// As fcntl(2).
+    pub fn set_nonblocking(&self, nonblocking: bool) -> Result<()> {
+        self.socket.set_nonblocking(nonblocking).map_err(|source| Error::io("prepare", &self.endpoint, source))
     }
 
     /// The address bound to, with the port that the kernel picked.
@@ -161,6 +190,23 @@ impl Listener {
     /// As setsockopt(2).
     pub fn set_timeout(&self, timeout: Option<Duration>) -> Result<()> {
         self.socket.set_read_timeout(timeout).map_err(|source| Error::io("prepare", &self.endpoint, source))
+    }
+}
+
+/// Address and port; of a Unix socket its name.
+impl fmt::Display for PeerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Ok(address) = SocketAddr::try_from(self.0.clone()) {
+            return write!(f, "{address}");
+        }
+        match rustix::net::SocketAddrUnix::try_from(self.0.clone()) {
+            Ok(address) => match (address.abstract_name(), address.path()) {
+                (Some(name), _) => write!(f, "@{}", name.escape_ascii()),
+                (None, Some(path)) => write!(f, "{}", path.to_bytes().escape_ascii()),
+                (None, None) => f.write_str("unnamed"),
+            },
+            Err(_) => f.write_str("unnamed"),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod doctor;
 pub(crate) mod echo;
 pub(crate) mod generate;
 pub(crate) mod pace;
+pub(crate) mod pipe;
 pub(crate) mod report;
 pub(crate) mod route;
 pub(crate) mod serve;

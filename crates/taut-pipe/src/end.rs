@@ -1,0 +1,255 @@
+//! An open end of a pipe: the same calls for every kind, none of which waits.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::{Child, ExitStatus};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use taut_link::{Listener, PeerAddress};
+
+use crate::sys;
+use crate::tls::Tls;
+use crate::tty::Restore;
+
+/// What reading or writing came to.
+#[derive(Debug)]
+pub(crate) enum Moved {
+    /// So many bytes.
+    Bytes(usize),
+    /// Not now.
+    Blocked,
+    /// The end of what is sent.
+    End,
+}
+
+/// How bytes go in and out.
+#[derive(Debug)]
+pub(crate) enum Form {
+    /// A stream socket.
+    Stream,
+    /// A stream socket with TLS on it.
+    Tls(Tls),
+    /// A socket of messages, connected.
+    Messages,
+    /// One of several clients at one socket of messages, whose messages the event loop sorts.
+    Client { listener: Arc<Listener>, peer: PeerAddress, inbox: VecDeque<Vec<u8>> },
+    /// Pipes and terminals.
+    File,
+    /// Regular files and what else is always ready.
+    Regular,
+}
+
+/// An open end.
+#[derive(Debug)]
+pub(crate) struct End {
+    /// Who is there, for people.
+    pub(crate) name: String,
+    pub(crate) form: Form,
+    pub(crate) input: Option<Arc<OwnedFd>>,
+    pub(crate) output: Option<Arc<OwnedFd>>,
+    /// Most bytes of one write.
+    pub(crate) write_limit: usize,
+    /// Whether the end of what is sent can be told while receiving goes on.
+    pub(crate) halves: bool,
+    pub(crate) child: Option<Child>,
+    pub(crate) restore: Option<Restore>,
+    /// Reading may bring something.
+    pub(crate) readable: bool,
+    /// Writing may take something.
+    pub(crate) writable: bool,
+    /// The other side has closed, so that a short read doesn't mean that there is no more.
+    pub(crate) hung_up: bool,
+}
+
+/// The most messages of a client that wait for a pipe that does not keep up; more are lost, and counted.
+pub(crate) const INBOX: usize = 256;
+
+impl End {
+    pub(crate) fn new(name: String, form: Form, fd: Option<Arc<OwnedFd>>) -> Self {
+        let halves = matches!(form, Form::Stream | Form::Tls(_));
+        let (readable, writable) = (true, true);
+        let (write_limit, child, restore, hung_up) = (usize::MAX, None, None, false);
+        Self { name, form, input: fd.clone(), output: fd, write_limit, halves, child, restore, readable, writable, hung_up }
+    }
+
+    /// Whether edges of writes and reads are those of messages.
+    pub(crate) const fn has_messages(&self) -> bool {
+        matches!(self.form, Form::Messages | Form::Client { .. })
+    }
+
+    /// Whether the kernel can move what comes from here without showing it.
+    pub(crate) const fn can_be_spliced(&self) -> bool {
+        matches!(self.form, Form::Stream) && self.write_limit == usize::MAX
+    }
+
+    /// Whether it is over the network, where small writes must not wait for others.
+    pub(crate) const fn is_file(&self) -> bool {
+        matches!(self.form, Form::File | Form::Regular)
+    }
+
+    /// Reads what is there; of messages one.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Moved> {
+        let Some(fd) = self.input.as_ref().map(|fd| fd.as_fd()) else {
+            return Ok(self.read_inbox(buffer));
+        };
+        let capacity = buffer.len();
+        let result = loop {
+            let result = match &mut self.form {
+                Form::Stream | Form::Messages => {
+                    rustix::net::recv(fd, &mut *buffer, RecvFlags::DONTWAIT).map(|(bytes, _)| bytes).map_err(io::Error::from)
+                }
+                Form::Tls(tls) => tls.read(fd, buffer),
+                Form::File | Form::Regular => rustix::io::read(fd, &mut *buffer).map_err(io::Error::from),
+                Form::Client { .. } => return Ok(self.read_inbox(buffer)),
+            };
+            match result {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        match result {
+            Ok(bytes) if bytes > 0 => {
+                // A stream that gave less than it could has no more: the next edge tells when there is. Not so when its end
+                // has been told already, for which there is no further edge.
+                if matches!(self.form, Form::Stream) && bytes < capacity && !self.hung_up {
+                    self.readable = false;
+                }
+                Ok(Moved::Bytes(bytes))
+            }
+            Ok(_) if self.has_messages() => Ok(Moved::Bytes(0)),
+            Ok(_) => Ok(Moved::End),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.readable = false;
+                Ok(Moved::Blocked)
+            }
+            // What the last process that had the other side of a terminal leaves (pty(7)).
+            Err(error) if self.is_file() && error.raw_os_error() == Some(libc::EIO) => Ok(Moved::End),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read_inbox(&mut self, buffer: &mut [u8]) -> Moved {
+        let Form::Client { inbox, .. } = &mut self.form else { return Moved::End };
+        let Some(message) = inbox.pop_front() else {
+            self.readable = false;
+            return Moved::Blocked;
+        };
+        // The event loop's buffer is no longer than this one.
+        let length = message.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&message[..length]);
+        Moved::Bytes(length)
+    }
+
+    /// Writes as much as goes now; of messages all or nothing.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<Moved> {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let result = loop {
+            let result = match (&mut self.form, &self.output) {
+                (Form::Client { listener, peer, .. }, _) => listener.send_to(bytes, peer).map_err(io::Error::from),
+                (_, None) => return Err(io::ErrorKind::BrokenPipe.into()),
+                (Form::Stream | Form::Messages, Some(fd)) => rustix::net::send(fd, bytes, flags).map_err(io::Error::from),
+                (Form::Tls(tls), Some(fd)) => tls.write(fd.as_fd(), bytes),
+                (Form::File | Form::Regular, Some(fd)) => rustix::io::write(fd, bytes).map_err(io::Error::from),
+            };
+            match result {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        match result {
+            Ok(written) => {
+                if written < bytes.len() && matches!(self.form, Form::Stream) {
+                    self.writable = false;
+                }
+                Ok(Moved::Bytes(written))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.writable = false;
+                Ok(Moved::Blocked)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends what is held in this process (records of TLS); whether nothing is left.
+    pub(crate) fn flush(&mut self) -> io::Result<bool> {
+        let (Form::Tls(tls), Some(fd)) = (&mut self.form, &self.output) else { return Ok(true) };
+        let done = tls.flush(fd.as_fd())?;
+        if !done {
+            self.writable = false;
+        }
+        Ok(done)
+    }
+
+    /// Tells that no more will be sent; what that means is the kind's.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        match (&mut self.form, &self.output) {
+            (Form::Tls(tls), Some(fd)) => {
+                // A FIN before the record would be taken for an attack: where the record has to wait, it ends with the close.
+                if tls.finish(fd.as_fd())? {
+                    rustix::net::shutdown(fd, Shutdown::Write)?;
+                }
+            }
+            (Form::Stream, Some(fd)) if self.halves => match rustix::net::shutdown(fd, Shutdown::Write) {
+                // Closed by the other side already.
+                Ok(()) | Err(Errno::NOTCONN) => {}
+                Err(error) => return Err(error.into()),
+            },
+            // A file that is only written to, as stdout is, ends with its descriptor.
+            (Form::File | Form::Regular, Some(output))
+                if self.input.as_ref().is_none_or(|input| !Arc::ptr_eq(input, output)) =>
+            {
+                self.output = None;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Bytes written to the kernel that the other side has not got yet, as far as the kind tells: TCP's without an
+    /// acknowledgement, a pipe's that were not read, a terminal's that were not sent. Of a Unix socket the most that it can be.
+    pub(crate) fn unconfirmed(&self, finished: bool) -> Option<u64> {
+        let fd: BorrowedFd<'_> = self.output.as_ref()?.as_fd();
+        match self.form {
+            // The FIN counts as one.
+            Form::Stream | Form::Tls(_) => sys::unsent(fd).map(|bytes| bytes.saturating_sub(u64::from(finished && self.halves))),
+            Form::File if rustix::termios::isatty(fd) => sys::unsent(fd),
+            Form::File => sys::unread(fd),
+            Form::Messages | Form::Client { .. } | Form::Regular => None,
+        }
+    }
+
+    /// Bytes of this end that were not taken.
+    pub(crate) fn unread(&self) -> u64 {
+        match (&self.form, &self.input) {
+            (Form::Client { inbox, .. }, _) => inbox.iter().map(|message| message.len() as u64).sum(),
+            (Form::Stream | Form::File, Some(fd)) => sys::unread(fd.as_fd()).unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    /// Whether the kernel has bytes on the way to the other side.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.output.as_ref().is_some_and(|fd| sys::is_sending(fd.as_fd()))
+    }
+
+    /// How the program ended, if it is one and has.
+    pub(crate) fn exit_status(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut()?.try_wait().ok()?
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // Who is still there at this point was asked to end before (`Pipe::close`).
+            if !matches!(child.try_wait(), Ok(Some(_))) {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! One pair of ends, from its opening to its account.
+
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+
+use taut_link::Fault;
+use taut_time::{Duration, Instant};
+
+use crate::end::{End, Form};
+use crate::flow::{Desk, Flow, Next};
+use crate::open::Which;
+use crate::plan::{Options, Plan};
+use crate::report::{Account, EndedBy, Summary};
+
+/// How long a pipe that is over waits for the other sides to acknowledge what they were sent, and for programs to end.
+const CLOSING: Duration = Duration::from_secs(5);
+/// How long a client that sends messages may be silent where no limit was set: nothing else tells that it has gone.
+const SILENT_CLIENT: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Phase {
+    /// A client begins TLS.
+    Greeting { until: Instant },
+    /// An end is being opened.
+    Opening,
+    /// The other end's client has not come yet.
+    Parked,
+    /// An end failed to open and is tried again at a time.
+    BackingOff { until: Instant },
+    /// Bytes move.
+    Running,
+    /// All was moved; what the other sides have got is waited for.
+    Closing { until: Instant, next_look: Instant, pause: Duration },
+}
+
+pub(crate) struct Pipe {
+    pub(crate) number: u64,
+    pub(crate) plan: usize,
+    pub(crate) began: Instant,
+    pub(crate) ends: [Option<End>; 2],
+    pub(crate) phase: Phase,
+    pub(crate) failures: u32,
+    /// In the list of those that have a turn.
+    pub(crate) is_queued: bool,
+    /// The time for which it is in the heap.
+    pub(crate) alarm: Option<Instant>,
+    flows: [Flow; 2],
+    waits: [Option<Instant>; 2],
+    last_move: Instant,
+    ended: Option<(EndedBy, String, bool)>,
+    linger_from: Option<Instant>,
+    fault: Option<Fault>,
+    unread: [u64; 2],
+    asked_to_end: bool,
+}
+
+impl Pipe {
+    pub(crate) fn new(number: u64, plan: usize, now: Instant) -> Self {
+        Self {
+            number,
+            plan,
+            began: now,
+            ends: [None, None],
+            phase: Phase::Opening,
+            failures: 0,
+            is_queued: false,
+            alarm: None,
+            flows: [Flow::default(), Flow::default()],
+            waits: [None, None],
+            last_move: now,
+            ended: None,
+            linger_from: None,
+            fault: None,
+            unread: [0, 0],
+            asked_to_end: false,
+        }
+    }
+
+    /// Both ends are there.
+    pub(crate) fn run(&mut self, options: &Options, now: Instant) {
+        if let [Some(a), Some(b)] = &self.ends {
+            self.flows = [Flow::new(a, b, options.framing, options.rate, now), Flow::new(b, a, options.framing, options.rate, now)];
+            self.last_move = now;
+            self.phase = Phase::Running;
+        }
+    }
+
+    /// An end could not be opened.
+    pub(crate) fn fail(&mut self, which: usize, error: &taut_link::Error) {
+        self.fault = Some(error.fault());
+        let by = if which == 0 { EndedBy::A } else { EndedBy::B };
+        self.ended.get_or_insert_with(|| (by, error.to_string(), true));
+    }
+
+    /// Ends it from outside.
+    pub(crate) fn end(&mut self, by: EndedBy, why: &str) {
+        self.ended.get_or_insert_with(|| (by, why.to_owned(), false));
+    }
+
+    /// The phase of TLS before anything else; whether it is over, or why it failed.
+    pub(crate) fn greet(&mut self) -> Result<bool, String> {
+        for end in self.ends.iter_mut().flatten() {
+            if let (Form::Tls(tls), Some(fd)) = (&mut end.form, &end.input) {
+                match tls.greet(fd.as_fd()) {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(false),
+                    Err(error) => return Err(error.to_string()),
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives both directions a turn. Whether they want another one at once.
+    pub(crate) fn turn(&mut self, options: &Options, desk: &mut Desk<'_>, tee: Option<&mut dyn FnMut(Which, &[u8])>) -> bool {
+        let mut tee = tee;
+        let [Some(a), Some(b)] = &mut self.ends else { return false };
+        let mut more = false;
+        for which in [0, 1] {
+            let (from, to) = if which == 0 { (&mut *a, &mut *b) } else { (&mut *b, &mut *a) };
+            let flow = &mut self.flows[which];
+            let before = (flow.taken, flow.delivered);
+            let mut copy = tee.as_mut().map(|tee| |bytes: &[u8]| tee(Which::of(which), bytes));
+            let mut desk = Desk {
+                now: desk.now,
+                scratch: &mut *desk.scratch,
+                spare: &mut *desk.spare,
+                tee: copy.as_mut().map(|copy| copy as &mut dyn FnMut(&[u8])),
+            };
+            let next = flow.turn(from, to, &mut desk);
+            if (flow.taken, flow.delivered) != before {
+                self.last_move = desk.now;
+            }
+            self.waits[which] = if let Next::Until(time) = next { Some(time) } else { None };
+            more |= next == Next::More;
+            if next == Next::Over
+                && let Some(stop) = &flow.stop
+                && self.ended.is_none()
+                && !flow.is_absent
+            {
+                let by = if (which == 0) == stop.by_source { EndedBy::A } else { EndedBy::B };
+                let why = stop.error.clone().unwrap_or_else(|| "closed".to_owned());
+                self.ended = Some((by, why, stop.error.is_some()));
+            }
+        }
+        self.look_at_ends(options, desk.now);
+        more
+    }
+
+    /// What follows from directions that are over.
+    fn look_at_ends(&mut self, options: &Options, now: Instant) {
+        let is_over = |which: usize| self.flows[which].stop.is_some();
+        let [Some(a), Some(b)] = &self.ends else { return };
+        let can_be_told = |flow: &Flow, from: &End, to: &End| match &flow.stop {
+            Some(_) if flow.is_absent => true,
+            Some(stop) if stop.by_source => to.halves,
+            // The sink is gone: the source would have to be told not to send any more, which no kind can.
+            Some(_) => from.halves,
+            None => true,
+        };
+        if is_over(0) && is_over(1) {
+            self.close(now);
+            return;
+        }
+        if !can_be_told(&self.flows[0], a, b) || !can_be_told(&self.flows[1], b, a) {
+            let from = *self.linger_from.get_or_insert(now);
+            if now.saturating_since(from.max(self.last_move)) >= options.linger {
+                self.close(now);
+            }
+        }
+    }
+
+    /// Nothing more is moved.
+    pub(crate) fn close(&mut self, now: Instant) {
+        if matches!(self.phase, Phase::Closing { .. }) {
+            return;
+        }
+        for (which, end) in self.ends.iter_mut().enumerate() {
+            let Some(end) = end else { continue };
+            self.unread[which] = end.unread();
+            if end.child.is_some() {
+                // It sees the end of its input, or its terminal hangs up.
+                end.input = None;
+                end.output = None;
+            }
+        }
+        self.phase = Phase::Closing { until: now + CLOSING, next_look: now, pause: Duration::from_millis(1) };
+    }
+
+    /// Whether what was sent has arrived and programs have ended, or there was time enough for both.
+    pub(crate) fn is_closed(&mut self, options: &Options, now: Instant) -> bool {
+        let Phase::Closing { until, next_look, pause } = self.phase else { return false };
+        let failed = self.ended.as_ref().is_some_and(|(_, _, failed)| *failed);
+        let mut waits = false;
+        for which in [0, 1] {
+            let Some(end) = &mut self.ends[which] else { continue };
+            if end.child.is_some() {
+                if end.exit_status().is_none() {
+                    waits = true;
+                    if !self.asked_to_end && now.saturating_since(until.offset_by(-(CLOSING.as_nanos() as i64))) >= options.linger {
+                        self.asked_to_end = true;
+                        if let Some(child) = &end.child
+                            && let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32)
+                        {
+                            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+                        }
+                    }
+                }
+                continue;
+            }
+            let finished = self.flows[1 - which].stop.is_some();
+            waits |= !failed && end.unconfirmed(finished).is_some_and(|bytes| bytes > 0);
+        }
+        if !waits || now >= until {
+            return true;
+        }
+        if now >= next_look {
+            let pause = (pause * 2).min(Duration::from_millis(50));
+            self.phase = Phase::Closing { until, next_look: now + pause, pause };
+        }
+        false
+    }
+
+    /// The next time at which something is due, if nothing happens before.
+    pub(crate) fn deadline(&self, options: &Options) -> Option<Instant> {
+        let time = options.time.map(|time| self.began + time);
+        match self.phase {
+            Phase::Greeting { until } | Phase::BackingOff { until } => Some(time.map_or(until, |time| time.min(until))),
+            Phase::Opening | Phase::Parked => time,
+            Phase::Closing { until, next_look, .. } => Some(until.min(next_look)),
+            Phase::Running => {
+                let linger = self.linger_from.map(|from| from.max(self.last_move) + options.linger);
+                [self.waits[0], self.waits[1], linger, time, self.idle(options).map(|idle| self.last_move + idle)]
+                    .into_iter()
+                    .flatten()
+                    .min()
+            }
+        }
+    }
+
+    fn idle(&self, options: &Options) -> Option<Duration> {
+        let of_clients = self.ends.iter().flatten().any(|end| matches!(end.form, Form::Client { .. }));
+        options.idle.or_else(|| of_clients.then_some(SILENT_CLIENT))
+    }
+
+    /// Ends it when one of its limits is reached.
+    pub(crate) fn keep_limits(&mut self, options: &Options, now: Instant) {
+        if matches!(self.phase, Phase::Closing { .. }) {
+            return;
+        }
+        if options.time.is_some_and(|time| now >= self.began + time) {
+            self.end(EndedBy::TimeLimit, "its time was over");
+            self.close(now);
+        } else if self.phase == Phase::Running && self.idle(options).is_some_and(|idle| now >= self.last_move + idle) {
+            self.end(EndedBy::IdleLimit, "nothing moved for as long as the limit says");
+            self.close(now);
+        }
+    }
+
+    /// A message for one of many clients' ends; whether there was room.
+    pub(crate) fn deliver(&mut self, end: usize, message: &[u8]) -> bool {
+        let Some(end_) = &mut self.ends[end] else { return false };
+        let Form::Client { inbox, .. } = &mut end_.form else { return false };
+        if inbox.len() >= crate::end::INBOX {
+            self.flows[end].lost += 1;
+            return false;
+        }
+        inbox.push_back(message.to_vec());
+        end_.readable = true;
+        true
+    }
+
+    /// The account.
+    pub(crate) fn summary(&mut self, plan: &Plan, now: Instant) -> Summary {
+        if !matches!(self.phase, Phase::Closing { .. }) {
+            self.close(now);
+        }
+        let mut accounts = [Account::default(); 2];
+        let mut exits = [None, None];
+        for which in [0, 1] {
+            let flow = &self.flows[which];
+            let unconfirmed = self.ends[1 - which].as_ref().and_then(|to| to.unconfirmed(flow.stop.is_some())).unwrap_or(0);
+            accounts[which] = Account {
+                bytes: flow.delivered,
+                spliced: flow.spliced,
+                writes: flow.writes,
+                messages: flow.messages,
+                lost_messages: flow.lost,
+                undelivered: flow.held() + self.unread[which],
+                unconfirmed: unconfirmed.min(flow.delivered),
+            };
+            let status = self.ends[which].as_mut().and_then(End::exit_status);
+            exits[which] = status.and_then(|status| status.code().or_else(|| status.signal().map(|signal| -signal)));
+        }
+        let names = [0, 1].map(|which| match &self.ends[which] {
+            Some(end) => end.name.clone(),
+            None => plan.sides[which].to_string(),
+        });
+        let (ended_by, why, failed) = self.ended.clone().unwrap_or((EndedBy::Signal, "ended".to_owned(), false));
+        let left = accounts.iter().any(|account| account.undelivered > 0 || account.lost_messages > 0);
+        Summary {
+            pipe: self.number,
+            plan: self.plan,
+            names,
+            duration: now.saturating_since(self.began),
+            ended_by,
+            why,
+            failed: failed || left,
+            fault: self.fault,
+            accounts,
+            exits,
+        }
+    }
+}

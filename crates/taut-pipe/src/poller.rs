@@ -1,0 +1,118 @@
+//! epoll(7): who is ready, by what it belongs to.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use taut_time::Duration;
+
+/// What became ready.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Token {
+    /// The listener of a plan's end.
+    Listener { plan: usize, end: usize },
+    /// A descriptor of a pipe's end.
+    End { slot: usize, generation: u32, end: usize },
+    /// Somebody else's descriptor: an end was opened, or we are to stop.
+    Other(u8),
+}
+
+impl Token {
+    const fn to_bits(self) -> u64 {
+        match self {
+            Self::Listener { plan, end } => 1 | (end as u64) << 2 | (plan as u64) << 3,
+            Self::End { slot, generation, end } => 2 | (end as u64) << 2 | (slot as u64 & 0x1fff_ffff) << 3 | (generation as u64) << 32,
+            Self::Other(which) => 3 | (which as u64) << 3,
+        }
+    }
+
+    const fn of_bits(bits: u64) -> Self {
+        let end = (bits >> 2 & 1) as usize;
+        match bits & 3 {
+            1 => Self::Listener { plan: (bits >> 3) as usize, end },
+            2 => Self::End { slot: (bits >> 3 & 0x1fff_ffff) as usize, generation: (bits >> 32) as u32, end },
+            _ => Self::Other((bits >> 3) as u8),
+        }
+    }
+}
+
+/// What is known of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Readiness {
+    pub(crate) token: Token,
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    pub(crate) hung_up: bool,
+}
+
+pub(crate) struct Poller {
+    epoll: OwnedFd,
+    events: Vec<Event>,
+}
+
+impl Poller {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: Vec::with_capacity(256) })
+    }
+
+    /// Tells once each time that something becomes ready. Whether the descriptor can be waited for at all: regular files can't,
+    /// and are always ready.
+    pub(crate) fn add(&self, fd: impl AsFd, token: Token) -> io::Result<bool> {
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        match epoll::add(&self.epoll, fd, EventData::new_u64(token.to_bits()), flags) {
+            Ok(()) => Ok(true),
+            Err(Errno::PERM) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Tells for as long as there is something to read.
+    pub(crate) fn add_level(&self, fd: impl AsFd, token: Token) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, EventData::new_u64(token.to_bits()), EventFlags::IN)?)
+    }
+
+    pub(crate) fn remove(&self, fd: impl AsFd) {
+        // Of one that is not there nothing has to be removed.
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+
+    /// Waits for as long as said; `None`: until something happens.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>, out: &mut Vec<Readiness>) -> io::Result<()> {
+        let timeout = timeout.map(rustix::event::Timespec::try_from).transpose().unwrap_or(None);
+        self.events.clear();
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        out.clear();
+        out.extend(self.events.iter().map(|event| {
+            let flags = event.flags;
+            let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+            Readiness {
+                token: Token::of_bits(event.data.u64()),
+                readable: hung_up || flags.contains(EventFlags::IN),
+                writable: flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP),
+                hung_up,
+            }
+        }));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_survive_the_kernel() {
+        for token in [
+            Token::Listener { plan: 7, end: 1 },
+            Token::End { slot: 20_000, generation: u32::MAX, end: 0 },
+            Token::End { slot: 0, generation: 0, end: 1 },
+            Token::Other(2),
+        ] {
+            assert_eq!(Token::of_bits(token.to_bits()), token);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The system calls that no crate wraps, each behind a safe function: the only place of this crate with `unsafe`.
+#![expect(unsafe_code, reason = "these system calls have no safe wrapper in rustix or std")]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use libc::{c_int, c_ulong, c_void, socklen_t};
+
+/// Bytes in a socket's or terminal's send queue (`SIOCOUTQ`, `TIOCOUTQ`: the same number); of TCP those without an
+/// acknowledgement, the FIN being one.
+pub(crate) fn unsent(fd: BorrowedFd<'_>) -> Option<u64> {
+    number(fd, libc::TIOCOUTQ)
+}
+
+/// Bytes that can be read now (`FIONREAD`); of a pipe those that its reader has not taken yet.
+pub(crate) fn unread(fd: BorrowedFd<'_>) -> Option<u64> {
+    number(fd, libc::FIONREAD)
+}
+
+fn number(fd: BorrowedFd<'_>, request: c_ulong) -> Option<u64> {
+    let mut value: c_int = 0;
+    // SAFETY: both requests write one int to the pointer, which is valid for it.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw mut value) };
+    if result < 0 { None } else { u64::try_from(value).ok() }
+}
+
+/// Whether anything that was written to a socket is still in memory on this side (`SO_MEMINFO`, sock_diag(7)); every kind of
+/// socket counts that, also where it counts no bytes.
+pub(crate) fn is_sending(fd: BorrowedFd<'_>) -> bool {
+    /// linux/sock_diag.h: SK_MEMINFO_WMEM_ALLOC.
+    const WMEM_ALLOC: usize = 2;
+    let mut values = [0_u32; 9];
+    let mut length = size_of_val(&values) as socklen_t;
+    // SAFETY: pointer and length describe `values`, which outlives the call; the kernel writes at most `length` bytes.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            values.as_mut_ptr().cast::<c_void>(),
+            &raw mut length,
+        )
+    };
+    result == 0 && values[WMEM_ALLOC] > 0
+}
+
+/// Has the program begin a session of its own with the terminal on its stdin in control of it.
+pub(crate) fn lead_a_session(command: &mut Command) {
+    let begin = || {
+        rustix::process::setsid()?;
+        rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec only two system calls are made, both async-signal-safe.
+    unsafe { command.pre_exec(begin) };
+}
+
+/// The descriptors from number 3 on that a service manager says it has passed (sd_listen_fds(3)).
+pub(crate) fn passed_descriptors(count: RawFd) -> io::Result<Vec<OwnedFd>> {
+    (3..3 + count)
+        .map(|number| {
+            // SAFETY: fcntl with F_GETFD touches no memory.
+            if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: it is open; the manager opened it for us and nothing else in this process knows its number.
+            let fd = unsafe { OwnedFd::from_raw_fd(number) };
+            rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
+            Ok(fd)
+        })
+        .collect()
+}

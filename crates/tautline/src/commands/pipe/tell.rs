@@ -1,0 +1,203 @@
+//! What `taut pipe` says: lines while it works, the account at the end, and the capture.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+use taut_link::{Fault, clock};
+use taut_pipe::{Account, EndedBy, Observer, Summary, Which};
+use taut_report::capture::StreamCapture;
+use taut_time::Instant;
+
+use crate::exit::Code;
+use crate::output;
+
+/// As many pipes stand one by one in the account; of all there are the sums.
+const LISTED: usize = 1000;
+
+pub(super) struct Teller {
+    capture: Option<StreamCapture<BufWriter<File>>>,
+    quiet: bool,
+    json: bool,
+    listens: bool,
+    endpoints: Vec<String>,
+    sums: [Account; 2],
+    pipes: u64,
+    failed: u64,
+    last: Vec<Summary>,
+}
+
+impl Teller {
+    pub(super) fn new(tee: Option<&Path>, quiet: bool, json: bool, listens: bool) -> anyhow::Result<Self> {
+        let capture = tee.map(|path| {
+            let file = File::create(path).with_context(|| format!("write {}", path.display()))?;
+            StreamCapture::begin(BufWriter::new(file)).with_context(|| format!("write {}", path.display()))
+        });
+        let capture = capture.transpose()?;
+        let (sums, last, endpoints) = ([Account::default(); 2], Vec::new(), Vec::new());
+        Ok(Self { capture, quiet, json, listens, endpoints, sums, pipes: 0, failed: 0, last })
+    }
+
+    pub(super) fn listening(&mut self, endpoints: Vec<String>) {
+        if !self.quiet {
+            anstream::eprintln!("taut: listening on {}", endpoints.join(" "));
+        }
+        self.endpoints = endpoints;
+    }
+
+    /// The account of all.
+    pub(super) fn finish(self, on_stdio: bool) -> anyhow::Result<Code> {
+        if let Some(capture) = self.capture {
+            capture.finish().context("write the capture")?;
+        }
+        let last = self.last.last();
+        // Of one that listens the end is ours; its pipes' ends stand with them.
+        let ended_by = if self.listens && self.pipes != 1 { EndedBy::Signal } else { last.map_or(EndedBy::Signal, |last| last.ended_by) };
+        if self.json {
+            let object = json!({
+                "format_version": 1,
+                "command": "pipe",
+                "listening": self.endpoints,
+                "ended_by": ended_by.name(),
+                "why": last.map_or("we were asked to end", |last| last.why.as_str()),
+                "bytes_a_to_b": self.sums[0].bytes,
+                "bytes_b_to_a": self.sums[1].bytes,
+                "undelivered_a_to_b": self.sums[0].undelivered,
+                "undelivered_b_to_a": self.sums[1].undelivered,
+                "unconfirmed_a_to_b": self.sums[0].unconfirmed,
+                "unconfirmed_b_to_a": self.sums[1].unconfirmed,
+                "pipes_total": self.pipes,
+                "pipes_failed": self.failed,
+                "pipes": self.last.iter().map(object).collect::<Vec<_>>(),
+            });
+            // Where stdout is an end of the pipe, it is not ours.
+            if on_stdio {
+                anstream::eprintln!("{object}");
+            } else {
+                output::print(&format!("{object}\n"))?;
+            }
+        }
+        Ok(match last {
+            Some(last) if !self.listens || self.pipes == 1 => code(last, self.listens),
+            _ => Code::Ok,
+        })
+    }
+}
+
+fn code(summary: &Summary, listens: bool) -> Code {
+    match (summary.fault, summary.ended_by) {
+        (Some(Fault::Input), _) => Code::Usage,
+        (Some(_), _) => Code::Failed,
+        (None, EndedBy::Signal) if listens => Code::Ok,
+        (None, EndedBy::Signal) => Code::Interrupted,
+        (None, _) if summary.failed => Code::Failed,
+        (None, _) => Code::Ok,
+    }
+}
+
+fn object(summary: &Summary) -> Value {
+    let account = |account: &Account| {
+        json!({
+            "bytes": account.bytes,
+            "spliced_bytes": account.spliced,
+            "writes": account.writes,
+            "messages": account.messages,
+            "lost_messages": account.lost_messages,
+            "undelivered_bytes": account.undelivered,
+            "unconfirmed_bytes": account.unconfirmed,
+        })
+    };
+    json!({
+        "pipe": summary.pipe,
+        "a": summary.names[0],
+        "b": summary.names[1],
+        "duration_ns": u64::try_from(summary.duration.as_nanos()).unwrap_or(u64::MAX),
+        "ended_by": summary.ended_by.name(),
+        "why": summary.why,
+        "failed": summary.failed,
+        "a_to_b": account(&summary.accounts[0]),
+        "b_to_a": account(&summary.accounts[1]),
+        "exit_a": summary.exits[0],
+        "exit_b": summary.exits[1],
+    })
+}
+
+fn line(summary: &Summary) -> String {
+    let by = match summary.ended_by {
+        EndedBy::A => format!("{} ended it", summary.names[0]),
+        EndedBy::B => format!("{} ended it", summary.names[1]),
+        EndedBy::IdleLimit => "its idle limit ended it".to_owned(),
+        EndedBy::TimeLimit => "its time limit ended it".to_owned(),
+        EndedBy::Signal => "a signal ended it".to_owned(),
+    };
+    let way = |account: &Account| {
+        let mut text = format!("{} bytes", account.bytes);
+        for (count, what) in [
+            (account.undelivered, "bytes not delivered"),
+            (account.unconfirmed, "bytes not confirmed"),
+            (account.lost_messages, "messages lost"),
+        ] {
+            if count > 0 {
+                text += &format!(", {count} {what}");
+            }
+        }
+        text
+    };
+    let exit = |code: &Option<i32>| match code {
+        Some(code) if *code < 0 => format!("; ended by signal {}", -code),
+        Some(code) if *code > 0 => format!("; exit code {code}"),
+        _ => String::new(),
+    };
+    let [to_b, to_a] = &summary.accounts;
+    format!(
+        "pipe {}: {by} ({}) after {:.3} s; a to b {}; b to a {}{}{}",
+        summary.pipe,
+        summary.why,
+        summary.duration.as_secs_f64(),
+        way(to_b),
+        way(to_a),
+        exit(&summary.exits[0]),
+        exit(&summary.exits[1]),
+    )
+}
+
+impl Observer for Teller {
+    fn opened(&mut self, pipe: u64, names: [&str; 2]) {
+        if !self.quiet && !self.json && self.listens {
+            anstream::eprintln!("taut: pipe {pipe}: {} and {}", names[0], names[1]);
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        anstream::eprintln!("taut: {text}");
+    }
+
+    fn wants_bytes(&self) -> bool {
+        self.capture.is_some()
+    }
+
+    fn bytes(&mut self, pipe: u64, from: Which, at: Instant, bytes: &[u8]) {
+        if let Some(capture) = &mut self.capture {
+            capture.bytes(pipe, from == Which::A, clock::RealtimeOffset::read().to_realtime(at), bytes);
+        }
+    }
+
+    fn ended(&mut self, summary: Summary) {
+        if !self.quiet && !self.json || summary.fault.is_some() {
+            anstream::eprintln!("taut: {}", line(&summary));
+        }
+        self.pipes += 1;
+        self.failed += u64::from(summary.failed);
+        for (sum, account) in self.sums.iter_mut().zip(&summary.accounts) {
+            sum.bytes += account.bytes;
+            sum.undelivered += account.undelivered;
+            sum.unconfirmed += account.unconfirmed;
+        }
+        if self.last.len() == LISTED {
+            self.last.remove(0);
+        }
+        self.last.push(summary);
+    }
+}
