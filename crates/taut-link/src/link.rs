@@ -103,6 +103,21 @@ impl Link {
         self.socket.send_vectored_with_flags(&pieces, libc::MSG_NOSIGNAL)
     }
 
+    /// Writes pieces with one call (writev), as many bytes as the kernel takes now. Only where writes have no limit
+    /// ([`write_limit`](Self::write_limit)).
+    ///
+    /// # Errors
+    /// As writev(2).
+    pub fn send_vectored(&self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.socket.send_vectored_with_flags(pieces, libc::MSG_NOSIGNAL)
+    }
+
+    /// Most bytes that one write takes: on L2CAP the peer's MTU, so that a write of this length is one full SDU; `None` where
+    /// the kernel splits writes by itself.
+    pub fn write_limit(&self) -> Option<usize> {
+        Some(self.write_limit).filter(|&limit| limit < usize::MAX)
+    }
+
     /// Writes all bytes, waiting for room.
     ///
     /// # Errors

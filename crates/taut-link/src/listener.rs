@@ -1,6 +1,6 @@
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny};
@@ -58,6 +58,25 @@ impl Listener {
         let endpoint = endpoint.with_bound_address(&bound);
         let file = endpoint.socket_file().cloned();
         Ok(Self { socket, endpoint, file })
+    }
+
+    /// Takes over a stream socket that listens already, as a service manager passes it. Its socket file, if it has one, stays when
+    /// the listener goes.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when it is no listening stream socket of TCP or of the Unix domain.
+    pub fn adopt(socket: OwnedFd) -> Result<Self> {
+        let socket = Socket::from(socket);
+        let refuse = |why: &str| Err(Error::Input(format!("a socket that was passed {why}")));
+        let fits = socket.r#type().is_ok_and(|kind| kind == Type::STREAM);
+        if !fits || !socket.is_listener().unwrap_or(false) {
+            return refuse("is no listening stream socket: write ListenStream= into its unit");
+        }
+        let Ok(bound) = socket.local_addr() else { return refuse("has no address") };
+        match Endpoint::of_stream(&bound) {
+            Some(endpoint) => Ok(Self { socket, endpoint, file: None }),
+            None => refuse("is neither of TCP nor of the Unix domain"),
+        }
     }
 
     /// The address bound to, with the port that the kernel picked.
