@@ -70,6 +70,12 @@ impl Link {
         &self.endpoint
     }
 
+    /// Most bytes that one write should have: the peer's MTU on L2CAP, what the send buffer takes on RFCOMM; `usize::MAX` where
+    /// there is no such limit.
+    pub const fn write_limit(&self) -> usize {
+        self.write_limit
+    }
+
     /// Whether small writes may be held back by the transport (TCP with neither `TCP_NODELAY` nor anything else that
     /// switches RFC 896 off).
     pub fn holds_small_writes(&self) -> bool {
@@ -103,19 +109,13 @@ impl Link {
         self.socket.send_vectored_with_flags(&pieces, libc::MSG_NOSIGNAL)
     }
 
-    /// Writes pieces with one call (writev), as many bytes as the kernel takes now. Only where writes have no limit
-    /// ([`write_limit`](Self::write_limit)).
+    /// Writes pieces with one call (writev), as many bytes as the kernel takes now. Only where no limit of writes
+    /// ([`write_limit`](Self::write_limit)) is in the way.
     ///
     /// # Errors
     /// As writev(2).
     pub fn send_vectored(&self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
         self.socket.send_vectored_with_flags(pieces, libc::MSG_NOSIGNAL)
-    }
-
-    /// Most bytes that one write takes: on L2CAP the peer's MTU, so that a write of this length is one full SDU; `None` where
-    /// the kernel splits writes by itself.
-    pub fn write_limit(&self) -> Option<usize> {
-        Some(self.write_limit).filter(|&limit| limit < usize::MAX)
     }
 
     /// Writes all bytes, waiting for room.

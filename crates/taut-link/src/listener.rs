@@ -60,12 +60,17 @@ impl Listener {
         Ok(Self { socket, endpoint, file })
     }
 
+    /// The address bound to, with the port that the kernel picked.
+    pub const fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
     /// Takes over a stream socket that listens already, as a service manager passes it. Its socket file, if it has one, stays when
     /// the listener goes.
     ///
     /// # Errors
     /// [`Error::Input`] when it is no listening stream socket of TCP or of the Unix domain.
-    pub fn adopt(socket: OwnedFd) -> Result<Self> {
+    pub(crate) fn passed(socket: OwnedFd) -> Result<Self> {
         let socket = Socket::from(socket);
         let refuse = |why: &str| Err(Error::Input(format!("a socket that was passed {why}")));
         let fits = socket.r#type().is_ok_and(|kind| kind == Type::STREAM);
@@ -77,11 +82,6 @@ impl Listener {
             Some(endpoint) => Ok(Self { socket, endpoint, file: None }),
             None => refuse("is neither of TCP nor of the Unix domain"),
         }
-    }
-
-    /// The address bound to, with the port that the kernel picked.
-    pub const fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
     }
 
     /// Accepts the next link of a stream endpoint.

@@ -21,7 +21,7 @@ pub fn passed_listeners() -> Result<Vec<Listener>> {
             "no sockets were passed (LISTEN_FDS): start it by a socket unit, or give endpoints instead".to_owned(),
         ));
     }
-    passed.map(|number| Listener::adopt(sys::passed(number))).collect()
+    passed.map(|number| Listener::passed(sys::passed(number))).collect()
 }
 
 /// Tells the service manager, if there is one that wants to know, that the service is up, and in a line what it does.

@@ -6,7 +6,8 @@
 //! - `connection`: one connection, on any stream of bytes.
 //! - `guard`: a stream that keeps to the rules: line ends of requests, time limits of writes, an end that loses nothing.
 //! - `watched`: descriptors that the runtime waits for; the one place with `unsafe`.
-//! - `stream`: a link as a stream, written in whole SDUs where the link has some.
+//! - `packets`: a stream written in full SDUs, where the link has some.
+//! - `stream`: a link as a stream.
 //! - [`Site`]: from a request's head to an answer. Nothing below it knows of connections.
 //! - `conditional`, `range`, `encoding`, `media`, `template`, `listing`: a rule each.
 //! - [`Name`] and [`Tree`]: from a request's target to an open file beneath the directory, or to nothing.
@@ -24,6 +25,7 @@ mod listing;
 pub mod log;
 mod media;
 mod name;
+mod packets;
 mod range;
 mod server;
 mod site;

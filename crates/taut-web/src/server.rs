@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, watch};
 use crate::body::More;
 use crate::connection::{Client, Connection, Watchers};
 use crate::log::Log;
+use crate::packets::Packets;
 use crate::stream::LinkStream;
 use crate::watched::{self, Held};
 use crate::{Limits, Site};
@@ -227,9 +228,10 @@ fn begin(shared: &Arc<Shared>, link: Link, stop: watch::Receiver<bool>) -> impl 
     let placed = shared.place(&link);
     async move {
         let Some((number, client)) = placed else { return shared.turn_away(&link) };
-        let more = More::default();
-        match LinkStream::new(link, Arc::clone(&more)) {
+        let (more, limit) = (More::default(), Some(link.write_limit()).filter(|&limit| limit < usize::MAX));
+        match LinkStream::new(link) {
             Ok(stream) => {
+                let stream = Packets::new(stream, limit, Arc::clone(&more));
                 let connection = Connection {
                     site: Arc::clone(&shared.site),
                     limits: Arc::clone(&shared.limits),
