@@ -11,7 +11,7 @@ use crate::shell;
 const GROUND: &str = "taut-time";
 
 /// The floors of docs/architecture.md. A crate imports only from floors below its own, and [`GROUND`].
-const FLOORS: [(&str, u8); 11] = [
+const FLOORS: [(&str, u8); 12] = [
     ("taut-time", 0),
     ("taut-air", 0),
     ("taut-link", 1),
@@ -20,6 +20,7 @@ const FLOORS: [(&str, u8); 11] = [
     ("taut-explain", 2),
     ("taut-route", 2),
     ("taut-pipe", 2),
+    ("taut-web", 2),
     ("tautaio", 2),
     ("taut-report", 3),
     ("tautline", 4),

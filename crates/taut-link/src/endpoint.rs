@@ -125,6 +125,18 @@ impl Endpoint {
         Self::Tcp(InetAddress { host: address.ip().to_string(), port: address.port() })
     }
 
+    /// The endpoint of a bound stream socket of TCP or of the Unix domain.
+    pub(crate) fn of_stream(bound: &SockAddr) -> Option<Self> {
+        if let Some(address) = bound.as_socket() {
+            return Some(Self::of_tcp(address));
+        }
+        if let Some(path) = bound.as_pathname() {
+            return Some(Self::Unix(UnixAddress::Path(path.to_owned())));
+        }
+        let name = bound.as_abstract_namespace()?;
+        Some(Self::Unix(UnixAddress::Abstract(String::from_utf8_lossy(name).into_owned())))
+    }
+
     /// The endpoint of a socket that was bound, from its local address.
     pub(crate) fn with_bound_address(&self, bound: &SockAddr) -> Self {
         if let Some((protocol, address)) = self.bluetooth() {

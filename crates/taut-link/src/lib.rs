@@ -13,6 +13,7 @@
 //! - [`wire`]: frames of the tests' protocol, parsed and emitted without I/O.
 //! - [`foreign`]: a TCP peer unlike Linux, with an ACK delay of one's choice, on a TUN device.
 //! - [`bluetooth`]: what is particular to L2CAP and RFCOMM.
+//! - [`service`]: what a service manager passes and wants to be told.
 //! - [`clock`]: the live clock and sleeping on an absolute schedule.
 
 pub mod bluetooth;
@@ -26,6 +27,7 @@ mod listener;
 mod option;
 pub mod process;
 mod ring;
+pub mod service;
 mod session;
 mod shaper;
 #[cfg(test)]

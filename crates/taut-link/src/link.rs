@@ -151,6 +151,15 @@ impl Link {
         self.socket.send_vectored_with_flags(&pieces, libc::MSG_NOSIGNAL)
     }
 
+    /// Writes pieces with one call (writev), as many bytes as the kernel takes now. Only where no limit of writes
+    /// ([`write_limit`](Self::write_limit)) is in the way.
+    ///
+    /// # Errors
+    /// As writev(2).
+    pub fn send_vectored(&self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.socket.send_vectored_with_flags(pieces, libc::MSG_NOSIGNAL)
+    }
+
     /// Writes all bytes, waiting for room.
     ///
     /// # Errors

@@ -94,7 +94,7 @@ impl Listener {
         if !is_of_the_kind || socket.r#type().map_err(fail)? != endpoint.socket_type() {
             return Err(Error::Input(format!("{endpoint}: the socket handed over is not of this kind")));
         }
-        Ok(Self { endpoint: endpoint.with_bound_address(&bound), socket, file: None })
+        Ok(Self { endpoint: endpoint.with_bound_address(&bound), socket, file: None, radio: None })
     }
 
     /// Whether calls return `EAGAIN` instead of waiting.
@@ -108,6 +108,25 @@ impl Listener {
     /// The address bound to, with the port that the kernel picked.
     pub const fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// Takes over a stream socket that listens already, as a service manager passes it. Its socket file, if it has one, stays when
+    /// the listener goes.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when it is no listening stream socket of TCP or of the Unix domain.
+    pub(crate) fn passed(socket: OwnedFd) -> Result<Self> {
+        let socket = Socket::from(socket);
+        let refuse = |why: &str| Err(Error::Input(format!("a socket that was passed {why}")));
+        let fits = socket.r#type().is_ok_and(|kind| kind == Type::STREAM);
+        if !fits || !socket.is_listener().unwrap_or(false) {
+            return refuse("is no listening stream socket: write ListenStream= into its unit");
+        }
+        let Ok(bound) = socket.local_addr() else { return refuse("has no address") };
+        match Endpoint::of_stream(&bound) {
+            Some(endpoint) => Ok(Self { socket, endpoint, file: None, radio: None }),
+            None => refuse("is neither of TCP nor of the Unix domain"),
+        }
     }
 
     /// Accepts the next link of a stream endpoint.

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use libc::{c_int, c_void, socklen_t};
 use socket2::{SockAddr, SockAddrStorage};
@@ -158,6 +158,13 @@ pub(crate) fn receive_with_control(fd: BorrowedFd<'_>, buffer: &mut [u8], flags:
         }
     }
     Ok(received)
+}
+
+/// Takes a descriptor that the service manager passed.
+pub(crate) fn passed(number: RawFd) -> OwnedFd {
+    // SAFETY: the manager opened it for this process and gave it over (`LISTEN_PID` is ours), and the caller takes it once; it was
+    // seen to be open.
+    unsafe { OwnedFd::from_raw_fd(number) }
 }
 
 fn check(result: c_int) -> io::Result<c_int> {

@@ -28,6 +28,7 @@ fn help_of_every_command() {
         "air tune",
         "air parameters",
         "route",
+        "web",
         "doctor",
         "report",
     ] {

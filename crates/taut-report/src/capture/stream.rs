@@ -26,7 +26,7 @@ impl<W: Write> StreamCapture<W> {
     /// When it can't be written.
     pub fn begin(out: W) -> io::Result<Self> {
         let comment = "Bytes that passed through taut pipe; the TCP and IPv4 headers are made up.";
-        let file = Pcapng::begin(out, LINK_TYPE, "taut pipe", comment)?;
+        let file = Pcapng::begin(out, &[(LINK_TYPE, "taut pipe")], comment)?;
         Ok(Self { file, positions: HashMap::new(), failed: None })
     }
 
@@ -59,7 +59,7 @@ impl<W: Write> StreamCapture<W> {
         ip.extend(sequence.to_be_bytes());
         ip.extend(acknowledged.to_be_bytes());
         ip.extend([0x50, ACK_AND_PUSH, 0xff, 0xff, 0, 0, 0, 0]);
-        self.file.packet(at_ns, &[&ip, bytes])
+        self.file.packet(0, at_ns, &[&ip, bytes])
     }
 
     /// Writes what is still to be written and hands the writer back.

@@ -14,3 +14,4 @@ pub(crate) mod serve;
 pub(crate) mod stream;
 pub(crate) mod survey;
 pub(crate) mod tune;
+pub(crate) mod web;

@@ -1,0 +1,41 @@
+//! The service manager's side of a server: sockets that it passes, and what it is told (sd_listen_fds(3), sd_notify(3)).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sd_notify::NotifyState;
+
+use crate::{Error, Listener, Result, sys};
+
+/// The listening sockets that the service manager passed to this process (`LISTEN_FDS`). They are given once.
+///
+/// # Errors
+/// [`Error::Input`] when none was passed to this process, or one is no listening stream socket.
+pub fn passed_listeners() -> Result<Vec<Listener>> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    if TAKEN.swap(true, Ordering::Relaxed) {
+        return Err(Error::Input("the sockets that were passed (LISTEN_FDS) are taken already".to_owned()));
+    }
+    let passed = sd_notify::listen_fds().map_err(|error| Error::Input(format!("LISTEN_FDS: {error}")))?;
+    if passed.len() == 0 {
+        return Err(Error::Input(
+            "no sockets were passed (LISTEN_FDS): start it by a socket unit, or give endpoints instead".to_owned(),
+        ));
+    }
+    passed.map(|number| Listener::passed(sys::passed(number))).collect()
+}
+
+/// Tells the service manager, if there is one that wants to know, that the service is up, and in a line what it does.
+pub fn tell_ready(status: &str) {
+    // A line is all that the protocol has room for.
+    tell(&[NotifyState::Ready, NotifyState::Status(&status.replace(['\n', '\r'], " "))]);
+}
+
+/// Tells it that the service is going down.
+pub fn tell_stopping() {
+    tell(&[NotifyState::Stopping]);
+}
+
+/// A manager that does not listen is its own business.
+fn tell(state: &[NotifyState<'_>]) {
+    let _ = sd_notify::notify(state);
+}
