@@ -62,12 +62,13 @@ impl Machine {
 /// Runs random programs on random events through all there is.
 fn compare(seed: u64, programs: usize, events: usize, with_kernel: bool) {
     let mut random = Random(seed);
-    for _ in 0..programs {
+    for number in 0..programs {
         let (text, program) = random_program(&mut random);
         let mut memory: Memory = program.memory();
         let mut machine = Machine::new(&program);
-        let kernel =
-            with_kernel.then(|| RecordProgram::load(&program).unwrap_or_else(|error| panic!("{text}: {error}")));
+        // With and without a lock of its own.
+        let load = if number % 2 == 0 { RecordProgram::load } else { RecordProgram::load_in_turn };
+        let kernel = with_kernel.then(|| load(&program).unwrap_or_else(|error| panic!("{text}: {error}")));
         let mut now = 1_000 + random.below(1_000_000) as i64;
         for event in 0..events {
             now += random.below(20_000) as i64;

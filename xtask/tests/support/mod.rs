@@ -18,9 +18,19 @@ impl Lab {
     /// The lab with everything fetched and built; `None`, loudly, where it can't be had.
     pub(crate) fn ready(test: &str) -> Option<Self> {
         static FETCHED: OnceLock<Result<(), String>> = OnceLock::new();
+        Self::fetched(test, &FETCHED, &["fetch"])
+    }
+
+    /// The same with the modules of this repository built.
+    pub(crate) fn with_modules(test: &str) -> Option<Self> {
+        static FETCHED: OnceLock<Result<(), String>> = OnceLock::new();
+        Self::fetched(test, &FETCHED, &["fetch", "--modules"])
+    }
+
+    fn fetched(test: &str, fetched: &OnceLock<Result<(), String>>, how: &[&str]) -> Option<Self> {
         let lab = Self { directory: tempfile::tempdir().unwrap() };
-        let fetched = FETCHED.get_or_init(|| {
-            let output = lab.command(&["fetch"]).output().unwrap();
+        let fetched = fetched.get_or_init(|| {
+            let output = lab.command(how).output().unwrap();
             let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
             match output.status.code() {
                 Some(77) => Err(stderr),
