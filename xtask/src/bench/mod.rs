@@ -8,6 +8,7 @@ mod air;
 mod comparison;
 mod echo;
 mod pace;
+mod pipe;
 mod process;
 mod stream;
 mod taut;
@@ -20,7 +21,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::packages::{FIO, IPERF, IPROUTE, SOCKPERF, UTIL_LINUX};
+use crate::packages::{FIO, IPERF, IPROUTE, SOCAT, SOCKPERF, UTIL_LINUX};
 use crate::{packages, shell};
 use process::Cores;
 use taut::Taut;
@@ -34,7 +35,7 @@ pub(crate) struct Args {
     /// Rounds; each gives one ratio.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Time of one measurement of `echo`, `stream` and fio.
+    /// Time of one measurement of `echo`, `stream`, `pipe` and fio.
     #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
     time: Duration,
     /// One object on stdout instead of tables.
@@ -58,11 +59,13 @@ enum Name {
     Tune,
     /// libtautaio beside poll, io_uring and glibc's POSIX AIO: 10,000 connections, and files by fio.
     Aio,
+    /// `taut pipe` between TCP connections, beside socat.
+    Pipe,
     /// Links in virtual time: connection events simulated a second of a core.
     Air,
 }
 
-const ALL: [Name; 6] = [Name::Echo, Name::Stream, Name::Pace, Name::Tune, Name::Aio, Name::Air];
+const ALL: [Name; 7] = [Name::Echo, Name::Stream, Name::Pace, Name::Tune, Name::Aio, Name::Pipe, Name::Air];
 
 /// What a bench came to.
 struct Outcome {
@@ -97,6 +100,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     if names.contains(&Name::Aio) {
         needed.push(&FIO);
+    }
+    if names.contains(&Name::Pipe) {
+        needed.push(&SOCAT);
     }
     packages::ensure(&needed);
 
@@ -152,6 +158,7 @@ impl Name {
             Self::Pace => pace::run(setting),
             Self::Tune => tune::run(setting),
             Self::Aio => aio::run(setting),
+            Self::Pipe => pipe::run(setting),
             Self::Air => air::run(setting),
         }
     }
