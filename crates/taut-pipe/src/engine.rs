@@ -385,10 +385,15 @@ impl Engine {
     }
 
     fn ring_alarms(&mut self, observer: &mut dyn Observer) {
-        while let Some(Reverse((at, slot, generation))) = self.alarms.peek().copied()
-            && at <= self.now
+        // First all that are due: a pipe may set its next time to now, and has its turn before.
+        let mut due = Vec::new();
+        while let Some(Reverse(alarm)) = self.alarms.peek().copied()
+            && alarm.0 <= self.now
         {
             self.alarms.pop();
+            due.push(alarm);
+        }
+        for (at, slot, generation) in due {
             let Some(entry) = self.slots.get_mut(slot).filter(|entry| entry.generation == generation) else { continue };
             let Some(pipe) = &mut entry.pipe else { continue };
             if pipe.alarm == Some(at) {

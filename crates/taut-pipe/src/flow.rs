@@ -89,6 +89,8 @@ pub(crate) struct Flow {
     pub(crate) stop: Option<Stop>,
     /// There is no such direction.
     pub(crate) is_absent: bool,
+    /// What comes can't be given to anybody, as the other end is only read from; it is counted here.
+    pub(crate) discarded: Option<u64>,
     source_stop: Option<Stop>,
     out: Vec<u8>,
     head: usize,
@@ -117,7 +119,10 @@ impl Flow {
             let limit = if framing == Framing::None { to.write_limit } else { crate::MESSAGE_LIMIT };
             flow.decoder = Some(Decoder::new(framing, limit));
         }
-        if from.input.is_none() && !from.has_messages() || to.output.is_none() && !to.has_messages() {
+        if to.output.is_none() && !to.has_messages() {
+            flow.discarded = Some(0);
+        }
+        if from.input.is_none() && !from.has_messages() {
             flow.is_absent = true;
             flow.stop = Some(Stop { by_source: true, error: None });
         }
@@ -128,7 +133,7 @@ impl Flow {
     pub(crate) fn held(&self) -> u64 {
         let kernel = self.kernel.as_ref().map_or(0, |kernel| kernel.bytes);
         let partial = self.decoder.as_ref().map_or(0, Decoder::held);
-        (self.out.len() - self.head + self.queue.bytes() + partial + kernel) as u64
+        (self.out.len() - self.head + self.queue.bytes() + partial + kernel) as u64 + self.discarded.unwrap_or(0)
     }
 
     /// Moves what can be moved now.
@@ -301,6 +306,10 @@ impl Flow {
         if let Some(bucket) = &mut self.bucket {
             bucket.spend(bytes);
         }
+        if let Some(discarded) = &mut self.discarded {
+            *discarded += bytes as u64;
+            return Ok(());
+        }
         let bytes = &desk.scratch[..bytes];
         if let Some(tee) = &mut desk.tee {
             tee(bytes);
@@ -336,7 +345,7 @@ impl Flow {
         if self.kernel.is_some() {
             return true;
         }
-        if self.full_reads < FULL_READS || desk.tee.is_some() || self.bucket.is_some() || self.head < self.out.len() {
+        if self.full_reads < FULL_READS || self.discarded.is_some() || desk.tee.is_some() || self.bucket.is_some() || self.head < self.out.len() {
             return false;
         }
         if !from.can_be_spliced() || !to.can_be_spliced() {

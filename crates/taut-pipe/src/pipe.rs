@@ -151,8 +151,10 @@ impl Pipe {
     fn look_at_ends(&mut self, options: &Options, now: Instant) {
         let is_over = |which: usize| self.flows[which].stop.is_some();
         let [Some(a), Some(b)] = &self.ends else { return };
-        let can_be_told = |flow: &Flow, from: &End, to: &End| match &flow.stop {
-            Some(_) if flow.is_absent => true,
+        let can_be_told = |flow: &Flow, back: &Flow, from: &End, to: &End| match &flow.stop {
+            Some(_) if flow.is_absent || flow.discarded.is_some() => true,
+            // What comes back is not wanted.
+            Some(_) if back.discarded.is_some() => false,
             Some(stop) if stop.by_source => to.halves,
             // The sink is gone: the source would have to be told not to send any more, which no kind can.
             Some(_) => from.halves,
@@ -162,7 +164,8 @@ impl Pipe {
             self.close(now);
             return;
         }
-        if !can_be_told(&self.flows[0], a, b) || !can_be_told(&self.flows[1], b, a) {
+        let [to_b, to_a] = &self.flows;
+        if !can_be_told(to_b, to_a, a, b) || !can_be_told(to_a, to_b, b, a) {
             let from = *self.linger_from.get_or_insert(now);
             if now.saturating_since(from.max(self.last_move)) >= options.linger {
                 self.close(now);
@@ -297,7 +300,11 @@ impl Pipe {
             None => plan.sides[which].to_string(),
         });
         let (ended_by, why, failed) = self.ended.clone().unwrap_or((EndedBy::Signal, "ended".to_owned(), false));
-        let left = accounts.iter().any(|account| account.undelivered > 0 || account.lost_messages > 0);
+        // What nobody wanted is told, but is no failure.
+        let left = accounts
+            .iter()
+            .zip(&self.flows)
+            .any(|(account, flow)| account.undelivered > flow.discarded.unwrap_or(0) || account.lost_messages > 0);
         Summary {
             pipe: self.number,
             plan: self.plan,

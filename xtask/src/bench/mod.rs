@@ -8,6 +8,7 @@ mod air;
 mod comparison;
 mod echo;
 mod pace;
+mod pipe;
 mod process;
 mod route;
 mod stream;
@@ -21,7 +22,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::packages::{FIO, IPERF, IPROUTE, SOCKPERF, UTIL_LINUX};
+use crate::packages::{FIO, IPERF, IPROUTE, SOCAT, SOCKPERF, UTIL_LINUX};
 use crate::{packages, shell};
 use process::Cores;
 use taut::Taut;
@@ -35,7 +36,7 @@ pub(crate) struct Args {
     /// Rounds; each gives one ratio.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Time of one measurement of `echo`, `stream` and fio.
+    /// Time of one measurement of `echo`, `stream`, `pipe` and fio.
     #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
     time: Duration,
     /// One object on stdout instead of tables.
@@ -59,13 +60,16 @@ enum Name {
     Tune,
     /// libtautaio beside poll, io_uring and glibc's POSIX AIO: 10,000 connections, and files by fio.
     Aio,
+    /// `taut pipe` between TCP connections, beside socat.
+    Pipe,
     /// Links in virtual time: connection events simulated a second of a core.
     Air,
     /// Routes over UDP: in the kernel beside user space. Needs root.
     Route,
 }
 
-const ALL: [Name; 7] = [Name::Echo, Name::Stream, Name::Pace, Name::Tune, Name::Aio, Name::Air, Name::Route];
+const ALL: [Name; 8] =
+    [Name::Echo, Name::Stream, Name::Pace, Name::Tune, Name::Aio, Name::Pipe, Name::Air, Name::Route];
 
 /// What a bench came to.
 struct Outcome {
@@ -100,6 +104,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     if names.contains(&Name::Aio) {
         needed.push(&FIO);
+    }
+    if names.contains(&Name::Pipe) {
+        needed.push(&SOCAT);
     }
     packages::ensure(&needed);
 
@@ -155,6 +162,7 @@ impl Name {
             Self::Pace => pace::run(setting),
             Self::Tune => tune::run(setting),
             Self::Aio => aio::run(setting),
+            Self::Pipe => pipe::run(setting),
             Self::Air => air::run(setting),
             Self::Route => route::run(setting),
         }

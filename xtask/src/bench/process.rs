@@ -65,6 +65,11 @@ impl Drop for Server {
 }
 
 impl Server {
+    /// Its process; `taskset` has become the program by then.
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Starts a server and waits until the kernel says that the port is taken.
     pub(crate) fn start(command: &mut Command, transport: Transport, port: u16) -> Result<Self> {
         command.stdout(Stdio::null()).stderr(Stdio::null());
