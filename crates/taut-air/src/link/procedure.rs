@@ -114,7 +114,8 @@ pub(crate) fn request(link: &mut Link, wanted: Wanted) {
         }
         Wanted::Phy { tx, rx, s2 } => {
             link.settings.s2 |= s2;
-            let (tx, rx) = (tx & link.settings.phys, rx & link.settings.phys);
+            // From now on these are the connection's preferences, whatever the defaults are (Vol 4, Part E, 7.8.49).
+            link.settings.phys = tx | rx;
             link.procedures.asked = Some([tx, rx]);
             link.control(Control::PhyRequest { tx, rx });
         }

@@ -135,7 +135,11 @@ fn wait(wish: Wish, device: DeviceAddress, monitor: &Monitor, heard: &mut Heard,
         }
         let left = deadline.saturating_since(clock::now());
         if left.is_zero() {
-            let what = format!("{} was asked for, and the peer's controller did not take it up", wish.name());
+            let why = match wish {
+                Wish::Phy(..) => "; its host may allow LE 1M alone (`btmgmt phy` there)",
+                _ => "",
+            };
+            let what = format!("{} was asked for, and the peer's controller did not take it up{why}", wish.name());
             return Err(io::Error::new(io::ErrorKind::Unsupported, what));
         }
         monitor.wait(left)?;

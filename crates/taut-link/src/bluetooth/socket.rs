@@ -97,6 +97,7 @@ pub(crate) fn connect(
     let (Some(peer), 1..) = (address.device, address.number) else {
         return Err(Error::Input(format!("{endpoint}: to connect, give the device's address and its number")));
     };
+    let timeout = if address.is_le() { timeout.max(FINDING) } else { timeout };
     // Told apart from an adapter that is missing.
     drop(open(protocol)?);
     let adapter = adapter::ready(address, Role::Connect(peer))?;
@@ -116,6 +117,9 @@ pub(crate) fn connect(
             Err(error) => return Err(fail(error)),
         }
     };
+    if address.is_le() {
+        check_security(&socket, address).map_err(|error| Error::io("secure the connection to", endpoint, error))?;
+    }
     let ear = match monitor {
         Some(monitor) => {
             let mut heard = Heard::default();
@@ -137,6 +141,23 @@ pub(crate) fn adapter_of(address: &BluetoothAddress) -> Result<u16> {
     adapter::ready(address, Role::Connect(peer)).map(|adapter| adapter.index)
 }
 
+/// A kernel without a Security Manager (its crypto modules are missing) opens an LE channel without the security that was asked for.
+fn check_security(socket: &Socket, address: &BluetoothAddress) -> io::Result<()> {
+    let Some(wanted) = address.security else { return Ok(()) };
+    let mut security = [0; 2];
+    sys::option_bytes(socket.as_fd(), SOL_BLUETOOTH, BT_SECURITY, &mut security)?;
+    if security[0] >= wanted.level() {
+        return Ok(());
+    }
+    let what = format!(
+        "security level {} was asked for, and the kernel opened the channel with {} (1 is low, 2 medium): its Security Manager is \
+         not there, see `dmesg | grep -i bluetooth` for missing crypto (cmac, ecdh)",
+        wanted.level(),
+        security[0]
+    );
+    Err(io::Error::new(io::ErrorKind::Unsupported, what))
+}
+
 /// The handle by which controller and kernel know the connection.
 fn handle(socket: &Socket) -> io::Result<u16> {
     // struct l2cap_conninfo: handle, class of device.
@@ -144,6 +165,10 @@ fn handle(socket: &Socket) -> io::Result<u16> {
     sys::option_bytes(socket.as_fd(), SOL_L2CAP, L2CAP_CONNINFO, &mut information)?;
     Ok(u16::from_ne_bytes([information[0], information[1]]))
 }
+
+/// Kernels advertise every 1.28 s and listen half of the time, first to find the device and then to connect to it: that takes some
+/// tries. The kernel itself gives up after this time (`HCI_LE_CONN_TIMEOUT`).
+const FINDING: Duration = Duration::from_secs(20);
 
 /// RFCOMM has one connection for each pair of devices and channel, and for some time after its close the next one is refused.
 fn is_of_the_last(protocol: Protocol, error: &io::Error) -> bool {

@@ -11,8 +11,8 @@ mod limits;
 mod shape;
 mod stream;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use serde::Serialize;
@@ -47,7 +47,7 @@ pub struct Server {
 }
 
 /// What a server has done so far.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Served {
     /// Clients that were served.
     pub clients: u64,
@@ -59,6 +59,8 @@ pub struct Served {
     pub bytes_in: u64,
     /// Datagrams passed over: of no session, over the rate, or without room for the answer.
     pub datagrams_dropped: u64,
+    /// Options and what was negotiated of the last link of Bluetooth LE, at its end.
+    pub last_link: Vec<String>,
 }
 
 /// What all threads of a server share.
@@ -73,6 +75,7 @@ struct Shared {
     misbehaved: AtomicU64,
     bytes_in: AtomicU64,
     datagrams_dropped: AtomicU64,
+    last_link: Mutex<Vec<String>>,
 }
 
 /// How often a waiting thread looks whether it should stop.
@@ -95,6 +98,7 @@ impl Server {
             misbehaved: AtomicU64::new(0),
             bytes_in: AtomicU64::new(0),
             datagrams_dropped: AtomicU64::new(0),
+            last_link: Mutex::default(),
         });
         let bound = listeners.iter().map(|listener| listener.endpoint().clone()).collect();
         let threads = listeners
@@ -126,6 +130,7 @@ impl Server {
             misbehaved: read(&self.shared.misbehaved),
             bytes_in: read(&self.shared.bytes_in),
             datagrams_dropped: read(&self.shared.datagrams_dropped),
+            last_link: self.shared.last_link.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
 }

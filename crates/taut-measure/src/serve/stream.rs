@@ -2,8 +2,8 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::thread;
 
 use rustix::event::{PollFd, PollFlags};
@@ -66,7 +66,11 @@ pub(super) enum Trouble {
 }
 
 fn greet(link: &Link, listener: &Listener, shared: &Shared) {
-    match serve(link, listener, shared) {
+    let outcome = serve(link, listener, shared);
+    if link.endpoint().has_radio() {
+        *shared.last_link.lock().unwrap_or_else(PoisonError::into_inner) = SocketOption::in_force(link);
+    }
+    match outcome {
         Ok(()) | Err(Trouble::Gone) => {}
         Err(Trouble::Misbehaved) => drop(shared.misbehaved.fetch_add(1, Ordering::Relaxed)),
         Err(Trouble::Refused(refusal)) => {

@@ -17,6 +17,8 @@ pub(super) struct Found {
     /// Largest SDU and largest PDU that the receiver takes, in bytes.
     pub(super) mtu: Option<u16>,
     pub(super) mps: Option<u16>,
+    /// The receiver's kernel gives credits for one SDU, whatever its buffer.
+    pub(super) for_one_sdu: bool,
 }
 
 /// One way to have the link.
@@ -39,6 +41,8 @@ const SDU_PDUS: [u16; 4] = [3, 9, 20, 40];
 const RECEIVE_BUFFER: u32 = 212_992;
 /// 15 ms: what phones allow.
 const MIDDLE_INTERVAL: u16 = 12;
+/// SDUs of a write.
+const MANY: usize = 100;
 /// Longest payload of a data PDU (Bluetooth Core Specification, Vol 6, Part B, section 2.4).
 const LONGEST: u16 = 251;
 
@@ -59,7 +63,7 @@ impl Choice {
             // The first PDU of an SDU carries its length too.
             let sizes = SDU_PDUS.iter().map(|pdus| pdus * mps - 2).filter(|size| *size > mtu);
             steps.extend(sizes.map(|size| Self { mtu: Some(size), ..self.clone() }));
-            if self.receive_buffer.is_none() {
+            if self.receive_buffer.is_none() && !found.for_one_sdu {
                 steps.push(Self { receive_buffer: Some(RECEIVE_BUFFER), ..self.clone() });
             }
         }
@@ -74,7 +78,9 @@ impl Choice {
         if self.length.is_some_and(|length| length < LONGEST) {
             steps.push(Self { length: Some(LONGEST), ..self.clone() });
         }
-        if !self.whole && mtu > 0 && !plan.block_bytes.is_multiple_of(mtu.into()) {
+        let has_tail = mtu > 0 && !plan.block_bytes.is_multiple_of(mtu.into());
+        // One short SDU of very many is nothing.
+        if !self.whole && has_tail && plan.block_bytes / usize::from(mtu) < MANY {
             steps.push(Self { whole: true, ..self.clone() });
         }
         steps
@@ -105,6 +111,13 @@ impl Choice {
     pub(super) fn name(&self, found: &Found) -> String {
         let changes: Vec<String> = self.changes(found).map(|change| change.name(self)).collect();
         if changes.is_empty() { "base".to_owned() } else { changes.join(" ") }
+    }
+
+    /// What it changes of another choice.
+    pub(super) fn beyond(&self, other: &Self, found: &Found) -> String {
+        let before: Vec<String> = other.changes(found).map(|change| change.name(other)).collect();
+        let changes = self.changes(found).map(|change| change.name(self)).filter(|name| !before.contains(name));
+        changes.collect::<Vec<_>>().join(" ")
     }
 
     /// Where it is set.
@@ -235,7 +248,14 @@ mod tests {
     }
 
     fn found() -> Found {
-        Found { interval: Some(40), phy: Some(Phy::Le1M), length: Some(251), mtu: Some(672), mps: Some(247) }
+        Found {
+            interval: Some(40),
+            phy: Some(Phy::Le1M),
+            length: Some(251),
+            mtu: Some(672),
+            mps: Some(247),
+            for_one_sdu: false,
+        }
     }
 
     fn names(plan: &RadioPlan, found: &Found, choice: &Choice) -> Vec<String> {
@@ -257,11 +277,15 @@ mod tests {
             "whole SDUs",
         ];
         assert_eq!(names(&plan, &found, &found.base()), all);
+        let old = Found { for_one_sdu: true, ..found.clone() };
+        let large = RadioPlan { block_bytes: 131_072, ..plan.clone() };
+        assert!(!names(&large, &old, &old.base()).iter().any(|name| name.contains("rcvbuf") || name.contains("whole")));
         let settled = Choice { mtu: Some(4938), interval: Some(6), phy: Some(Phy::Le2M), ..found.base() };
         let further = settled.steps(&plan, &found);
         let names: Vec<String> = further.iter().map(|step| step.name(&found)).collect();
         assert_eq!(names.len(), 3);
         assert_eq!(names[0], "interval=7.5ms phy=2m mtu=9878");
+        assert_eq!(further[0].beyond(&settled, &found), "mtu=9878");
     }
 
     #[test]

@@ -76,9 +76,11 @@ pub fn run(plan: &RadioPlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usi
         ended: Ended::Complete,
     };
     let mut settled = found.base();
+    // What made it slower once is not tried again.
+    let mut worse: Vec<String> = Vec::new();
     for step in 0..STEPS {
-        let mut entries = entries(plan, &found, &settled);
-        if entries.len() < 2 {
+        let mut entries = entries(plan, &found, &settled, &worse);
+        if entries.iter().all(|entry| entry.choice == settled || entry.choice == found.base()) {
             break;
         }
         let ended =
@@ -96,6 +98,8 @@ pub fn run(plan: &RadioPlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usi
         // The first entry is the base, the one that was settled on stands second.
         let before = &entries[usize::from(step > 0)];
         let gain = |entry: &Entry| ratio_across(&entry.times(), &before.times());
+        let slower = entries.iter().filter(|entry| gain(entry).is_some_and(|(_, (low, _))| low > LEAST_GAIN));
+        worse.extend(slower.map(|entry| entry.choice.beyond(&settled, &found)));
         let helped = entries[1..].iter().filter(|entry| entry.choice != settled);
         let helped = helped.filter(|entry| gain(entry).is_some_and(|(_, (_, high))| high * LEAST_GAIN < 1.0));
         let best = helped.max_by(|a, b| a.bps().unwrap_or(0.0).total_cmp(&b.bps().unwrap_or(0.0)));
@@ -132,11 +136,13 @@ struct Entry {
 }
 
 /// The base, what was settled on, and everything that could help on top of it.
-fn entries(plan: &RadioPlan, found: &Found, settled: &Choice) -> Vec<Entry> {
+fn entries(plan: &RadioPlan, found: &Found, settled: &Choice, worse: &[String]) -> Vec<Entry> {
     let base = found.base();
     let mut choices = vec![base.clone()];
     choices.extend((*settled != base).then(|| settled.clone()));
-    choices.extend(settled.steps(plan, found));
+    choices.extend(
+        settled.steps(plan, found).into_iter().filter(|choice| !worse.contains(&choice.beyond(settled, found))),
+    );
     choices.into_iter().map(|choice| Entry { choice, trials: Vec::new(), why_not: None }).collect()
 }
 

@@ -1,6 +1,6 @@
 //! One way to have the link, measured once.
 
-use taut_link::bluetooth::{IntervalLimits, Phy};
+use taut_link::bluetooth::{CreditRule, IntervalLimits, Phy};
 use taut_link::wire::{AckPolicy, Shape};
 use taut_link::{Endpoint, Error, Link, Result, Shaper, SocketOption};
 use taut_time::Duration;
@@ -125,9 +125,9 @@ pub(super) fn measure(plan: &RadioPlan, found: &Found, choice: &Choice, interrup
 fn found(options: &[String], direction: Direction) -> Found {
     let number = |name: &str| fact(options, name)?.parse::<u32>().ok();
     let short = |name: &str| number(name).and_then(|value| u16::try_from(value).ok());
-    let [length, mtu, mps] = match direction {
-        Direction::Down => ["rx_octets", "rcv_mtu", "rcv_mps"],
-        _ => ["tx_octets", "snd_mtu", "snd_mps"],
+    let [length, mtu, mps, rule] = match direction {
+        Direction::Down => ["rx_octets", "rcv_mtu", "rcv_mps", "credit_rule"],
+        _ => ["tx_octets", "snd_mtu", "snd_mps", "peer_credit_rule"],
     };
     let phy = fact(options, "phy").map(|names| match names.split('+').next() {
         Some("2m_tx") => Phy::Le2M,
@@ -140,5 +140,6 @@ fn found(options: &[String], direction: Direction) -> Found {
         length: short(length),
         mtu: short(mtu),
         mps: short(mps),
+        for_one_sdu: fact(options, rule) == Some(CreditRule::Sdu.name()),
     }
 }

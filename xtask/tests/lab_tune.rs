@@ -1,0 +1,162 @@
+//! Bluetooth LE under real kernels, tuned and explained: `taut tune l2cap://` raises throughput as far as the radio carries, and each
+//! finding stands where its trap is and nowhere else.
+//!
+//! Figures are of virtual time (`--icount`) and a simulated radio, and so the same on every machine.
+
+mod support;
+
+use std::fs;
+
+use serde_json::Value;
+use support::Lab;
+
+/// Application bits per second that LE 1M and 2M carry at most, without encryption: data PDUs of 251 bytes, each with the empty one that
+/// acknowledges it, in SDUs without end (`taut_air::Limit`; 782.8 and 1375.6 kb/s in SDUs of 672 bytes).
+const LIMIT_1M: f64 = 800_500.0;
+const LIMIT_2M: f64 = 1_419_300.0;
+
+/// Runs a shell's script beside a pair of adapters, and gives the files that it wrote.
+fn pair(lab: &Lab, arguments: &[&str], script: &str) -> impl Fn(&str) -> Value {
+    let out = lab.path("out");
+    let mut command = lab.command(&["pair", "--icount", "--timeout", "14m", "--out"]);
+    let output = command.arg(&out).args(arguments).args(["--", "sh", "-c", script]).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{stdout}{stderr}");
+    move |name| {
+        let text = fs::read_to_string(out.join(name)).unwrap();
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}: {text}"))
+    }
+}
+
+fn causes(document: &Value) -> Vec<&str> {
+    document["findings"].as_array().unwrap().iter().map(|finding| finding["cause"].as_str().unwrap()).collect()
+}
+
+fn bps(document: &Value) -> f64 {
+    document["results"][0]["throughput_bps"].as_f64().unwrap()
+}
+
+fn options(row: &Value) -> Vec<&str> {
+    row["options"].as_array().unwrap().iter().map(|option| option.as_str().unwrap()).collect()
+}
+
+fn check<'a>(doctor: &'a Value, what: &str) -> &'a Value {
+    let rows = doctor["results"].as_array().unwrap();
+    rows.iter().find(|row| row["what"] == what).unwrap_or_else(|| panic!("no check {what}"))
+}
+
+/// The best throughput of all settings that a test allows.
+fn best(tune: &Value, allowed: impl Fn(&str) -> bool) -> f64 {
+    let rows = tune["results"].as_array().unwrap().iter();
+    let rows = rows.filter(|row| allowed(row["setting"].as_str().unwrap()));
+    rows.filter_map(|row| row["throughput_bps"].as_f64()).fold(0.0, f64::max)
+}
+
+#[test]
+fn on_linux_5_10_one_sdu_at_a_time_is_explained_and_tuned_away() {
+    let Some(lab) = Lab::ready("on_linux_5_10_one_sdu_at_a_time_is_explained_and_tuned_away") else { return };
+    let script = "
+        taut doctor --json >$OUT/doctor
+        taut stream @peer --direction down --block 67200 --time 3s --rounds 1 --json >$OUT/whole
+        taut stream '@peer&interval=7.5ms' --direction down --block 4096 --time 2s --rounds 1 --json >$OUT/tail
+        taut echo '@peer&interval=50ms' --count 20 --rounds 1 --engine epoll --rate 8 --json >$OUT/slow
+        taut tune @peer --time 400ms --json >$OUT/tune";
+    let read = pair(&lab, &["--kernel", "5.10", "--ci", "50ms"], script);
+
+    let doctor = read("doctor");
+    for trap in ["blocking recv() of L2CAP", "credits of L2CAP over LE"] {
+        assert_eq!(check(&doctor, trap)["works"], false, "{doctor}");
+    }
+    let whole = read("whole");
+    assert!((bps(&whole) / 53_760.0 - 1.0).abs() < 0.05, "{whole}");
+    assert_eq!(causes(&whole), ["credit_window_one_sdu", "interval_default"], "{whole}");
+    assert!(whole["findings"][0]["evidence"].to_string().contains("before 6.10"), "{whole}");
+    // The interval is short now, and each block ends in an SDU of 64 bytes.
+    let tail = read("tail");
+    assert_eq!(causes(&tail), ["partial_sdu_tail", "credit_window_one_sdu"], "{tail}");
+    let slow = read("slow");
+    assert_eq!(causes(&slow), ["interval_default"], "{slow}");
+    // epoll without epoll_pwait2: no message later than a millisecond.
+    let lateness = &slow["results"][0]["send_lateness_ns"];
+    assert!(lateness["count"] == 20 && lateness["max"].as_u64() < Some(1_000_000), "{slow}");
+
+    let tune = read("tune");
+    assert!((bps(&tune) / 53_760.0 - 1.0).abs() < 0.05, "{tune}");
+    // With the interval of 50 ms, and with 7.5 ms.
+    assert!(best(&tune, |setting| !setting.contains("interval")) >= 160_000.0, "{tune}");
+    assert!(
+        best(&tune, |setting| setting.contains("7.5ms") && !setting.contains("new connection")) >= 540_000.0,
+        "{tune}"
+    );
+    let settled = tune["results"].as_array().unwrap().iter().find(|row| row["place"] == "all that helped").unwrap();
+    assert!(settled["apply"].as_str().unwrap().contains("BT_RCVMTU"), "{settled}");
+    assert_eq!(tune["findings"][0]["cause"], "credit_window_one_sdu");
+    assert!(tune["findings"][0]["proof"]["after_bps"].as_f64() >= Some(540_000.0), "{tune}");
+}
+
+#[test]
+fn on_linux_6_12_the_air_is_filled_on_both_phys() {
+    let Some(lab) = Lab::ready("on_linux_6_12_the_air_is_filled_on_both_phys") else { return };
+    let script = "
+        taut doctor --json >$OUT/doctor
+        taut stream @peer --block 4096 --time 2s --rounds 1 --json >$OUT/wide
+        taut stream '@peer&rcvbuf=2304' --direction down --block 67200 --time 2s --rounds 1 --json >$OUT/small
+        taut serve --json 'l2cap://00:AA:01:01:00:00/131?adapter=hci1' >$OUT/served & server=$!
+        until [ -s $OUT/served ]; do sleep 0.05; done
+        taut echo l2cap://00:AA:01:01:00:00/131?adapter=hci0 --count 5 --rounds 1 --json >$OUT/echo
+        kill -INT $server; wait $server; sed -i 1d $OUT/served
+        ! taut echo '@peer&security=medium' --count 2 --json 2>$OUT/insecure
+        taut tune @peer --time 300ms --json >$OUT/tune";
+    let read = pair(&lab, &["--kernel", "6.12", "--ci", "50ms"], script);
+
+    let doctor = read("doctor");
+    for trap in ["blocking recv() of L2CAP", "credits of L2CAP over LE"] {
+        assert_eq!(check(&doctor, trap)["works"], true, "{doctor}");
+    }
+    let wide = read("wide");
+    assert_eq!(causes(&wide), Vec::<&str>::new(), "{wide}");
+    assert_eq!(causes(&read("small"))[0], "credit_window_small_buffer");
+    // The side that accepts knows what was negotiated too.
+    let served = read("served");
+    let accepted = &served["served"]["last_link"];
+    for fact in [
+        "rcv_mtu=672",
+        "rcv_mps=247",
+        "snd_mps=247",
+        "credits_granted=3",
+        "connection_interval_us=50000",
+        "credit_rule=rcvbuf",
+    ] {
+        assert!(accepted.as_array().unwrap().iter().any(|told| told == fact), "{fact}: {served}");
+    }
+
+    // The guest's kernel lacks what encryption needs, and opens the channel all the same.
+    let insecure = fs::read_to_string(lab.path("out/insecure")).unwrap();
+    assert!(insecure.contains("security level 2 was asked for"), "{insecure}");
+
+    let tune = read("tune");
+    assert!(best(&tune, |setting| !setting.contains("2m")) >= 0.95 * LIMIT_1M, "{tune}");
+    assert!(best(&tune, |_| true) >= 0.95 * LIMIT_2M, "{tune}");
+    let settled = tune["results"].as_array().unwrap().iter().find(|row| row["place"] == "all that helped").unwrap();
+    assert!(options(settled).contains(&"phy=2m_tx+2m_rx"), "{settled}");
+}
+
+#[test]
+fn short_pdus_disable_the_newer_rule_and_a_link_without_extension_is_named() {
+    let test = "short_pdus_disable_the_newer_rule_and_a_link_without_extension_is_named";
+    let Some(lab) = Lab::ready(test) else { return };
+    // The first connection is made with this side's limits alone: the peripheral asks its own back.
+    let script = "
+        cd /sys/kernel/debug/bluetooth
+        echo 24 >hci1/conn_min_interval; echo 40 >hci1/conn_max_interval
+        echo 6 >hci0/conn_min_interval; echo 6 >hci0/conn_max_interval
+        taut stream @peer --block 67200 --time 3s --rounds 1 --json >$OUT/back
+        taut stream '@peer&interval=50ms' --block 67200 --time 3s --rounds 1 --json >$OUT/short";
+    let radio = ["--kernel", "6.12", "--ci", "50ms", "--set", "both.acl_size=192", "--set", "length=27"];
+    let read = pair(&lab, &radio, script);
+    let back = read("back");
+    assert!(causes(&back).contains(&"interval_put_back"), "{back}");
+    let short = read("short");
+    assert!(causes(&short).contains(&"credit_window_small_mps"), "{short}");
+    assert!(causes(&short).contains(&"data_length_not_in_force"), "{short}");
+}
