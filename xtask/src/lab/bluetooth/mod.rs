@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::kernel::Series;
 use super::pair::{Kind, PairArgs};
 use super::{GuestArgs, image, run_command};
-use crate::shell;
+use crate::{packages, shell};
 
 /// Which experiments.
 #[derive(clap::Args)]
@@ -98,6 +98,10 @@ struct Row {
 
 /// Runs them. Whether all bars were met.
 pub(super) fn run(args: &BluetoothArgs) -> Result<bool> {
+    let missing = packages::ensure(&[&packages::BLUEZ]);
+    if !missing.is_empty() {
+        bail!("btmon is needed, from: {}", missing.join(", "));
+    }
     let kernels = args.kernel.map_or_else(|| vec![Series::V5_10, Series::V6_1, Series::V6_12], |kernel| vec![kernel]);
     let cases: Vec<Case> = args.ci.iter().map(|ci| case(ci, WHOLE)).collect::<Result<_>>()?;
     let published = args.ci.iter().filter(|ci| *ci == "7.5ms").map(|ci| case(ci, PUBLISHED));
