@@ -130,6 +130,7 @@ pub(super) fn run(args: &BluetoothArgs) -> Result<bool> {
     let baseband = latencies.iter().flat_map(|(kernel, latencies)| {
         [false, true].map(|lossy| latencies.air[usize::from(lossy)].to_json(*kernel, lossy))
     });
+    let failed: Vec<_> = latencies.iter().flat_map(|(_, latencies)| latencies.failed.clone()).collect();
     let findings: Vec<_> = latencies.iter().flat_map(|(_, latencies)| latencies.findings.clone()).collect();
     let bar = loss.map(|loss| {
         json!({ "bar": "published_block_loss", "value": loss, "low": PUBLISHED_LOSS.start(), "high": PUBLISHED_LOSS.end(),
@@ -137,7 +138,7 @@ pub(super) fn run(args: &BluetoothArgs) -> Result<bool> {
     });
     let object = json!({ "format_version": 1, "command": "lab bluetooth", "scenario": SCENARIO,
                          "latency_scenario": latency::SCENARIO, "met": met, "published_block_loss": loss,
-                         "bars": bar.into_iter().collect::<Vec<_>>(), "results": results, "latency": latency,
+                         "bars": bar.into_iter().collect::<Vec<_>>(), "results": results, "latency": latency, "failed": failed,
                          "baseband": baseband.collect::<Vec<_>>(), "findings": findings });
     if let Some(path) = &args.html {
         let all: Vec<&latency::Row> = latencies.iter().flat_map(|(_, latencies)| &latencies.rows).collect();
@@ -158,6 +159,7 @@ pub(super) fn run(args: &BluetoothArgs) -> Result<bool> {
         }
         for (_, latencies) in &latencies {
             print!("{}", latency::table(&latencies.rows));
+            latencies.failed.iter().for_each(|failed| println!("{failed}"));
         }
         for finding in &findings {
             println!("\n{}", finding["summary"].as_str().unwrap_or_default());
