@@ -295,6 +295,36 @@ fn both_kinds_of_links_share_the_radio() {
 }
 
 #[test]
+fn le_connects_at_any_time_of_a_link_of_bredr() {
+    let mut hosts = Hosts::new(&[("ci", "7.5ms")]);
+    let [central, _] = connect(&mut hosts);
+    for round in 0..60u64 {
+        for number in [CENTRAL, PERIPHERAL] {
+            let mut parameters = [0; 15];
+            parameters[..5].copy_from_slice(&[0x20, 0, 0x20, 0, 0]);
+            hosts.ok(number, op::LE_SET_ADV_ENABLE, &[0]);
+            hosts.ok(number, op::LE_SET_ADV_PARAMETERS, &parameters);
+        }
+        hosts.ok(PERIPHERAL, op::LE_SET_ADV_ENABLE, &[1]);
+        hosts.send(CENTRAL, hci::acl(central, Boundary::FirstFromHost, &[1; 700]));
+        hosts.pass(round * 1_700_000);
+        let mut parameters = [0; 25];
+        parameters[6..12].copy_from_slice(&hosts.addresses[PERIPHERAL]);
+        (parameters[13], parameters[15], parameters[19]) = (6, 6, 42);
+        hosts.ok(CENTRAL, op::LE_CREATE_CONNECTION, &parameters);
+        hosts.pass(400 * MS);
+        let complete = hosts.le_event(CENTRAL, event::LE_CONNECTION_COMPLETE).expect("connected over LE");
+        assert_eq!(event_of(&mut hosts, CENTRAL, event::DISCONNECTION_COMPLETE), None, "{round}");
+        hosts.ok(CENTRAL, op::DISCONNECT, &[complete[1], complete[2], 0x13]);
+        hosts.pass(200 * MS);
+        for number in [CENTRAL, PERIPHERAL] {
+            assert!(event_of(&mut hosts, number, event::DISCONNECTION_COMPLETE).is_some(), "{round} {number}");
+        }
+        hosts.got.clear();
+    }
+}
+
+#[test]
 fn a_driver_that_comes_late_changes_nothing_on_the_air() {
     let run = |step: Nanos| {
         let mut log = Vec::new();

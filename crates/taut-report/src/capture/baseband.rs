@@ -19,10 +19,10 @@ const ACL: u8 = 0x30;
 /// A packet with the pseudo header. FHS stands without its payload, whose parity bits are of no use here.
 pub(super) fn record(packet: &Packet) -> Vec<u8> {
     let uap = packet.access[3];
-    let mut flags = DEWHITENED | REFERENCE_LAP_VALID | REFERENCE_UAP_VALID;
+    let mut flags = DEWHITENED | REFERENCE_LAP_VALID;
     let mut header = 0;
     if packet.kind != PacketType::Id {
-        flags |= HEC_CHECKED_AND_PASSED;
+        flags |= REFERENCE_UAP_VALID | HEC_CHECKED_AND_PASSED;
         // LT_ADDR, TYPE, FLOW (go), ARQN, SEQN, HEC.
         let bits = u32::from(packet.lt_addr)
             | u32::from(packet.kind.code()) << 3
@@ -74,7 +74,7 @@ fn hec(header: u16, uap: u8) -> u8 {
 
 /// CRC of a payload (7.1.2): CRC-CCITT, lowest bit first, beginning with the UAP in its upper places.
 fn crc16(uap: u8, octets: &[u8]) -> u16 {
-    let mut register = u16::from(uap.reverse_bits());
+    let mut register = u16::from(uap.reverse_bits()) << 8;
     for octet in octets {
         register ^= u16::from(*octet);
         for _ in 0..8 {
@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn checks_are_those_of_the_specifications_sample_data() {
-        // Vol 2, Part G, 2 and 4: UAP 0x47, data 4e 01 02 03 04 05 06 07 08 09; UAP and header with their HEC.
-        assert_eq!(crc16(0x47, &[0x4e, 1, 2, 3, 4, 5, 6, 7, 8, 9]), 0x6d_d2_u16.swap_bytes());
+        // Vol 2, Part G, 2 and 4: UAP 0x47, data 4e 01 02 03 04 05 06 07 08 09 with CRC 6d d2; UAP and header with their HEC.
+        assert_eq!(crc16(0x47, &[0x4e, 1, 2, 3, 4, 5, 6, 7, 8, 9]), 0xd26d);
         for (uap, header, expected) in
             [(0x00, 0x123, 0xe1), (0x47, 0x123, 0x06), (0x00, 0x124, 0x32), (0x47, 0x124, 0xd5)]
         {

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::kernel::Series;
 use super::pair::{Kind, PairArgs};
 use super::{GuestArgs, image, run_command};
-use crate::shell;
+use crate::{packages, shell};
 
 /// Which experiments.
 #[derive(clap::Args)]
@@ -98,6 +98,10 @@ struct Row {
 
 /// Runs them. Whether all bars were met.
 pub(super) fn run(args: &BluetoothArgs) -> Result<bool> {
+    let missing = packages::ensure(&[&packages::BLUEZ]);
+    if !missing.is_empty() {
+        bail!("btmon is needed, from: {}", missing.join(", "));
+    }
     let kernels = args.kernel.map_or_else(|| vec![Series::V5_10, Series::V6_1, Series::V6_12], |kernel| vec![kernel]);
     let cases: Vec<Case> = args.ci.iter().map(|ci| case(ci, WHOLE)).collect::<Result<_>>()?;
     let published = args.ci.iter().filter(|ci| *ci == "7.5ms").map(|ci| case(ci, PUBLISHED));
@@ -126,6 +130,7 @@ pub(super) fn run(args: &BluetoothArgs) -> Result<bool> {
     let baseband = latencies.iter().flat_map(|(kernel, latencies)| {
         [false, true].map(|lossy| latencies.air[usize::from(lossy)].to_json(*kernel, lossy))
     });
+    let failed: Vec<_> = latencies.iter().flat_map(|(_, latencies)| latencies.failed.clone()).collect();
     let findings: Vec<_> = latencies.iter().flat_map(|(_, latencies)| latencies.findings.clone()).collect();
     let bar = loss.map(|loss| {
         json!({ "bar": "published_block_loss", "value": loss, "low": PUBLISHED_LOSS.start(), "high": PUBLISHED_LOSS.end(),
@@ -133,7 +138,7 @@ pub(super) fn run(args: &BluetoothArgs) -> Result<bool> {
     });
     let object = json!({ "format_version": 1, "command": "lab bluetooth", "scenario": SCENARIO,
                          "latency_scenario": latency::SCENARIO, "met": met, "published_block_loss": loss,
-                         "bars": bar.into_iter().collect::<Vec<_>>(), "results": results, "latency": latency,
+                         "bars": bar.into_iter().collect::<Vec<_>>(), "results": results, "latency": latency, "failed": failed,
                          "baseband": baseband.collect::<Vec<_>>(), "findings": findings });
     if let Some(path) = &args.html {
         let all: Vec<&latency::Row> = latencies.iter().flat_map(|(_, latencies)| &latencies.rows).collect();
@@ -154,6 +159,7 @@ pub(super) fn run(args: &BluetoothArgs) -> Result<bool> {
         }
         for (_, latencies) in &latencies {
             print!("{}", latency::table(&latencies.rows));
+            latencies.failed.iter().for_each(|failed| println!("{failed}"));
         }
         for finding in &findings {
             println!("\n{}", finding["summary"].as_str().unwrap_or_default());

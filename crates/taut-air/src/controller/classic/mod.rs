@@ -216,6 +216,10 @@ impl Controller {
     }
 
     pub(super) fn classic_start(&mut self, packet: &Packet) {
+        // One receiver: what begins while something comes in is not heard.
+        if self.classic.listening.is_some() {
+            return;
+        }
         let is_free = !self.radio_busy();
         let line = self.classic.lines.iter_mut().position(|line| line.acl.air_start(packet, is_free));
         let listener = match line {

@@ -1,0 +1,159 @@
+//! BR/EDR on the controllers of `taut air attach`: RFCOMM and L2CAP under real kernels, the paper's table with its tail, and
+//! stock tools at both ends.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use support::{Lab, note_skipped};
+
+/// 32-byte echoes over RFCOMM at basic rate: the published median is 7.94 ms.
+fn rfcomm(test: &str, kernel: &str) {
+    let Some(lab) = Lab::ready(test) else { return };
+    let mut command = lab.command(&["pair", "--kernel", kernel, "--icount", "--type", "rfcomm"]);
+    command.args(["--scenario", "scenarios/paper-003.toml", "--capture", "--out"]).arg(lab.path("out"));
+    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
+    let output = command.args(["--", "taut", "echo", "@peer", "--count", "100", "--rounds", "2", "--json"]).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{kernel}: {}", String::from_utf8_lossy(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let echo = &document["results"][0];
+    assert_eq!((&echo["sent"], &echo["lost"]), (&100.into(), &0.into()), "{kernel}: {echo}");
+    let p50 = echo["rtt_ns"]["p50"].as_u64().unwrap();
+    assert!((6_000_000..=8_500_000).contains(&p50), "{kernel}: {p50}");
+    let over = echo["exceed"].as_array().unwrap().iter().find(|row| row["over_ns"] == 50_000_000).unwrap();
+    assert_eq!(over["count"], 0, "{kernel}: {echo}");
+    for side in ["central", "peripheral"] {
+        assert_eq!(complaints(&lab.path(&format!("out/{side}.btsnoop"))), Vec::<String>::new(), "{kernel} {side}");
+    }
+}
+
+/// What btmon can't make sense of in a capture.
+fn complaints(capture: &Path) -> Vec<String> {
+    let output = Command::new("btmon").arg("--read").arg(capture).output().unwrap();
+    let listing = String::from_utf8_lossy(&output.stdout);
+    assert!(listing.contains("ACL Data"), "{listing}");
+    let complains = |line: &&str| {
+        let lower = line.to_lowercase();
+        let words = ["invalid", "malformed", "not enough", "unknown", "unexpected", "incorrect"];
+        let of_names = ["company", "manufacturer", "vendor"].iter().any(|word| lower.contains(word));
+        words.iter().any(|word| lower.contains(word)) && !of_names
+    };
+    listing.lines().filter(complains).map(str::to_owned).collect()
+}
+
+#[test]
+fn rfcomm_echoes_take_what_the_paper_says_on_linux_5_10() {
+    rfcomm("rfcomm_echoes_take_what_the_paper_says_on_linux_5_10", "5.10");
+}
+
+#[test]
+fn rfcomm_echoes_take_what_the_paper_says_on_linux_6_1() {
+    rfcomm("rfcomm_echoes_take_what_the_paper_says_on_linux_6_1", "6.1");
+}
+
+#[test]
+fn losses_make_a_tail_whose_cause_is_named() {
+    let Some(lab) = Lab::ready("losses_make_a_tail_whose_cause_is_named") else { return };
+    let html = lab.path("report.html");
+    let mut command = lab.command(&["bluetooth", "--kernel", "6.12", "--only", "latency", "--json", "--html"]);
+    let output = command.arg(&html).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}{stderr}", String::from_utf8_lossy(&output.stdout));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let row = |link: &str, medium: &str| {
+        let rows = document["latency"].as_array().unwrap();
+        rows.iter()
+            .find(|row| row["link"] == link && row["medium"] == medium)
+            .unwrap_or_else(|| panic!("{link} {medium}"))
+    };
+    let late = |row: &Value| {
+        let rows = row["exceed"].as_array().unwrap();
+        rows.iter().find(|row| row["over_ns"] == 50_000_000).unwrap()["count"].as_u64().unwrap()
+    };
+    assert_eq!(late(row("rfcomm", "clean")), 0);
+    assert!(late(row("rfcomm", "lossy")) > 0);
+    let p50 = |link: &str| row(link, "clean")["rtt_ns"]["p50"].as_u64().unwrap();
+    assert!(p50("tcp") < p50("l2cap-bredr") && p50("l2cap-bredr") <= p50("rfcomm"));
+    let finding = &document["findings"][0];
+    assert_eq!(finding["cause"], "baseband_retransmission", "{document:#}");
+    assert!(finding["evidence"].as_array().unwrap().len() >= 3);
+    let page = fs::read_to_string(html).unwrap();
+    assert!(page.contains("<svg") && page.contains("baseband_retransmission"), "{page}");
+}
+
+/// Stock tools as central and as peripheral, among themselves and with ours as the peer.
+#[test]
+fn stock_tools_are_peers_in_both_roles() {
+    let test = "stock_tools_are_peers_in_both_roles";
+    let Some(lab) = Lab::ready(test) else { return };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut command = lab.command(&["run", "--kernel", "6.12", "--icount", "--module", "hci_vhci", "--timeout", "10m"]);
+    for program in ["/usr/bin/l2test", "/usr/bin/rctest", "/usr/bin/btmon"] {
+        if !Path::new(program).exists() {
+            note_skipped(test, &format!("{program} is missing: apt-get install bluez"));
+            return;
+        }
+        command.args(["--file", program]);
+    }
+    command.arg("--file").arg(root.join("scenarios/two-nodes.toml")).arg("--out").arg(lab.path("out"));
+    let script = r#"
+await() { until grep -q "$1" "$2" 2>/dev/null; do sleep 0.1; done; }
+taut air attach two-nodes.toml --btsnoop $OUT --json >/tmp/radio & radio=$!
+await adapters /tmp/radio
+taut serve 'l2cap://any/129?adapter=hci0' 'rfcomm://any/9?adapter=hci0' 'l2cap://any/129?adapter=hci1' \
+    'rfcomm://any/9?adapter=hci1' >/tmp/serve & serve=$!
+await listening /tmp/serve
+btmon -w $OUT/trace >/dev/null &
+sleep 1
+address() { [ $1 = hci0 ] && echo 00:AA:01:00:00:00 || echo 00:AA:01:01:00:00; }
+both() { # central peripheral
+    peer=$(address $2)
+    rctest -r -i $2 -P 5 -O $OUT/rctest-$2 >/tmp/r 2>&1 &
+    l2test -r -i $2 -P 4113 -I 672 -b 672 >$OUT/l2test-$2 2>&1 &
+    l2test -r -i $2 -P 131 -V le_public -b 672 >$OUT/l2test-le-$2 2>&1 &
+    sleep 1
+    rctest -s -i $1 -P 5 -b 500 -N 40 -L 10 $peer || return 10
+    l2test -s -i $1 -P 4113 -b 600 -N 40 -g 3000 $peer || return 11
+    l2test -s -i $1 -P 131 -V le_public -b 600 -N 40 -g 3000 $peer || return 12
+    sleep 3
+    # And from a program of ours.
+    taut stream rfcomm://$peer/5?adapter=$1 --plain --time 1s --rounds 1 --json >$OUT/rfcomm-$2.json || return 13
+    taut stream "l2cap://$peer/4113?adapter=$1&type=bredr" --plain --time 1s --rounds 1 --json >$OUT/l2cap-$2.json || return 14
+    taut stream l2cap://$peer/131?adapter=$1 --plain --time 1s --rounds 1 --json >$OUT/le-$2.json || return 15
+    sleep 3
+    killall rctest l2test
+    sleep 3
+}
+both hci0 hci1 2>&1 || exit $?
+both hci1 hci0 2>&1 || exit $?
+killall -INT btmon
+kill -INT $serve
+wait $serve
+kill -INT $radio
+wait $radio
+"#;
+    let output = command.args(["--", "sh", "-c", script]).output().unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    for side in ["hci0", "hci1"] {
+        let ours = |kind: &str| {
+            let json = fs::read_to_string(lab.path(&format!("out/{kind}-{side}.json"))).unwrap();
+            let document: Value = serde_json::from_str(&json).unwrap();
+            document["results"][0]["bytes"].as_u64().unwrap()
+        };
+        assert!(["rfcomm", "l2cap", "le"].into_iter().all(|kind| ours(kind) > 10_000), "{side}");
+        let saved = fs::metadata(lab.path(&format!("out/rctest-{side}"))).unwrap().len();
+        assert!(saved >= 40 * 500, "{side}: {saved}");
+        for name in ["l2test", "l2test-le"] {
+            let heard = fs::read_to_string(lab.path(&format!("out/{name}-{side}"))).unwrap();
+            assert_eq!(heard.matches("Disconnect: Success").count(), 2, "{name} {side}: {heard}");
+        }
+    }
+    for capture in ["trace", "central.btsnoop", "peripheral.btsnoop"] {
+        assert_eq!(complaints(&lab.path(&format!("out/{capture}"))), Vec::<String>::new(), "{capture}");
+    }
+}
