@@ -33,7 +33,7 @@ static void watch_rate(struct taut_route *route, u64 now)
 		disable_irq_nosync(route->irq);
 		schedule_delayed_work(&route->unmask, msecs_to_jiffies(route->mask_ms));
 	} else {
-		route->deaf_until = now + route->mask_ms * NSEC_PER_MSEC;
+		WRITE_ONCE(route->deaf_until, now + route->mask_ms * NSEC_PER_MSEC);
 	}
 }
 
@@ -100,11 +100,6 @@ void taut_event_take(struct taut_route *route, u64 now, s64 value)
 	struct taut_event event = { .now = now, .value = value };
 
 	raw_spin_lock(&route->lock);
-	if (unlikely(now < route->deaf_until)) {
-		route->stats.lost++;
-		raw_spin_unlock(&route->lock);
-		return;
-	}
 	if (route->place == TAUT_PATH_HARDIRQ)
 		taut_event_handle(route, &event);
 	else if (kfifo_put(&route->ring, event))

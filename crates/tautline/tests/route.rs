@@ -4,7 +4,7 @@
 mod support;
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::UdpSocket;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -192,6 +192,93 @@ fn a_route_outlives_its_command_and_ends_with_its_process() {
 }
 
 #[test]
+fn ipv6_runs_in_user_space_and_says_so() {
+    let Some(place) = Place::make("ipv6_runs_in_user_space_and_says_so") else { return };
+    if !std::path::Path::new("/proc/net/if_inet6").exists() {
+        return skip("ipv6_runs_in_user_space_and_says_so", "no IPv6 here");
+    }
+    let from = "udp://[::1]:9100";
+    place.detach(&[
+        "--name",
+        "six",
+        "--from",
+        from,
+        "--when",
+        "value == 6",
+        "--to",
+        "reply",
+        "--to",
+        "udp://[::1]:7001",
+    ]);
+    let (client, sink) = (place.socket("[::1]:0"), place.socket("[::1]:7001"));
+    for value in [5_i64, 6] {
+        client.send_to(&value.to_be_bytes(), "[::1]:9100").unwrap();
+    }
+    let six = Some(6_i64.to_be_bytes().to_vec());
+    assert_eq!((receive(&client), receive(&sink)), (six.clone(), six));
+    assert_eq!((receive(&client), receive(&sink)), (None, None));
+    let status = &place.json(&["stop", "six"])["results"][0];
+    assert_eq!((&status["runs"], &status["counters"]["passed"]), (&"user".into(), &1.into()));
+    assert!(status["lacks"][0].as_str().unwrap().contains("udp:// on IPv4"), "{status:#}");
+    // What has to run in the kernel does not run elsewhere instead.
+    let refused = place.route(&["run", "--place", "kernel", "--from", from, "--to", "reply"]);
+    assert_eq!(refused.status.code(), Some(4));
+    assert!(text(&refused.stderr).contains("udp:// on IPv4"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn a_serial_line_is_read_and_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || {
+        let end = rustix::pty::openpt(rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY).unwrap();
+        rustix::pty::grantpt(&end).unwrap();
+        rustix::pty::unlockpt(&end).unwrap();
+        let name = rustix::pty::ptsname(&end, Vec::new()).unwrap().into_string().unwrap();
+        (File::from(end), name)
+    };
+    let ((mut sensor, sensor_name), (mut display, display_name)) = (open(), open());
+    let mut child = taut()
+        .args(["route", "run", "--from", &format!("tty:{sensor_name}?baud=115200"), "--when", "value > 3"])
+        .args(["--to", &format!("tty:{display_name}"), "--send", "value * 2"])
+        .env("XDG_RUNTIME_DIR", directory.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It says so when it is at work; what comes before could be echoed.
+    let mut said = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("runs in user"), "{said}");
+    sensor.write_all(b"1\r\n5\n9\n").unwrap();
+    let mut shown = String::new();
+    while shown.lines().count() < 2 || !shown.ends_with('\n') {
+        let mut bytes = [0; 64];
+        let length = display.read(&mut bytes).unwrap();
+        shown.push_str(&text(&bytes[..length]));
+    }
+    // Raw: no carriage return has been added.
+    assert_eq!(shown, "10\n18\n");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    for (arguments, says) in [
+        (&["--from", "gpio:no-such-chip/1"][..], "no GPIO chip of that label"),
+        (&["--from", "timer:1s", "--to", "gpio:no-such-chip/1"], "no GPIO chip of that label"),
+        (&["--from", "timer:1s", "--to", "led:no-such-led"], "no LED of that name"),
+        (&["--from", "input:no such device/key/1"], "input device"),
+    ] {
+        let output =
+            taut().args(["route", "run"]).args(arguments).env("XDG_RUNTIME_DIR", directory.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(4), "{arguments:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(says), "{arguments:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn lines_go_in_and_out() {
     let directory = tempfile::tempdir().unwrap();
     let mut child = taut()
@@ -256,7 +343,8 @@ fn bench_measures_every_path() {
     if !is_root() {
         return skip("bench_measures_every_path", "needs root");
     }
-    let output = taut().args(["route", "bench", "--rounds", "2", "--events", "100", "--json"]).output().unwrap();
+    let arguments = ["route", "bench", "--rounds", "2", "--events", "100", "--others", "3", "--json"];
+    let output = taut().args(arguments).output().unwrap();
     if output.status.code() == Some(4) {
         return skip("bench_measures_every_path", &text(&output.stderr));
     }
@@ -265,8 +353,13 @@ fn bench_measures_every_path() {
     let schema = serde_json::from_slice(&taut().args(["generate", "schema"]).output().unwrap().stdout).unwrap();
     assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document), "{document:#}");
     let rows = document["results"].as_array().unwrap();
+    assert!(rows.iter().any(|row| row["path"] == "tc" && row["routes"] == 4), "{document:#}");
+    assert_eq!(rows.iter().filter(|row| row["workload"] == "floor").count(), 2);
+    // Without the simulated chip it says so.
+    let has_gpio = rows.iter().any(|row| !row["loop_ns"].is_null());
+    assert!(has_gpio || text(&output.stderr).contains("GPIO lines skipped"), "{}", text(&output.stderr));
     for (path, sinks) in [("naive", 1), ("kept-open", 1), ("xdp", 1), ("naive", 4), ("kept-open", 4), ("tc", 4)] {
-        let row = rows.iter().find(|row| row["path"] == path && row["sinks"] == sinks);
+        let row = rows.iter().find(|row| row["path"] == path && row["sinks"] == sinks && row["routes"] == 1);
         let row = row.unwrap_or_else(|| panic!("{path} with {sinks} sinks is missing"));
         assert_eq!(row["sent"], 200);
         let came = row["edge_to_edge_ns"]["count"].as_u64().unwrap_or(0);

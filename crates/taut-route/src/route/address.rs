@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use taut_link::Endpoint;
+
 use super::line::{self, GpioEdges, GpioLine, InputEvents, Serial};
 use crate::condition::{Field, Layout};
 
@@ -30,6 +32,8 @@ pub enum Source {
     Input(InputEvents),
     /// `tty:PATH`: each line of a serial line is an event.
     Tty(Serial),
+    /// `l2cap://any/PSM`, `rfcomm://any/CHANNEL`: each line that a client sends over Bluetooth is an event.
+    Bluetooth(Endpoint),
 }
 
 /// Where what passes goes.
@@ -53,17 +57,23 @@ pub enum Target {
     Led(String),
     /// `tty:PATH`: a line to a serial line.
     Tty(Serial),
+    /// `l2cap://ADDR/PSM`, `rfcomm://ADDR/CHANNEL`: a line over Bluetooth, on a connection that is kept open.
+    Bluetooth(Endpoint),
 }
 
 /// The forms of a source, for messages.
 pub const SOURCES: &str = "gpio:LABEL/OFFSET, input:NAME/TYPE/CODE, udp://ADDRESS:PORT, unix-dgram:PATH, tcp://ADDRESS:PORT, unix:PATH, \
-                           lines:PATH, tty:PATH or timer:PERIOD";
+                           lines:PATH, tty:PATH, l2cap://any/PSM, rfcomm://any/CHANNEL or timer:PERIOD";
 /// The forms of a sink, for messages.
 pub const TARGETS: &str = "gpio:LABEL/OFFSET, led:NAME, reply, udp://ADDRESS:PORT, unix-dgram:PATH, tcp://ADDRESS:PORT, unix:PATH, \
-                           tty:PATH or file:PATH";
+                           l2cap://ADDR/PSM, rfcomm://ADDR/CHANNEL, tty:PATH or file:PATH";
 
 fn socket(text: &str, whole: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("`{whole}`: write an IP address and a port, such as 10.0.0.2:9000 or [::1]:9000"))
+}
+
+fn bluetooth(text: &str) -> Result<Endpoint, String> {
+    text.parse().map_err(|error: taut_link::Error| error.to_string())
 }
 
 fn path(text: &str, whole: &str) -> Result<PathBuf, String> {
@@ -95,6 +105,7 @@ impl FromStr for Source {
             "gpio" => GpioEdges::parse(text).map(Self::Gpio),
             "input" => InputEvents::parse(text).map(Self::Input),
             "tty" => Serial::parse(text).map(Self::Tty),
+            "l2cap" | "rfcomm" => bluetooth(text).map(Self::Bluetooth),
             _ => Err(format!("`{text}` is no source: write {SOURCES}")),
         }
     }
@@ -125,6 +136,7 @@ impl FromStr for Target {
             "gpio" => GpioLine::parse(text).map(Self::Gpio),
             "led" => line::led(text).map(Self::Led),
             "tty" => Serial::parse(text).map(Self::Tty),
+            "l2cap" | "rfcomm" => bluetooth(text).map(Self::Bluetooth),
             _ => Err(format!("`{text}` is no sink: write {TARGETS}")),
         }
     }
@@ -149,6 +161,7 @@ impl fmt::Display for Source {
             Self::Gpio(edges) => edges.fmt(f),
             Self::Input(events) => events.fmt(f),
             Self::Tty(serial) => serial.fmt(f),
+            Self::Bluetooth(endpoint) => endpoint.fmt(f),
         }
     }
 }
@@ -165,6 +178,7 @@ impl fmt::Display for Target {
             Self::Gpio(line) => line.fmt(f),
             Self::Led(name) => write!(f, "led:{name}"),
             Self::Tty(serial) => serial.fmt(f),
+            Self::Bluetooth(endpoint) => endpoint.fmt(f),
         }
     }
 }

@@ -114,6 +114,8 @@ fn addresses_are_printed_as_they_are_read() {
         "gpio:a/17?edge=falling&debounce=5000us&active=low&bias=pull-up&by=cdev",
         "input:a/b c/key/28",
         "input:/dev/input/event3/21/0",
+        "l2cap://any/129?adapter=hci1",
+        "rfcomm://any/3",
     ] {
         assert_eq!(text.parse::<Source>().unwrap().to_string(), text);
     }

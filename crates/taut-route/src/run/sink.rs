@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use taut_link::{Error, Result};
+use taut_link::{Error, Link, Result};
 
 use super::led::Led;
 use super::{gpio, serial};
@@ -128,7 +128,7 @@ impl Kind {
                 socket.set_nonblocking(true)?;
                 Self::UnixDgram(path.clone(), socket)
             }
-            Target::Tcp(_) | Target::Unix(_) => {
+            Target::Tcp(_) | Target::Unix(_) | Target::Bluetooth(_) => {
                 Self::Stream(Stream { target: target.clone(), connection: None, tried: None })
             }
             Target::File(path) => Self::File(append(path)?),
@@ -169,7 +169,25 @@ impl Stream {
                 stream.set_write_timeout(Some(PATIENCE))?;
                 Ok(Box::new(stream))
             }
+            Target::Bluetooth(to) => {
+                let link = Link::connect(to, PATIENCE).map_err(io::Error::other)?;
+                link.set_send_timeout(Some(PATIENCE)).map_err(io::Error::other)?;
+                Ok(Box::new(Peer(link)))
+            }
             _ => Err(io::ErrorKind::Unsupported.into()),
         }
+    }
+}
+
+/// A peer over Bluetooth.
+struct Peer(Link);
+
+impl Write for Peer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(self.0.send(bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

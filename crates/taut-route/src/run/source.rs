@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
-use taut_link::{Error, Result, clock};
+use taut_link::{Error, Link, Result, clock};
 
 use super::{evdev, gpio, serial, sys};
-use crate::route::Source;
+use crate::route::{Route, Source};
 
 /// How long a source waits before it looks whether it is to end.
 const LOOK_UP: Duration = Duration::from_millis(100);
@@ -90,6 +90,32 @@ pub(super) struct Lines {
 enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener, #[expect(dead_code, reason = "removes the file when it goes")] SocketFile),
+    Link(taut_link::Listener),
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener, _) => listener.as_fd(),
+            Self::Link(listener) => listener.as_fd(),
+        }
+    }
+}
+
+/// A client of an endpoint.
+struct Client(Link);
+
+impl Read for Client {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(self.0.receive(buffer)?)
+    }
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 struct Stream {
@@ -101,11 +127,21 @@ trait Readable: Read + AsFd + Send {}
 impl<T: Read + AsFd + Send> Readable for T {}
 
 impl Input {
-    /// Opens a source; what its condition remembers may decide how.
-    pub(super) fn open(source: &Source, remembers: bool) -> Result<Self> {
+    /// Opens a route's source.
+    pub(super) fn open(route: &Route) -> Result<Self> {
+        let source = &route.source;
         let failed = |error: io::Error| Error::Io { operation: "take from", endpoint: source.to_string(), error };
         match source {
-            Source::Gpio(edges) => gpio::Edges::open(edges, remembers).map(Self::Gpio),
+            Source::Bluetooth(endpoint) => {
+                let listener = Listener::Link(taut_link::Listener::bind(endpoint)?);
+                rustix::io::ioctl_fionbio(listener.as_fd(), true).map_err(|errno| failed(errno.into()))?;
+                Ok(Self::Lines(Lines::of(Some(listener), None)))
+            }
+            Source::Gpio(edges) => {
+                // Without a real-time thread to wake up the character device is sooner.
+                let sysfs_will_do = route.fifo.is_some() && !route.program.remembers();
+                gpio::Edges::open(edges, sysfs_will_do).map(Self::Gpio)
+            }
             Source::Input(events) => evdev::Events::open(events).map(|events| Self::Evdev(Box::new(events))),
             other => Self::try_open(other).map_err(failed),
         }
@@ -150,7 +186,7 @@ impl Input {
             }
             Source::Tty(line) => Self::Lines(Lines::of(None, Some(Box::new(serial::open(line)?)))),
             // They have openings of their own.
-            Source::Gpio(_) | Source::Input(_) => return Err(io::ErrorKind::Unsupported.into()),
+            Source::Gpio(_) | Source::Input(_) | Source::Bluetooth(_) => return Err(io::ErrorKind::Unsupported.into()),
             Source::Timer(period) => {
                 let fd = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
                 let time = Timespec { tv_sec: period.as_secs() as i64, tv_nsec: period.subsec_nanos().into() };
@@ -271,10 +307,7 @@ impl Lines {
         let mut fds: Vec<BorrowedFd<'_>> = self.streams.iter().map(|stream| stream.reader.as_fd()).collect();
         // A listener that nobody is accepted from would keep poll from waiting.
         let accepts = self.streams.len() < MOST_CLIENTS;
-        fds.extend(self.listener.as_ref().filter(|_| accepts).map(|listener| match listener {
-            Listener::Tcp(listener) => listener.as_fd(),
-            Listener::Unix(listener, _) => listener.as_fd(),
-        }));
+        fds.extend(self.listener.as_ref().filter(|_| accepts).map(AsFd::as_fd));
         let mut readable = wait(&fds)?.into_iter();
         let ready = &mut self.ready;
         self.streams.retain_mut(|stream| !readable.next().unwrap_or(false) || stream.read(ready));
@@ -297,6 +330,11 @@ impl Lines {
                 let (stream, _) = listener.accept().ok()?;
                 stream.set_nonblocking(true).ok()?;
                 Box::new(stream)
+            }
+            Listener::Link(listener) => {
+                let link = listener.accept().ok()?;
+                link.set_nonblocking(true).ok()?;
+                Box::new(Client(link))
             }
         };
         Some(Stream { reader, line: Vec::new() })
