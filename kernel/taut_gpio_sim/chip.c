@@ -18,57 +18,53 @@
 struct sim_chip *sim_first;
 static struct platform_device *devices[2];
 
-static int sim_get(struct gpio_chip *gc, unsigned int line)
+static struct sim_chip *to_chip(struct gpio_chip *gc)
 {
-	struct sim_chip *chip = gpiochip_get_data(gc);
-
-	return !!(READ_ONCE(chip->levels) & BIT(line));
+	return container_of(gc, struct sim_chip, gc);
 }
 
-static void sim_store(struct sim_chip *chip, u32 *word, unsigned int line, bool set)
+static int sim_get(struct gpio_chip *gc, unsigned int line)
 {
-	unsigned long flags;
+	struct sim_chip *chip = to_chip(gc);
 
-	raw_spin_lock_irqsave(&chip->lock, flags);
-	*word = set ? *word | BIT(line) : *word & ~BIT(line);
-	raw_spin_unlock_irqrestore(&chip->lock, flags);
+	return test_bit(line, &chip->levels);
 }
 
 static void sim_set(struct gpio_chip *gc, unsigned int line, int value)
 {
-	struct sim_chip *chip = gpiochip_get_data(gc);
+	struct sim_chip *chip = to_chip(gc);
 
 	sim_stamp_output(false);
-	sim_store(chip, &chip->levels, line, value);
+	assign_bit(line, &chip->levels, value);
 }
 
 static int sim_get_direction(struct gpio_chip *gc, unsigned int line)
 {
-	struct sim_chip *chip = gpiochip_get_data(gc);
+	struct sim_chip *chip = to_chip(gc);
 
-	return READ_ONCE(chip->outputs) & BIT(line) ? GPIO_LINE_DIRECTION_OUT : GPIO_LINE_DIRECTION_IN;
+	return test_bit(line, &chip->outputs) ? GPIO_LINE_DIRECTION_OUT : GPIO_LINE_DIRECTION_IN;
 }
 
 static int sim_direction_input(struct gpio_chip *gc, unsigned int line)
 {
-	struct sim_chip *chip = gpiochip_get_data(gc);
+	struct sim_chip *chip = to_chip(gc);
 
-	sim_store(chip, &chip->outputs, line, false);
+	clear_bit(line, &chip->outputs);
 	return 0;
 }
 
 static int sim_direction_output(struct gpio_chip *gc, unsigned int line, int value)
 {
-	struct sim_chip *chip = gpiochip_get_data(gc);
+	struct sim_chip *chip = to_chip(gc);
 
-	sim_store(chip, &chip->levels, line, value);
-	sim_store(chip, &chip->outputs, line, true);
+	assign_bit(line, &chip->levels, value);
+	set_bit(line, &chip->outputs);
 	return 0;
 }
 
 static int sim_irq_set_type(struct irq_data *data, unsigned int type)
 {
-	struct sim_chip *chip = gpiochip_get_data(irq_data_get_irq_chip_data(data));
+	struct sim_chip *chip = to_chip(irq_data_get_irq_chip_data(data));
 
 	if (type & ~IRQ_TYPE_EDGE_BOTH)
 		return -EINVAL;
@@ -79,19 +75,19 @@ static int sim_irq_set_type(struct irq_data *data, unsigned int type)
 static void sim_irq_mask(struct irq_data *data)
 {
 	struct gpio_chip *gc = irq_data_get_irq_chip_data(data);
-	struct sim_chip *chip = gpiochip_get_data(gc);
+	struct sim_chip *chip = to_chip(gc);
 
-	sim_store(chip, &chip->masked, irqd_to_hwirq(data), true);
+	set_bit(irqd_to_hwirq(data), &chip->masked);
 	gpiochip_disable_irq(gc, irqd_to_hwirq(data));
 }
 
 static void sim_irq_unmask(struct irq_data *data)
 {
 	struct gpio_chip *gc = irq_data_get_irq_chip_data(data);
-	struct sim_chip *chip = gpiochip_get_data(gc);
+	struct sim_chip *chip = to_chip(gc);
 
 	gpiochip_enable_irq(gc, irqd_to_hwirq(data));
-	sim_store(chip, &chip->masked, irqd_to_hwirq(data), false);
+	clear_bit(irqd_to_hwirq(data), &chip->masked);
 }
 
 static const struct irq_chip sim_irq_chip = {
@@ -105,20 +101,14 @@ static const struct irq_chip sim_irq_chip = {
 
 void sim_rest(struct sim_chip *chip, unsigned int line, bool high)
 {
-	sim_store(chip, &chip->levels, line, high);
+	assign_bit(line, &chip->levels, high);
 }
 
 void sim_toggle(struct sim_chip *chip, unsigned int line)
 {
-	bool high;
-	u8 edge;
+	u8 edge = test_and_change_bit(line, &chip->levels) ? IRQ_TYPE_EDGE_FALLING : IRQ_TYPE_EDGE_RISING;
 
-	raw_spin_lock(&chip->lock);
-	chip->levels ^= BIT(line);
-	high = chip->levels & BIT(line);
-	raw_spin_unlock(&chip->lock);
-	edge = high ? IRQ_TYPE_EDGE_RISING : IRQ_TYPE_EDGE_FALLING;
-	if ((READ_ONCE(chip->wants[line]) & edge) && !(READ_ONCE(chip->masked) & BIT(line)))
+	if ((READ_ONCE(chip->wants[line]) & edge) && !test_bit(line, &chip->masked))
 		generic_handle_domain_irq(chip->gc.irq.domain, line);
 }
 
@@ -138,7 +128,6 @@ static int sim_probe(struct platform_device *pdev)
 
 	if (!chip)
 		return -ENOMEM;
-	raw_spin_lock_init(&chip->lock);
 	chip->gc.label = slow ? "taut-gpio-sim-slow" : "taut-gpio-sim";
 	chip->gc.parent = dev;
 	chip->gc.owner = THIS_MODULE;
@@ -155,7 +144,7 @@ static int sim_probe(struct platform_device *pdev)
 		chip->gc.irq.handler = handle_simple_irq;
 		chip->gc.irq.default_type = IRQ_TYPE_NONE;
 	}
-	error = devm_gpiochip_add_data(dev, &chip->gc, chip);
+	error = devm_gpiochip_add_data(dev, &chip->gc, NULL);
 	if (error)
 		return error;
 	if (slow)
@@ -197,6 +186,7 @@ no_device:
 	platform_driver_unregister(&sim_driver);
 no_driver:
 	sim_run_exit();
+	sim_run_free();
 	return error;
 }
 
@@ -209,6 +199,7 @@ static void __exit sim_exit(void)
 	for (i = 0; i < ARRAY_SIZE(devices); i++)
 		platform_device_unregister(devices[i]);
 	platform_driver_unregister(&sim_driver);
+	sim_run_free();
 }
 
 module_init(sim_init);

@@ -21,7 +21,7 @@
 
 #include "sim.h"
 
-#define MOST_EDGES 2000000
+#define MOST_EDGES 1000000
 #define SHORTEST_PERIOD 1000
 
 struct stamp {
@@ -30,28 +30,29 @@ struct stamp {
 };
 
 DEFINE_MUTEX(sim_lock);
-static DEFINE_RAW_SPINLOCK(stamp_lock);
 static DECLARE_COMPLETION(finished);
 static struct dentry *directory;
 static struct hrtimer timer;
 static struct stamp *stamps;
-static unsigned int wanted, made, set_lines, set_led, line;
+/* The last edge, while no output was set after it. */
+static struct stamp *unanswered;
+static unsigned int wanted, made, line;
+static atomic_t set_lines, set_led;
 static u64 period;
 static bool has_led;
 
 void sim_stamp_output(bool is_led)
 {
-	u64 now = ktime_get_ns();
-	unsigned long flags;
+	struct stamp *stamp = READ_ONCE(unanswered);
 
-	raw_spin_lock_irqsave(&stamp_lock, flags);
-	if (made && !stamps[made - 1].output)
-		stamps[made - 1].output = now;
-	if (is_led)
-		set_led++;
-	else
-		set_lines++;
-	raw_spin_unlock_irqrestore(&stamp_lock, flags);
+	/* Only then a clock is read: a loop that sets outputs is not to be one of reading clocks. */
+	if (stamp) {
+		u64 now = ktime_get_ns();
+
+		if (cmpxchg(&unanswered, stamp, NULL) == stamp)
+			stamp->output = now;
+	}
+	atomic_inc(is_led ? &set_led : &set_lines);
 }
 
 static enum hrtimer_restart tick(struct hrtimer *t)
@@ -62,31 +63,24 @@ static enum hrtimer_restart tick(struct hrtimer *t)
 	}
 	/* On a schedule: one that comes late does not move the next one. */
 	hrtimer_forward(t, hrtimer_get_expires(t), ns_to_ktime(period));
-	raw_spin_lock(&stamp_lock);
+	WRITE_ONCE(unanswered, &stamps[made]);
 	stamps[made++].edge = ktime_get_ns();
-	raw_spin_unlock(&stamp_lock);
 	sim_toggle(sim_first, line);
 	return HRTIMER_RESTART;
 }
 
 static int run(unsigned int new_line, unsigned int count, u64 new_period)
 {
-	struct stamp *fresh = vzalloc(array_size(count, sizeof(*fresh))), *old;
 	int error;
 
-	if (!fresh)
-		return -ENOMEM;
-	raw_spin_lock_irq(&stamp_lock);
-	old = stamps;
-	stamps = fresh;
+	WRITE_ONCE(unanswered, NULL);
+	memset(stamps, 0, count * sizeof(*stamps));
 	wanted = count;
 	made = 0;
-	set_lines = 0;
-	set_led = 0;
+	atomic_set(&set_lines, 0);
+	atomic_set(&set_led, 0);
 	line = new_line;
 	period = new_period;
-	raw_spin_unlock_irq(&stamp_lock);
-	vfree(old);
 	sim_rest(sim_first, line, true);
 	reinit_completion(&finished);
 	hrtimer_start(&timer, ns_to_ktime(period), HRTIMER_MODE_REL_PINNED_HARD);
@@ -132,7 +126,7 @@ static ssize_t counts_read(struct file *file, char __user *buffer, size_t length
 {
 	char text[96];
 	int bytes = scnprintf(text, sizeof(text), "edges %u\noutputs %u\nled %u\n", READ_ONCE(made),
-			      READ_ONCE(set_lines), READ_ONCE(set_led));
+			      atomic_read(&set_lines), atomic_read(&set_led));
 
 	return simple_read_from_buffer(buffer, length, position, text, bytes);
 }
@@ -186,11 +180,16 @@ int sim_run_init(void)
 
 	hrtimer_init(&timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
 	timer.function = tick;
+	stamps = vzalloc(array_size(MOST_EDGES, sizeof(*stamps)));
+	if (!stamps)
+		return -ENOMEM;
 	mutex_lock(&sim_lock);
 	error = led_there(true);
 	mutex_unlock(&sim_lock);
-	if (error)
+	if (error) {
+		vfree(stamps);
 		return error;
+	}
 	directory = debugfs_create_dir("taut_gpio_sim", NULL);
 	debugfs_create_file("run", 0200, directory, NULL, &run_fops);
 	debugfs_create_file("stamps", 0400, directory, NULL, &stamps_fops);
@@ -205,7 +204,9 @@ void sim_run_exit(void)
 	mutex_lock(&sim_lock);
 	led_there(false);
 	mutex_unlock(&sim_lock);
+}
+
+void sim_run_free(void)
+{
 	vfree(stamps);
-	stamps = NULL;
-	made = 0;
 }

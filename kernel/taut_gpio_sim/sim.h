@@ -3,18 +3,16 @@
 #define TAUT_GPIO_SIM_H
 
 #include <linux/gpio/driver.h>
-#include <linux/spinlock.h>
 
 #define SIM_LINES 32
 
 /* A chip whose lines are bits in memory. */
 struct sim_chip {
 	struct gpio_chip gc;
-	raw_spinlock_t lock;
 	/* Bit n: level of line n, whether it is an output, whether its interrupt is masked. */
-	u32 levels;
-	u32 outputs;
-	u32 masked;
+	unsigned long levels;
+	unsigned long outputs;
+	unsigned long masked;
 	/* IRQ_TYPE_EDGE_* that line n's interrupt wants. */
 	u8 wants[SIM_LINES];
 };
@@ -30,6 +28,8 @@ void sim_rest(struct sim_chip *chip, unsigned int line, bool high);
 void sim_stamp_output(bool is_led);
 int sim_run_init(void);
 void sim_run_exit(void);
+/* After the chips are gone, whose lines stamp. */
+void sim_run_free(void);
 /* Serialises runs against the removal of the chip. */
 extern struct mutex sim_lock;
 

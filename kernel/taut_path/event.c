@@ -7,6 +7,7 @@
 #include <linux/sched.h>
 
 #include "path.h"
+#include "program.h"
 
 #define WINDOW_NS (10 * NSEC_PER_MSEC)
 
@@ -32,7 +33,7 @@ static void watch_rate(struct taut_route *route, u64 now)
 		disable_irq_nosync(route->irq);
 		schedule_delayed_work(&route->unmask, msecs_to_jiffies(route->mask_ms));
 	} else {
-		route->deaf_until = now + route->mask_ms * NSEC_PER_MSEC;
+		WRITE_ONCE(route->deaf_until, now + route->mask_ms * NSEC_PER_MSEC);
 	}
 }
 
@@ -61,11 +62,14 @@ void taut_event_handle(struct taut_route *route, const struct taut_event *event)
 	u32 verdict, i;
 
 	if (route->condition == TAUT_PATH_PROGRAM) {
-		unsigned long flags;
+		bool is_thread = route->place == TAUT_PATH_THREAD;
 
-		local_irq_save(flags);
+		/* From a source they are off already. */
+		if (is_thread)
+			local_irq_disable();
 		verdict = taut_program_run(route, event);
-		local_irq_restore(flags);
+		if (is_thread)
+			local_irq_enable();
 		outputs = taut_record(route)->outputs;
 	} else {
 		verdict = event->value == 0 ? TAUT_PATH_PASSED : TAUT_PATH_DROPPED;
@@ -90,18 +94,12 @@ void taut_event_handle(struct taut_route *route, const struct taut_event *event)
 	}
 }
 
-/* From a source, in whatever context that is. */
+/* From a source, with interrupts off. */
 void taut_event_take(struct taut_route *route, u64 now, s64 value)
 {
 	struct taut_event event = { .now = now, .value = value };
-	unsigned long flags;
 
-	raw_spin_lock_irqsave(&route->lock, flags);
-	if (unlikely(now < route->deaf_until)) {
-		route->stats.lost++;
-		raw_spin_unlock_irqrestore(&route->lock, flags);
-		return;
-	}
+	raw_spin_lock(&route->lock);
 	if (route->place == TAUT_PATH_HARDIRQ)
 		taut_event_handle(route, &event);
 	else if (kfifo_put(&route->ring, event))
@@ -110,5 +108,5 @@ void taut_event_take(struct taut_route *route, u64 now, s64 value)
 		route->stats.lost++;
 	route->stats.events++;
 	watch_rate(route, now);
-	raw_spin_unlock_irqrestore(&route->lock, flags);
+	raw_spin_unlock(&route->lock);
 }

@@ -122,15 +122,19 @@ static irqreturn_t slow_edge(int irq, void *data)
 {
 	struct taut_route *route = data;
 	u64 now = ktime_get_ns();
+	bool high = gpiod_get_value_cansleep(route->source) > 0;
 
-	taut_event_take(route, now, gpiod_get_value_cansleep(route->source) > 0);
+	local_irq_disable();
+	taut_event_take(route, now, high);
+	local_irq_enable();
 	return IRQ_HANDLED;
 }
 
 int taut_gpio_source_start(struct taut_route *route)
 {
 	bool rising = route->edges & TAUT_PATH_RISING, falling = route->edges & TAUT_PATH_FALLING;
-	unsigned long flags = IRQF_NO_AUTOEN;
+	/* Nothing sleeps in the handlers, so they need no thread where others are forced into one (PREEMPT_RT). */
+	unsigned long flags = IRQF_NO_AUTOEN | IRQF_NO_THREAD;
 	int context, irq = gpiod_to_irq(route->source);
 
 	if (irq < 0)

@@ -16,9 +16,18 @@ static struct taut_route *route_of(struct input_handler *handler)
 static void input_event_taken(struct input_handle *handle, unsigned int type, unsigned int code, int value)
 {
 	struct taut_route *route = route_of(handle->handler);
+	u64 now;
 
-	if ((type << 16 | code) == route->input_event)
-		taut_event_take(route, ktime_get_ns(), value);
+	if ((type << 16 | code) != route->input_event)
+		return;
+	now = ktime_get_ns();
+	if (likely(now >= READ_ONCE(route->deaf_until))) {
+		taut_event_take(route, now, value);
+		return;
+	}
+	raw_spin_lock(&route->lock);
+	route->stats.lost++;
+	raw_spin_unlock(&route->lock);
 }
 
 static bool input_matches(struct input_handler *handler, struct input_dev *dev)

@@ -6,27 +6,37 @@
 #include <linux/sched/signal.h>
 
 #include "path.h"
+#include "program.h"
 
 #define MOST 1000000
 /* Turns with interrupts off in one go. */
 #define TURNS 64
 
-static void turn(struct taut_route *route, u64 now)
+static void turns_in_c(struct gpio_desc *input, struct gpio_desc *output, u32 turns)
+{
+	while (turns--) {
+		int value = gpiod_get_value(input);
+
+		if (value == 0)
+			gpiod_set_value(output, value);
+	}
+}
+
+static void turns_of_program(struct taut_route *route, u64 now, u32 turns)
 {
 	struct taut_sink *sink = &route->sinks[0];
-	struct taut_event event = { .now = now, .value = gpiod_get_value(route->source) };
 
-	if (route->condition == TAUT_PATH_IS_ZERO) {
-		if (event.value == 0)
-			gpiod_set_value(sink->line, event.value);
-	} else if (taut_program_run(route, &event) == TAUT_PATH_PASSED) {
-		gpiod_set_value(sink->line, taut_record(route)->outputs[sink->output] != 0);
+	while (turns--) {
+		struct taut_event event = { .now = now, .value = gpiod_get_value(route->source) };
+
+		if (taut_program_run(route, &event) == TAUT_PATH_PASSED)
+			gpiod_set_value(sink->line, taut_record(route)->outputs[sink->output] != 0);
 	}
 }
 
 int taut_loop(struct taut_route *route, struct taut_path_loop *loop)
 {
-	u32 left = loop->count, i;
+	u32 left = loop->count;
 	unsigned long flags;
 	u64 begin;
 
@@ -36,11 +46,12 @@ int taut_loop(struct taut_route *route, struct taut_path_loop *loop)
 	begin = ktime_get_ns();
 	while (left) {
 		u32 turns = min_t(u32, left, TURNS);
-		u64 now = ktime_get_ns();
 
 		raw_spin_lock_irqsave(&route->lock, flags);
-		for (i = 0; i < turns; i++)
-			turn(route, now);
+		if (route->condition == TAUT_PATH_IS_ZERO)
+			turns_in_c(route->source, route->sinks[0].line, turns);
+		else
+			turns_of_program(route, begin, turns);
 		raw_spin_unlock_irqrestore(&route->lock, flags);
 		left -= turns;
 		if (signal_pending(current))

@@ -50,6 +50,8 @@ struct taut_route {
 	struct bpf_prog *program;
 	u8 *buffer;
 	struct xdp_rxq_info rxq;
+	/* Around the record in `buffer`. */
+	struct xdp_buff frame;
 
 	struct platform_device *device;
 	struct gpiod_lookup_table *lines;
@@ -89,18 +91,10 @@ void taut_event_take(struct taut_route *route, u64 now, s64 value);
 void taut_event_handle(struct taut_route *route, const struct taut_event *event);
 void taut_unmask(struct work_struct *work);
 
-/*
- * program.c: with interrupts off (which is also an RCU read-side critical section) and one event at a time; the record has the
- * outputs afterwards.
- */
+/* program.c */
 int taut_program_get(struct taut_route *route, int fd);
 void taut_program_put(struct taut_route *route);
-u32 taut_program_run(struct taut_route *route, const struct taut_event *event);
-
-static inline struct taut_path_record *taut_record(struct taut_route *route)
-{
-	return (struct taut_path_record *)(route->buffer + XDP_PACKET_HEADROOM);
-}
+void taut_program_frame(struct taut_route *route);
 
 /* thread.c */
 int taut_thread_start(struct taut_route *route);

@@ -8,9 +8,7 @@
 #include <linux/bpf.h>
 #include <linux/filter.h>
 #include <linux/netdevice.h>
-#include <linux/sched.h>
 #include <linux/slab.h>
-#include <linux/version.h>
 #include <net/net_namespace.h>
 #include <net/xdp.h>
 
@@ -28,6 +26,13 @@ static bool has_only_arrays(const struct bpf_prog *program)
 			return false;
 	}
 	return true;
+}
+
+/* The record with its surroundings, as XDP has a packet. */
+void taut_program_frame(struct taut_route *route)
+{
+	xdp_init_buff(&route->frame, BUFFER_BYTES, &route->rxq);
+	xdp_prepare_buff(&route->frame, route->buffer, XDP_PACKET_HEADROOM, sizeof(struct taut_path_record), false);
 }
 
 int taut_program_get(struct taut_route *route, int fd)
@@ -49,6 +54,7 @@ int taut_program_get(struct taut_route *route, int fd)
 	/* Something for what a program may ask about the device. */
 	route->rxq.dev = init_net.loopback_dev;
 	route->program = program;
+	taut_program_frame(route);
 	return 0;
 }
 
@@ -57,38 +63,4 @@ void taut_program_put(struct taut_route *route)
 	if (route->program)
 		bpf_prog_put(route->program);
 	kfree(route->buffer);
-}
-
-static u32 run(const struct bpf_prog *program, struct xdp_buff *buff)
-{
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 11, 0)
-	/* Helpers keep things here; those of whom we have interrupted are not ours. */
-	struct bpf_net_context context, *mine, *theirs = current->bpf_net_context;
-	u32 verdict;
-
-	current->bpf_net_context = NULL;
-	mine = bpf_net_ctx_set(&context);
-	verdict = bpf_prog_run(program, buff);
-	bpf_net_ctx_clear(mine);
-	current->bpf_net_context = theirs;
-	return verdict;
-#else
-	return bpf_prog_run(program, buff);
-#endif
-}
-
-u32 taut_program_run(struct taut_route *route, const struct taut_event *event)
-{
-	struct taut_path_record *record = taut_record(route);
-	struct xdp_buff buff;
-	u32 verdict;
-
-	record->now_ns = event->now;
-	record->value = event->value;
-	xdp_init_buff(&buff, BUFFER_BYTES, &route->rxq);
-	xdp_prepare_buff(&buff, route->buffer, XDP_PACKET_HEADROOM, sizeof(*record), false);
-	verdict = run(route->program, &buff);
-	if (unlikely(buff.data != record || buff.data_end != record + 1))
-		return U32_MAX;
-	return verdict;
 }

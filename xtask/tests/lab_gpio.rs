@@ -60,6 +60,9 @@ set +e
 taut route run --from gpio:taut-gpio-sim/3 --to file:- 2>$OUT/held; echo $? >>$OUT/held
 taut route run --from gpio:taut-gpio-sim/32 --to file:- 2>$OUT/offset; echo $? >>$OUT/offset
 stop held
+ip link set lo up
+taut route check --from udp://127.0.0.1:9100 --to reply --to udp://127.0.0.1:7001 --json >$OUT/several.json
+taut route check --from udp://127.0.0.1:9100 --to reply --json >$OUT/one.json
 taut route bench --over gpio --rounds 5 --edges 200 --samples 20 --json >$OUT/bench.json
 "#;
 
@@ -99,6 +102,17 @@ fn edges_keys_and_leds_in_user_space() {
         assert_eq!(read("key.txt"), "1\n3\n", "{kernel}");
         assert!(read("held").contains("is held by taut-") && read("held").ends_with("4\n"), "{}", read("held"));
         assert!(read("offset").contains("lines 0 to 31") && read("offset").ends_with("2\n"), "{}", read("offset"));
+
+        // One sink is XDP's; several need tcx, which 6.1 has not and says so.
+        let (one, several) = (json("one")["results"][0].clone(), json("several")["results"][0].clone());
+        assert_eq!(one["runs"][0].as_str().unwrap().split('-').next(), Some("xdp"), "{kernel}: {one:#}");
+        match kernel {
+            "6.1" => {
+                assert_eq!(several["runs"][0], "user", "{several:#}");
+                assert!(several["lacks"].to_string().contains("Linux 6.6 (tcx"), "{several:#}");
+            }
+            _ => assert_eq!(several["runs"][0], "tc", "{several:#}"),
+        }
 
         let rows = json("bench")["results"].as_array().unwrap().clone();
         let p50 = |path: &str, of: &str| {

@@ -4,7 +4,7 @@
 mod support;
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::UdpSocket;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -246,14 +246,14 @@ fn a_serial_line_is_read_and_written() {
         .spawn()
         .unwrap();
     // It says so when it is at work; what comes before could be echoed.
-    let mut said = [0; 256];
-    let length = std::io::Read::read(child.stderr.as_mut().unwrap(), &mut said).unwrap();
-    assert!(text(&said[..length]).contains("runs in user"), "{}", text(&said[..length]));
+    let mut said = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("runs in user"), "{said}");
     sensor.write_all(b"1\r\n5\n9\n").unwrap();
     let mut shown = String::new();
     while shown.lines().count() < 2 || !shown.ends_with('\n') {
         let mut bytes = [0; 64];
-        let length = std::io::Read::read(&mut display, &mut bytes).unwrap();
+        let length = display.read(&mut bytes).unwrap();
         shown.push_str(&text(&bytes[..length]));
     }
     // Raw: no carriage return has been added.

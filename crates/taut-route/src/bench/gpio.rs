@@ -111,7 +111,7 @@ impl GpioPath {
         }
     }
 
-    /// The paths of a figure. What a route takes by itself is the fastest of both interfaces for edges, and one of the others in a loop.
+    /// The paths of a figure. What a route takes by itself is a mixture for edges, and the character device in a loop.
     ///
     /// Those of the kernel come last: nothing is known here of whether the module is loaded.
     pub const fn all(figure: Figure) -> &'static [Self] {

@@ -322,6 +322,15 @@ fn now_ns() -> i64 {
     taut_link::clock::now().as_nanos().cast_signed()
 }
 
+/// With one processor for all, whoever waits for another has to let it run.
+fn spin(plan: &Plan) {
+    if plan.sensor_core.is_none() {
+        thread::yield_now();
+    } else {
+        std::hint::spin_loop();
+    }
+}
+
 /// The sensor: sends, and spins until each sink has been notified.
 fn sense(cable: &Cable, sinks: usize, plan: &Plan) -> Result<Measured> {
     let run = || {
@@ -352,7 +361,7 @@ fn sense(cable: &Cable, sinks: usize, plan: &Plan) -> Result<Measured> {
                         Ok(length) if buffer[..length] == payload => return true,
                         // A port that nobody has open at the moment is told of by ICMP.
                         Ok(_) | Err(_) if began.elapsed() > plan.timeout => return false,
-                        Ok(_) | Err(_) => {}
+                        Ok(_) | Err(_) => spin(plan),
                     }
                 }
             });
@@ -367,7 +376,7 @@ fn sense(cable: &Cable, sinks: usize, plan: &Plan) -> Result<Measured> {
             }
             let done = Instant::now();
             while done.elapsed() < plan.gap {
-                std::hint::spin_loop();
+                spin(plan);
             }
         }
         Ok(measured)

@@ -23,11 +23,14 @@ pub(super) fn body(a: &mut Assembler, program: &Program) {
         g.value(output, 0);
         g.a.store(Width::B8, R10, OUTPUTS + 8 * index as i16, R0);
     }
-    a.store(Width::B8, MEMORY, LAST as i16, NOW);
     a.load(Width::B8, R0, R10, PASSES);
     a.load(Width::B8, R1, MEMORY, PASSED as i16);
     a.alu(Alu::Add, R1, R0);
     a.store(Width::B8, MEMORY, PASSED as i16, R1);
+    if !program.remembers() {
+        return;
+    }
+    a.store(Width::B8, MEMORY, LAST as i16, NOW);
     a.negate(R0);
     a.load(Width::B8, R1, MEMORY, LAST_PASSED as i16);
     a.mov(R2, NOW);

@@ -93,7 +93,8 @@ impl Host {
                 .push("one sink at most, on the device of the source (XDP rewrites the datagram in place)".to_owned());
         }
         if wanted.last() == Some(&Place::Tc) && self.kernel < (6, 6) && wanted.len() == 1 {
-            plan.lacks.push("Linux 6.6 (tcx)".to_owned());
+            let (major, minor) = self.kernel;
+            plan.lacks.push(format!("Linux 6.6 (tcx, for several sinks or another device; this is {major}.{minor})"));
         }
         if !plan.lacks.is_empty() {
             plan.why.push("user space, since the kernel path lacks something".to_owned());

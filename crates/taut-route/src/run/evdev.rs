@@ -116,3 +116,37 @@ impl Events {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn events_of_one_kind_are_taken_and_overruns_counted() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        rustix::io::ioctl_fionbio(&reader, true).unwrap();
+        let (kind, code) = (1, 30);
+        let mut events = Events { file: reader.into(), kind, code, batch: [0; BATCH * EVENT_BYTES], at: 0, filled: 0 };
+        let mut bytes = Vec::new();
+        for (kind, code, value) in [(4_u16, 4_u16, 30_i32), (1, 30, 1), (0, 0, 0), (0, 3, 0), (1, 31, 1), (1, 30, -2)] {
+            bytes.extend(2_usize.to_ne_bytes());
+            bytes.extend(500_usize.to_ne_bytes());
+            bytes.extend(kind.to_ne_bytes());
+            bytes.extend(code.to_ne_bytes());
+            bytes.extend(value.to_ne_bytes());
+        }
+        File::from(writer).write_all(&bytes).unwrap();
+        let mut buffer = [0; 8];
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            seen.push(match events.next(&mut buffer).unwrap() {
+                Next::Event(event) => (event.at_ns, i64::from_ne_bytes(buffer)),
+                Next::Lost(lost) => (0, lost as i64),
+                _ => panic!("nothing"),
+            });
+        }
+        assert_eq!(seen, [(2_000_500_000, 1), (0, 1), (2_000_500_000, -2)]);
+    }
+}

@@ -15,7 +15,7 @@ use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
 use taut_link::{Error, Link, Result, clock};
 
 use super::{evdev, gpio, serial, sys};
-use crate::route::Source;
+use crate::route::{Route, Source};
 
 /// How long a source waits before it looks whether it is to end.
 const LOOK_UP: Duration = Duration::from_millis(100);
@@ -127,8 +127,9 @@ trait Readable: Read + AsFd + Send {}
 impl<T: Read + AsFd + Send> Readable for T {}
 
 impl Input {
-    /// Opens a source; what its condition remembers may decide how.
-    pub(super) fn open(source: &Source, remembers: bool) -> Result<Self> {
+    /// Opens a route's source.
+    pub(super) fn open(route: &Route) -> Result<Self> {
+        let source = &route.source;
         let failed = |error: io::Error| Error::Io { operation: "take from", endpoint: source.to_string(), error };
         match source {
             Source::Bluetooth(endpoint) => {
@@ -136,7 +137,11 @@ impl Input {
                 rustix::io::ioctl_fionbio(listener.as_fd(), true).map_err(|errno| failed(errno.into()))?;
                 Ok(Self::Lines(Lines::of(Some(listener), None)))
             }
-            Source::Gpio(edges) => gpio::Edges::open(edges, remembers).map(Self::Gpio),
+            Source::Gpio(edges) => {
+                // Without a real-time thread to wake up the character device is sooner.
+                let sysfs_will_do = route.fifo.is_some() && !route.program.remembers();
+                gpio::Edges::open(edges, sysfs_will_do).map(Self::Gpio)
+            }
             Source::Input(events) => evdev::Events::open(events).map(|events| Self::Evdev(Box::new(events))),
             other => Self::try_open(other).map_err(failed),
         }

@@ -27,7 +27,7 @@ pub(super) struct UserRoute {
 impl UserRoute {
     /// Opens source and sinks, and begins.
     pub(super) fn start(route: &Route) -> Result<Self> {
-        let input = Input::open(&route.source, route.program.remembers())?;
+        let input = Input::open(route)?;
         let outputs = Output::open_all(route, input.udp())?;
         let log = route.log.as_deref().map(|path| {
             let failed = |error| Error::Io { operation: "log to", endpoint: path.display().to_string(), error };

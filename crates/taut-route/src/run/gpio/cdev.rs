@@ -159,3 +159,42 @@ impl Edges {
         self.tally.finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn events_come_in_batches_with_gaps_counted() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        rustix::io::ioctl_fionbio(&reader, true).unwrap();
+        let mut edges = Edges {
+            events: reader.into(),
+            batch: [0; BATCH * EVENT_BYTES],
+            at: 0,
+            filled: 0,
+            seqno: 0,
+            tally: Tally::without_interrupts(),
+        };
+        let mut writer = File::from(writer);
+        let mut bytes = Vec::new();
+        for (at_ns, id, line_seqno) in [(1_000_u64, 1_u32, 1_u32), (2_000, 2, 2), (3_000, 1, 5)] {
+            let mut event = [0; EVENT_BYTES];
+            event[..8].copy_from_slice(&at_ns.to_ne_bytes());
+            event[8..12].copy_from_slice(&id.to_ne_bytes());
+            event[20..24].copy_from_slice(&line_seqno.to_ne_bytes());
+            bytes.extend(event);
+        }
+        writer.write_all(&bytes).unwrap();
+        let mut seen = Vec::new();
+        let mut buffer = [0; 8];
+        for _ in 0..3 {
+            let Next::Event(event) = edges.next(&mut buffer).unwrap() else { panic!("no event") };
+            seen.push((event.at_ns, i64::from_ne_bytes(buffer), event.lost));
+        }
+        assert_eq!(seen, [(1_000, 1, 0), (2_000, 0, 0), (3_000, 1, 2)]);
+        assert!(matches!(edges.next(&mut buffer).unwrap(), Next::Nothing));
+    }
+}

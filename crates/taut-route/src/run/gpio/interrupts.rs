@@ -90,3 +90,33 @@ fn total(counts: &File) -> Option<u64> {
     let length = counts.read_at(&mut text, 0).ok()?;
     std::str::from_utf8(&text[..length]).ok()?.trim_end().split(',').map(|count| count.parse::<u64>().ok()).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_count_settles_once_it_is_quiet_twice() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("per_cpu_count");
+        let set = |text: &str| std::fs::write(&path, text).unwrap();
+        set("100,20\n");
+        let counts = File::open(&path).ok();
+        let mut tally = Tally { began: counts.as_ref().and_then(total).unwrap(), ..Tally::without_interrupts() };
+        tally.counts = counts;
+        // Ten edges, of which seven were handed over, and one more was missing by its number.
+        set("104,26\n");
+        (0..6).for_each(|_| tally.take(0));
+        tally.take(1);
+        assert_eq!((tally.quiet(), tally.quiet(), tally.quiet()), (0, 2, 0));
+        // Another one that is on its way, then arrives.
+        set("105,26\n");
+        assert_eq!(tally.quiet(), 0);
+        tally.take(0);
+        assert_eq!((tally.quiet(), tally.quiet()), (0, 0));
+        set("105,29\n");
+        assert_eq!((tally.finish(), tally.finish()), (3, 0));
+        assert_eq!(tally.concluded(1), 0);
+        assert_eq!(Tally::without_interrupts().concluded(1), 1);
+    }
+}

@@ -1,7 +1,8 @@
 //! GPIO lines from user space, by the faster of the kernel's two interfaces that can do what is asked for.
 //!
-//! Edges come sooner through sysfs, which tells of them in the interrupt handler, where the character device wakes up a thread
-//! first; lines are set sooner through the character device, with no text in between.
+//! Lines are set sooner through the character device, with no text in between. Edges too, unless the thread that waits for them is
+//! a real-time one: then sysfs is, which tells of them in the interrupt handler, where the character device has a thread in
+//! between (`taut route bench --over gpio` with and without `--fifo`).
 
 mod abi;
 mod cdev;
@@ -34,12 +35,12 @@ pub(super) enum Output {
 
 impl Edges {
     /// Takes the line. Through sysfs, edges that follow each other closely melt into one and have no times of their own; so
-    /// without a wish it is taken for conditions that remember nothing.
-    pub(super) fn open(source: &GpioEdges, remembers: bool) -> Result<Self> {
+    /// it will only do for conditions that remember nothing.
+    pub(super) fn open(source: &GpioEdges, sysfs_will_do: bool) -> Result<Self> {
         let chip = find(&source.line)?;
         let by_sysfs = || sysfs::Edges::open(&chip, source).map(Self::Sysfs);
         let by_cdev = || cdev::Edges::open(&chip, source).map(|edges| Self::Cdev(Box::new(edges)));
-        let needs_cdev = remembers || source.debounce.is_some() || source.line.bias.is_some();
+        let needs_cdev = !sysfs_will_do || source.debounce.is_some() || source.line.bias.is_some();
         match source.line.by {
             Access::Cdev => by_cdev(),
             Access::Sysfs => by_sysfs(),
