@@ -149,8 +149,8 @@ impl Simulation {
     pub fn find() -> Result<Self> {
         let directory = PathBuf::from("/sys/kernel/debug/taut_gpio_sim");
         fs::metadata(directory.join("run")).map_err(|error| {
-            let text = "there is no simulated GPIO chip (cargo xtask lab run --kernel 6.12 --module taut_gpio_sim -- \
-                        sh -c 'mount -t debugfs d /sys/kernel/debug; taut route bench')";
+            let text = "there is no simulated GPIO chip (cargo xtask lab run --kernel 6.12 --icount --module taut_gpio_sim -- \
+                        taut route bench --over gpio)";
             Error::Unavailable(format!("{text}: {}: {error}", directory.display()))
         })?;
         Ok(Self { directory })
