@@ -189,8 +189,14 @@ impl End {
         match (&mut self.form, &self.output) {
             (Form::Tls(tls), Some(fd)) => {
                 // A FIN before the record would be taken for an attack: where the record has to wait, it ends with the close.
-                if tls.finish(fd.as_fd())? {
-                    rustix::net::shutdown(fd, Shutdown::Write)?;
+                let said = tls.finish(fd.as_fd()).and_then(|sent| match sent {
+                    true => Ok(rustix::net::shutdown(fd, Shutdown::Write)?),
+                    false => Ok(()),
+                });
+                // Who has closed already needs not be told.
+                match said {
+                    Err(error) if is_gone(&error) => {}
+                    other => return other,
                 }
             }
             (Form::Stream, Some(fd)) if self.halves => match rustix::net::shutdown(fd, Shutdown::Write) {
@@ -240,6 +246,11 @@ impl End {
     pub(crate) fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.as_mut()?.try_wait().ok()?
     }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected};
+    matches!(error.kind(), NotConnected | BrokenPipe | ConnectionReset)
 }
 
 impl Drop for End {

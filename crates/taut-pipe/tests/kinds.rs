@@ -154,7 +154,7 @@ enum Waiting {
     Unix(UnixListener),
     Terminal(File),
     Udp(UdpSocket),
-    UnixDgram(UnixDatagram, PathBuf),
+    UnixDgram(UnixDatagram),
     /// The far side comes to the pipe.
     Comes,
     Nothing,
@@ -257,7 +257,7 @@ fn prepare(kind: Kind, directory: &Path, name: &str) -> (String, Waiting) {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             (format!("udp://{}", socket.local_addr().unwrap()), Waiting::Udp(socket))
         }
-        Kind::UnixDgram => (format!("unix-dgram:{file}"), Waiting::UnixDgram(UnixDatagram::bind(&path).unwrap(), path)),
+        Kind::UnixDgram => (format!("unix-dgram:{file}"), Waiting::UnixDgram(UnixDatagram::bind(&path).unwrap())),
         Kind::ListenTcp => ("listen:tcp://127.0.0.1:0".to_owned(), Waiting::Comes),
         Kind::ListenTls => ("listen:tls://127.0.0.1:0".to_owned(), Waiting::Comes),
         Kind::ListenUnix => (format!("listen:unix:{file}"), Waiting::Comes),
@@ -303,7 +303,7 @@ fn meet(kind: Kind, waiting: Waiting, tls: &Certificates) -> Option<Box<dyn Far>
             socket.connect(from).unwrap();
             Box::new(Datagrams(socket))
         }
-        Waiting::UnixDgram(socket, _) => {
+        Waiting::UnixDgram(socket) => {
             socket.set_read_timeout(Some(PATIENCE)).unwrap();
             let from = rustix::net::recvfrom(&socket, &mut [0_u8; 1][..], rustix::net::RecvFlags::PEEK).unwrap().2.unwrap();
             rustix::net::connect(&socket, &from).unwrap();
@@ -374,34 +374,36 @@ fn pair(a: Kind, b: Kind, tls: &Certificates) {
         vec![random.bytes(BYTES)]
     };
     // Where nobody has sent anything, the far side of messages does not know the pipe yet: so A sends first, and B answers.
-    let mut far_a = far_a.or_else(|| if matches!(a, Kind::Udp | Kind::UnixDgram) { None } else { meet(a, waiting_a, tls) });
-    let Some(far_a) = &mut far_a else { panic!("{a:?} has no far side") };
+    let far_a = far_a.or_else(|| if matches!(a, Kind::Udp | Kind::UnixDgram) { None } else { meet(a, waiting_a, tls) });
+    let Some(mut far_a) = far_a else { panic!("{a:?} has no far side") };
     thread::scope(|scope| {
-        let sender = scope.spawn(|| {
-            send(far_a.as_mut(), &messages, a, b);
+        let messages = &messages;
+        let sender = scope.spawn(move || {
+            send(far_a.as_mut(), messages, a, b);
             if a.halves() && b.halves() && b.echoes() {
                 // `cat` ends with its input.
                 far_a.finish();
             }
             if b.echoes() {
-                receive(far_a.as_mut(), &messages, a, b);
+                receive(far_a.as_mut(), messages, a, b);
             }
+            far_a
         });
         if b.echoes() {
-            sender.join().unwrap();
+            drop(sender.join().unwrap());
             return;
         }
         let mut far_b = meet(b, waiting_b, tls).unwrap_or_else(|| panic!("{b:?} has no far side"));
-        receive(far_b.as_mut(), &messages, b, a);
-        sender.join().unwrap();
-        let back = scope.spawn(|| {
-            send(far_b.as_mut(), &messages, b, a);
+        receive(far_b.as_mut(), messages, b, a);
+        let mut far_a = sender.join().unwrap();
+        let back = scope.spawn(move || {
+            send(far_b.as_mut(), messages, b, a);
             if a.halves() && b.halves() {
                 far_b.finish();
             }
             far_b
         });
-        receive(far_a.as_mut(), &messages, a, b);
+        receive(far_a.as_mut(), messages, a, b);
         let far_b = back.join().unwrap();
         if a.halves() && b.halves() {
             far_a.finish();
