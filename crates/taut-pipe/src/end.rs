@@ -72,7 +72,19 @@ impl End {
         let halves = matches!(form, Form::Stream | Form::Tls(_));
         let (readable, writable) = (true, true);
         let (write_limit, child, restore, hung_up) = (usize::MAX, None, None, false);
-        Self { name, form, input: fd.clone(), output: fd, write_limit, halves, child, restore, readable, writable, hung_up }
+        Self {
+            name,
+            form,
+            input: fd.clone(),
+            output: fd,
+            write_limit,
+            halves,
+            child,
+            restore,
+            readable,
+            writable,
+            hung_up,
+        }
     }
 
     /// Whether edges of writes and reads are those of messages.
@@ -98,9 +110,9 @@ impl End {
         let capacity = buffer.len();
         let result = loop {
             let result = match &mut self.form {
-                Form::Stream | Form::Messages => {
-                    rustix::net::recv(fd, &mut *buffer, RecvFlags::DONTWAIT).map(|(bytes, _)| bytes).map_err(io::Error::from)
-                }
+                Form::Stream | Form::Messages => rustix::net::recv(fd, &mut *buffer, RecvFlags::DONTWAIT)
+                    .map(|(bytes, _)| bytes)
+                    .map_err(io::Error::from),
                 Form::Tls(tls) => tls.read(fd, buffer),
                 Form::File | Form::Regular => rustix::io::read(fd, &mut *buffer).map_err(io::Error::from),
                 Form::Client { .. } => return Ok(self.read_inbox(buffer)),
@@ -150,7 +162,9 @@ impl End {
             let result = match (&mut self.form, &self.output) {
                 (Form::Client { listener, peer, .. }, _) => listener.send_to(bytes, peer).map_err(io::Error::from),
                 (_, None) => return Err(io::ErrorKind::BrokenPipe.into()),
-                (Form::Stream | Form::Messages, Some(fd)) => rustix::net::send(fd, bytes, flags).map_err(io::Error::from),
+                (Form::Stream | Form::Messages, Some(fd)) => {
+                    rustix::net::send(fd, bytes, flags).map_err(io::Error::from)
+                }
                 (Form::Tls(tls), Some(fd)) => tls.write(fd.as_fd(), bytes),
                 (Form::File | Form::Regular, Some(fd)) => rustix::io::write(fd, bytes).map_err(io::Error::from),
             };
@@ -221,7 +235,9 @@ impl End {
         let fd: BorrowedFd<'_> = self.output.as_ref()?.as_fd();
         match self.form {
             // The FIN counts as one.
-            Form::Stream | Form::Tls(_) => sys::unsent(fd).map(|bytes| bytes.saturating_sub(u64::from(finished && self.halves))),
+            Form::Stream | Form::Tls(_) => {
+                sys::unsent(fd).map(|bytes| bytes.saturating_sub(u64::from(finished && self.halves)))
+            }
             Form::File if rustix::termios::isatty(fd) => sys::unsent(fd),
             Form::File => sys::unread(fd),
             Form::Messages | Form::Client { .. } | Form::Regular => None,
@@ -235,6 +251,11 @@ impl End {
             (Form::Stream | Form::File, Some(fd)) => sys::unread(fd.as_fd()).unwrap_or(0),
             _ => 0,
         }
+    }
+
+    /// Whether more of what is unconfirmed may still be confirmed.
+    pub(crate) fn may_confirm(&self) -> bool {
+        self.output.as_ref().is_some_and(|fd| !sys::is_tcp_closed(fd.as_fd()))
     }
 
     /// Whether the kernel has bytes on the way to the other side.

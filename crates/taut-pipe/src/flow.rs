@@ -168,7 +168,10 @@ impl Flow {
             }
             if let Err(stop) = self.take(from, to, desk) {
                 if !stop.by_source {
-                    return self.over(false, Some(stop.error.map_or_else(|| io::ErrorKind::BrokenPipe.into(), io::Error::other)));
+                    return self.over(
+                        false,
+                        Some(stop.error.map_or_else(|| io::ErrorKind::BrokenPipe.into(), io::Error::other)),
+                    );
                 }
                 self.source_stop = Some(stop);
             }
@@ -345,7 +348,12 @@ impl Flow {
         if self.kernel.is_some() {
             return true;
         }
-        if self.full_reads < FULL_READS || self.discarded.is_some() || desk.tee.is_some() || self.bucket.is_some() || self.head < self.out.len() {
+        if self.full_reads < FULL_READS
+            || self.discarded.is_some()
+            || desk.tee.is_some()
+            || self.bucket.is_some()
+            || self.head < self.out.len()
+        {
             return false;
         }
         if !from.can_be_spliced() || !to.can_be_spliced() {
@@ -359,7 +367,8 @@ impl Flow {
 
     fn take_into_kernel(&mut self, from: &mut End) -> Result<(), Stop> {
         let (Some(kernel), Some(source)) = (&mut self.kernel, &from.input) else { return Ok(()) };
-        match splice(source.as_fd(), None, &kernel.write, None, KERNEL_PIPE, SpliceFlags::MOVE | SpliceFlags::NONBLOCK) {
+        match splice(source.as_fd(), None, &kernel.write, None, KERNEL_PIPE, SpliceFlags::MOVE | SpliceFlags::NONBLOCK)
+        {
             Ok(0) => Err(Stop { by_source: true, error: None }),
             Ok(bytes) => {
                 kernel.bytes = bytes;
@@ -431,7 +440,8 @@ mod tests {
 
     /// A packet link: each write is one packet, of at most the MTU.
     fn packet_link() -> (End, OwnedFd) {
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         let mut end = End::new("packets".to_owned(), Form::Stream, Some(Arc::new(ours)));
         end.write_limit = MTU;
         (end, theirs)

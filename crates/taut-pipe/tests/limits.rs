@@ -143,7 +143,8 @@ fn a_pipe_between_two_servers_is_made_anew_when_it_breaks() {
 #[test]
 fn each_client_of_a_datagram_socket_has_a_pipe_of_its_own() {
     let (to, listener) = echo_server();
-    let options = Options { framing: Framing::Line, clients: 2, idle: Some(Duration::from_millis(300)), ..Options::default() };
+    let options =
+        Options { framing: Framing::Line, clients: 2, idle: Some(Duration::from_millis(300)), ..Options::default() };
     let running = Running::start("listen:udp://127.0.0.1:0", &to, options);
     let client = || {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -182,7 +183,10 @@ fn a_message_that_can_not_be_framed_ends_the_pipe_with_the_reason() {
     far.set_read_timeout(Some(support::PATIENCE)).unwrap();
     assert_eq!(far.recv(&mut buffer).unwrap(), 2);
     let summary = running.next();
-    assert!(summary.failed && summary.ended_by == EndedBy::A && summary.why.contains("65507 is the most"), "{summary:?}");
+    assert!(
+        summary.failed && summary.ended_by == EndedBy::A && summary.why.contains("65507 is the most"),
+        "{summary:?}"
+    );
 }
 
 #[test]
