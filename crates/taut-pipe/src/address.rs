@@ -95,7 +95,8 @@ impl FromStr for Address {
                 Ok(Self::Tls { host: host.trim_matches(['[', ']']).to_owned(), endpoint })
             }
             "tty" => {
-                let (device, settings) = rest.rsplit_once('?').map_or((rest, ""), |(device, settings)| (device, settings));
+                let (device, settings) =
+                    rest.rsplit_once('?').map_or((rest, ""), |(device, settings)| (device, settings));
                 Ok(Self::Tty { path: path(device)?, settings: settings.parse().map_err(|why: String| wrong(&why))? })
             }
             "exec" | "exec-pty" => {

@@ -97,8 +97,11 @@ fn side<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Side,
 
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let time = humantime::parse_duration(&text).ok().filter(|time| !time.is_zero() && *time < Duration::from_secs(31_536_000));
-    time.map(Some).ok_or_else(|| de::Error::custom(format!("`{text}`: write a time with its unit, such as \"500ms\", \"10s\" or \"2min\"")))
+    let time =
+        humantime::parse_duration(&text).ok().filter(|time| !time.is_zero() && *time < Duration::from_secs(31_536_000));
+    time.map(Some).ok_or_else(|| {
+        de::Error::custom(format!("`{text}`: write a time with its unit, such as \"500ms\", \"10s\" or \"2min\""))
+    })
 }
 
 fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<u64>, D::Error> {
@@ -114,7 +117,9 @@ fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Opti
     };
     let value = factor.and_then(|factor: u64| text[..digits].parse::<u64>().ok()?.checked_mul(factor));
     let value = value.filter(|value| (1..=1 << 40).contains(value));
-    value.map(Some).ok_or_else(|| de::Error::custom(format!("`{text}`: write bytes a second as \"64KiB\", \"1MiB\" or \"1000000\"")))
+    value.map(Some).ok_or_else(|| {
+        de::Error::custom(format!("`{text}`: write bytes a second as \"64KiB\", \"1MiB\" or \"1000000\""))
+    })
 }
 
 #[derive(Deserialize)]
@@ -178,7 +183,10 @@ rate = "64KiB"
             ("[[pipe]]\na = 'stdio:'\nb = 'tcp://h:1'\nframing = 'line'", "same kind"),
             ("[[pipe]]\na = 'stdio:'\nb = 'stdio:'", "only one end"),
             ("[[pipe]]\na = 'stdio:'\nb = 'tcp://h:1'\nclients = 0", "from 1"),
-            ("[[pipe]]\nname='x'\na='exec:a'\nb='tcp://h:1'\n[[pipe]]\nname='x'\na='exec:a'\nb='tcp://h:1'", "two pipes"),
+            (
+                "[[pipe]]\nname='x'\na='exec:a'\nb='tcp://h:1'\n[[pipe]]\nname='x'\na='exec:a'\nb='tcp://h:1'",
+                "two pipes",
+            ),
         ] {
             let message = parse(text).err().map(|error| error.to_string()).unwrap_or_default();
             assert!(message.contains(hint), "{text}: {message}");

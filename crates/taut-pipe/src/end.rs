@@ -72,7 +72,19 @@ impl End {
         let halves = matches!(form, Form::Stream | Form::Tls(_));
         let (readable, writable) = (true, true);
         let (write_limit, child, restore, hung_up) = (usize::MAX, None, None, false);
-        Self { name, form, input: fd.clone(), output: fd, write_limit, halves, child, restore, readable, writable, hung_up }
+        Self {
+            name,
+            form,
+            input: fd.clone(),
+            output: fd,
+            write_limit,
+            halves,
+            child,
+            restore,
+            readable,
+            writable,
+            hung_up,
+        }
     }
 
     /// Whether edges of writes and reads are those of messages.
@@ -98,9 +110,9 @@ impl End {
         let capacity = buffer.len();
         let result = loop {
             let result = match &mut self.form {
-                Form::Stream | Form::Messages => {
-                    rustix::net::recv(fd, &mut *buffer, RecvFlags::DONTWAIT).map(|(bytes, _)| bytes).map_err(io::Error::from)
-                }
+                Form::Stream | Form::Messages => rustix::net::recv(fd, &mut *buffer, RecvFlags::DONTWAIT)
+                    .map(|(bytes, _)| bytes)
+                    .map_err(io::Error::from),
                 Form::Tls(tls) => tls.read(fd, buffer),
                 Form::File | Form::Regular => rustix::io::read(fd, &mut *buffer).map_err(io::Error::from),
                 Form::Client { .. } => return Ok(self.read_inbox(buffer)),
@@ -150,7 +162,9 @@ impl End {
             let result = match (&mut self.form, &self.output) {
                 (Form::Client { listener, peer, .. }, _) => listener.send_to(bytes, peer).map_err(io::Error::from),
                 (_, None) => return Err(io::ErrorKind::BrokenPipe.into()),
-                (Form::Stream | Form::Messages, Some(fd)) => rustix::net::send(fd, bytes, flags).map_err(io::Error::from),
+                (Form::Stream | Form::Messages, Some(fd)) => {
+                    rustix::net::send(fd, bytes, flags).map_err(io::Error::from)
+                }
                 (Form::Tls(tls), Some(fd)) => tls.write(fd.as_fd(), bytes),
                 (Form::File | Form::Regular, Some(fd)) => rustix::io::write(fd, bytes).map_err(io::Error::from),
             };
@@ -189,8 +203,14 @@ impl End {
         match (&mut self.form, &self.output) {
             (Form::Tls(tls), Some(fd)) => {
                 // A FIN before the record would be taken for an attack: where the record has to wait, it ends with the close.
-                if tls.finish(fd.as_fd())? {
-                    rustix::net::shutdown(fd, Shutdown::Write)?;
+                let said = tls.finish(fd.as_fd()).and_then(|sent| match sent {
+                    true => Ok(rustix::net::shutdown(fd, Shutdown::Write)?),
+                    false => Ok(()),
+                });
+                // Who has closed already needs not be told.
+                match said {
+                    Err(error) if is_gone(&error) => {}
+                    other => return other,
                 }
             }
             (Form::Stream, Some(fd)) if self.halves => match rustix::net::shutdown(fd, Shutdown::Write) {
@@ -215,7 +235,9 @@ impl End {
         let fd: BorrowedFd<'_> = self.output.as_ref()?.as_fd();
         match self.form {
             // The FIN counts as one.
-            Form::Stream | Form::Tls(_) => sys::unsent(fd).map(|bytes| bytes.saturating_sub(u64::from(finished && self.halves))),
+            Form::Stream | Form::Tls(_) => {
+                sys::unsent(fd).map(|bytes| bytes.saturating_sub(u64::from(finished && self.halves)))
+            }
             Form::File if rustix::termios::isatty(fd) => sys::unsent(fd),
             Form::File => sys::unread(fd),
             Form::Messages | Form::Client { .. } | Form::Regular => None,
@@ -231,6 +253,11 @@ impl End {
         }
     }
 
+    /// Whether more of what is unconfirmed may still be confirmed.
+    pub(crate) fn may_confirm(&self) -> bool {
+        self.output.as_ref().is_some_and(|fd| !sys::is_tcp_closed(fd.as_fd()))
+    }
+
     /// Whether the kernel has bytes on the way to the other side.
     pub(crate) fn is_sending(&self) -> bool {
         self.output.as_ref().is_some_and(|fd| sys::is_sending(fd.as_fd()))
@@ -240,6 +267,11 @@ impl End {
     pub(crate) fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.as_mut()?.try_wait().ok()?
     }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected};
+    matches!(error.kind(), NotConnected | BrokenPipe | ConnectionReset)
 }
 
 impl Drop for End {

@@ -120,7 +120,12 @@ impl Engine {
 
     /// Where is listened, with the ports that the kernel picked, in the order of the plans.
     pub fn listening(&self) -> Vec<Endpoint> {
-        self.plans.iter().flat_map(|state| &state.listeners).flatten().map(|listener| listener.endpoint().clone()).collect()
+        self.plans
+            .iter()
+            .flat_map(|state| &state.listeners)
+            .flatten()
+            .map(|listener| listener.endpoint().clone())
+            .collect()
     }
 
     /// Moves bytes until all pipes are over and nobody is listened for any more, or `stop` becomes readable.
@@ -185,7 +190,9 @@ impl Engine {
                 }
             }
             Token::End { slot, generation, end } => {
-                let Some(entry) = self.slots.get_mut(slot).filter(|entry| entry.generation == generation) else { return };
+                let Some(entry) = self.slots.get_mut(slot).filter(|entry| entry.generation == generation) else {
+                    return;
+                };
                 let Some(pipe) = &mut entry.pipe else { return };
                 if let Some(end) = &mut pipe.ends[end] {
                     end.readable |= event.readable;
@@ -352,7 +359,9 @@ impl Engine {
         match pipe.phase {
             Phase::Running => {}
             Phase::Greeting { .. } => return self.go_on(slot, observer),
-            Phase::Opening | Phase::Parked | Phase::BackingOff { .. } | Phase::Closing { .. } => return self.look_again(slot, observer),
+            Phase::Opening | Phase::Parked | Phase::BackingOff { .. } | Phase::Closing { .. } => {
+                return self.look_again(slot, observer);
+            }
         }
         let options = &self.plans[pipe.plan].plan.options;
         let (number, now) = (pipe.number, self.now);
@@ -517,7 +526,8 @@ impl Engine {
             let (link, from) = match listener.accept_from() {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)) {
+                    if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+                    {
                         observer.note(&format!("{}: {error}; resting for {REST:?}", listener.endpoint()));
                         self.resting.push((self.now + REST, plan, end));
                         self.heed_listeners(plan);
@@ -540,7 +550,11 @@ impl Engine {
                     continue;
                 }
             };
-            let parked = if end == 1 && self.plans[plan].plan.sides[0].listens { self.plans[plan].parked.pop_front() } else { None };
+            let parked = if end == 1 && self.plans[plan].plan.sides[0].listens {
+                self.plans[plan].parked.pop_front()
+            } else {
+                None
+            };
             let slot = parked.unwrap_or_else(|| self.make(plan));
             let is_last = self.plans[plan].plan.options.once && (end == 1 || !self.plans[plan].plan.sides[1].listens);
             self.put(slot, end, open, observer);
@@ -575,7 +589,9 @@ impl Engine {
             };
             let state = &mut self.plans[plan];
             let known = state.clients.get(&peer).copied();
-            if known.is_none() && state.open >= state.plan.options.clients || (known.is_none() && state.once_is_over(self.pipes)) {
+            if known.is_none() && state.open >= state.plan.options.clients
+                || (known.is_none() && state.once_is_over(self.pipes))
+            {
                 state.refused += 1;
                 if state.refused == 1 {
                     observer.note(&format!("{}: no room for {peer}; its messages are lost", listener.endpoint()));

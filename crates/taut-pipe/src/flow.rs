@@ -168,7 +168,10 @@ impl Flow {
             }
             if let Err(stop) = self.take(from, to, desk) {
                 if !stop.by_source {
-                    return self.over(false, Some(stop.error.map_or_else(|| io::ErrorKind::BrokenPipe.into(), io::Error::other)));
+                    return self.over(
+                        false,
+                        Some(stop.error.map_or_else(|| io::ErrorKind::BrokenPipe.into(), io::Error::other)),
+                    );
                 }
                 self.source_stop = Some(stop);
             }
@@ -345,7 +348,12 @@ impl Flow {
         if self.kernel.is_some() {
             return true;
         }
-        if self.full_reads < FULL_READS || self.discarded.is_some() || desk.tee.is_some() || self.bucket.is_some() || self.head < self.out.len() {
+        if self.full_reads < FULL_READS
+            || self.discarded.is_some()
+            || desk.tee.is_some()
+            || self.bucket.is_some()
+            || self.head < self.out.len()
+        {
             return false;
         }
         if !from.can_be_spliced() || !to.can_be_spliced() {
@@ -359,7 +367,8 @@ impl Flow {
 
     fn take_into_kernel(&mut self, from: &mut End) -> Result<(), Stop> {
         let (Some(kernel), Some(source)) = (&mut self.kernel, &from.input) else { return Ok(()) };
-        match splice(source.as_fd(), None, &kernel.write, None, KERNEL_PIPE, SpliceFlags::MOVE | SpliceFlags::NONBLOCK) {
+        match splice(source.as_fd(), None, &kernel.write, None, KERNEL_PIPE, SpliceFlags::MOVE | SpliceFlags::NONBLOCK)
+        {
             Ok(0) => Err(Stop { by_source: true, error: None }),
             Ok(bytes) => {
                 kernel.bytes = bytes;
@@ -413,5 +422,95 @@ impl Bucket {
 
     fn spend(&mut self, bytes: usize) {
         self.level -= bytes as i128 * NANOS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+    use taut_link::clock;
+
+    use super::*;
+    use crate::end::Form;
+
+    const MTU: usize = 672;
+
+    /// A packet link: each write is one packet, of at most the MTU.
+    fn packet_link() -> (End, OwnedFd) {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let mut end = End::new("packets".to_owned(), Form::Stream, Some(Arc::new(ours)));
+        end.write_limit = MTU;
+        (end, theirs)
+    }
+
+    fn turn(flow: &mut Flow, from: &mut End, to: &mut End) -> Next {
+        from.readable = true;
+        let mut scratch = vec![0; 65_536];
+        let mut spare = Vec::new();
+        flow.turn(from, to, &mut Desk { now: clock::now(), scratch: &mut scratch, spare: &mut spare, tee: None })
+    }
+
+    fn packets(theirs: &OwnedFd) -> Vec<usize> {
+        let mut buffer = [0; 4096];
+        std::iter::from_fn(|| recv(theirs, &mut buffer, RecvFlags::DONTWAIT).ok().map(|(bytes, _)| bytes)).collect()
+    }
+
+    #[test]
+    fn blocks_become_whole_packets_while_the_link_is_busy_and_no_tail_is_left_when_it_is_not() {
+        let (source, ours) = UnixStream::pair().unwrap();
+        let mut from = End::new("source".to_owned(), Form::Stream, Some(Arc::new(ours.into())));
+        let (mut to, theirs) = packet_link();
+        let mut flow = Flow::new(&from, &to, Framing::None, None, clock::now());
+        // Blocks of 4096 are six packets and a tail of 64 each: the tail is held while the link has packets to send.
+        for block in 1..=5_u64 {
+            send(&source, &[0; 4096], SendFlags::empty()).unwrap();
+            assert!(matches!(turn(&mut flow, &mut from, &mut to), Next::Until(_)));
+            assert_eq!(flow.held(), block * 4096 % MTU as u64);
+        }
+        assert_eq!(packets(&theirs), [MTU; 30]);
+        // The link is idle: what is left goes at once.
+        assert_eq!(turn(&mut flow, &mut from, &mut to), Next::Waiting);
+        assert_eq!((packets(&theirs), flow.held()), (vec![5 * 4096 - 30 * MTU], 0));
+        // And so does a small message over an idle link.
+        send(&source, &[0; 10], SendFlags::empty()).unwrap();
+        assert_eq!(turn(&mut flow, &mut from, &mut to), Next::Waiting);
+        assert_eq!(packets(&theirs), [10]);
+        assert_eq!((flow.taken, flow.delivered), (5 * 4096 + 10, 5 * 4096 + 10));
+    }
+
+    #[test]
+    fn the_end_of_the_source_lets_no_tail_wait() {
+        let (source, ours) = UnixStream::pair().unwrap();
+        let mut from = End::new("source".to_owned(), Form::Stream, Some(Arc::new(ours.into())));
+        let (mut to, theirs) = packet_link();
+        let mut flow = Flow::new(&from, &to, Framing::None, None, clock::now());
+        send(&source, &[0; 700], SendFlags::empty()).unwrap();
+        drop(source);
+        assert_eq!(turn(&mut flow, &mut from, &mut to), Next::Over);
+        assert_eq!(packets(&theirs)[..2], [MTU, 28]);
+    }
+
+    #[test]
+    fn a_bucket_gives_its_rate_and_no_more() {
+        let mut now = Instant::from_nanos(0);
+        let mut bucket = Bucket::new(1000, now);
+        let mut given = 0;
+        while now < Instant::from_nanos(2_000_000_000) {
+            match bucket.pause(now) {
+                Some(until) => {
+                    assert!(until > now);
+                    now = until;
+                }
+                None => {
+                    given += bucket.available();
+                    bucket.spend(bucket.available());
+                }
+            }
+        }
+        assert!((1900..=2000).contains(&given), "{given}");
     }
 }

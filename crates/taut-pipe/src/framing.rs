@@ -39,7 +39,9 @@ impl std::fmt::Display for FramingError {
         match self {
             Self::TooLong { bytes, limit } => write!(f, "a message of {bytes} bytes, where {limit} is the most"),
             Self::Cut { bytes } => write!(f, "the stream ended within a message, after {bytes} bytes of it"),
-            Self::NewlineWithin => f.write_str("a message has a newline within it: --framing length would keep it whole"),
+            Self::NewlineWithin => {
+                f.write_str("a message has a newline within it: --framing length would keep it whole")
+            }
         }
     }
 }

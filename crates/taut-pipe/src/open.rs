@@ -211,10 +211,14 @@ fn form_of(fd: &OwnedFd) -> rustix::io::Result<Form> {
 /// Our own stdin and stdout. They are shared with the shell and others, so that they can't be set not to wait: pipes and
 /// terminals are opened once more, sockets are told at each call.
 fn stdio() -> Result<End> {
-    let fail = |what: &str, error: Errno| Error::Host { what: format!("open our {what} once more"), error: error.into() };
+    let fail =
+        |what: &str, error: Errno| Error::Host { what: format!("open our {what} once more"), error: error.into() };
     let input = once_more(rustix::stdio::stdin(), OFlags::RDONLY).map_err(|error| fail("stdin", error))?;
     let output = once_more(rustix::stdio::stdout(), OFlags::WRONLY).map_err(|error| fail("stdout", error))?;
-    let forms = (form_of(&input).map_err(|error| fail("stdin", error))?, form_of(&output).map_err(|error| fail("stdout", error))?);
+    let forms = (
+        form_of(&input).map_err(|error| fail("stdin", error))?,
+        form_of(&output).map_err(|error| fail("stdout", error))?,
+    );
     let form = match forms {
         // Both the same socket, as inetd(8) and systemd give it.
         (Form::Stream, Form::Stream) => Form::Stream,

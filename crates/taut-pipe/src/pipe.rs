@@ -79,7 +79,10 @@ impl Pipe {
     /// Both ends are there.
     pub(crate) fn run(&mut self, options: &Options, now: Instant) {
         if let [Some(a), Some(b)] = &self.ends {
-            self.flows = [Flow::new(a, b, options.framing, options.rate, now), Flow::new(b, a, options.framing, options.rate, now)];
+            self.flows = [
+                Flow::new(a, b, options.framing, options.rate, now),
+                Flow::new(b, a, options.framing, options.rate, now),
+            ];
             self.last_move = now;
             self.phase = Phase::Running;
         }
@@ -112,7 +115,12 @@ impl Pipe {
     }
 
     /// Gives both directions a turn. Whether they want another one at once.
-    pub(crate) fn turn(&mut self, options: &Options, desk: &mut Desk<'_>, tee: Option<&mut dyn FnMut(Which, &[u8])>) -> bool {
+    pub(crate) fn turn(
+        &mut self,
+        options: &Options,
+        desk: &mut Desk<'_>,
+        tee: Option<&mut dyn FnMut(Which, &[u8])>,
+    ) -> bool {
         let mut tee = tee;
         let [Some(a), Some(b)] = &mut self.ends else { return false };
         let mut more = false;
@@ -200,7 +208,9 @@ impl Pipe {
             if end.child.is_some() {
                 if end.exit_status().is_none() {
                     waits = true;
-                    if !self.asked_to_end && now.saturating_since(until.offset_by(-(CLOSING.as_nanos() as i64))) >= options.linger {
+                    if !self.asked_to_end
+                        && now.saturating_since(until.offset_by(-(CLOSING.as_nanos() as i64))) >= options.linger
+                    {
                         self.asked_to_end = true;
                         if let Some(child) = &end.child
                             && let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32)
@@ -212,7 +222,7 @@ impl Pipe {
                 continue;
             }
             let finished = self.flows[1 - which].stop.is_some();
-            waits |= !failed && end.unconfirmed(finished).is_some_and(|bytes| bytes > 0);
+            waits |= !failed && end.unconfirmed(finished).is_some_and(|bytes| bytes > 0) && end.may_confirm();
         }
         if !waits || now >= until {
             return true;
@@ -282,7 +292,8 @@ impl Pipe {
         let mut exits = [None, None];
         for which in [0, 1] {
             let flow = &self.flows[which];
-            let unconfirmed = self.ends[1 - which].as_ref().and_then(|to| to.unconfirmed(flow.stop.is_some())).unwrap_or(0);
+            let unconfirmed =
+                self.ends[1 - which].as_ref().and_then(|to| to.unconfirmed(flow.stop.is_some())).unwrap_or(0);
             accounts[which] = Account {
                 bytes: flow.delivered,
                 spliced: flow.spliced,

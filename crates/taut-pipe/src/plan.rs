@@ -78,7 +78,9 @@ impl Plan {
             _ => false,
         };
         if self.options.framing != Framing::None && has_messages(a) == has_messages(b) {
-            return wrong("--framing is for a stream joined with messages (udp://, unix-dgram:); here both ends are of the same kind");
+            return wrong(
+                "--framing is for a stream joined with messages (udp://, unix-dgram:); here both ends are of the same kind",
+            );
         }
         if a.address == Address::Stdio && b.address == Address::Stdio {
             return wrong("only one end can be stdio:");

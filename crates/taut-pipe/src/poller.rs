@@ -22,7 +22,9 @@ impl Token {
     const fn to_bits(self) -> u64 {
         match self {
             Self::Listener { plan, end } => 1 | (end as u64) << 2 | (plan as u64) << 3,
-            Self::End { slot, generation, end } => 2 | (end as u64) << 2 | (slot as u64 & 0x1fff_ffff) << 3 | (generation as u64) << 32,
+            Self::End { slot, generation, end } => {
+                2 | (end as u64) << 2 | (slot as u64 & 0x1fff_ffff) << 3 | (generation as u64) << 32
+            }
             Self::Other(which) => 3 | (which as u64) << 3,
         }
     }

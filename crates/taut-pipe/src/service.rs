@@ -25,7 +25,8 @@ pub fn passed_sockets() -> Result<Vec<OwnedFd>> {
         return Err(none());
     }
     let count = number("LISTEN_FDS").filter(|count| (1..=1024).contains(count)).ok_or_else(none)?;
-    sys::passed_descriptors(count).map_err(|error| Error::Host { what: "take the sockets that were passed".to_owned(), error })
+    sys::passed_descriptors(count)
+        .map_err(|error| Error::Host { what: "take the sockets that were passed".to_owned(), error })
 }
 
 /// Tells the service manager, if there is one that listens, `READY=1`, `STOPPING=1` or another state.

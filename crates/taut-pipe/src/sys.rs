@@ -46,6 +46,26 @@ pub(crate) fn is_sending(fd: BorrowedFd<'_>) -> bool {
     result == 0 && values[WMEM_ALLOC] > 0
 }
 
+/// Whether a TCP connection is no more, so that nothing that waits in it will be acknowledged. `false` for other sockets.
+pub(crate) fn is_tcp_closed(fd: BorrowedFd<'_>) -> bool {
+    /// linux/tcp_states.h.
+    const CLOSE: u8 = 7;
+    // The state comes first in struct tcp_info; a shorter buffer is filled as far as it goes.
+    let mut state = 0_u8;
+    let mut length = 1 as socklen_t;
+    // SAFETY: pointer and length describe `state`, which outlives the call; the kernel writes at most `length` bytes.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut state).cast::<c_void>(),
+            &raw mut length,
+        )
+    };
+    result == 0 && length == 1 && state == CLOSE
+}
+
 /// Has the program begin a session of its own with the terminal on its stdin in control of it.
 pub(crate) fn lead_a_session(command: &mut Command) {
     let begin = || {

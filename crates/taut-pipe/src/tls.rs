@@ -43,8 +43,9 @@ fn wrong(path: &Path, why: impl std::fmt::Display) -> Error {
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let bytes = fs::read(path).map_err(|error| wrong(path, error))?;
-    let certificates: Vec<_> =
-        CertificateDer::pem_slice_iter(&bytes).collect::<std::result::Result<_, _>>().map_err(|error| wrong(path, error))?;
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(&bytes)
+        .collect::<std::result::Result<_, _>>()
+        .map_err(|error| wrong(path, error))?;
     if certificates.is_empty() {
         return Err(wrong(path, "no certificate in it (PEM is needed: -----BEGIN CERTIFICATE-----)"));
     }
@@ -98,7 +99,8 @@ impl TlsRole {
         let fail = |error: rustls::Error| Error::Input(format!("TLS: {error}"));
         let (chain, key) = identity(files)?
             .ok_or_else(|| Error::Input("to listen, tls:// needs a certificate: --cert FILE --key FILE".to_owned()))?;
-        let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().map_err(fail)?;
+        let builder =
+            ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().map_err(fail)?;
         let builder = match &files.ca {
             Some(path) => {
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider()).build();

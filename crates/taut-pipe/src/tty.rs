@@ -51,8 +51,8 @@ pub enum Flow {
 
 /// The speeds of termios(3) on Linux.
 const SPEEDS: [u32; 28] = [
-    50, 75, 110, 134, 150, 200, 300, 600, 1200, 1800, 2400, 4800, 9600, 19200, 38400, 57600, 115_200, 230_400, 460_800, 500_000,
-    576_000, 921_600, 1_000_000, 1_152_000, 1_500_000, 2_000_000, 3_000_000, 4_000_000,
+    50, 75, 110, 134, 150, 200, 300, 600, 1200, 1800, 2400, 4800, 9600, 19200, 38400, 57600, 115_200, 230_400, 460_800,
+    500_000, 576_000, 921_600, 1_000_000, 1_152_000, 1_500_000, 2_000_000, 3_000_000, 4_000_000,
 ];
 
 impl FromStr for TtySettings {
@@ -66,7 +66,8 @@ impl FromStr for TtySettings {
             match (name, value) {
                 ("baud", _) => {
                     let baud = value.parse().ok().filter(|baud| SPEEDS.contains(baud));
-                    settings.baud = Some(baud.ok_or_else(|| wrong("baud=9600, 115200 and the other speeds of termios(3)"))?);
+                    settings.baud =
+                        Some(baud.ok_or_else(|| wrong("baud=9600, 115200 and the other speeds of termios(3)"))?);
                 }
                 ("bits", _) => {
                     let bits = value.parse().ok().filter(|bits| (5..=8).contains(bits));
@@ -129,7 +130,10 @@ impl Drop for Restore {
 
 /// Opens a terminal raw, with its settings.
 pub(crate) fn open(path: &Path, settings: TtySettings) -> Result<(Arc<OwnedFd>, Restore)> {
-    let fail = |what: &str, error: rustix::io::Errno| Error::Host { what: format!("{what} tty:{}", path.display()), error: error.into() };
+    let fail = |what: &str, error: rustix::io::Errno| Error::Host {
+        what: format!("{what} tty:{}", path.display()),
+        error: error.into(),
+    };
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| fail("open", error))?;
     if !isatty(&fd) {
@@ -148,7 +152,13 @@ fn with_settings(mut termios: Termios, settings: TtySettings) -> rustix::io::Res
         termios.set_speed(baud)?;
     }
     let modes = &mut termios.control_modes;
-    modes.remove(ControlModes::CSIZE | ControlModes::CSTOPB | ControlModes::PARENB | ControlModes::PARODD | ControlModes::CRTSCTS);
+    modes.remove(
+        ControlModes::CSIZE
+            | ControlModes::CSTOPB
+            | ControlModes::PARENB
+            | ControlModes::PARODD
+            | ControlModes::CRTSCTS,
+    );
     modes.insert(ControlModes::CLOCAL | ControlModes::CREAD);
     modes.insert(match settings.bits {
         Some(5) => ControlModes::CS5,

@@ -59,7 +59,10 @@ mod tests {
 
     #[test]
     fn quotes_are_those_of_a_shell_and_nothing_is_evaluated() {
-        assert_eq!(split(r#"sh -c 'a "b"' "c \" d" e\ f $HOME ''"#).unwrap(), ["sh", "-c", "a \"b\"", "c \" d", "e f", "$HOME", ""]);
+        assert_eq!(
+            split(r#"sh -c 'a "b"' "c \" d" e\ f $HOME ''"#).unwrap(),
+            ["sh", "-c", "a \"b\"", "c \" d", "e f", "$HOME", ""]
+        );
         assert_eq!(split("  ").unwrap(), Vec::<String>::new());
         assert!(split("'a").is_err() && split("\"a").is_err() && split("a\\").is_err());
     }

@@ -154,7 +154,7 @@ enum Waiting {
     Unix(UnixListener),
     Terminal(File),
     Udp(UdpSocket),
-    UnixDgram(UnixDatagram, PathBuf),
+    UnixDgram(UnixDatagram),
     /// The far side comes to the pipe.
     Comes,
     Nothing,
@@ -197,17 +197,24 @@ impl Certificates {
     }
 
     fn chain(&self, role: &str) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
-        let chain = CertificateDer::pem_file_iter(self.file(&format!("{role}.pem"))).unwrap().map(|c| c.unwrap()).collect();
+        let chain =
+            CertificateDer::pem_file_iter(self.file(&format!("{role}.pem"))).unwrap().map(|c| c.unwrap()).collect();
         (chain, PrivateKeyDer::from_pem_file(self.file(&format!("{role}.key"))).unwrap())
     }
 
     fn roots(&self) -> rustls::RootCertStore {
         let mut roots = rustls::RootCertStore::empty();
-        roots.add_parsable_certificates(CertificateDer::pem_file_iter(self.file("root.pem")).unwrap().map(|c| c.unwrap()));
+        roots.add_parsable_certificates(
+            CertificateDer::pem_file_iter(self.file("root.pem")).unwrap().map(|c| c.unwrap()),
+        );
         roots
     }
 
-    fn connect(&self, socket: TcpStream, with_certificate: bool) -> rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
+    fn connect(
+        &self,
+        socket: TcpStream,
+        with_certificate: bool,
+    ) -> rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
         let builder = rustls::ClientConfig::builder().with_root_certificates(self.roots());
         let config = if with_certificate {
             let (chain, key) = self.chain("client");
@@ -234,7 +241,8 @@ fn prepare(kind: Kind, directory: &Path, name: &str) -> (String, Waiting) {
         Kind::Tcp | Kind::Tls => {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let port = listener.local_addr().unwrap().port();
-            let address = if kind == Kind::Tls { format!("tls://localhost:{port}") } else { format!("tcp://127.0.0.1:{port}") };
+            let address =
+                if kind == Kind::Tls { format!("tls://localhost:{port}") } else { format!("tcp://127.0.0.1:{port}") };
             (address, Waiting::Tcp(listener))
         }
         Kind::Unix => (format!("unix:{file}"), Waiting::Unix(UnixListener::bind(&path).unwrap())),
@@ -257,7 +265,7 @@ fn prepare(kind: Kind, directory: &Path, name: &str) -> (String, Waiting) {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             (format!("udp://{}", socket.local_addr().unwrap()), Waiting::Udp(socket))
         }
-        Kind::UnixDgram => (format!("unix-dgram:{file}"), Waiting::UnixDgram(UnixDatagram::bind(&path).unwrap(), path)),
+        Kind::UnixDgram => (format!("unix-dgram:{file}"), Waiting::UnixDgram(UnixDatagram::bind(&path).unwrap())),
         Kind::ListenTcp => ("listen:tcp://127.0.0.1:0".to_owned(), Waiting::Comes),
         Kind::ListenTls => ("listen:tls://127.0.0.1:0".to_owned(), Waiting::Comes),
         Kind::ListenUnix => (format!("listen:unix:{file}"), Waiting::Comes),
@@ -295,7 +303,13 @@ fn meet(kind: Kind, waiting: Waiting, tls: &Certificates) -> Option<Box<dyn Far>
             if kind == Kind::Tls { Box::new(tls.accept(socket)) } else { Box::new(socket) }
         }
         Waiting::Unix(listener) => Box::new(listener.accept().unwrap().0),
-        Waiting::Terminal(file) => Box::new(file),
+        Waiting::Terminal(file) => {
+            // What is typed before the pipe has set the terminal is treated as lines.
+            while rustix::termios::tcgetattr(&file).unwrap().local_modes.contains(rustix::termios::LocalModes::ICANON) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            Box::new(file)
+        }
         Waiting::Udp(socket) => {
             // Who writes is known from the first datagram, which the other side sends.
             socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -303,9 +317,10 @@ fn meet(kind: Kind, waiting: Waiting, tls: &Certificates) -> Option<Box<dyn Far>
             socket.connect(from).unwrap();
             Box::new(Datagrams(socket))
         }
-        Waiting::UnixDgram(socket, _) => {
+        Waiting::UnixDgram(socket) => {
             socket.set_read_timeout(Some(PATIENCE)).unwrap();
-            let from = rustix::net::recvfrom(&socket, &mut [0_u8; 1][..], rustix::net::RecvFlags::PEEK).unwrap().2.unwrap();
+            let from =
+                rustix::net::recvfrom(&socket, &mut [0_u8; 1][..], rustix::net::RecvFlags::PEEK).unwrap().2.unwrap();
             rustix::net::connect(&socket, &from).unwrap();
             Box::new(Datagrams(socket))
         }
@@ -337,7 +352,11 @@ fn receive(far: &mut dyn Far, messages: &[Vec<u8>], kind: Kind, other: Kind) {
         let mut got = vec![0; 70_000];
         if kind.has_messages() {
             let bytes = far.read(&mut got).unwrap_or_else(|error| panic!("message {number}: {error}"));
-            assert!(got[..bytes] == message[..], "message {number} is another one: {bytes} bytes, not {}", message.len());
+            assert!(
+                got[..bytes] == message[..],
+                "message {number} is another one: {bytes} bytes, not {}",
+                message.len()
+            );
         } else {
             if other.has_messages() {
                 let mut length = [0; 4];
@@ -361,7 +380,11 @@ fn pair(a: Kind, b: Kind, tls: &Certificates) {
     }
     let options = Options {
         framing: if mixed { Framing::Length } else { Framing::None },
-        tls: if a == Kind::Tls || b == Kind::Tls { TlsFiles { ca: tls_files.ca, ..TlsFiles::default() } } else { tls_files },
+        tls: if a == Kind::Tls || b == Kind::Tls {
+            TlsFiles { ca: tls_files.ca, ..TlsFiles::default() }
+        } else {
+            tls_files
+        },
         once: true,
         ..Options::default()
     };
@@ -374,34 +397,36 @@ fn pair(a: Kind, b: Kind, tls: &Certificates) {
         vec![random.bytes(BYTES)]
     };
     // Where nobody has sent anything, the far side of messages does not know the pipe yet: so A sends first, and B answers.
-    let mut far_a = far_a.or_else(|| if matches!(a, Kind::Udp | Kind::UnixDgram) { None } else { meet(a, waiting_a, tls) });
-    let Some(far_a) = &mut far_a else { panic!("{a:?} has no far side") };
+    let far_a = far_a.or_else(|| if matches!(a, Kind::Udp | Kind::UnixDgram) { None } else { meet(a, waiting_a, tls) });
+    let Some(mut far_a) = far_a else { panic!("{a:?} has no far side") };
     thread::scope(|scope| {
-        let sender = scope.spawn(|| {
-            send(far_a.as_mut(), &messages, a, b);
+        let messages = &messages;
+        let sender = scope.spawn(move || {
+            send(far_a.as_mut(), messages, a, b);
             if a.halves() && b.halves() && b.echoes() {
                 // `cat` ends with its input.
                 far_a.finish();
             }
             if b.echoes() {
-                receive(far_a.as_mut(), &messages, a, b);
+                receive(far_a.as_mut(), messages, a, b);
             }
+            far_a
         });
         if b.echoes() {
-            sender.join().unwrap();
+            drop(sender.join().unwrap());
             return;
         }
         let mut far_b = meet(b, waiting_b, tls).unwrap_or_else(|| panic!("{b:?} has no far side"));
-        receive(far_b.as_mut(), &messages, b, a);
-        sender.join().unwrap();
-        let back = scope.spawn(|| {
-            send(far_b.as_mut(), &messages, b, a);
+        receive(far_b.as_mut(), messages, b, a);
+        let mut far_a = sender.join().unwrap();
+        let back = scope.spawn(move || {
+            send(far_b.as_mut(), messages, b, a);
             if a.halves() && b.halves() {
                 far_b.finish();
             }
             far_b
         });
-        receive(far_a.as_mut(), &messages, a, b);
+        receive(far_a.as_mut(), messages, a, b);
         let far_b = back.join().unwrap();
         if a.halves() && b.halves() {
             far_a.finish();
@@ -412,7 +437,11 @@ fn pair(a: Kind, b: Kind, tls: &Certificates) {
         let summary = running.next();
         let bytes: u64 = messages.iter().map(|message| message.len() as u64).sum();
         assert!(!summary.failed, "{summary:?}");
-        assert_eq!(summary.accounts.map(|account| (account.bytes, account.undelivered)), [(bytes, 0), (bytes, 0)], "{summary:?}");
+        assert_eq!(
+            summary.accounts.map(|account| (account.bytes, account.undelivered)),
+            [(bytes, 0), (bytes, 0)],
+            "{summary:?}"
+        );
         assert!(matches!(summary.ended_by, EndedBy::A | EndedBy::B));
     }
 }
@@ -439,7 +468,8 @@ fn every_pair_of_kinds_carries_bytes_both_ways() {
 fn two_that_listen_are_joined_in_the_order_in_which_clients_come() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("b");
-    let running = Running::start("listen:tcp://127.0.0.1:0", &format!("listen:unix:{}", path.display()), Options::default());
+    let running =
+        Running::start("listen:tcp://127.0.0.1:0", &format!("listen:unix:{}", path.display()), Options::default());
     let mut near = TcpStream::connect(support::port(&running.endpoints[0])).unwrap();
     let mut far = UnixStream::connect(&path).unwrap();
     near.write_all(b"there").unwrap();
@@ -482,7 +512,8 @@ fn a_server_of_another_name_is_refused() {
     let tls = Certificates::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let options = Options { tls: TlsFiles { ca: Some(tls.file("root.pem")), ..TlsFiles::default() }, ..Options::default() };
+    let options =
+        Options { tls: TlsFiles { ca: Some(tls.file("root.pem")), ..TlsFiles::default() }, ..Options::default() };
     let running = Running::start(&format!("tls://127.0.0.1:{port}"), "exec:cat", options);
     let mut server = tls.accept(listener.accept().unwrap().0);
     assert!(server.read(&mut [0; 1]).is_err());
@@ -506,7 +537,11 @@ fn files_are_read_as_the_first_end_and_appended_to_as_the_second() {
     drop(far);
     assert_eq!(running.next().accounts[0].bytes, BYTES as u64);
 
-    let running = Running::start("listen:tcp://127.0.0.1:0", &format!("file:{}", output.display()), Options { once: true, ..Options::default() });
+    let running = Running::start(
+        "listen:tcp://127.0.0.1:0",
+        &format!("file:{}", output.display()),
+        Options { once: true, ..Options::default() },
+    );
     let mut near = TcpStream::connect(support::port(&running.endpoints[0])).unwrap();
     near.write_all(&bytes).unwrap();
     near.finish();

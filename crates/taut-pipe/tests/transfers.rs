@@ -179,11 +179,16 @@ fn play(socket: &Socket, script: &Script, theirs: u64) -> Seen {
 /// Holds what the two sides saw against the account.
 fn judge(a: &Seen, b: &Seen, scripts: [&Script; 2], summary: &Summary) {
     let whole = scripts.iter().all(|script| script.end == End::Whole);
-    for (from, to, account, reader) in [(a, b, &summary.accounts[0], scripts[1]), (b, a, &summary.accounts[1], scripts[0])] {
+    for (from, to, account, reader) in
+        [(a, b, &summary.accounts[0], scripts[1]), (b, a, &summary.accounts[1], scripts[0])]
+    {
         assert!(to.received <= account.bytes, "more arrived than was given to the kernel: {to:?} {account:?}");
         assert!(account.bytes + account.undelivered <= from.sent, "more is told than was sent: {from:?} {account:?}");
         if to.to_the_end {
-            assert!(to.received >= account.bytes - account.unconfirmed, "less arrived than is told: {to:?} {account:?}");
+            assert!(
+                to.received >= account.bytes - account.unconfirmed,
+                "less arrived than is told: {to:?} {account:?}"
+            );
         }
         if account.undelivered > 0 {
             assert!(summary.failed, "bytes were left, and that is no failure?");
@@ -212,7 +217,11 @@ fn transfers(kinds: (&str, &str), seeds: impl Iterator<Item = u64>) {
     } else {
         (Server::Unix(UnixListener::bind(path.join("b")).unwrap()), format!("unix:{}", path.join("b").display()))
     };
-    let a = if kinds.0 == "tcp" { "listen:tcp://127.0.0.1:0".to_owned() } else { format!("listen:unix:{}", path.join("a").display()) };
+    let a = if kinds.0 == "tcp" {
+        "listen:tcp://127.0.0.1:0".to_owned()
+    } else {
+        format!("listen:unix:{}", path.join("a").display())
+    };
     let running = Running::start(&a, &b, Options::default());
     for seed in seeds {
         let mut random = Random::new(seed);

@@ -88,7 +88,14 @@ fn cases(setting: &Setting) -> Result<Vec<Comparison>> {
         case("tcp to tcp, bulk: rate", LARGE, "throughput_bps", ("Gbit/s", 1e9), Bar::None, of(&rate, 2)),
         case("tcp to tcp, bulk: CPU", LARGE, "cpu_ns_per_gb", ("s/GB", 1e9), Bar::None, of(&cost, 2)),
         case("64 B there and back: time", "socat", "rtt_ns", ("µs", 1e3), Bar::AtMost(1.0), of(&trip, 1)),
-        case("64 B there and back: worth", "socat", "messages_per_cpu_s", ("k/s", 1e3), Bar::AtLeast(1.5), of(&worth, 1)),
+        case(
+            "64 B there and back: worth",
+            "socat",
+            "messages_per_cpu_s",
+            ("k/s", 1e3),
+            Bar::AtLeast(1.5),
+            of(&worth, 1),
+        ),
         case("1000 clients: memory", "socat with fork", "memory_bytes", ("MiB", 1_048_576.0), Bar::AtMost(0.2), memory),
     ])
 }
@@ -114,7 +121,12 @@ fn start(setting: &Setting, tool: Tool, to: u16, forks: bool) -> Result<(Server,
     let mut command = match tool {
         Tool::Taut => {
             let mut command = pinned(setting.cores.server, setting.taut.file());
-            command.args(["pipe", "--quiet", &format!("listen:tcp://127.0.0.1:{port}"), &format!("tcp://127.0.0.1:{to}")]);
+            command.args([
+                "pipe",
+                "--quiet",
+                &format!("listen:tcp://127.0.0.1:{port}"),
+                &format!("tcp://127.0.0.1:{to}"),
+            ]);
             command
         }
         Tool::Socat | Tool::SocatLarge => {
@@ -151,7 +163,7 @@ fn joined(setting: &Setting, tool: Tool) -> Result<(Server, TcpStream, TcpStream
 fn bulk(setting: &Setting, tool: Tool) -> Result<Bulk> {
     let (server, mut near, mut far) = joined(setting, tool)?;
     let time = setting.time;
-    let (sent, to_measure) = mpsc::channel();
+    let (sent, to_measure) = mpsc::channel::<()>();
     let writer = thread::spawn(move || {
         let block = vec![0x55; 256 << 10];
         let mut bytes = 0_u64;

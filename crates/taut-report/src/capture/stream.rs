@@ -98,8 +98,7 @@ mod tests {
             }
             at += length;
         }
-        let expected =
-            [(1, 1, 1, b"abc".to_vec()), (1, 4, 1, b"d".to_vec()), (2, 1, 5, b"xy".to_vec())];
+        let expected = [(1, 1, 1, b"abc".to_vec()), (1, 4, 1, b"d".to_vec()), (2, 1, 5, b"xy".to_vec())];
         assert_eq!(segments, expected);
     }
 }

@@ -98,7 +98,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     let plans = match &args.config {
         Some(path) => {
-            let text = fs::read_to_string(path).map_err(|error| Error::Input(format!("{}: {error}", path.display())))?;
+            let text =
+                fs::read_to_string(path).map_err(|error| Error::Input(format!("{}: {error}", path.display())))?;
             parse_config(&text).map_err(|error| Error::Input(format!("{}: {error}", path.display())))?
         }
         None => vec![plan(&args)?],

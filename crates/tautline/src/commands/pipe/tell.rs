@@ -54,7 +54,11 @@ impl Teller {
         }
         let last = self.last.last();
         // Of one that listens the end is ours; its pipes' ends stand with them.
-        let ended_by = if self.listens && self.pipes != 1 { EndedBy::Signal } else { last.map_or(EndedBy::Signal, |last| last.ended_by) };
+        let ended_by = if self.listens && self.pipes != 1 {
+            EndedBy::Signal
+        } else {
+            last.map_or(EndedBy::Signal, |last| last.ended_by)
+        };
         if self.json {
             let object = json!({
                 "format_version": 1,
