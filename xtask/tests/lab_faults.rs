@@ -42,8 +42,8 @@ fn losses_stalls_and_a_killed_peer_end_clearly() {
         taut stream @peer --direction down --time 8s --rounds 1 --json >$OUT/stalled; echo stalled $?
         wait
         sleep 5
-        ( sleep 3; kill -KILL $server ) &
-        taut stream @peer --direction down --time 8s --rounds 1 --json >$OUT/killed; echo killed $?"
+        ( sleep 12; kill -KILL $server ) &
+        taut stream @peer --direction down --time 25s --rounds 1 --json >$OUT/killed; echo killed $?"
     );
     let (told, read) = run(&lab, &["--set", "per=0.2"], &script);
     assert!(told.contains("lossy 0\nstalled 1\nkilled 1\n"), "{told}");
