@@ -104,14 +104,14 @@ fn stock_tools_are_peers_in_both_roles() {
 await() { until grep -q "$1" "$2" 2>/dev/null; do sleep 0.1; done; }
 taut air attach two-nodes.toml --btsnoop $OUT --json >/tmp/radio & radio=$!
 await adapters /tmp/radio
-taut serve 'l2cap://any/129?adapter=hci0' 'rfcomm://any/9?adapter=hci0' 'l2cap://any/129?adapter=hci1' \
-    'rfcomm://any/9?adapter=hci1' >/tmp/serve & serve=$!
-await listening /tmp/serve
 btmon -w $OUT/trace >/dev/null &
 sleep 1
 address() { [ $1 = hci0 ] && echo 00:AA:01:00:00:00 || echo 00:AA:01:01:00:00; }
 both() { # central peripheral
     peer=$(address $2)
+    # Adapters are switched on by our server. The central's does not advertise: Linux then connects over LE as a peripheral.
+    taut serve "l2cap://any/129?adapter=$2" "rfcomm://any/9?adapter=$2" "rfcomm://any/9?adapter=$1" >/tmp/serve-$2 & serve=$!
+    await listening /tmp/serve-$2
     rctest -r -i $2 -P 5 -O $OUT/rctest-$2 >/tmp/r 2>&1 &
     l2test -r -i $2 -P 4113 -I 672 -b 672 >$OUT/l2test-$2 2>&1 &
     l2test -r -i $2 -P 131 -V le_public -b 672 >$OUT/l2test-le-$2 2>&1 &
@@ -126,13 +126,13 @@ both() { # central peripheral
     taut stream l2cap://$peer/131?adapter=$1 --plain --time 1s --rounds 1 --json >$OUT/le-$2.json || return 15
     sleep 3
     killall rctest l2test
+    kill -INT $serve
+    wait $serve
     sleep 3
 }
 both hci0 hci1 2>&1 || exit $?
 both hci1 hci0 2>&1 || exit $?
 killall -INT btmon
-kill -INT $serve
-wait $serve
 kill -INT $radio
 wait $radio
 "#;
