@@ -25,7 +25,10 @@ fn module_tests() -> PathBuf {
             let text = String::from_utf8(output.stdout).unwrap();
             let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
             let built = messages.filter(|message| message["target"]["name"] == "module");
-            built.filter_map(|message| Some(message["executable"].as_str()?.into())).last().expect("the tests' program")
+            built
+                .filter_map(|message| Some(message["executable"].as_str()?.into()))
+                .next_back()
+                .expect("the tests' program")
         })
         .clone()
 }
