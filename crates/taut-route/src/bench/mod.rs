@@ -5,4 +5,4 @@ pub mod gpio;
 mod udp;
 
 pub use crate::bpf::Place;
-pub use udp::{Bench, Measured, Path, Plan, TERMS, WHEN};
+pub use udp::{Bench, Measured, Path, Plan, Start, TERMS, WHEN};
