@@ -354,7 +354,7 @@ fn bench_measures_every_path() {
     assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document), "{document:#}");
     let rows = document["results"].as_array().unwrap();
     assert!(rows.iter().any(|row| row["path"] == "tc" && row["routes"] == 4), "{document:#}");
-    assert_eq!(rows.iter().filter(|row| row["workload"] == "floor").count(), 2);
+    assert_eq!(rows.iter().filter(|row| row["workload"] == "floor").count(), 4);
     // Without the simulated chip it says so.
     let has_gpio = rows.iter().any(|row| !row["loop_ns"].is_null());
     assert!(has_gpio || text(&output.stderr).contains("GPIO lines skipped"), "{}", text(&output.stderr));

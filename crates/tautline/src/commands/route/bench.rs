@@ -4,7 +4,7 @@ use taut_measure::stats::Distribution;
 use taut_measure::{Interrupt, placement};
 use taut_report::Document;
 use taut_route::bench::gpio::{self, Figure, GpioMeasured, GpioPath, GpioPlan, Simulation};
-use taut_route::bench::{Bench, KernelPath, Path, Place, Plan, WHEN};
+use taut_route::bench::{Bench, KernelPath, Path, Place, Plan, Start, WHEN};
 use taut_time::Duration;
 
 use crate::exit::Code;
@@ -175,18 +175,26 @@ pub(crate) fn udp_rows(
     };
     let mut rows: Vec<Row> = route::rows(&cases, &setting).into_iter().map(|row| Row::Route(Box::new(row))).collect();
     for place in [Place::XdpGeneric, Place::Tc] {
-        rows.extend(started(&bench, place)?.map(|row| Row::Floor(Box::new(row))));
+        rows.extend(started(&bench, place)?.into_iter().map(|row| Row::Floor(Box::new(row))));
     }
     Ok((rows, ended))
 }
 
-/// From text to a program at work.
-fn started(bench: &Bench, place: Place) -> anyhow::Result<Option<FloorRow>> {
-    let mut times = Distribution::new();
-    bench.starts(place, STARTS)?.into_iter().for_each(|ns| times.record_ns(ns));
-    let what = format!("from a condition of 20 terms to its program at work ({})", place.name());
-    let meaning = "once for a route: parsing, generating, the verifier, attaching".to_owned();
-    Ok(times.summary(&[]).map(|ns| FloorRow { what, ns, meaning }))
+/// From text to a program in the kernel, and at work on a device.
+fn started(bench: &Bench, place: Place) -> anyhow::Result<Vec<FloorRow>> {
+    let starts = bench.starts(place, STARTS)?;
+    let row = |until: &str, meaning: &str, ns: &dyn Fn(&Start) -> u64| {
+        let mut times = Distribution::new();
+        starts.iter().for_each(|start| times.record_ns(ns(start)));
+        let what = format!("from a condition of 20 terms to its program {until} ({})", place.name());
+        times.summary(&[]).map(|ns| FloorRow { what, ns, meaning: meaning.to_owned() })
+    };
+    let loaded = row("in the kernel", "once for a route: parsing, generating, the verifier, compiling", &|start| {
+        start.loaded_ns
+    });
+    let meaning = "the same and attaching, in which the kernel waits until all processors have seen the change";
+    let at_work = row("at work", meaning, &|start| start.at_work_ns);
+    Ok([loaded, at_work].into_iter().flatten().collect())
 }
 
 /// How often a program is started to tell how long that takes.
