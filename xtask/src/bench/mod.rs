@@ -12,6 +12,7 @@ mod process;
 mod stream;
 mod taut;
 mod tune;
+mod web;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,7 +21,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::packages::{FIO, IPERF, IPROUTE, SOCKPERF, UTIL_LINUX};
+use crate::packages::{BUSYBOX, CURL, FIO, IPERF, IPROUTE, SOCKPERF, UTIL_LINUX};
 use crate::{packages, shell};
 use process::Cores;
 use taut::Taut;
@@ -60,9 +61,11 @@ enum Name {
     Aio,
     /// Links in virtual time: connection events simulated a second of a core.
     Air,
+    /// Files over HTTP, beside busybox httpd.
+    Web,
 }
 
-const ALL: [Name; 6] = [Name::Echo, Name::Stream, Name::Pace, Name::Tune, Name::Aio, Name::Air];
+const ALL: [Name; 7] = [Name::Echo, Name::Stream, Name::Pace, Name::Tune, Name::Aio, Name::Air, Name::Web];
 
 /// What a bench came to.
 struct Outcome {
@@ -97,6 +100,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     if names.contains(&Name::Aio) {
         needed.push(&FIO);
+    }
+    if names.contains(&Name::Web) {
+        needed.extend([&CURL, &BUSYBOX]);
     }
     packages::ensure(&needed);
 
@@ -153,6 +159,7 @@ impl Name {
             Self::Tune => tune::run(setting),
             Self::Aio => aio::run(setting),
             Self::Air => air::run(setting),
+            Self::Web => web::run(setting),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Our own side of the benches: `taut`, as a user runs it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -24,6 +24,11 @@ pub(crate) struct Serving {
 impl Taut {
     pub(crate) const fn new(file: PathBuf, cores: Cores) -> Self {
         Self { file, cores }
+    }
+
+    /// The program.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
     }
 
     /// What `taut --version` says.
