@@ -40,6 +40,10 @@ pub(crate) const PERF: Package = Package { name: "linux-perf", command: "perf" }
 pub(crate) const TSHARK: Package = Package { name: "tshark", command: "tshark" };
 /// The peer of `taut stream`.
 pub(crate) const IPERF: Package = Package { name: "iperf3", command: "iperf3" };
+/// The stock client of HTTP.
+pub(crate) const CURL: Package = Package { name: "curl", command: "curl" };
+/// Passes sockets as a service manager does, and checks units.
+pub(crate) const SYSTEMD: Package = Package { name: "systemd", command: "systemd-socket-activate" };
 /// The lab's machine.
 pub(crate) const QEMU: Package = Package { name: "qemu-system-x86", command: "qemu-system-x86_64" };
 /// The guests' shell and tools.

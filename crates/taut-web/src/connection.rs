@@ -108,6 +108,8 @@ pub(crate) struct Connection {
     pub(crate) more: More,
     /// Longest wait for the client's end after ours.
     pub(crate) linger: Duration,
+    /// Whether what is still on its way arrives when the stream is dropped; where it can't be closed by halves it does not.
+    pub(crate) delivers: bool,
     pub(crate) watchers: Watchers,
 }
 
@@ -122,7 +124,8 @@ where
 {
     let client = Arc::new(Client::new("stream".to_owned()));
     let linger = Duration::from_millis(100);
-    let connection = Connection { site, limits, client, more: More::default(), linger, watchers: Watchers::default() };
+    let (more, watchers) = (More::default(), Watchers::default());
+    let connection = Connection { site, limits, client, more, linger, delivers: true, watchers };
     let (_open, stop) = watch::channel(false);
     connection.serve(stream, stop).await
 }
@@ -169,7 +172,7 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let guard = Guard::new(stream, Arc::clone(&self.client), self.limits.stall, self.linger);
-        let client = Arc::clone(&self.client);
+        let (client, delivers) = (Arc::clone(&self.client), self.delivers);
         let mut builder = http1::Builder::new();
         builder
             .timer(TokioTimer::new())
@@ -191,7 +194,7 @@ impl Connection {
             _ = stop.wait_for(|&stop| stop) => {}
         }
         connection.as_mut().graceful_shutdown();
-        if client.waiting_since().is_some() {
+        if delivers && client.waiting_since().is_some() {
             // A head that is not whole yet might never be.
             return Ok(());
         }

@@ -150,6 +150,7 @@ mod tests {
             client: Arc::new(Client::new(String::new())),
             more,
             linger: Duration::from_millis(1),
+            delivers: true,
             watchers: Watchers::default(),
         };
         let (_open, stop) = watch::channel(false);

@@ -220,14 +220,15 @@ async fn accept(
 /// Gives a client a place, or refuses it.
 fn begin(shared: &Arc<Shared>, link: Link, stop: watch::Receiver<bool>) -> impl Future<Output = ()> + use<> {
     let shared = Arc::clone(shared);
-    let linger = if link.endpoint().closes_by_halves() { LINGER } else { shared.limits.stall };
+    let delivers = link.endpoint().closes_by_halves();
+    let linger = if delivers { LINGER } else { shared.limits.stall };
     if matches!(link.endpoint(), Endpoint::Tcp(_)) {
         // The answer leaves in as few writes as there are; what is in its last one should not wait for an acknowledgment.
         let _ = rustix::net::sockopt::set_tcp_nodelay(&link, true);
     }
-    let placed = shared.place(&link);
+    let place = Place::take(&shared, &link);
     async move {
-        let Some((number, client)) = placed else { return shared.turn_away(&link) };
+        let Some(place) = place else { return shared.turn_away(&link) };
         let (more, limit) = (More::default(), Some(link.write_limit()).filter(|&limit| limit < usize::MAX));
         match LinkStream::new(link) {
             Ok(stream) => {
@@ -235,24 +236,31 @@ fn begin(shared: &Arc<Shared>, link: Link, stop: watch::Receiver<bool>) -> impl 
                 let connection = Connection {
                     site: Arc::clone(&shared.site),
                     limits: Arc::clone(&shared.limits),
-                    client,
+                    client: Arc::clone(&place.client),
                     more,
                     linger,
+                    delivers,
                     watchers: shared.watchers.clone(),
                 };
                 connection.run(stream, stop).await;
             }
-            Err(error) => shared.watchers.refused(&format!("#{number}"), error.to_string()),
+            Err(error) => shared.watchers.refused(&format!("#{}", place.number), error.to_string()),
         }
-        shared.leave(number);
     }
 }
 
-impl Shared {
-    /// A place for a client. When all are taken, whoever has been waited for the longest has to go; one that is being answered does not.
-    fn place(&self, link: &Link) -> Option<(u64, Arc<Client>)> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        if places.taken.len() >= self.limits.clients {
+/// A place that is taken, until it is dropped.
+struct Place {
+    shared: Arc<Shared>,
+    number: u64,
+    client: Arc<Client>,
+}
+
+impl Place {
+    /// When all are taken, whoever has been waited for the longest has to go; one that is being answered does not.
+    fn take(shared: &Arc<Shared>, link: &Link) -> Option<Self> {
+        let mut places = shared.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if places.taken.len() >= shared.limits.clients {
             let waiting = |(&number, client): (&u64, &Arc<Client>)| Some((client.waiting_since()?, number));
             let (_, oldest) = places.taken.iter().filter_map(waiting).min()?;
             if let Some(client) = places.taken.remove(&oldest) {
@@ -263,13 +271,18 @@ impl Shared {
         places.next += 1;
         let client = Arc::new(Client::new(name(link, number)));
         places.taken.insert(number, Arc::clone(&client));
-        Some((number, client))
+        Some(Self { shared: Arc::clone(shared), number, client })
     }
+}
 
-    fn leave(&self, number: u64) {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).taken.remove(&number);
+impl Drop for Place {
+    fn drop(&mut self) {
+        // It may have been taken away already.
+        self.shared.places.lock().unwrap_or_else(PoisonError::into_inner).taken.remove(&self.number);
     }
+}
 
+impl Shared {
     /// Tells a client that there is no room, if that can be told at once.
     fn turn_away(&self, link: &Link) {
         self.watchers.counts.refused.fetch_add(1, Ordering::Relaxed);

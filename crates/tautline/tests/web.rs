@@ -8,15 +8,15 @@ mod webdriver;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use support::{has, run, skip, text};
+use support::{has, run, skip, taut, text};
 use web_support::{Answer, Web, ask, get};
 
 #[test]
@@ -503,25 +503,100 @@ const FETCHED: &str =
 
 #[test]
 fn a_browser_shows_the_page() {
-    let browser = match webdriver::Browser::start() {
-        Ok(browser) => browser,
-        Err(why) => return skip("a_browser_shows_the_page", &why),
-    };
-    let web = Web::start("");
-    let site = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/web/site");
-    for entry in fs::read_dir(site).unwrap().flatten() {
-        fs::copy(entry.path(), web.path(&entry.file_name().to_string_lossy())).unwrap();
+    match webdriver::Browser::start() {
+        Ok(browser) => Sample::serve().is_shown_by(&browser, |web| web.tcp()),
+        Err(why) => skip("a_browser_shows_the_page", &why),
     }
-    let bytes = web.file("data.bin", &web_support::noise(100_000));
-    browser.post("/url", json!({"url": format!("http://{}/index.html", web.tcp())}));
-    assert_eq!(browser.run("return document.querySelector('h1').textContent"), "Hello from BLE HTTP!");
-    let time = browser.run("return document.querySelector('p').textContent");
-    let time = time.as_str().and_then(|text| text.strip_prefix("Time is ")).unwrap_or_else(|| panic!("{time}"));
-    let age = std::time::SystemTime::now().duration_since(humantime::parse_rfc3339(time).unwrap()).unwrap();
-    assert!(age < Duration::from_secs(120), "{time}");
-    assert_eq!(browser.run("return getComputedStyle(document.body).maxWidth"), "640px", "with its style sheet");
-    let fetched: Vec<u8> = serde_json::from_value(browser.run(&FETCHED.replace("PATH", "/data.bin"))).unwrap();
-    assert!(fetched == bytes, "{} bytes", fetched.len());
+}
+
+/// A browser that knows TCP, a server that knows a Unix socket, and a pipe between them.
+#[test]
+fn a_browser_shows_the_page_through_a_pipe() {
+    let test = "a_browser_shows_the_page_through_a_pipe";
+    if !run("pipe --help").status.success() {
+        return skip(test, "this taut has no pipe");
+    }
+    if !has("curl") {
+        return skip(test, "no curl");
+    }
+    let sample = Sample::serve();
+    let front = SocketAddr::from(([127, 0, 0, 1], support::free_port()));
+    let (listen, connect) = (format!("listen:tcp://{front}"), format!("unix:{}", sample.web.unix().display()));
+    let _pipe = Ended(taut().args(["pipe", &listen, &connect]).spawn().unwrap());
+    support::wait_for_tcp(front);
+    let output = Command::new("curl").args(["-sS", "--fail", &format!("http://{front}/data.bin")]).output().unwrap();
+    assert!(output.stdout == sample.bytes, "{} bytes, {}", output.stdout.len(), text(&output.stderr));
+    match webdriver::Browser::start() {
+        Ok(browser) => sample.is_shown_by(&browser, |_| front),
+        Err(why) => skip(test, &why),
+    }
+}
+
+/// A program that ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The page of `examples/web`, and bytes that can be told from any others.
+struct Sample {
+    web: Web,
+    bytes: Vec<u8>,
+}
+
+impl Sample {
+    fn serve() -> Self {
+        let web = Web::start("");
+        let site = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/web/site");
+        for entry in fs::read_dir(site).unwrap().flatten() {
+            fs::copy(entry.path(), web.path(&entry.file_name().to_string_lossy())).unwrap();
+        }
+        let bytes = web.file("data.bin", &web_support::noise(100_000));
+        Self { web, bytes }
+    }
+
+    fn is_shown_by(&self, browser: &webdriver::Browser, at: impl Fn(&Web) -> SocketAddr) {
+        browser.post("/url", json!({"url": format!("http://{}/index.html", at(&self.web))}));
+        assert_eq!(browser.run("return document.querySelector('h1').textContent"), "Hello from BLE HTTP!");
+        let time = browser.run("return document.querySelector('p').textContent");
+        let time = time.as_str().and_then(|text| text.strip_prefix("Time is ")).unwrap_or_else(|| panic!("{time}"));
+        let age = std::time::SystemTime::now().duration_since(humantime::parse_rfc3339(time).unwrap()).unwrap();
+        assert!(age < Duration::from_secs(120), "{time}");
+        assert_eq!(browser.run("return getComputedStyle(document.body).maxWidth"), "640px", "with its style sheet");
+        let fetched: Vec<u8> = serde_json::from_value(browser.run(&FETCHED.replace("PATH", "/data.bin"))).unwrap();
+        assert!(fetched == self.bytes, "{} bytes", fetched.len());
+    }
+}
+
+#[test]
+fn the_units_are_valid_and_shut_in() {
+    let test = "the_units_are_valid_and_shut_in";
+    if !has("systemd-analyze") {
+        return skip(test, "no systemd-analyze");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
+    let [service, socket] = ["taut-web.service", "taut-web.socket"].map(|name| {
+        let unit = fs::read_to_string(units.join(name)).unwrap();
+        let path = directory.path().join(name);
+        fs::write(&path, unit.replace("/usr/bin/taut", env!("CARGO_BIN_EXE_taut"))).unwrap();
+        path
+    });
+    let verified = Command::new("systemd-analyze").arg("verify").args([&service, &socket]).output().unwrap();
+    assert!(verified.status.success() && verified.stderr.is_empty(), "{}", text(&verified.stderr));
+    let arguments = ["security", "--offline=yes", "--threshold=10", "--no-pager"];
+    let safe = Command::new("systemd-analyze").args(arguments).arg(&service).output().unwrap();
+    assert!(safe.status.success(), "exposed by more than 1.0: {}", text(&safe.stdout));
+    // What the service is started with is understood.
+    let unit = fs::read_to_string(&service).unwrap();
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let options = start.split_once(" web ").unwrap().1.replace("/srv/www", &directory.path().display().to_string());
+    let output = run(&format!("web {options}"));
+    assert!(text(&output.stderr).contains("no sockets were passed"), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod route;
 mod stream;
 mod taut;
 mod tune;
+mod web;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,7 +23,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::packages::{FIO, IPERF, IPROUTE, SOCAT, SOCKPERF, UTIL_LINUX};
+use crate::packages::{BUSYBOX, CURL, FIO, IPERF, IPROUTE, SOCAT, SOCKPERF, UTIL_LINUX};
 use crate::{packages, shell};
 use process::Cores;
 use taut::Taut;
@@ -66,10 +67,21 @@ enum Name {
     Air,
     /// Routes over UDP: in the kernel beside user space. Needs root.
     Route,
+    /// Files over HTTP, beside busybox httpd.
+    Web,
 }
 
-const ALL: [Name; 8] =
-    [Name::Echo, Name::Stream, Name::Pace, Name::Tune, Name::Aio, Name::Pipe, Name::Air, Name::Route];
+const ALL: [Name; 9] = [
+    Name::Echo,
+    Name::Stream,
+    Name::Pace,
+    Name::Tune,
+    Name::Aio,
+    Name::Pipe,
+    Name::Air,
+    Name::Route,
+    Name::Web,
+];
 
 /// What a bench came to.
 struct Outcome {
@@ -107,6 +119,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     if names.contains(&Name::Pipe) {
         needed.push(&SOCAT);
+    }
+    if names.contains(&Name::Web) {
+        needed.extend([&CURL, &BUSYBOX]);
     }
     packages::ensure(&needed);
 
@@ -165,6 +180,7 @@ impl Name {
             Self::Pipe => pipe::run(setting),
             Self::Air => air::run(setting),
             Self::Route => route::run(setting),
+            Self::Web => web::run(setting),
         }
     }
 }

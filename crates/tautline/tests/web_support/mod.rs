@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -120,7 +120,9 @@ impl Web {
     /// Writes a file, with the directories that it lies in, and gives its contents.
     pub(crate) fn file(&self, name: &str, contents: &[u8]) -> Vec<u8> {
         let path = self.path(name);
-        fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).unwrap();
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory).unwrap();
+        }
         fs::write(path, contents).unwrap();
         contents.to_vec()
     }
