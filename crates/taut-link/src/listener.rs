@@ -94,6 +94,9 @@ impl Listener {
         if !is_of_the_kind || socket.r#type().map_err(fail)? != endpoint.socket_type() {
             return Err(Error::Input(format!("{endpoint}: the socket handed over is not of this kind")));
         }
+        if endpoint.framing() == Framing::Stream && !socket.is_listener().map_err(fail)? {
+            return Err(Error::Input(format!("{endpoint}: the socket handed over does not listen")));
+        }
         Ok(Self { endpoint: endpoint.with_bound_address(&bound), socket, file: None, radio: None })
     }
 
@@ -124,7 +127,7 @@ impl Listener {
         }
         let Ok(bound) = socket.local_addr() else { return refuse("has no address") };
         match Endpoint::of_stream(&bound) {
-            Some(endpoint) => Ok(Self { socket, endpoint, file: None, radio: None }),
+            Some(endpoint) => Self::adopt(&endpoint, socket.into()),
             None => refuse("is neither of TCP nor of the Unix domain"),
         }
     }

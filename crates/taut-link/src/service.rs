@@ -1,16 +1,17 @@
 //! The service manager's side of a server: sockets that it passes, and what it is told (sd_listen_fds(3), sd_notify(3)).
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sd_notify::NotifyState;
 
 use crate::{Error, Listener, Result, sys};
 
-/// The listening sockets that the service manager passed to this process (`LISTEN_FDS`). They are given once.
+/// The sockets that the service manager passed to this process (`LISTEN_FDS`), in its order. They are given once.
 ///
 /// # Errors
-/// [`Error::Input`] when none was passed to this process, or one is no listening stream socket.
-pub fn passed_listeners() -> Result<Vec<Listener>> {
+/// [`Error::Input`] when none was passed to this process.
+pub fn passed_sockets() -> Result<Vec<OwnedFd>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     if TAKEN.swap(true, Ordering::Relaxed) {
         return Err(Error::Input("the sockets that were passed (LISTEN_FDS) are taken already".to_owned()));
@@ -21,7 +22,15 @@ pub fn passed_listeners() -> Result<Vec<Listener>> {
             "no sockets were passed (LISTEN_FDS): start it by a socket unit, or give endpoints instead".to_owned(),
         ));
     }
-    passed.map(|number| Listener::passed(sys::passed(number))).collect()
+    Ok(passed.map(sys::passed).collect())
+}
+
+/// The same, for a server of streams.
+///
+/// # Errors
+/// [`Error::Input`] also when one is no listening stream socket.
+pub fn passed_listeners() -> Result<Vec<Listener>> {
+    passed_sockets()?.into_iter().map(Listener::passed).collect()
 }
 
 /// Tells the service manager, if there is one that wants to know, that the service is up, and in a line what it does.

@@ -5,7 +5,6 @@
 //! - [`Engine`]: one thread that makes pipes of plans and moves bytes, until all are over.
 //! - [`Observer`], [`Summary`]: what it tells.
 //! - [`framing`]: messages on streams, without I/O.
-//! - [`service`]: sockets passed by a service manager, and telling it that we are ready.
 //!
 //! From text to bytes: `address`, `config` > `plan` > `engine` (event loop) > `pipe` (one pair of ends) > `flow` (one direction) > `end`
 //! (one channel, as `open` made it).
@@ -21,7 +20,6 @@ mod pipe;
 mod plan;
 mod poller;
 mod report;
-pub mod service;
 mod sys;
 mod tls;
 mod tty;

@@ -1,8 +1,7 @@
 //! The system calls that no crate wraps, each behind a safe function: the only place of this crate with `unsafe`.
 #![expect(unsafe_code, reason = "these system calls have no safe wrapper in rustix or std")]
 
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -75,20 +74,4 @@ pub(crate) fn lead_a_session(command: &mut Command) {
     };
     // SAFETY: between fork and exec only two system calls are made, both async-signal-safe.
     unsafe { command.pre_exec(begin) };
-}
-
-/// The descriptors from number 3 on that a service manager says it has passed (sd_listen_fds(3)).
-pub(crate) fn passed_descriptors(count: RawFd) -> io::Result<Vec<OwnedFd>> {
-    (3..3 + count)
-        .map(|number| {
-            // SAFETY: fcntl with F_GETFD touches no memory.
-            if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            // SAFETY: it is open; the manager opened it for us and nothing else in this process knows its number.
-            let fd = unsafe { OwnedFd::from_raw_fd(number) };
-            rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
-            Ok(fd)
-        })
-        .collect()
 }

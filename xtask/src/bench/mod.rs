@@ -71,17 +71,8 @@ enum Name {
     Web,
 }
 
-const ALL: [Name; 9] = [
-    Name::Echo,
-    Name::Stream,
-    Name::Pace,
-    Name::Tune,
-    Name::Aio,
-    Name::Pipe,
-    Name::Air,
-    Name::Route,
-    Name::Web,
-];
+const ALL: [Name; 9] =
+    [Name::Echo, Name::Stream, Name::Pace, Name::Tune, Name::Aio, Name::Pipe, Name::Air, Name::Route, Name::Web];
 
 /// What a bench came to.
 struct Outcome {

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use taut_link::{Endpoint, Error};
+use taut_link::{Endpoint, Error, service};
 use taut_pipe::framing::Framing;
-use taut_pipe::{Engine, Options, Plan, Side, TlsFiles, parse_config, service};
+use taut_pipe::{Engine, Options, Plan, Side, TlsFiles, parse_config};
 use taut_time::Duration;
 
 use crate::exit::Code;
@@ -108,15 +108,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let on_stdio = plans.iter().any(|plan| plan.sides.iter().any(|side| side.address == taut_pipe::Address::Stdio));
     let mut teller = Teller::new(args.tee.as_deref(), args.quiet, args.json, listens)?;
     let mut engine = Engine::new(plans, passed)?;
+    let endpoints: Vec<String> = engine.listening().iter().map(Endpoint::to_string).collect();
+    service::tell_ready(&if listens { format!("listening on {}", endpoints.join(" ")) } else { "carrying".to_owned() });
     if listens {
-        let endpoints: Vec<String> = engine.listening().iter().map(Endpoint::to_string).collect();
         teller.listening(endpoints);
     }
-    // Whoever started us may not be a service manager any more.
-    let _ = service::notify("READY=1");
     let stop = OwnedFd::from(stop);
     engine.run(&stop, &mut teller)?;
-    let _ = service::notify("STOPPING=1");
+    service::tell_stopping();
     drop(engine);
     teller.finish(on_stdio)
 }
