@@ -71,8 +71,8 @@ fn a_pair_does_the_same_in_every_run() {
 #[test]
 fn a_transfer_whose_radio_vanishes_ends_and_says_so() {
     let Some(lab) = Lab::ready("a_transfer_whose_radio_vanishes_ends_and_says_so") else { return };
-    let script = "( sleep 4; kill -INT $(pidof -o $PPID taut | tr ' ' '\\n' | sort -n | head -n 1) ) & \
-                  taut stream @peer --time 20s --rounds 1 --json >$OUT/stream.json; echo code $?; ls /sys/class/bluetooth";
+    let script = "( sleep 4; kill -INT $(pidof taut | tr ' ' '\\n' | sort -n | head -n 1) ) & \
+                  taut stream @peer --time 20s --rounds 1 --json >$OUT/stream.json; echo code $?; sleep 1; ls /sys/class/bluetooth";
     let mut command = lab.command(&["pair", "--kernel", "6.12", "--icount", "--out"]);
     let output = command.arg(lab.path("out")).args(["--", "sh", "-c", script]).output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
