@@ -95,7 +95,9 @@ impl PairArgs {
             None => self.scenario.clone(),
         };
         let mut attach = vec![scenario];
-        let settings = self.ci.iter().map(|ci| format!("ci={ci}")).chain(self.set.iter().cloned());
+        let bredr = (self.kind != Kind::L2cap).then(|| "bredr.on=true".to_owned());
+        let settings =
+            bredr.into_iter().chain(self.ci.iter().map(|ci| format!("ci={ci}"))).chain(self.set.iter().cloned());
         attach.extend(settings.flat_map(|setting| ["--set".to_owned(), setting]));
         if let Some(out) = out {
             attach.extend(["--pcapng", &format!("{out}/air.pcapng"), "--btsnoop", out].map(str::to_owned));

@@ -44,6 +44,8 @@ pub struct Scenario {
     pub timeout: Option<Nanos>,
     /// Peripherals, each with a link to the one central.
     pub links: u16,
+    /// Controllers have BR/EDR beside LE.
+    pub bredr: bool,
     /// Packets that carry data on links of BR/EDR.
     pub rate: Rate,
     /// Most slots of one of them: 1, 3 or 5.
@@ -159,6 +161,7 @@ impl Default for Scenario {
             latency: 0,
             timeout: None,
             links: 1,
+            bredr: false,
             rate: Rate::Dh,
             slots: 5,
             t_poll: 40 * SLOT,
@@ -317,6 +320,7 @@ impl Scenario {
             interval_unit: self.interval_unit(),
             links: self.links,
             classic: ClassicConfig {
+                on: self.bredr,
                 rate: self.rate,
                 slots: self.slots,
                 acl_buffers: side.classic_buffers,

@@ -161,6 +161,7 @@ pub const PARAMETERS: &[Parameter] = &[
         value::role,
         |role: Role| role.name().to_string()
     ),
+    whole!(Link, "bredr.on", "controllers have BR/EDR beside LE", bredr, value::boolean, print),
     whole!(
         Link,
         "bredr.packets",

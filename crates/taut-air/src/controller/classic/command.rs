@@ -66,6 +66,10 @@ impl Controller {
     /// LMP features (Vol 2, Part C, 3.3): packets of several slots and of EDR as they are set, LE, flushing boundaries.
     pub(in crate::controller) const fn classic_features(&self) -> [u8; 8] {
         let config = &self.config.classic;
+        if !config.on {
+            // LE supported, BR/EDR not.
+            return [0, 0, 0, 0, 0x60, 0, 0, 0];
+        }
         let (three, five) = (config.slots >= 3, config.slots >= 5);
         let two_m = config.rate.is_enhanced();
         let three_m = matches!(config.rate, Rate::ThreeDh);

@@ -30,6 +30,8 @@ const MOST_LINES: usize = 7;
 /// How the BR/EDR side of a controller is made.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ClassicConfig {
+    /// Whether the controller tells its host of it. Without, it is one of LE alone.
+    pub on: bool,
     /// Packets that it sends.
     pub rate: bredr::Rate,
     /// Most slots that one of them takes: 1, 3 or 5.
