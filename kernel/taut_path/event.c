@@ -56,7 +56,7 @@ static int set(struct taut_sink *sink, s64 value, bool may_sleep)
 }
 
 /* Condition and sinks; one event at a time. */
-void taut_event_handle(struct taut_route *route, const struct taut_event *event)
+static __always_inline void handle(struct taut_route *route, const struct taut_event *event)
 {
 	const s64 *outputs = NULL;
 	u32 verdict, i;
@@ -94,6 +94,11 @@ void taut_event_handle(struct taut_route *route, const struct taut_event *event)
 	}
 }
 
+void taut_event_handle(struct taut_route *route, const struct taut_event *event)
+{
+	handle(route, event);
+}
+
 /* From a source, with interrupts off. */
 void taut_event_take(struct taut_route *route, u64 now, s64 value)
 {
@@ -101,7 +106,7 @@ void taut_event_take(struct taut_route *route, u64 now, s64 value)
 
 	raw_spin_lock(&route->lock);
 	if (route->place == TAUT_PATH_HARDIRQ)
-		taut_event_handle(route, &event);
+		handle(route, &event);
 	else if (kfifo_put(&route->ring, event))
 		wake_up_process(route->thread);
 	else

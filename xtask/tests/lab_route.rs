@@ -84,8 +84,8 @@ taut route stop edges"#;
         let stdout = run(&lab, kernel, &[], script);
         let has = |text: &str| assert!(stdout.contains(text), "{kernel}: no `{text}` in {stdout}");
         has("runs in hardirq, else kthread: ");
-        has(r#""runs":"hardirq""#);
-        has(r#""events":1000,"passed":500,"dropped":500,"short":0,"lost":0"#);
+        has(r#""runs": "hardirq""#);
+        has("edges  hardirq  events 1000  passed 500  dropped 500  short 0  lost 0");
         has("lacks for the kernel: the kernel module (modprobe taut_path");
         has("runs in user: ");
     }
