@@ -100,7 +100,6 @@ fn on_linux_6_12_the_air_is_filled_on_both_phys() {
     let script = "
         taut doctor --json >$OUT/doctor
         taut stream @peer --block 4096 --time 2s --rounds 1 --json >$OUT/wide
-        taut stream '@peer&rcvbuf=2304' --direction down --block 67200 --time 2s --rounds 1 --json >$OUT/small
         taut serve --json 'l2cap://00:AA:01:01:00:00/131?adapter=hci1' >$OUT/served & server=$!
         until [ -s $OUT/served ]; do sleep 0.05; done
         taut echo l2cap://00:AA:01:01:00:00/131?adapter=hci0 --count 5 --rounds 1 --json >$OUT/echo
@@ -115,7 +114,6 @@ fn on_linux_6_12_the_air_is_filled_on_both_phys() {
     }
     let wide = read("wide");
     assert_eq!(causes(&wide), Vec::<&str>::new(), "{wide}");
-    assert_eq!(causes(&read("small"))[0], "credit_window_small_buffer");
     // The side that accepts knows what was negotiated too.
     let served = read("served");
     let accepted = &served["served"]["last_link"];
