@@ -490,6 +490,8 @@ mod tests {
         let mut flow = Flow::new(&from, &to, Framing::None, None, clock::now());
         send(&source, &[0; 700], SendFlags::empty()).unwrap();
         drop(source);
+        // As epoll tells it.
+        from.hung_up = true;
         assert_eq!(turn(&mut flow, &mut from, &mut to), Next::Over);
         assert_eq!(packets(&theirs)[..2], [MTU, 28]);
     }
