@@ -100,7 +100,7 @@ impl FromStr for Address {
                 Ok(Self::Tty { path: path(device)?, settings: settings.parse().map_err(|why: String| wrong(&why))? })
             }
             "exec" | "exec-pty" => {
-                let words = words::split(rest).map_err(|why| wrong(why))?;
+                let words = words::split(rest).map_err(&wrong)?;
                 if words.first().is_none_or(String::is_empty) || rest.contains('\0') {
                     return Err(wrong("the command is missing"));
                 }

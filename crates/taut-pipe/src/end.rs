@@ -126,7 +126,7 @@ impl End {
             Ok(bytes) if bytes > 0 => {
                 // A stream that gave less than it could has no more: the next edge tells when there is. Not so when its end
                 // has been told already, for which there is no further edge.
-                if matches!(self.form, Form::Stream) && bytes < capacity && !self.hung_up {
+                if self.can_be_spliced() && bytes < capacity && !self.hung_up {
                     self.readable = false;
                 }
                 Ok(Moved::Bytes(bytes))

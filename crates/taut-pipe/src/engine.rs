@@ -16,7 +16,7 @@ use crate::address::Address;
 use crate::end::{End, Form};
 use crate::flow::{Desk, KernelPipe};
 use crate::open::{self, Which};
-use crate::pipe::{Phase, Pipe};
+use crate::pipe::{Phase, Pipe, Tap};
 use crate::plan::{Plan, back_off};
 use crate::poller::{Poller, Readiness, Token};
 use crate::report::{EndedBy, Observer};
@@ -368,7 +368,7 @@ impl Engine {
         let wants_bytes = observer.wants_bytes();
         let mut desk = Desk { now, scratch: &mut self.scratch, spare: &mut self.spare, tee: None };
         let mut tee = |from: Which, bytes: &[u8]| observer.bytes(number, from, now, bytes);
-        let tee: Option<&mut dyn FnMut(Which, &[u8])> = if wants_bytes { Some(&mut tee) } else { None };
+        let tee: Option<Tap<'_>> = if wants_bytes { Some(&mut tee) } else { None };
         if pipe.turn(options, &mut desk, tee) {
             pipe.is_queued = true;
             self.turns.push_back(slot);
@@ -457,8 +457,9 @@ impl Engine {
         }
         let summary = pipe.summary(&state.plan, self.now);
         let failed = summary.failed && summary.ended_by != EndedBy::Signal;
-        observer.ended(summary);
+        // Before it is told, so that a terminal has its settings back by then.
         drop(pipe);
+        observer.ended(summary);
         if state.plan.options.once {
             self.forget_listeners(plan);
         }

@@ -7,7 +7,7 @@ use taut_link::Fault;
 use taut_time::{Duration, Instant};
 
 use crate::end::{End, Form};
-use crate::flow::{Desk, Flow, Next};
+use crate::flow::{Desk, Flow, Next, Tee};
 use crate::open::Which;
 use crate::plan::{Options, Plan};
 use crate::report::{Account, EndedBy, Summary};
@@ -32,6 +32,9 @@ pub(crate) enum Phase {
     /// All was moved; what the other sides have got is waited for.
     Closing { until: Instant, next_look: Instant, pause: Duration },
 }
+
+/// Sees the bytes that either end has sent.
+pub(crate) type Tap<'a> = &'a mut dyn FnMut(Which, &[u8]);
 
 pub(crate) struct Pipe {
     pub(crate) number: u64,
@@ -115,12 +118,7 @@ impl Pipe {
     }
 
     /// Gives both directions a turn. Whether they want another one at once.
-    pub(crate) fn turn(
-        &mut self,
-        options: &Options,
-        desk: &mut Desk<'_>,
-        tee: Option<&mut dyn FnMut(Which, &[u8])>,
-    ) -> bool {
+    pub(crate) fn turn(&mut self, options: &Options, desk: &mut Desk<'_>, tee: Option<Tap<'_>>) -> bool {
         let mut tee = tee;
         let [Some(a), Some(b)] = &mut self.ends else { return false };
         let mut more = false;
@@ -133,7 +131,7 @@ impl Pipe {
                 now: desk.now,
                 scratch: &mut *desk.scratch,
                 spare: &mut *desk.spare,
-                tee: copy.as_mut().map(|copy| copy as &mut dyn FnMut(&[u8])),
+                tee: copy.as_mut().map(|copy| copy as Tee<'_>),
             };
             let next = flow.turn(from, to, &mut desk);
             if (flow.taken, flow.delivered) != before {
@@ -310,7 +308,8 @@ impl Pipe {
             Some(end) => end.name.clone(),
             None => plan.sides[which].to_string(),
         });
-        let (ended_by, why, failed) = self.ended.clone().unwrap_or((EndedBy::Signal, "ended".to_owned(), false));
+        let (ended_by, why, failed) =
+            self.ended.clone().unwrap_or_else(|| (EndedBy::Signal, "ended".to_owned(), false));
         // What nobody wanted is told, but is no failure.
         let left = accounts
             .iter()

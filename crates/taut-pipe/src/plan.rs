@@ -88,10 +88,9 @@ impl Plan {
         if matches!((&a.address, &b.address), (Address::File(_), Address::File(_))) {
             return wrong("between two files there is nothing to wait for; use cp(1)");
         }
-        if matches!(&a.address, Address::Stdio) && b.listens || matches!(&b.address, Address::Stdio) && a.listens {
-            if !self.options.once {
-                return wrong("stdio: is there for one client only: add --once");
-            }
+        let serves_stdio = a.address == Address::Stdio && b.listens || b.address == Address::Stdio && a.listens;
+        if serves_stdio && !self.options.once {
+            return wrong("stdio: is there for one client only: add --once");
         }
         if a.listens && b.listens && (has_messages(a) || has_messages(b)) {
             return wrong("of two ends that are both listened on neither can be one of messages");

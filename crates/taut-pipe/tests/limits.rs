@@ -10,8 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use support::{Random, Running};
+use taut_link::service;
 use taut_pipe::framing::Framing;
-use taut_pipe::{EndedBy, Engine, Options, service};
+use taut_pipe::{EndedBy, Engine, Options};
 
 fn echo_server() -> (String, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -129,7 +130,10 @@ fn a_connection_that_fails_is_tried_again() {
 fn a_pipe_between_two_servers_is_made_anew_when_it_breaks() {
     let ((to_a, a), (to_b, b)) = (echo_server(), echo_server());
     let running = Running::start(&to_a, &to_b, Options { retries: u32::MAX, ..Options::default() });
-    let (near, mut far) = (a.accept().unwrap().0, b.accept().unwrap().0);
+    let (mut near, mut far) = (a.accept().unwrap().0, b.accept().unwrap().0);
+    // Until both ends are joined, a connection that breaks is only tried again.
+    near.write_all(b"first").unwrap();
+    assert_eq!(support::read_exact(&mut far, 5), b"first");
     socket2::SockRef::from(&near).set_linger(Some(Duration::ZERO)).unwrap();
     drop(near);
     let _ = far.read(&mut [0; 1]);
@@ -236,9 +240,9 @@ fn an_accepted_pipe_of_bulk_goes_through_the_kernel_alone() {
     let running = Running::start("listen:tcp://127.0.0.1:0", &to, Options::default());
     let mut near = connect(&running);
     let mut far = listener.accept().unwrap().0;
-    let bytes = Random::new(5).bytes(8 << 20);
+    let bytes = Random::new(5).bytes(32 << 20);
     let reader = thread::spawn(move || {
-        let got = support::read_exact(&mut far, 8 << 20);
+        let got = support::read_exact(&mut far, 32 << 20);
         (far, got)
     });
     near.write_all(&bytes).unwrap();
@@ -246,6 +250,7 @@ fn an_accepted_pipe_of_bulk_goes_through_the_kernel_alone() {
     assert!(got == bytes);
     drop((near, far));
     let summary = running.next();
-    assert!(summary.accounts[0].spliced > 4 << 20, "{summary:?}");
-    assert_eq!(summary.accounts[0].bytes, 8 << 20);
+    // How soon a stream counts as bulk depends on how much of it is there at a time.
+    assert!(summary.accounts[0].spliced > 8 << 20, "{summary:?}");
+    assert_eq!(summary.accounts[0].bytes, 32 << 20);
 }

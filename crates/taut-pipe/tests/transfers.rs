@@ -64,8 +64,12 @@ enum Socket {
 impl Socket {
     fn set_patience(&self, reading: Duration) {
         match self {
-            Self::Tcp(socket) => socket.set_read_timeout(Some(reading)).and(socket.set_write_timeout(Some(PATIENCE))),
-            Self::Unix(socket) => socket.set_read_timeout(Some(reading)).and(socket.set_write_timeout(Some(PATIENCE))),
+            Self::Tcp(socket) => {
+                socket.set_read_timeout(Some(reading)).and_then(|()| socket.set_write_timeout(Some(PATIENCE)))
+            }
+            Self::Unix(socket) => {
+                socket.set_read_timeout(Some(reading)).and_then(|()| socket.set_write_timeout(Some(PATIENCE)))
+            }
         }
         .unwrap();
     }

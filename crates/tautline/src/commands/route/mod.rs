@@ -45,7 +45,7 @@ A FILE is TOML:
   when = \"temperature > 80 && limit(true, 10, 1s)\"
   fields = { temperature = \"i16be@8\" }
   to = [\"reply\", { sink = \"udp://10.0.0.2:9000\", send = \"temperature\" }]
-  place = \"auto\"       # or kernel, xdp-native, xdp-generic, tc, user
+  place = \"auto\"       # or kernel, xdp-native, xdp-generic, tc, hardirq, kthread, user
   log = \"/var/log/fire.jsonl\"")]
 pub(crate) struct Args {
     #[command(subcommand)]
