@@ -16,7 +16,9 @@ static TREE: LazyLock<(PathBuf, Tree)> = LazyLock::new(|| {
     for name in ["e", "site/a/b/c", "site/c", "site/.d", "site/a/.d"] {
         fs::write(outer.join(name), name).unwrap();
     }
-    for (target, name) in [("..", "up"), ("/", "a/root"), ("../../e", "a/e"), ("../c", "a/in"), ("/proc/self/cwd", "cwd")] {
+    for (target, name) in
+        [("..", "up"), ("/", "a/root"), ("../../e", "a/e"), ("../c", "a/in"), ("/proc/self/cwd", "cwd")]
+    {
         let _ = os::unix::fs::symlink(target, site.join(name));
     }
     (site.canonicalize().unwrap(), Tree::open(&site).unwrap())

@@ -35,7 +35,8 @@ static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap());
 
 fuzz_target!(|request: &[u8]| {
-    let limits = Limits { head_time: Duration::from_millis(200), stall: Duration::from_millis(200), ..Limits::default() };
+    let limits =
+        Limits { head_time: Duration::from_millis(200), stall: Duration::from_millis(200), ..Limits::default() };
     let answers = RUNTIME.block_on(async {
         let (mut client, server) = tokio::io::duplex(1 << 20);
         let serving = serve_stream(server, Arc::clone(&SITE), Arc::new(limits));
