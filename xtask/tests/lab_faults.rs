@@ -41,8 +41,9 @@ fn losses_stalls_and_a_killed_peer_end_clearly() {
         ( sleep 3; kill -STOP $radio; sleep 15; kill -CONT $radio ) &
         taut stream @peer --direction down --time 8s --rounds 1 --json >$OUT/stalled; echo stalled $?
         wait
-        sleep 5
-        ( sleep 12; kill -KILL $server ) &
+        linked() {{ ls /sys/class/bluetooth | grep -q hci0:; }}
+        while linked; do sleep 0.5; done
+        ( until linked; do sleep 0.5; done; sleep 4; kill -KILL $server ) &
         taut stream @peer --direction down --time 25s --rounds 1 --json >$OUT/killed; echo killed $?"
     );
     let (told, read) = run(&lab, &["--set", "per=0.2"], &script);

@@ -72,7 +72,7 @@ fn without_scripts_the_tables_remain() {
         found.as_array().map_or(0, Vec::len)
     };
     assert_eq!(shown("canvas"), 0);
-    assert_eq!(shown("main .scroll table"), 13);
+    assert_eq!(shown("main .scroll table"), 15);
     assert_eq!(shown("noscript p"), 1);
     assert_eq!(shown("button[hidden]"), 1);
 }
@@ -82,8 +82,9 @@ fn every_chart_is_painted(browser: &Browser) {
     let canvases = canvases.as_array().unwrap();
     assert_eq!(
         canvases.len(),
-        11,
-        "percentiles, exceedance, two spreads, two timelines, two curves of crowds, settings, intervals, connection events"
+        15,
+        "percentiles, exceedance, two spreads, two timelines, two curves of crowds, settings, intervals, connection events; \
+         percentiles and exceedance of routes' edges and of turns"
     );
     for canvas in canvases {
         let figure = |key: &str| canvas[key].as_f64().unwrap_or(0.0);
@@ -103,7 +104,7 @@ fn hovering_shows_figures(browser: &Browser) {
     assert!(figures[0].ends_with('%'), "{figures:?}");
     assert!(figures[1..].iter().all(|figure| figure.ends_with("µs") || figure.ends_with("ms")), "{figures:?}");
 
-    for (chart, words) in [(2, "p50 "), (3, "socket"), (5, "Gbit/s"), (8, "ratio "), (10, "no credit")] {
+    for (chart, words) in [(2, "p50 "), (3, "socket"), (5, "Gbit/s"), (12, "ratio "), (14, "no credit")] {
         hover(browser, chart);
         let tip = browser.wait_for(&format!(
             "const tip = document.querySelectorAll('.chart')[{chart}].querySelector('.tip');

@@ -141,7 +141,7 @@ fn a_service_manager_is_told_and_its_sockets_are_taken() {
     client.read_exact(&mut back).unwrap();
     drop(client);
     let length = manager.recv(&mut buffer).unwrap();
-    assert_eq!((&back, &buffer[..length]), (b"hello", &b"STOPPING=1"[..]));
+    assert_eq!((&back, buffer[..length].trim_ascii()), (b"hello", &b"STOPPING=1"[..]));
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 

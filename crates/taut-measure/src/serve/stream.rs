@@ -67,9 +67,7 @@ pub(super) enum Trouble {
 
 fn greet(link: &Link, listener: &Listener, shared: &Shared) {
     let outcome = serve(link, listener, shared);
-    if link.endpoint().has_radio() {
-        *shared.last_link.lock().unwrap_or_else(PoisonError::into_inner) = SocketOption::in_force(link);
-    }
+    note_agreement(link, shared);
     match outcome {
         Ok(()) | Err(Trouble::Gone) => {}
         Err(Trouble::Misbehaved) => drop(shared.misbehaved.fetch_add(1, Ordering::Relaxed)),
@@ -83,6 +81,13 @@ fn greet(link: &Link, listener: &Listener, shared: &Shared) {
     }
 }
 
+/// What was agreed on over a radio: once the peer has spoken, and again at the end, as an interval may change meanwhile.
+fn note_agreement(link: &Link, shared: &Shared) {
+    if link.endpoint().has_radio() {
+        *shared.last_link.lock().unwrap_or_else(PoisonError::into_inner) = SocketOption::in_force(link);
+    }
+}
+
 fn serve(link: &Link, listener: &Listener, shared: &Shared) -> Outcome {
     let limits = &shared.config.limits;
     link.set_receive_timeout(Some(GLANCE)).map_err(|_| Trouble::Gone)?;
@@ -91,6 +96,7 @@ fn serve(link: &Link, listener: &Listener, shared: &Shared) -> Outcome {
     let (session, Frame::Hello(hello)) = receive_frame(link, shared, hello_deadline)? else {
         return Err(Trouble::Refused(Refusal::NotUnderstood));
     };
+    note_agreement(link, shared);
     let place = shared.places.take().map_err(Trouble::Refused)?;
     limits.check(&hello).map_err(Trouble::Refused)?;
 
