@@ -59,6 +59,8 @@ pub(crate) const ZSTD: Package = Package { name: "zstd", command: "zstd" };
 pub(crate) const BLUEZ_TEST_TOOLS: Package = Package { name: "bluez-test-tools", command: "btvirt" };
 /// The stock tools of the Bluetooth protocols, peers of ours.
 pub(crate) const BLUEZ: Package = Package { name: "bluez", command: "l2test" };
+/// The message bus of bluetoothd, and a command that asks over it.
+pub(crate) const DBUS: Package = Package { name: "dbus", command: "dbus-daemon" };
 
 /// Installs what is missing when it can (as root, on Debian) and says what to do when it can't.
 /// Gives the names of what is still missing.

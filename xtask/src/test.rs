@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result};
 
 use crate::packages::{
-    self, BLUEZ, BLUEZ_TEST_TOOLS, CHROMIUM, CHROMIUM_DRIVER, CURL, FIO, IPROUTE, MANDOC, PERF, SOCAT, STRESS_NG,
+    self, BLUEZ, BLUEZ_TEST_TOOLS, CHROMIUM, CHROMIUM_DRIVER, CURL, DBUS, FIO, IPROUTE, MANDOC, PERF, SOCAT, STRESS_NG,
     SYSTEMD, TSHARK,
 };
 use crate::{apart, lab, shell};
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 /// What came out, and what is wrong with it.
 fn run_all(args: &Args) -> Result<(Counts, Option<String>)> {
     let mut wanted = vec![&BLUEZ, &BLUEZ_TEST_TOOLS, &SOCAT, &CHROMIUM, &CHROMIUM_DRIVER, &IPROUTE, &MANDOC];
-    wanted.extend([&FIO, &STRESS_NG, &PERF, &TSHARK, &CURL, &SYSTEMD]);
+    wanted.extend([&FIO, &STRESS_NG, &PERF, &TSHARK, &CURL, &SYSTEMD, &DBUS]);
     let missing = packages::ensure(&[wanted.as_slice(), &lab::PACKAGES].concat());
     println!("building the tests");
     shell::run(cargo_test(args).arg("--no-run")).context("the tests do not build")?;
