@@ -50,13 +50,18 @@ fn run_all(args: &Args) -> Result<(Counts, Option<String>)> {
     wanted.extend([&FIO, &STRESS_NG, &PERF, &TSHARK, &CURL, &SYSTEMD, &DBUS]);
     let missing = packages::ensure(&[wanted.as_slice(), &lab::PACKAGES].concat());
     println!("building the tests");
-    shell::run(cargo_test(args).arg("--no-run")).context("the tests do not build")?;
+    for part in &PARTS {
+        shell::run(part.command(args).arg("--no-run")).context("the tests do not build")?;
+    }
 
     let skip_log = tempfile::Builder::new().prefix("taut-skip-").tempfile().context("cannot create the skip log")?;
-    let mut command = cargo_test(args);
-    command.env("TAUT_SKIP_LOG", skip_log.path());
-    let (mut results, success) = stream(&mut command)?;
-    let success = success & apart::run(args.quick, args.filter.as_deref(), &mut results)?;
+    let (mut results, mut success) = (Results::default(), true);
+    for part in &PARTS {
+        let (of_part, went_well) = stream(part.command(args).env("TAUT_SKIP_LOG", skip_log.path()))?;
+        results.add(of_part);
+        success &= went_well;
+    }
+    success &= apart::run(args.quick, args.filter.as_deref(), &mut results)?;
     let skipped = results.skipped(&fs::read_to_string(skip_log.path()).context("cannot read the skip log")?);
     let counts = results.counts(skipped.len(), success);
     report_skipped(&skipped);
@@ -78,15 +83,31 @@ fn run_all(args: &Args) -> Result<(Counts, Option<String>)> {
     Ok((counts, complaint))
 }
 
-fn cargo_test(args: &Args) -> Command {
-    let mut command = shell::cargo();
-    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]).args(&args.filter);
-    // Tests measure time: `taut` is optimised, and no test runs beside another.
-    command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1").env("RUST_TEST_THREADS", "1").env_remove("TAUT_TEST_LONG");
-    if !args.quick {
-        command.env("TAUT_TEST_LONG", "1");
+/// Tests that run one after another, or some at a time.
+struct Part {
+    /// What cargo is to test. The whole workspace is named each time, or features differ and all is built again.
+    targets: &'static [&'static str],
+    at_once: &'static str,
+}
+
+/// Tests measure time, so none runs beside another. A guest of the lab takes one core and has a time of its own.
+const PARTS: [Part; 2] = [
+    Part { targets: &["--exclude", "xtask"], at_once: "1" },
+    Part { targets: &["--bin", "xtask", "--test", "lab*"], at_once: "2" },
+];
+
+impl Part {
+    fn command(&self, args: &Args) -> Command {
+        let mut command = shell::cargo();
+        command.args(["test", "--workspace", "--locked", "--no-fail-fast"]).args(self.targets).args(&args.filter);
+        // Tests measure time: `taut` is optimised.
+        command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1").env("RUST_TEST_THREADS", self.at_once);
+        command.env_remove("TAUT_TEST_LONG");
+        if !args.quick {
+            command.env("TAUT_TEST_LONG", "1");
+        }
+        command
     }
-    command
 }
 
 /// Runs the tests, shows their output as it comes and reads the results from it.
@@ -218,6 +239,14 @@ fn number_before(text: &str, mark: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_test_of_this_package_is_left_out() {
+        let tests = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).unwrap().flatten();
+        let files = tests.filter(|entry| entry.path().is_file()).map(|entry| entry.file_name());
+        let others: Vec<_> = files.filter(|name| !name.to_string_lossy().starts_with("lab")).collect();
+        assert!(others.is_empty(), "PARTS does not name {others:?}");
+    }
 
     fn read(output: &str) -> Results {
         let mut results = Results::default();
