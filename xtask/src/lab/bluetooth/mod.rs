@@ -369,6 +369,7 @@ impl GuestArgs {
             memory: 1024,
             timeout: Duration::from_secs(1800),
             files: Vec::new(),
+            l2cat: false,
             modules,
             module_sources: Vec::new(),
             out: None::<PathBuf>,
