@@ -71,7 +71,9 @@ impl Program {
             ),
         };
         // Neither tells when it listens; a second of virtual time is long.
-        format!("{server} >/tmp/server 2>&1 &\nserver=$!\nsleep 1\n{client} >$out/stdout\nkill $server 2>/dev/null; wait $server\n")
+        format!(
+            "{server} >/tmp/server 2>&1 &\nserver=$!\nsleep 1\n{client} >$out/stdout\nkill $server 2>/dev/null; wait $server\n"
+        )
     }
 
     fn bps(self, stdout: &str) -> Result<f64> {
