@@ -16,9 +16,7 @@ fn results(lab: &Lab, kernel: &str, ci: &str) -> Vec<Value> {
     let stdout = String::from_utf8_lossy(&output.stdout);
     let document: Value =
         serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{kernel} {ci}: {error}: {stdout}{stderr}"));
-    // What blocks of 4096 bytes lose is a bar that is missed, and the exit code says so.
-    let missed = document["bars"].as_array().unwrap().iter().any(|bar| bar["met"] == false);
-    assert_eq!(output.status.code(), Some(if missed { 3 } else { 0 }), "{kernel} {ci}: {stdout}{stderr}");
+    assert_eq!(output.status.code(), Some(0), "{kernel} {ci}: {stdout}{stderr}");
     assert!(
         document["results"].as_array().unwrap().iter().all(|row| row["missed"] == Value::Array(Vec::new())),
         "{stdout}"
@@ -44,6 +42,37 @@ fn linux_5_10_sends_an_sdu_every_other_interval_as_the_model_does() {
     for option in ["rcv_mtu=672", "snd_mps=247", "rcv_mps=247", "credits_granted=3", "connection_interval_us=7500"] {
         assert!(options.iter().any(|is| is == option), "{option}: {options:?}");
     }
+}
+
+/// l2cat's speed test, with which the published figures were measured, and `taut` doing the same: blocks of 4096 bytes cost one
+/// connection interval for the credit of their last 64 bytes, and on the published link another one, as its sender's controller takes
+/// the second PDU after them up late.
+#[test]
+fn blocks_with_a_remainder_lose_what_was_published_whoever_writes_them() {
+    let Some(lab) = Lab::ready("blocks_with_a_remainder_lose_what_was_published_whoever_writes_them") else { return };
+    let output = lab.command(&["bluetooth", "--kernel", "5.10", "--only", "blocks", "--json"]).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{stdout}{stderr}");
+    let document: Value = serde_json::from_str(&stdout).unwrap();
+    let rows = document["published_program"].as_array().unwrap();
+    let row = |scenario: &str, program: &str, whole: bool| {
+        let is_it = |row: &&Value| {
+            row["scenario"] == scenario && row["program"] == program && (row["block_bytes"] != 4096) == whole
+        };
+        rows.iter().find(is_it).unwrap_or_else(|| panic!("{scenario} {program}: {stdout}"))
+    };
+    // An SDU in every other interval; then 13 and 14 intervals for a block in place of 12 for six SDUs.
+    for (scenario, loss, empty) in [("two-nodes", 0.062, false), ("paper-000", 0.129, true)] {
+        for program in ["l2cat", "taut"] {
+            let bps = |whole| row(scenario, program, whole)["throughput_bps"].as_f64().unwrap();
+            assert!((bps(true) / 358_400.0 - 1.0).abs() < 0.01, "{scenario} {program}: {stdout}");
+            assert!((1.0 - bps(false) / bps(true) - loss).abs() < 0.01, "{scenario} {program}: {stdout}");
+            let pattern = row(scenario, program, false)["pattern"].as_str().unwrap();
+            assert!(pattern.starts_with(">70 >251 "), "{pattern}");
+            assert_eq!(pattern.contains("| - |"), empty, "{scenario} {program}: {pattern}");
+        }
+    }
+    assert_eq!(document["bars"][0]["met"], true, "{stdout}");
 }
 
 #[test]

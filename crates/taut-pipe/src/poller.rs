@@ -7,6 +7,8 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use taut_time::Duration;
 
+use crate::sys;
+
 /// What became ready.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Token {
@@ -51,11 +53,16 @@ pub(crate) struct Readiness {
 pub(crate) struct Poller {
     epoll: OwnedFd,
     events: Vec<Event>,
+    /// Room for events where `epoll_pwait2` is missing, that is before Linux 5.11.
+    old: Option<Vec<libc::epoll_event>>,
 }
+
+/// Events taken in one call.
+const ROOM: usize = 256;
 
 impl Poller {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: Vec::with_capacity(256) })
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: Vec::with_capacity(ROOM), old: None })
     }
 
     /// Tells once each time that something becomes ready. Whether the descriptor can be waited for at all: regular files can't,
@@ -79,26 +86,38 @@ impl Poller {
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    /// Waits for as long as said; `None`: until something happens.
+    /// Waits for as long as said, before Linux 5.11 up to a millisecond longer; `None`: until something happens.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>, out: &mut Vec<Readiness>) -> io::Result<()> {
-        let timeout = timeout.map(rustix::event::Timespec::try_from).transpose().unwrap_or(None);
-        self.events.clear();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
         out.clear();
-        out.extend(self.events.iter().map(|event| {
-            let flags = event.flags;
-            let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-            Readiness {
-                token: Token::of_bits(event.data.u64()),
-                readable: hung_up || flags.contains(EventFlags::IN),
-                writable: flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP),
-                hung_up,
+        if self.old.is_none() {
+            let timeout = timeout.map(rustix::event::Timespec::try_from).transpose().unwrap_or(None);
+            self.events.clear();
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()) {
+                Ok(_) => {
+                    out.extend(self.events.iter().map(|event| Readiness::of(event.data.u64(), event.flags)));
+                    return Ok(());
+                }
+                Err(Errno::INTR) => return Ok(()),
+                Err(Errno::NOSYS) => self.old = Some(vec![libc::epoll_event { events: 0, u64: 0 }; ROOM]),
+                Err(error) => return Err(error.into()),
             }
-        }));
+        }
+        let Some(room) = &mut self.old else { return Ok(()) };
+        let come = sys::epoll_wait(self.epoll.as_fd(), room, timeout)?;
+        out.extend(come.iter().map(|event| Readiness::of(event.u64, EventFlags::from_bits_retain(event.events))));
         Ok(())
+    }
+}
+
+impl Readiness {
+    const fn of(bits: u64, flags: EventFlags) -> Self {
+        let hung_up = flags.intersects(EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR));
+        Self {
+            token: Token::of_bits(bits),
+            readable: hung_up || flags.contains(EventFlags::IN),
+            writable: flags.intersects(EventFlags::OUT.union(EventFlags::ERR).union(EventFlags::HUP)),
+            hung_up,
+        }
     }
 }
 
@@ -116,5 +135,27 @@ mod tests {
         ] {
             assert_eq!(Token::of_bits(token.to_bits()), token);
         }
+    }
+    #[test]
+    fn without_epoll_pwait2_the_same_is_told_and_times_are_kept() {
+        use std::io::Write;
+        use std::time::Instant;
+        let (mut near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut poller = Poller::new().unwrap();
+        poller.add(&far, Token::Other(3)).unwrap();
+        let mut new = Vec::new();
+        near.write_all(b"x").unwrap();
+        poller.wait(None, &mut new).unwrap();
+        poller.remove(&far);
+        poller.old = Some(vec![libc::epoll_event { events: 0, u64: 0 }; 1]);
+        poller.add(&far, Token::Other(3)).unwrap();
+        let mut old = Vec::new();
+        poller.wait(None, &mut old).unwrap();
+        assert_eq!(format!("{new:?}"), format!("{old:?}"));
+        assert!(old[0].readable && old[0].writable && !old[0].hung_up);
+        // Told once; then time passes, and no less than was asked for.
+        let begin = Instant::now();
+        poller.wait(Some(Duration::from_micros(1300)), &mut old).unwrap();
+        assert!(old.is_empty() && begin.elapsed() >= Duration::from_micros(1300));
     }
 }

@@ -15,8 +15,8 @@ use super::kernel::Kernel;
 use super::modules;
 use crate::shell;
 
-/// The target for which `taut` is linked with all that it needs, C library included.
-const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// The target for which programs of guests are linked with all that they need, C library included.
+pub(super) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// A file or directory of the host and its place in the guest.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -24,6 +24,13 @@ pub(crate) struct Passed {
     source: PathBuf,
     /// Absolute; `None`: `/bin` for programs, the command's working directory for others.
     place: Option<String>,
+}
+
+impl Passed {
+    /// A program, in the guest's PATH.
+    pub(super) const fn program(source: PathBuf) -> Self {
+        Self { source, place: None }
+    }
 }
 
 /// What to build the image of.
@@ -55,10 +62,16 @@ impl FromStr for Passed {
 pub(super) fn taut() -> Result<PathBuf> {
     let directory = shell::target_dir()?.join("lab");
     let mut build = shell::cargo();
-    build.args(["build", "--quiet", "--release", "--locked", "--package", "tautline", "--target", TARGET]);
-    build.env("CARGO_TARGET_DIR", &directory).env("RUSTFLAGS", "-C target-feature=+crt-static");
-    shell::run(&mut build).context("taut can't be built for the guest")?;
+    build.args(["build", "--quiet", "--locked", "--package", "tautline"]);
+    shell::run(&mut for_guests(build, &directory)).context("taut can't be built for the guest")?;
     Ok(directory.join(TARGET).join("release/taut"))
+}
+
+/// A `cargo build` whose programs run in guests; they are in `release` below the target's name.
+pub(super) fn for_guests(mut build: Command, directory: &Path) -> Command {
+    build.args(["--release", "--target", TARGET]);
+    build.env("CARGO_TARGET_DIR", directory).env("RUSTFLAGS", "-C target-feature=+crt-static");
+    build
 }
 
 /// The first file system of a guest, as the kernel unpacks it.

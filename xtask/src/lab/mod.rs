@@ -3,7 +3,7 @@
 //! - [`apt`] and [`kernel`]: the kernels, fetched once. [`modules`]: what of theirs a guest needs.
 //! - [`image`]: the guest's first and only file system, packed by [`cpio`]; `init.sh` is its first process.
 //! - [`machine`]: QEMU, from its start to its end.
-//! - [`workshop`]: modules of ours, built for a kernel.
+//! - [`workshop`]: modules of ours, built for a kernel. [`l2cat`]: a program of others, built for guests.
 //! - [`pair`]: two Bluetooth adapters and a server in a guest; [`bluetooth`]: measurements with them.
 
 mod apt;
@@ -11,6 +11,7 @@ mod bluetooth;
 mod cpio;
 mod image;
 mod kernel;
+mod l2cat;
 mod machine;
 mod modules;
 mod pair;
@@ -96,6 +97,9 @@ struct GuestArgs {
     /// where the command runs.
     #[arg(long = "file", value_name = "FILE[:/PLACE]")]
     files: Vec<Passed>,
+    /// Have l2cat (of the crate bluer-tools) in the guest, which is built once. It can't advertise there: --no-advertise.
+    #[arg(long)]
+    l2cat: bool,
     /// A kernel module to load before the command; those it needs come with it. Those of this repository (taut_path,
     /// taut_gpio_sim) are built for the kernel.
     #[arg(long = "module", value_name = "NAME")]
@@ -119,6 +123,9 @@ struct FetchArgs {
     /// Also what builds kernel modules for them, and build those of this repository.
     #[arg(long)]
     modules: bool,
+    /// Also l2cat.
+    #[arg(long)]
+    l2cat: bool,
 }
 
 /// What the lab needs of Debian.
@@ -172,6 +179,9 @@ fn fetch(args: &FetchArgs) -> Result<()> {
             eprintln!("lab: built for it: {}", built.into_keys().collect::<Vec<_>>().join(", "));
         }
     }
+    if args.l2cat {
+        l2cat::ensure()?;
+    }
     image::taut().map(drop)
 }
 
@@ -198,7 +208,11 @@ fn run_command(args: &GuestArgs, command: &[String]) -> Result<u8> {
     let own = own_modules()?.into_iter().filter(|path| args.modules.iter().any(|name| path.ends_with(name)));
     let sources: BTreeSet<PathBuf> = own.chain(args.module_sources.iter().cloned()).collect();
     let built = built_modules(args.kernel, &kernel, &sources)?;
-    let contents = Contents { files: &args.files, modules: &args.modules, built: &built, command };
+    let mut files = args.files.clone();
+    if args.l2cat {
+        files.push(Passed::program(l2cat::ensure()?));
+    }
+    let contents = Contents { files: &files, modules: &args.modules, built: &built, command };
     let image = image::build(&kernel, &taut, &contents)?;
     let out = place_for_files(args.out.as_ref())?;
     let ending = machine::run(&Plan {

@@ -206,6 +206,7 @@ fn tail(facts: &Facts, stream: &Stream) -> Option<Finding> {
         return None;
     }
     let interval_ns = u64::from(facts.interval_us?) * 1000;
+    let intervals = stream.block_bytes as f64 * 8e9 / (stream.throughput_bps * interval_ns as f64);
     Some(Finding {
         cause: "partial_sdu_tail".to_owned(),
         summary: "Writes are no multiple of the peer's MTU: each ends in a short SDU, which uses up a credit as a whole one does."
@@ -213,10 +214,16 @@ fn tail(facts: &Facts, stream: &Stream) -> Option<Finding> {
         on: stream.on.clone(),
         share,
         cost_ns: interval_ns,
-        evidence: vec![format!(
-            "a write of {} bytes is {whole} SDUs of {mtu} bytes and one of {rest}, with credits for one SDU at a time",
-            stream.block_bytes
-        )],
+        evidence: vec![
+            format!(
+                "a write of {} bytes is {whole} SDUs of {mtu} bytes and one of {rest}, with credits for one SDU at a time",
+                stream.block_bytes
+            ),
+            format!(
+                "a write took {intervals:.1} connection intervals: the next write's first SDU has only the credits that the short one \
+                 left, and its last PDU waits for that one's credit"
+            ),
+        ],
         remedy: format!("Write in multiples of {mtu} bytes (BT_SNDMTU tells the sender): {} here.", whole * mtu),
         proof: None,
     })

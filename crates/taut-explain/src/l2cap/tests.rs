@@ -74,6 +74,9 @@ fn a_remainder_counts_where_it_costs_a_credit() {
     let fast = "connection_interval_us=7500";
     assert_eq!(causes(&[fast], true, 4096, 336.0), ["credit_window_one_sdu", "partial_sdu_tail"]);
     assert_eq!(causes(&[fast], true, 4032, 358.0), ["credit_window_one_sdu"]);
+    let stream = Stream { on: "x".to_owned(), down: true, block_bytes: 4096, throughput_bps: 336_000.0 };
+    let findings = of_stream(&Facts::of(&options(&[fast])), &stream);
+    assert!(findings[0].evidence[1].contains("13.0 connection intervals"), "{findings:?}");
     // One in 196, or nearly a whole one.
     assert_eq!(causes(&[fast], true, 131_072, 356.0), ["credit_window_one_sdu"]);
     assert_eq!(causes(&[fast], true, 4600, 350.0), ["credit_window_one_sdu"]);

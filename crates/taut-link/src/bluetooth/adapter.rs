@@ -27,11 +27,22 @@ pub(super) enum Role {
 pub(super) fn ready(address: &BluetoothAddress, role: Role) -> Result<AdapterInfo> {
     let management = Management::open()?;
     let adapter = choose(&management.adapters()?, address, role)?;
-    for switch in wanted(&adapter, address.is_le(), role) {
+    for switch in wanted(&adapter, address.is_le(), role == Role::Listen) {
         management.set(adapter.index, switch, true)?;
         lock().push((adapter.index, switch));
     }
     Ok(adapter)
+}
+
+/// Switches an adapter on for LE and for BR/EDR, as far as it has them; with `visible` it can be connected to and advertises.
+/// It stays so.
+///
+/// # Errors
+/// [`Error::Unavailable`] without the right (`CAP_NET_ADMIN`) and when there is no such adapter.
+pub fn switch_on(index: u16, visible: bool) -> Result<()> {
+    let management = Management::open()?;
+    let adapter = management.adapter(index)?;
+    wanted(&adapter, true, visible).into_iter().try_for_each(|switch| management.set(index, switch, true))
 }
 
 /// Whether the kernel has finished setting up this adapter.
@@ -104,16 +115,16 @@ fn choose(adapters: &[AdapterInfo], address: &BluetoothAddress, role: Role) -> R
 }
 
 /// What has to be switched on, in that order.
-fn wanted(adapter: &AdapterInfo, le: bool, role: Role) -> Vec<Switch> {
+fn wanted(adapter: &AdapterInfo, le: bool, visible: bool) -> Vec<Switch> {
     let mut switches = Vec::new();
     if le && adapter.has(Switch::Le) {
         switches.push(Switch::Le);
     }
-    if role == Role::Listen {
+    if visible {
         switches.push(Switch::Connectable);
     }
     switches.push(Switch::Powered);
-    if role == Role::Listen && le {
+    if visible && le {
         switches.push(Switch::Advertising);
     }
     switches.retain(|&switch| !adapter.is_on(switch));

@@ -26,7 +26,7 @@ mod socket;
 mod trap;
 mod virtual_adapter;
 
-pub use adapter::{adapters, is_set_up, restore as restore_adapters};
+pub use adapter::{adapters, is_set_up, restore as restore_adapters, switch_on};
 pub(crate) use address::Protocol;
 pub use address::{AddressType, BluetoothAddress, DeviceAddress, Phy, Security};
 pub use choice::{LinkChoice, interval_in_words};

@@ -117,7 +117,22 @@ fn is_full_data(part: &Part) -> bool {
 
 /// Events as people read them: `>251 >184 <+3 | …`, the central's with `<`.
 pub(super) fn excerpt(events: &[Event], count: usize) -> String {
-    let begin = events.iter().position(|event| event.iter().any(is_full_data)).map_or(0, |at| at + BEGIN);
+    listed(events, 0, count)
+}
+
+/// The same from the first event on that has a data PDU of so many bytes, where there is one.
+pub(super) fn excerpt_from(events: &[Event], count: usize, length: u8) -> String {
+    let has_it = |event: &Event| event.iter().any(|part| part.what == What::Data(length));
+    let first = beginning(events);
+    let at = events.get(first..).and_then(|events| events.iter().position(has_it));
+    listed(events, at.unwrap_or(0), count)
+}
+
+fn beginning(events: &[Event]) -> usize {
+    events.iter().position(|event| event.iter().any(is_full_data)).map_or(0, |at| at + BEGIN)
+}
+
+fn listed(events: &[Event], from: usize, count: usize) -> String {
     let event = |event: &Event| -> String {
         let parts: Vec<_> = event
             .iter()
@@ -132,7 +147,7 @@ pub(super) fn excerpt(events: &[Event], count: usize) -> String {
             .collect();
         if parts.is_empty() { "-".to_owned() } else { parts.join(" ") }
     };
-    events.iter().skip(begin).take(count).map(event).collect::<Vec<_>>().join(" | ")
+    events.iter().skip(beginning(events) + from).take(count).map(event).collect::<Vec<_>>().join(" | ")
 }
 
 #[cfg(test)]
@@ -192,5 +207,9 @@ mod tests {
         assert_eq!(agreement(&later, &log, 400), Some(398));
         assert_eq!(agreement(&log, &later, 600), None);
         assert_eq!(excerpt(&log, 2), ">251 | <+3");
+        let tail = Part { from_central: false, what: What::Data(70) };
+        later[BEGIN + 2] = vec![tail, full[0]];
+        assert_eq!(excerpt_from(&later, 2, 70), ">70 >251 | <+3");
+        assert_eq!(excerpt_from(&log, 2, 70), ">251 | <+3");
     }
 }

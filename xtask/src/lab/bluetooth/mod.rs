@@ -5,6 +5,7 @@ mod air_log;
 mod baseband_log;
 mod btmon;
 mod latency;
+mod published;
 mod report;
 
 use std::fs;
@@ -32,7 +33,8 @@ pub(super) struct BluetoothArgs {
     /// Connection events to compare with the model's, and to measure over.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(100..=100_000))]
     events: u32,
-    /// Only one of the two experiments: throughput by interval, or latencies by kind of link.
+    /// Only one of the experiments: throughput by interval, what the published program's blocks cost (on 5.10), or latencies by
+    /// kind of link.
     #[arg(long, value_name = "NAME")]
     only: Option<Experiment>,
     /// One JSON object on stdout instead of a table.
@@ -48,6 +50,8 @@ pub(super) struct BluetoothArgs {
 enum Experiment {
     /// Of paper 000: by connection interval, beside the model.
     Throughput,
+    /// Of paper 000: the program that it was measured with, at both ends.
+    Blocks,
     /// Of paper 003: by kind of link, clean and with losses.
     Latency,
 }
@@ -64,8 +68,6 @@ const PUBLISHED: u32 = 4096;
 const FIRST: [u32; 3] = [0, 64, 300];
 /// The shortest time of one measurement.
 const LEAST: Duration = Duration::from_secs(10);
-/// Bar: what the published program's blocks lose at 7.5 ms, as a share of the rate of whole SDUs.
-const PUBLISHED_LOSS: std::ops::RangeInclusive<f64> = 0.08..=0.16;
 /// Bars: the model and the formula within that share of the kernel; recent kernels at least that fast at every interval.
 const WITHIN: f64 = 0.05;
 const RECENT_BPS: f64 = 640_000.0;
@@ -106,22 +108,28 @@ pub(super) fn run(args: &BluetoothArgs) -> Result<bool> {
     let cases: Vec<Case> = args.ci.iter().map(|ci| case(ci, WHOLE)).collect::<Result<_>>()?;
     let published = args.ci.iter().filter(|ci| *ci == "7.5ms").map(|ci| case(ci, PUBLISHED));
     let published: Vec<Case> = published.collect::<Result<_>>()?;
-    let (mut rows, mut latencies) = (Vec::new(), Vec::new());
+    let (mut rows, mut latencies, mut programs) = (Vec::new(), Vec::new(), Vec::new());
     for kernel in kernels {
-        if args.only != Some(Experiment::Latency) {
+        let wanted = |experiment| args.only.is_none_or(|only| only == experiment);
+        if wanted(Experiment::Throughput) {
             let more: &[Case] = if kernel == Series::V5_10 { &published } else { &[] };
             let cases: Vec<&Case> = cases.iter().chain(more).collect();
             eprintln!("lab: Linux {}: {} measurements", kernel.name(), cases.len());
             rows.extend(measure(kernel, &cases, args.events)?);
         }
-        if args.only != Some(Experiment::Throughput) {
+        if wanted(Experiment::Blocks) && kernel == Series::V5_10 {
+            eprintln!("lab: Linux {}: the published program and its blocks", kernel.name());
+            programs = published::measure()?;
+        }
+        if wanted(Experiment::Latency) {
             eprintln!("lab: Linux {}: echoes over five kinds of link", kernel.name());
             latencies.push((kernel, latency::measure(kernel)?));
         }
     }
-    let loss = published_loss(&rows);
-    let loss_met = loss.is_none_or(|loss| PUBLISHED_LOSS.contains(&loss));
+    let loss = published::published_loss(&programs);
+    let loss_met = loss.is_none_or(|loss| published::LOSS.contains(&loss));
     let met = loss_met
+        && programs.iter().all(published::Row::is_met)
         && rows.iter().all(|row| row.missed.is_empty())
         && latencies.iter().all(|(_, latencies)| latencies.is_met());
     let results: Vec<_> = rows.iter().map(Row::to_json).collect();
@@ -133,12 +141,13 @@ pub(super) fn run(args: &BluetoothArgs) -> Result<bool> {
     let failed: Vec<_> = latencies.iter().flat_map(|(_, latencies)| latencies.failed.clone()).collect();
     let findings: Vec<_> = latencies.iter().flat_map(|(_, latencies)| latencies.findings.clone()).collect();
     let bar = loss.map(|loss| {
-        json!({ "bar": "published_block_loss", "value": loss, "low": PUBLISHED_LOSS.start(), "high": PUBLISHED_LOSS.end(),
+        json!({ "bar": "published_block_loss", "value": loss, "low": published::LOSS.start(), "high": published::LOSS.end(),
                 "met": loss_met })
     });
     let object = json!({ "format_version": 1, "command": "lab bluetooth", "scenario": SCENARIO,
                          "latency_scenario": latency::SCENARIO, "met": met, "published_block_loss": loss,
-                         "bars": bar.into_iter().collect::<Vec<_>>(), "results": results, "latency": latency, "failed": failed,
+                         "bars": bar.into_iter().collect::<Vec<_>>(), "results": results,
+                         "published_program": programs.iter().map(published::Row::to_json).collect::<Vec<_>>(), "latency": latency, "failed": failed,
                          "baseband": baseband.collect::<Vec<_>>(), "findings": findings });
     if let Some(path) = &args.html {
         let all: Vec<&latency::Row> = latencies.iter().flat_map(|(_, latencies)| &latencies.rows).collect();
@@ -152,8 +161,9 @@ pub(super) fn run(args: &BluetoothArgs) -> Result<bool> {
         }
         if let Some(loss) = loss {
             let verdict = if loss_met { "" } else { "  MISSED  " };
+            print!("\n{}", published::table(&programs));
             println!(
-                "{verdict}blocks of {PUBLISHED} bytes lose {:.1} % at 7.5 ms, published 8 to 16 %\n",
+                "{verdict}l2cat's blocks of {PUBLISHED} bytes lose {:.1} % on the published link, published 8 to 16 %\n",
                 loss * 100.0
             );
         }
@@ -305,15 +315,6 @@ impl Row {
     }
 }
 
-/// What the block of the published program loses against whole SDUs, as a share of their rate.
-fn published_loss(rows: &[Row]) -> Option<f64> {
-    let rate = |block: u32| {
-        let row = rows.iter().find(|row| row.kernel == Series::V5_10 && row.block == block && row.ci == "7.5ms");
-        row.map(Row::real_bps)
-    };
-    Some(1.0 - rate(PUBLISHED)? / rate(WHOLE)?)
-}
-
 fn table(rows: &[Row], events: u32) -> String {
     let mut text = String::from("kernel  interval   block    kernel kb/s  model kb/s  2 CI/SDU kb/s  same events\n");
     for row in rows {
@@ -369,6 +370,7 @@ impl GuestArgs {
             memory: 1024,
             timeout: Duration::from_secs(1800),
             files: Vec::new(),
+            l2cat: false,
             modules,
             module_sources: Vec::new(),
             out: None::<PathBuf>,

@@ -35,9 +35,9 @@ pub(super) fn page(object: &Value, rows: &[&latency::Row]) -> String {
     let results = object["results"].as_array().map_or(&[][..], Vec::as_slice);
     if !results.is_empty() {
         throughput(&mut page, results);
-        bars(&mut page, object);
         patterns(&mut page, results);
     }
+    bars(&mut page, object);
     if !rows.is_empty() {
         latencies(&mut page, rows);
     }
@@ -75,14 +75,27 @@ fn throughput(page: &mut String, results: &[Value]) {
 }
 
 fn bars(page: &mut String, object: &Value) {
+    let rows = object["published_program"].as_array().map_or(&[][..], Vec::as_slice);
+    if rows.is_empty() {
+        return;
+    }
+    page.push_str("<h2>The published program's blocks</h2>");
     for bar in object["bars"].as_array().into_iter().flatten() {
         let (class, verdict) = if bar["met"] == true { ("", "met") } else { (" class=\"missed\"", "missed") };
         let [value, low, high] = ["value", "low", "high"].map(|name| number(&bar[name]) * 100.0);
         let _ = write!(
             page,
-            "<p{class}>Blocks of 4096 bytes lose {value:.1} % at 7.5 ms under 5.10; published: {low:.0} to {high:.0} %: {verdict}.</p>"
+            "<p{class}>l2cat's blocks of 4096 bytes lose {value:.1} % on the published link (scenario paper-000, 7.5 ms, Linux 5.10); \
+             published: {low:.0} to {high:.0} %: {verdict}.</p>"
         );
     }
+    let head = ["scenario", "program", "bytes of a write", "kb/s", "events around a block's end"];
+    let body = rows.iter().map(|row| {
+        let rate = format!("{:.1}", number(&row["throughput_bps"]) / 1e3);
+        let block = row["block_bytes"].to_string();
+        (vec![text(&row["scenario"]), text(&row["program"]), block, rate, escape(&text(&row["pattern"]))], Vec::new())
+    });
+    table(page, &head, body);
 }
 
 fn patterns(page: &mut String, results: &[Value]) {
@@ -328,6 +341,8 @@ mod tests {
         let object = json!({
             "results": [result(7_500_000, 358_400.0), result(50_000_000, 53_760.0)],
             "bars": [{ "value": 0.062, "low": 0.08, "high": 0.16, "met": false }],
+            "published_program": [{ "scenario": "paper-000", "program": "l2cat", "block_bytes": 4096, "throughput_bps": 312_100.0,
+                                    "pattern": ">70 >251 | -" }],
             "findings": [{ "cause": "baseband_retransmission", "summary": "late", "on": "rfcomm", "evidence": ["seen"],
                            "remedy": "less" }],
         });
@@ -338,6 +353,8 @@ mod tests {
         for part in [
             "358.4",
             "6.2 %",
+            "312.1",
+            "&gt;70 &gt;251 | -",
             "missed: &lt;bad&gt;",
             "&gt;251 &lt;+3",
             "MTU: 672",

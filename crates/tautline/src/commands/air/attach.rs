@@ -5,7 +5,8 @@ use std::thread;
 
 use anyhow::Context;
 use serde_json::json;
-use taut_air::{AirEvent, Observer};
+use taut_air::{AirEvent, Observer, Role};
+use taut_link::bluetooth;
 use taut_measure::air::{LiveAdapter, LiveError, LiveFigures, LiveRadio, Scenario, prepare};
 use taut_report::capture::{AirCapture, HostCapture};
 use taut_time::Duration;
@@ -40,6 +41,9 @@ pub(crate) struct AttachArgs {
     /// Write the HCI packets of both sides to central.btsnoop and peripheral.btsnoop there, for Wireshark and btmon
     #[arg(long, value_name = "DIR")]
     btsnoop: Option<PathBuf>,
+    /// Switch the adapters on, for programs that don't do it (l2test, l2cat): peripherals also advertise and can be connected to
+    #[arg(long)]
+    on: bool,
     /// Print the adapters, and at the end what the radio has done, as JSON lines
     #[arg(long)]
     json: bool,
@@ -52,11 +56,13 @@ pub(super) fn attach(args: &AttachArgs) -> anyhow::Result<Code> {
     let mut radio = LiveRadio::start(&plan.scenario, plan.seed).map_err(|error| told(&plan.file, error))?;
     let adapters = radio.adapters();
     let ready = {
-        let (scenario, interrupt, json) = (plan.scenario.clone(), interrupt.clone(), args.json);
+        let (scenario, interrupt) = (plan.scenario.clone(), interrupt.clone());
+        let (on, json) = (args.on, args.json);
         // The kernel sets the adapters up by talking to the controllers, which are at work meanwhile.
         thread::spawn(move || -> anyhow::Result<()> {
             let prepared = prepare(&adapters, &scenario, &interrupt).map_err(anyhow::Error::from);
-            let done = prepared.and_then(|()| tell(&adapters, &scenario, json));
+            let on = prepared.and_then(|()| if on { switch_on(&adapters) } else { Ok(()) });
+            let done = on.and_then(|()| tell(&adapters, &scenario, json));
             if done.is_err() {
                 interrupt.flag().store(true, std::sync::atomic::Ordering::Relaxed);
             }
@@ -72,6 +78,10 @@ pub(super) fn attach(args: &AttachArgs) -> anyhow::Result<Code> {
     prepared?;
     ended?;
     conclude(&figures, args.json)
+}
+
+fn switch_on(adapters: &[LiveAdapter]) -> anyhow::Result<()> {
+    adapters.iter().try_for_each(|adapter| Ok(bluetooth::switch_on(adapter.index, adapter.side == Role::Peripheral)?))
 }
 
 fn told(file: &str, error: LiveError) -> anyhow::Error {

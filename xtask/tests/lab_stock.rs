@@ -1,0 +1,169 @@
+//! Stock tools as peers of ours over the controllers of `taut air attach`, each as the one that connects and the one that listens:
+//! l2cat and l2test over LE, l2test and rctest over BR/EDR. btmon has to understand all that both sides' controllers saw.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use support::{Lab, note_skipped};
+
+/// Two adapters that are on, the second to be connected to; then what follows.
+const RADIO: &str = r#"
+await() { until grep -qs "$1" "$2"; do sleep 0.1; done; }
+size() { stat -c %s "$1" 2>/dev/null || echo 0; }
+# What a receiver of BlueZ's logs: each read, and the end.
+frames() { echo $(basename $1) $(grep -c ' bytes in ' $1; grep -c Disconnect $1); tail -n 3 $1 >&2; }
+A0=00:AA:01:00:00:00 A1=00:AA:01:01:00:00
+taut air attach two-nodes --set ci=15ms $SETTINGS --on --btsnoop $OUT --json >/tmp/radio & radio=$!
+await adapters /tmp/radio
+# Frames of l2test and rctest, and what one of them reads.
+FRAMES=40 BYTES=600
+"#;
+
+/// Runs the script and gives the lines `name value` that it printed.
+fn run(test: &str, kernel: &str, settings: &str, programs: &[&str], script: &str) -> Option<BTreeMap<String, String>> {
+    let lab = Lab::ready(test)?;
+    let mut command = lab.command(&["run", "--kernel", kernel, "--icount", "--module", "hci_vhci", "--l2cat"]);
+    for program in programs.iter().chain(&["/usr/bin/btmon"]) {
+        if !Path::new(program).exists() {
+            note_skipped(test, &format!("{program} is missing: apt-get install bluez"));
+            return None;
+        }
+        command.args(["--file", program]);
+    }
+    let script = format!("SETTINGS='{settings}'\n{RADIO}{script}\nkill -INT $radio; wait $radio");
+    let output = command.arg("--out").arg(lab.path("out")).args(["--", "sh", "-c", &script]).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{kernel}: {stdout}{stderr}");
+    for side in ["central", "peripheral"] {
+        assert_eq!(complaints(&lab.path(&format!("out/{side}.btsnoop"))), Vec::<String>::new(), "{kernel} {side}");
+    }
+    let told: BTreeMap<String, String> =
+        stdout.lines().filter_map(|line| line.split_once(' ')).map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
+    eprintln!("{kernel}: {told:?}\n{stderr}");
+    Some(told)
+}
+
+/// What btmon can't make sense of in a capture.
+fn complaints(capture: &Path) -> Vec<String> {
+    let output = Command::new("btmon").arg("--read").arg(capture).output().unwrap();
+    let listing = String::from_utf8_lossy(&output.stdout);
+    assert!(listing.contains("ACL Data"), "{listing}");
+    let complains = |line: &&str| {
+        let lower = line.to_lowercase();
+        let words = ["invalid", "malformed", "not enough", "unknown", "unexpected", "incorrect"];
+        let of_names = ["company", "manufacturer", "vendor"].iter().any(|word| lower.contains(word));
+        words.iter().any(|word| lower.contains(word)) && !of_names
+    };
+    listing.lines().filter(complains).map(str::to_owned).collect()
+}
+
+fn number(told: &BTreeMap<String, String>, name: &str) -> u64 {
+    told.get(name).and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name}: {told:?}"))
+}
+
+/// l2cat and l2test over LE.
+fn over_le(test: &str, kernel: &str) {
+    let script = r#"
+head -c 20000 /dev/urandom >/tmp/data
+
+# l2cat listens: it serves cat, which answers; and takes what comes.
+l2cat serve --no-advertise --bind $A1 133 cat &
+( sleep 600 | l2cat listen --no-advertise --bind $A1 134 >/tmp/heard ) &
+sleep 1
+taut echo "l2cap://$A1/133?adapter=hci0" --plain --count 60 --rounds 2 --json >$OUT/echo || exit 10
+grep -q '"lost": 0,' $OUT/echo && echo echoed all
+taut pipe file:/tmp/data "l2cap://$A1/134?adapter=hci0" || exit 11
+sleep 2; cmp /tmp/data /tmp/heard && echo l2cat-listens same
+
+# l2cat connects, to an echo of ours, and keeps its input open until all is back.
+taut pipe "listen:l2cap://$A1/136?adapter=hci1" exec:cat & pipe=$!
+sleep 1
+( cat /tmp/data; sleep 20 ) | l2cat connect --bind $A0 $A1 136 >/tmp/back
+cmp /tmp/data /tmp/back && echo l2cat-connects same
+kill -INT $pipe; wait $pipe
+
+# l2test listens: it receives from us, and sends to us.
+l2test -r -i hci1 -P 137 -V le_public -b $BYTES >/tmp/l2test-r 2>&1 &
+l2test -w -i hci1 -P 138 -V le_public -b $BYTES -N $FRAMES -g 3000 >/tmp/l2test-w 2>&1 &
+sleep 1
+taut stream "l2cap://$A1/137?adapter=hci0" --plain --time 500ms --rounds 1 --json >$OUT/stream || exit 12
+sleep 2; frames /tmp/l2test-r
+taut pipe --idle 5s "l2cap://$A1/138?adapter=hci0" file:/tmp/from-w
+echo l2test-listens-and-sends $(size /tmp/from-w)
+
+# l2test connects: it sends to us, and receives from us.
+taut pipe "listen:l2cap://$A1/139?adapter=hci1" file:/tmp/from-s --once & pipe=$!
+sleep 1
+l2test -s -i hci0 -P 139 -V le_public -b $BYTES -N $FRAMES -g 5000 $A1 >/tmp/l2test-s 2>&1 || exit 13
+wait $pipe
+echo l2test-connects-and-sends $(size /tmp/from-s)
+taut pipe "listen:l2cap://$A1/140?adapter=hci1" "exec:head -c 12000 /dev/zero" --once & pipe=$!
+sleep 1
+l2test -u -i hci0 -P 140 -V le_public -b $BYTES $A1 >/tmp/l2test-u 2>&1
+wait $pipe && echo l2test-connects-and-receives $?
+"#;
+    let Some(told) = run(test, kernel, "", &["/usr/bin/l2test"], script) else { return };
+    assert_eq!(told.get("echoed").map(String::as_str), Some("all"), "{told:?}");
+    for name in ["l2cat-listens", "l2cat-connects"] {
+        assert_eq!(told.get(name).map(String::as_str), Some("same"), "{kernel} {name}: {told:?}");
+    }
+    for name in ["l2test-listens-and-sends", "l2test-connects-and-sends"] {
+        assert_eq!(number(&told, name), 40 * 600, "{kernel} {name}");
+    }
+    assert_eq!(number(&told, "l2test-connects-and-receives"), 0, "{kernel}");
+}
+
+/// l2test and rctest over BR/EDR.
+#[test]
+fn stock_tools_talk_to_ours_over_bredr() {
+    let script = r#"
+for kind in l2cap rfcomm; do
+    case $kind in
+    l2cap) tool="l2test" ports="4113 4115 4117 4119" options="&type=bredr" ;;
+    rfcomm) tool="rctest" ports="5 6 7 8" options="" ;;
+    esac
+    set -- $ports
+    # It listens: it receives from us, and sends to us.
+    $tool -r -i hci1 -P $1 -b $BYTES >/tmp/$tool-r 2>&1 &
+    $tool -w -i hci1 -P $2 -b $BYTES -N $FRAMES -L 10 >/tmp/$tool-w 2>&1 &
+    sleep 1
+    taut stream "$kind://$A1/$1?adapter=hci0$options" --plain --time 500ms --rounds 1 --json >$OUT/stream || exit 10
+    sleep 2; frames /tmp/$tool-r
+    taut pipe --idle 5s "$kind://$A1/$2?adapter=hci0$options" file:/tmp/$kind-w
+    echo $tool-listens-and-sends $(size /tmp/$kind-w)
+    # It connects: it sends to us, and receives from us.
+    taut pipe "listen:$kind://$A1/$3?adapter=hci1$options" file:/tmp/$kind-s --once & pipe=$!
+    sleep 1
+    $tool -s -i hci0 -P $3 -b $BYTES -N $FRAMES -L 10 $A1 >/tmp/$tool-s 2>&1 &
+    wait $pipe
+    echo $tool-connects-and-sends $(size /tmp/$kind-s)
+    taut pipe "listen:$kind://$A1/$4?adapter=hci1$options" "exec:head -c 12000 /dev/zero" --once & pipe=$!
+    sleep 1
+    $tool -u -i hci0 -P $4 -b $BYTES $A1 >/tmp/$tool-u 2>&1 &
+    wait $pipe && echo $tool-connects-and-receives $?
+done
+"#;
+    let programs = ["/usr/bin/l2test", "/usr/bin/rctest"];
+    let settings = "--set bredr.on=true";
+    let Some(told) = run("stock_tools_talk_to_ours_over_bredr", "6.12", settings, &programs, script) else { return };
+    for tool in ["l2test", "rctest"] {
+        for role in ["listens-and-sends", "connects-and-sends"] {
+            assert_eq!(number(&told, &format!("{tool}-{role}")), 40 * 600, "{tool} {role}");
+        }
+        assert_eq!(number(&told, &format!("{tool}-connects-and-receives")), 0, "{tool}");
+    }
+}
+
+#[test]
+fn stock_tools_talk_to_ours_over_le_on_linux_5_10() {
+    over_le("stock_tools_talk_to_ours_over_le_on_linux_5_10", "5.10");
+}
+
+#[test]
+fn stock_tools_talk_to_ours_over_le_on_linux_6_12() {
+    over_le("stock_tools_talk_to_ours_over_le_on_linux_6_12", "6.12");
+}
