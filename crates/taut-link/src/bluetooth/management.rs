@@ -121,7 +121,8 @@ impl Management {
         Ok(indices)
     }
 
-    fn adapter(&self, index: u16) -> Result<AdapterInfo> {
+    /// One of them.
+    pub(super) fn adapter(&self, index: u16) -> Result<AdapterInfo> {
         let answer =
             self.ask(READ_INFO, index, &[]).map_err(|failure| failure.error(&format!("ask about hci{index}")))?;
         AdapterInfo::parse(index, &answer).ok_or_else(|| Failure::Short.error(&format!("ask about hci{index}")))
