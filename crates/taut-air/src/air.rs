@@ -8,6 +8,7 @@ use taut_time::Instant;
 
 use crate::bredr;
 use crate::controller::{self, Controller, Transmission};
+use crate::hci;
 use crate::link::{PduKind, Reception, Role};
 use crate::medium::{Medium, OnAir};
 use crate::phy::Phy;
@@ -59,6 +60,8 @@ struct Heard {
     parts: [Parts; 2],
 }
 
+/// Code of the Hardware Error event, ours to choose.
+const SYNCHRONISATION_LOST: u8 = 0x01;
 /// Connections that are told apart for observers; older ones make room.
 const MOST_LINKS: usize = 64;
 
@@ -110,6 +113,38 @@ impl Air {
             self.hci(number, false, false, &packet, observer);
             self.nodes[number].down.push(self.now, packet);
             self.pump(number, observer);
+        }
+    }
+
+    /// Bytes of data that a host may put into an ACL packet for this controller; 0 for a number that there is not.
+    pub fn acl_limit(&self, number: usize) -> usize {
+        self.nodes.get(number).map_or(0, |node| {
+            let config = node.controller.config();
+            config.acl_size.max(config.classic.acl_size).into()
+        })
+    }
+
+    /// The controller could not follow its host any more, and tells it (Hardware Error).
+    pub fn lose_synchronisation(&mut self, now: Instant, number: usize, observer: &mut impl Observer) {
+        self.run(now, observer);
+        if number < self.nodes.len() {
+            self.now = self.now.max(now);
+            let packet = hci::hardware_error(SYNCHRONISATION_LOST);
+            self.hci(number, true, false, &packet, observer);
+            self.nodes[number].up.push(self.now, packet);
+            self.pump(number, observer);
+        }
+    }
+
+    /// The controller lost its host and with it its power: it is as it was in the beginning, its links are gone without a word,
+    /// and so is all that was on its way to the host and back.
+    pub fn power_cycle(&mut self, now: Instant, number: usize, observer: &mut impl Observer) {
+        self.run(now, observer);
+        if let Some(node) = self.nodes.get_mut(number) {
+            self.now = self.now.max(now);
+            node.controller.power_cycle();
+            (node.up, node.down) = (node.up.emptied(), node.down.emptied());
+            self.out.retain(|packet| packet.number != number);
         }
     }
 

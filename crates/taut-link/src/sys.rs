@@ -68,6 +68,29 @@ pub(crate) fn unsent_bytes(fd: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(value.max(0) as u32)
 }
 
+/// Gives a terminal another line discipline (`TIOCSETD`, ioctl_tty(2)).
+pub(crate) fn set_line_discipline(fd: BorrowedFd<'_>, number: c_int) -> io::Result<()> {
+    // SAFETY: the request reads one int from the pointer, which is valid for it.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCSETD, &raw const number) }).map(drop)
+}
+
+/// Sets the protocol of a terminal with the line discipline of Bluetooth, which makes an adapter of it (`HCIUARTSETPROTO`).
+pub(crate) fn set_hci_uart_protocol(fd: BorrowedFd<'_>, protocol: c_int) -> io::Result<()> {
+    // hci_uart.h: _IOW('U', 200, int), of which the kernel takes the value itself.
+    const HCIUARTSETPROTO: libc::Ioctl = 0x4004_55C8;
+    // SAFETY: the request takes an integer and touches no memory.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), HCIUARTSETPROTO, libc::c_ulong::from(protocol.unsigned_abs())) })
+        .map(drop)
+}
+
+/// Number of the adapter that such a terminal is (`HCIUARTGETDEVICE`).
+pub(crate) fn hci_uart_device(fd: BorrowedFd<'_>) -> io::Result<u16> {
+    // hci_uart.h: _IOR('U', 202, int), which returns the number.
+    const HCIUARTGETDEVICE: libc::Ioctl = 0x8004_55CA;
+    // SAFETY: the request touches no memory.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), HCIUARTGETDEVICE, 0) }).map(|number| number as u16)
+}
+
 /// Sets the calling thread's timer slack in nanoseconds.
 pub(crate) fn set_timer_slack(nanos: u64) {
     // SAFETY: PR_SET_TIMERSLACK takes an integer and touches no memory. It fails for no positive value.

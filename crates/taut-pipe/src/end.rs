@@ -230,10 +230,12 @@ impl End {
     }
 
     /// Bytes written to the kernel that the other side has not got yet, as far as the kind tells: TCP's without an
-    /// acknowledgement, a pipe's that were not read, a terminal's that were not sent. Of a Unix socket the most that it can be.
+    /// acknowledgement, a pipe's that were not read, a terminal's that were not sent. Of a Unix socket, L2CAP and RFCOMM the most that it can be; of the latter
+    /// two those that this side's kernel still has, since no more is known.
     pub(crate) fn unconfirmed(&self, finished: bool) -> Option<u64> {
         let fd: BorrowedFd<'_> = self.output.as_ref()?.as_fd();
         match self.form {
+            Form::Stream if !self.halves => sys::memory_of_unsent(fd),
             // The FIN counts as one.
             Form::Stream | Form::Tls(_) => {
                 sys::unsent(fd).map(|bytes| bytes.saturating_sub(u64::from(finished && self.halves)))
@@ -260,7 +262,7 @@ impl End {
 
     /// Whether the kernel has bytes on the way to the other side.
     pub(crate) fn is_sending(&self) -> bool {
-        self.output.as_ref().is_some_and(|fd| sys::is_sending(fd.as_fd()))
+        self.output.as_ref().and_then(|fd| sys::memory_of_unsent(fd.as_fd())).is_some_and(|bytes| bytes > 0)
     }
 
     /// How the program ended, if it is one and has.

@@ -9,8 +9,8 @@ use std::process::Command;
 use libc::{c_int, c_ulong, c_void, socklen_t};
 use taut_time::Duration;
 
-/// Bytes in a socket's or terminal's send queue (`SIOCOUTQ`, `TIOCOUTQ`: the same number); of TCP those without an
-/// acknowledgement, the FIN being one.
+/// Bytes in a TCP or Unix socket's or terminal's send queue (`SIOCOUTQ`, `TIOCOUTQ`: the same number); of TCP those without an
+/// acknowledgement, the FIN being one. Sockets of Bluetooth tell the room in the queue instead (net/bluetooth/af_bluetooth.c).
 pub(crate) fn unsent(fd: BorrowedFd<'_>) -> Option<u64> {
     number(fd, libc::TIOCOUTQ)
 }
@@ -48,9 +48,9 @@ pub(crate) fn epoll_wait<'a>(
     }
 }
 
-/// Whether anything that was written to a socket is still in memory on this side (`SO_MEMINFO`, sock_diag(7)); every kind of
-/// socket counts that, also where it counts no bytes.
-pub(crate) fn is_sending(fd: BorrowedFd<'_>) -> bool {
+/// Memory on this side that has what was written to a socket, in bytes with all that the kernel puts around them (`SO_MEMINFO`,
+/// sock_diag(7)); every kind of socket counts that, also where it counts no bytes.
+pub(crate) fn memory_of_unsent(fd: BorrowedFd<'_>) -> Option<u64> {
     /// linux/sock_diag.h: SK_MEMINFO_WMEM_ALLOC.
     const WMEM_ALLOC: usize = 2;
     let mut values = [0_u32; 9];
@@ -65,7 +65,7 @@ pub(crate) fn is_sending(fd: BorrowedFd<'_>) -> bool {
             &raw mut length,
         )
     };
-    result == 0 && values[WMEM_ALLOC] > 0
+    (result == 0).then(|| values[WMEM_ALLOC].into())
 }
 
 /// Whether a TCP connection is no more, so that nothing that waits in it will be acknowledged. `false` for other sockets.

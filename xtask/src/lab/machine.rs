@@ -4,8 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tempfile::TempDir;
 
 /// A machine to be.
 pub(super) struct Plan<'a> {
@@ -30,6 +32,28 @@ pub(super) struct Plan<'a> {
     pub(super) out: &'a Path,
     /// Shows the kernel's console on stderr.
     pub(super) show_console: bool,
+    /// Where its controller listens, which it has at `/dev/hvc0`.
+    pub(super) radio: Option<&'a Path>,
+    /// TCP ports of this machine's loopback that lead to ports of the guest.
+    pub(super) forward: &'a [Forward],
+}
+
+/// A TCP port of this machine's loopback and the guest's port that it leads to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Forward {
+    here: u16,
+    guest: u16,
+}
+
+impl FromStr for Forward {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let port = |text: &str| text.parse().ok().filter(|port: &u16| *port > 0);
+        let ports =
+            text.split_once(':').and_then(|(here, guest)| Some(Self { here: port(here)?, guest: port(guest)? }));
+        ports.ok_or_else(|| "write PORT:GUESTS_PORT, as 8080:80".to_owned())
+    }
 }
 
 /// How a machine ended.
@@ -48,52 +72,101 @@ pub(super) enum Ending {
     Died(String),
 }
 
-/// How often the machine's outputs are looked at.
-const GLANCE: Duration = Duration::from_millis(20);
+/// How often a machine's outputs are looked at.
+pub(super) const GLANCE: Duration = Duration::from_millis(20);
 /// Lines of the console that go with a bad end.
 const CONSOLE_LINES: usize = 40;
 
-/// Runs the machine to its end. The command's output goes to ours as it comes.
+/// Runs a machine to its end. The command's output goes to ours as it comes.
 pub(super) fn run(plan: &Plan<'_>) -> Result<Ending> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
-    }
-    let directory = tempfile::Builder::new().prefix("taut-lab-").tempdir()?;
-    let path = |name: &str| directory.path().join(name);
-    fs::write(path("image"), plan.image)?;
-    symlink(plan.out.canonicalize()?, path("share"))?;
-    for output in OUTPUTS {
-        File::create(path(output))?;
-    }
-    let mut machine = Machine::start(plan, directory.path())?;
-    let mut stdout = Tail::of(&path("stdout"), io::stdout())?;
-    let mut stderr = Tail::of(&path("stderr"), io::stderr())?;
-    let mut console =
-        Tail::of(&path("console"), if plan.show_console { Sink::Shown(io::stderr()) } else { Sink::Hidden })?;
-    let (mut age, mut last) = (Duration::ZERO, Instant::now());
+    let interrupted = interrupts()?;
+    let mut guest = Guest::start(plan, Sink::Stdout)?;
     loop {
-        // Time in which we were stopped is not the guest's.
-        age += last.elapsed().min(Duration::from_secs(1));
-        last = Instant::now();
-        // Looked at before the outputs, so that what was written last is seen.
-        let ended = machine.has_ended()?;
-        stdout.advance()?;
-        stderr.advance()?;
-        console.advance()?;
-        let report = Report::parse(&fs::read_to_string(path("report"))?);
-        if ended {
-            return Ok(report.ending(&fs::read(path("console"))?, &fs::read(path("qemu"))?));
+        if let Some(ending) = guest.look()? {
+            return Ok(ending);
         }
         if interrupted.load(Ordering::Relaxed) {
             return Ok(Ending::Interrupted);
         }
-        if age > plan.timeout {
-            return Ok(Ending::TimedOut { began: report.began });
+        if guest.age() > plan.timeout {
+            return Ok(Ending::TimedOut { began: guest.has_begun() });
         }
         thread::sleep(GLANCE);
     }
 }
+
+/// Set when we are told to end, from now on.
+pub(super) fn interrupts() -> Result<Arc<AtomicBool>> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+    }
+    Ok(interrupted)
+}
+
+/// A machine from its start on; it ends when dropped.
+pub(super) struct Guest {
+    // Before its directory.
+    machine: Machine,
+    directory: TempDir,
+    outputs: [Tail; 3],
+    report: Report,
+    age: Duration,
+    last: Instant,
+}
+
+impl Guest {
+    /// Starts it. What the command writes to its standard output goes to `stdout`.
+    pub(super) fn start(plan: &Plan<'_>, stdout: Sink) -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix("taut-lab-").tempdir()?;
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("image"), plan.image)?;
+        symlink(plan.out.canonicalize()?, path("share"))?;
+        for output in OUTPUTS {
+            File::create(path(output))?;
+        }
+        let console = if plan.show_console { Sink::Stderr } else { Sink::Hidden };
+        let outputs = [
+            Tail::of(&path("stdout"), stdout)?,
+            Tail::of(&path("stderr"), Sink::Stderr)?,
+            Tail::of(&path("console"), console)?,
+        ];
+        let machine = Machine::start(plan, directory.path())?;
+        Ok(Self { machine, directory, outputs, report: Report::default(), age: Duration::ZERO, last: Instant::now() })
+    }
+
+    /// Passes on what it has written. How it ended, once it has.
+    pub(super) fn look(&mut self) -> Result<Option<Ending>> {
+        // Time in which we were stopped is not the guest's.
+        self.age += self.last.elapsed().min(Duration::from_secs(1));
+        self.last = Instant::now();
+        // Looked at before the outputs, so that what was written last is seen.
+        let ended = self.machine.has_ended()?;
+        self.outputs.iter_mut().try_for_each(Tail::advance)?;
+        let path = |name: &str| -> PathBuf { self.directory.path().join(name) };
+        self.report = Report::parse(&fs::read_to_string(path("report"))?);
+        Ok(if ended { Some(self.report.ending(&fs::read(path("console"))?, &fs::read(path("qemu"))?)) } else { None })
+    }
+
+    /// How long it has had.
+    pub(super) const fn age(&self) -> Duration {
+        self.age
+    }
+
+    /// Whether the command has begun.
+    pub(super) const fn has_begun(&self) -> bool {
+        self.report.began
+    }
+
+    /// Whether the command has said that others can rely on it, by a line `ready` on `/dev/ttyS3`.
+    pub(super) const fn is_ready(&self) -> bool {
+        self.report.ready
+    }
+}
+
+/// The network of a guest with forwarded ports; `init.sh` gives its interface the address.
+const NETWORK: &str = "10.0.2.0/24";
+const GUEST_ADDRESS: &str = "10.0.2.15";
 
 /// Files that the machine writes; the first four are its serial ports.
 const OUTPUTS: [&str; 5] = ["console", "stdout", "stderr", "report", "qemu"];
@@ -118,6 +191,19 @@ impl Machine {
         for port in &OUTPUTS[..4] {
             command.arg("-chardev").arg(format!("file,id={port},path={port}"));
             command.arg("-serial").arg(format!("chardev:{port}"));
+        }
+        if let Some(radio) = plan.radio {
+            command.args(["-device", "virtio-serial-pci", "-device", "virtconsole,chardev=radio", "-chardev"]);
+            command.arg(format!("socket,id=radio,path={}", radio.display()));
+        }
+        if !plan.forward.is_empty() {
+            // Nothing leads out of the guest's network.
+            let mut network = format!("user,id=net,restrict=on,ipv6=off,net={NETWORK}");
+            for Forward { here, guest } in plan.forward {
+                network += &format!(",hostfwd=tcp:127.0.0.1:{here}-{GUEST_ADDRESS}:{guest}");
+            }
+            // Without a ROM to boot from, which comes in a package of its own.
+            command.args(["-netdev", &network, "-device", "virtio-net-pci,netdev=net,romfile="]);
         }
         command.args(["-virtfs", "local,path=share,mount_tag=share,security_model=none"]);
         let log = File::options().append(true).open(directory.join("qemu"))?;
@@ -147,6 +233,7 @@ const KERNEL_PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic nokaslr
 #[derive(Default)]
 struct Report {
     began: bool,
+    ready: bool,
     code: Option<u8>,
     done: bool,
     failure: Option<String>,
@@ -158,6 +245,7 @@ impl Report {
         for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
             match line.split_once(' ').unwrap_or((line, "")) {
                 ("begin", _) => report.began = true,
+                ("ready", _) => report.ready = true,
                 ("end", code) => report.code = code.parse().ok(),
                 ("failed", what) => report.failure = Some(what.to_owned()),
                 ("done", _) => report.done = true,
@@ -167,7 +255,7 @@ impl Report {
         report
     }
 
-    fn ending(self, console: &[u8], qemu: &[u8]) -> Ending {
+    fn ending(&self, console: &[u8], qemu: &[u8]) -> Ending {
         if let (Some(code), true) = (self.code, self.done) {
             return Ending::Exited(code);
         }
@@ -197,18 +285,24 @@ impl Report {
 }
 
 /// Shows a file while it grows.
-struct Tail<W> {
+struct Tail {
     file: File,
-    sink: W,
+    sink: Sink,
 }
 
-enum Sink {
-    Shown(io::Stderr),
+/// Where a machine's output goes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Sink {
+    /// To our standard output.
+    Stdout,
+    /// To our standard error.
+    Stderr,
+    /// Nowhere.
     Hidden,
 }
 
-impl<W: Write> Tail<W> {
-    fn of(path: &Path, sink: W) -> Result<Self> {
+impl Tail {
+    fn of(path: &Path, sink: Sink) -> Result<Self> {
         Ok(Self { file: File::open(path)?, sink })
     }
 
@@ -216,24 +310,17 @@ impl<W: Write> Tail<W> {
         let mut new = Vec::new();
         self.file.read_to_end(&mut new)?;
         if !new.is_empty() {
-            self.sink.write_all(&new)?;
-            self.sink.flush()?;
+            self.sink.show(&new)?;
         }
         Ok(())
     }
 }
 
-impl Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+impl Sink {
+    fn show(self, bytes: &[u8]) -> io::Result<()> {
         match self {
-            Self::Shown(stderr) => stderr.write(bytes),
-            Self::Hidden => Ok(bytes.len()),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Shown(stderr) => stderr.flush(),
+            Self::Stdout => io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()),
+            Self::Stderr => io::stderr().write_all(bytes),
             Self::Hidden => Ok(()),
         }
     }
@@ -252,6 +339,14 @@ mod tests {
         assert_eq!(ending("begin\nend 7\ndone\n", ""), Ending::Exited(7));
         for report in ["begin\nend 7\n", "begin\nend 7\ndone", "begin\n", ""] {
             assert!(matches!(ending(report, ""), Ending::Died(_)), "{report:?}");
+        }
+    }
+
+    #[test]
+    fn ports_are_given_in_twos() {
+        assert_eq!("8080:80".parse(), Ok(Forward { here: 8080, guest: 80 }));
+        for wrong in ["8080", "0:80", "80:0", "80:65536", "a:b", "1:2:3"] {
+            assert!(wrong.parse::<Forward>().is_err(), "{wrong}");
         }
     }
 

@@ -4,7 +4,7 @@
 //! - [`image`]: the guest's first and only file system, packed by [`cpio`]; `init.sh` is its first process.
 //! - [`machine`]: QEMU, from its start to its end.
 //! - [`workshop`]: modules of ours, built for a kernel. [`l2cat`]: a program of others, built for guests.
-//! - [`pair`]: two Bluetooth adapters and a server in a guest; [`bluetooth`]: measurements with them.
+//! - [`pair`]: two Bluetooth adapters and a server in a guest; [`two`]: in two guests; [`bluetooth`]: measurements with them.
 
 mod apt;
 mod bluetooth;
@@ -15,6 +15,7 @@ mod l2cat;
 mod machine;
 mod modules;
 mod pair;
+mod two;
 mod workshop;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +34,7 @@ use image::{Contents, Passed};
 use kernel::{Kernel, Series};
 use machine::{Ending, Plan};
 use pair::PairArgs;
+use two::TwoArgs;
 use workshop::Workshop;
 
 /// What to do in the lab.
@@ -48,8 +50,9 @@ enum LabCommand {
     /// or the lab failed, 130 interrupted.
     Run(RunArgs),
     /// Run a command with two virtual Bluetooth adapters, whose controllers share one simulated radio: `@peer` in it is the
-    /// endpoint of a `taut serve` on the other side. Exit codes as with `run`.
-    Pair(PairCommand),
+    /// endpoint of a `taut serve` on the other side. With `--peer-kernel` the other side is a kernel of its own. Exit codes as with
+    /// `run`.
+    Pair(Box<PairCommand>),
     /// Throughput of L2CAP channels by connection interval under the kernels, beside the model of the same scenario. Exit
     /// code 3 when a bar is missed.
     Bluetooth(BluetoothArgs),
@@ -70,6 +73,8 @@ struct RunArgs {
 struct PairCommand {
     #[command(flatten)]
     pair: PairArgs,
+    #[command(flatten)]
+    two: TwoArgs,
     #[command(flatten)]
     guest: GuestArgs,
     /// The command, with @peer where the endpoint of the other side belongs: taut stream @peer --json.
@@ -194,6 +199,9 @@ fn ensure_packages() -> Result<()> {
 }
 
 fn run_pair(args: &PairCommand) -> Result<u8> {
+    if let Some(peer) = args.two.peer_kernel {
+        return two::run(args, peer);
+    }
     let command = args.pair.command(&args.command)?;
     let mut guest = args.guest.clone();
     guest.files.extend(args.pair.files()?);
@@ -202,33 +210,57 @@ fn run_pair(args: &PairCommand) -> Result<u8> {
 }
 
 fn run_command(args: &GuestArgs, command: &[String]) -> Result<u8> {
-    ensure_packages()?;
-    let kernel = args.kernel.ensure()?;
-    let taut = image::taut()?;
-    let own = own_modules()?.into_iter().filter(|path| args.modules.iter().any(|name| path.ends_with(name)));
-    let sources: BTreeSet<PathBuf> = own.chain(args.module_sources.iter().cloned()).collect();
-    let built = built_modules(args.kernel, &kernel, &sources)?;
-    let mut files = args.files.clone();
-    if args.l2cat {
-        files.push(Passed::program(l2cat::ensure()?));
-    }
-    let contents = Contents { files: &files, modules: &args.modules, built: &built, command };
-    let image = image::build(&kernel, &taut, &contents)?;
+    let made = Made::new(args, command)?;
     let out = place_for_files(args.out.as_ref())?;
-    let ending = machine::run(&Plan {
-        kernel: &kernel.image(),
-        image: &image,
-        memory: args.memory,
-        icount: args.icount,
-        timeout: args.timeout,
-        out: &out,
-        show_console: args.console,
-    })?;
-    Ok(match ending {
+    Ok(code(machine::run(&made.plan(args, &out))?, &made.kernel, args.timeout))
+}
+
+/// A guest's kernel and what it boots into.
+struct Made {
+    kernel: Kernel,
+    image: Vec<u8>,
+    vmlinux: PathBuf,
+}
+
+impl Made {
+    fn new(args: &GuestArgs, command: &[String]) -> Result<Self> {
+        ensure_packages()?;
+        let kernel = args.kernel.ensure()?;
+        let taut = image::taut()?;
+        let own = own_modules()?.into_iter().filter(|path| args.modules.iter().any(|name| path.ends_with(name)));
+        let sources: BTreeSet<PathBuf> = own.chain(args.module_sources.iter().cloned()).collect();
+        let built = built_modules(args.kernel, &kernel, &sources)?;
+        let mut files = args.files.clone();
+        if args.l2cat {
+            files.push(Passed::program(l2cat::ensure()?));
+        }
+        let contents = Contents { files: &files, modules: &args.modules, built: &built, command };
+        let image = image::build(&kernel, &taut, &contents)?;
+        Ok(Self { vmlinux: kernel.image(), kernel, image })
+    }
+
+    fn plan<'a>(&'a self, args: &GuestArgs, out: &'a Path) -> Plan<'a> {
+        Plan {
+            kernel: &self.vmlinux,
+            image: &self.image,
+            memory: args.memory,
+            icount: args.icount,
+            timeout: args.timeout,
+            out,
+            show_console: args.console,
+            radio: None,
+            forward: &[],
+        }
+    }
+}
+
+/// Our exit code for the end of a guest; what was wrong is said.
+fn code(ending: Ending, kernel: &Kernel, timeout: Duration) -> u8 {
+    match ending {
         Ending::Exited(code) => code,
         Ending::TimedOut { began } => {
             let when = if began { "while the command ran" } else { "before the command began" };
-            eprintln!("lab: time is up after {} {when}", humantime::format_duration(args.timeout));
+            eprintln!("lab: time is up after {} {when}", humantime::format_duration(timeout));
             TIME_IS_UP
         }
         Ending::Interrupted => {
@@ -239,7 +271,7 @@ fn run_command(args: &GuestArgs, command: &[String]) -> Result<u8> {
             eprintln!("lab: Linux {}: {why}", kernel.release);
             LAB_FAILED
         }
-    })
+    }
 }
 
 /// Directories of this repository's modules, by the name of which each is.

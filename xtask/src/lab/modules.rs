@@ -9,7 +9,7 @@ use super::cpio::Archive;
 use super::kernel::Kernel;
 
 /// Included in every guest where the kernel has them as modules; loaded when something asks for them.
-const ALWAYS: [&str; 23] = [
+const ALWAYS: [&str; 24] = [
     // The share by which files come back.
     "virtio_pci",
     "9pnet_virtio",
@@ -18,6 +18,7 @@ const ALWAYS: [&str; 23] = [
     "bluetooth",
     "rfcomm",
     "hci_vhci",
+    "hci_uart",
     // What the Security Manager's cryptography asks for by name, so that nothing in the log is about its absence.
     "cmac",
     "ecb",

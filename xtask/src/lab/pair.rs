@@ -76,29 +76,45 @@ impl PairArgs {
 
     /// The same as a shell's text, which exits with the command's code. With `out`, captures go to that directory of the guest.
     pub(super) fn script(&self, command: &[String], out: Option<&str>) -> Result<String> {
+        let command = self.connecting(command)?;
+        self.around(&[self.listen("hci1")], &command, out)
+    }
+
+    /// The peer's endpoint, on that adapter of its kernel.
+    pub(super) fn listen(&self, adapter: &str) -> String {
+        match &self.peer {
+            Some(options) => format!("{}&{options}", self.kind.endpoint(adapter)),
+            None => self.kind.endpoint(adapter),
+        }
+    }
+
+    /// The command as a shell's text, with the peer's endpoint in it.
+    pub(super) fn connecting(&self, command: &[String]) -> Result<String> {
         if !command.iter().any(|word| word.contains("@peer")) {
             bail!("the command names no @peer, which stands for the endpoint of the other side");
         }
-        let listen = match &self.peer {
-            Some(options) => format!("{}&{options}", self.kind.endpoint("hci1")),
-            None => self.kind.endpoint("hci1"),
-        };
         let connect = self.kind.endpoint("hci0");
         let command: Vec<String> = command.iter().map(|word| word.replace("@peer", &connect)).collect();
-        self.around(&[listen], words(&command).trim_start(), out)
+        Ok(words(&command).trim_start().to_owned())
     }
 
-    /// A shell's text that has the radio, a server at `listen`, and `command`, itself a shell's, beside them.
-    pub(super) fn around(&self, listen: &[String], command: &str, out: Option<&str>) -> Result<String> {
+    /// The scenario, as the guest has it, and what is set in it.
+    pub(super) fn radio(&self) -> Result<Vec<String>> {
         let scenario = match self.file() {
             Some(path) => path.file_name().context("the scenario's file has no name")?.to_string_lossy().into_owned(),
             None => self.scenario.clone(),
         };
-        let mut attach = vec![scenario];
+        let mut radio = vec![scenario];
         let bredr = (self.kind != Kind::L2cap).then(|| "bredr.on=true".to_owned());
         let settings =
             bredr.into_iter().chain(self.ci.iter().map(|ci| format!("ci={ci}"))).chain(self.set.iter().cloned());
-        attach.extend(settings.flat_map(|setting| ["--set".to_owned(), setting]));
+        radio.extend(settings.flat_map(|setting| ["--set".to_owned(), setting]));
+        Ok(radio)
+    }
+
+    /// A shell's text that has the radio, a server at `listen`, and `command`, itself a shell's, beside them.
+    pub(super) fn around(&self, listen: &[String], command: &str, out: Option<&str>) -> Result<String> {
+        let mut attach = self.radio()?;
         if let Some(out) = out {
             attach.extend(["--pcapng", &format!("{out}/air.pcapng"), "--btsnoop", out].map(str::to_owned));
         }

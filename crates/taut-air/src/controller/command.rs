@@ -329,7 +329,8 @@ impl Controller {
         Ok(Vec::from([low, high, link.tx_phy().number(), link.rx_phy().number()]))
     }
 
-    fn reset(&mut self) {
+    /// As it was when it was powered on; links are gone without a word.
+    pub(super) fn reset(&mut self) {
         self.classic.reset();
         self.links.clear();
         self.unreported.clear();

@@ -216,6 +216,13 @@ impl Controller {
         }
     }
 
+    /// Off and on again.
+    pub(crate) fn power_cycle(&mut self) {
+        self.out.clear();
+        self.reset();
+        self.settle();
+    }
+
     /// How it is made.
     pub const fn config(&self) -> &ControllerConfig {
         &self.config

@@ -54,6 +54,11 @@ pub fn command_status(opcode: u16, status: u8) -> Vec<u8> {
     event_packet(event::COMMAND_STATUS, &[status, 1, low, high], &[])
 }
 
+/// Hardware Error, with a code of the maker's own.
+pub fn hardware_error(code: u8) -> Vec<u8> {
+    event_packet(event::HARDWARE_ERROR, &[code], &[])
+}
+
 /// LE Meta event.
 pub fn le_event(subevent: u8, parameters: &[u8]) -> Vec<u8> {
     event_packet(event::LE_META, &[subevent], parameters)

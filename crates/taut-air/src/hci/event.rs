@@ -6,6 +6,8 @@ pub const DISCONNECTION_COMPLETE: u8 = 0x05;
 pub const COMMAND_COMPLETE: u8 = 0x0e;
 /// Command Status.
 pub const COMMAND_STATUS: u8 = 0x0f;
+/// Hardware Error.
+pub const HARDWARE_ERROR: u8 = 0x10;
 /// Number Of Completed Packets.
 pub const COMPLETED_PACKETS: u8 = 0x13;
 /// LE Meta.

@@ -4,10 +4,14 @@
 mod build;
 pub mod command;
 pub mod event;
+mod h4;
 mod packet;
 
-pub use build::{acl, acl_header, command, command_complete, command_status, completed_packets, le_event};
+pub use build::{
+    acl, acl_header, command, command_complete, command_status, completed_packets, hardware_error, le_event,
+};
 pub(crate) use build::{disconnection_complete, event_packet};
+pub use h4::{H4Error, H4Received, H4Receiver};
 pub use packet::{Acl, Boundary, HciError, PacketView};
 
 /// Bytes in front of an ACL packet's data: indicator, handle with flags, length.

@@ -39,6 +39,11 @@ impl Pipe {
         Self { transport, packets: VecDeque::new(), busy_until: Instant::from_nanos(0) }
     }
 
+    /// The same transport with nothing under way.
+    pub const fn emptied(&self) -> Self {
+        Self::new(self.transport)
+    }
+
     /// Takes a packet, H4 indicator and all, that is handed over now.
     pub fn push(&mut self, now: Instant, packet: Vec<u8>) {
         let arrival = match self.transport {

@@ -53,6 +53,14 @@ pub fn is_set_up(index: u16) -> Result<bool> {
     Ok(Management::open()?.indices()?.contains(&index))
 }
 
+/// The public address of an adapter that is set up.
+///
+/// # Errors
+/// [`Error::Unavailable`] where the kernel has no Bluetooth; [`Error::Host`] when it has no such adapter.
+pub fn address_of(index: u16) -> Result<DeviceAddress> {
+    Ok(Management::open()?.adapter(index)?.address)
+}
+
 /// Numbers of the adapters that are set up, in order.
 ///
 /// # Errors

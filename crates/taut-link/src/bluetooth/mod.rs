@@ -10,6 +10,7 @@
 //! - `trap`: whether this kernel has a trap that programs fall into.
 //! - `parameters`: connection interval, latency and timeout of links to come.
 //! - `virtual_adapter`: adapters whose controllers we are.
+//! - `serial_adapter`: adapters whose controller is at the other end of a serial line.
 //!
 //! Numbers of socket options and commands are those of the kernel's `include/net/bluetooth` and of BlueZ's mgmt-api.
 
@@ -22,16 +23,18 @@ mod management;
 mod monitor;
 mod parameters;
 mod radio;
+mod serial_adapter;
 mod socket;
 mod trap;
 mod virtual_adapter;
 
-pub use adapter::{adapters, is_set_up, restore as restore_adapters, switch_on};
+pub use adapter::{adapters, address_of, is_set_up, restore as restore_adapters, switch_on};
 pub(crate) use address::Protocol;
 pub use address::{AddressType, BluetoothAddress, DeviceAddress, Phy, Security};
 pub use choice::{LinkChoice, interval_in_words};
 pub use credit_rule::CreditRule;
 pub use parameters::{ConnectionParameters, IntervalLimits, set_connection_parameters};
+pub use serial_adapter::SerialAdapter;
 pub(crate) use socket::{
     Ear, Ears, Listening, adapter_of, apply_to_accepted, bound, connect, facts, listen, set_mtu_of,
 };

@@ -1,7 +1,8 @@
 //! Links in virtual time: runs of `taut-air` made into rows, and the way to their limit. And the same controllers in real
-//! time, under a kernel ([`LiveRadio`]).
+//! time, under kernels ([`LiveRadio`]).
 
 mod excerpt;
+mod host;
 mod live;
 mod plan;
 mod row;
@@ -12,7 +13,7 @@ mod tune;
 use taut_air::{AirEvent, Observer, Outcome, Simulation};
 
 pub use excerpt::Excerpt;
-pub use live::{LiveAdapter, LiveError, LiveFigures, LiveRadio, prepare};
+pub use live::{HostChange, HostNotice, HostPlace, LiveController, LiveError, LiveFigures, LiveRadio, prepare};
 pub use plan::AirPlan;
 pub use stream::stream;
 pub use taut_air::{Scenario, ScenarioError};

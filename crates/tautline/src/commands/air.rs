@@ -1,4 +1,5 @@
 mod attach;
+mod host;
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -51,6 +52,7 @@ enum Command {
     Tune(TuneArgs),
     Parameters(ParametersArgs),
     Attach(attach::AttachArgs),
+    Host(host::HostArgs),
 }
 
 /// One run, with its slack ledger, findings and captures
@@ -126,6 +128,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         Command::Tune(args) => tune(&args),
         Command::Parameters(args) => parameters(&args),
         Command::Attach(args) => attach::attach(&args),
+        Command::Host(args) => host::host(&args),
     }
 }
 

@@ -6,8 +6,8 @@ use std::thread;
 use anyhow::Context;
 use serde_json::json;
 use taut_air::{AirEvent, Observer, Role};
-use taut_link::bluetooth;
-use taut_measure::air::{LiveAdapter, LiveError, LiveFigures, LiveRadio, Scenario, prepare};
+use taut_link::{Endpoint, Error, Listener, bluetooth};
+use taut_measure::air::{HostNotice, HostPlace, LiveController, LiveError, LiveFigures, LiveRadio, Scenario, prepare};
 use taut_report::capture::{AirCapture, HostCapture};
 use taut_time::Duration;
 
@@ -22,7 +22,12 @@ use crate::{input, output, run, scenario};
 /// programs to say. Connections between them get the interval, latency and timeout of the scenario (by debugfs, on both sides),
 /// and its PHY.
 ///
-/// Needs root and /dev/vhci. Prints the adapters when they are ready, and ends at Ctrl-C; they are gone then.
+/// With `--h4` a controller's host is another kernel: whoever connects to that socket and speaks HCI's UART transport (H4), as the
+/// serial port of a virtual machine does, in which `taut air host` or `btattach -P h4` gives it to the kernel. When it hangs up,
+/// the controller is off until the next one comes. Whoever may connect may use the controller: a socket file has its directory's
+/// rights, TCP belongs on loopback.
+///
+/// Adapters of this kernel need root and /dev/vhci. Prints the controllers when they are ready, and ends at Ctrl-C; they are gone then.
 /// `cargo xtask lab pair` does all of it in a virtual machine.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AttachArgs {
@@ -32,6 +37,10 @@ pub(crate) struct AttachArgs {
     /// Give a parameter another value; `taut air parameters` lists them. What concerns hosts is this kernel's own here
     #[arg(long, value_name = "NAME=VALUE", value_parser = input::setting)]
     set: Vec<(String, String)>,
+    /// Take the host of a controller on a stream socket: central=unix:/run/central.sock, peripheral=tcp://127.0.0.1:7000,
+    /// peripheral2=… of several. Those not named become adapters of this kernel
+    #[arg(long, value_name = "CONTROLLER=ENDPOINT", value_parser = stream)]
+    h4: Vec<(usize, Endpoint)>,
     /// Where chance begins
     #[arg(long, value_name = "N", default_value = "7")]
     seed: u64,
@@ -53,23 +62,27 @@ pub(super) fn attach(args: &AttachArgs) -> anyhow::Result<Code> {
     let plan = scenario::plan(&args.file, &args.set, Duration::ZERO, args.seed)?;
     let interrupt = run::interrupt_on_signals()?;
     let mut captures = Captures::create(args)?;
-    let mut radio = LiveRadio::start(&plan.scenario, plan.seed).map_err(|error| told(&plan.file, error))?;
-    let adapters = radio.adapters();
+    let streams = listen(&args.h4)?;
+    let mut radio = LiveRadio::start(&plan.scenario, plan.seed, streams).map_err(|error| told(&plan.file, error))?;
+    let controllers = radio.controllers();
     let ready = {
         let (scenario, interrupt) = (plan.scenario.clone(), interrupt.clone());
         let (on, json) = (args.on, args.json);
         // The kernel sets the adapters up by talking to the controllers, which are at work meanwhile.
         thread::spawn(move || -> anyhow::Result<()> {
-            let prepared = prepare(&adapters, &scenario, &interrupt).map_err(anyhow::Error::from);
-            let on = prepared.and_then(|()| if on { switch_on(&adapters) } else { Ok(()) });
-            let done = on.and_then(|()| tell(&adapters, &scenario, json));
+            let adapters: Vec<u16> = controllers.iter().filter_map(adapter).collect();
+            let prepared = prepare(&adapters, Some(&scenario), &interrupt).map_err(anyhow::Error::from);
+            let on = prepared.and_then(|()| if on { switch_on(&controllers) } else { Ok(()) });
+            let done = on.and_then(|()| tell(&controllers, &scenario, json));
             if done.is_err() {
                 interrupt.flag().store(true, std::sync::atomic::Ordering::Relaxed);
             }
             done
         })
     };
-    let ended = radio.run(&interrupt, &mut captures);
+    let names: Vec<String> = (0..radio.controllers().len()).map(name).collect();
+    let mut notice = |HostNotice { number, what }: HostNotice| anstream::eprintln!("taut: {}: {what}", names[number]);
+    let ended = radio.run(&interrupt, &mut captures, &mut notice);
     interrupt.flag().store(true, std::sync::atomic::Ordering::Relaxed);
     let prepared = ready.join().map_err(|_| anyhow::anyhow!("the thread that prepares adapters panicked"))?;
     let figures = radio.figures();
@@ -80,8 +93,9 @@ pub(super) fn attach(args: &AttachArgs) -> anyhow::Result<Code> {
     conclude(&figures, args.json)
 }
 
-fn switch_on(adapters: &[LiveAdapter]) -> anyhow::Result<()> {
-    adapters.iter().try_for_each(|adapter| Ok(bluetooth::switch_on(adapter.index, adapter.side == Role::Peripheral)?))
+fn switch_on(controllers: &[LiveController]) -> anyhow::Result<()> {
+    let adapters = controllers.iter().filter_map(|controller| Some((adapter(controller)?, controller.side)));
+    adapters.into_iter().try_for_each(|(index, side)| Ok(bluetooth::switch_on(index, side == Role::Peripheral)?))
 }
 
 fn told(file: &str, error: LiveError) -> anyhow::Error {
@@ -91,20 +105,70 @@ fn told(file: &str, error: LiveError) -> anyhow::Error {
     }
 }
 
-fn tell(adapters: &[LiveAdapter], scenario: &Scenario, json: bool) -> anyhow::Result<()> {
+/// `central`, `peripheral` or `peripheral1`, `peripheral2`, …, and where its host connects.
+fn stream(text: &str) -> Result<(usize, Endpoint), String> {
+    let hint = "write central=unix:PATH, peripheral=tcp://HOST:PORT, peripheral2=…";
+    let (controller, endpoint) = text.split_once('=').ok_or_else(|| format!("`{text}`: {hint}"))?;
+    let number = match controller {
+        "central" => 0,
+        "peripheral" => 1,
+        _ => {
+            let digits = controller.strip_prefix("peripheral").unwrap_or_default();
+            digits.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("`{controller}`: {hint}"))?
+        }
+    };
+    let endpoint: Endpoint = endpoint.parse().map_err(|error: Error| error.to_string())?;
+    match endpoint {
+        Endpoint::Unix(_) | Endpoint::Tcp(_) => Ok((number, endpoint)),
+        _ => Err(format!("{endpoint}: a host connects by unix:PATH or tcp://HOST:PORT")),
+    }
+}
+
+fn listen(streams: &[(usize, Endpoint)]) -> anyhow::Result<Vec<(usize, Listener)>> {
+    let mut listeners: Vec<(usize, Listener)> = Vec::new();
+    for (number, endpoint) in streams {
+        if listeners.iter().any(|(other, _)| other == number) {
+            return Err(Error::Input(format!("--h4: {} has two hosts", name(*number))).into());
+        }
+        listeners.push((*number, Listener::bind(endpoint)?));
+    }
+    Ok(listeners)
+}
+
+fn name(number: usize) -> String {
+    match number {
+        0 => "central".to_owned(),
+        _ => format!("peripheral{number}"),
+    }
+}
+
+const fn adapter(controller: &LiveController) -> Option<u16> {
+    match controller.place {
+        HostPlace::Adapter(index) => Some(index),
+        HostPlace::Stream(_) => None,
+    }
+}
+
+fn tell(controllers: &[LiveController], scenario: &Scenario, json: bool) -> anyhow::Result<()> {
     if json {
-        let list: Vec<_> = adapters
+        let list: Vec<_> = controllers
             .iter()
-            .map(|adapter| {
-                json!({ "adapter": format!("hci{}", adapter.index), "address": adapter.address.to_string(),
-                        "side": adapter.side.name() })
+            .map(|controller| {
+                let (kind, place) = match &controller.place {
+                    HostPlace::Adapter(index) => ("adapter", format!("hci{index}")),
+                    HostPlace::Stream(endpoint) => ("h4", endpoint.to_string()),
+                };
+                json!({ kind: place, "address": controller.address.to_string(), "side": controller.side.name() })
             })
             .collect();
         return output::print(&format!("{}\n", json!({ "adapters": list, "ci_ns": scenario.ci })));
     }
-    let lines: String = adapters
+    let lines: String = controllers
         .iter()
-        .map(|adapter| format!("hci{} {} {}\n", adapter.index, adapter.address, adapter.side.name()))
+        .map(|LiveController { place, address, side }| match place {
+            HostPlace::Adapter(index) => format!("hci{index} {address} {}\n", side.name()),
+            HostPlace::Stream(endpoint) => format!("{endpoint} {address} {}\n", side.name()),
+        })
         .collect();
     output::print(&lines)
 }
@@ -120,7 +184,7 @@ fn conclude(figures: &LiveFigures, json: bool) -> anyhow::Result<Code> {
         output::print(&format!("{line}\n"))?;
     } else {
         output::print(&format!(
-            "{from_hosts} packets from hosts, {to_hosts} to them, {lost} to adapters that were down; hosts served late by \
+            "{from_hosts} packets from hosts, {to_hosts} to them, {lost} to adapters that were down or hosts that were not there; hosts served late by \
              {} us (p50), {} us (p99), {} us at most\n",
             at(0.5) / 1000,
             at(0.99) / 1000,
