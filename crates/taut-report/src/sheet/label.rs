@@ -87,13 +87,14 @@ pub(crate) fn route_labels(rows: &[&RouteRow]) -> Labels {
     labels(rows, |row| {
         let core =
             |who: &str, core: Option<usize>| core.map_or_else(String::new, |core| format!("{who} on processor {core}"));
+        let fifo = |priority: Option<u8>| if priority.is_some() { " in SCHED_FIFO" } else { "" };
         let traits = vec![
             if row.sinks == 1 { "1 sink".to_owned() } else { format!("{} sinks", row.sinks) },
             if row.routes == 1 { String::new() } else { format!("{} routes", row.routes) },
             row.over.clone(),
             if row.gap_ns == 0 { String::new() } else { format!("{} between events", units::limit(row.gap_ns)) },
-            core("spinning sensor", row.sensor_core),
-            core("user space", row.route_core),
+            core("spinning sensor", row.sensor_core) + fifo(row.sensor_fifo),
+            core("user space", row.route_core) + fifo(row.route_fifo),
         ];
         (row.path.clone(), traits)
     })

@@ -224,6 +224,11 @@ fn refused(spec: &ModuleSpec, error: io::Error) -> ModuleError {
         _ => "taut_path".to_owned(),
     };
     let hint = match error.raw_os_error() {
+        Some(libc::EACCES) if at_fault == abi::FAULT_PROGRAM => " (it uses maps that are no arrays)",
+        Some(libc::E2BIG) if at_fault == abi::FAULT_PROGRAM => {
+            " (it is too long for the module; shorten the condition)"
+        }
+        Some(libc::EINVAL) if at_fault == abi::FAULT_PROGRAM => " (it is no program of type XDP)",
         Some(libc::ENODEV) if is_input && at_fault == abi::FAULT_SOURCE => {
             " (no input device has that name; see /proc/bus/input/devices)"
         }
