@@ -46,6 +46,15 @@ pub(crate) fn what_is_refused_is_told() {
     start("gpio:taut-gpio-sim/4", "true", &["gpio:taut-gpio-sim/5"], "kernel").unwrap();
 }
 
+/// Does something at the end of a scope.
+struct Defer<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Defer<F> {
+    fn drop(&mut self) {
+        self.0();
+    }
+}
+
 /// Requests that name what is no program for the module: each answer says so, and nothing of them stays.
 pub(crate) fn a_program_that_is_refused_leaves_nothing() {
     let maps = [bpf::HASH, bpf::PROGRAM_ARRAY, bpf::PER_CPU_ARRAY].map(bpf::map);
@@ -72,7 +81,7 @@ pub(crate) fn a_program_that_is_refused_leaves_nothing() {
         bpf::counts()[0] == programs
     });
     assert!(all_gone, "{programs} programs before, {} after", bpf::counts()[0]);
-    let grown = memory::grown(&before, &memory::objects(), 50);
+    let grown = memory::grown(&before, 50);
     assert!(grown.is_empty(), "{grown:?}");
     assert_eq!(fs::read_to_string("/sys/module/taut_path/refcnt").unwrap(), "0\n");
     start("gpio:taut-gpio-sim/3", "true", &["gpio:taut-gpio-sim/5"], "kernel").unwrap();
@@ -109,6 +118,8 @@ pub(crate) fn it_is_unloaded_a_hundred_times_under_load() {
     let program = |name: &str| Command::new(name).arg("taut_path").output().unwrap();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
+        // Also when a turn fails.
+        let _end = Defer(|| stop.store(true, Ordering::Relaxed));
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 chip.run(3, 200, Duration::from_micros(50)).unwrap();
@@ -132,11 +143,11 @@ pub(crate) fn it_is_unloaded_a_hundred_times_under_load() {
             }
         }
         // Of what stayed there would be one more each turn, of ninety.
+        stop.store(true, Ordering::Relaxed);
         let (objects, counts) = before.unwrap();
-        let grown = memory::grown(&objects, &memory::objects(), 45);
+        let grown = memory::grown(&objects, 45);
         assert!(grown.is_empty(), "{grown:?}");
         assert_eq!(counts, bpf::counts());
-        stop.store(true, Ordering::Relaxed);
     });
     assert!(threads().is_empty(), "{:?}", threads());
     let interrupts = fs::read_to_string("/proc/interrupts").unwrap();

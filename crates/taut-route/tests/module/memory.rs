@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::thread;
+use std::time::Duration;
 
 /// Objects in the general caches and in that of sysfs, by cache, and areas of vmalloc. Exact but for what others allocate: what
 /// each processor keeps for itself is given back before.
@@ -30,8 +32,17 @@ fn is_watched(cache: &str) -> bool {
     cache.starts_with("kmalloc") || cache.starts_with("kernfs")
 }
 
-/// Those of which there are at least so many more.
-pub(crate) fn grown(before: &BTreeMap<String, i64>, after: &BTreeMap<String, i64>, most: i64) -> Vec<String> {
-    let more = after.iter().map(|(name, count)| (name, count - before.get(name).unwrap_or(&0)));
-    more.filter(|(_, more)| *more >= most).map(|(name, more)| format!("{name} {more}")).collect()
+/// Those of which there are at least so many more than before, and stay: much is freed some grace periods of RCU later.
+pub(crate) fn grown(before: &BTreeMap<String, i64>, most: i64) -> Vec<String> {
+    let mut grown = Vec::new();
+    for _ in 0..50 {
+        let after = objects();
+        let more = after.iter().map(|(name, count)| (name, count - before.get(name).unwrap_or(&0)));
+        grown = more.filter(|(_, more)| *more >= most).map(|(name, more)| format!("{name} {more}")).collect();
+        if grown.is_empty() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    grown
 }
