@@ -55,6 +55,28 @@ fn the_module_does_what_it_promises() {
 }
 
 #[test]
+fn what_dkms_installs_works() {
+    let Some(lab) = Lab::with_modules("what_dkms_installs_works") else { return };
+    let script = r#"
+insmod taut_path.ko
+taut route run --name edges --from gpio:taut-gpio-sim/3 --when 'value == 0' --to gpio:taut-gpio-sim/5 --detach
+echo '3 1000 100000' >/sys/kernel/debug/taut_gpio_sim/run
+taut route stop edges
+rmmod taut_path
+! dmesg | grep -E 'WARNING|BUG|Oops|Call Trace'"#;
+    for kernel in KERNELS {
+        let out = lab.path(&format!("dkms-{kernel}"));
+        let output = lab.command(&["dkms", "--kernel", kernel, "--out"]).arg(&out).output().unwrap();
+        assert!(output.status.success(), "{kernel}: {}", String::from_utf8_lossy(&output.stderr));
+        let mut command = lab.command(&["run", "--kernel", kernel, "--icount", "--module", "taut_gpio_sim", "--file"]);
+        let output = command.arg(out.join("taut_path.ko")).args(["--", "sh", "-ec", script]).output().unwrap();
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{kernel}: {stdout}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(stdout.contains("hardirq  events 1000  passed 500  dropped 500"), "{kernel}: {stdout}");
+    }
+}
+
+#[test]
 fn a_route_is_set_to_work_looked_at_and_stopped() {
     let Some(lab) = Lab::with_modules("a_route_is_set_to_work_looked_at_and_stopped") else { return };
     let script = r#"

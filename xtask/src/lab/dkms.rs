@@ -83,7 +83,7 @@ pub(super) fn run(series: Series, kernel: &Kernel, out: &Path) -> Result<PathBuf
 }
 
 /// dkms and what it calls, from the cache; fetched now when it is not there.
-fn ensure_tools(series: Series) -> Result<PathBuf> {
+pub(super) fn ensure_tools(series: Series) -> Result<PathBuf> {
     let cache = tools::user_cache()?.join("lab");
     let root = cache.join(format!("dkms-{}", series.debian()));
     if !root.is_dir() {

@@ -184,6 +184,7 @@ fn fetch(args: &FetchArgs) -> Result<()> {
         eprintln!("lab: Linux {} is there", kernel.release);
         if args.modules && series.compiler().is_some() {
             let built = built_modules(series, &kernel, &own_modules()?)?;
+            dkms::ensure_tools(series)?;
             eprintln!("lab: built for it: {}", built.into_keys().collect::<Vec<_>>().join(", "));
         }
     }
