@@ -15,8 +15,12 @@ struct Bar {
     p99: Option<f64>,
 }
 
-const BARS: [Bar; 2] =
-    [Bar { path: "xdp", sinks: 1, p50: 4.0, p99: Some(8.0) }, Bar { path: "tc", sinks: 4, p50: 4.0, p99: None }];
+/// On a veth a route takes the generic XDP by itself; the one in the driver copies each buffer first.
+const BARS: [Bar; 3] = [
+    Bar { path: "xdp-generic", sinks: 1, p50: 4.0, p99: Some(8.0) },
+    Bar { path: "xdp", sinks: 1, p50: 4.0, p99: None },
+    Bar { path: "tc", sinks: 4, p50: 4.0, p99: None },
+];
 /// From the text of a condition of 20 terms to the program in the kernel, and with XDP to the first event that it takes.
 const STARTED_WITHIN_NS: f64 = 1e6;
 /// How much longer an event may take with 99 other routes on the device: a look-up and a jump more, whatever their number.
@@ -43,10 +47,9 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
         let row = find(results, path, sinks, 1)?;
         let shorter = times_shorter(&row["compared"]["p50_ratio"]);
         judge(format!("{path}, {sinks} sinks, p50 at least {p50} times shorter"), shorter, shorter >= p50);
-        if let Some(p99) = p99 {
-            let shorter = times_shorter(&row["p99_ratio"]);
-            judge(format!("{path}, {sinks} sinks, p99 at least {p99} times shorter"), shorter, shorter >= p99);
-        }
+        let shorter = times_shorter(&row["p99_ratio"]);
+        let bar = p99.map_or_else(String::new, |p99| format!(" at least {p99} times"));
+        judge(format!("{path}, {sinks} sinks, p99{bar} shorter"), shorter, p99.is_none_or(|p99| shorter >= p99));
     }
     for path in ["xdp", "tc"] {
         let p50 = |routes| find(results, path, 1, routes).map(|row| row["edge_to_edge_ns"]["p50"].as_f64());
