@@ -133,11 +133,18 @@ pub(crate) fn udp_rows(
     progress: &mut dyn FnMut(usize, usize),
 ) -> anyhow::Result<(Vec<Row>, Ended)> {
     let bench = Bench::set_up()?;
+    let mut places = vec![Place::XdpNative, Place::XdpGeneric, Place::Tc];
+    places.retain(|&place| {
+        let tried = bench.try_place(place);
+        tried.inspect_err(|error| eprintln!("taut: a path over UDP skipped: {error}")).is_ok()
+    });
+    let is_here = |path: &Path| !matches!(path, Path::Kernel(place) if !places.contains(place));
+    let here = |sinks: usize| Path::all(sinks).iter().copied().filter(is_here);
     let mut paths: Vec<(Path, usize, u16)> =
-        sinks.iter().flat_map(|&sinks| Path::all(sinks).iter().map(move |&path| (path, sinks, 0))).collect();
+        sinks.iter().flat_map(|&sinks| here(sinks).map(move |path| (path, sinks, 0))).collect();
     // The same with many routes on the device, where they share a program in front of them.
-    let in_kernel = Path::all(1).iter().filter(|path| matches!(path, Path::Kernel(_)) && others > 0);
-    paths.extend(in_kernel.map(|&path| (path, 1, others)));
+    let in_kernel = here(1).filter(|path| matches!(path, Path::Kernel(_)) && others > 0);
+    paths.extend(in_kernel.map(|path| (path, 1, others)));
     let mut cases: Vec<RouteCase> = paths
         .iter()
         .map(|(path, sinks, others)| RouteCase {
@@ -178,7 +185,7 @@ pub(crate) fn udp_rows(
         route_fifo: plan.fifo,
     };
     let mut rows: Vec<Row> = route::rows(&cases, &setting).into_iter().map(|row| Row::Route(Box::new(row))).collect();
-    for place in [Place::XdpGeneric, Place::Tc] {
+    for place in [Place::XdpGeneric, Place::Tc].into_iter().filter(|place| places.contains(place)) {
         rows.extend(started(&bench, place, plan)?.into_iter().map(|row| Row::Floor(Box::new(row))));
     }
     Ok((rows, ended))
