@@ -198,6 +198,26 @@ impl Bench {
         Ok(Self { plain, native, _program: program })
     }
 
+    /// Whether this kernel takes programs there.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`]: what it says instead.
+    pub fn try_place(&self, place: Place) -> Result<()> {
+        let cable = self.cable(Path::Kernel(place));
+        let attempt = || {
+            let program = program().map_err(io::Error::other)?;
+            let spec = KernelSpec { source: SOURCE, sinks: vec![(KernelTarget::Reply, None)], log: None };
+            let route = KernelRoute::load(&program, spec, place, "taut_bench").map_err(io::Error::other)?;
+            Attachment::attach(cable.hop.ifindex, place, &[&route]).map_err(io::Error::other).map(drop)
+        };
+        let hint = if place == Place::Tc { " (tcx needs Linux 6.6)" } else { "" };
+        cable.route.inside(attempt).map_err(|error| Error::Unavailable(format!("{}: {error}{hint}", place.name())))
+    }
+
+    const fn cable(&self, path: Path) -> &Cable {
+        if matches!(path, Path::Kernel(Place::XdpNative)) { &self.native } else { &self.plain }
+    }
+
     /// How long it takes from the text of a condition ([`TERMS`]) to the program at work on a device, sample by sample.
     ///
     /// # Errors
@@ -248,7 +268,7 @@ impl Bench {
     /// # Errors
     /// The path can't be set up here.
     pub fn measure(&self, path: Path, sinks: usize, others: u16, plan: &Plan) -> Result<Measured> {
-        let cable = if path == Path::Kernel(Place::XdpNative) { &self.native } else { &self.plain };
+        let cable = self.cable(path);
         match path {
             Path::Kernel(place) => {
                 let target = |sink| KernelTarget::To(sink_address(sink));
