@@ -17,6 +17,9 @@
 /* Headroom, record, and what XDP keeps free behind a packet. */
 #define BUFFER_BYTES 1024
 
+/* None of ours comes near it; in hard irq nothing else should either. */
+#define MOST_INSTRUCTIONS 65536
+
 static bool has_only_arrays(const struct bpf_prog *program)
 {
 	u32 i;
@@ -41,6 +44,10 @@ int taut_program_get(struct taut_route *route, int fd)
 
 	if (IS_ERR(program))
 		return PTR_ERR(program);
+	if (program->len > MOST_INSTRUCTIONS) {
+		bpf_prog_put(program);
+		return -E2BIG;
+	}
 	BUILD_BUG_ON(BUFFER_BYTES < XDP_PACKET_HEADROOM + sizeof(struct taut_path_record) +
 				    SKB_DATA_ALIGN(sizeof(struct skb_shared_info)));
 	route->buffer = kzalloc(BUFFER_BYTES, GFP_KERNEL);

@@ -58,7 +58,10 @@ struct taut_path_end {
 	};
 };
 
-/* The program is of type XDP and runs over this record; it may use array maps and no others. */
+/*
+ * The program is of type XDP and runs over this record. It may use array maps and no others (EACCES), and have 65536
+ * instructions (E2BIG).
+ */
 struct taut_path_record {
 	__u64 now_ns; /* CLOCK_MONOTONIC, when the event was taken */
 	__s64 outputs[TAUT_PATH_OUTPUTS];

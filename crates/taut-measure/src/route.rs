@@ -47,6 +47,10 @@ pub struct RouteSetting {
     pub sensor_core: Option<usize>,
     /// Processor of the thread under test.
     pub route_core: Option<usize>,
+    /// `SCHED_FIFO` priority of the sensor.
+    pub sensor_fifo: Option<u8>,
+    /// `SCHED_FIFO` priority of the thread under test.
+    pub route_fifo: Option<u8>,
 }
 
 /// What the others are held against.
@@ -100,6 +104,8 @@ fn row(case: &RouteCase, base: Option<&RouteCase>, setting: &RouteSetting) -> Ro
         p99_ratio: ratio(0.99).map(|(ratio, _)| ratio),
         sensor_core: setting.sensor_core,
         route_core: setting.route_core,
+        sensor_fifo: setting.sensor_fifo,
+        route_fifo: setting.route_fifo,
     }
 }
 
@@ -128,6 +134,8 @@ mod tests {
             gap_ns: 1,
             sensor_core: None,
             route_core: None,
+            sensor_fifo: None,
+            route_fifo: None,
         };
         let rows = rows(&cases, &setting);
         let ratios: Vec<_> = rows.iter().map(|row| row.compared.as_ref().map(|compared| compared.p50_ratio)).collect();

@@ -1,10 +1,10 @@
 //! What stands in sentences: the answer, the findings, the host, and how the measurement ended.
 
 use taut_explain::Finding;
-use taut_measure::recording::{AirRow, Ended, HostFacts, Recording, Verdict};
+use taut_measure::recording::{AirRow, Ended, HostFacts, Recording, RouteRow, Verdict};
 
 use crate::Document;
-use crate::sheet::{Groups, connections, echo_labels, pace_labels, stream_labels};
+use crate::sheet::{Groups, connections, echo_labels, pace_labels, route_is_lost, stream_labels};
 use crate::units;
 
 /// A remark for the top of the page when not all was measured.
@@ -187,7 +187,11 @@ fn routed(groups: &Groups<'_>) -> Option<String> {
     let told = super::sheet::route_groups(&groups.route).into_iter().filter_map(|rows| {
         let one =
             rows.iter().filter(|row| row.sinks == 1 && row.routes == 1).filter_map(|row| Some((row, row.times()?.p50)));
-        let parts: Vec<String> = one.map(|(row, p50)| format!("{} {}", row.path, units::time(p50))).collect();
+        let part = |row: &RouteRow, p50| match route_is_lost(row, 0.5) {
+            true => format!("{} lost {} of {}", row.path, units::count(row.lost), units::count(row.sent)),
+            false => format!("{} {}", row.path, units::time(p50)),
+        };
+        let parts: Vec<String> = one.map(|(row, p50)| part(row, p50)).collect();
         let what = if rows[0].loop_ns.is_some() { "A turn" } else { "From edge to edge with one sink" };
         (!parts.is_empty()).then(|| format!("{what} over {} (p50): {}.", rows[0].over, parts.join(", ")))
     });

@@ -15,9 +15,13 @@ struct Bar {
     p99: Option<f64>,
 }
 
-const BARS: [Bar; 2] =
-    [Bar { path: "xdp", sinks: 1, p50: 4.0, p99: Some(8.0) }, Bar { path: "tc", sinks: 4, p50: 4.0, p99: None }];
-/// From the text of a condition of 20 terms to the program in the kernel; attaching it is a wait of the kernel's own.
+/// On a veth a route takes the generic XDP by itself; the one in the driver copies each buffer first.
+const BARS: [Bar; 3] = [
+    Bar { path: "xdp-generic", sinks: 1, p50: 4.0, p99: Some(8.0) },
+    Bar { path: "xdp", sinks: 1, p50: 4.0, p99: None },
+    Bar { path: "tc", sinks: 4, p50: 4.0, p99: None },
+];
+/// From the text of a condition of 20 terms to the program in the kernel, and with XDP to the first event that it takes.
 const STARTED_WITHIN_NS: f64 = 1e6;
 /// How much longer an event may take with 99 other routes on the device: a look-up and a jump more, whatever their number.
 const WITH_OTHERS: f64 = 1.25;
@@ -43,10 +47,9 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
         let row = find(results, path, sinks, 1)?;
         let shorter = times_shorter(&row["compared"]["p50_ratio"]);
         judge(format!("{path}, {sinks} sinks, p50 at least {p50} times shorter"), shorter, shorter >= p50);
-        if let Some(p99) = p99 {
-            let shorter = times_shorter(&row["p99_ratio"]);
-            judge(format!("{path}, {sinks} sinks, p99 at least {p99} times shorter"), shorter, shorter >= p99);
-        }
+        let shorter = times_shorter(&row["p99_ratio"]);
+        let bar = p99.map_or_else(String::new, |p99| format!(" at least {p99} times"));
+        judge(format!("{path}, {sinks} sinks, p99{bar} shorter"), shorter, p99.is_none_or(|p99| shorter >= p99));
     }
     for path in ["xdp", "tc"] {
         let p50 = |routes| find(results, path, 1, routes).map(|row| row["edge_to_edge_ns"]["p50"].as_f64());
@@ -56,7 +59,8 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
     for started in results.iter().filter(|row| row["workload"] == "floor") {
         let p50 = started["ns"]["p50"].as_f64().unwrap_or(f64::NAN);
         let what = started["what"].as_str().unwrap_or_default();
-        let is_ours = what.contains("in the kernel");
+        // A program of XDP takes events before its attaching has returned; with tcx the kernel waits first.
+        let is_ours = what.contains("in the kernel") || what.contains("taking a datagram (xdp");
         let bar = if is_ours { ", at most 1" } else { "" };
         judge(format!("{what}, ms, p50{bar}"), p50 / 1e6, !is_ours || p50 <= STARTED_WITHIN_NS);
     }

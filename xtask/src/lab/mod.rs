@@ -3,12 +3,14 @@
 //! - [`apt`] and [`kernel`]: the kernels, fetched once. [`modules`]: what of theirs a guest needs.
 //! - [`image`]: the guest's first and only file system, packed by [`cpio`]; `init.sh` is its first process.
 //! - [`machine`]: QEMU, from its start to its end.
-//! - [`workshop`]: modules of ours, built for a kernel. [`l2cat`]: a program of others, built for guests.
+//! - [`workshop`]: modules of ours, built for a kernel; [`dkms`]: the same as its users have it done.
+//! - [`l2cat`]: a program of others, built for guests.
 //! - [`pair`]: two Bluetooth adapters and a server in a guest; [`two`]: in two guests; [`bluetooth`]: measurements with them.
 
 mod apt;
 mod bluetooth;
 mod cpio;
+mod dkms;
 mod image;
 mod kernel;
 mod l2cat;
@@ -56,6 +58,9 @@ enum LabCommand {
     /// Throughput of L2CAP channels by connection interval under the kernels, beside the model of the same scenario. Exit
     /// code 3 when a bar is missed.
     Bluetooth(BluetoothArgs),
+    /// Add, build, install and remove kernel/taut_path with DKMS for a kernel, in a root of its own; the module that was
+    /// installed goes to a directory.
+    Dkms(DkmsArgs),
     /// Fetch and build what the lab needs. Exit code 77 when that can't be had here.
     Fetch(FetchArgs),
 }
@@ -121,6 +126,16 @@ struct GuestArgs {
 }
 
 #[derive(clap::Args)]
+struct DkmsArgs {
+    /// The kernel's series.
+    #[arg(long, value_name = "SERIES")]
+    kernel: Series,
+    /// Where the module goes [default: target/lab/out, emptied before].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
 struct FetchArgs {
     /// Only this kernel.
     #[arg(long, value_name = "SERIES")]
@@ -153,6 +168,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         LabCommand::Run(args) => ended(run_command(&args.guest, &args.command)),
         LabCommand::Pair(args) => ended(run_pair(args)),
         LabCommand::Bluetooth(args) => ended(bluetooth::run(args).map(|met| if met { 0 } else { BAR_MISSED })),
+        LabCommand::Dkms(args) => ended(run_dkms(args)),
         LabCommand::Fetch(args) => fetch(args).map_or_else(
             |error| {
                 eprintln!("lab: {error:#}");
@@ -181,6 +197,7 @@ fn fetch(args: &FetchArgs) -> Result<()> {
         eprintln!("lab: Linux {} is there", kernel.release);
         if args.modules && series.compiler().is_some() {
             let built = built_modules(series, &kernel, &own_modules()?)?;
+            dkms::ensure_tools(series)?;
             eprintln!("lab: built for it: {}", built.into_keys().collect::<Vec<_>>().join(", "));
         }
     }
@@ -207,6 +224,14 @@ fn run_pair(args: &PairCommand) -> Result<u8> {
     guest.files.extend(args.pair.files()?);
     guest.modules.extend(pair::MODULES.map(str::to_owned));
     run_command(&guest, &command)
+}
+
+fn run_dkms(args: &DkmsArgs) -> Result<u8> {
+    ensure_packages()?;
+    let kernel = args.kernel.ensure()?;
+    let module = dkms::run(args.kernel, &kernel, &place_for_files(args.out.as_ref())?)?;
+    println!("added, built, installed for Linux {} and removed again: {}", kernel.release, module.display());
+    Ok(0)
 }
 
 fn run_command(args: &GuestArgs, command: &[String]) -> Result<u8> {

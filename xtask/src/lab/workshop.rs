@@ -69,6 +69,11 @@ impl Workshop {
         Ok(Self { root, release: kernel.release.clone() })
     }
 
+    /// Where its files are.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Builds the modules of a directory with a Kbuild file; their contents by file name.
     ///
     /// # Errors
@@ -95,7 +100,7 @@ impl Workshop {
         let output = command.stdin(Stdio::null()).output().context("cannot run unshare (util-linux)")?;
         let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
         let complaints: Vec<&str> = said.lines().filter(|line| !is_expected(line)).collect();
-        if !output.status.success() || complaints.iter().any(|line| line.to_lowercase().contains("warning")) {
+        if !output.status.success() || complaints.iter().any(|line| is_complaint(line)) {
             let what = if output.status.success() { "with warnings" } else { "not" };
             bail!("{} builds {what} for Linux {}:\n{}", sources.display(), self.release, complaints.join("\n"));
         }
@@ -110,6 +115,11 @@ impl Workshop {
         }
         Ok(modules)
     }
+}
+
+/// Whether a line of a build is a warning.
+pub(super) fn is_complaint(line: &str) -> bool {
+    line.to_lowercase().contains("warning")
 }
 
 /// Debian 12's packages have no vmlinux to take types from, and kbuild says so at each module.
@@ -154,7 +164,7 @@ fn make(series: Series, release: &str, compiler: &str, making: &Path, root: &Pat
 }
 
 /// Copies a directory of sources, without what was built in it.
-fn copy(from: &Path, to: &Path) -> Result<()> {
+pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
         let (entry, place) = {
@@ -165,7 +175,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         let name = entry.file_name().to_string_lossy().into_owned();
         if entry.file_type()?.is_dir() {
             copy(&entry.path(), &place)?;
-        } else if ["c", "h"].iter().any(|kind| name.ends_with(&format!(".{kind}"))) || !name.contains('.') {
+        } else if ["c", "h", "conf"].iter().any(|kind| name.ends_with(&format!(".{kind}"))) || !name.contains('.') {
             fs::copy(entry.path(), place)?;
         }
     }

@@ -279,6 +279,12 @@ pub struct RouteRow {
     pub sensor_core: Option<usize>,
     /// Processor of the thread under test.
     pub route_core: Option<usize>,
+    /// `SCHED_FIFO` priority of the sensor.
+    #[serde(default)]
+    pub sensor_fifo: Option<u8>,
+    /// `SCHED_FIFO` priority of the thread under test.
+    #[serde(default)]
+    pub route_fifo: Option<u8>,
 }
 
 const fn one() -> usize {

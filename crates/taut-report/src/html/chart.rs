@@ -88,6 +88,10 @@ pub(crate) fn exceedance(rows: &[Curve<'_>], labels: &[String]) -> Option<Chart>
         json!({"x": x, "y": y})
     })?;
     for (series, row) in series.iter_mut().zip(rows.iter().filter(|row| !row.points.is_empty())) {
+        // All are later than a moment before the first one: without that, times that are all the same were no line.
+        let first = row.points.first().map_or(1.0, |&(_, ns)| ns.max(1) as f64);
+        series["x"].as_array_mut()?.insert(0, json!(first * 0.999));
+        series["y"].as_array_mut()?.insert(0, json!(1.0));
         if row.lost > 0 {
             let last = row.points.last().map_or(1.0, |&(_, ns)| ns as f64);
             series["x"].as_array_mut()?.extend([json!(last * 1.001), json!(latest)]);

@@ -9,7 +9,7 @@ use super::chart::{Chart, Curve, Spread, SpreadRow, by_active, by_connections, e
 use super::page::{Page, code, escape, push, sentence};
 use crate::sheet::{
     self, About, Cell, Groups, Line, Sheet, Tone, echo_labels, ledger_shares, pace_labels, ratio_interval,
-    route_groups, route_labels, stream_labels, tune_labels,
+    route_groups, route_heading, route_labels, stream_labels, tune_labels,
 };
 use crate::units;
 
@@ -175,7 +175,13 @@ fn crowd(page: &mut Page, rows: &[&CrowdRow]) {
 
 fn route(page: &mut Page, rows: &[&RouteRow]) {
     for rows in route_groups(rows) {
-        curves(page, rows.iter().copied(), &route_labels(&rows).in_full());
+        let labels = route_labels(&rows).in_full();
+        let curves: Vec<Curve<'_>> = rows.iter().copied().map(Curve::from).collect();
+        // There may be several groups, of other figures over other things.
+        let what = format!("{}, {}.", route_heading(&rows), rows[0].over);
+        for chart in [percentiles(&curves, &labels), exceedance(&curves, &labels)] {
+            add(page, chart.map(|chart| Chart { title: format!("{what} {}", chart.title), ..chart }));
+        }
     }
 }
 

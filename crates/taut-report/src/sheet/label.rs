@@ -85,15 +85,21 @@ pub(crate) fn crowd_labels(rows: &[&CrowdRow]) -> Labels {
 
 pub(crate) fn route_labels(rows: &[&RouteRow]) -> Labels {
     labels(rows, |row| {
-        let core =
-            |who: &str, core: Option<usize>| core.map_or_else(String::new, |core| format!("{who} on processor {core}"));
+        let thread = |who: &str, core: Option<usize>, fifo: Option<u8>| {
+            let core = core.map(|core| format!(" on processor {core}"));
+            let fifo = fifo.map(|priority| format!(" in SCHED_FIFO at {priority}"));
+            if core.is_none() && fifo.is_none() {
+                return String::new();
+            }
+            [Some(who.to_owned()), core, fifo].into_iter().flatten().collect()
+        };
         let traits = vec![
             if row.sinks == 1 { "1 sink".to_owned() } else { format!("{} sinks", row.sinks) },
             if row.routes == 1 { String::new() } else { format!("{} routes", row.routes) },
             row.over.clone(),
             if row.gap_ns == 0 { String::new() } else { format!("{} between events", units::limit(row.gap_ns)) },
-            core("spinning sensor", row.sensor_core),
-            core("user space", row.route_core),
+            thread("spinning sensor", row.sensor_core, row.sensor_fifo),
+            thread("user space", row.route_core, row.route_fifo),
         ];
         (row.path.clone(), traits)
     })

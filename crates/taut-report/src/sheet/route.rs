@@ -3,6 +3,17 @@ use taut_measure::recording::RouteRow;
 use super::{About, Cell, Column, Line, Percentile, Sheet, Tone, percentile, route_labels, tone_of};
 use crate::units;
 
+/// What is timed in rows of one kind.
+pub(crate) fn heading(rows: &[&RouteRow]) -> &'static str {
+    let is_loop = rows.iter().any(|row| row.loop_ns.is_some());
+    if is_loop { "A turn of read, decide and write" } else { "From edge to edge" }
+}
+
+/// Whether so many of a row's events were lost that the one at this share is one of them.
+pub(crate) fn is_lost(row: &RouteRow, share: f64) -> bool {
+    row.lost as f64 > (1.0 - share) * row.sent as f64
+}
+
 /// One row for each path and number of sinks.
 pub(super) fn sheet(rows: &[&RouteRow]) -> Sheet {
     let labels = route_labels(rows);
@@ -23,12 +34,14 @@ pub(super) fn sheet(rows: &[&RouteRow]) -> Sheet {
         Column::figure("lost"),
         Column::figure("says it lost").when_wide(1),
     ];
-    let is_loop = rows.iter().any(|row| row.loop_ns.is_some());
-    let heading = if is_loop { "A turn of read, decide and write" } else { "From edge to edge" };
-    let mut sheet = Sheet { heading: heading.to_owned(), context: labels.shared, columns, ..Sheet::default() };
+    let mut sheet = Sheet { heading: heading(rows).to_owned(), context: labels.shared, columns, ..Sheet::default() };
     for (row, label) in rows.iter().zip(labels.each) {
         let summary = row.times();
-        let at = |p| Cell::time(summary.and_then(|summary| percentile(summary, p)));
+        // One that was lost is later than all others, so a percentile may be one of those.
+        let at = |p: Percentile| match summary {
+            Some(_) if is_lost(row, p.share()) => Cell::toned("lost", Tone::Bad),
+            _ => Cell::time(summary.and_then(|summary| percentile(summary, p))),
+        };
         let compared = row.compared.as_ref();
         let ratio =
             |ratio: Option<f64>, tone| ratio.map_or_else(Cell::none, |ratio| Cell::toned(units::number(ratio), tone));

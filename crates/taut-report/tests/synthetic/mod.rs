@@ -347,6 +347,7 @@ fn turns(path: &str, p50_ns: u64, ratio: Option<f64>) -> RouteRow {
         gap_ns: 0,
         timeout_ns: 0,
         sensor_core: None,
+        sensor_fifo: None,
         ..row
     }
 }
@@ -390,6 +391,8 @@ fn route(path: &str, p50_ns: u64, lost: u64, ratio: Option<f64>) -> RouteRow {
         p99_ratio: ratio.map(|ratio| ratio * 0.8),
         sensor_core: Some(0),
         route_core: Some(1),
+        sensor_fifo: Some(50),
+        route_fifo: None,
     }
 }
 

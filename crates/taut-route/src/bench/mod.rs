@@ -7,4 +7,4 @@ mod udp;
 
 pub use crate::bpf::Place;
 pub use gpio_kernel::KernelPath;
-pub use udp::{Bench, Measured, Path, Plan, Start, TERMS, WHEN};
+pub use udp::{Bench, EVERY, Measured, Path, Plan, Start, TERMS, WHEN};

@@ -2,12 +2,15 @@
 //! (open, read, write, close for each event; everything kept open; in the kernel) over UDP.
 //!
 //! The sensor is a thread in a network namespace of its own, at one end of a virtual cable; what is measured is at the other.
-//! The sensor spins on its sockets, so its own waking up is in no figure; its sending and receiving is in all of them.
+//! The sensor spins on its sockets in `SCHED_FIFO`, so its own waking up is in no figure, nor what other processes do on its
+//! processor; its sending and receiving is in all of them. That is the same for all paths. It matters to those in the kernel, since
+//! on a virtual cable they run on the sensor's processor, behind its system call, where a device would interrupt.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +22,7 @@ use crate::condition::{Layout, Program, Verdict};
 use crate::net::namespace::Namespace;
 use crate::net::netlink::{Netlink, Way};
 use crate::route::Source;
+use crate::run::set_fifo;
 
 const SENSOR: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 1);
 const ROUTE: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 2);
@@ -40,7 +44,15 @@ pub struct Start {
     pub loaded_ns: u64,
     /// The same until it is attached to the device, for which the kernel waits until all processors have seen the change.
     pub at_work_ns: u64,
+    /// The same until the sending of the first datagram that the program took, of those that came all the while, one every
+    /// [`EVERY`]: it is at work before the kernel has done waiting. None where sensor and route share a processor.
+    pub first_event_ns: Option<u64>,
 }
+
+/// From one datagram to the next while a program is started.
+pub const EVERY: Duration = Duration::from_micros(20);
+/// Priority of the sensor, which spins.
+const SENSOR_FIFO: u8 = 50;
 
 /// A way from the sensor to the sinks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -66,6 +78,8 @@ pub struct Plan {
     pub sensor_core: Option<usize>,
     /// Processor of the thread under test.
     pub route_core: Option<usize>,
+    /// `SCHED_FIFO` priority of the thread under test.
+    pub fifo: Option<u8>,
 }
 
 /// What was measured.
@@ -77,6 +91,8 @@ pub struct Measured {
     pub sent: u64,
     /// Events without a notification from each sink in time.
     pub lost: u64,
+    /// `SCHED_FIFO` priority of the sensor; none without the right to it, and where it shares a processor with the route.
+    pub sensor_fifo: Option<u8>,
 }
 
 /// A cable between two network namespaces.
@@ -182,28 +198,68 @@ impl Bench {
         Ok(Self { plain, native, _program: program })
     }
 
+    /// Whether this kernel takes programs there.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`]: what it says instead.
+    pub fn try_place(&self, place: Place) -> Result<()> {
+        let cable = self.cable(Path::Kernel(place));
+        let attempt = || {
+            let program = program().map_err(io::Error::other)?;
+            let spec = KernelSpec { source: SOURCE, sinks: vec![(KernelTarget::Reply, None)], log: None };
+            let route = KernelRoute::load(&program, spec, place, "taut_bench").map_err(io::Error::other)?;
+            Attachment::attach(cable.hop.ifindex, place, &[&route]).map_err(io::Error::other).map(drop)
+        };
+        let hint = if place == Place::Tc { " (tcx needs Linux 6.6)" } else { "" };
+        cable.route.inside(attempt).map_err(|error| Error::Unavailable(format!("{}: {error}{hint}", place.name())))
+    }
+
+    const fn cable(&self, path: Path) -> &Cable {
+        if matches!(path, Path::Kernel(Place::XdpNative)) { &self.native } else { &self.plain }
+    }
+
     /// How long it takes from the text of a condition ([`TERMS`]) to the program at work on a device, sample by sample.
     ///
     /// # Errors
     /// The kernel does not take it.
-    pub fn starts(&self, place: Place, samples: usize) -> Result<Vec<Start>> {
-        let layout = Source::Udp(SOURCE.into()).layout();
-        let (route, hop) = (&self.plain.route, self.plain.hop);
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let start = || {
-            let began = Instant::now();
-            let program = Program::parse(TERMS, &[], &layout).map_err(io::Error::other)?;
-            let spec = KernelSpec { source: SOURCE, sinks: vec![(KernelTarget::Reply, None)], log: None };
-            let mut route = KernelRoute::load(&program, spec, place, "taut_bench").map_err(io::Error::other)?;
-            route.set_hop(0, Some(hop))?;
-            let loaded_ns = nanos(began.elapsed());
-            let attached = Attachment::attach(hop.ifindex, place, &[&route]).map_err(io::Error::other)?;
-            let at_work_ns = nanos(began.elapsed());
-            drop(attached);
-            Ok(Start { loaded_ns, at_work_ns })
-        };
-        let all = route.inside(|| (0..samples).map(|_| start()).collect::<io::Result<Vec<Start>>>());
-        all.map_err(failed("start a program"))
+    pub fn starts(&self, place: Place, samples: usize, plan: &Plan) -> Result<Vec<Start>> {
+        (0..samples).map(|_| self.start(place, plan)).collect::<io::Result<_>>().map_err(failed("start a program"))
+    }
+
+    /// Twice: with nothing else going on, and with datagrams that come all the while.
+    fn start(&self, place: Place, plan: &Plan) -> io::Result<Start> {
+        let Cable { sensor, route, hop } = &self.plain;
+        let alone = route.inside(|| {
+            pin(plan.route_core)?;
+            Started::now(*hop, place)
+        })?;
+        let start = Start { loaded_ns: alone.loaded_ns, at_work_ns: alone.at_work_ns, first_event_ns: None };
+        drop(alone);
+        if plan.sensor_core.is_none() {
+            return Ok(start);
+        }
+        route.inside(|| {
+            pin(plan.route_core)?;
+            // Takes what comes before the program does, or the sensor were told that nobody is there.
+            let _drain = UdpSocket::bind(SOURCE)?;
+            let stop = AtomicBool::new(false);
+            thread::scope(|scope| {
+                let (ready, sending) = sync_channel(1);
+                let stop = &stop;
+                let sensor = scope.spawn(move || sensor.inside(move || send_steadily(plan, stop, &ready)));
+                // An end without a beginning is an error, which the sensor returns.
+                let _ = sending.recv();
+                let began = Instant::now();
+                let started = Started::now(*hop, place);
+                stop.store(true, Ordering::Relaxed);
+                let sent = sensor.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
+                // From the first one on it took all.
+                let taken = started?.route.counters()?.count;
+                let first = usize::try_from(taken).ok().and_then(|taken| sent.iter().rev().nth(taken.checked_sub(1)?));
+                let first = first.ok_or_else(|| io::Error::other("no datagram came to the program"))?;
+                Ok(Start { first_event_ns: Some(nanos(first.saturating_duration_since(began))), ..start })
+            })
+        })
     }
 
     /// Measures one path once, with new sockets or a new program. In the kernel, so many other routes are at work on the same
@@ -212,7 +268,7 @@ impl Bench {
     /// # Errors
     /// The path can't be set up here.
     pub fn measure(&self, path: Path, sinks: usize, others: u16, plan: &Plan) -> Result<Measured> {
-        let cable = if path == Path::Kernel(Place::XdpNative) { &self.native } else { &self.plain };
+        let cable = self.cable(path);
         match path {
             Path::Kernel(place) => {
                 let target = |sink| KernelTarget::To(sink_address(sink));
@@ -239,7 +295,7 @@ impl Bench {
             Path::Naive | Path::KeptOpen => {
                 let stop = AtomicBool::new(false);
                 thread::scope(|scope| {
-                    let (ready, began) = std::sync::mpsc::sync_channel(1);
+                    let (ready, began) = sync_channel(1);
                     let stop = &stop;
                     // Told once: later events find the channel full.
                     let began_once = move || {
@@ -248,6 +304,7 @@ impl Bench {
                     let work = move || {
                         cable.route.inside(|| {
                             pin(plan.route_core)?;
+                            plan.fifo.map_or(Ok(()), set_fifo)?;
                             match path {
                                 Path::Naive => naive(sinks, stop, &began_once),
                                 _ => kept_open(sinks, stop, &began_once),
@@ -265,6 +322,53 @@ impl Bench {
             }
         }
     }
+}
+
+/// A program at work.
+struct Started {
+    route: KernelRoute,
+    _attached: Attachment,
+    loaded_ns: u64,
+    at_work_ns: u64,
+}
+
+impl Started {
+    /// From the text on.
+    fn now(hop: Hop, place: Place) -> io::Result<Self> {
+        let layout = Source::Udp(SOURCE.into()).layout();
+        let began = Instant::now();
+        let program = Program::parse(TERMS, &[], &layout).map_err(io::Error::other)?;
+        let spec = KernelSpec { source: SOURCE, sinks: vec![(KernelTarget::Reply, None)], log: None };
+        let mut route = KernelRoute::load(&program, spec, place, "taut_bench").map_err(io::Error::other)?;
+        route.set_hop(0, Some(hop))?;
+        let loaded_ns = nanos(began.elapsed());
+        let attached = Attachment::attach(hop.ifindex, place, &[&route]).map_err(io::Error::other)?;
+        Ok(Self { route, _attached: attached, loaded_ns, at_work_ns: nanos(began.elapsed()) })
+    }
+}
+
+/// Sends a datagram every [`EVERY`] until it is to stop; when each was sent.
+fn send_steadily(plan: &Plan, stop: &AtomicBool, ready: &SyncSender<()>) -> io::Result<Vec<Instant>> {
+    pin(plan.sensor_core)?;
+    first_in_line(plan);
+    let socket = UdpSocket::bind((SENSOR, 0))?;
+    socket.connect(SOURCE)?;
+    let mut sent = Vec::with_capacity(10_000);
+    while !stop.load(Ordering::Relaxed) {
+        let now = Instant::now();
+        socket.send(&[0; 16])?;
+        sent.push(now);
+        // Told once: later ones find the channel full.
+        let _ = ready.try_send(());
+        while now.elapsed() < EVERY {
+            spin(plan);
+        }
+    }
+    Ok(sent)
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn sink_address(index: usize) -> SocketAddrV4 {
@@ -342,6 +446,11 @@ fn spin(plan: &Plan) {
     }
 }
 
+/// Puts the sensor before all that would preempt it. Not where it has to let others run, and not where that is refused.
+fn first_in_line(plan: &Plan) -> Option<u8> {
+    plan.sensor_core.filter(|_| set_fifo(SENSOR_FIFO).is_ok()).map(|_| SENSOR_FIFO)
+}
+
 /// The sensor: sends, and spins until each sink has been notified.
 fn sense(cable: &Cable, sinks: usize, plan: &Plan) -> Result<Measured> {
     let run = || {
@@ -354,7 +463,7 @@ fn sense(cable: &Cable, sinks: usize, plan: &Plan) -> Result<Measured> {
             socket.set_nonblocking(true)?;
         }
         let warm_up = plan.events / 10;
-        let mut measured = Measured::default();
+        let mut measured = Measured { sensor_fifo: first_in_line(plan), ..Measured::default() };
         let mut buffer = [0; 64];
         // Zero, as the condition wants it, and a number by which a late notification is told from the one waited for.
         let mut payload = [0; 16];
@@ -380,7 +489,7 @@ fn sense(cable: &Cable, sinks: usize, plan: &Plan) -> Result<Measured> {
             if event >= warm_up {
                 measured.sent += 1;
                 if arrived {
-                    measured.edge_to_edge_ns.push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+                    measured.edge_to_edge_ns.push(nanos(took));
                 } else {
                     measured.lost += 1;
                 }
@@ -399,23 +508,25 @@ fn sense(cable: &Cable, sinks: usize, plan: &Plan) -> Result<Measured> {
 mod tests {
     use super::*;
 
+    const PLAN: Plan = Plan {
+        events: 50,
+        gap: Duration::from_micros(200),
+        timeout: Duration::from_millis(200),
+        sensor_core: None,
+        route_core: None,
+        fifo: None,
+    };
+
     #[test]
     fn every_path_notifies_every_sink() {
         let bench = match Bench::set_up() {
             Ok(bench) => bench,
             Err(error) => return crate::skip::note("bench::every_path_notifies_every_sink", &error.to_string()),
         };
-        let plan = Plan {
-            events: 50,
-            gap: Duration::from_micros(200),
-            timeout: Duration::from_millis(200),
-            sensor_core: None,
-            route_core: None,
-        };
         for (sinks, others) in [(1, 0), (4, 0), (1, 5)] {
             for &path in Path::all(sinks) {
                 let measured =
-                    bench.measure(path, sinks, others, &plan).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+                    bench.measure(path, sinks, others, &PLAN).unwrap_or_else(|error| panic!("{path:?}: {error}"));
                 assert_eq!(measured.sent, 50, "{path:?}");
                 assert_eq!(measured.lost + measured.edge_to_edge_ns.len() as u64, 50, "{path:?}");
                 // Sockets that are closed between events may miss some.
@@ -434,9 +545,15 @@ mod tests {
             Ok(bench) => bench,
             Err(error) => return crate::skip::note("bench::a_program_of_20_terms_is_started", &error.to_string()),
         };
+        let two = thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
+        let plan = Plan { sensor_core: two.then_some(0), route_core: two.then_some(1), ..PLAN };
         for place in [Place::XdpGeneric, Place::Tc] {
-            let starts = bench.starts(place, 3).unwrap();
-            assert!(starts.len() == 3 && starts.iter().all(|start| start.loaded_ns < start.at_work_ns), "{starts:?}");
+            let starts = bench.starts(place, 3, &plan).unwrap();
+            assert_eq!(starts.len(), 3);
+            for start in starts {
+                assert!(start.loaded_ns < start.at_work_ns, "{start:?}");
+                assert_eq!(start.first_event_ns.is_some(), two, "{start:?}");
+            }
         }
     }
 }

@@ -53,6 +53,15 @@ fn mask_of_nonzero(a: &mut Assembler, value: R, scratch: R) {
     a.alu_imm(Alu::ShiftRightSigned, value, 63);
 }
 
+/// 1 where there was anything but zero, else 0. A bit of the mask would do as well; but newer verifiers follow a mask of a
+/// sign, `&` or `|` a constant, in two ways (`maybe_fork_scalars`, kernel/bpf/verifier.c), so four of them in sixteen.
+fn is_nonzero(a: &mut Assembler, value: R, scratch: R) {
+    a.mov(scratch, value);
+    a.negate(scratch);
+    a.alu(Alu::Or, value, scratch);
+    a.alu_imm(Alu::ShiftRight, value, 63);
+}
+
 /// 1 in `dst` if `x < y`, signed, else 0 (the sign of the difference, corrected for overflow).
 fn less(a: &mut Assembler, dst: R, x: R, y: R, [s, t]: [R; 2]) {
     a.mov(dst, x);
@@ -89,10 +98,15 @@ fn divide(a: &mut Assembler) {
     signed(a, R0, R2);
 }
 
-/// All ones in `dst` unless this is the first event.
-fn mask_of_later(a: &mut Assembler, dst: R, scratch: R) {
+/// 0 in `dst` if this is the first event.
+fn others_before(a: &mut Assembler, dst: R) {
     a.load(Width::B8, dst, MEMORY, COUNT as i16);
     a.alu_imm(Alu::Xor, dst, 1);
+}
+
+/// All ones in `dst` unless this is the first event.
+fn mask_of_later(a: &mut Assembler, dst: R, scratch: R) {
+    others_before(a, dst);
     mask_of_nonzero(a, dst, scratch);
 }
 
@@ -127,7 +141,13 @@ impl Generator<'_> {
             Expression::Binary(which, x, y) => {
                 self.value(x, depth);
                 if let Expression::Constant(value) = **y {
-                    self.a.constant(R1, value);
+                    // The constant on the left where that is the same, for the reason that `is_nonzero` has.
+                    if matches!(which, Binary::And | Binary::Or) {
+                        self.a.mov(R1, R0);
+                        self.a.constant(R0, value);
+                    } else {
+                        self.a.constant(R1, value);
+                    }
                 } else {
                     self.a.store(Width::B8, R10, waiting(depth), R0);
                     self.value(y, depth + 1);
@@ -223,8 +243,7 @@ impl Generator<'_> {
             }
             Binary::Equal | Binary::Unequal => {
                 a.alu(Alu::Xor, R0, R1);
-                mask_of_nonzero(a, R0, R1);
-                a.alu_imm(Alu::And, R0, 1);
+                is_nonzero(a, R0, R1);
                 if which == Binary::Equal {
                     a.alu_imm(Alu::Xor, R0, 1);
                 }
@@ -262,11 +281,11 @@ impl Generator<'_> {
                     Filter::Delta => a.alu(Alu::Sub, R0, R1),
                     Filter::Changed => {
                         a.alu(Alu::Xor, R0, R1);
-                        mask_of_nonzero(a, R0, R1);
-                        mask_of_later(a, R1, R2);
-                        a.alu_imm(Alu::Xor, R1, -1);
+                        is_nonzero(a, R0, R1);
+                        others_before(a, R1);
+                        is_nonzero(a, R1, R2);
+                        a.alu_imm(Alu::Xor, R1, 1);
                         a.alu(Alu::Or, R0, R1);
-                        a.alu_imm(Alu::And, R0, 1);
                     }
                     Filter::Rise => {
                         a.alu_imm(Alu::Xor, R1, 1);
@@ -313,8 +332,8 @@ impl Generator<'_> {
                 a.mov(R1, R0);
                 a.negate(R1);
                 a.constant(R2, step_ns);
-                a.alu(Alu::And, R1, R2);
-                a.alu(Alu::Add, R5, R1);
+                a.alu(Alu::And, R2, R1);
+                a.alu(Alu::Add, R5, R2);
                 a.store(Width::B8, MEMORY, at, R5);
             }
             Filter::Average { window } => average(a, at, window),

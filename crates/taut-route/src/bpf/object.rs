@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use super::frame::{BUCKETS, COUNT, FAILED, HISTOGRAM, LOG_LOST, PASSED, SHORT, memory_bytes};
 use super::instruction::Instruction;
 use super::record::{self, RECORD_HEADER, RecordTarget};
-use super::sys::{self, MapKind, MapShape, ProgramKind};
+use super::sys::{self, LogLevel, MapKind, MapShape, ProgramKind};
 use crate::condition::{Program, Verdict};
 
 /// Why the kernel did not take something.
@@ -170,10 +170,20 @@ pub(super) fn load(kind: ProgramKind, code: &[Instruction], attach_type: u32, na
     };
     let mut log = vec![0; 1 << 20];
     // What it says about the second one goes for the first one.
-    let _ = sys::load(kind, code, attach_type, name, Some(&mut log));
+    let _ = sys::load(kind, code, attach_type, name, Some((LogLevel::Reasons, &mut log)));
     let text = String::from_utf8_lossy(&log);
     let lines: Vec<&str> = text.trim_end_matches('\0').lines().collect();
     Err(BpfError::Refused { error, reason: lines[lines.len().saturating_sub(6)..].join(" / ") })
+}
+
+/// How many instructions the verifier looked at until it took a program.
+#[cfg(test)]
+pub(super) fn verified(kind: ProgramKind, code: &[Instruction], attach_type: u32) -> io::Result<usize> {
+    let mut log = vec![0; 1 << 12];
+    sys::load(kind, code, attach_type, "taut_verified", Some((LogLevel::Statistics, &mut log)))?;
+    let text = String::from_utf8_lossy(&log);
+    let count = text.split_once("processed ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+    count.ok_or_else(|| io::Error::other(format!("no count in {text}")))
 }
 
 /// A program over event records, in the kernel.

@@ -5,6 +5,7 @@ use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::header::{self, Hop, SINK_BYTES};
+use super::instruction::Instruction;
 use super::network::{self, Hook, LOG_BYTES, NetParts, NetSink};
 use super::object::{self, BpfError, KernelCounters, MemoryMap};
 use super::ring::Ring;
@@ -124,24 +125,34 @@ impl Place {
     }
 }
 
-impl KernelRoute {
-    /// Generates a route's program and loads it. It does nothing yet.
-    ///
-    /// # Errors
-    /// The right is missing, or the kernel is too old for a part of it.
-    pub fn load(program: &Program, spec: KernelSpec, place: Place, name: &str) -> Result<Self, BpfError> {
+/// What a program works with.
+struct Maps {
+    memory: MemoryMap,
+    sinks: OwnedFd,
+    log: Option<OwnedFd>,
+}
+
+fn table_bytes(spec: &KernelSpec) -> usize {
+    SINK_BYTES * spec.sinks.len().max(1)
+}
+
+impl Maps {
+    fn create(program: &Program, spec: &KernelSpec) -> Result<Self, BpfError> {
         let memory = MemoryMap::create(program.slots)?;
         let create = |kind, key_bytes, value_bytes, entries, name| {
             let shape = MapShape { kind, key_bytes, value_bytes, entries, name, types: None };
             sys::create_map(&shape).map_err(BpfError::of("create a map"))
         };
-        let table = vec![0; SINK_BYTES * spec.sinks.len().max(1)];
-        let sinks = create(MapKind::Array, 4, table.len(), 1, "taut_sinks")?;
+        let sinks = create(MapKind::Array, 4, table_bytes(spec), 1, "taut_sinks")?;
         let log = match spec.log {
             Some(_) => Some(create(MapKind::RingBuffer, 0, 0, LOG_RING, "taut_log")?),
             None => None,
         };
-        let net_sinks: Vec<NetSink> = spec
+        Ok(Self { memory, sinks, log })
+    }
+
+    fn code(&self, program: &Program, spec: &KernelSpec, place: Place) -> Vec<Instruction> {
+        let sinks: Vec<NetSink> = spec
             .sinks
             .iter()
             .map(|&(target, output)| NetSink { reply: target == KernelTarget::Reply, output })
@@ -149,15 +160,27 @@ impl KernelRoute {
         let parts = NetParts {
             hook: place.hook(),
             source: spec.source,
-            sinks: &net_sinks,
-            memory_fd: memory.number(),
-            sinks_fd: sys::number(&sinks),
-            log: log.as_ref().map(|log| (sys::number(log), spec.log.flatten())),
+            sinks: &sinks,
+            memory_fd: self.memory.number(),
+            sinks_fd: sys::number(&self.sinks),
+            log: self.log.as_ref().map(|log| (sys::number(log), spec.log.flatten())),
         };
-        let code = network::generate(program, &parts);
-        let program = object::load(place.kind(), &code, place.attach_type(), name)?;
+        network::generate(program, &parts)
+    }
+}
+
+impl KernelRoute {
+    /// Generates a route's program and loads it. It does nothing yet.
+    ///
+    /// # Errors
+    /// The right is missing, or the kernel is too old for a part of it.
+    pub fn load(program: &Program, spec: KernelSpec, place: Place, name: &str) -> Result<Self, BpfError> {
+        let maps = Maps::create(program, &spec)?;
+        let program = object::load(place.kind(), &maps.code(program, &spec, place), place.attach_type(), name)?;
+        let Maps { memory, sinks, log } = maps;
         let ring = |fd| Ring::new(fd, LOG_RING).map_err(BpfError::of("map the log"));
         let log = log.map(ring).transpose()?;
+        let table = vec![0; table_bytes(&spec)];
         Ok(Self { program, memory, sinks, log, spec, table })
     }
 
@@ -265,5 +288,46 @@ impl Attachment {
             let _ = sys::delete(table.as_fd(), &network::key(source));
         }
         left > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::TERMS;
+    use crate::route::Source;
+
+    /// The time to start a route is that of the verifier, whose work has to grow with a program's length alone.
+    #[test]
+    fn the_verifier_looks_at_each_instruction_about_once() {
+        let source = SocketAddrV4::new([127, 0, 0, 1].into(), 9000);
+        let layout = Source::Udp(source.into()).layout();
+        let filters = "changed(value) && rise(value > 1) && fall(value > 2) && debounce(value != 3, 1ms) && limit(true, 3, 1s) \
+                       && hysteresis(value, 1, 9) && average(value, 5) != 0 && smooth(value, 2) != 4 && median(value) == 5";
+        let signs = (0..20).map(|byte| format!("(i8[{byte}] >> 63 & 5) != 1")).collect::<Vec<_>>().join(" && ");
+        for text in [TERMS, filters, &signs] {
+            let program = Program::parse(text, &[], &layout).unwrap();
+            for place in [Place::XdpGeneric, Place::Tc] {
+                let to = |port| KernelTarget::To(SocketAddrV4::new([127, 0, 0, 1].into(), port));
+                let sinks = if place == Place::Tc { 4 } else { 1 };
+                let spec = KernelSpec { source, sinks: (0..sinks).map(|i| (to(i), None)).collect(), log: Some(None) };
+                let verified = Maps::create(&program, &spec).map(|maps| {
+                    let code = maps.code(&program, &spec, place);
+                    (code.len(), object::verified(place.kind(), &code, place.attach_type()))
+                });
+                let (length, verified) = match verified {
+                    Err(error) if error.is_missing_right() => {
+                        return crate::skip::note(
+                            "bpf::route::the_verifier_looks_at_each_instruction_about_once",
+                            &error.to_string(),
+                        );
+                    }
+                    other => other.unwrap(),
+                };
+                let verified = verified.unwrap_or_else(|error| panic!("{place:?} {text}: {error}"));
+                println!("{place:?}: {verified} for {length}");
+                assert!(verified <= length + length / 2, "{place:?} {text}: {verified} for {length}");
+            }
+        }
     }
 }

@@ -210,22 +210,34 @@ pub(super) fn delete(map: BorrowedFd<'_>, key: &[u8]) -> io::Result<()> {
     unsafe { bpf(MAP_DELETE_ELEM, &mut attribute) }.map(drop)
 }
 
-/// Loads a program. With a `log` the verifier writes its reasons there.
+/// What the verifier writes down (`BPF_LOG_LEVEL1`, `BPF_LOG_STATS` of linux/bpf_verifier.h).
+#[derive(Clone, Copy, Debug)]
+#[repr(u32)]
+pub(super) enum LogLevel {
+    /// Why it refuses.
+    Reasons = 1,
+    /// How much work it had.
+    #[cfg(test)]
+    Statistics = 4,
+}
+
+/// Loads a program. With a `log` the verifier writes there; that costs it several times the time.
 pub(super) fn load(
     kind: ProgramKind,
     code: &[Instruction],
     attach_type: u32,
     program_name: &str,
-    log: Option<&mut [u8]>,
+    log: Option<(LogLevel, &mut [u8])>,
 ) -> io::Result<OwnedFd> {
     let license = c"Dual MIT/GPL";
-    let (log, log_size) = log.map_or((0, 0), |log| (log.as_mut_ptr() as u64, log.len() as u32));
+    let (log_level, log, log_size) =
+        log.map_or((0, 0, 0), |(level, log)| (level as u32, log.as_mut_ptr() as u64, log.len() as u32));
     let mut attribute = ProgramLoad {
         kind: kind as u32,
         instruction_count: code.len() as u32,
         instructions: code.as_ptr() as u64,
         license: license.as_ptr() as u64,
-        log_level: u32::from(log_size > 0),
+        log_level,
         log_size,
         log,
         name: name(program_name),

@@ -223,13 +223,22 @@ fn refused(spec: &ModuleSpec, error: io::Error) -> ModuleError {
         (abi::FAULT_PROGRAM, _) => "the condition's program".to_owned(),
         _ => "taut_path".to_owned(),
     };
+    let is_line = match at_fault.checked_sub(abi::FAULT_SINK) {
+        Some(index) => spec.request.sink.get(index as usize).is_some_and(|sink| sink.kind == abi::GPIO),
+        None => at_fault == abi::FAULT_SOURCE && !is_input,
+    };
     let hint = match error.raw_os_error() {
+        Some(libc::EACCES) if at_fault == abi::FAULT_PROGRAM => " (it uses maps that are no arrays)",
+        Some(libc::E2BIG) if at_fault == abi::FAULT_PROGRAM => {
+            " (it is too long for the module; shorten the condition)"
+        }
+        Some(libc::EINVAL) if at_fault == abi::FAULT_PROGRAM => " (it is no program of type XDP)",
         Some(libc::ENODEV) if is_input && at_fault == abi::FAULT_SOURCE => {
             " (no input device has that name; see /proc/bus/input/devices)"
         }
         Some(libc::ENODEV) => " (no GPIO chip has that label; gpiodetect lists them)",
         Some(libc::EBUSY) => " (somebody else uses the line; gpioinfo tells who)",
-        Some(libc::EINVAL) if at_fault != 0 => " (the chip has no such line)",
+        Some(libc::EINVAL) if is_line => " (the chip has no such line)",
         Some(libc::ENXIO) => " (the line makes no interrupts)",
         Some(libc::EDEADLK) => " (something on the route can sleep, so it can't run in hard irq)",
         _ => "",
@@ -242,4 +251,35 @@ pub(crate) fn input_name(node: &Path) -> Option<String> {
     let event = node.file_name()?;
     let name = fs::read_to_string(Path::new("/sys/class/input").join(event).join("device/name")).ok()?;
     Some(name.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::{Route, module_spec, parse_file};
+
+    #[test]
+    fn what_the_module_refuses_is_named_with_what_to_do() {
+        let file =
+            "[[route]]\nname = 'r'\nfrom = 'gpio:chip/3'\nwhen = 'true'\nto = ['gpio:chip/5', 'udp://10.0.0.2:9']\n";
+        let route = Route::compile(&parse_file(file).unwrap().remove(0)).unwrap();
+        let refusal = |at_fault: u32, error: i32| {
+            let mut spec = module_spec(&route).unwrap();
+            spec.request.at_fault = at_fault;
+            refused(&spec, io::Error::from_raw_os_error(error)).to_string()
+        };
+        let cases = [
+            (abi::FAULT_PROGRAM, libc::EACCES, "the condition's program: ", "maps that are no arrays"),
+            (abi::FAULT_PROGRAM, libc::E2BIG, "the condition's program: ", "shorten the condition"),
+            (abi::FAULT_PROGRAM, libc::EINVAL, "the condition's program: ", "no program of type XDP"),
+            (abi::FAULT_SOURCE, libc::EBUSY, "gpio:chip/3", "somebody else uses the line"),
+            (abi::FAULT_SINK, libc::EINVAL, "gpio:chip/5: ", "no such line"),
+            (abi::FAULT_SINK + 1, libc::EINVAL, "udp://10.0.0.2:9: ", ""),
+            (0, libc::EDEADLK, "taut_path: ", "can sleep"),
+        ];
+        for (at_fault, error, what, hint) in cases {
+            let text = refusal(at_fault, error);
+            assert!(text.starts_with(what) && text.contains(hint), "{text}");
+        }
+    }
 }

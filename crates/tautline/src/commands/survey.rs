@@ -238,7 +238,7 @@ impl Survey {
     fn direct_path(&mut self, _endpoints: &[Endpoint]) -> anyhow::Result<()> {
         let (sensor_core, route_core) = bench::cores();
         let (gap, timeout) = (Duration::from_micros(100), Duration::from_millis(20));
-        let plan = RoutePlan { events: 500, gap, timeout, sensor_core, route_core };
+        let plan = RoutePlan { events: 500, gap, timeout, sensor_core, route_core, fifo: None };
         let command = format!("taut route bench --over udp --others 0 --rounds {ROUNDS} --events 500");
         match bench::udp_rows(&plan, &[1, 4], 0, ROUNDS, &command, &self.interrupt, &mut self.progress) {
             Ok((rows, ended)) => {

@@ -4,7 +4,7 @@ use taut_measure::stats::Distribution;
 use taut_measure::{Interrupt, placement};
 use taut_report::Document;
 use taut_route::bench::gpio::{self, Figure, GpioMeasured, GpioPath, GpioPlan, Simulation};
-use taut_route::bench::{Bench, KernelPath, Path, Place, Plan, Start, WHEN};
+use taut_route::bench::{Bench, EVERY, KernelPath, Path, Place, Plan, Start, WHEN};
 use taut_time::Duration;
 
 use crate::exit::Code;
@@ -14,10 +14,10 @@ use crate::run::{self, Run};
 
 /// From a sensor to its last sink: everything opened for each event, kept open, and in the kernel
 ///
-/// The published experiment's three ways. Over UDP, between network namespaces joined by a virtual cable: the sensor spins, so
-/// that its own waking up is in no figure; its sending and receiving is in all of them. On GPIO lines, where the simulated chip
-/// is (cargo xtask lab): turns of read, decide and write, and from edge to edge as the chip stamps them. Rounds are
-/// interleaved, and each has new sockets, lines or programs. Needs root.
+/// The published experiment's three ways. Over UDP, between network namespaces joined by a virtual cable: the sensor spins, in
+/// SCHED_FIFO, so that neither its own waking up nor what would preempt it is in a figure; its sending and receiving is in all
+/// of them. On GPIO lines, where the simulated chip is (cargo xtask lab): turns of read, decide and write, and from edge to edge
+/// as the chip stamps them. Rounds are interleaved, and each has new sockets, lines or programs. Needs root.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// What to measure over
@@ -50,7 +50,7 @@ pub(super) struct Args {
     /// Samples of a loop in each round, each of 16 turns
     #[arg(long, value_name = "N", default_value = "200", value_parser = input::count)]
     samples: usize,
-    /// SCHED_FIFO priority of the thread under test, on GPIO lines
+    /// SCHED_FIFO priority of the thread under test
     #[arg(long, value_name = "1-99", value_parser = clap::value_parser!(u8).range(1..=99))]
     fifo: Option<u8>,
     #[command(flatten)]
@@ -85,7 +85,8 @@ fn period(text: &str) -> Result<Duration, String> {
 pub(super) fn run(args: &Args) -> anyhow::Result<Code> {
     let run = Run::start("route bench")?;
     let (sensor_core, route_core) = cores();
-    let plan = Plan { events: args.events, gap: args.gap, timeout: args.timeout, sensor_core, route_core };
+    let plan =
+        Plan { events: args.events, gap: args.gap, timeout: args.timeout, sensor_core, route_core, fifo: args.fifo };
     let gpio_plan =
         GpioPlan { samples: args.samples, edges: args.edges, period: args.period, fifo: args.fifo, core: route_core };
     let (command, mut rows, mut ended) = (run::command_line(), Vec::new(), Ended::Complete);
@@ -132,11 +133,18 @@ pub(crate) fn udp_rows(
     progress: &mut dyn FnMut(usize, usize),
 ) -> anyhow::Result<(Vec<Row>, Ended)> {
     let bench = Bench::set_up()?;
+    let mut places = vec![Place::XdpNative, Place::XdpGeneric, Place::Tc];
+    places.retain(|&place| {
+        let tried = bench.try_place(place);
+        tried.inspect_err(|error| eprintln!("taut: a path over UDP skipped: {error}")).is_ok()
+    });
+    let is_here = |path: &Path| !matches!(path, Path::Kernel(place) if !places.contains(place));
+    let here = |sinks: usize| Path::all(sinks).iter().copied().filter(is_here);
     let mut paths: Vec<(Path, usize, u16)> =
-        sinks.iter().flat_map(|&sinks| Path::all(sinks).iter().map(move |&path| (path, sinks, 0))).collect();
+        sinks.iter().flat_map(|&sinks| here(sinks).map(move |path| (path, sinks, 0))).collect();
     // The same with many routes on the device, where they share a program in front of them.
-    let in_kernel = Path::all(1).iter().filter(|path| matches!(path, Path::Kernel(_)) && others > 0);
-    paths.extend(in_kernel.map(|&path| (path, 1, others)));
+    let in_kernel = here(1).filter(|path| matches!(path, Path::Kernel(_)) && others > 0);
+    paths.extend(in_kernel.map(|path| (path, 1, others)));
     let mut cases: Vec<RouteCase> = paths
         .iter()
         .map(|(path, sinks, others)| RouteCase {
@@ -147,7 +155,7 @@ pub(crate) fn udp_rows(
             reported_lost: None,
         })
         .collect();
-    let mut ended = Ended::Complete;
+    let (mut ended, mut sensor_fifo) = (Ended::Complete, None);
     for round in 0..rounds {
         if interrupt.is_set() {
             ended = Ended::Interrupted;
@@ -158,6 +166,7 @@ pub(crate) fn udp_rows(
             let index = (round + turn) % paths.len();
             let (path, sinks, others) = paths[index];
             let measured = bench.measure(path, sinks, others, plan)?;
+            sensor_fifo = measured.sensor_fifo;
             let mut times = Distribution::new();
             measured.edge_to_edge_ns.iter().for_each(|&ns| times.record_ns(ns));
             cases[index].rounds.push((times, measured.sent, measured.lost));
@@ -172,29 +181,33 @@ pub(crate) fn udp_rows(
         gap_ns: nanos(plan.gap),
         sensor_core: plan.sensor_core,
         route_core: plan.route_core,
+        sensor_fifo,
+        route_fifo: plan.fifo,
     };
     let mut rows: Vec<Row> = route::rows(&cases, &setting).into_iter().map(|row| Row::Route(Box::new(row))).collect();
-    for place in [Place::XdpGeneric, Place::Tc] {
-        rows.extend(started(&bench, place)?.into_iter().map(|row| Row::Floor(Box::new(row))));
+    for place in [Place::XdpGeneric, Place::Tc].into_iter().filter(|place| places.contains(place)) {
+        rows.extend(started(&bench, place, plan)?.into_iter().map(|row| Row::Floor(Box::new(row))));
     }
     Ok((rows, ended))
 }
 
 /// From text to a program in the kernel, and at work on a device.
-fn started(bench: &Bench, place: Place) -> anyhow::Result<Vec<FloorRow>> {
-    let starts = bench.starts(place, STARTS)?;
-    let row = |until: &str, meaning: &str, ns: &dyn Fn(&Start) -> u64| {
+fn started(bench: &Bench, place: Place, plan: &Plan) -> anyhow::Result<Vec<FloorRow>> {
+    let starts = bench.starts(place, STARTS, plan)?;
+    let row = |until: &str, meaning: &str, ns: &dyn Fn(&Start) -> Option<u64>| {
         let mut times = Distribution::new();
-        starts.iter().for_each(|start| times.record_ns(ns(start)));
+        starts.iter().filter_map(ns).for_each(|ns| times.record_ns(ns));
         let what = format!("from a condition of 20 terms to its program {until} ({})", place.name());
         times.summary(&[]).map(|ns| FloorRow { what, ns, meaning: meaning.to_owned() })
     };
     let loaded = row("in the kernel", "once for a route: parsing, generating, the verifier, compiling", &|start| {
-        start.loaded_ns
+        Some(start.loaded_ns)
     });
+    let meaning = format!("the same and the first of the datagrams that come every {EVERY:?} all the while");
+    let first = row("taking a datagram", &meaning, &|start| start.first_event_ns);
     let meaning = "the same and attaching, in which the kernel waits until all processors have seen the change";
-    let at_work = row("at work", meaning, &|start| start.at_work_ns);
-    Ok([loaded, at_work].into_iter().flatten().collect())
+    let at_work = row("at work", meaning, &|start| Some(start.at_work_ns));
+    Ok([loaded, first, at_work].into_iter().flatten().collect())
 }
 
 /// How often a program is started to tell how long that takes.
@@ -259,6 +272,8 @@ pub(crate) fn gpio_rows(
             gap_ns,
             sensor_core: None,
             route_core: plan.core,
+            sensor_fifo: None,
+            route_fifo: plan.fifo,
         };
         rows.extend(route::rows(&cases, &setting).into_iter().map(|row| Row::Route(Box::new(row))));
     }

@@ -1,0 +1,234 @@
+//! What must not go wrong: storms, refusals, what goes away, unloading, and anything into the control device.
+#![expect(unsafe_code, reason = "ioctl(2) with anything")]
+
+use std::ffi::c_ulong;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use taut_route::bench::gpio::Simulation;
+
+use crate::support::Random;
+use crate::{PERIOD, chip, counters, start, status};
+use crate::{bpf, memory};
+
+pub(crate) fn a_storm_masks_the_line_for_a_while() {
+    let chip = chip();
+    let engine = start("gpio:taut-gpio-sim/3", "true", &["gpio:taut-gpio-sim/5"], "kernel").unwrap();
+    chip.run(3, 50_000, Duration::from_micros(1)).unwrap();
+    let stormy = status(&engine).counters;
+    assert!(stormy.masked >= 1 && stormy.events < 50_000, "{stormy:?}");
+    thread::sleep(Duration::from_millis(100));
+    let before = status(&engine).counters.events;
+    chip.run(3, 10, PERIOD).unwrap();
+    assert_eq!(counters(&engine, before + 10).events, before + 10);
+}
+
+pub(crate) fn what_is_refused_is_told() {
+    let cases = [
+        ("gpio:none/3", "gpio:taut-gpio-sim/5", "gpio:none/3?edge=both: ", "no GPIO chip has that label"),
+        ("gpio:taut-gpio-sim/99", "led:taut-sim", "gpio:taut-gpio-sim/99", "no such line"),
+        ("gpio:taut-gpio-sim/3", "led:none", "led:none: ", "ls /sys/class/leds"),
+        ("gpio:taut-gpio-sim-slow/3", "led:taut-sim", "gpio:taut-gpio-sim-slow/3", "makes no interrupts"),
+        ("input:none/key/30", "led:taut-sim", "input:none/key/30: ", "no input device has that name"),
+    ];
+    for (from, to, part, hint) in cases {
+        let error = start(from, "true", &[to], "kernel").unwrap_err().to_string();
+        assert!(error.contains(part) && error.contains(hint), "{error}");
+    }
+    let first = start("gpio:taut-gpio-sim/3", "true", &["gpio:taut-gpio-sim/5"], "kernel").unwrap();
+    let error = start("gpio:taut-gpio-sim/4", "true", &["gpio:taut-gpio-sim/5"], "kernel").unwrap_err().to_string();
+    assert!(error.contains("gpio:taut-gpio-sim/5: ") && error.contains("somebody else uses the line"), "{error}");
+    drop(first);
+    start("gpio:taut-gpio-sim/4", "true", &["gpio:taut-gpio-sim/5"], "kernel").unwrap();
+}
+
+/// Does something at the end of a scope.
+struct Defer<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Defer<F> {
+    fn drop(&mut self) {
+        self.0();
+    }
+}
+
+/// Requests that name what is no program for the module: each answer says so, and nothing of them stays.
+pub(crate) fn a_program_that_is_refused_leaves_nothing() {
+    let maps = [bpf::HASH, bpf::PROGRAM_ARRAY, bpf::PER_CPU_ARRAY].map(bpf::map);
+    let (array, null) = (bpf::map(bpf::ARRAY), File::open("/dev/null").unwrap());
+    let (programs, before) = (bpf::counts()[0], memory::objects());
+    for _ in 0..100 {
+        let other = bpf::program(bpf::SOCKET_FILTER, None, 2);
+        let long = bpf::program(bpf::XDP, None, 65_537);
+        let mut cases = vec![(array.as_raw_fd(), libc::EINVAL), (null.as_raw_fd(), libc::EINVAL), (-1, libc::EBADF)];
+        cases.extend([(other.as_raw_fd(), libc::EINVAL), (long.as_raw_fd(), libc::E2BIG)]);
+        let with_maps: Vec<_> = maps.iter().map(|map| bpf::program(bpf::XDP, Some(map), 4)).collect();
+        cases.extend(with_maps.iter().map(|program| (program.as_raw_fd(), libc::EACCES)));
+        for (program, error) in cases {
+            // 1: the program is at fault.
+            assert_eq!(start_program(program), Err((error, 1)), "{program}");
+        }
+        // The request was a good one: only the program was not.
+        let good = bpf::program(bpf::XDP, Some(&array), 4);
+        assert_eq!(start_program(good.as_raw_fd()), Ok(()));
+    }
+    // Programs go in a work of the kernel's.
+    let all_gone = (0..1000).any(|_| {
+        thread::sleep(Duration::from_millis(1));
+        bpf::counts()[0] == programs
+    });
+    assert!(all_gone, "{programs} programs before, {} after", bpf::counts()[0]);
+    let grown = memory::grown(&before, 50);
+    assert!(grown.is_empty(), "{grown:?}");
+    assert_eq!(fs::read_to_string("/sys/module/taut_path/refcnt").unwrap(), "0\n");
+    start("gpio:taut-gpio-sim/3", "true", &["gpio:taut-gpio-sim/5"], "kernel").unwrap();
+}
+
+/// Asks for a route with a program; after an error also whose fault it was.
+fn start_program(program: i32) -> Result<(), (i32, u32)> {
+    let device = File::options().read(true).write(true).open("/dev/taut_path").unwrap();
+    let mut bytes = vec![0_u8; ROUTE];
+    route(&mut bytes);
+    bytes[8..12].copy_from_slice(&program.to_ne_bytes());
+    bytes[12..16].fill(0);
+    let request = number(3, 1, ROUTE);
+    // SAFETY: the buffer is as long as the number of the request says.
+    let result = unsafe { libc::ioctl(device.as_raw_fd(), c_ulong::from(request) as _, bytes.as_mut_ptr()) };
+    let at_fault = u32::from_ne_bytes([bytes[32], bytes[33], bytes[34], bytes[35]]);
+    let error = std::io::Error::last_os_error().raw_os_error().unwrap_or_default();
+    if result == 0 { Ok(()) } else { Err((error, at_fault)) }
+}
+
+pub(crate) fn a_chip_that_goes_away_takes_nothing_with_it() {
+    let engine = start("gpio:taut-gpio-sim/3", "true", &["gpio:taut-gpio-sim-slow/1"], "kernel").unwrap();
+    let driver = "/sys/bus/platform/drivers/taut_gpio_sim";
+    fs::write(format!("{driver}/unbind"), "taut_gpio_sim.1").unwrap();
+    Simulation::find().unwrap().run(3, 4, PERIOD).unwrap();
+    assert_eq!(counters(&engine, 4).events, 4);
+    drop(engine);
+    fs::write(format!("{driver}/bind"), "taut_gpio_sim.1").unwrap();
+    start("gpio:taut-gpio-sim/3", "true", &["gpio:taut-gpio-sim-slow/1"], "kernel").unwrap();
+}
+
+pub(crate) fn it_is_unloaded_a_hundred_times_under_load() {
+    let chip = chip();
+    let program = |name: &str| Command::new(name).arg("taut_path").output().unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // Also when a turn fails.
+        let _end = Defer(|| stop.store(true, Ordering::Relaxed));
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                chip.run(3, 200, Duration::from_micros(50)).unwrap();
+            }
+        });
+        let mut before = None;
+        for turn in 0..100 {
+            let place = if turn % 2 == 0 { "hardirq" } else { "kthread" };
+            let engine = start("gpio:taut-gpio-sim/3", "true", &["gpio:taut-gpio-sim/5", "led:taut-sim"], place);
+            let engine = engine.unwrap_or_else(|error| panic!("turn {turn}: {error}"));
+            while status(&engine).counters.passed == 0 {
+                thread::sleep(Duration::from_micros(100));
+            }
+            assert!(!program("rmmod").status.success(), "it is in use");
+            drop(engine);
+            let output = program("rmmod");
+            assert!(output.status.success(), "turn {turn}: {}", String::from_utf8_lossy(&output.stderr));
+            assert!(program("modprobe").status.success());
+            if turn == 9 {
+                before = Some((memory::objects(), bpf::counts()));
+            }
+        }
+        // Of what stayed there would be one more each turn, of ninety.
+        stop.store(true, Ordering::Relaxed);
+        let (objects, counts) = before.unwrap();
+        let grown = memory::grown(&objects, 45);
+        assert!(grown.is_empty(), "{grown:?}");
+        assert_eq!(counts, bpf::counts());
+    });
+    assert!(threads().is_empty(), "{:?}", threads());
+    let interrupts = fs::read_to_string("/proc/interrupts").unwrap();
+    assert!(!interrupts.contains("taut_path"), "{interrupts}");
+    let devices = fs::read_dir("/sys/bus/platform/devices").unwrap().flatten();
+    assert_eq!(devices.filter(|entry| entry.file_name().to_string_lossy().starts_with("taut_path")).count(), 0);
+}
+
+/// struct taut_path_route, as the header has it.
+const ROUTE: usize = 40 + 17 * 80;
+
+/// `_IOC` (asm-generic/ioctl.h) with the module's letter.
+const fn number(direction: u32, call: u32, size: usize) -> u32 {
+    direction << 30 | (size as u32) << 16 | 0xE7 << 8 | call
+}
+
+/// Kernel threads of routes.
+fn threads() -> Vec<String> {
+    let names = fs::read_dir("/proc").unwrap().flatten().map(|entry| fs::read_to_string(entry.path().join("comm")));
+    names.filter_map(Result::ok).filter(|name| name.starts_with("taut_path/")).collect()
+}
+
+/// Anything into the control device: it answers with errors, and goes on working.
+pub(crate) fn the_control_device_takes_anything() {
+    let chip = chip();
+    let mut random = Random(0x5eed_0003);
+    let (mut answers, mut started) = (0, 0);
+    for turn in 0..20_000 {
+        let device = File::options().read(true).write(true).open("/dev/taut_path").unwrap();
+        for _ in 0..=random.below(3) {
+            let mut bytes: Vec<u8> =
+                (0..4096).map(|_| if random.below(4) == 0 { random.next() as u8 } else { 0 }).collect();
+            if turn % 2 == 0 {
+                near_a_route(&mut bytes, &mut random);
+            }
+            let request = match random.below(5) {
+                0 => number(2, 0, 8),
+                1 => number(2, 2, 8 * 72),
+                2 => number(3, 3, 16),
+                3 => random.next() as u32,
+                _ => number(3, 1, ROUTE),
+            };
+            if request == number(3, 3, 16) {
+                // Not so many turns.
+                bytes[2..4].fill(0);
+            }
+            // Now and then an address that is nobody's.
+            let address =
+                if random.below(20) == 0 { 1 << 63 | random.below(1 << 40) } else { bytes.as_mut_ptr() as usize };
+            // SAFETY: what the module writes at `bytes` is no more than a page; at the other addresses nothing can be written.
+            let result = unsafe { libc::ioctl(device.as_raw_fd(), c_ulong::from(request) as _, address) };
+            answers += 1;
+            started += i32::from(result == 0 && request == number(3, 1, ROUTE));
+        }
+    }
+    println!("{answers} calls, {started} routes");
+    assert!(started > 0, "none was near enough to a route");
+    let engine = start("gpio:taut-gpio-sim/3", "true", &["gpio:taut-gpio-sim/5"], "kernel").unwrap();
+    chip.run(3, 4, PERIOD).unwrap();
+    assert_eq!(counters(&engine, 4).passed, 4);
+}
+
+/// A route with the condition in C, with something else here and there.
+fn near_a_route(bytes: &mut [u8], random: &mut Random) {
+    route(bytes);
+    for _ in 0..random.below(3) {
+        let at = random.below(200);
+        bytes[at] = random.next() as u8;
+    }
+}
+
+/// A route from a line to another one, with the condition in C.
+fn route(bytes: &mut [u8]) {
+    bytes[..40 + 2 * 80].fill(0);
+    // abi, condition, sinks; then source and sink: kind, edges, line.
+    let mut words = vec![(0, 1), (12, 1), (24, 1)];
+    for at in [40, 120] {
+        bytes[at + 16..at + 29].copy_from_slice(b"taut-gpio-sim");
+        words.extend([(at, 1), (at + 4, 3), (at + 8, (at / 40) as u32)]);
+    }
+    for (at, value) in words {
+        bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+}
