@@ -137,8 +137,16 @@ impl End {
                 self.readable = false;
                 Ok(Moved::Blocked)
             }
-            // What the last process that had the other side of a terminal leaves (pty(7)).
-            Err(error) if self.is_file() && error.raw_os_error() == Some(libc::EIO) => Ok(Moved::End),
+            // What the last process that had the other side of a terminal leaves (pty(7)). Nobody reads there any more either: when its
+            // buffer is full, writing would fail with EAGAIN for ever.
+            Err(error) if self.is_file() && error.raw_os_error() == Some(libc::EIO) => {
+                if let (Some(input), Some(output)) = (&self.input, &self.output)
+                    && Arc::ptr_eq(input, output)
+                {
+                    (self.output, self.writable) = (None, true);
+                }
+                Ok(Moved::End)
+            }
             Err(error) => Err(error),
         }
     }
@@ -233,11 +241,11 @@ impl End {
     /// acknowledgement, a pipe's that were not read, a terminal's that were not sent. Of a Unix socket the most that it can be.
     pub(crate) fn unconfirmed(&self, finished: bool) -> Option<u64> {
         let fd: BorrowedFd<'_> = self.output.as_ref()?.as_fd();
-        match self.form {
-            // The FIN counts as one.
-            Form::Stream | Form::Tls(_) => {
-                sys::unsent(fd).map(|bytes| bytes.saturating_sub(u64::from(finished && self.halves)))
-            }
+        // The FIN counts as one.
+        let unsent = || sys::unsent(fd).map(|bytes| bytes.saturating_sub(u64::from(finished && self.halves)));
+        match &self.form {
+            Form::Stream => unsent(),
+            Form::Tls(tls) => unsent().map(|bytes| bytes + tls.pending()),
             Form::File if rustix::termios::isatty(fd) => sys::unsent(fd),
             Form::File => sys::unread(fd),
             Form::Messages | Form::Client { .. } | Form::Regular => None,

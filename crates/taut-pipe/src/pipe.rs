@@ -126,6 +126,7 @@ impl Pipe {
             let (from, to) = if which == 0 { (&mut *a, &mut *b) } else { (&mut *b, &mut *a) };
             let flow = &mut self.flows[which];
             let before = (flow.taken, flow.delivered);
+            let was_over = flow.stop.is_some();
             let mut copy = tee.as_mut().map(|tee| |bytes: &[u8]| tee(Which::of(which), bytes));
             let mut desk = Desk {
                 now: desk.now,
@@ -138,7 +139,8 @@ impl Pipe {
                 self.last_move = desk.now;
             }
             self.waits[which] = if let Next::Until(time) = next { Some(time) } else { None };
-            more |= next == Next::More;
+            // What ends one direction may end the other, which had its turn before.
+            more |= next == Next::More || next == Next::Over && !was_over;
             if next == Next::Over
                 && let Some(stop) = &flow.stop
                 && self.ended.is_none()
