@@ -188,7 +188,7 @@ impl Flow {
 
     fn finish(&mut self, to: &mut End, mut stop: Stop) -> Next {
         if let Some(decoder) = &mut self.decoder
-            && let Err(cut) = decoder.finish(&mut self.queue)
+            && let Err(cut) = decoder.finish(stop.error.is_none(), &mut self.queue)
         {
             stop.error.get_or_insert_with(|| cut.to_string());
         }

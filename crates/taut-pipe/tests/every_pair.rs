@@ -90,6 +90,8 @@ struct Checker<'a> {
     /// Whether messages arrive, or a stream made of them.
     is_stream: bool,
     of_messages: bool,
+    may_be_cut: bool,
+    is_cut: bool,
     next: usize,
     partial: Vec<u8>,
     bytes: u64,
@@ -125,6 +127,16 @@ impl Checker<'_> {
     }
 
     fn message(&mut self, message: &[u8]) {
+        assert!(!self.is_cut, "a message after one that was cut off");
+        // Of a line that was being written when its sender went, nobody knows that it was to be longer.
+        let cut = self.may_be_cut
+            && self.expected.writes[self.next..]
+                .iter()
+                .any(|(write, _)| write.len() > message.len() && write.starts_with(message));
+        if cut {
+            (self.is_cut, self.messages) = (true, self.messages + 1);
+            return;
+        }
         let number: usize = std::str::from_utf8(&message[..6]).unwrap().parse().unwrap();
         assert!(number >= self.next, "message {number} comes twice, or after {}", self.next);
         let expected = &self.expected.writes[number].0;
@@ -185,6 +197,11 @@ impl Stage<'_> {
         self.kinds.iter().any(|kind| kind.has_messages())
     }
 
+    /// Whether the last message of a side may be a part of one.
+    fn may_be_cut(&self, me: usize) -> bool {
+        self.framing == Framing::Line && !self.kinds[me].has_messages() && self.scripts[me].end != End::Whole
+    }
+
     /// Whether a side must not say that it is done before the other one has all: the pipe would end for both.
     fn ends_for_both(&self) -> bool {
         !self.kinds.iter().all(|kind| kind.halves())
@@ -204,6 +221,8 @@ impl Stage<'_> {
             framing: self.framing,
             is_stream: !self.kinds[me].has_messages(),
             of_messages: self.of_messages(),
+            may_be_cut: self.may_be_cut(1 - me),
+            is_cut: false,
             next: 0,
             partial: Vec::new(),
             bytes: 0,
@@ -306,7 +325,12 @@ fn play(far: Far, stage: &Stage<'_>, me: usize) -> Seen {
         if stage.scripts[me].end != End::Whole || !stage.kinds[me].halves() {
             far.cancel(stage.scripts[me].end == End::Reset);
         }
-        Seen { to_the_end, received: checker.bytes, received_messages: checker.messages, ..writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) }
+        Seen {
+            to_the_end,
+            received: checker.bytes,
+            received_messages: checker.messages,
+            ..writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        }
     });
     drop(far);
     stage.is_over[me].store(true, Ordering::Release);
@@ -365,14 +389,21 @@ fn transfer(stage: &Stage<'_>, tls: &Certificates) -> ([Seen; 2], Summary) {
             let broke = sides.iter().any(|side| side.is_finished()) && begin.elapsed() > 2 * PATIENCE;
             assert!(!broke, "the pipe does not end in {PATIENCE:?}");
         }
-        (summary.unwrap(),         sides.into_iter().map(|side| side.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect::<Vec<_>>())
+        (
+            summary.unwrap(),
+            sides
+                .into_iter()
+                .map(|side| side.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect::<Vec<_>>(),
+        )
     });
     let mut seen = seen.into_iter();
     let mut seen = [seen.next().unwrap(), seen.next().unwrap()];
     if stage.kinds[1] == Kind::File {
         // All that was given to a file is in it.
         let mut checker = stage.checker(1);
-        checker.take(&std::fs::read(directory.path().join("b")).unwrap());
+        // There is none when the other side was gone before it was opened.
+        checker.take(&std::fs::read(directory.path().join("b")).unwrap_or_default());
         seen[1] = Seen {
             received: checker.bytes,
             received_messages: checker.messages,
@@ -437,7 +468,8 @@ fn judge_direction(stage: &Stage<'_>, me: usize, from: &Seen, to: &Seen, account
     }
     if stage.of_messages() {
         assert!(to.received_messages <= account.messages, "{what}");
-        assert!(account.messages + account.lost_messages <= from.sent_messages, "{what}");
+        let most = from.sent_messages + u64::from(stage.may_be_cut(me));
+        assert!(account.messages + account.lost_messages <= most, "{what}");
     }
     if stage.is_whole() {
         assert!(from.sent_all, "{what}");
@@ -507,10 +539,7 @@ fn what_arrives_was_sent_and_the_account_is_true_through_every_pair() {
                     }
                     // One seed is one transfer, whatever the others are.
                     let kinds = pairs[seed as usize % pairs.len()];
-                    let dbg = Instant::now(); eprintln!("BEG {seed} {kinds:?}");
-                    let res = one(kinds, seed, &tls);
-                    eprintln!("FIN {seed}"); if dbg.elapsed() > Duration::from_secs(1) || res.is_err() { eprintln!("DBG {kinds:?} {seed} {:?} {}", dbg.elapsed(), res.clone().err().unwrap_or_default()); }
-                    if let Err(what) = res {
+                    if let Err(what) = one(kinds, seed, &tls) {
                         failures.lock().unwrap().push(what);
                     }
                 }

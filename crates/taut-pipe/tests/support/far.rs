@@ -18,8 +18,8 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pi
 use socket2::SockRef;
 use taut_link::Endpoint;
 
-use super::tls::Certificates;
 use super::PATIENCE;
+use super::tls::Certificates;
 
 /// An end as written: its kind, and whether clients are waited for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -147,6 +147,10 @@ pub(crate) fn prepare(kind: Kind, directory: &Path, name: &str, content: &[u8]) 
             let ours = rustix::pty::openpt(flags).unwrap();
             rustix::pty::grantpt(&ours).unwrap();
             rustix::pty::unlockpt(&ours).unwrap();
+            // What is typed when the pipe has put the settings back is not to come back to us.
+            let mut settings = rustix::termios::tcgetattr(&ours).unwrap();
+            settings.local_modes.remove(rustix::termios::LocalModes::ECHO);
+            rustix::termios::tcsetattr(&ours, rustix::termios::OptionalActions::Now, &settings).unwrap();
             let name = rustix::pty::ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
             (format!("tty:{name}?baud=115200"), Waiting::Terminal(ours))
         }
@@ -211,8 +215,12 @@ pub(crate) fn meet(
         (_, Waiting::UnixDgram(socket)) => Far::new(socket).answering(),
         (_, Waiting::Program(command)) => {
             let words = format!("{}\0", command.replace(' ', "\0"));
-            until(&|| child(&words).is_some())?;
-            Far::program(child(&words)?)
+            let found = std::cell::Cell::new(None);
+            until(&|| {
+                found.set(child(&words));
+                found.get().is_some()
+            })?;
+            Far::program(found.get()?)
         }
         (_, Waiting::File(_)) => return None,
         (Kind::ListenTls, Waiting::Comes(_)) => {
@@ -408,8 +416,9 @@ impl Drop for Child {
 fn child(words: &str) -> Option<Pid> {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    let pids: Vec<Pid> =
-        lists.flat_map(|list| list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect::<Vec<_>>()).collect();
+    let pids: Vec<Pid> = lists
+        .flat_map(|list| list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect::<Vec<_>>())
+        .collect();
     let is_it = |pid: &Pid| {
         std::fs::read_to_string(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).is_ok_and(|is| is == words)
     };

@@ -34,7 +34,7 @@ impl Observer for Teller {
     }
 }
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(6);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn plan(a: &str, b: &str, options: Options) -> Plan {
     let side = |text: &str| text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
