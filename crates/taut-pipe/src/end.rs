@@ -64,6 +64,19 @@ pub(crate) struct End {
     pub(crate) hung_up: bool,
 }
 
+/// What came to an end and was not taken from it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unread {
+    pub(crate) bytes: u64,
+    /// Those of them that are messages.
+    pub(crate) messages: u64,
+    /// Messages for which the kernel had no room, whose length nobody knows.
+    pub(crate) dropped: u64,
+}
+
+/// The most messages that are counted at the end: more than a socket holds.
+const LEFT: u64 = 10_000;
+
 /// The most messages of a client that wait for a pipe that does not keep up; more are lost, and counted.
 pub(crate) const INBOX: usize = 256;
 
@@ -252,12 +265,29 @@ impl End {
         }
     }
 
-    /// Bytes of this end that were not taken.
-    pub(crate) fn unread(&self) -> u64 {
+    /// What came to this end and was not taken. Of messages that are with the kernel it is taken now, as nothing else tells how many.
+    pub(crate) fn unread(&mut self) -> Unread {
         match (&self.form, &self.input) {
-            (Form::Client { inbox, .. }, _) => inbox.iter().map(|message| message.len() as u64).sum(),
-            (Form::Stream | Form::File, Some(fd)) => sys::unread(fd.as_fd()).unwrap_or(0),
-            _ => 0,
+            (Form::Client { inbox, .. }, _) => {
+                let bytes = inbox.iter().map(|message| message.len() as u64).sum();
+                Unread { bytes, messages: inbox.len() as u64, dropped: 0 }
+            }
+            (Form::Stream | Form::File, Some(fd)) => {
+                Unread { bytes: sys::unread(fd.as_fd()).unwrap_or(0), ..Unread::default() }
+            }
+            (Form::Messages, Some(fd)) => {
+                let mut unread = Unread { dropped: sys::dropped(fd.as_fd()), ..Unread::default() };
+                let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+                // Whoever goes on sending does not keep it from ending.
+                while unread.messages < LEFT
+                    && let Ok((_, bytes)) = rustix::net::recv(fd, &mut [0_u8; 1][..], flags)
+                {
+                    unread.bytes += bytes as u64;
+                    unread.messages += 1;
+                }
+                unread
+            }
+            _ => Unread::default(),
         }
     }
 

@@ -85,7 +85,7 @@ pub(crate) struct Flow {
     pub(crate) spliced: u64,
     /// Messages given to the sink; stays 0 between streams.
     pub(crate) messages: u64,
-    /// Messages that could not be given: too long for the link, or no room.
+    /// Messages that were not given: too long for the link, or no room.
     pub(crate) lost: u64,
     /// Writes that were made.
     pub(crate) writes: u64,
@@ -137,6 +137,11 @@ impl Flow {
         let kernel = self.kernel.as_ref().map_or(0, |kernel| kernel.bytes);
         let partial = self.decoder.as_ref().map_or(0, Decoder::held);
         (self.out.len() - self.head + self.queue.bytes() + partial + kernel) as u64 + self.discarded.unwrap_or(0)
+    }
+
+    /// Messages that were taken and not given to the sink.
+    pub(crate) fn held_messages(&self) -> u64 {
+        self.queue.count() as u64
     }
 
     /// Moves what can be moved now.

@@ -25,11 +25,23 @@ fn number(fd: BorrowedFd<'_>, request: c_ulong) -> Option<u64> {
     if result < 0 { None } else { u64::try_from(value).ok() }
 }
 
-/// Whether anything that was written to a socket is still in memory on this side (`SO_MEMINFO`, sock_diag(7)); every kind of
-/// socket counts that, also where it counts no bytes.
+/// Whether anything that was written to a socket is still in memory on this side; every kind of socket counts that, also where it
+/// counts no bytes.
 pub(crate) fn is_sending(fd: BorrowedFd<'_>) -> bool {
     /// linux/sock_diag.h: SK_MEMINFO_WMEM_ALLOC.
     const WMEM_ALLOC: usize = 2;
+    memory(fd).is_some_and(|values| values[WMEM_ALLOC] > 0)
+}
+
+/// Messages that came to a socket which had no room for them (or that were damaged), since it was made. Unix sockets lose none.
+pub(crate) fn dropped(fd: BorrowedFd<'_>) -> u64 {
+    /// linux/sock_diag.h: SK_MEMINFO_DROPS.
+    const DROPS: usize = 8;
+    memory(fd).map_or(0, |values| u64::from(values[DROPS]))
+}
+
+/// What a socket holds (`SO_MEMINFO`, sock_diag(7)).
+fn memory(fd: BorrowedFd<'_>) -> Option<[u32; 9]> {
     let mut values = [0_u32; 9];
     let mut length = size_of_val(&values) as socklen_t;
     // SAFETY: pointer and length describe `values`, which outlives the call; the kernel writes at most `length` bytes.
@@ -42,7 +54,7 @@ pub(crate) fn is_sending(fd: BorrowedFd<'_>) -> bool {
             &raw mut length,
         )
     };
-    result == 0 && values[WMEM_ALLOC] > 0
+    (result == 0).then_some(values)
 }
 
 /// Whether a TCP connection is no more, so that nothing that waits in it will be acknowledged. `false` for other sockets.
