@@ -345,10 +345,12 @@ fn transfer(stage: &Stage<'_>, tls: &Certificates) -> ([Seen; 2], Summary) {
     let (to_a, waiting_a) = prepare(stage.kinds[0], directory.path(), "a", content);
     let (to_b, waiting_b) = prepare(stage.kinds[1], directory.path(), "b", &[]);
     let mixed = stage.kinds[0].has_messages() != stage.kinds[1].has_messages();
+    // A file is at its end at once, and a pseudoterminal that is closed forgets what was not read from it.
+    let hangs_up = stage.kinds[0] == Kind::File && matches!(stage.kinds[1], Kind::Tty | Kind::ExecPty);
     let options = Options {
         framing: if mixed { stage.framing } else { Framing::None },
         once: stage.kinds.iter().any(|kind| kind.listens()),
-        linger: 2 * SILENCE,
+        linger: if hangs_up { 50 * SILENCE } else { 2 * SILENCE },
         tls: tls.files("server", true),
         ..Options::default()
     };
