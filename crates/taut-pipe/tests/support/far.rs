@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
 use socket2::SockRef;
@@ -220,7 +221,7 @@ pub(crate) fn meet(
                 found.set(child(&words));
                 found.get().is_some()
             })?;
-            Far::program(found.get()?)
+            Far::program(found.get()?)?
         }
         (_, Waiting::File(_)) => return None,
         (Kind::ListenTls, Waiting::Comes(_)) => {
@@ -286,11 +287,16 @@ impl Far {
         Self { tls: Some(Mutex::new(connection)), ..Self::new(socket) }
     }
 
-    /// A copy of a program's stdin and stdout: what it would read and write is up to us.
-    fn program(pid: Pid) -> Self {
-        let process = pidfd_open(pid, PidfdFlags::empty()).unwrap();
-        let fd = pidfd_getfd(&process, 0, PidfdGetfdFlags::empty()).unwrap();
-        Self { _child: Some(Child(pid)), ..Self::new(fd) }
+    /// A copy of a program's stdin and stdout: what it would read and write is up to us. `None` when the pipe has ended it already.
+    fn program(pid: Pid) -> Option<Self> {
+        let is_gone = |error: &Errno| matches!(*error, Errno::SRCH | Errno::BADF);
+        let copy =
+            pidfd_open(pid, PidfdFlags::empty()).and_then(|process| pidfd_getfd(&process, 0, PidfdGetfdFlags::empty()));
+        if copy.as_ref().is_err_and(is_gone) {
+            return None;
+        }
+        let fd = copy.unwrap();
+        Some(Self { _child: Some(Child(pid)), ..Self::new(fd) })
     }
 
     /// What is there, waiting for it for so long; `TimedOut` then.
@@ -354,7 +360,7 @@ impl Far {
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         let Some(tls) = &self.tls else {
             return match rustix::net::send(&self.fd, bytes, SendFlags::NOSIGNAL) {
-                Err(rustix::io::Errno::NOTSOCK) => Ok(rustix::io::write(&self.fd, bytes)?),
+                Err(Errno::NOTSOCK) => Ok(rustix::io::write(&self.fd, bytes)?),
                 result => Ok(result?),
             };
         };
