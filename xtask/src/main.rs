@@ -46,6 +46,9 @@ enum Command {
     Stress(stress::Args),
     /// Commands on Debian's stock kernels, in a virtual machine made for each.
     Lab(lab::Args),
+    /// What `bench pipe` sets beside pipes.
+    #[command(hide = true)]
+    Relay(bench::relay::Args),
 }
 
 fn main() -> ExitCode {
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Stress(args) => stress::run(&args),
         Command::Lab(args) => lab::run(&args),
+        Command::Relay(args) => bench::relay::run(&args).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| {
         eprintln!("xtask: {error:#}");

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use taut_link::{Endpoint, Error, Result};
 
+use crate::hint;
 use crate::tty::TtySettings;
 use crate::words;
 
@@ -68,7 +69,9 @@ impl FromStr for Side {
         let (listens, rest) = text.strip_prefix("listen:").map_or((false, text), |rest| (true, rest));
         let address: Address = rest.parse()?;
         if listens && !address.can_listen() {
-            return Err(Error::Input(format!("`{text}`: only a socket can be listened on; {FORMS}")));
+            return Err(Error::Input(format!(
+                "`{text}`: only sockets can be listened on: tcp, udp, tls, unix, unix-dgram, l2cap, rfcomm"
+            )));
         }
         Ok(Self { listens, address })
     }
@@ -78,18 +81,25 @@ impl FromStr for Address {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let wrong = |why: &str| Error::Input(format!("`{text}`: {why}; {FORMS}"));
+        let wrong = |why: &str| Error::Input(format!("`{text}`: {why}"));
+        let unknown = |why: &str| match hint::instead_of(text) {
+            Some(right) => Error::Input(format!("`{text}`: {why}; write {right}")),
+            None => Error::Input(format!("`{text}`: {why}; {FORMS}")),
+        };
         let path = |rest: &str| match rest {
-            "" => Err(wrong("the path is missing")),
+            "" => Err(wrong("the path is missing after the colon")),
             _ if rest.contains('\0') => Err(wrong("a path has no NUL")),
             _ => Ok(PathBuf::from(rest)),
         };
-        let (kind, rest) = text.split_once(':').ok_or_else(|| wrong("the kind is missing"))?;
+        let (kind, rest) = text.split_once(':').ok_or_else(|| unknown("the kind is missing"))?;
         match kind {
+            "tcp" | "udp" if !rest.starts_with("//") => Err(unknown("// is missing")),
             "tcp" | "udp" | "unix" | "unix-dgram" | "l2cap" | "rfcomm" => text.parse().map(Self::Link),
             "tls" => {
-                let rest = rest.strip_prefix("//").ok_or_else(|| wrong("write tls://"))?;
-                let endpoint: Endpoint = format!("tcp://{rest}").parse().map_err(|_| wrong("no host and port"))?;
+                let rest = rest.strip_prefix("//").ok_or_else(|| unknown("// is missing"))?;
+                let endpoint: Endpoint = format!("tcp://{rest}")
+                    .parse()
+                    .map_err(|_| wrong("there is no host and port; write tls://HOST:PORT"))?;
                 // The endpoint has looked at it.
                 let host = rest.rsplit_once(':').map_or(rest, |(host, _)| host);
                 Ok(Self::Tls { host: host.trim_matches(['[', ']']).to_owned(), endpoint })
@@ -102,15 +112,15 @@ impl FromStr for Address {
             "exec" | "exec-pty" => {
                 let words = words::split(rest).map_err(&wrong)?;
                 if words.first().is_none_or(String::is_empty) || rest.contains('\0') {
-                    return Err(wrong("the command is missing"));
+                    return Err(wrong("the command is missing; write exec:COMMAND"));
                 }
                 Ok(Self::Exec { words, pty: kind == "exec-pty" })
             }
             "stdio" if rest.is_empty() => Ok(Self::Stdio),
-            "stdio" => Err(wrong("nothing stands after stdio:")),
+            "stdio" => Err(wrong("nothing stands after it; write stdio:")),
             "file" => path(rest).map(Self::File),
-            "listen" => Err(wrong("listen: stands once, before a socket's address")),
-            _ => Err(wrong("there is no such kind")),
+            "listen" => Err(unknown("listen: stands once, before a socket's address")),
+            _ => Err(unknown("there is no such kind")),
         }
     }
 }
@@ -126,7 +136,11 @@ impl fmt::Display for Address {
         match self {
             Self::Link(endpoint) => write!(f, "{endpoint}"),
             Self::Tls { endpoint, .. } => write!(f, "tls{}", endpoint.to_string().trim_start_matches("tcp")),
-            Self::Tty { path, settings } => write!(f, "tty:{}?{settings}", path.display()),
+            // Settings are what stands after the last question mark, which a path may have too.
+            Self::Tty { path, settings } => match (settings.to_string(), path.display().to_string()) {
+                (settings, path) if settings.is_empty() && !path.contains('?') => write!(f, "tty:{path}"),
+                (settings, path) => write!(f, "tty:{path}?{settings}"),
+            },
             Self::Exec { words, pty } => {
                 write!(f, "{}:{}", if *pty { "exec-pty" } else { "exec" }, words::join(words))
             }
@@ -172,26 +186,27 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_what_is_right() {
-        for text in [
-            "",
-            "tcp:1",
-            "tls:h:1",
-            "tls://h",
-            "tty:",
-            "tty:/dev/x?baud=12",
-            "tty:/dev/x?speed=9600",
-            "exec:",
-            "exec:'a",
-            "exec:''",
-            "stdio:x",
-            "file:",
-            "listen:stdio:",
-            "listen:listen:tcp://h:1",
-            "listen:exec:cat",
-            "http://x:1",
+        for (text, hint) in [
+            ("", "tcp://HOST:PORT"),
+            ("tcp:1", "write tcp://1"),
+            ("tcp://h", "tcp://HOST:PORT"),
+            ("tls:h:1", "write tls://h:1"),
+            ("tls://h", "tls://HOST:PORT"),
+            ("tty:", "the path is missing"),
+            ("tty:/dev/x?baud=12", "baud=9600"),
+            ("tty:/dev/x?speed=9600", "baud, bits, parity, stop and flow"),
+            ("exec:", "exec:COMMAND"),
+            ("exec:'a", "not closed"),
+            ("exec:''", "exec:COMMAND"),
+            ("stdio:x", "write stdio:"),
+            ("file:", "the path is missing"),
+            ("listen:stdio:", "only sockets"),
+            ("listen:listen:tcp://h:1", "tcp://HOST:PORT"),
+            ("listen:exec:cat", "only sockets"),
+            ("http://x:1", "tcp://HOST:PORT"),
         ] {
             let message = text.parse::<Side>().unwrap_err().to_string();
-            assert!(message.contains("tcp://HOST:PORT"), "{text}: {message}");
+            assert!(message.contains(hint), "{text}: {message}");
         }
     }
 

@@ -64,6 +64,19 @@ pub(crate) struct End {
     pub(crate) hung_up: bool,
 }
 
+/// What came to an end and was not taken from it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unread {
+    pub(crate) bytes: u64,
+    /// Those of them that are messages.
+    pub(crate) messages: u64,
+    /// Messages for which the kernel had no room, whose length nobody knows.
+    pub(crate) dropped: u64,
+}
+
+/// The most messages that are counted at the end: more than a socket holds.
+const LEFT: u64 = 10_000;
+
 /// The most messages of a client that wait for a pipe that does not keep up; more are lost, and counted.
 pub(crate) const INBOX: usize = 256;
 
@@ -137,8 +150,16 @@ impl End {
                 self.readable = false;
                 Ok(Moved::Blocked)
             }
-            // What the last process that had the other side of a terminal leaves (pty(7)).
-            Err(error) if self.is_file() && error.raw_os_error() == Some(libc::EIO) => Ok(Moved::End),
+            // What the last process that had the other side of a terminal leaves (pty(7)). Nobody reads there any more either: when its
+            // buffer is full, writing would fail with EAGAIN for ever.
+            Err(error) if self.is_file() && error.raw_os_error() == Some(libc::EIO) => {
+                if let (Some(input), Some(output)) = (&self.input, &self.output)
+                    && Arc::ptr_eq(input, output)
+                {
+                    (self.output, self.writable) = (None, true);
+                }
+                Ok(Moved::End)
+            }
             Err(error) => Err(error),
         }
     }
@@ -230,28 +251,45 @@ impl End {
     }
 
     /// Bytes written to the kernel that the other side has not got yet, as far as the kind tells: TCP's without an
-    /// acknowledgement, a pipe's that were not read, a terminal's that were not sent. Of a Unix socket, L2CAP and RFCOMM the most that it can be; of the latter
-    /// two those that this side's kernel still has, since no more is known.
+    /// acknowledgement, a pipe's that were not read, a terminal's that were not sent. Of a Unix socket, L2CAP and RFCOMM the most
+    /// that it can be; of the latter two those that this side's kernel still has, since no more is known.
     pub(crate) fn unconfirmed(&self, finished: bool) -> Option<u64> {
         let fd: BorrowedFd<'_> = self.output.as_ref()?.as_fd();
-        match self.form {
+        // The FIN counts as one.
+        let unsent = || sys::unsent(fd).map(|bytes| bytes.saturating_sub(u64::from(finished && self.halves)));
+        match &self.form {
             Form::Stream if !self.halves => sys::memory_of_unsent(fd),
-            // The FIN counts as one.
-            Form::Stream | Form::Tls(_) => {
-                sys::unsent(fd).map(|bytes| bytes.saturating_sub(u64::from(finished && self.halves)))
-            }
+            Form::Stream => unsent(),
+            Form::Tls(tls) => unsent().map(|bytes| bytes + tls.pending()),
             Form::File if rustix::termios::isatty(fd) => sys::unsent(fd),
             Form::File => sys::unread(fd),
             Form::Messages | Form::Client { .. } | Form::Regular => None,
         }
     }
 
-    /// Bytes of this end that were not taken.
-    pub(crate) fn unread(&self) -> u64 {
+    /// What came to this end and was not taken. Of messages that are with the kernel it is taken now, as nothing else tells how many.
+    pub(crate) fn unread(&mut self) -> Unread {
         match (&self.form, &self.input) {
-            (Form::Client { inbox, .. }, _) => inbox.iter().map(|message| message.len() as u64).sum(),
-            (Form::Stream | Form::File, Some(fd)) => sys::unread(fd.as_fd()).unwrap_or(0),
-            _ => 0,
+            (Form::Client { inbox, .. }, _) => {
+                let bytes = inbox.iter().map(|message| message.len() as u64).sum();
+                Unread { bytes, messages: inbox.len() as u64, dropped: 0 }
+            }
+            (Form::Stream | Form::File, Some(fd)) => {
+                Unread { bytes: sys::unread(fd.as_fd()).unwrap_or(0), ..Unread::default() }
+            }
+            (Form::Messages, Some(fd)) => {
+                let mut unread = Unread { dropped: sys::dropped(fd.as_fd()), ..Unread::default() };
+                let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+                // Whoever goes on sending does not keep it from ending.
+                while unread.messages < LEFT
+                    && let Ok((_, bytes)) = rustix::net::recv(fd, &mut [0_u8; 1][..], flags)
+                {
+                    unread.bytes += bytes as u64;
+                    unread.messages += 1;
+                }
+                unread
+            }
+            _ => Unread::default(),
         }
     }
 

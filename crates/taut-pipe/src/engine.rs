@@ -20,6 +20,7 @@ use crate::pipe::{Phase, Pipe, Tap};
 use crate::plan::{Plan, back_off};
 use crate::poller::{Poller, Readiness, Token};
 use crate::report::{EndedBy, Observer};
+use crate::sys;
 use crate::tls::TlsRole;
 
 /// One buffer serves all reads: the longest message of a Unix socket.
@@ -69,6 +70,8 @@ struct State {
     parked: VecDeque<usize>,
     clients: HashMap<PeerAddress, usize>,
     refused: u64,
+    /// Messages for which their listener's socket had no room, as far as they have been told of.
+    dropped: u64,
 }
 
 struct Opened {
@@ -449,6 +452,9 @@ impl Engine {
         let state = &mut self.plans[plan];
         state.open -= 1;
         state.parked.retain(|parked| *parked != slot);
+        if let Some(note) = state.tell_dropped(&mut pipe) {
+            observer.note(&note);
+        }
         for end in pipe.ends.iter().flatten() {
             if let Form::Client { peer, .. } = &end.form {
                 state.clients.remove(peer);
@@ -638,7 +644,25 @@ impl State {
             listeners[end] = Some(Arc::new(listener));
         }
         let (listens, parked, clients) = ([false; 2], VecDeque::new(), HashMap::new());
-        Ok(Self { plan, tls, listeners, listens, open: 0, parked, clients, refused: 0 })
+        Ok(Self { plan, tls, listeners, listens, open: 0, parked, clients, refused: 0, dropped: 0 })
+    }
+
+    /// Puts messages for which there was no room to the account of the client whose they were; where that is not known, says so.
+    fn tell_dropped(&mut self, pipe: &mut Pipe) -> Option<String> {
+        let (end, listener) = pipe.ends.iter().enumerate().find_map(|(which, end)| match &end.as_ref()?.form {
+            Form::Client { listener, .. } => Some((which, Arc::clone(listener))),
+            _ => None,
+        })?;
+        let dropped = sys::dropped(listener.as_fd());
+        let new = dropped.saturating_sub(std::mem::replace(&mut self.dropped, dropped));
+        if self.clients.len() == 1 && self.refused == 0 {
+            pipe.note_dropped(end, new);
+            return None;
+        }
+        let endpoint = listener.endpoint();
+        (new > 0).then(|| {
+            format!("{endpoint}: {new} messages are lost: the socket had no room; whose they were is not known")
+        })
     }
 
     fn has_messages(&self, end: usize) -> bool {

@@ -85,7 +85,7 @@ pub(crate) struct Flow {
     pub(crate) spliced: u64,
     /// Messages given to the sink; stays 0 between streams.
     pub(crate) messages: u64,
-    /// Messages that could not be given: too long for the link, or no room.
+    /// Messages that were not given: too long for the link, or no room.
     pub(crate) lost: u64,
     /// Writes that were made.
     pub(crate) writes: u64,
@@ -139,6 +139,11 @@ impl Flow {
         (self.out.len() - self.head + self.queue.bytes() + partial + kernel) as u64 + self.discarded.unwrap_or(0)
     }
 
+    /// Messages that were taken and not given to the sink.
+    pub(crate) fn held_messages(&self) -> u64 {
+        self.queue.count() as u64
+    }
+
     /// Moves what can be moved now.
     pub(crate) fn turn(&mut self, from: &mut End, to: &mut End, desk: &mut Desk<'_>) -> Next {
         if self.stop.is_some() {
@@ -188,7 +193,7 @@ impl Flow {
 
     fn finish(&mut self, to: &mut End, mut stop: Stop) -> Next {
         if let Some(decoder) = &mut self.decoder
-            && let Err(cut) = decoder.finish(&mut self.queue)
+            && let Err(cut) = decoder.finish(stop.error.is_none(), &mut self.queue)
         {
             stop.error.get_or_insert_with(|| cut.to_string());
         }

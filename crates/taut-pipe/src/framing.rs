@@ -152,19 +152,20 @@ impl Decoder {
         Ok(())
     }
 
-    /// The stream has ended; a last line needs no newline.
+    /// The stream has ended, in good order (`is_whole`) or not. In good order a last line needs no newline. What is no message stays
+    /// [`held`](Self::held).
     ///
     /// # Errors
     /// [`FramingError::Cut`] when it ended within a message.
-    pub fn finish(&mut self, out: &mut Messages) -> Result<(), FramingError> {
-        let partial = std::mem::take(&mut self.partial);
-        match (partial.is_empty(), self.framing) {
-            (true, _) => Ok(()),
-            (false, Framing::Line) => {
-                out.push(&partial);
+    pub fn finish(&mut self, is_whole: bool, out: &mut Messages) -> Result<(), FramingError> {
+        match (self.partial.len(), self.framing) {
+            (0, _) => Ok(()),
+            (_, Framing::Line) if is_whole => {
+                out.push(&std::mem::take(&mut self.partial));
                 Ok(())
             }
-            (false, _) => Err(FramingError::Cut { bytes: partial.len().saturating_sub(HEADER) }),
+            (bytes, Framing::Length) => Err(FramingError::Cut { bytes: bytes.saturating_sub(HEADER) }),
+            (bytes, Framing::Line | Framing::None) => Err(FramingError::Cut { bytes }),
         }
     }
 
@@ -226,7 +227,7 @@ mod tests {
         let mut decoder = Decoder::new(Framing::Length, 10);
         let mut out = Messages::default();
         decoder.push(&[0, 0, 0, 3, 1], &mut out).unwrap();
-        assert_eq!(decoder.finish(&mut out), Err(FramingError::Cut { bytes: 1 }));
+        assert_eq!(decoder.finish(true, &mut out), Err(FramingError::Cut { bytes: 1 }));
         assert_eq!(encode(Framing::Line, b"a\nb", &mut Vec::new()), Err(FramingError::NewlineWithin));
     }
 
@@ -250,7 +251,7 @@ mod tests {
                     break;
                 }
             }
-            decoder.finish(&mut out).unwrap();
+            decoder.finish(true, &mut out).unwrap();
             prop_assert_eq!((out.bytes(), out.count()), (messages.iter().map(Vec::len).sum(), messages.len()));
             prop_assert_eq!(all(out), messages);
         }
@@ -261,7 +262,7 @@ mod tests {
             framing in prop_oneof![Just(Framing::Length), Just(Framing::Line), Just(Framing::None)],
         ) {
             let (mut decoder, mut out) = (Decoder::new(framing, 9), Messages::default());
-            let fine = reads.iter().all(|read| decoder.push(read, &mut out).is_ok()) && decoder.finish(&mut out).is_ok();
+            let fine = reads.iter().all(|read| decoder.push(read, &mut out).is_ok()) && decoder.finish(true, &mut out).is_ok();
             prop_assert!(!fine || decoder.held() == 0);
             prop_assert!(all(out).iter().all(|message| message.len() <= 9));
         }

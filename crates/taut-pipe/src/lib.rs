@@ -15,6 +15,7 @@ mod end;
 mod engine;
 mod flow;
 pub mod framing;
+mod hint;
 mod open;
 mod pipe;
 mod plan;

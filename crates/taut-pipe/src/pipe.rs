@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use taut_link::Fault;
 use taut_time::{Duration, Instant};
 
-use crate::end::{End, Form};
+use crate::end::{End, Form, Unread};
 use crate::flow::{Desk, Flow, Next, Tee};
 use crate::open::Which;
 use crate::plan::{Options, Plan};
@@ -53,7 +53,7 @@ pub(crate) struct Pipe {
     ended: Option<(EndedBy, String, bool)>,
     linger_from: Option<Instant>,
     fault: Option<Fault>,
-    unread: [u64; 2],
+    unread: [Unread; 2],
     asked_to_end: bool,
 }
 
@@ -74,7 +74,7 @@ impl Pipe {
             ended: None,
             linger_from: None,
             fault: None,
-            unread: [0, 0],
+            unread: [Unread::default(); 2],
             asked_to_end: false,
         }
     }
@@ -126,6 +126,7 @@ impl Pipe {
             let (from, to) = if which == 0 { (&mut *a, &mut *b) } else { (&mut *b, &mut *a) };
             let flow = &mut self.flows[which];
             let before = (flow.taken, flow.delivered);
+            let was_over = flow.stop.is_some();
             let mut copy = tee.as_mut().map(|tee| |bytes: &[u8]| tee(Which::of(which), bytes));
             let mut desk = Desk {
                 now: desk.now,
@@ -138,7 +139,8 @@ impl Pipe {
                 self.last_move = desk.now;
             }
             self.waits[which] = if let Next::Until(time) = next { Some(time) } else { None };
-            more |= next == Next::More;
+            // What ends one direction may end the other, which had its turn before.
+            more |= next == Next::More || next == Next::Over && !was_over;
             if next == Next::Over
                 && let Some(stop) = &flow.stop
                 && self.ended.is_none()
@@ -268,6 +270,11 @@ impl Pipe {
         }
     }
 
+    /// Messages that the kernel had no room for, which were for this one.
+    pub(crate) fn note_dropped(&mut self, end: usize, messages: u64) {
+        self.flows[end].lost += messages;
+    }
+
     /// A message for one of many clients' ends; whether there was room.
     pub(crate) fn deliver(&mut self, end: usize, message: &[u8]) -> bool {
         let Some(end_) = &mut self.ends[end] else { return false };
@@ -297,8 +304,11 @@ impl Pipe {
                 spliced: flow.spliced,
                 writes: flow.writes,
                 messages: flow.messages,
-                lost_messages: flow.lost,
-                undelivered: flow.held() + self.unread[which],
+                lost_messages: flow.lost
+                    + flow.held_messages()
+                    + self.unread[which].messages
+                    + self.unread[which].dropped,
+                undelivered: flow.held() + self.unread[which].bytes,
                 unconfirmed: unconfirmed.min(flow.delivered),
             };
             let status = self.ends[which].as_mut().and_then(End::exit_status);
@@ -311,10 +321,10 @@ impl Pipe {
         let (ended_by, why, failed) =
             self.ended.clone().unwrap_or_else(|| (EndedBy::Signal, "ended".to_owned(), false));
         // What nobody wanted is told, but is no failure.
-        let left = accounts
-            .iter()
-            .zip(&self.flows)
-            .any(|(account, flow)| account.undelivered > flow.discarded.unwrap_or(0) || account.lost_messages > 0);
+        let left = accounts.iter().zip(&self.flows).any(|(account, flow)| match flow.discarded {
+            Some(discarded) => account.undelivered > discarded,
+            None => account.undelivered > 0 || account.lost_messages > 0,
+        });
         Summary {
             pipe: self.number,
             plan: self.plan,

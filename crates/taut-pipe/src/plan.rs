@@ -95,6 +95,13 @@ impl Plan {
         if a.listens && b.listens && (has_messages(a) || has_messages(b)) {
             return wrong("of two ends that are both listened on neither can be one of messages");
         }
+        let answers_only = |side: &Side| has_messages(side) && !side.listens;
+        if answers_only(a) && (answers_only(b) || matches!(b.address, Address::File(_))) {
+            return wrong(
+                "neither end sends the first message: who is gone to with udp:// or unix-dgram: does not know the pipe before \
+                 something came from it; write listen: before one of them",
+            );
+        }
         Ok(())
     }
 

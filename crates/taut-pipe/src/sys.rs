@@ -53,6 +53,18 @@ pub(crate) fn epoll_wait<'a>(
 pub(crate) fn memory_of_unsent(fd: BorrowedFd<'_>) -> Option<u64> {
     /// linux/sock_diag.h: SK_MEMINFO_WMEM_ALLOC.
     const WMEM_ALLOC: usize = 2;
+    memory(fd).map(|values| values[WMEM_ALLOC].into())
+}
+
+/// Messages that came to a socket which had no room for them (or that were damaged), since it was made. Unix sockets lose none.
+pub(crate) fn dropped(fd: BorrowedFd<'_>) -> u64 {
+    /// linux/sock_diag.h: SK_MEMINFO_DROPS.
+    const DROPS: usize = 8;
+    memory(fd).map_or(0, |values| u64::from(values[DROPS]))
+}
+
+/// What a socket holds (`SO_MEMINFO`, sock_diag(7)).
+fn memory(fd: BorrowedFd<'_>) -> Option<[u32; 9]> {
     let mut values = [0_u32; 9];
     let mut length = size_of_val(&values) as socklen_t;
     // SAFETY: pointer and length describe `values`, which outlives the call; the kernel writes at most `length` bytes.
@@ -65,7 +77,7 @@ pub(crate) fn memory_of_unsent(fd: BorrowedFd<'_>) -> Option<u64> {
             &raw mut length,
         )
     };
-    (result == 0).then(|| values[WMEM_ALLOC].into())
+    (result == 0).then_some(values)
 }
 
 /// Whether a TCP connection is no more, so that nothing that waits in it will be acknowledged. `false` for other sockets.

@@ -122,7 +122,7 @@ impl TlsRole {
             }
             Self::Server(config) => Connection::from(ServerConnection::new(Arc::clone(config)).map_err(fail)?),
         };
-        Ok(Tls { connection: Box::new(connection), ended: false })
+        Ok(Tls { connection: Box::new(connection), ended: false, pending: 0, failed: None })
     }
 }
 
@@ -132,6 +132,10 @@ pub(crate) struct Tls {
     connection: Box<Connection>,
     /// The socket will bring no more.
     ended: bool,
+    /// Plain bytes that were taken and whose records are not all with the kernel yet.
+    pending: usize,
+    /// Why sending their records failed; told at the next call, as they were taken.
+    failed: Option<io::Error>,
 }
 
 struct Socket<'a>(BorrowedFd<'a>);
@@ -205,13 +209,25 @@ impl Tls {
         if self.connection.wants_write() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let taken = self.connection.writer().write(bytes)?;
-        self.flush(fd)?;
+        self.pending = self.connection.writer().write(bytes)?;
+        let taken = self.pending;
+        if let Err(error) = self.flush(fd) {
+            // Some of the records may have gone.
+            self.failed = Some(error);
+        }
         if taken == 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(taken) }
+    }
+
+    /// Plain bytes that were taken and may not be with the kernel yet.
+    pub(crate) const fn pending(&self) -> u64 {
+        self.pending as u64
     }
 
     /// Sends records that wait, as far as the socket takes them; whether all went.
     pub(crate) fn flush(&mut self, fd: BorrowedFd<'_>) -> io::Result<bool> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         while self.connection.wants_write() {
             match self.connection.write_tls(&mut Socket(fd)) {
                 Ok(_) => {}
@@ -219,6 +235,7 @@ impl Tls {
                 Err(error) => return Err(error),
             }
         }
+        self.pending = 0;
         Ok(true)
     }
 

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::termios::{ControlModes, InputModes, OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
 use taut_link::{Error, Result};
 
@@ -130,12 +131,13 @@ impl Drop for Restore {
 
 /// Opens a terminal raw, with its settings.
 pub(crate) fn open(path: &Path, settings: TtySettings) -> Result<(Arc<OwnedFd>, Restore)> {
-    let fail = |what: &str, error: rustix::io::Errno| Error::Host {
-        what: format!("{what} tty:{}", path.display()),
-        error: error.into(),
-    };
+    let fail =
+        |what: &str, error: Errno| Error::Host { what: format!("{what} tty:{}", path.display()), error: error.into() };
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| fail("open", error))?;
+    let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
+        Errno::NOENT | Errno::NOTDIR => Error::Input(format!("tty:{}: {error}", path.display())),
+        _ => fail("open", error),
+    })?;
     if !isatty(&fd) {
         return Err(Error::Input(format!("tty:{} is no terminal; for another file write file:PATH", path.display())));
     }

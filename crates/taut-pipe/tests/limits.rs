@@ -254,3 +254,31 @@ fn an_accepted_pipe_of_bulk_goes_through_the_kernel_alone() {
     assert!(summary.accounts[0].spliced > 8 << 20, "{summary:?}");
     assert_eq!(summary.accounts[0].bytes, 32 << 20);
 }
+
+#[test]
+fn datagrams_that_are_too_many_are_counted_every_one() {
+    const SENT: u64 = 30_000;
+    let (to, listener) = echo_server();
+    let options = Options { framing: Framing::Length, ..Options::default() };
+    let mut running = Running::start("listen:udp://127.0.0.1:0", &to, options);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(support::port(&running.endpoints[0])).unwrap();
+    socket.send(&[7; 1000]).unwrap();
+    let mut far = listener.accept().unwrap().0;
+    // Nobody reads meanwhile, so that neither the pipe nor the kernel has room for all.
+    for _ in 1..SENT {
+        socket.send(&[7; 1000]).unwrap();
+    }
+    far.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let mut frame = vec![0; 1004];
+    let mut received = 0;
+    while far.read_exact(&mut frame).is_ok() {
+        assert_eq!(frame[..5], [0, 0, 3, 232, 7]);
+        received += 1;
+    }
+    running.stop();
+    let summary = running.next();
+    let account = summary.accounts[0];
+    assert!(account.lost_messages > 0 && summary.failed, "{summary:?}");
+    assert_eq!((account.messages, account.messages + account.lost_messages), (received, SENT), "{summary:?}");
+}

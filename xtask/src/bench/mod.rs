@@ -10,6 +10,7 @@ mod echo;
 mod pace;
 mod pipe;
 mod process;
+pub(crate) mod relay;
 mod route;
 mod stream;
 mod taut;

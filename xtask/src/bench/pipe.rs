@@ -14,10 +14,13 @@ use anyhow::{Context, Result, ensure};
 
 use super::comparison::{Bar, Comparison, Ratio, outcome};
 use super::process::{Server, Transport, pinned};
+use super::relay::Design;
 use super::{Outcome, Setting, median};
 
 /// Connections at once, where memory is measured.
 const CLIENTS: usize = 1000;
+/// Connections at once, where each has a message under way.
+const TALKERS: usize = 64;
 /// Longest wait for bytes that should come.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -28,7 +31,14 @@ enum Tool {
     Socat,
     /// With a buffer of 64 KiB in place of its 8 KiB.
     SocatLarge,
+    /// What is left of a pipe when all is taken away that is not needed here.
+    Bare(Design),
 }
+
+const BULK: [Tool; 3] = [Tool::Taut, Tool::Socat, Tool::SocatLarge];
+const SMALL: [Tool; 5] =
+    [Tool::Taut, Tool::Socat, Tool::Bare(Design::Turns), Tool::Bare(Design::Threads), Tool::Bare(Design::Uring)];
+const CROWD: [Tool; 2] = [Tool::Taut, Tool::Socat];
 
 /// A run's figures.
 #[derive(Clone, Copy, Debug)]
@@ -58,20 +68,10 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
 }
 
 fn cases(setting: &Setting) -> Result<Vec<Comparison>> {
-    let bulk = rounds(setting, |tool| bulk(setting, tool))?;
-    let small = rounds(setting, |tool| small(setting, tool))?;
-    let mut memory = Vec::new();
-    for round in 0..setting.rounds {
-        let order = if round.is_multiple_of(2) { [Tool::Taut, Tool::Socat] } else { [Tool::Socat, Tool::Taut] };
-        let [first, second] = order.map(|tool| memory_of_clients(setting, tool));
-        let (first, second) = (first?, second?);
-        memory.push(if order[0] == Tool::Taut { (first, second) } else { (second, first) });
-    }
-    let of = |rows: &[[f64; 3]], peer: usize| rows.iter().map(|row| (row[0], row[peer])).collect::<Vec<_>>();
-    let rate: Vec<[f64; 3]> = bulk.iter().map(|row| row.map(|run| run.bits_per_second)).collect();
-    let cost: Vec<[f64; 3]> = bulk.iter().map(|row| row.map(|run| run.cpu_ns_per_gb)).collect();
-    let trip: Vec<[f64; 3]> = small.iter().map(|row| row.map(|run| run.round_trip_ns)).collect();
-    let worth: Vec<[f64; 3]> = small.iter().map(|row| row.map(|run| run.messages_per_cpu_second)).collect();
+    let bulk = rounds(setting, BULK, |tool| bulk(setting, tool))?;
+    let small = rounds(setting, SMALL, |tool| small(setting, tool))?;
+    let crowd = rounds(setting, CROWD, |tool| crowd(setting, tool))?;
+    let memory = rounds(setting, CROWD, |tool| memory_of_clients(setting, tool))?;
     let case = |case: &str, peer, quantity, unit, bar, rounds| Comparison {
         case: case.to_owned(),
         peer,
@@ -81,36 +81,61 @@ fn cases(setting: &Setting) -> Result<Vec<Comparison>> {
         bar,
         rounds,
     };
+    let rate = |peer| beside(&bulk, peer, |run| run.bits_per_second);
+    let cost = |peer| beside(&bulk, peer, |run| run.cpu_ns_per_gb);
+    let worth = |peer| beside(&small, peer, |run| run.messages_per_cpu_second);
+    let (least, none) = (Bar::AtLeast, Bar::None);
+    const BULK_RATE: &str = "tcp to tcp, bulk: rate";
+    const BULK_CPU: &str = "tcp to tcp, bulk: CPU";
     const LARGE: &str = "socat -b 65536";
+    const SMALL_TIME: &str = "64 B there and back: time";
+    const SMALL_WORTH: &str = "64 B there and back: worth";
+    let (bps, per_gb) = (("Gbit/s", 1e9), ("s/GB", 1e9));
+    let (time, per_s) = (("µs", 1e3), ("k/s", 1e3));
+    let trip = beside(&small, 1, |run| run.round_trip_ns);
+    let of_crowd = beside(&crowd, 1, |run| *run);
     Ok(vec![
-        case("tcp to tcp, bulk: rate", "socat", "throughput_bps", ("Gbit/s", 1e9), Bar::AtLeast(1.3), of(&rate, 1)),
-        case("tcp to tcp, bulk: CPU", "socat", "cpu_ns_per_gb", ("s/GB", 1e9), Bar::AtMost(0.6), of(&cost, 1)),
-        case("tcp to tcp, bulk: rate", LARGE, "throughput_bps", ("Gbit/s", 1e9), Bar::None, of(&rate, 2)),
-        case("tcp to tcp, bulk: CPU", LARGE, "cpu_ns_per_gb", ("s/GB", 1e9), Bar::None, of(&cost, 2)),
-        case("64 B there and back: time", "socat", "rtt_ns", ("µs", 1e3), Bar::AtMost(1.0), of(&trip, 1)),
+        case(BULK_RATE, "socat", "throughput_bps", bps, least(1.3), rate(1)),
+        case(BULK_CPU, "socat", "cpu_ns_per_gb", per_gb, Bar::AtMost(0.6), cost(1)),
+        case(BULK_RATE, LARGE, "throughput_bps", bps, none, rate(2)),
+        case(BULK_CPU, LARGE, "cpu_ns_per_gb", per_gb, none, cost(2)),
+        case(SMALL_TIME, "socat", "rtt_ns", time, Bar::AtMost(1.0), trip),
+        case(SMALL_WORTH, "socat", "messages_per_cpu_s", per_s, least(1.5), worth(1)),
+        case(SMALL_WORTH, "bare turns", "messages_per_cpu_s", per_s, none, worth(2)),
+        case(SMALL_WORTH, "bare threads", "messages_per_cpu_s", per_s, none, worth(3)),
+        case(SMALL_WORTH, "bare io_uring", "messages_per_cpu_s", per_s, none, worth(4)),
+        case("the same, 64 clients: worth", "socat with fork", "messages_per_cpu_s", per_s, least(1.5), of_crowd),
         case(
-            "64 B there and back: worth",
-            "socat",
-            "messages_per_cpu_s",
-            ("k/s", 1e3),
-            Bar::AtLeast(1.5),
-            of(&worth, 1),
+            "1000 clients: memory",
+            "socat with fork",
+            "memory_bytes",
+            ("MiB", 1_048_576.0),
+            Bar::AtMost(0.2),
+            beside(&memory, 1, |bytes| *bytes),
         ),
-        case("1000 clients: memory", "socat with fork", "memory_bytes", ("MiB", 1_048_576.0), Bar::AtMost(0.2), memory),
     ])
 }
 
+/// taut's figures, which come first in a round, beside those of another tool.
+fn beside<T, const N: usize>(rounds: &[[T; N]], peer: usize, figure: impl Fn(&T) -> f64) -> Vec<(f64, f64)> {
+    rounds.iter().map(|row| (figure(&row[0]), figure(&row[peer]))).collect()
+}
+
 /// All tools in each round, another one first each time.
-fn rounds<T: Copy>(setting: &Setting, run: impl Fn(Tool) -> Result<T>) -> Result<Vec<[T; 3]>> {
+fn rounds<T: Copy, const N: usize>(
+    setting: &Setting,
+    tools: [Tool; N],
+    run: impl Fn(Tool) -> Result<T>,
+) -> Result<Vec<[T; N]>> {
     (0..setting.rounds as usize)
         .map(|round| {
-            let mut row = [None; 3];
-            for turn in 0..3 {
-                let which = (round + turn) % 3;
-                row[which] = Some(run([Tool::Taut, Tool::Socat, Tool::SocatLarge][which])?);
+            let mut row = [None; N];
+            for turn in 0..N {
+                let which = (round + turn) % N;
+                row[which] = Some(run(tools[which])?);
             }
-            let [Some(taut), Some(socat), Some(large)] = row else { anyhow::bail!("a run is missing") };
-            Ok([taut, socat, large])
+            ensure!(row.iter().all(Option::is_some), "a run is missing");
+            Ok(row.map(|run| run.unwrap_or_else(|| unreachable!("each has had its turn"))))
         })
         .collect()
 }
@@ -139,6 +164,11 @@ fn start(setting: &Setting, tool: Tool, to: u16, forks: bool) -> Result<(Server,
             command.arg(format!("TCP:127.0.0.1:{to},nodelay"));
             command
         }
+        Tool::Bare(design) => {
+            let mut command = pinned(setting.cores.server, std::env::current_exe()?);
+            command.args(["relay", design.name(), &port.to_string(), &to.to_string()]);
+            command
+        }
     };
     Ok((Server::start(&mut command, Transport::Tcp, port)?, port))
 }
@@ -154,9 +184,11 @@ fn joined(setting: &Setting, tool: Tool) -> Result<(Server, TcpStream, TcpStream
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
     }
-    // The pipe is at work when something has come through it.
+    // The pipe is at work when something has come through it, there and back.
     near.write_all(b"x")?;
     far.read_exact(&mut [0])?;
+    far.write_all(b"x")?;
+    near.read_exact(&mut [0])?;
     Ok((server, near, far))
 }
 
@@ -227,24 +259,61 @@ fn small(setting: &Setting, tool: Tool) -> Result<Small> {
     Ok(Small { round_trip_ns: median(&trips), messages_per_cpu_second: messages / (cpu as f64 / 1e9) })
 }
 
+/// Messages for a second of CPU, when each of many clients has one under way.
+fn crowd(setting: &Setting, tool: Tool) -> Result<f64> {
+    let (server, pairs) = many(setting, tool, TALKERS)?;
+    let (mut near, mut far): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+    let echo = thread::spawn(move || {
+        let mut message = [0; 64];
+        while far.iter_mut().all(|far| far.read_exact(&mut message).and_then(|()| far.write_all(&message)).is_ok()) {}
+    });
+    let mut message = [0; 64];
+    let mut turn = || -> Result<()> {
+        near.iter_mut().try_for_each(|near| near.write_all(&[7; 64]))?;
+        Ok(near.iter_mut().try_for_each(|near| near.read_exact(&mut message))?)
+    };
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(200) {
+        turn()?;
+    }
+    let cpu = || family(server.pid())?.into_iter().map(cpu_ns).sum::<Result<u64>>();
+    let (before, begin, mut turns) = (cpu()?, Instant::now(), 0_u64);
+    while begin.elapsed() < setting.time {
+        turn()?;
+        turns += 1;
+    }
+    let cpu = cpu()? - before;
+    drop((near, server));
+    let _ = echo.join();
+    Ok((turns * 2 * TALKERS as u64) as f64 / (cpu as f64 / 1e9))
+}
+
+/// Memory of a pipe with many clients, of which each has used it both ways.
 fn memory_of_clients(setting: &Setting, tool: Tool) -> Result<f64> {
+    let (server, _pairs) = many(setting, tool, CLIENTS)?;
+    let bytes = family(server.pid())?.into_iter().map(memory_bytes).sum::<Result<u64>>()?;
+    Ok(bytes as f64)
+}
+
+/// Both ends of many connections through one pipe, each used both ways.
+fn many(setting: &Setting, tool: Tool, clients: usize) -> Result<(Server, Vec<(TcpStream, TcpStream)>)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let (server, port) = start(setting, tool, listener.local_addr()?.port(), true)?;
-    let mut pairs = Vec::new();
-    for _ in 0..CLIENTS {
+    let pairs = (0..clients).map(|_| {
         let mut near = TcpStream::connect(("127.0.0.1", port))?;
         let (mut far, _) = listener.accept()?;
-        far.set_read_timeout(Some(PATIENCE))?;
-        near.set_read_timeout(Some(PATIENCE))?;
-        // Each is used both ways.
+        for socket in [&near, &far] {
+            socket.set_nodelay(true)?;
+            socket.set_read_timeout(Some(PATIENCE))?;
+        }
         near.write_all(&[1; 64])?;
         far.read_exact(&mut [0; 64])?;
         far.write_all(&[2; 64])?;
         near.read_exact(&mut [0; 64])?;
-        pairs.push((near, far));
-    }
-    let bytes = family(server.pid())?.into_iter().map(memory_bytes).sum::<Result<u64>>()?;
-    Ok(bytes as f64)
+        Ok((near, far))
+    });
+    let pairs = pairs.collect::<Result<_>>()?;
+    Ok((server, pairs))
 }
 
 /// A process and its children.

@@ -1,6 +1,9 @@
 //! An engine in a thread of its own, and what stands at the far sides of its ends.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod far;
+pub(crate) mod tls;
+
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -56,6 +59,11 @@ impl Running {
     /// The account of the next pipe that ends.
     pub(crate) fn next(&self) -> Summary {
         self.ended.recv_timeout(PATIENCE).expect("a pipe ends")
+    }
+
+    /// As a signal does.
+    pub(crate) fn ask_to_stop(&self) {
+        let _ = (&self.stop).write_all(b"x");
     }
 
     pub(crate) fn stop(&mut self) {

@@ -72,6 +72,8 @@ impl Teller {
                 "undelivered_b_to_a": self.sums[1].undelivered,
                 "unconfirmed_a_to_b": self.sums[0].unconfirmed,
                 "unconfirmed_b_to_a": self.sums[1].unconfirmed,
+                "lost_messages_a_to_b": self.sums[0].lost_messages,
+                "lost_messages_b_to_a": self.sums[1].lost_messages,
                 "pipes_total": self.pipes,
                 "pipes_failed": self.failed,
                 "pipes": self.last.iter().map(object).collect::<Vec<_>>(),
@@ -129,6 +131,10 @@ fn object(summary: &Summary) -> Value {
 }
 
 fn line(summary: &Summary) -> String {
+    // An end that could not be opened: nothing has moved, and why says which.
+    if summary.fault.is_some() {
+        return format!("pipe {}: {}", summary.pipe, summary.why);
+    }
     let by = match summary.ended_by {
         EndedBy::A => format!("{} ended it", summary.names[0]),
         EndedBy::B => format!("{} ended it", summary.names[1]),
@@ -198,6 +204,7 @@ impl Observer for Teller {
             sum.bytes += account.bytes;
             sum.undelivered += account.undelivered;
             sum.unconfirmed += account.unconfirmed;
+            sum.lost_messages += account.lost_messages;
         }
         if self.last.len() == LISTED {
             self.last.remove(0);

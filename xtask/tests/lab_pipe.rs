@@ -1,0 +1,150 @@
+//! `taut pipe` over Bluetooth between two adapters of a stock kernel: what goes in comes out, both ways, for messages of every length about
+//! the MTU; what is cut off by a kill is a prefix; and blocks that are no multiple of the MTU leave no tails on the air.
+
+mod support;
+
+use std::fs;
+
+use serde_json::Value;
+use support::Lab;
+
+/// What is sent: about the MTU of 672 bytes, and longer than what the sockets on the way hold.
+const SIZES: [usize; 7] = [1, 671, 672, 673, 4096, 30_011, 100_001];
+/// The client that is killed sends this one.
+const KILLED: usize = 100_001;
+
+fn data(length: usize) -> Vec<u8> {
+    (0..length as u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+/// An echo behind one adapter; at the other one client after another, whose input comes in blocks of 997 bytes.
+fn script(any: &str) -> String {
+    let to = any.replace("any", "00:AA:01:01:00:00");
+    let sizes = SIZES.map(|size| size.to_string()).join(" ");
+    format!(
+        "
+: @peer
+taut pipe 'listen:{any}?adapter=hci1' exec:cat --json >$OUT/server.json 2>$OUT/server.log &
+server=$!
+sleep 2
+client() {{ dd bs=997 if=/root/$1 2>/dev/null | timeout -s KILL $2 taut pipe stdio: '{to}?adapter=hci0' --linger 3s --json; }}
+for size in {sizes}; do
+    client $size 120 >$OUT/$size.back 2>$OUT/$size.json || echo \"client of $size: code $?\" >&2
+done
+client {KILLED} 5 >$OUT/killed.back 2>/dev/null
+sleep 4
+kill -INT $server
+wait $server
+"
+    )
+}
+
+/// Plays it, and holds what came back against what was sent and the accounts.
+fn run(lab: &Lab, kind: &str, kernel: &str, any: &str) {
+    let mut command = lab.command(&["pair", "--kernel", kernel, "--icount", "--ci", "15ms", "--capture", "--out"]);
+    command.arg(lab.path("out"));
+    if kind == "rfcomm" {
+        command.args(["--type", "rfcomm"]);
+    }
+    for size in SIZES {
+        let file = lab.file(&size.to_string(), &data(size));
+        command.arg("--file").arg(format!("{}:/root/{size}", file.display()));
+    }
+    let output = command.args(["--", "sh", "-c", &script(any)]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let read = |name: &str| fs::read(lab.path("out").join(name)).unwrap_or_default();
+    let told = String::from_utf8_lossy(&read("server.log")).into_owned();
+    assert!(output.status.success(), "{stderr}\n{told}");
+    for size in SIZES {
+        let back = read(&format!("{size}.back"));
+        assert!(back == data(size), "{size}: {} bytes came back\n{stderr}\n{told}", back.len());
+        let account: Value = serde_json::from_slice(&read(&format!("{size}.json"))).unwrap();
+        let sums = ["bytes_a_to_b", "bytes_b_to_a", "undelivered_a_to_b", "undelivered_b_to_a"]
+            .map(|key| account[key].as_u64());
+        assert_eq!(sums, [Some(size as u64), Some(size as u64), Some(0), Some(0)], "{account}");
+    }
+    let back = read("killed.back");
+    assert!(back.len() < KILLED && data(KILLED).starts_with(&back), "{} bytes came back to the killed", back.len());
+    let server: Value = serde_json::from_slice(&read("server.json")).unwrap();
+    assert_eq!(server["pipes_total"], SIZES.len() as u64 + 1, "{server}");
+    let killed = &server["pipes"][SIZES.len()];
+    assert!(killed["b_to_a"]["bytes"].as_u64().unwrap() >= back.len() as u64, "{killed}");
+    assert!(killed["a_to_b"]["bytes"].as_u64().unwrap() <= KILLED as u64, "{killed}");
+}
+
+/// Lengths of the SDUs that a host has sent on dynamic channels with credits, from its btsnoop (Core Specification, Vol 3, Part A,
+/// 3.4.3: the first K-frame of an SDU begins with its length; 2.1.1: CIDs from 0x0040 on).
+fn sdus(capture: &[u8]) -> Vec<usize> {
+    let (mut rest, mut sdus) = (&capture[16..], Vec::new());
+    let (mut frame, mut missing) = (Vec::new(), 0_usize);
+    while rest.len() > 24 {
+        let word = |at: usize| u32::from_be_bytes(rest[at..at + 4].try_into().unwrap());
+        let (length, flags) = (word(4) as usize, word(8));
+        let packet = &rest[24..24 + length];
+        rest = &rest[24 + length..];
+        // Sent, and ACL data (Vol 4, Part A, 2).
+        if flags & 1 != 0 || packet[0] != 2 {
+            continue;
+        }
+        let is_begin = packet[2] >> 4 & 3 != 1;
+        if is_begin {
+            frame.clear();
+        }
+        frame.extend_from_slice(&packet[5..]);
+        let [low, high, cid_low, cid_high, payload @ ..] = frame.as_slice() else { continue };
+        if payload.len() < usize::from(u16::from_le_bytes([*low, *high])) {
+            continue;
+        }
+        if u16::from_le_bytes([*cid_low, *cid_high]) >= 0x40 {
+            if missing == 0 {
+                missing = usize::from(u16::from_le_bytes([payload[0], payload[1]]));
+                sdus.push(missing);
+                missing -= payload.len() - 2;
+            } else {
+                missing -= payload.len();
+            }
+        }
+        frame.clear();
+    }
+    sdus
+}
+
+fn no_tails(lab: &Lab) {
+    let sent = sdus(&fs::read(lab.path("out/central.btsnoop")).unwrap());
+    // In the order of the clients; the first of each is whole unless there is no more, and only the last of a burst may be shorter.
+    let largest = 672;
+    let mut at = 0;
+    for size in SIZES {
+        let (begin, mut bytes) = (at, 0);
+        while bytes < size {
+            bytes += sent[at];
+            at += 1;
+        }
+        assert_eq!(bytes, size, "SDUs of two clients in one");
+        let client = &sent[begin..at];
+        // The first block comes when nothing is under way, and is not held back.
+        let short = client.iter().filter(|sdu| **sdu < largest).count();
+        println!("{size} bytes in blocks of 997: {} SDUs, {short} of them short: {client:?}", client.len());
+        assert!(short <= 2, "{size} bytes: {client:?}");
+    }
+}
+
+#[test]
+fn pipes_over_l2cap_lose_nothing_and_leave_no_tails_on_linux_6_12() {
+    let Some(lab) = Lab::ready("pipes_over_l2cap_lose_nothing_and_leave_no_tails_on_linux_6_12") else { return };
+    run(&lab, "l2cap", "6.12", "l2cap://any/225");
+    no_tails(&lab);
+}
+
+#[test]
+fn pipes_over_l2cap_lose_nothing_and_leave_no_tails_on_linux_5_10() {
+    let Some(lab) = Lab::ready("pipes_over_l2cap_lose_nothing_and_leave_no_tails_on_linux_5_10") else { return };
+    run(&lab, "l2cap", "5.10", "l2cap://any/225");
+    no_tails(&lab);
+}
+
+#[test]
+fn pipes_over_rfcomm_lose_nothing_on_linux_6_1() {
+    let Some(lab) = Lab::ready("pipes_over_rfcomm_lose_nothing_on_linux_6_1") else { return };
+    run(&lab, "rfcomm", "6.1", "rfcomm://any/7");
+}
