@@ -90,7 +90,8 @@ l2test -d -i hci1 -P 137 -V le_public -b $BYTES >/tmp/l2test-receives 2>&1 &
 l2test -w -i hci1 -P 138 -V le_public -b $BYTES -N $FRAMES -g 3000 >/tmp/l2test-w 2>&1 &
 sleep 1
 taut stream "l2cap://$A1/137?adapter=hci0" --plain --time 500ms --rounds 1 --json >$OUT/stream || exit 12
-sleep 2; dumped /tmp/l2test-receives
+# Not 2 s, at which the kernel ends a connection without channels.
+sleep 4; dumped /tmp/l2test-receives
 taut pipe --idle 5s "l2cap://$A1/138?adapter=hci0" file:/tmp/from-w
 echo l2test-listens-and-sends $(size /tmp/from-w)
 
@@ -133,7 +134,7 @@ for kind in l2cap rfcomm; do
     $tool -w -i hci1 -P $2 -b $BYTES -N $FRAMES -L 10 >/tmp/$tool-w 2>&1 &
     sleep 1
     taut stream "$kind://$A1/$1?adapter=hci0$options" --plain --time 500ms --rounds 1 --json >$OUT/stream || exit 10
-    sleep 2; dumped /tmp/$tool-receives
+    sleep 4; dumped /tmp/$tool-receives
     taut pipe --idle 5s "$kind://$A1/$2?adapter=hci0$options" file:/tmp/$kind-w
     echo $tool-listens-and-sends $(size /tmp/$kind-w)
     # It connects: it sends to us, and receives from us.

@@ -159,6 +159,29 @@ fn short_pdus_disable_the_newer_rule_and_a_link_without_extension_is_named() {
     assert!(causes(&short).contains(&"data_length_not_in_force"), "{short}");
 }
 
+/// The newer rule gives credits for the receive buffer: few for a small one, enough for one of 32 KiB.
+#[test]
+fn a_small_receive_buffer_is_named_and_a_large_one_is_not() {
+    let Some(lab) = Lab::ready("a_small_receive_buffer_is_named_and_a_large_one_is_not") else { return };
+    // The kernel doubles what is asked for. Connections end after 2 s without a channel, and what was agreed on is heard as they begin.
+    let script = "
+        at=l2cap://00:AA:01:01:00:00
+        taut serve \"$at/131?adapter=hci1&rcvbuf=4608\" \"$at/132?adapter=hci1&rcvbuf=16384\" >/tmp/serve & server=$!
+        until grep -qs listening /tmp/serve; do sleep 0.1; done
+        taut stream \"$at/131?adapter=hci0\" --block 67200 --time 3s --rounds 1 --json >$OUT/small
+        sleep 4
+        taut stream \"$at/132?adapter=hci0\" --block 67200 --time 3s --rounds 1 --json >$OUT/large
+        kill -INT $server; wait $server; : @peer";
+    let read = pair(&lab, &["--kernel", "6.12", "--ci", "15ms"], script);
+    let (small, large) = (read("small"), read("large"));
+    assert!(options(&small["results"][0]).contains(&"peer_rcvbuf=9216"), "{small}");
+    assert_eq!(causes(&small), ["credit_window_small_buffer"], "{small}");
+    assert!(small["findings"][0]["evidence"].to_string().contains("9216 bytes"), "{small}");
+    assert!(options(&large["results"][0]).contains(&"peer_rcvbuf=32768"), "{large}");
+    assert_eq!(causes(&large), Vec::<&str>::new(), "{large}");
+    assert!(bps(&small) < 0.25 * bps(&large), "{small} {large}");
+}
+
 /// What tuning changes for its trials is as before when it is over, also after Ctrl-C and with a peer that is none of ours; and stays with
 /// `--keep`.
 #[test]
