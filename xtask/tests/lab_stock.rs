@@ -4,7 +4,6 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -14,8 +13,8 @@ use support::{Lab, note_skipped};
 const RADIO: &str = r#"
 await() { until grep -qs "$1" "$2"; do sleep 0.1; done; }
 size() { stat -c %s "$1" 2>/dev/null || echo 0; }
-# What a receiver of BlueZ's logs: each read, and the end.
-frames() { echo $(basename $1) $(grep -c ' bytes in ' $1; grep -c Disconnect $1); tail -n 3 $1 >&2; }
+# Reads of a receiver of BlueZ's that dumps what it gets, and whether it was told of the end.
+dumped() { echo $(basename $1) $(grep -c "Rec.* bytes" $1); grep -q Disconnect $1 && echo $(basename $1)-end told; }
 A0=00:AA:01:00:00:00 A1=00:AA:01:01:00:00
 taut air attach two-nodes --set ci=15ms $SETTINGS --on --btsnoop $OUT --json >/tmp/radio & radio=$!
 await adapters /tmp/radio
@@ -87,11 +86,12 @@ cmp /tmp/data /tmp/back && echo l2cat-connects same
 kill -INT $pipe; wait $pipe
 
 # l2test listens: it receives from us, and sends to us.
-l2test -r -i hci1 -P 137 -V le_public -b $BYTES >/tmp/l2test-r 2>&1 &
+l2test -d -i hci1 -P 137 -V le_public -b $BYTES >/tmp/l2test-receives 2>&1 &
 l2test -w -i hci1 -P 138 -V le_public -b $BYTES -N $FRAMES -g 3000 >/tmp/l2test-w 2>&1 &
 sleep 1
 taut stream "l2cap://$A1/137?adapter=hci0" --plain --time 500ms --rounds 1 --json >$OUT/stream || exit 12
-sleep 2; frames /tmp/l2test-r
+# Not 2 s, at which the kernel ends a connection without channels.
+sleep 4; dumped /tmp/l2test-receives
 taut pipe --idle 5s "l2cap://$A1/138?adapter=hci0" file:/tmp/from-w
 echo l2test-listens-and-sends $(size /tmp/from-w)
 
@@ -111,6 +111,8 @@ wait $pipe && echo l2test-connects-and-receives $?
     for name in ["l2cat-listens", "l2cat-connects"] {
         assert_eq!(told.get(name).map(String::as_str), Some("same"), "{kernel} {name}: {told:?}");
     }
+    // Half a second of 672-byte SDUs, one every other interval of 15 ms or faster.
+    assert!(number(&told, "l2test-receives") > 10 && told.contains_key("l2test-receives-end"), "{kernel}: {told:?}");
     for name in ["l2test-listens-and-sends", "l2test-connects-and-sends"] {
         assert_eq!(number(&told, name), 40 * 600, "{kernel} {name}");
     }
@@ -128,11 +130,11 @@ for kind in l2cap rfcomm; do
     esac
     set -- $ports
     # It listens: it receives from us, and sends to us.
-    $tool -r -i hci1 -P $1 -b $BYTES >/tmp/$tool-r 2>&1 &
+    $tool -d -i hci1 -P $1 -b $BYTES >/tmp/$tool-receives 2>&1 &
     $tool -w -i hci1 -P $2 -b $BYTES -N $FRAMES -L 10 >/tmp/$tool-w 2>&1 &
     sleep 1
     taut stream "$kind://$A1/$1?adapter=hci0$options" --plain --time 500ms --rounds 1 --json >$OUT/stream || exit 10
-    sleep 2; frames /tmp/$tool-r
+    sleep 4; dumped /tmp/$tool-receives
     taut pipe --idle 5s "$kind://$A1/$2?adapter=hci0$options" file:/tmp/$kind-w
     echo $tool-listens-and-sends $(size /tmp/$kind-w)
     # It connects: it sends to us, and receives from us.
@@ -155,6 +157,8 @@ done
             assert_eq!(number(&told, &format!("{tool}-{role}")), 40 * 600, "{tool} {role}");
         }
         assert_eq!(number(&told, &format!("{tool}-connects-and-receives")), 0, "{tool}");
+        assert!(number(&told, &format!("{tool}-receives")) > 10, "{tool}: {told:?}");
+        assert!(told.contains_key(&format!("{tool}-receives-end")), "{tool}: {told:?}");
     }
 }
 

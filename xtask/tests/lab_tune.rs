@@ -158,3 +158,78 @@ fn short_pdus_disable_the_newer_rule_and_a_link_without_extension_is_named() {
     assert!(causes(&short).contains(&"credit_window_small_mps"), "{short}");
     assert!(causes(&short).contains(&"data_length_not_in_force"), "{short}");
 }
+
+/// The newer rule gives credits for the receive buffer: few for a small one, enough for one of 32 KiB.
+#[test]
+fn a_small_receive_buffer_is_named_and_a_large_one_is_not() {
+    let Some(lab) = Lab::ready("a_small_receive_buffer_is_named_and_a_large_one_is_not") else { return };
+    // The kernel doubles what is asked for. Connections end after 2 s without a channel, and what was agreed on is heard as they begin.
+    let script = "
+        at=l2cap://00:AA:01:01:00:00
+        taut serve \"$at/131?adapter=hci1&rcvbuf=4608\" \"$at/132?adapter=hci1&rcvbuf=16384\" >/tmp/serve & server=$!
+        until grep -qs listening /tmp/serve; do sleep 0.1; done
+        taut stream \"$at/131?adapter=hci0\" --block 67200 --time 3s --rounds 1 --json >$OUT/small
+        sleep 4
+        taut stream \"$at/132?adapter=hci0\" --block 67200 --time 3s --rounds 1 --json >$OUT/large
+        kill -INT $server; wait $server; : @peer";
+    let read = pair(&lab, &["--kernel", "6.12", "--ci", "15ms"], script);
+    let (small, large) = (read("small"), read("large"));
+    assert!(options(&small["results"][0]).contains(&"peer_rcvbuf=9216"), "{small}");
+    assert_eq!(causes(&small), ["credit_window_small_buffer"], "{small}");
+    assert!(small["findings"][0]["evidence"].to_string().contains("9216 bytes"), "{small}");
+    assert!(options(&large["results"][0]).contains(&"peer_rcvbuf=32768"), "{large}");
+    assert_eq!(causes(&large), Vec::<&str>::new(), "{large}");
+    assert!(bps(&small) < 0.25 * bps(&large), "{small} {large}");
+}
+
+/// What tuning changes for its trials is as before when it is over, also after Ctrl-C and with a peer that is none of ours; and stays with
+/// `--keep`.
+#[test]
+fn what_is_tried_is_put_back_unless_it_is_to_be_kept() {
+    let Some(lab) = Lab::ready("what_is_tried_is_put_back_unless_it_is_to_be_kept") else { return };
+    let script = "
+        limits() { echo $1 $(cd /sys/kernel/debug/bluetooth; cat hci[01]/conn_m[ai][xn]_interval); }
+        limits before
+        taut tune @peer --rounds 2 --time 150ms --json >$OUT/tuned || exit 10
+        limits tuned
+        taut tune @peer --rounds 5 --time 1s --json >$OUT/stopped & tune=$!
+        sleep 12; kill -INT $tune; wait $tune; echo code $?
+        sleep 1; limits stopped
+        taut stream @peer --time 1s --rounds 1 --json >$OUT/after
+        l2cat serve --no-advertise --bind 00:AA:01:01:00:00 134 dd of=/dev/null bs=64k 2>/dev/null &
+        sleep 1
+        taut tune 'l2cap://00:AA:01:01:00:00/134?adapter=hci0' --plain --rounds 2 --time 150ms --json >$OUT/plain || exit 11
+        limits plain
+        taut tune @peer --rounds 2 --time 150ms --keep --json >$OUT/kept || exit 12
+        limits kept";
+    let out = lab.path("out");
+    let mut command =
+        lab.command(&["pair", "--icount", "--timeout", "14m", "--kernel", "6.12", "--ci", "50ms", "--l2cat", "--out"]);
+    let output = command.arg(&out).args(["--", "sh", "-c", script]).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{stdout}{stderr}");
+    let told =
+        |name: &str| stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).unwrap_or_default();
+    // In 1.25 ms: 50 ms and 7.5 ms on both adapters.
+    for name in ["before", "tuned", "stopped", "plain"] {
+        assert_eq!(told(name), "40 40 40 40", "{name}: {stdout}{stderr}");
+    }
+    assert_eq!(told("kept"), "6 6 6 6", "{stdout}{stderr}");
+    let read = |name: &str| -> Value {
+        let text = fs::read_to_string(out.join(name)).unwrap();
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}: {text}"))
+    };
+    assert_eq!(read("stopped")["ended"]["how"], "interrupted", "{}", read("stopped"));
+    // What the server was told to receive with is as before, too.
+    let after = read("after");
+    for option in ["snd_mtu=672", "connection_interval_us=50000", "peer_rcvbuf=212992"] {
+        assert!(options(&after["results"][0]).contains(&option), "{option}: {after}");
+    }
+    // A peer that can't be told gets what this side alone can do: the interval, as this is the central, and the PHY.
+    let plain = read("plain");
+    let settings: Vec<&str> =
+        plain["results"].as_array().unwrap().iter().filter_map(|row| row["setting"].as_str()).collect();
+    assert!(settings.iter().any(|setting| setting.contains("phy=2m")), "{settings:?}");
+    assert!(!settings.iter().any(|setting| setting.contains("mtu=")), "{settings:?}");
+    assert!(best(&plain, |_| true) > bps(&plain), "{plain}");
+}
