@@ -144,9 +144,9 @@ fn a_browser_shows_a_page_of_another_kernel_over_either_radio() {
 #[test]
 fn a_pair_that_hangs_or_breaks_ends_and_says_why() {
     let Some(lab) = Lab::ready("a_pair_that_hangs_or_breaks_ends_and_says_why") else { return };
-    let pair = |peer: &[&str], command: &[&str]| {
-        let mut run = lab.command(&["pair", "--kernel", "6.1", "--peer-kernel", "6.1", "--timeout", "40s"]);
-        let output = run.args(peer).arg("--").args(command).output().unwrap();
+    let pair = |options: &[&str], command: &[&str]| {
+        let mut run = lab.command(&["pair", "--kernel", "6.1", "--peer-kernel", "6.1"]);
+        let output = run.args(options).arg("--").args(command).output().unwrap();
         lab.assert_nothing_is_left();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
@@ -155,9 +155,9 @@ fn a_pair_that_hangs_or_breaks_ends_and_says_why() {
     assert!(code == Some(125) && stderr.contains("the peer's machine ended before its time"), "{code:?} {stderr}");
     // A command that does not end.
     let began = Instant::now();
-    let (code, stderr) = pair(&[], &["sh", "-c", ": @peer; while :; do :; done"]);
-    assert!(code == Some(124) && stderr.contains("time is up after 40s while the command ran"), "{code:?} {stderr}");
-    assert!(began.elapsed() >= Duration::from_secs(40));
+    let (code, stderr) = pair(&["--timeout", "1m"], &["sh", "-c", ": @peer; while :; do :; done"]);
+    assert!(code == Some(124) && stderr.contains("time is up after 1m"), "{code:?} {stderr}");
+    assert!(began.elapsed() >= Duration::from_secs(60));
     // One that names no peer.
     let (code, stderr) = pair(&[], &["true"]);
     assert!(code == Some(125) && stderr.contains("names no @peer"), "{code:?} {stderr}");
@@ -168,7 +168,7 @@ fn a_pair_goes_with_the_lab() {
     let Some(lab) = Lab::ready("a_pair_goes_with_the_lab") else { return };
     let mut command = lab.command(&["pair", "--kernel", "6.12", "--peer-kernel", "6.12"]);
     let mut child = command.args(["--", "sh", "-c", ": @peer; sleep 1000"]).stderr(Stdio::null()).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(120);
+    let deadline = Instant::now() + Duration::from_secs(280);
     while lab.guests() < 2 {
         assert!(Instant::now() < deadline && child.try_wait().unwrap().is_none(), "two machines never ran");
         thread::sleep(Duration::from_millis(100));
