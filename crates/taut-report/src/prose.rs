@@ -4,7 +4,7 @@ use taut_explain::Finding;
 use taut_measure::recording::{AirRow, Ended, HostFacts, Recording, RouteRow, Verdict};
 
 use crate::Document;
-use crate::sheet::{Groups, connections, echo_labels, pace_labels, route_is_lost, stream_labels};
+use crate::sheet::{Groups, connections, echo_labels, is_mostly_lost, pace_labels, stream_labels};
 use crate::units;
 
 /// A remark for the top of the page when not all was measured.
@@ -187,7 +187,7 @@ fn routed(groups: &Groups<'_>) -> Option<String> {
     let told = super::sheet::route_groups(&groups.route).into_iter().filter_map(|rows| {
         let one =
             rows.iter().filter(|row| row.sinks == 1 && row.routes == 1).filter_map(|row| Some((row, row.times()?.p50)));
-        let part = |row: &RouteRow, p50| match route_is_lost(row, 0.5) {
+        let part = |row: &RouteRow, p50| match is_mostly_lost(row) {
             true => format!("{} lost {} of {}", row.path, units::count(row.lost), units::count(row.sent)),
             false => format!("{} {}", row.path, units::time(p50)),
         };

@@ -28,7 +28,7 @@ pub(crate) use label::{
     Label, air_labels, connections, crowd_labels, echo_labels, links, nagle, pace_labels, route_labels, stream_labels,
     tune_labels,
 };
-pub(crate) use route::{heading as route_heading, is_lost as route_is_lost};
+pub(crate) use route::{heading as route_heading, is_mostly_lost};
 
 /// A table with all that belongs to it.
 #[derive(Debug, Default)]
@@ -331,19 +331,6 @@ pub(crate) enum Percentile {
     P99,
     P999,
     P9999,
-}
-
-impl Percentile {
-    /// As a share of all.
-    pub(crate) const fn share(self) -> f64 {
-        match self {
-            Self::P50 => 0.5,
-            Self::P90 => 0.9,
-            Self::P99 => 0.99,
-            Self::P999 => 0.999,
-            Self::P9999 => 0.9999,
-        }
-    }
 }
 
 pub(crate) const fn tone_of(verdict: Verdict) -> Tone {

@@ -9,9 +9,9 @@ pub(crate) fn heading(rows: &[&RouteRow]) -> &'static str {
     if is_loop { "A turn of read, decide and write" } else { "From edge to edge" }
 }
 
-/// Whether so many of a row's events were lost that the one at this share is one of them.
-pub(crate) fn is_lost(row: &RouteRow, share: f64) -> bool {
-    row.lost as f64 > (1.0 - share) * row.sent as f64
+/// Whether the median is an event that was lost, which is later than all others: then the times of the rest say nothing.
+pub(crate) const fn is_mostly_lost(row: &RouteRow) -> bool {
+    row.lost > row.sent / 2
 }
 
 /// One row for each path and number of sinks.
@@ -37,9 +37,8 @@ pub(super) fn sheet(rows: &[&RouteRow]) -> Sheet {
     let mut sheet = Sheet { heading: heading(rows).to_owned(), context: labels.shared, columns, ..Sheet::default() };
     for (row, label) in rows.iter().zip(labels.each) {
         let summary = row.times();
-        // One that was lost is later than all others, so a percentile may be one of those.
-        let at = |p: Percentile| match summary {
-            Some(_) if is_lost(row, p.share()) => Cell::toned("lost", Tone::Bad),
+        let at = |p| match summary {
+            Some(_) if is_mostly_lost(row) => Cell::toned("lost", Tone::Bad),
             _ => Cell::time(summary.and_then(|summary| percentile(summary, p))),
         };
         let compared = row.compared.as_ref();
