@@ -7,6 +7,8 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use taut_time::Duration;
 
+use crate::sys;
+
 /// What became ready.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Token {
@@ -51,11 +53,13 @@ pub(crate) struct Readiness {
 pub(crate) struct Poller {
     epoll: OwnedFd,
     events: Vec<Event>,
+    /// The kernel has no epoll_pwait2(2), with its nanoseconds: Linux before 5.11.
+    is_old: bool,
 }
 
 impl Poller {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: Vec::with_capacity(256) })
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: Vec::with_capacity(256), is_old: false })
     }
 
     /// Tells once each time that something becomes ready. Whether the descriptor can be waited for at all: regular files can't,
@@ -79,13 +83,23 @@ impl Poller {
         let _ = epoll::delete(&self.epoll, fd);
     }
 
+    fn wait_for_events(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        if !self.is_old {
+            let timeout = timeout.map(rustix::event::Timespec::try_from).transpose().unwrap_or(None);
+            self.events.clear();
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()) {
+                Err(Errno::NOSYS) => self.is_old = true,
+                result => return Ok(result.map(drop)?),
+            }
+        }
+        sys::epoll_wait(self.epoll.as_fd(), &mut self.events, milliseconds(timeout))
+    }
+
     /// Waits for as long as said; `None`: until something happens.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>, out: &mut Vec<Readiness>) -> io::Result<()> {
-        let timeout = timeout.map(rustix::event::Timespec::try_from).transpose().unwrap_or(None);
-        self.events.clear();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+        match self.wait_for_events(timeout) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
         }
         out.clear();
         out.extend(self.events.iter().map(|event| {
@@ -102,9 +116,43 @@ impl Poller {
     }
 }
 
+/// Never less than said; -1 is without end.
+fn milliseconds(time: Option<Duration>) -> i32 {
+    time.map_or(-1, |time| i32::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
+
+    #[test]
+    fn both_ways_to_wait_tell_the_same() {
+        use std::io::Write;
+        let (mut near, far) = UnixStream::pair().unwrap();
+        near.write_all(b"x").unwrap();
+        let ready = [false, true].map(|is_old| {
+            let mut poller = Poller { is_old, ..Poller::new().unwrap() };
+            let mut events = Vec::new();
+            poller.wait(Some(Duration::from_micros(1)), &mut events).unwrap();
+            assert!(events.is_empty(), "nothing is waited for");
+            poller.add(&far, Token::Other(9)).unwrap();
+            poller.wait(None, &mut events).unwrap();
+            events.iter().map(|event| (event.token, event.readable, event.writable, event.hung_up)).collect::<Vec<_>>()
+        });
+        assert_eq!(ready[0], ready[1]);
+        assert_eq!(ready[0], [(Token::Other(9), true, true, false)]);
+    }
+
+    #[test]
+    fn a_wait_is_never_shorter_than_said() {
+        assert_eq!(milliseconds(None), -1);
+        assert_eq!(milliseconds(Some(Duration::ZERO)), 0);
+        assert_eq!(milliseconds(Some(Duration::from_nanos(1))), 1);
+        assert_eq!(milliseconds(Some(Duration::from_millis(2))), 2);
+        assert_eq!(milliseconds(Some(Duration::from_secs(1 << 40))), i32::MAX);
+    }
 
     #[test]
     fn tokens_survive_the_kernel() {

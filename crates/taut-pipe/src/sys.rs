@@ -1,11 +1,26 @@
 //! The system calls that no crate wraps, each behind a safe function: the only place of this crate with `unsafe`.
 #![expect(unsafe_code, reason = "these system calls have no safe wrapper in rustix or std")]
 
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use libc::{c_int, c_ulong, c_void, socklen_t};
+use rustix::event::epoll::Event;
+
+/// epoll_wait(2) with its milliseconds, which every kernel has; -1 waits without end. What is ready stands in `events` after it.
+pub(crate) fn epoll_wait(epoll: BorrowedFd<'_>, events: &mut Vec<Event>, timeout_ms: c_int) -> io::Result<()> {
+    const { assert!(size_of::<Event>() == size_of::<libc::epoll_event>(), "both are the kernel's structure") };
+    events.clear();
+    let room = c_int::try_from(events.capacity()).unwrap_or(c_int::MAX);
+    // SAFETY: pointer and number describe the vector's memory, which is its own; both types are the kernel's `struct epoll_event`.
+    let ready = unsafe { libc::epoll_wait(epoll.as_raw_fd(), events.as_mut_ptr().cast(), room, timeout_ms) };
+    let ready = usize::try_from(ready).map_err(|_| io::Error::last_os_error())?;
+    // SAFETY: the kernel has written that many, no more than there is room for, and any bits are an `Event`.
+    unsafe { events.set_len(ready) };
+    Ok(())
+}
 
 /// Bytes in a socket's or terminal's send queue (`SIOCOUTQ`, `TIOCOUTQ`: the same number); of TCP those without an
 /// acknowledgement, the FIN being one.
