@@ -9,7 +9,8 @@ const LIMIT: usize = 300;
 fuzz_target!(|input: (u8, Vec<Vec<u8>>)| {
     let framing = [Framing::None, Framing::Length, Framing::Line][usize::from(input.0 % 3)];
     let (mut decoder, mut out) = (Decoder::new(framing, LIMIT), Messages::default());
-    let fine = input.1.iter().all(|read| decoder.push(read, &mut out).is_ok()) && decoder.finish(true, &mut out).is_ok();
+    let fine =
+        input.1.iter().all(|read| decoder.push(read, &mut out).is_ok()) && decoder.finish(true, &mut out).is_ok();
     let mut again = Vec::new();
     while let Some(message) = out.first() {
         assert!(message.len() <= LIMIT);

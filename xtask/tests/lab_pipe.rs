@@ -11,7 +11,7 @@ use support::Lab;
 /// What is sent: about the MTU of 672 bytes, and longer than what the sockets on the way hold.
 const SIZES: [usize; 7] = [1, 671, 672, 673, 4096, 30_011, 100_001];
 /// The client that is killed sends this one.
-const KILLED: usize = 100_001;
+const KILLED: usize = 400_001;
 
 fn data(length: usize) -> Vec<u8> {
     (0..length as u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
@@ -31,7 +31,7 @@ client() {{ dd bs=997 if=/root/$1 2>/dev/null | timeout -s KILL $2 taut pipe std
 for size in {sizes}; do
     client $size 120 >$OUT/$size.back 2>$OUT/$size.json || echo \"client of $size: code $?\" >&2
 done
-client {KILLED} 5 >$OUT/killed.back 2>/dev/null
+client {KILLED} 3 >$OUT/killed.back 2>/dev/null
 sleep 4
 kill -INT $server
 wait $server
@@ -46,7 +46,7 @@ fn run(lab: &Lab, kind: &str, kernel: &str, any: &str) {
     if kind == "rfcomm" {
         command.args(["--type", "rfcomm"]);
     }
-    for size in SIZES {
+    for size in SIZES.into_iter().chain([KILLED]) {
         let file = lab.file(&size.to_string(), &data(size));
         command.arg("--file").arg(format!("{}:/root/{size}", file.display()));
     }

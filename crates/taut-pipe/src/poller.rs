@@ -123,7 +123,36 @@ impl Readiness {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
+
+    #[test]
+    fn both_ways_to_wait_tell_the_same() {
+        use std::io::Write;
+        let (mut near, far) = UnixStream::pair().unwrap();
+        near.write_all(b"x").unwrap();
+        let ready = [false, true].map(|is_old| {
+            let mut poller = Poller { is_old, ..Poller::new().unwrap() };
+            let mut events = Vec::new();
+            poller.wait(Some(Duration::from_micros(1)), &mut events).unwrap();
+            assert!(events.is_empty(), "nothing is waited for");
+            poller.add(&far, Token::Other(9)).unwrap();
+            poller.wait(None, &mut events).unwrap();
+            events.iter().map(|event| (event.token, event.readable, event.writable, event.hung_up)).collect::<Vec<_>>()
+        });
+        assert_eq!(ready[0], ready[1]);
+        assert_eq!(ready[0], [(Token::Other(9), true, true, false)]);
+    }
+
+    #[test]
+    fn a_wait_is_never_shorter_than_said() {
+        assert_eq!(milliseconds(None), -1);
+        assert_eq!(milliseconds(Some(Duration::ZERO)), 0);
+        assert_eq!(milliseconds(Some(Duration::from_nanos(1))), 1);
+        assert_eq!(milliseconds(Some(Duration::from_millis(2))), 2);
+        assert_eq!(milliseconds(Some(Duration::from_secs(1 << 40))), i32::MAX);
+    }
 
     #[test]
     fn tokens_survive_the_kernel() {
