@@ -84,6 +84,7 @@ pub(crate) fn crowd_labels(rows: &[&CrowdRow]) -> Labels {
 }
 
 pub(crate) fn route_labels(rows: &[&RouteRow]) -> Labels {
+    let is_one_each = rows.iter().all(|row| row.routes == 1);
     labels(rows, |row| {
         let thread = |who: &str, core: Option<usize>, fifo: Option<u8>| {
             let core = core.map(|core| format!(" on processor {core}"));
@@ -95,7 +96,11 @@ pub(crate) fn route_labels(rows: &[&RouteRow]) -> Labels {
         };
         let traits = vec![
             if row.sinks == 1 { "1 sink".to_owned() } else { format!("{} sinks", row.sinks) },
-            if row.routes == 1 { String::new() } else { format!("{} routes", row.routes) },
+            match row.routes {
+                1 if is_one_each => String::new(),
+                1 => "1 route".to_owned(),
+                routes => format!("{routes} routes"),
+            },
             row.over.clone(),
             if row.gap_ns == 0 { String::new() } else { format!("{} between events", units::limit(row.gap_ns)) },
             thread("spinning sensor", row.sensor_core, row.sensor_fifo),

@@ -51,6 +51,8 @@ pub struct Start {
 
 /// From one datagram to the next while a program is started.
 pub const EVERY: Duration = Duration::from_micros(20);
+/// How long the first of them may take after the program is at work.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Priority of the sensor, which spins.
 const SENSOR_FIFO: u8 = 50;
 
@@ -250,7 +252,7 @@ impl Bench {
                 // An end without a beginning is an error, which the sensor returns.
                 let _ = sending.recv();
                 let began = Instant::now();
-                let started = Started::now(*hop, place);
+                let started = Started::now(*hop, place).and_then(Started::once_taken);
                 stop.store(true, Ordering::Relaxed);
                 let sent = sensor.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
                 // From the first one on it took all.
@@ -344,6 +346,15 @@ impl Started {
         let loaded_ns = nanos(began.elapsed());
         let attached = Attachment::attach(hop.ifindex, place, &[&route]).map_err(io::Error::other)?;
         Ok(Self { route, _attached: attached, loaded_ns, at_work_ns: nanos(began.elapsed()) })
+    }
+
+    /// Waits for the first datagram, if it has not come yet.
+    fn once_taken(self) -> io::Result<Self> {
+        let began = Instant::now();
+        while self.route.counters()?.count == 0 && began.elapsed() < LONGEST_WAIT {
+            thread::sleep(EVERY);
+        }
+        Ok(self)
     }
 }
 
