@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(excerpt(&log, 2), ">251 | <+3");
         let tail = Part { from_central: false, what: What::Data(70) };
         later[BEGIN + 2] = vec![tail, full[0]];
-        assert_eq!(excerpt_from(&later, 2, 70), ">70 >251 | <+3");
+        assert_eq!(excerpt_from(&later, 2, 70), ">70 >251 | >251");
         assert_eq!(excerpt_from(&log, 2, 70), ">251 | <+3");
     }
 }
