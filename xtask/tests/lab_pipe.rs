@@ -10,8 +10,6 @@ use support::Lab;
 
 /// What is sent: about the MTU of 672 bytes, and longer than what the sockets on the way hold.
 const SIZES: &[usize] = &[1, 671, 672, 673, 4096, 30_011, 100_001];
-/// On Linux 5.10, where an echo of the last one stops in the middle (docs/pipe.md).
-const SIZES_5_10: &[usize] = SIZES.split_at(6).0;
 /// The client that is killed sends this one.
 const KILLED: usize = 400_001;
 
@@ -136,13 +134,6 @@ fn pipes_over_l2cap_lose_nothing_and_leave_no_tails_on_linux_6_12() {
     let Some(lab) = Lab::ready("pipes_over_l2cap_lose_nothing_and_leave_no_tails_on_linux_6_12") else { return };
     run(&lab, "l2cap", "6.12", "l2cap://any/225", SIZES);
     no_tails(&lab, SIZES);
-}
-
-#[test]
-fn pipes_over_l2cap_lose_nothing_and_leave_no_tails_on_linux_5_10() {
-    let Some(lab) = Lab::ready("pipes_over_l2cap_lose_nothing_and_leave_no_tails_on_linux_5_10") else { return };
-    run(&lab, "l2cap", "5.10", "l2cap://any/225", SIZES_5_10);
-    no_tails(&lab, SIZES_5_10);
 }
 
 #[test]
