@@ -282,3 +282,16 @@ fn datagrams_that_are_too_many_are_counted_every_one() {
     assert!(account.lost_messages > 0 && summary.failed, "{summary:?}");
     assert_eq!((account.messages, account.messages + account.lost_messages), (received, SENT), "{summary:?}");
 }
+
+#[test]
+fn a_program_that_goes_while_its_terminal_is_full_ends_the_pipe() {
+    let running = Running::start("listen:tcp://127.0.0.1:0", "exec-pty:sleep 0.2", Options::default());
+    let mut near = connect(&running);
+    // More than a terminal holds, which nobody reads.
+    near.write_all(&[b'x'; 100_000]).unwrap();
+    let summary = running.next();
+    let account = summary.accounts[0];
+    assert_eq!((summary.ended_by, summary.failed), (EndedBy::B, true), "{summary:?}");
+    assert_eq!(account.bytes + account.undelivered, 100_000, "{summary:?}");
+    assert!(account.undelivered > 0, "{summary:?}");
+}
