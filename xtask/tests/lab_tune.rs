@@ -182,6 +182,49 @@ fn a_small_receive_buffer_is_named_and_a_large_one_is_not() {
     assert!(bps(&small) < 0.25 * bps(&large), "{small} {large}");
 }
 
+/// A peer that sends before it has answered. Linux does that now and then when a program sends as soon as it has accepted; here the peer
+/// is no kernel but the packets that one would send, so that it does it always.
+#[test]
+fn what_a_peer_sends_before_its_answer_is_told() {
+    let Some(lab) = Lab::ready("what_a_peer_sends_before_its_answer_is_told") else { return };
+    let script = r#"
+with_peer() {
+    taut air attach two-nodes --h4 peripheral=unix:/run/$1 --json >/tmp/$1 & radio=$!
+    until [ -S /run/$1 ]; do sleep 0.1; done
+    (
+        # HCI_Reset, LE Set Advertising Parameters, LE Set Advertising Enable.
+        printf '\x01\x03\x0c\x00'
+        printf '\x01\x06\x20\x0f\xa0\x00\xa0\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x07\x00'
+        printf '\x01\x0a\x20\x01\x01'
+        # The channel has been asked for 3 s later.
+        until grep -q adapters /tmp/$1; do sleep 0.1; done
+        sleep 3
+        # An SDU of five octets, and the LE Credit Based Connection Response, with as many credits as the test needs.
+        [ $1 = prompt ] || printf '\x02\x40\x00\x0b\x00\x07\x00\x40\x00\x05\x00hello'
+        printf '\x02\x40\x00\x12\x00\x0e\x00\x05\x00\x15\x01\x0a\x00\x40\x00\xa0\x02\xf7\x00\xff\x7f\x00\x00'
+        [ $1 = early ] || printf '\x02\x40\x00\x0b\x00\x07\x00\x40\x00\x05\x00hello'
+        sleep 10
+    ) | taut pipe stdio: unix:/run/$1 >/tmp/events &
+    until grep -q adapters /tmp/$1; do sleep 0.1; done
+    taut stream 'l2cap://00:AA:01:01:00:00/129?adapter=hci0' --plain --time 500ms --rounds 1 --json >$OUT/$1 || exit 10
+    kill -INT $radio
+    wait
+}
+with_peer early
+with_peer prompt
+"#;
+    let out = lab.path("out");
+    let mut command =
+        lab.command(&["run", "--icount", "--timeout", "5m", "--kernel", "6.12", "--module", "hci_vhci", "--out"]);
+    let output = command.arg(&out).args(["--", "sh", "-c", script]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let [early, prompt] = ["early", "prompt"]
+        .map(|name| -> Value { serde_json::from_slice(&fs::read(out.join(name)).unwrap()).unwrap() });
+    assert_eq!(causes(&early), ["data_before_response"], "{early}");
+    assert!(options(&early["results"][0]).contains(&"data_before_response=1"), "{early}");
+    assert_eq!(causes(&prompt), Vec::<&str>::new(), "{prompt}");
+}
+
 /// What tuning changes for its trials is as before when it is over, also after Ctrl-C and with a peer that is none of ours; and stays with
 /// `--keep`.
 #[test]
