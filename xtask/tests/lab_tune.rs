@@ -183,7 +183,7 @@ fn a_small_receive_buffer_is_named_and_a_large_one_is_not() {
 }
 
 /// A peer that sends before it has answered. Linux does that now and then when a program sends as soon as it has accepted; here the peer
-/// is no kernel but the packets that one would send, so that it does it always.
+/// is no kernel but the packets that one would send, so that it does it always. It has a random address, too.
 #[test]
 fn what_a_peer_sends_before_its_answer_is_told() {
     let Some(lab) = Lab::ready("what_a_peer_sends_before_its_answer_is_told") else { return };
@@ -192,9 +192,10 @@ with_peer() {
     taut air attach two-nodes --h4 peripheral=unix:/run/$1 --json >/tmp/$1 & radio=$!
     until [ -S /run/$1 ]; do sleep 0.1; done
     (
-        # HCI_Reset, LE Set Advertising Parameters, LE Set Advertising Enable.
+        # HCI_Reset, LE Set Random Address, LE Set Advertising Parameters, LE Set Advertising Enable.
         printf '\x01\x03\x0c\x00'
-        printf '\x01\x06\x20\x0f\xa0\x00\xa0\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x07\x00'
+        printf '\x01\x05\x20\x06\x00\x00\x01\x01\xaa\xc0'
+        printf '\x01\x06\x20\x0f\xa0\x00\xa0\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x07\x00'
         printf '\x01\x0a\x20\x01\x01'
         # The channel has been asked for 3 s later.
         until grep -q adapters /tmp/$1; do sleep 0.1; done
@@ -206,7 +207,7 @@ with_peer() {
         sleep 10
     ) | taut pipe stdio: unix:/run/$1 >/tmp/events &
     until grep -q adapters /tmp/$1; do sleep 0.1; done
-    taut stream 'l2cap://00:AA:01:01:00:00/129?adapter=hci0' --plain --time 500ms --rounds 1 --json >$OUT/$1 || exit 10
+    taut stream 'l2cap://C0:AA:01:01:00:00/129?adapter=hci0&type=random' --plain --time 500ms --rounds 1 --json >$OUT/$1 || exit 10
     kill -INT $radio
     wait
 }
