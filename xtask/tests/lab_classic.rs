@@ -5,7 +5,6 @@ mod support;
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
 use support::{Lab, note_skipped};
@@ -27,22 +26,12 @@ fn rfcomm(test: &str, kernel: &str) {
     let over = echo["exceed"].as_array().unwrap().iter().find(|row| row["over_ns"] == 50_000_000).unwrap();
     assert_eq!(over["count"], 0, "{kernel}: {echo}");
     for side in ["central", "peripheral"] {
-        assert_eq!(complaints(&lab.path(&format!("out/{side}.btsnoop"))), Vec::<String>::new(), "{kernel} {side}");
+        assert_eq!(
+            support::complaints(&lab.path(&format!("out/{side}.btsnoop"))),
+            Vec::<String>::new(),
+            "{kernel} {side}"
+        );
     }
-}
-
-/// What btmon can't make sense of in a capture.
-fn complaints(capture: &Path) -> Vec<String> {
-    let output = Command::new("btmon").arg("--read").arg(capture).output().unwrap();
-    let listing = String::from_utf8_lossy(&output.stdout);
-    assert!(listing.contains("ACL Data"), "{listing}");
-    let complains = |line: &&str| {
-        let lower = line.to_lowercase();
-        let words = ["invalid", "malformed", "not enough", "unknown", "unexpected", "incorrect"];
-        let of_names = ["company", "manufacturer", "vendor"].iter().any(|word| lower.contains(word));
-        words.iter().any(|word| lower.contains(word)) && !of_names
-    };
-    listing.lines().filter(complains).map(str::to_owned).collect()
 }
 
 #[test]

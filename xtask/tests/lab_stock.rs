@@ -5,7 +5,6 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 
 use support::{Lab, note_skipped};
 
@@ -38,26 +37,16 @@ fn run(test: &str, kernel: &str, settings: &str, programs: &[&str], script: &str
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{kernel}: {stdout}{stderr}");
     for side in ["central", "peripheral"] {
-        assert_eq!(complaints(&lab.path(&format!("out/{side}.btsnoop"))), Vec::<String>::new(), "{kernel} {side}");
+        assert_eq!(
+            support::complaints(&lab.path(&format!("out/{side}.btsnoop"))),
+            Vec::<String>::new(),
+            "{kernel} {side}"
+        );
     }
     let told: BTreeMap<String, String> =
         stdout.lines().filter_map(|line| line.split_once(' ')).map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
     eprintln!("{kernel}: {told:?}\n{stderr}");
     Some(told)
-}
-
-/// What btmon can't make sense of in a capture.
-fn complaints(capture: &Path) -> Vec<String> {
-    let output = Command::new("btmon").arg("--read").arg(capture).output().unwrap();
-    let listing = String::from_utf8_lossy(&output.stdout);
-    assert!(listing.contains("ACL Data"), "{listing}");
-    let complains = |line: &&str| {
-        let lower = line.to_lowercase();
-        let words = ["invalid", "malformed", "not enough", "unknown", "unexpected", "incorrect"];
-        let of_names = ["company", "manufacturer", "vendor"].iter().any(|word| lower.contains(word));
-        words.iter().any(|word| lower.contains(word)) && !of_names
-    };
-    listing.lines().filter(complains).map(str::to_owned).collect()
 }
 
 fn number(told: &BTreeMap<String, String>, name: &str) -> u64 {

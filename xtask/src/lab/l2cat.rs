@@ -16,7 +16,7 @@ const VERSION: &str = "0.17.4";
 /// All files of the package but the source itself, by their place in it.
 const RECIPE: [(&str, &str); 4] = [
     ("Cargo.toml", include_str!("l2cat/package.toml")),
-    ("Cargo.lock", include_str!("l2cat/lock.toml")),
+    ("Cargo.lock", include_str!("l2cat/Cargo.lock")),
     ("bluer/Cargo.toml", include_str!("l2cat/bluer.toml")),
     ("bluer/src/lib.rs", include_str!("l2cat/bluer.rs")),
 ];

@@ -3,7 +3,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -83,6 +83,20 @@ impl Lab {
         let left: Vec<_> = names.filter(|name| name.to_string_lossy().starts_with("taut-lab-")).collect();
         assert!(left.is_empty(), "{left:?}");
     }
+}
+
+/// What btmon can't make sense of in a capture.
+pub(crate) fn complaints(capture: &Path) -> Vec<String> {
+    let output = Command::new("btmon").arg("--read").arg(capture).output().unwrap();
+    let listing = String::from_utf8_lossy(&output.stdout);
+    assert!(listing.contains("ACL Data"), "{listing}");
+    let complains = |line: &&str| {
+        let lower = line.to_lowercase();
+        let words = ["invalid", "malformed", "not enough", "unknown", "unexpected", "incorrect"];
+        let of_names = ["company", "manufacturer", "vendor"].iter().any(|word| lower.contains(word));
+        words.iter().any(|word| lower.contains(word)) && !of_names
+    };
+    listing.lines().filter(complains).map(str::to_owned).collect()
 }
 
 /// Notes loudly that a test can't run here.
