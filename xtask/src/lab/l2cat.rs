@@ -16,7 +16,7 @@ const VERSION: &str = "0.17.4";
 /// All files of the package but the source itself, by their place in it.
 const RECIPE: [(&str, &str); 4] = [
     ("Cargo.toml", include_str!("l2cat/package.toml")),
-    ("Cargo.lock", include_str!("l2cat/Cargo.lock")),
+    ("Cargo.lock", include_str!("l2cat/lock.toml")),
     ("bluer/Cargo.toml", include_str!("l2cat/bluer.toml")),
     ("bluer/src/lib.rs", include_str!("l2cat/bluer.rs")),
 ];
@@ -54,7 +54,7 @@ fn build(directory: &Path) -> Result<PathBuf> {
     for (place, text) in RECIPE.iter().copied().chain([("src/main.rs", "")]) {
         let file = directory.join(place);
         fs::create_dir_all(file.parent().context("a file of the package has a directory")?)?;
-        fs::write(file, text)?;
+        fs::write(file, if place == "Cargo.lock" { with_sources(text)? } else { text.to_owned() })?;
     }
     let cargo = |verb: &str| {
         let mut cargo = shell::cargo();
@@ -70,6 +70,13 @@ fn build(directory: &Path) -> Result<PathBuf> {
     let mut build = for_guests(cargo("build"), &target);
     shell::run(&mut build)?;
     Ok(target.join(TARGET).join("release/l2cat"))
+}
+
+/// The lock file as cargo has it. Kept are versions and checksums; where packages come from is what this project's own says of its.
+fn with_sources(lock: &str) -> Result<String> {
+    let ours = include_str!("../../../Cargo.lock");
+    let source = ours.lines().find(|line| line.starts_with("source = ")).context("Cargo.lock names no source")?;
+    Ok(lock.replace("\nchecksum = ", &format!("\n{source}\nchecksum = ")))
 }
 
 /// Where cargo has put l2cat's source: beside that of bluer. `cargo metadata` names no package that is fetched and has no library.
@@ -93,6 +100,13 @@ mod tests {
         let found = source(&json!({ "packages": [ours, theirs] }));
         assert_eq!(found, Some(PathBuf::from(format!("/r/bluer-tools-{VERSION}/src/l2cat.rs"))));
         assert_eq!(source(&json!({ "packages": [ours] })), None);
+    }
+
+    #[test]
+    fn what_has_a_checksum_has_a_source() {
+        let lock = with_sources(RECIPE[1].1).unwrap();
+        assert!(lock.matches("\nchecksum = ").count() > 100);
+        assert_eq!(lock.matches("\nsource = ").count(), lock.matches("\nchecksum = ").count());
     }
 
     #[test]
