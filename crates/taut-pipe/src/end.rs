@@ -75,7 +75,7 @@ pub(crate) struct Unread {
 }
 
 /// The most messages that are counted at the end: more than a socket holds.
-const LEFT: u64 = 10_000;
+pub(crate) const LEFT: u64 = 10_000;
 
 /// The most messages of a client that wait for a pipe that does not keep up; more are lost, and counted.
 pub(crate) const INBOX: usize = 256;

@@ -13,7 +13,7 @@ use taut_link::{Endpoint, Error, Listener, PeerAddress, Result, clock};
 use taut_time::{Duration, Framing as Edges, Instant};
 
 use crate::address::Address;
-use crate::end::{End, Form};
+use crate::end::{End, Form, LEFT};
 use crate::flow::{Desk, KernelPipe};
 use crate::open::{self, Which};
 use crate::pipe::{Phase, Pipe, Tap};
@@ -487,6 +487,13 @@ impl Engine {
         if std::mem::replace(&mut self.stopped, true) {
             return;
         }
+        for plan in 0..self.plans.len() {
+            for end in [0, 1] {
+                if self.plans[plan].has_messages(end) {
+                    self.take_last_messages(plan, end, observer);
+                }
+            }
+        }
         for state in &mut self.plans {
             for (end, listener) in state.listeners.iter_mut().enumerate() {
                 if std::mem::take(&mut state.listens[end])
@@ -623,6 +630,29 @@ impl Engine {
             self.queue(slot);
         }
         self.scratch = scratch;
+    }
+
+    /// Takes what is left at a socket of many clients, so that it is in their accounts.
+    fn take_last_messages(&mut self, plan: usize, end: usize, observer: &mut dyn Observer) {
+        let state = &self.plans[plan];
+        let Some(listener) = &state.listeners[end] else { return };
+        let mut strangers = 0_u64;
+        for _ in 0..LEFT {
+            let (bytes, peer) = match listener.receive_from(&mut self.scratch) {
+                Ok(received) => received,
+                Err(Errno::INTR) => continue,
+                Err(_) => break,
+            };
+            match state.clients.get(&peer).and_then(|slot| self.slots[*slot].pipe.as_mut()) {
+                Some(pipe) => {
+                    pipe.deliver(end, &self.scratch[..bytes]);
+                }
+                None => strangers += 1,
+            }
+        }
+        if strangers > 0 {
+            observer.note(&format!("{}: {strangers} messages came too late for a pipe; they are lost", listener.endpoint()));
+        }
     }
 }
 

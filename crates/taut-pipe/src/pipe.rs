@@ -82,10 +82,15 @@ impl Pipe {
     /// Both ends are there.
     pub(crate) fn run(&mut self, options: &Options, now: Instant) {
         if let [Some(a), Some(b)] = &self.ends {
+            let lost = [self.flows[0].lost, self.flows[1].lost];
             self.flows = [
                 Flow::new(a, b, options.framing, options.rate, now),
                 Flow::new(b, a, options.framing, options.rate, now),
             ];
+            // While the other end was being opened there may have been no room for all that came.
+            for (flow, lost) in self.flows.iter_mut().zip(lost) {
+                flow.lost = lost;
+            }
             self.last_move = now;
             self.phase = Phase::Running;
         }

@@ -5,7 +5,7 @@ mod support;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -281,6 +281,59 @@ fn datagrams_that_are_too_many_are_counted_every_one() {
     let account = summary.accounts[0];
     assert!(account.lost_messages > 0 && summary.failed, "{summary:?}");
     assert_eq!((account.messages, account.messages + account.lost_messages), (received, SENT), "{summary:?}");
+}
+
+#[test]
+fn datagrams_that_are_lost_before_the_other_end_is_open_are_counted_too() {
+    const SENT: u64 = 1000;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("late");
+    let options = Options { framing: Framing::Length, retries: u32::MAX, ..Options::default() };
+    let mut running = Running::start("listen:udp://127.0.0.1:0", &format!("unix:{}", path.display()), options);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(support::port(&running.endpoints[0])).unwrap();
+    for sent in 0..SENT {
+        socket.send(&[7; 1000]).unwrap();
+        if sent % 50 == 0 {
+            // So that most of them get past the kernel, to where they wait for the other end.
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let mut far = UnixListener::bind(&path).unwrap().accept().unwrap().0;
+    far.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let mut frame = vec![0; 1004];
+    let mut received = 0;
+    while far.read_exact(&mut frame).is_ok() {
+        received += 1;
+    }
+    running.stop();
+    let summary = running.next();
+    let account = summary.accounts[0];
+    assert_eq!((account.messages, account.messages + account.lost_messages), (received, SENT), "{summary:?}");
+    assert!(account.lost_messages > 0, "{summary:?}");
+}
+
+#[test]
+fn datagrams_that_nobody_had_taken_when_it_was_stopped_are_counted() {
+    const SENT: u64 = 1000;
+    let (to, listener) = echo_server();
+    let options = Options { framing: Framing::Length, ..Options::default() };
+    for _ in 0..20 {
+        let mut running = Running::start("listen:udp://127.0.0.1:0", &to, options.clone());
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(support::port(&running.endpoints[0])).unwrap();
+        socket.send(&[7; 1000]).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        let reader = thread::spawn(move || far.read_to_end(&mut Vec::new()));
+        for _ in 1..SENT {
+            socket.send(&[7; 1000]).unwrap();
+        }
+        running.stop();
+        let summary = running.next();
+        let account = summary.accounts[0];
+        assert_eq!(account.messages + account.lost_messages, SENT, "{summary:?}");
+        drop(reader.join());
+    }
 }
 
 #[test]
