@@ -1,5 +1,6 @@
 //! One direction of a pipe: what was taken from one end and not yet given to the other.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -97,6 +98,8 @@ pub(crate) struct Flow {
     source_stop: Option<Stop>,
     out: Vec<u8>,
     head: usize,
+    /// Where each message in `out` ends, counted as `delivered` is.
+    frames: VecDeque<u64>,
     queue: Messages,
     decoder: Option<Decoder>,
     framing: Framing,
@@ -141,7 +144,7 @@ impl Flow {
 
     /// Messages that were taken and not given to the sink.
     pub(crate) fn held_messages(&self) -> u64 {
-        self.queue.count() as u64
+        (self.queue.count() + self.frames.len()) as u64
     }
 
     /// Moves what can be moved now.
@@ -286,6 +289,9 @@ impl Flow {
                     self.head += written;
                     self.delivered += written as u64;
                     self.writes += 1;
+                    while self.frames.pop_front_if(|end| *end <= self.delivered).is_some() {
+                        self.messages += 1;
+                    }
                 }
                 Moved::Blocked | Moved::End => return Ok(Out::Blocked),
             }
@@ -334,8 +340,12 @@ impl Flow {
             return Ok(());
         }
         if from.has_messages() {
-            self.messages += 1;
-            return encode(self.framing, bytes, &mut self.out).map_err(unframed);
+            let result = encode(self.framing, bytes, &mut self.out).map_err(unframed);
+            match result {
+                Ok(()) => self.frames.push_back(self.delivered + (self.out.len() - self.head) as u64),
+                Err(_) => self.lost += 1,
+            }
+            return result;
         }
         if to.write_limit != usize::MAX || self.head < self.out.len() || !to.writable {
             self.out.extend_from_slice(bytes);

@@ -284,7 +284,8 @@ impl Pipe {
     pub(crate) fn deliver(&mut self, end: usize, message: &[u8]) -> bool {
         let Some(end_) = &mut self.ends[end] else { return false };
         let Form::Client { inbox, .. } = &mut end_.form else { return false };
-        if inbox.len() >= crate::end::INBOX {
+        // Of one that is over, what was left has been counted already.
+        if inbox.len() >= crate::end::INBOX || matches!(self.phase, Phase::Closing { .. }) {
             self.flows[end].lost += 1;
             return false;
         }

@@ -337,6 +337,23 @@ fn datagrams_that_nobody_had_taken_when_it_was_stopped_are_counted() {
 }
 
 #[test]
+fn datagrams_that_come_while_their_pipe_ends_are_counted() {
+    // It does not read, and is waited for.
+    let program = "exec:sh -c 'trap : TERM; exec <&- >&-; sleep 1; sleep 1'";
+    let options = Options { time: Some(taut_time::Duration::from_millis(200)), ..Options::default() };
+    let running = Running::start("listen:udp://127.0.0.1:0", program, options);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(support::port(&running.endpoints[0])).unwrap();
+    for _ in 0..10 {
+        socket.send(&[7; 1000]).unwrap();
+        thread::sleep(Duration::from_millis(60));
+    }
+    let summary = running.next();
+    let account = summary.accounts[0];
+    assert_eq!(account.messages + account.lost_messages, 10, "{summary:?}");
+}
+
+#[test]
 fn a_program_that_goes_while_its_terminal_is_full_ends_the_pipe() {
     let running = Running::start("listen:tcp://127.0.0.1:0", "exec-pty:sleep 0.2", Options::default());
     let mut near = connect(&running);
