@@ -9,6 +9,7 @@
 //! - [`CrowdSession`]: the same for many links to a process of the server's.
 //! - [`Shaper`]: a server asked to receive links in another way.
 //! - [`SocketRing`]: many sockets on one io_uring.
+//! - [`Epoll`]: epoll(7) with times in nanoseconds on every kernel.
 //! - [`process`]: another process' CPU time, and ending with the process that started us.
 //! - [`wire`]: frames of the tests' protocol, parsed and emitted without I/O.
 //! - [`foreign`]: a TCP peer unlike Linux, with an ACK delay of one's choice, on a TUN device.
@@ -20,6 +21,7 @@ pub mod bluetooth;
 pub mod clock;
 mod crowd;
 mod endpoint;
+mod epoll;
 mod error;
 pub mod foreign;
 mod link;
@@ -39,6 +41,7 @@ pub mod wire;
 
 pub use crowd::CrowdSession;
 pub use endpoint::{Endpoint, InetAddress, UnixAddress};
+pub use epoll::Epoll;
 pub use error::{Error, Fault, Result};
 pub use link::Link;
 pub use listener::{Listener, PeerAddress};

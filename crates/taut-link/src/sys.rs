@@ -7,6 +7,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use libc::{c_int, c_void, socklen_t};
+use rustix::io::Errno;
 use socket2::{SockAddr, SockAddrStorage};
 
 /// Sets an `int` socket option.
@@ -66,6 +67,23 @@ pub(crate) fn unsent_bytes(fd: BorrowedFd<'_>) -> io::Result<u32> {
     // SAFETY: the request writes one int to the pointer, which is valid for it.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), SIOCOUTQNSD, &raw mut value) })?;
     Ok(value.max(0) as u32)
+}
+
+/// epoll_wait(2) for what is ready, and, where `sleep` says so, until something is; rustix has only `epoll_pwait2` for this, which came
+/// with Linux 5.11.
+pub(crate) fn epoll_wait<'a>(
+    epoll: BorrowedFd<'_>,
+    room: &'a mut [libc::epoll_event],
+    sleep: bool,
+) -> Result<&'a [libc::epoll_event], Errno> {
+    let most = c_int::try_from(room.len()).unwrap_or(c_int::MAX);
+    let milliseconds = if sleep { -1 } else { 0 };
+    // SAFETY: the pointer and the number describe `room`, which is borrowed for the call.
+    let count = unsafe { libc::epoll_wait(epoll.as_raw_fd(), room.as_mut_ptr(), most, milliseconds) };
+    match usize::try_from(count) {
+        Ok(count) => Ok(&room[..count]),
+        Err(_) => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
+    }
 }
 
 /// Gives a terminal another line discipline (`TIOCSETD`, ioctl_tty(2)).

@@ -1,13 +1,12 @@
 //! epoll(7): who is ready, by what it belongs to.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
+use taut_link::Epoll;
 use taut_time::Duration;
-
-use crate::sys;
 
 /// What became ready.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -51,10 +50,7 @@ pub(crate) struct Readiness {
 }
 
 pub(crate) struct Poller {
-    epoll: OwnedFd,
-    events: Vec<Event>,
-    /// Room for events where `epoll_pwait2` is missing, that is before Linux 5.11.
-    old: Option<Vec<libc::epoll_event>>,
+    epoll: Epoll,
 }
 
 /// Events taken in one call.
@@ -62,14 +58,14 @@ const ROOM: usize = 256;
 
 impl Poller {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: Vec::with_capacity(ROOM), old: None })
+        Ok(Self { epoll: Epoll::new(ROOM)? })
     }
 
     /// Tells once each time that something becomes ready. Whether the descriptor can be waited for at all: regular files can't,
     /// and are always ready.
     pub(crate) fn add(&self, fd: impl AsFd, token: Token) -> io::Result<bool> {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        match epoll::add(&self.epoll, fd, EventData::new_u64(token.to_bits()), flags) {
+        match self.epoll.add(fd, token.to_bits(), flags) {
             Ok(()) => Ok(true),
             Err(Errno::PERM) => Ok(false),
             Err(error) => Err(error.into()),
@@ -78,33 +74,18 @@ impl Poller {
 
     /// Tells for as long as there is something to read.
     pub(crate) fn add_level(&self, fd: impl AsFd, token: Token) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, fd, EventData::new_u64(token.to_bits()), EventFlags::IN)?)
+        Ok(self.epoll.add(fd, token.to_bits(), EventFlags::IN)?)
     }
 
     pub(crate) fn remove(&self, fd: impl AsFd) {
         // Of one that is not there nothing has to be removed.
-        let _ = epoll::delete(&self.epoll, fd);
+        let _ = self.epoll.delete(fd);
     }
 
-    /// Waits for as long as said, before Linux 5.11 up to a millisecond longer; `None`: until something happens.
+    /// Waits for as long as said; `None`: until something happens.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>, out: &mut Vec<Readiness>) -> io::Result<()> {
         out.clear();
-        if self.old.is_none() {
-            let timeout = timeout.map(rustix::event::Timespec::try_from).transpose().unwrap_or(None);
-            self.events.clear();
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()) {
-                Ok(_) => {
-                    out.extend(self.events.iter().map(|event| Readiness::of(event.data.u64(), event.flags)));
-                    return Ok(());
-                }
-                Err(Errno::INTR) => return Ok(()),
-                Err(Errno::NOSYS) => self.old = Some(vec![libc::epoll_event { events: 0, u64: 0 }; ROOM]),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let Some(room) = &mut self.old else { return Ok(()) };
-        let come = sys::epoll_wait(self.epoll.as_fd(), room, timeout)?;
-        out.extend(come.iter().map(|event| Readiness::of(event.u64, EventFlags::from_bits_retain(event.events))));
+        out.extend(self.epoll.wait(timeout)?.iter().map(|event| Readiness::of(event.data.u64(), event.flags)));
         Ok(())
     }
 }
@@ -128,21 +109,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_to_wait_tell_the_same() {
+    fn what_became_ready_is_told_once_and_a_time_is_no_less_than_asked_for() {
         use std::io::Write;
+        use std::time::Instant;
         let (mut near, far) = UnixStream::pair().unwrap();
         near.write_all(b"x").unwrap();
-        let ready = [None, Some(vec![libc::epoll_event { events: 0, u64: 0 }; ROOM])].map(|old| {
-            let mut poller = Poller { old, ..Poller::new().unwrap() };
-            let mut events = Vec::new();
-            poller.wait(Some(Duration::from_micros(1)), &mut events).unwrap();
-            assert!(events.is_empty(), "nothing is waited for");
-            poller.add(&far, Token::Other(9)).unwrap();
-            poller.wait(None, &mut events).unwrap();
-            events.iter().map(|event| (event.token, event.readable, event.writable, event.hung_up)).collect::<Vec<_>>()
-        });
-        assert_eq!(ready[0], ready[1]);
-        assert_eq!(ready[0], [(Token::Other(9), true, true, false)]);
+        let mut poller = Poller::new().unwrap();
+        let mut events = Vec::new();
+        assert!(poller.add(&far, Token::Other(9)).unwrap());
+        poller.wait(None, &mut events).unwrap();
+        let told: Vec<_> =
+            events.iter().map(|event| (event.token, event.readable, event.writable, event.hung_up)).collect();
+        assert_eq!(told, [(Token::Other(9), true, true, false)]);
+        let begin = Instant::now();
+        poller.wait(Some(Duration::from_micros(1300)), &mut events).unwrap();
+        assert!(events.is_empty() && begin.elapsed() >= Duration::from_micros(1300));
     }
 
     #[test]
@@ -155,27 +136,5 @@ mod tests {
         ] {
             assert_eq!(Token::of_bits(token.to_bits()), token);
         }
-    }
-    #[test]
-    fn without_epoll_pwait2_the_same_is_told_and_times_are_kept() {
-        use std::io::Write;
-        use std::time::Instant;
-        let (mut near, far) = UnixStream::pair().unwrap();
-        let mut poller = Poller::new().unwrap();
-        poller.add(&far, Token::Other(3)).unwrap();
-        let mut new = Vec::new();
-        near.write_all(b"x").unwrap();
-        poller.wait(None, &mut new).unwrap();
-        poller.remove(&far);
-        poller.old = Some(vec![libc::epoll_event { events: 0, u64: 0 }; 1]);
-        poller.add(&far, Token::Other(3)).unwrap();
-        let mut old = Vec::new();
-        poller.wait(None, &mut old).unwrap();
-        assert_eq!(format!("{new:?}"), format!("{old:?}"));
-        assert!(old[0].readable && old[0].writable && !old[0].hung_up);
-        // Told once; then time passes, and no less than was asked for.
-        let begin = Instant::now();
-        poller.wait(Some(Duration::from_micros(1300)), &mut old).unwrap();
-        assert!(old.is_empty() && begin.elapsed() >= Duration::from_micros(1300));
     }
 }

@@ -1,13 +1,11 @@
 //! The system calls that no crate wraps, each behind a safe function: the only place of this crate with `unsafe`.
 #![expect(unsafe_code, reason = "these system calls have no safe wrapper in rustix or std")]
 
-use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use libc::{c_int, c_ulong, c_void, socklen_t};
-use taut_time::Duration;
 
 /// Bytes in a TCP or Unix socket's or terminal's send queue (`SIOCOUTQ`, `TIOCOUTQ`: the same number); of TCP those without an
 /// acknowledgement, the FIN being one. Sockets of Bluetooth tell the room in the queue instead (net/bluetooth/af_bluetooth.c).
@@ -25,27 +23,6 @@ fn number(fd: BorrowedFd<'_>, request: c_ulong) -> Option<u64> {
     // SAFETY: both requests write one int to the pointer, which is valid for it.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw mut value) };
     if result < 0 { None } else { u64::try_from(value).ok() }
-}
-
-/// epoll_wait(2), for kernels without `epoll_pwait2`: times are whole milliseconds there, the next that is no less. None come when a
-/// signal does.
-pub(crate) fn epoll_wait<'a>(
-    epoll: BorrowedFd<'_>,
-    room: &'a mut [libc::epoll_event],
-    timeout: Option<Duration>,
-) -> io::Result<&'a [libc::epoll_event]> {
-    let milliseconds =
-        timeout.map_or(-1, |timeout| c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX));
-    let most = c_int::try_from(room.len()).unwrap_or(c_int::MAX);
-    // SAFETY: the pointer and the number describe `room`, which is borrowed for the call.
-    let count = unsafe { libc::epoll_wait(epoll.as_raw_fd(), room.as_mut_ptr(), most, milliseconds) };
-    match usize::try_from(count) {
-        Ok(count) => Ok(&room[..count]),
-        Err(_) => {
-            let error = io::Error::last_os_error();
-            if error.kind() == io::ErrorKind::Interrupted { Ok(&[]) } else { Err(error) }
-        }
-    }
 }
 
 /// Memory on this side that has what was written to a socket, in bytes with all that the kernel puts around them (`SO_MEMINFO`,

@@ -1,11 +1,8 @@
 //! The other end of the links: sends a message on some of them, and waits until all replies are in.
 
-use std::os::fd::OwnedFd;
-
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::time::Timespec;
-use taut_link::{Endpoint, Error, Link, Result, SocketOption, clock};
+use taut_link::{Endpoint, Epoll, Error, Link, Result, SocketOption, clock};
 use taut_time::{Duration, Instant};
 
 use super::{MESSAGE_BYTES, descriptors};
@@ -17,8 +14,7 @@ pub(super) struct Crowd {
     links: Vec<Link>,
     /// Asks for replies again and again instead of sleeping until there are some.
     spins: bool,
-    epoll: OwnedFd,
-    events: Vec<Event>,
+    epoll: Epoll,
     flights: Vec<Flight>,
     /// Indices of the links; those drawn for an exchange stand first.
     order: Vec<u32>,
@@ -53,6 +49,8 @@ pub(super) enum Ending {
 const GLANCE: Duration = Duration::from_millis(100);
 /// Longest wait for one link to open.
 const CONNECT: Duration = Duration::from_secs(10);
+/// Links that one wait tells of at most.
+const EVENTS: usize = 1024;
 /// Messages under way at once in the roll call.
 const ROLL_CALL: usize = 500;
 
@@ -65,8 +63,8 @@ impl Crowd {
         interrupt: &Interrupt,
     ) -> Result<Option<Self>> {
         descriptors::make_room(count)?;
-        let fail = |errno: Errno| Error::Unavailable(format!("epoll for {count} links: {errno}"));
-        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(fail)?;
+        let fail = |error: std::io::Error| Error::Unavailable(format!("epoll for {count} links: {error}"));
+        let epoll = Epoll::new(EVENTS).map_err(fail)?;
         let mut links = Vec::with_capacity(count);
         for index in 0..count {
             if interrupt.is_set() {
@@ -78,7 +76,7 @@ impl Crowd {
             }
             link.reset_on_close()?;
             link.set_nonblocking(true)?;
-            epoll::add(&epoll, &link, EventData::new_u64(index as u64), EventFlags::IN).map_err(fail)?;
+            epoll.add(&link, index as u64, EventFlags::IN).map_err(|errno| fail(errno.into()))?;
             links.push(link);
         }
         let idle =
@@ -88,7 +86,6 @@ impl Crowd {
             links,
             spins,
             epoll,
-            events: Vec::with_capacity(1024),
             flights: vec![idle; count],
             order: (0..u32::try_from(count).unwrap_or(u32::MAX)).collect(),
             draw: Draw::new(0),
@@ -174,8 +171,8 @@ impl Crowd {
             }
             self.wait(if self.spins { Duration::ZERO } else { left.min(GLANCE) })?;
             let before = self.times.len();
-            for place in 0..self.events.len() {
-                let index = self.events[place].data.u64() as usize;
+            for place in 0..self.epoll.events().len() {
+                let index = self.epoll.events()[place].data.u64() as usize;
                 self.receive(index)?;
             }
             if self.times.len() > before {
@@ -186,12 +183,8 @@ impl Crowd {
     }
 
     fn wait(&mut self, at_most: Duration) -> Result<()> {
-        let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
-        self.events.clear();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(self.links[0].error("wait on", errno)),
-        }
+        let waited = self.epoll.wait(Some(at_most)).map(drop);
+        waited.map_err(|error| Error::Host { what: format!("epoll for {} links", self.links.len()), error })
     }
 
     #[inline]
