@@ -64,6 +64,11 @@ impl Parts {
 }
 
 impl Transmission {
+    /// Header and payload in clear text, without MIC.
+    pub(crate) fn plain(&self) -> &Pdu {
+        self.clear.as_deref().unwrap_or(&self.pdu)
+    }
+
     /// The packet as observers see it.
     pub(crate) fn happening(&self, reception: Reception, purpose: Purpose) -> Happening<'_> {
         let header = Header::parse(self.pdu.header()).filter(|_| purpose != Purpose::Advertising);
@@ -75,8 +80,9 @@ impl Transmission {
             crc_init: self.crc_init,
             channel: self.channel,
             counter: self.counter,
-            bytes: &self.pdu,
-            mic: self.mic,
+            bytes: self.plain(),
+            mic: self.mic || self.clear.is_some(),
+            sealed: self.clear.is_some().then_some(&self.pdu),
             sn: header.is_some_and(|header| header.sn),
             nesn: header.is_some_and(|header| header.nesn),
             md: header.is_some_and(|header| header.md),
