@@ -3,36 +3,14 @@
 
 mod hosts;
 
-use hosts::{CENTRAL, Hosts, MS, OnAir, PERIPHERAL, SUCCESS};
+use hosts::{CENTRAL, EDIV, Hosts, MS, OnAir, PERIPHERAL, RAND, SIDES, SUCCESS};
 use proptest::prelude::*;
-use taut_air::hci::{self, Boundary, PacketView, command as op, event};
+use taut_air::hci::{self, PacketView, command as op, event};
 use taut_air::{Phy, Role};
 
 const KEY: [u8; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
-const RAND: [u8; 8] = [8, 7, 6, 5, 4, 3, 2, 1];
-const EDIV: [u8; 2] = [0x74, 0x24];
-const SIDES: [usize; 2] = [CENTRAL, PERIPHERAL];
 
 impl Hosts {
-    /// LE Enable Encryption; its status.
-    fn enable(&mut self, number: usize, handle: [u8; 2], key: [u8; 16]) -> u8 {
-        self.command(number, op::LE_ENABLE_ENCRYPTION, &[&handle[..], &RAND, &EDIV, &key].concat())[0]
-    }
-
-    /// The peripheral's host is asked for the key.
-    fn key_wanted(&mut self) -> Option<Vec<u8>> {
-        self.le_event(PERIPHERAL, event::LE_LONG_TERM_KEY_REQUEST)
-    }
-
-    /// As kernels do: of the two events about encryption only the first is told unless it is asked for.
-    fn unmask(&mut self) {
-        SIDES.into_iter().for_each(|number| self.ok(number, op::SET_EVENT_MASK, &[0xff; 8]));
-    }
-
-    fn reply(&mut self, handle: [u8; 2], key: [u8; 16]) {
-        self.ok(PERIPHERAL, op::LE_LONG_TERM_KEY_REPLY, &[&handle[..], &key].concat());
-    }
-
     /// Parameters of Encryption Change or Encryption Key Refresh Complete without the handle.
     fn changed(&mut self, number: usize, code: u8) -> Option<Vec<u8>> {
         self.take(number, |packet| match packet {
@@ -50,10 +28,6 @@ impl Hosts {
             Ok(PacketView::Acl(acl)) => Some(acl.data.to_vec()),
             _ => None,
         })
-    }
-
-    fn send_data(&mut self, number: usize, handles: [[u8; 2]; 2], data: &[u8]) {
-        self.send(number, hci::acl(u16::from_le_bytes(handles[number]), Boundary::FirstFromHost, data));
     }
 
     /// Connected and encrypted.

@@ -1,13 +1,17 @@
 //! The controllers of a scenario under two hosts that a test plays.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use taut_air::hci::{self, command as op, event};
+use taut_air::hci::{self, Boundary, command as op, event};
 use taut_air::{Air, AirEvent, Happening, Instant, Nanos, Role, Scenario};
 
 pub(crate) const MS: Nanos = 1_000_000;
 pub(crate) const SUCCESS: u8 = 0;
 pub(crate) const CENTRAL: usize = 0;
 pub(crate) const PERIPHERAL: usize = 1;
+pub(crate) const SIDES: [usize; 2] = [CENTRAL, PERIPHERAL];
+/// By which a peripheral's host finds the key.
+pub(crate) const RAND: [u8; 8] = [8, 7, 6, 5, 4, 3, 2, 1];
+pub(crate) const EDIV: [u8; 2] = [0x74, 0x24];
 
 /// Access address of all advertising.
 const ADVERTISING: u32 = 0x8e89_bed6;
@@ -21,6 +25,8 @@ pub(crate) struct Hosts {
     pub(crate) got: Vec<(usize, Vec<u8>)>,
     /// PDUs of links on the air, those without payload left out.
     pub(crate) pdus: Vec<OnAir>,
+    /// Gets all that happens on the air.
+    pub(crate) watch: Option<Box<dyn FnMut(&AirEvent<'_>)>>,
 }
 
 /// A PDU of a link.
@@ -44,13 +50,16 @@ impl Hosts {
         }
         let air = Air::new(&scenario, 7, Instant::default()).unwrap();
         let addresses = air.controllers().map(|(address, _)| address).collect();
-        Self { air, now: Instant::default(), addresses, got: Vec::new(), pdus: Vec::new() }
+        Self { air, now: Instant::default(), addresses, got: Vec::new(), pdus: Vec::new(), watch: None }
     }
 
     pub(crate) fn pass(&mut self, time: Nanos) {
         self.now = Instant::from_nanos(self.now.as_nanos() + time);
-        let pdus = &mut self.pdus;
+        let (pdus, watch) = (&mut self.pdus, &mut self.watch);
         let mut observer = |event: &AirEvent<'_>| {
+            if let Some(watch) = watch {
+                watch(event);
+            }
             if let Happening::Pdu {
                 from,
                 bytes: [first, _, payload @ ..],
@@ -156,5 +165,28 @@ impl Hosts {
             assert_eq!(complete[11..13], interval.to_le_bytes());
             [complete[1], complete[2]]
         })
+    }
+
+    /// LE Enable Encryption; its status.
+    pub(crate) fn enable(&mut self, number: usize, handle: [u8; 2], key: [u8; 16]) -> u8 {
+        self.command(number, op::LE_ENABLE_ENCRYPTION, &[&handle[..], &RAND, &EDIV, &key].concat())[0]
+    }
+
+    /// The peripheral's host is asked for the key.
+    pub(crate) fn key_wanted(&mut self) -> Option<Vec<u8>> {
+        self.le_event(PERIPHERAL, event::LE_LONG_TERM_KEY_REQUEST)
+    }
+
+    /// As kernels do: of the two events about encryption only the first is told unless it is asked for.
+    pub(crate) fn unmask(&mut self) {
+        SIDES.into_iter().for_each(|number| self.ok(number, op::SET_EVENT_MASK, &[0xff; 8]));
+    }
+
+    pub(crate) fn reply(&mut self, handle: [u8; 2], key: [u8; 16]) {
+        self.ok(PERIPHERAL, op::LE_LONG_TERM_KEY_REPLY, &[&handle[..], &key].concat());
+    }
+
+    pub(crate) fn send_data(&mut self, number: usize, handles: [[u8; 2]; 2], data: &[u8]) {
+        self.send(number, hci::acl(u16::from_le_bytes(handles[number]), Boundary::FirstFromHost, data));
     }
 }
