@@ -229,7 +229,7 @@ impl Air {
         });
         let parts = &mut self.links[index].parts[transmission.role as usize];
         if transmission.kind == PduKind::Data && !transmission.retransmission {
-            parts.sends(&transmission.pdu);
+            parts.sends(transmission.plain());
         }
         (index as u16, parts.purpose(transmission.kind))
     }

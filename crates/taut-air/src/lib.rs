@@ -15,6 +15,7 @@ extern crate alloc;
 
 mod air;
 pub mod bredr;
+mod cipher;
 pub mod controller;
 pub mod hci;
 pub mod host;

@@ -7,44 +7,6 @@ use proptest::prelude::*;
 use taut_air::hci::{self, Boundary, PacketView, command as op, event};
 use taut_air::{Instant, Nanos};
 
-impl Hosts {
-    fn advertise(&mut self, number: usize, kind: u8) {
-        let mut parameters = [0; 15];
-        parameters[..5].copy_from_slice(&[0x20, 0, 0x20, 0, kind]);
-        parameters[13] = 7;
-        self.ok(number, op::LE_SET_ADV_PARAMETERS, &parameters);
-        let mut data = [0; 32];
-        data[..4].copy_from_slice(&[3, 2, 1, 6]);
-        self.ok(number, op::LE_SET_ADV_DATA, &data);
-        self.ok(number, op::LE_SET_ADV_ENABLE, &[1]);
-    }
-
-    /// LE Create Connection to the other side, at an interval in units of 1.25 ms.
-    fn create_connection(&mut self, interval: u16) -> u8 {
-        let mut parameters = [0; 25];
-        parameters[..4].copy_from_slice(&[0x60, 0, 0x60, 0]);
-        parameters[6..12].copy_from_slice(&self.addresses[PERIPHERAL]);
-        for (at, word) in [(13, interval), (15, interval), (17, 0), (19, 42)] {
-            parameters[at..at + 2].copy_from_slice(&word.to_le_bytes());
-        }
-        self.command(CENTRAL, op::LE_CREATE_CONNECTION, &parameters)[0]
-    }
-
-    /// Connects, and gives both handles.
-    fn connect(&mut self, interval: u16) -> [[u8; 2]; 2] {
-        self.advertise(PERIPHERAL, 0);
-        assert_eq!(self.create_connection(interval), SUCCESS);
-        self.pass(100 * MS);
-        [(CENTRAL, 0), (PERIPHERAL, 1)].map(|(number, role)| {
-            let complete = self.le_event(number, event::LE_CONNECTION_COMPLETE).expect("connected");
-            assert_eq!((complete[0], complete[3]), (SUCCESS, role));
-            assert_eq!(complete[5..11], self.addresses[1 - number]);
-            assert_eq!(complete[11..13], interval.to_le_bytes());
-            [complete[1], complete[2]]
-        })
-    }
-}
-
 #[test]
 fn all_commands_that_are_claimed_are_there() {
     let mut hosts = Hosts::new(&[]);

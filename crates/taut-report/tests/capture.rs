@@ -1,11 +1,18 @@
 //! Captures of a simulated radio, read by tshark: its dissectors must have nothing to complain of.
 
+#[path = "../../taut-air/tests/hosts/mod.rs"]
+mod hosts;
+
+use std::cell::RefCell;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use std::rc::Rc;
 
-use taut_air::{Counters, Role, Scenario, Simulation};
+use hosts::{CENTRAL, Hosts, MS, PERIPHERAL, SIDES, SUCCESS};
+use taut_air::hci::command as op;
+use taut_air::{Counters, Observer, Role, Scenario, Simulation};
 use taut_report::capture::{AirCapture, HostCapture};
 
 fn tshark(path: &Path, filter: &str, fields: &[&str]) -> Vec<String> {
@@ -70,6 +77,58 @@ fn the_air_reads_without_complaint_at_every_rate() {
             );
         }
     }
+}
+
+#[test]
+fn cipher_text_stays_cipher_text_and_reads_without_complaint() {
+    if tshark_is_missing("cipher_text_stays_cipher_text_and_reads_without_complaint") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("encrypted.pcapng");
+    let capture = Rc::new(RefCell::new(AirCapture::begin(fs::File::create(&path).unwrap()).unwrap()));
+    let mut hosts = Hosts::new(&[]);
+    let watching = Rc::clone(&capture);
+    hosts.watch = Some(Box::new(move |event| watching.borrow_mut().event(event)));
+    let handles = hosts.connect(6);
+    // The beginning of a frame of a channel that there is not, L2CAP's header and all.
+    let frame = [16, 0, 0x44, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
+    for key in [[7; 16], [8; 16]] {
+        SIDES.into_iter().for_each(|number| hosts.send_data(number, handles, &frame));
+        hosts.pass(50 * MS);
+        assert_eq!(hosts.enable(CENTRAL, handles[CENTRAL], key), SUCCESS);
+        hosts.pass(80 * MS);
+        assert!(hosts.key_wanted().is_some());
+        hosts.reply(handles[PERIPHERAL], key);
+        hosts.pass(80 * MS);
+    }
+    SIDES.into_iter().for_each(|number| hosts.send_data(number, handles, &frame));
+    hosts.ok(CENTRAL, op::LE_READ_REMOTE_FEATURES, &handles[CENTRAL]);
+    hosts.pass(50 * MS);
+    drop(hosts);
+    Rc::into_inner(capture).unwrap().into_inner().finish().unwrap();
+
+    let complaints = tshark(&path, COMPLAINTS, &["frame.number", "_ws.col.Info", "_ws.expert.message"]);
+    assert!(complaints.is_empty(), "{complaints:#?}");
+    // Only what was sent before there was a key is dissected.
+    assert_eq!(tshark(&path, "btl2cap.cid == 0x44", &["btl2cap.length"]), ["16", "16"]);
+    // LL_ENC_REQ, LL_ENC_RSP, LL_START_ENC_REQ, LL_START_ENC_RSP twice; LL_PAUSE_ENC_REQ and LL_PAUSE_ENC_RSP; features.
+    let control = tshark(&path, "btle.control_opcode", &["btle.control_opcode", "btle_rf.flags"]);
+    let expected = "3 4 5 6* 6* 10* 11* 11 3 4 5 6* 6* 8* 9*";
+    let number = |text: &str| u32::from_str_radix(text.trim_start_matches("0x"), 16).unwrap();
+    let told = |line: &String| {
+        let (opcode, flags) = line.split_once('\t').unwrap();
+        // Deciphered, MIC checked and valid.
+        let is_sealed = number(flags) & 0x3008 == 0x3008;
+        format!("{}{}", number(opcode), if is_sealed { "*" } else { "" })
+    };
+    assert_eq!(control.iter().map(told).collect::<Vec<_>>().join(" "), expected);
+    // Data after them is longer by its MIC and says nothing of what it is.
+    let sealed = tshark(&path, "btle.length == 24", &["btle.data_header.llid", "btle_rf.flags"]);
+    assert!(
+        sealed.len() == 4 && sealed.iter().all(|line| number(line.split_once('\t').unwrap().1) & 8 == 0),
+        "{sealed:?}"
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use taut_time::Instant;
 
 use super::discovery::{Advertiser, Initiator, Scanner, Stage};
-use super::{ALL_PHYS, Controller, FIRST_HANDLE, Output, classic};
+use super::{ALL_PHYS, Controller, FIRST_HANDLE, Output, classic, security};
 use crate::hci::{self, command as op};
 use crate::link::{Link, Role, Wanted};
 use crate::pdu::advertising::{Address, Kind};
@@ -14,7 +14,7 @@ use crate::phy::{MIN_LENGTH, Phy};
 use crate::time::{Nanos, US};
 
 /// The commands that there are, with their bits in Read Local Supported Commands (octet, bit).
-const COMMANDS: [(u16, usize, u8); 34] = [
+const COMMANDS: [(u16, usize, u8); 39] = [
     (op::DISCONNECT, 0, 5),
     (op::SET_EVENT_MASK, 5, 6),
     (op::RESET, 5, 7),
@@ -41,6 +41,11 @@ const COMMANDS: [(u16, usize, u8); 34] = [
     (op::LE_REMOVE_FROM_ACCEPT_LIST, 27, 1),
     (op::LE_CONNECTION_UPDATE, 27, 2),
     (op::LE_READ_REMOTE_FEATURES, 27, 5),
+    (op::LE_ENCRYPT, 27, 6),
+    (op::LE_RAND, 27, 7),
+    (op::LE_ENABLE_ENCRYPTION, 28, 0),
+    (op::LE_LONG_TERM_KEY_REPLY, 28, 1),
+    (op::LE_LONG_TERM_KEY_NEGATIVE_REPLY, 28, 2),
     (op::LE_READ_STATES, 28, 3),
     (op::LE_SET_DATA_LENGTH, 33, 6),
     (op::LE_READ_DEFAULT_LENGTH, 33, 7),
@@ -56,6 +61,7 @@ const ACCEPT_LIST_SIZE: usize = 16;
 /// Every combination of states and roles.
 const ALL_STATES: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0xff, 0x03, 0, 0];
 /// Bits of the FeatureSet (Vol 6, Part B, 4.6).
+const LE_ENCRYPTION: u16 = 1 << 0;
 const PERIPHERAL_FEATURE_EXCHANGE: u16 = 1 << 3;
 const DATA_LENGTH_EXTENSION: u16 = 1 << 5;
 const LE_2M_PHY: u16 = 1 << 8;
@@ -91,7 +97,8 @@ impl Controller {
     /// FeatureSet of the link layer.
     pub(super) const fn features(&self) -> [u8; 8] {
         let length = if self.config.max_length as usize > MIN_LENGTH { DATA_LENGTH_EXTENSION } else { 0 };
-        let [low, high] = (PERIPHERAL_FEATURE_EXCHANGE | length | LE_2M_PHY | LE_CODED_PHY).to_le_bytes();
+        let [low, high] =
+            (LE_ENCRYPTION | PERIPHERAL_FEATURE_EXCHANGE | length | LE_2M_PHY | LE_CODED_PHY).to_le_bytes();
         [low, high, 0, 0, 0, 0, 0, 0]
     }
 
@@ -102,7 +109,10 @@ impl Controller {
                 self.reset();
                 Ok(Vec::new())
             }
-            op::SET_EVENT_MASK | op::LE_SET_EVENT_MASK => Ok(Vec::new()),
+            op::SET_EVENT_MASK => fixed(parameters).map(|mask| self.security.set_mask(*mask)).map(|()| Vec::new()),
+            op::LE_SET_EVENT_MASK => {
+                fixed(parameters).map(|mask| self.security.set_le_mask(*mask)).map(|()| Vec::new())
+            }
             // Bluetooth 5.4 (0x0d), no company (0xffff).
             op::READ_LOCAL_VERSION => Ok(Vec::from([0x0d, 0, 0, 0x0d, 0xff, 0xff, 0, 0])),
             op::READ_LOCAL_COMMANDS => Ok(supported_commands().to_vec()),
@@ -140,6 +150,10 @@ impl Controller {
                 Some(_) => Ok(Vec::new()),
                 None => Err(hci::COMMAND_DISALLOWED),
             },
+            op::LE_ENCRYPT => security::encrypt_block(parameters),
+            op::LE_RAND => Ok(self.security.random.next_u64().to_le_bytes().to_vec()),
+            op::LE_LONG_TERM_KEY_REPLY => self.key_reply(parameters),
+            op::LE_LONG_TERM_KEY_NEGATIVE_REPLY => self.key_negative_reply(parameters),
             op::LE_SET_DATA_LENGTH => self.data_length(parameters),
             op::LE_READ_DEFAULT_LENGTH => Ok([self.default_length, longest_time(self.default_length)]
                 .map(u16::to_le_bytes)
@@ -191,11 +205,12 @@ impl Controller {
                 self.request(word(words, 0), wanted)
             }
             op::LE_CREATE_CONNECTION => self.create_connection(parameters),
+            op::LE_ENABLE_ENCRYPTION => self.enable_encryption(parameters),
             _ => self.classic_begin(now, opcode, parameters),
         }
     }
 
-    fn connection(&mut self, handle: u16) -> Result<&mut Link, Failure> {
+    pub(super) fn connection(&mut self, handle: u16) -> Result<&mut Link, Failure> {
         let index = usize::from(handle.wrapping_sub(FIRST_HANDLE));
         self.links.get_mut(index).filter(|link| !link.is_gone()).ok_or(hci::UNKNOWN_CONNECTION)
     }
@@ -332,6 +347,7 @@ impl Controller {
     /// As it was when it was powered on; links are gone without a word.
     pub(super) fn reset(&mut self) {
         self.classic.reset();
+        self.security.reset();
         self.links.clear();
         self.unreported.clear();
         self.occupied = 0;
@@ -373,7 +389,10 @@ fn echoed(opcode: u16, parameters: &[u8]) -> Vec<u8> {
         (op::WRITE_FLUSH_TIMEOUT | op::WRITE_SUPERVISION_TIMEOUT | op::FLUSH, [low, high, ..]) => {
             Vec::from([*low, *high])
         }
-        (op::LE_SET_DATA_LENGTH, [low, high, ..]) => Vec::from([*low, *high]),
+        (
+            op::LE_SET_DATA_LENGTH | op::LE_LONG_TERM_KEY_REPLY | op::LE_LONG_TERM_KEY_NEGATIVE_REPLY,
+            [low, high, ..],
+        ) => Vec::from([*low, *high]),
         (op::LE_READ_PHY, [low, high, ..]) => Vec::from([*low, *high, 0, 0]),
         _ => Vec::new(),
     }

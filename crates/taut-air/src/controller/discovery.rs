@@ -202,6 +202,7 @@ impl Controller {
             start: now,
             end,
             pdu,
+            clear: None,
             kind: PduKind::Advertising,
             retransmission: false,
             handle: 0,

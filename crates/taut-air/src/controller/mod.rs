@@ -4,6 +4,7 @@ mod classic;
 mod command;
 mod discovery;
 mod profile;
+mod security;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -14,7 +15,7 @@ use taut_time::Instant;
 use crate::bredr;
 use crate::hci::{self, Boundary, PacketView};
 use crate::link::{
-    Clock, CloseReason, Delivered, Link, PduKind, Pickup, Role, Settings, Timer, Timing, Update, Wanted,
+    Clock, CloseReason, Delivered, Link, Opened, PduKind, Pickup, Role, Settings, Timer, Timing, Update, Wanted,
 };
 use crate::pdu::advertising::{self, Address, ConnectInd};
 use crate::pdu::{Header, Llid, Pdu};
@@ -26,6 +27,7 @@ use classic::Classic;
 pub use classic::ClassicConfig;
 use discovery::{Advertiser, Initiator, Peer, Scanner};
 pub use profile::{PROFILES, Profile};
+use security::Security;
 
 /// When a controller reports packets that the peer acknowledged (HCI Number Of Completed Packets).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -69,7 +71,7 @@ pub struct ControllerConfig {
     pub coded_s2: bool,
     /// Inter frame space.
     pub ifs: Nanos,
-    /// Links carry a MIC in every PDU that isn't empty. No cipher is modelled.
+    /// Links carry a MIC in every PDU that isn't empty, whether their hosts encrypt them or not: its air time without a cipher.
     pub encrypted: bool,
     /// Error of its sleep clock in ppm, positive when it is fast.
     pub clock_ppm: i32,
@@ -139,14 +141,16 @@ pub struct Transmission {
     pub channel: u8,
     /// Physical layer.
     pub phy: Phy,
-    /// Whether a MIC follows the payload.
+    /// Whether the air time of a MIC counts that isn't there: one of a link in cipher text is part of the PDU.
     pub mic: bool,
     /// First bit.
     pub start: Instant,
     /// End of the last bit.
     pub end: Instant,
-    /// Header and payload.
+    /// Header and payload as they are on the air, with the MIC of a link in cipher text.
     pub pdu: Pdu,
+    /// What the sender encrypted, for observers; no receiver looks at it.
+    pub clear: Option<Box<Pdu>>,
     /// What it is for.
     pub kind: PduKind,
     /// Sent before.
@@ -184,6 +188,7 @@ pub struct Controller {
     /// The link whose packet is coming in.
     receiving: Option<usize>,
     classic: Classic,
+    security: Security,
     due: Instant,
 }
 
@@ -198,6 +203,7 @@ impl Controller {
         Self {
             config,
             classic: Classic::new(random.fork(1)),
+            security: Security::new(random.fork(2)),
             random,
             links: Vec::new(),
             out: VecDeque::new(),
@@ -323,10 +329,11 @@ impl Controller {
                     crc_init: link.crc_init,
                     channel: link.clock.channel,
                     phy: link.tx_phy(),
-                    mic: link.settings.mic && send.kind != PduKind::Empty,
+                    mic: link.settings.mic && send.kind != PduKind::Empty && send.clear.is_none(),
                     start: now,
                     end: after(now, send.duration),
                     pdu: send.pdu,
+                    clear: send.clear,
                     kind: send.kind,
                     retransmission: send.retransmission,
                     handle: link.handle,
@@ -402,9 +409,15 @@ impl Controller {
                 if reason == hci::REMOTE_USER_TERMINATED { hci::LOCAL_HOST_TERMINATED } else { reason },
             );
         }
-        if !delivered.new {
+        if !delivered.new || pdu.payload().is_empty() {
             return;
         }
+        let opened = self.links[index].open(pdu);
+        let pdu = match &opened {
+            Some(Opened::AsItIs) => pdu,
+            Some(Opened::Clear(clear)) => clear,
+            None => return self.disconnected(index, hci::MIC_FAILURE),
+        };
         let (Some(header), payload) = (Header::parse(pdu.header()), pdu.payload()) else { return };
         let handle = self.links[index].handle;
         match header.llid {
@@ -413,7 +426,6 @@ impl Controller {
                     self.updated(index, update);
                 }
             }
-            Llid::Continuation if payload.is_empty() => {}
             Llid::Continuation => self.tell_host(hci::acl(handle, Boundary::Continuing, payload)),
             Llid::Start => self.tell_host(hci::acl(handle, Boundary::FirstFromController, payload)),
         }
@@ -464,6 +476,11 @@ impl Controller {
                 let mut parameters = Vec::from([status, low, high]);
                 parameters.extend(features.unwrap_or_default());
                 self.tell_host(hci::le_event(hci::event::LE_REMOTE_FEATURES_COMPLETE, &parameters));
+            }
+            Update::KeyWanted { random, diversifier } => self.key_wanted(index, random, diversifier),
+            Update::Encryption { status, is_refresh } => {
+                let handle = link.handle;
+                self.encryption_changed(handle, status, is_refresh);
             }
             Update::Terminated(reason) => self.disconnected(index, reason),
             Update::Lost => self.disconnected(index, hci::CONNECTION_TIMEOUT),
@@ -519,7 +536,9 @@ impl Controller {
             },
         };
         let clock = Clock::new(now, first, window, timing);
-        let mut link = Link::new(role, handle, connect.access_address, connect.crc_init, self.settings(), clock);
+        let secrets = Random::new(self.security.random.next_u64());
+        let mut link =
+            Link::new(role, handle, connect.access_address, connect.crc_init, self.settings(), clock, secrets);
         let length = self.default_length.min(self.config.max_length);
         if usize::from(length) > MIN_LENGTH {
             link.request(Wanted::Length { octets: length });

@@ -52,6 +52,16 @@ pub const LE_REMOVE_FROM_ACCEPT_LIST: u16 = 0x2012;
 pub const LE_CONNECTION_UPDATE: u16 = 0x2013;
 /// LE Read Remote Features.
 pub const LE_READ_REMOTE_FEATURES: u16 = 0x2016;
+/// LE Encrypt.
+pub const LE_ENCRYPT: u16 = 0x2017;
+/// LE Rand.
+pub const LE_RAND: u16 = 0x2018;
+/// LE Enable Encryption.
+pub const LE_ENABLE_ENCRYPTION: u16 = 0x2019;
+/// LE Long Term Key Request Reply.
+pub const LE_LONG_TERM_KEY_REPLY: u16 = 0x201a;
+/// LE Long Term Key Request Negative Reply.
+pub const LE_LONG_TERM_KEY_NEGATIVE_REPLY: u16 = 0x201b;
 /// LE Read Supported States.
 pub const LE_READ_STATES: u16 = 0x201c;
 /// LE Set Data Length.

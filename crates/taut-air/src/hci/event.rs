@@ -2,6 +2,8 @@
 
 /// Disconnection Complete.
 pub const DISCONNECTION_COMPLETE: u8 = 0x05;
+/// Encryption Change, version 1.
+pub const ENCRYPTION_CHANGE: u8 = 0x08;
 /// Command Complete.
 pub const COMMAND_COMPLETE: u8 = 0x0e;
 /// Command Status.
@@ -10,6 +12,8 @@ pub const COMMAND_STATUS: u8 = 0x0f;
 pub const HARDWARE_ERROR: u8 = 0x10;
 /// Number Of Completed Packets.
 pub const COMPLETED_PACKETS: u8 = 0x13;
+/// Encryption Key Refresh Complete.
+pub const ENCRYPTION_KEY_REFRESH: u8 = 0x30;
 /// LE Meta.
 pub const LE_META: u8 = 0x3e;
 /// LE Connection Complete (LE Meta).
@@ -20,6 +24,8 @@ pub const LE_ADVERTISING_REPORT: u8 = 0x02;
 pub const LE_CONNECTION_UPDATE_COMPLETE: u8 = 0x03;
 /// LE Read Remote Features Complete (LE Meta).
 pub const LE_REMOTE_FEATURES_COMPLETE: u8 = 0x04;
+/// LE Long Term Key Request (LE Meta).
+pub const LE_LONG_TERM_KEY_REQUEST: u8 = 0x05;
 /// LE Data Length Change (LE Meta).
 pub const LE_DATA_LENGTH_CHANGE: u8 = 0x07;
 /// LE PHY Update Complete (LE Meta).

@@ -25,6 +25,8 @@ pub const UNKNOWN_COMMAND: u8 = 0x01;
 pub const UNKNOWN_CONNECTION: u8 = 0x02;
 /// Page timeout: the device did not answer.
 pub const PAGE_TIMEOUT: u8 = 0x04;
+/// PIN or key missing.
+pub const KEY_MISSING: u8 = 0x06;
 /// Memory capacity exceeded.
 pub const NO_MEMORY: u8 = 0x07;
 /// Connection timeout: the supervision timeout ran out.
@@ -47,5 +49,7 @@ pub const REMOTE_USER_TERMINATED: u8 = 0x13;
 pub const LOCAL_HOST_TERMINATED: u8 = 0x16;
 /// Unsupported remote feature.
 pub const UNSUPPORTED_REMOTE_FEATURE: u8 = 0x1a;
+/// Connection terminated due to MIC failure.
+pub const MIC_FAILURE: u8 = 0x3d;
 /// Connection failed to be established.
 pub const FAILED_TO_ESTABLISH: u8 = 0x3e;

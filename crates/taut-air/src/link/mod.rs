@@ -2,18 +2,25 @@
 //! acknowledgement, more data, instants, supervision. It does not know of HCI, nor of other links.
 
 mod clock;
+mod encryption;
 mod event;
 mod procedure;
 mod queue;
 
+use alloc::boxed::Box;
+
 use taut_time::Instant;
 
+use crate::cipher::Key;
 use crate::pdu::control::Control;
 use crate::pdu::{Header, Llid, Pdu};
 use crate::phy::{MIN_LENGTH, Phy};
+use crate::rng::Random;
 use crate::time::{NEVER, Nanos, US, after, before, span};
 
 pub(crate) use clock::{Clock, Timing};
+use encryption::Encryption;
+pub(crate) use encryption::KeyChoice;
 pub use event::CloseReason;
 use event::Event;
 pub(crate) use event::{Timer, Wanted};
@@ -114,10 +121,23 @@ pub enum Reception {
 /// A data PDU to be sent now.
 #[derive(Clone, Debug)]
 pub(crate) struct ToSend {
+    /// As it is on the air.
     pub(crate) pdu: Pdu,
+    /// What it says, when that is in cipher text.
+    pub(crate) clear: Option<Box<Pdu>>,
     pub(crate) kind: PduKind,
     pub(crate) retransmission: bool,
     pub(crate) duration: Nanos,
+}
+
+/// What a received PDU says.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "made and consumed in place, once a packet")]
+pub(crate) enum Opened {
+    /// It came in clear text.
+    AsItIs,
+    /// This.
+    Clear(Pdu),
 }
 
 /// Why data waits in the controller while the air is free.
@@ -162,6 +182,7 @@ pub(crate) struct Link {
     event: Event,
     queue: Queue,
     procedures: Procedures,
+    encryption: Encryption,
     sn: bool,
     nesn: bool,
     hold: Option<Hold>,
@@ -179,6 +200,7 @@ impl Link {
         crc_init: u32,
         settings: Settings,
         clock: Clock,
+        random: Random,
     ) -> Self {
         let (wake, now) = (clock.wake(role), clock.created());
         Self {
@@ -194,6 +216,7 @@ impl Link {
             event: Event::default(),
             queue: Queue::default(),
             procedures: Procedures::default(),
+            encryption: Encryption::new(random),
             sn: false,
             nesn: false,
             hold: None,
@@ -281,6 +304,16 @@ impl Link {
         self.queue.control(control.to_bytes());
     }
 
+    /// Queues a control PDU that no procedure holds back.
+    fn urgent(&mut self, control: Control) {
+        self.queue.urgent(control.to_bytes());
+    }
+
+    /// Whether what this side sends carries a MIC.
+    const fn sends_mic(&self) -> bool {
+        self.settings.mic || self.encryption.sends()
+    }
+
     fn hold_until(&self, now: Instant, next: Instant, otherwise: Hold) -> Hold {
         let need = self.need(self.queue.next_length(self.tx_length).unwrap_or(0), CloseReason::NoTime);
         if !self.queue.may_send_new(self.settings.tx_slots) {
@@ -296,10 +329,13 @@ impl Link {
     /// space that keeps it off the next anchor. A peripheral keeps its answer off the next anchor by itself; it knows
     /// nothing of the central's other reasons to stop, so the central allows for its longest answer then.
     fn need(&self, payload: usize, late: CloseReason) -> Nanos {
-        let own = self.tx_phy().air_time(payload, self.settings.mic) + self.settings.ifs;
+        let own = self.tx_phy().air_time(payload, self.sends_mic()) + self.settings.ifs;
         let answer = if late == CloseReason::NoTime { 0 } else { self.tx_length };
         match self.role {
-            Role::Central => own + self.rx_phy().air_time(answer, self.settings.mic) + self.settings.ifs,
+            Role::Central => {
+                let mic = self.settings.mic || self.encryption.receives();
+                own + self.rx_phy().air_time(answer, mic) + self.settings.ifs
+            }
             Role::Peripheral => own,
         }
     }
@@ -392,7 +428,7 @@ impl Link {
             self.queue.give_back_unsent(retransmission);
             return self.close(now, late);
         }
-        let duration = self.tx_phy().air_time(length, self.settings.mic);
+        let duration = self.tx_phy().air_time(length, self.sends_mic());
         let kind = self.queue.in_flight().kind();
         if kind == PduKind::Data && !retransmission {
             self.event.data_sent += 1;
@@ -408,7 +444,11 @@ impl Link {
         self.event.sent += 1;
         self.event.own_md = md;
         let header = Header { llid: Llid::Continuation, nesn: self.nesn, sn: self.sn, md, length: 0 };
-        let pdu = self.queue.pdu(header);
+        let clear = self.queue.pdu(header);
+        let (pdu, clear) = match self.encryption.seal(self.role, &clear, retransmission) {
+            Some(sealed) => (sealed, Some(Box::new(clear))),
+            None => (clear, None),
+        };
         let end = after(now, duration);
         self.phase = if self.leaving.is_some() {
             Phase::LastPacket { end }
@@ -418,7 +458,7 @@ impl Link {
         } else {
             Phase::LastPacket { end }
         };
-        Timer::Send(ToSend { pdu, kind, retransmission, duration })
+        Timer::Send(ToSend { pdu, clear, kind, retransmission, duration })
     }
 
     /// Whether a further packet with something in it could follow the one that ends at `end`.
@@ -480,9 +520,13 @@ impl Link {
                 self.event.failed = true;
             } else {
                 self.sn = !self.sn;
+                self.encryption.acknowledged(self.role);
                 match self.queue.acknowledged() {
                     Acknowledged::Packet => delivered.completed = true,
-                    Acknowledged::Control(control) => delivered.terminated = procedure::acknowledged(control),
+                    Acknowledged::Control(control) => {
+                        encryption::acknowledged(self, control.as_slice().first());
+                        delivered.terminated = procedure::acknowledged(control);
+                    }
                     Acknowledged::Part | Acknowledged::Nothing => {}
                 }
                 self.event.failed = false;
@@ -552,12 +596,33 @@ impl Link {
                 && !self.event.failed
                 && self.queue.is_empty()
                 && self.procedures.is_idle()
+                && self.encryption.is_idle()
                 && self.clock.is_synchronised();
             let past = self.clock.wake(self.role) < now;
             if !may_skip && !past {
                 return update;
             }
         }
+    }
+
+    /// A new PDU that isn't empty has come: what it says. `None` when its MIC is wrong, or when it can't come at this stage of an
+    /// encryption procedure (5.1.3.1): the connection is over.
+    pub(crate) fn open(&mut self, pdu: &Pdu) -> Option<Opened> {
+        let clear = if self.encryption.receives() { Some(self.encryption.open(self.role, pdu)?) } else { None };
+        let plain = clear.as_ref().unwrap_or(pdu);
+        let header = Header::parse(plain.header());
+        let may_come = header.is_some_and(|header| self.encryption.may_come(header.llid, plain.payload()));
+        may_come.then_some(clear.map_or(Opened::AsItIs, Opened::Clear))
+    }
+
+    /// The central's host wants the link encrypted, or encrypted anew. `false` while such a procedure runs.
+    pub(crate) fn encrypt(&mut self, choice: KeyChoice) -> bool {
+        encryption::begin(self, choice)
+    }
+
+    /// The peripheral's host has the key, or none. `false` when it was not asked.
+    pub(crate) fn give_key(&mut self, key: Option<Key>) -> bool {
+        encryption::give_key(self, key)
     }
 
     /// A control payload came in; the answer is queued.

@@ -1,6 +1,6 @@
 //! Link layer control procedures (Core Specification, Vol 6, Part B, section 5).
 
-use super::{Clock, Link, Role, Wanted};
+use super::{Clock, Link, Role, Wanted, encryption};
 use crate::pdu::control::{Control, ControlBytes, Length};
 use crate::phy::{MIN_LENGTH, Phy};
 use crate::time::{MS, Nanos, US};
@@ -16,6 +16,16 @@ pub(crate) enum Update {
     Phy,
     /// The peer's FeatureSet, or that it has no such procedure.
     Features(Option<[u8; 8]>),
+    /// The peer asks for encryption with the key that goes by these.
+    KeyWanted {
+        random: [u8; 8],
+        diversifier: u16,
+    },
+    /// An encryption procedure of either kind is over.
+    Encryption {
+        status: u8,
+        is_refresh: bool,
+    },
     /// The peer ended the connection.
     Terminated(u8),
     /// The supervision timeout ran out.
@@ -126,7 +136,7 @@ pub(crate) fn request(link: &mut Link, wanted: Wanted) {
             link.control(control);
             keep_connection_update(link, control);
         }
-        Wanted::Terminate { reason } => link.control(Control::Terminate { reason }),
+        Wanted::Terminate { reason } => link.urgent(Control::Terminate { reason }),
     }
 }
 
@@ -173,6 +183,14 @@ pub(crate) fn received(link: &mut Link, payload: &[u8]) -> Option<Update> {
         Control::FeatureResponse { features } => {
             core::mem::take(&mut link.procedures.asked_features).then_some(Update::Features(Some(features)))
         }
+        Control::EncryptionRequest { .. }
+        | Control::EncryptionResponse { .. }
+        | Control::StartEncryptionRequest
+        | Control::StartEncryptionResponse
+        | Control::PauseEncryptionRequest
+        | Control::PauseEncryptionResponse
+        | Control::Reject { .. }
+        | Control::Unknown { opcode: Control::ENCRYPTION_REQUEST } => encryption::received(link, control),
         Control::Unknown { opcode: 0x08 | 0x0e } => {
             core::mem::take(&mut link.procedures.asked_features).then_some(Update::Features(None))
         }

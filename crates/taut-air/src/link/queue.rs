@@ -49,6 +49,9 @@ pub(crate) struct Queue {
     round: u16,
     /// Packets at the end of the queue that the link layer has not noticed.
     unnoticed: usize,
+    /// Packets and other procedures' control PDUs wait for the end of a procedure.
+    held: bool,
+    waiting: VecDeque<ControlBytes>,
 }
 
 /// An ACL packet of the host, part of which may have been acknowledged.
@@ -81,7 +84,25 @@ impl Queue {
     }
 
     pub(crate) fn control(&mut self, control: ControlBytes) {
+        if self.held { &mut self.waiting } else { &mut self.control }.push_back(control);
+    }
+
+    /// Queues a control PDU of the procedure for which the others wait, or one that waits for nothing.
+    pub(crate) fn urgent(&mut self, control: ControlBytes) {
         self.control.push_back(control);
+    }
+
+    /// From now on only [urgent](Self::urgent) control PDUs go out, behind what is in flight.
+    pub(crate) fn hold(&mut self) {
+        self.held = true;
+        let begun = usize::from(self.in_flight == InFlight::Control);
+        self.waiting.extend(self.control.drain(begun.min(self.control.len())..));
+    }
+
+    /// All goes on, behind the urgent ones.
+    pub(crate) fn release(&mut self) {
+        self.held = false;
+        self.control.append(&mut self.waiting);
     }
 
     pub(crate) const fn in_flight(&self) -> InFlight {
@@ -114,7 +135,7 @@ impl Queue {
 
     /// Whether something would follow what is in flight.
     pub(crate) fn more(&self) -> bool {
-        self.has_new() || self.control.len() > usize::from(self.in_flight == InFlight::Control)
+        (self.has_new() && !self.held) || self.control.len() > usize::from(self.in_flight == InFlight::Control)
     }
 
     /// Payload of the next PDU that is not in flight.
@@ -133,7 +154,7 @@ impl Queue {
     pub(crate) fn next_kind(&self) -> PduKind {
         if !self.control.is_empty() {
             PduKind::Control
-        } else if self.packets.is_empty() {
+        } else if self.packets.is_empty() || self.held {
             PduKind::Empty
         } else {
             PduKind::Data
@@ -144,7 +165,8 @@ impl Queue {
     pub(crate) fn may_send_new(&self, slots: u16) -> bool {
         let next = usize::from(self.unsent_of_first() == 0);
         let noticed = self.packets.len() - self.unnoticed.min(self.packets.len());
-        (self.unnoticed == 0 || next < noticed)
+        !self.held
+            && (self.unnoticed == 0 || next < noticed)
             && (slots == 0 || self.staged > u16::from(matches!(self.in_flight, InFlight::Data(_))))
     }
 

@@ -25,6 +25,28 @@ pub enum Control {
         /// Error code.
         reason: u8,
     },
+    /// LL_ENC_REQ (0x03), from the central.
+    EncryptionRequest {
+        /// Rand, by which the peripheral's host finds the key.
+        random: [u8; 8],
+        /// EDIV, the same.
+        diversifier: u16,
+        /// SKD_C, the central's half of the session key diversifier.
+        skd: [u8; 8],
+        /// IV_C, its half of the initialisation vector.
+        iv: [u8; 4],
+    },
+    /// LL_ENC_RSP (0x04).
+    EncryptionResponse {
+        /// SKD_P, the peripheral's half of the session key diversifier.
+        skd: [u8; 8],
+        /// IV_P, its half of the initialisation vector.
+        iv: [u8; 4],
+    },
+    /// LL_START_ENC_REQ (0x05).
+    StartEncryptionRequest,
+    /// LL_START_ENC_RSP (0x06).
+    StartEncryptionResponse,
     /// LL_UNKNOWN_RSP (0x07).
     Unknown {
         /// Opcode that was not understood.
@@ -39,6 +61,15 @@ pub enum Control {
     FeatureResponse {
         /// What both sides have in its first octet, the sender's in the others.
         features: [u8; 8],
+    },
+    /// LL_PAUSE_ENC_REQ (0x0a).
+    PauseEncryptionRequest,
+    /// LL_PAUSE_ENC_RSP (0x0b).
+    PauseEncryptionResponse,
+    /// LL_REJECT_IND (0x0d).
+    Reject {
+        /// Error code.
+        reason: u8,
     },
     /// LL_PERIPHERAL_FEATURE_REQ (0x0e).
     PeripheralFeatureRequest {
@@ -87,11 +118,14 @@ pub struct Length {
     pub tx_time: u16,
 }
 
-/// A control payload in place, at most 12 bytes long here.
+/// Payload of the longest control PDU here, LL_ENC_REQ.
+const LONGEST: usize = 23;
+
+/// A control payload in place, at most 23 bytes long.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ControlBytes {
     length: u8,
-    bytes: [u8; 12],
+    bytes: [u8; LONGEST],
 }
 
 impl ControlBytes {
@@ -118,6 +152,17 @@ impl Length {
 }
 
 impl Control {
+    /// Opcode of LL_ENC_REQ.
+    pub(crate) const ENCRYPTION_REQUEST: u8 = 0x03;
+    /// Opcode of LL_START_ENC_REQ.
+    pub(crate) const START_ENCRYPTION_REQUEST: u8 = 0x05;
+    /// Opcode of LL_START_ENC_RSP.
+    pub(crate) const START_ENCRYPTION_RESPONSE: u8 = 0x06;
+    /// Opcode of LL_PAUSE_ENC_RSP.
+    pub(crate) const PAUSE_ENCRYPTION_RESPONSE: u8 = 0x0b;
+    /// Opcode of LL_REJECT_IND.
+    pub(crate) const REJECT: u8 = 0x0d;
+
     /// Reads a payload. An opcode that isn't handled is an error that tells it; so is one whose data is too short.
     pub fn parse(payload: &[u8]) -> Result<Self, u8> {
         let [opcode, data @ ..] = payload else { return Err(0xff) };
@@ -131,6 +176,23 @@ impl Control {
                 instant: u16::from_le_bytes([*i, *j]),
             },
             (0x02, [reason, ..]) => Self::Terminate { reason: *reason },
+            (&Self::ENCRYPTION_REQUEST, data) => {
+                let (random, rest) = data.split_first_chunk().ok_or(*opcode)?;
+                let (diversifier, rest) = rest.split_first_chunk().ok_or(*opcode)?;
+                let (skd, rest) = rest.split_first_chunk().ok_or(*opcode)?;
+                let iv = rest.first_chunk().ok_or(*opcode)?;
+                let diversifier = u16::from_le_bytes(*diversifier);
+                Self::EncryptionRequest { random: *random, diversifier, skd: *skd, iv: *iv }
+            }
+            (0x04, data) => {
+                let (skd, rest) = data.split_first_chunk().ok_or(*opcode)?;
+                Self::EncryptionResponse { skd: *skd, iv: *rest.first_chunk().ok_or(*opcode)? }
+            }
+            (&Self::START_ENCRYPTION_REQUEST, _) => Self::StartEncryptionRequest,
+            (&Self::START_ENCRYPTION_RESPONSE, _) => Self::StartEncryptionResponse,
+            (0x0a, _) => Self::PauseEncryptionRequest,
+            (&Self::PAUSE_ENCRYPTION_RESPONSE, _) => Self::PauseEncryptionResponse,
+            (&Self::REJECT, [reason, ..]) => Self::Reject { reason: *reason },
             (0x07, [opcode, ..]) => Self::Unknown { opcode: *opcode },
             (0x08, data) => Self::FeatureRequest { features: *data.first_chunk().ok_or(*opcode)? },
             (0x09, data) => Self::FeatureResponse { features: *data.first_chunk().ok_or(*opcode)? },
@@ -151,7 +213,7 @@ impl Control {
 
     /// The payload as bytes.
     pub fn to_bytes(self) -> ControlBytes {
-        let mut out = ControlBytes { length: 0, bytes: [0; 12] };
+        let mut out = ControlBytes { length: 0, bytes: [0; LONGEST] };
         let mut push = |bytes: &[u8]| {
             let at = usize::from(out.length);
             out.bytes[at..at + bytes.len()].copy_from_slice(bytes);
@@ -165,6 +227,23 @@ impl Control {
                 }
             }
             Self::Terminate { reason } => push(&[0x02, reason]),
+            Self::EncryptionRequest { random, diversifier, skd, iv } => {
+                push(&[Self::ENCRYPTION_REQUEST]);
+                push(&random);
+                push(&diversifier.to_le_bytes());
+                push(&skd);
+                push(&iv);
+            }
+            Self::EncryptionResponse { skd, iv } => {
+                push(&[0x04]);
+                push(&skd);
+                push(&iv);
+            }
+            Self::StartEncryptionRequest => push(&[Self::START_ENCRYPTION_REQUEST]),
+            Self::StartEncryptionResponse => push(&[Self::START_ENCRYPTION_RESPONSE]),
+            Self::PauseEncryptionRequest => push(&[0x0a]),
+            Self::PauseEncryptionResponse => push(&[Self::PAUSE_ENCRYPTION_RESPONSE]),
+            Self::Reject { reason } => push(&[Self::REJECT, reason]),
             Self::Unknown { opcode } => push(&[0x07, opcode]),
             Self::FeatureRequest { features } => {
                 push(&[0x08]);

@@ -230,7 +230,7 @@ impl Account {
         if transmission.kind == PduKind::Data {
             account.event_pdus += 1;
             if !transmission.retransmission {
-                account.flows[transmission.role as usize].parts.sends(&transmission.pdu);
+                account.flows[transmission.role as usize].parts.sends(transmission.plain());
                 if transmission.role == self.sender && !account.flows[self.sender as usize].parts.is_signalling() {
                     account.sender_pdus += 1;
                 }

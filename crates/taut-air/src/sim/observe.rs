@@ -79,8 +79,10 @@ pub enum Happening<'a> {
         channel: u8,
         /// Number of the connection event; 0 for advertising.
         counter: u16,
-        /// Header and payload, without MIC and CRC.
+        /// Header and payload, without MIC and CRC, in clear text.
         bytes: &'a [u8],
+        /// The same in cipher text, with the MIC, as they were on the air; `None` for what was in clear text there.
+        sealed: Option<&'a [u8]>,
         /// Whether a MIC follows on the air.
         mic: bool,
         /// Sequence number, next expected sequence number, more data; all false for advertising.

@@ -1,10 +1,12 @@
 use super::observe::{Happening, Purpose};
 use crate::controller::Transmission;
-use crate::l2cap::SIGNALLING_CID;
 use crate::limit::{L2CAP_HEADER_BYTES, SDU_LENGTH_BYTES};
 use crate::link::{PduKind, Reception};
 use crate::pdu::{Header, Llid, Pdu};
 use crate::time::span;
+
+/// Of credit-based channels (Vol 3, Part A, 2.1).
+const FIRST_DYNAMIC_CID: u16 = 0x0040;
 
 /// What the data PDUs of one direction are parts of: signalling, or SDUs of a credit-based channel.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +33,8 @@ impl Parts {
             self.last = 0;
             return;
         };
-        self.signalling = u16::from_le_bytes([*cid_low, *cid_high]) == SIGNALLING_CID;
+        // All fixed channels: the Security Manager's and ATT's are no application's either.
+        self.signalling = u16::from_le_bytes([*cid_low, *cid_high]) < FIRST_DYNAMIC_CID;
         if self.signalling {
             self.last = 0;
             return;
@@ -64,6 +67,11 @@ impl Parts {
 }
 
 impl Transmission {
+    /// Header and payload in clear text, without MIC.
+    pub(crate) fn plain(&self) -> &Pdu {
+        self.clear.as_deref().unwrap_or(&self.pdu)
+    }
+
     /// The packet as observers see it.
     pub(crate) fn happening(&self, reception: Reception, purpose: Purpose) -> Happening<'_> {
         let header = Header::parse(self.pdu.header()).filter(|_| purpose != Purpose::Advertising);
@@ -75,8 +83,9 @@ impl Transmission {
             crc_init: self.crc_init,
             channel: self.channel,
             counter: self.counter,
-            bytes: &self.pdu,
-            mic: self.mic,
+            bytes: self.plain(),
+            mic: self.mic || self.clear.is_some(),
+            sealed: self.clear.is_some().then_some(&self.pdu),
             sn: header.is_some_and(|header| header.sn),
             nesn: header.is_some_and(|header| header.nesn),
             md: header.is_some_and(|header| header.md),

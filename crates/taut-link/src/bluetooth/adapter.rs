@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::management::{AdapterInfo, Management, Switch};
-use super::{BluetoothAddress, DeviceAddress};
+use super::{BluetoothAddress, DeviceAddress, Security};
 use crate::{Error, Result};
 
 /// What this process has switched on, in that order.
@@ -27,7 +27,14 @@ pub(super) enum Role {
 pub(super) fn ready(address: &BluetoothAddress, role: Role) -> Result<AdapterInfo> {
     let management = Management::open()?;
     let adapter = choose(&management.adapters()?, address, role)?;
-    for switch in wanted(&adapter, address.is_le(), role == Role::Listen) {
+    let mut switches = wanted(&adapter, address.is_le(), role == Role::Listen);
+    // Without it the kernel refuses every peer that would keep the key, as those with a bluetoothd do (smp_cmd_pairing_req of smp.c).
+    // One that connects asks for no more than it may have by itself.
+    let is_secured = address.security.is_some_and(|security| security > Security::Low);
+    if role == Role::Listen && is_secured && !adapter.is_on(Switch::Bondable) {
+        switches.insert(0, Switch::Bondable);
+    }
+    for switch in switches {
         management.set(adapter.index, switch, true)?;
         lock().push((adapter.index, switch));
     }

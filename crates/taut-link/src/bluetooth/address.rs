@@ -32,7 +32,7 @@ pub enum Phy {
 }
 
 /// What a link must be secured with before it opens (`BT_SECURITY`).
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Security {
     /// `security=low`: nothing.
     Low,

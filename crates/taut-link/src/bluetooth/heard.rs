@@ -7,9 +7,11 @@ pub(super) const EVENT: u16 = 3;
 pub(super) const ACL_TX: u16 = 4;
 pub(super) const ACL_RX: u16 = 5;
 /// HCI events (Bluetooth Core Specification, Vol 4, Part E, section 7.7), and subevents of LE Meta (section 7.7.65).
+const ENCRYPTION_CHANGE: u8 = 0x08;
 const COMMAND_COMPLETE: u8 = 0x0E;
 const COMMAND_STATUS: u8 = 0x0F;
 const LE_META: u8 = 0x3E;
+const ENCRYPTION_CHANGE_V2: u8 = 0x59;
 const CONNECTION_COMPLETE: u8 = 0x01;
 const CONNECTION_UPDATE: u8 = 0x03;
 const DATA_LENGTH_CHANGE: u8 = 0x07;
@@ -22,6 +24,9 @@ pub(super) const PARAMETER_UPDATE_RESPONSE: u8 = 0x13;
 pub(super) const CREDIT_CONNECTION_REQUEST: u8 = 0x14;
 pub(super) const CREDIT_CONNECTION_RESPONSE: u8 = 0x15;
 pub(super) const CREDITS: u8 = 0x16;
+/// The Security Manager's channel and its "Pairing Failed" (Vol 3, Part H, section 3.5.5).
+const SECURITY_MANAGER: u16 = 6;
+const PAIRING_FAILED: u8 = 0x05;
 /// In us.
 const INTERVAL_UNIT: u32 = 1250;
 
@@ -38,6 +43,17 @@ pub(super) struct Heard {
     early: u32,
     /// The status of the last command of each kind that a controller answered: opcode and status.
     answered: Option<(u16, u8)>,
+    /// Why the link could not be secured.
+    insecure: Option<Insecure>,
+}
+
+/// Why a link could not be secured.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Insecure {
+    /// Pairing failed for this reason (Vol 3, Part H, section 3.5.5), which the peer gave or we did.
+    Pairing { reason: u8, by_peer: bool },
+    /// Encryption failed with this status of the controller (Vol 1, Part F).
+    Encryption { status: u8 },
 }
 
 /// One end of a channel.
@@ -71,6 +87,8 @@ pub(super) struct Radio {
     pub(super) peer_wants: Option<[u16; 2]>,
     /// The interval before and after the peer had it changed.
     pub(super) put_back: Option<[u16; 2]>,
+    /// Whether the controllers encrypt it.
+    pub(super) encrypted: bool,
 }
 
 impl Heard {
@@ -88,13 +106,18 @@ impl Heard {
         self.answered.take_if(|(of, _)| *of == opcode).map(|(_, status)| status)
     }
 
+    /// Why the link could not be secured, when that was heard.
+    pub(super) const fn insecure(&self) -> Option<Insecure> {
+        self.insecure
+    }
+
     /// As `name=value`, in the form of socket options.
     pub(super) fn facts(&self) -> Vec<String> {
         let us = |units: Option<u16>| units.map(|units| u32::from(units) * INTERVAL_UNIT);
         let mps = |end: End| end.mps_and_credits.map(|(mps, _)| mps.into());
         let credits = |end: End| end.mps_and_credits.map(|(_, credits)| credits.into());
         let radio = self.radio;
-        let facts: [(&str, Option<u32>); 13] = [
+        let facts: [(&str, Option<u32>); 14] = [
             ("connection_interval_us", us(radio.interval)),
             ("peripheral_latency", radio.latency.map(u32::from)),
             ("supervision_timeout_ms", radio.timeout.map(|units| u32::from(units) * 10)),
@@ -107,6 +130,7 @@ impl Heard {
             ("credits_received", credits(self.theirs)),
             ("largest_grant_received", self.theirs.largest_grant.map(u32::from)),
             ("interval_put_back_from_us", us(radio.put_back.map(|[from, _]| from))),
+            ("encrypted", radio.encrypted.then_some(1)),
             ("data_before_response", Some(self.early).filter(|early| *early > 0)),
         ];
         let phys = radio.phys.map(|[tx, rx]| format!("phy={}_tx+{}_rx", phy_name(tx), phy_name(rx)));
@@ -133,15 +157,22 @@ impl Heard {
         match *event.first()? {
             COMMAND_COMPLETE => self.answered = Some((le16(event, 3)?, *event.get(5)?)),
             COMMAND_STATUS => self.answered = Some((le16(event, 4)?, *event.get(2)?)),
+            ENCRYPTION_CHANGE | ENCRYPTION_CHANGE_V2 if self.is_ours(le16(event, 3)?) => match *event.get(2)? {
+                0 => self.radio.encrypted = *event.get(5)? != 0,
+                status => self.insecure = Some(Insecure::Encryption { status }),
+            },
             LE_META => self.le_event(device, event)?,
             _ => {}
         }
         Some(())
     }
 
+    fn is_ours(&self, handle: u16) -> bool {
+        self.radio.handle.is_none_or(|ours| ours == handle)
+    }
+
     fn le_event(&mut self, device: DeviceAddress, event: &[u8]) -> Option<()> {
         let (subevent, status) = (*event.get(2)?, *event.get(3)?);
-        let is_ours = |handle| self.radio.handle.is_none_or(|ours| ours == handle);
         match subevent {
             CONNECTION_COMPLETE | ENHANCED_CONNECTION_COMPLETE if status == 0 => {
                 // The own address and the peer's, as far as they are made up, precede the interval in the enhanced event.
@@ -162,7 +193,7 @@ impl Heard {
                     ..Radio::default()
                 };
             }
-            CONNECTION_UPDATE if status == 0 && is_ours(le16(event, 4)?) => {
+            CONNECTION_UPDATE if status == 0 && self.is_ours(le16(event, 4)?) => {
                 let interval = le16(event, 6)?;
                 let wanted = self.radio.peer_wants.take().filter(|[min, max]| (min..=max).contains(&&interval));
                 let before = self.radio.interval.filter(|before| *before != interval);
@@ -174,11 +205,11 @@ impl Heard {
                 self.radio.timeout = le16(event, 10);
             }
             // Without a status: the handle comes one byte earlier.
-            DATA_LENGTH_CHANGE if is_ours(le16(event, 3)?) => {
+            DATA_LENGTH_CHANGE if self.is_ours(le16(event, 3)?) => {
                 self.radio.tx_octets = le16(event, 5).or(self.radio.tx_octets);
                 self.radio.rx_octets = le16(event, 9).or(self.radio.rx_octets);
             }
-            PHY_UPDATE if status == 0 && is_ours(le16(event, 4)?) => {
+            PHY_UPDATE if status == 0 && self.is_ours(le16(event, 4)?) => {
                 self.radio.phys = Some([*event.get(6)?, *event.get(7)?]);
             }
             _ => {}
@@ -189,6 +220,9 @@ impl Heard {
     /// Handle, length; length and channel of L2CAP; code, identifier, length of the signal; its fields.
     fn data(&mut self, sent: bool, packet: &[u8]) -> Option<()> {
         let channel = le16(packet, 6)?;
+        if channel == SECURITY_MANAGER && *packet.get(8)? == PAIRING_FAILED && self.is_ours(le16(packet, 0)? & 0x0FFF) {
+            self.insecure = Some(Insecure::Pairing { reason: *packet.get(9)?, by_peer: !sent });
+        }
         if channel != LE_SIGNALLING {
             let is_open = self.theirs.channel.is_some();
             let is_ours = !sent && self.ours.channel == Some(channel) && matches!(self.asked, Some((_, true)));
@@ -315,6 +349,31 @@ mod tests {
         assert_eq!(heard.facts()[0], "connection_interval_us=7500");
         heard.take(0, peer(), &frame(EVENT, 0, &[LE_META, 6, PHY_UPDATE, 0, 64, 0, 2, 2]));
         assert_eq!(heard.radio().phys, Some([2, 2]));
+    }
+
+    #[test]
+    fn what_became_of_the_links_security_is_heard() {
+        let mut heard = Heard::default();
+        heard.take(0, peer(), &frame(EVENT, 0, &connection_complete(40)));
+        let change = |status, handle, enabled| frame(EVENT, 0, &[ENCRYPTION_CHANGE, 4, status, handle, 0, enabled]);
+        let is_encrypted = |heard: &Heard| heard.facts().iter().any(|fact| fact == "encrypted=1");
+        // Of another link; then of ours.
+        heard.take(0, peer(), &change(0, 65, 1));
+        assert!(!is_encrypted(&heard));
+        heard.take(0, peer(), &change(0, 64, 1));
+        assert!(is_encrypted(&heard) && heard.insecure().is_none());
+        heard.take(0, peer(), &change(6, 64, 0));
+        assert_eq!(heard.insecure(), Some(Insecure::Encryption { status: 6 }));
+        // Handle with flags, length; length, channel; code, reason. From the peer, then from us; of another link.
+        let failed = |handle, reason| [handle, 0x20, 6, 0, 2, 0, 6, 0, PAIRING_FAILED, reason];
+        heard.take(0, peer(), &frame(ACL_RX, 0, &failed(64, 5)));
+        assert_eq!(heard.insecure(), Some(Insecure::Pairing { reason: 5, by_peer: true }));
+        heard.take(0, peer(), &frame(ACL_TX, 0, &failed(64, 3)));
+        heard.take(0, peer(), &frame(ACL_RX, 0, &failed(65, 8)));
+        assert_eq!(heard.insecure(), Some(Insecure::Pairing { reason: 3, by_peer: false }));
+        // A new connection begins in clear text.
+        heard.take(0, peer(), &frame(EVENT, 0, &connection_complete(40)));
+        assert!(!is_encrypted(&heard));
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(super) enum Switch {
     Powered,
     /// Connections are taken.
     Connectable,
+    /// Keys of pairings are kept, which peers may insist on.
+    Bondable,
     /// LE beside BR/EDR.
     Le,
     /// LE advertising.
@@ -55,6 +57,7 @@ impl Switch {
         match self {
             Self::Powered => 0x0005,
             Self::Connectable => 0x0007,
+            Self::Bondable => 0x0009,
             Self::Le => 0x000D,
             Self::Advertising => 0x0029,
         }
@@ -64,6 +67,7 @@ impl Switch {
         match self {
             Self::Powered => 1 << 0,
             Self::Connectable => 1 << 1,
+            Self::Bondable => 1 << 4,
             Self::Le => 1 << 9,
             Self::Advertising => 1 << 10,
         }
@@ -73,6 +77,7 @@ impl Switch {
         match self {
             Self::Powered => "power",
             Self::Connectable => "connectable",
+            Self::Bondable => "bondable",
             Self::Le => "LE",
             Self::Advertising => "advertising",
         }

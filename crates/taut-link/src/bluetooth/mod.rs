@@ -5,6 +5,7 @@
 //! - `management` and `adapter`: adapters, switched on and made visible for as long as that is needed.
 //! - `monitor` and `heard`: what the two controllers and the two ends agreed on.
 //! - `radio`: interval, PHY and data length asked for on a link that is up.
+//! - `security`: what came of pairing and encryption.
 //! - `choice`: what can be chosen of a link, put into its endpoint.
 //! - `credit_rule`: how this kernel gives credits.
 //! - `trap`: whether this kernel has a trap that programs fall into.
@@ -23,6 +24,7 @@ mod management;
 mod monitor;
 mod parameters;
 mod radio;
+mod security;
 mod serial_adapter;
 mod socket;
 mod trap;

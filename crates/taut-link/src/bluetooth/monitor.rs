@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -72,6 +72,11 @@ impl Monitor {
             }
         }
         *known = heard.radio();
+    }
+
+    /// Readable when something was said of the radio; `None` where that may not be heard.
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.radio.as_ref().map(Socket::as_fd)
     }
 
     /// Waits until something was said of the radio, at most so long; whether something was.

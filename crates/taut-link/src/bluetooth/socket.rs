@@ -15,7 +15,7 @@ use super::adapter::{self, Role};
 use super::heard::Heard;
 use super::management::no_bluetooth;
 use super::monitor::Monitor;
-use super::{AddressType, BluetoothAddress, CreditRule, DeviceAddress, Protocol, Security, le16, radio};
+use super::{AddressType, BluetoothAddress, CreditRule, DeviceAddress, Protocol, Security, le16, radio, security};
 use crate::{Endpoint, Error, Result, clock, sys};
 
 /// bluetooth.h, l2cap.h, hci_sock.h; the libc crate has no names for them.
@@ -104,12 +104,19 @@ pub(crate) fn connect(
     // An own address of the same kind makes the kernel take the radio that is meant.
     let ours = if address.is_le() { AddressType::Public } else { AddressType::BrEdr };
     let monitor = address.is_le().then(|| Arc::new(Monitor::open(adapter.index)));
+    let mut heard = Heard::default();
     let begin = clock::now();
     let socket = loop {
         let socket = open(protocol)?;
         socket.bind(&socket_address(protocol, adapter.address, 0, ours)).map_err(fail)?;
         set_parameters(&socket, endpoint, address)?;
-        match socket.connect_timeout(&socket_address(protocol, peer, address.number, address.kind), timeout) {
+        let to = socket_address(protocol, peer, address.number, address.kind);
+        let connected = match &monitor {
+            Some(monitor) => security::connect(&socket, &to, timeout, monitor, (peer, &mut heard))
+                .map_err(|error| security::doubt(error, address)),
+            None => socket.connect_timeout(&to, timeout),
+        };
+        match connected {
             Ok(()) => break socket,
             Err(error) if is_of_the_last(protocol, &error) && clock::now().saturating_since(begin) < SETTLING => {
                 clock::sleep(Duration::from_millis(20));
@@ -122,7 +129,6 @@ pub(crate) fn connect(
     }
     let ear = match monitor {
         Some(monitor) => {
-            let mut heard = Heard::default();
             let handle = handle(&socket).map_err(fail)?;
             radio::ask(address, peer, (adapter.index, handle), &monitor, &mut heard)
                 .map_err(|error| Error::io("change the connection to", endpoint, error))?;
@@ -252,6 +258,8 @@ pub(crate) fn facts(socket: &Socket, protocol: Protocol, address: &BluetoothAddr
     let mut security = [0; 2];
     let level = sys::option_bytes(socket.as_fd(), SOL_BLUETOOTH, BT_SECURITY, &mut security).ok();
     add("security_level", level.map(|_| security[0].to_string()));
+    // The kernel tells it once there is a key in use.
+    add("encryption_key_bytes", level.filter(|_| security[1] > 0).map(|_| security[1].to_string()));
     facts
 }
 

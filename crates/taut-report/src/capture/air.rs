@@ -18,7 +18,10 @@ const ADVERTISING_ACCESS_ADDRESS: u32 = 0x8e89_bed6;
 /// Writes what an ideal sniffer beside all devices would have seen: every PDU from the first advertising on, as it was sent,
 /// with a CRC that is right, whether the receiver got it or not. LE is one interface of the capture, BR/EDR another.
 ///
-/// The payload of an encrypted link stands in clear, marked as deciphered, with zeros for its MIC: no cipher is modelled.
+/// On a link whose hosts encrypted it data stands as it was on the air, in cipher text with its MIC. Link layer control PDUs stand
+/// deciphered and marked as that, with the MIC checked and taken off: Wireshark has no notion of encryption here, and would take
+/// their cipher text for other opcodes and their MIC for data. The payload of a scenario with `encrypted`, for which no cipher is
+/// modelled, stands in clear and marked as well, with zeros for its MIC.
 pub struct AirCapture<W: Write> {
     file: Pcapng<W>,
     failed: Option<io::Error>,
@@ -60,6 +63,7 @@ impl<W: Write> AirCapture<W> {
         const FROM_PERIPHERAL: u16 = 3 << 7;
         // Wireshark before 4.2 can't check a data PDU's CRC and says so, unless the capture vouches for it.
         const CRC_CHECKED_AND_VALID: u16 = 0x0c00;
+        const MIC_CHECKED_AND_VALID: u16 = 0x3000;
         let (phy, coding): (u16, &[u8]) = match packet.phy {
             Phy::Le1M => (0, &[]),
             Phy::Le2M => (1, &[]),
@@ -72,10 +76,14 @@ impl<W: Write> AirCapture<W> {
             flags |= CRC_CHECKED_AND_VALID;
             flags |= if packet.from == Role::Central { FROM_CENTRAL } else { FROM_PERIPHERAL };
         }
-        if packet.mic {
-            flags |= DECRYPTED;
-            octets.extend([0; 4]);
-            octets[1] = octets[1].saturating_add(4);
+        match packet.form {
+            Form::AsSent => {}
+            Form::Deciphered => flags |= DECRYPTED | MIC_CHECKED_AND_VALID,
+            Form::Marked => {
+                flags |= DECRYPTED;
+                octets.extend([0; 4]);
+                octets[1] = octets[1].saturating_add(4);
+            }
         }
         let address = packet.access_address.to_le_bytes();
         // Signal and noise in dBm and address offences stay zero, and unmarked as valid: the model has none.
@@ -91,16 +99,41 @@ struct Packet<'a> {
     access_address: u32,
     crc_init: u32,
     phy: Phy,
-    mic: bool,
+    form: Form,
     octets: &'a [u8],
+}
+
+/// How a packet stands in the capture.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Form {
+    /// As it was on the air, be it in clear or in cipher text.
+    AsSent,
+    /// Deciphered, its MIC taken off.
+    Deciphered,
+    /// With zeros for a MIC that was not modelled.
+    Marked,
+}
+
+impl Form {
+    /// The form and the octets of a PDU with what it says, and of its cipher text.
+    fn of<'a>(clear: &'a [u8], mic: bool, sealed: Option<&'a [u8]>) -> (Self, &'a [u8]) {
+        const CONTROL: u8 = 0b11;
+        match sealed {
+            Some(_) if clear.first().is_some_and(|first| first & 0b11 == CONTROL) => (Self::Deciphered, clear),
+            Some(sealed) => (Self::AsSent, sealed),
+            None if mic => (Self::Marked, clear),
+            None => (Self::AsSent, clear),
+        }
+    }
 }
 
 impl<W: Write> Observer for AirCapture<W> {
     fn event(&mut self, event: &AirEvent<'_>) {
-        if let Happening::Pdu { from, phy, access_address, crc_init, channel, bytes, mic, .. } = event.what
+        if let Happening::Pdu { from, phy, access_address, crc_init, channel, bytes, mic, sealed, .. } = event.what
             && self.failed.is_none()
         {
-            let packet = Packet { from, channel, access_address, crc_init, phy, mic, octets: bytes };
+            let (form, octets) = Form::of(bytes, mic, sealed);
+            let packet = Packet { from, channel, access_address, crc_init, phy, form, octets };
             self.failed = self.packet(event.at, &packet).err();
         }
         if let Happening::Baseband { packet, .. } = event.what
