@@ -651,7 +651,10 @@ impl Engine {
             }
         }
         if strangers > 0 {
-            observer.note(&format!("{}: {strangers} messages came too late for a pipe; they are lost", listener.endpoint()));
+            observer.note(&format!(
+                "{}: {strangers} messages came too late for a pipe; they are lost",
+                listener.endpoint()
+            ));
         }
     }
 }
