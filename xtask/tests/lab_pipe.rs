@@ -1,5 +1,6 @@
 //! `taut pipe` over Bluetooth between two adapters of a stock kernel: what goes in comes out, both ways, for messages of every length about
-//! the MTU; what is cut off by a kill is a prefix; and blocks that are no multiple of the MTU leave no tails on the air.
+//! the MTU; what is cut off by a kill is a prefix; blocks that are no multiple of the MTU leave no tails on the air; and what a kernel
+//! throws away, because its credits let the peer send on, ends the pipe.
 
 mod support;
 
@@ -12,6 +13,8 @@ use support::Lab;
 const SIZES: &[usize] = &[1, 671, 672, 673, 4096, 30_011, 100_001];
 /// The client that is killed sends this one.
 const KILLED: usize = 400_001;
+/// What goes to a program that does not read for 30 s: more than all buffers on the way to it have.
+const SLOW: usize = 200_001;
 
 fn data(length: usize) -> Vec<u8> {
     (0..length as u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
@@ -39,6 +42,20 @@ wait $server
     )
 }
 
+/// A program that does not read for 30 s, and a client that waits for it.
+fn slow_script() -> String {
+    format!(
+        "
+taut pipe 'listen:l2cap://any/227?adapter=hci1' \"exec:sh -c 'sleep 30; exec cat'\" --once --json >$OUT/slow.json 2>$OUT/slow.log &
+slow=$!
+sleep 2
+timeout -s KILL 120 taut pipe stdio: 'l2cap://00:AA:01:01:00:00/227?adapter=hci0' --linger 31s </root/{SLOW} >$OUT/slow.back
+wait $slow
+echo code $? >$OUT/slow.code
+"
+    )
+}
+
 /// Plays it, and holds what came back against what was sent and the accounts.
 fn run(lab: &Lab, kind: &str, kernel: &str, any: &str, sizes: &[usize]) {
     let mut command = lab.command(&["pair", "--kernel", kernel, "--icount", "--ci", "15ms", "--capture", "--out"]);
@@ -46,11 +63,15 @@ fn run(lab: &Lab, kind: &str, kernel: &str, any: &str, sizes: &[usize]) {
     if kind == "rfcomm" {
         command.args(["--type", "rfcomm"]);
     }
-    for size in sizes.iter().chain([&KILLED]) {
+    let mut script = script(any, sizes);
+    if kind == "l2cap" {
+        script += &slow_script();
+    }
+    for size in sizes.iter().chain([&KILLED, &SLOW]) {
         let file = lab.file(&size.to_string(), &data(*size));
         command.arg("--file").arg(format!("{}:/root/{size}", file.display()));
     }
-    let output = command.args(["--", "sh", "-c", &script(any, sizes)]).output().unwrap();
+    let output = command.args(["--", "sh", "-c", &script]).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     let read = |name: &str| fs::read(lab.path("out").join(name)).unwrap_or_default();
     let told = String::from_utf8_lossy(&read("server.log")).into_owned();
@@ -70,6 +91,16 @@ fn run(lab: &Lab, kind: &str, kernel: &str, any: &str, sizes: &[usize]) {
     let killed = &server["pipes"][sizes.len()];
     assert!(killed["b_to_a"]["bytes"].as_u64().unwrap() >= back.len() as u64, "{killed}");
     assert!(killed["a_to_b"]["bytes"].as_u64().unwrap() <= KILLED as u64, "{killed}");
+}
+
+/// What became of [`SLOW`] bytes for a program that does not read: what came back, and the account of its pipe.
+fn slow(lab: &Lab) -> (Vec<u8>, Value, String) {
+    let read = |name: &str| fs::read(lab.path("out").join(name)).unwrap();
+    (
+        read("slow.back"),
+        serde_json::from_slice(&read("slow.json")).unwrap(),
+        String::from_utf8(read("slow.code")).unwrap(),
+    )
 }
 
 /// Lengths of the SDUs that a host has sent on dynamic channels with credits, from its btsnoop (Core Specification, Vol 3, Part A,
@@ -134,6 +165,26 @@ fn pipes_over_l2cap_lose_nothing_and_leave_no_tails_on_linux_6_12() {
     let Some(lab) = Lab::ready("pipes_over_l2cap_lose_nothing_and_leave_no_tails_on_linux_6_12") else { return };
     run(&lab, "l2cap", "6.12", "l2cap://any/225", SIZES);
     no_tails(&lab, SIZES);
+    // Credits are given for room in the buffer: the client waits.
+    let (back, account, _) = slow(&lab);
+    assert!(back == data(SLOW), "{} bytes came back: {account}", back.len());
+    assert_eq!(account["lost_messages_a_to_b"], 0, "{account}");
+}
+
+/// Linux 5.10 has a write that must not wait wait for credits; while it did nothing was read, and what came was thrown away.
+#[test]
+fn pipes_over_l2cap_lose_nothing_on_linux_5_10_or_say_so() {
+    let Some(lab) = Lab::ready("pipes_over_l2cap_lose_nothing_on_linux_5_10_or_say_so") else { return };
+    let sizes = [673, 100_001];
+    run(&lab, "l2cap", "5.10", "l2cap://any/225", &sizes);
+    no_tails(&lab, &sizes);
+    // Credits come back whether there was room or not: all that was sent is either there or counted, and what is there is the beginning.
+    let (back, account, code) = slow(&lab);
+    let whole = back.len() / 672;
+    assert!(back.len() == whole * 672 && data(SLOW).starts_with(&back), "{} bytes came back: {account}", back.len());
+    let lost = account["lost_messages_a_to_b"].as_u64().unwrap();
+    assert_eq!(whole as u64 + lost, SLOW.div_ceil(672) as u64, "{account}");
+    assert!(account["why"].as_str().unwrap().contains("threw") && code.trim() == "code 1", "{account} {code}");
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn on_linux_5_10_one_sdu_at_a_time_is_explained_and_tuned_away() {
     let read = pair(&lab, &["--kernel", "5.10", "--ci", "50ms"], script);
 
     let doctor = read("doctor");
-    for trap in ["blocking recv() of L2CAP", "credits of L2CAP over LE"] {
+    for trap in ["blocking recv() of L2CAP", "non-blocking send() of L2CAP", "credits of L2CAP over LE"] {
         assert_eq!(check(&doctor, trap)["works"], false, "{doctor}");
     }
     let whole = read("whole");
@@ -109,7 +109,7 @@ fn on_linux_6_12_the_air_is_filled_on_both_phys() {
     let read = pair(&lab, &["--kernel", "6.12", "--ci", "50ms"], script);
 
     let doctor = read("doctor");
-    for trap in ["blocking recv() of L2CAP", "credits of L2CAP over LE"] {
+    for trap in ["blocking recv() of L2CAP", "non-blocking send() of L2CAP", "credits of L2CAP over LE"] {
         assert_eq!(check(&doctor, trap)["works"], true, "{doctor}");
     }
     let wide = read("wide");

@@ -139,6 +139,32 @@ impl Link {
         rustix::net::send(&self.socket, &bytes[..taken], SendFlags::NOSIGNAL)
     }
 
+    /// As [`send`](Self::send), but never waits.
+    ///
+    /// # Errors
+    /// As send(2); `EAGAIN` when there is no room, or no credit of the peer's.
+    #[inline]
+    pub fn send_now(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
+        let taken = bytes.len().min(self.write_limit);
+        rustix::net::send(&self.socket, &bytes[..taken], self.flags_of_send_now())
+    }
+
+    /// The flags with which send(2) on this link never waits.
+    ///
+    /// A socket of Bluetooth whose peer has given no credit waits for one in spite of `MSG_DONTWAIT` and `O_NONBLOCK` in older kernels, Linux
+    /// 5.10 among them: `bt_sock_wait_ready()` (net/bluetooth/af_bluetooth.c) looks for the bit of `O_NONBLOCK` among the flags of the
+    /// call. `MSG_CONFIRM` has that bit on most architectures, x86 and ARM among them, and no other meaning to these sockets.
+    pub const fn flags_of_send_now(&self) -> SendFlags {
+        let flags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
+        if self.endpoint.bluetooth().is_some() { flags.union(SendFlags::CONFIRM) } else { flags }
+    }
+
+    /// Whether the kernel throws away what comes while the receive buffer is full, and has the peer send on: by the older rule of credits
+    /// they come back with each SDU, whether it found room or not (`l2cap_ecred_recv()`, net/bluetooth/l2cap_core.c).
+    pub fn loses_what_finds_no_room(&self) -> bool {
+        self.credit_rule() == Some(CreditRule::Sdu)
+    }
+
     /// Writes two pieces with one call (writev), or the first alone where they are too long for one.
     ///
     /// # Errors

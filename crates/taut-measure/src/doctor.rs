@@ -116,6 +116,17 @@ fn bluetooth() -> Vec<CheckRow> {
     } else {
         Ok("a thread that waits in recv() leaves the socket to others".to_owned())
     };
+    let sending = match bluetooth::sending_waits_all_the_same() {
+        Some(true) => Err((
+            "by its release this kernel has send() wait for the peer's credits, for up to 40 s, with MSG_DONTWAIT or O_NONBLOCK as well; what \
+             arrives meanwhile is not read, and thrown away when the receive buffer is full"
+                .to_owned(),
+            "pass MSG_CONFIRM too, whose bit it looks at, or write only when poll() says so, as taut pipe and taut web do; Linux 5.18 has it \
+             mended",
+        )),
+        Some(false) => Ok("returns EAGAIN while the peer gives no credit".to_owned()),
+        None => Err(("the kernel's release is no number".to_owned(), "have a send() that has no credit timed")),
+    };
     let credits = match CreditRule::of_this_kernel() {
         Some(CreditRule::Sdu) => Err((
             "for one SDU at a time: an SDU takes two connection intervals".to_owned(),
@@ -126,6 +137,7 @@ fn bluetooth() -> Vec<CheckRow> {
     };
     let mut rows = vec![
         check("blocking recv() of L2CAP", needed_for, receiving),
+        check("non-blocking send() of L2CAP", "programs that send over l2cap:// from an event loop", sending),
         check("credits of L2CAP over LE", "streams over l2cap://", credits),
     ];
     rows.extend(bluetooth::adapters().unwrap_or_default().into_iter().map(interval_limits));

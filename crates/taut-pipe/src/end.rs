@@ -52,6 +52,12 @@ pub(crate) struct End {
     pub(crate) output: Option<Arc<OwnedFd>>,
     /// Most bytes of one write.
     pub(crate) write_limit: usize,
+    /// With which a socket's call of send(2) does not wait.
+    pub(crate) send_flags: SendFlags,
+    /// The kernel throws away what comes while its buffer is full, and has the other side send on.
+    pub(crate) loses: bool,
+    /// How many packets it has thrown away; what is read from now on came after them.
+    lost: u64,
     /// Whether the end of what is sent can be told while receiving goes on.
     pub(crate) halves: bool,
     pub(crate) child: Option<Child>,
@@ -84,19 +90,23 @@ impl End {
     pub(crate) fn new(name: String, form: Form, fd: Option<Arc<OwnedFd>>) -> Self {
         let halves = matches!(form, Form::Stream | Form::Tls(_));
         let (readable, writable) = (true, true);
-        let (write_limit, child, restore, hung_up) = (usize::MAX, None, None, false);
+        let (write_limit, child, restore) = (usize::MAX, None, None);
+        let send_flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         Self {
             name,
             form,
             input: fd.clone(),
             output: fd,
             write_limit,
+            send_flags,
+            loses: false,
+            lost: 0,
             halves,
             child,
             restore,
             readable,
             writable,
-            hung_up,
+            hung_up: false,
         }
     }
 
@@ -120,6 +130,9 @@ impl End {
         let Some(fd) = self.input.as_ref().map(|fd| fd.as_fd()) else {
             return Ok(self.read_inbox(buffer));
         };
+        if self.lost > 0 {
+            return Err(no_room(self.lost));
+        }
         let capacity = buffer.len();
         let result = loop {
             let result = match &mut self.form {
@@ -135,6 +148,13 @@ impl End {
                 other => break other,
             }
         };
+        if self.loses {
+            // A full buffer takes nothing more until it is read from: what this call brought came before the first that is lost.
+            self.lost = sys::dropped(fd);
+            if self.lost > 0 && !matches!(result, Ok(1..)) {
+                return Err(no_room(self.lost));
+            }
+        }
         match result {
             Ok(bytes) if bytes > 0 => {
                 // A stream that gave less than it could has no more: the next edge tells when there is. Not so when its end
@@ -178,13 +198,12 @@ impl End {
 
     /// Writes as much as goes now; of messages all or nothing.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<Moved> {
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let result = loop {
             let result = match (&mut self.form, &self.output) {
                 (Form::Client { listener, peer, .. }, _) => listener.send_to(bytes, peer).map_err(io::Error::from),
                 (_, None) => return Err(io::ErrorKind::BrokenPipe.into()),
                 (Form::Stream | Form::Messages, Some(fd)) => {
-                    rustix::net::send(fd, bytes, flags).map_err(io::Error::from)
+                    rustix::net::send(fd, bytes, self.send_flags).map_err(io::Error::from)
                 }
                 (Form::Tls(tls), Some(fd)) => tls.write(fd.as_fd(), bytes),
                 (Form::File | Form::Regular, Some(fd)) => rustix::io::write(fd, bytes).map_err(io::Error::from),
@@ -275,7 +294,8 @@ impl End {
                 Unread { bytes, messages: inbox.len() as u64, dropped: 0 }
             }
             (Form::Stream | Form::File, Some(fd)) => {
-                Unread { bytes: sys::unread(fd.as_fd()).unwrap_or(0), ..Unread::default() }
+                let dropped = if self.loses { sys::dropped(fd.as_fd()) } else { 0 };
+                Unread { bytes: sys::unread(fd.as_fd()).unwrap_or(0), messages: 0, dropped }
             }
             (Form::Messages, Some(fd)) => {
                 let mut unread = Unread { dropped: sys::dropped(fd.as_fd()), ..Unread::default() };
@@ -309,6 +329,14 @@ impl End {
     }
 }
 
+/// There is a gap in what came.
+fn no_room(packets: u64) -> io::Error {
+    io::Error::other(format!(
+        "this kernel threw {packets} packets away that came while its receive buffer was full, and let the peer send on (so does Linux \
+         before 6.10): what is joined to it takes less than the link brings; give it room with `?rcvbuf=BYTES`, or have the peer send slower"
+    ))
+}
+
 fn is_gone(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected};
     matches!(error.kind(), NotConnected | BrokenPipe | ConnectionReset)
@@ -323,5 +351,36 @@ impl Drop for End {
                 let _ = child.wait();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    /// A socket that throws away what finds no room: of UDP, as an L2CAP socket does under older kernels.
+    #[test]
+    fn what_came_before_a_gap_is_read_and_nothing_after_it() {
+        let (source, sink) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        sink.connect(source.local_addr().unwrap()).unwrap();
+        source.connect(sink.local_addr().unwrap()).unwrap();
+        socket2::SockRef::from(&sink).set_recv_buffer_size(8192).unwrap();
+        let mut end = End::new("lossy".to_owned(), Form::Stream, Some(Arc::new(sink.into())));
+        (end.loses, end.write_limit) = (true, 672);
+        let mut buffer = [0; 2048];
+        let mut read = |end: &mut End| end.read(&mut buffer).map(|moved| matches!(moved, Moved::Bytes(672)));
+        source.send(&[0; 672]).unwrap();
+        assert!(read(&mut end).unwrap());
+        assert!(matches!(end.read(&mut [0; 10]).unwrap(), Moved::Blocked));
+        for _ in 0..100 {
+            source.send(&[0; 672]).unwrap();
+        }
+        // Of the whole run that found room the first packet; then nobody knows where the gap is.
+        assert!(read(&mut end).unwrap());
+        let error = read(&mut end).unwrap_err().to_string();
+        assert!(error.contains("packets away"), "{error}");
+        assert!(end.unread().dropped > 0 && end.unread().bytes > 0, "{:?}", end.unread());
     }
 }

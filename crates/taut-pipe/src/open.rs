@@ -93,8 +93,11 @@ pub(crate) fn of_link(link: Link, name: String) -> Result<End> {
         Endpoint::Udp(_) => UDP_CHUNK,
         endpoint => endpoint.datagram_limit().unwrap_or(limit),
     };
+    let (send_flags, loses) = (link.flags_of_send_now(), link.loses_what_finds_no_room());
     let mut end = End::new(name, form, Some(Arc::new(OwnedFd::from(link))));
     end.write_limit = limit.min(chunk);
+    end.send_flags = send_flags;
+    end.loses = loses;
     end.halves &= halves;
     Ok(end)
 }

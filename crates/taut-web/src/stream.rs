@@ -58,7 +58,7 @@ impl AsyncRead for LinkStream {
 
 impl AsyncWrite for LinkStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_writing(cx, |link| link.send(bytes).map_err(io::Error::from))
+        self.poll_writing(cx, |link| link.send_now(bytes).map_err(io::Error::from))
     }
 
     fn poll_write_vectored(

@@ -58,7 +58,8 @@ impl fmt::Display for CreditRule {
     }
 }
 
-fn version(release: &str) -> Option<(u32, u32)> {
+/// The first two numbers of a kernel's release.
+pub(super) fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(|number| number.parse().ok());
     Some((numbers.next()??, numbers.next()??))
 }

@@ -40,7 +40,7 @@ pub use serial_adapter::SerialAdapter;
 pub(crate) use socket::{
     Ear, Ears, Listening, adapter_of, apply_to_accepted, bound, connect, facts, listen, set_mtu_of,
 };
-pub use trap::receiving_blocks_others;
+pub use trap::{receiving_blocks_others, sending_waits_all_the_same};
 pub use virtual_adapter::VirtualAdapter;
 
 /// A little-endian `u16` in bytes that are there.

@@ -5,6 +5,7 @@ use rustix::net::RecvFlags;
 use socket2::{Domain, Protocol, Socket, Type};
 use taut_time::Duration;
 
+use super::credit_rule::version;
 use super::management::no_bluetooth;
 use crate::{Error, Result, clock, sys};
 
@@ -41,4 +42,12 @@ pub fn receiving_blocks_others() -> Result<bool> {
         let _ = receiver.join();
         Ok(took > LEAST)
     })
+}
+
+/// Whether send(2) on an L2CAP socket of LE waits for the peer's credits although it was told not to (`MSG_DONTWAIT`, `O_NONBLOCK`), for as
+/// long as 40 s: `bt_sock_wait_ready()` (net/bluetooth/af_bluetooth.c) looked for the wrong bit before Linux 5.18. By the release, since it
+/// takes an open channel to try it; a distribution may have the correction in an older one.
+pub fn sending_waits_all_the_same() -> Option<bool> {
+    let release = rustix::system::uname();
+    Some(version(release.release().to_str().ok()?)? < (5, 18))
 }
