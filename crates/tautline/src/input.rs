@@ -1,5 +1,6 @@
 //! What users write: durations, sizes, switches.
 
+use taut_measure::stats::LEAST_ROUNDS;
 use taut_time::Duration;
 
 /// `10ms`, `1.5s`, `250us`, `2min`; a bare number is refused, since its unit would be a guess.
@@ -65,6 +66,16 @@ pub(crate) fn switch(text: &str) -> Result<bool, String> {
 /// A number of things, at least one, with a limit that keeps a typing error from becoming a load.
 pub(crate) fn count(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|count| (1..=20_000).contains(count)).ok_or_else(|| format!("`{text}`: from 1 to 20000"))
+}
+
+/// Rounds of what decides by them: a [`count`] of at least [`LEAST_ROUNDS`].
+pub(crate) fn deciding_rounds(text: &str) -> Result<usize, String> {
+    let why = || {
+        format!(
+            "`{text}`: at least {LEAST_ROUNDS}, since fewer rounds can't tell a gain from noise; for a shorter run, shorten --time"
+        )
+    };
+    count(text).and_then(|rounds| Some(rounds).filter(|rounds| *rounds >= LEAST_ROUNDS).ok_or_else(why))
 }
 
 /// Messages per second.

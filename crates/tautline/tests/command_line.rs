@@ -108,6 +108,8 @@ fn every_wrong_line_is_a_usage_error_that_says_what_to_write() {
         ("crowd tcp://127.0.0.1:9 --server-cpu 0", "cannot be used with"),
         ("serve --stall 2s/1s", "always stand still"),
         ("tune tcp://127.0.0.1:9 --workload write-write-read --split 4096", "shorter"),
+        ("tune tcp://127.0.0.1:9 --rounds 4", "can't tell a gain from noise"),
+        ("tune l2cap://00:11:22:33:44:55/129 --keep --rounds 2", "at least 5"),
     ] {
         let output = run(line);
         let error = text(&output.stderr);

@@ -13,12 +13,17 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
+/// Rounds without which there is no [`interval`]. With n rounds of the same population all lie on one side of its median with a probability
+/// of 2/2^n: 6 % with five, and with two every second time, also when these two are equal to the last digit. That nothing scatters
+/// can be known beforehand (a simulation with a seed has no rounds), but not be seen from two values.
+pub const LEAST_ROUNDS: usize = 5;
+
 /// Interval that covers the median of the rounds' population with a probability of at least 93 %, whatever its shape:
 /// the k-th smallest and k-th largest value, with the largest k that allows it (order statistics of the binomial
-/// distribution). Five rounds give their full range (93.75 %); fewer than five give `None`.
+/// distribution). Five rounds give their full range (93.75 %); fewer than [`LEAST_ROUNDS`] give `None`.
 pub fn interval(values: &[f64]) -> Option<(f64, f64)> {
     const COVERAGE: f64 = 0.93;
-    if values.len() < 5 {
+    if values.len() < LEAST_ROUNDS {
         return None;
     }
     let mut sorted = values.to_vec();
@@ -55,6 +60,7 @@ mod tests {
     #[test]
     fn five_rounds_give_their_range_and_more_rounds_drop_the_extremes() {
         assert_eq!(interval(&[3.0, 1.0, 5.0, 2.0]), None);
+        assert_eq!(interval(&[3.0; LEAST_ROUNDS - 1]), None);
         assert_eq!(interval(&[3.0, 1.0, 5.0, 2.0, 4.0]), Some((1.0, 5.0)));
         let nine: Vec<f64> = (1..=9).map(f64::from).collect();
         // Two tails of (1 + 9) / 512 leave 96 %; three values off would leave 82 %.

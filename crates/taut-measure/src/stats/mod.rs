@@ -4,6 +4,6 @@ mod across;
 mod distribution;
 mod exceedance;
 
-pub use across::{interval, median, ratio_across};
+pub use across::{LEAST_ROUNDS, interval, median, ratio_across};
 pub use distribution::{Distribution, Summary};
 pub use exceedance::{Exceedance, ExceedanceCounter};

@@ -26,7 +26,7 @@ pub struct TunePlan {
     pub acks: AckPolicy,
     /// Any server that echoes will do.
     pub plain: bool,
-    /// Independent repetitions of each setting.
+    /// Independent repetitions of each setting; with fewer than [`LEAST_ROUNDS`](crate::stats::LEAST_ROUNDS) nothing can be told apart.
     pub rounds: usize,
     /// Time of one setting in one round.
     pub time: Duration,

@@ -1,6 +1,7 @@
 use taut_link::wire::AckPolicy;
 use taut_link::{Endpoint, Error};
 use taut_measure::recording::Row;
+use taut_measure::stats::LEAST_ROUNDS;
 use taut_measure::stream::Direction;
 use taut_measure::tune::radio::{self, RadioPlan};
 use taut_measure::tune::{self, TunePlan, TuneWorkload};
@@ -50,8 +51,8 @@ pub(crate) struct Args {
     /// The peer is any server that echoes (for pace and stream: that reads)
     #[arg(long)]
     plain: bool,
-    /// Independent repetitions of each setting [default: 7; 5 over Bluetooth LE]
-    #[arg(long, value_name = "N", value_parser = input::count)]
+    /// Independent repetitions of each setting, 5 or more [default: 7; 5 over Bluetooth LE]
+    #[arg(long, value_name = "N", value_parser = input::deciding_rounds)]
     rounds: Option<usize>,
     /// Time of one setting in one round [default: 200ms, 500ms for pace, 16 connection intervals or 500ms over Bluetooth LE]
     #[arg(long, value_name = "TIME", value_parser = input::positive_duration)]
@@ -138,8 +139,7 @@ fn interval(text: &str) -> Result<u16, String> {
 
 /// 7.5 ms in units of 1.25 ms.
 const SHORTEST_INTERVAL: u16 = 6;
-/// Rounds of a setting; fewer give no interval.
-const RADIO_ROUNDS: usize = 5;
+const RADIO_ROUNDS: usize = LEAST_ROUNDS;
 const ROUNDS: usize = 7;
 
 impl Args {

@@ -29,7 +29,7 @@ pub struct RadioPlan {
     pub block_bytes: usize,
     /// Any server that reads will do; nothing is asked of it.
     pub plain: bool,
-    /// Independent repetitions of each setting.
+    /// Independent repetitions of each setting; with fewer than [`LEAST_ROUNDS`](crate::stats::LEAST_ROUNDS) nothing can be told apart.
     pub rounds: usize,
     /// Time of one setting in one round; as long as the interval asks for, unless it is given.
     pub time: Option<Duration>,
