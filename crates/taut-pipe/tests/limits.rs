@@ -340,7 +340,7 @@ fn datagrams_that_nobody_had_taken_when_it_was_stopped_are_counted() {
 fn datagrams_that_come_while_their_pipe_ends_are_counted() {
     // It does not read, and is waited for.
     let program = "exec:sh -c 'trap : TERM; exec <&- >&-; sleep 1; sleep 1'";
-    let options = Options { time: Some(taut_time::Duration::from_millis(200)), ..Options::default() };
+    let options = Options { time: Some(Duration::from_millis(200)), ..Options::default() };
     let running = Running::start("listen:udp://127.0.0.1:0", program, options);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(support::port(&running.endpoints[0])).unwrap();
