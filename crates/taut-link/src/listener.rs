@@ -29,6 +29,8 @@ struct Radio {
     adapter: u16,
     /// `SO_RCVBUF` for the links that are accepted; 0 leaves it alone.
     receive_buffer: AtomicU32,
+    /// For as long as peers may come.
+    _confirming: Option<bluetooth::Confirming>,
 }
 
 /// L2CAP_DEFAULT_MTU (l2cap.h), in bytes.
@@ -47,9 +49,10 @@ impl Listener {
     /// The name does not resolve, or the address is in use or not ours.
     pub fn bind(endpoint: &Endpoint) -> Result<Self> {
         if let Some((protocol, address)) = endpoint.bluetooth() {
-            let bluetooth::Listening { socket, ears, adapter } = bluetooth::listen(endpoint, protocol, address)?;
+            let listening = bluetooth::listen(endpoint, protocol, address)?;
+            let bluetooth::Listening { socket, ears, adapter, confirming } = listening;
             let bound = socket.local_addr().map_err(|source| Error::io("listen on", endpoint, source))?;
-            let radio = Some(Radio { ears, adapter, receive_buffer: AtomicU32::new(0) });
+            let radio = Some(Radio { ears, adapter, receive_buffer: AtomicU32::new(0), _confirming: confirming });
             return Ok(Self { socket, endpoint: endpoint.with_bound_address(&bound), file: None, radio });
         }
         let address = endpoint.resolve()?.swap_remove(0);

@@ -134,7 +134,14 @@ pub const PARAMETERS: &[Parameter] = &[
         size(27, 251),
         print
     ),
-    whole!(Link, "encrypted", "PDUs carry a MIC of 4 bytes; no cipher is modelled", encrypted, value::boolean, print),
+    whole!(
+        Link,
+        "encrypted",
+        "PDUs carry a MIC of 4 bytes, without a cipher; hosts of `taut air attach` encrypt links by themselves",
+        encrypted,
+        value::boolean,
+        print
+    ),
     whole!(Link, "ifs", "inter frame space; 150us before Core 6.0", ifs, value::time, value::print_time),
     whole!(
         Link,

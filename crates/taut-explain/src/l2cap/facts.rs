@@ -84,7 +84,8 @@ impl Facts {
                 _ if phys.contains("coded") => Phy::CodedS8,
                 _ => Phy::Le1M,
             }),
-            encrypted: number("security_level").is_some_and(|level| level > 1),
+            // Where the controllers are not heard, what the socket asked for.
+            encrypted: number("encrypted") == Some(1) || number("security_level").is_some_and(|level| level > 1),
         }
     }
 

@@ -1,7 +1,9 @@
 //! The kernel's management interface to adapters (`HCI_CHANNEL_CONTROL`; BlueZ's doc/mgmt-api.txt).
 
 use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
 
+use rustix::net::RecvFlags;
 use socket2::{Domain, Protocol, Socket, Type};
 use taut_time::Duration;
 
@@ -41,12 +43,26 @@ pub(super) struct AdapterInfo {
 }
 
 /// An open management socket.
+#[derive(Debug)]
 pub(super) struct Management {
     socket: Socket,
 }
 
+/// Somebody is asked to confirm a pairing ("User Confirmation Request").
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Confirmation {
+    pub(super) adapter: u16,
+    pub(super) device: DeviceAddress,
+    /// Kind of the address, as the kernel numbers it.
+    kind: u8,
+    /// There is nothing to compare: whether to pair is all that is asked.
+    pub(super) is_hint: bool,
+}
+
 const READ_INDEX_LIST: u16 = 0x0003;
 const READ_INFO: u16 = 0x0004;
+const USER_CONFIRMATION_REPLY: u16 = 0x001C;
+const USER_CONFIRMATION_REQUEST: u16 = 0x000F;
 const COMMAND_COMPLETE: u16 = 0x0001;
 const COMMAND_STATUS: u16 = 0x0002;
 const PERMISSION_DENIED: u8 = 0x14;
@@ -101,7 +117,46 @@ impl AdapterInfo {
     }
 }
 
+impl Confirmation {
+    /// Parses an event; `None` for all others.
+    fn parse(event: &[u8]) -> Option<Self> {
+        // Event, adapter, length; address and its type, hint, the number to compare.
+        let is_one = le16(event, 0) == Some(USER_CONFIRMATION_REQUEST);
+        let device = DeviceAddress::from_wire(event.get(6..12)?.try_into().ok()?);
+        let (kind, hint) = (*event.get(12)?, *event.get(13)?);
+        is_one.then_some(Self { adapter: le16(event, 2)?, device, kind, is_hint: hint != 0 })
+    }
+}
+
+impl AsFd for Management {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 impl Management {
+    /// The next time that somebody is asked to confirm a pairing, without waiting; other events pass by. For a socket that is used
+    /// for nothing else.
+    pub(super) fn confirmation(&self) -> Option<Confirmation> {
+        let mut event = [0; 1024];
+        loop {
+            let length = rustix::net::recv(&self.socket, &mut event, RecvFlags::DONTWAIT).ok()?.0;
+            if let Some(confirmation) = Confirmation::parse(&event[..length]) {
+                return Some(confirmation);
+            }
+        }
+    }
+
+    /// Confirms; without waiting for what comes of it.
+    pub(super) fn confirm(&self, asked: Confirmation) {
+        let head = [USER_CONFIRMATION_REPLY, asked.adapter, 7];
+        let mut packet: Vec<u8> = head.into_iter().flat_map(u16::to_le_bytes).collect();
+        packet.extend_from_slice(&asked.device.to_wire());
+        packet.push(asked.kind);
+        // Refused when somebody else was sooner.
+        let _ = self.socket.send(&packet);
+    }
+
     /// Opens it.
     ///
     /// # Errors
@@ -269,6 +324,17 @@ mod tests {
         assert!(info.is_on(Switch::Powered) && info.is_on(Switch::Le) && !info.is_on(Switch::Advertising));
         assert!(info.has(Switch::Advertising) && !info.has(Switch::Connectable));
         assert_eq!(AdapterInfo::parse(1, &answer[..16]), None);
+    }
+
+    #[test]
+    fn a_request_for_confirmation_is_read() {
+        // Event, adapter, length; address, LE public; a hint; 0.
+        let event = [0x0F, 0, 1, 0, 12, 0, 1, 2, 3, 4, 5, 6, 1, 1, 0, 0, 0, 0];
+        let asked = Confirmation::parse(&event).unwrap();
+        assert_eq!((asked.adapter, asked.kind, asked.is_hint), (1, 1, true));
+        assert_eq!(asked.device.to_string(), "06:05:04:03:02:01");
+        assert_eq!(Confirmation::parse(&event[..13]), None);
+        assert_eq!(Confirmation::parse(&[&[0x0E], &event[1..]].concat()), None);
     }
 
     #[test]

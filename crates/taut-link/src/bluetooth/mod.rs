@@ -36,6 +36,7 @@ pub use address::{AddressType, BluetoothAddress, DeviceAddress, Phy, Security};
 pub use choice::{LinkChoice, interval_in_words};
 pub use credit_rule::CreditRule;
 pub use parameters::{ConnectionParameters, IntervalLimits, set_connection_parameters};
+pub(crate) use security::Confirming;
 pub use serial_adapter::SerialAdapter;
 pub(crate) use socket::{
     Ear, Ears, Listening, adapter_of, apply_to_accepted, bound, connect, facts, listen, set_mtu_of,

@@ -3,15 +3,77 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::thread;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockAddr, Socket};
 use taut_time::Duration;
 
 use super::heard::{Heard, Insecure};
+use super::management::Management;
 use super::monitor::Monitor;
 use super::{BluetoothAddress, DeviceAddress, Security};
 use crate::clock;
+
+/// Answers the kernel when it asks whether to pair with a device although there is nothing to compare ("Just Works"). Newer kernels ask
+/// even where neither side can show anything (`tk_request` of smp.c), and wait until their timeout if nobody answers. Whoever asked for
+/// the link has answered that already. Where a number is to be compared, that is left to an agent (bluetoothctl's, say).
+#[derive(Debug)]
+struct Confirmer {
+    /// Without the right (`CAP_NET_ADMIN`) the kernel asks others.
+    management: Management,
+    adapter: u16,
+}
+
+impl Confirmer {
+    fn open(adapter: u16) -> Option<Self> {
+        Some(Self { management: Management::open().ok()?, adapter })
+    }
+
+    /// Answers for this device, or for any.
+    fn answer(&self, device: Option<DeviceAddress>) {
+        while let Some(asked) = self.management.confirmation() {
+            let is_meant = device.is_none_or(|device| device == asked.device);
+            if asked.adapter == self.adapter && asked.is_hint && is_meant {
+                self.management.confirm(asked);
+            }
+        }
+    }
+}
+
+/// Answers for all devices that want to pair with an adapter, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Confirming {
+    /// Closed with this.
+    _end: UnixStream,
+}
+
+impl Confirming {
+    /// Begins, where that is allowed.
+    pub(super) fn begin(adapter: u16) -> Option<Self> {
+        let confirmer = Confirmer::open(adapter)?;
+        let (end, ended) = UnixStream::pair().ok()?;
+        let run = move || {
+            loop {
+                let mut watched = [
+                    PollFd::from_borrowed_fd(confirmer.management.as_fd(), PollFlags::IN),
+                    PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN),
+                ];
+                let is_over = match poll(&mut watched, None) {
+                    Ok(_) => !watched[1].revents().is_empty(),
+                    Err(errno) => errno != rustix::io::Errno::INTR,
+                };
+                if is_over {
+                    return;
+                }
+                confirmer.answer(None);
+            }
+        };
+        thread::Builder::new().name("pairing".to_owned()).spawn(run).ok()?;
+        Some(Self { _end: end })
+    }
+}
 
 /// Connects, and gives up as soon as the link can't be secured. The kernel waits on: nobody tells the channel that pairing failed
 /// (`smp_failure` of smp.c), until its own timeout.
@@ -22,9 +84,10 @@ pub(super) fn connect(
     socket: &Socket,
     to: &SockAddr,
     timeout: Duration,
-    monitor: &Monitor,
+    (monitor, adapter): (&Monitor, u16),
     (peer, heard): (DeviceAddress, &mut Heard),
 ) -> io::Result<()> {
+    let confirmer = Confirmer::open(adapter);
     socket.set_nonblocking(true)?;
     match socket.connect(to) {
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
@@ -33,7 +96,10 @@ pub(super) fn connect(
     let begin = clock::now();
     loop {
         let left = timeout.saturating_sub(clock::now().saturating_since(begin));
-        let is_over = wait(socket, monitor, left)?;
+        let is_over = wait(socket, monitor, confirmer.as_ref(), left)?;
+        if let Some(confirmer) = &confirmer {
+            confirmer.answer(Some(peer));
+        }
         monitor.hear(peer, heard);
         if let Some(why) = heard.insecure() {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, explain(why)));
@@ -49,10 +115,12 @@ pub(super) fn connect(
 }
 
 /// Waits until the connection is there or has failed, or something is heard; whether the former.
-fn wait(socket: &Socket, monitor: &Monitor, at_most: Duration) -> io::Result<bool> {
+fn wait(socket: &Socket, monitor: &Monitor, confirmer: Option<&Confirmer>, at_most: Duration) -> io::Result<bool> {
     let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
     let fd = socket.as_fd();
     let mut watched = vec![PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+    let asked = confirmer.map(|confirmer| PollFd::from_borrowed_fd(confirmer.management.as_fd(), PollFlags::IN));
+    watched.extend(asked);
     watched.extend(monitor.descriptor().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
     match poll(&mut watched, Some(&timeout)) {
         Ok(_) => Ok(!watched[0].revents().is_empty()),

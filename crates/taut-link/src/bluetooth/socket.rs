@@ -15,6 +15,7 @@ use super::adapter::{self, Role};
 use super::heard::Heard;
 use super::management::no_bluetooth;
 use super::monitor::Monitor;
+use super::security::Confirming;
 use super::{AddressType, BluetoothAddress, CreditRule, DeviceAddress, Protocol, Security, le16, radio, security};
 use crate::{Endpoint, Error, Result, clock, sys};
 
@@ -63,6 +64,8 @@ pub(crate) struct Listening {
     pub(crate) ears: Option<Ears>,
     /// Number of the adapter.
     pub(crate) adapter: u16,
+    /// Answers for peers that pair.
+    pub(crate) confirming: Option<Confirming>,
 }
 
 /// Hears of all links of an adapter.
@@ -112,7 +115,7 @@ pub(crate) fn connect(
         set_parameters(&socket, endpoint, address)?;
         let to = socket_address(protocol, peer, address.number, address.kind);
         let connected = match &monitor {
-            Some(monitor) => security::connect(&socket, &to, timeout, monitor, (peer, &mut heard))
+            Some(monitor) => security::connect(&socket, &to, timeout, (monitor, adapter.index), (peer, &mut heard))
                 .map_err(|error| security::doubt(error, address)),
             None => socket.connect_timeout(&to, timeout),
         };
@@ -200,7 +203,9 @@ pub(crate) fn listen(endpoint: &Endpoint, protocol: Protocol, address: &Bluetoot
         Ears(Arc::new(monitor))
     });
     socket.listen(64).map_err(fail)?;
-    Ok(Listening { socket, ears, adapter: adapter.index })
+    let is_secured = address.security.is_some_and(|security| security > Security::Low);
+    let confirming = if address.is_le() && is_secured { Confirming::begin(adapter.index) } else { None };
+    Ok(Listening { socket, ears, adapter: adapter.index, confirming })
 }
 
 /// Gives a listening socket another MTU for the channels that it accepts from now on.
