@@ -159,19 +159,26 @@ fn short_pdus_disable_the_newer_rule_and_a_link_without_extension_is_named() {
     assert!(causes(&short).contains(&"data_length_not_in_force"), "{short}");
 }
 
-/// The newer rule gives credits for the receive buffer: few for a small one, enough for one of 32 KiB.
+/// The newer rule gives credits for the receive buffer: few for a small one, enough for one of 32 KiB; and never those of a whole SDU for
+/// 4608 bytes, so that the channel stands still, which is told within two seconds.
 #[test]
 fn a_small_receive_buffer_is_named_and_a_large_one_is_not() {
     let Some(lab) = Lab::ready("a_small_receive_buffer_is_named_and_a_large_one_is_not") else { return };
     // The kernel doubles what is asked for. Connections end after 2 s without a channel, and what was agreed on is heard as they begin.
     let script = "
         at=l2cap://00:AA:01:01:00:00
-        taut serve \"$at/131?adapter=hci1&rcvbuf=4608\" \"$at/132?adapter=hci1&rcvbuf=16384\" >/tmp/serve & server=$!
+        taut serve \"$at/131?adapter=hci1&rcvbuf=4608\" \"$at/132?adapter=hci1&rcvbuf=16384\" \"$at/133?adapter=hci1&rcvbuf=2304\" >/tmp/serve & server=$!
         until grep -qs listening /tmp/serve; do sleep 0.1; done
         taut stream \"$at/131?adapter=hci0\" --block 67200 --time 3s --rounds 1 --json >$OUT/small
         sleep 4
         taut stream \"$at/132?adapter=hci0\" --block 67200 --time 3s --rounds 1 --json >$OUT/large
-        kill -INT $server; wait $server; : @peer";
+        sleep 4
+        cut -d' ' -f1 /proc/uptime >/tmp/began
+        ! taut stream \"$at/133?adapter=hci0\" --block 67200 --time 20s --rounds 1 --json >$OUT/still_up
+        sleep 4
+        ! taut stream '@peer&rcvbuf=2304' --direction down --block 67200 --time 20s --rounds 1 --json >$OUT/still_down
+        echo \"[$(cat /tmp/began), $(cut -d' ' -f1 /proc/uptime)]\" >$OUT/took
+        kill -INT $server; wait $server";
     let read = pair(&lab, &["--kernel", "6.12", "--ci", "15ms"], script);
     let (small, large) = (read("small"), read("large"));
     assert!(options(&small["results"][0]).contains(&"peer_rcvbuf=9216"), "{small}");
@@ -180,6 +187,20 @@ fn a_small_receive_buffer_is_named_and_a_large_one_is_not() {
     assert!(options(&large["results"][0]).contains(&"peer_rcvbuf=32768"), "{large}");
     assert_eq!(causes(&large), Vec::<&str>::new(), "{large}");
     assert!(bps(&small) < 0.25 * bps(&large), "{small} {large}");
+    for (name, whose) in [("still_up", "the peer"), ("still_down", "this side")] {
+        let still = read(name);
+        assert_eq!(causes(&still), ["credit_window_below_sdu"], "{still}");
+        let evidence = still["findings"][0]["evidence"].to_string();
+        assert!(
+            evidence.contains(&format!("{whose} is 4608 bytes")) && evidence.contains("after 2 of them"),
+            "{still}"
+        );
+        assert_eq!(still["ended"]["how"], "peer_gone", "{still}");
+        assert!(still["ended"]["why"].as_str().unwrap().contains("SO_RCVBUF"), "{still}");
+    }
+    // Both together, with 4 s between them and the time to connect.
+    let took = read("took");
+    assert!(took[1].as_f64().unwrap() - took[0].as_f64().unwrap() < 20.0, "{took}");
 }
 
 /// A peer that sends before it has answered. Linux does that now and then when a program sends as soon as it has accepted; here the peer

@@ -22,6 +22,7 @@ pub mod recording;
 mod rounds;
 pub mod route;
 pub mod serve;
+mod standstill;
 pub mod stats;
 pub mod stream;
 pub mod tune;

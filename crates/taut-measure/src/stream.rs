@@ -10,7 +10,7 @@ use taut_time::{Duration, Framing, Instant};
 use crate::interrupt::Interrupt;
 use crate::recording::{Ended, StreamRound, StreamRow, TcpFacts};
 use crate::stats::{interval, median};
-use crate::{placement, rounds};
+use crate::{placement, rounds, standstill};
 
 /// What to send and for how long.
 #[derive(Clone, Debug)]
@@ -187,7 +187,7 @@ fn flow(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interr
         }
         Direction::Down => {
             session.end_sending()?;
-            let (received, error) = receive(session, time, interrupt);
+            let (received, error) = receive(plan, session, time, interrupt);
             let tcp = link.tcp_info().map(TcpFacts::from);
             let Received { bytes, at_first, duration, summary } = received;
             let peer_cpu = summary.map(|summary| summary.cpu);
@@ -198,7 +198,7 @@ fn flow(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interr
                 let (sent, _, error) = send(plan, session, time, interrupt);
                 (sent, error.or_else(|| session.end_sending().err()))
             });
-            let (received, error) = receive(session, time, interrupt);
+            let (received, error) = receive(plan, session, time, interrupt);
             let (sent, not_sent) = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             let tcp = link.tcp_info().map(TcpFacts::from);
             let Received { bytes: down, at_first, duration, summary } = received;
@@ -228,6 +228,7 @@ fn send(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interr
     let link = session.link();
     let mut block = vec![0x5A; plan.block_bytes];
     let datagrams = link.endpoint().framing() == Framing::Datagram;
+    let patience = Patience::of(session, false, plan.block_bytes);
     let (mut sent, mut sequence) = (0, 0);
     let began = clock::now();
     let end = began + time;
@@ -249,7 +250,7 @@ fn send(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interr
             }
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN | Errno::NOBUFS) => {
-                if let Err(error) = check_progress(session, last_progress) {
+                if let Err(error) = patience.check(session, last_progress) {
                     return broken(error);
                 }
             }
@@ -269,8 +270,9 @@ struct Received {
 }
 
 /// Receives until the peer ends the stream; its summary is the last frame's length of it. Also tells why it ended without.
-fn receive(session: &Session, time: Duration, interrupt: &Interrupt) -> (Received, Option<Error>) {
+fn receive(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interrupt) -> (Received, Option<Error>) {
     let link = session.link();
+    let patience = Patience::of(session, true, plan.block_bytes);
     let ends_with_link = link.endpoint().closes_by_halves();
     // Small enough to stay in the second-level cache beside the kernel's copy of it: larger ones were slower.
     let mut buffer = vec![0; 64 * 1024];
@@ -301,7 +303,7 @@ fn receive(session: &Session, time: Duration, interrupt: &Interrupt) -> (Receive
                 }
             }
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => broken = check_progress(session, last_progress).err(),
+            Err(Errno::AGAIN) => broken = patience.check(session, last_progress).err(),
             Err(errno) => broken = Some(link.error("receive on", errno)),
         }
         if broken.is_some() {
@@ -321,13 +323,27 @@ fn receive(session: &Session, time: Duration, interrupt: &Interrupt) -> (Receive
     (Received { bytes: total, at_first, duration, summary }, broken)
 }
 
-fn check_progress(session: &Session, last_progress: Instant) -> Result<()> {
-    const PATIENCE: Duration = Duration::from_secs(10);
-    if clock::now().saturating_since(last_progress) < PATIENCE {
-        return Ok(());
+/// How long a stream may stand still.
+struct Patience {
+    time: Duration,
+    why: &'static str,
+}
+
+impl Patience {
+    fn of(session: &Session, down: bool, block_bytes: usize) -> Self {
+        match standstill::expected(session.link(), down, block_bytes) {
+            Some(time) => Self { time, why: standstill::WHY },
+            None => Self { time: Duration::from_secs(10), why: "the stream: nothing moves" },
+        }
     }
-    let endpoint = session.link().endpoint().to_string();
-    Err(Error::Silent { endpoint, to: "the stream: nothing moves", after_ms: PATIENCE.as_millis() as u64 })
+
+    fn check(&self, session: &Session, last_progress: Instant) -> Result<()> {
+        if clock::now().saturating_since(last_progress) < self.time {
+            return Ok(());
+        }
+        let endpoint = session.link().endpoint().to_string();
+        Err(Error::Silent { endpoint, to: self.why, after_ms: self.time.as_millis() as u64 })
+    }
 }
 
 fn row(plan: &StreamPlan, rounds: &[Vec<Flow>], options: Vec<String>, cpu: Duration) -> StreamRow {

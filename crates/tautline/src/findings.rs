@@ -5,7 +5,7 @@ use taut_measure::Interrupt;
 use taut_measure::air::{self, AirOutcome, AirPlan};
 use taut_measure::echo::EchoOutcome;
 use taut_measure::pace::PaceOutcome;
-use taut_measure::recording::{AirSetting, CrowdRow, Starvation, StreamRow, TcpFacts, TuneRow, Verdict};
+use taut_measure::recording::{AirSetting, CrowdRow, Ended, Starvation, StreamRow, TcpFacts, TuneRow, Verdict};
 use taut_measure::stream::Direction;
 use taut_measure::tune::TuneOutcome;
 use taut_measure::tune::radio::{RadioOutcome, RadioPlan};
@@ -30,12 +30,26 @@ pub(crate) fn of_pace(outcome: &mut PaceOutcome) -> Vec<Finding> {
     if let Some(p50_ns) = row.delivery_ns.map(|times| times.p50) {
         findings.extend(of_messages("pace", &row.endpoint, &row.options, p50_ns));
     }
+    if matches!(outcome.ended, Ended::PeerGone(_)) {
+        let facts = l2cap::Facts::of(&row.options);
+        let still = l2cap::of_standstill(&facts, &format!("pace {}", row.endpoint), false, row.message_bytes);
+        findings.extend(still);
+    }
     findings
 }
 
-/// Explains a throughput run.
-pub(crate) fn of_stream(row: &StreamRow) -> Vec<Finding> {
+/// Explains a throughput run, and how it ended.
+pub(crate) fn of_stream(row: &StreamRow, ended: &Ended) -> Vec<Finding> {
     let on = format!("stream {} {}", row.direction, row.endpoint);
+    if matches!(ended, Ended::PeerGone(_)) {
+        let facts = l2cap::Facts::of(&row.options);
+        let ways = [row.direction != "down", row.direction != "up"];
+        let ways = [false, true].into_iter().zip(ways).filter_map(|(down, sent)| sent.then_some(down));
+        let still = ways.filter_map(|down| l2cap::of_standstill(&facts, &on, down, row.block_bytes)).next();
+        if still.is_some() {
+            return still.into_iter().collect();
+        }
+    }
     of_stream_with(on, row.direction == "down", row.block_bytes, row.throughput_bps, &row.options)
 }
 

@@ -1,3 +1,5 @@
+use crate::SDU_LENGTH_BYTES;
+
 /// When and how many credits a receiver gives back.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum CreditPolicy {
@@ -60,6 +62,27 @@ impl CreditPolicy {
         }
     }
 
+    /// After how many of its PDUs an SDU of `sdu` bytes stands still for want of a credit that never comes, when all SDUs before it were
+    /// read and the buffer is empty; `None` when it comes whole. Linux reckons with what the buffer has room for besides the PDUs of
+    /// the SDU that it puts together, and looks at that when the last credit is used, before it adds the PDU that used it
+    /// (`l2cap_ecred_data_rcv()`).
+    pub fn stands_still(self, sdu: usize, mtu: usize, mps: usize, buffer: ReceiveBuffer) -> Option<usize> {
+        let pdus = (sdu + SDU_LENGTH_BYTES).div_ceil(mps.max(1));
+        let mut credits = self.wanted(mtu, mps, buffer, 0);
+        let mut partial = 0;
+        for pdu in 0..pdus {
+            if credits == 0 {
+                return Some(pdu);
+            }
+            credits -= 1;
+            if credits == 0 {
+                credits = self.wanted(mtu, mps, buffer, partial);
+            }
+            partial += if pdu == 0 { mps.saturating_sub(SDU_LENGTH_BYTES) } else { mps };
+        }
+        None
+    }
+
     /// Fewest credits worth an indication.
     pub(crate) const fn least(self) -> usize {
         match self {
@@ -82,5 +105,18 @@ mod tests {
         // The bookkeeping of small PDUs would fill the buffer: the old rule.
         assert_eq!(CreditPolicy::LinuxRecvbuf.wanted(672, 188, BUFFER, 0), 4);
         assert_eq!(CreditPolicy::LinuxRecvbuf.wanted(672, 247, ReceiveBuffer { used: 212_992, ..BUFFER }, 0), 0);
+    }
+
+    #[test]
+    fn a_buffer_without_room_for_an_sdu_stops_it_for_ever() {
+        let stop = |size, sdu| CreditPolicy::LinuxRecvbuf.stands_still(sdu, 672, 247, ReceiveBuffer { size, ..BUFFER });
+        // As Linux 6.12 did on the lab's radio: two of three PDUs with 4608 bytes, whole SDUs with 9216.
+        assert_eq!(stop(4608, 672), Some(2));
+        assert_eq!(stop(9216, 672), None);
+        assert_eq!(stop(212_992, 672), None);
+        // Two PDUs come all the same, and one always.
+        assert_eq!((stop(4608, 492), stop(4608, 245)), (None, None));
+        // Under the older rule each SDU has its credits.
+        assert_eq!(CreditPolicy::LinuxOld.stands_still(672, 672, 247, ReceiveBuffer { size: 4608, ..BUFFER }), None);
     }
 }

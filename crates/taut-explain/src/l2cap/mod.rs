@@ -6,6 +6,9 @@ mod facts;
 pub use facts::Facts;
 use facts::{Receiver, Rule};
 
+use taut_air::SDU_LENGTH_BYTES;
+use taut_air::l2cap::{CreditPolicy, ReceiveBuffer};
+
 use crate::Finding;
 
 /// A stream that was measured.
@@ -45,6 +48,47 @@ const DEFAULT_BUFFER: u32 = 212_992;
 const LEAST_TAIL: f64 = 0.01;
 /// A remainder of at least so much of an SDU is nearly as good as a whole one.
 const SMALL_TAIL: f64 = 0.5;
+
+/// Why nothing moved any more on a link: its receiver never gives the credits of a whole SDU. `bytes` are those of one write.
+pub fn of_standstill(facts: &Facts, on: &str, down: bool, bytes: u64) -> Option<Finding> {
+    let receiver = facts.receiver(down);
+    let (mtu, mps, buffer) = (receiver.mtu?, receiver.mps?, receiver.buffer?);
+    receiver.rule.filter(|rule| *rule == Rule::ReceiveBuffer)?;
+    let sdu = bytes.min(mtu.into()) as usize;
+    let room = ReceiveBuffer { size: buffer as usize, overhead: SK_BUFF as usize, used: 0 };
+    let come = CreditPolicy::LinuxRecvbuf.stands_still(sdu, mtu as usize, mps as usize, room)?;
+    let (whose, pdus) = (if down { "this side" } else { "the peer" }, (sdu + SDU_LENGTH_BYTES).div_ceil(mps as usize));
+    let mut evidence = vec![
+        format!(
+            "SO_RCVBUF of {whose} is {buffer} bytes, {DEFAULT_BUFFER} by default; its kernel gives credits for what that has room for, {SK_BUFF} \
+             bytes reckoned for each PDU, less the PDUs of the SDU that it puts together (net/bluetooth/l2cap_core.c, Linux 6.10 and newer)"
+        ),
+        format!(
+            "an SDU of {sdu} bytes is {pdus} PDUs of {mps}: with an empty buffer the credits end after {come} of them, and nothing that is \
+             read brings more"
+        ),
+    ];
+    if let (Some(first), Some(grant)) = (receiver.credits, receiver.largest_grant) {
+        evidence.push(format!(
+            "{first} credits at first, then never more than {grant} at once were heard, and nothing moved any more"
+        ));
+    }
+    Some(Finding {
+        cause: "credit_window_below_sdu".to_owned(),
+        summary: "The receiver's socket buffer is so small that its kernel never gives the credits of a whole SDU: the channel stands still."
+            .to_owned(),
+        on: on.to_owned(),
+        share: 1.0,
+        cost_ns: 0,
+        evidence,
+        remedy: format!(
+            "Leave SO_RCVBUF of the socket of {whose} alone, or raise it (rcvbuf= in taut's endpoint; the kernel doubles what is asked for). \
+             Messages of at most {} bytes come through as it is.",
+            (0..sdu).rev().find(|&sdu| CreditPolicy::LinuxRecvbuf.stands_still(sdu, mtu as usize, mps as usize, room).is_none()).unwrap_or(0)
+        ),
+        proof: None,
+    })
+}
 
 /// What holds a stream.
 pub fn of_stream(facts: &Facts, stream: &Stream) -> Vec<Finding> {

@@ -108,6 +108,21 @@ fn an_interval_never_changed_matters_where_messages_wait_for_it() {
 }
 
 #[test]
+fn a_channel_that_stands_still_is_told_where_its_buffer_makes_it() {
+    let found = |changes: &[&str], down, bytes| of_standstill(&Facts::of(&options(changes)), "x", down, bytes);
+    let small = ["peer_rcvbuf=4608", "largest_grant_received=1"];
+    let finding = found(&small, false, 67_200).unwrap();
+    assert_eq!(finding.cause, "credit_window_below_sdu");
+    assert!(finding.evidence[1].contains("after 2 of them"), "{finding:?}");
+    assert!(finding.remedy.contains("at most 492 bytes"), "{finding:?}");
+    // What is small enough comes through; a larger buffer, the older rule, the other direction and a default buffer have no such stop.
+    assert!(found(&small, false, 128).is_none());
+    assert!(found(&["peer_rcvbuf=9216"], false, 67_200).is_none());
+    assert!(found(&["peer_rcvbuf=4608", "peer_credit_rule=sdu"], false, 67_200).is_none());
+    assert!(found(&small, true, 67_200).is_none() && found(&[], false, 67_200).is_none());
+}
+
+#[test]
 fn data_that_came_too_early_is_told() {
     let facts = Facts::of(&options(&["data_before_response=3"]));
     let findings = of_messages(&facts, &Messages { on: "x".to_owned(), p50_ns: 1 });

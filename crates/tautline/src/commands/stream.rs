@@ -70,7 +70,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         let mut progress = run.progress("stream", 0, 1);
         stream::run(&plan, &run.interrupt, &mut progress)?
     };
-    let findings = findings::of_stream(&outcome.row);
+    let findings = findings::of_stream(&outcome.row, &outcome.ended);
     let recording = run.finish(outcome.ended, vec![Row::Stream(Box::new(outcome.row))]);
     args.output.emit(&Document { recording, findings })
 }
