@@ -4,14 +4,32 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use rustix::thread::CpuSet;
 use serde_json::Value;
 
 pub(crate) fn taut() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_taut"));
     // The width of help would follow a terminal there.
     command.stdin(Stdio::null());
+    command
+}
+
+/// `taut` on the first processor that it may have, before all others who want it (`SCHED_FIFO`), so that a busy machine does not disturb it
+/// and it need not wake up another processor; where that is not allowed, as it is.
+pub(crate) fn undisturbed() -> Command {
+    static PLACE: OnceLock<Option<String>> = OnceLock::new();
+    let place = PLACE.get_or_init(|| {
+        let allowed =
+            Command::new("chrt").args(["--fifo", "10", "true"]).output().is_ok_and(|tried| tried.status.success());
+        let processors = rustix::thread::sched_getaffinity(None).ok()?;
+        (0..CpuSet::MAX_CPU).find(|&cpu| allowed && processors.is_set(cpu)).map(|cpu| cpu.to_string())
+    });
+    let Some(processor) = place else { return taut() };
+    let mut command = Command::new("taskset");
+    command.args(["--cpu-list", processor, "chrt", "--fifo", "10", env!("CARGO_BIN_EXE_taut")]).stdin(Stdio::null());
     command
 }
 
