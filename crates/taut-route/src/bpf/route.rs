@@ -169,6 +169,14 @@ impl Maps {
     }
 }
 
+impl LogRecord {
+    /// From three words in the host's byte order, as the programs and the kernel module write them.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+        let word = |at: usize| u64::from_ne_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|byte| bytes[at + byte]));
+        Self { now_ns: word(0), count: word(8), value: word(16).cast_signed() }
+    }
+}
+
 impl KernelRoute {
     /// Generates a route's program and loads it. It does nothing yet.
     ///
@@ -221,9 +229,9 @@ impl KernelRoute {
     pub fn read_log(&mut self, mut record: impl FnMut(LogRecord)) {
         let Some(ring) = &mut self.log else { return };
         ring.read(|bytes| {
-            let Some(bytes) = bytes.first_chunk::<LOG_BYTES>() else { return };
-            let word = |at: usize| u64::from_ne_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|byte| bytes[at + byte]));
-            record(LogRecord { now_ns: word(0), count: word(8), value: word(16).cast_signed() });
+            if bytes.len() >= LOG_BYTES {
+                record(LogRecord::from_bytes(bytes));
+            }
         });
     }
 

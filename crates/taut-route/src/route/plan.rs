@@ -6,7 +6,7 @@ use rustix::thread::CapabilitySet;
 
 use super::{Route, Source, Target, Wish, in_module};
 use crate::bpf::{KernelSpec, KernelTarget, Place};
-use crate::module::{self, ModulePlace};
+use crate::module::{self, ModulePlace, abi};
 use crate::net::netlink::{Netlink, Way};
 
 /// What is known of this host.
@@ -134,6 +134,10 @@ impl Host {
             _ if route.wish == Wish::Kthread => "a thread was asked for".to_owned(),
             _ => "in a thread, since sending UDP can sleep".to_owned(),
         });
+        if let Some(log) = &route.log {
+            let room = abi::LOG_RECORDS;
+            plan.why.push(format!("{} is written from the module's log of {room} records", log.display()));
+        }
     }
 
     fn source_device(&self, route: &Route, plan: &mut Plan) -> Option<crate::net::netlink::Device> {
