@@ -12,7 +12,6 @@ mod user;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::net::SocketAddrV4;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -238,7 +237,7 @@ impl Engine {
         if let Work::Kernel { route, place } = &one.work {
             let key = (one.plan.ifindex, place.name());
             let left = self.running.iter().filter(|other| other.key() == Some(key)).count();
-            let source: SocketAddrV4 = route.spec().source;
+            let source = route.spec().source;
             if self.attachments.get_mut(&key).is_some_and(|attachment| !attachment.remove(source, left)) {
                 self.attachments.remove(&key);
             }
