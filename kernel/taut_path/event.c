@@ -55,7 +55,7 @@ static int set(struct taut_sink *sink, s64 value, bool may_sleep)
 	}
 }
 
-/* Condition and sinks; one event at a time. */
+/* Condition, sinks and log; one event at a time. */
 static __always_inline void handle(struct taut_route *route, const struct taut_event *event)
 {
 	const s64 *outputs = NULL;
@@ -83,6 +83,9 @@ static __always_inline void handle(struct taut_route *route, const struct taut_e
 			if (set(sink, outputs ? outputs[sink->output] : event->value, may_sleep))
 				route->stats.failed++;
 		}
+		/* Before it counts as passed, so that whoever reads the counters first finds all of those in the log. */
+		if (unlikely(route->log))
+			taut_log_write(route, event);
 		route->stats.passed++;
 		route->stats.histogram[ilog2((ktime_get_ns() - event->now) | 1)]++;
 	} else if (verdict == TAUT_PATH_DROPPED) {

@@ -7,6 +7,7 @@
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/poll.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -15,6 +16,7 @@
 struct control {
 	/* Serialises the calls on one descriptor. */
 	struct mutex lock;
+	/* Once there, it stays until the descriptor is closed, which is after the last call on it. */
 	struct taut_route *route;
 };
 
@@ -31,7 +33,8 @@ static int control_open(struct inode *inode, struct file *file)
 		return -ENOMEM;
 	mutex_init(&control->lock);
 	file->private_data = control;
-	return 0;
+	/* No positions: pread(2) is refused, and a reader that waits holds up nobody. */
+	return stream_open(inode, file);
 }
 
 static int control_release(struct inode *inode, struct file *file)
@@ -51,7 +54,7 @@ static long start(struct control *control, void __user *argument)
 {
 	struct taut_path_route *spec;
 	struct taut_route *route;
-	long error = 0;
+	long error;
 
 	if (control->route)
 		return -EBUSY;
@@ -59,18 +62,15 @@ static long start(struct control *control, void __user *argument)
 	if (IS_ERR(spec))
 		return PTR_ERR(spec);
 	route = taut_route_start(spec);
-	if (IS_ERR(route)) {
-		error = PTR_ERR(route);
-	} else {
-		control->route = route;
-		atomic_inc(&routes);
-	}
+	error = PTR_ERR_OR_ZERO(route);
 	/* After an error it says whose fault it was. */
 	if (copy_to_user(argument, spec, sizeof(*spec)) && !error) {
 		taut_route_stop(route);
-		control->route = NULL;
-		atomic_dec(&routes);
 		error = -EFAULT;
+	}
+	if (!error) {
+		smp_store_release(&control->route, route);
+		atomic_inc(&routes);
 	}
 	kfree(spec);
 	return error;
@@ -127,10 +127,35 @@ static long control_ioctl(struct file *file, unsigned int request, unsigned long
 	return result;
 }
 
+/* The descriptor's log, which lives as long as the call. */
+static struct taut_log *log_of(struct control *control)
+{
+	/* Without the lock, which a call may hold for long. */
+	struct taut_route *route = smp_load_acquire(&control->route);
+
+	return route ? route->log : NULL;
+}
+
+static ssize_t control_read(struct file *file, char __user *to, size_t bytes, loff_t *at)
+{
+	struct taut_log *log = log_of(file->private_data);
+
+	return log ? taut_log_read(log, to, bytes, !(file->f_flags & O_NONBLOCK)) : -ENODATA;
+}
+
+static __poll_t control_poll(struct file *file, struct poll_table_struct *table)
+{
+	struct taut_log *log = log_of(file->private_data);
+
+	return log ? taut_log_poll(log, file, table) : EPOLLERR;
+}
+
 static const struct file_operations control_fops = {
 	.owner = THIS_MODULE,
 	.open = control_open,
 	.release = control_release,
+	.read = control_read,
+	.poll = control_poll,
 	.unlocked_ioctl = control_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
 };

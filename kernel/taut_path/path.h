@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * A route in the kernel. Events come from gpio.c or input.c, go through event.c, by way of thread.c when something on the
- * route can sleep, to the condition (program.c) and the sinks (gpio.c, led.c, udp.c). route.c puts it together.
+ * route can sleep, to the condition (program.c), the sinks (gpio.c, led.c, udp.c) and the log (log.c). route.c puts it together.
  */
 #ifndef TAUT_PATH_INTERNAL_H
 #define TAUT_PATH_INTERNAL_H
@@ -20,8 +20,11 @@
 #include "taut_path.h"
 
 struct bpf_prog;
+struct file;
 struct platform_device;
+struct poll_table_struct;
 struct task_struct;
+struct taut_log;
 
 struct taut_event {
 	u64 now;
@@ -78,6 +81,7 @@ struct taut_route {
 	struct delayed_work unmask;
 
 	struct taut_path_stats stats;
+	struct taut_log *log; /* or none */
 	u32 sink_count;
 	struct taut_sink sinks[TAUT_PATH_MOST_SINKS];
 };
@@ -119,6 +123,13 @@ void taut_led_put(struct taut_sink *sink);
 int taut_udp_get(struct taut_sink *sink, const struct taut_path_end *end);
 void taut_udp_put(struct taut_sink *sink);
 int taut_udp_send(struct taut_sink *sink, s64 value);
+
+/* log.c */
+int taut_log_get(struct taut_route *route);
+void taut_log_put(struct taut_route *route);
+void taut_log_write(struct taut_route *route, const struct taut_event *event);
+ssize_t taut_log_read(struct taut_log *log, char __user *to, size_t bytes, bool may_wait);
+__poll_t taut_log_poll(struct taut_log *log, struct file *file, struct poll_table_struct *table);
 
 /* loop.c */
 int taut_loop(struct taut_route *route, struct taut_path_loop *loop);

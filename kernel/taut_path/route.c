@@ -24,8 +24,8 @@ static bool is_sane(const struct taut_path_route *spec)
 	u32 edges = spec->source.flags & (TAUT_PATH_RISING | TAUT_PATH_FALLING);
 	u32 i;
 
-	if (spec->abi != TAUT_PATH_ABI || spec->place > TAUT_PATH_THREAD || spec->condition > TAUT_PATH_IS_ZERO ||
-	    spec->reserved || spec->sinks > TAUT_PATH_MOST_SINKS || spec->mask_ms > LONGEST_MASK_MS ||
+	if (spec->place > TAUT_PATH_THREAD || spec->condition > TAUT_PATH_IS_ZERO ||
+	    spec->log > 1 || spec->sinks > TAUT_PATH_MOST_SINKS || spec->mask_ms > LONGEST_MASK_MS ||
 	    (spec->most_per_second && spec->most_per_second < WINDOWS) || !is_name(spec->source.name))
 		return false;
 	if (spec->source.kind == TAUT_PATH_GPIO ? !edges : spec->source.kind != TAUT_PATH_INPUT)
@@ -107,6 +107,10 @@ struct taut_route *taut_route_start(struct taut_path_route *spec)
 	int error;
 
 	spec->at_fault = TAUT_PATH_FAULT_REQUEST;
+	if (spec->abi != TAUT_PATH_ABI) {
+		spec->abi = TAUT_PATH_ABI;
+		return ERR_PTR(-EPROTONOSUPPORT);
+	}
 	if (!is_sane(spec))
 		return ERR_PTR(-EINVAL);
 	route = kzalloc(sizeof(*route), GFP_KERNEL);
@@ -121,6 +125,9 @@ struct taut_route *taut_route_start(struct taut_path_route *spec)
 	route->mask_ms = spec->mask_ms ?: MASK_MS;
 	spec->id = route->id;
 
+	error = spec->log ? taut_log_get(route) : 0;
+	if (error)
+		goto no_log;
 	spec->at_fault = TAUT_PATH_FAULT_PROGRAM;
 	error = route->condition == TAUT_PATH_PROGRAM ? taut_program_get(route, spec->program) : 0;
 	if (error)
@@ -149,6 +156,8 @@ no_sinks:
 	put_sinks(route);
 	taut_program_put(route);
 no_program:
+	taut_log_put(route);
+no_log:
 	kfree(route);
 	return ERR_PTR(error);
 }
@@ -165,5 +174,6 @@ void taut_route_stop(struct taut_route *route)
 	taut_thread_stop(route);
 	put_sinks(route);
 	taut_program_put(route);
+	taut_log_put(route);
 	kfree(route);
 }

@@ -3,6 +3,8 @@
  * /dev/taut_path: routes from an input to outputs, run by the kernel where the input's event happens.
  *
  * A descriptor holds one route at most: TAUT_PATH_START makes it, closing the descriptor ends it. Opening needs CAP_SYS_ADMIN.
+ * Reading gives the route's log, if it has one: whole records of struct taut_path_log, as many as there are and have room (EINVAL:
+ * not even one; EAGAIN: none is there, with O_NONBLOCK; ENODATA: no log). poll(2) tells whether there are some.
  * All structures have the same layout for 32-bit and 64-bit callers; what is reserved must be 0.
  */
 #ifndef TAUT_PATH_H
@@ -11,13 +13,17 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-/* Changes when a structure or the meaning of a field does. */
-#define TAUT_PATH_ABI 1
+/*
+ * Changes when a structure or the meaning of a field does; TAUT_PATH_INFO stays as it is, so that either side can tell the other's.
+ * 2: `log` in the request (reserved before), read(2) and poll(2), `log_lost` in the counters.
+ */
+#define TAUT_PATH_ABI 2
 
 #define TAUT_PATH_NAME_BYTES 64
 #define TAUT_PATH_MOST_SINKS 16
 #define TAUT_PATH_OUTPUTS 8
 #define TAUT_PATH_BUCKETS 64
+#define TAUT_PATH_LOG_RECORDS 8192 /* that wait to be read; those beyond are counted as lost */
 
 /* Kinds of ends. */
 #define TAUT_PATH_GPIO 1 /* `name`: the chip's label; `number`: the line's offset */
@@ -79,8 +85,15 @@ struct taut_path_record {
 #define TAUT_PATH_FAULT_SOURCE 2
 #define TAUT_PATH_FAULT_SINK 16
 
+/* A record of the log: an event that passed. */
+struct taut_path_log {
+	__u64 now_ns; /* CLOCK_MONOTONIC, when the event was taken */
+	__u64 count; /* number of the event, of those long enough for the condition */
+	__s64 value;
+};
+
 struct taut_path_route {
-	__u32 abi; /* TAUT_PATH_ABI */
+	__u32 abi; /* TAUT_PATH_ABI; EPROTONOSUPPORT for another one, which is then the module's */
 	__u32 place; /* TAUT_PATH_AUTO …; afterwards where it runs */
 	__s32 program; /* file descriptor */
 	__u32 condition;
@@ -89,7 +102,7 @@ struct taut_path_route {
 	__u32 sinks;
 	__u32 id; /* out */
 	__u32 at_fault; /* out, after an error */
-	__u32 reserved;
+	__u32 log; /* 1: events that pass are logged; 0: they are not */
 	struct taut_path_end source;
 	struct taut_path_end sink[TAUT_PATH_MOST_SINKS];
 };
@@ -103,6 +116,7 @@ struct taut_path_stats {
 	__u64 failed; /* sinks that could not be set */
 	__u64 masked; /* times that the source was masked */
 	__u64 bad; /* the program moved the record or returned something else */
+	__u64 log_lost; /* records of the log that had no room */
 	__u64 histogram[TAUT_PATH_BUCKETS]; /* n: from 2^n ns, from taking the event to the last sink */
 };
 

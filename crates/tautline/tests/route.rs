@@ -92,6 +92,21 @@ fn receive(socket: &UdpSocket) -> Option<Vec<u8>> {
 #[test]
 fn kernel_and_user_space_give_the_same() {
     let Some(place) = Place::make("kernel_and_user_space_give_the_same") else { return };
+    compare(&place, "127.0.0.1");
+}
+
+#[test]
+fn kernel_and_user_space_give_the_same_over_ipv6() {
+    let test = "kernel_and_user_space_give_the_same_over_ipv6";
+    let Some(place) = Place::make(test) else { return };
+    if has_ipv6(test) {
+        compare(&place, "[::1]");
+    }
+}
+
+fn compare(place: &Place, host: &str) {
+    let (source, client_address) = (format!("{host}:9100"), format!("{host}:0"));
+    let from = format!("udp://{source}");
     // Datagrams of a sensor: level, flags, and some of them too short.
     let datagrams: Vec<Vec<u8>> = (0..60_u8)
         .map(|i| {
@@ -111,7 +126,7 @@ fn kernel_and_user_space_give_the_same() {
             "--place",
             kind,
             "--from",
-            "udp://127.0.0.1:9100",
+            &from,
             "--field",
             "level=i16be@2",
             "--when",
@@ -121,8 +136,8 @@ fn kernel_and_user_space_give_the_same() {
             "--send",
             "smooth(level, 2) * 1000 + len * 7 + delta(u8[0])",
         ]);
-        let client = place.socket("127.0.0.1:0");
-        client.connect("127.0.0.1:9100").unwrap();
+        let client = place.socket(&client_address);
+        client.connect(&source).unwrap();
         let mut answers = Vec::new();
         for datagram in &datagrams {
             client.send(datagram).unwrap();
@@ -191,39 +206,56 @@ fn a_route_outlives_its_command_and_ends_with_its_process() {
     assert_eq!(place.route(&["stop", "fan"]).status.code(), Some(2));
 }
 
-#[test]
-fn ipv6_runs_in_user_space_and_says_so() {
-    let Some(place) = Place::make("ipv6_runs_in_user_space_and_says_so") else { return };
-    if !std::path::Path::new("/proc/net/if_inet6").exists() {
-        return skip("ipv6_runs_in_user_space_and_says_so", "no IPv6 here");
+fn has_ipv6(test: &str) -> bool {
+    let has = std::path::Path::new("/proc/net/if_inet6").exists();
+    if !has {
+        skip(test, "no IPv6 here");
     }
-    let from = "udp://[::1]:9100";
-    place.detach(&[
-        "--name",
-        "six",
-        "--from",
-        from,
-        "--when",
-        "value == 6",
-        "--to",
-        "reply",
-        "--to",
-        "udp://[::1]:7001",
-    ]);
-    let (client, sink) = (place.socket("[::1]:0"), place.socket("[::1]:7001"));
+    has
+}
+
+#[test]
+fn ipv6_fans_out_in_the_kernel() {
+    let Some(place) = Place::make("ipv6_fans_out_in_the_kernel") else { return };
+    if !has_ipv6("ipv6_fans_out_in_the_kernel") {
+        return;
+    }
+    let (from, first, second) = ("udp://[::1]:9100", "udp://[::1]:7001", "udp://[::1]:7002");
+    let route = ["--from", from, "--when", "value == 6", "--to", "reply", "--to", first, "--to", second, "--send"];
+    place.detach(&[&["--name", "six"], &route[..], &["value + len"]].concat());
+    let client = place.socket("[::1]:0");
+    let sockets = [place.socket("[::1]:7001"), place.socket("[::1]:7002")];
     for value in [5_i64, 6] {
         client.send_to(&value.to_be_bytes(), "[::1]:9100").unwrap();
     }
-    let six = Some(6_i64.to_be_bytes().to_vec());
-    assert_eq!((receive(&client), receive(&sink)), (six.clone(), six));
-    assert_eq!((receive(&client), receive(&sink)), (None, None));
+    let answer = Some(14_i64.to_be_bytes().to_vec());
+    assert_eq!(sockets.each_ref().map(receive), [answer.clone(), answer.clone()]);
+    assert_eq!((receive(&client), receive(&client)), (answer, None));
     let status = &place.json(&["stop", "six"])["results"][0];
+    assert_eq!((&status["runs"], &status["counters"]["passed"]), (&"tc".into(), &1.into()), "{status:#}");
+    assert!(status["why"][0].as_str().unwrap().contains("UDP over IPv6"), "{status:#}");
+}
+
+#[test]
+fn both_versions_of_ip_on_one_route_run_in_user_space_and_say_so() {
+    let test = "both_versions_of_ip_on_one_route_run_in_user_space_and_say_so";
+    let Some(place) = Place::make(test) else { return };
+    if !has_ipv6(test) {
+        return;
+    }
+    let route = ["--from", "udp://[::1]:9100", "--to", "reply", "--to", "udp://127.0.0.1:7001"];
+    place.detach(&[&["--name", "both"], &route[..]].concat());
+    let (client, sink) = (place.socket("[::1]:0"), place.socket("127.0.0.1:7001"));
+    client.send_to(b"datagram", "[::1]:9100").unwrap();
+    let datagram = Some(b"datagram".to_vec());
+    assert_eq!((receive(&client), receive(&sink)), (datagram.clone(), datagram));
+    let status = &place.json(&["stop", "both"])["results"][0];
     assert_eq!((&status["runs"], &status["counters"]["passed"]), (&"user".into(), &1.into()));
-    assert!(status["lacks"][0].as_str().unwrap().contains("udp:// on IPv4"), "{status:#}");
+    assert!(status["lacks"][0].as_str().unwrap().contains("one version of IP"), "{status:#}");
     // What has to run in the kernel does not run elsewhere instead.
-    let refused = place.route(&["run", "--place", "kernel", "--from", from, "--to", "reply"]);
+    let refused = place.route(&[&["run", "--place", "kernel"], &route[..]].concat());
     assert_eq!(refused.status.code(), Some(4));
-    assert!(text(&refused.stderr).contains("udp:// on IPv4"), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("one version of IP"), "{}", text(&refused.stderr));
 }
 
 #[test]

@@ -167,7 +167,7 @@ impl Cable {
             namespace.inside(|| {
                 let netlink = Netlink::open()?;
                 let device = netlink.device_named(name)?;
-                netlink.set_up(device.index, Some(own))?;
+                netlink.set_up(device.index, &[own.into()])?;
                 let address = device.address.ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
                 Ok((device.index, address))
             })
@@ -175,8 +175,10 @@ impl Cable {
         let (sensor_index, sensor_address) = end(&sensor, "sensor0", SENSOR)?;
         let (route_index, route_address) = end(&route, "route0", ROUTE)?;
         // Known for good, so that no question for an address falls into a measurement.
-        sensor.inside(|| Netlink::open()?.set_neighbour(Way { ifindex: sensor_index, next: ROUTE }, route_address))?;
-        let way = Way { ifindex: route_index, next: SENSOR };
+        sensor.inside(|| {
+            Netlink::open()?.set_neighbour(Way { ifindex: sensor_index, next: ROUTE.into() }, route_address)
+        })?;
+        let way = Way { ifindex: route_index, next: SENSOR.into() };
         route.inside(|| Netlink::open()?.set_neighbour(way, sensor_address))?;
         let hop = Hop { ifindex: route_index, own: route_address, next: sensor_address };
         Ok(Self { sensor, route, hop })
@@ -208,7 +210,7 @@ impl Bench {
         let cable = self.cable(Path::Kernel(place));
         let attempt = || {
             let program = program().map_err(io::Error::other)?;
-            let spec = KernelSpec { source: SOURCE, sinks: vec![(KernelTarget::Reply, None)], log: None };
+            let spec = KernelSpec { source: SOURCE.into(), sinks: vec![(KernelTarget::Reply, None)], log: None };
             let route = KernelRoute::load(&program, spec, place, "taut_bench").map_err(io::Error::other)?;
             Attachment::attach(cable.hop.ifindex, place, &[&route]).map_err(io::Error::other).map(drop)
         };
@@ -273,9 +275,12 @@ impl Bench {
         let cable = self.cable(path);
         match path {
             Path::Kernel(place) => {
-                let target = |sink| KernelTarget::To(sink_address(sink));
-                let spec =
-                    KernelSpec { source: SOURCE, sinks: (0..sinks).map(|i| (target(i), None)).collect(), log: None };
+                let target = |sink| KernelTarget::To(sink_address(sink).into());
+                let spec = KernelSpec {
+                    source: SOURCE.into(),
+                    sinks: (0..sinks).map(|i| (target(i), None)).collect(),
+                    log: None,
+                };
                 let load = |spec| {
                     KernelRoute::load(&program()?, spec, place, "taut_bench")
                         .map_err(|error| Error::Unavailable(error.to_string()))
@@ -285,7 +290,7 @@ impl Bench {
                     route.set_hop(sink, Some(cable.hop)).map_err(failed("tell the program its sinks"))?;
                 }
                 let other = |index: u16| {
-                    let source = SocketAddrV4::new(ROUTE, SOURCE.port() + 1 + index);
+                    let source = SocketAddrV4::new(ROUTE, SOURCE.port() + 1 + index).into();
                     load(KernelSpec { source, sinks: vec![(KernelTarget::Reply, None)], log: None })
                 };
                 let others: Vec<KernelRoute> = (0..others).map(other).collect::<Result<_>>()?;
@@ -340,7 +345,7 @@ impl Started {
         let layout = Source::Udp(SOURCE.into()).layout();
         let began = Instant::now();
         let program = Program::parse(TERMS, &[], &layout).map_err(io::Error::other)?;
-        let spec = KernelSpec { source: SOURCE, sinks: vec![(KernelTarget::Reply, None)], log: None };
+        let spec = KernelSpec { source: SOURCE.into(), sinks: vec![(KernelTarget::Reply, None)], log: None };
         let mut route = KernelRoute::load(&program, spec, place, "taut_bench").map_err(io::Error::other)?;
         route.set_hop(0, Some(hop))?;
         let loaded_ns = nanos(began.elapsed());

@@ -18,17 +18,20 @@ pub(super) const CONTEXT: i16 = -8;
 pub(super) const PASSES: i16 = -16;
 /// The first of eight outputs, upwards from here.
 pub(super) const OUTPUTS: i16 = PASSES - 8 * super::super::condition::MOST_OUTPUTS as i16;
-/// 56 bytes for a datagram to send: 42 of headers, and from the 48th a number as payload; or for a record of the log.
-pub(super) const HEADERS: i16 = OUTPUTS - 56;
-/// 24 bytes of the sender's addresses: see `network.rs`.
-pub(super) const SENDER: i16 = HEADERS - 24;
+/// 72 bytes for a datagram to send: up to 62 of headers, and from the 64th a number as payload; or for a record of the log.
+pub(super) const HEADERS: i16 = OUTPUTS - 72;
+/// 32 bytes of the sender's addresses: see `incoming.rs`.
+pub(super) const SENDER: i16 = HEADERS - 32;
 /// Number of the event.
 pub(super) const EVENT: i16 = SENDER - 8;
 /// Where a datagram goes: number of the device, and what stands for its checksum.
 pub(super) const DEVICE: i16 = EVENT - 8;
 pub(super) const CHECKSUM: i16 = DEVICE - 8;
+/// Over IPv6: sum of what is sent without its payload, and of the payload that came.
+pub(super) const SENT_SUM: i16 = CHECKSUM - 8;
+pub(super) const PAYLOAD_SUM: i16 = SENT_SUM - 8;
 /// Values that wait for others, downwards from here.
-pub(super) const WAITING: i16 = CHECKSUM;
+pub(super) const WAITING: i16 = PAYLOAD_SUM;
 
 // The memory of a route: 64-bit words after a `struct bpf_spin_lock`.
 /// Offset of the counter of events.

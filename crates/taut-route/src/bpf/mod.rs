@@ -1,17 +1,21 @@
 //! The generator of eBPF, and loading by bpf(2) as it is: no compiler, no loader library, no object files.
 
+mod checksum;
 mod frame;
 mod generate;
 mod header;
 mod helper;
+mod incoming;
 mod instruction;
 mod network;
 mod object;
+mod outgoing;
 mod record;
 mod ring;
 mod route;
 mod sys;
 
+pub(crate) use checksum::LONGEST_SUMMED;
 pub use frame::memory_bytes;
 pub use header::Hop;
 pub use instruction::Instruction;

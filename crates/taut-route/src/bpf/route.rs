@@ -1,10 +1,11 @@
 //! Routes in the kernel: a program for each, attached to a device by links that end with the process.
 
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::header::{self, Hop, SINK_BYTES};
+use super::incoming::{self, KEY_BYTES};
 use super::instruction::Instruction;
 use super::network::{self, Hook, LOG_BYTES, NetParts, NetSink};
 use super::object::{self, BpfError, KernelCounters, MemoryMap};
@@ -38,14 +39,14 @@ pub enum KernelTarget {
     /// Back to the sender.
     Reply,
     /// To this address.
-    To(SocketAddrV4),
+    To(SocketAddr),
 }
 
 /// A route as the kernel runs it.
 #[derive(Clone, Debug)]
 pub struct KernelSpec {
-    /// The address whose datagrams are taken.
-    pub source: SocketAddrV4,
+    /// The address whose datagrams are taken; those of the sinks are of the same version of IP.
+    pub source: SocketAddr,
     /// Where they go, each with the index of the output that is sent (8 bytes, network byte order), or none for the payload
     /// as it came.
     pub sinks: Vec<(KernelTarget, Option<usize>)>,
@@ -169,6 +170,14 @@ impl Maps {
     }
 }
 
+impl LogRecord {
+    /// From three words in the host's byte order, as the programs and the kernel module write them.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+        let word = |at: usize| u64::from_ne_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|byte| bytes[at + byte]));
+        Self { now_ns: word(0), count: word(8), value: word(16).cast_signed() }
+    }
+}
+
 impl KernelRoute {
     /// Generates a route's program and loads it. It does nothing yet.
     ///
@@ -221,9 +230,9 @@ impl KernelRoute {
     pub fn read_log(&mut self, mut record: impl FnMut(LogRecord)) {
         let Some(ring) = &mut self.log else { return };
         ring.read(|bytes| {
-            let Some(bytes) = bytes.first_chunk::<LOG_BYTES>() else { return };
-            let word = |at: usize| u64::from_ne_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|byte| bytes[at + byte]));
-            record(LogRecord { now_ns: word(0), count: word(8), value: word(16).cast_signed() });
+            if bytes.len() >= LOG_BYTES {
+                record(LogRecord::from_bytes(bytes));
+            }
         });
     }
 
@@ -252,7 +261,7 @@ impl Attachment {
             let shape = MapShape { kind, key_bytes, value_bytes: 4, entries: routes.len(), name, types: None };
             sys::create_map(&shape).map_err(BpfError::of("create a map"))
         };
-        let table = create(MapKind::Hash, 8, "taut_routes")?;
+        let table = create(MapKind::Hash, KEY_BYTES, "taut_routes")?;
         let programs = create(MapKind::ProgramArray, 4, "taut_programs")?;
         let code = network::dispatcher(place.hook(), sys::number(&table), sys::number(&programs));
         let dispatcher = object::load(place.kind(), &code, place.attach_type(), "taut_dispatch")?;
@@ -260,7 +269,7 @@ impl Attachment {
             let index = (index as u32).to_ne_bytes();
             let program = sys::number(&route.program).to_ne_bytes();
             sys::update(programs.as_fd(), &index, &program)
-                .and_then(|()| sys::update(table.as_fd(), &network::key(route.spec.source), &index))
+                .and_then(|()| sys::update(table.as_fd(), &incoming::key(route.spec.source), &index))
                 .map_err(BpfError::of("fill the table of routes"))?;
         }
         let link = attach(dispatcher.as_fd())?;
@@ -282,10 +291,10 @@ impl Attachment {
     }
 
     /// Takes one route out; whether others are left.
-    pub fn remove(&mut self, source: SocketAddrV4, left: usize) -> bool {
+    pub fn remove(&mut self, source: SocketAddr, left: usize) -> bool {
         if let Some(table) = &self.table {
             // It is there, or it was taken out before.
-            let _ = sys::delete(table.as_fd(), &network::key(source));
+            let _ = sys::delete(table.as_fd(), &incoming::key(source));
         }
         left > 0
     }
@@ -300,15 +309,16 @@ mod tests {
     /// The time to start a route is that of the verifier, whose work has to grow with a program's length alone.
     #[test]
     fn the_verifier_looks_at_each_instruction_about_once() {
-        let source = SocketAddrV4::new([127, 0, 0, 1].into(), 9000);
-        let layout = Source::Udp(source.into()).layout();
+        let sources = ["127.0.0.1:9000", "[::1]:9000"].map(|source| source.parse::<SocketAddr>().unwrap());
+        let layout = Source::Udp(sources[0]).layout();
         let filters = "changed(value) && rise(value > 1) && fall(value > 2) && debounce(value != 3, 1ms) && limit(true, 3, 1s) \
                        && hysteresis(value, 1, 9) && average(value, 5) != 0 && smooth(value, 2) != 4 && median(value) == 5";
         let signs = (0..20).map(|byte| format!("(i8[{byte}] >> 63 & 5) != 1")).collect::<Vec<_>>().join(" && ");
         for text in [TERMS, filters, &signs] {
             let program = Program::parse(text, &[], &layout).unwrap();
-            for place in [Place::XdpGeneric, Place::Tc] {
-                let to = |port| KernelTarget::To(SocketAddrV4::new([127, 0, 0, 1].into(), port));
+            for (source, place) in sources.iter().flat_map(|&source| [(source, Place::XdpGeneric), (source, Place::Tc)])
+            {
+                let to = |port| KernelTarget::To(SocketAddr::new(source.ip(), port));
                 let sinks = if place == Place::Tc { 4 } else { 1 };
                 let spec = KernelSpec { source, sinks: (0..sinks).map(|i| (to(i), None)).collect(), log: Some(None) };
                 let verified = Maps::create(&program, &spec).map(|maps| {
@@ -325,7 +335,7 @@ mod tests {
                     other => other.unwrap(),
                 };
                 let verified = verified.unwrap_or_else(|error| panic!("{place:?} {text}: {error}"));
-                println!("{place:?}: {verified} for {length}");
+                println!("{place:?} from {source}: {verified} for {length}");
                 assert!(verified <= length + length / 2, "{place:?} {text}: {verified} for {length}");
             }
         }

@@ -2,13 +2,14 @@
 #![expect(unsafe_code, reason = "ioctl(2) has no safe wrapper")]
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 
-pub(crate) const ABI: u32 = 1;
+pub(crate) const ABI: u32 = 2;
 pub(crate) const NAME_BYTES: usize = 64;
 pub(crate) const MOST_SINKS: usize = 16;
 pub(crate) const BUCKETS: usize = 64;
+pub(crate) const LOG_RECORDS: usize = 8192;
 
 pub(crate) const GPIO: u32 = 1;
 pub(crate) const INPUT: u32 = 2;
@@ -56,7 +57,7 @@ pub(crate) struct Request {
     pub(crate) sinks: u32,
     pub(crate) id: u32,
     pub(crate) at_fault: u32,
-    pub(crate) reserved: u32,
+    pub(crate) log: u32,
     pub(crate) source: End,
     pub(crate) sink: [End; MOST_SINKS],
 }
@@ -72,6 +73,7 @@ pub(crate) struct Stats {
     pub(crate) failed: u64,
     pub(crate) masked: u64,
     pub(crate) bad: u64,
+    pub(crate) log_lost: u64,
     pub(crate) histogram: [u64; BUCKETS],
 }
 
@@ -92,7 +94,7 @@ struct Info {
 }
 
 // The header's structures have these sizes too (`_IOC` puts them into the numbers of the calls, so a difference is ENOTTY).
-const _: () = assert!(size_of::<End>() == 80 && size_of::<Request>() == 40 + 17 * 80 && size_of::<Stats>() == 8 * 72);
+const _: () = assert!(size_of::<End>() == 80 && size_of::<Request>() == 40 + 17 * 80 && size_of::<Stats>() == 8 * 73);
 const _: () = assert!(size_of::<Loop>() == 16 && size_of::<Info>() == 8);
 
 const READ: u32 = 2;
@@ -137,13 +139,52 @@ pub(crate) fn stats(device: &File) -> io::Result<Stats> {
         failed: 0,
         masked: 0,
         bad: 0,
+        log_lost: 0,
         histogram: [0; BUCKETS],
     };
     call(device, READ, 2, &mut stats).map(|()| stats)
+}
+
+/// Bytes of `struct taut_path_log`: time, number and value of an event, 8 each.
+pub(crate) const LOG_BYTES: usize = 24;
+
+/// Reads records of the log; their bytes in all, 0 when none is there (the descriptor must not block).
+pub(crate) fn read_log(mut device: &File, records: &mut [u8]) -> io::Result<usize> {
+    match device.read(records) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        other => other,
+    }
 }
 
 /// Runs the route's loop so often; the time for all, in ns.
 pub(crate) fn run_loop(device: &File, count: u32) -> io::Result<u64> {
     let mut turns = Loop { count, ..Loop::default() };
     call(device, READ | WRITE, 3, &mut turns).map(|()| turns.ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_of_the_module_has_the_same_numbers() {
+        let header = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernel/taut_path/taut_path.h");
+        let header = std::fs::read_to_string(header).unwrap();
+        let defined = |name: &str| {
+            let line =
+                header.lines().find_map(|line| line.strip_prefix("#define ")?.strip_prefix(name)?.strip_prefix(' '));
+            line.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok())
+                .unwrap_or_else(|| panic!("{name}"))
+        };
+        let numbers = [
+            ("TAUT_PATH_ABI", ABI as usize),
+            ("TAUT_PATH_LOG_RECORDS", LOG_RECORDS),
+            ("TAUT_PATH_MOST_SINKS", MOST_SINKS),
+            ("TAUT_PATH_NAME_BYTES", NAME_BYTES),
+            ("TAUT_PATH_BUCKETS", BUCKETS),
+        ];
+        for (name, number) in numbers {
+            assert_eq!(defined(name), number, "{name}");
+        }
+    }
 }

@@ -8,10 +8,11 @@ mod led;
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use crate::bpf::{BpfError, RecordProgram};
+use crate::bpf::{BpfError, LogRecord, RecordProgram};
 use crate::condition::Program;
 use led::LedClaim;
 
@@ -76,6 +77,7 @@ pub struct ModuleRoute {
     device: File,
     program: Option<RecordProgram>,
     place: ModulePlace,
+    has_log: bool,
 }
 
 /// Counters of a route in the module.
@@ -93,6 +95,8 @@ pub struct ModuleCounters {
     pub lost: u64,
     /// Times that the source was masked for a while, since too many came.
     pub masked: u64,
+    /// Records of the log that had no room.
+    pub log_lost: u64,
     /// From taking an event to its last sink: the n-th counts times from 2^n ns.
     pub histogram: Vec<u64>,
 }
@@ -118,21 +122,30 @@ impl ModulePlace {
 /// Opens the module's device and sees whether it speaks our language.
 fn open() -> Result<File, ModuleError> {
     let missing = |text: &str| ModuleError::Missing(text.to_owned());
-    let device = File::options().read(true).write(true).open(DEVICE).map_err(|error| match error.kind() {
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
+    let device = options.open(DEVICE).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
             missing("the kernel module (modprobe taut_path; kernel/taut_path/README.md has how to build it)")
         }
         io::ErrorKind::PermissionDenied => missing("the right to use /dev/taut_path (root, CAP_SYS_ADMIN)"),
         _ => ModuleError::Missing(format!("{DEVICE}: {error}")),
     })?;
-    match abi::version(&device) {
-        Ok(abi::ABI) => Ok(device),
-        Ok(other) => Err(ModuleError::Missing(format!(
-            "a module of the same version: the loaded taut_path speaks ABI {other}, this program {}",
-            abi::ABI
-        ))),
-        Err(error) => Err(ModuleError::Missing(format!("{DEVICE} does not answer: {error}"))),
-    }
+    let version = abi::version(&device);
+    let version = version.map_err(|error| ModuleError::Missing(format!("{DEVICE} does not answer: {error}")))?;
+    speaks(version).map(|()| device)
+}
+
+/// Whether a module of that ABI is one for this program; else what to do.
+fn speaks(version: u32) -> Result<(), ModuleError> {
+    let ours = abi::ABI;
+    let remedy = match version.cmp(&ours) {
+        std::cmp::Ordering::Equal => return Ok(()),
+        std::cmp::Ordering::Less => "the module is older: rmmod taut_path, then build and load the one of this program",
+        std::cmp::Ordering::Greater => "this program is older: use the one that the module came with",
+    };
+    let text = format!("a module of the same version: the loaded taut_path speaks ABI {version}, this program {ours}");
+    Err(ModuleError::Missing(format!("{text} ({remedy}; kernel/taut_path/README.md)")))
 }
 
 /// What of the module is missing here.
@@ -174,7 +187,8 @@ impl ModuleRoute {
             leds.push(claim);
         }
         let place = if spec.request.place == abi::HARDIRQ { ModulePlace::HardIrq } else { ModulePlace::Thread };
-        Ok(Self { _leds: leds, device, program, place })
+        let has_log = spec.request.log != 0;
+        Ok(Self { _leds: leds, device, program, place, has_log })
     }
 
     /// Where it runs.
@@ -195,8 +209,37 @@ impl ModuleRoute {
             short: stats.short_events,
             lost: stats.lost + stats.failed,
             masked: stats.masked,
+            log_lost: stats.log_lost,
             histogram: stats.histogram.to_vec(),
         })
+    }
+
+    /// Readable when something has been logged; `None` without a log.
+    pub fn log_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.has_log.then(|| self.device.as_fd())
+    }
+
+    /// Hands over what has been logged since.
+    ///
+    /// # Errors
+    /// The module did not answer.
+    pub fn read_log(&self, mut record: impl FnMut(LogRecord)) -> io::Result<()> {
+        const BATCH: usize = 512;
+        if !self.has_log {
+            return Ok(());
+        }
+        let mut buffer = vec![0; BATCH * abi::LOG_BYTES];
+        // What comes meanwhile may wait.
+        for _ in 0..=abi::LOG_RECORDS / BATCH {
+            let bytes = abi::read_log(&self.device, &mut buffer)?;
+            for bytes in buffer[..bytes].chunks_exact(abi::LOG_BYTES) {
+                record(LogRecord::from_bytes(bytes));
+            }
+            if bytes < buffer.len() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The published experiment's loop: input read, condition evaluated, output set, so often; ns for all.
@@ -240,6 +283,7 @@ fn refused(spec: &ModuleSpec, error: io::Error) -> ModuleError {
         Some(libc::EBUSY) => " (somebody else uses the line; gpioinfo tells who)",
         Some(libc::EINVAL) if is_line => " (the chip has no such line)",
         Some(libc::ENXIO) => " (the line makes no interrupts)",
+        Some(libc::EPROTONOSUPPORT) => " (the module is of another version; kernel/taut_path/README.md)",
         Some(libc::EDEADLK) => " (something on the route can sleep, so it can't run in hard irq)",
         _ => "",
     };
@@ -257,6 +301,15 @@ pub(crate) fn input_name(node: &Path) -> Option<String> {
 mod tests {
     use super::*;
     use crate::route::{Route, module_spec, parse_file};
+
+    #[test]
+    fn another_version_is_told_with_what_to_do() {
+        assert!(speaks(abi::ABI).is_ok());
+        let old = speaks(abi::ABI - 1).unwrap_err().to_string();
+        assert!(old.contains("speaks ABI 1, this program 2") && old.contains("rmmod taut_path"), "{old}");
+        let new = speaks(abi::ABI + 1).unwrap_err().to_string();
+        assert!(new.contains("speaks ABI 3, this program 2") && new.contains("this program is older"), "{new}");
+    }
 
     #[test]
     fn what_the_module_refuses_is_named_with_what_to_do() {

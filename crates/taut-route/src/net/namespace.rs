@@ -1,5 +1,8 @@
 //! Network namespaces for the bench: the sensor's end of a cable lives in one of its own.
-#![expect(unsafe_code, reason = "unshare is unsafe in rustix, for a flag that is not used here")]
+#![expect(
+    unsafe_code,
+    reason = "unshare is unsafe in rustix, for a flag that is not used here; and in tests a socket option"
+)]
 
 use std::fs::File;
 use std::io;
@@ -42,4 +45,16 @@ impl AsFd for Namespace {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// Sends a header of options for the destination with each datagram from now on (`IPV6_DSTOPTS`, RFC 3542, section 9).
+#[cfg(test)]
+pub(super) fn set_destination_options(socket: &std::net::UdpSocket, header: &[u8]) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+
+    let (level, option) = (libc::IPPROTO_IPV6, libc::IPV6_DSTOPTS);
+    let (at, length) = (header.as_ptr().cast(), header.len() as libc::socklen_t);
+    // SAFETY: the header is live and its length is told.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, at, length) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

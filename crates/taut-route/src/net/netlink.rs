@@ -1,7 +1,7 @@
 //! rtnetlink(7): devices, addresses, ways and neighbours, as far as routes and their bench need them.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -15,6 +15,8 @@ const RTM_NEWADDR: u16 = 20;
 const RTM_GETADDR: u16 = 22;
 const RTM_GETROUTE: u16 = 26;
 const RTM_NEWNEIGH: u16 = 28;
+#[cfg(test)]
+const RTM_DELNEIGH: u16 = 29;
 const RTM_GETNEIGH: u16 = 30;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
@@ -41,6 +43,10 @@ const NUD_PERMANENT: u16 = 0x80;
 const NUD_USABLE: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
 const NTF_USE: u8 = 1;
 const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+const IFLA_MTU: u16 = 4;
+/// No search for others with the address (linux/if_addr.h).
+const IFA_F_NODAD: u8 = 2;
 
 /// A device.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -51,6 +57,8 @@ pub(crate) struct Device {
     pub(crate) address: Option<[u8; 6]>,
     /// What virtual device it is (`veth`, `bridge` …); `None` for others.
     pub(crate) kind: Option<String>,
+    /// Most bytes of an IP packet.
+    pub(crate) mtu: u32,
 }
 
 /// The way to an address.
@@ -58,7 +66,7 @@ pub(crate) struct Device {
 pub(crate) struct Way {
     pub(crate) ifindex: u32,
     /// The next host on it.
-    pub(crate) next: Ipv4Addr,
+    pub(crate) next: IpAddr,
 }
 
 /// A socket of rtnetlink, in the network namespace in which it was made.
@@ -113,10 +121,10 @@ fn link_header(index: u32, flags: u32, change: u32) -> [u8; 16] {
 }
 
 /// `struct ndmsg`.
-fn neighbour_header(index: u32, state: u16, flags: u8) -> [u8; 12] {
+fn neighbour_header(way: Way, state: u16, flags: u8) -> [u8; 12] {
     let mut header = [0; 12];
-    header[0] = AF_INET;
-    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    header[0] = family(way.next);
+    header[4..8].copy_from_slice(&way.ifindex.to_ne_bytes());
     header[8..10].copy_from_slice(&state.to_ne_bytes());
     header[10] = flags;
     header
@@ -146,8 +154,30 @@ fn attribute(bytes: &[u8], header: usize, wanted: u16) -> Option<&[u8]> {
     attributes(bytes, header).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
 }
 
-fn address(value: &[u8]) -> Option<Ipv4Addr> {
-    value.first_chunk::<4>().map(|octets| Ipv4Addr::from(*octets))
+fn address(value: &[u8]) -> Option<IpAddr> {
+    match value.len() {
+        4 => value.first_chunk::<4>().map(|octets| Ipv4Addr::from(*octets).into()),
+        _ => value.first_chunk::<16>().map(|octets| Ipv6Addr::from(*octets).into()),
+    }
+}
+
+const fn family(ip: IpAddr) -> u8 {
+    if ip.is_ipv4() { AF_INET } else { AF_INET6 }
+}
+
+fn octets(ip: IpAddr) -> Vec<u8> {
+    match ip {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    }
+}
+
+/// The device that an address of a link names, or 0.
+const fn scope(address: SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V4(_) => 0,
+        SocketAddr::V6(address) => address.scope_id(),
+    }
 }
 
 impl Netlink {
@@ -192,14 +222,14 @@ impl Netlink {
 
     /// A device by its number.
     pub(crate) fn device(&self, index: u32) -> io::Result<Device> {
-        let mut device = Device { index, name: String::new(), address: None, kind: None };
+        let mut device = Device { index, name: String::new(), address: None, kind: None, mtu: 0 };
         self.ask(Message::new(RTM_GETLINK, 0, &link_header(index, 0, 0)), |body| read_device(body, &mut device))?;
         Ok(device)
     }
 
     /// A device by its name.
     pub(crate) fn device_named(&self, name: &str) -> io::Result<Device> {
-        let mut device = Device { index: 0, name: String::new(), address: None, kind: None };
+        let mut device = Device { index: 0, name: String::new(), address: None, kind: None, mtu: 0 };
         let mut message = Message::new(RTM_GETLINK, 0, &link_header(0, 0, 0));
         message.attribute(IFLA_IFNAME, format!("{name}\0").as_bytes());
         self.ask(message, |body| {
@@ -209,36 +239,46 @@ impl Netlink {
         Ok(device)
     }
 
-    /// Number of the device that has an address of this host.
-    pub(crate) fn device_of(&self, wanted: Ipv4Addr) -> io::Result<Option<u32>> {
+    /// Number of the device that has an address of this host, on the device that it names if it does.
+    pub(crate) fn device_of(&self, wanted: SocketAddr) -> io::Result<Option<u32>> {
+        let (ip, scope) = (wanted.ip(), scope(wanted));
         let mut found = None;
         // struct ifaddrmsg: family first, the device's number last.
-        let message = Message::new(RTM_GETADDR, NLM_F_DUMP, &[AF_INET, 0, 0, 0, 0, 0, 0, 0]);
+        let message = Message::new(RTM_GETADDR, NLM_F_DUMP, &[family(ip), 0, 0, 0, 0, 0, 0, 0]);
         self.ask(message, |body| {
-            if attribute(body, 8, IFA_LOCAL).and_then(address) == Some(wanted) {
-                found = found.or_else(|| number_at(body, 4));
+            // IPv6 has it in the other attribute.
+            let own = attribute(body, 8, IFA_LOCAL).or_else(|| attribute(body, 8, IFA_ADDRESS)).and_then(address);
+            let device = number_at(body, 4).filter(|device| scope == 0 || *device == scope);
+            if own == Some(ip) {
+                found = found.or(device);
             }
         })?;
         Ok(found)
     }
 
     /// The way that datagrams to an address take.
-    pub(crate) fn way_to(&self, to: Ipv4Addr) -> io::Result<Way> {
+    pub(crate) fn way_to(&self, to: SocketAddr) -> io::Result<Way> {
+        let ip = to.ip();
+        let destination = octets(ip);
         // struct rtmsg: family, length of the destination in bits.
-        let mut message = Message::new(RTM_GETROUTE, 0, &[AF_INET, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        message.attribute(RTA_DST, &to.octets());
-        let mut way = Way { ifindex: 0, next: to };
+        let header = [family(ip), 8 * destination.len() as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let mut message = Message::new(RTM_GETROUTE, 0, &header);
+        message.attribute(RTA_DST, &destination);
+        if scope(to) != 0 {
+            message.attribute(RTA_OIF, &scope(to).to_ne_bytes());
+        }
+        let mut way = Way { ifindex: 0, next: ip };
         self.ask(message, |body| {
             way.ifindex = attribute(body, 12, RTA_OIF).and_then(|value| number_at(value, 0)).unwrap_or(0);
-            way.next = attribute(body, 12, RTA_GATEWAY).and_then(address).unwrap_or(to);
+            way.next = attribute(body, 12, RTA_GATEWAY).and_then(address).unwrap_or(ip);
         })?;
         Ok(way)
     }
 
     /// The Ethernet address of a neighbour, if the kernel knows it.
     pub(crate) fn neighbour(&self, way: Way) -> Option<[u8; 6]> {
-        let mut message = Message::new(RTM_GETNEIGH, 0, &neighbour_header(way.ifindex, 0, 0));
-        message.attribute(NDA_DST, &way.next.octets());
+        let mut message = Message::new(RTM_GETNEIGH, 0, &neighbour_header(way, 0, 0));
+        message.attribute(NDA_DST, &octets(way.next));
         let mut found = None;
         let asked = self.ask(message, |body| {
             let usable = short_at(body, 8).is_some_and(|state| state & NUD_USABLE != 0);
@@ -249,9 +289,17 @@ impl Netlink {
 
     /// Has the kernel find out a neighbour, or make sure of it, as if something were sent there (`NTF_USE`).
     pub(crate) fn use_neighbour(&self, way: Way) -> io::Result<()> {
-        let header = neighbour_header(way.ifindex, 0, NTF_USE);
+        let header = neighbour_header(way, 0, NTF_USE);
         let mut message = Message::new(RTM_NEWNEIGH, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE, &header);
-        message.attribute(NDA_DST, &way.next.octets());
+        message.attribute(NDA_DST, &octets(way.next));
+        self.tell(message)
+    }
+
+    /// Has the kernel forget a neighbour.
+    #[cfg(test)]
+    pub(crate) fn forget_neighbour(&self, way: Way) -> io::Result<()> {
+        let mut message = Message::new(RTM_DELNEIGH, NLM_F_ACK, &neighbour_header(way, 0, 0));
+        message.attribute(NDA_DST, &octets(way.next));
         self.tell(message)
     }
 
@@ -271,14 +319,15 @@ impl Netlink {
         self.tell(message)
     }
 
-    /// Gives a device an address in a network of 24 bits, and sets it up.
-    pub(crate) fn set_up(&self, index: u32, own: Option<Ipv4Addr>) -> io::Result<()> {
-        if let Some(own) = own {
-            let mut header = [AF_INET, 24, 0, 0, 0, 0, 0, 0];
+    /// Gives a device addresses in networks of 24 bits (IPv6: 64), and sets it up.
+    pub(crate) fn set_up(&self, index: u32, own: &[IpAddr]) -> io::Result<()> {
+        for own in own {
+            let bits = if own.is_ipv4() { 24 } else { 64 };
+            let mut header = [family(*own), bits, IFA_F_NODAD, 0, 0, 0, 0, 0];
             header[4..].copy_from_slice(&index.to_ne_bytes());
             let mut message = Message::new(RTM_NEWADDR, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, &header);
-            message.attribute(IFA_LOCAL, &own.octets());
-            message.attribute(IFA_ADDRESS, &own.octets());
+            message.attribute(IFA_LOCAL, &octets(*own));
+            message.attribute(IFA_ADDRESS, &octets(*own));
             self.tell(message)?;
         }
         // IFF_UP.
@@ -287,9 +336,9 @@ impl Netlink {
 
     /// Writes down the Ethernet address of a neighbour for good, so that nothing need ask for it.
     pub(crate) fn set_neighbour(&self, way: Way, at: [u8; 6]) -> io::Result<()> {
-        let header = neighbour_header(way.ifindex, NUD_PERMANENT, 0);
+        let header = neighbour_header(way, NUD_PERMANENT, 0);
         let mut message = Message::new(RTM_NEWNEIGH, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE, &header);
-        message.attribute(NDA_DST, &way.next.octets());
+        message.attribute(NDA_DST, &octets(way.next));
         message.attribute(NDA_LLADDR, &at);
         self.tell(message)
     }
@@ -300,6 +349,7 @@ fn read_device(body: &[u8], device: &mut Device) {
         match kind {
             IFLA_IFNAME => device.name = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned(),
             IFLA_ADDRESS => device.address = value.try_into().ok(),
+            IFLA_MTU => device.mtu = number_at(value, 0).unwrap_or(0),
             IFLA_LINKINFO => {
                 let kind = attribute(value, 0, IFLA_INFO_KIND);
                 device.kind = kind.map(|kind| String::from_utf8_lossy(kind).trim_end_matches('\0').to_owned());

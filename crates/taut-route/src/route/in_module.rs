@@ -23,9 +23,6 @@ pub(super) fn places(route: &Route) -> Result<Vec<ModulePlace>, Vec<String>> {
 /// The route in the module's words, or what it lacks for that.
 pub(crate) fn module_spec(route: &Route) -> Result<ModuleSpec, Vec<String>> {
     let mut lacks = Vec::new();
-    if route.log.is_some() {
-        lacks.push("a route without a log: the module keeps counters only".to_owned());
-    }
     if route.sinks.len() > abi::MOST_SINKS {
         lacks.push(format!("{} sinks at most", abi::MOST_SINKS));
     }
@@ -55,7 +52,7 @@ pub(crate) fn module_spec(route: &Route) -> Result<ModuleSpec, Vec<String>> {
         sinks: route.sinks.len() as u32,
         id: 0,
         at_fault: 0,
-        reserved: 0,
+        log: route.log.is_some().into(),
         source,
         sink: sinks,
     };

@@ -1,13 +1,13 @@
 //! What runs where, and why.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use rustix::thread::CapabilitySet;
 
 use super::{Route, Source, Target, Wish, in_module};
-use crate::bpf::{KernelSpec, KernelTarget, Place};
-use crate::module::{self, ModulePlace};
-use crate::net::netlink::{Netlink, Way};
+use crate::bpf::{KernelSpec, KernelTarget, LONGEST_SUMMED, Place};
+use crate::module::{self, ModulePlace, abi};
+use crate::net::netlink::{Device, Netlink, Way};
 
 /// What is known of this host.
 #[derive(Debug)]
@@ -78,11 +78,15 @@ impl Host {
         }
         let stays = ways.iter().flatten().all(|way| way.ifindex == device.index);
         let one = spec.sinks.len() <= 1;
+        // XDP has to sum such a payload up.
+        let sums = spec.source.is_ipv6() && spec.sinks.iter().any(|(_, output)| output.is_none());
+        let longest = LONGEST_SUMMED as u32 + 48;
+        let too_long = sums && device.mtu > longest;
         let wanted: &[Place] = match route.wish {
             Wish::XdpNative => &[Place::XdpNative],
             Wish::XdpGeneric => &[Place::XdpGeneric],
             Wish::Tc => &[Place::Tc],
-            _ if !(one && stays) => &[Place::Tc],
+            _ if !(one && stays) || too_long => &[Place::Tc],
             // What a driver sends back over a veth gets stuck unless there is a program at the other end, which can't be seen
             // from here (`veth_xdp_flush`, drivers/net/veth.c).
             _ if device.kind.as_deref() == Some("veth") => &[Place::XdpGeneric, Place::Tc],
@@ -92,17 +96,27 @@ impl Host {
             plan.lacks
                 .push("one sink at most, on the device of the source (XDP rewrites the datagram in place)".to_owned());
         }
+        if wanted[0] != Place::Tc && too_long {
+            plan.lacks.push(format!(
+                "an MTU of {longest} at most on {} ({}), or an expression to send: over IPv6, XDP sums up what it sends",
+                device.name, device.mtu
+            ));
+        }
         if wanted.last() == Some(&Place::Tc) && self.kernel < (6, 6) && wanted.len() == 1 {
             let (major, minor) = self.kernel;
-            plan.lacks.push(format!("Linux 6.6 (tcx, for several sinks or another device; this is {major}.{minor})"));
+            let what =
+                if one && stays { "payloads longer than XDP sums up" } else { "several sinks or another device" };
+            plan.lacks.push(format!("Linux 6.6 (tcx, for {what}; this is {major}.{minor})"));
         }
         if !plan.lacks.is_empty() {
             plan.why.push("user space, since the kernel path lacks something".to_owned());
             return plan;
         }
         plan.places = wanted.iter().copied().filter(|place| *place != Place::Tc || self.kernel >= (6, 6)).collect();
-        plan.why.push(format!("source and sinks are UDP over IPv4, and datagrams come in on {}", device.name));
+        let version = version(spec.source);
+        plan.why.push(format!("source and sinks are UDP over {version}, and datagrams come in on {}", device.name));
         plan.why.push(match (one, stays) {
+            (true, true) if too_long => format!("payloads may be too long to be summed up by XDP (MTU {})", device.mtu),
             (true, true) => "one sink on the same device: the datagram is rewritten in place (XDP, else tc)".to_owned(),
             (true, false) => "the sink is on another device: tc redirects there".to_owned(),
             (false, _) => format!("{} sinks: tc clones", spec.sinks.len()),
@@ -134,19 +148,31 @@ impl Host {
             _ if route.wish == Wish::Kthread => "a thread was asked for".to_owned(),
             _ => "in a thread, since sending UDP can sleep".to_owned(),
         });
+        if let Some(log) = &route.log {
+            let room = abi::LOG_RECORDS;
+            plan.why.push(format!("{} is written from the module's log of {room} records", log.display()));
+        }
     }
 
-    fn source_device(&self, route: &Route, plan: &mut Plan) -> Option<crate::net::netlink::Device> {
-        let Source::Udp(SocketAddr::V4(source)) = &route.source else {
-            plan.lacks.push(format!("a source that the kernel path has: udp:// on IPv4, not {}", route.source));
+    fn source_device(&self, route: &Route, plan: &mut Plan) -> Option<Device> {
+        let Source::Udp(source) = route.source else {
+            plan.lacks.push(format!("a source that the kernel path has: udp://, not {}", route.source));
             return None;
         };
         if source.ip().is_unspecified() || source.port() == 0 {
             plan.lacks.push("an address of one device and a port, not all of them, as the source".to_owned());
             return None;
         }
+        if let SocketAddr::V6(source) = source
+            && source.ip().is_unicast_link_local()
+            && source.scope_id() == 0
+        {
+            plan.lacks
+                .push(format!("a device for {source}, which every link may have: write [{}%NUMBER]", source.ip()));
+            return None;
+        }
         let netlink = self.netlink.as_ref()?;
-        let found = netlink.device_of(own_address(*source)).ok().flatten();
+        let found = netlink.device_of(own_address(source)).ok().flatten();
         let Some(index) = found else {
             plan.lacks.push(format!("a device with the address {}", source.ip()));
             return None;
@@ -158,14 +184,21 @@ impl Host {
     pub(crate) fn way(&self, target: KernelTarget) -> Option<Way> {
         match target {
             KernelTarget::Reply => None,
-            KernelTarget::To(to) => self.netlink.as_ref()?.way_to(*to.ip()).ok().filter(|way| way.ifindex != 0),
+            KernelTarget::To(to) => self.netlink.as_ref()?.way_to(to).ok().filter(|way| way.ifindex != 0),
         }
     }
 }
 
 /// The whole of 127.0.0.0/8 is the loopback device's.
-const fn own_address(source: SocketAddrV4) -> Ipv4Addr {
-    if source.ip().is_loopback() { Ipv4Addr::LOCALHOST } else { *source.ip() }
+fn own_address(source: SocketAddr) -> SocketAddr {
+    match source {
+        SocketAddr::V4(own) if own.ip().is_loopback() => (Ipv4Addr::LOCALHOST, own.port()).into(),
+        other => other,
+    }
+}
+
+const fn version(address: SocketAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
 /// The route as the kernel would run it.
@@ -174,13 +207,18 @@ pub(crate) fn kernel_spec(route: &Route, plan: &mut Plan) -> Option<KernelSpec> 
     for sink in &route.sinks {
         match &sink.target {
             Target::Reply => sinks.push((KernelTarget::Reply, sink.output)),
-            Target::Udp(SocketAddr::V4(to)) => sinks.push((KernelTarget::To(*to), sink.output)),
-            other => {
-                plan.lacks.push(format!("a sink that the kernel path has: reply or udp:// on IPv4, not {other}"));
-            }
+            Target::Udp(to) => match &route.source {
+                // The headers of one are longer than the other's, and what is sent is the datagram rewritten.
+                Source::Udp(source) if source.is_ipv4() != to.is_ipv4() => {
+                    let (from, version) = (version(*source), version(*to));
+                    plan.lacks.push(format!("one version of IP: the source is {from}, and udp://{to} {version}"));
+                }
+                _ => sinks.push((KernelTarget::To(*to), sink.output)),
+            },
+            other => plan.lacks.push(format!("a sink that the kernel path has: reply or udp://, not {other}")),
         }
     }
-    let Source::Udp(SocketAddr::V4(source)) = route.source else { return None };
+    let Source::Udp(source) = route.source else { return None };
     let all = sinks.len() == route.sinks.len();
     // A table of sinks is one value of a map, addressed by 16 bits.
     all.then(|| KernelSpec { source, sinks, log: route.log.as_ref().map(|_| route.logged) })

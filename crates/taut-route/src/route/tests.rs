@@ -96,7 +96,9 @@ fn what_the_kernel_path_lacks_is_told() {
     assert!(lacking.places.is_empty() && lacking.lacks.len() >= 2, "{lacking:?}");
     assert!(plan("['reply']", "udp://0.0.0.0:9").lacks[0].contains("an address of one device"));
     assert!(plan("['reply']", "udp://192.0.2.77:9").lacks[0].contains("a device with the address"));
-    assert!(plan("['reply']", "udp://[::1]:9").lacks[0].contains("IPv4"));
+    let mixed = plan("['reply', 'udp://127.0.0.1:9']", "udp://[::1]:9").lacks.join("; ");
+    assert!(mixed.contains("one version of IP: the source is IPv6, and udp://127.0.0.1:9 IPv4"), "{mixed}");
+    assert!(plan("['reply']", "udp://[fe80::1]:9").lacks[0].contains("[fe80::1%NUMBER]"));
 }
 
 #[test]

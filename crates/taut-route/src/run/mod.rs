@@ -12,7 +12,6 @@ mod user;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::net::SocketAddrV4;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -74,6 +73,10 @@ impl Engine {
             netlink: Netlink::open().ok(),
             look_at: Instant::now(),
         };
+        // In whatever place: one that can't be written is to be known before anything is at work.
+        for route in &routes {
+            open_log(route)?;
+        }
         let mut waiting: Vec<(Route, Plan)> = Vec::new();
         for route in routes {
             let plan = engine.host.plan(&route);
@@ -113,7 +116,8 @@ impl Engine {
         };
         match started {
             Ok(module) => {
-                self.running.push(Running { route, plan, work: Work::Module(module), log: None });
+                let log = open_log(&route).ok().flatten();
+                self.running.push(Running { route, plan, work: Work::Module(module), log });
                 None
             }
             Err(error) => {
@@ -153,7 +157,7 @@ impl Engine {
         };
         for ((route, mut plan), kernel) in group.into_iter().zip(loaded) {
             plan.why.append(&mut plan.lacks);
-            let log = route.log.as_deref().and_then(|path| sink::append(path).ok());
+            let log = open_log(&route).ok().flatten();
             self.running.push(Running { route, plan, work: Work::Kernel { route: Box::new(kernel), place }, log });
         }
         Vec::new()
@@ -204,7 +208,7 @@ impl Engine {
             self.running = running;
             self.look_at = Instant::now() + Duration::from_millis(if all_known { 1000 } else { 5 });
         }
-        let fds: Vec<_> = self.running.iter().filter_map(|one| one.work.log_fd()).chain([also]).collect();
+        let fds: Vec<_> = self.running.iter().filter_map(Running::log_fd).chain([also]).collect();
         let mut polled: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
         let wait = self.look_at.saturating_duration_since(Instant::now()).min(Duration::from_millis(200));
         let wait = Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
@@ -215,14 +219,7 @@ impl Engine {
     }
 
     fn write_logs(&mut self) {
-        for one in &mut self.running {
-            let (Work::Kernel { route: kernel, .. }, Some(log)) = (&mut one.work, &mut one.log) else { continue };
-            let mut text = String::new();
-            kernel.read_log(|record| text.push_str(&user::log_line(&one.route, record)));
-            if !text.is_empty() && log.write_all(text.as_bytes()).and_then(|()| log.flush()).is_err() {
-                one.log = None;
-            }
-        }
+        self.running.iter_mut().for_each(Running::write_log);
     }
 
     /// All routes with their counters.
@@ -232,7 +229,6 @@ impl Engine {
 
     /// Ends a route; its last counters, or nothing if there is none of that name.
     pub fn stop(&mut self, name: &str) -> Option<Status> {
-        self.write_logs();
         let index = self.running.iter().position(|one| one.route.name == name)?;
         let mut one = self.running.remove(index);
         if let Work::User(user) = &mut one.work {
@@ -241,24 +237,23 @@ impl Engine {
         if let Work::Kernel { route, place } = &one.work {
             let key = (one.plan.ifindex, place.name());
             let left = self.running.iter().filter(|other| other.key() == Some(key)).count();
-            let source: SocketAddrV4 = route.spec().source;
+            let source = route.spec().source;
             if self.attachments.get_mut(&key).is_some_and(|attachment| !attachment.remove(source, left)) {
                 self.attachments.remove(&key);
             }
         }
-        Some(one.status())
+        Some(one.last_status())
     }
 
     /// Ends all routes; their last counters.
     pub fn end(mut self) -> Vec<Status> {
         self.ask_to_stop();
-        self.write_logs();
         for one in &mut self.running {
             if let Work::User(user) = &mut one.work {
                 user.end();
             }
         }
-        self.status()
+        self.running.iter_mut().map(Running::last_status).collect()
     }
 
     /// All at once, since each may take a while to notice.
@@ -283,13 +278,52 @@ impl Drop for Engine {
     }
 }
 
-impl Work {
-    fn log_fd(&self) -> Option<BorrowedFd<'_>> {
-        if let Self::Kernel { route, .. } = self { route.log_fd() } else { None }
-    }
+/// The file of a route's log, if it has one.
+fn open_log(route: &Route) -> Result<Option<Box<dyn Write + Send>>> {
+    let Some(path) = route.log.as_deref() else { return Ok(None) };
+    let failed = |error| Error::Io { operation: "log to", endpoint: path.display().to_string(), error };
+    sink::append(path).map(Some).map_err(failed)
 }
 
 impl Running {
+    /// Readable when there is something to write to the log.
+    fn log_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.log.as_ref()?;
+        match &self.work {
+            Work::Kernel { route, .. } => route.log_fd(),
+            Work::Module(module) => module.log_fd(),
+            // Its thread does that.
+            Work::User(_) => None,
+        }
+    }
+
+    /// Writes what the kernel has logged since. A log that can't be written or read is given up; what finds no room in the
+    /// kernel then counts as lost.
+    fn write_log(&mut self) {
+        let Some(log) = &mut self.log else { return };
+        let mut text = String::new();
+        let record = |record| text.push_str(&user::log_line(&self.route, record));
+        let read = match &mut self.work {
+            Work::Kernel { route, .. } => {
+                route.read_log(record);
+                Ok(())
+            }
+            Work::Module(module) => module.read_log(record),
+            Work::User(_) => return,
+        };
+        let written = log.write_all(text.as_bytes()).and_then(|()| log.flush());
+        if read.and(written).is_err() {
+            self.log = None;
+        }
+    }
+
+    /// The counters, and then the log, so that it has all that they count.
+    fn last_status(&mut self) -> Status {
+        let status = self.status();
+        self.write_log();
+        status
+    }
+
     fn key(&self) -> Option<(u32, &'static str)> {
         if let Work::Kernel { place, .. } = &self.work { Some((self.plan.ifindex, place.name())) } else { None }
     }

@@ -136,7 +136,7 @@ impl From<ModuleCounters> for Counters {
             dropped: module.dropped,
             short: module.short,
             lost: module.lost,
-            log_lost: 0,
+            log_lost: module.log_lost,
             masked: module.masked,
             latency: Latency::of("from the interrupt to the last sink", module.histogram.into_iter()),
         }

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use taut_link::{Error, Result};
 
-use super::sink::{self, Output};
+use super::sink::Output;
 use super::source::{Input, Next, now_ns};
 use super::status::Shared;
 use super::sys;
@@ -29,15 +29,11 @@ impl UserRoute {
     pub(super) fn start(route: &Route) -> Result<Self> {
         let input = Input::open(route)?;
         let outputs = Output::open_all(route, input.udp())?;
-        let log = route.log.as_deref().map(|path| {
-            let failed = |error| Error::Io { operation: "log to", endpoint: path.display().to_string(), error };
-            sink::append(path).map_err(failed)
-        });
         let worker = Worker {
             route: route.clone(),
             input,
             outputs,
-            log: log.transpose()?,
+            log: super::open_log(route)?,
             counters: Arc::default(),
             stop: Arc::default(),
         };

@@ -4,6 +4,7 @@
 use std::ffi::c_ulong;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -156,11 +157,15 @@ pub(crate) fn it_is_unloaded_a_hundred_times_under_load() {
     assert_eq!(devices.filter(|entry| entry.file_name().to_string_lossy().starts_with("taut_path")).count(), 0);
 }
 
+/// `TAUT_PATH_ABI`
+pub(crate) const ABI: u32 = 2;
+/// struct taut_path_stats.
+const STATS: usize = 8 * 73;
 /// struct taut_path_route, as the header has it.
-const ROUTE: usize = 40 + 17 * 80;
+pub(crate) const ROUTE: usize = 40 + 17 * 80;
 
 /// `_IOC` (asm-generic/ioctl.h) with the module's letter.
-const fn number(direction: u32, call: u32, size: usize) -> u32 {
+pub(crate) const fn number(direction: u32, call: u32, size: usize) -> u32 {
     direction << 30 | (size as u32) << 16 | 0xE7 << 8 | call
 }
 
@@ -174,9 +179,10 @@ fn threads() -> Vec<String> {
 pub(crate) fn the_control_device_takes_anything() {
     let chip = chip();
     let mut random = Random(0x5eed_0003);
-    let (mut answers, mut started) = (0, 0);
+    let (mut answers, mut started, mut logged) = (0, 0, 0);
     for turn in 0..20_000 {
-        let device = File::options().read(true).write(true).open("/dev/taut_path").unwrap();
+        let device =
+            File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/taut_path").unwrap();
         for _ in 0..=random.below(3) {
             let mut bytes: Vec<u8> =
                 (0..4096).map(|_| if random.below(4) == 0 { random.next() as u8 } else { 0 }).collect();
@@ -185,7 +191,7 @@ pub(crate) fn the_control_device_takes_anything() {
             }
             let request = match random.below(5) {
                 0 => number(2, 0, 8),
-                1 => number(2, 2, 8 * 72),
+                1 => number(2, 2, STATS),
                 2 => number(3, 3, 16),
                 3 => random.next() as u32,
                 _ => number(3, 1, ROUTE),
@@ -200,11 +206,20 @@ pub(crate) fn the_control_device_takes_anything() {
             // SAFETY: what the module writes at `bytes` is no more than a page; at the other addresses nothing can be written.
             let result = unsafe { libc::ioctl(device.as_raw_fd(), c_ulong::from(request) as _, address) };
             answers += 1;
+            // Reading and waiting, with any length.
+            let length = random.below(bytes.len());
+            // SAFETY: the module writes no more than that many bytes; at the other addresses nothing can be written.
+            let result_of_read = unsafe { libc::read(device.as_raw_fd(), address as *mut libc::c_void, length) };
+            assert!(result_of_read <= 0, "no edge was made, and {result_of_read} bytes were read");
+            let mut waits = libc::pollfd { fd: device.as_raw_fd(), events: random.next() as i16, revents: 0 };
+            // SAFETY: one live structure.
+            unsafe { libc::poll(&raw mut waits, 1, 0) };
             started += i32::from(result == 0 && request == number(3, 1, ROUTE));
+            logged += i32::from(result == 0 && request == number(3, 1, ROUTE) && bytes[36] == 1);
         }
     }
-    println!("{answers} calls, {started} routes");
-    assert!(started > 0, "none was near enough to a route");
+    println!("{answers} calls, {started} routes, {logged} with a log");
+    assert!(started > 0 && logged > 0, "none was near enough to a route");
     let engine = start("gpio:taut-gpio-sim/3", "true", &["gpio:taut-gpio-sim/5"], "kernel").unwrap();
     chip.run(3, 4, PERIOD).unwrap();
     assert_eq!(counters(&engine, 4).passed, 4);
@@ -213,6 +228,7 @@ pub(crate) fn the_control_device_takes_anything() {
 /// A route with the condition in C, with something else here and there.
 fn near_a_route(bytes: &mut [u8], random: &mut Random) {
     route(bytes);
+    bytes[36] = random.below(3) as u8;
     for _ in 0..random.below(3) {
         let at = random.below(200);
         bytes[at] = random.next() as u8;
@@ -220,10 +236,10 @@ fn near_a_route(bytes: &mut [u8], random: &mut Random) {
 }
 
 /// A route from a line to another one, with the condition in C.
-fn route(bytes: &mut [u8]) {
+pub(crate) fn route(bytes: &mut [u8]) {
     bytes[..40 + 2 * 80].fill(0);
     // abi, condition, sinks; then source and sink: kind, edges, line.
-    let mut words = vec![(0, 1), (12, 1), (24, 1)];
+    let mut words = vec![(0, ABI), (12, 1), (24, 1)];
     for at in [40, 120] {
         bytes[at + 16..at + 29].copy_from_slice(b"taut-gpio-sim");
         words.extend([(at, 1), (at + 4, 3), (at + 8, (at / 40) as u32)]);

@@ -5,6 +5,7 @@
 mod bpf;
 mod faults;
 mod keyboard;
+mod log;
 mod memory;
 mod routes;
 #[path = "../support/mod.rs"]
@@ -31,6 +32,10 @@ const TESTS: &[(&str, fn())] = tests![
     routes::a_chip_that_sleeps_and_udp_take_the_thread,
     routes::an_led_follows_and_is_given_back,
     routes::a_key_reaches_the_output,
+    log::what_passes_is_logged_as_in_user_space,
+    log::records_without_room_are_counted,
+    log::what_reading_refuses_is_told,
+    log::it_is_unloaded_after_readers_that_wait,
     faults::a_storm_masks_the_line_for_a_while,
     faults::what_is_refused_is_told,
     faults::a_program_that_is_refused_leaves_nothing,
@@ -45,6 +50,9 @@ fn main() -> ExitCode {
     if std::env::var_os("TAUT_MODULE_TESTS").is_none() {
         println!("the kernel module's tests run in guests: cargo test -p xtask --test lab_route");
         return ExitCode::SUCCESS;
+    }
+    if std::env::var_os(log::READER).is_some() {
+        log::read_for_ever();
     }
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part));
@@ -66,7 +74,13 @@ fn chip() -> Simulation {
 }
 
 fn start(from: &str, when: &str, to: &[&str], place: &str) -> taut_link::Result<Engine> {
-    let file = format!("[[route]]\nname = 'r'\nfrom = '{from}'\nwhen = '{when}'\nto = {to:?}\nplace = '{place}'\n");
+    start_with(from, when, to, place, "")
+}
+
+/// With more lines of the route's declaration.
+fn start_with(from: &str, when: &str, to: &[&str], place: &str, more: &str) -> taut_link::Result<Engine> {
+    let file =
+        format!("[[route]]\nname = 'r'\nfrom = '{from}'\nwhen = '{when}'\nto = {to:?}\nplace = '{place}'\n{more}\n");
     Engine::start(vec![Route::compile(&parse_file(&file).unwrap().remove(0)).unwrap()])
 }
 

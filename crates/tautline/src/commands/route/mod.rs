@@ -13,7 +13,7 @@ use crate::exit::Code;
 /// Sensor to output by a condition, in the kernel where that can be
 ///
 /// A route takes events from a source, evaluates a condition at each, and sends what passes to its sinks. Where source and
-/// sinks are UDP over IPv4, all of that runs in the kernel (XDP, or traffic control with several sinks or devices) and ends
+/// sinks are UDP, all of that runs in the kernel (XDP, or traffic control with several sinks or devices) and ends
 /// with the process that holds the route; anything else runs in a thread with everything kept open. The results are the same.
 ///
 /// Sources: udp://ADDRESS:PORT and unix-dgram:PATH (each datagram is an event), tcp://ADDRESS:PORT, unix:PATH and lines:PATH
