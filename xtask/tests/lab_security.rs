@@ -17,7 +17,6 @@ done
 taut serve 'l2cap://any/131?adapter=hci1' >$OUT/plain & server=$!
 until grep -q listening $OUT/plain; do sleep 0.1; done
 open='l2cap://00:AA:01:01:00:00/131?adapter=hci0'
-taut echo $open --count 20 --rounds 1 --json >$OUT/reused.json || exit 11
 taut echo $open'&security=medium' --count 20 --rounds 1 --json >$OUT/asked.json || exit 12
 taut echo $open'&security=high' --count 20 --rounds 1 2>$OUT/high && exit 13
 # Nothing is left to connect with: the next link begins anew, and in clear text.

@@ -26,8 +26,11 @@ pub(crate) struct Hosts {
     /// PDUs of links on the air, those without payload left out.
     pub(crate) pdus: Vec<OnAir>,
     /// Gets all that happens on the air.
-    pub(crate) watch: Option<Box<dyn FnMut(&AirEvent<'_>)>>,
+    pub(crate) watch: Option<Watch>,
 }
+
+/// Who looks on.
+pub(crate) type Watch = Box<dyn FnMut(&AirEvent<'_>)>;
 
 /// A PDU of a link.
 #[derive(Clone, Debug, Eq, PartialEq)]

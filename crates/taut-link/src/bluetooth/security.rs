@@ -79,7 +79,7 @@ impl Confirming {
 /// (`smp_failure` of smp.c), until its own timeout.
 ///
 /// # Errors
-/// Those of connect(2); [`io::ErrorKind::PermissionDenied`] with the reason when the link can't be secured; `ETIMEDOUT`.
+/// Those of connect(2); [`io::ErrorKind::ConnectionRefused`] with the reason when the link can't be secured; `ETIMEDOUT`.
 pub(super) fn connect(
     socket: &Socket,
     to: &SockAddr,
@@ -102,7 +102,7 @@ pub(super) fn connect(
         }
         monitor.hear(peer, heard);
         if let Some(why) = heard.insecure() {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, explain(why)));
+            return Err(io::Error::new(io::ErrorKind::ConnectionRefused, explain(why)));
         }
         if is_over {
             socket.take_error()?.map_or(Ok(()), Err)?;
