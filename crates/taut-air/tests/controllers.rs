@@ -88,6 +88,73 @@ fn a_random_address_is_another_device() {
     assert_eq!((complete[0], complete[4], &complete[5..11]), (SUCCESS, 1, &random[..]));
 }
 
+/// LE Set Advertising Parameters of directed advertising, at an address of that type.
+fn directed(kind: u8, random: u8, at: [u8; 6]) -> [u8; 15] {
+    let mut parameters = [0; 15];
+    parameters[..5].copy_from_slice(&[0x20, 0, 0x20, 0, kind]);
+    parameters[6] = random;
+    parameters[7..13].copy_from_slice(&at);
+    parameters[13] = 7;
+    parameters
+}
+
+#[test]
+fn directed_advertising_is_for_one_device() {
+    for (kind, lasts) in [(0x01, false), (0x04, true)] {
+        let mut hosts = Hosts::new(&[]);
+        let central = hosts.addresses[CENTRAL];
+        // At another device: neither reported nor answered.
+        hosts.ok(PERIPHERAL, op::LE_SET_ADV_PARAMETERS, &directed(kind, 0, [9; 6]));
+        hosts.ok(CENTRAL, op::LE_SET_SCAN_PARAMETERS, &[1, 0x60, 0, 0x30, 0, 0, 0]);
+        hosts.ok(CENTRAL, op::LE_SET_SCAN_ENABLE, &[1, 1]);
+        hosts.ok(PERIPHERAL, op::LE_SET_ADV_ENABLE, &[1]);
+        assert_eq!(hosts.create_connection(6), SUCCESS);
+        hosts.pass(1270 * MS);
+        assert_eq!(hosts.le_event(CENTRAL, event::LE_ADVERTISING_REPORT), None);
+        assert_eq!(hosts.le_event(PERIPHERAL, event::LE_CONNECTION_COMPLETE), None);
+        // A high duty cycle ends by itself after 1.28 s, and says so.
+        hosts.pass(20 * MS);
+        let ended = hosts.le_event(PERIPHERAL, event::LE_CONNECTION_COMPLETE);
+        assert_eq!(ended.map(|complete| complete[0]), (!lasts).then_some(hci::ADVERTISING_TIMEOUT));
+        hosts.pass(2000 * MS);
+        assert_eq!(hosts.le_event(PERIPHERAL, event::LE_CONNECTION_COMPLETE), None);
+        assert_eq!(hosts.le_event(CENTRAL, event::LE_CONNECTION_COMPLETE), None);
+
+        // At the device that listens, by the other type of address and then by its own.
+        for (random, is_ours) in [(1, false), (0, true)] {
+            hosts.ok(PERIPHERAL, op::LE_SET_ADV_ENABLE, &[0]);
+            hosts.ok(PERIPHERAL, op::LE_SET_ADV_PARAMETERS, &directed(kind, random, central));
+            hosts.ok(PERIPHERAL, op::LE_SET_ADV_ENABLE, &[1]);
+            hosts.pass(200 * MS);
+            assert_eq!(hosts.le_event(CENTRAL, event::LE_CONNECTION_COMPLETE).is_some(), is_ours);
+            assert_eq!(hosts.le_event(PERIPHERAL, event::LE_CONNECTION_COMPLETE).is_some(), is_ours);
+        }
+        assert_eq!(
+            hosts.command(PERIPHERAL, op::LE_SET_ADV_PARAMETERS, &directed(kind, 2, central))[0],
+            hci::UNSUPPORTED_VALUE
+        );
+    }
+}
+
+#[test]
+fn a_scanner_reports_what_is_directed_at_it() {
+    let mut hosts = Hosts::new(&[]);
+    let central = hosts.addresses[CENTRAL];
+    hosts.ok(PERIPHERAL, op::LE_SET_ADV_PARAMETERS, &directed(0x01, 0, central));
+    hosts.ok(CENTRAL, op::LE_SET_SCAN_PARAMETERS, &[1, 0x60, 0, 0x30, 0, 0, 0]);
+    hosts.ok(CENTRAL, op::LE_SET_SCAN_ENABLE, &[1, 0]);
+    hosts.ok(PERIPHERAL, op::LE_SET_ADV_ENABLE, &[1]);
+    hosts.pass(375 * MS);
+    let mut reports = 0;
+    while let Some(report) = hosts.le_event(CENTRAL, event::LE_ADVERTISING_REPORT) {
+        // ADV_DIRECT_IND, of whom, no data.
+        assert_eq!((report[1], &report[3..9], report[9]), (1, &hosts.addresses[PERIPHERAL][..], 0));
+        reports += 1;
+    }
+    // Every 3.75 ms at least.
+    assert!((100..125).contains(&reports), "{reports}");
+}
+
 #[test]
 fn a_link_goes_through_what_a_kernel_does_with_it() {
     let mut hosts = Hosts::new(&[]);

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use taut_time::Instant;
 
-use super::discovery::{Advertiser, Initiator, Scanner, Stage};
+use super::discovery::{Advertiser, Initiator, Scanner, Stage, Target};
 use super::{ALL_PHYS, Controller, FIRST_HANDLE, Output, classic, security};
 use crate::hci::{self, command as op};
 use crate::link::{Link, Role, Wanted};
@@ -241,9 +241,9 @@ impl Controller {
         }
         let kind = match bytes[4] {
             0x00 => Kind::Connectable,
+            0x01 | 0x04 => Kind::Directed,
             0x02 => Kind::Scannable,
             0x03 => Kind::Silent,
-            // Directed advertising.
             _ => return Err(hci::UNSUPPORTED_VALUE),
         };
         // Byte 14 limits who may connect.
@@ -252,16 +252,28 @@ impl Controller {
         }
         let random = random_type(bytes[5])?;
         let interval = 625 * US * Nanos::from(word(bytes, 0).clamp(0x20, 0x4000));
+        self.advertiser.target = if kind == Kind::Directed {
+            let mut address = [0; 6];
+            address.copy_from_slice(&bytes[7..13]);
+            Some(Target { peer: (random_type(bytes[6])?, address), end: None, high_duty: bytes[4] == 0x01 })
+        } else {
+            None
+        };
         (self.advertiser.kind, self.advertiser.random, self.advertiser.interval) = (kind, random, interval);
         Ok(())
     }
 
     fn enable_advertising(&mut self, now: Instant, parameters: &[u8]) -> Result<(), Failure> {
-        let Advertiser { stage, random, .. } = &mut self.advertiser;
+        let Advertiser { stage, random, target, .. } = &mut self.advertiser;
         match *fixed(parameters)? {
             [0] => *stage = Stage::Off,
             [1] if *random && self.random_address == [0; 6] => return Err(hci::INVALID_PARAMETERS),
-            [1] if *stage == Stage::Off => *stage = Stage::Next(now),
+            [1] if *stage == Stage::Off => {
+                *stage = Stage::Next(now);
+                if let Some(target) = target {
+                    target.end = None;
+                }
+            }
             [1] => {}
             _ => return Err(hci::INVALID_PARAMETERS),
         }

@@ -19,6 +19,10 @@ const WINDOW_UNIT: Nanos = 1_250 * US;
 const TRANSMIT_WINDOW_DELAY: Nanos = 1_250 * US;
 /// Longest exchange on an advertising channel: ADV_IND, SCAN_REQ, SCAN_RSP and what is between them.
 const EXCHANGE: Nanos = 1_500 * US;
+/// Directed advertising of a high duty cycle lasts so long (4.4.2.4.3); its PDUs follow each other by 3.75 ms at most.
+const HIGH_DUTY_TIME: Nanos = 1_280 * MS;
+/// From the end of one, and of the time in which an answer could begin, to the next: they take 0.5 ms together.
+const HIGH_DUTY_PAUSE: Nanos = 3 * MS;
 /// Received signal strength in the reports, in dBm: devices on one table.
 const RSSI: i8 = -40;
 /// Advertisers that a scanner remembers, to report each once.
@@ -36,6 +40,17 @@ pub(super) struct Advertiser {
     pub(super) random: bool,
     pub(super) data: Vec<u8>,
     pub(super) response: Vec<u8>,
+    /// Whom it is directed at.
+    pub(super) target: Option<Target>,
+}
+
+/// Of directed advertising.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Target {
+    pub(super) peer: Peer,
+    /// Of a high duty cycle: it ends by itself then, once it has begun.
+    pub(super) end: Option<Instant>,
+    pub(super) high_duty: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -90,6 +105,7 @@ impl Advertiser {
             random: false,
             data: Vec::new(),
             response: Vec::new(),
+            target: None,
         }
     }
 }
@@ -162,13 +178,24 @@ impl Controller {
     }
 
     fn advertise(&mut self, now: Instant) {
+        if let Some(Target { end, high_duty: true, .. }) = &mut self.advertiser.target
+            && now >= *end.get_or_insert(after(now, HIGH_DUTY_TIME))
+        {
+            self.advertiser.stage = Stage::Off;
+            let mut parameters = [0; 18];
+            (parameters[0], parameters[3]) = (hci::ADVERTISING_TIMEOUT, 1);
+            self.tell_host(hci::le_event(hci::event::LE_CONNECTION_COMPLETE, &parameters));
+            return;
+        }
         if !self.is_free(now) {
             self.advertise_later(now);
             return;
         }
-        let Advertiser { kind, random, .. } = self.advertiser;
+        let Advertiser { kind, random, target, .. } = self.advertiser;
         let advertiser = self.own_address(random);
-        let pdu = Advertisement { kind, advertiser, random, data: &self.advertiser.data }.to_pdu();
+        let (target_random, address) = target.map_or((false, [0; 6]), |target| target.peer);
+        let data = if target.is_some() { &address[..] } else { &self.advertiser.data };
+        let pdu = Advertisement { kind, advertiser, random, data, target_random }.to_pdu();
         let end = self.transmit_advertising(now, pdu, Role::Peripheral);
         self.advertiser.stage = if kind == Kind::Silent {
             Stage::Listening(end)
@@ -180,12 +207,17 @@ impl Controller {
     fn respond(&mut self, now: Instant) {
         let random = self.advertiser.random;
         let advertiser = self.own_address(random);
-        let response = Advertisement { kind: Kind::Response, advertiser, random, data: &self.advertiser.response };
+        let (kind, data) = (Kind::Response, &self.advertiser.response);
+        let response = Advertisement { kind, advertiser, random, data, target_random: false };
         self.transmit_advertising(now, response.to_pdu(), Role::Peripheral);
         self.advertise_later(now);
     }
 
     fn advertise_later(&mut self, now: Instant) {
+        if self.advertiser.target.is_some_and(|target| target.high_duty) {
+            self.advertiser.stage = Stage::Next(after(now, HIGH_DUTY_PAUSE));
+            return;
+        }
         // 4.4.2.2.1: each advertising event is delayed by up to 10 ms at random.
         let delay = self.random.below(10 * MS);
         self.advertiser.stage = Stage::Next(after(now, self.advertiser.interval + delay));
@@ -235,9 +267,14 @@ impl Controller {
     /// Something came in after an advertisement of ours.
     fn asked(&mut self, now: Instant, transmission: &Transmission, crc_right: bool) {
         let own = (self.advertiser.random, self.own_address(self.advertiser.random));
-        if crc_right && self.advertiser.kind == Kind::Connectable {
+        if crc_right && self.advertiser.kind.connects() {
+            let target = self.advertiser.target.map(|target| target.peer);
+            let is_meant = |connect: &ConnectInd| {
+                let from = (connect.initiator_random, connect.initiator);
+                (connect.advertiser_random, connect.advertiser) == own && target.is_none_or(|target| target == from)
+            };
             let connect = ConnectInd::parse(&transmission.pdu);
-            if let Some(connect) = connect.filter(|connect| (connect.advertiser_random, connect.advertiser) == own) {
+            if let Some(connect) = connect.filter(is_meant) {
                 self.advertiser.stage = Stage::Off;
                 let first = after(now, TRANSMIT_WINDOW_DELAY + WINDOW_UNIT * Nanos::from(connect.window_offset));
                 let window = WINDOW_UNIT * Nanos::from(connect.window_size);
@@ -254,12 +291,16 @@ impl Controller {
 
     /// An advertisement of another came in.
     fn heard(&mut self, now: Instant, advertisement: Advertisement<'_>) {
-        let Advertisement { kind, advertiser, random, data } = advertisement;
+        let target = advertisement.target();
+        let is_for = |random: bool, address: Address| target.is_none_or(|target| target == (random, address));
+        let Advertisement { kind, advertiser, random, data, .. } = advertisement;
         let peer = (random, advertiser);
+        let [public, own] = [false, true].map(|random| self.own_address(random));
         let accepted = self.accept_list.contains(&peer);
         let answer = after(now, self.config.ifs);
         if let Some(initiator) = &mut self.initiator
-            && kind == Kind::Connectable
+            && kind.connects()
+            && is_for(initiator.random, if initiator.random { own } else { public })
             && initiator.peer.map_or(accepted, |wanted| wanted == peer)
         {
             initiator.answer = Some((answer, peer));
@@ -269,6 +310,11 @@ impl Controller {
         if !scanner.on || (scanner.accept_list && !accepted) {
             return;
         }
+        if !is_for(scanner.random, if scanner.random { own } else { public }) {
+            return;
+        }
+        // A report has no place for whom it was directed at: that is us.
+        let data = if target.is_some() { &[][..] } else { data };
         if kind == Kind::Response && scanner.asked.take() != Some(peer) {
             return;
         }

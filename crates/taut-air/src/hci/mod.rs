@@ -49,6 +49,8 @@ pub const REMOTE_USER_TERMINATED: u8 = 0x13;
 pub const LOCAL_HOST_TERMINATED: u8 = 0x16;
 /// Unsupported remote feature.
 pub const UNSUPPORTED_REMOTE_FEATURE: u8 = 0x1a;
+/// Advertising timeout: nobody answered directed advertising.
+pub const ADVERTISING_TIMEOUT: u8 = 0x3c;
 /// Connection terminated due to MIC failure.
 pub const MIC_FAILURE: u8 = 0x3d;
 /// Connection failed to be established.

@@ -18,11 +18,13 @@ const RX_ADD: u8 = 0x80;
 /// A device address, least significant byte first as on the air.
 pub type Address = [u8; 6];
 
-/// Kinds of legacy advertising PDUs, by their PDU type. What is directed at one device isn't among them.
+/// Kinds of legacy advertising PDUs, by their PDU type.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Kind {
     /// ADV_IND: one may connect, or ask for more.
     Connectable = 0x0,
+    /// ADV_DIRECT_IND: one device may connect; its address is all that this says.
+    Directed = 0x1,
     /// ADV_NONCONN_IND: listen and no more.
     Silent = 0x2,
     /// SCAN_RSP: what was asked for.
@@ -36,10 +38,16 @@ impl Kind {
     pub const fn event_type(self) -> u8 {
         match self {
             Self::Connectable => 0x00,
+            Self::Directed => 0x01,
             Self::Scannable => 0x02,
             Self::Silent => 0x03,
             Self::Response => 0x04,
         }
+    }
+
+    /// Whether CONNECT_IND is answered.
+    pub const fn connects(self) -> bool {
+        matches!(self, Self::Connectable | Self::Directed)
     }
 
     /// Whether SCAN_REQ is answered.
@@ -57,8 +65,10 @@ pub struct Advertisement<'a> {
     pub advertiser: Address,
     /// The address is a random one.
     pub random: bool,
-    /// What, at most 31 bytes.
+    /// What, at most 31 bytes; of ADV_DIRECT_IND the 6 of TargetA.
     pub data: &'a [u8],
+    /// That is a random address, too.
+    pub target_random: bool,
 }
 
 impl<'a> Advertisement<'a> {
@@ -68,7 +78,8 @@ impl<'a> Advertisement<'a> {
         let mut payload = [0; 37];
         payload[..6].copy_from_slice(&self.advertiser);
         payload[6..6 + data.len()].copy_from_slice(data);
-        let first = self.kind as u8 | if self.random { TX_ADD } else { 0 };
+        let target = if self.target_random { RX_ADD } else { 0 };
+        let first = self.kind as u8 | if self.random { TX_ADD } else { 0 } | target;
         Pdu::new([first, (6 + data.len()) as u8], &payload[..6 + data.len()])
     }
 
@@ -77,13 +88,24 @@ impl<'a> Advertisement<'a> {
         let [first, length, payload @ ..] = bytes else { return None };
         let kind = match first & 0xf {
             0x0 => Kind::Connectable,
+            0x1 => Kind::Directed,
             0x2 => Kind::Silent,
             0x4 => Kind::Response,
             0x6 => Kind::Scannable,
             _ => return None,
         };
         let (advertiser, data) = payload.get(..usize::from(*length))?.split_first_chunk()?;
-        (data.len() <= 31).then_some(Self { kind, advertiser: *advertiser, random: first & TX_ADD != 0, data })
+        let is_sound = if kind == Kind::Directed { data.len() == 6 } else { data.len() <= 31 };
+        let [random, target_random] = [TX_ADD, RX_ADD].map(|bit| first & bit != 0);
+        // Without a target the bit means something else (ChSel has another place).
+        let target_random = target_random && kind == Kind::Directed;
+        is_sound.then_some(Self { kind, advertiser: *advertiser, random, data, target_random })
+    }
+
+    /// Whom ADV_DIRECT_IND is for: whether the address is a random one, and the address.
+    pub fn target(&self) -> Option<(bool, Address)> {
+        let address = self.data.try_into().ok().filter(|_| self.kind == Kind::Directed)?;
+        Some((self.target_random, address))
     }
 }
 
@@ -207,8 +229,17 @@ mod tests {
     fn pdus_are_read_as_they_were_written() {
         for kind in [Kind::Connectable, Kind::Silent, Kind::Response, Kind::Scannable] {
             for random in [false, true] {
-                let advertisement = Advertisement { kind, advertiser: US, random, data: &[9; 31] };
+                let mut advertisement =
+                    Advertisement { kind, advertiser: US, random, data: &[9; 31], target_random: false };
                 assert_eq!(Advertisement::parse(&advertisement.to_pdu()), Some(advertisement));
+                assert_eq!(advertisement.target(), None);
+                (advertisement.kind, advertisement.data) = (Kind::Directed, &YOU);
+                for target_random in [false, true] {
+                    let directed = Advertisement { target_random, ..advertisement };
+                    assert_eq!(Advertisement::parse(&directed.to_pdu()), Some(directed));
+                    assert_eq!(directed.target(), Some((target_random, YOU)));
+                    assert_eq!(Advertisement::parse(&directed.to_pdu()[..13]), None);
+                }
                 let request = ScanRequest { scanner: YOU, advertiser: US, advertiser_random: random };
                 assert_eq!(ScanRequest::parse(&request.to_pdu()), Some(request));
                 assert_eq!(Advertisement::parse(&request.to_pdu()), None);

@@ -29,8 +29,8 @@ pub(crate) struct Hosts {
     pub(crate) watch: Option<Watch>,
 }
 
-/// Sees what happens on the air.
-type Watch = Box<dyn FnMut(&AirEvent<'_>)>;
+/// Who looks on.
+pub(crate) type Watch = Box<dyn FnMut(&AirEvent<'_>)>;
 
 /// A PDU of a link.
 #[derive(Clone, Debug, Eq, PartialEq)]

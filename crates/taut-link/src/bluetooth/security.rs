@@ -13,8 +13,9 @@ use taut_time::Duration;
 use super::heard::{Heard, Insecure};
 use super::management::Management;
 use super::monitor::Monitor;
+use super::socket::{BT_SECURITY, SOL_BLUETOOTH};
 use super::{BluetoothAddress, DeviceAddress, Security};
-use crate::clock;
+use crate::{clock, sys};
 
 /// Answers the kernel when it asks whether to pair with a device although there is nothing to compare ("Just Works"). Newer kernels ask
 /// even where neither side can show anything (`tk_request` of smp.c), and wait until their timeout if nobody answers. Whoever asked for
@@ -79,15 +80,16 @@ impl Confirming {
 /// (`smp_failure` of smp.c), until its own timeout.
 ///
 /// # Errors
-/// Those of connect(2); [`io::ErrorKind::PermissionDenied`] with the reason when the link can't be secured; `ETIMEDOUT`.
+/// Those of connect(2); [`io::ErrorKind::ConnectionRefused`] with the reason when the link can't be secured; `ETIMEDOUT`.
 pub(super) fn connect(
     socket: &Socket,
-    to: &SockAddr,
+    (address, to): (&BluetoothAddress, &SockAddr),
     timeout: Duration,
     (monitor, adapter): (&Monitor, u16),
     (peer, heard): (DeviceAddress, &mut Heard),
 ) -> io::Result<()> {
     let confirmer = Confirmer::open(adapter);
+    let wanted = address.security.unwrap_or(Security::Low);
     socket.set_nonblocking(true)?;
     match socket.connect(to) {
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
@@ -102,16 +104,65 @@ pub(super) fn connect(
         }
         monitor.hear(peer, heard);
         if let Some(why) = heard.insecure() {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, explain(why)));
+            return Err(io::Error::new(io::ErrorKind::ConnectionRefused, explain(why)));
         }
         if is_over {
             socket.take_error()?.map_or(Ok(()), Err)?;
-            return socket.set_nonblocking(false);
+            socket.set_nonblocking(false)?;
+            return secure(socket, wanted, monitor, confirmer.as_ref(), (peer, heard));
         }
         if left.is_zero() {
             return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
         }
     }
+}
+
+/// Waits until an open channel's link has the security that was asked for. Newer kernels open a channel on a new link before their Security
+/// Manager is there ("security requested but not available" in the log), and pair behind its back; so nothing may be sent until that
+/// is done. Gives up when it takes far longer than pairing does.
+fn secure(
+    socket: &Socket,
+    wanted: Security,
+    monitor: &Monitor,
+    confirmer: Option<&Confirmer>,
+    (peer, heard): (DeviceAddress, &mut Heard),
+) -> io::Result<()> {
+    /// Some ten PDUs each way, and the encryption; and time of hosts.
+    const INTERVALS: u32 = 40;
+    const HOSTS: Duration = Duration::from_secs(3);
+    const TICK: Duration = Duration::from_millis(20);
+    let begin = clock::now();
+    loop {
+        let (level, _) = level(socket)?;
+        if level >= wanted.level() {
+            return Ok(());
+        }
+        if let Some(confirmer) = confirmer {
+            confirmer.answer(Some(peer));
+        }
+        monitor.hear(peer, heard);
+        if let Some(why) = heard.insecure() {
+            return Err(io::Error::new(io::ErrorKind::ConnectionRefused, explain(why)));
+        }
+        let interval = Duration::from_micros(u64::from(heard.radio().interval.unwrap_or(0)) * 1250);
+        if clock::now().saturating_since(begin) > HOSTS + INTERVALS * interval {
+            let what = format!(
+                "security level {} was asked for, and the kernel opened the channel with {level} (1 is low, 2 medium): its Security Manager \
+                 is not there, see `dmesg | grep -i bluetooth` for missing crypto (cmac, ecdh)",
+                wanted.level()
+            );
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        }
+        clock::sleep(TICK);
+    }
+}
+
+/// `BT_SECURITY` of a socket: the level, and the bytes of the key, 0 without one.
+pub(super) fn level(socket: &Socket) -> io::Result<(u8, u8)> {
+    // struct bt_security
+    let mut security = [0; 2];
+    sys::option_bytes(socket.as_fd(), SOL_BLUETOOTH, BT_SECURITY, &mut security)?;
+    Ok((security[0], security[1]))
 }
 
 /// Waits until the connection is there or has failed, or something is heard; whether the former.

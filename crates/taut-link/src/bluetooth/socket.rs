@@ -25,8 +25,8 @@ const BTPROTO_RFCOMM: i32 = 3;
 const SOL_L2CAP: i32 = 6;
 const L2CAP_OPTIONS: i32 = 1;
 const L2CAP_CONNINFO: i32 = 2;
-const SOL_BLUETOOTH: i32 = 274;
-const BT_SECURITY: i32 = 4;
+pub(super) const SOL_BLUETOOTH: i32 = 274;
+pub(super) const BT_SECURITY: i32 = 4;
 const BT_SNDMTU: i32 = 12;
 const BT_RCVMTU: i32 = 13;
 const BT_PHY: i32 = 14;
@@ -115,8 +115,10 @@ pub(crate) fn connect(
         set_parameters(&socket, endpoint, address)?;
         let to = socket_address(protocol, peer, address.number, address.kind);
         let connected = match &monitor {
-            Some(monitor) => security::connect(&socket, &to, timeout, (monitor, adapter.index), (peer, &mut heard))
-                .map_err(|error| security::doubt(error, address)),
+            Some(monitor) => {
+                security::connect(&socket, (address, &to), timeout, (monitor, adapter.index), (peer, &mut heard))
+                    .map_err(|error| security::doubt(error, address))
+            }
             None => socket.connect_timeout(&to, timeout),
         };
         match connected {
@@ -127,9 +129,6 @@ pub(crate) fn connect(
             Err(error) => return Err(fail(error)),
         }
     };
-    if address.is_le() {
-        check_security(&socket, address).map_err(|error| Error::io("secure the connection to", endpoint, error))?;
-    }
     let ear = match monitor {
         Some(monitor) => {
             let handle = handle(&socket).map_err(fail)?;
@@ -148,23 +147,6 @@ pub(crate) fn connect(
 pub(crate) fn adapter_of(address: &BluetoothAddress) -> Result<u16> {
     let peer = address.device.ok_or_else(|| Error::Input("to connect, give the device's address".to_owned()))?;
     adapter::ready(address, Role::Connect(peer)).map(|adapter| adapter.index)
-}
-
-/// A kernel without a Security Manager (its crypto modules are missing) opens an LE channel without the security that was asked for.
-fn check_security(socket: &Socket, address: &BluetoothAddress) -> io::Result<()> {
-    let Some(wanted) = address.security else { return Ok(()) };
-    let mut security = [0; 2];
-    sys::option_bytes(socket.as_fd(), SOL_BLUETOOTH, BT_SECURITY, &mut security)?;
-    if security[0] >= wanted.level() {
-        return Ok(());
-    }
-    let what = format!(
-        "security level {} was asked for, and the kernel opened the channel with {} (1 is low, 2 medium): its Security Manager is \
-         not there, see `dmesg | grep -i bluetooth` for missing crypto (cmac, ecdh)",
-        wanted.level(),
-        security[0]
-    );
-    Err(io::Error::new(io::ErrorKind::Unsupported, what))
 }
 
 /// The handle by which controller and kernel know the connection.
@@ -260,11 +242,10 @@ pub(crate) fn facts(socket: &Socket, protocol: Protocol, address: &BluetoothAddr
             add("credits_received", received.map(|value| value.to_string()));
         }
     }
-    let mut security = [0; 2];
-    let level = sys::option_bytes(socket.as_fd(), SOL_BLUETOOTH, BT_SECURITY, &mut security).ok();
-    add("security_level", level.map(|_| security[0].to_string()));
+    let level = security::level(socket).ok();
+    add("security_level", level.map(|(level, _)| level.to_string()));
     // The kernel tells it once there is a key in use.
-    add("encryption_key_bytes", level.filter(|_| security[1] > 0).map(|_| security[1].to_string()));
+    add("encryption_key_bytes", level.filter(|(_, key)| *key > 0).map(|(_, key)| key.to_string()));
     facts
 }
 
