@@ -10,7 +10,7 @@ use crate::controller::Transmission;
 use crate::link::Reception;
 use crate::phy::{ACCESS_ADDRESS_BYTES, CRC_BYTES, HEADER_BYTES, MIC_BYTES};
 use crate::rng::Random;
-use crate::time::Nanos;
+use crate::time::{MS, Nanos, span};
 
 /// Kinds of loss; any of them together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -25,12 +25,13 @@ pub struct Loss {
     pub interference: Interference,
 }
 
-/// The Gilbert-Elliott model: a good state in which nothing is lost by it, and a bad one.
+/// The Gilbert-Elliott model: a good state in which nothing is lost by it, and a bad one, which is left with a packet or in 10 ms without
+/// one: a burst does not last for longer because little is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Burst {
     /// Probability to enter the bad state with a packet; 0 for no bursts.
     pub enter: f64,
-    /// Probability to leave it with a packet.
+    /// Probability to leave it with a packet, and with each 10 ms of silence.
     pub exit: f64,
     /// Probability that a packet is wrong in the bad state.
     pub per: f64,
@@ -47,12 +48,19 @@ pub struct Interference {
     pub per: f64,
 }
 
+/// Silence that counts as a packet for a burst.
+const SILENCE: Nanos = 10 * MS;
+/// Bounds the work after a silence of hours; 1000 s of it.
+const MOST_STEPS: Nanos = 100_000;
+
 /// The medium, with its state and the packets on it.
 #[derive(Clone, Debug)]
 pub struct Medium {
     loss: Loss,
     random: Random,
     bad: bool,
+    /// When the last packet ends.
+    silent_from: Instant,
     clean: bool,
     on_air: Vec<OnAir>,
     classic: Vec<OnAir<bredr::Packet>>,
@@ -71,7 +79,15 @@ impl Medium {
     /// A medium in the good state.
     pub fn new(loss: Loss, random: Random) -> Self {
         let clean = loss.ber <= 0.0 && loss.per <= 0.0 && loss.burst.enter <= 0.0 && loss.interference.period == 0;
-        Self { loss, random, bad: false, clean, on_air: Vec::new(), classic: Vec::new() }
+        Self {
+            loss,
+            random,
+            bad: false,
+            silent_from: Instant::from_nanos(0),
+            clean,
+            on_air: Vec::new(),
+            classic: Vec::new(),
+        }
     }
 
     /// Packets on the air now.
@@ -181,10 +197,21 @@ impl Medium {
         }
     }
 
+    /// Leaves the bad state when the silence before a packet was long enough for it.
+    fn outlast_silence(&mut self, start: Instant) {
+        let exit = self.loss.burst.exit;
+        if self.bad && exit > 0.0 {
+            let steps = (span(self.silent_from, start) / SILENCE).min(MOST_STEPS);
+            self.bad = !(0..steps).any(|_| self.random.chance(exit));
+        }
+    }
+
     /// Whether bursts, interference or chance make a packet's CRC wrong.
     fn spoils(&mut self, start: Instant, end: Instant) -> bool {
         let Loss { per, burst, interference, .. } = self.loss;
         if burst.enter > 0.0 {
+            self.outlast_silence(start);
+            self.silent_from = self.silent_from.max(end);
             self.bad = if self.bad { !self.random.chance(burst.exit) } else { self.random.chance(burst.enter) };
             if self.bad && self.random.chance(burst.per) {
                 return true;
@@ -218,4 +245,36 @@ fn overlap(le: u8, classic: u8) -> bool {
 /// Probability that none of `bits` is wrong.
 fn none(ber: f64, bits: usize) -> f64 {
     bredr::power(1.0 - ber, bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Mean number of packets that a burst spoils, with silence of so many ms before each.
+    fn mean_burst(silence_ms: u64) -> f64 {
+        let burst = Burst { enter: 0.001, exit: 0.02, per: 1.0 };
+        let mut medium = Medium::new(Loss { burst, ..Loss::default() }, Random::new(1));
+        let (mut spoilt, mut bursts, mut before) = (0_u32, 0_u32, false);
+        let mut start = Instant::from_nanos(0);
+        for _ in 0..400_000 {
+            let end = start + taut_time::Duration::from_micros(100);
+            let wrong = medium.spoils(start, end);
+            spoilt += u32::from(wrong);
+            bursts += u32::from(wrong && !before);
+            before = wrong;
+            start = end + taut_time::Duration::from_millis(silence_ms);
+        }
+        f64::from(spoilt) / f64::from(bursts)
+    }
+
+    #[test]
+    fn a_burst_lasts_for_packets_or_for_time_whichever_is_over_first() {
+        // 50 packets where they follow one another, within the noise of some 400 bursts.
+        let dense = mean_burst(7);
+        assert!((42.0..58.0).contains(&dense), "{dense}");
+        // Advertisements, one in 1.28 s: 127 steps of silence, of which one ends it with 92 %.
+        let sparse = mean_burst(1280);
+        assert!((1.0..1.3).contains(&sparse), "{sparse}");
+    }
 }

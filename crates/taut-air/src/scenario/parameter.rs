@@ -207,7 +207,7 @@ pub const PARAMETERS: &[Parameter] = &[
     whole!(
         Medium,
         "burst.exit",
-        "probability to leave the bad state with a packet",
+        "probability to leave the bad state with a packet, and with each 10ms of silence",
         loss.burst.exit,
         value::probability,
         print

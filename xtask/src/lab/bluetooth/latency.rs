@@ -60,6 +60,8 @@ pub(super) struct Row {
     pub(super) lossy: bool,
     pub(super) link: &'static str,
     pub(super) echo: Value,
+    /// How it ended, and why when it broke.
+    pub(super) ended: Value,
     pub(super) missed: Vec<String>,
 }
 
@@ -85,7 +87,7 @@ pub(super) fn measure(kernel: Series) -> Result<Latencies> {
         for link in links.iter().filter(|link| link.on_air || !lossy) {
             let (name, connect) = (link.name, &link.connect);
             // A link may fail where packets are lost, and that is a result.
-            let fails = if lossy { "|| true" } else { "" };
+            let fails = if lossy { format!("2>{out}/{name}.told || true") } else { String::new() };
             commands += &format!(
                 "; taut echo '{connect}' --count {ECHOES} --rounds {ROUNDS} --json >{out}/{name}.json {fails}"
             );
@@ -126,16 +128,20 @@ fn collect(kernel: Series, links: &[Link], directory: &Path) -> Result<Latencies
             let path = directory.join(medium(lossy)).join(format!("{}.json", link.name));
             let text = fs::read_to_string(&path).with_context(|| format!("no {} from the guest", path.display()))?;
             if lossy && text.is_empty() {
-                failed.push(format!("{}, Linux {}: no link on the lossy medium", link.name, kernel.name()));
+                let told = fs::read_to_string(path.with_extension("told")).unwrap_or_default();
+                let why = told.trim().lines().last().unwrap_or("it says nothing").to_owned();
+                failed.push(format!("{}, Linux {}: no link on the lossy medium: {why}", link.name, kernel.name()));
                 continue;
             }
             let document: Value = serde_json::from_str(&text).context("taut echo printed no JSON")?;
             if document["ended"]["how"] != "complete" {
-                let how = &document["ended"]["how"];
-                failed.push(format!("{}, Linux {}: ended early on the lossy medium: {how}", link.name, kernel.name()));
+                let [how, why] = ["how", "why"].map(|key| document["ended"][key].as_str().unwrap_or("not told"));
+                let name = kernel.name();
+                failed.push(format!("{}, Linux {name}: ended early on the lossy medium: {how}, {why}", link.name));
             }
+            let ended = document["ended"].clone();
             let echo = document["results"][0].clone();
-            let mut row = Row { kernel, lossy, link: link.name, echo, missed: Vec::new() };
+            let mut row = Row { kernel, lossy, link: link.name, echo, ended, missed: Vec::new() };
             row.judge();
             rows.push(row);
         }
@@ -206,7 +212,7 @@ impl Row {
             "kernel": self.kernel.name(), "medium": medium(self.lossy), "link": self.link,
             "sent": self.echo["sent"], "lost": self.echo["lost"], "rtt_ns": self.echo["rtt_ns"],
             "deciles_ns": deciles, "exceed": self.echo["exceed"], "rounds": self.echo["rounds"],
-            "options": self.echo["options"], "missed": self.missed,
+            "options": self.echo["options"], "ended": self.ended, "missed": self.missed,
         })
     }
 }

@@ -348,7 +348,14 @@ mod tests {
         });
         let echo = json!({ "rtt_ns": { "p50": 6_250_000 }, "curve": [[0.0, 6_000_000], [0.1, 6_100_000], [0.9, 7_000_000],
             [0.999, 90_000_000]], "exceed": [{ "over_ns": 50_000_000, "share": 0.01 }], "lost": 0 });
-        let row = latency::Row { kernel: Series::V6_12, lossy: true, link: "rfcomm", echo, missed: Vec::new() };
+        let row = latency::Row {
+            kernel: Series::V6_12,
+            lossy: true,
+            link: "rfcomm",
+            echo,
+            ended: json!({ "how": "complete" }),
+            missed: Vec::new(),
+        };
         let page = page(&object, &[&row]);
         for part in [
             "358.4",
