@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::far::{Far, Kind, meet, prepare};
+use support::far::{Far, Kind, meet, prepare, refusal};
 use support::tls::Certificates;
 use support::{PATIENCE, Random, Running, plan};
 use taut_pipe::framing::Framing;
@@ -486,20 +486,6 @@ fn judge_direction(stage: &Stage<'_>, me: usize, from: &Seen, to: &Seen, account
             assert_eq!(to.received, from.sent, "{what}");
         }
     }
-}
-
-/// Why two kinds can't be joined; a part of what is said.
-fn refusal(a: Kind, b: Kind) -> Option<&'static str> {
-    if (a, b) == (Kind::File, Kind::File) {
-        return Some("cp(1)");
-    }
-    if a.listens() && b.listens() && (a.has_messages() || b.has_messages()) {
-        return Some("both listened on");
-    }
-    if a.answers_only() && (b.answers_only() || b == Kind::File) {
-        return Some("sends the first message");
-    }
-    None
 }
 
 #[test]

@@ -94,6 +94,20 @@ impl Kind {
     }
 }
 
+/// Why two kinds can't be joined; a part of what is said.
+pub(crate) fn refusal(a: Kind, b: Kind) -> Option<&'static str> {
+    if (a, b) == (Kind::File, Kind::File) {
+        return Some("cp(1)");
+    }
+    if a.listens() && b.listens() && (a.has_messages() || b.has_messages()) {
+        return Some("both listened on");
+    }
+    if a.answers_only() && (b.answers_only() || b == Kind::File) {
+        return Some("sends the first message");
+    }
+    None
+}
+
 /// What a kind needs before the pipe is there.
 pub(crate) enum Waiting {
     Tcp(TcpListener),

@@ -75,6 +75,24 @@ impl Append {
         let operations: Vec<&Operation> = self.writes.iter().chain(&self.syncs).collect();
         wait::suspend(context, &operations, microseconds);
     }
+}
+
+impl Episode for Append {
+    fn step(&mut self, context: &mut Context<'_>) {
+        match context.random.below(100) {
+            0..50 => self.submit(context),
+            50..86 => self.collect(context),
+            86..95 => {
+                let time = context.random.below(300);
+                self.suspend(context, time);
+            }
+            _ => self.cancel(context),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.budget == 0
+    }
 
     fn wind_up(&mut self, context: &mut Context<'_>) {
         let own = descriptor::duplicate(self.fd);
@@ -97,29 +115,6 @@ impl Append {
         assert_eq!(count, self.written.len(), "the file's size");
         assert!(bytes[..count] == self.written[..], "what was appended isn't in the order of the requests");
         close(own);
-    }
-}
-
-impl Episode for Append {
-    fn step(&mut self, context: &mut Context<'_>) -> bool {
-        match context.random.below(100) {
-            0..50 => self.submit(context),
-            50..86 => self.collect(context),
-            86..95 => {
-                let time = context.random.below(300);
-                self.suspend(context, time);
-            }
-            _ => self.cancel(context),
-        }
-        if self.budget == 0 {
-            self.wind_up(context);
-            return false;
-        }
-        true
-    }
-
-    fn finish(&mut self, context: &mut Context<'_>) {
-        self.wind_up(context);
     }
 
     fn describe(&self) -> String {

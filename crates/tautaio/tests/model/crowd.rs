@@ -84,6 +84,16 @@ impl Crowd {
             }
         }
     }
+}
+
+impl Episode for Crowd {
+    fn step(&mut self, context: &mut Context<'_>) {
+        if context.random.percent(80) { self.exchange(context) } else { self.check() }
+    }
+
+    fn is_over(&self) -> bool {
+        self.budget == 0
+    }
 
     fn wind_up(&mut self, context: &mut Context<'_>) {
         for Connection { ours, peers, read } in self.connections.drain(..) {
@@ -102,25 +112,6 @@ impl Crowd {
             assert!(read.outcome.value <= 0, "bytes from a connection that is closed");
             close(if expected == 0 { ours } else { peers });
         }
-    }
-}
-
-impl Episode for Crowd {
-    fn step(&mut self, context: &mut Context<'_>) -> bool {
-        if context.random.percent(80) {
-            self.exchange(context)
-        } else {
-            self.check()
-        }
-        if self.budget == 0 {
-            self.wind_up(context);
-            return false;
-        }
-        true
-    }
-
-    fn finish(&mut self, context: &mut Context<'_>) {
-        self.wind_up(context);
     }
 
     fn describe(&self) -> String {

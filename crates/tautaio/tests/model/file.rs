@@ -189,6 +189,24 @@ impl File {
         let operations: Vec<&Operation> = self.operations.iter().collect();
         wait::suspend(context, &operations, microseconds);
     }
+}
+
+impl Episode for File {
+    fn step(&mut self, context: &mut Context<'_>) {
+        match context.random.below(100) {
+            0..50 => self.submit(context),
+            50..85 => self.collect(context),
+            85..95 => {
+                let time = context.random.below(300);
+                self.suspend(context, time);
+            }
+            _ => self.cancel(context),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.budget == 0
+    }
 
     fn wind_up(&mut self, context: &mut Context<'_>) {
         let closes_early = context.random.percent(30);
@@ -217,29 +235,6 @@ impl File {
         assert_eq!(count, self.image.len(), "the file's size");
         assert!(bytes.bytes()[..count] == self.image[..], "the file isn't what was written");
         close(own);
-    }
-}
-
-impl Episode for File {
-    fn step(&mut self, context: &mut Context<'_>) -> bool {
-        match context.random.below(100) {
-            0..50 => self.submit(context),
-            50..85 => self.collect(context),
-            85..95 => {
-                let time = context.random.below(300);
-                self.suspend(context, time);
-            }
-            _ => self.cancel(context),
-        }
-        if self.budget == 0 {
-            self.wind_up(context);
-            return false;
-        }
-        true
-    }
-
-    fn finish(&mut self, context: &mut Context<'_>) {
-        self.wind_up(context);
     }
 
     fn describe(&self) -> String {

@@ -94,6 +94,27 @@ impl Messages {
         }
     }
 
+    fn rest(&mut self, context: &mut Context<'_>) {
+        let operations: Vec<&Operation> = self.reads.iter().chain(&self.writes).collect();
+        wait::suspend(context, &operations, 500);
+        self.collect(context);
+    }
+}
+
+impl Episode for Messages {
+    fn step(&mut self, context: &mut Context<'_>) {
+        match context.random.below(100) {
+            0..35 => self.submit(context, false),
+            35..70 => self.submit(context, true),
+            70..94 => self.collect(context),
+            _ => self.cancel(context),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.budget == 0
+    }
+
     fn wind_up(&mut self, context: &mut Context<'_>) {
         while !(self.writes.is_empty() && self.sent.is_empty()) {
             if self.reads.is_empty() {
@@ -113,32 +134,6 @@ impl Messages {
         }
         assert!(self.got.is_empty(), "more messages were read than were written");
         close(self.writer);
-    }
-
-    fn rest(&mut self, context: &mut Context<'_>) {
-        let operations: Vec<&Operation> = self.reads.iter().chain(&self.writes).collect();
-        wait::suspend(context, &operations, 500);
-        self.collect(context);
-    }
-}
-
-impl Episode for Messages {
-    fn step(&mut self, context: &mut Context<'_>) -> bool {
-        match context.random.below(100) {
-            0..35 => self.submit(context, false),
-            35..70 => self.submit(context, true),
-            70..94 => self.collect(context),
-            _ => self.cancel(context),
-        }
-        if self.budget == 0 {
-            self.wind_up(context);
-            return false;
-        }
-        true
-    }
-
-    fn finish(&mut self, context: &mut Context<'_>) {
-        self.wind_up(context);
     }
 
     fn describe(&self) -> String {

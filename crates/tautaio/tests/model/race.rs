@@ -99,27 +99,6 @@ impl Race {
         self.batches.iter().all(|batch| batch.writes.is_empty()) && self.got.len() >= sent
     }
 
-    fn wind_up(&mut self, context: &mut Context<'_>) {
-        while !self.is_complete() {
-            if self.reads.is_empty() {
-                self.read(context);
-            }
-            let writes = self.batches.iter().flat_map(|batch| &batch.writes);
-            let operations: Vec<&Operation> = self.reads.iter().chain(writes).collect();
-            wait::suspend(context, &operations, 500);
-            self.collect(context);
-        }
-        for read in &mut self.reads {
-            read.cancel_tried = true;
-        }
-        close(self.reader);
-        while !self.reads.is_empty() {
-            self.collect(context);
-        }
-        close(self.writer);
-        self.compare();
-    }
-
     fn compare(&self) {
         let places: HashMap<&[u8], usize> = self.got.iter().enumerate().map(|(place, got)| (&got[..], place)).collect();
         assert_eq!(places.len(), self.got.len(), "a message came twice");
@@ -166,21 +145,37 @@ fn write(context: &mut Context<'_>, writer: c_int) -> VecDeque<Operation> {
 }
 
 impl Episode for Race {
-    fn step(&mut self, context: &mut Context<'_>) -> bool {
+    fn step(&mut self, context: &mut Context<'_>) {
         if context.random.percent(50) {
             self.race(context);
         } else {
             self.collect(context);
         }
-        if self.steps == 0 {
-            self.wind_up(context);
-            return false;
-        }
-        true
     }
 
-    fn finish(&mut self, context: &mut Context<'_>) {
-        self.wind_up(context);
+    fn is_over(&self) -> bool {
+        self.steps == 0
+    }
+
+    fn wind_up(&mut self, context: &mut Context<'_>) {
+        while !self.is_complete() {
+            if self.reads.is_empty() {
+                self.read(context);
+            }
+            let writes = self.batches.iter().flat_map(|batch| &batch.writes);
+            let operations: Vec<&Operation> = self.reads.iter().chain(writes).collect();
+            wait::suspend(context, &operations, 500);
+            self.collect(context);
+        }
+        for read in &mut self.reads {
+            read.cancel_tried = true;
+        }
+        close(self.reader);
+        while !self.reads.is_empty() {
+            self.collect(context);
+        }
+        close(self.writer);
+        self.compare();
     }
 
     fn describe(&self) -> String {

@@ -36,10 +36,12 @@ pub(crate) enum Reap {
 
 /// Some requests on something, with a model of what they must do.
 pub(crate) trait Episode: Send {
-    /// One thing at random. False when the episode came to its end.
-    fn step(&mut self, context: &mut Context<'_>) -> bool;
+    /// One thing at random.
+    fn step(&mut self, context: &mut Context<'_>);
+    /// Whether there is nothing more to be done but to [wind up](Self::wind_up).
+    fn is_over(&self) -> bool;
     /// Comes to the end at once.
-    fn finish(&mut self, context: &mut Context<'_>);
+    fn wind_up(&mut self, context: &mut Context<'_>);
     /// What is in flight.
     fn describe(&self) -> String;
 }
@@ -277,7 +279,9 @@ fn work(
         };
         let episode_now = episode.get_or_insert_with(|| begin(&mut context, config));
         for _ in 0..context.random.between(1, 30) {
-            if !episode_now.step(&mut context) {
+            episode_now.step(&mut context);
+            if episode_now.is_over() {
+                episode_now.wind_up(&mut context);
                 *episode = None;
                 break;
             }
@@ -286,7 +290,7 @@ fn work(
     }
     for place in &shared.places {
         if let Some(mut episode) = super::lock(place).take() {
-            episode.finish(&mut context);
+            episode.wind_up(&mut context);
         }
     }
     while !context.watched.is_empty() {

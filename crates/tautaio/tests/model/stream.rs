@@ -383,32 +383,6 @@ impl Stream {
         self.drink_up(context, 1 - end);
     }
 
-    fn wind_up(&mut self, context: &mut Context<'_>) {
-        self.collect(context);
-        let way = context.random.below(6);
-        let end = context.random.below(2);
-        match way {
-            0..=2 => {
-                for which in 0..self.directions.len() {
-                    self.drain(context, which);
-                }
-                if way == 0 {
-                    self.cancel_rest(context);
-                }
-            }
-            3 => self.close_end_raw(context, end),
-            _ => {}
-        }
-        for end in [end, 1 - end] {
-            if self.ends[end].open {
-                self.may_reset |= self.may_lose(end);
-                self.close_end(context, end);
-                self.drink_up(context, 1 - end);
-            }
-        }
-        self.settle(context);
-    }
-
     /// Cancels what waits; with nothing to read all of it must go.
     fn cancel_rest(&mut self, context: &mut Context<'_>) {
         self.collect(context);
@@ -456,7 +430,7 @@ impl Stream {
 }
 
 impl Episode for Stream {
-    fn step(&mut self, context: &mut Context<'_>) -> bool {
+    fn step(&mut self, context: &mut Context<'_>) {
         let which = context.random.below(self.directions.len());
         match context.random.below(100) {
             0..30 => self.submit(context, which, Kind::Write),
@@ -472,15 +446,36 @@ impl Episode for Stream {
             93..97 => drop(self.plain_read(context, which)),
             _ => self.misuse(context),
         }
-        if self.budget == 0 {
-            self.wind_up(context);
-            return false;
-        }
-        true
     }
 
-    fn finish(&mut self, context: &mut Context<'_>) {
-        self.wind_up(context);
+    fn is_over(&self) -> bool {
+        self.budget == 0
+    }
+
+    fn wind_up(&mut self, context: &mut Context<'_>) {
+        self.collect(context);
+        let way = context.random.below(6);
+        let end = context.random.below(2);
+        match way {
+            0..=2 => {
+                for which in 0..self.directions.len() {
+                    self.drain(context, which);
+                }
+                if way == 0 {
+                    self.cancel_rest(context);
+                }
+            }
+            3 => self.close_end_raw(context, end),
+            _ => {}
+        }
+        for end in [end, 1 - end] {
+            if self.ends[end].open {
+                self.may_reset |= self.may_lose(end);
+                self.close_end(context, end);
+                self.drink_up(context, 1 - end);
+            }
+        }
+        self.settle(context);
     }
 
     fn describe(&self) -> String {
