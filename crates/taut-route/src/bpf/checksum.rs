@@ -4,7 +4,7 @@
 //! have one that a device is to complete (`CHECKSUM_PARTIAL`, linux/skbuff.h), of which a program knows nothing: traffic control has
 //! helpers that do; a frame of XDP is summed up from its bytes.
 
-use super::frame::{self, CHECKSUM, HEADERS, LENGTH, OUTPUTS, PAYLOAD, PAYLOAD_SUM, SENT_SUM};
+use super::frame::{self, CHECKSUM, HEADERS, LENGTH, MEMORY, NOW, OUTPUTS, PAYLOAD, PAYLOAD_SUM, SENT_SUM};
 use super::header::Ip;
 use super::helper;
 use super::instruction::R::{R0, R1, R2, R3, R4, R5, R10};
@@ -42,13 +42,20 @@ fn add_output(a: &mut Assembler, output: usize, sum: R, [x, y]: [R; 2]) {
 }
 
 /// XDP over IPv6: the checksum of what will be sent, to `CHECKSUM`; the payload is still where it was.
-pub(super) fn sum_up(a: &mut Assembler, output: Option<usize>, failed: Label) {
+pub(super) fn sum_up(a: &mut Assembler, output: Option<usize>, memory_fd: i32, failed: Label) {
     if let Some(output) = output {
         a.load(Width::B8, R3, R10, SENT_SUM);
         add_output(a, output, R3, [R1, R2]);
     } else {
+        // Registers that calls leave alone, for a while.
+        a.store(Width::B8, R10, CHECKSUM, NOW);
+        a.load(Width::B8, SUM, R10, SENT_SUM);
+        a.load(Width::B8, END, R10, frame::CONTEXT);
+        a.load(Width::B4, END, END, Hook::Xdp.data() + 4);
         sum_payload(a, failed);
-        a.load(Width::B8, R3, R10, SENT_SUM);
+        a.mov(R3, SUM);
+        a.load(Width::B8, NOW, R10, CHECKSUM);
+        a.map_value(MEMORY, memory_fd);
     }
     fold(a, R3, R1);
     fold(a, R3, R1);
@@ -61,7 +68,11 @@ pub(super) fn sum_up(a: &mut Assembler, output: Option<usize>, failed: Label) {
     a.store(Width::B8, R10, CHECKSUM, R3);
 }
 
-/// Adds the payload to `SENT_SUM`, in pieces by the bits of its length, each looked at by the verifier once: neither a piece's place nor
+/// The sum of a payload so far, and where the frame ends.
+const SUM: R = MEMORY;
+const END: R = NOW;
+
+/// Adds the payload to `SUM`, in pieces by the bits of its length, each looked at by the verifier once: neither a piece's place nor
 /// what is known of the payload depends on which ones were there before.
 fn sum_payload(a: &mut Assembler, failed: Label) {
     a.jump_if_imm(Jump::Greater, LENGTH, LONGEST_SUMMED as i32, failed);
@@ -79,13 +90,21 @@ fn sum_payload(a: &mut Assembler, failed: Label) {
                     if cfg!(target_endian = "big") {
                         a.alu_imm(Alu::ShiftLeft, R1, 8);
                     }
-                    add_to_sum(a);
+                    a.alu(Alu::Add, SUM, R1);
                 }
                 2 => {
                     a.load(Width::B2, R1, R3, 0);
-                    add_to_sum(a);
+                    a.alu(Alu::Add, SUM, R1);
                 }
-                _ => sum_piece(a, piece),
+                _ => {
+                    // Of the sum that it goes on from, the helper takes 32 bits, and gives no more.
+                    a.constant(R1, 0);
+                    a.constant(R2, 0);
+                    a.constant(R4, piece.into());
+                    a.mov(R5, SUM);
+                    a.call(helper::CSUM_DIFF);
+                    a.mov(SUM, R0);
+                }
             }
         }
         a.place(next);
@@ -109,29 +128,7 @@ fn piece_of_payload(a: &mut Assembler, unit: i32, at: i32, bytes: i32, failed: L
     }
     a.mov(R4, R3);
     a.alu_imm(Alu::Add, R4, bytes);
-    a.load(Width::B8, R5, R10, frame::CONTEXT);
-    a.load(Width::B4, R5, R5, Hook::Xdp.data() + 4);
-    a.jump_if(Jump::Greater, R4, R5, failed);
-}
-
-/// `r1` to `SENT_SUM`.
-fn add_to_sum(a: &mut Assembler) {
-    a.load(Width::B8, R2, R10, SENT_SUM);
-    a.alu(Alu::Add, R2, R1);
-    a.store(Width::B8, R10, SENT_SUM, R2);
-}
-
-/// So many bytes from `r3` on to `SENT_SUM`.
-fn sum_piece(a: &mut Assembler, bytes: i32) {
-    a.constant(R1, 0);
-    a.constant(R2, 0);
-    a.constant(R4, bytes.into());
-    a.load(Width::B8, R5, R10, SENT_SUM);
-    a.call(helper::CSUM_DIFF);
-    // 32 bits of it are the sum.
-    a.alu_imm(Alu::ShiftLeft, R0, 32);
-    a.alu_imm(Alu::ShiftRight, R0, 32);
-    a.store(Width::B8, R10, SENT_SUM, R0);
+    a.jump_if(Jump::Greater, R4, END, failed);
 }
 
 /// Traffic control: completes the checksum of a buffer whose field holds the sum of the pseudo header, which is what one needs whose

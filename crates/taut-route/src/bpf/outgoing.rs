@@ -112,7 +112,7 @@ pub(super) fn send_in_place(a: &mut Assembler, parts: &NetParts<'_>, ends: &Ends
             a.constant(R1, 0);
             a.store(Width::B8, R10, CHECKSUM, R1);
         }
-        Ip::V6 => checksum::sum_up(a, sink.output, ends.failed),
+        Ip::V6 => checksum::sum_up(a, sink.output, parts.memory_fd, ends.failed),
     }
     reload(a, parts.hook);
     if sink.output.is_some() {

@@ -337,6 +337,15 @@ mod tests {
                 let verified = verified.unwrap_or_else(|error| panic!("{place:?} {text}: {error}"));
                 println!("{place:?} from {source}: {verified} for {length}");
                 assert!(verified <= length + length / 2, "{place:?} {text}: {verified} for {length}");
+                // For the reader; times are not asserted.
+                let load = || {
+                    let began = std::time::Instant::now();
+                    let program = Program::parse(text, &[], &layout).unwrap();
+                    KernelRoute::load(&program, spec.clone(), place, "taut_timed").map(|_| began.elapsed())
+                };
+                let mut times: Vec<_> = (0..51).map(|_| load().unwrap()).collect();
+                times.sort();
+                println!("  from the text to the kernel: shortest {:?}, median {:?}", times[0], times[25]);
             }
         }
     }

@@ -44,6 +44,9 @@ const NUD_USABLE: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
 const NTF_USE: u8 = 1;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
+/// An address of this host (linux/rtnetlink.h), and the number of the loopback device, which is the first one (`LOOPBACK_IFINDEX`).
+const RTN_LOCAL: u8 = 2;
+pub(crate) const LOOPBACK: u32 = 1;
 const IFLA_MTU: u16 = 4;
 /// No search for others with the address (linux/if_addr.h).
 const IFA_F_NODAD: u8 = 2;
@@ -270,6 +273,10 @@ impl Netlink {
         let mut way = Way { ifindex: 0, next: ip };
         self.ask(message, |body| {
             way.ifindex = attribute(body, 12, RTA_OIF).and_then(|value| number_at(value, 0)).unwrap_or(0);
+            // IPv6 names the device that has the address; what goes there takes loopback all the same.
+            if body.get(7) == Some(&RTN_LOCAL) {
+                way.ifindex = LOOPBACK;
+            }
             way.next = attribute(body, 12, RTA_GATEWAY).and_then(address).unwrap_or(ip);
         })?;
         Ok(way)

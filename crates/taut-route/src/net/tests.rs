@@ -3,9 +3,10 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use super::namespace::Namespace;
-use super::netlink::{Netlink, Way};
+use super::netlink::{LOOPBACK, Netlink, Way};
 use crate::bpf::{Attachment, Hop, KernelRoute, KernelSpec, KernelTarget, Place};
 use crate::condition::{Layout, Program};
+use crate::route::{Host, Route, parse_file};
 
 /// The addresses at one version of IP.
 #[derive(Clone, Copy, Debug)]
@@ -134,6 +135,7 @@ fn the_way_and_the_neighbour_are_what_was_set_up() {
         netlink.forget_neighbour(way)?;
         assert_eq!(netlink.neighbour(way), None);
         assert_eq!(find(way)?, Some(cable.sensor_hop.next), "{net:?}");
+        assert_eq!(netlink.way_to(net.source())?, Way { ifindex: LOOPBACK, next: net.route });
         assert!(netlink.way_to(SocketAddr::new(net.elsewhere, 1)).is_err());
         netlink.set_neighbour(Way { next: net.nobody, ..way }, [2, 0, 0, 0, 0, 9])
     };
@@ -243,6 +245,23 @@ fn one_datagram_goes_to_many_sinks() {
         assert_eq!(got, [number(42), Some(payload.clone()), number(43), None], "{net:?}");
         assert_eq!(receive(&client).unwrap().0, payload);
         assert_eq!(route.counters().unwrap().failed, 1);
+    }
+}
+
+/// The stack takes no datagram for one of its own addresses that comes from another one of them, unless it sent it itself.
+#[test]
+fn a_sink_on_the_same_host_is_for_user_space() {
+    let Some(cable) = Cable::lay("net::a_sink_on_the_same_host_is_for_user_space") else { return };
+    let plan = |net: Net, to: SocketAddr| {
+        let file = format!("[[route]]\nname = 'r'\nfrom = 'udp://{}'\nto = ['udp://{to}']", net.source());
+        let route = Route::compile(&parse_file(&file).unwrap().remove(0)).unwrap();
+        cable.route.inside(|| Ok(Host::ask().plan(&route))).unwrap()
+    };
+    for net in [FOUR, SIX] {
+        let own = plan(net, SocketAddr::new(net.route, 7001));
+        assert!(own.places.is_empty() && own.lacks.join("; ").contains("is this host's own"), "{own:?}");
+        let other = plan(net, net.sensor(7001));
+        assert_eq!((other.places.first(), &other.lacks[..]), (Some(&Place::XdpGeneric), &[][..]), "{other:?}");
     }
 }
 

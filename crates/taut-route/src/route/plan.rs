@@ -7,7 +7,7 @@ use rustix::thread::CapabilitySet;
 use super::{Route, Source, Target, Wish, in_module};
 use crate::bpf::{KernelSpec, KernelTarget, LONGEST_SUMMED, Place};
 use crate::module::{self, ModulePlace, abi};
-use crate::net::netlink::{Device, Netlink, Way};
+use crate::net::netlink::{Device, LOOPBACK, Netlink, Way};
 
 /// What is known of this host.
 #[derive(Debug)]
@@ -74,6 +74,12 @@ impl Host {
         for ((target, _), way) in spec.sinks.iter().zip(&ways) {
             if let (KernelTarget::To(to), None) = (target, way) {
                 plan.lacks.push(format!("a way to udp://{to} (see ip route get {})", to.ip()));
+            }
+            // The stack takes none from an address of its own that it has not sent itself (`fib_validate_source`, net/ipv4/fib_frontend.c).
+            if let (KernelTarget::To(to), Some(Way { ifindex: LOOPBACK, .. })) = (target, way)
+                && device.index != LOOPBACK
+            {
+                plan.lacks.push(format!("a sink on another host: udp://{to} is this host's own"));
             }
         }
         let stays = ways.iter().flatten().all(|way| way.ifindex == device.index);
