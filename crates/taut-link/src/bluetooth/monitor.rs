@@ -11,6 +11,7 @@ use socket2::{SockFilter, Socket};
 use taut_time::Duration;
 
 use super::DeviceAddress;
+use super::agreed::Agreed;
 use super::heard::{
     ACL_RX, ACL_TX, CREDIT_CONNECTION_REQUEST, CREDIT_CONNECTION_RESPONSE, CREDITS, EVENT, Heard, LE_SIGNALLING,
     PARAMETER_UPDATE_REQUEST, PARAMETER_UPDATE_RESPONSE, Radio,
@@ -72,6 +73,22 @@ impl Monitor {
             }
         }
         *known = heard.radio();
+    }
+
+    /// Takes what the peer tells of the link, for all that was not heard here. Where nothing is heard, what is told now could be over
+    /// later and nobody would know; so nothing is taken then.
+    pub(super) fn tell(&self, device: DeviceAddress, heard: &mut Heard, told: Agreed) {
+        if !self.hears() {
+            return;
+        }
+        self.hear(device, heard);
+        heard.be_told(told);
+        RADIOS.lock().unwrap_or_else(PoisonError::into_inner).insert((self.adapter, device), heard.radio());
+    }
+
+    /// Whether the right to hear was there.
+    pub(super) const fn hears(&self) -> bool {
+        self.radio.is_some()
     }
 
     /// Waits until something was said of the radio, at most so long; whether something was.
