@@ -164,13 +164,12 @@ fn short_pdus_disable_the_newer_rule_and_a_link_without_extension_is_named() {
 #[test]
 fn a_small_receive_buffer_is_named_and_a_large_one_is_not() {
     let Some(lab) = Lab::ready("a_small_receive_buffer_is_named_and_a_large_one_is_not") else { return };
-    // The kernel doubles what is asked for. Connections end after 2 s without a channel, and what was agreed on is heard as they begin.
+    // The kernel doubles what is asked for.
     let script = "
         at=l2cap://00:AA:01:01:00:00
         taut serve \"$at/131?adapter=hci1&rcvbuf=4608\" \"$at/132?adapter=hci1&rcvbuf=16384\" \"$at/133?adapter=hci1&rcvbuf=2304\" >/tmp/serve & server=$!
         until grep -qs listening /tmp/serve; do sleep 0.1; done
         taut stream \"$at/131?adapter=hci0\" --block 67200 --time 3s --rounds 1 --json >$OUT/small
-        sleep 4
         taut stream \"$at/132?adapter=hci0\" --block 67200 --time 3s --rounds 1 --json >$OUT/large
         sleep 4
         cut -d' ' -f1 /proc/uptime >/tmp/began
@@ -201,6 +200,41 @@ fn a_small_receive_buffer_is_named_and_a_large_one_is_not() {
     // Both together, with 4 s between them and the time to connect.
     let took = read("took");
     assert!(took[1].as_f64().unwrap() - took[0].as_f64().unwrap() < 20.0, "{took}");
+}
+
+/// What is told only as a connection begins was heard by the program that had it begin and by its server, by no other.
+#[test]
+fn a_link_that_was_up_before_is_told_by_a_server_that_heard_it_begin_and_else_named() {
+    let test = "a_link_that_was_up_before_is_told_by_a_server_that_heard_it_begin_and_else_named";
+    let Some(lab) = Lab::ready(test) else { return };
+    let script = "
+        at=l2cap://00:AA:01:01:00:00/131
+        taut echo @peer --rate 5 --time 6s --rounds 1 --engine poll --json >$OUT/first & first=$!
+        until ls /sys/class/bluetooth | grep -q hci0:; do sleep 0.1; done
+        sleep 1
+        taut echo @peer --count 3 --rounds 1 --json >$OUT/second
+        taut serve $at?adapter=hci1 >/tmp/serve & server=$!
+        until grep -qs listening /tmp/serve; do sleep 0.1; done
+        taut echo $at?adapter=hci0 --count 3 --rounds 1 --json >$OUT/unheard
+        wait $first; kill -INT $server; wait $server";
+    let read = pair(&lab, &["--kernel", "6.12", "--ci", "15ms"], script);
+    let agreed = ["connection_interval_us=15000", "supervision_timeout_ms=420", "tx_octets=251", "rx_octets=251"];
+    for name in ["first", "second"] {
+        let recording = read(name);
+        let options = options(&recording["results"][0]);
+        assert!(agreed.iter().all(|fact| options.contains(fact)), "{name}: {options:?}");
+        assert!(!options.iter().any(|option| option.contains("not heard")), "{name}: {options:?}");
+    }
+    let unheard = read("unheard");
+    let options = options(&unheard["results"][0]);
+    for fact in ["connection_interval", "data_lengths", "phys"] {
+        assert!(options.contains(&format!("{fact}=not heard: link was up before").as_str()), "{options:?}");
+    }
+    assert!(!options.iter().any(|option| option.contains("_us=") || option.contains("octets=")), "{options:?}");
+    // The channel itself was opened later.
+    for fact in ["rcv_mps=247", "peer_credit_rule=rcvbuf"] {
+        assert!(options.contains(&fact), "{fact}: {options:?}");
+    }
 }
 
 /// A peer that sends before it has answered. Linux does that now and then when a program sends as soon as it has accepted; here the peer

@@ -7,7 +7,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Socket, Type};
 use taut_time::{Duration, SendQueue};
 
-use crate::bluetooth::CreditRule;
+use crate::bluetooth::{Agreed, CreditRule, Ear};
 use crate::wire::Accept;
 use crate::{Endpoint, Error, Result, SocketOption, TcpInfo, bluetooth, endpoint, sys};
 
@@ -21,7 +21,7 @@ pub struct Link {
     /// Most bytes that one write may have, where the kernel takes no more at once.
     write_limit: usize,
     /// Hears of an LE link.
-    ear: Option<bluetooth::Ear>,
+    ear: Option<Ear>,
     /// What the server of a Bluetooth link has told of its end.
     peer: Vec<String>,
 }
@@ -71,7 +71,7 @@ impl Link {
         Self { socket, endpoint, write_limit, ear: None, peer: Vec::new() }
     }
 
-    pub(crate) fn hearing(self, ear: Option<bluetooth::Ear>) -> Self {
+    pub(crate) fn hearing(self, ear: Option<Ear>) -> Self {
         Self { ear, ..self }
     }
 
@@ -94,6 +94,14 @@ impl Link {
             accept.credit_rule.map(|rule| format!("peer_credit_rule={rule}")),
         ];
         self.peer = told.into_iter().flatten().collect();
+        if let Some(ear) = &self.ear {
+            ear.tell(accept.agreed.from_the_other_side());
+        }
+    }
+
+    /// What the controllers of the link agreed on, as far as it was heard; Bluetooth LE only.
+    pub fn agreed(&self) -> Agreed {
+        self.ear.as_ref().map_or_else(Agreed::default, Ear::agreed)
     }
 
     /// `SO_RCVBUF` as the kernel has it, in bytes.
@@ -308,12 +316,14 @@ impl Link {
     pub(crate) fn bluetooth_facts(&self) -> Vec<String> {
         let Some((protocol, address)) = self.endpoint.bluetooth() else { return Vec::new() };
         let told = bluetooth::facts(&self.socket, protocol, address);
-        let agreed = self.ear.as_ref().map(bluetooth::Ear::facts).unwrap_or_default();
+        let agreed = self.ear.as_ref().map(Ear::facts).unwrap_or_default();
         // Where both tell the same thing, what was heard counts: Linux 5.10 knows of a PHY only when it has changed.
         let name = |fact: &str| fact.split_once('=').map(|(name, _)| name.to_owned());
         let told =
             told.into_iter().filter(|fact| !agreed.iter().any(|heard| name(heard) == name(fact))).collect::<Vec<_>>();
-        agreed.into_iter().chain(told).chain(self.peer.iter().cloned()).collect()
+        let facts: Vec<String> = agreed.into_iter().chain(told).collect();
+        let unheard = self.ear.as_ref().map(|ear| ear.unheard(&facts)).unwrap_or_default();
+        facts.into_iter().chain(unheard).chain(self.peer.iter().cloned()).collect()
     }
 
     /// State of the send queue when something waits in it unsent, `None` when nothing does or the transport keeps none.

@@ -155,7 +155,7 @@ impl Listener {
         };
         let mut ear = None;
         if let Some(radio) = &self.radio {
-            ear = radio.ears.as_ref().and_then(|ears| ears.of(&from));
+            ear = radio.ears.as_ref().and_then(|ears| ears.of(&socket, &from));
             match radio.receive_buffer.load(Ordering::Relaxed) {
                 0 => {}
                 bytes => socket.set_recv_buffer_size(bytes as usize)?,

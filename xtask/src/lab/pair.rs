@@ -120,9 +120,14 @@ impl PairArgs {
         }
         Ok(include_str!("pair.sh")
             .replace("{attach}", words(&attach).trim_start())
-            .replace("{serve}", words(listen).trim_start())
+            .replace("{serving}", &serving(listen))
             .replace("{command}", command))
     }
+}
+
+/// A shell's text that has a server listen, for scripts with a directory of `$pipes`.
+pub(super) fn serving(listen: &[String]) -> String {
+    include_str!("serving.sh").replace("{serve}", words(listen).trim_start())
 }
 
 #[cfg(test)]
@@ -143,7 +148,7 @@ mod tests {
         assert!(script.contains("serve 'l2cap://00:AA:01:01:00:00/129?adapter=hci1&mtu=2048' >"), "{script}");
         assert!(script.contains("'echo' 'l2cap://00:AA:01:01:00:00/129?adapter=hci0&rcvbuf=9' ||"), "{script}");
         assert!(
-            !script.contains("{attach}") && !script.contains("{serve}") && !script.contains("{command}"),
+            ["{attach}", "{serving}", "{serve}", "{command}"].iter().all(|place| !script.contains(place)),
             "{script}"
         );
     }

@@ -1,7 +1,7 @@
 # Two virtual Bluetooth controllers, `taut serve` on the peripheral's adapter, and a command on the central's.
 # What stands in braces is put in before.
 pipes=$(mktemp -d)
-mkfifo $pipes/radio $pipes/server
+mkfifo $pipes/radio
 taut air attach {attach} --json >$pipes/radio &
 radio=$!
 exec 3<$pipes/radio
@@ -9,13 +9,7 @@ if ! read -r ready <&3; then
     wait $radio
     exit
 fi
-taut serve {serve} >$pipes/server &
-server=$!
-exec 4<$pipes/server
-if ! read -r listening <&4; then
-    echo "the peer does not listen" >&2
-    exit 125
-fi
+{serving}
 code=0
 {command} || code=$?
 # The radio's last words: what it has done, and how late it was.

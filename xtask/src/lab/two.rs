@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use super::kernel::Series;
 use super::machine::{self, Ending, Forward, GLANCE, Guest, Plan, Sink};
-use super::pair::PairArgs;
+use super::pair::{PairArgs, serving};
 use super::{GuestArgs, LAB_FAILED, Made, PairCommand, code, image, place_for_files};
 
 /// What a pair of two kernels has beyond one of one kernel.
@@ -39,9 +39,8 @@ pub(super) fn run(args: &PairCommand, peer_kernel: Series) -> Result<u8> {
     let command =
         script(&args.pair, include_str!("two-command.sh"), &[("{command}", &args.pair.connecting(&args.command)?)])?;
     let beside = args.two.beside.as_ref().map_or_else(String::new, |beside| format!("(\n{beside}\n) &"));
-    let serve = image::words(&[args.pair.listen("hci0")]);
-    let peer =
-        script(&args.pair, include_str!("two-peer.sh"), &[("{beside}", &beside), ("{serve}", serve.trim_start())])?;
+    let serving = serving(&[args.pair.listen("hci0")]);
+    let peer = script(&args.pair, include_str!("two-peer.sh"), &[("{beside}", &beside), ("{serving}", &serving)])?;
     let mut guest = args.guest.clone();
     guest.files.extend(args.pair.files()?);
     guest.modules.extend(MODULES.map(str::to_owned));
@@ -98,7 +97,8 @@ pub(super) fn run(args: &PairCommand, peer_kernel: Series) -> Result<u8> {
 }
 
 fn script(pair: &PairArgs, text: &str, parts: &[(&str, &str)]) -> Result<Vec<String>> {
-    let mut text = text.replace("{radio}", image::words(&pair.radio()?).trim_start());
+    let host = include_str!("two-host.sh").replace("{radio}", image::words(&pair.radio()?).trim_start());
+    let mut text = host + text;
     for (place, part) in parts {
         text = text.replace(place, part);
     }

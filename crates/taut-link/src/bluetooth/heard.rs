@@ -1,5 +1,6 @@
 //! What the two controllers and the two ends of a channel agreed on, from frames of the monitor.
 
+use super::agreed::Agreed;
 use super::{DeviceAddress, le16};
 
 /// Opcodes of `struct hci_mon_hdr`.
@@ -33,8 +34,10 @@ const INTERVAL_UNIT: u32 = 1250;
 /// What was heard of a link.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Heard {
-    /// Of the radio link, which outlives a channel.
+    /// Of the radio link, which outlives a channel: the newest to the device.
     radio: Radio,
+    /// The one that the channel is on, as the kernel tells.
+    handle: Option<u16>,
     ours: End,
     theirs: End,
     /// Identifier of the signal with which the channel was asked for, and the side that asked: true is ours.
@@ -71,18 +74,7 @@ struct End {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Radio {
     pub(super) handle: Option<u16>,
-    /// In units of 1.25 ms.
-    pub(super) interval: Option<u16>,
-    /// Events that the peripheral may skip.
-    pub(super) latency: Option<u16>,
-    /// Supervision timeout in units of 10 ms.
-    pub(super) timeout: Option<u16>,
-    /// Longest payload of a PDU of the link layer that we send, in bytes.
-    pub(super) tx_octets: Option<u16>,
-    /// The same of the peer.
-    pub(super) rx_octets: Option<u16>,
-    /// PHYs of sending and receiving, as events number them: 1M, 2M, Coded.
-    pub(super) phys: Option<[u8; 2]>,
+    pub(super) agreed: Agreed,
     /// Limits of the interval that the peer has asked for, until they are met.
     pub(super) peer_wants: Option<[u16; 2]>,
     /// The interval before and after the peer had it changed.
@@ -92,13 +84,44 @@ pub(super) struct Radio {
 }
 
 impl Heard {
+    /// Of a channel on the connection with that handle, where it is known.
+    pub(super) fn of(handle: Option<u16>) -> Self {
+        Self { handle, ..Self::default() }
+    }
+
+    /// The channel is on the connection with that handle, which is known only once it is open.
+    pub(super) const fn be_of(&mut self, handle: u16) {
+        self.handle = Some(handle);
+    }
+
     /// Takes over what is known of the radio link from other channels.
     pub(super) fn begin_with(&mut self, radio: Radio) {
         self.radio = radio;
     }
 
+    /// What is known of the newest radio link to the device.
     pub(super) const fn radio(&self) -> Radio {
         self.radio
+    }
+
+    /// What is known of the channel's own radio link.
+    pub(super) fn agreed(&self) -> Agreed {
+        if self.is_of_an_old_link() { Agreed::default() } else { self.radio.agreed }
+    }
+
+    /// Takes what the peer tells of the link where nothing was heard of it.
+    pub(super) fn be_told(&mut self, told: Agreed) {
+        let heard = self.agreed();
+        if self.is_of_an_old_link() {
+            self.radio = Radio::default();
+        }
+        self.radio.handle = self.radio.handle.or(self.handle);
+        self.radio.agreed = heard.or(told);
+    }
+
+    /// What is known is of another link than the channel's.
+    fn is_of_an_old_link(&self) -> bool {
+        matches!((self.handle, self.radio.handle), (Some(ours), Some(known)) if ours != known)
     }
 
     /// The status of the last command answered, when it is this one; it is not told again.
@@ -116,13 +139,13 @@ impl Heard {
         let us = |units: Option<u16>| units.map(|units| u32::from(units) * INTERVAL_UNIT);
         let mps = |end: End| end.mps_and_credits.map(|(mps, _)| mps.into());
         let credits = |end: End| end.mps_and_credits.map(|(_, credits)| credits.into());
-        let radio = self.radio;
+        let (radio, agreed) = (self.radio, self.agreed());
         let facts: [(&str, Option<u32>); 14] = [
-            ("connection_interval_us", us(radio.interval)),
-            ("peripheral_latency", radio.latency.map(u32::from)),
-            ("supervision_timeout_ms", radio.timeout.map(|units| u32::from(units) * 10)),
-            ("tx_octets", radio.tx_octets.map(u32::from)),
-            ("rx_octets", radio.rx_octets.map(u32::from)),
+            ("connection_interval_us", us(agreed.interval)),
+            ("peripheral_latency", agreed.latency.map(u32::from)),
+            ("supervision_timeout_ms", agreed.timeout.map(|units| u32::from(units) * 10)),
+            ("tx_octets", agreed.tx_octets.map(u32::from)),
+            ("rx_octets", agreed.rx_octets.map(u32::from)),
             ("rcv_mps", mps(self.ours)),
             ("credits_granted", credits(self.ours)),
             ("largest_grant", self.ours.largest_grant.map(u32::from)),
@@ -133,7 +156,7 @@ impl Heard {
             ("encrypted", radio.encrypted.then_some(1)),
             ("data_before_response", Some(self.early).filter(|early| *early > 0)),
         ];
-        let phys = radio.phys.map(|[tx, rx]| format!("phy={}_tx+{}_rx", phy_name(tx), phy_name(rx)));
+        let phys = agreed.phys.map(|[tx, rx]| format!("phy={}_tx+{}_rx", phy_name(tx), phy_name(rx)));
         let numbers = facts.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)));
         numbers.chain(phys).collect()
     }
@@ -168,7 +191,7 @@ impl Heard {
     }
 
     fn is_ours(&self, handle: u16) -> bool {
-        self.radio.handle.is_none_or(|ours| ours == handle)
+        self.radio.handle.or(self.handle).is_none_or(|ours| ours == handle)
     }
 
     fn le_event(&mut self, device: DeviceAddress, event: &[u8]) -> Option<()> {
@@ -184,33 +207,35 @@ impl Heard {
                 // What was known was of an old link. 27 bytes until it is extended (Vol 6, Part B, section 4.5.10), on LE 1M.
                 self.radio = Radio {
                     handle: le16(event, 4),
-                    interval: Some(le16(event, at)?),
-                    latency: le16(event, at + 2),
-                    timeout: le16(event, at + 4),
-                    tx_octets: Some(27),
-                    rx_octets: Some(27),
-                    phys: Some([1, 1]),
+                    agreed: Agreed {
+                        interval: Some(le16(event, at)?),
+                        latency: le16(event, at + 2),
+                        timeout: le16(event, at + 4),
+                        tx_octets: Some(27),
+                        rx_octets: Some(27),
+                        phys: Some([1, 1]),
+                    },
                     ..Radio::default()
                 };
             }
             CONNECTION_UPDATE if status == 0 && self.is_ours(le16(event, 4)?) => {
                 let interval = le16(event, 6)?;
                 let wanted = self.radio.peer_wants.take().filter(|[min, max]| (min..=max).contains(&&interval));
-                let before = self.radio.interval.filter(|before| *before != interval);
+                let before = self.radio.agreed.interval.filter(|before| *before != interval);
                 if let (Some(before), Some(_)) = (before, wanted) {
                     self.radio.put_back = Some([before, interval]);
                 }
-                self.radio.interval = Some(interval);
-                self.radio.latency = le16(event, 8);
-                self.radio.timeout = le16(event, 10);
+                let agreed = &mut self.radio.agreed;
+                (agreed.interval, agreed.latency, agreed.timeout) = (Some(interval), le16(event, 8), le16(event, 10));
             }
             // Without a status: the handle comes one byte earlier.
             DATA_LENGTH_CHANGE if self.is_ours(le16(event, 3)?) => {
-                self.radio.tx_octets = le16(event, 5).or(self.radio.tx_octets);
-                self.radio.rx_octets = le16(event, 9).or(self.radio.rx_octets);
+                let agreed = &mut self.radio.agreed;
+                agreed.tx_octets = le16(event, 5).or(agreed.tx_octets);
+                agreed.rx_octets = le16(event, 9).or(agreed.rx_octets);
             }
             PHY_UPDATE if status == 0 && self.is_ours(le16(event, 4)?) => {
-                self.radio.phys = Some([*event.get(6)?, *event.get(7)?]);
+                self.radio.agreed.phys = Some([*event.get(6)?, *event.get(7)?]);
             }
             _ => {}
         }
@@ -348,7 +373,33 @@ mod tests {
         heard.take(0, peer(), &frame(EVENT, 0, &updated(6)));
         assert_eq!(heard.facts()[0], "connection_interval_us=7500");
         heard.take(0, peer(), &frame(EVENT, 0, &[LE_META, 6, PHY_UPDATE, 0, 64, 0, 2, 2]));
-        assert_eq!(heard.radio().phys, Some([2, 2]));
+        assert_eq!(heard.agreed().phys, Some([2, 2]));
+    }
+
+    #[test]
+    fn a_link_that_was_up_before_is_known_by_its_handle_and_by_what_the_peer_tells() {
+        let told = Agreed { interval: Some(12), tx_octets: Some(251), rx_octets: Some(27), ..Agreed::default() };
+        let mut heard = Heard::of(Some(64));
+        // Of another connection than the channel's.
+        heard.take(0, peer(), &frame(EVENT, 0, &[LE_META, 10, CONNECTION_UPDATE, 0, 65, 0, 6, 0, 0, 0, 42, 0]));
+        assert_eq!(heard.facts(), Vec::<String>::new());
+        heard.take(
+            0,
+            peer(),
+            &frame(EVENT, 0, &[LE_META, 11, DATA_LENGTH_CHANGE, 64, 0, 100, 0, 0x48, 8, 100, 0, 0x48, 8]),
+        );
+        heard.be_told(told);
+        // What was heard here is newer.
+        assert_eq!(heard.facts(), ["connection_interval_us=15000", "tx_octets=100", "rx_octets=100"]);
+        heard.take(0, peer(), &frame(EVENT, 0, &updated(6)));
+        assert_eq!(heard.facts()[0], "connection_interval_us=7500");
+
+        // What is known of an old link is not said of a new one.
+        let mut next = Heard::of(Some(65));
+        next.begin_with(heard.radio());
+        assert_eq!((next.agreed(), next.facts()), (Agreed::default(), Vec::new()));
+        next.be_told(told);
+        assert_eq!((next.agreed(), next.radio().handle), (told, Some(65)));
     }
 
     #[test]
@@ -423,6 +474,6 @@ mod tests {
         heard.take(0, DeviceAddress::from_wire([9; 6]), &whole);
         (0..whole.len() - 6).for_each(|length| heard.take(0, peer(), &whole[..length]));
         heard.take(0, peer(), &frame(ACL_TX, 0, &signal(CREDIT_CONNECTION_REQUEST, &[129, 64])));
-        assert_eq!((heard.ours.mps_and_credits, heard.radio.interval), (None, None));
+        assert_eq!((heard.ours.mps_and_credits, heard.radio.agreed.interval), (None, None));
     }
 }

@@ -3,7 +3,7 @@
 //! - `address`: devices, and what stands in an endpoint's address.
 //! - `socket`: sockets, from the first option to the last.
 //! - `management` and `adapter`: adapters, switched on and made visible for as long as that is needed.
-//! - `monitor` and `heard`: what the two controllers and the two ends agreed on.
+//! - `monitor`, `heard` and `agreed`: what the two controllers and the two ends agreed on.
 //! - `radio`: interval, PHY and data length asked for on a link that is up.
 //! - `security`: what came of pairing and encryption.
 //! - `choice`: what can be chosen of a link, put into its endpoint.
@@ -17,6 +17,7 @@
 
 mod adapter;
 mod address;
+mod agreed;
 mod choice;
 mod credit_rule;
 mod heard;
@@ -33,6 +34,7 @@ mod virtual_adapter;
 pub use adapter::{adapters, address_of, is_set_up, restore as restore_adapters, switch_on};
 pub(crate) use address::Protocol;
 pub use address::{AddressType, BluetoothAddress, DeviceAddress, Phy, Security};
+pub use agreed::Agreed;
 pub use choice::{LinkChoice, interval_in_words};
 pub use credit_rule::CreditRule;
 pub use parameters::{ConnectionParameters, IntervalLimits, set_connection_parameters};

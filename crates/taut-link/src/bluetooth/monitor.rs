@@ -11,6 +11,7 @@ use socket2::{SockFilter, Socket};
 use taut_time::Duration;
 
 use super::DeviceAddress;
+use super::agreed::Agreed;
 use super::heard::{
     ACL_RX, ACL_TX, CREDIT_CONNECTION_REQUEST, CREDIT_CONNECTION_RESPONSE, CREDITS, EVENT, Heard, LE_SIGNALLING,
     PARAMETER_UPDATE_REQUEST, PARAMETER_UPDATE_RESPONSE, Radio,
@@ -77,6 +78,22 @@ impl Monitor {
     /// Readable when something was said of the radio; `None` where that may not be heard.
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.radio.as_ref().map(Socket::as_fd)
+    }
+
+    /// Takes what the peer tells of the link, for all that was not heard here. Where nothing is heard, what is told now could be over
+    /// later and nobody would know; so nothing is taken then.
+    pub(super) fn tell(&self, device: DeviceAddress, heard: &mut Heard, told: Agreed) {
+        if !self.hears() {
+            return;
+        }
+        self.hear(device, heard);
+        heard.be_told(told);
+        RADIOS.lock().unwrap_or_else(PoisonError::into_inner).insert((self.adapter, device), heard.radio());
+    }
+
+    /// Whether the right to hear was there.
+    pub(super) const fn hears(&self) -> bool {
+        self.radio.is_some()
     }
 
     /// Waits until something was said of the radio, at most so long; whether something was.

@@ -7,7 +7,8 @@ use socket2::Socket;
 use taut_time::{Duration, Instant};
 
 use super::address::interval_text;
-use super::heard::{Heard, Radio};
+use super::agreed::Agreed;
+use super::heard::Heard;
 use super::management::hci_socket;
 use super::monitor::Monitor;
 use super::{BluetoothAddress, DeviceAddress};
@@ -43,11 +44,11 @@ impl Wish {
         [interval, phy, address.length.map(Self::Length)].into_iter().flatten().collect()
     }
 
-    fn is_met(self, radio: &Radio) -> bool {
+    fn is_met(self, agreed: &Agreed) -> bool {
         match self {
-            Self::Interval(units) => radio.interval == Some(units),
-            Self::Phy(_, number) => radio.phys == Some([number; 2]),
-            Self::Length(octets) => radio.tx_octets == Some(octets),
+            Self::Interval(units) => agreed.interval == Some(units),
+            Self::Phy(_, number) => agreed.phys == Some([number; 2]),
+            Self::Length(octets) => agreed.tx_octets == Some(octets),
         }
     }
 
@@ -59,14 +60,14 @@ impl Wish {
         }
     }
 
-    fn parameters(self, handle: u16, radio: &Radio) -> Vec<u8> {
+    fn parameters(self, handle: u16, agreed: &Agreed) -> Vec<u8> {
         let words = |words: &[u16]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
         match self {
             Self::Interval(units) => {
-                let latency = radio.latency.unwrap_or(0);
+                let latency = agreed.latency.unwrap_or(0);
                 // The timeout must exceed two intervals, more so with latency (section 7.8.18): four leave room for losses.
                 let least = (u32::from(units) * 125 * 4 * (1 + u32::from(latency))).div_ceil(1000) as u16;
-                let timeout = radio.timeout.unwrap_or(SUPERVISION_TIMEOUT).max(least).min(3200);
+                let timeout = agreed.timeout.unwrap_or(SUPERVISION_TIMEOUT).max(least).min(3200);
                 words(&[handle, units, units, latency, timeout, 0, 0])
             }
             Self::Phy(bit, _) => {
@@ -107,10 +108,10 @@ pub(super) fn ask(
     let controller = hci_socket(adapter, HCI_CHANNEL_RAW)?;
     for wish in wishes {
         monitor.hear(device, heard);
-        if wish.is_met(&heard.radio()) {
+        if wish.is_met(&heard.agreed()) {
             continue;
         }
-        let before = heard.radio();
+        let before = heard.agreed();
         // An answer to somebody else's command is none to ours.
         heard.answer(wish.opcode());
         send(&controller, wish.opcode(), &wish.parameters(handle, &before))?;
@@ -119,8 +120,8 @@ pub(super) fn ask(
     Ok(())
 }
 
-fn patience(radio: &Radio) -> Duration {
-    let interval = Duration::from_micros(u64::from(radio.interval.unwrap_or(0)) * 1250);
+fn patience(agreed: &Agreed) -> Duration {
+    let interval = Duration::from_micros(u64::from(agreed.interval.unwrap_or(0)) * 1250);
     PATIENCE + interval * EVENTS
 }
 
@@ -130,7 +131,7 @@ fn wait(wish: Wish, device: DeviceAddress, monitor: &Monitor, heard: &mut Heard,
         if let Some(status) = heard.answer(wish.opcode()).filter(|status| *status != 0) {
             return Err(refused(wish, status));
         }
-        if wish.is_met(&heard.radio()) {
+        if wish.is_met(&heard.agreed()) {
             return Ok(());
         }
         let left = deadline.saturating_since(clock::now());
@@ -174,8 +175,8 @@ mod tests {
     #[test]
     fn an_interval_keeps_its_timeout_where_that_is_long_enough() {
         let timeout = |units, known| {
-            let radio = Radio { timeout: known, latency: Some(0), ..Radio::default() };
-            let bytes = Wish::Interval(units).parameters(64, &radio);
+            let agreed = Agreed { timeout: known, latency: Some(0), ..Agreed::default() };
+            let bytes = Wish::Interval(units).parameters(64, &agreed);
             assert_eq!(bytes.len(), 14);
             u16::from_le_bytes([bytes[8], bytes[9]])
         };
@@ -188,8 +189,8 @@ mod tests {
     #[test]
     fn wishes_are_met_by_what_is_in_force() {
         let address = BluetoothAddress::parse(Protocol::L2cap, "any/0?interval=7.5ms&phy=2m&length=100").unwrap();
-        let radio = Radio { interval: Some(6), tx_octets: Some(251), phys: Some([2, 1]), ..Radio::default() };
-        let met: Vec<bool> = Wish::of(&address).iter().map(|wish| wish.is_met(&radio)).collect();
+        let agreed = Agreed { interval: Some(6), tx_octets: Some(251), phys: Some([2, 1]), ..Agreed::default() };
+        let met: Vec<bool> = Wish::of(&address).iter().map(|wish| wish.is_met(&agreed)).collect();
         assert_eq!(met, [true, false, false]);
     }
 

@@ -144,7 +144,7 @@ fn secure(
         if let Some(why) = heard.insecure() {
             return Err(io::Error::new(io::ErrorKind::ConnectionRefused, explain(why)));
         }
-        let interval = Duration::from_micros(u64::from(heard.radio().interval.unwrap_or(0)) * 1250);
+        let interval = Duration::from_micros(u64::from(heard.agreed().interval.unwrap_or(0)) * 1250);
         if clock::now().saturating_since(begin) > HOSTS + INTERVALS * interval {
             let what = format!(
                 "security level {} was asked for, and the kernel opened the channel with {level} (1 is low, 2 medium): its Security Manager \

@@ -12,6 +12,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use taut_time::Duration;
 
 use super::adapter::{self, Role};
+use super::agreed::Agreed;
 use super::heard::Heard;
 use super::management::no_bluetooth;
 use super::monitor::Monitor;
@@ -55,6 +56,30 @@ impl Ear {
         self.monitor.hear(self.device, &mut heard);
         heard.facts()
     }
+
+    /// What is told by events alone and is not among the facts, with the reason, as `name=not heard: reason`.
+    pub(crate) fn unheard(&self, facts: &[String]) -> Vec<String> {
+        let why = if self.monitor.hears() { "link was up before" } else { "CAP_NET_RAW is missing" };
+        let is_there = |fact: &str| facts.iter().any(|told| told.split_once('=').is_some_and(|(name, _)| name == fact));
+        [("connection_interval_us", "connection_interval"), ("tx_octets", "data_lengths"), ("phy", "phys")]
+            .into_iter()
+            .filter(|(fact, _)| !is_there(fact))
+            .map(|(_, name)| format!("{name}=not heard: {why}"))
+            .collect()
+    }
+
+    /// What the controllers have agreed on by now, as far as it was heard.
+    pub(crate) fn agreed(&self) -> Agreed {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        self.monitor.hear(self.device, &mut heard);
+        heard.agreed()
+    }
+
+    /// Takes what the peer tells of the link, which may have been up before we listened.
+    pub(crate) fn tell(&self, told: Agreed) {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        self.monitor.tell(self.device, &mut heard, told);
+    }
 }
 
 /// A socket that accepts channels.
@@ -74,13 +99,13 @@ pub(crate) struct Ears(Arc<Monitor>);
 
 impl Ears {
     /// For a link that was accepted. Of several that open at the very same time each may miss what the others have heard.
-    pub(crate) fn of(&self, from: &SockAddr) -> Option<Ear> {
+    pub(crate) fn of(&self, socket: &Socket, from: &SockAddr) -> Option<Ear> {
         // sockaddr_l2: family, PSM, address.
         let bytes = sys::address_bytes(from).get(4..10)?.try_into().ok()?;
         Some(Ear {
             monitor: Arc::clone(&self.0),
             device: DeviceAddress::from_wire(bytes),
-            heard: Mutex::new(Heard::default()),
+            heard: Mutex::new(Heard::of(handle(socket).ok())),
         })
     }
 }
@@ -132,6 +157,7 @@ pub(crate) fn connect(
     let ear = match monitor {
         Some(monitor) => {
             let handle = handle(&socket).map_err(fail)?;
+            heard.be_of(handle);
             radio::ask(address, peer, (adapter.index, handle), &monitor, &mut heard)
                 .map_err(|error| Error::io("change the connection to", endpoint, error))?;
             monitor.hear(peer, &mut heard);

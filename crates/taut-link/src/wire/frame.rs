@@ -360,7 +360,7 @@ mod tests {
 
     use super::super::{AckPolicy, Work};
     use super::*;
-    use crate::bluetooth::{CreditRule, IntervalLimits};
+    use crate::bluetooth::{Agreed, CreditRule, IntervalLimits};
 
     fn samples() -> Vec<Frame> {
         let hello = Hello {
@@ -377,7 +377,16 @@ mod tests {
             max_duration: Duration::from_secs(3600),
             receive_buffer: 212_992,
             credit_rule: Some(CreditRule::Sdu),
+            agreed: Agreed {
+                interval: Some(6),
+                latency: Some(0),
+                timeout: Some(42),
+                tx_octets: Some(251),
+                rx_octets: Some(27),
+                phys: Some([1, 2]),
+            },
         };
+        let of_a_stranger = Accept { credit_rule: None, agreed: Agreed::default(), ..accept };
         let intervals = Some(IntervalLimits { min: 6, max: 40 });
         let shape = Shape { mtu: Some(2221), receive_buffer: Some(65_536), intervals, keep: true };
         let record = Record { end: 128, received_ns: 5, read_ns: 6 };
@@ -385,6 +394,7 @@ mod tests {
             Frame::Hello(hello),
             Frame::Challenge { token: 77 },
             Frame::Accept(accept),
+            Frame::Accept(of_a_stranger),
             Frame::Refuse(Refusal::Busy(256)),
             Frame::Clock { server_ns: 12 },
             Frame::Start,

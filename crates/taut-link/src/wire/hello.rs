@@ -5,7 +5,7 @@ use taut_time::Duration;
 
 use super::frame::{Reader, WireError, Writer};
 use crate::Error;
-use crate::bluetooth::{CreditRule, IntervalLimits};
+use crate::bluetooth::{Agreed, CreditRule, IntervalLimits};
 
 /// What a client asks of a server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -70,6 +70,8 @@ pub struct Accept {
     pub receive_buffer: u32,
     /// How the server's kernel gives credits; Bluetooth LE only.
     pub credit_rule: Option<CreditRule>,
+    /// What the server has heard of the link; Bluetooth LE only.
+    pub agreed: Agreed,
 }
 
 /// How a server is to receive the links that are opened from now on, and between which connection intervals its adapter is to
@@ -238,6 +240,12 @@ impl Accept {
             Some(CreditRule::Sdu) => 1,
             Some(CreditRule::ReceiveBuffer) => 2,
         });
+        let agreed = self.agreed;
+        let [tx, rx] = agreed.phys.unwrap_or_default();
+        out.u8(tx).u8(rx);
+        for field in [agreed.interval, agreed.latency, agreed.timeout, agreed.tx_octets, agreed.rx_octets] {
+            out.u16(field.unwrap_or(0));
+        }
     }
 
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, WireError> {
@@ -252,6 +260,7 @@ impl Accept {
                 2 => Some(CreditRule::ReceiveBuffer),
                 _ => return Err(WireError::Field("rule of credits")),
             },
+            agreed: agreed(from)?,
         })
     }
 }
@@ -284,6 +293,22 @@ impl Shaped {
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok(Self { intervals: intervals(from)?, errno: from.u32()? })
     }
+}
+
+/// As the end of an accept has it; 0 is what was not heard.
+fn agreed(from: &mut Reader<'_>) -> Result<Agreed, WireError> {
+    let phys = [from.u8()?, from.u8()?];
+    let mut field = || from.u16().map(|value| Some(value).filter(|value| *value > 0));
+    let (interval, latency, timeout) = (field()?, field()?, field()?);
+    Ok(Agreed {
+        interval,
+        // Most links have none.
+        latency: latency.or_else(|| interval.map(|_| 0)),
+        timeout,
+        tx_octets: field()?,
+        rx_octets: field()?,
+        phys: Some(phys).filter(|phys| !phys.contains(&0)),
+    })
 }
 
 /// Two limits, of which 0 means none.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
+use taut_link::bluetooth::Agreed;
 use taut_link::clock;
 use taut_link::wire::{
     self, Accept, AckPolicy, CONTROL_BYTES, FETCH_BYTES, Frame, Hello, RECORDS_PER_FETCH, Record, Refusal, Summary,
@@ -183,6 +184,7 @@ impl Desk<'_> {
         Ok(Accept {
             receive_buffer: 0,
             credit_rule: None,
+            agreed: Agreed::default(),
             boot: boot_identity(),
             max_message_bytes: u32::try_from(limits.message_bytes).unwrap_or(u32::MAX),
             max_duration: limits.session,

@@ -115,6 +115,7 @@ fn serve(link: &Link, listener: &Listener, shared: &Shared) -> Outcome {
         max_duration: limits.session,
         receive_buffer: link.receive_buffer().unwrap_or(0),
         credit_rule: link.credit_rule(),
+        agreed: link.agreed(),
     };
     send(link, &Frame::Accept(accept).emit(session))?;
     match hello.work {
