@@ -47,7 +47,7 @@ fn an_adapter_that_advertises_connects_as_the_peripheral() {
     }
     let listing = Command::new("btmon").arg("--read").arg(out.join("peripheral.btsnoop")).output().unwrap();
     let listing = String::from_utf8_lossy(&listing.stdout);
-    let (_, connected) = listing.split_once("LE Connection Complete").expect("a connection");
+    let (_, connected) = listing.split_once("LE Connection Complete (0x01)").expect("a connection");
     assert!(listing.contains("Connectable directed - ADV_DIRECT_IND"), "{listing}");
     assert!(connected.lines().take(4).any(|line| line.contains("Role: Peripheral")), "{connected}");
     lab.assert_nothing_is_left();

@@ -98,7 +98,7 @@ pub(super) fn connect(
     let begin = clock::now();
     loop {
         let left = timeout.saturating_sub(clock::now().saturating_since(begin));
-        let is_over = wait(socket, monitor, confirmer.as_ref(), left)?;
+        let ready = wait(socket, monitor, confirmer.as_ref(), left)?;
         if let Some(confirmer) = &confirmer {
             confirmer.answer(Some(peer));
         }
@@ -106,8 +106,11 @@ pub(super) fn connect(
         if let Some(why) = heard.insecure() {
             return Err(io::Error::new(io::ErrorKind::ConnectionRefused, explain(why)));
         }
-        if is_over {
+        if !ready.is_empty() {
             socket.take_error()?.map_or(Ok(()), Err)?;
+            if ready.intersects(PollFlags::HUP | PollFlags::ERR) {
+                return Err(io::ErrorKind::ConnectionReset.into());
+            }
             socket.set_nonblocking(false)?;
             return secure(socket, wanted, monitor, confirmer.as_ref(), (peer, heard));
         }
@@ -165,8 +168,8 @@ pub(super) fn level(socket: &Socket) -> io::Result<(u8, u8)> {
     Ok((security[0], security[1]))
 }
 
-/// Waits until the connection is there or has failed, or something is heard; whether the former.
-fn wait(socket: &Socket, monitor: &Monitor, confirmer: Option<&Confirmer>, at_most: Duration) -> io::Result<bool> {
+/// Waits until the connection is there or has failed, or something is heard; what of the former, nothing if neither.
+fn wait(socket: &Socket, monitor: &Monitor, confirmer: Option<&Confirmer>, at_most: Duration) -> io::Result<PollFlags> {
     let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
     let fd = socket.as_fd();
     let mut watched = vec![PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
@@ -174,8 +177,8 @@ fn wait(socket: &Socket, monitor: &Monitor, confirmer: Option<&Confirmer>, at_mo
     watched.extend(asked);
     watched.extend(monitor.descriptor().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
     match poll(&mut watched, Some(&timeout)) {
-        Ok(_) => Ok(!watched[0].revents().is_empty()),
-        Err(rustix::io::Errno::INTR) => Ok(false),
+        Ok(_) => Ok(watched[0].revents()),
+        Err(rustix::io::Errno::INTR) => Ok(PollFlags::empty()),
         Err(errno) => Err(errno.into()),
     }
 }
