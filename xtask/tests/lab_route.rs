@@ -81,13 +81,14 @@ fn a_route_is_set_to_work_looked_at_and_stopped() {
     let Some(lab) = Lab::with_modules("a_route_is_set_to_work_looked_at_and_stopped") else { return };
     let script = r#"
 route="--from gpio:taut-gpio-sim/3 --to gpio:taut-gpio-sim/5 --to led:taut-sim"
-taut route check $route --when 'value == 0'
-taut route run --name edges $route --when 'value == 0' --detach
+taut route check $route --when 'value == 0' --log edges.jsonl
+taut route run --name edges $route --when 'value == 0' --log edges.jsonl --detach
 echo '3 1000 100000' >/sys/kernel/debug/taut_gpio_sim/run
 taut route list
 ! rmmod taut_path 2>/dev/null
 taut route stats --json
 taut route stop edges
+echo logged $(grep -c '"value":0' edges.jsonl)
 # One whose holder is killed ends with it.
 taut route run --name edges $route --place kthread --detach
 kill -9 $(pidof taut)
@@ -101,6 +102,8 @@ taut route stop edges"#;
         let stdout = run(&lab, kernel, &[], script);
         let has = |text: &str| assert!(stdout.contains(text), "{kernel}: no `{text}` in {stdout}");
         has("runs in hardirq, else kthread: ");
+        has("edges.jsonl is written from the module's log of 8192 records");
+        has("logged 500\n");
         has(r#""runs": "hardirq""#);
         has("edges  hardirq  events 1000  passed 500  dropped 500  short 0  lost 0");
         has("lacks for the kernel: the kernel module (modprobe taut_path");

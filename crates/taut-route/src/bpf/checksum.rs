@@ -118,6 +118,8 @@ fn piece_of_payload(a: &mut Assembler, unit: i32, at: i32, bytes: i32, failed: L
         // Zero, which the verifier is not to know: it would conclude that so much of the payload is there, and go through all that
         // follows with and without that.
         a.alu(Alu::Xor, R2, LENGTH);
+        // Older ones know nothing at all of it then.
+        a.alu_imm(Alu::And, R2, LONGEST_SUMMED as i32);
     } else {
         a.alu_imm(Alu::And, R2, LONGEST_SUMMED as i32 & !(unit - 1));
     }
