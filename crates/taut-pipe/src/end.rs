@@ -120,9 +120,14 @@ impl End {
         matches!(self.form, Form::Stream) && self.write_limit == usize::MAX
     }
 
-    /// Whether it is over the network, where small writes must not wait for others.
+    /// Whether it is no socket: a file, a terminal, a pipe of the kernel's.
     pub(crate) const fn is_file(&self) -> bool {
         matches!(self.form, Form::File | Form::Regular)
+    }
+
+    /// Whether it is a channel of Bluetooth, which is closed both ways at once.
+    const fn is_channel(&self) -> bool {
+        matches!(self.form, Form::Stream) && !self.halves
     }
 
     /// Reads what is there; of messages one.
@@ -170,6 +175,10 @@ impl End {
                 self.readable = false;
                 Ok(Moved::Blocked)
             }
+            // So Bluetooth tells that the peer has closed its channel, once all that came before is read (l2cap_disconnect_req() of
+            // l2cap_core.c, rfcomm_recv_disc() of rfcomm/core.c; bt_sock_stream_recvmsg() of af_bluetooth.c). A link that is lost has
+            // ETIMEDOUT.
+            Err(error) if self.is_channel() && error.kind() == io::ErrorKind::ConnectionReset => Ok(Moved::End),
             // What the last process that had the other side of a terminal leaves (pty(7)). Nobody reads there any more either: when its
             // buffer is full, writing would fail with EAGAIN for ever.
             Err(error) if self.is_file() && error.raw_os_error() == Some(libc::EIO) => {
@@ -277,7 +286,7 @@ impl End {
         // The FIN counts as one.
         let unsent = || sys::unsent(fd).map(|bytes| bytes.saturating_sub(u64::from(finished && self.halves)));
         match &self.form {
-            Form::Stream if !self.halves => sys::memory_of_unsent(fd),
+            Form::Stream if self.is_channel() => sys::memory_of_unsent(fd),
             Form::Stream => unsent(),
             Form::Tls(tls) => unsent().map(|bytes| bytes + tls.pending()),
             Form::File if rustix::termios::isatty(fd) => sys::unsent(fd),

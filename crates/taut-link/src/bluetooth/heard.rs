@@ -42,6 +42,8 @@ pub(super) struct Heard {
     theirs: End,
     /// Identifier of the signal with which the channel was asked for, and the side that asked: true is ours.
     asked: Option<(u8, bool)>,
+    /// What was answered to that.
+    result: Option<u16>,
     /// PDUs of data that came for the channel before the answer that opens it.
     early: u32,
     /// The status of the last command of each kind that a controller answered: opcode and status.
@@ -132,6 +134,12 @@ impl Heard {
     /// Why the link could not be secured, when that was heard.
     pub(super) const fn insecure(&self) -> Option<Insecure> {
         self.insecure
+    }
+
+    /// Whether a channel was refused since the peer still has another one by the number that was free here ("Source CID already
+    /// allocated", Vol 3, Part A, section 4.23).
+    pub(super) const fn number_is_taken(&self) -> bool {
+        matches!(self.result, Some(0x000A))
     }
 
     /// As `name=value`, in the form of socket options.
@@ -266,13 +274,16 @@ impl Heard {
                 };
                 *self.end(sent) = end;
             }
-            CREDIT_CONNECTION_RESPONSE if self.asked == Some((identifier, !sent)) && le16(packet, 20)? == 0 => {
-                let end = End {
-                    channel: le16(packet, 12),
-                    mps_and_credits: Some((le16(packet, 16)?, le16(packet, 18)?)),
-                    largest_grant: None,
-                };
-                *self.end(sent) = end;
+            CREDIT_CONNECTION_RESPONSE if self.asked == Some((identifier, !sent)) => {
+                self.result = Some(le16(packet, 20)?);
+                if self.result == Some(0) {
+                    let end = End {
+                        channel: le16(packet, 12),
+                        mps_and_credits: Some((le16(packet, 16)?, le16(packet, 18)?)),
+                        largest_grant: None,
+                    };
+                    *self.end(sent) = end;
+                }
             }
             CREDITS => {
                 // The number is the one that the sender of the credits has for the channel.
@@ -400,6 +411,22 @@ mod tests {
         assert_eq!((next.agreed(), next.facts()), (Agreed::default(), Vec::new()));
         next.be_told(told);
         assert_eq!((next.agreed(), next.radio().handle), (told, Some(65)));
+    }
+
+    #[test]
+    fn a_number_that_the_peer_still_has_is_told_from_other_refusals() {
+        let asked = || {
+            let mut heard = Heard::default();
+            heard.take(0, peer(), &frame(EVENT, 0, &connection_complete(40)));
+            heard.take(0, peer(), &frame(ACL_TX, 0, &signal(CREDIT_CONNECTION_REQUEST, &[129, 66, 672, 247, 3])));
+            heard
+        };
+        for (result, taken) in [(0, false), (2, false), (10, true)] {
+            let mut heard = asked();
+            heard.take(0, peer(), &frame(ACL_RX, 0, &signal(CREDIT_CONNECTION_RESPONSE, &[0, 0, 0, 0, result])));
+            assert_eq!(heard.number_is_taken(), taken, "{result}");
+        }
+        assert!(!asked().number_is_taken());
     }
 
     #[test]

@@ -132,10 +132,9 @@ pub(crate) fn connect(
     // An own address of the same kind makes the kernel take the radio that is meant.
     let ours = if address.is_le() { AddressType::Public } else { AddressType::BrEdr };
     let monitor = address.is_le().then(|| Arc::new(Monitor::open(adapter.index)));
-    let mut heard = Heard::default();
     let begin = clock::now();
-    let socket = loop {
-        let socket = open(protocol)?;
+    let (socket, mut heard) = loop {
+        let (socket, mut heard) = (open(protocol)?, Heard::default());
         socket.bind(&socket_address(protocol, adapter.address, 0, ours)).map_err(fail)?;
         set_parameters(&socket, endpoint, address)?;
         let to = socket_address(protocol, peer, address.number, address.kind);
@@ -147,8 +146,12 @@ pub(crate) fn connect(
             None => socket.connect_timeout(&to, timeout),
         };
         match connected {
-            Ok(()) => break socket,
-            Err(error) if is_of_the_last(protocol, &error) && clock::now().saturating_since(begin) < SETTLING => {
+            Ok(()) => break (socket, heard),
+            // The latter where bluetoothd's own channels (EATT) come and go beside ours.
+            Err(error)
+                if (is_of_the_last(protocol, &error) || heard.number_is_taken())
+                    && clock::now().saturating_since(begin) < SETTLING =>
+            {
                 clock::sleep(Duration::from_millis(20));
             }
             Err(error) => return Err(fail(error)),
