@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What becomes of an event. */
+/*
+ * What becomes of an event.
+ *
+ * Locks, outermost first: what the source holds while it tells of an event (an input device's event_lock; an interrupt's handler
+ * holds none), `lock` of the route, those of the drivers of GPIO lines, of the timer's and the workqueue's core. So under `lock` no
+ * core is called that may take a source's lock: LEDs have an irq_work (led.c), readers of the log another one (log.c), and UDP the
+ * route's thread (udp.c), which holds nothing. On PREEMPT_RT drivers' locks may sleep, and `lock` is a raw one, so there every
+ * route has a thread, and under `lock` an event is only put into the ring.
+ */
 
 #include <linux/interrupt.h>
 #include <linux/ktime.h>
@@ -10,45 +18,68 @@
 #include "program.h"
 
 #define WINDOW_NS (10 * NSEC_PER_MSEC)
+/* So much of it may programs take of a processor with interrupts off. */
+#define MOST_BUSY_NS (WINDOW_NS / 2)
 
-void taut_unmask(struct work_struct *work)
+/* For what has to wait until nothing is locked: the source works again, or does not any more. */
+void taut_event_recover(struct work_struct *work)
 {
-	struct taut_route *route = container_of(to_delayed_work(work), struct taut_route, unmask);
+	struct taut_route *route = container_of(to_delayed_work(work), struct taut_route, recover);
 
-	enable_irq(route->irq);
+	if (!READ_ONCE(route->stats.stopped)) {
+		enable_irq(route->irq);
+		return;
+	}
+	pr_warn("taut_path: route %u is stopped: its program took more than %lu ns %d times in a row\n", route->id,
+		TAUT_LONGEST_RUN_NS, TAUT_MOST_LONG_RUNS);
+	if (route->has_irq)
+		disable_irq(route->irq);
 }
 
-/* Whether there were too many lately; then the source is masked for a while. With the lock. */
-static void watch_rate(struct taut_route *route, u64 now)
+/* Ends a route whose program takes too long, all but its descriptor. With the lock. */
+static void taut_event_stop(struct taut_route *route)
+{
+	if (route->stats.stopped || route->stopping)
+		return;
+	WRITE_ONCE(route->stats.stopped, 1);
+	route->deaf_until = U64_MAX;
+	schedule_delayed_work(&route->recover, 0);
+}
+
+/* Whether there was too much to do lately; then the source is masked for a while. With the lock. */
+static void taut_event_watch(struct taut_route *route, u64 now)
 {
 	if (now - route->window_ns > WINDOW_NS) {
 		route->window_ns = now;
 		route->in_window = 0;
+		route->busy_ns = 0;
 	}
-	if (likely(++route->in_window <= route->most_in_window) || route->stopping)
+	route->in_window++;
+	if (likely(route->in_window <= route->most_in_window && route->busy_ns <= MOST_BUSY_NS) || route->stopping)
 		return;
 	route->in_window = 0;
+	route->busy_ns = 0;
 	route->stats.masked++;
-	if (route->has_irq) {
+	/* A chip that can sleep is masked with its bus's mutex held, which is not to be had here. */
+	if (route->has_irq && !route->is_slow) {
 		disable_irq_nosync(route->irq);
-		schedule_delayed_work(&route->unmask, msecs_to_jiffies(route->mask_ms));
+		schedule_delayed_work(&route->recover, msecs_to_jiffies(route->mask_ms));
 	} else {
-		WRITE_ONCE(route->deaf_until, now + route->mask_ms * NSEC_PER_MSEC);
+		route->deaf_until = now + route->mask_ms * NSEC_PER_MSEC;
 	}
 }
 
-static int set(struct taut_sink *sink, s64 value, bool may_sleep)
+static int taut_sink_set(struct taut_sink *sink, s64 value, bool is_thread)
 {
 	switch (sink->kind) {
 	case TAUT_PATH_GPIO:
-		if (may_sleep)
+		if (is_thread)
 			gpiod_set_value_cansleep(sink->line, value != 0);
 		else
 			gpiod_set_value(sink->line, value != 0);
 		return 0;
 	case TAUT_PATH_LED:
-		/* The LED's driver limits it to what the LED has. */
-		led_trigger_event(&sink->trigger, value ? (enum led_brightness)INT_MAX : LED_OFF);
+		taut_led_set(sink, value != 0, is_thread);
 		return 0;
 	default:
 		return taut_udp_send(sink, value);
@@ -56,14 +87,12 @@ static int set(struct taut_sink *sink, s64 value, bool may_sleep)
 }
 
 /* Condition, sinks and log; one event at a time. */
-static __always_inline void handle(struct taut_route *route, const struct taut_event *event)
+static __always_inline void taut_event_pass(struct taut_route *route, const struct taut_event *event, bool is_thread)
 {
 	const s64 *outputs = NULL;
 	u32 verdict, i;
 
 	if (route->condition == TAUT_PATH_PROGRAM) {
-		bool is_thread = route->place == TAUT_PATH_THREAD;
-
 		/* From a source they are off already. */
 		if (is_thread)
 			local_irq_disable();
@@ -75,12 +104,10 @@ static __always_inline void handle(struct taut_route *route, const struct taut_e
 		verdict = event->value == 0 ? TAUT_PATH_PASSED : TAUT_PATH_DROPPED;
 	}
 	if (verdict == TAUT_PATH_PASSED) {
-		bool may_sleep = route->place == TAUT_PATH_THREAD;
-
 		for (i = 0; i < route->sink_count; i++) {
 			struct taut_sink *sink = &route->sinks[i];
 
-			if (set(sink, outputs ? outputs[sink->output] : event->value, may_sleep))
+			if (taut_sink_set(sink, outputs ? outputs[sink->output] : event->value, is_thread))
 				route->stats.failed++;
 		}
 		/* Before it counts as passed, so that whoever reads the counters first finds all of those in the log. */
@@ -97,24 +124,40 @@ static __always_inline void handle(struct taut_route *route, const struct taut_e
 	}
 }
 
+/* By the route's thread, without the lock. */
 void taut_event_handle(struct taut_route *route, const struct taut_event *event)
 {
-	handle(route, event);
+	taut_event_pass(route, event, true);
+	if (unlikely(route->long_runs >= TAUT_MOST_LONG_RUNS)) {
+		raw_spin_lock_irq(&route->lock);
+		taut_event_stop(route);
+		raw_spin_unlock_irq(&route->lock);
+	}
 }
 
-/* From a source, with interrupts off. */
+/* From a source: an interrupt's handler, its thread, or an input device with its event lock held. */
 void taut_event_take(struct taut_route *route, u64 now, s64 value)
 {
 	struct taut_event event = { .now = now, .value = value };
+	unsigned long flags;
 
-	raw_spin_lock(&route->lock);
-	if (route->place == TAUT_PATH_HARDIRQ)
-		handle(route, &event);
-	else if (kfifo_put(&route->ring, event))
-		wake_up_process(route->thread);
-	else
+	raw_spin_lock_irqsave(&route->lock, flags);
+	if (unlikely(now < route->deaf_until)) {
 		route->stats.lost++;
+		goto out;
+	}
+	if (route->place == TAUT_PATH_HARDIRQ) {
+		taut_event_pass(route, &event, false);
+		route->busy_ns += route->run_ns;
+		if (unlikely(route->long_runs >= TAUT_MOST_LONG_RUNS))
+			taut_event_stop(route);
+	} else if (kfifo_put(&route->ring, event)) {
+		wake_up_process(route->thread);
+	} else {
+		route->stats.lost++;
+	}
 	route->stats.events++;
-	watch_rate(route, now);
-	raw_spin_unlock(&route->lock);
+	taut_event_watch(route, now);
+out:
+	raw_spin_unlock_irqrestore(&route->lock, flags);
 }

@@ -8,7 +8,7 @@
 
 #include "path.h"
 
-static unsigned long line_flags(u32 flags)
+static unsigned long taut_gpio_flags(u32 flags)
 {
 	unsigned long lookup = flags & TAUT_PATH_ACTIVE_LOW ? GPIO_ACTIVE_LOW : GPIO_ACTIVE_HIGH;
 
@@ -21,7 +21,7 @@ static unsigned long line_flags(u32 flags)
 	return lookup;
 }
 
-static int get_line(struct taut_route *route, const char *use, u32 index, enum gpiod_flags flags, struct gpio_desc **line)
+static int taut_gpio_get_line(struct taut_route *route, const char *use, u32 index, enum gpiod_flags flags, struct gpio_desc **line)
 {
 	struct gpio_desc *found = gpiod_get_index(&route->device->dev, use, index, flags);
 
@@ -57,21 +57,21 @@ int taut_gpio_get(struct taut_route *route, struct taut_path_route *spec)
 		const struct taut_path_end *end = &spec->sink[i];
 
 		if (end->kind == TAUT_PATH_GPIO)
-			*entry++ = GPIO_LOOKUP_IDX(end->name, end->number, "sink", i, line_flags(end->flags));
+			*entry++ = GPIO_LOOKUP_IDX(end->name, end->number, "sink", i, taut_gpio_flags(end->flags));
 	}
 	if (spec->source.kind == TAUT_PATH_GPIO)
-		*entry++ = GPIO_LOOKUP_IDX(spec->source.name, spec->source.number, "source", 0, line_flags(spec->source.flags));
+		*entry++ = GPIO_LOOKUP_IDX(spec->source.name, spec->source.number, "source", 0, taut_gpio_flags(spec->source.flags));
 	table->dev_id = dev_name(&route->device->dev);
 	gpiod_add_lookup_table(table);
 	error = 0;
 	for (i = 0; i < spec->sinks && !error; i++) {
 		spec->at_fault = TAUT_PATH_FAULT_SINK + i;
 		if (spec->sink[i].kind == TAUT_PATH_GPIO)
-			error = get_line(route, "sink", i, GPIOD_OUT_LOW, &route->sinks[i].line);
+			error = taut_gpio_get_line(route, "sink", i, GPIOD_OUT_LOW, &route->sinks[i].line);
 	}
 	if (!error && spec->source.kind == TAUT_PATH_GPIO) {
 		spec->at_fault = TAUT_PATH_FAULT_SOURCE;
-		error = get_line(route, "source", 0, GPIOD_IN, &route->source);
+		error = taut_gpio_get_line(route, "source", 0, GPIOD_IN, &route->source);
 	}
 	/* Its names are the request's, and it has done its work. */
 	gpiod_remove_lookup_table(table);
@@ -104,7 +104,7 @@ bool taut_gpio_can_sleep(const struct taut_route *route)
 	return route->source && gpiod_cansleep(route->source);
 }
 
-static irqreturn_t edge(int irq, void *data)
+static irqreturn_t taut_gpio_edge(int irq, void *data)
 {
 	struct taut_route *route = data;
 	u64 now = ktime_get_ns();
@@ -118,32 +118,36 @@ static irqreturn_t edge(int irq, void *data)
 }
 
 /* Of a chip that can sleep, whose interrupts come in a thread. */
-static irqreturn_t slow_edge(int irq, void *data)
+static irqreturn_t taut_gpio_slow_edge(int irq, void *data)
 {
 	struct taut_route *route = data;
 	u64 now = ktime_get_ns();
 	bool high = gpiod_get_value_cansleep(route->source) > 0;
 
-	local_irq_disable();
 	taut_event_take(route, now, high);
-	local_irq_enable();
 	return IRQ_HANDLED;
 }
 
 int taut_gpio_source_start(struct taut_route *route)
 {
 	bool rising = route->edges & TAUT_PATH_RISING, falling = route->edges & TAUT_PATH_FALLING;
-	/* Nothing sleeps in the handlers, so they need no thread where others are forced into one (PREEMPT_RT). */
-	unsigned long flags = IRQF_NO_AUTOEN | IRQF_NO_THREAD;
+	unsigned long flags = IRQF_NO_AUTOEN;
 	int context, irq = gpiod_to_irq(route->source);
 
 	if (irq < 0)
 		return irq;
+	route->is_slow = gpiod_cansleep(route->source);
+	/*
+	 * Where handlers are forced into threads (PREEMPT_RT), the driver's lock may sleep, by which a level is read. Without that, a
+	 * handler puts an event into the ring and no more, and needs no thread.
+	 */
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT) || rising != falling)
+		flags |= IRQF_NO_THREAD;
 	/* Edges are those of the logical level. */
 	if (gpiod_is_active_low(route->source))
 		swap(rising, falling);
 	flags |= (rising ? IRQF_TRIGGER_RISING : 0) | (falling ? IRQF_TRIGGER_FALLING : 0);
-	context = request_any_context_irq(irq, gpiod_cansleep(route->source) ? slow_edge : edge, flags, "taut_path", route);
+	context = request_any_context_irq(irq, route->is_slow ? taut_gpio_slow_edge : taut_gpio_edge, flags, "taut_path", route);
 	if (context < 0)
 		return context;
 	route->irq = irq;

@@ -7,35 +7,26 @@
 
 #include "path.h"
 
-static struct taut_route *route_of(struct input_handler *handler)
+static struct taut_route *taut_input_route(struct input_handler *handler)
 {
 	return container_of(handler, struct taut_route, handler);
 }
 
-/* With the device's event lock and interrupts off. */
-static void input_event_taken(struct input_handle *handle, unsigned int type, unsigned int code, int value)
+/* With the device's event_lock, and so with interrupts off but on PREEMPT_RT. */
+static void taut_input_event(struct input_handle *handle, unsigned int type, unsigned int code, int value)
 {
-	struct taut_route *route = route_of(handle->handler);
-	u64 now;
+	struct taut_route *route = taut_input_route(handle->handler);
 
-	if ((type << 16 | code) != route->input_event)
-		return;
-	now = ktime_get_ns();
-	if (likely(now >= READ_ONCE(route->deaf_until))) {
-		taut_event_take(route, now, value);
-		return;
-	}
-	raw_spin_lock(&route->lock);
-	route->stats.lost++;
-	raw_spin_unlock(&route->lock);
+	if ((type << 16 | code) == route->input_event)
+		taut_event_take(route, ktime_get_ns(), value);
 }
 
-static bool input_matches(struct input_handler *handler, struct input_dev *dev)
+static bool taut_input_match(struct input_handler *handler, struct input_dev *dev)
 {
-	return dev->name && !strcmp(dev->name, route_of(handler)->input_name);
+	return dev->name && !strcmp(dev->name, taut_input_route(handler)->input_name);
 }
 
-static int input_connect(struct input_handler *handler, struct input_dev *dev, const struct input_device_id *id)
+static int taut_input_connect(struct input_handler *handler, struct input_dev *dev, const struct input_device_id *id)
 {
 	struct input_handle *handle = kzalloc(sizeof(*handle), GFP_KERNEL);
 	int error;
@@ -51,7 +42,7 @@ static int input_connect(struct input_handler *handler, struct input_dev *dev, c
 	error = input_open_device(handle);
 	if (error)
 		goto not_open;
-	atomic_inc(&route_of(handler)->input_devices);
+	atomic_inc(&taut_input_route(handler)->input_devices);
 	return 0;
 
 not_open:
@@ -61,9 +52,9 @@ no_handle:
 	return error;
 }
 
-static void input_disconnect(struct input_handle *handle)
+static void taut_input_disconnect(struct input_handle *handle)
 {
-	atomic_dec(&route_of(handle->handler)->input_devices);
+	atomic_dec(&taut_input_route(handle->handler)->input_devices);
 	input_close_device(handle);
 	input_unregister_handle(handle);
 	kfree(handle);
@@ -76,10 +67,10 @@ int taut_input_start(struct taut_route *route)
 	/* All devices; `match` looks at their names. */
 	route->input_ids[0].driver_info = 1;
 	route->handler.name = "taut_path";
-	route->handler.event = input_event_taken;
-	route->handler.match = input_matches;
-	route->handler.connect = input_connect;
-	route->handler.disconnect = input_disconnect;
+	route->handler.event = taut_input_event;
+	route->handler.match = taut_input_match;
+	route->handler.connect = taut_input_connect;
+	route->handler.disconnect = taut_input_disconnect;
 	route->handler.id_table = route->input_ids;
 	error = input_register_handler(&route->handler);
 	if (error) {

@@ -25,7 +25,7 @@ struct taut_log {
 	struct irq_work wake;
 };
 
-static void wake_readers(struct irq_work *work)
+static void taut_log_wake(struct irq_work *work)
 {
 	wake_up_interruptible(&container_of(work, struct taut_log, wake)->readers);
 }
@@ -44,7 +44,7 @@ int taut_log_get(struct taut_route *route)
 	}
 	mutex_init(&log->reading);
 	init_waitqueue_head(&log->readers);
-	init_irq_work(&log->wake, wake_readers);
+	init_irq_work(&log->wake, taut_log_wake);
 	route->log = log;
 	return 0;
 }

@@ -12,7 +12,7 @@
 /* Turns with interrupts off in one go. */
 #define TURNS 64
 
-static void turns_in_c(struct gpio_desc *input, struct gpio_desc *output, u32 turns)
+static void taut_loop_in_c(struct gpio_desc *input, struct gpio_desc *output, u32 turns)
 {
 	while (turns--) {
 		int value = gpiod_get_value(input);
@@ -22,11 +22,11 @@ static void turns_in_c(struct gpio_desc *input, struct gpio_desc *output, u32 tu
 	}
 }
 
-static void turns_of_program(struct taut_route *route, u64 now, u32 turns)
+static void taut_loop_of_program(struct taut_route *route, u64 now, u32 turns)
 {
 	struct taut_sink *sink = &route->sinks[0];
 
-	while (turns--) {
+	while (turns-- && route->long_runs < TAUT_MOST_LONG_RUNS) {
 		struct taut_event event = { .now = now, .value = gpiod_get_value(route->source) };
 
 		if (taut_program_run(route, &event) == TAUT_PATH_PASSED)
@@ -49,10 +49,12 @@ int taut_loop(struct taut_route *route, struct taut_path_loop *loop)
 
 		raw_spin_lock_irqsave(&route->lock, flags);
 		if (route->condition == TAUT_PATH_IS_ZERO)
-			turns_in_c(route->source, route->sinks[0].line, turns);
+			taut_loop_in_c(route->source, route->sinks[0].line, turns);
 		else
-			turns_of_program(route, begin, turns);
+			taut_loop_of_program(route, begin, turns);
 		raw_spin_unlock_irqrestore(&route->lock, flags);
+		if (route->long_runs >= TAUT_MOST_LONG_RUNS)
+			return -ETIME;
 		left -= turns;
 		if (signal_pending(current))
 			return -EINTR;

@@ -9,6 +9,7 @@
 #include <linux/gpio/consumer.h>
 #include <linux/gpio/machine.h>
 #include <linux/input.h>
+#include <linux/irq_work.h>
 #include <linux/kfifo.h>
 #include <linux/leds.h>
 #include <linux/socket.h>
@@ -37,13 +38,15 @@ struct taut_sink {
 	struct gpio_desc *line;
 	struct led_trigger trigger;
 	char trigger_name[32];
+	struct irq_work pull;
+	bool is_lit;
 	struct socket *socket;
 	struct sockaddr_storage to;
 	int to_bytes;
 };
 
 struct taut_route {
-	/* Serialises events, and what they change. */
+	/* Serialises events, and what they change; event.c has its place among others' locks. */
 	raw_spinlock_t lock;
 	u32 id;
 	u32 place; /* TAUT_PATH_HARDIRQ or _THREAD */
@@ -55,13 +58,15 @@ struct taut_route {
 	struct xdp_rxq_info rxq;
 	/* Around the record in `buffer`. */
 	struct xdp_buff frame;
+	u64 run_ns; /* of the last run, up to TAUT_LONGEST_RUN_NS */
+	u32 long_runs; /* the last ones, in a row */
 
 	struct platform_device *device;
-	struct gpiod_lookup_table *lines;
 	struct gpio_desc *source;
 	u32 edges; /* TAUT_PATH_RISING, TAUT_PATH_FALLING */
 	int irq;
 	bool has_irq;
+	bool is_slow; /* the source's chip can sleep */
 
 	struct input_handler handler;
 	char input_name[TAUT_PATH_NAME_BYTES];
@@ -72,13 +77,14 @@ struct taut_route {
 	DECLARE_KFIFO_PTR(ring, struct taut_event);
 	struct task_struct *thread;
 
-	/* Storms: events of the window that began then. */
+	/* Storms: events of the window that began then, and time that the program took in it. */
 	u64 window_ns;
+	u64 busy_ns;
 	u32 in_window;
 	u32 most_in_window;
 	u32 mask_ms;
-	u64 deaf_until;
-	struct delayed_work unmask;
+	u64 deaf_until; /* events before are lost */
+	struct delayed_work recover;
 
 	struct taut_path_stats stats;
 	struct taut_log *log; /* or none */
@@ -93,12 +99,11 @@ void taut_route_stop(struct taut_route *route);
 /* event.c */
 void taut_event_take(struct taut_route *route, u64 now, s64 value);
 void taut_event_handle(struct taut_route *route, const struct taut_event *event);
-void taut_unmask(struct work_struct *work);
+void taut_event_recover(struct work_struct *work);
 
 /* program.c */
 int taut_program_get(struct taut_route *route, int fd);
 void taut_program_put(struct taut_route *route);
-void taut_program_frame(struct taut_route *route);
 
 /* thread.c */
 int taut_thread_start(struct taut_route *route);
@@ -117,6 +122,7 @@ void taut_input_stop(struct taut_route *route);
 
 /* led.c */
 int taut_led_get(struct taut_route *route, struct taut_sink *sink, u32 index);
+void taut_led_set(struct taut_sink *sink, bool is_lit, bool is_thread);
 void taut_led_put(struct taut_sink *sink);
 
 /* udp.c */

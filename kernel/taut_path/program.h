@@ -5,6 +5,7 @@
 
 #include <linux/filter.h>
 #include <linux/sched.h>
+#include <linux/timekeeping.h>
 #include <linux/version.h>
 
 #include "path.h"
@@ -33,22 +34,33 @@ static __always_inline u32 taut_program_enter(const struct bpf_prog *program, st
 }
 
 /*
+ * A run that takes longer is one too many. One can be late for another reason (a hypervisor that has taken the processor away), but
+ * not so many in a row.
+ */
+#define TAUT_LONGEST_RUN_NS (100 * NSEC_PER_USEC)
+#define TAUT_MOST_LONG_RUNS 8
+
+/*
  * With interrupts off (which is also an RCU read-side critical section) and one event at a time; the record has the outputs
  * afterwards.
  */
 static __always_inline u32 taut_program_run(struct taut_route *route, const struct taut_event *event)
 {
 	struct taut_path_record *record = taut_record(route);
-	struct xdp_buff *frame = &route->frame;
+	u64 begin;
 	u32 verdict;
 
 	record->now_ns = event->now;
 	record->value = event->value;
-	verdict = taut_program_enter(route->program, frame);
-	/* Helpers can move a packet's ends. */
-	if (unlikely(frame->data != record || frame->data_end != record + 1)) {
-		taut_program_frame(route);
-		return U32_MAX;
+	/* Not local_clock(): with an unstable TSC that stands still from a tick's time after the last tick, and no tick comes here. */
+	begin = ktime_get_mono_fast_ns();
+	verdict = taut_program_enter(route->program, &route->frame);
+	route->run_ns = ktime_get_mono_fast_ns() - begin;
+	if (likely(route->run_ns <= TAUT_LONGEST_RUN_NS)) {
+		route->long_runs = 0;
+	} else {
+		route->run_ns = TAUT_LONGEST_RUN_NS;
+		route->long_runs++;
 	}
 	return verdict;
 }

@@ -14,33 +14,33 @@
 
 static atomic_t ids = ATOMIC_INIT(0);
 
-static bool is_name(const char *name)
+static bool taut_is_name(const char *name)
 {
 	return name[0] && strnlen(name, TAUT_PATH_NAME_BYTES) < TAUT_PATH_NAME_BYTES;
 }
 
-static bool is_sane(const struct taut_path_route *spec)
+static bool taut_route_is_sane(const struct taut_path_route *spec)
 {
 	u32 edges = spec->source.flags & (TAUT_PATH_RISING | TAUT_PATH_FALLING);
 	u32 i;
 
 	if (spec->place > TAUT_PATH_THREAD || spec->condition > TAUT_PATH_IS_ZERO ||
 	    spec->log > 1 || spec->sinks > TAUT_PATH_MOST_SINKS || spec->mask_ms > LONGEST_MASK_MS ||
-	    (spec->most_per_second && spec->most_per_second < WINDOWS) || !is_name(spec->source.name))
+	    (spec->most_per_second && spec->most_per_second < WINDOWS) || !taut_is_name(spec->source.name))
 		return false;
 	if (spec->source.kind == TAUT_PATH_GPIO ? !edges : spec->source.kind != TAUT_PATH_INPUT)
 		return false;
 	for (i = 0; i < spec->sinks; i++) {
 		const struct taut_path_end *end = &spec->sink[i];
 
-		if (end->output >= TAUT_PATH_OUTPUTS || (end->kind == TAUT_PATH_GPIO && !is_name(end->name)) ||
+		if (end->output >= TAUT_PATH_OUTPUTS || (end->kind == TAUT_PATH_GPIO && !taut_is_name(end->name)) ||
 		    (end->kind != TAUT_PATH_GPIO && end->kind != TAUT_PATH_LED && end->kind != TAUT_PATH_UDP))
 			return false;
 	}
 	return true;
 }
 
-static void put_sinks(struct taut_route *route)
+static void taut_sinks_put(struct taut_route *route)
 {
 	u32 i;
 
@@ -51,7 +51,7 @@ static void put_sinks(struct taut_route *route)
 	taut_gpio_put(route);
 }
 
-static int get_sinks(struct taut_route *route, struct taut_path_route *spec)
+static int taut_sinks_get(struct taut_route *route, struct taut_path_route *spec)
 {
 	u32 i;
 	int error;
@@ -74,23 +74,23 @@ static int get_sinks(struct taut_route *route, struct taut_path_route *spec)
 	return taut_gpio_get(route, spec);
 }
 
-static bool can_sleep(const struct taut_route *route)
+static bool taut_route_can_sleep(const struct taut_route *route)
 {
 	u32 i;
 
+	/* Where spinlocks sleep, so may all drivers. */
+	if (IS_ENABLED(CONFIG_PREEMPT_RT))
+		return true;
 	for (i = 0; i < route->sink_count; i++) {
 		if (route->sinks[i].kind == TAUT_PATH_UDP)
-			return true;
-		/* Where spinlocks sleep, so do the drivers of LEDs. */
-		if (IS_ENABLED(CONFIG_PREEMPT_RT) && route->sinks[i].kind == TAUT_PATH_LED)
 			return true;
 	}
 	return taut_gpio_can_sleep(route);
 }
 
-static int place(struct taut_route *route, struct taut_path_route *spec)
+static int taut_route_place(struct taut_route *route, struct taut_path_route *spec)
 {
-	bool sleeps = can_sleep(route);
+	bool sleeps = taut_route_can_sleep(route);
 
 	spec->at_fault = TAUT_PATH_FAULT_REQUEST;
 	if (spec->place == TAUT_PATH_HARDIRQ && sleeps)
@@ -111,13 +111,13 @@ struct taut_route *taut_route_start(struct taut_path_route *spec)
 		spec->abi = TAUT_PATH_ABI;
 		return ERR_PTR(-EPROTONOSUPPORT);
 	}
-	if (!is_sane(spec))
+	if (!taut_route_is_sane(spec))
 		return ERR_PTR(-EINVAL);
 	route = kzalloc(sizeof(*route), GFP_KERNEL);
 	if (!route)
 		return ERR_PTR(-ENOMEM);
 	raw_spin_lock_init(&route->lock);
-	INIT_DELAYED_WORK(&route->unmask, taut_unmask);
+	INIT_DELAYED_WORK(&route->recover, taut_event_recover);
 	route->id = atomic_inc_return(&ids);
 	route->condition = spec->condition;
 	route->edges = spec->source.flags & (TAUT_PATH_RISING | TAUT_PATH_FALLING);
@@ -132,10 +132,10 @@ struct taut_route *taut_route_start(struct taut_path_route *spec)
 	error = route->condition == TAUT_PATH_PROGRAM ? taut_program_get(route, spec->program) : 0;
 	if (error)
 		goto no_program;
-	error = get_sinks(route, spec);
+	error = taut_sinks_get(route, spec);
 	if (error)
 		goto no_sinks;
-	error = place(route, spec);
+	error = taut_route_place(route, spec);
 	if (error)
 		goto no_sinks;
 	spec->at_fault = TAUT_PATH_FAULT_SOURCE;
@@ -152,8 +152,9 @@ struct taut_route *taut_route_start(struct taut_path_route *spec)
 
 no_source:
 	taut_thread_stop(route);
+	cancel_delayed_work_sync(&route->recover);
 no_sinks:
-	put_sinks(route);
+	taut_sinks_put(route);
 	taut_program_put(route);
 no_program:
 	taut_log_put(route);
@@ -164,15 +165,15 @@ no_log:
 
 void taut_route_stop(struct taut_route *route)
 {
-	/* Nothing is masked any more, so nothing has to be unmasked after the source is gone. */
+	/* Nothing is masked or stopped any more, so nothing of it has to be done after the source is gone. */
 	raw_spin_lock_irq(&route->lock);
 	route->stopping = true;
 	raw_spin_unlock_irq(&route->lock);
-	cancel_delayed_work_sync(&route->unmask);
+	cancel_delayed_work_sync(&route->recover);
 	taut_gpio_source_stop(route);
 	taut_input_stop(route);
 	taut_thread_stop(route);
-	put_sinks(route);
+	taut_sinks_put(route);
 	taut_program_put(route);
 	taut_log_put(route);
 	kfree(route);

@@ -2,7 +2,8 @@
 /*
  * /dev/taut_path: routes from an input to outputs, run by the kernel where the input's event happens.
  *
- * A descriptor holds one route at most: TAUT_PATH_START makes it, closing the descriptor ends it. Opening needs CAP_SYS_ADMIN.
+ * A descriptor holds one route at most: TAUT_PATH_START makes it, closing the descriptor ends it. Opening, TAUT_PATH_START and
+ * TAUT_PATH_LOOP need CAP_SYS_ADMIN and CAP_BPF (EPERM), so a descriptor that is handed on gives no right to make something run.
  * Reading gives the route's log, if it has one: whole records of struct taut_path_log, as many as there are and have room (EINVAL:
  * not even one; EAGAIN: none is there, with O_NONBLOCK; ENODATA: no log). poll(2) tells whether there are some.
  * All structures have the same layout for 32-bit and 64-bit callers; what is reserved must be 0.
@@ -16,8 +17,9 @@
 /*
  * Changes when a structure or the meaning of a field does; TAUT_PATH_INFO stays as it is, so that either side can tell the other's.
  * 2: `log` in the request (reserved before), read(2) and poll(2), `log_lost` in the counters.
+ * 3: `stopped` in the counters; programs that call nothing and jump forward only; CAP_BPF; LEDs by an irq_work.
  */
-#define TAUT_PATH_ABI 2
+#define TAUT_PATH_ABI 3
 
 #define TAUT_PATH_NAME_BYTES 64
 #define TAUT_PATH_MOST_SINKS 16
@@ -41,7 +43,7 @@
 
 /* Where a route runs. */
 #define TAUT_PATH_AUTO 0 /* in hard irq when nothing on it can sleep, else in a thread */
-#define TAUT_PATH_HARDIRQ 1
+#define TAUT_PATH_HARDIRQ 1 /* LEDs right after it, in an irq_work; EDEADLK: something can sleep (on PREEMPT_RT, everything) */
 #define TAUT_PATH_THREAD 2 /* a SCHED_FIFO kernel thread behind a ring */
 
 /* Conditions. */
@@ -65,8 +67,11 @@ struct taut_path_end {
 };
 
 /*
- * The program is of type XDP and runs over this record. It may use array maps and no others (EACCES), and have 65536
- * instructions (E2BIG).
+ * The program is of type XDP (EINVAL) and runs over this record. It is for a plain packet of any device: not for entries of maps
+ * (expected_attach_type), a device of its own or packets in pieces, and has no types (BTF), by which others could put a function
+ * in its place (EOPNOTSUPP). It may use array maps and no others (EACCES), and have 65536 instructions after the verifier's
+ * changes (E2BIG). It calls nothing and jumps forward only (ENOEXEC), so each instruction is executed once at most. Should it still
+ * take more than 100 us eight times in a row, the route is stopped.
  */
 struct taut_path_record {
 	__u64 now_ns; /* CLOCK_MONOTONIC, when the event was taken */
@@ -112,11 +117,12 @@ struct taut_path_stats {
 	__u64 passed;
 	__u64 dropped;
 	__u64 short_events;
-	__u64 lost; /* the ring was full, or the source was masked (input devices) */
+	__u64 lost; /* the ring was full, or the source was masked (input devices, chips that can sleep) or stopped */
 	__u64 failed; /* sinks that could not be set */
-	__u64 masked; /* times that the source was masked */
-	__u64 bad; /* the program moved the record or returned something else */
+	__u64 masked; /* times that the source was masked: too many events, or the program took half of the time in hard irq */
+	__u64 bad; /* the program returned something else */
 	__u64 log_lost; /* records of the log that had no room */
+	__u64 stopped; /* 1: the program took too long, and the route takes no events any more */
 	__u64 histogram[TAUT_PATH_BUCKETS]; /* n: from 2^n ns, from taking the event to the last sink */
 };
 
@@ -125,7 +131,8 @@ struct taut_path_info {
 	__u32 routes; /* at work, of all descriptors */
 };
 
-/* For measuring: input read, condition evaluated and outputs set, `count` times; GPIO routes in hard irq only. */
+/* For measuring: input read, condition evaluated and outputs set, `count` times; GPIO routes in hard irq only. ETIME: the
+ * program takes too long. */
 struct taut_path_loop {
 	__u32 count; /* up to 1000000 */
 	__u32 reserved;

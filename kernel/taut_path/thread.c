@@ -8,7 +8,7 @@
 
 #define RING_EVENTS 1024
 
-static int work(void *data)
+static int taut_thread_work(void *data)
 {
 	struct taut_route *route = data;
 	struct taut_event event;
@@ -34,7 +34,7 @@ int taut_thread_start(struct taut_route *route)
 	error = kfifo_alloc(&route->ring, RING_EVENTS, GFP_KERNEL);
 	if (error)
 		return error;
-	thread = kthread_create(work, route, "taut_path/%u", route->id);
+	thread = kthread_create(taut_thread_work, route, "taut_path/%u", route->id);
 	if (IS_ERR(thread)) {
 		kfifo_free(&route->ring);
 		return PTR_ERR(thread);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use taut_route::run::Engine;
 
 use crate::faults::{ABI, ROUTE, number, route};
-use crate::{PERIOD, chip, counters, memory, start, start_with, status};
+use crate::{PERIOD, chip, counters, memory, soonest, start, start_with, status};
 
 /// Set for a process of this program that only reads a log.
 pub(crate) const READER: &str = "TAUT_MODULE_READER";
@@ -44,7 +44,7 @@ fn turn(engine: &mut Engine) {
 pub(crate) fn what_passes_is_logged_as_in_user_space() {
     let chip = chip();
     let directory = tempfile::tempdir().unwrap();
-    for (place, runs) in [("kernel", "hardirq"), ("kthread", "kthread"), ("user", "user")] {
+    for (place, runs) in [("kernel", soonest()), ("kthread", "kthread"), ("user", "user")] {
         let log = directory.path().join(runs);
         let more = format!("log = {log:?}");
         let (from, to) = ("gpio:taut-gpio-sim/3", ["gpio:taut-gpio-sim/5"]);
@@ -73,7 +73,7 @@ pub(crate) fn records_without_room_are_counted() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
     let more = format!("log = {log:?}");
-    let mut engine = start_with("gpio:taut-gpio-sim/3", "true", &[], "hardirq", &more).unwrap();
+    let mut engine = start_with("gpio:taut-gpio-sim/3", "true", &[], soonest(), &more).unwrap();
     chip.run(3, 9000, Duration::from_micros(10)).unwrap();
     let full = counters(&engine, 9000);
     assert_eq!((full.passed, full.lost, full.log_lost), (9000, 0, 9000 - RECORDS));

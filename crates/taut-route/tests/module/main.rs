@@ -5,8 +5,10 @@
 mod bpf;
 mod faults;
 mod keyboard;
+mod leds;
 mod log;
 mod memory;
+mod programs;
 mod routes;
 #[path = "../support/mod.rs"]
 mod support;
@@ -32,6 +34,12 @@ const TESTS: &[(&str, fn())] = tests![
     routes::a_chip_that_sleeps_and_udp_take_the_thread,
     routes::an_led_follows_and_is_given_back,
     routes::a_key_reaches_the_output,
+    leds::a_key_lights_the_led_of_its_own_keyboard,
+    leds::keys_light_leds_of_other_keyboards_crosswise,
+    programs::what_is_valid_elsewhere_only_is_refused,
+    programs::what_takes_too_long_is_stopped,
+    programs::a_descriptor_gives_no_rights,
+    programs::random_programs_are_taken_or_refused_by_the_rules,
     log::what_passes_is_logged_as_in_user_space,
     log::records_without_room_are_counted,
     log::what_reading_refuses_is_told,
@@ -79,9 +87,19 @@ fn start(from: &str, when: &str, to: &[&str], place: &str) -> taut_link::Result<
 
 /// With more lines of the route's declaration.
 fn start_with(from: &str, when: &str, to: &[&str], place: &str, more: &str) -> taut_link::Result<Engine> {
-    let file =
-        format!("[[route]]\nname = 'r'\nfrom = '{from}'\nwhen = '{when}'\nto = {to:?}\nplace = '{place}'\n{more}\n");
-    Engine::start(vec![Route::compile(&parse_file(&file).unwrap().remove(0)).unwrap()])
+    start_file(&format!(
+        "[[route]]\nname = 'r'\nfrom = '{from}'\nwhen = '{when}'\nto = {to:?}\nplace = '{place}'\n{more}\n"
+    ))
+}
+
+fn start_file(file: &str) -> taut_link::Result<Engine> {
+    Engine::start(vec![Route::compile(&parse_file(file).unwrap().remove(0)).unwrap()])
+}
+
+/// The place that is soonest here: on PREEMPT_RT all drivers may sleep.
+fn soonest() -> &'static str {
+    let is_realtime = rustix::system::uname().version().to_string_lossy().contains("PREEMPT_RT");
+    if is_realtime { "kthread" } else { "hardirq" }
 }
 
 fn status(engine: &Engine) -> Status {

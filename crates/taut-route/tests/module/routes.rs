@@ -5,11 +5,11 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use crate::keyboard::Keyboard;
-use crate::{PERIOD, chip, counters, start, status};
+use crate::{PERIOD, chip, counters, soonest, start, status};
 
 pub(crate) fn edges_reach_the_output_in_hard_irq_and_in_a_thread() {
     let chip = chip();
-    for (place, runs) in [("auto", "hardirq"), ("kthread", "kthread"), ("kernel", "hardirq")] {
+    for (place, runs) in [("auto", soonest()), ("kthread", "kthread"), ("kernel", soonest())] {
         let engine =
             start("gpio:taut-gpio-sim/3", "value == 0 && count > 2", &["gpio:taut-gpio-sim/5"], place).unwrap();
         assert_eq!(status(&engine).runs, runs);
@@ -62,7 +62,7 @@ pub(crate) fn an_led_follows_and_is_given_back() {
     let before = all.split_whitespace().find(|name| name.starts_with("kbd-")).unwrap();
     fs::write(trigger, before).unwrap();
     let engine = start("gpio:taut-gpio-sim/3", "true", &["led:taut-sim"], "kernel").unwrap();
-    assert_eq!(status(&engine).runs, "hardirq");
+    assert_eq!(status(&engine).runs, soonest());
     assert!(fs::read_to_string(trigger).unwrap().contains("[taut-path-"));
     chip.run(3, 8, PERIOD).unwrap();
     assert_eq!(counters(&engine, 8).passed, 8);
@@ -84,7 +84,7 @@ pub(crate) fn an_led_follows_and_is_given_back() {
 pub(crate) fn a_key_reaches_the_output() {
     let keys = Keyboard::new("taut keys");
     let engine = start("input:taut keys/key/30", "changed(value)", &["gpio:taut-gpio-sim/5"], "kernel").unwrap();
-    assert_eq!(status(&engine).runs, "hardirq");
+    assert_eq!(status(&engine).runs, soonest());
     for (code, value) in [(30, 1), (30, 0), (31, 1), (31, 0), (30, 1), (30, 0)] {
         keys.press(code, value);
     }

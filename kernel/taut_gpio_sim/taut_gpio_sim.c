@@ -1,4 +1,0 @@
-// SPDX-License-Identifier: GPL-2.0
-#include <linux/module.h>
-MODULE_LICENSE("GPL");
-MODULE_DESCRIPTION("t");
