@@ -32,6 +32,8 @@ mod system;
 mod worker;
 
 #[cfg(not(loom))]
-pub use face::{CompletionQueue, Notify, Operation, OperationList, Provider, SignalWaiter, configure_system_pool};
+pub use face::{
+    CompletionQueue, InPlace, Notify, Operation, OperationList, Provider, SignalWaiter, configure_system_pool,
+};
 #[cfg(not(loom))]
 pub use interface::{control_block, posix};

@@ -8,6 +8,7 @@ use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use loom::thread;
 use taut_aio::lockfree::announcement::{Announcement, Wait};
 use taut_aio::lockfree::completions::{Completed, Completions};
+use taut_aio::lockfree::in_flight::InFlight;
 use taut_aio::lockfree::inbox::Inbox;
 
 /// Letters of the model: their address is made up, their links are in an array.
@@ -197,5 +198,54 @@ fn what_is_overwritten_is_whole_or_gone() {
         }
         assert!(taken.map(|one| one.request) != rest.map(|one| one.request));
         assert!([taken, rest].into_iter().flatten().any(|one| one.request == 2));
+    });
+}
+
+/// Who finds nothing in flight on a descriptor finds the results of all that was; and no count is lost.
+#[test]
+fn nothing_in_flight_means_that_all_is_stored() {
+    loom::model(|| {
+        let shared = Arc::new((InFlight::<2>::new(), AtomicU32::new(0)));
+        shared.0.enter(1);
+        let other = Arc::clone(&shared);
+        let submitter = thread::spawn(move || {
+            let (in_flight, _) = &*other;
+            in_flight.enter(1);
+            in_flight.leave(1);
+        });
+        let other = Arc::clone(&shared);
+        let worker = thread::spawn(move || {
+            let (in_flight, result) = &*other;
+            result.store(7, Ordering::Relaxed);
+            in_flight.leave(1);
+        });
+        let (in_flight, result) = &*shared;
+        if !in_flight.any(1) {
+            assert_eq!(result.load(Ordering::Relaxed), 7);
+        }
+        submitter.join().unwrap();
+        worker.join().unwrap();
+        assert!(!in_flight.any(1) && !in_flight.any(0) && !in_flight.any(99));
+    });
+}
+
+/// A fork forgets all counts, in whatever moment of a submission it comes; what is forgotten is not counted down.
+#[test]
+fn what_a_fork_forgot_counts_nothing() {
+    loom::model(|| {
+        let shared = Arc::new(InFlight::<1>::new());
+        let other = Arc::clone(&shared);
+        let submitter = thread::spawn(move || {
+            other.enter(0);
+            other.leave(0);
+        });
+        // The child's memory is a copy at any moment: here it is the same, at that moment.
+        shared.reset();
+        submitter.join().unwrap();
+        assert!(!shared.any(0));
+        shared.enter(0);
+        assert!(shared.any(0));
+        shared.leave(0);
+        assert!(!shared.any(0));
     });
 }

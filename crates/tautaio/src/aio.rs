@@ -5,7 +5,8 @@ use std::ffi::{c_int, c_void};
 use taut_aio::control_block::{ControlBlock, SigEvent};
 use taut_aio::posix;
 
-/// Exports functions of [`posix`] under their names and those for large files.
+/// Exports functions of [`posix`] under their names and those for large files. A thread that is cancelled in one of them
+/// leaves it by unwinding.
 macro_rules! export {
     ($(fn $name:ident, $name64:ident ($($argument:ident: $kind:ty),*) -> $result:ty;)*) => {$(
         #[doc = concat!("`", stringify!($name), "`: see [`posix::", stringify!($name), "`].")]
@@ -13,7 +14,7 @@ macro_rules! export {
         /// # Safety
         /// As for that function.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
+        pub unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> $result {
             // SAFETY: the caller's promise.
             unsafe { posix::$name($($argument),*) }
         }
@@ -23,7 +24,7 @@ macro_rules! export {
         /// # Safety
         /// As for that function.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name64($($argument: $kind),*) -> $result {
+        pub unsafe extern "C-unwind" fn $name64($($argument: $kind),*) -> $result {
             // SAFETY: the caller's promise.
             unsafe { posix::$name($($argument),*) }
         }

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use taut_aio::posix;
 
+use crate::close_all::close_listed;
+
 /// The C library's `close`, which is a cancellation point unlike the bare system call.
 static NEXT_CLOSE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
@@ -92,15 +94,21 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 /// As for close_range(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let refused = || {
+        // SAFETY: no memory is passed. Beyond all descriptors: nothing is closed.
+        unsafe { libc::syscall(libc::SYS_close_range, c_uint::MAX, c_uint::MAX, flags) == -1 }
+    };
     if first > last || flags as c_uint & libc::CLOSE_RANGE_CLOEXEC != 0 {
         // SAFETY: the caller's promise. Nothing is closed.
         return result(unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) });
     }
+    // Where it fails it must have done nothing.
+    if refused() {
+        return -1;
+    }
     posix::before_close_range(first, last);
-    let mut own = posix::own_descriptors();
-    own.sort_unstable();
     let mut from = first;
-    for fd in own.into_iter().filter_map(|fd| c_uint::try_from(fd).ok()).filter(|fd| (first..=last).contains(fd)) {
+    for fd in posix::own_descriptors(first).take_while(|&fd| fd <= last) {
         if from < fd {
             // SAFETY: the caller's promise.
             let closed = unsafe { libc::syscall(libc::SYS_close_range, from, fd - 1, flags) };
@@ -117,12 +125,20 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     result(unsafe { libc::syscall(libc::SYS_close_range, from, last, flags) })
 }
 
-/// closefrom(3).
+/// closefrom(3). As the GNU C library's it ends the process rather than leave a descriptor open that its caller believes
+/// closed.
 ///
 /// # Safety
 /// As for closefrom(3).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn closefrom(first: c_int) {
+    let first = c_uint::try_from(first).unwrap_or(0);
     // SAFETY: the caller's promise.
-    unsafe { close_range(c_uint::try_from(first).unwrap_or(0), c_uint::MAX, 0) };
+    if unsafe { close_range(first, c_uint::MAX, 0) } == 0 || close_listed(first) {
+        return;
+    }
+    const MESSAGE: &[u8] = b"tautaio: closefrom can't tell which descriptors are open; the process is ended\n";
+    // SAFETY: a string.
+    unsafe { libc::write(libc::STDERR_FILENO, MESSAGE.as_ptr().cast(), MESSAGE.len()) };
+    std::process::abort();
 }

@@ -5,3 +5,4 @@
 
 pub mod aio;
 pub mod close;
+mod close_all;

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use support::aio::PATIENCE;
@@ -127,7 +128,9 @@ fn the_c_library_starves_the_21st_connection() {
         for _ in 0..2 {
             assert!(served.iter().all(|stream| echoes(stream, b"served", PATIENCE)));
         }
-        // All of the pool's threads wait for one of those 20.
+        // All of the pool's threads wait for one of those 20, once the server has asked for each one's next message,
+        // which it does after it has answered.
+        thread::sleep(Duration::from_millis(500));
         let starved = server.connect();
         assert!(!echoes(&starved, b"starved", Duration::from_secs(1)), "the 21st connection was served");
         // Once one of them speaks, its thread takes the request that waits longest.

@@ -40,7 +40,7 @@ fn check(test: &str, library: Library) {
         return skip(test, &reason);
     }
     static BUILT: OnceLock<Vec<(String, PathBuf)>> = OnceLock::new();
-    let executables = BUILT.get_or_init(|| build(&source_of_nix()));
+    let executables = BUILT.get_or_init(build);
     assert_eq!(executables.len(), FILES.len());
     for (name, executable) in executables {
         let mut command = Command::new(executable);
@@ -59,30 +59,44 @@ fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Where Cargo has the source, and its version.
-fn source_of_nix() -> (PathBuf, String) {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
-    let output = cargo()
-        .args(["metadata", "--format-version", "1", "--locked", "--offline", "--manifest-path"])
-        .arg(manifest)
-        .output()
-        .unwrap();
+/// The package that the tests are built in: it needs nix and what nix's tests use, and nothing else of this repository.
+///
+/// Its dependencies are those of this very test, so they are at hand wherever it was built. What else the workspace
+/// names need not be: packages of other systems are fetched by nobody.
+fn manifest() -> String {
+    "[workspace]\n[package]\nname = \"nix-suite\"\nversion = \"0.0.0\"\nedition = \"2021\"\nautotests = false\n\
+     [dev-dependencies]\nnix = { version = \"*\", features = [\"aio\", \"signal\", \"time\"] }\n\
+     libc = \"*\"\ntempfile = \"*\"\n[lib]\npath = \"lib.rs\"\n"
+        .to_owned()
+}
+
+/// Where Cargo has nix's source. The lock file says which version it is.
+fn source_of_nix(package: &Path) -> PathBuf {
+    let version = cargo().arg("-vV").output().unwrap();
+    let version = String::from_utf8(version.stdout).unwrap();
+    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("cargo says for what it is");
+    let mut metadata = cargo();
+    metadata.args(["metadata", "--format-version", "1", "--offline", "--filter-platform", host]).current_dir(package);
+    let output = metadata.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let package = metadata["packages"].as_array().unwrap().iter().find(|package| package["name"] == "nix").unwrap();
-    let manifest = Path::new(package["manifest_path"].as_str().unwrap());
-    (manifest.parent().unwrap().to_owned(), package["version"].as_str().unwrap().to_owned())
+    let nix = metadata["packages"].as_array().unwrap().iter().find(|package| package["name"] == "nix").unwrap();
+    Path::new(nix["manifest_path"].as_str().unwrap()).parent().unwrap().to_owned()
 }
 
 /// Builds the tests in a package of their own; gives each file's executable.
-fn build((source, version): &(PathBuf, String)) -> Vec<(String, PathBuf)> {
+fn build() -> Vec<(String, PathBuf)> {
     let package = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nix-suite");
     std::fs::create_dir_all(&package).unwrap();
-    let mut manifest = format!(
-        "[workspace]\n[package]\nname = \"nix-suite\"\nversion = \"0.0.0\"\nedition = \"2021\"\nautotests = false\n\
-         [dev-dependencies]\nnix = {{ version = \"={version}\", features = [\"aio\", \"signal\", \"time\"] }}\n\
-         libc = \"*\"\ntempfile = \"*\"\n[lib]\npath = \"lib.rs\"\n"
-    );
+    // The two tests may be two processes.
+    let lock = std::fs::File::create(package.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let mut manifest = manifest();
+    std::fs::write(package.join("Cargo.toml"), &manifest).unwrap();
+    std::fs::write(package.join("lib.rs"), "").unwrap();
+    // The same versions as ours, which are at hand.
+    std::fs::copy(support::root().join("Cargo.lock"), package.join("Cargo.lock")).unwrap();
+    let source = source_of_nix(&package);
     for (name, _) in FILES {
         let file = source.join("test/sys").join(name).with_extension("rs");
         assert!(file.is_file(), "{} is not there", file.display());
@@ -94,9 +108,6 @@ fn build((source, version): &(PathBuf, String)) -> Vec<(String, PathBuf)> {
         std::fs::write(package.join(name).with_extension("rs"), root).unwrap();
     }
     std::fs::write(package.join("Cargo.toml"), manifest).unwrap();
-    std::fs::write(package.join("lib.rs"), "").unwrap();
-    // The same versions as ours, which are at hand.
-    std::fs::copy(support::root().join("Cargo.lock"), package.join("Cargo.lock")).unwrap();
 
     let mut command = cargo();
     command.args(["test", "--no-run", "--offline", "--quiet", "--message-format", "json-render-diagnostics"]);

@@ -11,19 +11,25 @@ use std::mem;
 use std::time::Duration;
 
 use super::pool::Pool;
-use super::{Backend, Job, Outcome};
+use super::{Backend, Job, Outcome, Place};
 use crate::system;
+use crate::system::bell::{self, Bell};
+use crate::system::file::{self, FileKind};
+use crate::system::own::OwnDescriptors;
 use crate::worker::order::{Class, Kind};
 
 /// Events fetched at once.
 const EVENTS: usize = 1024;
+/// How often an idle engine looks whether its own descriptors are still there, in milliseconds.
+const LOOK_MS: c_int = 1000;
 /// What stands for the eventfd among the events' data; descriptors are below.
 const WAKE: u64 = u64::MAX;
 
 /// An epoll instance and what waits on it.
 pub(crate) struct Epoll {
     fd: c_int,
-    wake: c_int,
+    bell: &'static Bell,
+    own: &'static OwnDescriptors,
     /// Steps that wait for readiness, by descriptor.
     waiting: HashMap<c_int, Waiting>,
     /// Descriptor and direction of each step that waits.
@@ -49,30 +55,59 @@ struct Step {
 }
 
 impl Epoll {
-    /// An epoll instance that listens to wake-ups.
+    /// An epoll instance that listens to the bell.
     ///
     /// # Errors
     /// The kernel is short of descriptors or memory.
-    pub(crate) fn new(wake: c_int) -> io::Result<Self> {
-        // SAFETY: no memory is passed.
-        let fd = system::check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } as isize)
-            .map_err(io::Error::from_raw_os_error)? as c_int;
-        let epoll = Self {
-            fd,
-            wake,
+    pub(crate) fn new(bell: &'static Bell, own: &'static OwnDescriptors) -> io::Result<Self> {
+        let mut epoll = Self {
+            fd: -1,
+            bell,
+            own,
             waiting: HashMap::new(),
             places: HashMap::new(),
             done: Vec::new(),
-            pool: Pool::new(wake),
+            pool: Pool::new(bell),
             events: Vec::with_capacity(EVENTS),
         };
-        epoll.control(libc::EPOLL_CTL_ADD, wake, libc::EPOLLIN as u32, WAKE).map_err(io::Error::from_raw_os_error)?;
+        epoll.open().map_err(io::Error::from_raw_os_error)?;
         Ok(epoll)
     }
 
-    /// The descriptor of the instance.
-    pub(crate) const fn fd(&self) -> c_int {
-        self.fd
+    /// Makes the descriptors that are the engine's own.
+    fn open(&mut self) -> Result<(), c_int> {
+        let wake = self.bell.make_event_fd(self.own)?;
+        // SAFETY: no memory is passed.
+        let made = system::check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } as isize)?;
+        self.fd = self.own.adopt(made as c_int);
+        self.control(libc::EPOLL_CTL_ADD, wake, libc::EPOLLIN as u32, WAKE)
+    }
+
+    /// Whether the engine's own descriptors are what they were.
+    fn is_whole(&self) -> bool {
+        let is_anonymous = |fd| file::look(fd).is_ok_and(|meaning| meaning.kind == FileKind::Anonymous);
+        is_anonymous(self.fd) && self.bell.event_fd().is_some_and(is_anonymous)
+    }
+
+    /// Somebody has closed the engine's own descriptors behind our back: makes new ones, and arms what waits anew.
+    fn mend(&mut self) {
+        for lost in [Some(self.fd), self.bell.event_fd()].into_iter().flatten() {
+            self.own.forget(lost);
+        }
+        if self.open().is_err() {
+            // Once more a little later.
+            return;
+        }
+        let waiting: Vec<c_int> = self.waiting.keys().copied().collect();
+        for fd in waiting {
+            let waiting = self.waiting.get(&fd);
+            let steps = waiting.map(|waiting| [waiting.read, waiting.write]).into_iter().flatten().flatten();
+            if steps.map(|step| step.job).any(|job| job.descriptor().is_none()) {
+                self.fail(fd, libc::ECANCELED);
+            } else if let Err(errno) = self.arm(fd) {
+                self.fail(fd, errno);
+            }
+        }
     }
 
     fn control(&self, operation: c_int, fd: c_int, events: u32, data: u64) -> Result<(), c_int> {
@@ -98,12 +133,18 @@ impl Epoll {
     }
 
     fn wait_for(&mut self, step: Step) {
-        let Job { id, fd, kind, .. } = step.job;
+        let Job { id, kind, .. } = step.job;
+        let Place::Descriptor(fd) = step.job.place else { return self.finish(id, -(libc::EBADF as isize)) };
         let waiting = self.waiting.entry(fd).or_default();
         let place = if kind == Kind::Read { &mut waiting.read } else { &mut waiting.write };
         *place = Some(step);
         self.places.insert(id, (fd, kind));
-        match self.arm(fd) {
+        let armed = self.arm(fd);
+        if armed.is_err() && !self.is_whole() {
+            // Its own descriptors are lost, and made anew with all that waits.
+            return self.mend();
+        }
+        match armed {
             Ok(()) => {}
             // Always ready: not a thing that epoll knows to wait for.
             Err(libc::EPERM) => {
@@ -136,7 +177,8 @@ impl Epoll {
 
     /// Tries a step without blocking; lets it wait when it can't be done now.
     fn attempt(&mut self, job: Job) {
-        match try_now(&job) {
+        let Place::Descriptor(fd) = job.place else { return self.finish(job.id, -(libc::EBADF as isize)) };
+        match try_now(&job, fd) {
             Attempt::Result(result) => self.finish(job.id, result),
             Attempt::NotYet => self.wait_for(Step { job, only_readiness: false }),
             Attempt::MayBlock => self.pool.submit(job),
@@ -156,7 +198,13 @@ impl Epoll {
                 self.done.push(Outcome::Ready { id });
                 continue;
             }
-            match try_now(&step.job) {
+            // It may mean another file by now, whose data are not this operation's.
+            let Some(fd) = step.job.descriptor() else {
+                self.forget(id);
+                self.finish(id, -(libc::ECANCELED as isize));
+                continue;
+            };
+            match try_now(&step.job, fd) {
                 Attempt::Result(result) => {
                     self.forget(id);
                     self.finish(id, result);
@@ -170,12 +218,17 @@ impl Epoll {
         }
         // What still waits has to be armed anew.
         if let Err(errno) = self.arm(fd) {
-            let Some(waiting) = self.waiting.get(&fd) else { return };
-            let left = [waiting.read, waiting.write];
-            for step in left.into_iter().flatten() {
-                self.forget(step.job.id);
-                self.finish(step.job.id, -(errno as isize));
-            }
+            self.fail(fd, errno);
+        }
+    }
+
+    /// Ends what waits on a descriptor.
+    fn fail(&mut self, fd: c_int, errno: c_int) {
+        let Some(waiting) = self.waiting.get(&fd) else { return };
+        let left = [waiting.read, waiting.write];
+        for step in left.into_iter().flatten() {
+            self.forget(step.job.id);
+            self.finish(step.job.id, -(errno as isize));
         }
     }
 }
@@ -188,15 +241,17 @@ enum Attempt {
     MayBlock,
 }
 
-fn try_now(job: &Job) -> Attempt {
+fn try_now(job: &Job, fd: c_int) -> Attempt {
     let buffer = job.buffer as *mut libc::c_void;
     let length = job.length as usize;
     // SAFETY: the application lends its memory until the operation is complete (POSIX aio.h).
     let result = unsafe {
         match (job.class, job.kind) {
-            (Class::Socket, Kind::Read) => libc::recv(job.fd, buffer, length, libc::MSG_DONTWAIT),
-            (Class::Socket, Kind::Write) => libc::send(job.fd, buffer, length, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL),
-            (Class::Stream, Kind::Read | Kind::Write) => return try_stream(job),
+            // As in the other engine.
+            (Class::Socket, Kind::Read) if length == 0 => libc::read(fd, buffer, 0),
+            (Class::Socket, Kind::Read) => libc::recv(fd, buffer, length, libc::MSG_DONTWAIT),
+            (Class::Socket, Kind::Write) => libc::send(fd, buffer, length, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL),
+            (Class::Stream, Kind::Read | Kind::Write) => return try_stream(job, fd),
             _ => return Attempt::MayBlock,
         }
     };
@@ -212,16 +267,17 @@ fn attempt(result: Result<isize, c_int>) -> Attempt {
 }
 
 /// Pipes and terminals have no `MSG_DONTWAIT`; `RWF_NOWAIT` works for some, since some kernel.
-fn try_stream(job: &Job) -> Attempt {
+fn try_stream(job: &Job, fd: c_int) -> Attempt {
     let events = if job.kind == Kind::Read { libc::POLLIN } else { libc::POLLOUT };
-    let mut poll = libc::pollfd { fd: job.fd, events, revents: 0 };
+    let mut poll = libc::pollfd { fd, events, revents: 0 };
     let part = libc::iovec { iov_base: job.buffer as *mut libc::c_void, iov_len: job.length as usize };
     // SAFETY: as above; the structs outlive the calls.
     let result = unsafe {
-        if libc::poll(&raw mut poll, 1, 0) == 0 {
+        // A read of nothing waits for nothing.
+        if job.length > 0 && libc::poll(&raw mut poll, 1, 0) == 0 {
             // The wrong end of a pipe is never ready.
             let wrong = if job.kind == Kind::Read { libc::O_WRONLY } else { libc::O_RDONLY };
-            return match system::status_flags(job.fd) {
+            return match system::status_flags(fd) {
                 Ok(flags) if flags & libc::O_ACCMODE != wrong => Attempt::NotYet,
                 Ok(_) => Attempt::Result(-(libc::EBADF as isize)),
                 Err(errno) => Attempt::Result(-(errno as isize)),
@@ -229,8 +285,8 @@ fn try_stream(job: &Job) -> Attempt {
         }
         // Offset -1: the current position.
         match job.kind {
-            Kind::Read => libc::preadv2(job.fd, &raw const part, 1, -1, libc::RWF_NOWAIT),
-            _ => libc::pwritev2(job.fd, &raw const part, 1, -1, libc::RWF_NOWAIT),
+            Kind::Read => libc::preadv2(fd, &raw const part, 1, -1, libc::RWF_NOWAIT),
+            _ => libc::pwritev2(fd, &raw const part, 1, -1, libc::RWF_NOWAIT),
         }
     };
     match system::check(result) {
@@ -259,10 +315,13 @@ impl Backend for Epoll {
         }
     }
 
+    fn submit(&mut self) {}
+
     fn turn(&mut self, sleep: bool, at_most: Option<Duration>, outcomes: &mut Vec<Outcome>) {
         let timeout = match at_most {
             _ if !sleep || !self.done.is_empty() => 0,
-            None => -1,
+            // Who rings the bell can't know that it was closed behind our back; nobody else looks.
+            None => LOOK_MS,
             Some(time) => i32::try_from(time.as_millis()).unwrap_or(i32::MAX).max(1),
         };
         self.events.clear();
@@ -271,11 +330,16 @@ impl Backend for Epoll {
             let count = libc::epoll_wait(self.fd, self.events.as_mut_ptr(), EVENTS as c_int, timeout);
             self.events.set_len(usize::try_from(count).unwrap_or(0));
         }
+        if self.events.is_empty() && timeout != 0 && !self.is_whole() {
+            self.mend();
+        }
         let events = mem::take(&mut self.events);
         for event in &events {
             let (data, events) = (event.u64, event.events);
             if data == WAKE {
-                system::drain_event_fd(self.wake);
+                if let Some(wake) = self.bell.event_fd() {
+                    bell::drain_event_fd(wake);
+                }
             } else {
                 self.ready(data as c_int, events);
             }
@@ -288,4 +352,10 @@ impl Backend for Epoll {
     fn holds_files(&self) -> bool {
         false
     }
+
+    fn register(&mut self, _fd: c_int) -> Option<u32> {
+        None
+    }
+
+    fn unregister(&mut self, _slot: u32) {}
 }

@@ -13,7 +13,17 @@ pub(crate) use epoll::Epoll;
 pub(crate) use pool::carry_out;
 pub(crate) use uring::Uring;
 
+use crate::system::file;
 use crate::worker::order::{Class, Kind};
+
+/// Where a step finds its file.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Place {
+    /// Under this number.
+    Descriptor(c_int),
+    /// Among the files that the backend registered.
+    Registered(u32),
+}
 
 /// One step of an operation.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +32,9 @@ pub(crate) struct Job {
     pub(crate) id: u64,
     pub(crate) kind: Kind,
     pub(crate) class: Class,
-    pub(crate) fd: c_int,
+    pub(crate) place: Place,
+    /// Identity of its file, for those who go by a number later on.
+    pub(crate) identity: u64,
     /// Address of the application's memory.
     pub(crate) buffer: usize,
     /// Bytes; at most `MAX_RW_COUNT`.
@@ -61,10 +73,29 @@ pub(crate) trait Backend {
     /// Stops a step: `Done` comes with `ECANCELED` or whatever it came to, or `NotCancelable` first.
     fn cancel(&mut self, id: u64);
 
+    /// Begins what was issued.
+    fn submit(&mut self);
+
     /// Begins what was issued and collects what is done. With `sleep` it waits until there is something, somebody wakes
     /// it, or this much time is over.
     fn turn(&mut self, sleep: bool, at_most: Option<Duration>, outcomes: &mut Vec<Outcome>);
 
-    /// Whether a step that waits goes on after its descriptor was closed behind our back.
+    /// Whether a step that was begun holds its file by itself.
     fn holds_files(&self) -> bool;
+
+    /// Holds the file that a number means, without a descriptor; `None` where that can't be.
+    fn register(&mut self, fd: c_int) -> Option<u32>;
+
+    /// Gives it back.
+    fn unregister(&mut self, slot: u32);
+}
+
+impl Job {
+    /// The number that the step goes by, or none where it means another file by now, which somebody closed behind our back.
+    fn descriptor(&self) -> Option<c_int> {
+        match self.place {
+            Place::Descriptor(fd) if file::means(fd, self.identity) => Some(fd),
+            Place::Descriptor(_) | Place::Registered(_) => None,
+        }
+    }
 }

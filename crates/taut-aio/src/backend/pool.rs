@@ -2,12 +2,12 @@
 #![expect(unsafe_code, reason = "reads and writes the application's memory")]
 
 use std::collections::VecDeque;
-use std::ffi::c_int;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use super::{Job, Outcome};
-use crate::system;
+use crate::service::AbortOnPanic;
+use crate::system::{self, bell::Bell};
 use crate::worker::order::{Class, Kind};
 
 /// Threads at most. Enough to keep a disk's queue filled, few enough to start and forget.
@@ -23,7 +23,7 @@ struct Shared {
     state: Mutex<State>,
     work: Condvar,
     /// Tells the I/O thread that something is done.
-    wake: c_int,
+    bell: &'static Bell,
 }
 
 #[derive(Default)]
@@ -34,8 +34,8 @@ struct State {
 }
 
 impl Pool {
-    pub(crate) fn new(wake: c_int) -> Self {
-        let shared = Shared { state: Mutex::default(), work: Condvar::new(), wake };
+    pub(crate) fn new(bell: &'static Bell) -> Self {
+        let shared = Shared { state: Mutex::default(), work: Condvar::new(), bell };
         Self { shared: Arc::new(shared), threads: 0 }
     }
 
@@ -48,7 +48,10 @@ impl Pool {
         if short_of_threads && self.threads < MOST_THREADS {
             let shared = Arc::clone(&self.shared);
             // The I/O thread has all signals blocked, which its children inherit.
-            match thread::Builder::new().name("tautaio-file".to_owned()).spawn(move || shared.work()) {
+            match thread::Builder::new().name("tautaio-file".to_owned()).spawn(move || {
+                let _alive = AbortOnPanic;
+                shared.work()
+            }) {
                 Ok(_) => self.threads += 1,
                 // Those that run will come to it.
                 Err(_) if self.threads > 0 => {}
@@ -68,7 +71,7 @@ impl Pool {
             state.done.push(Outcome::Done { id: job.id, result, emptied: false });
         }
         drop(state);
-        system::signal_event_fd(self.shared.wake, 1);
+        self.shared.bell.ring();
     }
 
     /// Takes a step back that nobody has begun.
@@ -102,7 +105,7 @@ impl Shared {
                 state = self.lock();
                 state.done.push(Outcome::Done { id: job.id, result, emptied: false });
                 if state.done.len() == 1 {
-                    system::signal_event_fd(self.wake, 1);
+                    self.bell.ring();
                 }
             }
             state.idle += 1;
@@ -117,15 +120,16 @@ pub(crate) fn carry_out(job: &Job) -> isize {
     let buffer = job.buffer as *mut libc::c_void;
     let length = job.length as usize;
     let offset = job.offset;
+    let Some(fd) = job.descriptor() else { return -(libc::ECANCELED as isize) };
     // SAFETY: the application lends its memory until the operation is complete (POSIX aio.h).
     let result = unsafe {
         match (job.kind, job.class) {
-            (Kind::Read, Class::File { .. }) => libc::pread(job.fd, buffer, length, offset),
-            (Kind::Write, Class::File { .. }) => libc::pwrite(job.fd, buffer, length, offset),
-            (Kind::Read, Class::Socket | Class::Stream) => libc::read(job.fd, buffer, length),
-            (Kind::Write, Class::Socket | Class::Stream) => libc::write(job.fd, buffer, length),
-            (Kind::Sync, _) => libc::fsync(job.fd) as isize,
-            (Kind::DataSync, _) => libc::fdatasync(job.fd) as isize,
+            (Kind::Read, Class::File { .. }) => libc::pread(fd, buffer, length, offset),
+            (Kind::Write, Class::File { .. }) => libc::pwrite(fd, buffer, length, offset),
+            (Kind::Read, Class::Socket | Class::Stream) => libc::read(fd, buffer, length),
+            (Kind::Write, Class::Socket | Class::Stream) => libc::write(fd, buffer, length),
+            (Kind::Sync, _) => libc::fsync(fd) as isize,
+            (Kind::DataSync, _) => libc::fdatasync(fd) as isize,
         }
     };
     system::check(result).unwrap_or_else(|errno| -(errno as isize))

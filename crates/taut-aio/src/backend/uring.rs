@@ -4,20 +4,30 @@
 //! system call is ever interrupted by them, and an operation lives as long as the process and not the submitting thread.
 #![expect(unsafe_code, reason = "submission queue entries name the application's memory")]
 
+use std::collections::HashSet;
 use std::ffi::c_int;
 use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
-use io_uring::{IoUring, cqueue, opcode, squeue};
+use io_uring::{CompletionQueue, IoUring, Probe, SubmissionQueue, Submitter, cqueue, opcode, squeue};
 
-use super::{Backend, Job, Outcome};
+use super::{Backend, Job, Outcome, Place};
+use crate::system;
+use crate::system::bell::Bell;
+use crate::system::file::{self, FileKind};
+use crate::system::own::OwnDescriptors;
 use crate::worker::order::{Class, Kind};
 
 /// Entries of the submission queue. Small: since Linux 6.14 ring memory counts against `RLIMIT_MEMLOCK`.
 const SUBMISSIONS: u32 = 256;
 /// Entries of the completion queue. More completions than that wait in the kernel (`IORING_FEAT_NODROP`).
 const COMPLETIONS: u32 = 8192;
+
+/// How often an idle ring looks whether its eventfd is still there, where it has one.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What a completion belongs to: the upper bits of its user data.
 const TAG: u64 = 0xf << 60;
@@ -26,10 +36,26 @@ const READINESS: u64 = 1 << 60;
 const CANCEL: u64 = 2 << 60;
 const WAKE: u64 = 3 << 60;
 
-/// The ring, and the eventfd by which others wake its owner.
+/// Files that can be registered at once: one for each file with operations in flight. No more than there may be descriptors
+/// (`RLIMIT_NOFILE`).
+const FILES: usize = 1024;
+
+/// `FUTEX2_SIZE_U32 | FUTEX2_PRIVATE` (include/uapi/linux/futex.h).
+const FUTEX_FLAGS: u32 = 2 | 128;
+
+/// The ring, owned by the thread that made it and never given back: its memory lives as long as the process.
 pub(crate) struct Uring {
-    ring: IoUring,
-    wake: c_int,
+    submitter: Submitter<'static>,
+    submissions: SubmissionQueue<'static>,
+    completions: CompletionQueue<'static>,
+    bell: &'static Bell,
+    own: &'static OwnDescriptors,
+    /// Places for registered files that are free.
+    slots: Vec<u32>,
+    /// Steps that wait for readiness instead of running.
+    polls: HashSet<u64>,
+    /// What was completed while there was no room for submissions.
+    early: Vec<cqueue::Entry>,
 }
 
 impl Uring {
@@ -37,7 +63,7 @@ impl Uring {
     ///
     /// # Errors
     /// The kernel refuses: too old, forbidden (seccomp, `kernel.io_uring_disabled`), or no memory (`RLIMIT_MEMLOCK`).
-    pub(crate) fn new(wake: c_int) -> io::Result<Self> {
+    pub(crate) fn new(bell: &'static Bell, own: &'static OwnDescriptors) -> io::Result<Self> {
         let mut builder = IoUring::builder();
         builder.setup_cqsize(COMPLETIONS).setup_submit_all().dontfork();
         let ring = builder
@@ -54,61 +80,147 @@ impl Uring {
         if !ring.params().is_feature_nodrop() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel may drop completions"));
         }
-        let mut uring = Self { ring, wake };
+        let mut probe = Probe::new();
+        let waits_on_futex =
+            ring.submitter().register_probe(&mut probe).is_ok() && probe.is_supported(opcode::FutexWait::CODE);
+        if !waits_on_futex {
+            bell.make_event_fd(own).map_err(io::Error::from_raw_os_error)?;
+        }
+        let places = FILES.min(usize::try_from(system::descriptor_limit()).unwrap_or(FILES));
+        let has_places = ring.submitter().register_files(&vec![-1; places]).is_ok();
+        let fd = ring.as_raw_fd();
+        let (mut submitter, submissions, completions) = Box::leak(Box::new(ring)).split();
+        if submitter.register_ring_fd().is_ok() && registers_by_index() {
+            // The thread has the ring without a number now, which nobody can close behind our back.
+            system::close(fd);
+        } else {
+            own.take(fd);
+        }
+        let slots = if has_places { (0..places as u32).rev().collect() } else { Vec::new() };
+        let mut uring =
+            Self { submitter, submissions, completions, bell, own, slots, polls: HashSet::new(), early: Vec::new() };
         uring.listen();
         Ok(uring)
     }
 
-    /// The descriptor of the ring.
-    pub(crate) fn fd(&self) -> c_int {
-        std::os::fd::AsRawFd::as_raw_fd(&self.ring)
-    }
-
-    /// Waits for wake-ups: a poll that stays armed, so that a wake-up costs no read and no new entry.
+    /// Waits for the bell: in an entry, or in a poll that stays armed.
     fn listen(&mut self) {
-        let entry = opcode::PollAdd::new(Fd(self.wake), libc::POLLIN as u32).multi(true).build().user_data(WAKE);
-        self.push(&entry);
+        let entry = match self.bell.event_fd() {
+            Some(wake) => opcode::PollAdd::new(Fd(wake), libc::POLLIN as u32).multi(true).build(),
+            None => {
+                // Before the inbox is said to be asleep: who rings later changes the word.
+                let word = self.bell.word();
+                let value = u64::from(word.load(Ordering::Acquire));
+                opcode::FutexWait::new(word.as_ptr(), value, u64::from(u32::MAX), FUTEX_FLAGS).build()
+            }
+        };
+        self.push(&entry.user_data(WAKE));
     }
 
     fn push(&mut self, entry: &squeue::Entry) {
         loop {
             // SAFETY: the application lends its memory until the operation is complete (POSIX aio.h); all else that an
             // entry names is ours and lives as long as the ring.
-            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+            if unsafe { self.submissions.push(entry) }.is_ok() {
                 return;
             }
-            // Full. EBUSY and EAGAIN pass once completions were taken, which the kernel does by itself on submission.
-            let _ = self.ring.submit();
+            self.enter(0, None);
+            // What the kernel won't take while there are completions in excess.
+            self.completions.sync();
+            self.early.extend(&mut self.completions);
+        }
+    }
+
+    /// Submits, and waits for so many completions.
+    fn enter(&mut self, wanted: usize, at_most: Option<Duration>) {
+        self.submissions.sync();
+        let result = match at_most {
+            None => self.submitter.submit_and_wait(wanted),
+            Some(time) => {
+                let time = Timespec::new().sec(time.as_secs()).nsec(time.subsec_nanos());
+                self.submitter.submit_with_args(wanted, &SubmitArgs::new().timespec(&time))
+            }
+        };
+        self.submissions.sync();
+        let Err(error) = result else { return };
+        match error.raw_os_error() {
+            // Time is over; a signal, although all are blocked (a debugger's); or completions in excess or too little
+            // memory, which passes once completions were taken.
+            Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ENOMEM) => {}
+            // The ring is gone or broken, and with it all that is in flight.
+            _ => {
+                eprintln!(
+                    "tautaio: io_uring_enter(2) fails: {error}; the process is ended, as its requests can't go on"
+                );
+                std::process::abort();
+            }
+        }
+    }
+
+    /// Somebody may have closed the eventfd behind our back, which who rings can't know.
+    fn mend(&mut self, event_fd: c_int) {
+        if file::look(event_fd).is_ok_and(|meaning| meaning.kind == FileKind::Anonymous) {
+            return;
+        }
+        self.own.forget(event_fd);
+        if self.bell.make_event_fd(self.own).is_ok() {
+            self.listen();
         }
     }
 
     fn collect(&mut self, outcomes: &mut Vec<Outcome>) {
         let mut deaf = false;
-        for entry in self.ring.completion() {
+        self.completions.sync();
+        for entry in self.early.drain(..).chain(&mut self.completions) {
             let id = entry.user_data() & !TAG;
             let result = entry.result() as isize;
             match entry.user_data() & TAG {
                 STEP => outcomes.push(Outcome::Done { id, result, emptied: !cqueue::sock_nonempty(entry.flags()) }),
-                READINESS if result < 0 => outcomes.push(Outcome::Done { id, result, emptied: false }),
-                READINESS => outcomes.push(Outcome::Ready { id }),
+                READINESS => {
+                    self.polls.remove(&id);
+                    outcomes.push(if result < 0 {
+                        Outcome::Done { id, result, emptied: false }
+                    } else {
+                        Outcome::Ready { id }
+                    });
+                }
                 CANCEL if result == -(libc::EALREADY as isize) => outcomes.push(Outcome::NotCancelable { id }),
                 WAKE => deaf |= !cqueue::more(entry.flags()),
                 // Cancelled (its own completion says so), or gone before.
                 _ => {}
             }
         }
+        self.completions.sync();
         if deaf {
-            // The kernel ends a multishot poll when it is short of memory.
+            // A futex is waited for once; the kernel ends a multishot poll when it is short of memory.
             self.listen();
         }
     }
 }
 
-fn entry(job: &Job) -> squeue::Entry {
-    let fd = Fd(job.fd);
+/// Whether registering goes by the index under which this thread has registered its first ring (Linux 6.3).
+fn registers_by_index() -> bool {
+    /// `IORING_REGISTER_PROBE` with `IORING_REGISTER_USE_REGISTERED_RING` (include/uapi/linux/io_uring.h).
+    const PROBE: u32 = 8 | 1 << 31;
+    // `struct io_uring_probe` with no entries.
+    let mut probe = [0_u64; 2];
+    // SAFETY: the kernel writes the head, there is room for no entry.
+    unsafe { libc::syscall(libc::SYS_io_uring_register, 0, PROBE, probe.as_mut_ptr(), 0) == 0 }
+}
+
+/// The place as an entry names it; `FIXED_FILE` says which kind it is.
+fn place(job: &Job) -> (Fd, squeue::Flags) {
+    match job.place {
+        Place::Descriptor(fd) => (Fd(fd), squeue::Flags::empty()),
+        Place::Registered(slot) => (Fd(slot.cast_signed()), squeue::Flags::FIXED_FILE),
+    }
+}
+
+fn entry(job: &Job, fd: Fd) -> squeue::Entry {
     let buffer = job.buffer as *mut u8;
     match (job.kind, job.class) {
-        (Kind::Read, Class::Socket) => {
+        // recv(2) of nothing would wait, and take a datagram; read(2) does neither.
+        (Kind::Read, Class::Socket) if job.length > 0 => {
             let poll_first = if job.likely_empty { POLL_FIRST } else { 0 };
             opcode::Recv::new(fd, buffer, job.length).ioprio(poll_first).build()
         }
@@ -117,7 +229,9 @@ fn entry(job: &Job) -> squeue::Entry {
             opcode::Send::new(fd, buffer, job.length).flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL).build()
         }
         // Offset -1 is the current position, which only makes sense without offsets.
-        (Kind::Read, Class::Stream) => opcode::Read::new(fd, buffer, job.length).offset(u64::MAX).build(),
+        (Kind::Read, Class::Socket | Class::Stream) => {
+            opcode::Read::new(fd, buffer, job.length).offset(u64::MAX).build()
+        }
         (Kind::Write, Class::Stream) => opcode::Write::new(fd, buffer, job.length).offset(u64::MAX).build(),
         (Kind::Read, Class::File { .. }) => opcode::Read::new(fd, buffer, job.length).offset(job.offset as u64).build(),
         (Kind::Write, Class::File { .. }) => {
@@ -133,35 +247,55 @@ const POLL_FIRST: u16 = 1;
 
 impl Backend for Uring {
     fn issue(&mut self, job: Job) {
-        let flags = if job.may_block { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
-        self.push(&entry(&job).flags(flags).user_data(STEP | job.id));
+        let (fd, flags) = place(&job);
+        let flags = if job.may_block { flags | squeue::Flags::ASYNC } else { flags };
+        self.push(&entry(&job, fd).flags(flags).user_data(STEP | job.id));
     }
 
     fn await_readiness(&mut self, job: Job) {
         let events = if job.kind == Kind::Read { libc::POLLIN } else { libc::POLLOUT };
-        self.push(&opcode::PollAdd::new(Fd(job.fd), events as u32).build().user_data(READINESS | job.id));
+        let (fd, flags) = place(&job);
+        self.polls.insert(job.id);
+        self.push(&opcode::PollAdd::new(fd, events as u32).build().flags(flags).user_data(READINESS | job.id));
     }
 
     fn cancel(&mut self, id: u64) {
-        for tag in [STEP, READINESS] {
-            self.push(&opcode::AsyncCancel::new(tag | id).build().user_data(CANCEL | id));
-        }
+        let tag = if self.polls.contains(&id) { READINESS } else { STEP };
+        self.push(&opcode::AsyncCancel::new(tag | id).build().user_data(CANCEL | id));
+    }
+
+    fn submit(&mut self) {
+        self.enter(0, None);
     }
 
     fn turn(&mut self, sleep: bool, at_most: Option<Duration>, outcomes: &mut Vec<Outcome>) {
-        // What goes wrong here is a signal (none: all are blocked), or completions in excess, which are collected below.
-        let _ = match (sleep, at_most) {
-            (false, _) => self.ring.submit_and_wait(0),
-            (true, None) => self.ring.submit_and_wait(1),
-            (true, Some(time)) => {
-                let time = Timespec::new().sec(time.as_secs()).nsec(time.subsec_nanos());
-                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
+        match (sleep && self.early.is_empty(), at_most, self.bell.event_fd()) {
+            (false, ..) => self.enter(0, None),
+            (true, None, Some(event_fd)) => {
+                self.enter(1, Some(LOOK));
+                self.mend(event_fd);
             }
-        };
+            (true, at_most, _) => self.enter(1, at_most),
+        }
         self.collect(outcomes);
     }
 
     fn holds_files(&self) -> bool {
         true
+    }
+
+    fn register(&mut self, fd: c_int) -> Option<u32> {
+        let slot = self.slots.pop()?;
+        if matches!(self.submitter.register_files_update(slot, &[fd]), Ok(1)) {
+            return Some(slot);
+        }
+        self.slots.push(slot);
+        None
+    }
+
+    fn unregister(&mut self, slot: u32) {
+        // Nothing can go wrong that would let the file be used: who gets the place next registers another.
+        let _ = self.submitter.register_files_update(slot, &[-1]);
+        self.slots.push(slot);
     }
 }

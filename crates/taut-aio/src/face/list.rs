@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::ops::{Index, IndexMut};
+use std::ops::{Deref, Index};
 use std::time::Duration;
 
 use super::operation::Operation;
@@ -53,6 +53,14 @@ impl OperationList {
         }
     }
 
+    /// One of them, to begin it or to take its result.
+    ///
+    /// # Panics
+    /// When there is none of this index.
+    pub fn get_mut(&mut self, index: usize) -> InPlace<'_> {
+        InPlace(&mut self.operations[index])
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.operations.len()
@@ -72,9 +80,74 @@ impl Index<usize> for OperationList {
     }
 }
 
-impl IndexMut<usize> for OperationList {
-    fn index_mut(&mut self, index: usize) -> &mut Operation {
-        &mut self.operations[index]
+/// An operation that stays in its place: it can be begun and collected, and not be replaced by another or moved away.
+///
+/// ```
+/// # use taut_aio::{InPlace, Operation};
+/// fn begin(mut operation: InPlace<'_>) -> std::io::Result<()> {
+///     operation.start_read(64, 0)
+/// }
+/// ```
+///
+/// A list has its operations' addresses, so this does not compile:
+///
+/// ```compile_fail,E0594
+/// # use taut_aio::{Operation, OperationList};
+/// fn replace(list: &mut OperationList, other: Operation) {
+///     list[0] = other;
+/// }
+/// ```
+///
+/// Nor does this:
+///
+/// ```compile_fail,E0596
+/// # use taut_aio::{Operation, OperationList};
+/// fn swap(list: &mut OperationList, mut other: Operation) {
+///     std::mem::swap(&mut *list.get_mut(0), &mut other);
+/// }
+/// ```
+#[derive(Debug)]
+pub struct InPlace<'a>(&'a mut Operation);
+
+impl InPlace<'_> {
+    /// As [`Operation::start_read`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_read(&mut self, length: usize, offset: i64) -> io::Result<()> {
+        self.0.start_read(length, offset)
+    }
+
+    /// As [`Operation::start_write`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_write(&mut self, length: usize, offset: i64) -> io::Result<()> {
+        self.0.start_write(length, offset)
+    }
+
+    /// As [`Operation::take_result`].
+    pub fn take_result(&mut self) -> Option<io::Result<usize>> {
+        self.0.take_result()
+    }
+
+    /// As [`Operation::buffer_mut`].
+    pub fn buffer_mut(&mut self) -> Option<&mut [u8]> {
+        self.0.buffer_mut()
+    }
+}
+
+impl<'a> From<&'a mut Operation> for InPlace<'a> {
+    fn from(operation: &'a mut Operation) -> Self {
+        Self(operation)
+    }
+}
+
+impl Deref for InPlace<'_> {
+    type Target = Operation;
+
+    fn deref(&self) -> &Operation {
+        self.0
     }
 }
 

@@ -6,7 +6,7 @@ mod provider;
 mod queue;
 mod signal;
 
-pub use list::OperationList;
+pub use list::{InPlace, OperationList};
 pub use operation::{Notify, Operation};
 pub use provider::{Provider, configure_system_pool};
 pub use queue::CompletionQueue;

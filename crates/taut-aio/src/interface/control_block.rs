@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::{offset_of, size_of};
 use std::ptr;
 
+use crate::service::target::Target;
 use crate::sync::atomic::{AtomicI32, AtomicIsize, AtomicU64, AtomicUsize, Ordering};
 
 /// `struct sigevent`.
@@ -48,8 +49,8 @@ pub struct ControlBlock {
     pub(crate) link: AtomicUsize,
     /// What to do, and whether it belongs to a list; for the I/O thread.
     pub(crate) task: u32,
-    /// Length of the list, in its first entry.
-    pub(crate) list_length: u32,
+    /// The list that it belongs to, if it does.
+    pub(crate) list: u32,
     /// `EINPROGRESS`, then 0 or an errno. The last word that the library touches.
     error: AtomicI32,
     /// Count or -1.
@@ -58,10 +59,11 @@ pub struct ControlBlock {
     pub offset: i64,
     /// Tells that the block is in flight in this process, not a copy and not forgotten memory.
     token: AtomicU64,
-    /// The operation in the I/O thread's table.
+    /// The file's identity, until the I/O thread has the operation in its table; then its place there.
     pub(crate) handle: AtomicU64,
     /// Position among the completed requests.
     position: AtomicU64,
+    /// The descriptor that holds the file until the I/O thread has the operation, and the file's kind.
     reserved: u64,
 }
 
@@ -85,10 +87,6 @@ const _: () = {
     assert!(offset_of!(ControlBlock, token) == 136);
 };
 
-/// The event of a whole list, which travels in the private words of the list's first entry until the I/O thread has it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ListEvent(pub(crate) SigEvent);
-
 impl SigEvent {
     /// No notification.
     pub const NONE: Self =
@@ -107,7 +105,7 @@ impl ControlBlock {
             event,
             link: AtomicUsize::new(0),
             task: 0,
-            list_length: 0,
+            list: 0,
             error: AtomicI32::new(0),
             result: AtomicIsize::new(0),
             offset: 0,
@@ -147,30 +145,25 @@ impl ControlBlock {
         (ptr::from_ref(self) as u64).rotate_left(20) ^ 0x7461_7574_6169_6f21 ^ u64::from(epoch)
     }
 
-    /// Marks the block as in flight.
+    /// Marks the block as in flight, on the file that its descriptor means now.
     ///
     /// # Safety
     /// The caller submits the block: nobody else touches it.
-    pub(crate) unsafe fn begin(block: *mut Self, task: u32, epoch: u32) {
-        // SAFETY: the caller's promise.
-        let block = unsafe { &mut *block };
-        block.task = task;
-        block.list_length = 0;
-        block.token.store(block.token_of(epoch), Ordering::Relaxed);
-        block.handle.store(u64::MAX, Ordering::Relaxed);
-        block.position.store(0, Ordering::Relaxed);
-        block.error.store(libc::EINPROGRESS, Ordering::Relaxed);
+    pub(crate) unsafe fn begin(block: *mut Self, task: u32, file: Target, epoch: u32) {
+        // SAFETY: the caller's promise. Field by field: who looks at it meanwhile looks at its atomics.
+        unsafe {
+            (*block).task = task;
+            (*block).reserved = file.own_word();
+            (*block).handle.store(file.identity, Ordering::Relaxed);
+            (*block).token.store((*block).token_of(epoch), Ordering::Relaxed);
+            (*block).position.store(0, Ordering::Relaxed);
+            (*block).error.store(libc::EINPROGRESS, Ordering::Relaxed);
+        }
     }
 
-    /// What the submitting thread's try came to, on its way to the I/O thread: bytes moved and an errno or 0.
-    pub(crate) fn carry_try(&self, moved: u32, errno: c_int) {
-        self.handle.store(u64::from(errno as u32) << 32 | u64::from(moved), Ordering::Relaxed);
-    }
-
-    /// Takes it out again.
-    pub(crate) fn carried_try(&self) -> (u32, c_int) {
-        let word = self.handle.load(Ordering::Relaxed);
-        (word as u32, (word >> 32) as c_int)
+    /// The file that it is about, on its way to the I/O thread.
+    pub(crate) fn target(&self) -> Target {
+        Target::read(self.handle.load(Ordering::Relaxed), self.reserved)
     }
 
     /// Lets the operation fail before it begins; one that is in flight is left alone.
@@ -183,34 +176,6 @@ impl ControlBlock {
         if !block.is_in_flight(epoch) {
             block.complete(-(error as isize), 0);
         }
-    }
-
-    /// Puts the event of a list into its first entry.
-    ///
-    /// # Safety
-    /// As for `begin`, which came before.
-    pub(crate) unsafe fn carry_list(block: *mut Self, length: u32, ListEvent(event): ListEvent) {
-        // SAFETY: the caller's promise.
-        let block = unsafe { &mut *block };
-        block.list_length = length;
-        block.result.store(event.value as isize, Ordering::Relaxed);
-        block.handle.store(event.function as u64, Ordering::Relaxed);
-        block.position.store(event.attributes as u64, Ordering::Relaxed);
-        block.reserved = u64::from(event.signal as u32) << 32 | u64::from(event.notify as u32);
-    }
-
-    /// Takes it out again.
-    pub(crate) fn carried_list(&self) -> (u32, SigEvent) {
-        let event = SigEvent {
-            value: self.result.load(Ordering::Relaxed) as usize,
-            signal: (self.reserved >> 32) as c_int,
-            notify: self.reserved as c_int,
-            function: self.handle.load(Ordering::Relaxed) as usize,
-            attributes: self.position.load(Ordering::Relaxed) as usize,
-            reserved: [0; 32],
-        };
-        self.position.store(0, Ordering::Relaxed);
-        (self.list_length, event)
     }
 
     /// Completes the operation with a count or a negative errno. The block is the application's again before this

@@ -3,14 +3,15 @@
 //! They give what the C functions give and set `errno`. What POSIX leaves open is decided as tautaio(3) says.
 #![expect(unsafe_code, reason = "the C interface hands out pointers")]
 
-use std::ffi::{c_int, c_uint};
+use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 use std::time::Duration;
 
-use crate::interface::control_block::{ControlBlock, ListEvent, SigEvent};
-use crate::lockfree::announcement::Wait;
+use crate::interface::control_block::{ControlBlock, SigEvent};
+use crate::lockfree::announcement::{Announcement, Wait};
 use crate::service::command::Request;
 use crate::service::{self, Shared, Task};
+use crate::sync::atomic::Ordering;
 use crate::system::futex;
 use crate::system::{self, Deadline};
 use crate::worker::cancel::ALL_DONE;
@@ -77,6 +78,10 @@ pub unsafe fn aio_error(block: *const ControlBlock) -> c_int {
         // In the child of a fork, an operation of the parent: not inherited (POSIX, fork).
         libc::EINPROGRESS if service::shared().epoch() > 0 && !block.is_ours(service::shared().epoch()) => {
             libc::ECANCELED
+        }
+        libc::EINPROGRESS => {
+            service::shared().polled(block);
+            libc::EINPROGRESS
         }
         error => error,
     }
@@ -149,12 +154,21 @@ pub unsafe fn aio_suspend(list: *const *const ControlBlock, length: c_int, timeo
         // Nothing to wait for, as glibc has it.
         (!any).then_some(())
     };
-    let sleep = |word: &_, value| futex::sleep(word, value, deadline);
-    match service::shared().suspended.wait(one_is_done, sleep) {
+    let suspended = &service::shared().suspended;
+    let sleep = |word: &_, value| {
+        futex::sleep_cancelably(word, value, deadline, leave, ptr::from_ref(suspended).cast_mut().cast())
+    };
+    match suspended.wait(one_is_done, sleep) {
         Ok(()) => 0,
         Err(Wait::Interrupted) => fail(libc::EINTR),
         Err(_) => fail(libc::EAGAIN),
     }
+}
+
+/// A thread is cancelled while it waits for this announcement.
+extern "C" fn leave(announcement: *mut c_void) {
+    // SAFETY: handed over as such; it is static.
+    unsafe { &*announcement.cast::<Announcement>() }.leave();
 }
 
 /// lio_listio(3).
@@ -239,7 +253,7 @@ pub fn completion_fd() -> c_int {
         Err(errno) => return fail(errno),
     };
     let Some(queue) = shared.queue() else { return fail(libc::EAGAIN) };
-    queue.event_fd().unwrap_or_else(fail)
+    queue.event_fd(&shared.own).unwrap_or_else(fail)
 }
 
 /// Cancels what is in flight on a descriptor that is about to be closed: `close` must not leave reads behind that keep the
@@ -247,8 +261,8 @@ pub fn completion_fd() -> c_int {
 /// another file afterwards. Async-signal-safe.
 pub fn before_close(fd: c_int) {
     let shared = service::shared();
-    shared.in_flight.note(fd, false);
-    if shared.in_flight.any(fd) && shared.runs_here() {
+    // The I/O thread closes what is its own, by whatever way: it can't wait for itself.
+    if shared.in_flight.any(fd) && !shared.is_io_thread() && shared.runs_here() {
         shared.ask(Request::Close { fd });
     }
 }
@@ -263,12 +277,14 @@ pub fn before_close_range(first: c_uint, last: c_uint) {
 
 /// Whether a descriptor is the library's own, which the application must not close.
 pub fn is_own_descriptor(fd: c_int) -> bool {
-    service::shared().owns(fd) && service::shared().runs_here()
+    service::shared().own.contains(fd) && service::shared().runs_here()
 }
 
-/// The library's own descriptors, -1 for those that there are not.
-pub fn own_descriptors() -> [c_int; 3] {
-    if service::shared().runs_here() { service::shared().own() } else { [-1; 3] }
+/// The library's own descriptors from this number on, the lowest first.
+pub fn own_descriptors(from: c_uint) -> impl Iterator<Item = c_uint> {
+    let next = |from| service::shared().own.next(from).and_then(|fd| c_uint::try_from(fd).ok());
+    let first = if service::shared().runs_here() { next(from) } else { None };
+    std::iter::successors(first, move |&fd| next(fd + 1))
 }
 
 /// Submits with an event that only the safe face may use.
@@ -279,7 +295,7 @@ pub(crate) unsafe fn submit_from_face(block: *mut ControlBlock, kind: Kind) -> R
     let shared = service::started()?;
     // SAFETY: the caller's promise.
     unsafe {
-        check(block, shared)?;
+        check(block, kind, shared)?;
         hand_over(shared, block, kind);
     }
     Ok(())
@@ -292,7 +308,7 @@ unsafe fn submit_one(block: *mut ControlBlock, kind: Kind) -> c_int {
     // SAFETY: not null, and the caller's promise.
     let submitted = unsafe {
         notice::check(&(*block).event).and_then(|()| service::started()).and_then(|shared| {
-            check(block, shared)?;
+            check(block, kind, shared)?;
             hand_over(shared, block, kind);
             Ok(())
         })
@@ -301,46 +317,35 @@ unsafe fn submit_one(block: *mut ControlBlock, kind: Kind) -> c_int {
 }
 
 /// Checks what POSIX lets the call itself refuse, but for the event.
-unsafe fn check(block: *mut ControlBlock, shared: &Shared) -> Result<(), c_int> {
+unsafe fn check(block: *mut ControlBlock, kind: Kind, shared: &Shared) -> Result<(), c_int> {
     // SAFETY: the caller's promise.
     let block = unsafe { &*block };
-    let valid = (0..=LOWEST_PRIORITY).contains(&block.priority)
-        && isize::try_from(block.length).is_ok()
+    // A synchronisation ignores all but the descriptor and the event (POSIX, aio_fsync).
+    let transfer = (0..=LOWEST_PRIORITY).contains(&block.priority) && isize::try_from(block.length).is_ok();
+    let valid = (transfer || !kind.moves_data())
         // POSIX leaves it undefined. Refused, the first operation goes on unharmed.
         && !block.is_in_flight(shared.epoch());
     if valid { Ok(()) } else { Err(libc::EINVAL) }
 }
 
-/// The longest write on a socket that the submitting thread tries itself, in bytes: copying more takes longer than handing
-/// it over.
-const LONGEST_TRY: usize = 16 << 10;
-
 unsafe fn hand_over(shared: &Shared, block: *mut ControlBlock, kind: Kind) {
     // SAFETY: the caller's promise.
     unsafe {
-        let fd = (*block).fd;
-        let tried = kind == Kind::Write && (*block).length <= LONGEST_TRY && shared.in_flight.enter_trying(fd);
-        if !tried {
-            shared.in_flight.enter(fd, kind);
-        }
-        ControlBlock::begin(block, Task { tried, ..Task::new(kind) }.word(), shared.epoch());
-        if tried {
-            try_to_send(&*block);
-        }
+        begin(shared, block, Task::new(kind));
         shared.submit(block, block);
     }
 }
 
-/// Sends what goes without waiting: then nobody has to be woken before the data leave.
-unsafe fn try_to_send(block: &ControlBlock) {
-    let before = system::errno();
+/// Counts an operation and marks its block.
+unsafe fn begin(shared: &Shared, block: *mut ControlBlock, task: Task) {
+    let errno = system::errno();
     // SAFETY: the caller's promise.
-    let sent = unsafe { libc::send(block.fd, block.buffer, block.length, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
-    match system::check(sent) {
-        Ok(moved) => block.carry_try(moved as u32, 0),
-        Err(errno) => block.carry_try(0, errno),
+    unsafe {
+        let fd = (*block).fd;
+        shared.in_flight.enter(fd);
+        ControlBlock::begin(block, task.word(), shared.find_target(fd), shared.epoch());
     }
-    system::set_errno(before);
+    system::set_errno(errno);
 }
 
 /// Submits what can be of a list, at once; gives whether that was all of it.
@@ -362,19 +367,16 @@ unsafe fn submit_list(shared: &Shared, list: &[*const ControlBlock], event: Opti
                     continue;
                 }
             };
-            if notice::check(&(*block).event).and_then(|()| check(block, shared)).is_err() {
+            if notice::check(&(*block).event).and_then(|()| check(block, kind, shared)).is_err() {
                 all_taken = false;
                 ControlBlock::refuse(block, libc::EINVAL, shared.epoch());
                 continue;
             }
-            let in_list = event.is_some();
-            let task = Task { in_list, heads_list: in_list && bottom.is_null(), ..Task::new(kind) };
-            shared.in_flight.enter((*block).fd, kind);
-            ControlBlock::begin(block, task.word(), shared.epoch());
+            begin(shared, block, Task { kind, in_list: event.is_some() });
             if bottom.is_null() {
                 bottom = block;
             } else {
-                (*block).link.store(top as usize, crate::sync::atomic::Ordering::Relaxed);
+                (*block).link.store(top as usize, Ordering::Relaxed);
             }
             top = block;
         }
@@ -387,13 +389,21 @@ unsafe fn submit_list(shared: &Shared, list: &[*const ControlBlock], event: Opti
         }
         return all_taken;
     }
-    // SAFETY: linked above.
-    unsafe {
-        if let Some(event) = event {
-            ControlBlock::carry_list(bottom, length, ListEvent(*event));
+    if let Some(event) = event {
+        let list = shared.ask(Request::List { length, event: event.into() });
+        let mut block = top;
+        while !block.is_null() {
+            // SAFETY: linked above; the I/O thread has none of them yet.
+            unsafe {
+                (*block).list = list.cast_unsigned();
+                let is_last = ptr::eq(block, bottom);
+                block =
+                    if is_last { ptr::null_mut() } else { (*block).link.load(Ordering::Relaxed) as *mut ControlBlock };
+            }
         }
-        shared.submit(top, bottom);
     }
+    // SAFETY: linked above.
+    unsafe { shared.submit(top, bottom) };
     all_taken
 }
 

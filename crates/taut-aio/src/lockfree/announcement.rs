@@ -75,6 +75,11 @@ impl Announcement {
         true
     }
 
+    /// A thread that waits ends instead.
+    pub fn leave(&self) {
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+
     /// Forgets who waited: for the child of a fork.
     pub fn reset(&self) {
         self.waiting.store(0, Ordering::SeqCst);

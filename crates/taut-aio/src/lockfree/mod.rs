@@ -2,4 +2,5 @@
 
 pub mod announcement;
 pub mod completions;
+pub mod in_flight;
 pub mod inbox;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use crate::lockfree::announcement::Wait;
 use crate::system::Deadline;
 use crate::system::futex;
-use crate::worker::notice::Notice;
+use crate::worker::notice::{Event, Notice};
 
 /// Marks the address of a command among those of control blocks; both are aligned to 8.
 pub(crate) const COMMAND: usize = 1;
@@ -22,6 +22,10 @@ pub(crate) enum Request {
     /// The descriptor is about to be closed: cancel all on it, wait for what would go on with the number, and forget what
     /// it was.
     Close { fd: c_int },
+    /// A list of this many operations, whose notice is to come after the last of them; the answer is the list's number.
+    List { length: u32, event: Event },
+    /// Answer once all that was submitted before is begun.
+    CatchUp,
     /// Deliver a notice.
     Deliver(Notice),
 }

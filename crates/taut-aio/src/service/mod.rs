@@ -3,24 +3,28 @@
 #![expect(unsafe_code, reason = "pthread_atfork(3)")]
 
 pub(crate) mod command;
-pub(crate) mod in_flight;
 pub(crate) mod queue;
+pub(crate) mod target;
 
 use std::env;
 use std::ffi::c_int;
 use std::io;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 
 use crate::backend::{Backend, Epoll, Uring};
 use crate::interface::control_block::ControlBlock;
 use crate::lockfree::announcement::Announcement;
+use crate::lockfree::in_flight::InFlight;
 use crate::lockfree::inbox::Inbox;
 use crate::service::command::{Command, Request};
-use crate::service::in_flight::InFlight;
 use crate::service::queue::Queue;
+use crate::service::target::Target;
+use crate::system::bell::Bell;
+use crate::system::file::FileKind;
 use crate::system::futex;
+use crate::system::own::OwnDescriptors;
 use crate::system::{self, Deadline, SignalsBlocked};
 use crate::worker::Worker;
 use crate::worker::order::Kind;
@@ -28,21 +32,37 @@ use crate::worker::order::Kind;
 /// Completed requests that are kept for aio_waitcomplete(2) until somebody collects them.
 const QUEUE: usize = 1 << 16;
 
+/// Descriptors whose operations are counted one by one.
+const COUNTED: usize = 1 << 16;
+
+/// How often a block is asked about in a row before the processor is offered to others. A few hundred nanoseconds' worth,
+/// which is what the offer costs where nobody takes it.
+const PATIENT_POLLS: u32 = 16;
+
 /// What all threads share.
 pub(crate) struct Shared {
     pub(crate) inbox: Inbox,
     /// Who waits in aio_suspend(3) or lio_listio(3).
     pub(crate) suspended: Announcement,
-    pub(crate) in_flight: InFlight,
+    pub(crate) in_flight: InFlight<COUNTED>,
+    /// The library's own descriptors.
+    pub(crate) own: OwnDescriptors,
+    /// Wakes the I/O thread.
+    pub(crate) bell: Bell,
     queue: OnceLock<Queue>,
     state: AtomicU32,
     /// How often this process was forked since the library first started in an ancestor.
     epoch: AtomicU32,
     /// The process that the I/O thread runs in.
     process: AtomicI32,
-    wake: AtomicI32,
-    engine: AtomicI32,
     strict_cancel: AtomicBool,
+    /// The I/O thread, as [`system::thread`] tells threads apart.
+    thread: AtomicUsize,
+    /// The block that was asked about last and was in progress, and how often it was since.
+    polled: AtomicUsize,
+    polls: AtomicU32,
+    /// The I/O thread was made `SCHED_BATCH`.
+    batch: AtomicBool,
 }
 
 const IDLE: u32 = 0;
@@ -53,13 +73,17 @@ static SHARED: Shared = Shared {
     inbox: Inbox::new(),
     suspended: Announcement::new(),
     in_flight: InFlight::new(),
+    own: OwnDescriptors::new(),
+    bell: Bell::new(),
     queue: OnceLock::new(),
     state: AtomicU32::new(IDLE),
     epoch: AtomicU32::new(0),
     process: AtomicI32::new(0),
-    wake: AtomicI32::new(-1),
-    engine: AtomicI32::new(-1),
     strict_cancel: AtomicBool::new(false),
+    thread: AtomicUsize::new(0),
+    polled: AtomicUsize::new(0),
+    polls: AtomicU32::new(0),
+    batch: AtomicBool::new(false),
 };
 
 /// What all threads share, the I/O thread running or not.
@@ -82,21 +106,19 @@ pub(crate) fn started() -> Result<&'static Shared, c_int> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Task {
     pub(crate) kind: Kind,
+    /// It belongs to a list that is told of when it is complete.
     pub(crate) in_list: bool,
-    pub(crate) heads_list: bool,
-    /// The submitting thread tried it; what that came to is in the block.
-    pub(crate) tried: bool,
 }
 
 impl Task {
     /// Of an operation that stands alone.
     pub(crate) const fn new(kind: Kind) -> Self {
-        Self { kind, in_list: false, heads_list: false, tried: false }
+        Self { kind, in_list: false }
     }
 
     /// As it is stored.
     pub(crate) fn word(self) -> u32 {
-        self.kind as u32 | u32::from(self.in_list) << 8 | u32::from(self.heads_list) << 9 | u32::from(self.tried) << 10
+        self.kind as u32 | u32::from(self.in_list) << 8
     }
 
     /// From what was stored.
@@ -107,7 +129,7 @@ impl Task {
             2 => Kind::Sync,
             _ => Kind::DataSync,
         };
-        Self { kind, in_list: word & 1 << 8 != 0, heads_list: word & 1 << 9 != 0, tried: word & 1 << 10 != 0 }
+        Self { kind, in_list: word & 1 << 8 != 0 }
     }
 }
 
@@ -123,6 +145,18 @@ impl Shared {
         }
     }
 
+    /// The file that a number means, held where that can be. Without a descriptor left the I/O thread is asked to come up to
+    /// date first, since it gives most of them back as soon as the kernel has the operation.
+    pub(crate) fn find_target(&self, fd: c_int) -> Target {
+        let target = Target::find(fd, &self.own);
+        let lacks_one = target.own.is_none() && target.kind.is_some_and(FileKind::may_be_duplicated);
+        if !lacks_one || self.is_io_thread() || !self.runs_here() {
+            return target;
+        }
+        self.ask(Request::CatchUp);
+        Target::find(fd, &self.own)
+    }
+
     /// Asks the I/O thread and waits for its answer.
     pub(crate) fn ask(&self, request: Request) -> c_int {
         let command = Command::new(request);
@@ -134,13 +168,37 @@ impl Shared {
 
     fn wake(&self) {
         let errno = system::errno();
-        system::signal_event_fd(self.wake.load(Ordering::Relaxed), 1);
+        self.bell.ring();
         system::set_errno(errno);
     }
 
     /// Whether the I/O thread runs in this process. False in a child that shares our memory (vfork(2)).
     pub(crate) fn runs_here(&self) -> bool {
         self.state.load(Ordering::Acquire) == RUNNING && self.process.load(Ordering::Relaxed) == system::process()
+    }
+
+    /// Somebody looked at this block and found it in progress. Who does nothing else has a processor that the I/O thread may
+    /// be waiting for, and gives way now and then.
+    pub(crate) fn polled(&self, block: *const ControlBlock) {
+        if self.polled.load(Ordering::Relaxed) != block as usize {
+            self.polled.store(block as usize, Ordering::Relaxed);
+            self.polls.store(0, Ordering::Relaxed);
+        } else if self.polls.fetch_add(1, Ordering::Relaxed) + 1 == PATIENT_POLLS {
+            self.polls.store(0, Ordering::Relaxed);
+            let errno = system::errno();
+            system::give_way();
+            system::set_errno(errno);
+        }
+    }
+
+    /// Whether the caller is the I/O thread, which can't wait for itself.
+    pub(crate) fn is_io_thread(&self) -> bool {
+        self.thread.load(Ordering::Relaxed) == system::thread()
+    }
+
+    /// Whether the I/O thread was made `SCHED_BATCH`, which threads that it starts inherit.
+    pub(crate) fn runs_as_batch(&self) -> bool {
+        self.batch.load(Ordering::Relaxed)
     }
 
     /// Number of this life, which a fork ends.
@@ -158,17 +216,6 @@ impl Shared {
         self.strict_cancel.load(Ordering::Relaxed)
     }
 
-    /// Whether a descriptor is the library's own.
-    pub(crate) fn owns(&self, fd: c_int) -> bool {
-        fd >= 0 && self.own().contains(&fd)
-    }
-
-    /// The library's own descriptors.
-    pub(crate) fn own(&self) -> [c_int; 3] {
-        let event_fd = self.queue().and_then(Queue::present_event_fd).unwrap_or(-1);
-        [self.wake.load(Ordering::Relaxed), self.engine.load(Ordering::Relaxed), event_fd]
-    }
-
     #[cold]
     fn start(&'static self) -> Result<(), ()> {
         // The new thread inherits that; and a handler here could not start what we are starting.
@@ -180,11 +227,6 @@ impl Shared {
                 Ok(_) => break,
             }
         }
-        static AT_FORK: OnceLock<()> = OnceLock::new();
-        AT_FORK.get_or_init(|| {
-            // SAFETY: the handlers keep to what is allowed between fork and exec: no lock, no allocation.
-            unsafe { libc::pthread_atfork(Some(before_fork), None, Some(after_fork_in_child)) };
-        });
         let begun = self.begin();
         if let Err(error) = &begun {
             log(|| format!("cannot start: {error}"));
@@ -199,32 +241,30 @@ impl Shared {
         self.strict_cancel.store(env::var_os("TAUTAIO_CANCEL").is_some_and(|how| how == "strict"), Ordering::Relaxed);
         self.process.store(system::process(), Ordering::Relaxed);
         let queue = self.queue.get_or_init(|| Queue::new(QUEUE));
-        let wake = system::event_fd().map_err(io::Error::from_raw_os_error)?;
-        self.wake.store(wake, Ordering::Relaxed);
-        let run = move || match choose_engine(wake) {
-            Ok((backend, fd)) => {
-                self.engine.store(fd, Ordering::Relaxed);
+        self.own.settle();
+        let run = move || match choose_engine(self) {
+            Ok(backend) => {
                 let worker = Worker::new(self, queue, backend);
-                if env::var_os("TAUTAIO_SCHED").is_none_or(|how| how != "other") {
-                    // Who wakes us is in the middle of its own work and goes on with it on a shared core, instead of being
-                    // preempted for each operation that it submits (kernel/sched/fair.c, check_preempt_wakeup_fair).
-                    system::schedule_as_batch();
-                }
+                // Who wakes us is in the middle of its own work and goes on with it on a shared core, instead of being
+                // preempted for each operation that it submits (kernel/sched/fair.c, check_preempt_wakeup_fair).
+                let batch =
+                    env::var_os("TAUTAIO_SCHED").is_none_or(|how| how != "other") && system::schedule_as_batch();
+                self.batch.store(batch, Ordering::Relaxed);
+                self.thread.store(system::thread(), Ordering::Relaxed);
                 self.set_state(RUNNING);
+                // Without this thread everybody would wait for ever.
+                let _alive = AbortOnPanic;
                 worker.run()
             }
             Err(error) => {
                 log(|| format!("cannot start: {error}"));
-                self.abandon(wake);
+                if let Some(event_fd) = self.bell.take_event_fd() {
+                    self.own.close(event_fd);
+                }
                 self.set_state(IDLE);
             }
         };
-        thread::Builder::new().name("tautaio".to_owned()).spawn(run).map(|_| ()).inspect_err(|_| self.abandon(wake))
-    }
-
-    fn abandon(&self, wake: c_int) {
-        self.wake.store(-1, Ordering::Relaxed);
-        system::close(wake);
+        thread::Builder::new().name("tautaio".to_owned()).spawn(run).map(|_| ())
     }
 
     fn set_state(&self, state: u32) {
@@ -239,15 +279,26 @@ impl Shared {
     }
 }
 
-/// The engine that `TAUTAIO_ENGINE` names, or the best that works; with its descriptor.
-fn choose_engine(wake: c_int) -> io::Result<(Box<dyn Backend>, c_int)> {
+/// Ends the process when the thread that has it panics: a bug of ours, after which no operation would ever end.
+pub(crate) struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("tautaio: an internal error, told above; the process is ended, as its requests can't go on");
+            std::process::abort();
+        }
+    }
+}
+
+/// The engine that `TAUTAIO_ENGINE` names, or the best that works.
+fn choose_engine(shared: &'static Shared) -> io::Result<Box<dyn Backend>> {
     let wanted = env::var("TAUTAIO_ENGINE").unwrap_or_default();
     if wanted != "epoll" {
-        match Uring::new(wake) {
+        match Uring::new(&shared.bell, &shared.own) {
             Ok(uring) => {
                 log(|| "engine io_uring".to_owned());
-                let fd = uring.fd();
-                return Ok((Box::new(uring), fd));
+                return Ok(Box::new(uring));
             }
             Err(error) if wanted == "uring" => {
                 return Err(io::Error::new(error.kind(), format!("io_uring is refused: {error}")));
@@ -257,9 +308,7 @@ fn choose_engine(wake: c_int) -> io::Result<(Box<dyn Backend>, c_int)> {
     } else {
         log(|| "engine epoll (as TAUTAIO_ENGINE asks)".to_owned());
     }
-    let epoll = Epoll::new(wake)?;
-    let fd = epoll.fd();
-    Ok((Box::new(epoll), fd))
+    Ok(Box::new(Epoll::new(&shared.bell, &shared.own)?))
 }
 
 /// A line on stderr for those who asked for it.
@@ -268,6 +317,17 @@ fn log(line: impl FnOnce() -> String) {
         eprintln!("tautaio: {}", line());
     }
 }
+
+/// Before main: a fork in any moment of the first start finds the handlers.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = {
+    extern "C" fn mind_forks() {
+        // SAFETY: the handlers keep to what is allowed between fork and exec: no lock, no allocation.
+        unsafe { libc::pthread_atfork(Some(before_fork), None, Some(after_fork_in_child)) };
+    }
+    mind_forks
+};
 
 /// A start that is under way in another thread would never end in the child.
 extern "C" fn before_fork() {
@@ -279,12 +339,9 @@ extern "C" fn after_fork_in_child() {
     if SHARED.state.load(Ordering::Relaxed) == IDLE {
         return;
     }
-    for fd in [&SHARED.wake, &SHARED.engine] {
-        let fd = fd.swap(-1, Ordering::Relaxed);
-        if fd >= 0 {
-            system::close(fd);
-        }
-    }
+    SHARED.bell.take_event_fd();
+    SHARED.own.close_all();
+    SHARED.thread.store(0, Ordering::Relaxed);
     SHARED.inbox.reset();
     SHARED.suspended.reset();
     SHARED.in_flight.reset();

@@ -1,20 +1,17 @@
 //! Queues of completed requests that somebody waits on.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::lockfree::announcement::{Announcement, Wait};
 use crate::lockfree::completions::{Completed, Completions};
-use crate::system::futex;
-use crate::system::{self, Deadline};
-use crate::worker::notice::Event;
+use crate::system::own::OwnDescriptors;
+use crate::system::{Deadline, bell, futex};
 
 /// Completed requests, those who wait for one, and an eventfd for those who poll.
 #[derive(Debug)]
 pub(crate) struct Queue {
     completions: Completions,
     announcement: Announcement,
-    /// Somebody has asked for completed requests.
-    wanted: AtomicBool,
     /// -1 while nobody asked for it.
     event_fd: AtomicI32,
 }
@@ -25,7 +22,6 @@ impl Queue {
         Self {
             completions: Completions::new(capacity),
             announcement: Announcement::new(),
-            wanted: AtomicBool::new(false),
             event_fd: AtomicI32::new(-1),
         }
     }
@@ -34,15 +30,8 @@ impl Queue {
         &self.completions
     }
 
-    /// Whether a request with this event is for the process's queue. One that tells by itself only is once somebody asks
-    /// for completed requests: then it may be that all are asked for.
-    pub(crate) fn collects(&self, event: &Event) -> bool {
-        event.is_silent() || self.wanted.load(Ordering::Relaxed) && !event.is_private()
-    }
-
     /// Waits for the oldest request.
     pub(crate) fn wait(&self, deadline: Deadline) -> Result<Completed, Wait> {
-        self.wanted.store(true, Ordering::Relaxed);
         self.announcement.wait(|| self.completions.take(), |word, value| futex::sleep(word, value, deadline))
     }
 
@@ -51,43 +40,33 @@ impl Queue {
         let woken = self.announcement.announce(|word| futex::wake(word, added.cast_signed()));
         let event_fd = self.event_fd.load(Ordering::Acquire);
         if event_fd >= 0 {
-            system::signal_event_fd(event_fd, added.into());
+            bell::signal_event_fd(event_fd, added.into());
         }
         woken
     }
 
     /// An eventfd that counts what is added from now on, and says that there may be something already.
-    pub(crate) fn event_fd(&self) -> Result<i32, i32> {
-        self.wanted.store(true, Ordering::Relaxed);
+    pub(crate) fn event_fd(&self, own: &OwnDescriptors) -> Result<i32, i32> {
         let present = self.event_fd.load(Ordering::Acquire);
         if present >= 0 {
             return Ok(present);
         }
-        let made = system::event_fd()?;
+        let made = own.adopt(bell::event_fd()?);
         match self.event_fd.compare_exchange(-1, made, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {
-                system::signal_event_fd(made, 1);
+                bell::signal_event_fd(made, 1);
                 Ok(made)
             }
             Err(present) => {
-                system::close(made);
+                own.close(made);
                 Ok(present)
             }
         }
     }
 
-    /// The eventfd, when somebody asked for it.
-    pub(crate) fn present_event_fd(&self) -> Option<i32> {
-        Some(self.event_fd.load(Ordering::Relaxed)).filter(|&fd| fd >= 0)
-    }
-
-    /// Forgets everything: for the child of a fork.
+    /// Forgets everything: for the child of a fork, in which the library's descriptors are closed.
     pub(crate) fn reset(&self) {
-        let event_fd = self.event_fd.swap(-1, Ordering::Relaxed);
-        if event_fd >= 0 {
-            system::close(event_fd);
-        }
-        self.wanted.store(false, Ordering::Relaxed);
+        self.event_fd.store(-1, Ordering::Relaxed);
         self.completions.clear();
         self.announcement.reset();
     }

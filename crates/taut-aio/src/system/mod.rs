@@ -1,9 +1,12 @@
 //! System calls and per-thread facts that several modules need.
 #![expect(unsafe_code, reason = "system calls")]
 
+pub(crate) mod bell;
+pub(crate) mod file;
 pub(crate) mod futex;
+pub(crate) mod own;
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::mem;
 use std::time::Duration;
 
@@ -62,6 +65,33 @@ pub(crate) fn close(fd: c_int) {
     unsafe { libc::syscall(libc::SYS_close, fd) };
 }
 
+/// A whole file, without the C library.
+///
+/// # Errors
+/// The errno of open(2) or read(2).
+pub(crate) fn read_file(path: &CStr) -> Result<Vec<u8>, c_int> {
+    const PIECE: usize = 16 << 10;
+    // SAFETY: the path is a string.
+    let opened =
+        unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    let fd = check(opened as isize)? as c_int;
+    let mut bytes = Vec::new();
+    let end = loop {
+        let length = bytes.len();
+        bytes.resize(length + PIECE, 0);
+        // SAFETY: there is room for PIECE bytes behind those read so far.
+        let got = check(unsafe { libc::syscall(libc::SYS_read, fd, bytes.as_mut_ptr().add(length), PIECE) } as isize);
+        bytes.truncate(length + got.unwrap_or(0).unsigned_abs());
+        match got {
+            Ok(0) => break Ok(bytes),
+            Ok(_) | Err(libc::EINTR) => {}
+            Err(errno) => break Err(errno),
+        }
+    };
+    close(fd);
+    end
+}
+
 /// Process identity from the kernel: right in every kind of child.
 pub(crate) fn process() -> libc::pid_t {
     // SAFETY: no arguments.
@@ -74,29 +104,18 @@ pub(crate) fn is_open(fd: c_int) -> bool {
     unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
 }
 
+/// How many descriptors the process may have (`RLIMIT_NOFILE`).
+pub(crate) fn descriptor_limit() -> c_int {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills the struct.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    c_int::try_from(limit.rlim_cur).unwrap_or(c_int::MAX)
+}
+
 /// Status flags and access mode of a descriptor (`F_GETFL`).
 pub(crate) fn status_flags(fd: c_int) -> Result<c_int, c_int> {
     // SAFETY: F_GETFL takes no argument.
     check(unsafe { libc::fcntl(fd, libc::F_GETFL) } as isize).map(|flags| flags as c_int)
-}
-
-/// An eventfd that is closed on exec and never blocks.
-pub(crate) fn event_fd() -> Result<c_int, c_int> {
-    // SAFETY: no memory is passed.
-    check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) } as isize).map(|fd| fd as c_int)
-}
-
-/// Adds to an eventfd.
-pub(crate) fn signal_event_fd(fd: c_int, count: u64) {
-    // SAFETY: the kernel reads 8 bytes.
-    unsafe { libc::write(fd, (&raw const count).cast(), size_of::<u64>()) };
-}
-
-/// Sets an eventfd back to 0.
-pub(crate) fn drain_event_fd(fd: c_int) {
-    let mut count = 0_u64;
-    // SAFETY: the kernel writes 8 bytes at most. It doesn't block: EFD_NONBLOCK.
-    unsafe { libc::read(fd, (&raw mut count).cast(), size_of::<u64>()) };
 }
 
 /// All signals blocked in this thread for as long as this lives; threads started meanwhile inherit that.
@@ -125,9 +144,44 @@ impl Drop for SignalsBlocked {
     }
 }
 
-/// The calling thread no longer preempts others when it is woken (`SCHED_BATCH`). Where that is forbidden it stays as it is.
-pub(crate) fn schedule_as_batch() {
+/// The calling thread no longer preempts others when it is woken (`SCHED_BATCH`); gives whether that is so now. A thread that
+/// is not of the ordinary kind, but of a real-time one or idle, stays as it is.
+pub(crate) fn schedule_as_batch() -> bool {
+    // SAFETY: no memory is passed.
+    unsafe { libc::sched_getscheduler(0) == libc::SCHED_OTHER && schedule_as(libc::SCHED_BATCH) }
+}
+
+/// Undoes [`schedule_as_batch`] for a thread that inherited it.
+pub(crate) fn schedule_as_ordinary() {
+    // SAFETY: no memory is passed.
+    if unsafe { libc::sched_getscheduler(0) } == libc::SCHED_BATCH {
+        schedule_as(libc::SCHED_OTHER);
+    }
+}
+
+fn schedule_as(policy: c_int) -> bool {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the struct outlives the call.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) };
+    unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
+}
+
+/// The calling thread is listed under the program's name, as threads are that programs start.
+pub(crate) fn take_programs_name() {
+    unsafe extern "C" {
+        static program_invocation_short_name: *const std::ffi::c_char;
+    }
+    // SAFETY: the C library sets it before main and keeps it; the kernel takes the first 15 bytes.
+    unsafe { libc::prctl(libc::PR_SET_NAME, program_invocation_short_name) };
+}
+
+/// Lets others that share this processor run.
+pub(crate) fn give_way() {
+    // SAFETY: no arguments.
+    unsafe { libc::sched_yield() };
+}
+
+/// A word that tells this thread from all others of the process that live.
+pub(crate) fn thread() -> usize {
+    // SAFETY: no arguments.
+    unsafe { libc::pthread_self() as usize }
 }

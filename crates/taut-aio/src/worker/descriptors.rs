@@ -1,18 +1,26 @@
-//! What the I/O thread knows of each descriptor: which file it means, and the order of its operations.
-#![expect(unsafe_code, reason = "statx(2)")]
+//! What the I/O thread knows of each descriptor: which file it means, how that is held, and the order of its operations.
 
 use std::ffi::c_int;
-use std::mem;
 
 use super::mounts::Mounts;
-use super::order::{Class, Kind, Order};
-use crate::system;
+use super::order::{Class, Order};
+use crate::backend::{Backend, Place};
+use crate::service::target::Target;
+use crate::system::file::{self, FileKind};
+use crate::system::own::OwnDescriptors;
+use crate::system::{self, descriptor_limit};
 
-/// A file, as statx(2) tells files apart.
+/// How the file of an entry is held while operations are in flight on it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Identity {
-    device: (u32, u32),
-    inode: u64,
+pub(crate) enum Hold {
+    /// Not at all, or by the kernel's own operations alone.
+    Nothing,
+    /// By a descriptor of our own.
+    Own(c_int),
+    /// By a place among the backend's registered files.
+    Registered(u32),
+    /// By the application's number: which file that means is looked at before each step.
+    Number(c_int),
 }
 
 /// One open file under one number, on a cache line of its own.
@@ -20,8 +28,9 @@ struct Identity {
 #[repr(align(64))]
 pub(crate) struct Descriptor {
     pub(crate) order: Order,
-    /// None for a socket that was not looked at since nothing was in flight on its number.
-    identity: Option<Identity>,
+    pub(crate) hold: Hold,
+    kind: FileKind,
+    pub(crate) identity: u64,
     /// The last read of this socket left nothing behind.
     pub(crate) emptied: bool,
     /// Its file system waits for somebody else.
@@ -32,14 +41,38 @@ pub(crate) struct Descriptor {
 
 const _: () = assert!(size_of::<Option<Descriptor>>() <= 128);
 
+impl Descriptor {
+    /// Where its next step goes, if anything holds it.
+    pub(crate) const fn place(&self) -> Option<Place> {
+        match self.hold {
+            Hold::Nothing => None,
+            Hold::Own(fd) | Hold::Number(fd) => Some(Place::Descriptor(fd)),
+            Hold::Registered(slot) => Some(Place::Registered(slot)),
+        }
+    }
+
+    /// Whether its place still means its file: somebody may have closed it behind our back.
+    pub(crate) fn is_there(&self) -> bool {
+        match self.hold {
+            Hold::Nothing => false,
+            Hold::Registered(_) => true,
+            Hold::Own(fd) | Hold::Number(fd) => file::means(fd, self.identity),
+        }
+    }
+}
+
 /// Descriptors by number.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Descriptors {
     entries: Vec<Option<Descriptor>>,
     free: Vec<u32>,
     /// Entry of each number, plus one; 0 is none.
     by_fd: Vec<u32>,
     mounts: Mounts,
+    own: &'static OwnDescriptors,
+    /// How many of the entries are held by a descriptor of our own, and how many may be: the application needs most.
+    held: u32,
+    most_held: u32,
 }
 
 /// An entry for an operation, and what became of others on its number.
@@ -48,96 +81,136 @@ pub(crate) struct Found {
     pub(crate) entry: u32,
     /// An entry that lost the number meanwhile.
     pub(crate) orphaned: Option<u32>,
-    /// The entry is that of another class than it was taken for.
-    pub(crate) class: Option<Class>,
-}
-
-impl Found {
-    const fn known(entry: u32) -> Self {
-        Self { entry, orphaned: None, class: None }
-    }
+    /// Its file was looked at just now.
+    pub(crate) fresh: bool,
 }
 
 impl Descriptors {
-    /// The entry for an operation of this kind on this number. The number is looked at when nothing is in flight on it, or
-    /// when the operation would have to wait for others: their file may have been closed and its number used again.
-    ///
-    /// Only an idle socket is taken for what it was (`still_socket`: nobody was seen to close it): another socket does as
-    /// well, and anything else makes the operation fail with `ENOTSOCK`, upon which [`Self::look_again`] looks. That saves a
-    /// system call for each message.
+    pub(crate) fn new(own: &'static OwnDescriptors) -> Self {
+        Self {
+            entries: Vec::new(),
+            free: Vec::new(),
+            by_fd: Vec::new(),
+            mounts: Mounts::default(),
+            own,
+            held: 0,
+            most_held: descriptor_limit().unsigned_abs() / 4,
+        }
+    }
+
+    /// The entry for an operation that was submitted on this number and is about this file.
     ///
     /// # Errors
-    /// `EBADF`.
-    pub(crate) fn find(&mut self, fd: c_int, kind: Kind, still_socket: bool) -> Result<Found, c_int> {
+    /// `EBADF`: the number meant nothing. `ECANCELED`: it means another file by now, and nothing held the one it meant.
+    pub(crate) fn find(&mut self, fd: c_int, target: Target, backend: &mut dyn Backend) -> Result<Found, c_int> {
+        let kind = target.kind.ok_or(libc::EBADF)?;
         let number = usize::try_from(fd).map_err(|_| libc::EBADF)?;
         let known = self.by_fd.get(number).and_then(|entry| entry.checked_sub(1));
-        let Some(entry) = known else {
-            let entry = self.insert(look(fd)?);
-            if self.by_fd.len() <= number {
-                self.by_fd.resize(number + 1, 0);
+        if let Some(entry) = known {
+            let descriptor = self.get(entry);
+            let (idle, hold, same_kind) = (descriptor.order.is_idle(), descriptor.hold, descriptor.kind == kind);
+            if !idle && same_kind && descriptor.identity == target.identity && is_same_open_file(hold, target) {
+                let fresh = self.join(entry, fd, target);
+                return Ok(Found { entry, orphaned: None, fresh });
             }
-            self.by_fd[number] = entry + 1;
-            return Ok(Found::known(entry));
+            if idle {
+                let fresh = self.describe(fd, kind, target, backend)?;
+                self.entries[entry as usize] = Some(fresh);
+                return Ok(Found { entry, orphaned: None, fresh: true });
+            }
+        }
+        let fresh = self.describe(fd, kind, target, backend)?;
+        if let Some(entry) = known {
+            self.get(entry).detached = true;
+        }
+        let entry = self.insert(fresh);
+        if self.by_fd.len() <= number {
+            self.by_fd.resize(number + 1, 0);
+        }
+        self.by_fd[number] = entry + 1;
+        Ok(Found { entry, orphaned: known, fresh: true })
+    }
+
+    /// An operation more on an entry with some: one hold does for all. Gives whether that is this operation's.
+    fn join(&mut self, entry: u32, fd: c_int, target: Target) -> bool {
+        let Some(own) = target.own else {
+            let descriptor = self.get(entry);
+            if descriptor.hold == Hold::Nothing {
+                descriptor.hold = Hold::Number(fd);
+            }
+            return false;
         };
         let descriptor = self.get(entry);
-        let idle = descriptor.order.is_idle();
-        if idle && still_socket && descriptor.order.class() == Class::Socket {
-            descriptor.identity = None;
-            return Ok(Found::known(entry));
+        let takes = descriptor.hold == Hold::Nothing;
+        if takes {
+            descriptor.hold = Hold::Own(own);
+            self.held += 1;
+        } else {
+            self.own.close(own);
         }
-        if !idle && !descriptor.order.would_wait(kind) {
-            return Ok(Found::known(entry));
-        }
-        let seen = look(fd)?;
-        if idle || descriptor.identity.is_none_or(|identity| identity == seen.0) {
-            let class = self.identify(entry, seen);
-            return Ok(Found { class, ..Found::known(entry) });
-        }
-        descriptor.detached = true;
-        let fresh = self.insert(seen);
-        self.by_fd[number] = fresh + 1;
-        Ok(Found { orphaned: Some(entry), ..Found::known(fresh) })
+        takes
     }
 
-    /// Looks at a number that does not mean what its entry says; gives what it is instead.
-    ///
-    /// # Errors
-    /// `EBADF`.
-    pub(crate) fn look_again(&mut self, entry: u32, fd: c_int) -> Result<Option<Class>, c_int> {
-        let seen = look(fd)?;
-        Ok(self.identify(entry, seen))
-    }
-
-    /// Notes which file an entry is about; gives its class when that is another.
-    fn identify(&mut self, entry: u32, (identity, class): (Identity, Class)) -> Option<Class> {
-        let distant = matches!(class, Class::File { .. }) && self.mounts.is_distant(identity.device);
-        let descriptor = self.get(entry);
-        if descriptor.identity.replace(identity) != Some(identity) {
-            descriptor.emptied = false;
+    /// Finds out about the file of a first operation, and holds it.
+    fn describe(
+        &mut self,
+        fd: c_int,
+        kind: FileKind,
+        target: Target,
+        backend: &mut dyn Backend,
+    ) -> Result<Descriptor, c_int> {
+        let identity = target.identity;
+        let mut descriptor = Descriptor {
+            order: Order::new(if kind == FileKind::Socket { Class::Socket } else { Class::Stream }),
+            hold: Hold::Number(fd),
+            kind,
+            identity,
+            emptied: false,
+            distant: false,
+            detached: false,
+        };
+        if let Some(own) = target.own {
+            // Of what its identity tells exactly there may be thousands.
+            if kind == FileKind::Anonymous || self.held < self.most_held {
+                descriptor.hold = Hold::Own(own);
+                self.held += 1;
+                return Ok(descriptor);
+            }
+            self.own.close(own);
         }
-        descriptor.distant = distant;
-        (descriptor.order.class() != class).then_some(class)
-    }
-
-    /// Whether the number still means the file that its entry is about.
-    pub(crate) fn is_current(&mut self, entry: u32, fd: c_int) -> bool {
-        look(fd).is_ok_and(|(identity, _)| self.get(entry).identity == Some(identity))
-    }
-
-    /// Whether the number is known not to mean the file any more that its entry is about.
-    pub(crate) fn is_gone(&mut self, entry: u32, fd: c_int) -> bool {
-        let Some(known) = self.get(entry).identity else { return false };
-        look(fd).map_or(true, |(identity, _)| identity != known)
+        if !kind.may_be_duplicated() {
+            if let Some(slot) = backend.register(fd) {
+                descriptor.hold = Hold::Registered(slot);
+            }
+            if kind == FileKind::Plain || file::has_offsets(fd) {
+                let append = system::status_flags(fd).unwrap_or(0) & libc::O_APPEND != 0;
+                descriptor.order = Order::new(Class::File { append });
+            }
+        }
+        // Not before it is held: what is looked at must be what is held.
+        match file::look(fd) {
+            Ok(meaning) if meaning.identity == identity => {
+                let is_file = matches!(descriptor.order.class(), Class::File { .. });
+                descriptor.distant = is_file && self.mounts.is_distant(meaning.device);
+                Ok(descriptor)
+            }
+            _ => {
+                if let Hold::Registered(slot) = descriptor.hold {
+                    backend.unregister(slot);
+                }
+                Err(libc::ECANCELED)
+            }
+        }
     }
 
     /// Forgets what the number means: it is about to be closed.
-    pub(crate) fn forget(&mut self, fd: c_int) {
+    pub(crate) fn forget(&mut self, fd: c_int, backend: &mut dyn Backend) {
         let Some(entry) = self.present(fd) else { return };
         self.get(entry).detached = true;
         if let Some(present) = usize::try_from(fd).ok().and_then(|number| self.by_fd.get_mut(number)) {
             *present = 0;
         }
-        self.release(entry);
+        self.release(entry, backend);
     }
 
     /// The entry that the number has now, if any.
@@ -153,19 +226,48 @@ impl Descriptors {
         }
     }
 
-    /// Gives an entry back that nothing needs any more.
-    pub(crate) fn release(&mut self, entry: u32) {
+    /// Gives back what nothing needs any more: the hold of an idle entry, and the entry when the number is not its own.
+    pub(crate) fn release(&mut self, entry: u32, backend: &mut dyn Backend) {
         let descriptor = self.get(entry);
-        if descriptor.detached && descriptor.order.is_idle() {
+        if !descriptor.order.is_idle() {
+            return;
+        }
+        let detached = descriptor.detached;
+        self.let_go(entry, backend);
+        if detached {
             self.entries[entry as usize] = None;
             self.free.push(entry);
         }
     }
 
-    fn insert(&mut self, (identity, class): (Identity, Class)) -> u32 {
-        let distant = matches!(class, Class::File { .. }) && self.mounts.is_distant(identity.device);
-        let order = Order::new(class);
-        let descriptor = Descriptor { order, identity: Some(identity), emptied: false, distant, detached: false };
+    /// Gives the hold of a socket back whose operations the kernel has, all of them: they hold it now.
+    pub(crate) fn release_begun(&mut self, entry: u32, backend: &mut dyn Backend) {
+        let Some(Some(descriptor)) = self.entries.get(entry as usize) else { return };
+        let is_own = matches!(descriptor.hold, Hold::Own(_));
+        if is_own && descriptor.kind == FileKind::Socket && backend.holds_files() && !descriptor.order.has_waiting() {
+            self.let_go(entry, backend);
+        }
+    }
+
+    fn let_go(&mut self, entry: u32, backend: &mut dyn Backend) {
+        let descriptor = self.get(entry);
+        let identity = descriptor.identity;
+        match std::mem::replace(&mut descriptor.hold, Hold::Nothing) {
+            Hold::Own(own) => {
+                self.held -= 1;
+                // Closed behind our back, it is somebody else's by now.
+                if file::means(own, identity) {
+                    self.own.close(own);
+                } else {
+                    self.own.forget(own);
+                }
+            }
+            Hold::Registered(slot) => backend.unregister(slot),
+            Hold::Number(_) | Hold::Nothing => {}
+        }
+    }
+
+    fn insert(&mut self, descriptor: Descriptor) -> u32 {
         if let Some(entry) = self.free.pop() {
             self.entries[entry as usize] = Some(descriptor);
             return entry;
@@ -175,30 +277,10 @@ impl Descriptors {
     }
 }
 
-fn look(fd: c_int) -> Result<(Identity, Class), c_int> {
-    // Without asking a server: whoever waits here holds up all operations.
-    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
-    // SAFETY: the path is a string, the kernel fills the struct.
-    let stat = unsafe {
-        let mut stat: libc::statx = mem::zeroed();
-        let asked = libc::STATX_TYPE | libc::STATX_INO;
-        system::check(libc::statx(fd, c"".as_ptr(), flags, asked, &raw mut stat) as isize)?;
-        stat
-    };
-    let identity = Identity { device: (stat.stx_dev_major, stat.stx_dev_minor), inode: stat.stx_ino };
-    let class = match u32::from(stat.stx_mode) & libc::S_IFMT {
-        libc::S_IFSOCK => Class::Socket,
-        libc::S_IFIFO => Class::Stream,
-        libc::S_IFREG | libc::S_IFBLK => file(fd)?,
-        // A device may have offsets or not.
-        // SAFETY: no memory is passed.
-        libc::S_IFCHR if unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) } != -1 => file(fd)?,
-        // Also eventfd(2) and its like, which pretend to seek.
-        _ => Class::Stream,
-    };
-    Ok((identity, class))
-}
-
-fn file(fd: c_int) -> Result<Class, c_int> {
-    Ok(Class::File { append: system::status_flags(fd)? & libc::O_APPEND != 0 })
+/// Whether an operation's file is the entry's, their identities being the same.
+fn is_same_open_file(hold: Hold, target: Target) -> bool {
+    match (target.kind, hold, target.own) {
+        (Some(FileKind::Anonymous), Hold::Own(held), Some(own)) => file::are_same(held, own),
+        _ => true,
+    }
 }

@@ -19,19 +19,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::backend::{self, Backend, Job, Outcome};
+use crate::backend::{self, Backend, Job, Outcome, Place};
 use crate::interface::control_block::ControlBlock;
 use crate::lockfree::completions::Completed;
 use crate::service::command::{COMMAND, Command, Request};
 use crate::service::queue::Queue;
 use crate::service::{Shared, Task};
-use crate::system::futex;
+use crate::system::{self, futex};
 use crate::worker::cancel::Cancellations;
-use crate::worker::descriptors::Descriptors;
+use crate::worker::descriptors::{Descriptors, Hold};
 use crate::worker::lists::Lists;
 use crate::worker::notice::{Delivery, Event, Notice, Sender};
 use crate::worker::order::{Class, Kind};
-use crate::worker::table::{Operation, Table};
+use crate::worker::table::{NONE, Operation, Table};
 
 /// As much as one system call moves (`MAX_RW_COUNT`, include/linux/fs.h).
 const MOST_AT_ONCE: usize = 0x7fff_f000;
@@ -60,6 +60,10 @@ pub(crate) struct Worker {
     /// Operations that may run now.
     next: Vec<u32>,
     is_issuing: bool,
+    /// Entries whose operations were begun in this turn.
+    begun: Vec<u32>,
+    /// Who waits until all is begun that was submitted.
+    waiting: Vec<*const Command>,
     /// Somebody who slept was woken in this turn.
     woken: bool,
 }
@@ -74,7 +78,7 @@ impl Worker {
             backend,
             sender: Sender::this_process(),
             table: Table::default(),
-            descriptors: Descriptors::default(),
+            descriptors: Descriptors::new(&shared.own),
             lists: Lists::default(),
             cancellations: Cancellations::default(),
             notices: Vec::new(),
@@ -83,6 +87,8 @@ impl Worker {
             queued: 0,
             next: Vec::new(),
             is_issuing: false,
+            begun: Vec::new(),
+            waiting: Vec::new(),
             woken: false,
         }
     }
@@ -96,12 +102,12 @@ impl Worker {
                 // Whoever was woken runs now when it shares our core, and submits what comes next before we sleep: cheaper
                 // than to be woken by it. Not after signals: yielding costs us our share of the core (since Linux 6.18),
                 // and then each signal of the next batch would preempt us.
-                // SAFETY: no arguments.
-                unsafe { libc::sched_yield() };
+                system::give_way();
                 self.read_inbox();
             }
             // Operations may have failed at once.
             self.tell();
+            self.give_back();
             let at_most = (!self.late.is_empty()).then_some(AGAIN);
             let sleep = self.shared.inbox.fall_asleep();
             self.backend.turn(sleep, at_most, &mut outcomes);
@@ -109,6 +115,20 @@ impl Worker {
                 self.settle(outcome);
             }
             self.tell();
+        }
+    }
+
+    /// Has the kernel take what was begun, and gives back what held it until then.
+    fn give_back(&mut self) {
+        if !self.begun.is_empty() {
+            self.backend.submit();
+            for entry in self.begun.drain(..) {
+                self.descriptors.release_begun(entry, &mut *self.backend);
+            }
+        }
+        for command in self.waiting.drain(..) {
+            // SAFETY: its caller waits for the answer.
+            unsafe { (*command).finish(0) };
         }
     }
 
@@ -124,7 +144,6 @@ impl Worker {
             oldest = top;
             top = below;
         }
-        let mut list = None;
         while oldest != 0 {
             let letter = oldest;
             // SAFETY: as above. Read before the letter is worked on, which may end its life.
@@ -148,8 +167,13 @@ impl Worker {
                         // A thread of the pool may be about to use the number.
                         self.cancellations.begin(command, !self.backend.holds_files());
                         self.cancel(targets, true);
-                        self.descriptors.forget(fd);
-                        self.shared.in_flight.note(fd, false);
+                        self.descriptors.forget(fd, &mut *self.backend);
+                    }
+                    Some(Request::CatchUp) => self.waiting.push(command),
+                    Some(Request::List { length, event }) => {
+                        let list = self.lists.begin(length, event);
+                        // SAFETY: its caller waits for the answer.
+                        unsafe { (*command).finish(list.cast_signed()) };
                     }
                     Some(Request::Deliver(notice)) => {
                         self.notices.push(notice);
@@ -159,27 +183,23 @@ impl Worker {
                     None => {}
                 }
             } else {
-                self.begin(letter as *const ControlBlock, &mut list);
+                self.begin(letter as *const ControlBlock);
             }
         }
     }
 
-    /// Takes an operation in. `list` is the list whose entries are being read.
-    fn begin(&mut self, address: *const ControlBlock, list: &mut Option<u32>) {
+    /// Takes an operation in.
+    fn begin(&mut self, address: *const ControlBlock) {
         // SAFETY: the application lends it until the operation is complete.
         let block = unsafe { &*address };
+        if !block.is_ours(self.epoch) {
+            // Submitted by the parent, in the signal handler that forked us: the parent carries it out.
+            return;
+        }
         let task = Task::read(block.task);
-        if task.heads_list {
-            let (length, event) = block.carried_list();
-            *list = Some(self.lists.begin(length, (&event).into()));
-        }
-        let length = block.length.min(MOST_AT_ONCE) as u32;
-        let (moved, tried_errno) = if task.tried { block.carried_try() } else { (0, 0) };
-        let whole = task.tried && tried_errno == 0 && moved == length;
-        if task.tried && self.shared.in_flight.tried(block.fd) && whole {
-            // No other write came meanwhile that waits for this one: there is nothing to line up.
-            return self.publish(address, block.fd, Kind::Write, &(&block.event).into(), moved as isize);
-        }
+        // aio_fsync(3) leaves the length out of account.
+        let length = if task.kind.moves_data() { block.length.min(MOST_AT_ONCE) as u32 } else { 0 };
+        let target = block.target();
         let operation = Operation {
             block: address,
             kind: task.kind,
@@ -188,9 +208,11 @@ impl Worker {
             length,
             offset: block.offset,
             event: (&block.event).into(),
-            moved,
-            list: if task.in_list { *list } else { None },
-            descriptor: u32::MAX,
+            moved: 0,
+            list: task.in_list.then_some(block.list),
+            descriptor: NONE,
+            older: NONE,
+            newer: NONE,
             sequence: 0,
             issued: false,
             stopping: false,
@@ -198,66 +220,34 @@ impl Worker {
         let fd = operation.fd;
         let index = self.table.insert(operation);
         block.handle.store(self.table.identity(index), Ordering::Relaxed);
-        let still_socket = self.shared.in_flight.is_socket(fd);
-        let entry = match self.descriptors.find(fd, task.kind, still_socket) {
-            Ok(found) => {
-                if let Some(orphaned) = found.orphaned {
-                    self.orphan(orphaned);
-                }
-                if let Some(class) = found.class {
-                    self.descriptors.get(found.entry).order.reclassify(class, &mut self.next);
-                    self.issue_next();
-                }
-                found.entry
-            }
-            // What was tried has happened, whatever the number means by now.
-            Err(_) if whole => return self.complete(index, moved as isize),
+        let found = match self.descriptors.find(fd, target, &mut *self.backend) {
+            Ok(found) => found,
             Err(errno) => return self.complete(index, -(errno as isize)),
         };
-        let runs = self.admit(index, entry, task);
-        match (runs, tried_errno) {
-            (true, _) if whole => self.complete(index, moved as isize),
-            (true, 0 | libc::EAGAIN | libc::EINTR | libc::ENOTSOCK) => self.issue(index),
-            (true, errno) => self.complete(index, -(errno as isize)),
+        if let Some(orphaned) = found.orphaned {
+            self.orphan(orphaned);
+        }
+        let place = self.descriptors.get(found.entry).order.admit(index, task.kind);
+        self.table.attach(index, found.entry);
+        if let Some(operation) = self.table.get(index) {
+            operation.sequence = place.sequence;
+        }
+        match (place.runs, found.fresh) {
+            (true, true) => self.issue(index),
+            (true, false) => self.issue_if_there(index),
             (false, _) => {}
         }
     }
 
-    /// Lines an operation up in an entry; gives whether it may run.
-    fn admit(&mut self, index: u32, entry: u32, task: Task) -> bool {
-        let Some(operation) = self.table.get(index) else { return false };
-        let order = &mut self.descriptors.get(entry).order;
-        let is_socket = order.class() == Class::Socket;
-        self.shared.in_flight.note(operation.fd, is_socket);
-        let reserves =
-            !task.tried && is_socket && task.kind == Kind::Write && self.shared.in_flight.is_being_tried(operation.fd);
-        let place = if task.tried {
-            order.admit_tried(index)
-        } else {
-            if reserves {
-                order.reserve_writes();
-            }
-            order.admit(index, task.kind)
-        };
-        operation.descriptor = entry;
-        operation.sequence = place.sequence;
-        if reserves {
-            // It waits for another, so its file has to be known.
-            let fd = operation.fd;
-            if let Ok(Some(class)) = self.descriptors.look_again(entry, fd) {
-                self.descriptors.get(entry).order.reclassify(class, &mut self.next);
-                self.issue_next();
-            }
-        }
-        place.runs
-    }
-
-    /// Operations on a file whose number means another one now: what has not begun never can.
+    /// Operations on a file whose number means another one now: those that nothing but the number held can't go on.
     fn orphan(&mut self, entry: u32) {
+        if !matches!(self.descriptors.get(entry).hold, Hold::Number(_)) {
+            return;
+        }
         for index in self.table.on_descriptor(entry) {
             let Some(operation) = self.table.get(index) else { continue };
             if !operation.issued {
-                self.withdraw(index, libc::EBADF);
+                self.withdraw(index, libc::ECANCELED);
             } else if !self.backend.holds_files() {
                 operation.stopping = true;
                 let identity = self.table.identity(index);
@@ -266,12 +256,32 @@ impl Worker {
         }
     }
 
+    /// Issues a step some time after its file was looked at: somebody may have closed, behind our back, what holds it.
+    fn issue_if_there(&mut self, index: u32) {
+        let Some(operation) = self.table.get(index) else { return };
+        let (entry, moved) = (operation.descriptor, operation.moved);
+        if self.descriptors.get(entry).is_there() {
+            return self.issue(index);
+        }
+        let result = if moved > 0 { moved as isize } else { -(libc::ECANCELED as isize) };
+        self.complete(index, result);
+    }
+
     fn issue(&mut self, index: u32) {
-        let Some(job) = self.job(index) else { return };
-        let moves_data = matches!(job.kind, Kind::Read | Kind::Write);
-        if moves_data && matches!(job.class, Class::File { .. }) && job.offset < 0 {
+        let Some(job) = self.job(index) else { return self.complete(index, -(libc::ECANCELED as isize)) };
+        if job.kind.moves_data() && matches!(job.class, Class::File { .. }) && job.offset < 0 {
             // -1 would be the current position to the kernel.
             return self.complete(index, -(libc::EINVAL as isize));
+        }
+        if job.class == Class::Socket && !job.kind.moves_data() {
+            // As fsync(2) has it. Not by the kernel, which looks for the file when its own thread comes to it: what holds a
+            // socket is given back before.
+            return self.complete(index, -(libc::EINVAL as isize));
+        }
+        if job.class == Class::Socket
+            && let Some(operation) = self.table.get(index)
+        {
+            self.begun.push(operation.descriptor);
         }
         self.backend.issue(job);
     }
@@ -286,7 +296,8 @@ impl Worker {
             id,
             kind: operation.kind,
             class: descriptor.order.class(),
-            fd: operation.fd,
+            place: descriptor.place()?,
+            identity: descriptor.identity,
             buffer: operation.buffer + operation.moved as usize,
             length: operation.length - operation.moved,
             offset: operation.offset,
@@ -305,7 +316,7 @@ impl Worker {
                 let Some(index) = self.table.find(id) else { return };
                 match self.table.get(index) {
                     Some(operation) if operation.stopping => self.advance(index, -(libc::ECANCELED as isize), false),
-                    _ => self.issue(index),
+                    _ => self.issue_if_there(index),
                 }
             }
             Outcome::NotCancelable { id } => {
@@ -327,19 +338,13 @@ impl Worker {
         if operation.kind == Kind::Read {
             descriptor.emptied = emptied;
         }
-        if result == -(libc::ENOTSOCK as isize) && operation.moved == 0 {
-            if operation.stopping {
-                return self.complete(index, -(libc::ECANCELED as isize));
-            }
-            return self.reconsider(index);
-        }
         // Nobody asked for it: the kernel was short of a thread (io_acct_cancel_pending_work, io_uring/io-wq.c).
         let dropped = result == -(libc::ECANCELED as isize) && !operation.stopping;
         let mut result = result;
         if dropped || result == -(libc::EAGAIN as isize) {
             let (entry, fd, stopping) = (operation.descriptor, operation.fd, operation.stopping);
-            if stopping || self.descriptors.is_gone(entry, fd) {
-                // It has not happened, and somebody wants that it doesn't, or the number means another file by now.
+            if stopping || !self.descriptors.get(entry).is_there() {
+                // It has not happened, and somebody wants that it doesn't, or nothing holds its file.
                 result = -(libc::ECANCELED as isize);
             } else {
                 let Some(job) = self.job(index) else { return };
@@ -348,7 +353,7 @@ impl Worker {
                     return self.backend.await_readiness(job);
                 }
                 // Without a thread to wait for the file, this one does.
-                result = backend::carry_out(&job);
+                result = backend::carry_out(&Job { place: Place::Descriptor(fd), ..job });
             }
         }
         let Some(operation) = self.table.get(index) else { return };
@@ -357,26 +362,11 @@ impl Worker {
             let whole = operation.moved >= operation.length;
             if operation.kind == Kind::Write && is_stream && !whole && !operation.stopping {
                 // A write on a stream is whole, as write(2) on a blocking descriptor is.
-                return self.issue(index);
+                return self.issue_if_there(index);
             }
         }
         let result = if operation.moved > 0 { operation.moved as isize } else { result };
         self.complete(index, result);
-    }
-
-    /// The number does not mean a socket, as its entry had it: goes on with what it means.
-    fn reconsider(&mut self, index: u32) {
-        let Some(operation) = self.table.get(index) else { return };
-        let (entry, fd) = (operation.descriptor, operation.fd);
-        match self.descriptors.look_again(entry, fd) {
-            Ok(Some(class)) => {
-                self.descriptors.get(entry).order.reclassify(class, &mut self.next);
-                self.issue(index);
-                self.issue_next();
-            }
-            Ok(None) => self.issue(index),
-            Err(errno) => self.complete(index, -(errno as isize)),
-        }
     }
 
     /// Takes an operation that has not begun out of the order and completes it with an error.
@@ -385,7 +375,7 @@ impl Worker {
         let (entry, kind, sequence) = (operation.descriptor, operation.kind, operation.sequence);
         self.descriptors.get(entry).order.withdraw(index, kind, sequence, &mut self.next);
         self.finish(index, -(errno as isize));
-        self.descriptors.release(entry);
+        self.descriptors.release(entry, &mut *self.backend);
         self.issue_next();
     }
 
@@ -394,11 +384,11 @@ impl Worker {
         let Some(operation) = self.table.get(index) else { return };
         let (entry, kind, sequence) = (operation.descriptor, operation.kind, operation.sequence);
         self.finish(index, result);
-        if entry == u32::MAX {
+        if entry == NONE {
             return;
         }
         self.descriptors.get(entry).order.retire(kind, sequence, &mut self.next);
-        self.descriptors.release(entry);
+        self.descriptors.release(entry, &mut *self.backend);
         self.issue_next();
     }
 
@@ -408,14 +398,7 @@ impl Worker {
             return;
         }
         while let Some(index) = self.next.pop() {
-            let Some(operation) = self.table.get(index) else { continue };
-            let (entry, fd) = (operation.descriptor, operation.fd);
-            // While it waited, its descriptor may have been closed behind our back and the number used again.
-            if self.descriptors.is_current(entry, fd) {
-                self.issue(index);
-            } else {
-                self.complete(index, -(libc::EBADF as isize));
-            }
+            self.issue_if_there(index);
         }
         self.is_issuing = false;
     }
@@ -428,9 +411,9 @@ impl Worker {
         let block = unsafe { &*operation.block };
         // Memory that the application took back too early is not ours to write to.
         if block.is_in_flight(self.epoch) && block.handle.load(Ordering::Relaxed) == identity {
-            self.publish(operation.block, operation.fd, operation.kind, &operation.event, result);
+            self.publish(operation.block, operation.fd, &operation.event, result);
         } else {
-            self.shared.in_flight.leave(operation.fd, operation.kind);
+            self.shared.in_flight.leave(operation.fd);
         }
         if let Some(notice) = operation.list.and_then(|list| self.lists.leave(list)) {
             self.notices.push(notice);
@@ -439,10 +422,10 @@ impl Worker {
     }
 
     /// Stores a result where the application looks, and notes who is to be told.
-    fn publish(&mut self, address: *const ControlBlock, fd: c_int, kind: Kind, event: &Event, result: isize) {
+    fn publish(&mut self, address: *const ControlBlock, fd: c_int, event: &Event, result: isize) {
         // SAFETY: as above; it is the application's again after `complete`.
         let block = unsafe { &*address };
-        if self.queue.collects(event) {
+        if !event.is_private() {
             let completions = self.queue.completions();
             let position = completions.reserve(Completed { request: address as usize, result });
             block.complete(result, position);
@@ -452,7 +435,7 @@ impl Worker {
             block.complete(result, 0);
         }
         // Not before: who finds nothing in flight must find nothing in progress either.
-        self.shared.in_flight.leave(fd, kind);
+        self.shared.in_flight.leave(fd);
         self.completed += 1;
         match Notice::new(event, result) {
             Notice::Silent => {}

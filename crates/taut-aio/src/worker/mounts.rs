@@ -3,7 +3,8 @@
 //! The kernel has io_uring wait for some of them within the submitting system call, which would hold up everything else.
 
 use std::collections::HashMap;
-use std::fs;
+
+use crate::system;
 
 /// File systems by device.
 #[derive(Debug, Default)]
@@ -19,9 +20,10 @@ impl Mounts {
             return false;
         }
         *self.distant.entry(device).or_insert_with(|| {
-            let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-            // Of another namespace: nothing is known, so nothing is risked.
-            type_of(&mounts, device).is_none_or(waits_for_others)
+            // Not by std or the C library: their `close` is our own hook, which would wait for this thread.
+            let mounts = system::read_file(c"/proc/self/mountinfo").unwrap_or_default();
+            // Of another namespace, or no descriptor left: nothing is known, so nothing is risked.
+            type_of(&String::from_utf8_lossy(&mounts), device).is_none_or(waits_for_others)
         })
     }
 }

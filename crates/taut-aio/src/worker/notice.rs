@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::interface::control_block::SigEvent;
 use crate::lockfree::completions::Completed;
+use crate::service;
 use crate::service::queue::Queue;
 use crate::system;
 
@@ -31,11 +32,6 @@ impl From<&SigEvent> for Event {
 }
 
 impl Event {
-    /// Whether it asks for nothing.
-    pub(crate) const fn is_silent(&self) -> bool {
-        self.notify == libc::SIGEV_NONE || self.notify == libc::SIGEV_SIGNAL && self.signal == 0
-    }
-
     /// Whether it is one of the safe face, with a queue of its own or none.
     pub(crate) const fn is_private(&self) -> bool {
         matches!(self.notify, NOTIFY_QUEUE | NOTIFY_NOBODY)
@@ -198,13 +194,20 @@ struct Call {
     function: extern "C" fn(usize),
     value: usize,
     joinable: bool,
+    /// It inherits what the library made of its I/O thread.
+    undo_batch: bool,
 }
 
 fn call(function: usize, value: usize, attributes: usize) -> Delivery {
     // SAFETY: the application gave a `void (*)(union sigval)`, which is passed like an integer of its size.
     let function = unsafe { mem::transmute::<usize, extern "C" fn(usize)>(function) };
     // Asked for now: the function may destroy the attributes.
-    let call = Box::into_raw(Box::new(Call { function, value, joinable: is_joinable(attributes) }));
+    let call = Box::into_raw(Box::new(Call {
+        function,
+        value,
+        joinable: is_joinable(attributes),
+        undo_batch: service::shared().runs_as_batch(),
+    }));
     // SAFETY: the attributes are the application's, null or valid until now (POSIX); `call` goes over to the thread.
     let created = unsafe {
         let mut thread: libc::pthread_t = mem::zeroed();
@@ -236,7 +239,11 @@ unsafe extern "C" {
 extern "C" fn start(call: *mut c_void) -> *mut c_void {
     // SAFETY: made by `Box::into_raw`, and given to this thread alone.
     let call = unsafe { Box::from_raw(call.cast::<Call>()) };
-    let Call { function, value, joinable } = *call;
+    let Call { function, value, joinable, undo_batch } = *call;
+    if undo_batch {
+        system::schedule_as_ordinary();
+    }
+    system::take_programs_name();
     // Our I/O thread has all signals blocked; the application's function must not.
     // SAFETY: the set is filled by sigemptyset. Nobody knows this thread to join it.
     unsafe {

@@ -5,7 +5,6 @@
 //! - A synchronisation (aio_fsync(3)) waits for everything queued on the descriptor before it.
 
 use std::collections::VecDeque;
-use std::mem;
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -16,6 +15,13 @@ pub(crate) enum Kind {
     Sync,
     /// fdatasync(2).
     DataSync,
+}
+
+impl Kind {
+    /// Whether it reads or writes.
+    pub(crate) const fn moves_data(self) -> bool {
+        matches!(self, Self::Read | Self::Write)
+    }
 }
 
 /// What a descriptor is, as far as the order goes.
@@ -46,8 +52,6 @@ pub(crate) struct Order {
 #[derive(Debug, Default)]
 struct Lane {
     busy: bool,
-    /// Busy with a write that its submitting thread is trying, and that has not come yet.
-    reserved: bool,
     /// Most descriptors never have more than one at a time, and there may be thousands of them.
     #[expect(clippy::box_collection, reason = "small where there is none")]
     waiting: Option<Box<VecDeque<u32>>>,
@@ -82,17 +86,10 @@ impl Order {
         self.live == 0
     }
 
-    /// Takes another class: the number means another file. `next` gets those that need not wait any more.
-    pub(crate) fn reclassify(&mut self, class: Class, next: &mut Vec<u32>) {
-        self.class = class;
-        for kind in [Kind::Read, Kind::Write] {
-            if self.lane(kind).is_some() {
-                continue;
-            }
-            let lane = if kind == Kind::Read { &mut self.reads } else { &mut self.writes };
-            let lane = mem::take(lane);
-            next.extend(lane.waiting.into_iter().flat_map(|waiting| *waiting));
-        }
+    /// Whether any operation waits for others.
+    pub(crate) fn has_waiting(&self) -> bool {
+        let waits = |lane: &Lane| lane.waiting.as_ref().is_some_and(|waiting| !waiting.is_empty());
+        waits(&self.reads) || waits(&self.writes) || self.syncs.as_ref().is_some_and(|syncs| !syncs.is_empty())
     }
 
     fn lane(&mut self, kind: Kind) -> Option<&mut Lane> {
@@ -103,30 +100,6 @@ impl Order {
             (Class::Socket | Class::Stream, Kind::Read) => Some(&mut self.reads),
             (Class::Socket | Class::Stream, Kind::Write) => Some(&mut self.writes),
         }
-    }
-
-    /// Whether an operation of this kind would have to wait for others.
-    pub(crate) fn would_wait(&mut self, kind: Kind) -> bool {
-        matches!(kind, Kind::Sync | Kind::DataSync) || self.lane(kind).is_some_and(|lane| lane.busy)
-    }
-
-    /// Keeps writes waiting for one that another thread is trying.
-    pub(crate) fn reserve_writes(&mut self) {
-        if !self.writes.busy {
-            self.writes.busy = true;
-            self.writes.reserved = true;
-        }
-    }
-
-    /// Lines up the write that was tried: before all others.
-    pub(crate) fn admit_tried(&mut self, operation: u32) -> Place {
-        if mem::take(&mut self.writes.reserved) {
-            let sequence = self.next_sequence;
-            self.next_sequence += 1;
-            self.live += 1;
-            return Place { sequence, runs: true };
-        }
-        self.admit(operation, Kind::Write)
     }
 
     /// Lines an operation up.
@@ -169,11 +142,6 @@ impl Order {
         if let Some(lane) = self.lane(kind) {
             let waiting = lane.waiting.get_or_insert_default();
             waiting.retain(|&waiting| waiting != operation);
-            if waiting.is_empty() && lane.reserved {
-                // The write that is being tried finds nobody else, and then does not line up.
-                lane.busy = false;
-                lane.reserved = false;
-            }
         }
         if let Some(syncs) = &mut self.syncs {
             syncs.retain(|barrier| barrier.operation != operation);
@@ -227,44 +195,6 @@ mod tests {
         assert_eq!(retire(&mut order, 4, Kind::Read), []);
         assert_eq!(retire(&mut order, 3, Kind::Write), []);
         assert!(order.is_idle());
-    }
-
-    #[test]
-    fn a_write_that_was_tried_comes_first() {
-        let mut order = Order::new(Class::Socket);
-        order.reserve_writes();
-        assert!(!admit(&mut order, 0, Kind::Write));
-        order.reserve_writes();
-        assert!(!admit(&mut order, 1, Kind::Write));
-        assert!(order.admit_tried(2).runs);
-        assert_eq!(retire(&mut order, 2, Kind::Write), [0]);
-        assert_eq!(retire(&mut order, 0, Kind::Write), [1]);
-        assert_eq!(retire(&mut order, 1, Kind::Write), []);
-        assert!(order.admit_tried(3).runs);
-    }
-
-    #[test]
-    fn nobody_waits_for_a_tried_write_on_behalf_of_one_withdrawn() {
-        let mut order = Order::new(Class::Socket);
-        order.reserve_writes();
-        assert!(!admit(&mut order, 0, Kind::Write));
-        order.withdraw(0, Kind::Write, 0, &mut Vec::new());
-        assert!(admit(&mut order, 1, Kind::Write));
-    }
-
-    #[test]
-    fn what_turns_out_to_be_a_file_waits_no_more() {
-        let mut order = Order::new(Class::Socket);
-        for operation in 0..4 {
-            admit(&mut order, operation, if operation < 2 { Kind::Read } else { Kind::Write });
-        }
-        let mut next = Vec::new();
-        order.reclassify(Class::File { append: true }, &mut next);
-        assert_eq!(next, [1]);
-        assert_eq!(retire(&mut order, 0, Kind::Read), []);
-        assert_eq!(retire(&mut order, 2, Kind::Write), [3]);
-        order.reclassify(Class::Stream, &mut next);
-        assert_eq!(next, [1]);
     }
 
     #[test]

@@ -24,8 +24,11 @@ pub(crate) struct Operation {
     pub(crate) fd: c_int,
     /// The list of lio_listio(3) that it belongs to.
     pub(crate) list: Option<u32>,
-    /// Index of its descriptor's entry.
+    /// Index of its descriptor's entry; `NONE` before it is lined up there.
     pub(crate) descriptor: u32,
+    /// Its neighbours among the operations of that entry.
+    pub(crate) older: u32,
+    pub(crate) newer: u32,
     /// Its place in the descriptor's order.
     pub(crate) sequence: u64,
     pub(crate) kind: Kind,
@@ -37,12 +40,17 @@ pub(crate) struct Operation {
 
 const _: () = assert!(size_of::<Option<Operation>>() == 128);
 
+/// No operation, no entry.
+pub(crate) const NONE: u32 = u32::MAX;
+
 /// Operations by number. A number is used again, with another generation: what is late finds nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     entries: Vec<Option<Operation>>,
     generations: Vec<u32>,
     free: Vec<u32>,
+    /// The newest operation on each descriptor's entry.
+    newest: Vec<u32>,
 }
 
 /// Bits of the generation in an identity: four are left for the backend.
@@ -77,9 +85,38 @@ impl Table {
         self.entries.get_mut(index as usize)?.as_mut()
     }
 
+    /// Puts an operation on a descriptor's entry, as its newest.
+    pub(crate) fn attach(&mut self, index: u32, descriptor: u32) {
+        let place = descriptor as usize;
+        if self.newest.len() <= place {
+            self.newest.resize(place + 1, NONE);
+        }
+        let older = std::mem::replace(&mut self.newest[place], index);
+        if let Some(operation) = self.get(index) {
+            (operation.descriptor, operation.older, operation.newer) = (descriptor, older, NONE);
+        }
+        if let Some(older) = self.get(older) {
+            older.newer = index;
+        }
+    }
+
+    fn detach(&mut self, operation: &Operation) {
+        if operation.descriptor == NONE {
+            return;
+        }
+        match self.get(operation.newer) {
+            Some(newer) => newer.older = operation.older,
+            None => self.newest[operation.descriptor as usize] = operation.older,
+        }
+        if let Some(older) = self.get(operation.older) {
+            older.newer = operation.newer;
+        }
+    }
+
     /// Takes an operation out.
     pub(crate) fn remove(&mut self, index: u32) -> Option<Operation> {
         let operation = self.entries.get_mut(index as usize)?.take()?;
+        self.detach(&operation);
         let generation = &mut self.generations[index as usize];
         *generation = (*generation + 1) & GENERATIONS;
         self.free.push(index);
@@ -88,13 +125,11 @@ impl Table {
 
     /// Numbers of the operations on a descriptor's entry, the oldest first.
     pub(crate) fn on_descriptor(&self, descriptor: u32) -> Vec<u32> {
-        let mut found: Vec<(u64, u32)> = (0..)
-            .zip(&self.entries)
-            .filter_map(|(index, operation)| operation.as_ref().map(|operation| (index, operation)))
-            .filter(|(_, operation)| operation.descriptor == descriptor)
-            .map(|(index, operation)| (operation.sequence, index))
-            .collect();
-        found.sort_unstable();
-        found.into_iter().map(|(_, index)| index).collect()
+        let operation = |index: u32| self.entries.get(index as usize)?.as_ref();
+        let newest = self.newest.get(descriptor as usize).copied().filter(|&newest| newest != NONE);
+        let older = |&index: &u32| operation(index).map(|operation| operation.older).filter(|&older| older != NONE);
+        let mut found: Vec<u32> = std::iter::successors(newest, older).collect();
+        found.reverse();
+        found
     }
 }

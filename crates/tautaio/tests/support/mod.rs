@@ -10,6 +10,7 @@ pub(crate) mod descriptors;
 pub(crate) mod fuse;
 pub(crate) mod net;
 pub(crate) mod process;
+pub(crate) mod program;
 pub(crate) mod restrict;
 pub(crate) mod signals;
 pub(crate) mod threads;
@@ -108,7 +109,11 @@ pub(crate) fn has(program: &str) -> bool {
 
 /// Whether the long forms of tests are wanted (`cargo xtask test` without `--quick`).
 pub(crate) fn long() -> bool {
-    std::env::var_os("TAUT_TEST_LONG").is_some()
+    let is_long = std::env::var_os("TAUT_TEST_LONG").is_some();
+    if !is_long && let Some(path) = std::env::var_os("TAUT_SHORT_LOG") {
+        std::fs::write(path, "short\n").unwrap();
+    }
+    is_long
 }
 
 /// Notes loudly that a test can't run here.

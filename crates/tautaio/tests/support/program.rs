@@ -1,0 +1,56 @@
+//! Test programs in C: what POSIX leaves to C, as the cancellation of threads, is tried from C.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use super::process::{describe, run_limited};
+use super::{Library, has, root, skip};
+
+/// A case may take this long on a busy machine.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Exit code of a case that the host does not allow.
+const NOT_HERE: i32 = 77;
+
+/// Builds a program of `tests/programs` once for all tests of a file. None without a compiler.
+pub(crate) fn built(source: &str) -> Option<&'static Path> {
+    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    BUILT.get_or_init(|| has("cc").then(|| build(source))).as_deref()
+}
+
+fn build(source: &str) -> PathBuf {
+    let name = source.trim_end_matches(".c");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let mut command = Command::new("cc");
+    command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-rdynamic", "-pthread", "-o"]);
+    command.arg(&program).arg(root().join("crates/tautaio/tests/programs").join(source)).args(["-ldl", "-lrt"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+/// Runs one case of a program with an implementation of `<aio.h>`; gives what it printed. None where that can't be.
+pub(crate) fn run_case(source: &str, case: &str, library: Library) -> Option<String> {
+    if let Some(reason) = library.refused() {
+        skip(case, &reason);
+        return None;
+    }
+    let Some(program) = built(source) else {
+        skip(case, "there is no C compiler (cc)");
+        return None;
+    };
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut command = Command::new(program);
+    command.arg(case).current_dir(directory.path());
+    library.preload(&mut command);
+    command.env_remove("TAUTAIO_LOG");
+    let (status, output) = run_limited(&mut command, LIMIT);
+    if status.code() == Some(NOT_HERE) {
+        skip(case, "this host does not allow it");
+        return None;
+    }
+    assert!(status.success(), "{case}, {library:?}: {}\n{output}", describe(status));
+    Some(output)
+}
