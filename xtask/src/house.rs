@@ -11,9 +11,11 @@ use crate::shell;
 const GROUND: &str = "taut-time";
 
 /// The floors of docs/architecture.md. A crate imports only from floors below its own, and [`GROUND`].
-const FLOORS: [(&str, u8); 12] = [
+const FLOORS: [(&str, u8); 14] = [
     ("taut-time", 0),
+    ("taut-event", 0),
     ("taut-air", 0),
+    ("taut-capture", 1),
     ("taut-link", 1),
     ("taut-aio", 1),
     ("taut-measure", 2),

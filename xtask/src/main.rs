@@ -1,7 +1,7 @@
 //! The daily commands, used by people and by CI alike: `cargo xtask check`, `test`, `bench`, `fuzz`, `stress` and `lab`.
 //!
 //! - [`check`]: formatting, lints, the rules of the house ([`house`]), licences and sources of the dependencies, documentation.
-//! - [`mod@test`]: every test, with the skipped ones counted and named; [`apart`] has those with builds of their own.
+//! - [`mod@test`]: every test, or those of a lane, with the skipped ones counted and named; [`apart`] has those with builds of their own.
 //! - [`mod@bench`]: `taut` beside its peers in the same run, interleaved, as ratios with their spread.
 //! - [`fuzz`]: the fuzz targets.
 //! - [`stress`]: libtautaio against a model, also under the sanitizers.
@@ -36,7 +36,7 @@ struct Cli {
 enum Command {
     /// Formatting, clippy, the rules of the house, cargo-deny and documentation, all with warnings as errors.
     Check(check::Args),
-    /// All tests. The last line is `N passed, N failed, N skipped`.
+    /// All tests, or those that are quick. The last line is `N passed, N failed, N skipped`.
     Test(test::Args),
     /// taut beside its peers, interleaved, as ratios with their spread. Exit code 3 when a bar is missed.
     Bench(bench::Args),

@@ -38,6 +38,8 @@ pub(crate) const STRESS_NG: Package = Package { name: "stress-ng", command: "str
 pub(crate) const PERF: Package = Package { name: "linux-perf", command: "perf" };
 /// Reads captures of a simulated radio.
 pub(crate) const TSHARK: Package = Package { name: "tshark", command: "tshark" };
+/// The peer of `taut explain`.
+pub(crate) const TCPTRACE: Package = Package { name: "tcptrace", command: "tcptrace" };
 /// The peer of `taut stream`.
 pub(crate) const IPERF: Package = Package { name: "iperf3", command: "iperf3" };
 /// The stock client of HTTP.

@@ -16,10 +16,14 @@ pub(crate) fn root() -> PathBuf {
 
 /// `cargo` of the toolchain that runs us, in the root of the repository.
 pub(crate) fn cargo() -> Command {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = without_package(Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into())));
     command.current_dir(root()).stdin(Stdio::null());
-    // What the cargo that runs us says of this package. Build scripts that watch these (ring's) would have their package built
-    // again whenever another way leads here.
+    command
+}
+
+/// The command without what the cargo that runs us says of this package. Build scripts that watch these (ring's) would have
+/// their package built again whenever another way leads here.
+pub(crate) fn without_package(mut command: Command) -> Command {
     let ours = |name: &str| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix));
     for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(ours)) {
         command.env_remove(name);

@@ -1,10 +1,11 @@
-//! `cargo xtask stress`: random use of libtautaio against a model, as long as one likes, also under the sanitizers.
+//! `cargo xtask stress aio`: random use of libtautaio against a model, as long as one likes, also under the sanitizers.
 //!
 //! The program is `crates/tautaio/examples/stress.rs`. It gets the optimised `libtautaio.so` preloaded; for a sanitizer
 //! the library is linked in, and both are instrumented.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -13,9 +14,12 @@ use crate::shell;
 /// How long, with what.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Time for each engine. An hour's worth at 10,000 operations a second is `--operations 36000000`.
-    #[arg(long, value_name = "N", default_value_t = 60, conflicts_with = "operations")]
-    seconds: u64,
+    /// What is put under stress.
+    #[arg(value_enum, default_value = "aio")]
+    what: Subject,
+    /// Time for each engine, as 30m. An hour's worth at 10,000 operations a second is `--operations 36000000`.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration, conflicts_with = "operations")]
+    time: Duration,
     /// Operations for each engine, instead of a time.
     #[arg(long, value_name = "N")]
     operations: Option<u64>,
@@ -31,6 +35,13 @@ pub(crate) struct Args {
     /// Instrumented by this.
     #[arg(long, value_enum)]
     sanitizer: Option<Sanitizer>,
+}
+
+/// What can be put under stress.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub(crate) enum Subject {
+    /// libtautaio.
+    Aio,
 }
 
 /// What carries the operations out (`TAUTAIO_ENGINE`).
@@ -54,6 +65,7 @@ pub(crate) const SANITIZERS: [Sanitizer; 2] = [Sanitizer::Thread, Sanitizer::Add
 
 /// Runs the stress on each engine in turn, also after one failed.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let Subject::Aio = args.what;
     let program = match args.sanitizer {
         Some(sanitizer) => Program::sanitized(sanitizer)?,
         None => Program::optimised()?,
@@ -64,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let mut command = program.command(engine);
         match args.operations {
             Some(operations) => command.env("TAUT_STRESS_OPERATIONS", operations.to_string()),
-            None => command.env("TAUT_STRESS_SECONDS", args.seconds.to_string()),
+            None => command.env("TAUT_STRESS_SECONDS", args.time.as_secs().max(1).to_string()),
         };
         if let Some(seed) = &args.seed {
             command.env("TAUT_SEED", seed);

@@ -5,8 +5,10 @@
 
 mod aio;
 mod air;
+mod alike;
 mod comparison;
 mod echo;
+mod explain;
 mod pace;
 mod pipe;
 mod process;
@@ -24,7 +26,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::packages::{BUSYBOX, CURL, FIO, IPERF, IPROUTE, SOCAT, SOCKPERF, UTIL_LINUX};
+use crate::packages::{BUSYBOX, CURL, FIO, IPERF, IPROUTE, SOCAT, SOCKPERF, TCPTRACE, UTIL_LINUX};
 use crate::{packages, shell};
 use process::Cores;
 use taut::Taut;
@@ -47,6 +49,8 @@ pub(crate) struct Args {
     /// A `taut` that is built already, instead of building this one.
     #[arg(long, value_name = "FILE")]
     taut: Option<PathBuf>,
+    #[command(flatten)]
+    alike: alike::Options,
 }
 
 /// The benches.
@@ -70,10 +74,28 @@ enum Name {
     Route,
     /// Files over HTTP, beside busybox httpd.
     Web,
+    /// A capture explained, beside tcptrace.
+    Explain,
+    /// The same thing under two names through every command that compares; how often is it told apart? Only when it is named: it
+    /// takes half an hour. Needs root.
+    Alike,
 }
 
-const ALL: [Name; 9] =
-    [Name::Echo, Name::Stream, Name::Pace, Name::Tune, Name::Aio, Name::Pipe, Name::Air, Name::Route, Name::Web];
+const ALL: [Name; 10] = [
+    Name::Echo,
+    Name::Stream,
+    Name::Pace,
+    Name::Tune,
+    Name::Aio,
+    Name::Pipe,
+    Name::Air,
+    Name::Route,
+    Name::Web,
+    Name::Explain,
+];
+
+/// Exit code for arguments that can't be followed, as clap has it.
+const USAGE: u8 = 2;
 
 /// What a bench came to.
 struct Outcome {
@@ -91,11 +113,14 @@ struct Setting {
     cores: Cores,
     rounds: u32,
     time: Duration,
+    alike: alike::Options,
 }
 
 /// Runs the benches. Exit code 3 when one misses its bar, 1 when one can't be run.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let names: Vec<Name> = ALL.into_iter().filter(|name| args.names.is_empty() || args.names.contains(name)).collect();
+    let named = |name: &Name| args.names.contains(name);
+    let mut names: Vec<Name> = ALL.into_iter().filter(|name| args.names.is_empty() || named(name)).collect();
+    names.extend(Some(Name::Alike).filter(named));
     let mut needed = vec![&UTIL_LINUX];
     if names.contains(&Name::Echo) {
         needed.push(&SOCKPERF);
@@ -115,6 +140,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if names.contains(&Name::Web) {
         needed.extend([&CURL, &BUSYBOX]);
     }
+    if let Some(refusal) = too_few(&names, args.rounds) {
+        eprintln!("xtask: {refusal}");
+        return Ok(ExitCode::from(USAGE));
+    }
+    if names.contains(&Name::Explain) {
+        needed.push(&TCPTRACE);
+    }
     packages::ensure(&needed);
 
     let cores = Cores::of_this_process()?;
@@ -122,7 +154,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Some(file) => Taut::new(file.canonicalize().with_context(|| format!("no {}", file.display()))?, cores),
         None => Taut::new(build()?, cores),
     };
-    let setting = Setting { taut, cores, rounds: args.rounds, time: args.time };
+    let setting = Setting { taut, cores, rounds: args.rounds, time: args.time, alike: args.alike.clone() };
     if args.rounds < 5 {
         eprintln!("--rounds {}: too few to tell a difference from noise, 5 are usual", args.rounds);
     }
@@ -161,7 +193,24 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     })
 }
 
+/// Why so few rounds give some of the benches nothing to judge.
+fn too_few(names: &[Name], rounds: u32) -> Option<String> {
+    let needs = |name: &&Name| name.least_rounds() > rounds;
+    let name = names.iter().filter(needs).max_by_key(|name| name.least_rounds())?;
+    let (title, least) = (format!("{name:?}").to_lowercase(), name.least_rounds());
+    Some(format!("--rounds {rounds}: `bench {title}` compares by intervals across rounds and needs at least {least}"))
+}
+
 impl Name {
+    /// The fewest rounds that give every figure which its bars are for.
+    const fn least_rounds(self) -> u32 {
+        match self {
+            // `taut route bench` compares by an interval across rounds: there is none for fewer.
+            Self::Route => 5,
+            _ => 1,
+        }
+    }
+
     fn run(self, setting: &Setting) -> Result<Outcome> {
         match self {
             Self::Echo => echo::run(setting),
@@ -173,6 +222,8 @@ impl Name {
             Self::Air => air::run(setting),
             Self::Route => route::run(setting),
             Self::Web => web::run(setting),
+            Self::Explain => explain::run(setting),
+            Self::Alike => alike::run(setting),
         }
     }
 }
@@ -242,6 +293,17 @@ fn median(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn too_few_rounds_are_refused_with_what_is_needed() {
+        let refusal = too_few(&ALL, 3).unwrap();
+        assert_eq!(refusal, "--rounds 3: `bench route` compares by intervals across rounds and needs at least 5");
+        assert_eq!(too_few(&[Name::Echo, Name::Tune], 1), None);
+        assert_eq!(too_few(&ALL, 5), None);
+        let alike = alike::Options::default();
+        let args = Args { names: vec![Name::Route], rounds: 3, time: Duration::ZERO, json: false, taut: None, alike };
+        assert_eq!(format!("{:?}", run(&args).unwrap()), format!("{:?}", ExitCode::from(2)));
+    }
 
     #[test]
     fn the_median_is_in_the_middle() {

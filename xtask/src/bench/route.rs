@@ -41,7 +41,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
     let mut met = true;
     let mut judge = |what: String, figure: f64, is_met: bool| {
         met &= is_met;
-        text += &format!("\n{what}: {figure:.2}{}", if is_met { "" } else { "  MISSED" });
+        text += &format!("\n{}", judged(&what, figure, is_met));
     };
     for Bar { path, sinks, p50, p99 } in BARS {
         let row = find(results, path, sinks, 1)?;
@@ -65,6 +65,12 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
         judge(format!("{what}, ms, p50{bar}"), p50 / 1e6, !is_ours || p50 <= STARTED_WITHIN_NS);
     }
     Ok(Outcome { text, json: results.iter().cloned().collect(), met: Some(met) })
+}
+
+/// A figure beside its bar. One that was not measured meets none, and is no number.
+fn judged(what: &str, figure: f64, is_met: bool) -> String {
+    let figure = if figure.is_finite() { format!("{figure:.2}") } else { "not measured".to_owned() };
+    format!("{what}: {figure}{}", if is_met { "" } else { "  MISSED" })
 }
 
 fn find<'a>(results: &'a [Value], path: &str, sinks: u64, routes: u64) -> Result<&'a Value> {
@@ -95,4 +101,16 @@ fn row(result: &Value) -> Option<Vec<String>> {
         ratio(&result["p99_ratio"]),
         result["lost"].to_string(),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_measured_is_no_number() {
+        let shorter = times_shorter(&Value::Null);
+        assert_eq!(judged("xdp, p50", shorter, shorter >= 4.0), "xdp, p50: not measured  MISSED");
+        assert_eq!(judged("xdp, p50", 4.126, true), "xdp, p50: 4.13");
+    }
 }

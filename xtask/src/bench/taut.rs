@@ -38,10 +38,24 @@ impl Taut {
 
     /// Starts `taut serve` on a TCP and a UDP port of this machine.
     pub(crate) fn serve(&self) -> Result<Serving> {
+        self.serve_on(&["tcp://127.0.0.1:0", "udp://127.0.0.1:0"])
+    }
+
+    /// Starts `taut serve` with these arguments.
+    pub(crate) fn serve_on(&self, arguments: &[&str]) -> Result<Serving> {
         let mut command = process::pinned(self.cores.server, &self.file);
-        command.args(["serve", "--json", "tcp://127.0.0.1:0", "udp://127.0.0.1:0"]);
+        command.args(["serve", "--json"]).args(arguments);
         let (server, line) = Server::start_with_line(&mut command)?;
         Ok(Serving { endpoints: listening(&line)?, _server: server })
+    }
+
+    /// Starts a `taut pipe` that leads any number of clients to this endpoint, and gives the endpoint where it listens.
+    pub(crate) fn pipe_to(&self, to: &str) -> Result<(Server, String)> {
+        let port = Transport::Tcp.free_port()?;
+        let endpoint = format!("tcp://127.0.0.1:{port}");
+        let mut command = process::pinned(self.cores.server, &self.file);
+        command.args(["pipe", &format!("listen:{endpoint}"), to]);
+        Ok((Server::start(&mut command, Transport::Tcp, port)?, endpoint))
     }
 
     /// Runs one of the commands as a client and gives its object.
@@ -63,8 +77,12 @@ impl Taut {
 impl Serving {
     /// The endpoint of this transport.
     pub(crate) fn endpoint(&self, transport: Transport) -> Result<&str> {
-        let prefix = format!("{}://", transport.name());
-        let endpoint = self.endpoints.iter().find(|endpoint| endpoint.starts_with(&prefix));
+        self.endpoint_of(&format!("{}://", transport.name()))
+    }
+
+    /// The first endpoint that begins so.
+    pub(crate) fn endpoint_of(&self, prefix: &str) -> Result<&str> {
+        let endpoint = self.endpoints.iter().find(|endpoint| endpoint.starts_with(prefix));
         endpoint.map(String::as_str).with_context(|| format!("taut serve does not listen on {prefix}"))
     }
 }

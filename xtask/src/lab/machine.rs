@@ -24,6 +24,8 @@ pub(super) struct Plan<'a> {
     pub(super) image: &'a [u8],
     /// Memory in MiB.
     pub(super) memory: u32,
+    /// Processors; one in virtual time.
+    pub(super) cpus: u8,
     /// Virtual time: one instruction takes 2 to the power of this in ns, idle time passes at once. `None`: the host's time.
     pub(super) icount: Option<u8>,
     /// Longest life, in the time that the host has for it.
@@ -180,7 +182,10 @@ impl Machine {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--", "qemu-system-x86_64"]);
         command.args(["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]);
-        command.args(["-machine", "q35", "-accel", "tcg,thread=single", "-cpu", "max", "-smp", "1"]);
+        // Several processors are to meet each other as they come, each in a thread of the host.
+        let threads = if plan.cpus > 1 { "multi" } else { "single" };
+        command.args(["-machine", "q35", "-accel", &format!("tcg,thread={threads}"), "-cpu", "max"]);
+        command.arg("-smp").arg(plan.cpus.to_string());
         command.arg("-m").arg(plan.memory.to_string());
         command.arg("-kernel").arg(plan.kernel).args(["-initrd", "image", "-append", KERNEL_PARAMETERS]);
         if let Some(shift) = plan.icount {

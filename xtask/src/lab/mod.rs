@@ -97,6 +97,10 @@ struct GuestArgs {
     #[arg(long, value_name = "SHIFT", num_args = 0..=1, require_equals = true, default_missing_value = "0",
           value_parser = clap::value_parser!(u8).range(0..=10))]
     icount: Option<u8>,
+    /// The guest's processors; more than one only in the host's time.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=4),
+          conflicts_with = "icount")]
+    cpus: u8,
     /// The guest's memory.
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(128..=16384))]
     memory: u32,
@@ -269,6 +273,7 @@ impl Made {
             kernel: &self.vmlinux,
             image: &self.image,
             memory: args.memory,
+            cpus: args.cpus,
             icount: args.icount,
             timeout: args.timeout,
             out,

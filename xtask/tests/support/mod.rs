@@ -85,6 +85,30 @@ impl Lab {
     }
 }
 
+/// What a kernel says when something went wrong.
+pub(crate) const COMPLAINTS: &str = "WARNING|BUG|Oops|Call Trace|stall|leak|deadlock|scheduling while atomic|Unbalanced|KASAN|\
+                                     possible circular|possible recursive|Invalid wait context|INFO:";
+
+/// The tests of the module, built.
+pub(crate) fn module_tests() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT
+        .get_or_init(|| {
+            let mut build = Command::new(env!("CARGO"));
+            build.args(["test", "--locked", "-p", "taut-route", "--test", "module", "--no-run"]);
+            let output = build.args(["--message-format", "json"]).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let text = String::from_utf8(output.stdout).unwrap();
+            let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+            let built = messages.filter(|message| message["target"]["name"] == "module");
+            built
+                .filter_map(|message| Some(message["executable"].as_str()?.into()))
+                .next_back()
+                .expect("the tests' program")
+        })
+        .clone()
+}
+
 /// What btmon can't make sense of in a capture.
 pub(crate) fn complaints(capture: &Path) -> Vec<String> {
     let output = Command::new("btmon").arg("--read").arg(capture).output().unwrap();

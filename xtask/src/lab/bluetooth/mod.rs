@@ -367,6 +367,7 @@ impl GuestArgs {
         Self {
             kernel,
             icount: Some(0),
+            cpus: 1,
             memory: 1024,
             timeout: Duration::from_secs(1800),
             files: Vec::new(),

@@ -1,0 +1,246 @@
+//! Alike and unlike: the same thing under two names through every command that compares, and known differences through the
+//! same commands. What a comparison is worth is how seldom it tells equal things apart, and how surely unequal ones.
+
+mod command;
+mod effect;
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::{Outcome, Setting, table};
+use command::{Alike, Stage};
+use effect::Effect;
+
+/// What belongs to `alike` alone.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "alike")]
+pub(crate) struct Options {
+    /// Runs of each command
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    runs: u32,
+    /// Only these commands
+    #[arg(long, value_name = "COMMAND,…", value_delimiter = ',', value_enum)]
+    only: Vec<Alike>,
+    /// Known differences too: a server that waits longer, losses, one more hop
+    #[arg(long)]
+    effects: bool,
+}
+
+/// Share of the runs that may tell equal things apart.
+const MOST_FALSE: f64 = 0.05;
+/// Share of the runs, of those in which a difference is at least twice as wide as the interval, that have to find it.
+const LEAST_FOUND: f64 = 0.95;
+
+/// What the runs of one command came to.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct Count {
+    /// Runs that gave a verdict on everything.
+    runs: u64,
+    /// Of these, runs in which anything was told apart.
+    false_runs: u64,
+    verdicts: u64,
+    false_verdicts: u64,
+}
+
+/// What the runs with a known difference came to.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct Found {
+    runs: u64,
+    /// Runs in which the difference is at least twice as wide as the interval.
+    plain: u64,
+    /// Of these, runs that found it.
+    found: u64,
+    /// Of all, runs that found the opposite.
+    wrong: u64,
+}
+
+pub(super) fn run(setting: &Setting) -> Result<Outcome> {
+    let options = &setting.alike;
+    let stage = Stage::set_up(setting)?;
+    let (mut rows, mut cells, mut met) = (Vec::new(), Vec::new(), true);
+    for alike in Alike::ALL.into_iter().filter(|alike| options.only.is_empty() || options.only.contains(alike)) {
+        let began = Instant::now();
+        let mut count = Count::default();
+        for run in 0..options.runs {
+            eprint!("\r{}: run {} of {}, {} told apart ", alike.name(), run + 1, options.runs, count.false_runs);
+            count.add(&alike.verdicts(&stage).with_context(|| format!("run {} of {}", run + 1, alike.name()))?);
+        }
+        eprintln!();
+        met &= count.is_met();
+        cells.push(count.cells(alike.name(), began.elapsed().as_secs_f64()));
+        rows.push(count.json(alike.name()));
+    }
+    let header =
+        ["the same twice through", "runs", "told apart", "share", "at most (95 %)", "verdicts", "false", "s a run", ""];
+    let mut text = table(&header, &cells);
+    let mut effects = Vec::new();
+    if options.effects {
+        let mut cells = Vec::new();
+        for effect in Effect::ALL {
+            let mut found = Found::default();
+            for run in 0..options.runs {
+                eprint!("\r{}: run {} of {}, {} found ", effect.name(), run + 1, options.runs, found.found);
+                found.add(effect.look(&stage).with_context(|| format!("run {} of {}", run + 1, effect.name()))?);
+            }
+            eprintln!();
+            met &= found.is_met();
+            cells.push(found.cells(effect.name()));
+            effects.push(found.json(effect.name()));
+        }
+        let header = ["a known difference", "runs", "2 x the interval", "found", "share", "wrong sign", ""];
+        text += &format!("\n\n{}", table(&header, &cells));
+    }
+    Ok(Outcome { text, json: json!({"alike": rows, "effects": effects}), met: Some(met) })
+}
+
+impl Count {
+    /// Adds a run, by whether each of its verdicts told equal things apart.
+    fn add(&mut self, told_apart: &[bool]) {
+        let false_verdicts = told_apart.iter().filter(|&&apart| apart).count() as u64;
+        self.runs += 1;
+        self.false_runs += u64::from(false_verdicts > 0);
+        self.verdicts += told_apart.len() as u64;
+        self.false_verdicts += false_verdicts;
+    }
+
+    fn share(&self) -> f64 {
+        self.false_runs as f64 / self.runs.max(1) as f64
+    }
+
+    fn is_met(&self) -> bool {
+        self.runs > 0 && self.share() <= MOST_FALSE
+    }
+
+    fn cells(&self, name: &str, seconds: f64) -> Vec<String> {
+        vec![
+            name.to_owned(),
+            self.runs.to_string(),
+            self.false_runs.to_string(),
+            percent(self.share()),
+            percent(upper_bound(self.false_runs, self.runs)),
+            self.verdicts.to_string(),
+            self.false_verdicts.to_string(),
+            format!("{:.1}", seconds / self.runs.max(1) as f64),
+            if self.is_met() { String::new() } else { "MISSED".to_owned() },
+        ]
+    }
+
+    fn json(&self, name: &str) -> Value {
+        json!({
+            "command": name,
+            "runs": self.runs,
+            "runs_told_apart": self.false_runs,
+            "share": self.share(),
+            "share_upper_bound": upper_bound(self.false_runs, self.runs),
+            "verdicts": self.verdicts,
+            "verdicts_told_apart": self.false_verdicts,
+            "met": self.is_met(),
+        })
+    }
+}
+
+impl Found {
+    fn add(&mut self, look: effect::Look) {
+        self.runs += 1;
+        self.plain += u64::from(look.is_plain);
+        self.found += u64::from(look.is_plain && look.is_found);
+        self.wrong += u64::from(look.is_wrong);
+    }
+
+    fn is_met(&self) -> bool {
+        self.wrong == 0 && self.found as f64 >= LEAST_FOUND * self.plain as f64
+    }
+
+    fn cells(&self, name: &str) -> Vec<String> {
+        let share = if self.plain == 0 { "-".to_owned() } else { percent(self.found as f64 / self.plain as f64) };
+        let verdict = match self.is_met() {
+            // Nothing was asked of it; on a busy machine intervals are wide.
+            true if self.plain == 0 => "never as wide",
+            true => "",
+            false => "MISSED",
+        };
+        let counts = [self.runs, self.plain, self.found].map(|count| count.to_string());
+        let wrong = self.wrong.to_string();
+        std::iter::once(name.to_owned()).chain(counts).chain([share, wrong, verdict.to_owned()]).collect()
+    }
+
+    fn json(&self, name: &str) -> Value {
+        json!({
+            "effect": name,
+            "runs": self.runs,
+            "runs_beyond_twice_the_interval": self.plain,
+            "found": self.found,
+            "wrong_sign": self.wrong,
+            "met": self.is_met(),
+        })
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// Upper end of the one-sided 95 % interval of a share (Clopper and Pearson, 1934): the share with which so few or fewer of
+/// `of` come out with a probability of 5 %.
+fn upper_bound(count: u64, of: u64) -> f64 {
+    if count >= of {
+        return 1.0;
+    }
+    let (mut low, mut high) = (count as f64 / of as f64, 1.0);
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        if at_most(count, of, middle) > 0.05 { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// Probability of at most `count` of `of`, each with this probability.
+fn at_most(count: u64, of: u64, each: f64) -> f64 {
+    let mut log_term = of as f64 * (1.0 - each).ln();
+    let mut sum = log_term.exp();
+    for k in 0..count {
+        log_term += ((of - k) as f64 / (k + 1) as f64).ln() + (each / (1.0 - each)).ln();
+        sum += log_term.exp();
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_is_that_of_the_tables() {
+        // None of 100: 1 - 0.05^(1/100). Five of 100 and one of 20 are in every table of binomial limits.
+        for (count, of, exact) in [(0, 100, 0.029_513), (5, 100, 0.102_26), (1, 20, 0.216_11), (3, 3, 1.0)] {
+            assert!((upper_bound(count, of) - exact).abs() < 1e-4, "{count} of {of}: {}", upper_bound(count, of));
+        }
+    }
+
+    #[test]
+    fn one_false_verdict_of_several_spoils_a_run() {
+        let mut count = Count::default();
+        for run in 0..20 {
+            count.add(&[false, run == 3, run == 3]);
+        }
+        assert_eq!((count.runs, count.false_runs, count.verdicts, count.false_verdicts), (20, 1, 60, 2));
+        assert!(count.is_met());
+        count.add(&[true]);
+        assert!(!count.is_met());
+        assert!(!Count::default().is_met(), "no run proves nothing");
+    }
+
+    #[test]
+    fn a_wrong_sign_is_never_forgiven() {
+        let look = |is_plain, is_found, is_wrong| effect::Look { is_plain, is_found, is_wrong };
+        let mut found = Found::default();
+        (0..19).for_each(|_| found.add(look(true, true, false)));
+        found.add(look(true, false, false));
+        found.add(look(false, false, false));
+        assert!(found.is_met());
+        found.add(look(false, false, true));
+        assert!(!found.is_met());
+    }
+}

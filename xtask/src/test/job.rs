@@ -1,0 +1,276 @@
+//! What runs at a time: a test, or a command with tests of its own; and what became of it.
+
+use std::fs::{self, File};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use super::kind::Kind;
+use crate::shell;
+use crate::stress::{ENGINES, NOT_HERE, Program, Sanitizer};
+
+/// Something to run.
+pub(crate) struct Job {
+    /// `tautline::pace the_finding_stands`: binary and test.
+    pub(crate) name: String,
+    /// What it needs of the machine.
+    pub(crate) kind: Kind,
+    /// How it is run.
+    pub(crate) work: Work,
+}
+
+/// How a job is run.
+pub(crate) enum Work {
+    /// A binary of libtest's with the one test.
+    Test(Command),
+    /// A command that prints what libtest prints.
+    Command(Command),
+    /// The stress under a sanitizer, each engine for so long; it is built first.
+    Stress(Sanitizer, Duration),
+}
+
+/// A test that has ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// As the job's; of a command with several tests the test's besides.
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) verdict: Verdict,
+    /// From its start to its end; of the whole job, when that has several tests.
+    pub(crate) time: Duration,
+    /// Whether it ran in its short form.
+    pub(crate) is_short: bool,
+    /// What it printed, shown when it failed.
+    pub(crate) output: String,
+}
+
+/// How a test ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Verdict {
+    Passed,
+    Failed,
+    /// It can't run here, and why.
+    Skipped(String),
+}
+
+impl Job {
+    /// Whether a pattern is a part of its name, or the name of a test in it.
+    pub(super) fn is_meant_by(&self, pattern: &str) -> bool {
+        let has_tests = !matches!(self.work, Work::Test(_));
+        self.name.contains(pattern) || (has_tests && pattern.starts_with(&self.name))
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// It can't be started.
+    pub(super) fn run(self) -> Result<Vec<Finished>> {
+        let begin = Instant::now();
+        let Self { name, kind, work } = self;
+        let notes = Notes::new()?;
+        let finished = |name: String, verdict, output| Finished {
+            name,
+            kind,
+            verdict,
+            time: begin.elapsed(),
+            is_short: notes.is_short(),
+            output,
+        };
+        Ok(match work {
+            Work::Test(mut command) => {
+                let (ended_well, output) = notes.run(&mut command)?;
+                let verdict = match (ended_well, notes.skipped()) {
+                    (true, Some(reason)) => Verdict::Skipped(reason),
+                    (true, None) => one(&output),
+                    (false, _) => Verdict::Failed,
+                };
+                vec![finished(name, verdict, output)]
+            }
+            Work::Command(mut command) => {
+                let (ended_well, output) = notes.run(&mut command)?;
+                let mut all: Vec<Finished> = tests(&output)
+                    .into_iter()
+                    .map(|(test, verdict)| finished(format!("{name} {test}"), verdict, String::new()))
+                    .collect();
+                let failures = all.iter_mut().filter(|test| test.verdict == Verdict::Failed);
+                if !ended_well && failures.map(|test| test.output.clone_from(&output)).count() == 0 {
+                    all.push(finished(name, Verdict::Failed, output));
+                }
+                all
+            }
+            Work::Stress(sanitizer, time) => {
+                if !sanitizer.is_there() {
+                    let reason = "this Rust has no such sanitizer for this machine".to_owned();
+                    return Ok(vec![finished(name, Verdict::Skipped(reason), String::new())]);
+                }
+                let program = Program::sanitized(sanitizer)?;
+                let mut all = Vec::new();
+                for engine in ENGINES {
+                    let mut command = program.command(engine);
+                    command.env("TAUT_STRESS_SECONDS", time.as_secs().to_string()).env_remove("TAUTAIO_LOG");
+                    let (code, output) = notes.code(&mut command)?;
+                    let verdict = match code {
+                        Some(0) => Verdict::Passed,
+                        Some(NOT_HERE) => Verdict::Skipped("the engine can't be had here".to_owned()),
+                        _ => Verdict::Failed,
+                    };
+                    all.push(finished(format!("{name}::{}", engine.name()), verdict, output));
+                }
+                all
+            }
+        })
+    }
+}
+
+/// How the only test of a binary that ended well did, from the last line of libtest: what programs that it started print
+/// may stand within the line of the test itself.
+fn one(output: &str) -> Verdict {
+    let result = output.lines().rev().find_map(|line| line.strip_prefix("test result: ok. "));
+    let counts = |what: &str| result.is_some_and(|result| result.contains(what));
+    if counts("1 passed;") {
+        Verdict::Passed
+    } else if counts("1 ignored;") {
+        tests(output).into_iter().next().map_or_else(|| Verdict::Skipped("ignored".to_owned()), |(_, verdict)| verdict)
+    } else {
+        // It says nothing of the test, or that it has none by this name: nothing has run.
+        Verdict::Failed
+    }
+}
+
+/// The tests that libtest names in its output, and how they ended.
+fn tests(output: &str) -> Vec<(String, Verdict)> {
+    let of_line = |line: &str| {
+        let (name, end) = line.strip_prefix("test ")?.split_once(" ... ")?;
+        let verdict = match end.split_once(',').unwrap_or((end, "")) {
+            ("ok", _) => Verdict::Passed,
+            ("FAILED", _) => Verdict::Failed,
+            ("ignored", reason) => Verdict::Skipped(format!("ignored {}", reason.trim()).trim_end().to_owned()),
+            _ => return None,
+        };
+        Some((name.to_owned(), verdict))
+    };
+    output.lines().filter_map(of_line).collect()
+}
+
+/// What a job writes: its output, and the files in which it notes what it could not do.
+struct Notes(TempDir);
+
+impl Notes {
+    fn new() -> Result<Self> {
+        Ok(Self(
+            tempfile::Builder::new().prefix("taut-test-").tempdir().context("cannot create a directory for notes")?,
+        ))
+    }
+
+    fn run(&self, command: &mut Command) -> Result<(bool, String)> {
+        self.code(command).map(|(code, output)| (code == Some(0), output))
+    }
+
+    /// Runs it to its end; its exit code and what it printed. The output goes to a file: a pipe would be waited for until
+    /// the last process that holds it, and tests leave some.
+    fn code(&self, command: &mut Command) -> Result<(Option<i32>, String)> {
+        let path = self.0.path().join("output");
+        let output = File::create(&path)?;
+        command.stdin(Stdio::null()).stderr(output.try_clone()?).stdout(File::options().append(true).open(&path)?);
+        command.env("TAUT_SKIP_LOG", self.skip_log()).env("TAUT_SHORT_LOG", self.0.path().join("short"));
+        let status = command.status().with_context(|| format!("cannot run `{}`", shell::line(command)))?;
+        let mut text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+        if !status.success() {
+            text += &format!("\n({status})\n");
+        }
+        Ok((status.code(), text))
+    }
+
+    fn skip_log(&self) -> std::path::PathBuf {
+        self.0.path().join("skipped")
+    }
+
+    /// Why the test could not run here, if it said so: `name: reason` a line. A name has `::` in it but no `: `.
+    fn skipped(&self) -> Option<String> {
+        let text = fs::read_to_string(self.skip_log()).ok()?;
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let mut reasons: Vec<&str> = lines.map(|line| line.split_once(": ").map_or(line, |(_, why)| why)).collect();
+        reasons.dedup();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
+    }
+
+    fn is_short(&self) -> bool {
+        self.0.path().join("short").exists()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(script: &str) -> Finished {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let job = Job { name: "a b".to_owned(), kind: Kind::Host, work: Work::Test(command) };
+        job.run().unwrap().remove(0)
+    }
+
+    const OK: &str = "echo 'test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out'";
+
+    #[test]
+    fn a_test_ends_as_libtest_says() {
+        assert_eq!(run(OK).verdict, Verdict::Passed);
+        assert_eq!(run("echo 'test b ... FAILED'; exit 101").verdict, Verdict::Failed);
+        let ignored =
+            run("echo 'test b ... ignored, needs a year'; echo 'test result: ok. 0 passed; 0 failed; 1 ignored;'")
+                .verdict;
+        assert_eq!(ignored, Verdict::Skipped("ignored needs a year".to_owned()));
+    }
+
+    #[test]
+    fn one_that_died_or_did_not_run_has_failed() {
+        assert_eq!(run(&format!("{OK}; kill -9 $$")).verdict, Verdict::Failed);
+        assert_eq!(
+            run("echo 'test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out'").verdict,
+            Verdict::Failed
+        );
+    }
+
+    #[test]
+    fn one_that_could_not_run_is_skipped_and_not_passed() {
+        let skip = "echo \"taut x::b: no root: here\" >>$TAUT_SKIP_LOG; ";
+        let finished = run(&format!("{skip}{skip}{OK}"));
+        assert_eq!(finished.verdict, Verdict::Skipped("no root: here".to_owned()));
+        assert_eq!(run(&format!("{skip}echo 'test b ... FAILED'; exit 101")).verdict, Verdict::Failed);
+    }
+
+    #[test]
+    fn a_short_form_is_noted() {
+        assert!(run(&format!("echo >>$TAUT_SHORT_LOG; {OK}")).is_short);
+        assert!(!run(OK).is_short);
+    }
+
+    #[test]
+    fn what_it_left_behind_is_not_waited_for() {
+        let finished = run(&format!("sleep 20 & {OK}"));
+        assert_eq!(finished.verdict, Verdict::Passed);
+        assert!(finished.time < Duration::from_secs(15), "{finished:?}");
+    }
+
+    #[test]
+    fn a_command_has_several_tests_and_its_own_end() {
+        let run = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            let job = Job { name: "loom".to_owned(), kind: Kind::Apart, work: Work::Command(command) };
+            let finished = job.run().unwrap();
+            finished.into_iter().map(|test| (test.name, test.verdict)).collect::<Vec<_>>()
+        };
+        let one = || ("loom one".to_owned(), Verdict::Passed);
+        assert_eq!(run("echo 'test one ... ok'"), [one()]);
+        // By its name it is found again.
+        let job = Job { name: "loom".to_owned(), kind: Kind::Apart, work: Work::Command(Command::new("true")) };
+        assert!(job.is_meant_by("loom one") && job.is_meant_by("oo") && !job.is_meant_by("room"));
+        let failed = |name: &str| (name.to_owned(), Verdict::Failed);
+        assert_eq!(run("echo 'test one ... ok'; exit 1"), [one(), failed("loom")]);
+        let both = "echo 'test one ... ok'; echo 'test two ... FAILED'; exit 101";
+        assert_eq!(run(both), [one(), failed("loom two")]);
+    }
+}

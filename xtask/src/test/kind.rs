@@ -1,0 +1,133 @@
+//! What a test needs of the machine, by its name: the rules stand here, since the runner must know before it starts one.
+
+use anyhow::{Result, bail};
+
+use super::job::Job;
+
+/// What a test needs.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Kind {
+    /// Nothing: it holds on a busy machine, and beside others.
+    Host,
+    /// A virtual machine, which keeps one core busy.
+    Guest,
+    /// A browser.
+    Browser,
+    /// Measurements without a judgement on them, which take long.
+    Bench,
+    /// A build of its own: the model checker, the sanitizers.
+    Apart,
+    /// A quiet machine, or else the times that it asserts on are others'.
+    Timing,
+}
+
+/// Tests that run alone, on a machine that does nothing else, and why. Names as `--only` has them, whole.
+const TIMING: &[(&str, &str)] = &[
+    (
+        "taut-link foreign::tun::tests::nagle_waits_for_the_delayed_ack_and_no_delay_does_not",
+        "its median gaps have to be within 5 %, and its messages are due every 10 ms",
+    ),
+    ("tautline::pace a_foreign_peer_with_a_56_ms_timer", "mean gaps within 1 %, and no finding beside the one"),
+    (
+        "tautline::pace a_linux_peer_with_delayed_acknowledgements",
+        "mean gaps within 2 %, and no finding beside the one",
+    ),
+    ("tautline::pace a_veth_pair_behaves_alike", "messages of 10 ms, which a late thread sends together"),
+    (
+        "tautline::pace every_transport_is_paced_and_every_message_accounted_for",
+        "gaps of 5 ms within 5 %: a busy core's time slice is as long",
+    ),
+    (
+        "tautline::pace the_finding_stands_where_the_stall_is_and_nowhere_else",
+        "no finding where nothing is held: a receiver that a busy core holds is one that holds",
+    ),
+];
+
+/// Tests of another kind than their package's.
+const OTHERS: &[(&str, Kind)] = &[
+    ("taut-report::browser ", Kind::Browser),
+    ("tautline::web a_browser", Kind::Browser),
+    ("tautline::route bench_", Kind::Bench),
+];
+
+impl Kind {
+    /// Of the test with this name.
+    pub(super) fn of(name: &str) -> Self {
+        let is_timing = TIMING.iter().any(|(timing, _)| *timing == name);
+        let other = || OTHERS.iter().find(|(begin, _)| name.starts_with(begin)).map(|(_, kind)| *kind);
+        match other() {
+            _ if is_timing => Self::Timing,
+            Some(kind) => kind,
+            None if name.starts_with("xtask::lab") => Self::Guest,
+            None => Self::Host,
+        }
+    }
+
+    /// Whether `--quick` has it.
+    pub(super) const fn is_quick(self) -> bool {
+        matches!(self, Self::Host | Self::Timing)
+    }
+
+    /// Whether `--busy` has it: what runs on this kernel and needs no quiet.
+    pub(super) const fn stands_a_busy_machine(self) -> bool {
+        matches!(self, Self::Host | Self::Browser | Self::Bench)
+    }
+
+    /// What so many of them are or need, for a list.
+    pub(super) fn described(self, count: usize) -> String {
+        let one = count == 1;
+        match self {
+            Self::Host => format!("{count} of this machine"),
+            Self::Guest => format!("{count} in a guest of the lab"),
+            Self::Browser => format!("{count} in a browser"),
+            Self::Bench => format!("{count} {}", if one { "bench" } else { "benches" }),
+            Self::Apart => {
+                format!("{count} {} of the model checker or a sanitizer", if one { "build" } else { "builds" })
+            }
+            Self::Timing => format!("{count} that {} a quiet machine", if one { "needs" } else { "need" }),
+        }
+    }
+}
+
+/// Each name in the rules is that of a test, so that none outlives it.
+///
+/// # Errors
+/// The names that no test has.
+pub(super) fn check(jobs: &[Job]) -> Result<()> {
+    let is_there = |name: &str| jobs.iter().any(|job| job.name == name);
+    let gone: Vec<&str> = TIMING.iter().map(|(name, _)| *name).filter(|name| !is_there(name)).collect();
+    let begins = |begin: &str| jobs.iter().any(|job| job.name.starts_with(begin));
+    let others = OTHERS.iter().map(|(begin, _)| *begin).filter(|begin| !begins(begin));
+    let gone: Vec<&str> = gone.into_iter().chain(others).collect();
+    if !gone.is_empty() {
+        bail!("xtask/src/test/kind.rs names what is no test: {}", gone.join(", "));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_told_by_name() {
+        assert_eq!(Kind::of("xtask::lab_two a"), Kind::Guest);
+        assert_eq!(Kind::of("xtask::bin/xtask lab::apt::tests::a"), Kind::Host);
+        assert_eq!(Kind::of("taut-report::browser a"), Kind::Browser);
+        assert_eq!(Kind::of(TIMING[0].0), Kind::Timing);
+    }
+
+    #[test]
+    fn each_has_a_reason_and_stands_once() {
+        for (index, (name, why)) in TIMING.iter().enumerate() {
+            assert!(!why.is_empty(), "{name}");
+            assert!(!TIMING[..index].iter().any(|(other, _)| other == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_rule_for_a_test_that_is_gone_is_an_error() {
+        let error = check(&[]).unwrap_err().to_string();
+        assert!(error.contains(TIMING[0].0), "{error}");
+    }
+}

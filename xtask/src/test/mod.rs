@@ -1,0 +1,182 @@
+//! `cargo xtask test`: sets up what the tests need, runs them and counts honestly.
+//!
+//! Every test is a process of its own: so its time is known, what it says is shown apart, and several can run at once.
+//!
+//! - [`binaries`]: builds the tests and asks each binary for theirs. [`kind`]: what a test needs of the machine.
+//! - [`job`]: one test, or one command with tests of its own. [`pool`]: several at once, and those that measure time alone.
+//! - [`summary`]: the slowest, what was left out, what was skipped, what failed and how to repeat it, and the counts.
+//! - [`as_new`]: what downloads, as on a machine that has nothing yet. [`busy`]: a busy loop on each core.
+//!
+//! A test that can't run here returns early, which libtest counts as passed. It says so by appending the line
+//! `test name: reason` to the file that the environment variable `TAUT_SKIP_LOG` names; a test that runs in its short
+//! form appends a line to that of `TAUT_SHORT_LOG`.
+
+mod as_new;
+mod binaries;
+mod busy;
+mod job;
+mod kind;
+mod pool;
+mod summary;
+
+use std::process::ExitCode;
+use std::thread;
+
+use anyhow::{Result, bail};
+
+use crate::packages::{
+    self, BLUEZ, BLUEZ_TEST_TOOLS, CHROMIUM, CHROMIUM_DRIVER, CURL, DBUS, FIO, IPROUTE, MANDOC, PERF, SOCAT, STRESS_NG,
+    SYSTEMD, TSHARK,
+};
+use crate::{apart, lab, shell};
+use busy::Busy;
+pub(crate) use job::{Job, Work};
+pub(crate) use kind::Kind;
+use summary::Summary;
+
+/// Which tests to run.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What one runs before each commit: no guest, browser, model checker, sanitizer or bench, and the short forms of tests.
+    #[arg(long)]
+    quick: bool,
+    /// Only tests whose name (`tautline::pace the_finding…`) contains this; may be given several times.
+    #[arg(long, value_name = "PATTERN")]
+    only: Vec<String>,
+    /// With a busy loop on each core, all tests of this kernel but those that need a quiet machine.
+    #[arg(long)]
+    busy: bool,
+    /// What downloads, with empty caches of its own: as on a machine that has nothing yet.
+    #[arg(long, conflicts_with_all = ["quick", "busy", "only", "filter"])]
+    as_new: bool,
+    /// As `--only`.
+    #[arg(hide = true)]
+    filter: Vec<String>,
+}
+
+/// Runs the tests; prints `N passed, N failed, N skipped` at the very end, whatever happens.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let mut summary = Summary::new(repetition(args));
+    let outcome = if args.as_new { as_new::run(&mut summary) } else { run_all(args, &mut summary) };
+    if let Err(error) = outcome {
+        summary.complain(format!("{error:#}"));
+    }
+    print!("{summary}");
+    Ok(if summary.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What repeats a test, but for its name.
+fn repetition(args: &Args) -> String {
+    let mode = [(args.quick, " --quick"), (args.busy, " --busy")];
+    let mode: String = mode.into_iter().filter(|(is_on, _)| *is_on).map(|(_, flag)| flag).collect();
+    if args.as_new { "cargo xtask test --as-new".to_owned() } else { format!("cargo xtask test{mode} --only") }
+}
+
+fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
+    let mut wanted = vec![&BLUEZ, &BLUEZ_TEST_TOOLS, &SOCAT, &CHROMIUM, &CHROMIUM_DRIVER, &IPROUTE, &MANDOC];
+    wanted.extend([&FIO, &STRESS_NG, &PERF, &TSHARK, &CURL, &SYSTEMD, &DBUS]);
+    let missing = packages::ensure(&[wanted.as_slice(), &lab::PACKAGES].concat());
+    println!("building the tests");
+    let mut jobs = apart::jobs()?;
+    jobs.extend(binaries::jobs(!args.quick)?);
+    kind::check(&jobs)?;
+    let jobs = chosen(jobs, args, summary);
+    if jobs.is_empty() {
+        bail!("no test was left to run");
+    }
+
+    let (alone, together): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| job.kind == Kind::Timing);
+    let cores = thread::available_parallelism()?.get();
+    let busy = if args.busy { Some(Busy::on_each_core()?) } else { None };
+    // One more than there are cores: some sleep.
+    let at_once = if args.busy { 1 } else { cores + 1 };
+    pool::run(together, at_once, cores, |finished| summary.add(finished))?;
+    drop(busy);
+    pool::run(alone, 1, 1, |finished| summary.add(finished))?;
+    if !missing.is_empty() && shell::in_ci() && shell::is_root() {
+        summary.complain(format!(
+            "in CI nothing may be skipped that can run, but these could not be installed: {}",
+            missing.join(", ")
+        ));
+    }
+    Ok(())
+}
+
+/// The jobs that the arguments name; what a mode leaves out is noted.
+fn chosen(jobs: Vec<Job>, args: &Args, summary: &mut Summary) -> Vec<Job> {
+    let patterns: Vec<&String> = args.only.iter().chain(&args.filter).collect();
+    let mut chosen = Vec::new();
+    for job in jobs {
+        if !patterns.is_empty() && !patterns.iter().any(|pattern| job.is_meant_by(pattern)) {
+            continue;
+        }
+        if (args.quick && !job.kind.is_quick()) || (args.busy && !job.kind.stands_a_busy_machine()) {
+            summary.leave_out(job.kind);
+        } else {
+            chosen.push(job);
+        }
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn args(line: &str) -> Args {
+        Cli::try_parse_from(line.split(' ')).unwrap().args
+    }
+
+    fn job(name: &str, kind: Kind) -> Job {
+        Job { name: name.to_owned(), kind, work: Work::Command(Command::new("true")) }
+    }
+
+    fn names(line: &str) -> (Vec<String>, String) {
+        let jobs = vec![
+            job("tautline::pace a", Kind::Timing),
+            job("tautline::echo b", Kind::Host),
+            job("xtask::lab c", Kind::Guest),
+        ];
+        let args = args(line);
+        let mut summary = Summary::new(repetition(&args));
+        let chosen = chosen(jobs, &args, &mut summary);
+        (chosen.into_iter().map(|job| job.name).collect(), summary.to_string())
+    }
+
+    #[test]
+    fn all_run_when_none_is_named() {
+        assert_eq!(names("test").0, ["tautline::pace a", "tautline::echo b", "xtask::lab c"]);
+    }
+
+    #[test]
+    fn what_quick_leaves_out_is_said_and_not_counted() {
+        let (names, said) = names("test --quick");
+        assert_eq!(names, ["tautline::pace a", "tautline::echo b"]);
+        assert!(said.contains("left out: 1 in a guest of the lab"), "{said}");
+        assert!(said.ends_with("0 passed, 0 failed, 0 skipped\n"), "{said}");
+    }
+
+    #[test]
+    fn a_busy_machine_gets_what_can_stand_it() {
+        let (names, said) = names("test --busy");
+        assert_eq!(names, ["tautline::echo b"]);
+        assert!(said.contains("left out: 1 in a guest of the lab, 1 that needs a quiet machine"), "{said}");
+    }
+
+    #[test]
+    fn several_patterns_choose_by_parts_of_the_name() {
+        assert_eq!(names("test --only pace --only lab").0, ["tautline::pace a", "xtask::lab c"]);
+        assert_eq!(names("test --only tautline::pace").0, ["tautline::pace a"]);
+        assert_eq!(names("test echo").0, ["tautline::echo b"]);
+    }
+}
