@@ -29,6 +29,7 @@ struct Declaration {
     #[serde(default)]
     framing: Framing,
     clients: Option<usize>,
+    children: Option<usize>,
     #[serde(default, deserialize_with = "retries")]
     retry: u32,
     #[serde(default, deserialize_with = "time")]
@@ -70,12 +71,16 @@ impl Declaration {
         let defaults = Options::default();
         let name = self.name.unwrap_or_else(|| format!("pipe{}", index + 1));
         let clients = self.clients.unwrap_or(defaults.clients);
-        if !(1..=20_000).contains(&clients) {
-            return Err(Error::Input(format!("{name}: clients is from 1 to 20000")));
+        let children = self.children.unwrap_or(defaults.children);
+        for (key, number) in [("clients", clients), ("children", children)] {
+            if !(1..=20_000).contains(&number) {
+                return Err(Error::Input(format!("{name}: {key} is from 1 to 20000")));
+            }
         }
         let options = Options {
             framing: self.framing,
             clients,
+            children,
             once: false,
             retries: self.retry,
             connect_timeout: self.connect_timeout.unwrap_or(defaults.connect_timeout),
@@ -183,6 +188,7 @@ rate = "64KiB"
             ("[[pipe]]\na = 'stdio:'\nb = 'tcp://h:1'\nframing = 'line'", "same kind"),
             ("[[pipe]]\na = 'stdio:'\nb = 'stdio:'", "only one end"),
             ("[[pipe]]\na = 'stdio:'\nb = 'tcp://h:1'\nclients = 0", "from 1"),
+            ("[[pipe]]\na = 'listen:udp://h:1'\nb = 'exec:x'\nchildren = 0", "children is from 1"),
             (
                 "[[pipe]]\nname='x'\na='exec:a'\nb='tcp://h:1'\n[[pipe]]\nname='x'\na='exec:a'\nb='tcp://h:1'",
                 "two pipes",

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use taut_link::{Listener, PeerAddress};
@@ -62,12 +63,25 @@ pub(crate) struct End {
     pub(crate) halves: bool,
     pub(crate) child: Option<Child>,
     pub(crate) restore: Option<Restore>,
+    /// It was waited for, and came.
+    pub(crate) is_client: bool,
     /// Reading may bring something.
     pub(crate) readable: bool,
     /// Writing may take something.
     pub(crate) writable: bool,
     /// The other side has closed, so that a short read doesn't mean that there is no more.
     pub(crate) hung_up: bool,
+}
+
+/// Whether somebody who left nothing behind to be read has gone.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Left {
+    /// Still there, or something can be read; or nobody can tell, as of messages.
+    No,
+    /// Will send nothing, and may still read.
+    Half,
+    /// Neither reads nor sends.
+    Both,
 }
 
 /// What came to an end and was not taken from it.
@@ -104,6 +118,7 @@ impl End {
             halves,
             child,
             restore,
+            is_client: false,
             readable,
             writable,
             hung_up: false,
@@ -322,6 +337,23 @@ impl End {
         }
     }
 
+    /// Whether a client has gone before anything was taken from it.
+    pub(crate) fn left(&mut self) -> Left {
+        let (true, Some(fd)) = (self.is_client, &self.input) else { return Left::No };
+        let fd = fd.as_fd();
+        let has_bytes = match &mut self.form {
+            Form::Stream => sys::unread(fd).is_some_and(|bytes| bytes > 0),
+            Form::Tls(tls) => tls.has_bytes(fd),
+            _ => return Left::No,
+        };
+        let closed = hang_up(fd);
+        match () {
+            () if has_bytes || closed.is_empty() => Left::No,
+            () if closed == PollFlags::RDHUP => Left::Half,
+            () => Left::Both,
+        }
+    }
+
     /// Whether more of what is unconfirmed may still be confirmed.
     pub(crate) fn may_confirm(&self) -> bool {
         self.output.as_ref().is_some_and(|fd| !sys::is_tcp_closed(fd.as_fd()))
@@ -344,6 +376,15 @@ fn no_room(packets: u64) -> io::Error {
         "this kernel threw {packets} packets away that came while its receive buffer was full, and let the peer send on (so does Linux \
          before 6.10): what is joined to it takes less than the link brings; give it room with `?rcvbuf=BYTES`, or have the peer send slower"
     ))
+}
+
+/// What of a connection is closed: nothing, what the other side sends (`RDHUP`), or all.
+fn hang_up(fd: BorrowedFd<'_>) -> PollFlags {
+    let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)];
+    match poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+        Ok(_) => polled[0].revents(),
+        Err(_) => PollFlags::empty(),
+    }
 }
 
 fn is_gone(error: &io::Error) -> bool {

@@ -384,6 +384,9 @@ impl Engine {
         let entry = &mut self.slots[slot];
         let Some(pipe) = &mut entry.pipe else { return };
         let options = &self.plans[pipe.plan].plan.options;
+        if pipe.ends.iter().flatten().any(|end| end.hung_up) {
+            pipe.give_up_if_left(self.now);
+        }
         if pipe.is_closed(options, self.now) {
             return self.finish(slot, observer);
         }
@@ -536,7 +539,11 @@ impl Engine {
 
     fn accept(&mut self, plan: usize, end: usize, observer: &mut dyn Observer) {
         let Some(listener) = self.plans[plan].listeners[end].clone() else { return };
+        let is_second = end == 1 && self.plans[plan].plan.sides[0].listens;
         while self.plans[plan].listens[end] {
+            if is_second && !self.is_waited_with(plan, observer) {
+                return self.heed_listeners(plan);
+            }
             let (link, from) = match listener.accept_from() {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -558,17 +565,16 @@ impl Engine {
                 Ok(open)
             });
             let open = match opened {
-                Ok(open) => open,
+                Ok(mut open) => {
+                    open.is_client = true;
+                    open
+                }
                 Err(error) => {
                     observer.note(&error.to_string());
                     continue;
                 }
             };
-            let parked = if end == 1 && self.plans[plan].plan.sides[0].listens {
-                self.plans[plan].parked.pop_front()
-            } else {
-                None
-            };
+            let parked = if is_second { self.plans[plan].parked.pop_front() } else { None };
             let slot = parked.unwrap_or_else(|| self.make(plan));
             let is_last = self.plans[plan].plan.options.once && (end == 1 || !self.plans[plan].plan.sides[1].listens);
             self.put(slot, end, open, observer);
@@ -578,6 +584,28 @@ impl Engine {
             }
             self.heed_listeners(plan);
         }
+    }
+
+    /// Whether the first one of those that wait for a second client is still there; those before it that are not are given up.
+    /// One that has closed its side is first only where there is no other.
+    fn is_waited_with(&mut self, plan: usize, observer: &mut dyn Observer) -> bool {
+        let slots = &mut self.slots;
+        let is_whole = |slot: &usize| slots[*slot].pipe.as_mut().is_some_and(|pipe| pipe.who_left().is_none());
+        let parked = &mut self.plans[plan].parked;
+        if let Some(whole) = parked.iter().position(is_whole).and_then(|index| parked.remove(index)) {
+            parked.push_front(whole);
+        }
+        while let Some(&slot) = self.plans[plan].parked.front() {
+            if let Some(pipe) = &mut self.slots[slot].pipe
+                && pipe.phase == Phase::Parked
+                && !pipe.give_up_if_left(self.now)
+            {
+                return true;
+            }
+            self.plans[plan].parked.pop_front();
+            self.look_again(slot, observer);
+        }
+        false
     }
 
     fn forget_listeners(&mut self, plan: usize) {
@@ -593,6 +621,7 @@ impl Engine {
     /// Gives each message at a socket of many clients to the pipe of its sender, a new one if need be.
     fn sort_messages(&mut self, plan: usize, end: usize, observer: &mut dyn Observer) {
         let Some(listener) = self.plans[plan].listeners[end].clone() else { return };
+        let now = self.now;
         let mut scratch = std::mem::take(&mut self.scratch);
         // A turn's worth; the level tells that there is more.
         for _ in 0..64 {
@@ -603,12 +632,16 @@ impl Engine {
             };
             let state = &mut self.plans[plan];
             let known = state.clients.get(&peer).copied();
-            if known.is_none() && state.open >= state.plan.options.clients
+            if known.is_none() && state.open >= state.plan.senders(end)
                 || (known.is_none() && state.once_is_over(self.pipes))
             {
                 state.refused += 1;
                 if state.refused == 1 {
-                    observer.note(&format!("{}: no room for {peer}; its messages are lost", listener.endpoint()));
+                    let most = match state.plan.senders(end) {
+                        most if most < state.plan.options.clients => format!(" beside {most} programs (--children)"),
+                        _ => String::new(),
+                    };
+                    observer.note(&format!("{}: no room for {peer}{most}; its messages are lost", listener.endpoint()));
                 }
                 continue;
             }
@@ -622,10 +655,11 @@ impl Engine {
                 let mut open = End::new(name, form, None);
                 open.write_limit = limit;
                 open.halves = false;
+                open.is_client = true;
                 self.put(slot, end, open, observer);
             }
             if let Some(pipe) = &mut self.slots[slot].pipe {
-                pipe.deliver(end, &scratch[..bytes]);
+                pipe.deliver(end, &scratch[..bytes], now);
             }
             self.queue(slot);
         }
@@ -634,6 +668,7 @@ impl Engine {
 
     /// Takes what is left at a socket of many clients, so that it is in their accounts.
     fn take_last_messages(&mut self, plan: usize, end: usize, observer: &mut dyn Observer) {
+        let now = self.now;
         let state = &self.plans[plan];
         let Some(listener) = &state.listeners[end] else { return };
         let mut strangers = 0_u64;
@@ -645,7 +680,7 @@ impl Engine {
             };
             match state.clients.get(&peer).and_then(|slot| self.slots[*slot].pipe.as_mut()) {
                 Some(pipe) => {
-                    pipe.deliver(end, &self.scratch[..bytes]);
+                    pipe.deliver(end, &self.scratch[..bytes], now);
                 }
                 None => strangers += 1,
             }

@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use taut_link::Fault;
 use taut_time::{Duration, Instant};
 
-use crate::end::{End, Form, Unread};
+use crate::end::{End, Form, Left, Unread};
 use crate::flow::{Desk, Flow, Next, Tee};
 use crate::open::Which;
 use crate::plan::{Options, Plan};
@@ -14,8 +14,13 @@ use crate::report::{Account, EndedBy, Summary};
 
 /// How long a pipe that is over waits for the other sides to acknowledge what they were sent, and for programs to end.
 const CLOSING: Duration = Duration::from_secs(5);
-/// How long a client that sends messages may be silent where no limit was set: nothing else tells that it has gone.
+/// How long a client that sends messages may be silent where no limit was set: nothing else tells that it has gone. So long
+/// is also waited, for an end that is not open yet, with what a client has left behind.
 const SILENT_CLIENT: Duration = Duration::from_secs(60);
+
+/// How long a client that has only closed its side, with nothing to send, is kept while it waits: one that will read and one
+/// that has gone look alike.
+const HALF_CLOSED: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
@@ -52,6 +57,8 @@ pub(crate) struct Pipe {
     last_move: Instant,
     ended: Option<(EndedBy, String, bool)>,
     linger_from: Option<Instant>,
+    /// Since when a client that waits has been seen to have closed its side.
+    half_closed: Option<Instant>,
     fault: Option<Fault>,
     unread: [Unread; 2],
     asked_to_end: bool,
@@ -73,6 +80,7 @@ impl Pipe {
             last_move: now,
             ended: None,
             linger_from: None,
+            half_closed: None,
             fault: None,
             unread: [Unread::default(); 2],
             asked_to_end: false,
@@ -242,23 +250,70 @@ impl Pipe {
     /// The next time at which something is due, if nothing happens before.
     pub(crate) fn deadline(&self, options: &Options) -> Option<Instant> {
         let time = options.time.map(|time| self.began + time);
+        let idle = self.idle(options).map(|idle| self.last_move + idle);
+        let gone = self.half_closed.map(|since| since + HALF_CLOSED);
         match self.phase {
-            Phase::Greeting { until } | Phase::BackingOff { until } => Some(time.map_or(until, |time| time.min(until))),
-            Phase::Opening | Phase::Parked => time,
+            Phase::Greeting { until } | Phase::BackingOff { until } => {
+                [Some(until), time, idle, gone].into_iter().flatten().min()
+            }
+            Phase::Opening | Phase::Parked => [time, idle, gone].into_iter().flatten().min(),
             Phase::Closing { until, next_look, .. } => Some(until.min(next_look)),
             Phase::Running => {
                 let linger = self.linger_from.map(|from| from.max(self.last_move) + options.linger);
-                [self.waits[0], self.waits[1], linger, time, self.idle(options).map(|idle| self.last_move + idle)]
-                    .into_iter()
-                    .flatten()
-                    .min()
+                [self.waits[0], self.waits[1], linger, time, idle].into_iter().flatten().min()
             }
         }
     }
 
+    /// Whether a client that is there waits for the other end.
+    fn is_waiting(&self) -> bool {
+        let waits = matches!(self.phase, Phase::Opening | Phase::Parked | Phase::BackingOff { .. });
+        waits && self.ends.iter().flatten().any(|end| end.is_client)
+    }
+
+    /// How long nothing may move; `None`: for ever.
     fn idle(&self, options: &Options) -> Option<Duration> {
-        let of_clients = self.ends.iter().flatten().any(|end| matches!(end.form, Form::Client { .. }));
-        options.idle.or_else(|| of_clients.then_some(SILENT_CLIENT))
+        let waits = self.is_waiting();
+        if !waits && self.phase != Phase::Running {
+            return None;
+        }
+        let has_gone = |end: &End| matches!(end.form, Form::Client { .. }) || waits && end.is_client && end.hung_up;
+        let may_be_gone = self.ends.iter().flatten().any(has_gone);
+        options.idle.or_else(|| may_be_gone.then_some(SILENT_CLIENT))
+    }
+
+    /// Gives up one whose client left while it waited, with nothing that could be carried: at once where it is closed both ways,
+    /// after [`HALF_CLOSED`] where it may still want to read. While the other end is opened for the first time the latter
+    /// waits: opening is bounded. Whether it is given up.
+    pub(crate) fn give_up_if_left(&mut self, now: Instant) -> bool {
+        let Some((which, left)) = self.who_left() else {
+            self.half_closed = None;
+            return false;
+        };
+        if left == Left::Half {
+            if self.phase == Phase::Opening && self.failures == 0 {
+                return false;
+            }
+            let since = *self.half_closed.get_or_insert(now);
+            if now.saturating_since(since) < HALF_CLOSED {
+                return false;
+            }
+        }
+        let by = if which == 0 { EndedBy::A } else { EndedBy::B };
+        self.end(by, "closed before the other end was there");
+        self.close(now);
+        true
+    }
+
+    /// The client that waits and has closed, with nothing that could be carried.
+    pub(crate) fn who_left(&mut self) -> Option<(usize, Left)> {
+        if !self.is_waiting() {
+            return None;
+        }
+        self.ends.iter_mut().enumerate().find_map(|(which, end)| match end.as_mut()?.left() {
+            Left::No => None,
+            left => Some((which, left)),
+        })
     }
 
     /// Ends it when one of its limits is reached.
@@ -269,7 +324,7 @@ impl Pipe {
         if options.time.is_some_and(|time| now >= self.began + time) {
             self.end(EndedBy::TimeLimit, "its time was over");
             self.close(now);
-        } else if self.phase == Phase::Running && self.idle(options).is_some_and(|idle| now >= self.last_move + idle) {
+        } else if self.idle(options).is_some_and(|idle| now >= self.last_move + idle) {
             self.end(EndedBy::IdleLimit, "nothing moved for as long as the limit says");
             self.close(now);
         }
@@ -281,7 +336,11 @@ impl Pipe {
     }
 
     /// A message for one of many clients' ends; whether there was room.
-    pub(crate) fn deliver(&mut self, end: usize, message: &[u8]) -> bool {
+    pub(crate) fn deliver(&mut self, end: usize, message: &[u8], now: Instant) -> bool {
+        if self.is_waiting() {
+            // Its client is there; whether something moves is not for it to say.
+            self.last_move = now;
+        }
         let Some(end_) = &mut self.ends[end] else { return false };
         let Form::Client { inbox, .. } = &mut end_.form else { return false };
         // Of one that is over, what was left has been counted already.

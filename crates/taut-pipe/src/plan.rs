@@ -25,13 +25,15 @@ pub struct Options {
     pub framing: Framing,
     /// Clients at once; more wait in the kernel's queue, or, where they send messages, are not served.
     pub clients: usize,
+    /// Programs at once (`exec:`, `exec-pty:`) for clients that send messages, whose addresses anybody can make up.
+    pub children: usize,
     /// End after the first client.
     pub once: bool,
     /// How often a connection that fails is tried again.
     pub retries: u32,
     /// Longest wait for one connection.
     pub connect_timeout: Duration,
-    /// Ends a pipe through which nothing has moved for so long.
+    /// Ends a pipe through which nothing has moved for so long, and one whose client has waited so long for the other end.
     pub idle: Option<Duration>,
     /// Ends a pipe after so long.
     pub time: Option<Duration>,
@@ -48,6 +50,7 @@ impl Default for Options {
         Self {
             framing: Framing::None,
             clients: 1000,
+            children: 16,
             once: false,
             retries: 0,
             connect_timeout: Duration::from_secs(10),
@@ -103,6 +106,13 @@ impl Plan {
             );
         }
         Ok(())
+    }
+
+    /// Most clients at once of an end of messages. Where each starts a program they are fewer: one datagram with a sender
+    /// that was made up would be a process.
+    pub(crate) fn senders(&self, end: usize) -> usize {
+        let starts_programs = matches!(self.sides[1 - end].address, Address::Exec { .. });
+        if starts_programs { self.options.clients.min(self.options.children) } else { self.options.clients }
     }
 
     /// Reads the files of TLS for each end that needs them.

@@ -203,6 +203,24 @@ impl Tls {
         }
     }
 
+    /// Whether there is something that [`read`](Self::read) would give, an error included.
+    pub(crate) fn has_bytes(&mut self, fd: BorrowedFd<'_>) -> bool {
+        loop {
+            match self.connection.process_new_packets() {
+                Ok(state) if state.plaintext_bytes_to_read() == 0 => {}
+                _ => return true,
+            }
+            if self.ended {
+                return false;
+            }
+            match self.connection.read_tls(&mut Socket(fd)) {
+                Ok(0) => self.ended = true,
+                Ok(_) => {}
+                Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
+            }
+        }
+    }
+
     /// Makes records of plain bytes and sends what goes; how many were taken.
     pub(crate) fn write(&mut self, fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
         self.flush(fd)?;

@@ -1,18 +1,22 @@
 //! Programs on a network device, given frames that are ours, nearly ours and not ours: what they let by, drop and send is what a second
-//! look at the same bytes says. Over both versions of IP, in XDP and in traffic control (`BPF_PROG_TEST_RUN`).
+//! look at the same bytes says. Over both versions of IP, in XDP and in traffic control (`BPF_PROG_TEST_RUN`). What the stack itself
+//! says of such frames is in `src/net/tests/stack.rs`.
 
 mod support;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use support::{Random, skip};
-use taut_route::bpf::{Hop, KernelRoute, KernelSpec, KernelTarget, Place};
+use taut_route::bpf::{Hop, KernelRoute, KernelSpec, KernelTarget, Own, Place};
 use taut_route::condition::{Layout, Program};
 
 const SOURCES: [&str; 2] = ["192.0.2.77:9000", "[2001:db8:1:2:3:4:5:77]:9000"];
 const SINKS: [&str; 2] = ["192.0.2.1:7001", "[2001:db8::1]:7001"];
 const SENDERS: [&str; 2] = ["192.0.2.9:40001", "[2001:db8:ffff::9]:40001"];
 /// Loopback, which is what test runs come from.
+/// Ethernet addresses of the device and of the sender.
+const ETHERNET: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 8], [2, 0, 0, 0, 0, 9]];
+const OWN: Own = Own { ethernet: ETHERNET[0], broadcast: Some(Ipv4Addr::new(192, 0, 2, 255)) };
 const HOP: Hop = Hop { ifindex: 1, own: [2, 0, 0, 0, 0, 1], next: [2, 0, 0, 0, 0, 2] };
 
 fn octets(ip: IpAddr) -> Vec<u8> {
@@ -41,19 +45,24 @@ fn remainder_of_udp(frame: &[u8], six: bool) -> u64 {
     remainder(&[&frame[sender..udp], &[0, 17], length, &frame[udp..end]])
 }
 
-/// A datagram in a frame, with its checksums.
-fn datagram(ethernet: [[u8; 6]; 2], from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
+/// What the checksum of UDP has to be, where `frame` has none yet. 0 is not allowed, and is what is left of no sum that is not 0 itself.
+fn checksum_of_udp(frame: &[u8], six: bool) -> [u8; 2] {
+    (0xffff - remainder_of_udp(frame, six) as u16).to_be_bytes()
+}
+
+/// A datagram in a frame, with its checksums; over IPv4 without that of UDP.
+fn datagram(ethernet: [[u8; 6]; 2], from: SocketAddr, to: SocketAddr, hops: u8, payload: &[u8]) -> Vec<u8> {
     let six = from.is_ipv6();
     let udp_length = (8 + payload.len()) as u16;
     let mut frame = ethernet.concat();
     if six {
         frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
         frame.extend(udp_length.to_be_bytes());
-        frame.extend([17, 64]);
+        frame.extend([17, hops]);
     } else {
         frame.extend([0x08, 0x00, 0x45, 0]);
         frame.extend((udp_length + 20).to_be_bytes());
-        frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
+        frame.extend([0, 0, 0x40, 0, hops, 17, 0, 0]);
     }
     frame.extend(octets(from.ip()));
     frame.extend(octets(to.ip()));
@@ -61,9 +70,8 @@ fn datagram(ethernet: [[u8; 6]; 2], from: SocketAddr, to: SocketAddr, payload: &
     frame.extend([from.port(), to.port(), udp_length, 0].iter().flat_map(|word| word.to_be_bytes()));
     frame.extend(payload);
     if six {
-        // 0 is not allowed, and is what is left of no sum that is not 0 itself.
-        let sum = 0xffff - remainder_of_udp(&frame, six) as u16;
-        frame[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
+        let sum = checksum_of_udp(&frame, six);
+        frame[udp + 6..udp + 8].copy_from_slice(&sum);
     } else {
         let sum = 0xffff - remainder(&[&frame[14..34]]) as u16;
         frame[24..26].copy_from_slice(&sum.to_be_bytes());
@@ -71,10 +79,10 @@ fn datagram(ethernet: [[u8; 6]; 2], from: SocketAddr, to: SocketAddr, payload: &
     frame
 }
 
-/// The payload of a frame that is the source's.
-fn taken(frame: &[u8], source: SocketAddr) -> Option<&[u8]> {
+/// The payload of a frame that is the source's, and that the stack takes.
+fn taken(frame: &[u8], source: SocketAddr, place: Place) -> Option<&[u8]> {
     let six = source.is_ipv6();
-    let [_, own, udp] = places(six);
+    let [sender, own, udp] = places(six);
     let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     if frame.len() < udp + 8 {
         return None;
@@ -88,12 +96,28 @@ fn taken(frame: &[u8], source: SocketAddr) -> Option<&[u8]> {
     let of_ip = usize::from(if six { word(18) } else { word(16) });
     let agrees = length >= 8 && of_ip == length + if six { 0 } else { 20 } && udp + length <= frame.len();
     let is_ours = frame[own..udp] == octets(source.ip()) && word(udp + 2) == source.port();
-    (is_plain && agrees && is_ours).then(|| &frame[udp + 8..udp + length])
+    if !(is_plain && agrees && is_ours) {
+        return None;
+    }
+    let is_to_us = frame[..6] == ETHERNET[0] || frame[0] & 1 == 1;
+    let from = &frame[sender..own];
+    let is_martian = if six {
+        from[0] == 0xff || from == [&[0; 15][..], &[1]].concat()
+    } else {
+        from[0] == 127 || from[0] >> 4 == 14 || from == [0; 4] || from == [255; 4] || from == octets(source.ip())
+    };
+    let is_header_whole = six || remainder(&[&frame[14..34]]) == 0;
+    // One that a device is to complete looks like this; in traffic control it is known that these are none.
+    let pseudo = remainder(&[&frame[sender..udp], &[0, 17], &frame[udp + 4..udp + 6]]);
+    let is_to_be_completed = place != Place::Tc && u64::from(word(udp + 6)) % 0xffff == pseudo && word(udp + 6) != 0;
+    let is_whole = !six && word(udp + 6) == 0 || is_to_be_completed || remainder_of_udp(frame, six) == 0;
+    (is_to_us && !is_martian && is_header_whole && is_whole).then(|| &frame[udp + 8..udp + length])
 }
 
-/// Does something to a frame that may make it another one's.
+/// Does something to a frame that may make it another one's, or one that the stack refuses.
 fn change(frame: &mut Vec<u8>, random: &mut Random, six: bool) {
-    match random.below(12) {
+    let [sender, own, udp] = places(six);
+    match random.below(24) {
         0 => {
             let at = random.below(frame.len().min(64));
             frame[at] ^= 1 << random.below(8);
@@ -106,8 +130,83 @@ fn change(frame: &mut Vec<u8>, random: &mut Random, six: bool) {
         3 => frame.truncate(14 + random.below(frame.len() - 14)),
         // Ethernet fills up what is short.
         4 | 5 => frame.resize(frame.len() + 1 + random.below(30), 0xaa),
+        // Somebody else's, everybody's, many people's.
+        6 => frame[..6].copy_from_slice(&[[2, 0, 0, 0, 0, 7], [0xff; 6], [1, 0, 0x5e, 0, 0, 1]][random.below(3)]),
+        7 => {
+            let senders: &[IpAddr] = if six { &STRANGE_SENDERS[..5] } else { &STRANGE_SENDERS[5..] };
+            frame[sender..own].copy_from_slice(&octets(senders[random.below(senders.len())]));
+            complete(frame, six);
+        }
+        8 => {
+            frame[udp..udp + 2].copy_from_slice(&[0_u16, 7, 1023, 1024, 9000][random.below(5)].to_be_bytes());
+            complete(frame, six);
+        }
+        // Time to live.
+        9 => {
+            frame[if six { 21 } else { 22 }] = [0, 1, 2, 255][random.below(4)];
+            complete(frame, six);
+        }
+        // Damage of the payload; a checksum that is wrong, and the sum of the pseudo header in its place.
+        10 | 11 => {
+            complete(frame, six);
+            let last = frame.len() - 1;
+            frame[if random.below(2) == 0 { last } else { udp + 6 }] ^= 1 << random.below(8);
+        }
+        12 => {
+            let pseudo = remainder(&[&frame[sender..udp], &[0, 17], &frame[udp + 4..udp + 6]]) as u16;
+            frame[udp + 6..udp + 8].copy_from_slice(&pseudo.to_be_bytes());
+        }
+        13..18 => complete(frame, six),
         _ => {}
     }
+}
+
+const STRANGE_SENDERS: [IpAddr; 13] = {
+    const fn six(words: [u16; 8]) -> IpAddr {
+        let [a, b, c, d, e, f, g, h] = words;
+        IpAddr::V6(std::net::Ipv6Addr::new(a, b, c, d, e, f, g, h))
+    }
+    const fn four(bytes: [u8; 4]) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::from_octets(bytes))
+    }
+    [
+        six([0; 8]),
+        six([0, 0, 0, 0, 0, 0, 0, 1]),
+        six([0xff02, 0, 0, 0, 0, 0, 0, 1]),
+        six([0, 0, 0, 0, 0, 0xffff, 0x7f00, 1]),
+        // The source's own.
+        six([0x2001, 0xdb8, 1, 2, 3, 4, 5, 0x77]),
+        four([0; 4]),
+        four([0, 1, 2, 3]),
+        four([127, 0, 0, 1]),
+        four([224, 0, 0, 1]),
+        four([255; 4]),
+        four([192, 0, 2, 77]),
+        // All of that network, and one that is nobody's business.
+        four([192, 0, 2, 255]),
+        four([240, 0, 0, 1]),
+    ]
+};
+
+/// Makes the checksums right.
+fn complete(frame: &mut [u8], six: bool) {
+    let udp = places(six)[2];
+    if !six {
+        frame[24..26].fill(0);
+        let sum = 0xffff - remainder(&[&frame[14..34]]) as u16;
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    }
+    frame[udp + 6..udp + 8].fill(0);
+    let sum = checksum_of_udp(frame, six);
+    frame[udp + 6..udp + 8].copy_from_slice(&sum);
+}
+
+/// Whether a datagram may be answered.
+fn may_be_answered(asker: SocketAddr, source: SocketAddr) -> bool {
+    let is_somebody = asker.ip() != source.ip() && !asker.ip().is_unspecified();
+    let is_one = OWN.broadcast.map(IpAddr::V4) != Some(asker.ip());
+    let is_mapped = matches!(asker.ip(), IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some());
+    !is_mapped && asker.port() >= 1024 && asker.port() != source.port() && is_somebody && is_one
 }
 
 struct Case {
@@ -123,16 +222,16 @@ fn compare(random: &mut Random, version: usize, case: &Case, frames: usize) -> R
     let outputs: &[&str] = if case.output { &["value * 3 + len"] } else { &[] };
     let program = Program::parse("value % 3 != 0", outputs, &layout).unwrap();
     let target = if case.reply { KernelTarget::Reply } else { KernelTarget::To(sink) };
-    let spec = KernelSpec { source, sinks: vec![(target, case.output.then_some(0))], log: None };
+    let sinks = vec![(target, case.output.then_some(0))];
+    let spec = KernelSpec { own: OWN, replies: u32::MAX, ..KernelSpec::new(source, sinks) };
     let mut route = KernelRoute::load(&program, spec, case.place, "t").map_err(|error| error.to_string())?;
     route.set_hop(0, Some(HOP)).unwrap();
     let (pass, drop, send) = if case.place == Place::Tc { (u32::MAX, 2, 7) } else { (2, 1, 3) };
-    let ethernet = [[2, 0, 0, 0, 0, 8], [2, 0, 0, 0, 0, 9]];
-    let mut seen = [0; 3];
+    let (mut seen, mut lost) = ([0; 3], 0);
     for number in 0..frames {
         let longest = if random.below(4) == 0 { 1400 } else { 60 };
         let payload: Vec<u8> = (0..random.below(longest)).map(|_| random.next() as u8).collect();
-        let mut frame = datagram(ethernet, sender, source, &payload);
+        let mut frame = datagram(ETHERNET, sender, source, 64, &payload);
         change(&mut frame, random, six);
         // Test runs of traffic control take no frame without a whole header.
         if case.place == Place::Tc && frame.len() < 64 {
@@ -140,7 +239,7 @@ fn compare(random: &mut Random, version: usize, case: &Case, frames: usize) -> R
         }
         let (verdict, after) = route.test_run(&frame).map_err(|error| error.to_string())?;
         let told = format!("{:?}, frame {number}: {frame:02x?}", case.place);
-        let Some(payload) = taken(&frame, source) else {
+        let Some(payload) = taken(&frame, source, case.place) else {
             assert_eq!((verdict, &after), (pass, &frame), "{told}");
             seen[0] += 1;
             continue;
@@ -151,7 +250,6 @@ fn compare(random: &mut Random, version: usize, case: &Case, frames: usize) -> R
             seen[1] += 1;
             continue;
         };
-        seen[2] += 1;
         // Who sent it, by the frame: that may have been changed too.
         let [from, own, _] = places(six);
         let ip = if six {
@@ -160,13 +258,20 @@ fn compare(random: &mut Random, version: usize, case: &Case, frames: usize) -> R
             IpAddr::from(*frame[from..own].first_chunk::<4>().unwrap())
         };
         let asker = SocketAddr::new(ip, u16::from_be_bytes([frame[udp], frame[udp + 1]]));
+        let hops = frame[if six { 21 } else { 22 }];
+        if hops < 2 || case.reply && !may_be_answered(asker, source) {
+            lost += 1;
+            assert_eq!((verdict, route.counters().unwrap().failed), (drop, lost), "{told}");
+            continue;
+        }
+        seen[2] += 1;
         let (to, addresses) = if case.reply {
-            (asker, [*frame[6..].first_chunk().unwrap(), *frame.first_chunk().unwrap()])
+            (asker, [*frame[6..].first_chunk().unwrap(), OWN.ethernet])
         } else {
             (sink, [HOP.next, HOP.own])
         };
         let number = value.wrapping_mul(3).wrapping_add(payload.len() as i64).to_be_bytes();
-        let mut expected = datagram(addresses, source, to, if case.output { &number } else { payload });
+        let mut expected = datagram(addresses, source, to, hops - 1, if case.output { &number } else { payload });
         if !case.output {
             // What fills it up stays.
             expected.extend(&frame[udp + 8 + payload.len()..]);
@@ -180,6 +285,7 @@ fn compare(random: &mut Random, version: usize, case: &Case, frames: usize) -> R
         }
         assert_eq!(after, expected, "{told}");
     }
+    assert!(lost > 5, "{:?}: {lost}", case.place);
     Ok(seen)
 }
 

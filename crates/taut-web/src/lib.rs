@@ -20,6 +20,7 @@ mod conditional;
 mod connection;
 mod encoding;
 mod guard;
+mod hosts;
 mod limits;
 mod listing;
 pub mod log;
@@ -36,6 +37,7 @@ mod watched;
 
 pub use body::Body;
 pub use connection::serve_stream;
+pub use hosts::Hosts;
 pub use limits::Limits;
 pub use name::{Name, Refusal};
 pub use server::{Served, Server};

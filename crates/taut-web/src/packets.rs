@@ -140,7 +140,7 @@ mod tests {
         let contents: Vec<u8> = (0..200_001_u32).map(|index| (index % 251) as u8).collect();
         fs::write(directory.path().join("data"), &contents).unwrap();
         let packets = Arc::new(Mutex::new(Vec::new()));
-        let request = b"GET /data HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".to_vec();
+        let request = b"GET /data HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".to_vec();
         let link = Link { request, packets: Arc::clone(&packets), stands: false };
         let more = More::default();
         let stream = Packets::new(link, Some(672), Arc::clone(&more));

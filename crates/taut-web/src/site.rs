@@ -16,7 +16,7 @@ use crate::listing::{self, Line};
 use crate::media::media_type;
 use crate::range::Range;
 use crate::tree::{Found, Miss, OpenFile, Tree};
-use crate::{Body, Name, Refusal, template};
+use crate::{Body, Hosts, Name, Refusal, template};
 
 /// How a directory is served.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +25,8 @@ pub struct Options {
     pub listing: bool,
     /// How long clients may keep files without asking again; `None` has them ask every time (`no-cache`).
     pub max_age: Option<Duration>,
+    /// For which hosts it answers.
+    pub hosts: Hosts,
 }
 
 /// A directory and how it is served: from a request's head to an answer. Reads files' data never, and their directories on the thread
@@ -40,6 +42,10 @@ pub struct Site {
 pub(crate) struct Note(pub(crate) &'static str);
 
 type Answer = Response<Body>;
+
+/// What is told to whoever asks for a host that is not ours: nothing of what they sent.
+const MISDIRECTED: &str = "421 Misdirected Request\n\nThis server answers for localhost, for addresses, and for names that it was told: \
+                           taut web --host NAME\n";
 
 impl Site {
     /// A site of a directory.
@@ -84,6 +90,15 @@ impl Site {
     }
 
     fn answer(&self, head: &Parts, now: SystemTime) -> Answer {
+        // A host in the request's line stands before that of the field (RFC 9112, section 3.2.2).
+        let field = head.headers.get(HOST).map(|host| String::from_utf8_lossy(host.as_bytes()));
+        let absolute = head.uri.authority().filter(|_| head.uri.scheme().is_some());
+        let in_line = absolute.map(|authority| Cow::from(authority.as_str()));
+        if field.iter().chain(&in_line).any(|host| !self.options.hosts.know(host)) {
+            let mut answer = error(StatusCode::MISDIRECTED_REQUEST, "a host that it was not told (--host)");
+            *answer.body_mut() = Body::bytes(MISDIRECTED);
+            return answer;
+        }
         let name = match Name::parse(head.uri.path()) {
             Ok(name) => name,
             Err(Refusal::Malformed(why)) => return error(StatusCode::BAD_REQUEST, why),

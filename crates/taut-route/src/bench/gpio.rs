@@ -219,6 +219,7 @@ impl Simulation {
             log: None,
             cpu: plan.core,
             fifo: plan.fifo,
+            replies: None,
         };
         let engine = Engine::start(vec![Route::compile(&declaration)?])?;
         let mut measured = self.measure(plan)?;

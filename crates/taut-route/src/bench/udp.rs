@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use taut_link::{Error, Result};
 
-use crate::bpf::{Attachment, Hop, KernelRoute, KernelSpec, KernelTarget, Place};
+use crate::bpf::{Attachment, Hop, KernelRoute, KernelSpec, KernelTarget, Own, Place};
 use crate::condition::{Layout, Program, Verdict};
 use crate::net::namespace::Namespace;
 use crate::net::netlink::{Netlink, Way};
@@ -150,6 +150,11 @@ fn failed(what: &str) -> impl Fn(io::Error) -> Error {
     }
 }
 
+/// A route on the device of the cable's end.
+fn spec_of(hop: &Hop, source: SocketAddrV4, sinks: Vec<(KernelTarget, Option<usize>)>) -> KernelSpec {
+    KernelSpec { own: Own { ethernet: hop.own, broadcast: None }, ..KernelSpec::new(source.into(), sinks) }
+}
+
 fn program() -> Result<Program> {
     let layout = Source::Udp(SOURCE.into()).layout();
     parse(&layout)
@@ -210,7 +215,7 @@ impl Bench {
         let cable = self.cable(Path::Kernel(place));
         let attempt = || {
             let program = program().map_err(io::Error::other)?;
-            let spec = KernelSpec { source: SOURCE.into(), sinks: vec![(KernelTarget::Reply, None)], log: None };
+            let spec = spec_of(&cable.hop, SOURCE, vec![(KernelTarget::Reply, None)]);
             let route = KernelRoute::load(&program, spec, place, "taut_bench").map_err(io::Error::other)?;
             Attachment::attach(cable.hop.ifindex, place, &[&route]).map_err(io::Error::other).map(drop)
         };
@@ -276,11 +281,7 @@ impl Bench {
         match path {
             Path::Kernel(place) => {
                 let target = |sink| KernelTarget::To(sink_address(sink).into());
-                let spec = KernelSpec {
-                    source: SOURCE.into(),
-                    sinks: (0..sinks).map(|i| (target(i), None)).collect(),
-                    log: None,
-                };
+                let spec = spec_of(&cable.hop, SOURCE, (0..sinks).map(|i| (target(i), None)).collect());
                 let load = |spec| {
                     KernelRoute::load(&program()?, spec, place, "taut_bench")
                         .map_err(|error| Error::Unavailable(error.to_string()))
@@ -290,8 +291,8 @@ impl Bench {
                     route.set_hop(sink, Some(cable.hop)).map_err(failed("tell the program its sinks"))?;
                 }
                 let other = |index: u16| {
-                    let source = SocketAddrV4::new(ROUTE, SOURCE.port() + 1 + index).into();
-                    load(KernelSpec { source, sinks: vec![(KernelTarget::Reply, None)], log: None })
+                    let source = SocketAddrV4::new(ROUTE, SOURCE.port() + 1 + index);
+                    load(spec_of(&cable.hop, source, vec![(KernelTarget::Reply, None)]))
                 };
                 let others: Vec<KernelRoute> = (0..others).map(other).collect::<Result<_>>()?;
                 let all: Vec<&KernelRoute> = others.iter().chain([&route]).collect();
@@ -345,7 +346,7 @@ impl Started {
         let layout = Source::Udp(SOURCE.into()).layout();
         let began = Instant::now();
         let program = Program::parse(TERMS, &[], &layout).map_err(io::Error::other)?;
-        let spec = KernelSpec { source: SOURCE.into(), sinks: vec![(KernelTarget::Reply, None)], log: None };
+        let spec = spec_of(&hop, SOURCE, vec![(KernelTarget::Reply, None)]);
         let mut route = KernelRoute::load(&program, spec, place, "taut_bench").map_err(io::Error::other)?;
         route.set_hop(0, Some(hop))?;
         let loaded_ns = nanos(began.elapsed());

@@ -11,7 +11,8 @@ use super::instruction::R::{R0, R1, R2, R3, R4, R5, R10};
 use super::instruction::{Alu, Assembler, Jump, Label, R, Width};
 use super::network::Hook;
 
-/// Longest payload that a program of XDP sends on as it came over IPv6: its bytes have to be summed up.
+/// Longest payload whose bytes a program sums up: of one that has a checksum which nobody has looked at yet, and of one that
+/// XDP sends on as it came over IPv6.
 pub(crate) const LONGEST_SUMMED: usize = 2047;
 /// Most that the helper sums up at a time (`MAX_BPF_STACK`, net/core/filter.c).
 const CHUNK: i32 = 512;
@@ -52,6 +53,7 @@ pub(super) fn sum_up(a: &mut Assembler, output: Option<usize>, memory_fd: i32, f
         a.load(Width::B8, SUM, R10, SENT_SUM);
         a.load(Width::B8, END, R10, frame::CONTEXT);
         a.load(Width::B4, END, END, Hook::Xdp.data() + 4);
+        a.jump_if_imm(Jump::Greater, LENGTH, LONGEST_SUMMED as i32, failed);
         sum_payload(a, failed);
         a.mov(R3, SUM);
         a.load(Width::B8, NOW, R10, CHECKSUM);
@@ -69,13 +71,12 @@ pub(super) fn sum_up(a: &mut Assembler, output: Option<usize>, memory_fd: i32, f
 }
 
 /// The sum of a payload so far, and where the frame ends.
-const SUM: R = MEMORY;
-const END: R = NOW;
+pub(super) const SUM: R = MEMORY;
+pub(super) const END: R = NOW;
 
-/// Adds the payload to `SUM`, in pieces by the bits of its length, each looked at by the verifier once: neither a piece's place nor
+/// Adds a payload of at most [`LONGEST_SUMMED`] bytes to `SUM`, in pieces by the bits of its length, each looked at by the verifier once: neither a piece's place nor
 /// what is known of the payload depends on which ones were there before.
-fn sum_payload(a: &mut Assembler, failed: Label) {
-    a.jump_if_imm(Jump::Greater, LENGTH, LONGEST_SUMMED as i32, failed);
+pub(super) fn sum_payload(a: &mut Assembler, failed: Label) {
     for bytes in (0..11).rev().map(|bit| 1 << bit) {
         let next = a.label();
         a.mov(R1, LENGTH);

@@ -52,8 +52,11 @@ pub(super) const LOG_LOST: usize = 56;
 pub(super) const HISTOGRAM: usize = 64;
 /// Words of the histogram.
 pub(super) const BUCKETS: usize = 32;
+/// The second in which the last reply was sent, and the number of replies in it.
+pub(super) const REPLY_SECOND: usize = HISTOGRAM + 8 * BUCKETS;
+pub(super) const REPLIES: usize = REPLY_SECOND + 8;
 /// The filters' words.
-pub(super) const SLOTS: usize = HISTOGRAM + 8 * BUCKETS;
+pub(super) const SLOTS: usize = REPLIES + 8;
 
 /// Bytes of the memory of a route with so many words for filters.
 pub const fn memory_bytes(slots: u16) -> usize {

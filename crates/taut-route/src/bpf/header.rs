@@ -1,9 +1,14 @@
 //! Headers of the datagrams that a program sends: Ethernet, IPv4 or IPv6 without options, UDP; prepared here, completed there.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Room for the headers of either version.
 pub(super) const HEADER_ROOM: usize = 64;
+/// The table of sinks begins with this host's own addresses on the device of the source: Ethernet's, and the one by which IPv4
+/// reaches all hosts there (0: none).
+pub(super) const OWN_ETHERNET: usize = 0;
+pub(super) const OWN_BROADCAST: usize = 8;
+pub(super) const OWN_BYTES: usize = 16;
 /// Bytes of a sink in the table of sinks.
 pub(super) const SINK_BYTES: usize = 80;
 /// Offset in a sink of the sum of the IPv4 header's words (IPv6: of both ports), that of the pseudo header's, and the device's
@@ -43,6 +48,14 @@ impl Ip {
     /// Offset of the header of UDP.
     pub(super) const fn udp(self) -> usize {
         self.target_at() + self.address_bytes()
+    }
+
+    /// Offset of the number of hosts that a datagram may still pass.
+    pub(super) const fn hops_at(self) -> usize {
+        match self {
+            Self::V4 => 22,
+            Self::V6 => 21,
+        }
     }
 
     /// What stands behind the Ethernet addresses, in network byte order.
@@ -85,6 +98,31 @@ impl Ip {
     }
 }
 
+/// This host on the device that the datagrams of a source come in on.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Own {
+    /// Ethernet address; zero on loopback.
+    pub ethernet: [u8; 6],
+    /// The address by which IPv4 reaches all hosts there, if it has one.
+    pub broadcast: Option<Ipv4Addr>,
+}
+
+impl Own {
+    pub(super) fn entry(self) -> [u8; OWN_BYTES] {
+        let mut entry = [0; OWN_BYTES];
+        entry[OWN_ETHERNET..OWN_ETHERNET + 6].copy_from_slice(&self.ethernet);
+        let broadcast = self.broadcast.unwrap_or(Ipv4Addr::UNSPECIFIED).octets();
+        entry[OWN_BROADCAST..OWN_BROADCAST + 4].copy_from_slice(&broadcast);
+        entry
+    }
+}
+
+/// The number that four bytes of an address are in memory.
+pub(super) fn word(ip: IpAddr, index: usize) -> u32 {
+    let octets = octets(ip);
+    u32::from_ne_bytes([0, 1, 2, 3].map(|byte| octets[4 * index + byte]))
+}
+
 /// The bytes of an address.
 pub(super) fn octets(ip: IpAddr) -> Vec<u8> {
     match ip {
@@ -93,7 +131,7 @@ pub(super) fn octets(ip: IpAddr) -> Vec<u8> {
     }
 }
 
-/// The headers with their lengths and checksums zero. Both addresses are of the same version.
+/// The headers with their lengths, checksums and hops zero. Both addresses are of the same version.
 pub(super) fn headers(hop: Option<Hop>, from: SocketAddr, to: Option<SocketAddr>) -> [u8; HEADER_ROOM] {
     let mut bytes = [0; HEADER_ROOM];
     let ip = Ip::of(from);
@@ -104,14 +142,14 @@ pub(super) fn headers(hop: Option<Hop>, from: SocketAddr, to: Option<SocketAddr>
     bytes[12..14].copy_from_slice(&ip.ethertype().to_be_bytes());
     match ip {
         Ip::V4 => {
-            // Version 4 with 5 words; do not fragment; time to live 64; UDP.
+            // Version 4 with 5 words; do not fragment; UDP.
             bytes[14] = 0x45;
-            bytes[20..24].copy_from_slice(&[0x40, 0x00, 64, 17]);
+            bytes[20..24].copy_from_slice(&[0x40, 0x00, 0, 17]);
         }
         Ip::V6 => {
-            // Version 6; UDP; hop limit 64.
+            // Version 6; UDP.
             bytes[14] = 0x60;
-            bytes[20..22].copy_from_slice(&[17, 64]);
+            bytes[20] = 17;
         }
     }
     let mut put = |address: SocketAddr, at: usize, port: usize| {

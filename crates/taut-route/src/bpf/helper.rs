@@ -15,3 +15,4 @@ pub(super) const XDP_ADJUST_TAIL: i32 = 65;
 pub(super) const SPIN_LOCK: i32 = 93;
 pub(super) const SPIN_UNLOCK: i32 = 94;
 pub(super) const RINGBUF_OUTPUT: i32 = 130;
+pub(super) const CSUM_LEVEL: i32 = 135;

@@ -10,9 +10,10 @@ use super::instruction::{Alu, Assembler, Jump, Label, Width};
 use super::network::{Ends, Hook};
 use crate::condition::Program;
 
-/// In `SENDER`: both Ethernet addresses, the IP address, the port.
+/// In `SENDER`: room for both Ethernet addresses, of which the second is kept, the IP address, the port, and the hops left.
 pub(super) const SENDER_IP: i16 = SENDER + 12;
 pub(super) const SENDER_PORT: i16 = SENDER + 28;
+pub(super) const SENDER_HOPS: i16 = SENDER + 30;
 
 /// A number as it stands in memory in network byte order.
 const fn network(number: u16) -> i32 {
@@ -85,17 +86,12 @@ pub(super) fn is_for(a: &mut Assembler, source: SocketAddr, pass: Label) {
     a.jump_if_imm(Jump::Unequal, R5, network(source.port()), pass);
 }
 
-/// Checks that the lengths agree and that all fields are there; then `PAYLOAD` and `LENGTH` are good.
-pub(super) fn lengths(a: &mut Assembler, hook: Hook, ip: Ip, program: &Program, ends: &Ends) {
-    let needed = ip.header_bytes() + program.payload_bytes;
+/// Checks that the lengths agree and that so much is there; then `LENGTH` is good.
+pub(super) fn lengths(a: &mut Assembler, hook: Hook, ip: Ip, ends: &Ends) {
     let (length, more) = ip.length();
+    load_length(a, ip, ends);
     a.load(Width::B2, R5, R2, length as i16);
     a.byte_order(R5, 16, true);
-    a.load(Width::B2, LENGTH, R2, ip.udp() as i16 + 4);
-    a.byte_order(LENGTH, 16, true);
-    a.alu_imm(Alu::Sub, LENGTH, 8);
-    // A UDP length below 8 wraps around.
-    a.jump_if_imm(Jump::Greater, LENGTH, 0xffff, ends.pass);
     a.mov(R4, LENGTH);
     a.alu_imm(Alu::Add, R4, more as i32);
     a.jump_if(Jump::Unequal, R4, R5, ends.pass);
@@ -111,6 +107,23 @@ pub(super) fn lengths(a: &mut Assembler, hook: Hook, ip: Ip, program: &Program, 
         }
     }
     a.jump_if(Jump::Greater, R5, R4, ends.pass);
+}
+
+fn load_length(a: &mut Assembler, ip: Ip, ends: &Ends) {
+    a.load(Width::B2, LENGTH, R2, ip.udp() as i16 + 4);
+    a.byte_order(LENGTH, 16, true);
+    a.alu_imm(Alu::Sub, LENGTH, 8);
+    // A UDP length below 8 wraps around.
+    a.jump_if_imm(Jump::Greater, LENGTH, 0xffff, ends.pass);
+}
+
+/// Checks that all fields are there, of a datagram whose lengths agree; then `PAYLOAD` and `LENGTH` are good. Nothing else is
+/// known of them, whatever was found out before: the verifier looks at what follows once.
+pub(super) fn payload(a: &mut Assembler, hook: Hook, ip: Ip, program: &Program, ends: &Ends) {
+    let needed = ip.header_bytes() + program.payload_bytes;
+    reload(a, hook);
+    beyond_end(a, ip.header_bytes(), ends.pass);
+    load_length(a, ip, ends);
     if program.payload_bytes > 0 {
         a.jump_if_imm(Jump::Less, LENGTH, program.payload_bytes as i32, ends.short);
     }
@@ -122,6 +135,7 @@ pub(super) fn lengths(a: &mut Assembler, hook: Hook, ip: Ip, program: &Program, 
             beyond_end(a, needed, pull);
             a.jump(there);
             a.place(pull);
+            a.load(Width::B8, R1, R10, frame::CONTEXT);
             a.constant(R2, needed as i64);
             a.call(helper::SKB_PULL_DATA);
             reload(a, hook);
@@ -133,9 +147,15 @@ pub(super) fn lengths(a: &mut Assembler, hook: Hook, ip: Ip, program: &Program, 
     a.alu_imm(Alu::Add, PAYLOAD, ip.header_bytes() as i32);
 }
 
+/// Keeps how many hosts the datagram may still pass.
+pub(super) fn save_hops(a: &mut Assembler, ip: Ip) {
+    a.load(Width::B1, R4, R2, ip.hops_at() as i16);
+    a.store(Width::B2, R10, SENDER_HOPS, R4);
+}
+
 /// Keeps what a reply needs of the sender.
 pub(super) fn save_sender(a: &mut Assembler, ip: Ip) {
-    for at in (0..12).step_by(2) {
+    for at in (6..12).step_by(2) {
         a.load(Width::B2, R4, R2, at);
         a.store(Width::B2, R10, SENDER + at, R4);
     }

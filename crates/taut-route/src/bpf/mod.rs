@@ -1,5 +1,6 @@
 //! The generator of eBPF, and loading by bpf(2) as it is: no compiler, no loader library, no object files.
 
+mod acceptable;
 mod checksum;
 mod frame;
 mod generate;
@@ -17,8 +18,9 @@ mod sys;
 
 pub(crate) use checksum::LONGEST_SUMMED;
 pub use frame::memory_bytes;
-pub use header::Hop;
+pub use header::{Hop, Own};
 pub use instruction::Instruction;
 pub use object::{BpfError, KernelCounters, MemoryMap, RecordProgram};
+pub(crate) use outgoing::FIRST_PORT;
 pub use record::{RECORD_HEADER, RESULTS, RecordTarget, generate as generate_record};
 pub use route::{Attachment, KernelRoute, KernelSpec, KernelTarget, LogRecord, Place};

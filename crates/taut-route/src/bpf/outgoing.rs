@@ -1,13 +1,20 @@
 //! Sending: the datagram's own frame rewritten in place, or clones of it.
 
 use super::checksum::{self, RECOMPUTE, fold};
-use super::frame::{self, CHECKSUM, DEVICE, FAILED, HEADERS, LENGTH, OUTPUTS, SENDER, SENT_SUM};
-use super::header::{self, FIRST_SUM, HEADER_ROOM, IFINDEX, Ip, PSEUDO_SUM, SINK_BYTES};
+use super::frame::{
+    self, CHECKSUM, DEVICE, FAILED, HEADERS, LENGTH, MEMORY, NOW, OUTPUTS, REPLIES, REPLY_SECOND, SENDER, SENT_SUM,
+};
+use super::header::{
+    self, FIRST_SUM, HEADER_ROOM, IFINDEX, Ip, OWN_BROADCAST, OWN_BYTES, OWN_ETHERNET, PSEUDO_SUM, SINK_BYTES,
+};
 use super::helper;
-use super::incoming::{SENDER_IP, SENDER_PORT, beyond_end, reload};
+use super::incoming::{SENDER_HOPS, SENDER_IP, SENDER_PORT, beyond_end, reload};
 use super::instruction::R::{R0, R1, R2, R3, R4, R5, R10};
 use super::instruction::{Alu, Assembler, Jump, Label, R, Width};
 use super::network::{Ends, NetParts, count, stack_address, time_taken};
+
+/// Ports below are of services, some of which answer to whatever they get (RFC 6335, section 6).
+pub(crate) const FIRST_PORT: u16 = 1024;
 
 const XDP_TX: i64 = 3;
 /// Where a number stands behind the headers on the stack.
@@ -15,12 +22,13 @@ const NUMBER: i16 = HEADERS + HEADER_ROOM as i16;
 
 /// Puts the headers for a sink at `HEADERS`, the number of its device at `DEVICE` (0 when it is not known), the sum of the pseudo
 /// header of UDP at `CHECKSUM`, and over IPv6 that of all but the payload at `SENT_SUM`.
-fn headers_out(a: &mut Assembler, parts: &NetParts<'_>, index: usize) {
+fn headers_out(a: &mut Assembler, parts: &NetParts<'_>, index: usize, failed: Label) {
     let (sink, ip) = (parts.sinks[index], Ip::of(parts.source));
     if sink.reply {
+        may_reply(a, parts, ip, failed);
         headers_of_reply(a, parts, ip);
     } else {
-        let entry = (index * SINK_BYTES) as i16;
+        let entry = (OWN_BYTES + index * SINK_BYTES) as i16;
         a.map_value(R2, parts.sinks_fd);
         for at in (0..ip.header_bytes().next_multiple_of(8) as i16).step_by(8) {
             a.load(Width::B8, R1, R2, entry + at);
@@ -31,6 +39,16 @@ fn headers_out(a: &mut Assembler, parts: &NetParts<'_>, index: usize) {
         a.load(Width::B4, R1, R2, entry + IFINDEX as i16);
     }
     a.store(Width::B8, R10, DEVICE, R1);
+    // One host less than came, so that what goes in circles comes to an end.
+    a.load(Width::B2, R1, R10, SENDER_HOPS);
+    a.alu_imm(Alu::Sub, R1, 1);
+    a.store(Width::B1, R10, HEADERS + ip.hops_at() as i16, R1);
+    if ip == Ip::V4 {
+        if cfg!(target_endian = "big") {
+            a.alu_imm(Alu::ShiftLeft, R1, 8);
+        }
+        a.alu(Alu::Add, R3, R1);
+    }
     let length = |a: &mut Assembler, more: usize| {
         match sink.output {
             Some(_) => a.constant(R1, 8),
@@ -62,6 +80,68 @@ fn headers_out(a: &mut Assembler, parts: &NetParts<'_>, index: usize) {
     }
 }
 
+/// Goes away if what follows from the datagram could not pass even one host.
+pub(super) fn has_hops_left(a: &mut Assembler, none: Label) {
+    a.load(Width::B2, R1, R10, SENDER_HOPS);
+    a.jump_if_imm(Jump::Less, R1, 2, none);
+}
+
+/// Goes to `failed` where a reply could begin a loop, by a rule that holds in user space too (`run/loops.rs`): from a port that
+/// answers by itself, our own one included; to all hosts, to none, or to ourselves; and beyond the number of replies a second.
+fn may_reply(a: &mut Assembler, parts: &NetParts<'_>, ip: Ip, failed: Label) {
+    a.load(Width::B2, R1, R10, SENDER_PORT);
+    a.byte_order(R1, 16, true);
+    a.jump_if_imm(Jump::Less, R1, FIRST_PORT.into(), failed);
+    a.jump_if_imm(Jump::Equal, R1, parts.source.port().into(), failed);
+    match ip {
+        Ip::V4 => {
+            a.map_value(R2, parts.sinks_fd);
+            // By two bytes, which is how the address is aligned here.
+            let differs = a.label();
+            for at in [0, 2] {
+                a.load(Width::B2, R1, R10, SENDER_IP + at);
+                a.load(Width::B2, R3, R2, OWN_BROADCAST as i16 + at);
+                a.jump_if(Jump::Unequal, R1, R3, differs);
+            }
+            a.jump(failed);
+            a.place(differs);
+        }
+        Ip::V6 => {
+            let own = header::octets(parts.source.ip());
+            // Of IPv4 within IPv6 no socket of IPv6 alone sends.
+            let mapped = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+            for address in [own.as_slice(), &[0; 16], &mapped] {
+                // On loopback everybody has our own address.
+                if address == own && parts.source.ip().is_loopback() {
+                    continue;
+                }
+                let differs = a.label();
+                for (at, word) in address.chunks(2).enumerate() {
+                    a.load(Width::B2, R1, R10, SENDER_IP + 2 * at as i16);
+                    a.jump_if_imm(Jump::Unequal, R1, u16::from_ne_bytes([word[0], word[1]]).into(), differs);
+                }
+                a.jump(failed);
+                a.place(differs);
+            }
+        }
+    }
+    // Two processors at the turn of a second may let a few more through.
+    let same = a.label();
+    a.mov(R1, NOW);
+    a.alu_imm(Alu::Div, R1, 1_000_000_000);
+    a.load(Width::B8, R2, MEMORY, REPLY_SECOND as i16);
+    a.jump_if(Jump::Equal, R1, R2, same);
+    a.store(Width::B8, MEMORY, REPLY_SECOND as i16, R1);
+    a.constant(R1, 0);
+    a.store(Width::B8, MEMORY, REPLIES as i16, R1);
+    a.place(same);
+    a.load(Width::B8, R2, MEMORY, REPLIES as i16);
+    a.constant(R1, parts.replies.into());
+    a.jump_if(Jump::Less, R1, R2, failed);
+    a.jump_if(Jump::Equal, R1, R2, failed);
+    count(a, REPLIES);
+}
+
 /// Those of a reply; the sums in `r3` and `r4`, the number of the device in `r1`.
 fn headers_of_reply(a: &mut Assembler, parts: &NetParts<'_>, ip: Ip) {
     let template = header::headers(None, parts.source, None);
@@ -72,7 +152,10 @@ fn headers_of_reply(a: &mut Assembler, parts: &NetParts<'_>, ip: Ip) {
     for at in (0..6).step_by(2) {
         a.load(Width::B2, R1, R10, SENDER + 6 + at);
         a.store(Width::B2, R10, HEADERS + at, R1);
-        a.load(Width::B2, R1, R10, SENDER + at);
+    }
+    a.map_value(R2, parts.sinks_fd);
+    for at in (0..6).step_by(2) {
+        a.load(Width::B2, R1, R2, OWN_ETHERNET as i16 + at);
         a.store(Width::B2, R10, HEADERS + 6 + at, R1);
     }
     // By two bytes, which is how the address is aligned here.
@@ -100,7 +183,7 @@ pub(super) fn send_in_place(a: &mut Assembler, parts: &NetParts<'_>, ends: &Ends
     };
     let ip = Ip::of(parts.source);
     let header_bytes = ip.header_bytes();
-    headers_out(a, parts, 0);
+    headers_out(a, parts, 0, ends.failed);
     if !sink.reply {
         a.load(Width::B8, R1, R10, DEVICE);
         a.load(Width::B8, R2, R10, frame::CONTEXT);
@@ -168,7 +251,7 @@ pub(super) fn send_all(a: &mut Assembler, parts: &NetParts<'_>, ends: &Ends) {
             a.call(helper::SKB_CHANGE_TAIL);
             a.jump_if_imm(Jump::Unequal, R0, 0, ends.failed);
         }
-        headers_out(a, parts, index);
+        headers_out(a, parts, index, failed);
         a.load(Width::B8, R1, R10, DEVICE);
         a.jump_if_imm(Jump::Equal, R1, 0, failed);
         a.load(Width::B8, R1, R10, CHECKSUM);

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::header::{self, Hop, SINK_BYTES};
+use super::header::{self, Hop, OWN_BYTES, Own, SINK_BYTES};
 use super::incoming::{self, KEY_BYTES};
 use super::instruction::Instruction;
 use super::network::{self, Hook, LOG_BYTES, NetParts, NetSink};
@@ -12,6 +12,7 @@ use super::object::{self, BpfError, KernelCounters, MemoryMap};
 use super::ring::Ring;
 use super::sys::{self, MapKind, MapShape, ProgramKind};
 use crate::condition::Program;
+use crate::route::MOST_REPLIES;
 
 // Attach types (enum bpf_attach_type) and flags of links (linux/if_link.h).
 const BPF_XDP: u32 = 37;
@@ -52,6 +53,18 @@ pub struct KernelSpec {
     pub sinks: Vec<(KernelTarget, Option<usize>)>,
     /// Whether events that pass are logged, and the output that is logged with them.
     pub log: Option<Option<usize>>,
+    /// This host on the device of the source.
+    pub own: Own,
+    /// Most replies a second.
+    pub replies: u32,
+}
+
+impl KernelSpec {
+    /// Without a log, on loopback until told otherwise, and with the usual number of replies.
+    pub const fn new(source: SocketAddr, sinks: Vec<(KernelTarget, Option<usize>)>) -> Self {
+        let own = Own { ethernet: [0; 6], broadcast: None };
+        Self { source, sinks, log: None, own, replies: MOST_REPLIES }
+    }
 }
 
 /// A program with its maps.
@@ -134,7 +147,7 @@ struct Maps {
 }
 
 fn table_bytes(spec: &KernelSpec) -> usize {
-    SINK_BYTES * spec.sinks.len().max(1)
+    OWN_BYTES + SINK_BYTES * spec.sinks.len()
 }
 
 impl Maps {
@@ -164,6 +177,7 @@ impl Maps {
             sinks: &sinks,
             memory_fd: self.memory.number(),
             sinks_fd: sys::number(&self.sinks),
+            replies: spec.replies,
             log: self.log.as_ref().map(|log| (sys::number(log), spec.log.flatten())),
         };
         network::generate(program, &parts)
@@ -189,8 +203,18 @@ impl KernelRoute {
         let Maps { memory, sinks, log } = maps;
         let ring = |fd| Ring::new(fd, LOG_RING).map_err(BpfError::of("map the log"));
         let log = log.map(ring).transpose()?;
-        let table = vec![0; table_bytes(&spec)];
-        Ok(Self { program, memory, sinks, log, spec, table })
+        let (table, own) = (vec![0; table_bytes(&spec)], spec.own);
+        let mut route = Self { program, memory, sinks, log, spec, table };
+        route.set_own(own).map_err(BpfError::of("write a map"))?;
+        Ok(route)
+    }
+
+    /// Tells the program this host's addresses on the device of the source from now on.
+    ///
+    /// # Errors
+    /// The kernel refused to write the map.
+    pub fn set_own(&mut self, own: Own) -> io::Result<()> {
+        self.write_table(0, &own.entry())
     }
 
     /// Tells the program how a sink is reached from now on; `None`: not at all, so that what would go there counts as lost.
@@ -200,9 +224,13 @@ impl KernelRoute {
     pub fn set_hop(&mut self, sink: usize, hop: Option<Hop>) -> io::Result<()> {
         let KernelTarget::To(to) = self.spec.sinks[sink].0 else { return Ok(()) };
         let entry = header::entry(hop, self.spec.source, to);
-        let place = &mut self.table[sink * SINK_BYTES..(sink + 1) * SINK_BYTES];
-        if *place != entry {
-            place.copy_from_slice(&entry);
+        self.write_table(OWN_BYTES + sink * SINK_BYTES, &entry)
+    }
+
+    fn write_table(&mut self, at: usize, entry: &[u8]) -> io::Result<()> {
+        let place = &mut self.table[at..at + entry.len()];
+        if *place != *entry {
+            place.copy_from_slice(entry);
             sys::update(self.sinks.as_fd(), &0_u32.to_ne_bytes(), &self.table)?;
         }
         Ok(())
@@ -320,7 +348,8 @@ mod tests {
             {
                 let to = |port| KernelTarget::To(SocketAddr::new(source.ip(), port));
                 let sinks = if place == Place::Tc { 4 } else { 1 };
-                let spec = KernelSpec { source, sinks: (0..sinks).map(|i| (to(i), None)).collect(), log: Some(None) };
+                let sinks = (0..sinks).map(|i| (to(i), None)).collect();
+                let spec = KernelSpec { log: Some(None), ..KernelSpec::new(source, sinks) };
                 let verified = Maps::create(&program, &spec).map(|maps| {
                     let code = maps.code(&program, &spec, place);
                     (code.len(), object::verified(place.kind(), &code, place.attach_type()))

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 
-pub(crate) const ABI: u32 = 2;
+pub(crate) const ABI: u32 = 3;
 pub(crate) const NAME_BYTES: usize = 64;
 pub(crate) const MOST_SINKS: usize = 16;
 pub(crate) const BUCKETS: usize = 64;
@@ -74,6 +74,7 @@ pub(crate) struct Stats {
     pub(crate) masked: u64,
     pub(crate) bad: u64,
     pub(crate) log_lost: u64,
+    pub(crate) stopped: u64,
     pub(crate) histogram: [u64; BUCKETS],
 }
 
@@ -94,7 +95,7 @@ struct Info {
 }
 
 // The header's structures have these sizes too (`_IOC` puts them into the numbers of the calls, so a difference is ENOTTY).
-const _: () = assert!(size_of::<End>() == 80 && size_of::<Request>() == 40 + 17 * 80 && size_of::<Stats>() == 8 * 73);
+const _: () = assert!(size_of::<End>() == 80 && size_of::<Request>() == 40 + 17 * 80 && size_of::<Stats>() == 8 * 74);
 const _: () = assert!(size_of::<Loop>() == 16 && size_of::<Info>() == 8);
 
 const READ: u32 = 2;
@@ -140,6 +141,7 @@ pub(crate) fn stats(device: &File) -> io::Result<Stats> {
         masked: 0,
         bad: 0,
         log_lost: 0,
+        stopped: 0,
         histogram: [0; BUCKETS],
     };
     call(device, READ, 2, &mut stats).map(|()| stats)

@@ -97,6 +97,8 @@ pub struct ModuleCounters {
     pub masked: u64,
     /// Records of the log that had no room.
     pub log_lost: u64,
+    /// Whether the program took too long, and the route takes no events any more.
+    pub stopped: bool,
     /// From taking an event to its last sink: the n-th counts times from 2^n ns.
     pub histogram: Vec<u64>,
 }
@@ -128,7 +130,7 @@ fn open() -> Result<File, ModuleError> {
         io::ErrorKind::NotFound => {
             missing("the kernel module (modprobe taut_path; kernel/taut_path/README.md has how to build it)")
         }
-        io::ErrorKind::PermissionDenied => missing("the right to use /dev/taut_path (root, CAP_SYS_ADMIN)"),
+        io::ErrorKind::PermissionDenied => missing("the right to use /dev/taut_path (root, CAP_SYS_ADMIN and CAP_BPF)"),
         _ => ModuleError::Missing(format!("{DEVICE}: {error}")),
     })?;
     let version = abi::version(&device);
@@ -210,6 +212,7 @@ impl ModuleRoute {
             lost: stats.lost + stats.failed,
             masked: stats.masked,
             log_lost: stats.log_lost,
+            stopped: stats.stopped != 0,
             histogram: stats.histogram.to_vec(),
         })
     }
@@ -276,6 +279,13 @@ fn refused(spec: &ModuleSpec, error: io::Error) -> ModuleError {
             " (it is too long for the module; shorten the condition)"
         }
         Some(libc::EINVAL) if at_fault == abi::FAULT_PROGRAM => " (it is no program of type XDP)",
+        Some(libc::EOPNOTSUPP) if at_fault == abi::FAULT_PROGRAM => {
+            " (it is for a map's entries, a device of its own or packets in pieces, or has types; load it as plain XDP)"
+        }
+        Some(libc::ENOEXEC) if at_fault == abi::FAULT_PROGRAM => {
+            " (it calls a function or jumps backwards, so its time has no bound)"
+        }
+        Some(libc::EPERM) => " (it takes CAP_SYS_ADMIN and CAP_BPF to start a route)",
         Some(libc::ENODEV) if is_input && at_fault == abi::FAULT_SOURCE => {
             " (no input device has that name; see /proc/bus/input/devices)"
         }
@@ -284,7 +294,7 @@ fn refused(spec: &ModuleSpec, error: io::Error) -> ModuleError {
         Some(libc::EINVAL) if is_line => " (the chip has no such line)",
         Some(libc::ENXIO) => " (the line makes no interrupts)",
         Some(libc::EPROTONOSUPPORT) => " (the module is of another version; kernel/taut_path/README.md)",
-        Some(libc::EDEADLK) => " (something on the route can sleep, so it can't run in hard irq)",
+        Some(libc::EDEADLK) => " (something on the route can sleep, so it can't run in hard irq; write kthread)",
         _ => "",
     };
     ModuleError::Refused { what, error, hint }
@@ -306,9 +316,9 @@ mod tests {
     fn another_version_is_told_with_what_to_do() {
         assert!(speaks(abi::ABI).is_ok());
         let old = speaks(abi::ABI - 1).unwrap_err().to_string();
-        assert!(old.contains("speaks ABI 1, this program 2") && old.contains("rmmod taut_path"), "{old}");
+        assert!(old.contains("speaks ABI 2, this program 3") && old.contains("rmmod taut_path"), "{old}");
         let new = speaks(abi::ABI + 1).unwrap_err().to_string();
-        assert!(new.contains("speaks ABI 3, this program 2") && new.contains("this program is older"), "{new}");
+        assert!(new.contains("speaks ABI 4, this program 3") && new.contains("this program is older"), "{new}");
     }
 
     #[test]
@@ -325,6 +335,9 @@ mod tests {
             (abi::FAULT_PROGRAM, libc::EACCES, "the condition's program: ", "maps that are no arrays"),
             (abi::FAULT_PROGRAM, libc::E2BIG, "the condition's program: ", "shorten the condition"),
             (abi::FAULT_PROGRAM, libc::EINVAL, "the condition's program: ", "no program of type XDP"),
+            (abi::FAULT_PROGRAM, libc::EOPNOTSUPP, "the condition's program: ", "load it as plain XDP"),
+            (abi::FAULT_PROGRAM, libc::ENOEXEC, "the condition's program: ", "jumps backwards"),
+            (0, libc::EPERM, "taut_path: ", "CAP_BPF"),
             (abi::FAULT_SOURCE, libc::EBUSY, "gpio:chip/3", "somebody else uses the line"),
             (abi::FAULT_SINK, libc::EINVAL, "gpio:chip/5: ", "no such line"),
             (abi::FAULT_SINK + 1, libc::EINVAL, "udp://10.0.0.2:9: ", ""),

@@ -58,3 +58,20 @@ pub(super) fn set_destination_options(socket: &std::net::UdpSocket, header: &[u8
     let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, at, length) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
+
+/// A socket that sends whole frames out of a device (packet(7)) and receives none.
+#[cfg(test)]
+pub(super) fn packet_socket(ifindex: u32) -> io::Result<OwnedFd> {
+    use std::os::fd::AsRawFd;
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+    let socket = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    // SAFETY: all zeroes are a valid sockaddr_ll.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    (address.sll_family, address.sll_ifindex) = (libc::AF_PACKET as u16, ifindex.cast_signed());
+    let (at, length) = ((&raw const address).cast(), size_of_val(&address) as libc::socklen_t);
+    // SAFETY: the address is live and its length is told.
+    let result = unsafe { libc::bind(socket.as_raw_fd(), at, length) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(socket) }
+}

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 // Messages, flags and attributes (linux/rtnetlink.h, if_link.h, if_addr.h, neighbour.h, veth.h).
 const NLMSG_ERROR: u16 = 2;
@@ -18,12 +18,12 @@ const RTM_NEWNEIGH: u16 = 28;
 #[cfg(test)]
 const RTM_DELNEIGH: u16 = 29;
 const RTM_GETNEIGH: u16 = 30;
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_ACK: u16 = 4;
-const NLM_F_DUMP: u16 = 0x300;
+pub(super) const NLM_F_REQUEST: u16 = 1;
+pub(super) const NLM_F_ACK: u16 = 4;
+pub(super) const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_REPLACE: u16 = 0x100;
 const NLM_F_EXCL: u16 = 0x200;
-const NLM_F_CREATE: u16 = 0x400;
+pub(super) const NLM_F_CREATE: u16 = 0x400;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_LINKINFO: u16 = 18;
@@ -33,6 +33,7 @@ const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
+const IFA_BROADCAST: u16 = 4;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
@@ -77,10 +78,10 @@ pub(crate) struct Way {
 pub(crate) struct Netlink(OwnedFd);
 
 /// A message being written.
-struct Message(Vec<u8>);
+pub(super) struct Message(Vec<u8>);
 
 impl Message {
-    fn new(kind: u16, flags: u16, header: &[u8]) -> Self {
+    pub(super) fn new(kind: u16, flags: u16, header: &[u8]) -> Self {
         let mut bytes = vec![0; 4];
         bytes.extend(kind.to_ne_bytes());
         bytes.extend((flags | NLM_F_REQUEST).to_ne_bytes());
@@ -89,7 +90,7 @@ impl Message {
         Self(bytes)
     }
 
-    fn attribute(&mut self, kind: u16, value: &[u8]) {
+    pub(super) fn attribute(&mut self, kind: u16, value: &[u8]) {
         self.0.extend((4 + value.len() as u16).to_ne_bytes());
         self.0.extend(kind.to_ne_bytes());
         self.0.extend(value);
@@ -97,7 +98,7 @@ impl Message {
     }
 
     /// An attribute made of others, with something before them.
-    fn nested(&mut self, kind: u16, before: &[u8], inner: impl FnOnce(&mut Self)) {
+    pub(super) fn nested(&mut self, kind: u16, before: &[u8], inner: impl FnOnce(&mut Self)) {
         let at = self.0.len();
         self.0.extend([0; 4]);
         self.0.extend(before);
@@ -133,7 +134,7 @@ fn neighbour_header(way: Way, state: u16, flags: u8) -> [u8; 12] {
     header
 }
 
-fn number_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn number_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
@@ -153,7 +154,7 @@ fn attributes(bytes: &[u8], header: usize) -> impl Iterator<Item = (u16, &[u8])>
     })
 }
 
-fn attribute(bytes: &[u8], header: usize, wanted: u16) -> Option<&[u8]> {
+pub(super) fn attribute(bytes: &[u8], header: usize, wanted: u16) -> Option<&[u8]> {
     attributes(bytes, header).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
 }
 
@@ -186,13 +187,18 @@ const fn scope(address: SocketAddr) -> u32 {
 impl Netlink {
     pub(crate) fn open() -> io::Result<Self> {
         // No protocol is NETLINK_ROUTE, which is 0.
-        let family = AddressFamily::NETLINK;
-        let socket = rustix::net::socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+        Self::of(None)
+    }
+
+    /// Of another protocol.
+    pub(super) fn of(protocol: Option<Protocol>) -> io::Result<Self> {
+        let (family, flags) = (AddressFamily::NETLINK, SocketFlags::CLOEXEC);
+        let socket = rustix::net::socket_with(family, SocketType::RAW, flags, protocol)?;
         Ok(Self(socket))
     }
 
     /// Sends a request and hands over the messages that answer it.
-    fn ask(&self, message: Message, mut answer: impl FnMut(&[u8])) -> io::Result<()> {
+    pub(super) fn ask(&self, message: Message, mut answer: impl FnMut(&[u8])) -> io::Result<()> {
         let request = message.finish();
         let is_dump = short_at(&request, 6).unwrap_or(0) & NLM_F_DUMP == NLM_F_DUMP;
         let expects_ack = short_at(&request, 6).unwrap_or(0) & NLM_F_ACK != 0;
@@ -216,6 +222,19 @@ impl Netlink {
                 }
                 rest = rest.get((size as usize).next_multiple_of(4)..).unwrap_or_default();
             }
+        }
+    }
+
+    /// Sends several messages as one, and waits for the answer to the one that asks for it.
+    #[cfg(test)]
+    pub(super) fn tell_all(&self, messages: impl IntoIterator<Item = Message>) -> io::Result<()> {
+        let bytes: Vec<u8> = messages.into_iter().flat_map(Message::finish).collect();
+        rustix::net::send(&self.0, &bytes, SendFlags::empty())?;
+        let mut buffer = [0; 4096];
+        let (length, _) = rustix::net::recv(&self.0, &mut buffer[..], RecvFlags::empty())?;
+        match number_at(&buffer[..length], 16).unwrap_or(0).cast_signed() {
+            0 => Ok(()),
+            code => Err(io::Error::from_raw_os_error(-code)),
         }
     }
 
@@ -257,6 +276,18 @@ impl Netlink {
             }
         })?;
         Ok(found)
+    }
+
+    /// The address by which all hosts are reached on the network of an address of this host (IPv4).
+    pub(crate) fn broadcast_of(&self, wanted: Ipv4Addr) -> io::Result<Option<Ipv4Addr>> {
+        let mut found = None;
+        let message = Message::new(RTM_GETADDR, NLM_F_DUMP, &[AF_INET, 0, 0, 0, 0, 0, 0, 0]);
+        self.ask(message, |body| {
+            if attribute(body, 8, IFA_LOCAL).and_then(address) == Some(wanted.into()) {
+                found = attribute(body, 8, IFA_BROADCAST).and_then(|value| value.first_chunk::<4>()).copied();
+            }
+        })?;
+        Ok(found.map(Ipv4Addr::from))
     }
 
     /// The way that datagrams to an address take.

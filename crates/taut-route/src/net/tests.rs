@@ -1,10 +1,13 @@
+mod filter;
+mod stack;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use super::namespace::Namespace;
 use super::netlink::{LOOPBACK, Netlink, Way};
-use crate::bpf::{Attachment, Hop, KernelRoute, KernelSpec, KernelTarget, Place};
+use crate::bpf::{Attachment, Hop, KernelRoute, KernelSpec, KernelTarget, Own, Place};
 use crate::condition::{Layout, Program};
 use crate::route::{Host, Route, parse_file};
 
@@ -82,6 +85,11 @@ impl Cable {
             assert_eq!([find(four), find(six)].map(|address| address.is_some()), [true; 2]);
         }
         Some(Self { sensor, route, sensor_hop })
+    }
+
+    /// A route at the cable's end.
+    fn spec(&self, source: SocketAddr, sinks: Vec<(KernelTarget, Option<usize>)>) -> KernelSpec {
+        KernelSpec { own: Own { ethernet: self.sensor_hop.own, broadcast: None }, ..KernelSpec::new(source, sinks) }
     }
 
     fn attach(&self, place: Place, routes: &[&KernelRoute]) -> Attachment {
@@ -174,7 +182,7 @@ fn datagrams_are_filtered_and_answered_in_every_place() {
             (KernelTarget::To(net.sensor(7000)), None),
             (KernelTarget::To(net.sensor(7000)), Some(0)),
         ] {
-            let spec = KernelSpec { source, sinks: vec![(target, output)], log: Some(Some(1)) };
+            let spec = KernelSpec { log: Some(Some(1)), ..cable.spec(source, vec![(target, output)]) };
             let mut route = KernelRoute::load(&program, spec, place, "t").unwrap_or_else(|error| panic!("{error}"));
             route.set_hop(0, Some(cable.sensor_hop)).unwrap();
             // What XDP sends back over a veth needs a program at the other end.
@@ -228,7 +236,7 @@ fn one_datagram_goes_to_many_sinks() {
         let to = |port| KernelTarget::To(net.sensor(port));
         let reply = (KernelTarget::Reply, None);
         let sinks = vec![(to(7001), Some(0)), (to(7002), None), reply, (to(7003), Some(1)), (to(7004), None)];
-        let spec = KernelSpec { source: net.source(), sinks, log: None };
+        let spec = cable.spec(net.source(), sinks);
         let mut route = KernelRoute::load(&program, spec, Place::Tc, "t").unwrap_or_else(|e| panic!("{e}"));
         for sink in 0..4 {
             route.set_hop(sink, Some(cable.sensor_hop)).unwrap();
@@ -274,7 +282,7 @@ fn many_routes_share_a_device() {
         let load = |(net, index): (Net, u16)| {
             let number = i64::from(index) + if net.route.is_ipv6() { 1000 } else { 0 };
             let program = Program::parse("true", &[&number.to_string()], &Layout::default()).unwrap();
-            let spec = KernelSpec { source: at(net, index), sinks: vec![(KernelTarget::Reply, Some(0))], log: None };
+            let spec = cable.spec(at(net, index), vec![(KernelTarget::Reply, Some(0))]);
             KernelRoute::load(&program, spec, place, "t").unwrap()
         };
         let routes: Vec<KernelRoute> = (0..50).flat_map(|index| [(FOUR, index), (SIX, index)]).map(load).collect();
@@ -302,7 +310,7 @@ fn what_is_no_plain_datagram_of_ipv6_reaches_the_stack() {
     let Some(cable) = Cable::lay("net::what_is_no_plain_datagram_of_ipv6_reaches_the_stack") else { return };
     let program = Program::parse("true", &[], &layout()).unwrap();
     for place in PLACES {
-        let spec = KernelSpec { source: SIX.source(), sinks: vec![(KernelTarget::Reply, None)], log: None };
+        let spec = cable.spec(SIX.source(), vec![(KernelTarget::Reply, None)]);
         let route = KernelRoute::load(&program, spec, place, "t").unwrap_or_else(|error| panic!("{error}"));
         let _attached = cable.attach(place, &[&route]);
         let socket = cable.route.inside(|| UdpSocket::bind(SIX.source())).unwrap();
@@ -335,7 +343,7 @@ fn payloads_of_all_lengths_are_summed_up() {
     let Some(cable) = Cable::lay("net::payloads_of_all_lengths_are_summed_up") else { return };
     let program = Program::parse("true", &[], &Layout::default()).unwrap();
     for place in PLACES {
-        let spec = KernelSpec { source: SIX.source(), sinks: vec![(KernelTarget::Reply, None)], log: None };
+        let spec = cable.spec(SIX.source(), vec![(KernelTarget::Reply, None)]);
         let route = KernelRoute::load(&program, spec, place, "t").unwrap_or_else(|error| panic!("{error}"));
         let _attached = cable.attach(place, &[&route]);
         // So that what comes back is a frame without a half-done checksum, which the stack looks at.

@@ -37,6 +37,8 @@ pub struct Declaration {
     pub cpu: Option<usize>,
     /// SCHED_FIFO priority of its thread in user space.
     pub fifo: Option<u8>,
+    /// Most replies a second.
+    pub replies: Option<u32>,
 }
 
 /// A sink as written: its address alone, or with what is sent.

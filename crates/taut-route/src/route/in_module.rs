@@ -7,12 +7,17 @@ use super::{Access, Bias, Edge, GpioLine, Route, Source, Target, Wish};
 use crate::module::abi::{self, End, Request};
 use crate::module::{ModulePlace, ModuleSpec, input_name};
 
-/// Places that may come into question, the better one first; or what the route lacks for the module.
-pub(super) fn places(route: &Route) -> Result<Vec<ModulePlace>, Vec<String>> {
+/// Places that may come into question, the better one first; or what the route lacks for the module. On a real-time
+/// kernel (PREEMPT_RT) all drivers can sleep.
+pub(super) fn places(route: &Route, is_realtime: bool) -> Result<Vec<ModulePlace>, Vec<String>> {
     module_spec(route)?;
-    let sleeps = route.sinks.iter().any(|sink| matches!(sink.target, Target::Udp(_)));
+    let sends = route.sinks.iter().any(|sink| matches!(sink.target, Target::Udp(_)));
+    let sleeps = sends || is_realtime;
     match route.wish {
-        Wish::HardIrq if sleeps => Err(vec!["sinks that can't sleep: sending UDP needs a thread".to_owned()]),
+        Wish::HardIrq if sends => Err(vec!["sinks that can't sleep: sending UDP needs a thread".to_owned()]),
+        Wish::HardIrq if is_realtime => {
+            Err(vec!["a kernel without PREEMPT_RT, on which all drivers can sleep; write kthread".to_owned()])
+        }
         Wish::HardIrq => Ok(vec![ModulePlace::HardIrq]),
         Wish::Kthread => Ok(vec![ModulePlace::Thread]),
         _ if sleeps => Ok(vec![ModulePlace::Thread]),
@@ -169,13 +174,18 @@ mod tests {
 
     #[test]
     fn what_it_lacks_is_told() {
-        let lack = |from: &str, to: &str| places(&route(from, &[to])).unwrap_err().join("; ");
+        let lack = |from: &str, to: &str| places(&route(from, &[to]), false).unwrap_err().join("; ");
         assert!(lack("gpio:c/1?debounce=5ms", "led:a").contains("debounce(…) in the condition"));
         assert!(lack("gpio:c/1", "file:/tmp/x").contains("not file:/tmp/x"));
         assert!(lack("gpio:c/1?by=cdev", "led:a").contains("by=…"));
         assert!(lack(&format!("gpio:{}/1", "c".repeat(64)), "led:a").contains("63 bytes at most"));
         assert!(lack("input:/dev/input/none/key/1", "led:a").contains("an input device at"));
-        assert_eq!(places(&route("gpio:c/1", &["led:a"])).unwrap(), [ModulePlace::HardIrq, ModulePlace::Thread]);
-        assert_eq!(places(&route("gpio:c/1", &["led:a", "udp://1.2.3.4:5"])).unwrap(), [ModulePlace::Thread]);
+        let both = [ModulePlace::HardIrq, ModulePlace::Thread];
+        assert_eq!(places(&route("gpio:c/1", &["led:a"]), false).unwrap(), both);
+        assert_eq!(places(&route("gpio:c/1", &["led:a", "udp://1.2.3.4:5"]), false).unwrap(), [ModulePlace::Thread]);
+        assert_eq!(places(&route("gpio:c/1", &["led:a"]), true).unwrap(), [ModulePlace::Thread]);
+        let mut asked = route("gpio:c/1", &["led:a"]);
+        asked.wish = Wish::HardIrq;
+        assert!(places(&asked, true).unwrap_err()[0].contains("PREEMPT_RT"));
     }
 }

@@ -22,6 +22,8 @@ pub use plan::{Host, Plan};
 
 /// Most routes of one process.
 pub const MOST_ROUTES: usize = 1000;
+/// Most replies of a route in a second, unless the user says otherwise.
+pub const MOST_REPLIES: u32 = 100_000;
 /// Most sinks of one route.
 pub const MOST_SINKS: usize = 64;
 
@@ -74,6 +76,8 @@ pub struct Route {
     pub cpu: Option<usize>,
     /// SCHED_FIFO priority of its thread in user space.
     pub fifo: Option<u8>,
+    /// Most replies a second.
+    pub replies: u32,
 }
 
 /// A sink with what is sent.
@@ -158,6 +162,7 @@ impl Route {
             value,
             cpu: declaration.cpu,
             fifo: declaration.fifo,
+            replies: declaration.replies.unwrap_or(MOST_REPLIES),
             name,
         })
     }

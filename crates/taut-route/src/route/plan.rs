@@ -5,8 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use rustix::thread::CapabilitySet;
 
 use super::{Route, Source, Target, Wish, in_module};
-use crate::bpf::{KernelSpec, KernelTarget, LONGEST_SUMMED, Place};
+use crate::bpf::{KernelSpec, KernelTarget, LONGEST_SUMMED, Own, Place};
 use crate::module::{self, ModulePlace, abi};
+use crate::net::filter;
 use crate::net::netlink::{Device, LOOPBACK, Netlink, Way};
 
 /// What is known of this host.
@@ -17,6 +18,8 @@ pub struct Host {
     has_right: bool,
     /// The kernel's release: major and minor.
     kernel: (u32, u32),
+    /// Whether it was built with PREEMPT_RT.
+    is_realtime: bool,
 }
 
 /// Where a route is to run.
@@ -42,10 +45,12 @@ impl Host {
         let held = rustix::thread::capabilities(None).map(|sets| sets.effective).unwrap_or(CapabilitySet::empty());
         let has_right = held.contains(CapabilitySet::NET_ADMIN)
             && (held.contains(CapabilitySet::BPF) || held.contains(CapabilitySet::SYS_ADMIN));
-        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        let name = rustix::system::uname();
+        let release = name.release().to_string_lossy().into_owned();
+        let is_realtime = name.version().to_string_lossy().contains("PREEMPT_RT");
         let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
         let kernel = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        Self { netlink: Netlink::open().ok(), has_right, kernel }
+        Self { netlink: Netlink::open().ok(), has_right, kernel, is_realtime }
     }
 
     /// Where a route can run here.
@@ -84,8 +89,9 @@ impl Host {
         }
         let stays = ways.iter().flatten().all(|way| way.ifindex == device.index);
         let one = spec.sinks.len() <= 1;
-        // XDP has to sum such a payload up.
-        let sums = spec.source.is_ipv6() && spec.sinks.iter().any(|(_, output)| output.is_none());
+        // XDP has to sum up what comes over a cable, and what it sends on as it came over IPv6.
+        let sends_on = spec.source.is_ipv6() && spec.sinks.iter().any(|(_, output)| output.is_none());
+        let sums = sends_on || device.index != LOOPBACK;
         let longest = LONGEST_SUMMED as u32 + 48;
         let too_long = sums && device.mtu > longest;
         let wanted: &[Place] = match route.wish {
@@ -104,7 +110,7 @@ impl Host {
         }
         if wanted[0] != Place::Tc && too_long {
             plan.lacks.push(format!(
-                "an MTU of {longest} at most on {} ({}), or an expression to send: over IPv6, XDP sums up what it sends",
+                "an MTU of {longest} at most on {} ({}): XDP sums up what comes, and what it sends on over IPv6",
                 device.name, device.mtu
             ));
         }
@@ -118,6 +124,14 @@ impl Host {
             plan.why.push("user space, since the kernel path lacks something".to_owned());
             return plan;
         }
+        let filters = filter::in_the_way(spec.source.is_ipv4(), &device.name);
+        if route.wish == Wish::Auto && !filters.is_empty() {
+            plan.why.push(format!(
+                "user space, since a packet filter stands in the way: {}; --place kernel passes it by",
+                filters.join(", ")
+            ));
+            return plan;
+        }
         plan.places = wanted.iter().copied().filter(|place| *place != Place::Tc || self.kernel >= (6, 6)).collect();
         let version = version(spec.source);
         plan.why.push(format!("source and sinks are UDP over {version}, and datagrams come in on {}", device.name));
@@ -127,6 +141,10 @@ impl Host {
             (true, false) => "the sink is on another device: tc redirects there".to_owned(),
             (false, _) => format!("{} sinks: tc clones", spec.sinks.len()),
         });
+        plan.why.push(match filters[..] {
+            [] => "before any packet filter: rules made later see nothing of what it takes and sends".to_owned(),
+            _ => format!("it passes by {}", filters.join(", ")),
+        });
         plan
     }
 
@@ -134,7 +152,7 @@ impl Host {
         if matches!(route.wish, Wish::XdpNative | Wish::XdpGeneric | Wish::Tc) {
             plan.lacks.push(format!("a source of the network, not {}", route.source));
         }
-        match in_module::places(route) {
+        match in_module::places(route, self.is_realtime) {
             Ok(places) => plan.module = places,
             Err(mut lacks) => plan.lacks.append(&mut lacks),
         }
@@ -152,8 +170,13 @@ impl Host {
             [ModulePlace::HardIrq, ..] if route.wish == Wish::HardIrq => "hard irq was asked for".to_owned(),
             [ModulePlace::HardIrq, ..] => "in hard irq, or in a thread when a chip can sleep".to_owned(),
             _ if route.wish == Wish::Kthread => "a thread was asked for".to_owned(),
+            _ if self.is_realtime => "in a thread, since drivers can sleep on this kernel (PREEMPT_RT)".to_owned(),
             _ => "in a thread, since sending UDP can sleep".to_owned(),
         });
+        let has_led = route.sinks.iter().any(|sink| matches!(sink.target, Target::Led(_)));
+        if has_led && plan.module.first() == Some(&ModulePlace::HardIrq) {
+            plan.why.push("LEDs right after the interrupt, since their drivers may take the source's locks".to_owned());
+        }
         if let Some(log) = &route.log {
             let room = abi::LOG_RECORDS;
             plan.why.push(format!("{} is written from the module's log of {room} records", log.display()));
@@ -184,6 +207,17 @@ impl Host {
             return None;
         };
         netlink.device(index).ok()
+    }
+
+    /// This host's addresses on the device of a source.
+    pub(crate) fn own(&self, source: SocketAddr, ifindex: u32) -> Own {
+        let Some(netlink) = &self.netlink else { return Own::default() };
+        let broadcast = match source {
+            SocketAddr::V4(own) => netlink.broadcast_of(*own.ip()).ok().flatten(),
+            SocketAddr::V6(_) => None,
+        };
+        let ethernet = netlink.device(ifindex).ok().and_then(|device| device.address).unwrap_or_default();
+        Own { ethernet, broadcast }
     }
 
     /// The way to a target; a reply takes that on which the datagram came.
@@ -227,5 +261,11 @@ pub(crate) fn kernel_spec(route: &Route, plan: &mut Plan) -> Option<KernelSpec> 
     let Source::Udp(source) = route.source else { return None };
     let all = sinks.len() == route.sinks.len();
     // A table of sinks is one value of a map, addressed by 16 bits.
-    all.then(|| KernelSpec { source, sinks, log: route.log.as_ref().map(|_| route.logged) })
+    all.then(|| KernelSpec {
+        source,
+        sinks,
+        log: route.log.as_ref().map(|_| route.logged),
+        own: Own::default(),
+        replies: route.replies,
+    })
 }

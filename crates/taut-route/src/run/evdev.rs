@@ -111,7 +111,7 @@ impl Events {
                 let value = i32::from_ne_bytes([4, 5, 6, 7].map(|byte| event[2 * WORD + byte]));
                 let at_ns = word(0) * 1_000_000_000 + word(WORD) * 1_000;
                 buffer[..8].copy_from_slice(&i64::from(value).to_ne_bytes());
-                return Ok(Next::Event(Event { bytes: 8, at_ns, now_ns: at_ns, from: None, lost: 0 }));
+                return Ok(Next::Event(Event { bytes: 8, at_ns, now_ns: at_ns, from: None, hops: None, lost: 0 }));
             }
         }
     }

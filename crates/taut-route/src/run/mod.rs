@@ -3,6 +3,8 @@
 mod evdev;
 pub(crate) mod gpio;
 mod led;
+mod lines;
+mod loops;
 mod serial;
 mod sink;
 mod source;
@@ -18,7 +20,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use taut_link::{Error, Result};
 
-use crate::bpf::{Attachment, BpfError, Hop, KernelRoute, KernelTarget, Place};
+use crate::bpf::{Attachment, BpfError, Hop, KernelRoute, KernelTarget, Own, Place};
 use crate::module::{Condition, ModuleError, ModuleRoute};
 use crate::net::netlink::Netlink;
 use crate::route::{Host, Plan, Route, Wish};
@@ -141,14 +143,15 @@ impl Engine {
         for (route, _) in &group {
             let mut unused = Plan::default();
             // It was planned with the same result.
-            let Some(spec) = crate::route::kernel_spec(route, &mut unused) else { continue };
+            let Some(mut spec) = crate::route::kernel_spec(route, &mut unused) else { continue };
+            spec.own = self.host.own(spec.source, ifindex);
             match KernelRoute::load(&route.program, spec, place, &route.name) {
                 Ok(kernel) => loaded.push(kernel),
                 Err(error) => return refused(group, &error),
             }
         }
         for kernel in &mut loaded {
-            self.find_ways(kernel);
+            self.find_ways(kernel, ifindex);
         }
         let key = (ifindex, place.name());
         match Attachment::attach(ifindex, place, &loaded.iter().collect::<Vec<_>>()) {
@@ -163,8 +166,12 @@ impl Engine {
         Vec::new()
     }
 
-    /// Tells a program in the kernel how its sinks are reached now.
-    fn find_ways(&self, kernel: &mut KernelRoute) -> bool {
+    /// Tells a program in the kernel how its sinks are reached now, and what address its device has.
+    fn find_ways(&self, kernel: &mut KernelRoute, ifindex: u32) -> bool {
+        if let Some(ethernet) = self.netlink.as_ref().and_then(|netlink| netlink.device(ifindex).ok()?.address) {
+            // A map that can't be written keeps the address that it has.
+            let _ = kernel.set_own(Own { ethernet, ..kernel.spec().own });
+        }
         let targets: Vec<KernelTarget> = kernel.spec().sinks.iter().map(|(target, _)| *target).collect();
         let mut all = true;
         for (sink, target) in targets.into_iter().enumerate() {
@@ -202,7 +209,7 @@ impl Engine {
             let mut all_known = true;
             for one in &mut running {
                 if let Work::Kernel { route, .. } = &mut one.work {
-                    all_known &= self.find_ways(route);
+                    all_known &= self.find_ways(route, one.plan.ifindex);
                 }
             }
             self.running = running;
@@ -329,12 +336,16 @@ impl Running {
     }
 
     fn status(&self) -> Status {
+        let mut lacks = self.plan.lacks.clone();
         let (runs, counters) = match &self.work {
             // A map of our own can be read.
             Work::Kernel { route, place } => (place.name(), route.counters().unwrap_or_default().into()),
             Work::Module(module) => {
-                let counters = module.counters().map(Counters::from).unwrap_or_default();
-                (module.place().name(), counters)
+                let counters = module.counters();
+                if counters.as_ref().is_ok_and(|counters| counters.stopped) {
+                    lacks.push("a condition that ends in time: it took too long, and the route was stopped".to_owned());
+                }
+                (module.place().name(), counters.map(Counters::from).unwrap_or_default())
             }
             Work::User(user) => ("user", user.counters.counters("from the kernel's arrival to the last sending")),
         };
@@ -347,7 +358,7 @@ impl Running {
             runs: runs.to_owned(),
             device: in_kernel.then(|| self.plan.device.clone()),
             why: self.plan.why.clone(),
-            lacks: self.plan.lacks.clone(),
+            lacks,
             pid: std::process::id(),
             counters,
         }

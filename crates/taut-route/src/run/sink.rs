@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use taut_link::{Error, Link, Result};
 
 use super::led::Led;
+use super::loops::{Hops, ReplyGuard};
+use super::source::Event;
 use super::{gpio, serial};
 use crate::route::{Route, Target};
 
@@ -24,9 +26,9 @@ pub(super) struct Output {
 }
 
 enum Kind {
-    Reply,
+    Reply(ReplyGuard),
     /// From the source's socket, or where that is none, from its own.
-    Udp(SocketAddr, Option<UdpSocket>),
+    Udp(SocketAddr, Option<(UdpSocket, Hops)>),
     UnixDgram(PathBuf, UnixDatagram),
     Stream(Stream),
     File(Box<dyn Write + Send>),
@@ -49,7 +51,7 @@ impl Output {
             let kind = match &sink.target {
                 Target::Gpio(line) => gpio::Output::open(line).map(Kind::Gpio),
                 Target::Led(name) => Led::open(name).map(Kind::Led),
-                other => Kind::open(other, source).map_err(failed),
+                other => Kind::open(other, source, route).map_err(failed),
             };
             kind.map(|kind| Self { kind, output: sink.output })
         };
@@ -61,7 +63,7 @@ impl Output {
     pub(super) fn send(
         &mut self,
         source: Option<&UdpSocket>,
-        from: Option<SocketAddr>,
+        event: &Event,
         payload: &[u8],
         outputs: &[i64],
     ) -> io::Result<()> {
@@ -70,11 +72,17 @@ impl Output {
         let datagram = bytes.as_ref().map_or(payload, |bytes| bytes.as_slice());
         let unreachable = || io::Error::from(io::ErrorKind::AddrNotAvailable);
         match &mut self.kind {
-            Kind::Reply => {
-                source.ok_or_else(unreachable)?.send_to(datagram, from.ok_or_else(unreachable)?)?;
+            Kind::Reply(_) | Kind::Udp(..) if !Hops::are_left(event.hops) => return Err(unreachable()),
+            Kind::Reply(guard) => {
+                let to = event.from.filter(|to| guard.allows(*to, event.now_ns)).ok_or_else(unreachable)?;
+                source.ok_or_else(unreachable)?.send_to(datagram, to)?;
             }
-            Kind::Udp(to, own) => {
-                own.as_ref().or(source).ok_or_else(unreachable)?.send_to(datagram, *to)?;
+            Kind::Udp(to, Some((own, hops))) => {
+                hops.keep(own, *to, event.hops)?;
+                own.send_to(datagram, *to)?;
+            }
+            Kind::Udp(to, None) => {
+                source.ok_or_else(unreachable)?.send_to(datagram, *to)?;
             }
             Kind::UnixDgram(path, socket) => {
                 socket.send_to(datagram, &*path)?;
@@ -105,9 +113,12 @@ pub(super) fn append(path: &Path) -> io::Result<Box<dyn Write + Send>> {
 }
 
 impl Kind {
-    fn open(target: &Target, source: Option<&UdpSocket>) -> io::Result<Self> {
+    fn open(target: &Target, source: Option<&UdpSocket>, route: &Route) -> io::Result<Self> {
         Ok(match target {
-            Target::Reply => Self::Reply,
+            Target::Reply => {
+                let own = source.ok_or(io::ErrorKind::Unsupported)?.local_addr()?;
+                Self::Reply(ReplyGuard::new(own, route.replies))
+            }
             Target::Udp(to) => {
                 let same_family =
                     |socket: &&UdpSocket| socket.local_addr().is_ok_and(|address| address.is_ipv4() == to.is_ipv4());
@@ -117,7 +128,7 @@ impl Kind {
                         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
                         let socket = UdpSocket::bind(any)?;
                         socket.set_nonblocking(true)?;
-                        Some(socket)
+                        Some((socket, Hops::default()))
                     }
                 };
                 Self::Udp(*to, own)

@@ -1,9 +1,8 @@
 //! Sources of the user path: each hands over one event at a time, and looks up from waiting often enough to be stopped.
 
-use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -12,18 +11,15 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
-use taut_link::{Error, Link, Result, clock};
+use taut_link::{Error, Result, clock};
 
+use super::lines::{Lines, Listener};
+use super::loops::Hops;
 use super::{evdev, gpio, serial, sys};
 use crate::route::{Route, Source};
 
 /// How long a source waits before it looks whether it is to end.
 const LOOK_UP: Duration = Duration::from_millis(100);
-/// The longest line; what is longer is no number anyway.
-const LONGEST_LINE: usize = 4096;
-/// Clients of a source of lines at once.
-const MOST_CLIENTS: usize = 64;
-
 /// An event, with its bytes in the buffer of the caller.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
@@ -34,6 +30,8 @@ pub(super) struct Event {
     pub(super) now_ns: i64,
     /// Who sent it.
     pub(super) from: Option<SocketAddr>,
+    /// How many hosts it might still have passed, this one included, where the kernel tells.
+    pub(super) hops: Option<u8>,
     /// Events lost before it.
     pub(super) lost: u64,
 }
@@ -52,7 +50,7 @@ pub(super) enum Next {
 }
 
 pub(super) enum Input {
-    Udp { socket: UdpSocket, overflows: u32, realtime_ns: i64 },
+    Udp { socket: UdpSocket, overflows: u32, realtime_ns: i64, hops: Hops },
     UnixDgram { socket: UnixDatagram, _name: SocketFile },
     Lines(Lines),
     Timer { fd: OwnedFd },
@@ -79,52 +77,6 @@ impl Drop for SocketFile {
         let _ = std::fs::remove_file(&self.0);
     }
 }
-
-/// Streams of lines: those of clients, or one of a file.
-pub(super) struct Lines {
-    listener: Option<Listener>,
-    streams: Vec<Stream>,
-    ready: VecDeque<Option<i64>>,
-}
-
-enum Listener {
-    Tcp(TcpListener),
-    Unix(UnixListener, #[expect(dead_code, reason = "removes the file when it goes")] SocketFile),
-    Link(taut_link::Listener),
-}
-
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(listener) => listener.as_fd(),
-            Self::Unix(listener, _) => listener.as_fd(),
-            Self::Link(listener) => listener.as_fd(),
-        }
-    }
-}
-
-/// A client of an endpoint.
-struct Client(Link);
-
-impl Read for Client {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(self.0.receive(buffer)?)
-    }
-}
-
-impl AsFd for Client {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-struct Stream {
-    reader: Box<dyn Readable>,
-    line: Vec<u8>,
-}
-
-trait Readable: Read + AsFd + Send {}
-impl<T: Read + AsFd + Send> Readable for T {}
 
 impl Input {
     /// Opens a route's source.
@@ -153,7 +105,7 @@ impl Input {
                 let socket = UdpSocket::bind(address)?;
                 socket.set_read_timeout(Some(LOOK_UP))?;
                 sys::prepare(socket.as_fd())?;
-                Self::Udp { socket, overflows: 0, realtime_ns: realtime_offset() }
+                Self::Udp { socket, overflows: 0, realtime_ns: realtime_offset(), hops: Hops::default() }
             }
             Source::UnixDgram(path) => {
                 let is_alive = |path: &Path| UnixDatagram::unbound().is_ok_and(|socket| socket.connect(path).is_ok());
@@ -202,11 +154,19 @@ impl Input {
         if let Self::Udp { socket, .. } = self { Some(socket) } else { None }
     }
 
+    /// Has what leaves from a source of UDP go as far as what came still might.
+    pub(super) fn keep_hops(&mut self, event: &Event) -> io::Result<()> {
+        match (self, event.from) {
+            (Self::Udp { socket, hops, .. }, Some(from)) => hops.keep(socket, from, event.hops),
+            _ => Ok(()),
+        }
+    }
+
     /// Waits for an event, for a while.
     #[inline]
     pub(super) fn next(&mut self, buffer: &mut [u8]) -> io::Result<Next> {
         match self {
-            Self::Udp { socket, overflows, realtime_ns } => {
+            Self::Udp { socket, overflows, realtime_ns, .. } => {
                 let received = match sys::receive(socket.as_fd(), buffer) {
                     Err(error) if is_quiet(&error) => {
                         // The wall clock may be set; what is measured with it is a time of this moment.
@@ -218,14 +178,14 @@ impl Input {
                 let at_ns = received.arrived_ns.map_or_else(now_ns, |arrived| arrived - *realtime_ns);
                 let lost =
                     received.overflows.map_or(0, |total| total.wrapping_sub(std::mem::replace(overflows, total)));
-                let (bytes, from, lost) = (received.bytes, received.from, lost.into());
-                Ok(Next::Event(Event { bytes, at_ns, now_ns: now_ns(), from, lost }))
+                let (bytes, from, hops, lost) = (received.bytes, received.from, received.hops, lost.into());
+                Ok(Next::Event(Event { bytes, at_ns, now_ns: now_ns(), from, hops, lost }))
             }
             Self::UnixDgram { socket, .. } => match socket.recv(buffer) {
                 Err(error) if is_quiet(&error) => Ok(Next::Nothing),
                 result => {
                     let now_ns = now_ns();
-                    Ok(Next::Event(Event { bytes: result?, at_ns: now_ns, now_ns, from: None, lost: 0 }))
+                    Ok(Next::Event(Event { bytes: result?, at_ns: now_ns, now_ns, from: None, hops: None, lost: 0 }))
                 }
             },
             Self::Lines(lines) => lines.next(buffer),
@@ -250,9 +210,9 @@ impl Input {
 }
 
 /// An event whose only field is a number in the host's byte order.
-fn number(buffer: &mut [u8], value: i64, at_ns: i64) -> Next {
+pub(super) fn number(buffer: &mut [u8], value: i64, at_ns: i64) -> Next {
     buffer[..8].copy_from_slice(&value.to_ne_bytes());
-    Next::Event(Event { bytes: 8, at_ns, now_ns: at_ns, from: None, lost: 0 })
+    Next::Event(Event { bytes: 8, at_ns, now_ns: at_ns, from: None, hops: None, lost: 0 })
 }
 
 pub(super) fn now_ns() -> i64 {
@@ -283,89 +243,4 @@ pub(super) fn wait_for(fds: &[BorrowedFd<'_>], flags: PollFlags) -> io::Result<V
         Err(errno) => return Err(errno.into()),
     }
     Ok(polled.iter().map(|fd| !fd.revents().is_empty()).collect())
-}
-
-impl Lines {
-    fn of(listener: Option<Listener>, stream: Option<Box<dyn Readable>>) -> Self {
-        let streams = stream.map(|reader| Stream { reader, line: Vec::new() }).into_iter().collect();
-        Self { listener, streams, ready: VecDeque::new() }
-    }
-
-    fn next(&mut self, buffer: &mut [u8]) -> io::Result<Next> {
-        if self.ready.is_empty() {
-            self.fill()?;
-        }
-        Ok(match self.ready.pop_front() {
-            Some(Some(value)) => number(buffer, value, now_ns()),
-            Some(None) => Next::Unreadable,
-            None if self.listener.is_none() && self.streams.is_empty() => Next::End,
-            None => Next::Nothing,
-        })
-    }
-
-    fn fill(&mut self) -> io::Result<()> {
-        let mut fds: Vec<BorrowedFd<'_>> = self.streams.iter().map(|stream| stream.reader.as_fd()).collect();
-        // A listener that nobody is accepted from would keep poll from waiting.
-        let accepts = self.streams.len() < MOST_CLIENTS;
-        fds.extend(self.listener.as_ref().filter(|_| accepts).map(AsFd::as_fd));
-        let mut readable = wait(&fds)?.into_iter();
-        let ready = &mut self.ready;
-        self.streams.retain_mut(|stream| !readable.next().unwrap_or(false) || stream.read(ready));
-        if readable.next().unwrap_or(false)
-            && let Some(stream) = self.accept()
-        {
-            self.streams.push(stream);
-        }
-        Ok(())
-    }
-
-    fn accept(&self) -> Option<Stream> {
-        let reader: Box<dyn Readable> = match self.listener.as_ref()? {
-            Listener::Tcp(listener) => {
-                let (stream, _) = listener.accept().ok()?;
-                stream.set_nonblocking(true).ok()?;
-                Box::new(TcpStream::from(OwnedFd::from(stream)))
-            }
-            Listener::Unix(listener, _) => {
-                let (stream, _) = listener.accept().ok()?;
-                stream.set_nonblocking(true).ok()?;
-                Box::new(stream)
-            }
-            Listener::Link(listener) => {
-                let link = listener.accept().ok()?;
-                link.set_nonblocking(true).ok()?;
-                Box::new(Client(link))
-            }
-        };
-        Some(Stream { reader, line: Vec::new() })
-    }
-}
-
-impl Stream {
-    /// Reads what is there and takes whole lines off; whether there can be more.
-    fn read(&mut self, ready: &mut VecDeque<Option<i64>>) -> bool {
-        let mut chunk = [0; LONGEST_LINE];
-        let length = match self.reader.read(&mut chunk) {
-            Ok(length) => length,
-            Err(error) if is_quiet(&error) => return true,
-            Err(_) => 0,
-        };
-        for &byte in &chunk[..length] {
-            if byte == b'\n' {
-                ready.push_back(parse(&self.line));
-                self.line.clear();
-            } else if self.line.len() < LONGEST_LINE {
-                self.line.push(byte);
-            }
-        }
-        if length == 0 && !self.line.is_empty() {
-            ready.push_back(parse(&self.line));
-        }
-        length > 0
-    }
-}
-
-/// The whole number on a line.
-fn parse(line: &[u8]) -> Option<i64> {
-    std::str::from_utf8(line).ok()?.trim().parse().ok()
 }

@@ -32,6 +32,23 @@ pub struct Status {
     pub counters: Counters,
 }
 
+impl Status {
+    /// The same without anything that a terminal would not print as it is: it may come from another process.
+    pub(crate) fn printable(mut self) -> Self {
+        let Self { name, from, when, to, runs, device, why, lacks, .. } = &mut self;
+        let texts = [name, from, when, runs].into_iter().chain(to).chain(device).chain(why).chain(lacks);
+        for text in texts {
+            let print = |c: char| match c {
+                '\n' | '\t' => ' ',
+                c if c.is_control() => char::REPLACEMENT_CHARACTER,
+                c => c,
+            };
+            *text = text.chars().map(print).collect();
+        }
+        self
+    }
+}
+
 /// Counters of a route.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Counters {

@@ -14,19 +14,27 @@ pub(super) struct Received {
     pub(super) from: Option<SocketAddr>,
     /// When the kernel took it in (`CLOCK_REALTIME`, ns).
     pub(super) arrived_ns: Option<i64>,
+    /// How many hosts it might still have passed, this one included.
+    pub(super) hops: Option<u8>,
     /// Datagrams for which the socket's queue had no room so far (`SO_RXQ_OVFL`).
     pub(super) overflows: Option<u32>,
 }
 
 /// Switches on what [`receive`] tells.
 pub(super) fn prepare(fd: BorrowedFd<'_>) -> io::Result<()> {
-    for name in [libc::SO_TIMESTAMPNS, libc::SO_RXQ_OVFL] {
+    // Of both versions of IP: a socket of IPv6 may get datagrams of the other one. One of IPv4 has no options of IPv6.
+    let options = [
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
+        (libc::SOL_SOCKET, libc::SO_RXQ_OVFL),
+        (libc::IPPROTO_IP, libc::IP_RECVTTL),
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT),
+    ];
+    for (level, name) in options {
         let on: libc::c_int = 1;
         // SAFETY: the pointer and the length describe a live int.
-        let result = unsafe {
-            libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, name, (&raw const on).cast(), size_of_val(&on) as u32)
-        };
-        if result < 0 {
+        let result =
+            unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const on).cast(), size_of_val(&on) as u32) };
+        if result < 0 && level != libc::IPPROTO_IPV6 {
             return Err(io::Error::last_os_error());
         }
     }
@@ -55,7 +63,8 @@ pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Recei
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    let mut received = Received { bytes: result as usize, from: address(&name), arrived_ns: None, overflows: None };
+    let from = address(&name);
+    let mut received = Received { bytes: result as usize, from, arrived_ns: None, hops: None, overflows: None };
     // SAFETY: the kernel filled the control buffer and told its length; CMSG_* stay within it.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(&raw const message);
@@ -68,6 +77,9 @@ pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Recei
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                     received.overflows = Some(data.cast::<u32>().read_unaligned());
+                }
+                (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+                    received.hops = u8::try_from(data.cast::<libc::c_int>().read_unaligned()).ok();
                 }
                 _ => {}
             }

@@ -144,8 +144,10 @@ impl Worker {
                 Verdict::Short => Shared::add(&counters.short, 1),
                 Verdict::Dropped => {}
                 Verdict::Passed => {
+                    // A socket takes any number that came; without it, datagrams would go further than they should.
+                    let is_kept = self.input.keep_hops(&event).is_ok();
                     for output in &mut self.outputs {
-                        if output.send(self.input.udp(), event.from, payload, &outputs).is_err() {
+                        if !is_kept || output.send(self.input.udp(), &event, payload, &outputs).is_err() {
                             Shared::add(&counters.lost, 1);
                         }
                     }

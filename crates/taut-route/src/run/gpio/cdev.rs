@@ -143,7 +143,7 @@ impl Edges {
         self.seqno = line_seqno;
         self.tally.take(lost);
         buffer[..8].copy_from_slice(&i64::from(is_rising).to_ne_bytes());
-        Next::Event(Event { bytes: 8, at_ns, now_ns: at_ns, from: None, lost })
+        Next::Event(Event { bytes: 8, at_ns, now_ns: at_ns, from: None, hops: None, lost })
     }
 
     /// What is in the queue comes after the end, and is not lost.

@@ -167,7 +167,7 @@ impl Edges {
         self.tally.take(lost);
         buffer[..8].copy_from_slice(&i64::from(value).to_ne_bytes());
         let now_ns = source::now_ns();
-        Ok(Next::Event(Event { bytes: 8, at_ns: now_ns, now_ns, from: None, lost }))
+        Ok(Next::Event(Event { bytes: 8, at_ns: now_ns, now_ns, from: None, hops: None, lost }))
     }
 
     pub(super) fn finish(&mut self) -> u64 {

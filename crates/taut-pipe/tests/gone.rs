@@ -1,0 +1,160 @@
+//! Clients that have gone, or say nothing, hold no place while they wait for the other end.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use support::Running;
+use support::tls::Certificates;
+use taut_pipe::{EndedBy, Options};
+
+const FOREVER: u32 = u32::MAX;
+
+fn connect(running: &Running, end: usize) -> TcpStream {
+    let socket = TcpStream::connect(running.endpoints[end].to_string().rsplit('/').next().unwrap()).unwrap();
+    socket.set_read_timeout(Some(support::PATIENCE)).unwrap();
+    socket
+}
+
+/// An address where nobody listens yet.
+fn nobody() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+#[test]
+fn who_left_while_it_waited_for_the_second_client_is_joined_to_nobody() {
+    let options = Options { clients: 3, ..Options::default() };
+    let running = Running::start("listen:tcp://127.0.0.1:0", "listen:tcp://127.0.0.1:0", options);
+    for _ in 0..3 {
+        drop(connect(&running, 0));
+    }
+    let given_up: Vec<_> = (0..3).map(|_| running.next()).collect();
+    assert!(given_up.iter().all(|summary| summary.ended_by == EndedBy::A && !summary.failed), "{given_up:?}");
+    let mut near = connect(&running, 0);
+    near.write_all(b"hello").unwrap();
+    assert_eq!(support::read_exact(&mut connect(&running, 1), 5), b"hello");
+}
+
+#[test]
+fn who_closed_its_side_at_once_still_reads_what_the_second_client_says() {
+    for _ in 0..20 {
+        let running = Running::start("listen:tcp://127.0.0.1:0", "listen:tcp://127.0.0.1:0", Options::default());
+        let mut near = connect(&running, 0);
+        near.shutdown(Shutdown::Write).unwrap();
+        let mut far = connect(&running, 1);
+        far.write_all(b"answer").unwrap();
+        assert_eq!(support::read_exact(&mut near, 6), b"answer");
+    }
+}
+
+#[test]
+fn who_is_there_is_joined_before_who_has_closed_its_side() {
+    let running = Running::start("listen:tcp://127.0.0.1:0", "listen:tcp://127.0.0.1:0", Options::default());
+    drop(connect(&running, 0));
+    let mut near = connect(&running, 0);
+    near.write_all(b"hello").unwrap();
+    // The second client finds both parked.
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(support::read_exact(&mut connect(&running, 1), 5), b"hello");
+}
+
+#[test]
+fn who_left_while_the_server_was_away_makes_room() {
+    let to = nobody();
+    let options = Options { clients: 3, retries: FOREVER, ..Options::default() };
+    let running = Running::start("listen:tcp://127.0.0.1:0", &format!("tcp://{to}"), options);
+    for _ in 0..3 {
+        drop(connect(&running, 0));
+    }
+    for _ in 0..3 {
+        assert_eq!(running.next().why, "closed before the other end was there");
+    }
+    // Without their places the fourth would not even be accepted.
+    let mut near = connect(&running, 0);
+    near.write_all(b"fourth").unwrap();
+    assert!(running.notes.recv_timeout(support::PATIENCE).unwrap().contains("trying again"));
+    let far = TcpListener::bind(&to).unwrap();
+    assert_eq!(support::read_exact(&mut far.accept().unwrap().0, 6), b"fourth");
+}
+
+#[test]
+fn what_a_client_left_behind_is_still_carried() {
+    let to = nobody();
+    let running = Running::start(
+        "listen:tcp://127.0.0.1:0",
+        &format!("tcp://{to}"),
+        Options { retries: FOREVER, ..Options::default() },
+    );
+    let mut near = connect(&running, 0);
+    near.write_all(b"last words").unwrap();
+    drop(near);
+    assert!(running.notes.recv_timeout(support::PATIENCE).unwrap().contains("trying again"));
+    let far = TcpListener::bind(&to).unwrap();
+    assert_eq!(support::read_exact(&mut far.accept().unwrap().0, 10), b"last words");
+}
+
+#[test]
+fn who_says_nothing_and_closes_its_side_still_gets_an_answer() {
+    for _ in 0..20 {
+        let running = Running::start("listen:tcp://127.0.0.1:0", "exec:echo answer", Options::default());
+        let mut near = connect(&running, 0);
+        near.shutdown(Shutdown::Write).unwrap();
+        let mut text = String::new();
+        near.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "answer\n");
+    }
+}
+
+#[test]
+fn the_limit_of_silence_holds_while_a_client_waits_too() {
+    let idle = Some(Duration::from_millis(300));
+    let parked = Options { idle, ..Options::default() };
+    let backing_off = Options { idle, retries: FOREVER, ..Options::default() };
+    let to = format!("tcp://{}", nobody());
+    for (to, options) in [("listen:tcp://127.0.0.1:0", parked), (to.as_str(), backing_off)] {
+        let running = Running::start("listen:tcp://127.0.0.1:0", to, options);
+        let mut near = connect(&running, 0);
+        assert_eq!(near.read(&mut [0; 1]).unwrap(), 0, "{to}");
+        assert_eq!(running.next().ended_by, EndedBy::IdleLimit, "{to}");
+    }
+}
+
+#[test]
+fn who_ended_tls_while_it_waited_makes_room() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let certificates = Certificates::new();
+    let to = nobody();
+    let tls = certificates.files("server", false);
+    let options = Options { clients: 1, retries: FOREVER, tls, ..Options::default() };
+    let running = Running::start("listen:tls://127.0.0.1:0", &format!("tcp://{to}"), options);
+    let mut near = certificates.connect(connect(&running, 0), false);
+    // Says that it ends, which is bytes too.
+    near.conn.complete_io(&mut near.sock).unwrap();
+    near.conn.send_close_notify();
+    near.conn.complete_io(&mut near.sock).unwrap();
+    drop(near);
+    assert_eq!(running.next().why, "closed before the other end was there");
+}
+
+#[test]
+fn made_up_senders_do_not_start_a_program_each() {
+    const SENDERS: usize = 60;
+    let options = Options { children: 5, ..Options::default() };
+    let running = Running::start("listen:udp://127.0.0.1:0", "exec:cat", options);
+    let senders: Vec<UdpSocket> = (0..SENDERS).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    for socket in &senders {
+        socket.send_to(b"x", support::port(&running.endpoints[0])).unwrap();
+    }
+    let note = running.notes.recv_timeout(support::PATIENCE).unwrap();
+    assert!(note.contains("5 programs (--children)"), "{note}");
+    let mut answered = 0;
+    for socket in &senders {
+        // The first ones have to come; others have had the same time then.
+        let wait = if answered < 5 { support::PATIENCE / 10 } else { Duration::from_millis(20) };
+        socket.set_read_timeout(Some(wait)).unwrap();
+        answered += usize::from(socket.recv(&mut [0; 9]).is_ok());
+    }
+    assert_eq!(answered, 5);
+}
