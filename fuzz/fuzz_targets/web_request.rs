@@ -27,7 +27,7 @@ static SITE: LazyLock<Arc<Site>> = LazyLock::new(|| {
     let _ = os::unix::fs::symlink("../secret", site.join("up"));
     let _ = os::unix::fs::symlink(outer.join("secret"), site.join("out"));
     let _ = os::unix::fs::symlink("..", site.join("sub/parent"));
-    let options = Options { listing: true, max_age: None };
+    let options = Options { listing: true, ..Options::default() };
     Arc::new(Site::new(Tree::open(&site).unwrap(), options))
 });
 

@@ -10,9 +10,12 @@ pub struct Finding {
     pub summary: String,
     /// What it was found on: an endpoint, with the workload.
     pub on: String,
-    /// Share of the messages (or writes) concerned, 0 to 1; of a radio link, share of the time.
+    /// Share that is concerned, 0 to 1: of what, [`share_of`](Self::share_of) says.
     pub share: f64,
-    /// What one message concerned loses, median; of a radio link, what an SDU loses on average.
+    /// What the share is of.
+    #[serde(default)]
+    pub share_of: Unit,
+    /// What one of these loses, median; where the share is of time, what an SDU loses on average. 0: not known.
     pub cost_ns: u64,
     /// What was seen, a sentence each, with figures.
     pub evidence: Vec<String>,
@@ -21,6 +24,36 @@ pub struct Finding {
     /// What the remedy gave when it was run; absent where it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
+}
+
+/// What a share is a share of.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Messages of the workload.
+    #[default]
+    Messages,
+    /// Sending calls, of which a message may take several.
+    Writes,
+    /// SDUs of an L2CAP channel.
+    Sdus,
+    /// Connections.
+    Connections,
+    /// The time of the work.
+    Time,
+}
+
+impl Unit {
+    /// As it stands after "of the" in a sentence.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::Writes => "writes",
+            Self::Sdus => "SDUs",
+            Self::Connections => "connections",
+            Self::Time => "time",
+        }
+    }
 }
 
 /// A remedy carried out.

@@ -50,12 +50,12 @@ impl Stage {
 /// message arrives at the second; so for each message the parts add up to the time from its intended start to the last
 /// time known of it. Stages may overlap by the cost of a system call (bytes can leave before the call returns): what would
 /// be negative is 0, and later parts shrink by it.
-pub fn ledger(messages: &[MessageTimes]) -> [(Stage, Duration); 6] {
+pub fn ledger(messages: impl IntoIterator<Item = MessageTimes>) -> [(Stage, Duration); 6] {
     let mut sums = Stage::ALL.map(|stage| (stage, Duration::ZERO));
     for message in messages {
         let mut reached = message.intended;
         for (stage, sum) in &mut sums {
-            if let Some(end) = stage.end(message) {
+            if let Some(end) = stage.end(&message) {
                 *sum += end.saturating_since(reached);
                 reached = reached.max(end);
             }
@@ -78,7 +78,7 @@ mod tests {
                 write_begin: at(0), write_end: at(1), scheduled: at(2), left: at(3), received: at(4), read: at(5),
                 ..MessageTimes::default()
             };
-            let sum: Duration = ledger(&[message]).iter().map(|(_, part)| *part).sum();
+            let sum: Duration = ledger([message]).iter().map(|(_, part)| *part).sum();
             let last = times.iter().flatten().max().copied().unwrap_or(0);
             prop_assert_eq!(sum, Duration::from_nanos(last));
         }
@@ -95,7 +95,7 @@ mod tests {
             received: at(47),
             ..MessageTimes::default()
         };
-        let held: Vec<u128> = ledger(&[message]).iter().map(|(_, part)| part.as_millis()).collect();
+        let held: Vec<u128> = ledger([message]).iter().map(|(_, part)| part.as_millis()).collect();
         assert_eq!(held, [1, 1, 44, 0, 1, 0]);
     }
 }

@@ -1,5 +1,6 @@
 //! From the timeline of a path to the ledger of its waiting and to findings.
 //!
+//! - [`Engine`]: takes events of any number of flows, and says who held the data of each.
 //! - [`ledger()`]: how long the messages waited in each layer.
 //! - [`Finding`]: cause, evidence, cost, remedy.
 //! - [`air`]: a Bluetooth LE link, and what binds its throughput.
@@ -7,10 +8,16 @@
 //! - [`nagle`]: writes held by Nagle's algorithm until the peer's delayed acknowledgement.
 
 pub mod air;
+mod engine;
 mod finding;
 pub mod l2cap;
 mod ledger;
 pub mod nagle;
+mod tcp;
+mod words;
 
-pub use finding::{Finding, Proof};
+pub use engine::{
+    CauseIn, Certainty, Cost, Direction, Engine, Evidence, Explanation, Found, Held, Stall, Verdict, VerdictOn, causes,
+};
+pub use finding::{Finding, Proof, Unit};
 pub use ledger::{Stage, ledger};

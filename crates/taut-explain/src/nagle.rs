@@ -5,7 +5,10 @@
 //! 1. Just after the call the socket still held it unsent, less than one segment of it, with segments in flight, while
 //!    congestion window and receive window would have let it go (`SIOCOUTQNSD`, `TCP_INFO`).
 //! 2. It left more than [`LEAST_HOLD`] later, and within [`RELEASE`] of the acknowledgement of bytes sent before it.
-//! 3. That acknowledgement took longer than the path's own round trip by [`LEAST_DELAY`] at least: it was delayed.
+//! 3. That acknowledgement was delayed: it took longer than the path's least round trip by [`LEAST_DELAY`] at least, and
+//!    the long ones stand out of the acknowledgements of the run. Either next to none took a time between ([`MOST_BETWEEN`]), or
+//!    the long ones all took the same, as by a timer ([`LEAST_SHARPNESS`]). A path of varying length has all lengths between
+//!    its shortest and its longest: however long the longest take, they are no sign of a timer.
 //! 4. It did not come just when the peer's program read the bytes late: then the program was late and no timer (only where
 //!    the peer tells when it reads).
 //!
@@ -14,7 +17,7 @@
 
 use taut_time::{Duration, Instant, SendQueue, Timeline, What};
 
-use crate::Finding;
+use crate::{Finding, Unit};
 
 /// A write that waited less is not called held: the wake-up of a busy machine takes as long.
 pub const LEAST_HOLD: Duration = Duration::from_millis(1);
@@ -23,6 +26,13 @@ pub const RELEASE: Duration = Duration::from_micros(500);
 /// By how much an acknowledgement must be slower than the path for the peer to have delayed it. No timer of a known
 /// system is shorter than 8 ms.
 pub const LEAST_DELAY: Duration = Duration::from_millis(5);
+/// Of acknowledgements that took between a quarter and three quarters of what a delayed one takes beyond the path's least
+/// round trip, the most there may be for each one that took longer. On a path of varying length there are as many.
+pub const MOST_BETWEEN: f64 = 0.2;
+/// By how many times the middle half of the long ones must be narrower than they are long beyond the least round trip, where many
+/// took a time between, as those that a read of the peer's program let go. 40 ms rounded up to a tick of 4 ms are 20 times as
+/// long as that is wide; the long end of a path of any lengths alike is at most 8 times.
+pub const LEAST_SHARPNESS: f64 = 12.0;
 /// A program that reads this long after the bytes arrived is late.
 pub const LATE_READ: Duration = Duration::from_millis(2);
 /// Least share of held writes for a finding.
@@ -68,7 +78,7 @@ pub struct Release {
 /// Looks for the stall in the rounds of one run.
 pub fn find(rounds: &[Timeline], context: &Context) -> Option<Finding> {
     let writes: usize = rounds.iter().map(|round| round.of(|what| matches!(what, What::WriteEnd)).count()).sum();
-    let held: Vec<HeldWrite> = rounds.iter().flat_map(|round| held_writes(round, context)).collect();
+    let held = held_writes(rounds, context);
     let share = held.len() as f64 / writes.max(1) as f64;
     let mut releases: Vec<Release> = held.iter().map(|write| write.released_by).collect();
     releases.dedup();
@@ -83,6 +93,7 @@ pub fn find(rounds: &[Timeline], context: &Context) -> Option<Finding> {
         summary: "Writes were held by Nagle's algorithm, waiting for the peer's delayed ACK.".to_owned(),
         on: context.on.clone(),
         share,
+        share_of: Unit::Writes,
         cost_ns: u64::try_from(hold.as_nanos()).unwrap_or(u64::MAX),
         evidence: vec![
             format!(
@@ -98,7 +109,7 @@ pub fn find(rounds: &[Timeline], context: &Context) -> Option<Finding> {
                 millis(delay),
                 releases.len(),
                 millis(context.min_rtt),
-                whose_timer(delay),
+                whose_timer(delay, rounds.iter().any(tells_its_reads)),
             ),
             format!(
                 "for example, the write that ends at byte {} waited {} and left at the ACK of byte {}, which had taken {}",
@@ -113,11 +124,52 @@ pub fn find(rounds: &[Timeline], context: &Context) -> Option<Finding> {
     })
 }
 
-/// The writes of one round that were held.
-pub fn held_writes(timeline: &Timeline, context: &Context) -> Vec<HeldWrite> {
+/// The writes that were held until a delayed acknowledgement, in all rounds of a run.
+pub fn held_writes(rounds: &[Timeline], context: &Context) -> Vec<HeldWrite> {
     if !context.nagle {
         return Vec::new();
     }
+    let mut held: Vec<HeldWrite> = rounds.iter().flat_map(|round| waited_for_an_ack(round, context)).collect();
+    let delays = rounds.iter().flat_map(ack_delays).collect();
+    let least = least_delayed(&held, delays, context.min_rtt);
+    held.retain(|write| least.is_some_and(|least| write.released_by.delay >= least));
+    held
+}
+
+/// From which delay on an acknowledgement of the run was delayed and not just long on its way; `None` when that can't be told.
+fn least_delayed(held: &[HeldWrite], delays: Vec<Duration>, min_rtt: Duration) -> Option<Duration> {
+    let shortest = delays.iter().min().map_or(min_rtt, |&shortest| shortest.min(min_rtt));
+    let typical = median(held.iter().map(|write| write.released_by.delay).collect());
+    let beyond = typical.checked_sub(shortest).filter(|beyond| *beyond >= LEAST_DELAY)?;
+    let (low, high) = (shortest + beyond / 4, shortest + beyond * 3 / 4);
+    let between = delays.iter().filter(|delay| **delay >= low && **delay < high).count();
+    let mut longer: Vec<Duration> = delays.into_iter().filter(|delay| *delay >= high).collect();
+    longer.sort_unstable();
+    let stand_apart = between as f64 <= longer.len() as f64 * MOST_BETWEEN;
+    let spread = longer.get(longer.len() * 3 / 4)?.saturating_sub(longer[longer.len() / 4]);
+    (stand_apart || spread <= beyond.div_f64(LEAST_SHARPNESS)).then_some(high)
+}
+
+/// How long the acknowledgement of each segment took.
+fn ack_delays(timeline: &Timeline) -> Vec<Duration> {
+    let left = stage(timeline, |what| matches!(what, What::Left));
+    let scheduled = stage(timeline, |what| matches!(what, What::Scheduled));
+    timeline
+        .of(|what| matches!(what, What::Acked))
+        .filter_map(|event| {
+            let end = event.bytes.end;
+            Some(event.at.saturating_since(reached(&left, end).or_else(|| reached(&scheduled, end))?))
+        })
+        .collect()
+}
+
+/// Whether the peer tells when its program reads.
+fn tells_its_reads(timeline: &Timeline) -> bool {
+    timeline.of(|what| matches!(what, What::Read)).next().is_some()
+}
+
+/// The writes of one round that the socket held until an acknowledgement came that had taken longer than the path.
+fn waited_for_an_ack(timeline: &Timeline, context: &Context) -> Vec<HeldWrite> {
     let scheduled = stage(timeline, |what| matches!(what, What::Scheduled));
     let left = stage(timeline, |what| matches!(what, What::Left));
     let received = stage(timeline, |what| matches!(what, What::Received));
@@ -168,8 +220,11 @@ const fn may_be_held(queue: &SendQueue) -> bool {
         && queue.unsent_bytes < queue.mss_bytes
         && queue.in_flight_segments >= 1
         && queue.in_flight_segments < queue.congestion_window_segments
-        // Kernels before 5.4 do not tell the window: 0.
-        && (queue.receive_window_bytes == 0 || queue.unsent_bytes <= queue.receive_window_bytes)
+        && match queue.window_room_bytes {
+            Some(room) => queue.unsent_bytes <= room,
+            // Kernels before 5.4 do not tell the window.
+            None => true,
+        }
 }
 
 fn stage(timeline: &Timeline, wanted: impl Fn(&What) -> bool) -> Vec<(u64, Instant)> {
@@ -189,11 +244,17 @@ fn median(mut durations: Vec<Duration>) -> Duration {
     durations.get(durations.len() / 2).copied().unwrap_or_default()
 }
 
-fn whose_timer(delay: Duration) -> &'static str {
-    match delay.as_millis() {
-        36..=50 => "the delayed-ACK timer of Linux (40 ms, rounded up to its tick)",
-        180..=220 => "a delayed-ACK timer of 200 ms, as BSD and older Windows have it",
-        _ => "a delayed-ACK timer unlike that of Linux",
+/// What such a delay looks like. A peer that does not tell when it reads may have acknowledged because its program read late;
+/// that takes any time, and only the time of a known timer speaks for one.
+fn whose_timer(delay: Duration, tells_its_reads: bool) -> &'static str {
+    match (delay.as_millis(), tells_its_reads) {
+        (36..=50, _) => "the delayed-ACK timer of Linux (40 ms, rounded up to its tick)",
+        (180..=220, _) => "a delayed-ACK timer of 200 ms, as BSD and older Windows have it",
+        (_, true) => "a delayed-ACK timer unlike that of Linux",
+        (_, false) => {
+            "a delayed-ACK timer unlike that of Linux, or a program that reads so late: this peer does not tell when it \
+             reads, so the two can't be told apart"
+        }
     }
 }
 
@@ -228,6 +289,11 @@ mod tests {
 
     /// A sender of one message each 10 ms under Nagle's algorithm to a peer with this ACK delay, as the kernel would report it.
     fn simulate(messages: u64, ack_delay: Duration) -> Timeline {
+        simulate_path(messages, || ack_delay)
+    }
+
+    /// The same with an ACK delay that varies.
+    fn simulate_path(messages: u64, mut ack_delay: impl FnMut() -> Duration) -> Timeline {
         let mut timeline = Timeline::new(Framing::Stream);
         let ms = |ms: u64| Instant::from_nanos(ms * 1_000_000);
         let mut push = |at, what, end: u64| {
@@ -248,7 +314,7 @@ mod tests {
                     push(at, What::Left, sent + waiting);
                     sent += waiting;
                     waiting = 0;
-                    ack_due = Some((at + ack_delay, sent));
+                    ack_due = Some((at + ack_delay(), sent));
                 }
             }
             push(now, What::Intended, end);
@@ -260,7 +326,7 @@ mod tests {
                     unsent_bytes: waiting as u32,
                     in_flight_segments: 1,
                     congestion_window_segments: 10,
-                    receive_window_bytes: 65_535,
+                    window_room_bytes: Some(65_535),
                     mss_bytes: 1460,
                 };
                 push(now, What::SendQueue(queue), end);
@@ -268,7 +334,7 @@ mod tests {
                 push(now, What::Scheduled, end);
                 push(now, What::Left, end);
                 sent = end;
-                ack_due = Some((now + ack_delay, end));
+                ack_due = Some((now + ack_delay(), end));
             }
         }
         timeline
@@ -292,6 +358,83 @@ mod tests {
     fn a_long_path_is_no_delayed_ack() {
         let context = Context { min_rtt: Duration::from_millis(54), ..context(true) };
         assert_eq!(find(&[simulate(1000, Duration::from_millis(56))], &context), None);
+    }
+
+    /// Uniform between two times in ms, and a timer of so many ms on top of it.
+    fn path(from: u64, to: u64, timer: u64) -> impl FnMut() -> Duration {
+        let mut seed = 1_u64;
+        move || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            Duration::from_micros(1000 * (timer + from) + (seed >> 33) % (1000 * (to - from)))
+        }
+    }
+
+    /// Prompt acknowledgements over a path of varying length, as over Wi-Fi: what waits behind the long ones waits for the path.
+    #[test]
+    fn a_path_of_varying_length_is_no_delayed_ack() {
+        for (from, to) in [(4, 30), (1, 60), (9, 35), (2, 12), (20, 120)] {
+            let context = Context { min_rtt: Duration::from_millis(from), ..context(true) };
+            for messages in [100, 1000] {
+                let found = find(&[simulate_path(messages, path(from, to, 0))], &context);
+                assert_eq!(found, None, "{from} to {to} ms, {messages} messages");
+            }
+        }
+    }
+
+    /// The same paths with a timer at their end: it stands out of what the path may take.
+    #[test]
+    fn a_delayed_ack_is_found_on_a_path_of_varying_length() {
+        for (from, to) in [(4, 30), (1, 20)] {
+            let context = Context { min_rtt: Duration::from_millis(from), ..context(true) };
+            let finding = find(&[simulate_path(1000, path(from, to, 40))], &context).unwrap();
+            assert!(finding.share > 0.5 && finding.share_of == Unit::Writes, "{finding:?}");
+        }
+    }
+
+    /// A timer of 40 ms, and a program whose reads let a third of the acknowledgements go before: both are seen.
+    #[test]
+    fn a_timer_is_found_beside_acknowledgements_of_reads() {
+        let mut turn = 0;
+        let delays = move || {
+            turn += 1;
+            Duration::from_micros(if turn % 3 == 0 { 15_000 + turn % 7 * 2_000 } else { 40_000 + turn % 5 * 800 })
+        };
+        let finding = find(&[simulate_path(1000, delays)], &context(true)).unwrap();
+        assert!(finding.share > 0.3, "{finding:?}");
+    }
+
+    /// Of a peer that does not tell its reads, only the time of a known timer is taken for one.
+    #[test]
+    fn a_late_reader_that_can_not_be_told_from_a_timer_is_said_to_be_so() {
+        let evidence = |timeline| find(&[timeline], &context(true)).unwrap().evidence.join(" ");
+        assert!(evidence(simulate(1000, Duration::from_millis(56))).contains("can't be told apart"));
+        assert!(evidence(simulate(1000, Duration::from_millis(42))).contains("timer of Linux (40 ms"));
+        let mut telling = simulate(1000, Duration::from_millis(56));
+        let reads: Vec<Event> = telling
+            .of(|what| matches!(what, What::Left))
+            .map(|event| Event {
+                at: event.at + Duration::from_micros(50),
+                host: Host::Peer,
+                what: What::Read,
+                ..*event
+            })
+            .collect();
+        telling.extend(reads);
+        assert!(!evidence(telling).contains("can't be told apart"));
+    }
+
+    /// 100 bytes of room and 128 to send: the window holds them, whatever else is in flight.
+    #[test]
+    fn a_window_full_of_bytes_in_flight_is_no_nagle() {
+        let mut timeline = Timeline::new(Framing::Stream);
+        for event in simulate(1000, Duration::from_millis(56)).events() {
+            let mut event = *event;
+            if let What::SendQueue(queue) = &mut event.what {
+                queue.window_room_bytes = Some(100);
+            }
+            timeline.push(event);
+        }
+        assert_eq!(find(&[timeline], &context(true)), None);
     }
 
     #[test]

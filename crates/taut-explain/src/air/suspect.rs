@@ -1,6 +1,6 @@
 use taut_air::{Category, Limit, Outcome, Role, Scenario};
 
-use crate::{Finding, Proof};
+use crate::{Finding, Proof, Unit};
 
 /// What may bind a link's throughput, seen in its scenario and ledger: to be confirmed by running the remedy.
 #[derive(Clone, Debug)]
@@ -38,6 +38,7 @@ impl Suspect {
             summary: self.summary,
             on,
             share: self.share,
+            share_of: Unit::Time,
             cost_ns: (slower.max(0.0) / run.outcome.counters.sdus_read.max(1) as f64) as u64,
             evidence: self.evidence,
             remedy: self.remedy,

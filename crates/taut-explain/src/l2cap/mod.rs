@@ -9,7 +9,7 @@ use facts::{Receiver, Rule};
 use taut_air::SDU_LENGTH_BYTES;
 use taut_air::l2cap::{CreditPolicy, ReceiveBuffer};
 
-use crate::Finding;
+use crate::{Finding, Unit};
 
 /// A stream that was measured.
 #[derive(Clone, Debug)]
@@ -79,6 +79,7 @@ pub fn of_standstill(facts: &Facts, on: &str, down: bool, bytes: u64) -> Option<
             .to_owned(),
         on: on.to_owned(),
         share: 1.0,
+        share_of: Unit::Time,
         cost_ns: 0,
         evidence,
         remedy: format!(
@@ -152,6 +153,7 @@ fn credit_window(facts: &Facts, stream: &Stream) -> Option<Finding> {
         summary: why.summary().to_owned(),
         on: stream.on.clone(),
         share: (1.0 - share).max(0.0),
+        share_of: Unit::Time,
         cost_ns: (sdu_ns(stream.throughput_bps) - sdu_ns(limit)).max(0.0) as u64,
         evidence,
         remedy: why.remedy(whose),
@@ -257,6 +259,7 @@ fn tail(facts: &Facts, stream: &Stream) -> Option<Finding> {
             .to_owned(),
         on: stream.on.clone(),
         share,
+        share_of: Unit::Sdus,
         cost_ns: interval_ns,
         evidence: vec![
             format!(
@@ -281,6 +284,7 @@ fn data_length(facts: &Facts, stream: &Stream) -> Option<Finding> {
         summary: "PDUs of the link layer carry 27 bytes: the data length was not extended.".to_owned(),
         on: stream.on.clone(),
         share: 1.0 - now / then,
+        share_of: Unit::Time,
         cost_ns: 0,
         evidence: vec![format!(
             "no longer payload than {SHORT_PDU} bytes was agreed on; the air carries {:.1} kb/s at most so, and {:.1} with {LONG_PDU}",
@@ -301,6 +305,7 @@ fn default_interval(facts: &Facts, on: &str, cost_ns: u64) -> Option<Finding> {
         summary: "The connection interval is still the one that kernels ask for by themselves.".to_owned(),
         on: on.to_owned(),
         share: 1.0,
+        share_of: Unit::Messages,
         cost_ns,
         evidence: vec![format!(
             "the connection interval is {} ms; 7.5 ms is the shortest, and every exchange waits for the next interval",
@@ -325,6 +330,7 @@ fn put_back(facts: &Facts, on: &str) -> Option<Finding> {
             .to_owned(),
         on: on.to_owned(),
         share: 1.0,
+        share_of: Unit::Messages,
         cost_ns: u64::from(to.saturating_sub(from)) * 1000,
         evidence: vec![format!(
             "the connection began with {} ms; the peer asked for other limits (L2CAP Connection Parameter Update Request), this kernel \
@@ -344,6 +350,7 @@ fn early_data(facts: &Facts, on: &str) -> Option<Finding> {
             .to_owned(),
         on: on.to_owned(),
         share: 1.0,
+        share_of: Unit::Connections,
         cost_ns: 0,
         evidence: vec![format!(
             "{} PDUs came for the channel before the LE Credit Based Connection Response",

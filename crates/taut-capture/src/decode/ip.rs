@@ -1,0 +1,88 @@
+//! IPv4 and IPv6 headers: where the TCP header begins, and how long the segment is.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::Skipped;
+use crate::bytes::be16;
+
+const TCP: u8 = 6;
+
+/// A datagram that carries TCP.
+pub(super) struct Datagram<'a> {
+    pub(super) from: IpAddr,
+    pub(super) to: IpAddr,
+    pub(super) identification: Option<u16>,
+    /// TCP header and payload, as much as was kept.
+    pub(super) segment: &'a [u8],
+    /// Their length on the wire.
+    pub(super) length: usize,
+}
+
+/// `length` is what the capture says that the packet had from its IP header on.
+pub(super) fn datagram(bytes: &[u8], length: usize) -> Result<Datagram<'_>, Skipped> {
+    match bytes.first().map(|first| first >> 4) {
+        Some(4) => version_4(bytes, length),
+        Some(6) => version_6(bytes, length),
+        _ => Err(Skipped::NotTcp),
+    }
+}
+
+fn version_4(bytes: &[u8], length: usize) -> Result<Datagram<'_>, Skipped> {
+    let header: &[u8; 20] = bytes.first_chunk().ok_or(Skipped::Cut)?;
+    if header[9] != TCP {
+        return Err(Skipped::NotTcp);
+    }
+    let field = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    if field(6) & 0x1fff != 0 {
+        return Err(Skipped::Fragment);
+    }
+    let header_length = usize::from(header[0] & 0xf) * 4;
+    // 0: the device was to fill it in (TSO), or the packet is longer than the field can say (BIG TCP).
+    let total = match usize::from(field(2)) {
+        0 => length,
+        total => total,
+    };
+    if header_length < 20 || total < header_length {
+        return Err(Skipped::Malformed);
+    }
+    let address = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
+    Ok(Datagram {
+        from: address(12).into(),
+        to: address(16).into(),
+        identification: Some(field(4)),
+        segment: bytes.get(header_length..bytes.len().min(total).max(header_length)).ok_or(Skipped::Cut)?,
+        length: total - header_length,
+    })
+}
+
+fn version_6(bytes: &[u8], length: usize) -> Result<Datagram<'_>, Skipped> {
+    let header: &[u8; 40] = bytes.first_chunk().ok_or(Skipped::Cut)?;
+    // 0: a jumbogram, as BIG TCP makes them.
+    let total = match usize::from(u16::from_be_bytes([header[4], header[5]])) {
+        0 => length,
+        payload => payload + 40,
+    };
+    let (mut next, mut at) = (header[6], 40);
+    while next != TCP {
+        let extension = bytes.get(at..at + 8).ok_or(Skipped::Cut)?;
+        let long = match next {
+            // RFC 8200: hop-by-hop options, routing, destination options; RFC 6275, 7401 and 5533.
+            0 | 43 | 60 | 135 | 139 | 140 => (usize::from(extension[1]) + 1) * 8,
+            44 if be16(extension, 2).is_some_and(|offset| offset & 0xfff8 != 0) => return Err(Skipped::Fragment),
+            44 => 8,
+            // RFC 4302 counts in words of four bytes.
+            51 => (usize::from(extension[1]) + 2) * 4,
+            _ => return Err(Skipped::NotTcp),
+        };
+        next = extension[0];
+        at += long;
+    }
+    let address = |at: usize| -> Option<IpAddr> {
+        let octets: [u8; 16] = *header.get(at..)?.first_chunk()?;
+        Some(Ipv6Addr::from(octets).into())
+    };
+    let (from, to) = address(8).zip(address(24)).ok_or(Skipped::Cut)?;
+    let length = total.checked_sub(at).ok_or(Skipped::Malformed)?;
+    let segment = bytes.get(at..bytes.len().min(total).max(at)).ok_or(Skipped::Cut)?;
+    Ok(Datagram { from, to, identification: None, segment, length })
+}

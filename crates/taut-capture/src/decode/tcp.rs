@@ -1,0 +1,71 @@
+//! The TCP header (RFC 9293) and its options.
+
+use taut_event::{Address, TimestampOption};
+
+use super::ip::Datagram;
+use super::{Ends, Skipped, TcpPacket};
+use crate::bytes::{be16, be32};
+
+const END: u8 = 0;
+const NOTHING: u8 = 1;
+const MSS: u8 = 2;
+const WINDOW_SCALE: u8 = 3;
+const SACK: u8 = 5;
+const TIMESTAMPS: u8 = 8;
+
+pub(super) fn segment(datagram: &Datagram<'_>) -> Result<TcpPacket, Skipped> {
+    let header: &[u8; 20] = datagram.segment.first_chunk().ok_or(Skipped::Cut)?;
+    let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let header_length = usize::from(header[12] >> 4) * 4;
+    let payload = datagram.length.checked_sub(header_length).filter(|_| header_length >= 20);
+    let payload = payload.and_then(|payload| u32::try_from(payload).ok()).ok_or(Skipped::Malformed)?;
+    let mut packet = TcpPacket {
+        ends: Ends {
+            from: Address { ip: datagram.from, port: half(0) },
+            to: Address { ip: datagram.to, port: half(2) },
+        },
+        sequence: word(4),
+        acknowledgement: word(8),
+        flags: header[13],
+        window: half(14),
+        payload,
+        identification: datagram.identification,
+        mss: 0,
+        window_scale: None,
+        timestamps: None,
+        sacked_to: None,
+    };
+    let kept = datagram.segment.len().min(header_length);
+    options(&datagram.segment[20..kept], &mut packet);
+    Ok(packet)
+}
+
+/// Takes what is there; an option that is cut off ends the walk.
+fn options(mut rest: &[u8], packet: &mut TcpPacket) {
+    while let Some(&kind) = rest.first() {
+        if kind == END {
+            return;
+        }
+        if kind == NOTHING {
+            rest = &rest[1..];
+            continue;
+        }
+        let Some(option) = rest.get(1).and_then(|&length| rest.get(..length.max(2).into())) else { return };
+        rest = &rest[option.len()..];
+        match kind {
+            MSS => packet.mss = be16(option, 2).unwrap_or_default(),
+            WINDOW_SCALE => packet.window_scale = option.get(2).copied(),
+            TIMESTAMPS => {
+                let stamps = be32(option, 2).zip(be32(option, 6));
+                packet.timestamps = stamps.map(|(value, echo)| TimestampOption { value, echo });
+            }
+            SACK => {
+                let ends = (1..).map_while(|block| be32(option, 8 * block - 2));
+                let above = |end: &u32| end.wrapping_sub(packet.acknowledgement);
+                packet.sacked_to = ends.max_by_key(above);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,29 @@
+use std::io;
+
+/// Why a file can't be read as a capture of packets.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Reading failed.
+    #[error("cannot be read: {0}")]
+    Read(#[from] io::Error),
+    /// There is nothing in it.
+    #[error("is empty: a capture has a header of at least 24 bytes; was it still being written?")]
+    Empty,
+    /// It is of a form that is known and not read.
+    #[error("is {form}, which is not explained yet; {instead}")]
+    NotYet {
+        /// What it is.
+        form: &'static str,
+        /// What to do.
+        instead: &'static str,
+    },
+    /// Its first bytes are those of no capture.
+    #[error(
+        "is no capture of packets: it begins with {begin}; pcap and pcapng are read, \
+         also compressed by gzip or zstd"
+    )]
+    Unknown {
+        /// The first bytes, in hexadecimal.
+        begin: String,
+    },
+}

@@ -1,0 +1,266 @@
+//! From headers to events: who belongs to which connection, and positions that never wrap.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use taut_event::{
+    Address, Closed, Coverage, Direction, Event, Flow, FlowId, FlowKey, Kind, Segment, SegmentFlags, Sink, VantageId,
+    What,
+};
+use taut_time::{ByteRange, Layer};
+
+use crate::{Decoded, Packet, Skipped, TcpPacket, decode};
+
+/// The largest scale of a window (RFC 7323, section 2.3).
+const LARGEST_SCALE: u8 = 14;
+
+/// So many are looked at for one to close.
+const LOOKED_AT: usize = 16;
+
+/// The connections of a capture. At most so many are followed at once; when another one begins,
+/// one of those that have been silent the longest is closed.
+pub struct Flows {
+    numbers: HashMap<Key, u32>,
+    slots: Vec<Slot>,
+    capacity: usize,
+    /// Where the search for a silent one goes on.
+    hand: usize,
+    counts: Counts,
+}
+
+/// What a capture held, in packets.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counts {
+    /// All.
+    pub packets: u64,
+    /// Segments of TCP, which became events.
+    pub tcp: u64,
+    /// Of a link type that is not read.
+    pub unknown_link: u64,
+    /// Fragments other than the first; what they carry is not seen.
+    pub fragments: u64,
+    /// Kept so little of that the TCP header is not whole.
+    pub cut: u64,
+    /// With a length in a header that can't be.
+    pub malformed: u64,
+    /// Without a time.
+    pub without_time: u64,
+    /// Connections.
+    pub flows: u64,
+    /// Connections that were closed to make room for others.
+    pub evicted: u64,
+}
+
+/// Both ends of a connection, the smaller first.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct Key((u128, u16), (u128, u16));
+
+/// An end as numbers, which are compared and hashed faster than an address.
+fn as_numbers(end: Address) -> (u128, u16) {
+    let ip = match end.ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    (ip.to_bits(), end.port)
+}
+
+struct Slot {
+    key: Key,
+    /// Whether the first of the key's ends is the one that the forward direction starts from.
+    is_forward: bool,
+    /// Number of its last packet.
+    last: u64,
+    ways: [Way; 2],
+}
+
+/// One direction's numbers.
+#[derive(Clone, Copy, Default)]
+struct Way {
+    /// Sequence number of position 0, which is that of the SYN.
+    origin: Option<u32>,
+    /// The highest position seen so far.
+    top: u64,
+    syn: Option<Syn>,
+}
+
+#[derive(Clone, Copy)]
+struct Syn {
+    scale: Option<u8>,
+}
+
+impl Way {
+    /// Where a sequence number stands: the position nearest to the highest one so far.
+    fn position(&mut self, number: u32, first: u64) -> u64 {
+        let origin = *self.origin.get_or_insert_with(|| {
+            self.top = first;
+            number.wrapping_sub(first as u32)
+        });
+        let ahead = number.wrapping_sub(origin.wrapping_add(self.top as u32)) as i32;
+        self.top.saturating_add_signed(ahead.into())
+    }
+}
+
+impl Flows {
+    /// Follows at most `capacity` connections at once, and at least one.
+    pub fn new(capacity: usize) -> Self {
+        let capacity = capacity.clamp(1, u32::MAX as usize);
+        Self { numbers: HashMap::new(), slots: Vec::new(), capacity, hand: 0, counts: Counts::default() }
+    }
+
+    /// What there was so far.
+    pub const fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Hands a packet's event to the sink, if it has one.
+    pub fn packet(&mut self, packet: &Packet<'_>, seen_by: VantageId, sink: &mut impl Sink) {
+        self.counts.packets += 1;
+        let tcp = match decode(packet) {
+            Decoded::Tcp(tcp) => tcp,
+            Decoded::Skipped(why) => return self.skip(why),
+        };
+        let Some(at) = packet.at else {
+            self.counts.without_time += 1;
+            return;
+        };
+        self.counts.tcp += 1;
+        let (flow, direction) = self.find(&tcp, sink);
+        let slot = &mut self.slots[flow.0 as usize];
+        slot.last = self.counts.packets;
+        let (segment, bytes) = slot.segment(&tcp, direction);
+        sink.event(&Event {
+            at,
+            seen_by,
+            flow,
+            direction,
+            layer: Layer::Medium,
+            what: What::Segment(segment),
+            bytes,
+            who: None,
+            place: packet.frame,
+        });
+    }
+
+    /// Closes all connections.
+    pub fn finish(&mut self, sink: &mut impl Sink) {
+        for number in 0..self.slots.len() as u32 {
+            sink.close(FlowId(number), Closed::EndOfSource);
+        }
+        self.numbers.clear();
+        self.slots.clear();
+    }
+
+    fn skip(&mut self, why: Skipped) {
+        match why {
+            Skipped::NotTcp => {}
+            Skipped::UnknownLink => self.counts.unknown_link += 1,
+            Skipped::Fragment => self.counts.fragments += 1,
+            Skipped::Cut => self.counts.cut += 1,
+            Skipped::Malformed => self.counts.malformed += 1,
+        }
+    }
+
+    /// The packet's connection, with the direction in which it goes.
+    fn find(&mut self, tcp: &TcpPacket, sink: &mut impl Sink) -> (FlowId, Direction) {
+        let (from, to) = (tcp.ends.from, tcp.ends.to);
+        let (near, far) = (as_numbers(from), as_numbers(to));
+        let from_is_first = near <= far;
+        let key = if from_is_first { Key(near, far) } else { Key(far, near) };
+        let flags = SegmentFlags(tcp.flags);
+        let opens = flags.has(SegmentFlags::SYN) && !flags.has(SegmentFlags::ACK);
+        if let Some(&number) = self.numbers.get(&key) {
+            let slot = &self.slots[number as usize];
+            let direction = slot.direction(from_is_first);
+            let other = opens && slot.ways[direction.index()].origin.is_some_and(|origin| origin != tcp.sequence);
+            if !other {
+                return (FlowId(number), direction);
+            }
+            sink.close(FlowId(number), Closed::Replaced);
+            self.open(number, key, from_is_first, true, tcp, sink);
+            return (FlowId(number), Direction::Forward);
+        }
+        let number = if self.slots.len() < self.capacity { self.slots.len() as u32 } else { self.evict(sink) };
+        // Who answers an opening did not open.
+        let answers = flags.has(SegmentFlags::SYN | SegmentFlags::ACK);
+        self.numbers.insert(key, number);
+        self.open(number, key, from_is_first != answers, opens, tcp, sink);
+        (FlowId(number), if answers { Direction::Backward } else { Direction::Forward })
+    }
+
+    fn open(
+        &mut self,
+        number: u32,
+        key: Key,
+        is_forward: bool,
+        from_start: bool,
+        tcp: &TcpPacket,
+        sink: &mut impl Sink,
+    ) {
+        self.counts.flows += 1;
+        let slot = Slot { key, is_forward, last: self.counts.packets, ways: [Way::default(); 2] };
+        match self.slots.get_mut(number as usize) {
+            Some(old) => *old = slot,
+            None => self.slots.push(slot),
+        }
+        let from_is_first = as_numbers(tcp.ends.from) <= as_numbers(tcp.ends.to);
+        let ends = (tcp.ends.from, tcp.ends.to);
+        let (first, second) = if from_is_first == is_forward { ends } else { (ends.1, ends.0) };
+        let has_handshake = from_start || SegmentFlags(tcp.flags).has(SegmentFlags::SYN);
+        let segments = Coverage::of(&[Kind::Segments]);
+        let coverage = if has_handshake { segments.and(Coverage::of(&[Kind::Handshake])) } else { segments };
+        sink.flow(FlowId(number), &Flow { key: FlowKey::Tcp(first, second), from_start, coverage });
+    }
+
+    /// Closes the connection that has been silent the longest of the next few.
+    fn evict(&mut self, sink: &mut impl Sink) -> u32 {
+        let length = self.slots.len();
+        let few = (0..LOOKED_AT.min(length)).map(|ahead| (self.hand + ahead) % length);
+        let index = few.min_by_key(|&index| self.slots[index].last).unwrap_or(0);
+        self.hand = (self.hand + LOOKED_AT) % length;
+        self.numbers.remove(&self.slots[index].key);
+        sink.close(FlowId(index as u32), Closed::Evicted);
+        self.counts.evicted += 1;
+        index as u32
+    }
+}
+
+impl Slot {
+    const fn direction(&self, from_is_first: bool) -> Direction {
+        if from_is_first == self.is_forward { Direction::Forward } else { Direction::Backward }
+    }
+
+    fn segment(&mut self, tcp: &TcpPacket, direction: Direction) -> (Segment, ByteRange) {
+        let flags = SegmentFlags(tcp.flags);
+        let is_syn = flags.has(SegmentFlags::SYN);
+        let own = &mut self.ways[direction.index()];
+        if is_syn {
+            own.syn = Some(Syn { scale: tcp.window_scale });
+        }
+        // A SYN stands at position 0; without one the first byte seen stands at 1, as in Wireshark.
+        let start = own.position(tcp.sequence, if is_syn { 0 } else { 1 }) + u64::from(is_syn);
+        let end = start + u64::from(tcp.payload);
+        own.top = own.top.max(end);
+        let scale = match (own.syn, self.ways[direction.reverse().index()].syn) {
+            (Some(own), Some(other)) => Some(own.scale.filter(|_| other.scale.is_some()).unwrap_or(0)),
+            _ => None,
+        };
+        let other = &mut self.ways[direction.reverse().index()];
+        let has_ack = flags.has(SegmentFlags::ACK);
+        let ack = if has_ack { other.position(tcp.acknowledgement, 1) } else { 0 };
+        let beyond = |end: u32| ack + u64::from(end.wrapping_sub(tcp.acknowledgement) & 0x7fff_ffff);
+        let sacked_to = tcp.sacked_to.map_or(0, beyond);
+        other.top = other.top.max(ack);
+        let shift = if is_syn { 0 } else { scale.unwrap_or(0).min(LARGEST_SCALE) };
+        let segment = Segment {
+            flags,
+            window_is_scaled: is_syn || scale.is_some(),
+            mss: tcp.mss,
+            window: u32::from(tcp.window) << shift,
+            ack,
+            sacked_to,
+            timestamps: tcp.timestamps,
+            identification: tcp.identification,
+        };
+        (segment, ByteRange::new(start, end))
+    }
+}

@@ -1,0 +1,86 @@
+//! The forms of files.
+
+mod pcap;
+mod pcapng;
+
+use std::io::{self, Read};
+use std::ops::Range;
+
+use taut_time::{Duration, Instant};
+
+use crate::buffer::Buffer;
+use crate::{Ending, Error, LinkType};
+
+/// No record is longer; a length beyond is damage. The largest packet of Linux (BIG TCP) has 512 KiB.
+const LONGEST: u32 = 16 << 20;
+
+pub(crate) enum Format {
+    Pcap(pcap::Pcap),
+    Pcapng(pcapng::Pcapng),
+}
+
+/// What stood at the reader's place.
+pub(crate) enum Step {
+    /// Nothing that is a packet.
+    Nothing,
+    Packet {
+        at: Option<Instant>,
+        link: LinkType,
+        bytes: Range<usize>,
+        original_length: u32,
+    },
+    End(Ending),
+}
+
+/// Reads as much of a file as tells what it is.
+pub(crate) fn recognise<R: Read>(buffer: &mut Buffer<R>) -> Result<Format, Error> {
+    let begin = buffer.ahead(24)?;
+    if begin.is_empty() {
+        return Err(Error::Empty);
+    }
+    if let Some(pcap) = pcap::Pcap::recognise(begin) {
+        buffer.take(pcap::HEADER);
+        return Ok(Format::Pcap(pcap));
+    }
+    if pcapng::Pcapng::recognise(begin) {
+        return Ok(Format::Pcapng(pcapng::Pcapng::default()));
+    }
+    let not_yet = |form, instead| Err(Error::NotYet { form, instead });
+    if begin.starts_with(b"btsnoop\0") {
+        return not_yet("a log of Bluetooth HCI (btsnoop)", "`btmon --analyze FILE` counts what is in it");
+    }
+    if begin.starts_with(b"snoop\0\0\0") {
+        return not_yet("a capture of Solaris snoop", "`editcap FILE new.pcapng` of Wireshark rewrites it as pcapng");
+    }
+    if begin.starts_with(b"PK\x03\x04") {
+        return not_yet("a zip archive", "unpack it and name the capture in it");
+    }
+    if begin.starts_with(b"{") {
+        return not_yet("JSON", "`taut report FILE` shows a recording of Tautline");
+    }
+    let begin: Vec<String> = begin.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    Err(Error::Unknown { begin: begin.join(" ") })
+}
+
+impl Format {
+    pub(crate) fn step<R: Read>(&mut self, buffer: &mut Buffer<R>) -> io::Result<Step> {
+        match self {
+            Self::Pcap(pcap) => pcap.step(buffer),
+            Self::Pcapng(pcapng) => pcapng.step(buffer),
+        }
+    }
+
+    pub(crate) fn resolution(&self) -> Duration {
+        match self {
+            Self::Pcap(pcap) => pcap.resolution(),
+            Self::Pcapng(pcapng) => pcapng.resolution(),
+        }
+    }
+
+    pub(crate) const fn lost_by_capture(&self) -> u64 {
+        match self {
+            Self::Pcap(_) => 0,
+            Self::Pcapng(pcapng) => pcapng.lost_by_capture(),
+        }
+    }
+}

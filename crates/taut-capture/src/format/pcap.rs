@@ -1,0 +1,68 @@
+//! The classic form (draft-ietf-opsawg-pcap), with times in microseconds or nanoseconds, in either
+//! order of bytes, and the one with longer record headers that patched versions of libpcap wrote.
+
+use std::io::{self, Read};
+
+use taut_time::{Duration, Instant};
+
+use super::{LONGEST, Step};
+use crate::buffer::Buffer;
+use crate::bytes::Order;
+use crate::{Ending, LinkType};
+
+pub(super) const HEADER: usize = 24;
+
+pub(crate) struct Pcap {
+    order: Order,
+    is_nanoseconds: bool,
+    record_header: usize,
+    link: LinkType,
+}
+
+impl Pcap {
+    pub(super) fn recognise(begin: &[u8]) -> Option<Self> {
+        let (order, is_nanoseconds, record_header) = match Order::Big.u32(begin, 0)? {
+            0xa1b2_c3d4 => (Order::Big, false, 16),
+            0xd4c3_b2a1 => (Order::Little, false, 16),
+            0xa1b2_3c4d => (Order::Big, true, 16),
+            0x4d3c_b2a1 => (Order::Little, true, 16),
+            0xa1b2_cd34 => (Order::Big, false, 24),
+            0x34cd_b2a1 => (Order::Little, false, 24),
+            _ => return None,
+        };
+        // The upper half tells of checksums at the end of frames.
+        let link = LinkType(order.u32(begin, 20)? as u16);
+        Some(Self { order, is_nanoseconds, record_header, link })
+    }
+
+    pub(super) fn resolution(&self) -> Duration {
+        Duration::from_nanos(if self.is_nanoseconds { 1 } else { 1000 })
+    }
+
+    pub(super) fn step<R: Read>(&self, buffer: &mut Buffer<R>) -> io::Result<Step> {
+        let position = buffer.position();
+        let header = buffer.ahead(self.record_header)?;
+        if header.is_empty() {
+            return Ok(Step::End(Ending::Complete));
+        }
+        if header.len() < self.record_header {
+            return Ok(Step::End(Ending::Truncated { at: position }));
+        }
+        let field = |at| self.order.u32(header, at).unwrap_or_default();
+        let (seconds, fraction, kept, original_length) = (field(0), field(4), field(8), field(12));
+        if kept > LONGEST {
+            let why = format!("a packet of {kept} bytes");
+            return Ok(Step::End(Ending::Damaged { at: position, why }));
+        }
+        let whole = self.record_header + kept as usize;
+        if buffer.ahead(whole)?.len() < whole {
+            return Ok(Step::End(Ending::Truncated { at: position }));
+        }
+        buffer.take(self.record_header);
+        let bytes = buffer.take(kept as usize);
+        let unit = if self.is_nanoseconds { 1 } else { 1000 };
+        let nanos = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * unit;
+        let at = Some(Instant::from_nanos(nanos));
+        Ok(Step::Packet { at, link: self.link, bytes, original_length })
+    }
+}

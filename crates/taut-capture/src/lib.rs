@@ -1,0 +1,22 @@
+//! Files of packets, read as streams, and the flows of TCP in them as events.
+//!
+//! - [`Reader`]: packets of a pcap or pcapng file, compressed by gzip or zstd or not, from anything
+//!   that can be read, a pipe too. What it holds in memory does not grow with the file.
+//! - `decode`: from a packet to its TCP header, through link and IP headers.
+//! - [`Flows`]: from headers to [`taut_event::Event`]s for a [`taut_event::Sink`].
+//!
+//! No input makes it panic; what is damaged ends the reading, and is told by [`Reader::ending`].
+
+mod buffer;
+mod bytes;
+mod decode;
+mod error;
+mod flows;
+mod format;
+mod input;
+mod reader;
+
+pub use decode::{Decoded, Ends, Skipped, TcpPacket, decode};
+pub use error::Error;
+pub use flows::{Counts, Flows};
+pub use reader::{Ending, LinkType, Packet, Reader};

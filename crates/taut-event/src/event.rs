@@ -1,0 +1,242 @@
+use taut_time::{ByteRange, Host, Instant, Layer, SendQueue};
+
+use crate::{FlowId, Kind, VantageId};
+
+/// Something that happened to bytes of a flow.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Event {
+    /// When, on the clock of the vantage point.
+    pub at: Instant,
+    /// Who saw it.
+    pub seen_by: VantageId,
+    /// To which flow it belongs.
+    pub flow: FlowId,
+    /// Which way the bytes go.
+    pub direction: Direction,
+    /// In which layer it happened.
+    pub layer: Layer,
+    /// What happened.
+    pub what: What,
+    /// To which bytes of that direction, counted from its first.
+    pub bytes: ByteRange,
+    /// The task that did it, where the source knows.
+    pub who: Option<TaskId>,
+    /// Where the source has it: the number of the packet in its file, counted from 1; 0 where
+    /// there is no such number.
+    pub place: u64,
+}
+
+/// Which way bytes go in a flow.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Direction {
+    /// From the end that opened the flow, or that was seen first.
+    Forward,
+    /// Towards that end.
+    Backward,
+}
+
+impl Direction {
+    /// Both, in the order of their indices.
+    pub const BOTH: [Self; 2] = [Self::Forward, Self::Backward];
+
+    /// The other one.
+    pub const fn reverse(self) -> Self {
+        match self {
+            Self::Forward => Self::Backward,
+            Self::Backward => Self::Forward,
+        }
+    }
+
+    /// 0 or 1.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// A thread of a program.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct TaskId(pub u32);
+
+/// What happened to the bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum What {
+    /// A segment of TCP passed the vantage point. One that repeats bytes is an event of its own.
+    Segment(Segment),
+    /// The bytes reached a stage on their way.
+    Reached(Stamp),
+    /// State of the sending socket just after a write.
+    Queue(SendQueue),
+    /// A system call on the flow.
+    Call(Call),
+    /// A task that reads or writes the flow changed its state.
+    Task(Task),
+}
+
+impl What {
+    /// The kind that a [`Coverage`](crate::Coverage) speaks of.
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Segment(_) => Kind::Segments,
+            Self::Reached(Stamp::Intended) => Kind::Schedule,
+            Self::Reached(Stamp::WriteBegin | Stamp::WriteEnd) => Kind::Writes,
+            Self::Reached(Stamp::Read) => Kind::Reads,
+            Self::Reached(_) => Kind::KernelStamps,
+            Self::Queue(_) => Kind::Queues,
+            Self::Call(_) => Kind::Calls,
+            Self::Task(_) => Kind::Tasks,
+        }
+    }
+}
+
+/// A segment of TCP, with positions that never wrap. The event's bytes are its payload.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Segment {
+    /// Its flags.
+    pub flags: SegmentFlags,
+    /// Whether `window` counts bytes. It does not when the scale was agreed on before the source
+    /// began to look; 0 then still means 0.
+    pub window_is_scaled: bool,
+    /// The largest segment its sender takes, in bytes, as a SYN says it; 0 elsewhere.
+    pub mss: u16,
+    /// Bytes that its sender takes beyond `ack`.
+    pub window: u32,
+    /// All bytes of the other direction before this position are acknowledged.
+    pub ack: u64,
+    /// End of the highest range acknowledged beyond `ack` (RFC 2018); 0 when there is none.
+    pub sacked_to: u64,
+    /// The timestamps option (RFC 7323).
+    pub timestamps: Option<TimestampOption>,
+    /// Distinguishes a repetition from a packet that a capture has twice: the identification of
+    /// its IPv4 header. `None` for IPv6, which has none.
+    pub identification: Option<u16>,
+}
+
+/// The timestamps option of TCP.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct TimestampOption {
+    /// The sender's own clock.
+    pub value: u32,
+    /// The newest value that it has from the other side.
+    pub echo: u32,
+}
+
+/// Flags of a segment, as the bits of its header.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SegmentFlags(pub u8);
+
+impl SegmentFlags {
+    /// The sender has no more to send.
+    pub const FIN: u8 = 1;
+    /// Opens a connection.
+    pub const SYN: u8 = 2;
+    /// Ends it at once.
+    pub const RST: u8 = 4;
+    /// Nothing more was waiting behind it when it was made.
+    pub const PSH: u8 = 8;
+    /// `ack` holds.
+    pub const ACK: u8 = 16;
+
+    /// Whether the segment has all of these.
+    pub const fn has(self, flags: u8) -> bool {
+        self.0 & flags == flags
+    }
+}
+
+/// A stage on the way of bytes from program to program.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Stamp {
+    /// The schedule says that this message should start now.
+    Intended,
+    /// The program called the sending system call.
+    WriteBegin,
+    /// That call came back.
+    WriteEnd,
+    /// The transport handed the bytes to the queueing discipline.
+    Scheduled,
+    /// The driver handed them to the device.
+    Left,
+    /// The peer's transport acknowledged them.
+    Acknowledged,
+    /// The peer's kernel took them in.
+    Received,
+    /// The peer's program read them.
+    Read,
+}
+
+/// A system call, as it begins or as it ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Call {
+    /// It was called.
+    Begin {
+        /// Its number on this architecture.
+        number: u16,
+    },
+    /// It came back.
+    End {
+        /// Its number on this architecture.
+        number: u16,
+        /// What it returned; negative is an error number.
+        result: i32,
+    },
+}
+
+/// A change of a task's state.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Task {
+    /// It went to sleep.
+    Slept,
+    /// Something woke it up; it does not run yet.
+    Woken,
+    /// It runs.
+    Ran,
+}
+
+impl Event {
+    /// An event of the older form, seen on a flow whose forward direction is that of the timeline.
+    /// `None` for what happens on a simulated radio, which is no stage of these.
+    pub fn from_stamp(stamp: &taut_time::Event, flow: FlowId, local: VantageId, peer: VantageId) -> Option<Self> {
+        use taut_time::What as Old;
+        let what = match stamp.what {
+            Old::Intended => What::Reached(Stamp::Intended),
+            Old::WriteBegin => What::Reached(Stamp::WriteBegin),
+            Old::WriteEnd => What::Reached(Stamp::WriteEnd),
+            Old::SendQueue(queue) => What::Queue(queue),
+            Old::Scheduled => What::Reached(Stamp::Scheduled),
+            Old::Left => What::Reached(Stamp::Left),
+            Old::Acked => What::Reached(Stamp::Acknowledged),
+            Old::Received => What::Reached(Stamp::Received),
+            Old::Read => What::Reached(Stamp::Read),
+            _ => return None,
+        };
+        let seen_by = if stamp.host == Host::Local { local } else { peer };
+        let (at, layer, bytes) = (stamp.at, stamp.layer, stamp.bytes);
+        Some(Self { at, seen_by, flow, direction: Direction::Forward, layer, what, bytes, who: None, place: 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_stays_small() {
+        assert!(size_of::<Event>() <= 112, "{}", size_of::<Event>());
+    }
+
+    #[test]
+    fn a_stamp_of_the_timeline_keeps_what_it_says() {
+        let bytes = ByteRange::new(10, 20);
+        let at = Instant::from_nanos(7);
+        let old = |what, host| taut_time::Event { at, host, layer: Layer::Socket, what, bytes };
+        let (flow, local, peer) = (FlowId(3), VantageId(0), VantageId(1));
+        let new = |old| Event::from_stamp(&old, flow, local, peer);
+        let read = new(old(taut_time::What::Read, Host::Peer)).unwrap();
+        assert_eq!((read.what, read.seen_by, read.bytes), (What::Reached(Stamp::Read), peer, bytes));
+        assert_eq!(read.what.kind(), Kind::Reads);
+        let queue = new(old(taut_time::What::SendQueue(SendQueue::default()), Host::Local)).unwrap();
+        assert_eq!((queue.what.kind(), queue.seen_by), (Kind::Queues, local));
+        assert_eq!(new(old(taut_time::What::OnAir { nanos: 5 }, Host::Local)), None);
+    }
+}

@@ -1,0 +1,59 @@
+use alloc::string::String;
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+
+use taut_time::ClockMap;
+
+use crate::Coverage;
+
+/// Number of a flow within one source. A source may use it again once the flow is closed.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct FlowId(pub u32);
+
+/// Number of a vantage point within one source.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct VantageId(pub u16);
+
+/// An end of a flow.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Address {
+    /// Its machine.
+    pub ip: IpAddr,
+    /// Its port.
+    pub port: u16,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        SocketAddr::new(self.ip, self.port).fmt(f)
+    }
+}
+
+/// Between whom the bytes of a flow travel.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum FlowKey {
+    /// A connection of TCP: the end that opened it or was seen first, and the other one.
+    Tcp(Address, Address),
+    /// A socket of this host, by the kernel's cookie (`SO_COOKIE`).
+    Socket(u64),
+}
+
+/// A flow, as a source makes it known before its first event.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Flow {
+    /// Between whom.
+    pub key: FlowKey,
+    /// Whether its opening was seen, so that positions count from the first byte.
+    pub from_start: bool,
+    /// What the source would report about it.
+    pub coverage: Coverage,
+}
+
+/// Who saw events, and on which clock.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Vantage {
+    /// As a person knows it: an interface, a host.
+    pub name: String,
+    /// Its clock.
+    pub clock: ClockMap,
+}

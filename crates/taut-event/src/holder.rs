@@ -1,0 +1,182 @@
+use core::fmt;
+
+/// Who had the data, or who had to act, while none moved.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[non_exhaustive]
+pub enum Holder {
+    /// The connection was being opened.
+    Handshake,
+    /// The sending program had not written.
+    SendingProgram,
+    /// The sending program waited for the peer's answer.
+    PeerTurn,
+    /// Nagle's algorithm held a small write until an acknowledgement.
+    Nagle,
+    /// The socket held the rest of a write for 200 ms, as `TCP_CORK` and `MSG_MORE` make it.
+    Cork,
+    /// The congestion window was full.
+    CongestionWindow,
+    /// The congestion window was full while it still doubled.
+    SlowStart,
+    /// The congestion window had been made small again by a pause.
+    AfterIdle,
+    /// The sender spaced its segments.
+    Pacing,
+    /// The path's queue: the congestion window was full while packets waited in a standing queue.
+    PathQueue,
+    /// The send buffer or the congestion window; a capture can't tell which.
+    SendBufferOrCongestion,
+    /// The receive window was full: the receive buffer is small for this path.
+    ReceiveWindow,
+    /// The receive window was full: the receiving program had not read.
+    ReceivingProgram,
+    /// Lost segments were being repeated.
+    LossRecovery,
+    /// The sender waited for its probe of a lost tail.
+    TailLossProbe,
+    /// The sender waited for its retransmission timer.
+    RetransmissionTimeout,
+    /// All had been sent; the last bytes and their acknowledgement were on their way.
+    Delivery,
+    /// What was seen does not tell.
+    NotKnown,
+}
+
+/// Which end has to act for a holder to let go.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Side {
+    /// The end that sends the data.
+    Sender,
+    /// The end that receives them.
+    Receiver,
+    /// What lies between.
+    Path,
+    /// Both, or not known.
+    Unknown,
+}
+
+impl Holder {
+    /// All, in the order of their indices.
+    pub const ALL: [Self; 18] = [
+        Self::Handshake,
+        Self::SendingProgram,
+        Self::PeerTurn,
+        Self::Nagle,
+        Self::Cork,
+        Self::CongestionWindow,
+        Self::SlowStart,
+        Self::AfterIdle,
+        Self::Pacing,
+        Self::PathQueue,
+        Self::SendBufferOrCongestion,
+        Self::ReceiveWindow,
+        Self::ReceivingProgram,
+        Self::LossRecovery,
+        Self::TailLossProbe,
+        Self::RetransmissionTimeout,
+        Self::Delivery,
+        Self::NotKnown,
+    ];
+
+    /// Its place in [`Self::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Short name, the same in all versions: `receive_window`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Handshake => "handshake",
+            Self::SendingProgram => "sending_program",
+            Self::PeerTurn => "peer_turn",
+            Self::Nagle => "nagle",
+            Self::Cork => "cork",
+            Self::CongestionWindow => "congestion_window",
+            Self::SlowStart => "slow_start",
+            Self::AfterIdle => "after_idle",
+            Self::Pacing => "pacing",
+            Self::PathQueue => "path_queue",
+            Self::SendBufferOrCongestion => "send_buffer_or_congestion",
+            Self::ReceiveWindow => "receive_window",
+            Self::ReceivingProgram => "receiving_program",
+            Self::LossRecovery => "loss_recovery",
+            Self::TailLossProbe => "tail_loss_probe",
+            Self::RetransmissionTimeout => "retransmission_timeout",
+            Self::Delivery => "delivery",
+            Self::NotKnown => "not_known",
+        }
+    }
+
+    /// The end that has to act.
+    pub const fn side(self) -> Side {
+        match self {
+            Self::SendingProgram
+            | Self::Nagle
+            | Self::Cork
+            | Self::CongestionWindow
+            | Self::SlowStart
+            | Self::AfterIdle
+            | Self::Pacing
+            | Self::SendBufferOrCongestion => Side::Sender,
+            Self::PeerTurn | Self::ReceiveWindow | Self::ReceivingProgram => Side::Receiver,
+            Self::PathQueue
+            | Self::LossRecovery
+            | Self::TailLossProbe
+            | Self::RetransmissionTimeout
+            | Self::Delivery
+            | Self::Handshake => Side::Path,
+            Self::NotKnown => Side::Unknown,
+        }
+    }
+}
+
+/// The field's words.
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Handshake => "handshake",
+            Self::SendingProgram => "sending program",
+            Self::PeerTurn => "peer's turn",
+            Self::Nagle => "Nagle's algorithm",
+            Self::Cork => "cork (TCP_CORK, MSG_MORE)",
+            Self::CongestionWindow => "congestion window",
+            Self::SlowStart => "slow start",
+            Self::AfterIdle => "slow start after idle",
+            Self::Pacing => "pacing",
+            Self::PathQueue => "queue of the path",
+            Self::SendBufferOrCongestion => "send buffer or congestion window",
+            Self::ReceiveWindow => "receive window",
+            Self::ReceivingProgram => "receiving program",
+            Self::LossRecovery => "loss recovery",
+            Self::TailLossProbe => "tail loss probe",
+            Self::RetransmissionTimeout => "retransmission timeout",
+            Self::Delivery => "delivery",
+            Self::NotKnown => "not known",
+        })
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sender => "sender",
+            Self::Receiver => "receiver",
+            Self::Path => "path",
+            Self::Unknown => "not known",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_holder_has_its_place_and_its_name() {
+        for (index, holder) in Holder::ALL.into_iter().enumerate() {
+            assert_eq!(holder.index(), index);
+            let others = Holder::ALL.into_iter().filter(|other| other.name() == holder.name());
+            assert_eq!(others.count(), 1, "{holder}");
+        }
+    }
+}

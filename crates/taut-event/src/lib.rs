@@ -1,0 +1,29 @@
+//! What happens to bytes of a flow, in the form in which any source reports it.
+//!
+//! - [`Event`]: something that happened at a time, seen from a vantage point; `Copy`, no allocation.
+//! - [`Flow`]: between whom the bytes travel. [`Vantage`]: who saw it, on which clock.
+//! - [`Coverage`]: what a source would have reported. Only inside it is absence evidence.
+//! - [`Holder`]: who had the data meanwhile.
+//! - [`Sink`]: takes the events; the engine of `taut-explain` is one.
+//!
+//! [`taut_time::Event`] is the older form, of one flow and two hosts, in which the workloads of this
+//! project keep their own stamps; a [`taut_time::Timeline`] is a list of those. [`Event::from_stamp`]
+//! turns one into this form, so both reach the same engine. The timeline stays what it is until
+//! the workloads report here directly.
+//!
+//! No I/O, no clock, no thread, no randomness.
+#![no_std]
+
+extern crate alloc;
+
+mod coverage;
+mod event;
+mod flow;
+mod holder;
+mod sink;
+
+pub use coverage::{Coverage, Kind};
+pub use event::{Call, Direction, Event, Segment, SegmentFlags, Stamp, Task, TaskId, TimestampOption, What};
+pub use flow::{Address, Flow, FlowId, FlowKey, Vantage, VantageId};
+pub use holder::{Holder, Side};
+pub use sink::{Closed, Sink};

@@ -1,0 +1,174 @@
+//! Where the time of one direction went: each nanosecond to one holder.
+
+use taut_event::Holder;
+
+/// How many of the longest episodes are kept for each holder.
+const KEPT: usize = 3;
+
+/// One stretch in which the same holder had the data.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Episode {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// Packet at its beginning, and the one that ended it.
+    pub(crate) places: (u64, u64),
+}
+
+impl Episode {
+    pub(crate) const fn length(&self) -> u64 {
+        self.to - self.from
+    }
+}
+
+/// What one holder had.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cell {
+    pub(crate) ns: u64,
+    pub(crate) episodes: u64,
+    /// The longest ones, longest first.
+    pub(crate) worst: Vec<Episode>,
+}
+
+impl Cell {
+    fn add(&mut self, episode: Episode) {
+        self.episodes += 1;
+        let place = self.worst.partition_point(|known| known.length() >= episode.length());
+        if place < KEPT {
+            if self.worst.is_empty() {
+                self.worst.reserve_exact(KEPT);
+            }
+            self.worst.truncate(KEPT - 1);
+            self.worst.insert(place, episode);
+        }
+    }
+
+    fn take_over(&mut self, other: Self) {
+        self.ns += other.ns;
+        let count = self.episodes + other.episodes;
+        other.worst.into_iter().for_each(|episode| self.add(episode));
+        self.episodes = count;
+    }
+}
+
+/// The time breakdown of one direction. Parts are booked one after another, so they add up to the
+/// whole; what is moved between holders stays in the sum.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Breakdown {
+    cells: Vec<(Holder, Cell)>,
+    /// Not yet finished: the next part may continue it.
+    open: Option<(Holder, Episode)>,
+}
+
+impl Breakdown {
+    /// Books a part. One that continues the last one of the same holder lengthens that episode,
+    /// unless each part of this holder is an event of its own.
+    pub(crate) fn book(&mut self, holder: Holder, part: Episode) {
+        if part.from >= part.to {
+            return;
+        }
+        self.cell(holder).ns += part.length();
+        match &mut self.open {
+            Some((open, episode)) if *open == holder && episode.to == part.from && is_continuous(holder) => {
+                episode.to = part.to;
+                episode.places.1 = part.places.1;
+            }
+            _ => {
+                self.close();
+                self.open = Some((holder, part));
+            }
+        }
+    }
+
+    /// Books time of an episode that ends here, of which the parts were not next to each other.
+    pub(crate) fn book_sum(&mut self, holder: Holder, ns: u64, episode: Episode) {
+        if ns > 0 {
+            self.close();
+            let cell = self.cell(holder);
+            cell.ns += ns;
+            cell.add(episode);
+        }
+    }
+
+    /// Gives all that one holder had to another.
+    pub(crate) fn rename(&mut self, from: Holder, to: Holder) {
+        self.close();
+        if let Some(index) = self.cells.iter().position(|(holder, _)| *holder == from) {
+            let (_, cell) = self.cells.swap_remove(index);
+            self.cell(to).take_over(cell);
+        }
+    }
+
+    /// Ends the episode that is open.
+    pub(crate) fn close(&mut self) {
+        if let Some((holder, episode)) = self.open.take() {
+            self.cell(holder).add(episode);
+        }
+    }
+
+    pub(crate) fn get(&self, holder: Holder) -> Option<&Cell> {
+        self.cells.iter().find(|(known, _)| *known == holder).map(|(_, cell)| cell)
+    }
+
+    pub(crate) fn ns(&self, holder: Holder) -> u64 {
+        self.get(holder).map_or(0, |cell| cell.ns)
+    }
+
+    pub(crate) fn total_ns(&self) -> u64 {
+        self.cells.iter().map(|(_, cell)| cell.ns).sum()
+    }
+
+    fn cell(&mut self, holder: Holder) -> &mut Cell {
+        let index = self.cells.iter().position(|(known, _)| *known == holder).unwrap_or_else(|| {
+            self.cells.push((holder, Cell::default()));
+            self.cells.len() - 1
+        });
+        &mut self.cells[index].1
+    }
+}
+
+const fn is_continuous(holder: Holder) -> bool {
+    !matches!(
+        holder,
+        Holder::SendingProgram
+            | Holder::PeerTurn
+            | Holder::Nagle
+            | Holder::Cork
+            | Holder::TailLossProbe
+            | Holder::RetransmissionTimeout
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(from: u64, to: u64) -> Episode {
+        Episode { from, to, places: (from, to) }
+    }
+
+    #[test]
+    fn parts_next_to_each_other_are_one_episode() {
+        let mut breakdown = Breakdown::default();
+        breakdown.book(Holder::ReceiveWindow, part(0, 5));
+        breakdown.book(Holder::ReceiveWindow, part(5, 9));
+        breakdown.book(Holder::SendingProgram, part(9, 10));
+        breakdown.book(Holder::SendingProgram, part(10, 12));
+        breakdown.close();
+        assert_eq!(breakdown.get(Holder::ReceiveWindow).unwrap().worst, [part(0, 9)]);
+        assert_eq!(breakdown.get(Holder::SendingProgram).unwrap().episodes, 2);
+        assert_eq!(breakdown.total_ns(), 12);
+    }
+
+    #[test]
+    fn the_longest_are_kept_and_a_renamed_holder_loses_nothing() {
+        let mut breakdown = Breakdown::default();
+        for (from, length) in [(0, 5), (10, 50), (100, 1), (200, 20), (300, 30)] {
+            breakdown.book(Holder::Nagle, part(from, from + length));
+        }
+        breakdown.rename(Holder::Nagle, Holder::SendingProgram);
+        let cell = breakdown.get(Holder::SendingProgram).unwrap();
+        assert_eq!(cell.worst.iter().map(Episode::length).collect::<Vec<_>>(), [50, 30, 20]);
+        assert_eq!((cell.ns, cell.episodes, breakdown.total_ns()), (106, 5, 106));
+        assert!(breakdown.get(Holder::Nagle).is_none());
+    }
+}

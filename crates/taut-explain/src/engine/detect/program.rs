@@ -1,0 +1,74 @@
+use taut_event::{Coverage, Holder, Kind};
+
+use super::{Detector, Facts, seen, text};
+use crate::engine::{Certainty, Found, Verdict};
+use crate::words;
+
+pub(super) const CAUSE_PEER: &str = "peer_turn";
+pub(super) const CAUSE_SENDING: &str = "sending_program";
+
+/// The sender waited for an answer.
+pub(super) struct PeerTurn;
+
+impl Detector for PeerTurn {
+    fn cause(&self) -> &'static str {
+        CAUSE_PEER
+    }
+
+    fn holders(&self) -> &'static [Holder] {
+        &[Holder::PeerTurn]
+    }
+
+    fn needs(&self) -> Coverage {
+        Coverage::of(&[Kind::Segments])
+    }
+
+    fn found(&self, facts: &Facts<'_>) -> Verdict {
+        let answers = &facts.other().tally.answers;
+        let median = answers.median().unwrap_or_default();
+        Verdict::Found(Found {
+            summary: format!(
+                "The sender waited for the peer's answers; the peer took {} (median)",
+                words::time(median)
+            ),
+            evidence: vec![
+                facts.longest_seen(self.holders()),
+                text(format!(
+                    "{} answers, {} at most, less the way there and back of {}.",
+                    answers.count,
+                    words::time(answers.max),
+                    words::time(facts.connection.round_trip())
+                )),
+            ],
+            remedy: "Look at the peer's program, or ask for several things at once instead of one after another."
+                .to_owned(),
+            ..seen(facts, self, Certainty::Seen)
+        })
+    }
+}
+
+/// The sender had nothing to send.
+pub(super) struct SendingProgram;
+
+impl Detector for SendingProgram {
+    fn cause(&self) -> &'static str {
+        CAUSE_SENDING
+    }
+
+    fn holders(&self) -> &'static [Holder] {
+        &[Holder::SendingProgram]
+    }
+
+    fn needs(&self) -> Coverage {
+        Coverage::of(&[Kind::Segments])
+    }
+
+    fn found(&self, facts: &Facts<'_>) -> Verdict {
+        Verdict::Found(Found {
+            summary: "The sending program wrote nothing, though all layers below would have taken it".to_owned(),
+            evidence: vec![facts.longest_seen(self.holders())],
+            remedy: "Nothing in the network helps; look at what the sending program does meanwhile.".to_owned(),
+            ..seen(facts, self, Certainty::Consistent)
+        })
+    }
+}

@@ -1,0 +1,185 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the packets of one source came to.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Explanation {
+    /// From the first to the last packet that is part of a connection.
+    pub span_ns: u64,
+    /// Segments of TCP, without copies.
+    pub segments: u64,
+    /// Packets that the capture had twice; the copies were left out.
+    pub copies: u64,
+    /// Connections.
+    pub flows: u64,
+    /// Connections that were booked before their end, since too many were open at once.
+    pub evicted_flows: u64,
+    /// Directions of connections in which data went.
+    pub directions: u64,
+    /// Who held the data of all directions, longest first.
+    pub totals: Vec<Held>,
+    /// The causes that were found or could not be told, over all directions.
+    pub causes: Vec<CauseIn>,
+    /// The directions in which most time could be had back, worst first.
+    pub worst: Vec<Direction>,
+}
+
+/// In how many directions a cause was found.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct CauseIn {
+    /// Short name of the cause.
+    pub cause: String,
+    /// Directions in which it was found.
+    pub found: u64,
+    /// Directions of which the capture can't tell.
+    pub unknown: u64,
+    /// The largest share of one direction's time, 0 to 1.
+    pub largest_share: f64,
+}
+
+/// One direction of a connection.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Direction {
+    /// Address and port of the sender.
+    pub from: String,
+    /// Address and port of the receiver.
+    pub to: String,
+    /// Bytes of data, each counted once.
+    pub bytes: u64,
+    /// Segments with data, repetitions too.
+    pub segments: u64,
+    /// From the beginning of the capture to that of this direction's time.
+    pub begin_ns: u64,
+    /// From the opening, or the first data where that was not seen, to the last acknowledgement.
+    /// The parts of the breakdown add up to this.
+    pub span_ns: u64,
+    /// First and last packet with its data.
+    pub frames: [u64; 2],
+    /// Where the capture was taken: 0 at the sender, 1 at the receiver, by the times of the
+    /// handshake, or without one by the least times to answers.
+    pub vantage: f64,
+    /// Least round trip of the path.
+    pub min_rtt_ns: u64,
+    /// Median round trip, with what the receiver delayed its acknowledgements.
+    pub median_rtt_ns: Option<u64>,
+    /// Largest segment, in bytes.
+    pub mss_bytes: u64,
+    /// Largest receive window, in bytes; absent where its scale was not seen.
+    pub largest_window_bytes: Option<u32>,
+    /// Most bytes in flight.
+    pub peak_flight_bytes: u64,
+    /// Segments that were sent again, of the largest size each.
+    pub repeated_segments: u64,
+    /// Who held the data, longest first.
+    pub breakdown: Vec<Held>,
+    /// What each detector says: first what was found, worst first.
+    pub verdicts: Vec<VerdictOn>,
+    /// What the capture lacks, and what that means for the figures.
+    pub remarks: Vec<String>,
+}
+
+/// What one holder had.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Held {
+    /// Who: `receive_window`. `taut explain --help` lists them.
+    pub holder: String,
+    /// Which end has to act: sender, receiver, path.
+    pub side: String,
+    /// For how long.
+    pub held_ns: u64,
+    /// Share of the whole, 0 to 1.
+    pub share: f64,
+    /// In how many stretches.
+    pub episodes: u64,
+    /// The longest stretches.
+    pub longest: Vec<Stall>,
+}
+
+/// One stretch of holding.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Stall {
+    /// From the beginning of the capture.
+    pub begin_ns: u64,
+    /// How long.
+    pub held_ns: u64,
+    /// The packet before, and the one that ended it.
+    pub frames: [u64; 2],
+}
+
+/// What one detector says about one direction.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct VerdictOn {
+    /// Short name of the cause, the same in all versions: `nagle_delayed_ack`.
+    pub cause: String,
+    /// What it says.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+/// Whether a cause is there.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(tag = "verdict", rename_all = "snake_case")]
+pub enum Verdict {
+    /// It is.
+    Found(Found),
+    /// It is not: it would have been seen.
+    Clear,
+    /// What was seen can't tell.
+    Unknown {
+        /// What was not seen.
+        missing: String,
+        /// What would tell.
+        ask: String,
+    },
+}
+
+/// A cause that was found.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Found {
+    /// The cause in a sentence.
+    pub summary: String,
+    /// Which end has to act.
+    pub side: String,
+    /// How sure that is.
+    pub certainty: Certainty,
+    /// What it costs.
+    pub cost: Cost,
+    /// What was seen, with places to look at.
+    pub evidence: Vec<Evidence>,
+    /// What to change.
+    pub remedy: String,
+}
+
+/// How sure a finding is.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Certainty {
+    /// The remedy was run and helped.
+    Proven,
+    /// The state itself was seen.
+    Seen,
+    /// What was seen fits it, and nothing else that is known.
+    Consistent,
+}
+
+/// What a cause costs, in time of the direction.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Cost {
+    /// Time held, in all.
+    pub held_ns: u64,
+    /// The least and the most that it may be, where a capture can't tell.
+    pub between_ns: [u64; 2],
+    /// Share of the direction's time, 0 to 1.
+    pub share: f64,
+    /// In how many stretches.
+    pub episodes: u64,
+}
+
+/// Something that was seen.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Evidence {
+    /// What, with figures.
+    pub text: String,
+    /// Packets to look at, the first and the last.
+    pub frames: Option<[u64; 2]>,
+}

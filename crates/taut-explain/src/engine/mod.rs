@@ -1,0 +1,172 @@
+//! The engine: takes events of any number of flows, one by one, and says in the end who held the
+//! data of each direction, for how long, and what to change.
+//!
+//! It holds no events. Of a flow that is closed only the report stays, and of all reports only
+//! the worst ones. No I/O, no clock, no thread.
+
+mod breakdown;
+mod detect;
+mod explanation;
+mod report;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use taut_event::{Closed, Event, Flow, FlowId, Holder, Sink};
+
+pub(crate) use breakdown::{Breakdown, Episode};
+pub use detect::causes;
+pub use explanation::{
+    CauseIn, Certainty, Cost, Direction, Evidence, Explanation, Found, Held, Stall, Verdict, VerdictOn,
+};
+
+use crate::tcp::Connection;
+
+/// Takes events, gives an [`Explanation`].
+#[derive(Debug)]
+pub struct Engine {
+    connections: Vec<Option<Box<Connection>>>,
+    kept: usize,
+    start: Option<u64>,
+    end: u64,
+    worst: Vec<(u64, Direction)>,
+    totals: BTreeMap<Holder, Total>,
+    causes: Causes,
+    counts: Counts,
+}
+
+/// What one holder had of all directions.
+#[derive(Clone, Copy, Debug, Default)]
+struct Total {
+    ns: u64,
+    episodes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    flows: u64,
+    directions: u64,
+    segments: u64,
+    copies: u64,
+    evicted: u64,
+}
+
+/// Causes over all directions, by the order in which they were first told.
+#[derive(Debug, Default)]
+struct Causes(Vec<CauseIn>);
+
+impl Causes {
+    fn add(&mut self, on: &VerdictOn) {
+        let (found, unknown, share) = match &on.verdict {
+            Verdict::Found(found) => (1, 0, found.cost.share),
+            Verdict::Unknown { .. } => (0, 1, 0.0),
+            Verdict::Clear => return,
+        };
+        match self.0.iter_mut().find(|known| known.cause == on.cause) {
+            Some(known) => {
+                known.found += found;
+                known.unknown += unknown;
+                known.largest_share = known.largest_share.max(share);
+            }
+            None => self.0.push(CauseIn { cause: on.cause.clone(), found, unknown, largest_share: share }),
+        }
+    }
+}
+
+impl Engine {
+    /// Keeps the reports of the `kept` directions in which most time could be had back.
+    pub fn new(kept: usize) -> Self {
+        Self {
+            connections: Vec::new(),
+            kept: kept.max(1),
+            start: None,
+            end: 0,
+            worst: Vec::new(),
+            totals: BTreeMap::new(),
+            causes: Causes::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// What it all came to. Flows that were not closed are closed now.
+    pub fn finish(mut self) -> Explanation {
+        for index in 0..self.connections.len() {
+            self.close(FlowId(index as u32), Closed::EndOfSource);
+        }
+        let whole: u64 = self.totals.values().map(|total| total.ns).sum();
+        let share = |ns: u64| if whole == 0 { 0.0 } else { ns as f64 / whole as f64 };
+        let held = |(&holder, total): (&Holder, &Total)| Held {
+            holder: holder.name().to_owned(),
+            side: holder.side().to_string(),
+            held_ns: total.ns,
+            share: share(total.ns),
+            episodes: total.episodes,
+            longest: Vec::new(),
+        };
+        let mut totals: Vec<Held> = self.totals.iter().map(held).collect();
+        totals.sort_by_key(|held| std::cmp::Reverse(held.held_ns));
+        Explanation {
+            span_ns: self.start.map_or(0, |start| self.end.saturating_sub(start)),
+            segments: self.counts.segments,
+            copies: self.counts.copies,
+            flows: self.counts.flows,
+            evicted_flows: self.counts.evicted,
+            directions: self.counts.directions,
+            totals,
+            causes: self.causes.0,
+            worst: self.worst.into_iter().map(|(_, direction)| direction).collect(),
+        }
+    }
+
+    fn reported(&mut self, connection: &Connection) {
+        let start = self.start.unwrap_or_default();
+        for direction in taut_event::Direction::BOTH {
+            let Some((report, breakdown)) = report::direction(connection, direction, start) else { continue };
+            self.counts.directions += 1;
+            report.verdicts.iter().for_each(|on| self.causes.add(on));
+            for holder in Holder::ALL {
+                let Some(cell) = breakdown.get(holder) else { continue };
+                let total = self.totals.entry(holder).or_default();
+                total.ns += cell.ns;
+                total.episodes += cell.episodes;
+            }
+            let weight = report::weight(breakdown);
+            let place = self.worst.partition_point(|(known, other)| (*known, other.bytes) >= (weight, report.bytes));
+            if place < self.kept {
+                self.worst.truncate(self.kept - 1);
+                self.worst.insert(place, (weight, report));
+            }
+        }
+    }
+}
+
+impl Sink for Engine {
+    fn flow(&mut self, id: FlowId, flow: &Flow) {
+        let index = id.0 as usize;
+        if self.connections.len() <= index {
+            self.connections.resize_with(index + 1, || None);
+        }
+        self.connections[index] = Some(Box::new(Connection::new(*flow)));
+        self.counts.flows += 1;
+    }
+
+    fn event(&mut self, event: &Event) {
+        let at = event.at.as_nanos();
+        self.start = Some(self.start.map_or(at, |start| start.min(at)));
+        self.end = self.end.max(at);
+        if let Some(Some(connection)) = self.connections.get_mut(event.flow.0 as usize) {
+            connection.event(event);
+        }
+    }
+
+    fn close(&mut self, id: FlowId, why: Closed) {
+        let Some(mut connection) = self.connections.get_mut(id.0 as usize).and_then(Option::take) else { return };
+        connection.finish();
+        self.counts.segments += connection.segments;
+        self.counts.copies += connection.copies();
+        self.counts.evicted += u64::from(why == Closed::Evicted);
+        self.reported(&connection);
+    }
+}

@@ -1,0 +1,123 @@
+//! From a connection's state to the report of one direction.
+
+use taut_event::{Direction as Way, FlowKey, Holder};
+
+use super::breakdown::Breakdown;
+use super::detect;
+use super::{Direction, Held, Stall};
+use crate::tcp::Connection;
+use crate::words;
+
+/// Time that could be had back. Congestion control has its reasons, so its time counts half.
+pub(super) fn weight(breakdown: &Breakdown) -> u64 {
+    let weigh = |holder: &Holder| match holder {
+        Holder::SendingProgram | Holder::PeerTurn | Holder::Delivery | Holder::NotKnown => 0,
+        Holder::CongestionWindow | Holder::SlowStart | Holder::Pacing | Holder::PathQueue | Holder::Handshake => {
+            breakdown.ns(*holder) / 2
+        }
+        _ => breakdown.ns(*holder),
+    };
+    Holder::ALL.iter().map(weigh).sum()
+}
+
+/// The report of a direction in which data went, with its breakdown.
+pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option<(Direction, &Breakdown)> {
+    let half = &connection.halves[way.index()];
+    let tally = &half.tally;
+    if tally.segments == 0 {
+        return None;
+    }
+    let breakdown = &half.breakdown;
+    let (first, second) = match connection.flow.key {
+        FlowKey::Tcp(first, second) => (first.to_string(), second.to_string()),
+        FlowKey::Socket(cookie) => (format!("socket {cookie}"), "its peer".to_owned()),
+    };
+    let (from, to) = if way == Way::Forward { (first, second) } else { (second, first) };
+    let whole = breakdown.total_ns();
+    let share = |ns: u64| if whole == 0 { 0.0 } else { ns as f64 / whole as f64 };
+    let mut held: Vec<Held> = Holder::ALL
+        .into_iter()
+        .filter_map(|holder| {
+            let cell = breakdown.get(holder).filter(|cell| cell.ns > 0)?;
+            let stall = |episode: &super::Episode| Stall {
+                begin_ns: episode.from.saturating_sub(start),
+                held_ns: episode.length(),
+                frames: episode.places.into(),
+            };
+            Some(Held {
+                holder: holder.name().to_owned(),
+                side: holder.side().to_string(),
+                held_ns: cell.ns,
+                share: share(cell.ns),
+                episodes: cell.episodes,
+                longest: cell.worst.iter().map(stall).collect(),
+            })
+        })
+        .collect();
+    held.sort_by_key(|held| std::cmp::Reverse(held.held_ns));
+    let report = Direction {
+        from,
+        to,
+        bytes: tally.bytes,
+        segments: tally.segments,
+        begin_ns: half.span_start.unwrap_or(start).saturating_sub(start),
+        span_ns: whole,
+        frames: [tally.first_place, tally.last_place],
+        vantage: connection.position(way.index()),
+        min_rtt_ns: tally.least_round_trip.unwrap_or_else(|| connection.round_trip()).min(connection.round_trip()),
+        median_rtt_ns: tally.round_trips.median(),
+        mss_bytes: half.agreed_mss(),
+        largest_window_bytes: Some(tally.largest_window).filter(|&window| window > 0),
+        peak_flight_bytes: tally.peak_flight,
+        repeated_segments: tally.repeated_segments,
+        breakdown: held,
+        verdicts: detect::verdicts(connection, way),
+        remarks: remarks(connection, way),
+    };
+    Some((report, breakdown))
+}
+
+/// What the capture lacks, and what follows from that.
+fn remarks(connection: &Connection, way: Way) -> Vec<String> {
+    let half = &connection.halves[way.index()];
+    let mut remarks = Vec::new();
+    if half.tally.acks == 0 {
+        remarks.push(
+            "Only one direction of this connection is in the capture: without acknowledgements nobody \
+             can tell who waited for what. Capture where both directions pass."
+                .to_owned(),
+        );
+        return remarks;
+    }
+    if !connection.has_handshake() {
+        let scale =
+            if half.tally.largest_window == 0 { " Receive windows are not known but for closed ones." } else { "" };
+        remarks.push(format!(
+            "The connection was opened before the capture: where on the path it was taken is estimated.{scale}"
+        ));
+    }
+    let unseen = connection.unseen_bytes(way.index());
+    if unseen > 0 {
+        let share = words::share(unseen as f64 / (half.tally.bytes + unseen).max(1) as f64);
+        let verdict = if detect::is_incomplete(connection, way) {
+            " Too much to tell lost packets from packets not captured."
+        } else {
+            ""
+        };
+        remarks.push(format!("The capture lacks {unseen} bytes ({share}) that the receiver acknowledged.{verdict}"));
+    }
+    if !connection.has_timestamps && connection.position(way.index()) > 0.25 {
+        remarks.push(
+            "Seen away from the sender and without TCP timestamps: what the sender knew is estimated \
+             from one round trip."
+                .to_owned(),
+        );
+    }
+    if half.tally.reordered > 0 {
+        remarks.push(format!("{} segments came out of order.", half.tally.reordered));
+    }
+    if connection.was_reset {
+        remarks.push("The connection was reset (RST).".to_owned());
+    }
+    remarks
+}

@@ -1,0 +1,95 @@
+//! What the receiver had acknowledged and granted, by the time at which it passed.
+
+use std::collections::VecDeque;
+
+/// So many are kept; a path with more acknowledgements under way can't be followed from afar.
+const CAPACITY: usize = 4096;
+
+/// An acknowledgement, with what held before it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Ack {
+    pub(super) at: u64,
+    pub(super) place: u64,
+    pub(super) una_before: u64,
+    pub(super) una: u64,
+    /// The right edge of the receive window; `u64::MAX` where it is not known.
+    pub(super) edge_before: u64,
+    pub(super) edge: u64,
+    pub(super) window: u32,
+    /// It carried no data, so no program saw it.
+    pub(super) is_pure: bool,
+    pub(super) is_selective: bool,
+    /// The clock of the timestamps option.
+    pub(super) value: Option<u32>,
+}
+
+impl Ack {
+    /// Whether it let the sender send more.
+    pub(super) const fn rises(&self) -> bool {
+        self.una > self.una_before || self.edge > self.edge_before
+    }
+}
+
+/// The newest acknowledgements, numbered from the first one of the flow.
+#[derive(Debug, Default)]
+pub(super) struct AckLog {
+    acks: VecDeque<Ack>,
+    /// Number of the oldest one kept.
+    first: u64,
+}
+
+impl AckLog {
+    pub(super) fn push(&mut self, ack: Ack) {
+        if self.acks.len() == CAPACITY {
+            self.acks.pop_front();
+            self.first += 1;
+        }
+        self.acks.push_back(ack);
+    }
+
+    /// Puts one in the place of the newest, which said the same.
+    pub(super) fn replace_last(&mut self, ack: Ack) {
+        if let Some(last) = self.acks.back_mut() {
+            *last = ack;
+        }
+    }
+
+    /// Forgets those that passed before a time, but for the last one of them, and none from the one
+    /// before `end` on.
+    pub(super) fn forget(&mut self, before: u64, end: u64) {
+        while self.first + 1 < end && self.acks.get(1).is_some_and(|ack| ack.at < before) {
+            self.acks.pop_front();
+            self.first += 1;
+        }
+    }
+
+    pub(super) fn last(&self) -> Option<&Ack> {
+        self.acks.back()
+    }
+
+    /// The number after the last one.
+    pub(super) fn end(&self) -> u64 {
+        self.first + self.acks.len() as u64
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&Ack> {
+        self.acks.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    /// The number after the last one that had passed by then.
+    pub(super) fn passed_by(&self, at: u64) -> u64 {
+        // Most often it is the newest one.
+        if self.acks.back().is_none_or(|ack| ack.at <= at) {
+            return self.end();
+        }
+        self.first + self.acks.partition_point(|ack| ack.at <= at) as u64
+    }
+
+    /// The last of those numbered below `end` that passed at `from` or later, let the sender send
+    /// more, and is wanted.
+    pub(super) fn last_rise(&self, from: u64, end: u64, is_wanted: impl Fn(&Ack) -> bool) -> Option<Ack> {
+        let length = usize::try_from(end.saturating_sub(self.first)).ok()?.min(self.acks.len());
+        let recent = self.acks.range(..length).rev().take_while(|ack| ack.at >= from);
+        recent.copied().find(|ack| ack.rises() && is_wanted(ack))
+    }
+}

@@ -1,0 +1,506 @@
+//! One direction of a connection: what its sender knew when it sent, and who held the data before.
+
+use taut_event::{Event, Holder, Segment, SegmentFlags};
+
+use super::acks::{Ack, AckLog};
+use super::holes::{Holes, Late};
+use super::sample::Sample;
+use super::state::{Class, Known, Restart, Sent};
+use super::stretch::{Peaks, Stretch};
+use super::tally::Tally;
+use super::vantage::Loops;
+use crate::engine::{Breakdown, Episode};
+
+pub(super) const MS: u64 = 1_000_000;
+/// Longest payload that is taken for one segment where the handshake does not tell the size.
+const LARGEST_SEGMENT: u64 = 9000;
+
+/// The tracker of one direction.
+#[derive(Debug)]
+pub(crate) struct Half {
+    pub(super) direction: usize,
+    pub(crate) tally: Tally,
+    pub(crate) breakdown: Breakdown,
+    pub(super) acks: AckLog,
+    pub(super) holes: Holes,
+    pub(super) mss: u64,
+    pub(super) mss_is_agreed: bool,
+    /// Up to where time is booked, and the packet there.
+    pub(super) booked: Option<(u64, u64)>,
+    pub(crate) span_start: Option<u64>,
+    pub(super) last_data: Option<u64>,
+    pub(super) next: Option<u64>,
+    una: Option<u64>,
+    /// Position after the last byte, once its sender said so.
+    fin: Option<u64>,
+    edge: Option<u64>,
+    /// What the sender knew when it last sent: the right edge, and the number of the ACK after.
+    pub(super) edge_then: u64,
+    pub(super) known_then: u64,
+    pub(super) last_was_pushed: bool,
+    pub(super) last_was_full: bool,
+    /// The last small segment: its end, and when it passed.
+    pub(super) small: Option<(u64, u64)>,
+    pub(super) peer_data: Option<u64>,
+    pub(super) zero_window_at: Option<u64>,
+    acked_at: Option<u64>,
+    timing: Option<(u64, u64)>,
+    pub(super) smoothed: Option<u64>,
+    recovery: Option<Recovery>,
+    lags: [(u64, u64); 8],
+    lag_count: usize,
+    /// Number of the newest ACK that the sender is known to have had, by the echo of its timestamp.
+    echoed: u64,
+    pub(super) peaks: Peaks,
+    pub(super) stretch: Option<Stretch>,
+    pub(super) before: Option<Class>,
+    pub(super) nagle: Option<Episode>,
+    /// When a pause ended that may have made the congestion window small.
+    pub(super) restart: Option<Restart>,
+}
+
+/// The repair of losses.
+#[derive(Clone, Copy, Debug)]
+struct Recovery {
+    until: u64,
+    ended: Option<u64>,
+}
+
+impl Half {
+    pub(crate) fn new(direction: usize) -> Self {
+        Self {
+            direction,
+            tally: Tally::default(),
+            breakdown: Breakdown::default(),
+            acks: AckLog::default(),
+            holes: Holes::default(),
+            mss: 1448,
+            mss_is_agreed: false,
+            booked: None,
+            span_start: None,
+            last_data: None,
+            next: None,
+            una: None,
+            fin: None,
+            edge: None,
+            edge_then: u64::MAX,
+            known_then: 0,
+            last_was_pushed: false,
+            last_was_full: false,
+            small: None,
+            peer_data: None,
+            zero_window_at: None,
+            acked_at: None,
+            timing: None,
+            smoothed: None,
+            recovery: None,
+            lags: [(0, 0); 8],
+            lag_count: 0,
+            echoed: 0,
+            peaks: Peaks::default(),
+            stretch: None,
+            before: None,
+            nagle: None,
+            restart: None,
+        }
+    }
+
+    /// Time before its first byte: the handshake.
+    pub(super) fn opened(&mut self, from: (u64, u64), to: (u64, u64)) {
+        if self.booked.is_none() {
+            self.span_start = Some(from.0);
+            self.breakdown.book(Holder::Handshake, Episode { from: from.0, to: to.0, places: (from.1, to.1) });
+            self.booked = Some((to.0.max(from.0), to.1));
+        }
+    }
+
+    /// Largest segment, agreed on or seen.
+    pub(crate) const fn agreed_mss(&self) -> u64 {
+        self.mss
+    }
+
+    pub(super) fn is_outstanding(&self) -> bool {
+        self.next.zip(self.una).is_some_and(|(next, una)| una < next)
+    }
+
+    pub(super) fn unseen_bytes(&self) -> u64 {
+        self.holes.unseen_bytes
+    }
+
+    /// The receiver of this direction acknowledges.
+    pub(super) fn acknowledged(&mut self, event: &Event, segment: &Segment, loops: &mut Loops) {
+        let at = event.at.as_nanos();
+        self.tally.acks += 1;
+        // A FIN has a number, and no byte.
+        let ack = if self.fin == Some(segment.ack.wrapping_sub(1)) { segment.ack - 1 } else { segment.ack };
+        let una_before = self.una.unwrap_or(ack);
+        let una = una_before.max(ack);
+        let granted = segment.ack + u64::from(segment.window);
+        let (edge_before, edge) = match (segment.window_is_scaled, segment.window) {
+            (true, _) => {
+                let before = self.edge.filter(|&edge| edge != u64::MAX).unwrap_or(granted);
+                // The newest counts, even when it takes back what was granted.
+                (before, if ack < una_before { before } else { granted })
+            }
+            // Without the scale a window of 0 is known to be one, and no other.
+            (false, 0) => (self.edge.unwrap_or(u64::MAX), segment.ack),
+            (false, _) => (self.edge.unwrap_or(u64::MAX), u64::MAX),
+        };
+        (self.una, self.edge) = (Some(una), Some(edge));
+        match self.next {
+            Some(next) if una > next => {
+                self.holes.unseen_bytes += una - next;
+                self.next = Some(una);
+            }
+            None => self.next = Some(una),
+            Some(_) => {}
+        }
+        if una > una_before {
+            self.holes.acknowledged(una);
+            self.acked_at = Some(at);
+            self.time(at, una, loops);
+        }
+        if let Some(recovery) = &mut self.recovery
+            && recovery.ended.is_none()
+            && una >= recovery.until
+        {
+            recovery.ended = Some(at);
+        }
+        let is_reset = segment.flags.has(SegmentFlags::RST);
+        if segment.window == 0 && !is_reset {
+            self.tally.zero_windows += u64::from(self.acks.last().is_none_or(|last| last.window != 0));
+            self.zero_window_at = Some(at);
+        }
+        if segment.window_is_scaled {
+            self.tally.largest_window = self.tally.largest_window.max(segment.window);
+        }
+        let is_pure = event.bytes.is_empty();
+        if !is_pure {
+            self.peer_data = Some(at);
+        }
+        let ack = Ack {
+            at,
+            place: event.place,
+            una_before,
+            una,
+            edge_before,
+            edge,
+            window: segment.window,
+            is_pure,
+            is_selective: segment.sacked_to > una,
+            value: segment.timestamps.map(|stamps| stamps.value),
+        };
+        // A direction without data under way is acknowledged with each segment of the other one.
+        let says_nothing_new = |last: &Ack| !last.rises() && !ack.rises() && last.window == ack.window;
+        if !self.is_outstanding() && self.acks.last().is_some_and(says_nothing_new) {
+            self.acks.replace_last(ack);
+        } else {
+            self.acks.push(ack);
+        }
+    }
+
+    /// A sample of the round trip, when the acknowledgement covers the segment that was timed.
+    fn time(&mut self, at: u64, una: u64, loops: &mut Loops) {
+        let Some((_, sent)) = self.timing.take_if(|(end, _)| una >= *end) else { return };
+        let loop_ns = at.saturating_sub(sent);
+        loops.saw_answer(1 - self.direction, loop_ns);
+        let behind = if loops.is_at_sender(self.direction) { 0 } else { self.lag(at, loops) };
+        let round_trip = loop_ns + behind;
+        self.tally.round_trips.add(round_trip);
+        self.tally.least_round_trip = Some(self.tally.least_round_trip.unwrap_or(u64::MAX).min(round_trip));
+        self.smoothed = Some(self.smoothed.map_or(round_trip, |smoothed| (7 * smoothed + round_trip) / 8));
+    }
+
+    pub(super) fn round_trip(&self, loops: &Loops) -> u64 {
+        self.smoothed.unwrap_or_else(|| loops.round_trip())
+    }
+
+    /// The sender sends a segment of this direction.
+    pub(super) fn sent(&mut self, event: &Event, segment: &Segment, loops: &mut Loops, asked_at: Option<u64>) {
+        let (start, end) = (event.bytes.start, event.bytes.end);
+        let sent = Sent { at: event.at.as_nanos(), place: event.place, start, end };
+        if segment.flags.has(SegmentFlags::FIN) {
+            self.fin = Some(end);
+        }
+        if event.bytes.is_empty() {
+            return self.without_data(&sent);
+        }
+        self.tally.segments += 1;
+        self.tally.last_place = sent.place;
+        if self.tally.first_place == 0 {
+            self.tally.first_place = sent.place;
+        }
+        if self.booked.is_none() {
+            self.span_start = Some(sent.at);
+            self.booked = Some((sent.at, sent.place));
+        }
+        let next = *self.next.get_or_insert(start);
+        let una = *self.una.get_or_insert(start);
+        let edge = self.edge.unwrap_or(u64::MAX);
+        if sent.len() <= 1 && edge <= start {
+            return self.probe(&sent);
+        }
+        if end <= next {
+            return self.late(&sent, next, una, edge, loops);
+        }
+        if start > next {
+            self.holes.passed_over(next, start, sent.at);
+        }
+        if !self.mss_is_agreed && sent.len() <= LARGEST_SEGMENT {
+            let so_far = if self.tally.bytes == 0 { 0 } else { self.mss };
+            self.mss = so_far.max(sent.len()).max(500);
+        }
+        if let Some(asked_at) = asked_at {
+            let think = sent.at.saturating_sub(asked_at).saturating_sub(loops.to_sender(self.direction));
+            self.tally.answers.add(think);
+        }
+        if let Some(ack) = self.acks.last().filter(|_| self.last_data.is_none_or(|last| last < sent.at)) {
+            loops.saw_reaction(self.direction, sent.at.saturating_sub(ack.at));
+        }
+        let known = self.known(&sent, segment, loops);
+        let class = self.classify(&sent, next, &known, loops);
+        self.place(class, &sent, &known, loops);
+        self.note(&sent, segment, &known, loops);
+    }
+
+    /// A segment without data: an acknowledgement, a probe, or a keep-alive.
+    fn without_data(&mut self, sent: &Sent) {
+        let below = self.una.is_some_and(|una| sent.start + 1 == una);
+        if below && self.next.is_some_and(|next| sent.start < next) {
+            if self.acks.last().is_some_and(|ack| ack.window == 0) {
+                self.tally.window_probes += 1;
+            } else {
+                self.tally.keep_alives += 1;
+            }
+        }
+    }
+
+    /// A byte beyond the window, or again while it was closed: only the receiving program can open it.
+    fn probe(&mut self, sent: &Sent) {
+        self.tally.window_probes += 1;
+        self.book(Class::Hold(Holder::ReceivingProgram), sent.at, sent.place);
+    }
+
+    /// A segment that is not beyond what has passed.
+    fn late(&mut self, sent: &Sent, next: u64, una: u64, edge: u64, loops: &Loops) {
+        if sent.len() <= 1 && sent.end <= una {
+            self.tally.keep_alives += 1;
+            return;
+        }
+        let late = self.holes.late(sent.start, sent.end, sent.at);
+        let (to_sender, is_at_sender) = (loops.to_sender(self.direction), loops.is_at_sender(self.direction));
+        match late {
+            // A repetition takes about a round trip from here to its sender and back.
+            Late::Fills { after } if !is_at_sender && after < to_sender / 2 || after < MS => {
+                self.tally.reordered += 1;
+                self.tally.bytes += sent.len();
+                return;
+            }
+            Late::Fills { .. } => self.tally.bytes += sent.len(),
+            Late::Repeated => {
+                // Acknowledged, as the sender knew: it was needless, and held nothing up.
+                let long_ago = self.acks.passed_by(sent.at.saturating_sub(2 * to_sender + 10 * MS));
+                let known = long_ago.checked_sub(1).and_then(|number| self.acks.get(number));
+                if known.is_some_and(|ack| sent.end <= ack.una) {
+                    self.tally.needless_segments += 1;
+                    return;
+                }
+                if edge.saturating_sub(una) < self.mss && next.saturating_sub(una) <= self.mss {
+                    return self.probe(sent);
+                }
+            }
+        }
+        self.tally.repeated_segments += sent.len().div_ceil(self.mss.max(1));
+        self.tally.repeated_bytes += sent.len();
+        self.timing = None;
+        let booked = self.booked.map_or(sent.at, |(at, _)| at);
+        let last_ack = self.acks.last().copied();
+        let quiet_from = booked.max(last_ack.map_or(0, |ack| ack.at)).min(sent.at);
+        let quiet = sent.at - quiet_from;
+        let round_trip = self.round_trip(loops);
+        let in_flight = next.saturating_sub(una);
+        let by_timer = quiet > (150 * MS).max(round_trip * 3 / 2);
+        let is_selective = last_ack.is_some_and(|ack| ack.is_selective);
+        let by_probe = quiet > (4 * MS).max(round_trip * 6 / 5) && !is_selective && in_flight <= 4 * self.mss;
+        self.end_stretch(true);
+        if by_timer || by_probe {
+            let is_tail = sent.end == next && sent.start > una;
+            let holder = match by_timer && !is_tail {
+                true => Holder::RetransmissionTimeout,
+                false => Holder::TailLossProbe,
+            };
+            self.tally.timeouts += u64::from(holder == Holder::RetransmissionTimeout);
+            self.tally.tail_probes += u64::from(holder == Holder::TailLossProbe);
+            self.book_up_to(Holder::LossRecovery, quiet_from, sent.place);
+            self.book_up_to(holder, sent.at, sent.place);
+        } else {
+            self.book_up_to(Holder::LossRecovery, sent.at, sent.place);
+        }
+        self.before = Some(Class::Hold(Holder::LossRecovery));
+        if self.recovery.is_none_or(|recovery| recovery.ended.is_some()) {
+            self.recovery = Some(Recovery { until: next, ended: None });
+        }
+    }
+
+    /// What the sender knew when it sent this.
+    fn known(&mut self, sent: &Sent, segment: &Segment, loops: &Loops) -> Known {
+        let at_sender = loops.is_at_sender(self.direction);
+        let (lag, slack) = if at_sender {
+            let lag = loops.to_sender(self.direction);
+            (lag, (600_000).max(lag / 10))
+        } else {
+            self.follow_echo(sent.at, segment, loops);
+            let lag = self.lag(sent.at, loops);
+            (lag, (1_500_000).max(lag * 12 / 100))
+        };
+        let end = if at_sender { self.acks.end() } else { self.acks.passed_by((sent.at + slack).saturating_sub(lag)) };
+        let newest = end.checked_sub(1).and_then(|number| self.acks.get(number));
+        let (una, edge) = match newest {
+            Some(ack) => (ack.una, ack.edge),
+            None => (self.una.unwrap_or(sent.start), self.edge.unwrap_or(u64::MAX)),
+        };
+        let since = sent.at.saturating_sub(lag + slack + if lag < MS { 0 } else { lag * 15 / 100 });
+        let echo = segment.timestamps.filter(|_| !at_sender).map(|stamps| stamps.echo);
+        // One that it did not have yet did not release it, nor one before the newest that it had.
+        let is_newest = |ack: &Ack| echo.is_none_or(|echo| ack.value.is_none_or(|value| value == echo));
+        Known { lag, slack, end, una, edge, release: self.acks.last_rise(since, end, is_newest) }
+    }
+
+    /// Which ACK the sender had, by the timestamp that it echoes; and so how long ago that one passed.
+    fn follow_echo(&mut self, at: u64, segment: &Segment, loops: &Loops) {
+        let Some(stamps) = segment.timestamps else { return };
+        let before = self.echoed;
+        while let Some(ack) = self.acks.get(self.echoed.max(self.acks.end().saturating_sub(4096)))
+            && ack.value.is_some_and(|value| (value.wrapping_sub(stamps.echo) as i32) <= 0)
+        {
+            self.echoed = self.echoed.max(self.acks.end().saturating_sub(4096)) + 1;
+        }
+        if self.echoed == before {
+            return;
+        }
+        let Some(ack) = self.acks.get(self.echoed - 1).filter(|ack| ack.is_pure) else { return };
+        let lag = at.saturating_sub(ack.at);
+        // With nothing left in flight the sender may have waited for its program.
+        let is_idle = self.next.is_none_or(|next| ack.una >= next);
+        let to_sender = loops.to_sender(self.direction);
+        if !is_idle || lag < to_sender + (3 * MS / 2).max(to_sender / 4) {
+            self.lags[self.lag_count % self.lags.len()] = (at, lag);
+            self.lag_count += 1;
+        }
+    }
+
+    /// From an ACK's passing to that of what it released: the least of late.
+    fn lag(&self, at: u64, loops: &Loops) -> u64 {
+        let recent = (300 * MS).max(8 * loops.round_trip());
+        let known = self.lags.iter().take(self.lag_count.min(self.lags.len()));
+        let least = known.filter(|(then, _)| at.saturating_sub(*then) < recent).map(|&(_, lag)| lag).min();
+        least.unwrap_or_else(|| loops.to_sender(self.direction))
+    }
+
+    /// Books the time since the last part; a repair of losses that was going on comes first.
+    pub(super) fn book(&mut self, class: Class, at: u64, place: u64) {
+        let holder = match class {
+            Class::Hold(holder) => holder,
+            Class::Gated(_) => Holder::CongestionWindow,
+            Class::Nagle => Holder::Nagle,
+            Class::Burst => Holder::SendingProgram,
+        };
+        self.repair(at, place, 0);
+        self.book_up_to(holder, at, place);
+    }
+
+    /// Books the part of a gap in which losses were still being repaired.
+    pub(super) fn repair(&mut self, at: u64, place: u64, lag: u64) {
+        let Some(recovery) = self.recovery else { return };
+        match recovery.ended {
+            None => self.book_up_to(Holder::LossRecovery, at, place),
+            Some(ended) => {
+                self.book_up_to(Holder::LossRecovery, (ended + lag).min(at), place);
+                if at >= ended + lag {
+                    self.recovery = None;
+                }
+            }
+        }
+    }
+
+    pub(super) fn book_up_to(&mut self, holder: Holder, at: u64, place: u64) {
+        let Some((from, from_place)) = self.booked else { return };
+        if at > from {
+            self.breakdown.book(holder, Episode { from, to: at, places: (from_place, place) });
+            self.booked = Some((at, place));
+        }
+    }
+
+    pub(super) fn end_stretch(&mut self, was_lossy: bool) {
+        if let Some(stretch) = self.stretch.take() {
+            stretch.end(&mut self.breakdown, was_lossy);
+        }
+    }
+
+    fn note(&mut self, sent: &Sent, segment: &Segment, known: &Known, loops: &Loops) {
+        let next = self.next.unwrap_or(sent.start);
+        self.tally.bytes += sent.end - sent.start.max(next);
+        let flight = sent.end.saturating_sub(known.una);
+        self.tally.peak_flight = self.tally.peak_flight.max(flight);
+        let round_trip = self.round_trip(loops);
+        self.peaks.flight(sent.at, flight, round_trip);
+        if let Some(stretch) = &mut self.stretch {
+            stretch.flight(sent.at, flight);
+        }
+        if !sent.len().is_multiple_of(self.mss.max(1)) {
+            self.tally.small_segments += 1;
+            let una = if loops.is_at_sender(self.direction) {
+                known.una
+            } else {
+                let passed = self.acks.passed_by((sent.at + MS / 10).saturating_sub(known.lag));
+                passed.checked_sub(1).and_then(|number| self.acks.get(number)).map_or(known.una, |ack| ack.una)
+            };
+            if self.small.is_some_and(|(end, _)| end > una) {
+                self.tally.small_beside_small += 1;
+            }
+            self.small = Some((sent.end, sent.at));
+        }
+        self.timing.get_or_insert((sent.end, sent.at));
+        self.edge_then = known.edge;
+        self.known_then = known.end;
+        self.last_was_pushed = segment.flags.has(SegmentFlags::PSH);
+        self.last_was_full = sent.len().is_multiple_of(self.mss.max(1));
+        self.last_data = Some(sent.at);
+        self.next = Some(next.max(sent.end));
+        // All that a later segment may still look back to.
+        self.acks.forget(sent.at.saturating_sub(3 * known.lag + 50 * MS), known.end);
+    }
+
+    /// Nothing more comes: the last bytes' way, and what is still undecided.
+    pub(super) fn finish(&mut self, at: u64) {
+        self.end_stretch(false);
+        if let Some(part) = self.nagle.take() {
+            self.breakdown.book(Holder::Nagle, part);
+        }
+        if self.tally.acks == 0 {
+            // Nothing is known of who waited for what; the time was booked so.
+            self.breakdown.close();
+            return;
+        }
+        if let Some(last) = self.last_data {
+            let end = if self.is_outstanding() { at } else { self.acked_at.unwrap_or(last) };
+            self.repair(end, self.tally.last_place, 0);
+            self.book_up_to(Holder::Delivery, end, self.tally.last_place);
+        }
+        if self.nagle_is_off() {
+            self.breakdown.rename(Holder::Nagle, Holder::SendingProgram);
+            self.tally.nagle_gaps = Sample::default();
+            self.tally.nagle_doubt_ns = 0;
+        }
+        if self.breakdown.get(Holder::Cork).is_some_and(|cell| cell.episodes < 3) {
+            self.breakdown.rename(Holder::Cork, Holder::SendingProgram);
+        }
+        self.breakdown.close();
+    }
+
+    /// With the algorithm no small segment leaves while another one is on its way.
+    pub(super) fn nagle_is_off(&self) -> bool {
+        let (beside, small) = (self.tally.small_beside_small, self.tally.small_segments);
+        beside >= 3 && beside * 100 > small * 3
+    }
+}

@@ -1,0 +1,158 @@
+//! A connection of TCP, followed segment by segment: both directions, from any vantage point.
+
+mod acks;
+mod half;
+mod holes;
+mod repeats;
+mod rules;
+pub(crate) mod sample;
+mod state;
+mod stretch;
+mod tally;
+mod vantage;
+
+use taut_event::{Event, Flow, Segment, SegmentFlags, What};
+use taut_time::Instant;
+
+pub(crate) use half::Half;
+use repeats::Repeats;
+pub(crate) use tally::Tally;
+use vantage::{Loops, Opening};
+
+/// What is known of a connection, in bounded memory.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) flow: Flow,
+    pub(crate) halves: [Half; 2],
+    opening: Opening,
+    loops: Loops,
+    repeats: Repeats,
+    /// What each end said its largest segment is.
+    mss: [u16; 2],
+    pub(crate) has_timestamps: bool,
+    pub(crate) was_reset: bool,
+    pub(crate) first: Option<u64>,
+    pub(crate) last: u64,
+    pub(crate) segments: u64,
+}
+
+impl Connection {
+    pub(crate) fn new(flow: Flow) -> Self {
+        Self {
+            flow,
+            halves: [Half::new(0), Half::new(1)],
+            opening: Opening::default(),
+            loops: Loops::default(),
+            repeats: Repeats::default(),
+            mss: [0; 2],
+            has_timestamps: false,
+            was_reset: false,
+            first: None,
+            last: 0,
+            segments: 0,
+        }
+    }
+
+    pub(crate) fn event(&mut self, event: &Event) {
+        let What::Segment(segment) = event.what else { return };
+        // The clock of a capture may step back, between packets of two queues or when it is set.
+        let at = event.at.as_nanos().max(self.last);
+        let event = Event { at: Instant::from_nanos(at), ..*event };
+        if self.repeats.is_copy(&event, &segment) {
+            return;
+        }
+        self.last = at;
+        self.first.get_or_insert(at);
+        self.segments += 1;
+        let sender = event.direction.index();
+        if segment.flags.has(SegmentFlags::RST) {
+            self.was_reset = true;
+            return;
+        }
+        if segment.flags.has(SegmentFlags::SYN) {
+            self.open(&event, &segment);
+        }
+        let has_ack = segment.flags.has(SegmentFlags::ACK);
+        if has_ack && sender == 0 && !segment.flags.has(SegmentFlags::SYN) {
+            self.established(at, event.place);
+        }
+        if has_ack {
+            self.halves[1 - sender].acknowledged(&event, &segment, &mut self.loops);
+        }
+        if segment.flags.has(SegmentFlags::SYN) {
+            return;
+        }
+        if segment.timestamps.is_some() && !self.has_timestamps {
+            self.has_timestamps = true;
+            self.agree();
+        }
+        let asked = self.halves[1 - sender].last_data;
+        let asked = asked.filter(|&asked| self.halves[sender].last_data.is_none_or(|own| own < asked));
+        self.halves[sender].sent(&event, &segment, &mut self.loops, asked);
+    }
+
+    fn open(&mut self, event: &Event, segment: &Segment) {
+        let (at, sender) = (event.at.as_nanos(), event.direction.index());
+        self.mss[sender] = segment.mss;
+        self.has_timestamps = segment.timestamps.is_some();
+        if segment.flags.has(SegmentFlags::ACK) {
+            self.opening.syn_ack(at);
+            self.agree();
+        } else {
+            self.opening.syn(at, event.place);
+        }
+    }
+
+    /// The largest segment, once both ends have told theirs.
+    fn agree(&mut self) {
+        let [client, server] = self.mss;
+        if client > 0 && server > 0 {
+            let options = if self.has_timestamps { 12 } else { 0 };
+            let mss = u64::from(client.min(server)).saturating_sub(options).max(1);
+            for half in &mut self.halves {
+                (half.mss, half.mss_is_agreed) = (mss, true);
+            }
+        }
+    }
+
+    fn established(&mut self, at: u64, place: u64) {
+        if let Some(loops) = self.opening.answer(at, place) {
+            self.loops = loops;
+            if let Some(begin) = self.opening.first_syn {
+                self.halves.iter_mut().for_each(|half| half.opened(begin, (at, place)));
+            }
+        }
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn finish(&mut self) {
+        let last = self.last;
+        self.halves.iter_mut().for_each(|half| half.finish(last));
+    }
+
+    pub(crate) fn copies(&self) -> u64 {
+        self.repeats.dropped
+    }
+
+    /// SYN and SYN/ACK that were sent again.
+    pub(crate) const fn repeated_openings(&self) -> u64 {
+        self.opening.repeated
+    }
+
+    pub(crate) const fn has_handshake(&self) -> bool {
+        self.opening.established.is_some()
+    }
+
+    /// 0 at the sender of a direction, 1 at its receiver.
+    pub(crate) fn position(&self, direction: usize) -> f64 {
+        self.loops.position(direction)
+    }
+
+    pub(crate) fn round_trip(&self) -> u64 {
+        self.loops.round_trip()
+    }
+
+    pub(crate) fn unseen_bytes(&self, direction: usize) -> u64 {
+        self.halves[direction].unseen_bytes()
+    }
+}

@@ -1,0 +1,223 @@
+//! Who held the data between two segments of new data. The order of the rules is their precedence;
+//! docs/explain.md has each with its reason.
+
+use taut_event::Holder;
+
+use super::half::{Half, MS};
+use super::state::{Class, Known, Restart, Sent};
+use super::stretch::{Gated, Stretch};
+use super::vantage::Loops;
+use crate::engine::Episode;
+
+/// The initial window (RFC 6928), and one more.
+const SMALL_WINDOW_SEGMENTS: u64 = 11;
+/// Linux keeps a corked segment for so long (tcp(7), `TCP_CORK`), and a little for the timer.
+const CORK: std::ops::Range<u64> = 198 * MS..213 * MS;
+
+impl Half {
+    pub(super) fn classify(&mut self, sent: &Sent, next: u64, known: &Known, loops: &Loops) -> Class {
+        let Some((last, _)) = self.booked else { return Class::Burst };
+        let gap = sent.at.saturating_sub(last);
+        if self.tally.acks == 0 {
+            return Class::Hold(Holder::NotKnown);
+        }
+        let release = known.release;
+        let round_trip = loops.round_trip();
+        let is_new_release = release.is_some_and(|ack| ack.at + known.lag > last) && gap > known.slack;
+        if gap < 300_000.max(round_trip / 50) && !is_new_release {
+            return Class::Burst;
+        }
+        if let Some(holder) = self.receive_window(sent, next, known) {
+            return Class::Hold(holder);
+        }
+        let mss = self.mss.max(1);
+        let is_small = !sent.len().is_multiple_of(mss);
+        let is_off = self.nagle_is_off();
+        let flight_now = next.saturating_sub(known.una);
+        let at_sender = loops.is_at_sender(self.direction);
+        let Some(ack) = release.filter(|ack| ack.is_pure || !is_small && flight_now >= 2 * mss) else {
+            return self.unreleased(sent, next, known, loops);
+        };
+        let flight_before = next.saturating_sub(ack.una_before);
+        let reaction = sent.at.saturating_sub(ack.at);
+        if !at_sender && is_small && reaction.abs_diff(known.lag) > (1_500_000).max(known.lag / 5) {
+            return self.program(last, sent.at);
+        }
+        let was_covered = self.small.is_some_and(|(end, _)| ack.una_before < end && end <= ack.una);
+        if is_small && sent.len() < mss && (was_covered || (1..mss).contains(&flight_before)) {
+            if is_off {
+                return self.program(last, sent.at);
+            }
+            if let Some((_, then)) = self.small {
+                let delay = ack.at.saturating_sub(then).saturating_sub(loops.to_receiver(self.direction));
+                self.tally.nagle_delays.add(delay);
+                self.tally.nagle_gaps.add(gap);
+            }
+            return Class::Nagle;
+        }
+        if is_small && flight_before < 4 * mss && is_off {
+            return self.program(last, sent.at);
+        }
+        let had_room = self.edge_then.saturating_sub(next) >= 2 * mss;
+        Class::Gated(if self.last_was_pushed && had_room { Gated::WindowOrBuffer } else { Gated::Window })
+    }
+
+    /// The window left no room for this segment, until an acknowledgement moved its edge.
+    fn receive_window(&self, sent: &Sent, next: u64, known: &Known) -> Option<Holder> {
+        let need = sent.len().min(self.mss);
+        let was_full = self.edge_then.saturating_sub(next) < need;
+        let opened =
+            known.release.filter(|ack| ack.edge_before.saturating_sub(next) < need || was_full).or_else(|| {
+                let since = (self.known_then..known.end).filter_map(|number| self.acks.get(number)).copied();
+                was_full.then(|| since.into_iter().find(|ack| ack.edge.saturating_sub(next) >= need))?
+            });
+        let last = self.last_data.unwrap_or(0).saturating_sub(known.lag);
+        let was_zero = self.zero_window_at.is_some_and(|at| at >= last && at < sent.at);
+        let Some(ack) = opened else {
+            // A part of a segment, as large as the room there was: the persist timer made it.
+            let persisted = known.edge.saturating_sub(next) == sent.len() && sent.len() < self.mss;
+            let is_late = self.last_data.is_some_and(|last| sent.at - last > 150 * MS);
+            return (persisted && is_late).then_some(Holder::ReceivingProgram);
+        };
+        let left = ack.edge_before.saturating_sub(ack.una_before);
+        let had_shrunk = left.saturating_mul(2) < u64::from(self.tally.largest_window);
+        Some(if was_zero || had_shrunk { Holder::ReceivingProgram } else { Holder::ReceiveWindow })
+    }
+
+    /// No acknowledgement made the sender send just then.
+    fn unreleased(&self, sent: &Sent, next: u64, known: &Known, loops: &Loops) -> Class {
+        let last = self.booked.map_or(sent.at, |(last, _)| last);
+        let gap = sent.at.saturating_sub(last);
+        let mss = self.mss.max(1);
+        let is_small = !sent.len().is_multiple_of(mss);
+        let in_flight = next.saturating_sub(known.una);
+        if in_flight == 0 {
+            let is_corked = CORK.contains(&gap) && is_small && self.last_was_full && !self.last_was_pushed;
+            return if is_corked { Class::Hold(Holder::Cork) } else { self.program(last, sent.at) };
+        }
+        let small_is_out = self.small.is_some_and(|(end, _)| end > known.una);
+        if sent.len() >= mss
+            && !self.nagle_is_off()
+            && small_is_out
+            && in_flight < 4 * mss
+            && self.tally.small_segments >= 5
+        {
+            return Class::Nagle;
+        }
+        if sent.len() >= mss && gap < self.round_trip(loops) * 3 / 4 {
+            return Class::Gated(Gated::Paced);
+        }
+        self.program(last, sent.at)
+    }
+
+    /// A program had to act: the peer's, when its data came meanwhile.
+    fn program(&self, last: u64, at: u64) -> Class {
+        let peer_acted = self.peer_data.is_some_and(|then| then > last && then <= at);
+        Class::Hold(if peer_acted { Holder::PeerTurn } else { Holder::SendingProgram })
+    }
+
+    /// Books a gap under what its class comes to.
+    pub(super) fn place(&mut self, class: Class, sent: &Sent, known: &Known, loops: &Loops) {
+        let class = match class {
+            Class::Burst => self.before.unwrap_or(Class::Burst),
+            class => {
+                self.settle_nagle(class);
+                class
+            }
+        };
+        self.repair(sent.at, sent.place, known.lag);
+        let Some((from, from_place)) = self.booked else { return };
+        if from >= sent.at {
+            self.booked = Some((from.max(sent.at), sent.place));
+            self.before = Some(class);
+            return;
+        }
+        let part = Episode { from, to: sent.at, places: (from_place, sent.place) };
+        match class {
+            Class::Gated(gated) => self.gated(gated, part, sent, known, loops),
+            Class::Nagle => {
+                self.end_stretch(false);
+                self.nagle = Some(part);
+                self.booked = Some((sent.at, sent.place));
+            }
+            Class::Hold(Holder::PeerTurn) => {
+                self.end_stretch(false);
+                // Until the answer was with the sender; after that it is the sender's own time.
+                let answered = self.peer_data.map_or(sent.at, |at| at + known.lag).clamp(from, sent.at);
+                self.book_up_to(Holder::PeerTurn, answered, sent.place);
+                self.book_up_to(Holder::SendingProgram, sent.at, sent.place);
+                self.paused(part);
+            }
+            Class::Hold(holder) => {
+                self.end_stretch(false);
+                self.book_up_to(holder, sent.at, sent.place);
+                if holder == Holder::SendingProgram {
+                    self.paused(part);
+                }
+            }
+            Class::Burst => self.book_up_to(Holder::SendingProgram, sent.at, sent.place),
+        }
+        self.before = Some(match class {
+            Class::Hold(Holder::PeerTurn) | Class::Nagle => Class::Hold(Holder::SendingProgram),
+            other => other,
+        });
+    }
+
+    /// A long pause lets the congestion window be made small again.
+    fn paused(&mut self, part: Episode) {
+        if part.length() > 200 * MS {
+            self.restart = Some(Restart { at: part.to, was_small: false });
+        }
+    }
+
+    /// When the write came that Nagle's algorithm held, a capture does not show. Before the peer's
+    /// turn it was right after the one before; else it may have been at any time, and half of the
+    /// gap is booked.
+    fn settle_nagle(&mut self, next: Class) {
+        let Some(part) = self.nagle.take() else { return };
+        if next == Class::Hold(Holder::PeerTurn) {
+            self.breakdown.book(Holder::Nagle, part);
+            return;
+        }
+        let middle = part.from + part.length() / 2;
+        self.breakdown.book(Holder::SendingProgram, Episode { to: middle, ..part });
+        self.breakdown.book(Holder::Nagle, Episode { from: middle, ..part });
+        self.tally.nagle_doubt_ns += part.to - middle;
+    }
+
+    /// Congestion control held the data; which part of it?
+    fn gated(&mut self, gated: Gated, part: Episode, sent: &Sent, known: &Known, loops: &Loops) {
+        let next = self.next.unwrap_or(sent.start);
+        let flight = next.saturating_sub(known.release.map_or(known.una, |ack| ack.una_before));
+        let round_trip = self.round_trip(loops);
+        let is_queued = round_trip > 2 * loops.round_trip() + 5 * MS;
+        let small_window = SMALL_WINDOW_SEGMENTS * self.mss;
+        if self.restart.is_some_and(|restart| sent.at > restart.at + 8 * round_trip) {
+            self.restart = None;
+        }
+        // The first round trip after the pause tells whether the window had been made small.
+        let had_more = self.tally.peak_flight > 2 * small_window;
+        if let Some(restart) = self.restart.take_if(|restart| !restart.was_small)
+            && had_more
+            && flight <= small_window
+        {
+            self.restart = Some(Restart { was_small: true, ..restart });
+        }
+        let holder = match () {
+            () if self.restart.is_some() && 2 * flight < self.tally.peak_flight => Holder::AfterIdle,
+            () if is_queued => Holder::PathQueue,
+            () if self.peaks.is_growing() => Holder::SlowStart,
+            () => {
+                if self.stretch.as_ref().is_some_and(Stretch::is_full) {
+                    self.end_stretch(false);
+                }
+                let begin = || Stretch::begin(part.from, part.places.0, loops.round_trip());
+                self.stretch.get_or_insert_with(begin).add(gated, part);
+                self.booked = Some((sent.at, sent.place));
+                return;
+            }
+        };
+        self.end_stretch(false);
+        self.book_up_to(holder, sent.at, sent.place);
+    }
+}

@@ -1,0 +1,54 @@
+//! What the rules speak of: a segment, what its sender knew, and what came of it.
+
+use taut_event::Holder;
+
+use super::acks::Ack;
+use super::stretch::Gated;
+
+/// The end of a pause.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Restart {
+    pub(super) at: u64,
+    /// The congestion window was seen to be small after it.
+    pub(super) was_small: bool,
+}
+
+/// Who held the data in a gap, as far as the gap itself tells.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Class {
+    Hold(Holder),
+    Gated(Gated),
+    Nagle,
+    /// Too short to be a wait: goes with the gap before.
+    Burst,
+}
+
+/// What a sender knew at the time of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    /// From an ACK's passing to that of what it released.
+    pub(super) lag: u64,
+    /// How far that may be off.
+    pub(super) slack: u64,
+    /// Number after the last ACK that it knew.
+    pub(super) end: u64,
+    pub(super) una: u64,
+    pub(super) edge: u64,
+    /// The ACK that let it send this segment, if one did just then.
+    pub(super) release: Option<Ack>,
+}
+
+/// A segment with data, in the numbers of the rules.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) at: u64,
+    pub(super) place: u64,
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+impl Sent {
+    pub(super) const fn len(&self) -> u64 {
+        self.end - self.start
+    }
+}

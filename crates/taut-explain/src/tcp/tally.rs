@@ -1,0 +1,36 @@
+//! What one direction did, in numbers.
+
+use super::sample::Sample;
+
+/// What one direction did, counted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) bytes: u64,
+    pub(crate) segments: u64,
+    pub(crate) repeated_segments: u64,
+    pub(crate) repeated_bytes: u64,
+    pub(crate) needless_segments: u64,
+    pub(crate) reordered: u64,
+    pub(crate) timeouts: u64,
+    pub(crate) tail_probes: u64,
+    pub(crate) small_segments: u64,
+    /// Small segments that left while another one was on its way.
+    pub(crate) small_beside_small: u64,
+    pub(crate) window_probes: u64,
+    pub(crate) zero_windows: u64,
+    pub(crate) keep_alives: u64,
+    pub(crate) acks: u64,
+    pub(crate) largest_window: u32,
+    pub(crate) peak_flight: u64,
+    pub(crate) first_place: u64,
+    pub(crate) last_place: u64,
+    /// Holds of Nagle's algorithm, with the receiver's delay of the acknowledgement in each.
+    pub(crate) nagle_gaps: Sample,
+    pub(crate) nagle_delays: Sample,
+    /// Of the time of Nagle's algorithm, how much may as well have been the program's.
+    pub(crate) nagle_doubt_ns: u64,
+    /// From the last byte of what the peer asked to the first byte of the answer, less the way.
+    pub(crate) answers: Sample,
+    pub(crate) round_trips: Sample,
+    pub(crate) least_round_trip: Option<u64>,
+}
