@@ -56,6 +56,19 @@ pub enum Error {
         /// How long was waited, in milliseconds.
         after_ms: u64,
     },
+    /// The peer's clock and ours can't be brought together.
+    #[error(
+        "{endpoint}: a message came {early_ns} ns before it was sent, and the peer's clock is known to within \
+         {uncertainty_ns} ns: it was set or changed its rate meanwhile; measure again, or over a shorter time"
+    )]
+    Clocks {
+        /// The peer's endpoint.
+        endpoint: String,
+        /// By how much it came before it was sent, in ns.
+        early_ns: u64,
+        /// How far the times of the two ends may be off against each other, in ns.
+        uncertainty_ns: u64,
+    },
     /// Something that belongs to no endpoint failed on this host.
     #[error("{what}: {error}")]
     Host {
@@ -85,7 +98,13 @@ impl Error {
     pub fn fault(&self) -> Fault {
         match self {
             Self::Input(_) => Fault::Input,
-            Self::Closed { .. } | Self::Refused { .. } | Self::Protocol { .. } | Self::Silent { .. } => Fault::Peer,
+            Self::Closed { .. }
+            | Self::Refused { .. }
+            | Self::Protocol { .. }
+            | Self::Silent { .. }
+            | Self::Clocks { .. } => Fault::Peer,
+            // A path without a listener is to a Unix socket what a port without one is to TCP.
+            Self::Io { operation: "connect to", error, .. } if error.kind() == io::ErrorKind::NotFound => Fault::Peer,
             Self::Io { error, .. } => match error.kind() {
                 io::ErrorKind::ConnectionRefused
                 | io::ErrorKind::ConnectionReset

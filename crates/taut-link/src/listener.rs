@@ -189,15 +189,12 @@ impl Listener {
     /// Receives a datagram and the address that it came from. Longer datagrams are cut to the buffer.
     ///
     /// # Errors
-    /// As recvfrom(2); `EAGAIN` when the time-out passes.
+    /// As recvfrom(2); `EAGAIN` when the time-out passes; `EINTR` also when what came is from a Unix sender without a name,
+    /// which can't be answered: the caller looks whether it should stop, and calls again.
     #[inline]
     pub fn receive_from(&self, buffer: &mut [u8]) -> rustix::io::Result<(usize, PeerAddress)> {
-        loop {
-            // A Unix sender without a name has no address, and so can't be answered.
-            if let (bytes, _, Some(address)) = rustix::net::recvfrom(&self.socket, &mut *buffer, RecvFlags::empty())? {
-                return Ok((bytes, PeerAddress(address)));
-            }
-        }
+        let (bytes, _, address) = rustix::net::recvfrom(&self.socket, buffer, RecvFlags::empty())?;
+        address.map(|address| (bytes, PeerAddress(address))).ok_or(rustix::io::Errno::INTR)
     }
 
     /// Sends a datagram to an address, without waiting for room.

@@ -121,7 +121,8 @@ impl SocketOption {
         }
     }
 
-    fn value(&self) -> libc::c_int {
+    /// The value that the kernel is given; of switches 0 or 1.
+    pub fn value(&self) -> i32 {
         match *self {
             Self::Nodelay(on) | Self::Cork(on) | Self::Quickack(on) => on.into(),
             Self::NotsentLowat(value)

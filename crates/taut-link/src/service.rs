@@ -1,7 +1,6 @@
 //! The service manager's side of a server: sockets that it passes, and what it is told (sd_listen_fds(3), sd_notify(3)).
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use sd_notify::NotifyState;
 
@@ -12,17 +11,16 @@ use crate::{Error, Listener, Result, sys};
 /// # Errors
 /// [`Error::Input`] when none was passed to this process.
 pub fn passed_sockets() -> Result<Vec<OwnedFd>> {
-    static TAKEN: AtomicBool = AtomicBool::new(false);
-    if TAKEN.swap(true, Ordering::Relaxed) {
+    let passed = sys::take_passed().map_err(|error| Error::Input(format!("LISTEN_FDS: {error}")))?;
+    let Some(passed) = passed else {
         return Err(Error::Input("the sockets that were passed (LISTEN_FDS) are taken already".to_owned()));
-    }
-    let passed = sd_notify::listen_fds().map_err(|error| Error::Input(format!("LISTEN_FDS: {error}")))?;
-    if passed.len() == 0 {
+    };
+    if passed.is_empty() {
         return Err(Error::Input(
             "no sockets were passed (LISTEN_FDS): start it by a socket unit, or give endpoints instead".to_owned(),
         ));
     }
-    Ok(passed.map(sys::passed).collect())
+    Ok(passed)
 }
 
 /// The same, for a server of streams.

@@ -1,9 +1,11 @@
 //! The client's side of a test: shake hands, agree on clocks, send and recognise messages, ask for the result.
 
 use rustix::io::Errno;
-use taut_time::{Duration, Framing};
+use taut_time::{Duration, Framing, Instant};
 
 use crate::clock;
+use crate::peer_clock::{self, ClockReading, PeerClock};
+use crate::questions::Questions;
 use crate::wire::{
     self, Accept, AckPolicy, CONTROL_BYTES, DATA_HEADER_BYTES, Frame, HEADER_BYTES, Hello, Record, Summary, Work,
 };
@@ -38,23 +40,19 @@ pub struct Session {
     plain: bool,
     timeout: Duration,
     peer_clock: PeerClock,
+    questions: Questions,
 }
 
-/// The peer's `CLOCK_MONOTONIC` against ours.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct PeerClock {
-    /// Peer's clock less ours, in ns.
-    pub ahead_ns: i64,
-    /// How far that may be wrong, in ns: 0 when both are one clock.
-    pub uncertainty_ns: u64,
-}
-
-/// How often a datagram of the handshake is sent before the peer counts as silent.
-const ATTEMPTS: u32 = 5;
+/// Shortest patience with a peer of datagrams: the longest paths take 2 s.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a peer that has just challenged us is told its token again, when that has run out on a long path.
+const CHALLENGES: u32 = 3;
 /// Questions for the peer's clock; the one with the shortest round trip counts. More than the 16 segments that a new Linux
 /// socket acknowledges at once (`TCP_MAX_QUICKACKS`): where the peer is to delay its acknowledgements, they are used up
 /// here and not in the measurement.
 const CLOCK_PROBES: usize = 20;
+/// After this time the questions asked will do: on a long path more would take longer than the server waits for the start.
+const CLOCK_TIME: Duration = Duration::from_secs(1);
 
 impl Session {
     /// Connects, shakes hands and sets the socket's options.
@@ -64,8 +62,7 @@ impl Session {
     pub fn open(request: &Request) -> Result<Self> {
         check_size(request)?;
         let link = Link::connect(&request.endpoint, request.timeout)?;
-        let mut session =
-            Self { link, id: 0, plain: request.plain, timeout: request.timeout, peer_clock: PeerClock::SAME };
+        let mut session = Self::on(link, request, request.plain);
         if !request.plain {
             session.shake_hands(request)?;
         }
@@ -76,9 +73,28 @@ impl Session {
     /// Connects and says hello, no more.
     pub(crate) fn greet(request: &Request) -> Result<(Self, Accept)> {
         let link = Link::connect(&request.endpoint, request.timeout)?;
-        let mut session = Self { link, id: 0, plain: false, timeout: request.timeout, peer_clock: PeerClock::SAME };
+        let mut session = Self::on(link, request, false);
         let accept = session.say_hello(request)?;
         Ok((session, accept))
+    }
+
+    fn on(link: Link, request: &Request, plain: bool) -> Self {
+        Self {
+            link,
+            id: 0,
+            plain,
+            timeout: request.timeout,
+            peer_clock: PeerClock::Same,
+            questions: Questions::default(),
+        }
+    }
+
+    /// Compares the clocks over a link of its own, for what a stream that has carried its work can't be asked any more.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn read_clock(request: &Request) -> Result<ClockReading> {
+        Self::greet(request)?.0.compare_clocks()
     }
 
     fn shake_hands(&mut self, request: &Request) -> Result<()> {
@@ -87,7 +103,9 @@ impl Session {
         let one_clock = accept.boot == boot_identity();
         if !one_clock || matches!(request.acks, AckPolicy::Delayed | AckPolicy::DelayedAtMost(_)) {
             let compared = self.compare_clocks()?;
-            self.peer_clock = if one_clock { PeerClock::SAME } else { compared };
+            if !one_clock {
+                self.peer_clock = PeerClock::Compared { before: compared, after: None };
+            }
         }
         if self.ask(&Frame::Start, "the start")? != Frame::Ready {
             return Err(self.broke_protocol("the peer was not ready"));
@@ -112,7 +130,8 @@ impl Session {
             token: 0,
         };
         let mut answer = self.ask(&Frame::Hello(hello), "the hello")?;
-        if let Frame::Challenge { token } = answer {
+        for _ in 0..CHALLENGES {
+            let Frame::Challenge { token } = answer else { break };
             hello.token = token;
             answer = self.ask(&Frame::Hello(hello), "the hello")?;
         }
@@ -123,22 +142,18 @@ impl Session {
         Ok(accept)
     }
 
-    fn compare_clocks(&self) -> Result<PeerClock> {
-        let mut best = PeerClock { ahead_ns: 0, uncertainty_ns: u64::MAX };
-        for _ in 0..CLOCK_PROBES {
-            let before = clock::now();
+    fn compare_clocks(&self) -> Result<ClockReading> {
+        let mut readings = Vec::with_capacity(CLOCK_PROBES);
+        let began = clock::now();
+        while readings.len() < CLOCK_PROBES && clock::now().saturating_since(began) < CLOCK_TIME {
+            let asked = clock::now();
             let Frame::Clock { server_ns } = self.ask(&Frame::Clock { server_ns: 0 }, "the question for its clock")?
             else {
                 return Err(self.broke_protocol("the peer did not tell its clock"));
             };
-            let round_trip = clock::now().saturating_since(before);
-            let uncertainty_ns = u64::try_from(round_trip.as_nanos() / 2).unwrap_or(u64::MAX).max(1);
-            if uncertainty_ns < best.uncertainty_ns {
-                let middle = (before + round_trip / 2).as_nanos();
-                best = PeerClock { ahead_ns: server_ns.wrapping_sub(middle) as i64, uncertainty_ns };
-            }
+            readings.push(ClockReading::new(asked, clock::now(), server_ns));
         }
-        Ok(best)
+        peer_clock::best(readings).ok_or_else(|| self.silent("the question for its clock"))
     }
 
     /// Waits longer for answers, or less long.
@@ -151,7 +166,7 @@ impl Session {
         &self.link
     }
 
-    /// The peer's clock against ours.
+    /// The peer's clock against ours, as it was before the work.
     pub const fn peer_clock(&self) -> PeerClock {
         self.peer_clock
     }
@@ -247,9 +262,7 @@ impl Session {
         while (records.len() as u64) < expected {
             let index = records.len() as u64;
             match self.ask(&Frame::Fetch { index }, "the question for arrivals")? {
-                Frame::Records { index: at, records: more } if at == index && !more.is_empty() => records.extend(more),
-                // An answer to an earlier, repeated question.
-                Frame::Records { index: at, .. } if at < index => {}
+                Frame::Records { records: more, .. } if !more.is_empty() => records.extend(more),
                 // Nothing is recorded for this kind of work.
                 Frame::Records { .. } => break,
                 _ => return Err(self.broke_protocol("the arrivals are not arrivals")),
@@ -258,25 +271,39 @@ impl Session {
         Ok((summary, records))
     }
 
-    /// Sends a frame and waits for its answer; a datagram is repeated.
+    /// Sends a frame and waits for its answer; a datagram is repeated, ever more rarely.
     pub(crate) fn ask(&self, question: &Frame, name: &'static str) -> Result<Frame> {
-        let bytes = question.emit(self.id);
+        let mut bytes = question.emit(self.id);
         if self.link.endpoint().framing() == Framing::Stream {
             self.link.set_receive_timeout(Some(self.timeout))?;
             self.link.send_all(&bytes)?;
             return self.receive_frame(name);
         }
-        self.link.set_receive_timeout(Some(self.timeout / ATTEMPTS))?;
-        for _ in 0..ATTEMPTS {
+        let number = self.questions.number();
+        wire::set_number(&mut bytes, number);
+        let asked = clock::now();
+        let give_up = asked + self.patience();
+        let mut wait = self.questions.first_wait().min(self.patience() / 2);
+        while clock::now() < give_up {
             match self.link.send(&bytes) {
                 Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(errno) => return Err(self.link.error("send on", errno)),
             }
-            if let Some(answer) = self.receive_control()? {
+            if let Some(answer) = self.receive_answer(question, number, give_up.min(clock::now() + wait))? {
+                self.questions.note_answer(clock::now().saturating_since(asked));
                 return Ok(answer);
             }
+            wait *= 2;
         }
         Err(self.silent(name))
+    }
+
+    /// How long an answer may take.
+    fn patience(&self) -> Duration {
+        match self.link.endpoint().framing() {
+            Framing::Stream => self.timeout,
+            Framing::Datagram => self.timeout.max(PATIENCE),
+        }
     }
 
     /// Reads one frame of a stream.
@@ -293,20 +320,36 @@ impl Session {
         self.parse(&bytes)
     }
 
-    /// Waits for one control datagram, passing over data that is still under way.
-    fn receive_control(&self) -> Result<Option<Frame>> {
+    /// Waits until then for the answer to a question, passing over all else that is still under way.
+    fn receive_answer(&self, question: &Frame, number: u32, until: Instant) -> Result<Option<Frame>> {
         let mut buffer = vec![0; wire::FETCH_BYTES.max(CONTROL_BYTES)];
-        let deadline = clock::now() + self.timeout / ATTEMPTS;
-        while clock::now() < deadline {
-            match self.link.receive(&mut buffer) {
-                Ok(length) if wire::data_sequence(&buffer[..length]).is_some() => {}
-                Ok(length) => return self.parse(&buffer[..length]).map(Some),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break,
+        loop {
+            let left = until.saturating_since(clock::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            // The kernel counts in ticks, and none at all would be for ever.
+            self.link.set_receive_timeout(Some(left.max(Duration::from_millis(1))))?;
+            let datagram = match self.link.receive(&mut buffer) {
+                Ok(length) => &buffer[..length],
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return Ok(None),
                 Err(errno) => return Err(self.link.error("receive on", errno)),
+            };
+            if wire::data_sequence(datagram).is_some() {
+                continue;
+            }
+            match Frame::parse(datagram) {
+                Ok((_, frame)) if !self.questions.is_answer(question, number, datagram, &frame) => {}
+                Ok((_, Frame::Refuse(_))) => return self.parse(datagram).map(Some),
+                // Of an earlier session between the same addresses.
+                Ok((session, _)) if session != self.id => {}
+                Ok((_, frame)) => return Ok(Some(frame)),
+                // A stranger's scrap is no answer of a server that is known to be one.
+                Err(_) if self.questions.is_answered() => {}
+                Err(error) => return Err(self.broke_protocol(&error.to_string())),
             }
         }
-        Ok(None)
     }
 
     fn parse(&self, bytes: &[u8]) -> Result<Frame> {
@@ -325,7 +368,7 @@ impl Session {
     }
 
     fn silent(&self, to: &'static str) -> Error {
-        let after_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
+        let after_ms = u64::try_from(self.patience().as_millis()).unwrap_or(u64::MAX);
         Error::Silent { endpoint: self.link.endpoint().to_string(), to, after_ms }
     }
 }
@@ -337,11 +380,6 @@ impl Drop for Session {
             let _ = self.link.send(&Frame::Done.emit(self.id));
         }
     }
-}
-
-impl PeerClock {
-    /// Both ends read one clock.
-    pub const SAME: Self = Self { ahead_ns: 0, uncertainty_ns: 0 };
 }
 
 /// A number that is equal for two programs exactly when they read the same `CLOCK_MONOTONIC`: same boot, same time

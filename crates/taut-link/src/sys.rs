@@ -4,7 +4,8 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{c_int, c_void, socklen_t};
 use rustix::io::Errno;
@@ -63,9 +64,19 @@ pub(crate) fn address_bytes(address: &SockAddr) -> &[u8] {
 pub(crate) fn unsent_bytes(fd: BorrowedFd<'_>) -> io::Result<u32> {
     // linux/sockios.h; the libc crate has no name for it.
     const SIOCOUTQNSD: libc::Ioctl = 0x894B;
+    queued(fd, SIOCOUTQNSD)
+}
+
+/// Bytes written to a TCP socket and not yet acknowledged (`SIOCOUTQ`, tcp(7)).
+pub(crate) fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    queued(fd, libc::TIOCOUTQ)
+}
+
+/// What one of the two requests above answers.
+fn queued(fd: BorrowedFd<'_>, request: libc::Ioctl) -> io::Result<u32> {
     let mut value: c_int = 0;
     // SAFETY: the request writes one int to the pointer, which is valid for it.
-    check(unsafe { libc::ioctl(fd.as_raw_fd(), SIOCOUTQNSD, &raw mut value) })?;
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw mut value) })?;
     Ok(value.max(0) as u32)
 }
 
@@ -201,11 +212,18 @@ pub(crate) fn receive_with_control(fd: BorrowedFd<'_>, buffer: &mut [u8], flags:
     Ok(received)
 }
 
-/// Takes a descriptor that the service manager passed.
-pub(crate) fn passed(number: RawFd) -> OwnedFd {
-    // SAFETY: the manager opened it for this process and gave it over (`LISTEN_PID` is ours), and the caller takes it once; it was
-    // seen to be open.
-    unsafe { OwnedFd::from_raw_fd(number) }
+/// Takes the descriptors that the service manager passed (sd_listen_fds(3)); `None` when they were taken before.
+///
+/// # Errors
+/// What `LISTEN_FDS` says is no number, or one of them is not open.
+pub(crate) fn take_passed() -> io::Result<Option<Vec<OwnedFd>>> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    if TAKEN.swap(true, Ordering::Relaxed) {
+        return Ok(None);
+    }
+    // SAFETY: the manager opened them for this process and gave them over (`LISTEN_PID` is ours), they were seen to be open, and
+    // they are taken once: above.
+    Ok(Some(sd_notify::listen_fds()?.map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect()))
 }
 
 fn check(result: c_int) -> io::Result<c_int> {

@@ -39,8 +39,8 @@ pub struct TcpInfo {
     pub send_buffer_limited: Duration,
     /// Most recent delivery rate, in bytes per second.
     pub delivery_rate_bytes_per_second: u64,
-    /// Bytes that the peer's window still allows.
-    pub send_window_bytes: u32,
+    /// The peer's receive window, counted from the first byte that is not acknowledged (SND.WND); Linux 5.4 and later.
+    pub send_window_bytes: Option<u32>,
 }
 
 impl TcpInfo {
@@ -73,17 +73,19 @@ impl TcpInfo {
             receive_window_limited: micros(u64_at(176)),
             send_buffer_limited: micros(u64_at(184)),
             bytes_sent: u64_at(200),
-            send_window_bytes: u32_at(228),
+            send_window_bytes: (bytes.len() >= 232).then(|| u32_at(228)),
         }
     }
 
-    /// The part that tells why a write may still be waiting.
-    pub(crate) fn send_queue(&self, unsent_bytes: u32) -> SendQueue {
+    /// The part that tells why a write may still be waiting, with what the socket holds: bytes not yet sent for the first time,
+    /// and bytes not yet acknowledged, these among them.
+    pub(crate) fn send_queue(&self, unsent_bytes: u32, unacknowledged_bytes: u32) -> SendQueue {
+        let in_flight = unacknowledged_bytes.saturating_sub(unsent_bytes);
         SendQueue {
             unsent_bytes,
             in_flight_segments: self.unacked_segments,
             congestion_window_segments: self.congestion_window_segments,
-            receive_window_bytes: self.send_window_bytes,
+            window_room_bytes: self.send_window_bytes.map(|window| window.saturating_sub(in_flight)),
             mss_bytes: self.send_mss_bytes,
         }
     }
@@ -92,6 +94,16 @@ impl TcpInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_windows_room_is_what_is_not_in_flight() {
+        let mut bytes = [0; 240];
+        bytes[228..232].copy_from_slice(&10_000_u32.to_ne_bytes());
+        let room = |unsent, unacknowledged| TcpInfo::parse(&bytes).send_queue(unsent, unacknowledged).window_room_bytes;
+        // 9,900 bytes in flight leave 100 of the window, however few are unsent.
+        assert_eq!((room(128, 10_028), room(128, 128), room(128, 20_000)), (Some(100), Some(10_000), Some(0)));
+        assert_eq!(TcpInfo::parse(&bytes[..224]).send_queue(1, 2).window_room_bytes, None);
+    }
 
     #[test]
     fn a_short_answer_of_an_old_kernel_leaves_zeroes() {

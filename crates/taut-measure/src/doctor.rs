@@ -8,15 +8,16 @@ use taut_link::foreign::{AckPolicy, ForeignHost};
 use taut_link::{Endpoint, Link, Listener, Result, SocketOption, clock, stamp};
 use taut_time::Duration;
 
-use crate::placement;
+use crate::interrupt::Interrupt;
 use crate::recording::CheckRow;
+use crate::{echo, placement};
 
 /// Tries everything, without leaving anything behind.
 pub fn checks() -> Vec<CheckRow> {
     let mut rows = vec![cores()];
     rows.extend(["tcp://127.0.0.1:0", "tcp://[::1]:0", "udp://127.0.0.1:0", "udp://[::1]:0"].map(bind));
     rows.extend([transmit_timestamps(), option(SocketOption::DelackMaxUs(8000)), option(SocketOption::BusyPoll(50))]);
-    rows.extend([foreign_peer(), fifo(), descriptors()]);
+    rows.extend([foreign_peer(), fifo(), descriptors(), observer()]);
     rows.extend(bluetooth());
     rows
 }
@@ -88,6 +89,21 @@ fn option(option: SocketOption) -> CheckRow {
             Err(error) => Err((error.to_string(), remedy)),
         },
     )
+}
+
+/// What it costs to watch the writes; figures that are compared are of rounds without it.
+fn observer() -> CheckRow {
+    let signed = |ns: i64| format!("{:.1} µs", ns as f64 / 1e3);
+    let outcome = match echo::observer_cost(&Interrupt::default()) {
+        Ok(Some(cost)) => {
+            let interval = cost.p50_ci.map(|(low, high)| format!(" ({} to {})", signed(low), signed(high)));
+            let longer = signed(cost.p50_ns);
+            Ok(format!("a round trip over loopback takes {longer}{} longer", interval.unwrap_or_default()))
+        }
+        Ok(None) => Err(("nothing came back".to_owned(), "look at what filters the loopback interface")),
+        Err(error) => Err((error.to_string(), "bring the loopback interface up")),
+    };
+    check("observer of writes", "taut pace, taut echo --perfetto, the explainer", outcome)
 }
 
 fn foreign_peer() -> CheckRow {

@@ -7,20 +7,22 @@ use std::thread;
 use taut_link::clock;
 use taut_time::Duration;
 
+use crate::engine::{EngineKind, overhead};
 use crate::placement;
 use crate::recording::{Floor, FloorRow};
-use crate::stats::Distribution;
+use crate::stats::{Distribution, Quantile};
 
 /// Measures the floor in about a tenth of a second, for the head of every recording.
 pub fn quick() -> Floor {
     clock::set_timer_slack(Duration::ZERO);
     let sleeps = sleep_lateness(50);
     let exchange = empty_exchange(2000, None).unwrap_or_default();
+    let at = |times: &Distribution, q| times.quantile(q).and_then(Quantile::time).unwrap_or(0);
     Floor {
         clock_read_ns: clock_reads(2000).mean().unwrap_or(0),
-        sleep_late_p50_ns: sleeps.quantile(0.5).unwrap_or(0),
-        sleep_late_p99_ns: sleeps.quantile(0.99).unwrap_or(0),
-        empty_exchange_p50_ns: exchange.quantile(0.5).unwrap_or(0),
+        sleep_late_p50_ns: at(&sleeps, 0.5),
+        sleep_late_p99_ns: at(&sleeps, 0.99),
+        empty_exchange_p50_ns: at(&exchange, 0.5),
     }
 }
 
@@ -28,7 +30,7 @@ pub fn quick() -> Floor {
 pub fn rows() -> Vec<FloorRow> {
     let row = |what: &str, times: Option<Distribution>, meaning: &str| {
         let times = times?;
-        Some(FloorRow { what: what.to_owned(), ns: times.summary(&[])?, meaning: meaning.to_owned() })
+        Some(FloorRow { what: what.to_owned(), ns: times.summary()?, meaning: meaning.to_owned() })
     };
     let on_a_thread = |prepare: fn() -> bool| {
         thread::spawn(move || prepare().then(|| sleep_lateness(300))).join().unwrap_or_default()
@@ -65,7 +67,7 @@ pub fn rows() -> Vec<FloorRow> {
         row(
             "empty exchange, same core",
             same.and_then(|cores| empty_exchange(20_000, Some(cores))),
-            "one byte there and back between two threads: no local round trip is shorter",
+            "one byte there and back between two threads that sleep: a local round trip is shorter only by spinning",
         ),
         row(
             "empty exchange, two cores",
@@ -75,7 +77,17 @@ pub fn rows() -> Vec<FloorRow> {
     ]
     .into_iter()
     .flatten()
+    .chain(engines())
     .collect()
+}
+
+/// What each engine costs by itself.
+fn engines() -> impl Iterator<Item = FloorRow> {
+    EngineKind::ALL.into_iter().filter(|kind| !kind.blocks()).filter_map(|kind| {
+        let ns = overhead::of(kind, 2_000).ok()?.summary()?;
+        let meaning = "of every message under this engine; blocking has no wait of its own".to_owned();
+        Some(FloorRow { what: format!("wait with {kind} for what is there"), ns, meaning })
+    })
 }
 
 fn clock_reads(count: u32) -> Distribution {

@@ -4,7 +4,7 @@
 //! - [`route`]: what was measured of routes, as rows.
 //! - [`air`]: Bluetooth LE links in virtual time.
 //! - [`engine`]: how a process drives its I/O.
-//! - [`stats`]: distributions, exceedance, and what independent rounds allow to say.
+//! - [`stats`]: distributions, exceedance, and what independent rounds allow to say; [`verdict`]: the one rule of comparing.
 //! - [`floor`], [`doctor`]: what the host itself costs and offers.
 //! - [`recording`]: the shape in which all of it is kept.
 
@@ -26,5 +26,7 @@ mod standstill;
 pub mod stats;
 pub mod stream;
 pub mod tune;
+pub mod verdict;
 
 pub use interrupt::Interrupt;
+pub use rounds::turns;

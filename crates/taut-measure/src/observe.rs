@@ -78,10 +78,6 @@ impl Observer {
         acked.is_some_and(|event| event.bytes.end >= self.written)
     }
 
-    pub(crate) fn timeline_mut(&mut self) -> &mut Timeline {
-        &mut self.timeline
-    }
-
     pub(crate) fn into_timeline(self) -> Timeline {
         self.timeline
     }

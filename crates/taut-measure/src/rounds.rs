@@ -3,6 +3,14 @@ use taut_link::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::recording::Ended;
 
+/// The order in which `of` things that are compared take their turns in a round. Each round begins with another one, and
+/// every second round runs backwards: so each stands before any other as often as after it, and neither what drifts nor
+/// what one leaves behind for the next speaks for one side.
+pub fn turns(round: usize, of: usize) -> impl Iterator<Item = usize> {
+    let backwards = round % 2 == 1;
+    (0..of).map(move |step| (if backwards { of - 1 - step } else { step } + round / 2) % of)
+}
+
 /// Measures round after round and keeps what there is when the user or the peer ends it early. A round that came to grief
 /// midway hands over what it has beside its error.
 ///
@@ -43,6 +51,27 @@ pub(crate) fn run<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_comes_before_every_other_as_often_as_after_it() {
+        for of in 1..8 {
+            let mut before = vec![vec![0; of]; of];
+            for round in 0..2 * of {
+                let order: Vec<usize> = turns(round, of).collect();
+                for (step, &turn) in order.iter().enumerate() {
+                    order[step + 1..].iter().for_each(|&later| before[turn][later] += 1);
+                }
+            }
+            let pairs = (0..of).flat_map(|one| (0..of).map(move |other| (one, other))).filter(|(a, b)| a != b);
+            for (one, other) in pairs {
+                assert_eq!(before[one][other], of, "{of}: {one} {other}");
+            }
+            assert_eq!(
+                (0..of).map(|step| turns(2 * step, of).next()).collect::<Vec<_>>(),
+                (0..of).map(Some).collect::<Vec<_>>()
+            );
+        }
+    }
 
     fn gone() -> Error {
         Error::Closed { endpoint: "x".to_owned(), when: "early" }

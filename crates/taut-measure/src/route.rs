@@ -1,8 +1,8 @@
 //! What was measured of routes, as rows of a recording. The measuring itself is that of the routes' own crate.
 
-use crate::echo::verdict;
-use crate::recording::{Comparison, Round, RouteRow};
-use crate::stats::{Distribution, ratio_across};
+use crate::recording::{LossComparison, Round, RouteRow};
+use crate::stats::{Distribution, Losses, Percentile, Ratio, Rounds};
+use crate::verdict::compare;
 
 /// One path with one number of sinks, and its rounds.
 #[derive(Clone, Debug)]
@@ -13,10 +13,32 @@ pub struct RouteCase {
     pub sinks: usize,
     /// Routes at work on the device.
     pub routes: usize,
-    /// Times of each round in ns, with the events sent and lost.
-    pub rounds: Vec<(Distribution, u64, u64)>,
+    /// Times of the events, lost ones included.
+    times: Rounds,
+    rounds: Vec<Round>,
     /// Events that the path says it lost, in all rounds.
     pub reported_lost: Option<u64>,
+}
+
+impl RouteCase {
+    /// A case without rounds.
+    pub fn new(path: &'static str, sinks: usize, routes: usize) -> Self {
+        Self { path, sinks, routes, times: Rounds::new(), rounds: Vec::new(), reported_lost: None }
+    }
+
+    /// Adds a round: the times in ns, and the events sent and lost.
+    pub fn add(&mut self, times_ns: &[u64], sent: u64, lost: u64) {
+        let mut times = Distribution::new();
+        times_ns.iter().for_each(|&ns| times.record_ns(ns));
+        times.record_lost(lost);
+        self.times.add(&times);
+        self.rounds.push(Round::of(&times, sent, lost));
+    }
+
+    fn losses(&self) -> Losses {
+        let sum = |of: fn(&Round) -> u64| self.rounds.iter().map(of).sum();
+        Losses { lost: sum(|round| round.lost), messages: sum(|round| round.sent) }
+    }
 }
 
 /// What the times of a case are.
@@ -58,27 +80,30 @@ const BASE: &str = "kept-open";
 
 /// A row for each case, held against the kept-open one with as many sinks, round by round.
 pub fn rows(cases: &[RouteCase], setting: &RouteSetting) -> Vec<RouteRow> {
-    cases.iter().map(|case| row(case, cases.iter().find(|base| is_base(base, case)), setting)).collect()
+    let compared = comparisons(cases);
+    (0..cases.len()).map(|index| row(&cases[index], base_of(index, cases), compared, setting)).collect()
 }
 
-fn is_base(base: &RouteCase, case: &RouteCase) -> bool {
-    base.path == BASE && base.sinks == case.sinks && case.path != BASE
+/// How many cases are held against another one.
+pub fn comparisons(cases: &[RouteCase]) -> usize {
+    (0..cases.len()).filter(|&index| base_of(index, cases).is_some()).count()
 }
 
-fn row(case: &RouteCase, base: Option<&RouteCase>, setting: &RouteSetting) -> RouteRow {
-    let distributions: Vec<Distribution> = case.rounds.iter().map(|(times, ..)| times.clone()).collect();
-    let mut all = Distribution::new();
-    distributions.iter().for_each(|round| all.add(round));
-    let round = |(times, sent, lost): &(Distribution, u64, u64)| Round {
-        p50_ns: times.quantile(0.5),
-        p99_ns: times.quantile(0.99),
-        max_ns: times.quantile(1.0),
-        sent: *sent,
-        lost: *lost,
-    };
-    let at = |case: &RouteCase, q| case.rounds.iter().map(|(times, ..)| times.quantile(q)).collect::<Vec<_>>();
-    let ratio = |q| base.and_then(|base| ratio_across(&at(case, q), &at(base, q)));
-    let summary = all.summary(&distributions);
+/// The first kept-open case with as many sinks, unless that is the case itself.
+fn base_of(index: usize, cases: &[RouteCase]) -> Option<&RouteCase> {
+    let base = cases.iter().position(|base| base.path == BASE && base.sinks == cases[index].sinks)?;
+    (base != index).then(|| &cases[base])
+}
+
+fn row(case: &RouteCase, base: Option<&RouteCase>, comparisons: usize, setting: &RouteSetting) -> RouteRow {
+    let at = |case: &RouteCase, percentile| case.times.percentiles(percentile);
+    let losses = case.losses();
+    let loss_compared = base.and_then(|base| LossComparison::of(losses, base.losses(), BASE));
+    let compared = base
+        .and_then(|base| compare(&at(case, Percentile::P50), &at(base, Percentile::P50), comparisons))
+        .map(|compared| compared.with(BASE).beside(loss_compared.as_ref()));
+    let p99_ratio = base.and_then(|base| Ratio::across(&at(case, Percentile::P99), &at(base, Percentile::P99)));
+    let summary = case.times.summary();
     RouteRow {
         path: case.path.to_owned(),
         over: setting.over.clone(),
@@ -88,20 +113,16 @@ fn row(case: &RouteCase, base: Option<&RouteCase>, setting: &RouteSetting) -> Ro
         routes: case.routes,
         edge_to_edge_ns: summary.filter(|_| setting.times == RouteTimes::EdgeToEdge),
         loop_ns: summary.filter(|_| setting.times == RouteTimes::Loop),
-        curve: all.curve(),
-        sent: case.rounds.iter().map(|(_, sent, _)| sent).sum(),
-        lost: case.rounds.iter().map(|(.., lost)| lost).sum(),
+        curve: case.times.pooled().curve(),
+        sent: losses.messages,
+        lost: losses.lost,
         reported_lost: case.reported_lost,
         timeout_ns: setting.timeout_ns,
         gap_ns: setting.gap_ns,
-        rounds: case.rounds.iter().map(round).collect(),
-        compared: ratio(0.5).map(|(p50_ratio, p50_ratio_ci)| Comparison {
-            with: BASE.to_owned(),
-            p50_ratio,
-            p50_ratio_ci,
-            verdict: verdict(p50_ratio_ci),
-        }),
-        p99_ratio: ratio(0.99).map(|(ratio, _)| ratio),
+        rounds: case.rounds.clone(),
+        compared,
+        loss_compared,
+        p99_ratio: p99_ratio.map(|ratio| ratio.middle),
         sensor_core: setting.sensor_core,
         route_core: setting.route_core,
         sensor_fifo: setting.sensor_fifo,
@@ -116,12 +137,9 @@ mod tests {
     #[test]
     fn each_case_is_held_against_the_kept_open_one_with_as_many_sinks() {
         let case = |path, sinks, ns: u64| {
-            let round = || {
-                let mut times = Distribution::new();
-                (0..100).for_each(|_| times.record_ns(ns));
-                (times, 101, 1)
-            };
-            RouteCase { path, sinks, routes: 1, rounds: (0..5).map(|_| round()).collect(), reported_lost: None }
+            let mut case = RouteCase::new(path, sinks, 1);
+            (0..5).for_each(|_| case.add(&[ns; 100], 101, 1));
+            case
         };
         let cases =
             [case("kept-open", 1, 8_000), case("xdp", 1, 2_000), case("kept-open", 4, 64_000), case("tc", 4, 4_000)];

@@ -1,5 +1,9 @@
 //! Throughput: as many bytes as the path takes.
 
+mod progress;
+#[cfg(test)]
+mod tests;
+
 use std::thread;
 
 use rustix::io::Errno;
@@ -8,9 +12,10 @@ use taut_link::{Endpoint, Error, Request, Result, Session, SocketOption, clock};
 use taut_time::{Duration, Framing, Instant};
 
 use crate::interrupt::Interrupt;
-use crate::recording::{Ended, StreamRound, StreamRow, TcpFacts};
-use crate::stats::{interval, median};
+use crate::recording::{Counted, Ended, StreamRound, StreamRow, TcpFacts};
+use crate::stats::{Interval, interval, median};
 use crate::{placement, rounds, standstill};
+use progress::{Progress, Steady, acknowledged, counted};
 
 /// What to send and for how long.
 #[derive(Clone, Debug)]
@@ -31,7 +36,7 @@ pub struct StreamPlan {
     pub options: Vec<SocketOption>,
     /// How the peer should acknowledge.
     pub acks: AckPolicy,
-    /// Any server that reads will do; what leaves this host counts.
+    /// Any server that reads will do; what its kernel acknowledges counts, or what this host's takes where nothing is.
     pub plain: bool,
     /// Processor that the senders are put on.
     pub core: Option<usize>,
@@ -75,9 +80,9 @@ pub struct StreamOutcome {
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
     sent: u64,
-    /// Sent on a link that broke before the peer had told what arrived.
+    /// Sent on a link that broke before the peer had told what arrived, or not acknowledged by a plain one.
     unconfirmed: u64,
-    /// Arrived at the peer.
+    /// Arrived at the peer, or with its kernel.
     up: u64,
     /// Arrived here.
     down: u64,
@@ -86,6 +91,15 @@ struct Flow {
     duration: Duration,
     peer_cpu: Option<Duration>,
     tcp: Option<TcpFacts>,
+}
+
+impl Flow {
+    /// Bits per second of this link alone.
+    fn rate_bps(&self) -> f64 {
+        let seconds = self.duration.as_secs_f64();
+        let bytes = (self.up + self.down).saturating_sub(self.at_first);
+        if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }
+    }
 }
 
 /// Sends and receives as fast as it goes, round by round.
@@ -157,20 +171,37 @@ fn open(plan: &StreamPlan, time: Duration) -> Result<Session> {
 fn flow(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interrupt) -> Result<(Flow, Option<Error>)> {
     let link = session.link();
     link.set_nonblocking(false)?;
-    link.set_send_timeout(Some(Duration::from_millis(500)))?;
+    // Of a plain peer there is only what the socket tells meanwhile.
+    link.set_send_timeout(Some(if plan.plain { LOOK } else { Duration::from_millis(500) }))?;
     link.set_receive_timeout(Some(Duration::from_millis(500)))?;
     match plan.direction {
+        Direction::Up if plan.plain => {
+            let before = acknowledged(link);
+            let Sent { bytes: sent, steady, error } = send(plan, session, time, interrupt);
+            let tcp = link.tcp_info().map(TcpFacts::from);
+            if error.is_some() {
+                return Ok((Flow { unconfirmed: sent, tcp, ..Flow::default() }, error));
+            }
+            // Where nothing is acknowledged, all that the socket took counts.
+            let up = before.map_or(sent, |_| steady.total.min(sent));
+            let at_first = up.saturating_sub(steady.bytes);
+            let (unconfirmed, duration) = (sent - up, steady.time);
+            Ok((Flow { sent: up, unconfirmed, up, at_first, duration, tcp, ..Flow::default() }, None))
+        }
         Direction::Up => {
-            let (sent, duration, error) = send(plan, session, time, interrupt);
+            let Sent { bytes: sent, error, .. } = send(plan, session, time, interrupt);
             let tcp = link.tcp_info().map(TcpFacts::from);
             // A broken link has no report: what arrived is not known.
             let broken = |error| (Flow { unconfirmed: sent, tcp, ..Flow::default() }, Some(error));
             if let Some(error) = error {
                 return Ok(broken(error));
             }
-            Ok(match session.finish() {
+            let report = session.finish().and_then(|report| {
+                report.ok_or_else(|| Error::Closed { endpoint: link.endpoint().to_string(), when: "without a report" })
+            });
+            Ok(match report {
                 Err(error) => broken(error),
-                Ok(Some((summary, _))) => {
+                Ok((summary, _)) => {
                     let flow = Flow {
                         sent,
                         up: summary.bytes,
@@ -182,7 +213,6 @@ fn flow(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interr
                     };
                     (flow, None)
                 }
-                Ok(None) => (Flow { sent, up: sent, duration, tcp, ..Flow::default() }, None),
             })
         }
         Direction::Down => {
@@ -195,7 +225,7 @@ fn flow(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interr
         }
         Direction::Both => thread::scope(|scope| {
             let sender = scope.spawn(|| {
-                let (sent, _, error) = send(plan, session, time, interrupt);
+                let Sent { bytes: sent, error, .. } = send(plan, session, time, interrupt);
                 (sent, error.or_else(|| session.end_sending().err()))
             });
             let (received, error) = receive(plan, session, time, interrupt);
@@ -223,22 +253,45 @@ fn arrival_time(summary: &Summary) -> Duration {
     Duration::from_nanos(summary.last_ns.saturating_sub(summary.first_ns))
 }
 
-/// Sends for that long: bytes taken, the time that it took, and why it ended before.
-fn send(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interrupt) -> (u64, Duration, Option<Error>) {
+/// How often the socket of a plain peer is asked how far it has come: often against a round, rarely against a write.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What came of sending.
+struct Sent {
+    /// Bytes that this host's kernel took.
+    bytes: u64,
+    /// What was made of it, as far as the socket tells.
+    steady: Steady,
+    /// Why it ended before its time.
+    error: Option<Error>,
+}
+
+/// Sends for that long.
+fn send(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interrupt) -> Sent {
     let link = session.link();
     let mut block = vec![0x5A; plan.block_bytes];
     let datagrams = link.endpoint().framing() == Framing::Datagram;
     let patience = Patience::of(session, false, plan.block_bytes);
+    // Bytes acknowledged begin with those of the handshake.
+    let acknowledged_before = acknowledged(link).filter(|_| plan.plain);
+    let so_far = |sent| match acknowledged_before {
+        Some(before) => acknowledged(link).map_or(0, |bytes| bytes.saturating_sub(before)),
+        None => sent,
+    };
     let (mut sent, mut sequence) = (0, 0);
     let began = clock::now();
     let end = began + time;
-    let mut last_progress = began;
-    loop {
+    let mut progress = Progress::new(began, time);
+    let (mut last_progress, mut next_look) = (began, began);
+    let error = loop {
         let now = clock::now();
-        if now >= end || interrupt.is_set() {
-            return (sent, now.saturating_since(began), None);
+        if now >= next_look {
+            progress.note(now, so_far(sent));
+            next_look = now + LOOK;
         }
-        let broken = |error| (sent, now.saturating_since(began), Some(error));
+        if now >= end || interrupt.is_set() {
+            break None;
+        }
         if datagrams {
             session.mark(&mut block, sequence);
             sequence += 1;
@@ -251,12 +304,15 @@ fn send(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interr
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN | Errno::NOBUFS) => {
                 if let Err(error) = patience.check(session, last_progress) {
-                    return broken(error);
+                    break Some(error);
                 }
             }
-            Err(errno) => return broken(link.error("send on", errno)),
+            Err(errno) => break Some(link.error("send on", errno)),
         }
-    }
+    };
+    let ended = clock::now();
+    progress.note(ended, so_far(sent));
+    Sent { bytes: sent, steady: progress.steady(ended), error }
 }
 
 /// What a stream brought.
@@ -354,7 +410,12 @@ fn row(plan: &StreamPlan, rounds: &[Vec<Flow>], options: Vec<String>, cpu: Durat
             let duration = flows.iter().map(|flow| flow.duration).max().unwrap_or_default();
             let seconds = duration.as_secs_f64();
             let in_time = bytes - flows.iter().map(|flow| flow.at_first).sum::<u64>().min(bytes);
-            let throughput_bps = if seconds > 0.0 { in_time as f64 * 8.0 / seconds } else { 0.0 };
+            let throughput_bps = match seconds {
+                // Each link has a time of its own.
+                _ if plan.plain => flows.iter().map(Flow::rate_bps).sum(),
+                seconds if seconds > 0.0 => in_time as f64 * 8.0 / seconds,
+                _ => 0.0,
+            };
             StreamRound { throughput_bps, bytes, duration_ns: u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX) }
         })
         .collect();
@@ -376,8 +437,10 @@ fn row(plan: &StreamPlan, rounds: &[Vec<Flow>], options: Vec<String>, cpu: Durat
         connections: plan.connections,
         block_bytes: plan.block_bytes as u64,
         throughput_bps: median(&rates).unwrap_or(0.0),
-        throughput_bps_ci: interval(&rates),
+        throughput_bps_ci: interval(&rates).map(Interval::ends),
+        throughput_bps_ci_level: interval(&rates).map(|interval| interval.level),
         bytes,
+        counted: if plan.plain { counted(&plan.endpoint) } else { Counted::Received },
         lost_bytes: sent.saturating_sub(up),
         unconfirmed_bytes: flows().map(|flow| flow.unconfirmed).sum(),
         cpu_ns: nanos(cpu),

@@ -7,10 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use taut_explain::Finding;
-use taut_measure::recording::{
-    AirChangeRow, AirRow, CheckRow, CrowdRow, EchoRow, Ended, FORMAT_VERSION, FloorRow, HostFacts, PaceRow, Recording,
-    StreamRow, TuneRow,
-};
+use taut_measure::recording::{Ended, FORMAT_VERSION, HostFacts, Recording, Row};
 
 /// A recording with what was found in it: the one JSON object of every `--json`.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
@@ -62,6 +59,13 @@ pub enum Error {
 }
 
 impl Document {
+    /// A recording with its findings, whatever order they were found in.
+    pub fn new(recording: Recording, findings: Vec<Finding>) -> Self {
+        let mut document = Self { recording, findings };
+        sort_worst_first(&mut document.findings);
+        document
+    }
+
     /// Reads a document from a file.
     ///
     /// # Errors
@@ -77,7 +81,8 @@ impl Document {
         {
             return Err(Error::Newer { path: path.to_owned(), found });
         }
-        Self::deserialize(&value).map_err(|error| {
+        let read = Self::deserialize(&value).map(|document| Self::new(document.recording, document.findings));
+        read.map_err(|error| {
             let (at, message) = locate(&value).unwrap_or_else(|| ("the document".to_owned(), error.to_string()));
             Error::Shape { path: path.to_owned(), at, message }
         })
@@ -94,6 +99,32 @@ impl Document {
     /// JSON Schema of the document.
     pub fn schema() -> Value {
         schemars::schema_for!(Self).to_value()
+    }
+}
+
+/// Puts the worst first: paths by what their findings cost all messages together, then paths of which all is proven by a remedy,
+/// by what it gained. The findings of one path stay in the order of its detectors, who name what binds before what it hides;
+/// their shares are of different things.
+fn sort_worst_first(findings: &mut [Finding]) {
+    let mut paths: Vec<(String, (bool, f64))> = Vec::new();
+    for finding in &*findings {
+        let weight = weight(finding);
+        match paths.iter_mut().find(|(on, _)| *on == finding.on) {
+            Some((_, worst)) if worst.0 == weight.0 => worst.1 = worst.1.max(weight.1),
+            Some((_, worst)) if worst.0 => *worst = weight,
+            Some(_) => {}
+            None => paths.push((finding.on.clone(), weight)),
+        }
+    }
+    paths.sort_by(|(_, a), (_, b)| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
+    findings.sort_by_key(|finding| paths.iter().position(|(on, _)| *on == finding.on));
+}
+
+/// Whether a finding is proven, and how bad it is beside others of that kind.
+fn weight(finding: &Finding) -> (bool, f64) {
+    match &finding.proof {
+        None => (false, finding.share * finding.cost_ns as f64),
+        Some(proof) => (true, proof.after_bps / proof.before_bps.max(1.0)),
     }
 }
 
@@ -146,24 +177,23 @@ fn misfit<T: DeserializeOwned>(value: &Value) -> Option<Misfit> {
 }
 
 fn row_misfit(row: &Value) -> Option<Misfit> {
-    match row.get("workload").and_then(Value::as_str) {
-        Some("echo") => misfit::<EchoRow>(row),
-        Some("pace") => misfit::<PaceRow>(row),
-        Some("stream") => misfit::<StreamRow>(row),
-        Some("crowd") => misfit::<CrowdRow>(row),
-        Some("tune") => misfit::<TuneRow>(row),
-        Some("air") => misfit::<AirRow>(row),
-        Some("air_change") => misfit::<AirChangeRow>(row),
-        Some("floor") => misfit::<FloorRow>(row),
-        Some("check") => misfit::<CheckRow>(row),
-        Some(other) => Some(Misfit { at: "workload".to_owned(), message: format!("`{other}` is not known") }),
-        None => Some(Misfit { at: "workload".to_owned(), message: "is missing".to_owned() }),
-    }
+    let of_workload = |message: String| Some(Misfit { at: "workload".to_owned(), message });
+    let Some(kind) = row.get("workload").and_then(Value::as_str) else {
+        return of_workload("is missing".to_owned());
+    };
+    let mut track = serde_path_to_error::Track::new();
+    let error = match Row::of_kind(kind, serde_path_to_error::Deserializer::new(row.clone(), &mut track)) {
+        None => return of_workload(format!("`{kind}` is not known")),
+        Some(read) => read.err()?,
+    };
+    let at = track.path().to_string();
+    Some(Misfit { at: if at == "." { String::new() } else { at }, message: error.to_string() })
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use taut_explain::Proof;
 
     use super::*;
     use crate::synthetic;
@@ -179,6 +209,52 @@ mod tests {
         let mut value: Value = serde_json::from_str(&synthetic::survey().to_json()).unwrap();
         edit(&mut value);
         read(&value.to_string()).unwrap_err()
+    }
+
+    #[test]
+    fn every_kind_of_row_is_known_and_says_what_it_lacks() {
+        let rows = synthetic::survey().recording.results;
+        for kind in Row::KINDS {
+            let misfit = row_misfit(&json!({"workload": kind})).unwrap();
+            assert!(misfit.message.starts_with("missing field"), "{kind}: {}: {}", misfit.at, misfit.message);
+            let written =
+                rows.iter().map(|row| serde_json::to_value(row).unwrap()).find(|row| row["workload"] == **kind);
+            assert!(row_misfit(&written.unwrap_or_else(|| panic!("no {kind} in the survey"))).is_none(), "{kind}");
+        }
+    }
+
+    #[test]
+    fn findings_stand_worst_first() {
+        let finding = |on: &str, share, cost_ns, gain: Option<f64>| Finding {
+            on: on.to_owned(),
+            share,
+            cost_ns,
+            proof: gain.map(|gain| Proof {
+                change: "x".to_owned(),
+                command: "x".to_owned(),
+                before_bps: 1e6,
+                after_bps: 1e6 * gain,
+            }),
+            ..synthetic::survey().findings.remove(0)
+        };
+        let all = vec![
+            finding("a", 1.0, 5, Some(1.5)),
+            finding("b", 0.5, 22_000_000, None),
+            finding("c", 1.0, 112_000, None),
+            // What binds that path, and what would come to light then, which is a larger share of something else.
+            finding("c", 1.0, 113_000, None),
+            finding("d", 1.0, 7, Some(4.0)),
+            finding("e", 1.0, 44_000_000, None),
+        ];
+        let document = Document::new(synthetic::survey().recording, all);
+        let costs: Vec<u64> = document.findings.iter().map(|finding| finding.cost_ns).collect();
+        assert_eq!(costs, [44_000_000, 22_000_000, 112_000, 113_000, 7, 5]);
+        // An older file has them in the order in which they were found.
+        let mut value: Value = serde_json::from_str(&document.to_json()).unwrap();
+        value["findings"].as_array_mut().unwrap().rotate_left(2);
+        let costs: Vec<u64> =
+            read(&value.to_string()).unwrap().findings.iter().map(|finding| finding.cost_ns).collect();
+        assert_eq!(costs, [44_000_000, 22_000_000, 112_000, 113_000, 7, 5]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What was measured, made readable.
 //!
 //! - [`Document`]: a recording with its findings, the one JSON object of `--json`, and its schema.
+//! - [`ExplainDocument`]: what captures came to, as text and as JSON.
 //! - [`table`]: text for a terminal.
 //! - [`html`]: one self-contained page with charts.
 //! - [`perfetto`]: timelines for the Perfetto trace viewer.
@@ -13,6 +14,7 @@
 pub mod capture;
 pub mod compare;
 mod document;
+mod explained;
 pub mod html;
 pub mod perfetto;
 mod prose;
@@ -26,3 +28,16 @@ pub mod units;
 mod synthetic;
 
 pub use document::{Document, Error};
+pub use explained::{ExplainDocument, ExplainedFile};
+
+/// JSON Schema of all that `--json` prints: a recording with its findings, or explained captures.
+pub fn schema() -> serde_json::Value {
+    #[derive(schemars::JsonSchema)]
+    #[serde(untagged)]
+    #[expect(dead_code, reason = "only its schema is wanted")]
+    enum Any {
+        Document(Box<Document>),
+        Explained(Box<ExplainDocument>),
+    }
+    schemars::schema_for!(Any).to_value()
+}

@@ -1,10 +1,11 @@
 //! What stands in sentences: the answer, the findings, the host, and how the measurement ended.
 
-use taut_explain::Finding;
-use taut_measure::recording::{AirRow, Ended, HostFacts, Recording, RouteRow, Verdict};
+use taut_explain::{Finding, Unit};
+use taut_measure::recording::{AirRow, Counted, Ended, HostFacts, Recording, RouteRow, Verdict};
+use taut_measure::stats::Quantile;
 
 use crate::Document;
-use crate::sheet::{Groups, connections, echo_labels, is_mostly_lost, pace_labels, stream_labels};
+use crate::sheet::{Groups, connections, echo_labels, pace_labels, stream_labels};
 use crate::units;
 
 /// A remark for the top of the page when not all was measured.
@@ -13,17 +14,28 @@ pub(crate) fn partial(recording: &Recording) -> Option<String> {
         Ended::Complete => None,
         Ended::Interrupted => Some("PARTIAL: interrupted".to_owned()),
         Ended::PeerGone(why) => Some(format!("PARTIAL: the peer went away: {why}")),
+        Ended::Failed(why) => Some(format!("PARTIAL: a part could not be measured: {why}")),
     }
 }
 
-/// `99.1 % of the messages, 40.2 ms each (median)`; of a radio link, what the remedy gave: `51.5 kbit/s, and 230 kbit/s with
+/// `99.1 % of the writes, 40.2 ms each (median)`; of a radio link, what the remedy gave: `51.5 kbit/s, and 230 kbit/s with
 /// block=4032`.
 pub(crate) fn cost(finding: &Finding) -> String {
     if let Some(proof) = &finding.proof {
         let (before, after) = (units::bit_rate(proof.before_bps), units::bit_rate(proof.after_bps));
         return format!("{before}, and {after} with `{}`", proof.change);
     }
-    format!("{} of the messages, {} each (median)", units::share(finding.share), units::time(finding.cost_ns))
+    let share = format!("{} of the {}", units::share(finding.share), finding.share_of.name());
+    each(finding).map_or_else(|| share.clone(), |each| format!("{share}, {each}"))
+}
+
+/// What each of those concerned loses, where that is known.
+pub(crate) fn each(finding: &Finding) -> Option<String> {
+    let time = Some(finding.cost_ns).filter(|ns| *ns > 0).map(units::time)?;
+    Some(match finding.share_of {
+        Unit::Time => format!("{time} for each SDU (mean)"),
+        Unit::Messages | Unit::Writes | Unit::Sdus | Unit::Connections => format!("{time} each (median)"),
+    })
 }
 
 /// The machine, as pairs of a name and what it is.
@@ -64,8 +76,7 @@ pub(crate) fn floor(host: &HostFacts) -> Vec<(&'static str, String)> {
 
 /// The result in one line.
 pub(crate) fn answer(document: &Document) -> String {
-    let worst = document.findings.iter().filter(|finding| finding.proof.is_none());
-    if let Some(worst) = worst.max_by(|a, b| loss(a).total_cmp(&loss(b))) {
+    if let Some(worst) = document.findings.first().filter(|finding| finding.proof.is_none()) {
         let summary = worst.summary.trim_end_matches('.');
         let more = match document.findings.len() {
             1 => String::new(),
@@ -83,10 +94,6 @@ pub(crate) fn answer(document: &Document) -> String {
         .or_else(|| routed(&groups))
         .or_else(|| checked(&groups))
         .unwrap_or_else(|| "Nothing was measured.".to_owned())
-}
-
-fn loss(finding: &Finding) -> f64 {
-    finding.share * finding.cost_ns as f64
 }
 
 /// Radio links: what changes of the parameters led to, or the run that came nearest to its limit.
@@ -140,14 +147,21 @@ fn echoed(groups: &Groups<'_>) -> Option<String> {
     let (summary, label, lost) = medians.min_by_key(|(summary, ..)| summary.p50)?;
     let shortest = if groups.echo.len() > 1 { "Lowest median round trip: " } else { "" };
     let lost = if lost > 0 { format!(", {} lost", units::count(lost)) } else { String::new() };
-    Some(format!("{shortest}{label}, p50 {}, max {}{lost}.", units::time(summary.p50), units::time(summary.max)))
+    Some(format!(
+        "{shortest}{label}, p50 {}, max {}{lost}.",
+        units::quantile(summary.p50),
+        units::quantile(summary.max)
+    ))
 }
 
 fn paced(groups: &Groups<'_>) -> Option<String> {
     let labels = pace_labels(&groups.pace).in_full();
     let parts = groups.pace.iter().zip(labels).filter_map(|(row, label)| {
         let delivery = row.delivery_ns?;
-        Some(format!("{label}: delivered after {} (p50)", units::time(delivery.p50)))
+        Some(match delivery.p50 {
+            Quantile::Time(p50) => format!("{label}: delivered after {} (p50)", units::time(p50)),
+            Quantile::Lost => format!("{label}: lost {} of {}", units::count(row.lost), units::count(row.messages)),
+        })
     });
     let parts: Vec<String> = parts.collect();
     (!parts.is_empty()).then(|| format!("{}.", parts.join("; ")))
@@ -158,7 +172,12 @@ fn streamed(groups: &Groups<'_>) -> Option<String> {
     let rows = groups.stream.iter().zip(labels);
     let (row, label) = rows.max_by(|(a, _), (b, _)| a.throughput_bps.total_cmp(&b.throughput_bps))?;
     let highest = if groups.stream.len() > 1 { "Highest throughput: " } else { "" };
-    Some(format!("{highest}{label}, {}.", units::bit_rate(row.throughput_bps)))
+    let counted = match row.counted {
+        Counted::Received => "",
+        Counted::Acknowledged => ", as the peer's kernel acknowledged it",
+        Counted::Taken => ", as this host's socket took it",
+    };
+    Some(format!("{highest}{label}, {}{counted}.", units::bit_rate(row.throughput_bps)))
 }
 
 /// The engines at the least number of active links, where they differ most.
@@ -170,7 +189,7 @@ fn crowded(groups: &Groups<'_>) -> Option<String> {
     let (worst, longest) = alike.max_by_key(|&(_, p50)| p50)?;
     let (active, links) = (units::count(least.active as u64), connections(least.connections));
     let of = format!("With {active} of {links} active the median round trip is");
-    let shortest = units::time(shortest);
+    let shortest = units::quantile(shortest);
     Some(if worst.engine == best.engine {
         format!("{of} {shortest} ({}).", best.engine)
     } else {
@@ -178,7 +197,7 @@ fn crowded(groups: &Groups<'_>) -> Option<String> {
             "{of} shortest with {}, {shortest}, and longest with {}, {}.",
             best.engine,
             worst.engine,
-            units::time(longest)
+            units::quantile(longest)
         )
     })
 }
@@ -187,9 +206,9 @@ fn routed(groups: &Groups<'_>) -> Option<String> {
     let told = super::sheet::route_groups(&groups.route).into_iter().filter_map(|rows| {
         let one =
             rows.iter().filter(|row| row.sinks == 1 && row.routes == 1).filter_map(|row| Some((row, row.times()?.p50)));
-        let part = |row: &RouteRow, p50| match is_mostly_lost(row) {
-            true => format!("{} lost {} of {}", row.path, units::count(row.lost), units::count(row.sent)),
-            false => format!("{} {}", row.path, units::time(p50)),
+        let part = |row: &RouteRow, p50| match p50 {
+            Quantile::Lost => format!("{} lost {} of {}", row.path, units::count(row.lost), units::count(row.sent)),
+            Quantile::Time(p50) => format!("{} {}", row.path, units::time(p50)),
         };
         let parts: Vec<String> = one.map(|(row, p50)| part(row, p50)).collect();
         let what = if rows[0].loop_ns.is_some() { "A turn" } else { "From edge to edge with one sink" };

@@ -65,7 +65,7 @@ mod tests {
                 prop_assert!(part.end >= part.start);
                 start = part.end;
             }
-            for (stage, sum) in ledger(&[message]) {
+            for (stage, sum) in ledger([message]) {
                 let part = parts.iter().find(|part| part.stage == stage).map_or(0, |part| part.end - part.start);
                 prop_assert_eq!(part as u128, sum.as_nanos());
             }

@@ -1,9 +1,34 @@
 //! Times, rates, sizes and shares in words: three significant digits and a unit.
 
+use taut_measure::stats::Quantile;
+
 /// A time: `837 ns`, `28.4 µs`, `1.20 ms`, `12.0 s`.
 pub fn time(nanos: u64) -> String {
     let (value, unit) = time_parts(nanos);
     format!("{value} {unit}")
+}
+
+/// What stands for the time of a message that never came.
+pub const LOST: &str = "lost";
+
+/// A figure of all messages: a time, or `lost`.
+pub fn quantile(quantile: Quantile) -> String {
+    quantile.time().map_or_else(|| LOST.to_owned(), time)
+}
+
+/// An interval of such figures: `27.9–29.1 µs`, `1.20 ms – lost`.
+pub fn quantile_interval((low, high): (Quantile, Quantile)) -> String {
+    match (low, high) {
+        (Quantile::Time(low), Quantile::Time(high)) => time_interval((low, high)),
+        (Quantile::Lost, Quantile::Lost) => LOST.to_owned(),
+        (low, high) => format!("{} – {}", quantile(low), quantile(high)),
+    }
+}
+
+/// The level of an interval: `93.75 %`.
+pub fn level(level: f64) -> String {
+    let percent = format!("{:.2}", level * 100.0);
+    format!("{} %", percent.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// An interval of times, with the unit once where both ends share it: `27.9–29.1 µs`.

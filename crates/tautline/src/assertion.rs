@@ -1,7 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use taut_measure::stats::Summary;
+use taut_measure::stats::{Quantile, Summary};
+use taut_report::units;
 use taut_time::Duration;
 
 use crate::input;
@@ -28,6 +29,11 @@ pub(crate) struct AssertArgs {
 }
 
 impl ThresholdArgs {
+    /// Whether there is any.
+    pub(crate) const fn asserts(&self) -> bool {
+        !self.assert.assert.is_empty()
+    }
+
     /// As [`AssertArgs::are_missed`].
     pub(crate) fn are_missed(&self, on: &str, times: Option<&Summary>, lost: u64, sent: u64) -> bool {
         self.assert.are_missed(on, times, lost, sent)
@@ -86,7 +92,7 @@ impl Assertion {
         let value = match (self.figure, times) {
             (Figure::Lost, _) => Some(if sent == 0 { 0.0 } else { lost as f64 / sent as f64 }),
             (_, None) => None,
-            (figure, Some(times)) => Some(figure.of(times) as f64),
+            (figure, Some(times)) => figure.of(times).map(Quantile::as_f64),
         };
         let holds = value.is_some_and(|value| match self.comparison {
             Comparison::Below => value < self.limit,
@@ -100,6 +106,11 @@ impl Assertion {
         let found = match (value, self.figure) {
             (None, _) => "there is no such figure, since nothing came back".to_owned(),
             (Some(share), Figure::Lost) => format!("it is {:.4} %", share * 100.0),
+            (Some(nanos), _) if nanos.is_infinite() => {
+                let (lost, all) = times.map_or((lost, sent), |times| (times.lost, times.messages()));
+                let share = units::share(lost as f64 / all.max(1) as f64);
+                format!("it falls on a lost message ({} of {}, {share})", units::count(lost), units::count(all))
+            }
             (Some(nanos), _) => format!("it is {:.3} ms", nanos / 1e6),
         };
         Err(format!("{on}: `{self}` does not hold: {found}"))
@@ -107,17 +118,18 @@ impl Assertion {
 }
 
 impl Figure {
-    fn of(self, times: &Summary) -> u64 {
+    /// A time of the summary; `None` where there is none.
+    fn of(self, times: &Summary) -> Option<Quantile> {
         match self {
-            Self::Min => times.min,
-            Self::Mean => times.mean,
-            Self::P50 => times.p50,
-            Self::P90 => times.p90,
-            Self::P99 => times.p99,
-            Self::P999 => times.p999,
-            Self::P9999 => times.p9999,
-            Self::Max => times.max,
-            Self::Lost => 0,
+            Self::Min => times.min.map(Quantile::Time),
+            Self::Mean => times.mean.map(Quantile::Time),
+            Self::P50 => Some(times.p50),
+            Self::P90 => Some(times.p90),
+            Self::P99 => Some(times.p99),
+            Self::P999 => Some(times.p999),
+            Self::P9999 => Some(times.p9999),
+            Self::Max => Some(times.max),
+            Self::Lost => None,
         }
     }
 }
@@ -170,8 +182,22 @@ mod tests {
     use super::*;
 
     fn check(text: &str, lost: u64) -> Result<(), String> {
-        let times: Distribution = (1..=100).map(Duration::from_millis).collect();
-        text.parse::<Assertion>().unwrap().check("x", times.summary(&[]).as_ref(), lost, 100)
+        let mut times: Distribution = (1..=100 - lost).map(Duration::from_millis).collect();
+        times.record_lost(lost);
+        text.parse::<Assertion>().unwrap().check("x", times.summary().as_ref(), lost, 100)
+    }
+
+    #[test]
+    fn a_lost_message_is_later_than_every_limit() {
+        assert_eq!(check("p99<200ms", 1), Ok(()));
+        assert_eq!(
+            check("p99<1000s", 2),
+            Err("x: `p99<1000s` does not hold: it falls on a lost message (2 of 100, 2.00 %)".to_owned())
+        );
+        assert!(check("max<1000s", 1).unwrap_err().contains("it falls on a lost message (1 of 100, 1.00 %)"));
+        assert_eq!((check("max>1000s", 1), check("p90<200ms", 2)), (Ok(()), Ok(())));
+        // Of those that came back, and said to be so.
+        assert_eq!((check("mean<51ms", 2), check("min<=1ms", 2)), (Ok(()), Ok(())));
     }
 
     #[test]

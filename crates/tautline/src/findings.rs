@@ -1,6 +1,6 @@
 //! From what was measured to what it means: hands timelines to the explainer and puts the answers together.
 
-use taut_explain::{Finding, Proof, air as radio, l2cap, ledger, nagle};
+use taut_explain::{Finding, Proof, Unit, air as radio, l2cap, ledger, nagle};
 use taut_measure::Interrupt;
 use taut_measure::air::{self, AirOutcome, AirPlan};
 use taut_measure::echo::EchoOutcome;
@@ -15,8 +15,8 @@ use taut_time::{Duration, Timeline};
 /// Explains a pacing run, and fills in its ledger.
 pub(crate) fn of_pace(outcome: &mut PaceOutcome) -> Vec<Finding> {
     let row = &mut outcome.row;
-    let messages: Vec<_> = outcome.timelines.iter().flat_map(Timeline::messages).collect();
-    row.ledger_ns = ledger(&messages)
+    // One round's messages at a time: there may be millions.
+    row.ledger_ns = ledger(outcome.timelines.iter().flat_map(Timeline::messages))
         .iter()
         .map(|(stage, time)| (stage.name().to_owned(), u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
         .collect();
@@ -27,7 +27,7 @@ pub(crate) fn of_pace(outcome: &mut PaceOutcome) -> Vec<Finding> {
         several_writes: false,
     };
     let mut findings: Vec<Finding> = nagle::find(&outcome.timelines, &context).into_iter().collect();
-    if let Some(p50_ns) = row.delivery_ns.map(|times| times.p50) {
+    if let Some(p50_ns) = row.delivery_ns.and_then(|times| times.p50.time()) {
         findings.extend(of_messages("pace", &row.endpoint, &row.options, p50_ns));
     }
     if matches!(outcome.ended, Ended::PeerGone(_)) {
@@ -96,7 +96,7 @@ pub(crate) fn of_echo(outcome: &EchoOutcome) -> Vec<Finding> {
         .rows
         .iter()
         .flatten()
-        .filter_map(|row| Some(of_messages("echo", &row.endpoint, &row.options, row.rtt_ns?.p50)));
+        .filter_map(|row| Some(of_messages("echo", &row.endpoint, &row.options, row.rtt_ns?.p50.time()?)));
     held.chain(radio.flatten()).collect()
 }
 
@@ -119,7 +119,8 @@ pub(crate) fn of_tune(outcome: &TuneOutcome) -> Vec<Finding> {
         summary: format!("`{}` ({}) shortens this path.", best.setting, best.place),
         on: context.on.clone(),
         share: 1.0,
-        cost_ns: base.p50_ns.unwrap_or(0).saturating_sub(best.p50_ns.unwrap_or(0)),
+        share_of: Unit::Messages,
+        cost_ns: best.base_p50_ns.unwrap_or(0).saturating_sub(best.p50_ns.unwrap_or(0)),
         evidence: vec![describe(best)],
         remedy: best.apply.clone().unwrap_or_default(),
         proof: None,
@@ -200,7 +201,7 @@ fn idle_scan(rows: &[CrowdRow]) -> Option<Finding> {
     if high * LEAST_RATIO > 1.0 {
         return None;
     }
-    let (slow, quick) = (poll.rtt_ns?.p50, best.rtt_ns?.p50);
+    let (slow, quick) = (poll.rtt_ns?.p50.time()?, best.rtt_ns?.p50.time()?);
     let (active, connections) = (units::count(poll.active as u64), units::count(poll.connections as u64));
     let mut evidence = vec![format!(
         "the median round trip takes {} with poll and {} with {}: {} times as long (between {} and {} across rounds)",
@@ -223,6 +224,7 @@ fn idle_scan(rows: &[CrowdRow]) -> Option<Finding> {
         summary: "At each wake-up poll() looks at all connections to find the few that are active.".to_owned(),
         on: format!("crowd of {connections}, {active} active, poll"),
         share: 1.0,
+        share_of: Unit::Messages,
         cost_ns: slow.saturating_sub(quick),
         evidence,
         remedy:
@@ -255,6 +257,7 @@ fn starvation(row: &CrowdRow, starved: Starvation) -> Finding {
         summary: summary.to_owned(),
         on: format!("crowd of {connections}, {}", row.engine),
         share: (asked - answered) as f64 / asked.max(1) as f64,
+        share_of: Unit::Connections,
         cost_ns: waited_ns,
         evidence: vec![
             format!(
@@ -267,7 +270,7 @@ fn starvation(row: &CrowdRow, starved: Starvation) -> Finding {
     }
 }
 
-/// The setting that shortens the median most, beyond doubt.
+/// The setting that shortens the median most, in the fresh rounds that confirmed it.
 fn best_setting(rows: &[TuneRow]) -> Option<&TuneRow> {
     rows.iter()
         .filter(|row| row.verdict == Verdict::Shorter)
@@ -276,13 +279,16 @@ fn best_setting(rows: &[TuneRow]) -> Option<&TuneRow> {
 
 fn describe(row: &TuneRow) -> String {
     let (ratio, (low, high)) = (row.p50_ratio.unwrap_or(1.0), row.p50_ratio_ci.unwrap_or((1.0, 1.0)));
-    format!(
-        "`{}` makes the median {:.1} times shorter (between {:.1} and {:.1} across rounds)",
-        row.setting,
-        1.0 / ratio,
-        1.0 / high,
-        1.0 / low,
-    )
+    let [ratio, least, most] = [ratio, high, low].map(gained);
+    format!("`{}` makes the median {ratio} (between {least} and {most} across rounds)", row.setting)
+}
+
+/// `44.0 times shorter`, or of less than twice `2.10 % shorter`, where a number of times would say little.
+fn gained(ratio: f64) -> String {
+    match ratio {
+        ratio if ratio <= 0.5 => format!("{} times shorter", units::number(1.0 / ratio)),
+        ratio => units::ratio_in_words(ratio),
+    }
 }
 
 fn min_rtt(tcp: Option<TcpFacts>) -> Duration {
@@ -306,9 +312,10 @@ mod tests {
             connections: 10_000,
             active,
             message_bytes: 32,
-            rtt_ns: times.summary(&[]),
+            rtt_ns: times.summary(),
             cpu_ns_per_message: Some(p50_us as f64 * 900.0),
             cpu_ns_per_message_ci: None,
+            cpu_ns_per_message_ci_level: None,
             threads: Some(1),
             rss_bytes: Some(1 << 22),
             exchanges: 1,
@@ -322,6 +329,8 @@ mod tests {
                 with: "poll".to_owned(),
                 p50_ratio: f64::midpoint(ratio.0, ratio.1),
                 p50_ratio_ci: ratio,
+                p50_ratio_level: None,
+                rounds_needed: None,
                 verdict: Verdict::Shorter,
             }),
             cpu_compared: None,
@@ -329,6 +338,14 @@ mod tests {
             server_core: None,
             client_spins: false,
         }
+    }
+
+    #[test]
+    fn a_gain_is_told_in_the_words_that_fit_its_size() {
+        assert_eq!(
+            [0.979, 0.6, 0.5, 0.0227].map(gained),
+            ["2.10 % shorter", "40.0 % shorter", "2.00 times shorter", "44.1 times shorter"]
+        );
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl OutputArgs {
         Ok(match &document.recording.ended {
             Ended::Complete => Code::Ok,
             Ended::Interrupted => Code::Interrupted,
-            Ended::PeerGone(_) => Code::Failed,
+            Ended::PeerGone(_) | Ended::Failed(_) => Code::Failed,
         })
     }
 }

@@ -30,6 +30,7 @@ fn help_of_every_command() {
         "route",
         "web",
         "doctor",
+        "explain",
         "report",
     ] {
         all.push_str(&format!("\n===== taut {command} --help\n\n{}", stdout(&format!("{command} --help"))));
@@ -109,6 +110,10 @@ fn every_wrong_line_is_a_usage_error_that_says_what_to_write() {
         ("serve --stall 2s/1s", "always stand still"),
         ("tune tcp://127.0.0.1:9 --workload write-write-read --split 4096", "shorter"),
         ("tune tcp://127.0.0.1:9 --rounds 4", "can't tell a gain from noise"),
+        ("explain", "FILE"),
+        ("explain x.pcap --fail-on nagle=1%", "nagle_delayed_ack"),
+        ("explain x.pcap --fail-on loss=1", "CAUSE=SHARE%"),
+        ("explain x.pcap --top 0", "1..=1000"),
         ("tune l2cap://00:11:22:33:44:55/129 --keep --rounds 2", "at least 5"),
     ] {
         let output = run(line);
@@ -142,6 +147,13 @@ fn a_threshold_missed_is_code_3_and_the_figures_are_printed_all_the_same() {
     assert_eq!(missed.status.code(), Some(3));
     assert!(text(&missed.stderr).contains("p50<1ns"));
     assert_eq!(parse(&missed)["results"][0]["rtt_ns"]["count"], 200);
+}
+
+#[test]
+fn a_threshold_on_what_a_plain_server_does_not_tell_is_refused() {
+    let output = run("pace tcp://127.0.0.1:9 --plain --assert p99<1s");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("does not tell what arrived"), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -262,6 +262,14 @@ fn write_write_read_is_found_and_its_cures_are_not() {
     let p50 = |document: &Value| document["results"][0]["rtt_ns"]["p50"].as_f64().unwrap();
     let slow = echo("");
     assert_eq!(causes(&slow), [CAUSE]);
+    // Two writes a message, and not those of the warm-up; the share is of them.
+    let counted = run_json(&format!(
+        "echo {} --workload write-write-read --cpu 0 --count 20 --rounds 1 --timeout 5s",
+        server.endpoint(0)
+    ));
+    let finding = &counted["findings"][0];
+    assert!(finding["evidence"][0].as_str().unwrap().contains(" of 40 writes "), "{finding:#}");
+    assert_eq!(finding["share_of"], "writes");
     for cure in ["--opt nodelay", "--join cork", "--join writev", "--peer-ack prompt"] {
         let cured = echo(cure);
         assert!(causes(&cured).is_empty(), "{cure}: {:#}", cured["findings"]);

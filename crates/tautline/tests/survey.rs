@@ -2,6 +2,10 @@
 
 mod support;
 
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
 use support::{Serve, causes, parse, run_json, taut, text};
 
 #[test]
@@ -45,4 +49,37 @@ fn streams_run_in_all_directions_on_all_transports() {
             }
         }
     }
+}
+
+/// The process that a process started with this word in its command line.
+fn child_of(parent: u32, word: &str) -> Option<i32> {
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    children.split_whitespace().find_map(|child| {
+        let line = std::fs::read_to_string(format!("/proc/{child}/cmdline")).ok()?;
+        line.split('\0').any(|argument| argument == word).then(|| child.parse().ok())?
+    })
+}
+
+#[test]
+fn a_survey_whose_server_dies_keeps_what_it_has_and_names_what_failed() {
+    let child = taut().args(["survey", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let server = loop {
+        if let Some(server) = child_of(child.id(), "serve") {
+            break rustix::process::Pid::from_raw(server).unwrap();
+        }
+        thread::sleep(Duration::from_millis(20));
+    };
+    // The round trips take 9 s, and a second later frames are on their way.
+    thread::sleep(Duration::from_millis(12_500));
+    rustix::process::kill_process(server, rustix::process::Signal::KILL).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let document = parse(&output);
+    assert_eq!(document["ended"]["how"], "failed");
+    let why = document["ended"]["why"].as_str().unwrap();
+    assert!(why.contains("throughput: ") && why.contains("write-write-read: "), "{why}");
+    let rows = document["results"].as_array().unwrap();
+    let of = |workload: &str| rows.iter().filter(|row| row["workload"] == workload).count();
+    // What came before, and what needs no server.
+    assert!(of("check") >= 8 && of("echo") >= 4 && of("crowd") == 5 && of("air") == 5, "{why}");
 }

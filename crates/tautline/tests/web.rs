@@ -19,6 +19,32 @@ use serde_json::json;
 use support::{has, run, skip, taut, text};
 use web_support::{Answer, Web, ask, get};
 
+/// A page from elsewhere whose own name leads here gets nothing (DNS rebinding).
+#[test]
+fn only_hosts_that_were_told_are_answered() {
+    let web = Web::start("--host Sensor.example");
+    web.file("page.html", b"private");
+    let status = |line: &str, host: &str| {
+        let answer = ask(&web, format!("{line}\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes()).remove(0);
+        assert_eq!(answer.body == b"private", answer.status == 200, "{line} {host}");
+        (answer.status, text(&answer.body))
+    };
+    let page = "GET /page.html HTTP/1.1";
+    for host in ["localhost", "LOCALHOST:8080", "127.0.0.1:9", "192.0.2.7", "[::1]:8080", "sensor.EXAMPLE:80"] {
+        assert_eq!(status(page, host).0, 200, "{host}");
+    }
+    for (line, host) in [
+        (page, "evil.example"),
+        (page, "evil.example:8080"),
+        (page, "localhost.evil.example"),
+        ("GET http://evil.example/page.html HTTP/1.1", "localhost"),
+    ] {
+        let (status, said) = status(line, host);
+        assert_eq!(status, 421, "{line} {host}");
+        assert!(said.contains("--host NAME"), "{said}");
+    }
+}
+
 #[test]
 fn files_come_as_they_are_over_tcp_and_unix() {
     let web = Web::start("");

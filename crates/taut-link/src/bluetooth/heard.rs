@@ -1,4 +1,12 @@
 //! What the two controllers and the two ends of a channel agreed on, from frames of the monitor.
+//!
+//! An adapter has several connections at once, and each several channels. So what is heard of a channel is kept by the handle
+//! of its connection, and only whole PDUs count: data may look like anything.
+
+use std::collections::BTreeMap;
+
+use taut_air::hci::{Acl, Boundary, PacketView};
+use taut_air::l2cap::{Frame, Reassembly, Signal};
 
 use super::agreed::Agreed;
 use super::{DeviceAddress, le16};
@@ -32,12 +40,29 @@ const PAIRING_FAILED: u8 = 0x05;
 const INTERVAL_UNIT: u32 = 1250;
 
 /// What was heard of a link.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Heard {
     /// Of the radio link, which outlives a channel: the newest to the device.
     radio: Radio,
     /// The one that the channel is on, as the kernel tells.
     handle: Option<u16>,
+    /// Of the channel on each connection of the adapter, by its handle.
+    channels: BTreeMap<u16, Channel>,
+    /// PDUs that are not whole yet, by the handle of their connection and whether they are sent.
+    partial: BTreeMap<(u16, bool), Reassembly>,
+    /// The connection on which this side last asked for a channel.
+    asked_on: Option<u16>,
+    /// Frames of the monitor taken so far, of those that it shares among several.
+    pub(super) taken: u64,
+    /// The status of the last command of each kind that a controller answered: opcode and status.
+    answered: Option<(u16, u8)>,
+    /// Why the link could not be secured.
+    insecure: Option<Insecure>,
+}
+
+/// What was heard of a channel.
+#[derive(Clone, Debug, Default)]
+struct Channel {
     ours: End,
     theirs: End,
     /// Identifier of the signal with which the channel was asked for, and the side that asked: true is ours.
@@ -46,10 +71,6 @@ pub(super) struct Heard {
     result: Option<u16>,
     /// PDUs of data that came for the channel before the answer that opens it.
     early: u32,
-    /// The status of the last command of each kind that a controller answered: opcode and status.
-    answered: Option<(u16, u8)>,
-    /// Why the link could not be secured.
-    insecure: Option<Insecure>,
 }
 
 /// Why a link could not be secured.
@@ -89,6 +110,11 @@ impl Heard {
     /// Of a channel on the connection with that handle, where it is known.
     pub(super) fn of(handle: Option<u16>) -> Self {
         Self { handle, ..Self::default() }
+    }
+
+    /// For the next try, when this one failed: of what is said from now on.
+    pub(super) fn anew(&self) -> Self {
+        Self { taken: self.taken, ..Self::default() }
     }
 
     /// The channel is on the connection with that handle, which is known only once it is open.
@@ -138,8 +164,13 @@ impl Heard {
 
     /// Whether a channel was refused since the peer still has another one by the number that was free here ("Source CID already
     /// allocated", Vol 3, Part A, section 4.23).
-    pub(super) const fn number_is_taken(&self) -> bool {
-        matches!(self.result, Some(0x000A))
+    pub(super) fn number_is_taken(&self) -> bool {
+        self.channel().is_some_and(|channel| channel.result == Some(0x000A))
+    }
+
+    /// What was heard of the channel itself. Where its connection is not known yet, the channel asked for last is meant.
+    fn channel(&self) -> Option<&Channel> {
+        self.channels.get(&self.handle.or(self.asked_on).or(self.radio.handle)?)
     }
 
     /// As `name=value`, in the form of socket options.
@@ -148,21 +179,23 @@ impl Heard {
         let mps = |end: End| end.mps_and_credits.map(|(mps, _)| mps.into());
         let credits = |end: End| end.mps_and_credits.map(|(_, credits)| credits.into());
         let (radio, agreed) = (self.radio, self.agreed());
+        let (ours, theirs) = self.channel().map_or_else(Default::default, |channel| (channel.ours, channel.theirs));
+        let early = self.channel().map_or(0, |channel| channel.early);
         let facts: [(&str, Option<u32>); 14] = [
             ("connection_interval_us", us(agreed.interval)),
             ("peripheral_latency", agreed.latency.map(u32::from)),
             ("supervision_timeout_ms", agreed.timeout.map(|units| u32::from(units) * 10)),
             ("tx_octets", agreed.tx_octets.map(u32::from)),
             ("rx_octets", agreed.rx_octets.map(u32::from)),
-            ("rcv_mps", mps(self.ours)),
-            ("credits_granted", credits(self.ours)),
-            ("largest_grant", self.ours.largest_grant.map(u32::from)),
-            ("snd_mps", mps(self.theirs)),
-            ("credits_received", credits(self.theirs)),
-            ("largest_grant_received", self.theirs.largest_grant.map(u32::from)),
+            ("rcv_mps", mps(ours)),
+            ("credits_granted", credits(ours)),
+            ("largest_grant", ours.largest_grant.map(u32::from)),
+            ("snd_mps", mps(theirs)),
+            ("credits_received", credits(theirs)),
+            ("largest_grant_received", theirs.largest_grant.map(u32::from)),
             ("interval_put_back_from_us", us(radio.put_back.map(|[from, _]| from))),
             ("encrypted", radio.encrypted.then_some(1)),
-            ("data_before_response", Some(self.early).filter(|early| *early > 0)),
+            ("data_before_response", Some(early).filter(|early| *early > 0)),
         ];
         let phys = agreed.phys.map(|[tx, rx]| format!("phy={}_tx+{}_rx", phy_name(tx), phy_name(rx)));
         let numbers = facts.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)));
@@ -176,9 +209,16 @@ impl Heard {
             return;
         }
         let Some(body) = frame.get(6..) else { return };
+        // The monitor's opcode stands for the indicator that HCI's UART transport has before each packet.
+        let packet = |indicator: u8| [&[indicator], body].concat();
+        let of_event = |packet: &[u8]| matches!(PacketView::parse(packet), Ok(PacketView::Event { .. }));
         match le16(frame, 0) {
-            Some(EVENT) => drop(self.event(device, body)),
-            Some(opcode @ (ACL_TX | ACL_RX)) => drop(self.data(opcode == ACL_TX, body)),
+            Some(EVENT) if of_event(&packet(4)) => drop(self.event(device, body)),
+            Some(opcode @ (ACL_TX | ACL_RX)) => {
+                if let Ok(PacketView::Acl(acl)) = PacketView::parse(&packet(2)) {
+                    self.data(opcode == ACL_TX, acl);
+                }
+            }
             _ => {}
         }
     }
@@ -212,7 +252,10 @@ impl Heard {
                 if DeviceAddress::from_wire(peer) != device {
                     return None;
                 }
-                // What was known was of an old link. 27 bytes until it is extended (Vol 6, Part B, section 4.5.10), on LE 1M.
+                // What was known was of an old link, that of its channels as well: handles are given again. 27 bytes until it is extended (Vol 6, Part B, section 4.5.10), on LE 1M.
+                if let Some(handle) = le16(event, 4) {
+                    self.channels.remove(&handle);
+                }
                 self.radio = Radio {
                     handle: le16(event, 4),
                     agreed: Agreed {
@@ -250,61 +293,94 @@ impl Heard {
         Some(())
     }
 
-    /// Handle, length; length and channel of L2CAP; code, identifier, length of the signal; its fields.
-    fn data(&mut self, sent: bool, packet: &[u8]) -> Option<()> {
-        let channel = le16(packet, 6)?;
-        if channel == SECURITY_MANAGER && *packet.get(8)? == PAIRING_FAILED && self.is_ours(le16(packet, 0)? & 0x0FFF) {
-            self.insecure = Some(Insecure::Pairing { reason: *packet.get(9)?, by_peer: !sent });
+    /// Data of any connection of the adapter, to it or from it; what is no whole PDU of L2CAP yet waits for the rest.
+    fn data(&mut self, sent: bool, acl: Acl<'_>) {
+        let of_radio = self.is_ours(acl.handle);
+        let channel = self.channels.entry(acl.handle).or_default();
+        let partial = self.partial.entry((acl.handle, sent)).or_default();
+        let first = acl.boundary != Boundary::Continuing;
+        if first {
+            // The rest of what came before may have been kept away, as data is.
+            *partial = Reassembly::default();
         }
-        if channel != LE_SIGNALLING {
-            let is_open = self.theirs.channel.is_some();
-            let is_ours = !sent && self.ours.channel == Some(channel) && matches!(self.asked, Some((_, true)));
-            self.early += u32::from(is_ours && !is_open);
-            return Some(());
-        }
-        let identifier = *packet.get(9)?;
-        match *packet.get(8)? {
-            // One channel at a time: of several that are asked for, a link's own is the first after it began to hear.
-            CREDIT_CONNECTION_REQUEST if self.asked.is_none() || !sent => {
-                self.asked = Some((identifier, sent));
-                let end = End {
-                    channel: le16(packet, 14),
-                    mps_and_credits: Some((le16(packet, 18)?, le16(packet, 20)?)),
-                    largest_grant: None,
-                };
-                *self.end(sent) = end;
+        // What continues something that was not heard is nothing to go by.
+        let Ok(Some(pdu)) = partial.push(first, acl.data) else { return };
+        let Ok(Frame { cid, payload }) = Frame::parse(pdu) else { return };
+        match (cid, payload) {
+            (SECURITY_MANAGER, [PAIRING_FAILED, reason, ..]) if of_radio => {
+                self.insecure = Some(Insecure::Pairing { reason: *reason, by_peer: !sent });
             }
-            CREDIT_CONNECTION_RESPONSE if self.asked == Some((identifier, !sent)) => {
-                self.result = Some(le16(packet, 20)?);
-                if self.result == Some(0) {
-                    let end = End {
-                        channel: le16(packet, 12),
-                        mps_and_credits: Some((le16(packet, 16)?, le16(packet, 18)?)),
-                        largest_grant: None,
-                    };
-                    *self.end(sent) = end;
+            (LE_SIGNALLING, payload) => match (payload.first(), Signal::parse(payload)) {
+                (_, Ok((identifier, signal))) => {
+                    if sent && matches!(signal, Signal::ConnectionRequest { .. }) {
+                        self.asked_on = Some(acl.handle);
+                    }
+                    channel.signal(sent, identifier, signal);
+                }
+                (Some(&code), Err(_)) if of_radio => self.radio.parameters(sent, code, payload),
+                _ => {}
+            },
+            (cid, _) => {
+                let is_open = channel.theirs.channel.is_some();
+                let is_ours = !sent && channel.ours.channel == Some(cid) && matches!(channel.asked, Some((_, true)));
+                channel.early += u32::from(is_ours && !is_open);
+            }
+        }
+    }
+}
+
+impl Channel {
+    fn signal(&mut self, sent: bool, identifier: u8, signal: Signal) {
+        match signal {
+            // One channel at a time: of several that are asked for, a link's own is the first after it began to hear.
+            Signal::ConnectionRequest { source, mps, credits, .. } if self.asked.is_none() || !sent => {
+                self.asked = Some((identifier, sent));
+                *self.end(sent) = End::of(source, mps, credits);
+            }
+            Signal::ConnectionResponse { destination, mps, credits, result, .. }
+                if self.asked == Some((identifier, !sent)) =>
+            {
+                self.result = Some(result);
+                if result == 0 {
+                    *self.end(sent) = End::of(destination, mps, credits);
                 }
             }
-            CREDITS => {
-                // The number is the one that the sender of the credits has for the channel.
-                let (channel, credits) = (le16(packet, 12)?, le16(packet, 14)?);
+            // The number is the one that the sender of the credits has for the channel.
+            Signal::Credits { cid, credits } => {
                 let end = self.end(sent);
-                if end.channel == Some(channel) {
+                if end.channel == Some(cid) {
                     end.largest_grant = end.largest_grant.max(Some(credits));
                 }
             }
-            PARAMETER_UPDATE_REQUEST if !sent => {
-                self.radio.peer_wants = Some([le16(packet, 12)?, le16(packet, 14)?]);
-            }
-            // Refused.
-            PARAMETER_UPDATE_RESPONSE if sent && le16(packet, 12)? != 0 => self.radio.peer_wants = None,
             _ => {}
         }
-        Some(())
     }
 
     const fn end(&mut self, ours: bool) -> &mut End {
         if ours { &mut self.ours } else { &mut self.theirs }
+    }
+}
+
+impl End {
+    const fn of(channel: u16, mps: u16, credits: u16) -> Self {
+        Self { channel: Some(channel), mps_and_credits: Some((mps, credits)), largest_grant: None }
+    }
+}
+
+impl Radio {
+    /// A signal about the parameters of the connection (Vol 3, Part A, sections 4.20 and 4.21): code, identifier, length; fields.
+    fn parameters(&mut self, sent: bool, code: u8, signal: &[u8]) {
+        let limits = le16(signal, 4).zip(le16(signal, 6));
+        match code {
+            PARAMETER_UPDATE_REQUEST if !sent => {
+                self.peer_wants = limits.map(|(min, max)| [min, max]).or(self.peer_wants)
+            }
+            // Refused.
+            PARAMETER_UPDATE_RESPONSE if sent && le16(signal, 4).is_some_and(|result| result != 0) => {
+                self.peer_wants = None;
+            }
+            _ => {}
+        }
     }
 }
 
@@ -345,9 +421,14 @@ mod tests {
     }
 
     fn signal(code: u8, fields: &[u16]) -> Vec<u8> {
+        signal_on(64, code, fields)
+    }
+
+    /// A signal on a connection: its handle with the boundary flag.
+    fn signal_on(handle: u16, code: u8, fields: &[u16]) -> Vec<u8> {
         let length = u16::try_from(2 * fields.len()).unwrap();
         let mut packet =
-            [64, length + 8, length + 4, LE_SIGNALLING].into_iter().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+            [handle, length + 8, length + 4, LE_SIGNALLING].into_iter().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
         packet.extend_from_slice(&[code, 1]);
         packet.extend([length].iter().chain(fields).flat_map(|field| field.to_le_bytes()));
         packet
@@ -483,7 +564,70 @@ mod tests {
         heard.take(0, peer(), &data);
         heard.take(0, peer(), &frame(ACL_RX, 0, &signal(CREDIT_CONNECTION_RESPONSE, &[65, 672, 247, 3, 0])));
         heard.take(0, peer(), &data);
-        assert_eq!(heard.early, 1);
+        assert!(heard.facts().contains(&"data_before_response=1".to_owned()), "{:?}", heard.facts());
+    }
+
+    /// Our channel on connection 64: the peer takes 247 bytes a PDU and gave 10 credits.
+    fn ours_on_64() -> Heard {
+        let mut heard = Heard::of(Some(64));
+        heard.take(0, peer(), &frame(ACL_TX, 0, &signal(CREDIT_CONNECTION_REQUEST, &[129, 64, 672, 247, 3])));
+        heard.take(0, peer(), &frame(ACL_RX, 0, &signal(CREDIT_CONNECTION_RESPONSE, &[65, 672, 247, 10, 0])));
+        assert!(heard.facts().contains(&"credits_received=10".to_owned()), "{:?}", heard.facts());
+        heard
+    }
+
+    #[test]
+    fn signals_of_another_connection_are_not_ours() {
+        let mut heard = ours_on_64();
+        let before = heard.facts();
+        for (sent, packet) in [
+            (ACL_RX, signal_on(65, CREDIT_CONNECTION_REQUEST, &[131, 65, 512, 23, 1])),
+            (ACL_RX, signal_on(65, CREDITS, &[65, 500])),
+            (ACL_TX, signal_on(65, CREDIT_CONNECTION_RESPONSE, &[64, 512, 23, 1, 0])),
+            (ACL_RX, signal_on(65, PARAMETER_UPDATE_REQUEST, &[24, 40, 0, 42])),
+        ] {
+            heard.take(0, peer(), &frame(sent, 0, &packet));
+            assert_eq!(heard.facts(), before, "{packet:?}");
+        }
+        assert_eq!(heard.radio.peer_wants, None);
+        // The other one's own facts are there for who is on it.
+        heard.be_of(65);
+        assert!(heard.facts().contains(&"snd_mps=23".to_owned()), "{:?}", heard.facts());
+    }
+
+    /// The rest of a long PDU has no header of L2CAP, whatever its bytes look like: on another connection and on ours.
+    #[test]
+    fn a_fragment_of_data_is_no_signal() {
+        for handle in [65, 64] {
+            let mut heard = ours_on_64();
+            let before = heard.facts();
+            heard.take(0, peer(), &frame(ACL_RX, 0, &signal_on(handle | 0x1000, CREDITS, &[65, 777])));
+            assert_eq!(heard.facts(), before, "{handle}");
+        }
+    }
+
+    #[test]
+    fn a_signal_in_fragments_is_put_together_on_its_own_connection() {
+        let mut heard = ours_on_64();
+        let whole = signal(CREDITS, &[65, 46]);
+        let (first, rest) = whole[4..].split_at(7);
+        let fragment = |handle: u16, data: &[u8]| {
+            let head = [handle, u16::try_from(data.len()).unwrap()].map(u16::to_le_bytes).concat();
+            frame(ACL_RX, 0, &[head, data.to_vec()].concat())
+        };
+        heard.take(0, peer(), &fragment(64, first));
+        // A whole PDU of another connection in between, and a fragment the other way.
+        heard.take(0, peer(), &frame(ACL_RX, 0, &signal_on(65, CREDITS, &[65, 999])));
+        assert!(!heard.facts().iter().any(|fact| fact.starts_with("largest_grant_received")));
+        heard.take(0, peer(), &fragment(64 | 0x1000, rest));
+        assert!(heard.facts().contains(&"largest_grant_received=46".to_owned()), "{:?}", heard.facts());
+    }
+
+    #[test]
+    fn a_new_connection_with_an_old_handle_begins_anew() {
+        let mut heard = ours_on_64();
+        heard.take(0, peer(), &frame(EVENT, 0, &connection_complete(40)));
+        assert!(!heard.facts().iter().any(|fact| fact.contains("credits")), "{:?}", heard.facts());
     }
 
     #[test]
@@ -501,6 +645,6 @@ mod tests {
         heard.take(0, DeviceAddress::from_wire([9; 6]), &whole);
         (0..whole.len() - 6).for_each(|length| heard.take(0, peer(), &whole[..length]));
         heard.take(0, peer(), &frame(ACL_TX, 0, &signal(CREDIT_CONNECTION_REQUEST, &[129, 64])));
-        assert_eq!((heard.ours.mps_and_credits, heard.radio.agreed.interval), (None, None));
+        assert_eq!((heard.facts(), heard.radio.agreed.interval), (Vec::new(), None));
     }
 }

@@ -1,7 +1,7 @@
 //! What adapters and kernel say to each other (`HCI_CHANNEL_MONITOR`), as far as it tells how a link is set up. Needs
 //! `CAP_NET_RAW`; without it those facts are missing from the recording.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, PoisonError};
@@ -27,6 +27,37 @@ pub(super) struct Monitor {
     adapter: u16,
     radio: Option<Socket>,
     credits: Option<Socket>,
+    /// What was said so far, for all that hear by these sockets: whoever looks first reads for the others too.
+    said: Mutex<Said>,
+}
+
+/// Frames in the order in which they were read, the oldest dropped when there are too many.
+#[derive(Debug, Default)]
+struct Said {
+    frames: VecDeque<Vec<u8>>,
+    dropped: u64,
+}
+
+/// Most frames kept: signals and events of setting up some hundred links.
+const MOST_FRAMES: usize = 2048;
+
+impl Said {
+    fn push(&mut self, frame: &[u8]) {
+        if self.frames.len() == MOST_FRAMES {
+            self.frames.pop_front();
+            self.dropped += 1;
+        }
+        self.frames.push_back(frame.to_vec());
+    }
+
+    /// What somebody has not taken yet.
+    fn tell(&self, adapter: u16, device: DeviceAddress, heard: &mut Heard) {
+        let skip = heard.taken.saturating_sub(self.dropped);
+        for frame in self.frames.iter().skip(usize::try_from(skip).unwrap_or(usize::MAX)) {
+            heard.take(adapter, device, frame);
+        }
+        heard.taken = self.dropped + self.frames.len() as u64;
+    }
 }
 
 /// Links stay up for a while when their last channel is closed, and a new channel on them brings no new event of the radio.
@@ -42,7 +73,7 @@ impl Monitor {
         };
         let radio = open();
         let credits = open().filter(|socket| attach(socket, &signals(&[CREDITS], false)).is_ok());
-        Self { adapter, radio, credits }
+        Self { adapter, radio, credits, said: Mutex::default() }
     }
 
     /// From now on only what tells of the radio, so that data does not wake anybody up or fill the queue. The queue of credits
@@ -65,13 +96,15 @@ impl Monitor {
         let mut radios = RADIOS.lock().unwrap_or_else(PoisonError::into_inner);
         let known = radios.entry((self.adapter, device)).or_default();
         heard.begin_with(*known);
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let mut frame = [0; 4096];
         for socket in [&self.radio, &self.credits].into_iter().flatten() {
             let mut socket: &Socket = socket;
             while let Ok(bytes) = socket.read(&mut frame) {
-                heard.take(self.adapter, device, &frame[..bytes]);
+                said.push(&frame[..bytes]);
             }
         }
+        said.tell(self.adapter, device, heard);
         *known = heard.radio();
     }
 
@@ -119,6 +152,8 @@ struct Instruction {
 }
 
 const LOAD: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
+const AND: u32 = libc::BPF_ALU | libc::BPF_AND | libc::BPF_K;
+const ABOVE: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
 const JUMP: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
@@ -149,6 +184,22 @@ fn signals(codes: &[u8], events: bool) -> Vec<Instruction> {
     } else {
         vec![give(0)]
     };
+    // A continuing fragment has no header of L2CAP. The rest of a signal is shorter than the longest that every device takes (23
+    // bytes, Vol 3, Part A, section 4); the end of other data that is as short continues nothing that gets through.
+    const BOUNDARY: u32 = 0x30;
+    const CONTINUING: u32 = 0x10;
+    const LONGEST_REST: u32 = 22;
+    let other = |code: u32, equal: usize, other: usize, value: u32| Instruction { code, equal, other, value };
+    let pass_over = codes.len() + 3;
+    let of_boundary = [
+        load(7),
+        other(AND, 0, 0, BOUNDARY),
+        jump(CONTINUING, 0, 4),
+        load(9),
+        jump(0, 0, pass_over + 2),
+        load(8),
+        other(ABOVE, pass_over, pass_over + 1, LONGEST_REST),
+    ];
     let mut of_data = vec![load(12), jump(LE_SIGNALLING.into(), 0, codes.len() + 1), load(14)];
     of_data.extend(codes.iter().enumerate().map(|(at, &code)| jump(code.into(), codes.len() - at, 0)));
     of_data.extend([give(0), give(ALL)]);
@@ -160,7 +211,7 @@ fn signals(codes: &[u8], events: bool) -> Vec<Instruction> {
         jump(ACL_RX.into(), 1 + to_data, 0),
         give(0),
     ];
-    head.into_iter().chain(of_events).chain(of_data).collect()
+    head.into_iter().chain(of_events).chain(of_boundary).chain(of_data).collect()
 }
 
 fn attach(socket: &Socket, program: &[Instruction]) -> io::Result<()> {
@@ -184,6 +235,8 @@ mod tests {
                     None => return false,
                 },
                 JUMP => at += if accumulator == value { equal } else { other },
+                ABOVE => at += if accumulator > value { equal } else { other },
+                AND => accumulator &= value,
                 RETURN => return value > 0,
                 _ => unreachable!("{code:#x}"),
             }
@@ -195,6 +248,31 @@ mod tests {
             [opcode, 0, u16::try_from(body.len()).unwrap()].into_iter().flat_map(u16::to_le_bytes).collect();
         frame.extend_from_slice(body);
         frame
+    }
+
+    /// Two links of one listener: whoever looks first reads for the other too.
+    #[test]
+    fn several_that_hear_by_one_socket_all_hear_everything() {
+        let device = DeviceAddress::from_wire([1, 2, 3, 4, 5, 6]);
+        let request = |handle: u8, mps: u8| {
+            let mut body = vec![handle, 0, 18, 0, 14, 0, 5, 0, CREDIT_CONNECTION_REQUEST, 1, 10, 0];
+            body.extend([129, 0, 65, 0, 0, 2, mps, 0, 3, 0]);
+            frame(ACL_RX, &body)
+        };
+        let (mut said, mut first, mut second) = (Said::default(), Heard::of(Some(64)), Heard::of(Some(65)));
+        said.push(&request(64, 100));
+        said.push(&request(65, 200));
+        said.tell(0, device, &mut first);
+        said.tell(0, device, &mut second);
+        let mps = |heard: &Heard| heard.facts().into_iter().find(|fact| fact.starts_with("snd_mps"));
+        assert_eq!((mps(&first).unwrap(), mps(&second).unwrap()), ("snd_mps=100".to_owned(), "snd_mps=200".to_owned()));
+        // Each frame is taken once, also when old ones are dropped meanwhile.
+        let taken = first.taken;
+        for _ in 0..MOST_FRAMES {
+            said.push(&request(66, 30));
+        }
+        said.tell(0, device, &mut first);
+        assert_eq!((first.taken, said.frames.len()), (taken + MOST_FRAMES as u64, MOST_FRAMES));
     }
 
     #[test]
@@ -212,6 +290,12 @@ mod tests {
             (signal(CREDIT_CONNECTION_REQUEST), true, false),
             (signal(CREDITS), false, true),
             (frame(ACL_TX, &[64, 0, 20, 0, 16, 0, 64, 0, CREDITS, 1, 8, 0]), false, false),
+            // Continuing fragments: one that looks like a signal and is too long to be the rest of one, and one that may be.
+            (frame(ACL_RX, &[64, 0x10, 23, 0, 16, 0, 5, 0, CREDITS, 1, 8, 0]), false, false),
+            (frame(ACL_RX, &[64, 0x10, 8, 1, 16, 0, 5, 0, CREDITS, 1, 8, 0]), false, false),
+            (frame(ACL_RX, &[64, 0x10, 4, 0, 16, 0, 5, 0]), true, true),
+            // A first fragment from the controller.
+            (frame(ACL_RX, &[64, 0x20, 8, 0, 4, 0, 5, 0, CREDITS, 1, 8, 0]), false, true),
             (frame(2, &[0x13, 0x20, 14, 0, 0, 0, 0, 0, 0, 0, 0, 0]), false, false),
         ];
         for (frame, of_radio, of_credits) in cases {

@@ -98,7 +98,7 @@ pub(crate) struct Listening {
 pub(crate) struct Ears(Arc<Monitor>);
 
 impl Ears {
-    /// For a link that was accepted. Of several that open at the very same time each may miss what the others have heard.
+    /// For a link that was accepted.
     pub(crate) fn of(&self, socket: &Socket, from: &SockAddr) -> Option<Ear> {
         // sockaddr_l2: family, PSM, address.
         let bytes = sys::address_bytes(from).get(4..10)?.try_into().ok()?;
@@ -133,8 +133,10 @@ pub(crate) fn connect(
     let ours = if address.is_le() { AddressType::Public } else { AddressType::BrEdr };
     let monitor = address.is_le().then(|| Arc::new(Monitor::open(adapter.index)));
     let begin = clock::now();
-    let (socket, mut heard) = loop {
-        let (socket, mut heard) = (open(protocol)?, Heard::default());
+    let mut heard = Heard::default();
+    let socket = loop {
+        let socket = open(protocol)?;
+        heard = heard.anew();
         socket.bind(&socket_address(protocol, adapter.address, 0, ours)).map_err(fail)?;
         set_parameters(&socket, endpoint, address)?;
         let to = socket_address(protocol, peer, address.number, address.kind);
@@ -146,7 +148,7 @@ pub(crate) fn connect(
             None => socket.connect_timeout(&to, timeout),
         };
         match connected {
-            Ok(()) => break (socket, heard),
+            Ok(()) => break socket,
             // The latter where bluetoothd's own channels (EATT) come and go beside ours.
             Err(error)
                 if (is_of_the_last(protocol, &error) || heard.number_is_taken())

@@ -8,6 +8,8 @@ use super::{
 const MAGIC: [u8; 4] = *b"TAUT";
 pub(super) const RECORD_BYTES: usize = 24;
 const DATA: u8 = 0;
+/// Length of the number of a question.
+const NUMBER_BYTES: usize = 4;
 
 /// One frame, but for data.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -269,6 +271,25 @@ pub fn frame_length(bytes: &[u8]) -> Result<usize, WireError> {
     if length < HEADER_BYTES { Err(WireError::Length) } else { Ok(length) }
 }
 
+/// Gives a frame of fixed length the number of a question, in its last four bytes, which no kind of frame uses otherwise. 0 is
+/// no number: what is written on a stream, where answers come in turn, and by programs that know of none.
+///
+/// # Panics
+/// When the frame is shorter than [`CONTROL_BYTES`].
+pub fn set_number(frame: &mut [u8], number: u32) {
+    let at = frame.len() - NUMBER_BYTES;
+    assert!(at >= CONTROL_BYTES - NUMBER_BYTES, "every frame with a number has room for it");
+    frame[at..].copy_from_slice(&number.to_be_bytes());
+}
+
+/// The number of the question in a frame of fixed length, or of the question that it answers; 0 for none.
+pub fn number_of(frame: &[u8]) -> u32 {
+    if frame.len() < CONTROL_BYTES {
+        return 0;
+    }
+    frame.last_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
+}
+
 /// Writes the header of a data datagram over the first [`DATA_HEADER_BYTES`] of a message. Its length field is 0, since the
 /// datagram's own length tells it and may be beyond 16 bits.
 ///
@@ -411,6 +432,27 @@ mod tests {
             Frame::Shape(Shape::default()),
             Frame::Shaped(Shaped { intervals, errno: 13 }),
         ]
+    }
+
+    #[test]
+    fn a_number_takes_no_place_of_anything_else() {
+        let full = Summary {
+            bytes: u64::MAX,
+            messages: u64::MAX,
+            first_ns: u64::MAX,
+            last_ns: u64::MAX,
+            cpu: Duration::from_nanos(u64::MAX),
+            records_dropped: u32::MAX,
+        };
+        let frames = samples().into_iter().chain([Frame::Summary(full)]);
+        // What records answer is told by their index.
+        for frame in frames.filter(|frame| !matches!(frame, Frame::Records { .. })) {
+            let mut bytes = frame.emit(42);
+            assert_eq!(number_of(&bytes), 0, "{frame:?}");
+            set_number(&mut bytes, 0xDEAD_BEEF);
+            assert_eq!((number_of(&bytes), Frame::parse(&bytes)), (0xDEAD_BEEF, Ok((42, frame))));
+        }
+        assert_eq!(number_of(&[1; 63]), 0);
     }
 
     #[test]

@@ -8,7 +8,9 @@ mod frame;
 mod hello;
 
 pub use end_mark::EndMark;
-pub use frame::{Frame, Record, Summary, Usage, WireError, data_header, data_sequence, frame_length};
+pub use frame::{
+    Frame, Record, Summary, Usage, WireError, data_header, data_sequence, frame_length, number_of, set_number,
+};
 pub use hello::{Accept, AckPolicy, Hello, Refusal, Shape, Shaped, Work};
 
 /// Version of the protocol.

@@ -2,7 +2,7 @@ use taut_air::{Counters, Latencies, Outcome};
 
 use super::AirPlan;
 use crate::recording::AirRow;
-use crate::stats::Summary;
+use crate::stats::{Quantile, Summary};
 
 /// The row of a run.
 pub(super) fn row(plan: &AirPlan, outcome: &Outcome) -> AirRow {
@@ -37,19 +37,22 @@ pub(super) fn row(plan: &AirPlan, outcome: &Outcome) -> AirRow {
 }
 
 fn summary(latencies: &Latencies) -> Option<Summary> {
-    let at = |q: f64| latencies.quantile(q);
+    let at = |q: f64| latencies.quantile(q).map(Quantile::Time);
     Some(Summary {
-        min: latencies.min()?,
-        mean: latencies.mean()?.round() as u64,
+        min: latencies.min(),
+        mean: latencies.mean().map(|mean| mean.round() as u64),
         p50: at(0.5)?,
         p90: at(0.9)?,
         p99: at(0.99)?,
         p999: at(0.999)?,
         p9999: at(0.9999)?,
-        max: latencies.max()?,
+        max: latencies.max().map(Quantile::Time)?,
         count: latencies.count(),
+        // A channel's link layer repeats what is lost, and what is still under way at the end is not lost.
+        lost: 0,
         p50_ci: None,
         p99_ci: None,
+        ci_level: None,
     })
 }
 

@@ -3,8 +3,8 @@ use taut_time::Duration;
 
 use super::AirPlan;
 use crate::Interrupt;
-use crate::recording::{Ended, StreamRound, StreamRow};
-use crate::stats::{interval, median};
+use crate::recording::{Counted, Ended, StreamRound, StreamRow};
+use crate::stats::{Interval, interval, median};
 use crate::stream::Direction;
 
 /// Throughput over a simulated link, in virtual time. `Up` is from the scenario's sender. Each round is a new link with the
@@ -57,8 +57,10 @@ pub fn stream(
         connections: 1,
         block_bytes: block_bytes as u64,
         throughput_bps: median(&rates).unwrap_or(0.0),
-        throughput_bps_ci: interval(&rates),
+        throughput_bps_ci: interval(&rates).map(Interval::ends),
+        throughput_bps_ci_level: interval(&rates).map(|interval| interval.level),
         bytes: measured.iter().map(|round| round.bytes).sum(),
+        counted: Counted::Received,
         lost_bytes: 0,
         unconfirmed_bytes: 0,
         // A model has no processor.

@@ -20,6 +20,7 @@ use taut_time::Duration;
 use crate::interrupt::Interrupt;
 use crate::placement;
 use crate::recording::{CrowdRow, Ended};
+use crate::rounds::turns;
 use client::{Crowd, Ending};
 pub use descriptors::most_connections;
 pub use host::HostOrder;
@@ -60,6 +61,12 @@ pub struct CrowdPlan {
 }
 
 impl CrowdPlan {
+    /// Verdicts on the whole table: of the round trip and of the CPU time, for each number of links and active ones and each
+    /// engine but the first.
+    pub fn comparisons(&self) -> usize {
+        2 * (self.active.len() + self.by_connections.len()) * self.engines.len().saturating_sub(1)
+    }
+
     /// Whether the client never sleeps. With a processor of its own it need not, and then neither its waking up is in the
     /// round trips nor the work of waking it in the server's CPU time.
     fn client_spins(&self) -> bool {
@@ -121,13 +128,11 @@ pub fn run(plan: &CrowdPlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usi
     let steps = plan.rounds * cases.len() * engines;
     'rounds: for round in 0..plan.rounds {
         for (at, case) in cases.iter().enumerate() {
-            for index in 0..engines {
+            for (index, turn) in turns(round, engines).enumerate() {
                 if interrupt.is_set() {
                     break 'rounds;
                 }
                 progress((round * cases.len() + at) * engines + index, steps);
-                // Each round begins with another engine, so that none always follows the same one.
-                let turn = (index + round) % engines;
                 if record.is_out(turn) {
                     continue;
                 }

@@ -4,9 +4,9 @@ use taut_link::wire::Usage;
 use taut_time::Duration;
 
 use super::{Case, CrowdPlan, MESSAGE_BYTES, Server};
-use crate::echo::verdict;
 use crate::recording::{Comparison, CpuComparison, CrowdRound, CrowdRow, Starvation};
-use crate::stats::{Distribution, interval, median, ratio_across};
+use crate::stats::{Distribution, Interval, Quantile, Rounds, interval, median};
+use crate::verdict::compare;
 
 /// One engine with one number of active links in one round.
 #[derive(Clone, Debug, Default)]
@@ -67,16 +67,43 @@ pub(super) struct Record<'a> {
 
 /// What is known of one engine.
 struct Engine {
-    /// By case, number of active links and round.
-    cells: Vec<Vec<Vec<Option<Cell>>>>,
+    /// By case and number of active links.
+    series: Vec<Vec<Series>>,
     starved: Option<Starvation>,
     why_not: Option<String>,
 }
 
+/// The rounds of one engine with one number of active links.
+#[derive(Clone, Debug, Default)]
+struct Series {
+    rounds: Vec<Option<CrowdRound>>,
+    /// Of rounds in which links starved only the messages lost.
+    times: Rounds,
+}
+
+impl Series {
+    fn add(&mut self, round: usize, cell: &Cell) {
+        if cell.is_starved() {
+            let mut lost = Distribution::new();
+            lost.record_lost(cell.lost);
+            self.times.add_partial(&lost);
+        } else {
+            self.times.add(&cell.times);
+        }
+        self.rounds.resize(self.rounds.len().max(round + 1), None);
+        self.rounds[round] = Some(self::round(cell));
+    }
+
+    /// Rounds that were measured.
+    fn measured(&self) -> impl Iterator<Item = &CrowdRound> {
+        self.rounds.iter().flatten()
+    }
+}
+
 impl<'a> Record<'a> {
     pub(super) fn new(plan: &'a CrowdPlan, cases: &'a [Case]) -> Self {
-        let empty = |case: &Case| vec![vec![None; plan.rounds]; case.active.len()];
-        let engine = |_| Engine { cells: cases.iter().map(empty).collect(), starved: None, why_not: None };
+        let empty = |case: &Case| vec![Series::default(); case.active.len()];
+        let engine = |_| Engine { series: cases.iter().map(empty).collect(), starved: None, why_not: None };
         Self { plan, cases, engines: plan.engines.iter().map(engine).collect() }
     }
 
@@ -100,7 +127,7 @@ impl<'a> Record<'a> {
                     threads: cell.threads,
                 });
             }
-            self.engines[engine].cells[case][active][round] = Some(cell);
+            self.engines[engine].series[case][active].add(round, &cell);
         }
     }
 
@@ -110,8 +137,8 @@ impl<'a> Record<'a> {
     }
 
     pub(super) fn has_figures(&self) -> bool {
-        let cells = self.engines.iter().flat_map(|engine| engine.cells.iter().flatten().flatten().flatten());
-        cells.into_iter().any(|cell| cell.exchanges > 0)
+        let series = self.engines.iter().flat_map(|engine| engine.series.iter().flatten());
+        series.flat_map(Series::measured).any(|round| round.exchanges > 0)
     }
 
     /// The rows, by case, number of active links and engine. What an interrupt left unmeasured has none.
@@ -127,16 +154,13 @@ impl<'a> Record<'a> {
 
     fn row(&self, case: usize, active: usize, engine: usize) -> Option<CrowdRow> {
         let Engine { starved, why_not, .. } = &self.engines[engine];
-        let by_round = &self.engines[engine].cells[case][active];
-        let cells: Vec<&Cell> = by_round.iter().flatten().collect();
-        if cells.is_empty() && starved.is_none() && why_not.is_none() {
+        let series = &self.engines[engine].series[case][active];
+        let rounds: Vec<CrowdRound> = series.measured().copied().collect();
+        if rounds.is_empty() && starved.is_none() && why_not.is_none() {
             return None;
         }
-        let whole: Vec<&&Cell> = cells.iter().filter(|cell| cell.exchanges > 0 && !cell.is_starved()).collect();
-        let mut all = Distribution::new();
-        whole.iter().for_each(|cell| all.add(&cell.times));
-        let times: Vec<Distribution> = whole.iter().map(|cell| cell.times.clone()).collect();
-        let cpu: Vec<f64> = cells.iter().filter_map(|cell| cell.cpu_ns_per_message()).collect();
+        let cpu: Vec<f64> = rounds.iter().filter_map(|round| round.cpu_ns_per_message).collect();
+        let across = interval(&cpu);
         let (Server::Own { listen: endpoint, .. } | Server::At(endpoint)) = &self.plan.server;
         Some(CrowdRow {
             endpoint: endpoint.to_string(),
@@ -146,18 +170,19 @@ impl<'a> Record<'a> {
             connections: self.cases[case].connections,
             active: self.cases[case].active[active],
             message_bytes: MESSAGE_BYTES as u64,
-            rtt_ns: all.summary(&times),
+            rtt_ns: series.times.summary().filter(|times| times.count > 0),
             cpu_ns_per_message: median(&cpu),
-            cpu_ns_per_message_ci: interval(&cpu),
-            threads: cells.iter().map(|cell| cell.threads).max(),
-            rss_bytes: cells.iter().map(|cell| cell.rss_bytes).max(),
-            exchanges: cells.iter().map(|cell| cell.exchanges as u64).sum(),
-            sent: cells.iter().map(|cell| cell.sent).sum(),
-            lost: cells.iter().map(|cell| cell.lost).sum(),
+            cpu_ns_per_message_ci: across.map(Interval::ends),
+            cpu_ns_per_message_ci_level: across.map(|across| across.level),
+            threads: rounds.iter().map(|round| round.threads).max(),
+            rss_bytes: rounds.iter().map(|round| round.rss_bytes).max(),
+            exchanges: rounds.iter().map(|round| round.exchanges).sum(),
+            sent: rounds.iter().map(|round| round.sent).sum(),
+            lost: rounds.iter().map(|round| round.lost).sum(),
             timeout_ns: nanos(self.plan.timeout),
             starved: *starved,
             why_not: why_not.clone(),
-            rounds: cells.iter().map(|cell| round(cell)).collect(),
+            rounds,
             compared: self.compared(case, active, engine),
             cpu_compared: self.cpu_compared(case, active, engine),
             client_core: self.plan.client_core,
@@ -169,15 +194,13 @@ impl<'a> Record<'a> {
     /// The median round trip against that of the first engine.
     fn compared(&self, case: usize, active: usize, engine: usize) -> Option<Comparison> {
         let medians = |engine: usize| -> Vec<Option<u64>> {
-            let p50 = |cell: &Cell| cell.times.quantile(0.5).filter(|_| !cell.is_starved());
-            self.engines[engine].cells[case][active].iter().map(|cell| p50(cell.as_ref()?)).collect()
+            self.engines[engine].series[case][active].rounds.iter().map(|round| round.as_ref()?.p50_ns).collect()
         };
         if engine == 0 {
             return None;
         }
-        let (p50_ratio, p50_ratio_ci) = ratio_across(&medians(engine), &medians(0))?;
-        let with = self.plan.engines[0].to_string();
-        Some(Comparison { with, p50_ratio, p50_ratio_ci, verdict: verdict(p50_ratio_ci) })
+        let compared = compare(&medians(engine), &medians(0), self.plan.comparisons())?;
+        Some(compared.with(self.plan.engines[0].to_string()))
     }
 
     /// The CPU time of a message against that of the bare io_uring where it is there, else of the first engine.
@@ -185,21 +208,27 @@ impl<'a> Record<'a> {
         let base = self.plan.engines.iter().position(|&engine| engine == super::CrowdEngine::Uring).unwrap_or(0);
         // In picoseconds: ratios are of whole numbers.
         let costs = |engine: usize| -> Vec<Option<u64>> {
-            let cost = |cell: &Cell| cell.cpu_ns_per_message().map(|ns| (ns * 1e3) as u64);
-            self.engines[engine].cells[case][active].iter().map(|cell| cost(cell.as_ref()?)).collect()
+            let cost = |round: &CrowdRound| round.cpu_ns_per_message.map(|ns| (ns * 1e3) as u64);
+            self.engines[engine].series[case][active].rounds.iter().map(|round| cost(round.as_ref()?)).collect()
         };
         if engine == base {
             return None;
         }
-        let (ratio, ratio_ci) = ratio_across(&costs(engine), &costs(base))?;
-        let with = self.plan.engines[base].to_string();
-        Some(CpuComparison { with, ratio, ratio_ci, verdict: verdict(ratio_ci) })
+        let compared = compare(&costs(engine), &costs(base), self.plan.comparisons())?;
+        Some(CpuComparison {
+            with: self.plan.engines[base].to_string(),
+            ratio: compared.ratio.middle,
+            ratio_ci: compared.ratio.interval,
+            ratio_level: Some(compared.ratio.level),
+            verdict: compared.verdict,
+            rounds_needed: compared.rounds_needed,
+        })
     }
 }
 
 fn round(cell: &Cell) -> CrowdRound {
     let times = Some(&cell.times).filter(|_| !cell.is_starved());
-    let at = |q: f64| times.and_then(|times| times.quantile(q));
+    let at = |q: f64| times.and_then(|times| times.quantile(q)).and_then(Quantile::time);
     CrowdRound {
         p50_ns: at(0.5),
         p99_ns: at(0.99),
@@ -238,18 +267,20 @@ mod tests {
 
     #[test]
     fn each_engine_is_held_against_the_first_and_its_cost_against_uring() {
-        let plan = plan(&[Poll, Epoll, Uring], &[1], &[]);
+        // Two engines against the first, by round trip and by CPU time: four verdicts.
+        let rounds = crate::stats::rounds_needed(4);
+        let plan = CrowdPlan { rounds, ..plan(&[Poll, Epoll, Uring], &[1], &[]) };
         let cases = [Case { connections: 100, active: vec![1] }];
         let mut record = Record::new(&plan, &cases);
         assert!(record.is_empty());
-        for round in 0..5 {
+        for round in 0..rounds {
             record.add(0, 0, round, vec![cell(1000, 2000)]);
             record.add(0, 1, round, vec![cell(100, 40)]);
             record.add(0, 2, round, vec![cell(100, 20)]);
         }
         let rows = record.rows();
         assert_eq!(rows.len(), 3);
-        assert_eq!((rows[0].cpu_ns_per_message, rows[0].sent, rows[0].exchanges), (Some(1_000_000.0), 10, 10));
+        assert_eq!((rows[0].cpu_ns_per_message, rows[0].sent, rows[0].exchanges), (Some(1_000_000.0), 16, 16));
         let compared = |row: &CrowdRow| row.compared.clone().map(|other| (other.with, other.verdict));
         assert_eq!(compared(&rows[0]), None);
         assert_eq!(compared(&rows[1]), Some(("poll".to_owned(), Verdict::Shorter)));
@@ -285,7 +316,7 @@ mod tests {
         record.add(0, 0, 1, vec![broken]);
         let row = record.rows().remove(0);
         let times = row.rtt_ns.unwrap();
-        assert!(times.count == 2 && times.min > 50_000, "{times:?}");
+        assert!(times.count == 2 && times.min > Some(50_000), "{times:?}");
         assert_eq!((row.sent, row.lost), (5, 1));
         assert_eq!((row.rounds[0].p50_ns.is_some(), row.rounds[1].p50_ns), (true, None));
     }

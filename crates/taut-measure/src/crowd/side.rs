@@ -11,7 +11,7 @@ use crate::interrupt::Interrupt;
 /// A crowd host with what is needed to reach it. Ends when dropped.
 pub(super) enum Side {
     Local(HostProcess),
-    Remote(CrowdSession),
+    Remote(Box<CrowdSession>),
 }
 
 /// Longest wait for an answer of a server.
@@ -34,7 +34,8 @@ impl Side {
                 // No bound of ours: the host goes with the link, and the server has a bound of its own.
                 let duration = Duration::ZERO;
                 let engine = engine.number();
-                CrowdSession::open(endpoint, engine, connections, MESSAGE_BYTES, duration, ANSWER).map(Self::Remote)
+                CrowdSession::open(endpoint, engine, connections, MESSAGE_BYTES, duration, ANSWER)
+                    .map(|session| Self::Remote(Box::new(session)))
             }
         }
     }

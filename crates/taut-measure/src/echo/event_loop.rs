@@ -5,6 +5,7 @@ use taut_link::{Error, Result, Session, clock};
 use taut_time::{Duration, Framing, Instant};
 
 use super::samples::{Flight, Samples};
+use super::stray::Strays;
 use crate::engine::{Engine, EngineKind};
 use crate::interrupt::Interrupt;
 
@@ -33,8 +34,7 @@ struct Flow<'a> {
     flights: VecDeque<Flight>,
     /// Bytes of the first reply under way that have arrived (streams).
     arrived: usize,
-    /// Replies still to come that count no more (streams).
-    stale: u64,
+    strays: Strays,
 }
 
 #[derive(Clone, Copy)]
@@ -66,7 +66,7 @@ impl<'a> EventLoop<'a> {
             next_sequence: 0,
             flights: VecDeque::new(),
             arrived: 0,
-            stale: 0,
+            strays: Strays::default(),
         };
         Ok(Self {
             flows: sessions.iter().map(flow).collect(),
@@ -78,6 +78,11 @@ impl<'a> EventLoop<'a> {
             period,
             blocked: None,
         })
+    }
+
+    /// What was sent so far was the warm-up.
+    pub(super) fn begin_counting(&mut self) {
+        self.flows.iter_mut().for_each(|flow| flow.strays.begin_counting(flow.next_sequence));
     }
 
     /// Sends until there are `count` messages or it is `end`, and waits for the replies under way. What an open loop has
@@ -157,7 +162,7 @@ impl<'a> EventLoop<'a> {
         let sent = clock::now();
         let flight = Flight { sequence, intended: intended.unwrap_or(sent), sent };
         if intended.is_some() {
-            samples.lateness.record(sent.saturating_since(flight.intended));
+            samples.sent_late_by(sent.saturating_since(flight.intended));
         }
         samples.sent += 1;
         self.write(samples, Blocked { flow, written: 0, flight })
@@ -202,7 +207,6 @@ impl<'a> EventLoop<'a> {
     }
 
     fn receive(&mut self, samples: &mut Samples) -> Result<()> {
-        let open_loop = self.period.is_some();
         for &index in &self.ready {
             let flow = &mut self.flows[index];
             loop {
@@ -213,7 +217,7 @@ impl<'a> EventLoop<'a> {
                     }
                     Ok(bytes) => {
                         let at = clock::now();
-                        let short = flow.take(&self.buffer[..bytes], at, self.message.len(), samples, open_loop);
+                        let short = flow.take(&self.buffer[..bytes], at, self.message.len(), samples);
                         if short && bytes < self.buffer.len() {
                             self.engine.drained(index);
                             break;
@@ -235,8 +239,11 @@ impl<'a> EventLoop<'a> {
     fn give_up(&mut self, samples: &mut Samples, now: Instant) {
         for flow in &mut self.flows {
             while flow.flights.front().is_some_and(|flight| now.saturating_since(flight.sent) > self.timeout) {
-                flow.flights.pop_front();
-                flow.stale += u64::from(flow.framing == Framing::Stream);
+                let Some(flight) = flow.flights.pop_front() else { break };
+                match flow.framing {
+                    Framing::Stream => flow.strays.lost_bytes(self.message.len() - std::mem::take(&mut flow.arrived)),
+                    Framing::Datagram => flow.strays.lost_datagram(flight.sequence),
+                }
                 samples.lose(1);
             }
         }
@@ -245,17 +252,14 @@ impl<'a> EventLoop<'a> {
 
 impl Flow<'_> {
     /// Takes in what arrived; says whether the kernel is likely to have nothing more (streams).
-    fn take(&mut self, bytes: &[u8], at: Instant, message: usize, samples: &mut Samples, open_loop: bool) -> bool {
+    fn take(&mut self, bytes: &[u8], at: Instant, message: usize, samples: &mut Samples) -> bool {
         match self.framing {
             Framing::Stream => {
-                self.arrived += bytes.len();
+                self.arrived += self.strays.bytes(bytes.len(), samples);
                 while self.arrived >= message {
                     self.arrived -= message;
-                    if self.stale > 0 {
-                        self.stale -= 1;
-                        samples.late_replies += 1;
-                    } else if let Some(flight) = self.flights.pop_front() {
-                        samples.replied(flight, at, open_loop);
+                    if let Some(flight) = self.flights.pop_front() {
+                        samples.replied(flight, at);
                     }
                 }
                 true
@@ -263,16 +267,12 @@ impl Flow<'_> {
             Framing::Datagram => {
                 let expected = self.flights.front().map_or(self.next_sequence, |flight| flight.sequence);
                 let found = self.session.sequence(bytes, expected);
-                let position =
-                    found.map(|sequence| self.flights.binary_search_by_key(&sequence, |flight| flight.sequence));
-                match position {
-                    Some(Ok(position)) => {
-                        if let Some(flight) = self.flights.remove(position) {
-                            samples.replied(flight, at, open_loop);
-                        }
+                if let Some(sequence) = found {
+                    let position = self.flights.binary_search_by_key(&sequence, |flight| flight.sequence);
+                    match position.ok().and_then(|position| self.flights.remove(position)) {
+                        Some(flight) => samples.replied(flight, at),
+                        None => self.strays.datagram(sequence, samples),
                     }
-                    Some(Err(_)) => samples.late_replies += 1,
-                    None => {}
                 }
                 false
             }

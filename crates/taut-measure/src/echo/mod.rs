@@ -5,19 +5,23 @@
 //! those who send on a schedule (coordinated omission); it reports both the time from the intended sending (response
 //! time) and from the actual one (service time), and its own lateness.
 
+mod cost;
 mod event_loop;
 mod ping_pong;
 mod samples;
 mod simulated;
+mod stray;
 mod target;
 
 use taut_link::wire::AckPolicy;
-use taut_link::{Endpoint, SocketOption};
+use taut_link::{Endpoint, Error, Fault, SocketOption};
 use taut_time::{Duration, Timeline};
 
-use crate::engine::EngineKind;
+use crate::engine::{EngineKind, overhead};
 use crate::interrupt::Interrupt;
-use crate::recording::{EchoRow, Ended, Verdict};
+use crate::recording::{EchoRow, Ended};
+use crate::rounds::turns;
+pub use cost::observer_cost;
 pub use simulated::run_simulated;
 use target::Target;
 pub use target::WriteStyle;
@@ -67,7 +71,7 @@ pub struct EchoSubject {
     pub writes: WriteStyle,
     /// Processor that the sender is put on.
     pub core: Option<usize>,
-    /// Whether the timeline of the writes is kept.
+    /// Whether a timeline of the writes is kept, in rounds of their own.
     pub observe: bool,
     /// The command that repeats the row.
     pub command: String,
@@ -76,7 +80,7 @@ pub struct EchoSubject {
 /// What came of it.
 #[derive(Debug)]
 pub struct EchoOutcome {
-    /// A row for each subject, in the order given; a subject that failed has none.
+    /// A row for each subject, in the order given; a subject of which nothing was measured has none.
     pub rows: Vec<Option<EchoRow>>,
     /// Events of the last round of each subject that was observed.
     pub timelines: Vec<Option<Timeline>>,
@@ -84,11 +88,14 @@ pub struct EchoOutcome {
     pub ended: Ended,
 }
 
-/// Measures all subjects, interleaved round by round, and compares each with the first.
+/// Measures all subjects, interleaved round by round, and compares each with the first. A subject that fails is out, and the
+/// others go on; what was measured of it stays, and how it failed is how the run ended.
+///
+/// A subject that is observed is measured once more in each round, with the observer, and that does not count: what is compared
+/// is measured alike, and the difference of the two is what the observer costs.
 ///
 /// # Errors
-/// A subject can't be reached or used at all. A peer that goes away later ends the measurement, and what there is is
-/// returned.
+/// Nothing at all could be measured, or the plan makes no sense.
 pub fn run(
     plan: &EchoPlan,
     subjects: &[EchoSubject],
@@ -96,42 +103,81 @@ pub fn run(
     progress: &mut dyn FnMut(usize, usize),
 ) -> taut_link::Result<EchoOutcome> {
     let mut targets: Vec<Target<'_>> = subjects.iter().map(|subject| Target::new(plan, subject)).collect();
-    let mut ended = Ended::Complete;
     let steps = plan.rounds * targets.len();
+    let mut failed: Vec<(usize, usize, Error)> = Vec::new();
     'rounds: for round in 0..plan.rounds {
-        for index in 0..targets.len() {
+        for (step, turn) in turns(round, targets.len()).enumerate() {
             if interrupt.is_set() {
-                ended = Ended::Interrupted;
                 break 'rounds;
             }
-            progress(round * targets.len() + index, steps);
-            // Each round begins with another subject, so that none always follows the same one.
-            let turn = (index + round) % targets.len();
+            if failed.iter().any(|(out, ..)| *out == turn) {
+                continue;
+            }
+            progress(round * targets.len() + step, steps);
             match targets[turn].run_round(round, interrupt) {
                 Ok(()) => {}
-                Err(error) if targets.iter().any(Target::has_samples) => {
-                    ended = Ended::PeerGone(error.to_string());
-                    break 'rounds;
-                }
-                Err(error) => return Err(error),
+                // Wrong for all rounds to come, and found out before anything is lost by saying so.
+                Err(error) if round == 0 && error.fault() == Fault::Input => return Err(error),
+                Err(error) => failed.push((turn, round, error)),
             }
         }
     }
-    if interrupt.is_set() {
-        ended = Ended::Interrupted;
+    if !targets.iter().any(Target::has_samples) && !failed.is_empty() {
+        // That of the first subject, in whatever order they took their turns.
+        failed.sort_by_key(|(turn, ..)| *turn);
+        return Err(failed.swap_remove(0).2);
     }
+    let ended = if interrupt.is_set() { Ended::Interrupted } else { how_it_ended(plan, &targets, &failed) };
     let timelines = targets.iter_mut().map(Target::take_timeline).collect();
     let rows = target::rows(&targets);
     Ok(EchoOutcome { rows, timelines, ended })
 }
 
-/// What an interval of ratios allows to say; a difference of less than 1 % is called none.
-pub fn verdict(ratio_ci: (f64, f64)) -> Verdict {
-    if ratio_ci.1 < 0.99 {
-        Verdict::Shorter
-    } else if ratio_ci.0 > 1.01 {
-        Verdict::Longer
-    } else {
-        Verdict::CannotTellApart
+/// Measures what each row's engine costs by itself, and enters it.
+pub fn tell_engine_costs(outcome: &mut EchoOutcome) {
+    const WAITS: u32 = 1000;
+    for row in outcome.rows.iter_mut().flatten() {
+        let kind = row.engine.parse::<EngineKind>();
+        row.engine_wait_ns = kind.ok().and_then(|kind| overhead::of(kind, WAITS).ok()?.quantile(0.5)?.time());
+    }
+}
+
+/// Which subjects failed, after what, in their order.
+fn how_it_ended(plan: &EchoPlan, targets: &[Target<'_>], failed: &[(usize, usize, Error)]) -> Ended {
+    let mut failed: Vec<&(usize, usize, Error)> = failed.iter().collect();
+    failed.sort_by_key(|(turn, ..)| *turn);
+    let say = |(turn, round, error): &&(usize, usize, Error)| {
+        let sent = targets[*turn].sent();
+        let when = if sent == 0 { "before its first message".to_owned() } else { format!("after {sent} messages") };
+        // A plan of one round is a part of another one, which has its own number.
+        let round = if plan.rounds > 1 { format!("round {}, ", round + 1) } else { String::new() };
+        format!("{error} ({round}{when})")
+    };
+    let why: Vec<String> = failed.iter().map(say).collect();
+    let is_peer =
+        |(turn, _, error): &&(usize, usize, Error)| error.fault() == Fault::Peer && targets[*turn].has_samples();
+    match failed.len() {
+        0 => Ended::Complete,
+        _ if failed.iter().all(is_peer) => Ended::PeerGone(why.join("; ")),
+        _ => Ended::Failed(why.join("; ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A closed loop of one round.
+    pub(super) fn plan() -> EchoPlan {
+        EchoPlan {
+            rounds: 1,
+            limit: Limit::Count(1),
+            rate_hz: None,
+            timeout: Duration::from_secs(1),
+            exceed: Vec::new(),
+            message_bytes: 32,
+            connections: 1,
+            plain: true,
+        }
     }
 }

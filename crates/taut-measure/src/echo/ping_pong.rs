@@ -3,6 +3,7 @@ use taut_link::{Result, Session, SocketOption, clock};
 use taut_time::{Duration, Framing, Instant};
 
 use super::samples::{Flight, Samples};
+use super::stray::Strays;
 use super::target::WriteStyle;
 use crate::engine::{Engine, EngineKind};
 use crate::interrupt::Interrupt;
@@ -22,8 +23,7 @@ pub(super) struct PingPong<'a> {
     message: Vec<u8>,
     buffer: Vec<u8>,
     sequence: u64,
-    /// Bytes of replies that came too late to count and are still to be read (streams).
-    stale_bytes: usize,
+    strays: Strays,
     pub(super) observer: Option<Observer>,
 }
 
@@ -34,7 +34,6 @@ impl<'a> PingPong<'a> {
         writes: WriteStyle,
         message_bytes: usize,
         timeout: Duration,
-        observe: bool,
         interrupt: &'a Interrupt,
     ) -> Result<Self> {
         let link = session.link();
@@ -54,9 +53,20 @@ impl<'a> PingPong<'a> {
             message: vec![0xA5; message_bytes],
             buffer: vec![0; message_bytes.max(64 * 1024)],
             sequence: 0,
-            stale_bytes: 0,
-            observer: observe.then(|| Observer::start(link, message_bytes).keep_at_most(OBSERVED_EVENTS)),
+            strays: Strays::default(),
+            observer: None,
         })
+    }
+
+    /// Watches the writes from now on: those of the warm-up are no evidence.
+    pub(super) fn observe(&mut self) {
+        let observer = Observer::start(self.session.link(), self.message.len());
+        self.observer = Some(observer.keep_at_most(OBSERVED_EVENTS));
+    }
+
+    /// What was sent so far was the warm-up.
+    pub(super) fn begin_counting(&mut self) {
+        self.strays.begin_counting(self.sequence);
     }
 
     /// Exchanges messages until there are `count` of them or it is `end`.
@@ -84,15 +94,21 @@ impl<'a> PingPong<'a> {
         self.send()?;
         samples.sent += 1;
         let deadline = begin + self.timeout;
-        let replied = match self.session.link().endpoint().framing() {
+        let framing = self.session.link().endpoint().framing();
+        let replied = match framing {
             Framing::Stream => self.receive_bytes(deadline, samples)?,
             Framing::Datagram => self.receive_datagram(sequence, deadline, samples)?,
         };
         match replied {
-            Some(at) => samples.replied(Flight { sequence, intended: begin, sent: begin }, at, false),
+            Some(at) => samples.replied(Flight { sequence, intended: begin, sent: begin }, at),
             // Neither answered nor lost: nobody waited for it.
             None if self.interrupt.is_set() && clock::now() < deadline => samples.sent -= 1,
-            None => samples.lose(1),
+            None => {
+                samples.lose(1);
+                if framing == Framing::Datagram {
+                    self.strays.lost_datagram(sequence);
+                }
+            }
         }
         if let Some(observer) = &mut self.observer {
             observer.drain(self.session.link())?;
@@ -172,27 +188,20 @@ impl<'a> PingPong<'a> {
     /// Reads the reply of a stream; `None` when it did not come in time.
     #[inline]
     fn receive_bytes(&mut self, deadline: Instant, samples: &mut Samples) -> Result<Option<Instant>> {
-        let message = self.message.len();
-        let mut missing = message;
+        let mut missing = self.message.len();
         loop {
-            let wanted = (self.stale_bytes + missing).min(self.buffer.len());
+            let wanted = (self.strays.stale_bytes() + missing).min(self.buffer.len());
             match self.session.link().receive(&mut self.buffer[..wanted]) {
                 Ok(0) => return Err(self.closed()),
                 Ok(bytes) => {
-                    let stale = bytes.min(self.stale_bytes);
-                    if stale > 0 {
-                        let late = self.stale_bytes.div_ceil(message) - (self.stale_bytes - stale).div_ceil(message);
-                        samples.late_replies += late as u64;
-                        self.stale_bytes -= stale;
-                    }
-                    missing -= bytes - stale;
+                    missing -= self.strays.bytes(bytes, samples);
                     if missing == 0 {
                         return Ok(Some(clock::now()));
                     }
                 }
                 Err(errno) => {
                     if !self.wait(errno, deadline)? {
-                        self.stale_bytes += missing;
+                        self.strays.lost_bytes(missing);
                         return Ok(None);
                     }
                 }
@@ -209,7 +218,7 @@ impl<'a> PingPong<'a> {
                     let at = clock::now();
                     match self.session.sequence(&self.buffer[..bytes], sequence) {
                         Some(found) if found == sequence => return Ok(Some(at)),
-                        Some(_) => samples.late_replies += 1,
+                        Some(found) => self.strays.datagram(found, samples),
                         None => {}
                     }
                     if at >= deadline {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use taut_air::{AirLink, Role, ScenarioError};
 use taut_time::{Duration, Instant};
 
-use super::samples::{Flight, Samples};
+use super::samples::{Flight, Sampled, Samples};
 use super::{EchoPlan, Limit};
 use crate::Interrupt;
 use crate::air::AirPlan;
@@ -22,7 +22,7 @@ pub fn run_simulated(
     command: &str,
     interrupt: &Interrupt,
 ) -> Result<(EchoRow, Ended), ScenarioError> {
-    let (mut rounds, mut ended) = (Vec::new(), Ended::Complete);
+    let (mut sampled, mut ended) = (Sampled::new(plan), Ended::Complete);
     let mut options = Vec::new();
     for round in 0..plan.rounds {
         if interrupt.is_set() {
@@ -35,18 +35,14 @@ pub fn run_simulated(
         let mut echo = Echo::new(plan, link, near);
         echo.round(round, interrupt);
         let lost = echo.link.disconnected();
-        rounds.push(echo.samples);
+        echo.samples.complete = lost.is_none() && !interrupt.is_set();
+        sampled.add(&echo.samples);
         if let Some(reason) = lost {
             ended = Ended::PeerGone(format!("the link was lost (HCI error 0x{reason:02x})"));
             break;
         }
     }
-    let mut all = Samples::new(&plan.exceed);
-    rounds.iter().for_each(|round| all.add(round));
-    let by_round = |part: fn(&Samples) -> &crate::stats::Distribution| -> Vec<_> {
-        rounds.iter().map(|round| part(round).clone()).collect()
-    };
-    let row = EchoRow {
+    let row = sampled.enter(EchoRow {
         endpoint: air.endpoint(),
         transport: "air".to_owned(),
         command: command.to_owned(),
@@ -55,23 +51,11 @@ pub fn run_simulated(
         writes: "write".to_owned(),
         connections: 1,
         rate_hz: plan.rate_hz,
-        rtt_ns: all.service.summary(&by_round(|samples| &samples.service)),
-        response_ns: all.response.summary(&by_round(|samples| &samples.response)),
-        send_lateness_ns: all.lateness.summary(&by_round(|samples| &samples.lateness)),
-        sent: all.sent,
-        lost: all.lost,
-        late_replies: all.late_replies,
-        unsent: all.unsent,
         timeout_ns: u64::try_from(plan.timeout.as_nanos()).unwrap_or(u64::MAX),
-        exceed: all.exceed.table(),
-        curve: all.main().curve(),
-        rounds: rounds.iter().map(Samples::round).collect(),
-        compared: None,
-        nagle: None,
-        tcp: None,
         options,
         peer_acks: "its own way".to_owned(),
-    };
+        ..EchoRow::default()
+    });
     Ok((row, ended))
 }
 
@@ -89,7 +73,7 @@ struct Echo<'a> {
 
 impl<'a> Echo<'a> {
     fn new(plan: &'a EchoPlan, link: AirLink, near: Role) -> Self {
-        let (samples, message) = (Samples::new(&plan.exceed), vec![0x5a; plan.message_bytes]);
+        let (samples, message) = (Samples::new(plan), vec![0x5a; plan.message_bytes]);
         Self { plan, link, near, samples, flights: VecDeque::new(), back: 0, message }
     }
 
@@ -111,7 +95,9 @@ impl<'a> Echo<'a> {
             self.until(intended);
             self.samples.sent += 1;
             let flight = Flight { sequence, intended, sent: self.link.now() };
-            self.samples.lateness.record(flight.sent.saturating_since(intended));
+            if self.plan.rate_hz.is_some() {
+                self.samples.sent_late_by(flight.sent.saturating_since(intended));
+            }
             self.flights.push_back((flight, false));
             self.link.write(self.near, &self.message);
             if self.plan.rate_hz.is_none() {
@@ -161,7 +147,7 @@ impl<'a> Echo<'a> {
                 self.samples.lose(1);
                 self.samples.late_replies += 1;
             } else {
-                self.samples.replied(flight, arrival.at, self.plan.rate_hz.is_some());
+                self.samples.replied(flight, arrival.at);
             }
         }
         true

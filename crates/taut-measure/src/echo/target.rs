@@ -1,4 +1,5 @@
 use std::fmt;
+use std::sync::Barrier;
 use std::thread;
 
 use taut_link::wire::Work;
@@ -7,12 +8,13 @@ use taut_time::{Duration, Instant, Timeline};
 
 use super::event_loop::EventLoop;
 use super::ping_pong::PingPong;
-use super::samples::Samples;
-use super::{EchoPlan, EchoSubject, Limit, verdict};
+use super::samples::{Sampled, Samples};
+use super::{EchoPlan, EchoSubject, Limit};
 use crate::interrupt::Interrupt;
 use crate::placement;
-use crate::recording::{Comparison, EchoRow, TcpFacts};
-use crate::stats::{Distribution, ratio_across};
+use crate::recording::{EchoRow, LossComparison, ObserverCost, TcpFacts};
+use crate::stats::{Interval, Quantile, interval, median};
+use crate::verdict::compare;
 
 /// How a message is handed to the kernel.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -53,11 +55,27 @@ impl fmt::Display for WriteStyle {
 const WARM_UP_MESSAGES: u64 = 32;
 const WARM_UP_TIME: Duration = Duration::from_millis(50);
 
+/// Runs a loop with samples that do not count. When it comes to grief already then, they are all that is known of the round.
+fn warm_up(
+    plan: &EchoPlan,
+    samples: &mut Samples,
+    run: impl FnOnce(&mut Samples, Instant) -> Result<()>,
+) -> Result<()> {
+    let mut warm_up = Samples::new(plan);
+    let result = run(&mut warm_up, clock::now() + WARM_UP_TIME);
+    if result.is_err() {
+        samples.add(&warm_up);
+    }
+    result
+}
+
 /// A subject with what has been measured of it.
 pub(super) struct Target<'a> {
     plan: &'a EchoPlan,
     subject: &'a EchoSubject,
-    rounds: Vec<Samples>,
+    sampled: Sampled,
+    /// Medians of the rounds that were observed and don't count, beside those that do.
+    observed: Vec<(u64, u64)>,
     options: Vec<String>,
     nagle: Option<bool>,
     tcp: Option<TcpFacts>,
@@ -65,33 +83,76 @@ pub(super) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    pub(super) const fn new(plan: &'a EchoPlan, subject: &'a EchoSubject) -> Self {
-        Self { plan, subject, rounds: Vec::new(), options: Vec::new(), nagle: None, tcp: None, timeline: None }
+    pub(super) fn new(plan: &'a EchoPlan, subject: &'a EchoSubject) -> Self {
+        Self {
+            plan,
+            subject,
+            sampled: Sampled::new(plan),
+            observed: Vec::new(),
+            options: Vec::new(),
+            nagle: None,
+            tcp: None,
+            timeline: None,
+        }
     }
 
-    pub(super) fn has_samples(&self) -> bool {
-        self.rounds.iter().any(|round| round.sent > 0)
+    pub(super) const fn has_samples(&self) -> bool {
+        !self.sampled.is_empty()
+    }
+
+    /// Messages sent in all rounds.
+    pub(super) fn sent(&self) -> u64 {
+        self.sampled.sent()
     }
 
     pub(super) fn take_timeline(&mut self) -> Option<Timeline> {
         self.timeline.take()
     }
 
-    /// Measures one round over new links. What was measured before an error is kept.
+    /// Measures one round over new links, and where the subject is observed one more that does not count. What was measured
+    /// before an error or an interrupt is kept as a partial round.
     pub(super) fn run_round(&mut self, round: usize, interrupt: &Interrupt) -> Result<()> {
+        if !self.subject.observe {
+            return self.count_round(round, interrupt);
+        }
+        // Once before and once after, so that what the first of them leaves behind is not taken for the observer's cost.
+        let first = round % 2 == 1;
+        let mut observed = if first { self.observed_p50(round, interrupt)? } else { None };
+        self.count_round(round, interrupt)?;
+        if !first && !interrupt.is_set() {
+            observed = self.observed_p50(round, interrupt)?;
+        }
+        let counted = self.sampled.medians().last().copied().flatten().and_then(Quantile::time);
+        self.observed.extend(observed.zip(counted).filter(|_| !interrupt.is_set()));
+        Ok(())
+    }
+
+    fn count_round(&mut self, round: usize, interrupt: &Interrupt) -> Result<()> {
+        let mut samples = Samples::new(self.plan);
+        let result = self.measure(round, false, &mut samples, interrupt);
+        samples.complete = result.is_ok() && !interrupt.is_set();
+        self.sampled.add(&samples);
+        result
+    }
+
+    fn observed_p50(&mut self, round: usize, interrupt: &Interrupt) -> Result<Option<u64>> {
+        let mut samples = Samples::new(self.plan);
+        self.measure(round, true, &mut samples, interrupt)?;
+        Ok(samples.main().quantile(0.5).and_then(Quantile::time))
+    }
+
+    fn measure(&mut self, round: usize, observe: bool, samples: &mut Samples, interrupt: &Interrupt) -> Result<()> {
         let _placed = placement::on_core(self.subject.core)?;
         let sessions = (0..self.plan.connections).map(|_| self.open()).collect::<Result<Vec<_>>>()?;
         if let Some(session) = sessions.first() {
             self.nagle = session.link().endpoint().acknowledges().then(|| session.link().holds_small_writes());
         }
-        let mut samples = Samples::new(&self.plan.exceed);
-        let result = self.exchange(&sessions, round, &mut samples, interrupt);
+        let result = self.exchange(&sessions, round, observe, samples, interrupt);
         // What a radio link came to is known at the end.
         if let Some(session) = sessions.first() {
             self.options = SocketOption::in_force(session.link());
         }
         self.tcp = sessions.first().and_then(|session| session.link().tcp_info()).map(TcpFacts::from);
-        self.rounds.push(samples);
         result
     }
 
@@ -115,13 +176,14 @@ impl<'a> Target<'a> {
         &mut self,
         sessions: &[Session],
         round: usize,
+        observe: bool,
         samples: &mut Samples,
         interrupt: &Interrupt,
     ) -> Result<()> {
         let EchoPlan { rate_hz, connections, message_bytes, timeout, .. } = *self.plan;
         let engine = self.subject.engine;
         match rate_hz {
-            None if connections == 1 => self.ping_pong(&sessions[0], round, samples, interrupt),
+            None if connections == 1 => self.ping_pong(&sessions[0], round, observe, samples, interrupt),
             None if engine.blocks() => self.thread_for_each(sessions, round, samples, interrupt),
             Some(_) if engine.blocks() => Err(Error::Input(
                 "an open loop must wait for time and replies at once: take the engine epoll, poll, spin or tokio"
@@ -130,6 +192,11 @@ impl<'a> Target<'a> {
             _ => {
                 let period = rate_hz.map(|rate| Duration::from_secs_f64(1.0 / rate));
                 let mut events = EventLoop::new(sessions, engine, message_bytes, timeout, period)?;
+                let links = sessions.len() as u64;
+                warm_up(self.plan, samples, |warm_up, end| {
+                    events.run(warm_up, WARM_UP_MESSAGES * links, end, interrupt)
+                })?;
+                events.begin_counting();
                 let now = clock::now();
                 let (count, end) = self.share_of(round, now);
                 match (rate_hz, self.plan.limit) {
@@ -149,14 +216,18 @@ impl<'a> Target<'a> {
         &mut self,
         session: &Session,
         round: usize,
+        observe: bool,
         samples: &mut Samples,
         interrupt: &Interrupt,
     ) -> Result<()> {
-        let EchoSubject { engine, writes, observe, .. } = *self.subject;
-        let EchoPlan { message_bytes, timeout, ref exceed, .. } = *self.plan;
-        let mut loop_ = PingPong::new(session, engine, writes, message_bytes, timeout, observe, interrupt)?;
-        let mut warm_up = Samples::new(exceed);
-        loop_.run(&mut warm_up, WARM_UP_MESSAGES, clock::now() + WARM_UP_TIME)?;
+        let EchoSubject { engine, writes, .. } = *self.subject;
+        let EchoPlan { message_bytes, timeout, .. } = *self.plan;
+        let mut loop_ = PingPong::new(session, engine, writes, message_bytes, timeout, interrupt)?;
+        warm_up(self.plan, samples, |warm_up, end| loop_.run(warm_up, WARM_UP_MESSAGES, end))?;
+        loop_.begin_counting();
+        if observe {
+            loop_.observe();
+        }
         let (count, end) = self.share_of(round, clock::now());
         let result = loop_.run(samples, count, end);
         if let Some(mut observer) = loop_.observer.take() {
@@ -175,19 +246,29 @@ impl<'a> Target<'a> {
         interrupt: &Interrupt,
     ) -> Result<()> {
         let EchoSubject { engine, writes, .. } = *self.subject;
-        let EchoPlan { message_bytes, timeout, ref exceed, .. } = *self.plan;
-        let (count, end) = self.share_of(round, clock::now());
+        let plan = self.plan;
+        let EchoPlan { message_bytes, timeout, .. } = *plan;
         let links = sessions.len() as u64;
+        // All begin together, when the last one is warm.
+        let warm = Barrier::new(sessions.len());
+        let warm = &warm;
         let results: Vec<(Samples, Result<()>)> = thread::scope(|scope| {
             let threads: Vec<_> = sessions
                 .iter()
                 .zip(0..)
                 .map(|(session, index)| {
-                    let each = count / links + u64::from(index < count % links);
                     scope.spawn(move || {
-                        let mut mine = Samples::new(exceed);
-                        let result = PingPong::new(session, engine, writes, message_bytes, timeout, false, interrupt)
-                            .and_then(|mut loop_| loop_.run(&mut mine, each, end));
+                        let mut mine = Samples::new(plan);
+                        let new = PingPong::new(session, engine, writes, message_bytes, timeout, interrupt);
+                        let warmed = new.and_then(|mut loop_| {
+                            warm_up(plan, &mut mine, |warm_up, end| loop_.run(warm_up, WARM_UP_MESSAGES, end))?;
+                            loop_.begin_counting();
+                            Ok(loop_)
+                        });
+                        warm.wait();
+                        let (count, end) = self.share_of(round, clock::now());
+                        let each = count / links + u64::from(index < count % links);
+                        let result = warmed.and_then(|mut loop_| loop_.run(&mut mine, each, end));
                         (mine, result)
                     })
                 })
@@ -216,40 +297,44 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// The endpoint, with the engine where that is what sets it apart from others.
+    fn name_among(&self, targets: &[Self]) -> String {
+        let EchoSubject { endpoint, engine, .. } = self.subject;
+        let is_twin = |other: &Self| other.subject.endpoint == *endpoint && other.subject.engine != *engine;
+        if targets.iter().any(is_twin) { format!("{endpoint}, {engine} engine") } else { endpoint.to_string() }
+    }
+
     fn row(&self) -> Option<EchoRow> {
         if !self.has_samples() {
             return None;
         }
-        let mut all = Samples::new(&self.plan.exceed);
-        self.rounds.iter().for_each(|round| all.add(round));
-        let by_round = |part: fn(&Samples) -> &Distribution| -> Vec<Distribution> {
-            self.rounds.iter().map(|round| part(round).clone()).collect()
-        };
-        Some(EchoRow {
+        Some(self.sampled.enter(EchoRow {
             endpoint: self.subject.endpoint.to_string(),
             transport: self.subject.endpoint.transport().to_owned(),
             command: self.subject.command.clone(),
             engine: self.subject.engine.to_string(),
+            engine_wait_ns: None,
             message_bytes: self.plan.message_bytes as u64,
             writes: self.subject.writes.to_string(),
             connections: self.plan.connections,
             rate_hz: self.plan.rate_hz,
-            rtt_ns: all.service.summary(&by_round(|samples| &samples.service)),
-            response_ns: all.response.summary(&by_round(|samples| &samples.response)),
-            send_lateness_ns: all.lateness.summary(&by_round(|samples| &samples.lateness)),
-            sent: all.sent,
-            lost: all.lost,
-            late_replies: all.late_replies,
-            unsent: all.unsent,
             timeout_ns: u64::try_from(self.plan.timeout.as_nanos()).unwrap_or(u64::MAX),
-            exceed: all.exceed.table(),
-            curve: all.main().curve(),
-            rounds: self.rounds.iter().map(Samples::round).collect(),
-            compared: None,
+            observer: self.observer_cost(),
             nagle: self.nagle,
             tcp: self.tcp,
             options: self.options.clone(),
             peer_acks: if self.plan.plain { "its own way".to_owned() } else { self.subject.acks.to_string() },
+            ..EchoRow::default()
+        }))
+    }
+
+    /// How much longer a round trip takes with the observer, in rounds taken in turn.
+    fn observer_cost(&self) -> Option<ObserverCost> {
+        let cost: Vec<f64> = self.observed.iter().map(|&(with, without)| with as f64 - without as f64).collect();
+        Some(ObserverCost {
+            p50_ns: median(&cost)? as i64,
+            p50_ci: interval(&cost).map(|Interval { low, high, .. }| (low as i64, high as i64)),
+            rounds: cost.len(),
         })
     }
 }
@@ -257,15 +342,14 @@ impl<'a> Target<'a> {
 /// The rows of all targets, each compared with the first.
 pub(super) fn rows(targets: &[Target<'_>]) -> Vec<Option<EchoRow>> {
     let mut rows: Vec<Option<EchoRow>> = targets.iter().map(Target::row).collect();
-    let medians = |row: &EchoRow| row.rounds.iter().map(|round| round.p50_ns).collect::<Vec<_>>();
-    let Some(Some(base)) = rows.first().cloned() else { return rows };
-    for row in rows.iter_mut().skip(1).flatten() {
-        row.compared = ratio_across(&medians(row), &medians(&base)).map(|(p50_ratio, p50_ratio_ci)| Comparison {
-            with: base.endpoint.clone(),
-            p50_ratio,
-            p50_ratio_ci,
-            verdict: verdict(p50_ratio_ci),
-        });
+    let others = rows.len().saturating_sub(1);
+    let Some(base) = targets.first().filter(|base| base.has_samples()) else { return rows };
+    let with = base.name_among(targets);
+    for (target, row) in targets.iter().zip(&mut rows).skip(1) {
+        let Some(row) = row else { continue };
+        row.loss_compared = LossComparison::of(target.sampled.losses(), base.sampled.losses(), &with);
+        let compared = compare(target.sampled.medians(), base.sampled.medians(), others);
+        row.compared = compared.map(|compared| compared.with(with.clone()).beside(row.loss_compared.as_ref()));
     }
     rows
 }

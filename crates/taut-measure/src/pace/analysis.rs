@@ -3,14 +3,13 @@ use taut_time::{Instant, MessageTimes, Timeline, What};
 use super::PacePlan;
 use super::sender::SentRound;
 use crate::recording::{MessageExcerpt, PaceRound, PaceRow};
-use crate::stats::{Distribution, ExceedanceCounter};
+use crate::stats::{Distribution, ExceedanceCounter, Quantile, Rounds};
 
 /// Messages of the last round that the recording keeps one by one.
 const EXCERPT: usize = 300;
 
 /// The distributions of one round.
 struct Analysed {
-    messages: Vec<MessageTimes>,
     lateness: Distribution,
     call: Distribution,
     hold: Distribution,
@@ -19,6 +18,46 @@ struct Analysed {
     sender_gap: Distribution,
     receiver_gap: Distribution,
     left: bool,
+}
+
+/// Those of all rounds. A round's messages are gone when the next one's are looked at.
+#[derive(Default)]
+struct Totals {
+    lateness: Rounds,
+    call: Rounds,
+    hold: Rounds,
+    ack: Rounds,
+    delivery: Rounds,
+    sender_gap: Rounds,
+    receiver_gap: Rounds,
+    left: bool,
+    rounds: Vec<PaceRound>,
+    excerpt: Vec<MessageExcerpt>,
+}
+
+impl Totals {
+    fn add(&mut self, round: &SentRound, receiver: &Receiver, exceed: &mut ExceedanceCounter) {
+        let messages = round.timeline.messages();
+        if receiver.tells {
+            for message in &messages {
+                match delivered(message) {
+                    Some(at) => exceed.record(at.saturating_since(message.intended)),
+                    None => exceed.record_lost(1),
+                }
+            }
+        }
+        let analysed = analyse(&round.timeline, &messages, receiver.tells);
+        self.lateness.add(&analysed.lateness);
+        self.call.add(&analysed.call);
+        self.hold.add(&analysed.hold);
+        self.ack.add(&analysed.ack);
+        self.delivery.add(&analysed.delivery);
+        self.sender_gap.add(&analysed.sender_gap);
+        self.receiver_gap.add(&analysed.receiver_gap);
+        self.left |= analysed.left;
+        self.rounds.push(pace_round(round, &analysed));
+        self.excerpt = excerpt(&messages);
+    }
 }
 
 /// Who received, for the row.
@@ -31,26 +70,8 @@ pub(super) struct Receiver {
 }
 
 pub(super) fn row(plan: &PacePlan, receiver: &Receiver, rounds: &[SentRound]) -> PaceRow {
-    let analysed: Vec<Analysed> = rounds.iter().map(|round| analyse(&round.timeline)).collect();
-    let summary = |part: fn(&Analysed) -> &Distribution| {
-        let parts: Vec<Distribution> = analysed.iter().map(|round| part(round).clone()).collect();
-        let mut all = Distribution::new();
-        parts.iter().for_each(|part| all.add(part));
-        all.summary(&parts)
-    };
-    let mut exceed = ExceedanceCounter::new(&plan.exceed);
-    let mut lost = 0;
-    let known = receiver.tells;
-    for message in analysed.iter().flat_map(|round| &round.messages) {
-        match (delivered(message), known) {
-            (Some(at), _) => exceed.record(at.saturating_since(message.intended)),
-            (None, true) => {
-                lost += 1;
-                exceed.record_lost(1);
-            }
-            (None, false) => {}
-        }
-    }
+    let (mut totals, mut exceed) = (Totals::default(), ExceedanceCounter::new(&plan.exceed));
+    rounds.iter().for_each(|round| totals.add(round, receiver, &mut exceed));
     let messages: u64 = rounds.iter().map(|round| round.messages).sum();
     let segments: Option<u64> = rounds.iter().map(|round| round.segments).sum();
     let last = rounds.last();
@@ -67,30 +88,34 @@ pub(super) fn row(plan: &PacePlan, receiver: &Receiver, rounds: &[SentRound]) ->
         messages_per_segment: segments
             .filter(|&segments| segments > 0)
             .map(|segments| messages as f64 / segments as f64),
-        send_lateness_ns: summary(|round| &round.lateness),
-        send_call_ns: summary(|round| &round.call),
-        hold_ns: summary(|round| &round.hold),
-        ack_ns: summary(|round| &round.ack),
-        delivery_ns: summary(|round| &round.delivery),
-        sender_gap_ns: summary(|round| &round.sender_gap),
-        sender_gap_of: if analysed.iter().any(|round| round.left) { "left" } else { "write" }.to_owned(),
-        receiver_gap_ns: summary(|round| &round.receiver_gap),
-        exceed: if known { exceed.table() } else { Vec::new() },
-        lost,
-        clock_uncertainty_ns: last.and_then(|round| round.clock_uncertainty_ns),
+        send_lateness_ns: totals.lateness.summary(),
+        send_call_ns: totals.call.summary(),
+        hold_ns: totals.hold.summary(),
+        ack_ns: totals.ack.summary(),
+        delivery_ns: totals.delivery.summary(),
+        sender_gap_ns: totals.sender_gap.summary(),
+        sender_gap_of: if totals.left { "left" } else { "write" }.to_owned(),
+        receiver_gap_ns: totals.receiver_gap.summary(),
+        exceed: if receiver.tells { exceed.table() } else { Vec::new() },
+        lost: totals.delivery.pooled().lost(),
+        clock_uncertainty_ns: rounds.iter().filter_map(|round| round.clock_uncertainty_ns).max(),
         ledger_ns: Vec::new(),
-        rounds: rounds.iter().zip(&analysed).map(|(round, analysed)| pace_round(round, analysed)).collect(),
-        excerpt: analysed.last().map_or_else(Vec::new, |round| excerpt(&round.messages)),
+        rounds: totals.rounds,
+        excerpt: totals.excerpt,
         tcp: last.and_then(|round| round.tcp),
         options: last.map_or_else(Vec::new, |round| round.options.clone()),
+        observer: None,
     }
 }
 
-fn analyse(timeline: &Timeline) -> Analysed {
-    let messages = timeline.messages();
+fn analyse(timeline: &Timeline, messages: &[MessageTimes], receiver_tells: bool) -> Analysed {
     let between = |from: fn(&MessageTimes) -> Option<Instant>, to: fn(&MessageTimes) -> Option<Instant>| {
         messages.iter().filter_map(|message| Some(to(message)?.saturating_since(from(message)?))).collect()
     };
+    let mut delivery: Distribution = between(|message| Some(message.intended), delivered);
+    if receiver_tells {
+        delivery.record_lost(messages.len() as u64 - delivery.count());
+    }
     let left = gaps(timeline, |what| matches!(what, What::Left));
     let written = gaps(timeline, |what| matches!(what, What::WriteBegin));
     let received = gaps(timeline, |what| matches!(what, What::Received));
@@ -100,11 +125,10 @@ fn analyse(timeline: &Timeline) -> Analysed {
         call: between(|message| message.write_begin, |message| message.write_end),
         hold: between(|message| message.write_end, |message| message.left),
         ack: between(|message| message.left, |message| message.acked),
-        delivery: between(|message| Some(message.intended), delivered),
+        delivery,
         left: left.count() > 0,
         sender_gap: if left.count() > 0 { left } else { written },
         receiver_gap: if received.count() > 0 { received } else { read },
-        messages,
     }
 }
 
@@ -130,7 +154,7 @@ fn pace_round(round: &SentRound, analysed: &Analysed) -> PaceRound {
     PaceRound {
         sender_gap_mean_ns: analysed.sender_gap.mean(),
         receiver_gap_mean_ns: analysed.receiver_gap.mean(),
-        delivery_p50_ns: analysed.delivery.quantile(0.5),
+        delivery_p50_ns: analysed.delivery.quantile(0.5).and_then(Quantile::time),
         messages_per_segment: round
             .segments
             .filter(|&segments| segments > 0)

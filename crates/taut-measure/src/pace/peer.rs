@@ -1,6 +1,7 @@
-use taut_link::foreign::ForeignHost;
-use taut_link::wire::{AckPolicy, Work};
-use taut_link::{Endpoint, Error, Request, Result, Session};
+use taut_link::foreign::{Arrival, ForeignHost};
+use taut_link::peer_clock::{PeerClock, arrival};
+use taut_link::wire::{AckPolicy, Record, Work};
+use taut_link::{Endpoint, Error, Request, Result, Session, clock};
 use taut_time::{ByteRange, Duration, Event, Framing, Host, Instant, Layer, Timeline, What};
 
 use super::{PacePlan, PeerKind};
@@ -52,11 +53,19 @@ impl Peer {
     }
 
     pub(super) fn open(&self, plan: &PacePlan) -> Result<Session> {
+        let request = self.request(plan);
+        match self {
+            Self::Foreign { host, .. } => host.in_namespace(|| Session::open(&request))?,
+            Self::Server { .. } | Self::Plain(_) => Session::open(&request),
+        }
+    }
+
+    fn request(&self, plan: &PacePlan) -> Request {
         let (acks, plain) = match self {
             Self::Server { acks, .. } => (*acks, false),
             Self::Plain(_) | Self::Foreign { .. } => (AckPolicy::System, true),
         };
-        let request = Request {
+        Request {
             endpoint: self.endpoint().clone(),
             work: Work::Collect,
             acks,
@@ -65,50 +74,112 @@ impl Peer {
             options: plan.options.clone(),
             plain,
             timeout: Duration::from_secs(5),
-        };
-        match self {
-            Self::Foreign { host, .. } => host.in_namespace(|| Session::open(&request))?,
-            Self::Server { .. } | Self::Plain(_) => Session::open(&request),
         }
     }
 
-    /// Ends the session and adds what the peer tells of arrivals to the timeline. `count` bytes were sent.
-    pub(super) fn collect(&self, session: &Session, timeline: &mut Timeline) -> Result<()> {
-        let event = |at: Instant, layer, what, bytes| Event { at, host: Host::Peer, layer, what, bytes };
+    /// Ends the work and asks what arrived.
+    pub(super) fn report(&self, session: &Session) -> Result<Report> {
         match self {
-            Self::Plain(_) => {}
+            Self::Plain(_) => Ok(Report::None),
             Self::Foreign { host, .. } => {
-                let port = session.link().local_port().unwrap_or_default();
-                let arrivals = host.take_arrivals(port);
-                timeline.extend(
-                    arrivals.iter().map(|arrival| event(arrival.at, Layer::Socket, What::Received, arrival.bytes)),
-                );
+                Ok(Report::Here(host.take_arrivals(session.link().local_port().unwrap_or_default())))
             }
             Self::Server { .. } => {
-                let Some((summary, records)) = session.finish()? else { return Ok(()) };
-                let ahead = session.peer_clock().ahead_ns;
-                let is_stream = timeline.framing() == Framing::Stream;
-                let mut before = 0;
-                for record in records {
-                    // The framing of a datagram flow gives each record one message, whose length the sender knows.
-                    let start = if is_stream { before } else { record.end.saturating_sub(1) };
-                    before = record.end;
-                    let bytes = ByteRange::new(start, record.end);
-                    let read = Instant::from_nanos(record.read_ns).offset_by(-ahead);
-                    timeline.push(event(read, Layer::Application, What::Read, bytes));
-                    if record.received_ns > 0 {
-                        let received = Instant::from_nanos(record.received_ns).offset_by(-ahead);
-                        timeline.push(event(received, Layer::Socket, What::Received, bytes));
-                    }
-                }
+                let Some((summary, records)) = session.finish()? else { return Ok(Report::None) };
                 if summary.records_dropped > 0 {
                     return Err(Error::Refused {
                         endpoint: self.endpoint().to_string(),
                         reason: format!("it had no room to note {} of the arrivals", summary.records_dropped),
                     });
                 }
+                Ok(Report::There(records))
             }
         }
-        Ok(())
+    }
+
+    /// The peer's clock with what it says after the work. The session must be over: there may be no place for two.
+    pub(super) fn clock_after(&self, plan: &PacePlan, clock: PeerClock) -> PeerClock {
+        if clock == PeerClock::Same {
+            return clock;
+        }
+        let request = Request { acks: AckPolicy::System, ..self.request(plan) };
+        // The server may not have noticed yet that the session is over.
+        let readings = (0..ASKED_AGAIN).map(|again| {
+            clock::sleep(Duration::from_millis(20) * again);
+            Session::read_clock(&request)
+        });
+        // Without one the uncertainty says what is not known.
+        clock.and_after(readings.into_iter().find_map(Result::ok))
+    }
+
+    /// Adds the arrivals to the timeline, and tells how far their times may be wrong, in ns.
+    ///
+    /// # Errors
+    /// [`Error::Clocks`] when a message would have come before it was sent.
+    pub(super) fn place(&self, report: &Report, clock: PeerClock, timeline: &mut Timeline) -> Result<Option<u64>> {
+        let event = |at: Instant, layer, what, bytes| Event { at, host: Host::Peer, layer, what, bytes };
+        match report {
+            Report::None => Ok(None),
+            Report::Here(arrivals) => {
+                timeline.extend(
+                    arrivals.iter().map(|arrival| event(arrival.at, Layer::Socket, What::Received, arrival.bytes)),
+                );
+                Ok(Some(0))
+            }
+            Report::There(records) => {
+                let is_stream = timeline.framing() == Framing::Stream;
+                let sent = Sent::of(timeline);
+                let (mut before, mut widest) = (0, 0);
+                for record in records {
+                    // The framing of a datagram flow gives each record one message, whose length the sender knows.
+                    let start = if is_stream { before } else { record.end.saturating_sub(1) };
+                    before = record.end;
+                    let bytes = ByteRange::new(start, record.end);
+                    let written = sent.before(record.end);
+                    let (read, uncertainty_ns) =
+                        arrival(clock, record.read_ns, written).map_err(|(early_ns, uncertainty_ns)| {
+                            Error::Clocks { endpoint: self.endpoint().to_string(), early_ns, uncertainty_ns }
+                        })?;
+                    widest = uncertainty_ns.max(widest);
+                    timeline.push(event(read, Layer::Application, What::Read, bytes));
+                    // The kernel stamps in wall-clock time, whose distance was read beside it: what can't be is left out.
+                    let stamp = Some(record.received_ns).filter(|&ns| ns > 0 && ns <= record.read_ns);
+                    if let Some(Ok((received, _))) = stamp.map(|ns| arrival(clock, ns, written)) {
+                        timeline.push(event(received, Layer::Socket, What::Received, bytes));
+                    }
+                }
+                Ok(Some(widest))
+            }
+        }
     }
 }
+
+/// What a receiver tells of arrivals.
+pub(super) enum Report {
+    /// Nothing.
+    None,
+    /// On our clock.
+    Here(Vec<Arrival>),
+    /// On its own.
+    There(Vec<Record>),
+}
+
+/// When what was sent can have left at the soonest.
+struct Sent(Vec<(u64, Instant)>);
+
+impl Sent {
+    fn of(timeline: &Timeline) -> Self {
+        let mut writes: Vec<(u64, Instant)> =
+            timeline.of(|what| matches!(what, What::WriteBegin)).map(|event| (event.bytes.end, event.at)).collect();
+        writes.sort_unstable();
+        Self(writes)
+    }
+
+    /// When the byte before that position was written; the beginning of time where that was not seen.
+    fn before(&self, end: u64) -> Instant {
+        self.0.get(self.0.partition_point(|&(written, _)| written < end)).map_or_else(Instant::default, |&(_, at)| at)
+    }
+}
+
+/// How often the peer is asked for its clock after the work, when it can't be reached at once.
+const ASKED_AGAIN: u32 = 5;

@@ -40,22 +40,22 @@ pub(super) fn send_round(plan: &PacePlan, peer: &Peer, interrupt: &Interrupt) ->
     }
     let settled = settle(&session, &mut observer);
     let info = link.tcp_info();
-    let collected = peer.collect(&session, observer.timeline_mut());
-    let round = SentRound {
-        messages,
-        segments: match (info, segments_before) {
-            (Some(info), Some(before)) => Some(info.data_segments_out.saturating_sub(before).into()),
-            _ => (link.endpoint().framing() == Framing::Datagram).then_some(messages),
-        },
-        nagle: (link.endpoint().acknowledges()).then(|| link.holds_small_writes()),
-        clock_uncertainty_ns: match peer {
-            Peer::Plain(_) => None,
-            Peer::Server { .. } | Peer::Foreign { .. } => Some(session.peer_clock().uncertainty_ns),
-        },
-        tcp: info.map(TcpFacts::from),
-        options: SocketOption::in_force(link),
-        timeline: observer.into_timeline(),
+    let report = peer.report(&session);
+    let (nagle, options) =
+        (link.endpoint().acknowledges().then(|| link.holds_small_writes()), SocketOption::in_force(link));
+    let segments = match (info, segments_before) {
+        (Some(info), Some(before)) => Some(info.data_segments_out.saturating_sub(before).into()),
+        _ => (link.endpoint().framing() == Framing::Datagram).then_some(messages),
     };
+    let clock_before = session.peer_clock();
+    drop(session);
+    let mut timeline = observer.into_timeline();
+    let (clock_uncertainty_ns, collected) = match report {
+        Ok(report) => (peer.place(&report, peer.clock_after(plan, clock_before), &mut timeline)?, Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    let tcp = info.map(TcpFacts::from);
+    let round = SentRound { messages, segments, nagle, clock_uncertainty_ns, tcp, options, timeline };
     Ok((round, error.or_else(|| settled.and(collected).err())))
 }
 

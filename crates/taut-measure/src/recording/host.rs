@@ -32,7 +32,8 @@ pub struct HostFacts {
     pub floor: Floor,
 }
 
-/// What the tool and the host cost when nothing is measured; no figure below this means anything.
+/// What the tool and the host cost when nothing is measured. Of what sleeps while it waits, no figure below this means
+/// anything; what spins may be quicker.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, Serialize)]
 pub struct Floor {
     /// One read of the clock.

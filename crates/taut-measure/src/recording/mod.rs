@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 pub use air::{AirChangeRow, AirEventExcerpt, AirExcerpt, AirIdle, AirPdu, AirRow, AirSetting};
 pub use host::{Floor, HostFacts};
 pub use row::{
-    CheckRow, Comparison, CpuComparison, CrowdRound, CrowdRow, EchoRow, FloorRow, MessageExcerpt, PaceRound, PaceRow,
-    Round, RouteRow, Row, Starvation, StreamRound, StreamRow, TcpFacts, TuneRow, Verdict,
+    CheckRow, Comparison, Counted, CpuComparison, CrowdRound, CrowdRow, EchoRow, FloorRow, LossComparison,
+    MessageExcerpt, ObserverCost, PaceRound, PaceRow, Round, RouteRow, Row, Starvation, StreamRound, StreamRow,
+    TcpFacts, TuneRow, Verdict,
 };
 
 /// The value of an option or of something negotiated, from a row's `options`.
@@ -57,4 +58,6 @@ pub enum Ended {
     Interrupted,
     /// The peer went away, or broke the protocol.
     PeerGone(String),
+    /// A part of it could not be measured; all else was.
+    Failed(String),
 }

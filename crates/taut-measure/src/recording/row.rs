@@ -1,37 +1,60 @@
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{AirChangeRow, AirRow};
-use crate::stats::{Exceedance, Summary};
+use crate::stats::{Distribution, Exceedance, Losses, Quantile, Summary, losses_differ};
 
-/// One thing measured.
-#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
-#[serde(rename_all = "snake_case", tag = "workload")]
-pub enum Row {
+/// Declares the kinds of rows, each with its name in JSON. All that goes through the kinds follows from this one list.
+macro_rules! rows {
+    ($($(#[$about:meta])+ $name:literal => $variant:ident($of:ty),)+) => {
+        /// One thing measured.
+        #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+        #[serde(tag = "workload")]
+        pub enum Row {
+            $($(#[$about])+ #[serde(rename = $name)] $variant($of),)+
+        }
+
+        impl Row {
+            /// Names of all kinds, as `workload` has them.
+            pub const KINDS: &[&str] = &[$($name),+];
+
+            /// Reads a row of this kind; `None` when there is no such kind. Unlike reading a `Row`, which has to look for
+            /// its kind first, this knows where something does not fit.
+            pub fn of_kind<'de, D: Deserializer<'de>>(kind: &str, row: D) -> Option<Result<Self, D::Error>> {
+                match kind {
+                    $($name => Some(<$of>::deserialize(row).map(Self::$variant)),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+rows! {
     /// Round trips.
-    Echo(Box<EchoRow>),
+    "echo" => Echo(Box<EchoRow>),
     /// Periodic sending.
-    Pace(Box<PaceRow>),
+    "pace" => Pace(Box<PaceRow>),
     /// Throughput.
-    Stream(Box<StreamRow>),
+    "stream" => Stream(Box<StreamRow>),
     /// Many links, few of them active.
-    Crowd(Box<CrowdRow>),
+    "crowd" => Crowd(Box<CrowdRow>),
     /// From a sensor to its sinks.
-    Route(Box<RouteRow>),
+    "route" => Route(Box<RouteRow>),
     /// One setting tried against the base.
-    Tune(Box<TuneRow>),
+    "tune" => Tune(Box<TuneRow>),
     /// A Bluetooth LE link in virtual time.
-    Air(Box<AirRow>),
+    "air" => Air(Box<AirRow>),
     /// A change of such a link's parameters that was tried.
-    AirChange(Box<AirChangeRow>),
+    "air_change" => AirChange(Box<AirChangeRow>),
     /// What the tool and the host cost by themselves.
-    Floor(Box<FloorRow>),
+    "floor" => Floor(Box<FloorRow>),
     /// Whether something that Tautline needs works here.
-    Check(CheckRow),
+    "check" => Check(CheckRow),
 }
 
 /// Round trips of messages over one endpoint.
-#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 pub struct EchoRow {
     /// The peer.
     pub endpoint: String,
@@ -41,6 +64,9 @@ pub struct EchoRow {
     pub command: String,
     /// How the process drove its I/O.
     pub engine: String,
+    /// What one wait of the engine for a link that is ready costs, the median, measured just after; absent in virtual time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine_wait_ns: Option<u64>,
     /// Bytes of one message.
     pub message_bytes: u64,
     /// How a message was written: `write`, `write-write`, `writev` or `cork`.
@@ -62,6 +88,9 @@ pub struct EchoRow {
     pub lost: u64,
     /// Of the lost ones, those whose reply came later still.
     pub late_replies: u64,
+    /// Replies that came once more, to messages that had been answered.
+    #[serde(default)]
+    pub duplicates: u64,
     /// Messages that the schedule of an open loop planned and the sender never sent, since it was too far behind. Beside
     /// those sent, and later than every limit.
     pub unsent: u64,
@@ -69,12 +98,19 @@ pub struct EchoRow {
     pub timeout_ns: u64,
     /// Share of the messages sent whose reply took longer than a limit (response time in an open loop), losses included.
     pub exceed: Vec<Exceedance>,
-    /// Quantile and its time in ns, for drawing; of the response time in an open loop.
+    /// Quantile of all messages of all rounds pooled, and its time in ns, for drawing; of the response time in an open loop.
+    /// It ends where the lost ones begin.
     pub curve: Vec<(f64, u64)>,
     /// Independent repetitions, each with new links.
     pub rounds: Vec<Round>,
     /// Against the first endpoint of the same command.
     pub compared: Option<Comparison>,
+    /// What the observer costs, where a timeline was kept. The figures of this row are of rounds without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observer: Option<ObserverCost>,
+    /// Its losses against those of the first endpoint; absent where neither loses any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_compared: Option<LossComparison>,
     /// Whether the transport was free to hold small writes back (Nagle's algorithm); absent where there is no such thing.
     pub nagle: Option<bool>,
     /// The first TCP connection of the last round, at its end.
@@ -85,10 +121,23 @@ pub struct EchoRow {
     pub peer_acks: String,
 }
 
-/// One independent repetition; of the response time in an open loop.
+/// How much longer a round trip takes when the writes are observed: timestamps asked of the kernel, the send queue looked at,
+/// the clock read around each call.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct ObserverCost {
+    /// Median with the observer less the median without, in ns, measured in turn; the median over the rounds.
+    pub p50_ns: i64,
+    /// Interval of that across rounds; absent with fewer than five.
+    pub p50_ci: Option<(i64, i64)>,
+    /// Rounds that were measured both ways.
+    pub rounds: usize,
+}
+
+/// One independent repetition; of the response time in an open loop. Its figures are of all messages: null where they fall on
+/// a lost one, or nothing was sent.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Round {
-    /// Median, absent when nothing came back.
+    /// Median.
     pub p50_ns: Option<u64>,
     /// 99th percentile.
     pub p99_ns: Option<u64>,
@@ -98,6 +147,53 @@ pub struct Round {
     pub sent: u64,
     /// Messages lost.
     pub lost: u64,
+    /// Whether the round came to its end. One that the user or the peer cut short is counted in `sent` and `lost`, and is in
+    /// no interval and no comparison.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub complete: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+const fn is_true(value: &bool) -> bool {
+    *value
+}
+
+impl Round {
+    /// A whole round with these times.
+    pub fn of(times: &Distribution, sent: u64, lost: u64) -> Self {
+        let at = |q| times.quantile(q).and_then(Quantile::time);
+        Self { p50_ns: at(0.5), p99_ns: at(0.99), max_ns: at(1.0), sent, lost, complete: true }
+    }
+}
+
+/// Losses of two things measured in turn.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct LossComparison {
+    /// What it is held against.
+    pub with: String,
+    /// Share of the messages that were lost, from 0 to 1; in an open loop, of those planned that were lost or never sent.
+    pub lost_share: f64,
+    /// The same of what it is held against.
+    pub lost_share_of_other: f64,
+    /// Whether the two differ beyond chance, each message being lost by itself (Fisher's exact test, two-sided, at 95 %).
+    /// Then nothing is said of which is shorter.
+    pub differs: bool,
+}
+
+impl LossComparison {
+    /// Holds losses against others; `None` where there are none.
+    pub fn of(mine: Losses, other: Losses, with: impl Into<String>) -> Option<Self> {
+        (mine.lost + other.lost > 0).then(|| Self {
+            with: with.into(),
+            lost_share: mine.share(),
+            lost_share_of_other: other.share(),
+            differs: losses_differ(mine, other).is_some(),
+        })
+    }
 }
 
 /// Two things measured in turn, round by round.
@@ -109,8 +205,22 @@ pub struct Comparison {
     pub p50_ratio: f64,
     /// Interval of that ratio across rounds.
     pub p50_ratio_ci: (f64, f64),
+    /// Probability with which such an interval covers the ratio; absent in older recordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_ratio_level: Option<f64>,
     /// What can be said.
     pub verdict: Verdict,
+    /// Rounds that a verdict takes, where there were fewer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds_needed: Option<usize>,
+}
+
+impl Comparison {
+    /// Without a verdict on times where the losses differ.
+    pub fn beside(self, losses: Option<&LossComparison>) -> Self {
+        let differs = losses.is_some_and(|losses| losses.differs);
+        Self { verdict: if differs { Verdict::LossesDiffer } else { self.verdict }, ..self }
+    }
 }
 
 /// What a comparison allows to say.
@@ -125,6 +235,10 @@ pub enum Verdict {
     CannotTellApart,
     /// It could not be tried here.
     NotAvailable,
+    /// With so few rounds equal things would be told apart too often.
+    TooFewRounds,
+    /// One loses more than the other, so that their times are no fair comparison.
+    LossesDiffer,
 }
 
 /// Many links of which some are active, served by one engine. Each exchange is a message on each of `active` links drawn at
@@ -145,12 +259,16 @@ pub struct CrowdRow {
     pub active: usize,
     /// Bytes of one message.
     pub message_bytes: u64,
-    /// Round trip of a message: from its sending to its reply. Absent when no exchange was answered in whole.
+    /// Round trip of a message: from its sending to its reply. Of a round in which links starved only the lost messages
+    /// count; absent when no round was answered in whole.
     pub rtt_ns: Option<Summary>,
     /// CPU time of the server's process, all threads, for one message. The median over the rounds.
     pub cpu_ns_per_message: Option<f64>,
     /// Interval of that across rounds; absent with fewer than five.
     pub cpu_ns_per_message_ci: Option<(f64, f64)>,
+    /// Its level: the probability, from 0 to 1, that such an interval covers the median of what the rounds are a sample of.
+    #[serde(default)]
+    pub cpu_ns_per_message_ci_level: Option<f64>,
     /// Threads of the server's process, the most of all rounds.
     pub threads: Option<u32>,
     /// Resident memory of the server's process, the most of all rounds.
@@ -200,7 +318,7 @@ pub struct Starvation {
 /// One repetition of a crowd.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct CrowdRound {
-    /// Median round trip; absent when links starved.
+    /// Median round trip; null when links starved.
     pub p50_ns: Option<u64>,
     /// 99th percentile.
     pub p99_ns: Option<u64>,
@@ -229,8 +347,14 @@ pub struct CpuComparison {
     pub ratio: f64,
     /// Interval of that ratio across rounds.
     pub ratio_ci: (f64, f64),
+    /// Probability with which such an interval covers the ratio; absent in older recordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_level: Option<f64>,
     /// What can be said.
     pub verdict: Verdict,
+    /// Rounds that a verdict takes, where there were fewer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds_needed: Option<usize>,
 }
 
 /// From a sensor's event to the notification of its last sink, by one path.
@@ -256,7 +380,7 @@ pub struct RouteRow {
     /// One turn of read, decide and write in a loop, without edges. None in a row from edge to edge.
     #[serde(default)]
     pub loop_ns: Option<Summary>,
-    /// Quantile and its time in ns, for drawing.
+    /// Quantile of all events of all rounds pooled, and its time in ns, for drawing. It ends where the lost ones begin.
     pub curve: Vec<(f64, u64)>,
     /// Events sent.
     pub sent: u64,
@@ -273,6 +397,9 @@ pub struct RouteRow {
     pub rounds: Vec<Round>,
     /// Against `kept-open` with as many sinks.
     pub compared: Option<Comparison>,
+    /// Its losses against those of that one; absent where neither loses any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_compared: Option<LossComparison>,
     /// Ratio of the 99th percentiles to those of `kept-open`, the median over the rounds.
     pub p99_ratio: Option<f64>,
     /// Processor of the sensor, which spins.
@@ -291,7 +418,19 @@ const fn one() -> usize {
     1
 }
 
+impl EchoRow {
+    /// Messages that never came back, in an open loop with those never sent.
+    pub const fn losses(&self) -> Losses {
+        Losses { lost: self.lost.saturating_add(self.unsent), messages: self.sent.saturating_add(self.unsent) }
+    }
+}
+
 impl RouteRow {
+    /// Events of which not every sink was notified in time.
+    pub const fn losses(&self) -> Losses {
+        Losses { lost: self.lost, messages: self.sent }
+    }
+
     /// What was timed: from edge to edge, or a turn.
     pub const fn times(&self) -> Option<&Summary> {
         match &self.edge_to_edge_ns {
@@ -356,6 +495,9 @@ pub struct PaceRow {
     pub tcp: Option<TcpFacts>,
     /// Socket options in force, as the kernel has them.
     pub options: Vec<String>,
+    /// What the observer costs a round trip over loopback on this host, measured just after; all times here are observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observer: Option<ObserverCost>,
 }
 
 /// One repetition of a pacing run.
@@ -365,7 +507,7 @@ pub struct PaceRound {
     pub sender_gap_mean_ns: Option<u64>,
     /// Mean gap between arrivals.
     pub receiver_gap_mean_ns: Option<u64>,
-    /// Median of intended to read.
+    /// Median of intended to read, of all messages; null where it falls on a lost one, or the peer does not tell.
     pub delivery_p50_ns: Option<u64>,
     /// Messages per segment.
     pub messages_per_segment: Option<f64>,
@@ -413,16 +555,23 @@ pub struct StreamRow {
     pub throughput_bps: f64,
     /// Interval of the throughput across rounds.
     pub throughput_bps_ci: Option<(f64, f64)>,
+    /// Its level: the probability, from 0 to 1, that such an interval covers the median of what the rounds are a sample of.
+    #[serde(default)]
+    pub throughput_bps_ci_level: Option<f64>,
     /// Bytes that arrived.
     pub bytes: u64,
+    /// Where all these bytes were counted.
+    #[serde(default)]
+    pub counted: Counted,
     /// Bytes sent that never arrived (datagrams).
     pub lost_bytes: u64,
-    /// Bytes that this host's kernel took on links that broke before the peer could tell what had arrived.
+    /// Bytes that this host's kernel took on links that broke before the peer could tell what had arrived, or that
+    /// a plain peer's kernel had not acknowledged at the end.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unconfirmed_bytes: u64,
     /// CPU time of this process.
     pub cpu_ns: u64,
-    /// CPU time of the peer's threads, where it tells.
+    /// CPU time that the peer spent on these links, where it tells.
     pub peer_cpu_ns: Option<u64>,
     /// Bytes that arrived for one second of CPU time, both sides added where the peer tells.
     pub bytes_per_cpu_second: f64,
@@ -439,14 +588,29 @@ const fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
+/// Where the bytes of a throughput run were counted.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counted {
+    /// By the program that received them.
+    #[default]
+    Received,
+    /// By this host's kernel, as the peer's kernel acknowledged them (`tcpi_bytes_acked`); whether the peer's program
+    /// read them is not known. A plain peer over TCP.
+    Acknowledged,
+    /// As this host's socket took them: what the kind of link tells of a plain peer that is not reached by TCP.
+    Taken,
+}
+
 /// One repetition of a throughput run.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct StreamRound {
-    /// Bits per second that arrived, what came with the first arrival left out.
+    /// Bits per second that arrived, what came with the first arrival left out; of a plain peer from the last progress in
+    /// the first half of the round to the last in its second half, so that filling the buffers counts for nothing.
     pub throughput_bps: f64,
     /// Bytes that arrived.
     pub bytes: u64,
-    /// From the first to the last byte, longest of all links.
+    /// The time that the rate is of, longest of all links: from the first to the last byte.
     pub duration_ns: u64,
 }
 
@@ -508,16 +672,33 @@ pub struct TuneRow {
     pub place: String,
     /// Median time (of the round trip, of the delivery, or of 1 MiB of the stream).
     pub p50_ns: Option<u64>,
-    /// 99th percentile of it.
+    /// 99th percentile of it, the median over the rounds; absent where a round has too few of them.
     pub p99_ns: Option<u64>,
+    /// Share of the messages that were lost in these rounds, from 0 to 1. The figures above are of all messages, and absent
+    /// where they fall on a lost one.
+    #[serde(default)]
+    pub lost_share: f64,
     /// Median with the setting over median without, round by round; below 1 means shorter. The median over the rounds.
     pub p50_ratio: Option<f64>,
     /// Interval of that ratio across rounds.
     pub p50_ratio_ci: Option<(f64, f64)>,
+    /// Probability with which such an interval covers the ratio; absent in older recordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_ratio_level: Option<f64>,
     /// The same for the 99th percentile.
     pub p99_ratio: Option<f64>,
+    /// Ratio in the screening, of a setting that stood out in it and was measured again: everything else in this row is of the
+    /// fresh rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub screening_ratio: Option<f64>,
+    /// Median of the base in the same rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_p50_ns: Option<u64>,
     /// What can be said.
     pub verdict: Verdict,
+    /// Rounds that a verdict takes, where there were fewer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds_needed: Option<usize>,
     /// Why it could not be tried.
     pub why_not: Option<String>,
     /// The line of code, or the command, that puts it in force.

@@ -4,20 +4,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::io::Errno;
 use taut_link::wire::{Frame, Hello, Refusal};
-use taut_link::{Endpoint, Link, clock};
-use taut_time::Instant;
+use taut_link::{Endpoint, Link};
 
 use super::Shared;
-use super::stream::{Outcome, Trouble, receive_frame, send};
+use super::stream::{Bounds, Outcome, Trouble, receive_frame, send};
 use crate::crowd::{CrowdEngine, HostFailure, HostOrder, HostProcess, most_connections};
 
 /// Numbers of the Unix names that hosts get.
 static NAMES: AtomicU32 = AtomicU32::new(1);
 
 /// Serves a client whose hello has been accepted: starts the host that it asks for, and tells what that uses.
-pub(super) fn serve(link: &Link, shared: &Shared, hello: &Hello, session: u64, hello_deadline: Instant) -> Outcome {
+pub(super) fn serve(link: &Link, shared: &Shared, hello: &Hello, session: u64, greeting: &Bounds<'_>) -> Outcome {
     let limits = &shared.config.limits;
-    let (_, Frame::Crowd { engine, connections }) = receive_frame(link, shared, hello_deadline)? else {
+    let (_, Frame::Crowd { engine, connections }) = receive_frame(link, greeting)? else {
         return Err(Trouble::Misbehaved);
     };
     let most = u32::try_from(limits.crowd.min(most_connections())).unwrap_or(u32::MAX);
@@ -33,22 +32,21 @@ pub(super) fn serve(link: &Link, shared: &Shared, hello: &Hello, session: u64, h
     let order = HostOrder { engine, connections: connections as usize, listen, from, core: None };
     let mut host = HostProcess::start(program, &order, &shared.stop).map_err(refuse)?;
     let number = number.or_else(|| port_of(host.endpoint())).ok_or(Trouble::Gone)?;
-    send(link, &Frame::Place { number }.emit(session))?;
+    let bounds = Bounds::new(shared, hello);
+    send(link, &Frame::Place { number }.emit(session), &bounds)?;
 
-    let asked = if hello.duration.is_zero() { limits.session } else { hello.duration.min(limits.session) };
-    let deadline = clock::now() + asked + limits.idle;
     loop {
-        let answer = match receive_frame(link, shared, deadline) {
+        let answer = match receive_frame(link, &bounds) {
             Ok((_, Frame::Start)) => {
                 host.wait_ready(&shared.stop).map_err(refuse)?;
                 Frame::Ready
             }
             Ok((_, Frame::Usage(_))) => Frame::Usage(host.usage().map_err(|_| Trouble::Gone)?),
             Ok(_) => return Err(Trouble::Misbehaved),
-            Err(_) if clock::now() > deadline || shared.is_stopping() => return Err(Trouble::Gone),
+            Err(_) if bounds.are_passed() => return Err(Trouble::Gone),
             Err(trouble) => return Err(trouble),
         };
-        send(link, &answer.emit(session))?;
+        send(link, &answer.emit(session), &bounds)?;
     }
 }
 

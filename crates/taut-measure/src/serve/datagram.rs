@@ -18,11 +18,9 @@ use taut_link::wire::{
 use taut_link::{Listener, PeerAddress, boot_identity};
 use taut_time::{Duration, Instant};
 
-use super::Shared;
 use super::limits::{Place, Rate};
+use super::{GLANCE, Shared};
 
-/// How often the sessions are looked through for those that are over.
-const SWEEP: Duration = Duration::from_secs(1);
 /// How long a session that is over is kept, when its client does not say that it has the report.
 const LINGER: Duration = Duration::from_secs(2);
 /// How long a challenge holds, at least; at most twice that.
@@ -39,6 +37,7 @@ pub(super) fn serve_all(listener: &Listener, shared: &Arc<Shared>) {
         sessions: HashMap::new(),
         began: clock::now(),
         swept: clock::now(),
+        cpu_shared: clock::thread_cpu(),
     };
     while !shared.is_stopping() {
         match listener.receive_from(&mut buffer) {
@@ -59,6 +58,8 @@ struct Desk<'a> {
     sessions: HashMap<PeerAddress, Session>,
     began: Instant,
     swept: Instant,
+    /// CPU time of this thread that the sessions have got their shares of.
+    cpu_shared: Duration,
 }
 
 struct Session {
@@ -70,7 +71,8 @@ struct Session {
     last_seen: Instant,
     summary: Summary,
     records: Vec<Record>,
-    cpu_before: Duration,
+    /// Datagrams since the sessions last got their shares of the thread's CPU time.
+    handled: u32,
     /// The client has said that the work is done.
     finished: bool,
 }
@@ -91,13 +93,15 @@ impl Desk<'_> {
         let Some(session) = self.sessions.get_mut(from).filter(|session| session.id == id && !session.finished) else {
             return self.drop_datagram();
         };
-        if datagram.len() > session.hello.message_bytes as usize || session.rate.pass(now).is_err() {
+        let is_over = now > session.deadline;
+        if is_over || datagram.len() > session.hello.message_bytes as usize || session.rate.pass(now).is_err() {
             return self.drop_datagram();
         }
         session.last_seen = now;
+        session.handled = session.handled.saturating_add(1);
         match session.hello.work {
             Work::Echo => {
-                self.shared.config.faults.wait(self.began);
+                self.shared.config.faults.wait(self.began, &self.shared.stop);
                 if self.listener.send_to(datagram, from).is_err() {
                     self.drop_datagram();
                 }
@@ -108,28 +112,33 @@ impl Desk<'_> {
     }
 
     fn handle_control(&mut self, datagram: &[u8], from: &PeerAddress) {
+        let number = wire::number_of(datagram);
         let (id, frame) = match Frame::parse(datagram) {
             Ok(parsed) => parsed,
             Err(error) => {
                 // Only what is as long as a hello is worth an answer: never one to a mere scrap.
                 if datagram.len() == CONTROL_BYTES && wire::frame_length(datagram) == Ok(CONTROL_BYTES) {
-                    self.answer(&Frame::Refuse(Refusal::of(error)), 0, from);
+                    self.answer(&Frame::Refuse(Refusal::of(error)), (0, number), from);
                 }
                 self.shared.misbehaved.fetch_add(1, Ordering::Relaxed);
                 return;
             }
         };
         if let Frame::Hello(hello) = frame {
-            return self.handle_hello(hello, from);
+            return self.handle_hello(hello, number, from);
+        }
+        if frame == Frame::Bye {
+            self.share_cpu();
         }
         let now = clock::now();
         let Some(session) = self.sessions.get_mut(from).filter(|session| session.id == id) else {
             return self.drop_datagram();
         };
-        if session.rate.pass(now).is_err() {
+        if now > session.deadline || session.rate.pass(now).is_err() {
             return self.drop_datagram();
         }
         session.last_seen = now;
+        session.handled = session.handled.saturating_add(1);
         let answer = match frame {
             Frame::Clock { .. } => Frame::Clock { server_ns: now.as_nanos() },
             Frame::Start => Frame::Ready,
@@ -145,15 +154,15 @@ impl Desk<'_> {
             }
             _ => return self.drop_datagram(),
         };
-        self.answer(&answer, id, from);
+        self.answer(&answer, (id, number), from);
     }
 
-    fn handle_hello(&mut self, hello: Hello, from: &PeerAddress) {
+    fn handle_hello(&mut self, hello: Hello, number: u32, from: &PeerAddress) {
         let now = clock::now();
         let period = now.saturating_since(self.began).as_secs() / CHALLENGE.as_secs();
         let token = |period: u64| self.key.hash_one((from, hello.nonce, period)).max(1);
         if hello.token != token(period) && (period == 0 || hello.token != token(period - 1)) {
-            return self.answer(&Frame::Challenge { token: token(period) }, hello.nonce, from);
+            return self.answer(&Frame::Challenge { token: token(period) }, (hello.nonce, number), from);
         }
         let answer = match self.admit(hello, from, now) {
             Ok(accept) => Frame::Accept(accept),
@@ -162,7 +171,7 @@ impl Desk<'_> {
                 Frame::Refuse(refusal)
             }
         };
-        self.answer(&answer, hello.nonce, from);
+        self.answer(&answer, (hello.nonce, number), from);
     }
 
     fn admit(&mut self, hello: Hello, from: &PeerAddress, now: Instant) -> Result<Accept, Refusal> {
@@ -191,8 +200,26 @@ impl Desk<'_> {
         })
     }
 
-    fn answer(&self, frame: &Frame, session: u64, to: &PeerAddress) {
-        if self.listener.send_to(&frame.emit(session), to).is_err() {
+    /// Gives each session its share of the CPU time that this thread has used since it last did: by the datagrams handled
+    /// for it. What no session had a datagram in belongs to none.
+    fn share_cpu(&mut self) {
+        let used = clock::thread_cpu();
+        let since = used.saturating_sub(self.cpu_shared);
+        self.cpu_shared = used;
+        let handled: u64 = self.sessions.values().map(|session| u64::from(session.handled)).sum();
+        for session in self.sessions.values_mut().filter(|session| session.handled > 0) {
+            session.summary.cpu += since.mul_f64(f64::from(session.handled) / handled as f64);
+            session.handled = 0;
+        }
+    }
+
+    /// Answers a question of that session and number; records are told by their index.
+    fn answer(&self, frame: &Frame, (session, number): (u64, u32), to: &PeerAddress) {
+        let mut bytes = frame.emit(session);
+        if !matches!(frame, Frame::Records { .. }) {
+            wire::set_number(&mut bytes, number);
+        }
+        if self.listener.send_to(&bytes, to).is_err() {
             self.drop_datagram();
         }
     }
@@ -203,8 +230,9 @@ impl Desk<'_> {
 
     #[inline]
     fn sweep(&mut self, now: Instant) {
-        if now.saturating_since(self.swept) > SWEEP {
+        if now.saturating_since(self.swept) > GLANCE {
             self.swept = now;
+            self.share_cpu();
             let idle = self.shared.config.limits.idle;
             self.sessions.retain(|_, session| {
                 let patience = if session.finished { LINGER } else { idle };
@@ -217,17 +245,17 @@ impl Desk<'_> {
 impl Session {
     fn new(hello: Hello, place: Place, shared: &Shared, now: Instant) -> Self {
         let limits = &shared.config.limits;
-        let asked = if hello.duration.is_zero() { limits.session } else { hello.duration };
+        let deadline = limits.deadline(&hello, now);
         Self {
             id: hello.nonce,
             hello,
             place,
             rate: Rate::new(limits.rate, now),
-            deadline: now + asked.min(limits.session) + limits.idle,
+            deadline,
             last_seen: now,
             summary: Summary::default(),
             records: Vec::new(),
-            cpu_before: clock::thread_cpu(),
+            handled: 0,
             finished: false,
         }
     }
@@ -251,12 +279,8 @@ impl Session {
         self.summary.last_ns = now.as_nanos();
     }
 
-    fn finish(&mut self) -> Summary {
-        if !self.finished {
-            self.finished = true;
-            // The thread serves all clients of the endpoint, so this counts the others of the same time too.
-            self.summary.cpu = clock::thread_cpu().saturating_sub(self.cpu_before);
-        }
+    const fn finish(&mut self) -> Summary {
+        self.finished = true;
         self.summary
     }
 }

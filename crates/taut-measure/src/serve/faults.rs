@@ -1,6 +1,9 @@
 use taut_link::clock;
 use taut_time::{Duration, Instant};
 
+use super::GLANCE;
+use crate::interrupt::Interrupt;
+
 /// Ways to make a server slow on purpose, by known amounts: what the measuring is held against.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
@@ -20,17 +23,30 @@ pub struct Stall {
 }
 
 impl Faults {
-    /// Waits as the faults say; `began` is when the server started.
+    /// Waits as the faults say, unless the server is to stop; `began` is when it started.
     #[inline]
-    pub(super) fn wait(&self, began: Instant) {
+    pub(super) fn wait(&self, began: Instant, stop: &Interrupt) {
         if let Some(stall) = self.stall
             && let Some(end) = stall.end(began, clock::now())
         {
-            clock::sleep_until(end);
+            sleep_until(end, stop);
         }
         if self.delay > Duration::ZERO {
-            clock::wait_exactly_until(clock::now() + self.delay);
+            let end = clock::now() + self.delay;
+            if self.delay > GLANCE {
+                sleep_until(end - GLANCE, stop);
+            }
+            if !stop.is_set() {
+                clock::wait_exactly_until(end);
+            }
         }
+    }
+}
+
+/// Sleeps until then or until the server is to stop.
+fn sleep_until(end: Instant, stop: &Interrupt) {
+    while !stop.is_set() && clock::now() < end {
+        clock::sleep_until(end.min(clock::now() + GLANCE));
     }
 }
 

@@ -11,7 +11,7 @@ pub struct Limits {
     pub clients: usize,
     /// Bytes of one message.
     pub message_bytes: usize,
-    /// Length of one session.
+    /// Length of one session, however busy it is.
     pub session: Duration,
     /// Silence after which a client's place is given up.
     pub idle: Duration,
@@ -51,7 +51,17 @@ impl Limits {
         }
         Ok(())
     }
+
+    /// When a session that begins now is over, whatever its client does: after the time that it asked for and as much for
+    /// a late start and held messages as a silent client gets, but no later than the longest session.
+    pub(super) fn deadline(&self, hello: &Hello, now: Instant) -> Instant {
+        let asked = if hello.duration.is_zero() { self.session } else { hello.duration };
+        now + (asked + self.idle).min(self.session + GRACE)
+    }
 }
+
+/// What a client that asked for the longest session gets for its start and its end.
+const GRACE: Duration = Duration::from_millis(100);
 
 /// Places for clients, and room for the records of their arrivals.
 #[derive(Clone, Debug)]
@@ -152,6 +162,21 @@ mod tests {
         assert_eq!(places.take().unwrap_err(), Refusal::Busy(1));
         drop(place);
         assert!(places.take().unwrap().take_record());
+    }
+
+    #[test]
+    fn no_session_is_longer_than_the_longest() {
+        let limits = Limits { session: Duration::from_secs(60), idle: Duration::from_secs(30), ..Limits::default() };
+        let hello = |seconds| Hello {
+            work: taut_link::wire::Work::Echo,
+            acks: taut_link::wire::AckPolicy::System,
+            message_bytes: 1,
+            duration: Duration::from_secs(seconds),
+            nonce: 0,
+            token: 0,
+        };
+        let length = |seconds| limits.deadline(&hello(seconds), Instant::default()).as_nanos() / 1_000_000;
+        assert_eq!((length(0), length(10), length(60)), (60_100, 40_000, 60_100));
     }
 
     #[test]

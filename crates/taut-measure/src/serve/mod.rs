@@ -2,14 +2,19 @@
 //!
 //! A stream endpoint has a thread for each client, a datagram endpoint one thread for all of them: a blocking read wakes up
 //! sooner than any event loop, and the server must not be what is measured. Every client is bounded in number, message
-//! size, rate, time and memory ([`Limits`]); nothing is sent to an address that has not shown that it gets our answers.
+//! size, rate, time and memory ([`Limits`]), however busy it is: no call waits longer than a glance, and the limits are
+//! looked at after each. Nothing is sent to an address that has not shown that it gets our answers.
 
 mod crowd;
 mod datagram;
 mod faults;
 mod limits;
+#[cfg(test)]
+mod paths_tests;
 mod shape;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -78,8 +83,8 @@ struct Shared {
     last_link: Mutex<Vec<String>>,
 }
 
-/// How often a waiting thread looks whether it should stop.
-const GLANCE: Duration = Duration::from_millis(200);
+/// How often a waiting thread looks whether it should stop or a client's time is over.
+const GLANCE: Duration = Duration::from_millis(50);
 
 impl Server {
     /// Binds all endpoints and serves them on threads of its own.

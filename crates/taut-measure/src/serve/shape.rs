@@ -2,27 +2,25 @@
 
 use taut_link::bluetooth::IntervalLimits;
 use taut_link::wire::{Frame, Hello, Refusal, Shape, Shaped};
-use taut_link::{Error, Link, Listener, clock};
+use taut_link::{Error, Link, Listener};
 
 use super::Shared;
-use super::stream::{Outcome, Trouble, receive_frame, send};
+use super::stream::{Bounds, Outcome, Trouble, receive_frame, send};
 
 /// Serves a client whose hello has been accepted.
 pub(super) fn serve(link: &Link, listener: &Listener, shared: &Shared, hello: &Hello, session: u64) -> Outcome {
     let adapter = listener.shapeable().filter(|_| !shared.config.fixed);
     let adapter = adapter.ok_or(Trouble::Refused(Refusal::ShapeNotOffered))?;
-    let limits = &shared.config.limits;
-    let asked = if hello.duration.is_zero() { limits.session } else { hello.duration.min(limits.session) };
-    let deadline = clock::now() + asked;
+    let bounds = Bounds::new(shared, hello);
     let mut before = Before { listener, adapter, intervals: IntervalLimits::read(adapter).ok(), changed: None };
     loop {
-        match receive_frame(link, shared, deadline) {
+        match receive_frame(link, &bounds) {
             Ok((_, Frame::Shape(shape))) => {
                 let shaped = before.shape(shape);
-                send(link, &Frame::Shaped(shaped).emit(session))?;
+                send(link, &Frame::Shaped(shaped).emit(session), &bounds)?;
             }
             Ok(_) => return Err(Trouble::Misbehaved),
-            Err(_) if clock::now() > deadline || shared.is_stopping() => return Err(Trouble::Gone),
+            Err(_) if bounds.are_passed() => return Err(Trouble::Gone),
             Err(trouble) => return Err(trouble),
         }
     }

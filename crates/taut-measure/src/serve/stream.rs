@@ -76,7 +76,7 @@ fn greet(link: &Link, listener: &Listener, shared: &Shared) {
             // Let the client read it before unread bytes reset the connection. A client that does not care is cut off.
             let _ = link.send(&Frame::Refuse(refusal).emit(0));
             let _ = link.finish_sending();
-            drain(link, Duration::from_millis(300));
+            drain(link, &Bounds::lasting(shared, Duration::from_millis(300)));
         }
     }
 }
@@ -91,9 +91,9 @@ fn note_agreement(link: &Link, shared: &Shared) {
 fn serve(link: &Link, listener: &Listener, shared: &Shared) -> Outcome {
     let limits = &shared.config.limits;
     link.set_receive_timeout(Some(GLANCE)).map_err(|_| Trouble::Gone)?;
-    link.set_send_timeout(Some(limits.idle)).map_err(|_| Trouble::Gone)?;
-    let hello_deadline = clock::now() + limits.hello;
-    let (session, Frame::Hello(hello)) = receive_frame(link, shared, hello_deadline)? else {
+    link.set_send_timeout(Some(GLANCE)).map_err(|_| Trouble::Gone)?;
+    let greeting = Bounds::lasting(shared, limits.hello);
+    let (session, Frame::Hello(hello)) = receive_frame(link, &greeting)? else {
         return Err(Trouble::Refused(Refusal::NotUnderstood));
     };
     note_agreement(link, shared);
@@ -117,22 +117,23 @@ fn serve(link: &Link, listener: &Listener, shared: &Shared) -> Outcome {
         credit_rule: link.credit_rule(),
         agreed: link.agreed(),
     };
-    send(link, &Frame::Accept(accept).emit(session))?;
+    send(link, &Frame::Accept(accept).emit(session), &greeting)?;
     match hello.work {
-        Work::Crowd => return crowd::serve(link, shared, &hello, session, hello_deadline),
+        Work::Crowd => return crowd::serve(link, shared, &hello, session, &greeting),
         Work::Shape => return shape::serve(link, listener, shared, &hello, session),
         _ => {}
     }
     loop {
-        match receive_frame(link, shared, hello_deadline)? {
+        match receive_frame(link, &greeting)? {
             (_, Frame::Clock { .. }) => {
-                send(link, &Frame::Clock { server_ns: clock::now().as_nanos() }.emit(session))?;
+                let answer = Frame::Clock { server_ns: clock::now().as_nanos() };
+                send(link, &answer.emit(session), &greeting)?;
             }
             (_, Frame::Start) => break,
             _ => return Err(Trouble::Misbehaved),
         }
     }
-    send(link, &Frame::Ready.emit(session))?;
+    send(link, &Frame::Ready.emit(session), &greeting)?;
     shared.clients.fetch_add(1, Ordering::Relaxed);
     Worker::new(link, shared, hello, session, place).work()
 }
@@ -152,17 +153,43 @@ struct Worker<'a> {
     /// Bytes of the mark that were counted as data before it was whole.
     excess: u64,
     began: Instant,
-    deadline: Instant,
+    bounds: Bounds<'a>,
     last_progress: Instant,
+}
+
+/// Until when a client is served: its time, and the server's own.
+pub(super) struct Bounds<'a> {
+    shared: &'a Shared,
+    deadline: Instant,
+}
+
+impl<'a> Bounds<'a> {
+    /// Those of a session that begins now.
+    pub(super) fn new(shared: &'a Shared, hello: &Hello) -> Self {
+        Self { shared, deadline: shared.config.limits.deadline(hello, clock::now()) }
+    }
+
+    /// Those of a part of a session that begins now and may take that long.
+    fn lasting(shared: &'a Shared, time: Duration) -> Self {
+        Self { shared, deadline: clock::now() + time }
+    }
+
+    /// Whether the client's time is over, or the server is to stop.
+    pub(super) fn are_passed(&self) -> bool {
+        self.are_passed_at(clock::now())
+    }
+
+    #[inline]
+    fn are_passed_at(&self, now: Instant) -> bool {
+        now > self.deadline || self.shared.is_stopping()
+    }
 }
 
 impl<'a> Worker<'a> {
     fn new(link: &'a Link, shared: &'a Shared, hello: Hello, session: u64, place: Place) -> Self {
         let limits = &shared.config.limits;
         let now = clock::now();
-        let asked = if hello.duration.is_zero() { limits.session } else { hello.duration };
-        // Time for a late start, held messages and the report.
-        let deadline = now + asked.min(limits.session) + limits.idle;
+        let bounds = Bounds::new(shared, &hello);
         let rate = Rate::new(limits.rate, now);
         let end = (!link.endpoint().closes_by_halves()).then(|| EndMark::of(session));
         Self {
@@ -176,7 +203,7 @@ impl<'a> Worker<'a> {
             is_over: false,
             excess: 0,
             began: now,
-            deadline,
+            bounds,
             last_progress: now,
         }
     }
@@ -204,8 +231,8 @@ impl<'a> Worker<'a> {
             if whole == 0 {
                 continue;
             }
-            self.shared.config.faults.wait(self.began);
-            send(self.link, &buffer[..whole])?;
+            self.shared.config.faults.wait(self.began, &self.shared.stop);
+            send(self.link, &buffer[..whole], &self.bounds)?;
             buffer.copy_within(whole..filled, 0);
             filled -= whole;
             self.last_progress = clock::now();
@@ -243,9 +270,10 @@ impl<'a> Worker<'a> {
         }
         summary.bytes -= self.excess;
         cut(&mut records, summary.bytes);
+        let reporting = self.reporting();
         for (part, chunk) in records.chunks(RECORDS_PER_FRAME).enumerate() {
             let index = (part * RECORDS_PER_FRAME) as u64;
-            send(self.link, &Frame::Records { index, records: chunk.to_vec() }.emit(self.session))?;
+            send(self.link, &Frame::Records { index, records: chunk.to_vec() }.emit(self.session), &reporting)?;
         }
         summary.cpu = clock::thread_cpu().saturating_sub(cpu_before);
         self.close_with(summary)
@@ -304,18 +332,23 @@ impl<'a> Worker<'a> {
         let block = vec![0x5A; (self.hello.message_bytes as usize).max(1)];
         let end = clock::now() + duration;
         while clock::now() < end && !self.shared.is_stopping() {
-            send(self.link, &block)?;
+            send(self.link, &block, &self.bounds)?;
         }
         Ok(())
     }
 
     fn close_with(&self, summary: Summary) -> Outcome {
-        send(self.link, &Frame::Summary(summary).emit(self.session))?;
+        send(self.link, &Frame::Summary(summary).emit(self.session), &self.reporting())?;
         self.link.finish_sending().map_err(|_| Trouble::Gone)?;
         // Where halves can't be closed, closing takes back what is still to be sent: the client closes first.
         let patience = if self.end.is_none() { Duration::from_secs(1) } else { self.shared.config.limits.idle };
-        drain(self.link, patience);
+        drain(self.link, &Bounds::lasting(self.shared, patience));
         Ok(())
+    }
+
+    /// The time for a report, which begins when the work is done.
+    fn reporting(&self) -> Bounds<'a> {
+        Bounds::lasting(self.shared, self.shared.config.limits.idle)
     }
 
     /// Reads some bytes, as the client wants them acknowledged; `None` at the end of the stream.
@@ -331,7 +364,7 @@ impl<'a> Worker<'a> {
                     if self.hello.acks == AckPolicy::Prompt {
                         SocketOption::Quickack(true).apply(self.link).map_err(|_| Trouble::Gone)?;
                     }
-                    self.count(bytes);
+                    self.count(bytes)?;
                     return Ok(self.data_in(&buffer[..bytes]));
                 }
                 Err(errno) => self.check(errno)?,
@@ -357,7 +390,7 @@ impl<'a> Worker<'a> {
                     if self.hello.acks == AckPolicy::Prompt {
                         SocketOption::Quickack(true).apply(self.link).map_err(|_| Trouble::Gone)?;
                     }
-                    self.count(bytes);
+                    self.count(bytes)?;
                     return Ok(self.data_in(&buffer[..bytes]).map(|bytes| (bytes, at)));
                 }
                 Err(error) => self.check(Errno::from_io_error(&error).unwrap_or(Errno::IO))?,
@@ -386,10 +419,18 @@ impl<'a> Worker<'a> {
         SocketOption::Quickack(false).apply(self.link).map_err(|_| Trouble::Gone)
     }
 
-    fn count(&mut self, bytes: usize) {
+    /// Counts what came, and waits where it came faster than it may; a client whose time is over is not served on, busy or not.
+    fn count(&mut self, bytes: usize) -> Outcome {
         self.shared.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
-        while let Err(wait) = self.rate.pass(clock::now()) {
-            clock::sleep(wait);
+        loop {
+            let now = clock::now();
+            if self.bounds.are_passed_at(now) {
+                return Err(Trouble::Gone);
+            }
+            match self.rate.pass(now) {
+                Ok(()) => return Ok(()),
+                Err(wait) => clock::sleep(wait.min(GLANCE)),
+            }
         }
     }
 
@@ -398,9 +439,7 @@ impl<'a> Worker<'a> {
         let now = clock::now();
         let idle = now.saturating_since(self.last_progress) > self.shared.config.limits.idle;
         match errno {
-            Errno::AGAIN | Errno::INTR if self.shared.is_stopping() || idle || now > self.deadline => {
-                Err(Trouble::Gone)
-            }
+            Errno::AGAIN | Errno::INTR if idle || self.bounds.are_passed_at(now) => Err(Trouble::Gone),
             Errno::AGAIN | Errno::INTR => Ok(()),
             _ => Err(Trouble::Gone),
         }
@@ -431,16 +470,33 @@ impl NoteArrival for Summary {
     }
 }
 
-pub(super) fn send(link: &Link, bytes: &[u8]) -> Outcome {
-    link.send_all(bytes).map_err(|_| Trouble::Gone)
+/// Writes all bytes, for as long as the client takes some now and then and its time is not over.
+pub(super) fn send(link: &Link, mut bytes: &[u8], bounds: &Bounds<'_>) -> Outcome {
+    let mut last_progress = None;
+    loop {
+        match link.send(bytes) {
+            Ok(sent) if sent == bytes.len() => return Ok(()),
+            Ok(sent) => {
+                bytes = &bytes[sent..];
+                last_progress = None;
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => return Err(Trouble::Gone),
+        }
+        let now = clock::now();
+        let since = *last_progress.get_or_insert(now);
+        if bounds.are_passed_at(now) || now.saturating_since(since) > bounds.shared.config.limits.idle {
+            return Err(Trouble::Gone);
+        }
+    }
 }
 
 /// Reads one control frame, all of it before the deadline, however slowly it drips in.
-pub(super) fn receive_frame(link: &Link, shared: &Shared, deadline: Instant) -> Result<(u64, Frame), Trouble> {
+pub(super) fn receive_frame(link: &Link, bounds: &Bounds<'_>) -> Result<(u64, Frame), Trouble> {
     let mut bytes = [0; CONTROL_BYTES];
     let mut filled = 0;
     while filled < bytes.len() {
-        if clock::now() > deadline || shared.is_stopping() {
+        if bounds.are_passed() {
             return Err(Trouble::Misbehaved);
         }
         match link.receive(&mut bytes[filled..]) {
@@ -461,10 +517,9 @@ pub(super) fn receive_frame(link: &Link, shared: &Shared, deadline: Instant) -> 
 }
 
 /// Reads and forgets until the client closes, for a while.
-fn drain(link: &Link, at_most: Duration) {
-    let deadline = clock::now() + at_most;
+fn drain(link: &Link, bounds: &Bounds<'_>) {
     let mut buffer = [0; 4096];
-    while clock::now() < deadline {
+    while !bounds.are_passed() {
         match link.receive(&mut buffer) {
             Ok(0) => return,
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}

@@ -3,7 +3,15 @@
 mod across;
 mod distribution;
 mod exceedance;
+mod loss;
+mod quantile;
+mod ratio;
+mod summary;
 
-pub use across::{LEAST_ROUNDS, interval, median, ratio_across};
-pub use distribution::{Distribution, Summary};
+pub use across::{Interval, LEAST_ROUNDS, interval, median, narrowest, sign_test_level};
+pub use distribution::Distribution;
 pub use exceedance::{Exceedance, ExceedanceCounter};
+pub use loss::{Losses, losses_differ};
+pub use quantile::{Percentile, Quantile};
+pub use ratio::{Figure, MOST_FALSE, Ratio, rounds_needed, usual_rounds};
+pub use summary::{Figures, Rounds, Summary};

@@ -5,6 +5,7 @@ use super::{TunePlan, TuneWorkload};
 use crate::echo::WriteStyle;
 use crate::engine::EngineKind;
 use crate::placement;
+use crate::recording::fact;
 
 /// One way to run the workload.
 #[derive(Clone, Debug)]
@@ -24,11 +25,10 @@ pub(super) struct Setting {
 /// Processors that are tried at most: on a larger machine the first ones stand for all.
 const CORES: usize = 4;
 
-/// The base, and then every setting that could help this workload on this endpoint.
+/// Every setting that could help this workload on this endpoint; the base is none of them.
 pub(super) fn all(plan: &TunePlan) -> Vec<Setting> {
     let base = base(plan);
-    let mut settings = vec![base.clone()];
-    settings.extend(socket_options(plan, &base));
+    let mut settings = socket_options(plan, &base);
     settings.extend(ways_to_write(plan, &base));
     settings.extend(peer_acks(plan, &base));
     if matches!(plan.workload, TuneWorkload::Echo { .. } | TuneWorkload::WriteWriteRead { .. }) {
@@ -52,7 +52,8 @@ pub(super) fn all(plan: &TunePlan) -> Vec<Setting> {
     settings
 }
 
-fn base(plan: &TunePlan) -> Setting {
+/// Nothing set.
+pub(super) fn base(plan: &TunePlan) -> Setting {
     Setting {
         name: "base".to_owned(),
         place: "nothing set",
@@ -67,6 +68,23 @@ fn base(plan: &TunePlan) -> Setting {
         core: None,
     }
 }
+
+impl Setting {
+    /// Why it can't act: what it sets is so already in the base, whose socket has these options `in_force`.
+    pub(super) fn is_in_force(&self, plan: &TunePlan, in_force: &[String], allowed_cores: &[usize]) -> Option<String> {
+        let is_on = |option: &SocketOption| fact(in_force, option.name()) == Some(&option.value().to_string());
+        if self.core.is_some_and(|core| allowed_cores == [core]) {
+            return Some("in force already: this is the only processor that the program may use".to_owned());
+        }
+        if !self.options.is_empty() && self.options.iter().all(is_on) {
+            return Some("in force already: the socket has it without being asked".to_owned());
+        }
+        let is_of_the_peer = plan.acks != AckPolicy::System && self.place == PEER && self.acks == plan.acks;
+        is_of_the_peer.then(|| format!("in force already: the base has --peer-ack {}", plan.acks))
+    }
+}
+
+const PEER: &str = "the peer's socket";
 
 fn socket_options(plan: &TunePlan, base: &Setting) -> Vec<Setting> {
     let mut options = vec![SocketOption::Nodelay(true), SocketOption::Quickack(true), SocketOption::BusyPoll(50)];
@@ -118,7 +136,7 @@ fn peer_acks(plan: &TunePlan, base: &Setting) -> Vec<Setting> {
     }
     let peer = |name: &str, apply: String, acks| Setting {
         name: name.to_owned(),
-        place: "the peer's socket",
+        place: PEER,
         apply: Some(apply),
         acks,
         ..base.clone()
@@ -132,4 +150,42 @@ fn peer_acks(plan: &TunePlan, base: &Setting) -> Vec<Setting> {
             AckPolicy::DelayedAtMost(8000),
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use taut_time::Duration;
+
+    use super::*;
+
+    fn plan(acks: AckPolicy) -> TunePlan {
+        TunePlan {
+            endpoint: "tcp://127.0.0.1:9".parse().unwrap(),
+            workload: TuneWorkload::Echo { bytes: 32 },
+            acks,
+            plain: false,
+            rounds: 5,
+            time: Duration::from_millis(1),
+            command: String::new(),
+        }
+    }
+
+    /// Names of those that could not act.
+    fn out(acks: AckPolicy, in_force: &[&str], cores: &[usize]) -> Vec<String> {
+        let in_force: Vec<String> = in_force.iter().map(|&option| option.to_owned()).collect();
+        let settings = all(&plan(acks)).into_iter();
+        let out = settings.filter(|setting| setting.is_in_force(&plan(acks), &in_force, cores).is_some());
+        out.map(|setting| setting.name).collect()
+    }
+
+    #[test]
+    fn what_is_in_force_is_not_tried() {
+        let first = placement::allowed_cores()[0];
+        let none: [String; 0] = [];
+        assert_eq!(out(AckPolicy::System, &["nodelay=0", "busy_poll=0"], &[first, first + 1]), none);
+        assert_eq!(out(AckPolicy::System, &["nodelay=1", "busy_poll=0"], &[first, first + 1]), ["nodelay"]);
+        assert_eq!(out(AckPolicy::System, &["busy_poll=50"], &[first, first + 1]), ["busy_poll=50"]);
+        assert_eq!(out(AckPolicy::System, &[], &[first]), [format!("core {first}")]);
+        assert_eq!(out(AckPolicy::Prompt, &[], &[first, first + 1]), ["peer: quickack"]);
+    }
 }

@@ -6,7 +6,8 @@ use super::{TunePlan, TuneWorkload};
 use crate::echo::{self, EchoPlan, EchoSubject, Limit};
 use crate::interrupt::Interrupt;
 use crate::pace::{self, PacePlan, PeerKind};
-use crate::recording::TcpFacts;
+use crate::recording::{Ended, TcpFacts};
+use crate::stats::{Losses, Percentile, Quantile, Summary};
 use crate::stream::{self, Direction, StreamPlan};
 
 /// What one setting gave in one round.
@@ -14,13 +15,27 @@ pub(super) struct Trial {
     pub(super) figures: Figures,
     pub(super) timeline: Option<Timeline>,
     pub(super) tcp: Option<TcpFacts>,
+    /// Options in force, as the kernel has them.
+    pub(super) options: Vec<String>,
+    /// Anything but complete: the figures are not those of a whole trial.
+    pub(super) ended: Ended,
 }
 
 /// The times that are compared.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Figures {
-    pub(super) p50_ns: Option<u64>,
-    pub(super) p99_ns: Option<u64>,
+    pub(super) p50: Option<Quantile>,
+    /// Absent where there are too few messages for one.
+    pub(super) p99: Option<Quantile>,
+    pub(super) losses: Losses,
+}
+
+impl Figures {
+    fn of(times: Option<&Summary>) -> Self {
+        let at = |percentile| times.and_then(|times| times.percentile(percentile));
+        let losses = times.map_or_else(Losses::default, Summary::losses);
+        Self { p50: at(Percentile::P50), p99: at(Percentile::P99), losses }
+    }
 }
 
 /// Runs the workload once with a setting.
@@ -56,9 +71,9 @@ fn run_echo(plan: &TunePlan, setting: &Setting, bytes: usize, observe: bool, int
     };
     let mut outcome = echo::run(&echo_plan, &[subject], interrupt, &mut |_, _| {})?;
     let row = outcome.rows.swap_remove(0);
-    let (rtt, tcp) = row.map_or((None, None), |row| (row.rtt_ns, row.tcp));
-    let figures = Figures { p50_ns: rtt.map(|rtt| rtt.p50), p99_ns: rtt.map(|rtt| rtt.p99) };
-    Ok(Trial { figures, timeline: outcome.timelines.swap_remove(0), tcp })
+    let figures = Figures::of(row.as_ref().and_then(|row| row.rtt_ns.as_ref()));
+    let (tcp, options) = row.map_or_else(Default::default, |row| (row.tcp, row.options));
+    Ok(Trial { figures, timeline: outcome.timelines.swap_remove(0), tcp, options, ended: outcome.ended })
 }
 
 fn run_pace(
@@ -81,9 +96,9 @@ fn run_pace(
         command: plan.command.clone(),
     };
     let mut outcome = pace::run(&pace_plan, interrupt, &mut |_, _| {})?;
-    let delivery = outcome.row.delivery_ns;
-    let figures = Figures { p50_ns: delivery.map(|times| times.p50), p99_ns: delivery.map(|times| times.p99) };
-    Ok(Trial { figures, timeline: outcome.timelines.pop(), tcp: outcome.row.tcp })
+    let figures = Figures::of(outcome.row.delivery_ns.as_ref());
+    let (tcp, options) = (outcome.row.tcp, outcome.row.options);
+    Ok(Trial { figures, timeline: outcome.timelines.pop(), tcp, options, ended: outcome.ended })
 }
 
 fn run_stream(plan: &TunePlan, setting: &Setting, block: usize, interrupt: &Interrupt) -> Result<Trial> {
@@ -104,5 +119,7 @@ fn run_stream(plan: &TunePlan, setting: &Setting, block: usize, interrupt: &Inte
     const MEBIBYTE_BITS: f64 = 8.0 * 1024.0 * 1024.0;
     let rate = outcome.row.throughput_bps;
     let time = (rate > 0.0).then(|| (MEBIBYTE_BITS / rate * 1e9) as u64);
-    Ok(Trial { figures: Figures { p50_ns: time, p99_ns: None }, timeline: None, tcp: outcome.row.tcp })
+    let figures = Figures { p50: time.map(Quantile::Time), p99: None, losses: Losses::default() };
+    let (tcp, options) = (outcome.row.tcp, outcome.row.options);
+    Ok(Trial { figures, timeline: None, tcp, options, ended: outcome.ended })
 }

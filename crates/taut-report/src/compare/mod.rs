@@ -71,7 +71,7 @@ fn cells(label: Cell, compared: &Compared) -> Vec<Cell> {
         Cell::new(compared.figure),
         Cell::new(compared.words(compared.before)),
         Cell::new(compared.words(compared.after)),
-        Cell::new(units::number(compared.ratio)).strong(),
+        compared.ratio.map_or_else(Cell::none, |ratio| Cell::new(units::number(ratio)).strong()),
         interval.map_or_else(Cell::none, |interval| Cell::toned(interval, Tone::Faint)),
         Cell::toned(compared.verdict_in_words(), compared.tone()),
     ]
@@ -95,7 +95,8 @@ fn remarks(before: &Document, after: &Document, pairs: &[Pair<'_>]) -> Vec<Strin
     remarks.extend(partial.into_iter().flatten());
     remarks.extend(pairs.iter().filter_map(|pair| Some(format!("Only {}: {}.", pair.only_in()?, pair.label))));
     if pairs.iter().filter_map(Pair::figures).flatten().any(|compared| compared.change == Change::NoInterval) {
-        remarks.push("A verdict needs five rounds or more on both sides.".to_owned());
+        let text = "A verdict needs five rounds or more on both sides, and one on p99 a hundred messages in each.";
+        remarks.push(text.to_owned());
     }
     remarks
 }
@@ -109,16 +110,18 @@ fn page(sheets: &[Sheet], pairs: &[Pair<'_>]) -> String {
             figures.into_iter().map(move |figure| (format!("{label}: {}", figure.figure), figure))
         })
         .collect();
-    let rows = compared.iter().map(|(label, compared)| SpreadRow {
-        label: label.clone(),
-        middle: compared.ratio,
-        interval: compared.ratio_interval,
-        dots: Vec::new(),
-        words: format!("ratio {}: {}", units::number(compared.ratio), compared.verdict_in_words()),
+    let rows = compared.iter().filter_map(|(label, compared)| {
+        let ratio = compared.ratio?;
+        Some(SpreadRow {
+            label: label.clone(),
+            middle: ratio,
+            interval: compared.ratio_interval,
+            dots: Vec::new(),
+            words: format!("ratio {}: {}", units::number(ratio), compared.verdict_in_words()),
+        })
     });
     let spread = Spread { unit: "ratio", axis: "after over before", mark: Some(1.0), rows: rows.collect() };
-    let told_apart =
-        compared.iter().filter(|(_, compared)| matches!(compared.change, Change::Less | Change::More)).count();
+    let told_apart = compared.iter().filter(|(_, compared)| compared.differs()).count();
     html::comparison_header(&mut page, &format!("{told_apart} of {} figures differ beyond the noise.", compared.len()));
     page.begin_section("compare", "Before and after");
     let caption = "Left of 1 is less than before. An interval that holds 1 cannot be told apart from no change.";
@@ -155,6 +158,7 @@ fn data(before: &Document, after: &Document, pairs: &[Pair<'_>], remarks: &[Stri
 #[cfg(test)]
 mod tests {
     use taut_measure::recording::Row;
+    use taut_measure::stats::Quantile;
 
     use super::*;
     use crate::synthetic;
@@ -166,11 +170,12 @@ mod tests {
             match row {
                 Row::Echo(row) => {
                     for summary in row.rtt_ns.iter_mut().chain(&mut row.response_ns) {
-                        for ns in [&mut summary.p50, &mut summary.p99] {
-                            *ns = *ns * percent / 100;
-                        }
+                        let scale = |figure: &mut Quantile| {
+                            *figure = figure.time().map_or(Quantile::Lost, |ns| Quantile::Time(ns * percent / 100));
+                        };
+                        [&mut summary.p50, &mut summary.p99].into_iter().for_each(scale);
                         for (low, high) in summary.p50_ci.iter_mut().chain(&mut summary.p99_ci) {
-                            (*low, *high) = (*low * percent / 100, *high * percent / 100);
+                            [low, high].into_iter().for_each(scale);
                         }
                     }
                 }
@@ -194,11 +199,35 @@ mod tests {
         for figure in verdicts {
             assert_ne!(figure["verdict"], "less", "{figure}");
             assert_ne!(figure["verdict"], "more", "{figure}");
-            assert_eq!(figure["ratio"], 1.0, "{figure}");
+            assert_eq!(figure["before"], figure["after"], "{figure}");
+            // What falls on a lost message has no number, and so no ratio.
+            assert!(figure["ratio"] == 1.0 || figure["after"].is_null(), "{figure}");
             count += 1;
         }
         assert!(count > 15, "{count}");
-        assert_eq!(compared.json["remarks"], json!([]));
+        // The p99 of 120 paced messages has none across rounds of 24.
+        assert_eq!(compared.json["remarks"].as_array().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_loses_more_is_not_shorter() {
+        let mut lossy = scaled(50);
+        let Row::Echo(row) = &mut lossy.recording.results[0] else { panic!("not an echo") };
+        row.lost = row.sent * 2 / 5;
+        let times = row.rtt_ns.as_mut().unwrap();
+        (times.lost, times.p99, times.max) = (row.lost, Quantile::Lost, Quantile::Lost);
+        times.p99_ci = Some((Quantile::Lost, Quantile::Lost));
+        let compared = render_comparison(&synthetic::survey(), &lossy, Style::default());
+        let figures = compared.json["results"][0]["figures"].as_array().unwrap();
+        let told: Vec<_> = figures.iter().map(|figure| (&figure["figure"], &figure["verdict"])).collect();
+        assert_eq!(told[0], (&json!("lost"), &json!("more")));
+        assert_eq!(told[1], (&json!("round trip p50"), &json!("losses_differ")));
+        assert_eq!(told[2], (&json!("round trip p99"), &json!("losses_differ")));
+        assert_eq!((&figures[0]["after"], &figures[2]["after"]), (&json!(0.4), &Value::Null));
+        // From there back: the losses are gone, which is what has changed.
+        let compared = render_comparison(&lossy, &synthetic::survey(), Style::default());
+        let figures = compared.json["results"][0]["figures"].as_array().unwrap();
+        assert_eq!((&figures[0]["verdict"], &figures[1]["verdict"]), (&json!("less"), &json!("losses_differ")));
     }
 
     #[test]
@@ -241,6 +270,6 @@ mod tests {
         }
         let compared = render_comparison(&before, &scaled(50), Style::default());
         assert_eq!(compared.json["results"][0]["figures"][0]["verdict"], "no_interval");
-        assert!(compared.text.contains("A verdict needs five rounds or more on both sides."));
+        assert!(compared.text.contains("A verdict needs five rounds or more on both sides, and one on p99"));
     }
 }

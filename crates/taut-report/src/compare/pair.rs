@@ -1,8 +1,8 @@
 use taut_measure::recording::{Recording, Row};
-use taut_measure::stats::Summary;
+use taut_measure::stats::{Losses, Percentile, Quantile, Summary};
 
 use super::figure::{Compared, Figure, Kind};
-use crate::sheet::{Percentile, connections, links, nagle, percentile};
+use crate::sheet::{connections, links, nagle};
 use crate::units;
 
 /// The same thing measured in two recordings, or in one of them only.
@@ -30,14 +30,20 @@ fn labelled(recording: &Recording) -> impl Iterator<Item = (String, &Row)> {
 }
 
 impl Pair<'_> {
-    /// The figures of both, when both are there.
+    /// The figures of both, when both are there. Losses come first: where they differ, times are no fair comparison.
     pub(super) fn figures(&self) -> Option<Vec<Compared>> {
         let (before, after) = (figures(self.before?), figures(self.after?));
+        let lost = losses(self.before?).zip(losses(self.after?));
+        let lost = lost.and_then(|(before, after)| Compared::of_losses(before, after));
         let compared = before.iter().filter_map(|before| {
             let after = after.iter().find(|after| after.name == before.name)?;
             Compared::new(before, after)
         });
-        Some(compared.collect())
+        let compared = compared.map(|compared| match &lost {
+            Some(lost) if lost.differs() => compared.beside_unlike_losses(),
+            _ => compared,
+        });
+        Some(lost.into_iter().chain(compared).collect())
     }
 
     pub(super) fn only_in(&self) -> Option<&'static str> {
@@ -128,8 +134,8 @@ fn figures(row: &Row) -> Vec<Figure> {
             let exact = |name, kind, value: f64| Some(Figure { name, kind, value, interval: Some((value, value)) });
             let mut figures = vec![exact("throughput", Kind::Throughput, row.throughput_bps)];
             if let Some(latency) = &row.sdu_latency_ns {
-                figures.push(exact("SDU p50", Kind::Time, latency.p50 as f64));
-                figures.push(exact("SDU p99", Kind::Time, latency.p99 as f64));
+                figures.push(exact("SDU p50", Kind::Time, latency.p50.as_f64()));
+                figures.push(exact("SDU p99", Kind::Time, latency.p99.as_f64()));
             }
             figures
         }
@@ -139,20 +145,28 @@ fn figures(row: &Row) -> Vec<Figure> {
     figures.into_iter().flatten().collect()
 }
 
+/// Messages that never came, where a row knows of its own.
+fn losses(row: &Row) -> Option<Losses> {
+    match row {
+        Row::Echo(row) => Some(row.losses()),
+        Row::Pace(row) => Some(Losses { lost: row.lost, messages: row.messages }),
+        Row::Crowd(row) => Some(Losses { lost: row.lost, messages: row.sent }),
+        Row::Route(row) => Some(row.losses()),
+        Row::Stream(_) | Row::Tune(_) | Row::Air(_) | Row::AirChange(_) | Row::Floor(_) | Row::Check(_) => None,
+    }
+}
+
 fn times([p50, p99]: [&'static str; 2], summary: Option<&Summary>) -> Vec<Option<Figure>> {
     let Some(summary) = summary else {
         return Vec::new();
     };
-    let figure = |name, value: Option<u64>, interval: Option<(u64, u64)>| {
+    let figure = |name, percentile, interval: Option<(Quantile, Quantile)>| {
         Some(Figure {
             name,
             kind: Kind::Time,
-            value: value? as f64,
-            interval: interval.map(|(low, high)| (low as f64, high as f64)),
+            value: summary.percentile(percentile)?.as_f64(),
+            interval: interval.map(|(low, high)| (low.as_f64(), high.as_f64())),
         })
     };
-    vec![
-        figure(p50, percentile(summary, Percentile::P50), summary.p50_ci),
-        figure(p99, percentile(summary, Percentile::P99), summary.p99_ci),
-    ]
+    vec![figure(p50, Percentile::P50, summary.p50_ci), figure(p99, Percentile::P99, summary.p99_ci)]
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use taut_measure::recording::{CrowdRow, EchoRow, MessageExcerpt, PaceRow, RouteRow};
+use taut_measure::stats::Losses;
 
 use crate::{stages, units};
 
@@ -48,31 +49,30 @@ impl Spread {
 /// Times of messages by percentile, of which some never came.
 pub(crate) struct Curve<'a> {
     points: &'a [(f64, u64)],
-    sent: u64,
-    lost: u64,
+    losses: Losses,
     timeout_ns: u64,
 }
 
 impl<'a> From<&'a EchoRow> for Curve<'a> {
     fn from(row: &'a EchoRow) -> Self {
-        Self { points: &row.curve, sent: row.sent, lost: row.lost, timeout_ns: row.timeout_ns }
+        Self { points: &row.curve, losses: row.losses(), timeout_ns: row.timeout_ns }
     }
 }
 
 impl<'a> From<&'a RouteRow> for Curve<'a> {
     fn from(row: &'a RouteRow) -> Self {
-        Self { points: &row.curve, sent: row.sent, lost: row.lost, timeout_ns: row.timeout_ns }
+        Self { points: &row.curve, losses: row.losses(), timeout_ns: row.timeout_ns }
     }
 }
 
-/// Time by percentile. A loss stands at infinity, so the curve ends at the share that came back.
+/// Time by percentile, of all messages of all rounds. A loss stands at infinity, so the curve ends at the share that came back.
 pub(crate) fn percentiles(rows: &[Curve<'_>], labels: &[String]) -> Option<Chart> {
     let series = series(rows, labels, |points| {
         let (x, y): (Vec<f64>, Vec<f64>) = points.iter().map(|&(q, ns)| (-(1.0 - q).log10(), ns)).unzip();
         json!({"x": x, "y": y})
     })?;
     Some(Chart {
-        title: "Time by percentile.".to_owned(),
+        title: "Time by percentile, all rounds pooled.".to_owned(),
         caption: "Each labelled step to the right leaves a tenth as many messages beyond it. A lost message stands at \
             infinity: where messages were lost, the curve ends before."
             .to_owned(),
@@ -82,7 +82,7 @@ pub(crate) fn percentiles(rows: &[Curve<'_>], labels: &[String]) -> Option<Chart
 
 /// Share of the messages later than a time. Losses hold the curve up to the right edge.
 pub(crate) fn exceedance(rows: &[Curve<'_>], labels: &[String]) -> Option<Chart> {
-    let latest = rows.iter().filter(|row| row.lost > 0).map(|row| row.timeout_ns as f64).fold(0.0, f64::max);
+    let latest = rows.iter().filter(|row| row.losses.lost > 0).map(|row| row.timeout_ns as f64).fold(0.0, f64::max);
     let mut series = series(rows, labels, |points| {
         let (x, y): (Vec<f64>, Vec<f64>) = points.iter().map(|&(q, ns)| (ns, 1.0 - q)).unzip();
         json!({"x": x, "y": y})
@@ -92,25 +92,25 @@ pub(crate) fn exceedance(rows: &[Curve<'_>], labels: &[String]) -> Option<Chart>
         let first = row.points.first().map_or(1.0, |&(_, ns)| ns.max(1) as f64);
         series["x"].as_array_mut()?.insert(0, json!(first * 0.999));
         series["y"].as_array_mut()?.insert(0, json!(1.0));
-        if row.lost > 0 {
+        if row.losses.lost > 0 {
+            let share = row.losses.share();
             let last = row.points.last().map_or(1.0, |&(_, ns)| ns as f64);
             series["x"].as_array_mut()?.extend([json!(last * 1.001), json!(latest)]);
-            series["y"].as_array_mut()?.extend([json!(lost_share(row)), json!(lost_share(row))]);
+            series["y"].as_array_mut()?.extend([json!(share), json!(share)]);
         }
     }
     Some(Chart {
-        title: "Share of the messages later than a time.".to_owned(),
+        title: "Share of the messages later than a time, all rounds pooled.".to_owned(),
         caption: "Lost messages count as later than every time: they hold a curve up to the right edge.".to_owned(),
         data: json!({"kind": "exceedance", "series": series}),
     })
 }
 
-/// Points of the curve as share of all messages sent, and time.
+/// Points of the curve as share of all messages, and time.
 fn series(rows: &[Curve<'_>], labels: &[String], shape: impl Fn(&[(f64, f64)]) -> Value) -> Option<Vec<Value>> {
     let series = rows.iter().zip(labels).filter(|(row, _)| !row.points.is_empty()).map(|(row, label)| {
         // A logarithmic axis has no 0.
-        let came_back = 1.0 - lost_share(row);
-        let points: Vec<(f64, f64)> = row.points.iter().map(|&(q, ns)| (q * came_back, ns.max(1) as f64)).collect();
+        let points: Vec<(f64, f64)> = row.points.iter().map(|&(q, ns)| (q, ns.max(1) as f64)).collect();
         let mut series = shape(&points);
         series["label"] = json!(label);
         series
@@ -119,14 +119,10 @@ fn series(rows: &[Curve<'_>], labels: &[String], shape: impl Fn(&[(f64, f64)]) -
     (!series.is_empty()).then_some(series)
 }
 
-fn lost_share(row: &Curve<'_>) -> f64 {
-    row.lost as f64 / row.sent.max(1) as f64
-}
-
 /// Round trip by active links, as in the published experiment.
 pub(crate) fn by_active(rows: &[&CrowdRow]) -> Option<Chart> {
     let points = rows.iter().filter_map(|row| {
-        let p50 = row.rtt_ns?.p50 as f64;
+        let p50 = row.rtt_ns?.p50.time()? as f64;
         Some(Point { engine: &row.engine, at: row.active, of: row.connections, value: p50 })
     });
     let series = scaling(points, |connections| format!("{} connections", units::count(connections as u64)))?;

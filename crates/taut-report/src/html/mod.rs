@@ -64,9 +64,10 @@ fn findings(page: &mut Page, document: &Document) {
             ),
             None => push!(
                 page.body,
-                "<p class=\"cost\"><strong>{}</strong> of the messages, <strong>{}</strong> each (median), on {}</p>",
+                "<p class=\"cost\"><strong>{}</strong> of the {}{}, on {}</p>",
                 units::share(finding.share),
-                units::time(finding.cost_ns),
+                finding.share_of.name(),
+                prose::each(finding).map_or_else(String::new, |each| format!(", {each}")),
                 escape(&finding.on)
             ),
         }

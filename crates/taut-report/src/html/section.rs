@@ -2,7 +2,7 @@
 
 use taut_explain::Stage;
 use taut_measure::recording::{CrowdRow, EchoRow, PaceRow, RouteRow, StreamRow, TuneRow};
-use taut_measure::stats;
+use taut_measure::stats::{self, Interval};
 
 use super::air;
 use super::chart::{Chart, Curve, Spread, SpreadRow, by_active, by_connections, exceedance, percentiles, timelines};
@@ -89,7 +89,7 @@ fn echo(page: &mut Page, rows: &[&EchoRow]) {
     curves(page, rows.iter().copied(), &labels);
     let spread = rows.iter().zip(&labels).filter_map(|(row, label)| {
         let dots: Vec<f64> = row.rounds.iter().filter_map(|round| round.p50_ns).map(|ns| ns as f64).collect();
-        let (middle, interval) = (stats::median(&dots)?, stats::interval(&dots));
+        let (middle, interval) = (stats::median(&dots)?, stats::interval(&dots).map(Interval::ends));
         let ends = interval.map(|(low, high)| units::time_interval((low as u64, high as u64)));
         let ends = ends.map_or_else(String::new, |ends| format!(", interval {ends}"));
         let words = format!("p50 {}{ends}", units::time(middle as u64));
@@ -199,7 +199,8 @@ fn tune(page: &mut Page, rows: &[&TuneRow]) {
     let tried = rows.iter().zip(tune_labels(rows).in_full()).filter(|(row, _)| row.setting != "base");
     let spread = tried.filter_map(|(row, label)| {
         let ratio = row.p50_ratio?;
-        let interval = row.p50_ratio_ci.map_or_else(String::new, |ci| format!(", {}", ratio_interval(ci)));
+        let interval =
+            row.p50_ratio_ci.map_or_else(String::new, |ci| format!(", {}", ratio_interval(ci, row.p50_ratio_level)));
         let words = format!("ratio {}{interval}", units::number(ratio));
         Some(SpreadRow { label, middle: ratio, interval: row.p50_ratio_ci, dots: Vec::new(), words })
     });

@@ -1,7 +1,8 @@
 use taut_explain::air::{LINES, Line as LedgerLine};
 use taut_measure::recording::{AirChangeRow, AirRow, AirSetting};
+use taut_measure::stats::Percentile;
 
-use super::{About, Cell, Column, Label, Line, Note, Percentile, Sheet, Tone, air_labels, percentile};
+use super::{About, Cell, Column, Label, Line, Note, Sheet, Tone, air_labels};
 use crate::units;
 
 /// Links in virtual time: a row for each run.
@@ -24,7 +25,7 @@ pub(super) fn links(rows: &[&AirRow]) -> Sheet {
     let mut sheet =
         Sheet { heading: "LE link in virtual time".to_owned(), context: labels.shared, columns, ..Sheet::default() };
     for (row, label) in rows.iter().zip(labels.each) {
-        let latency = |which| Cell::time(row.sdu_latency_ns.as_ref().and_then(|summary| percentile(summary, which)));
+        let latency = |which| Cell::percentile(row.sdu_latency_ns.as_ref(), which);
         // Where runs differ by what was set, that is their name.
         let name = if several && !label.detail.is_empty() { &label.detail } else { &label.name };
         sheet.lines.push(Line::new([

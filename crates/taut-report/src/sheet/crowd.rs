@@ -1,6 +1,7 @@
 use taut_measure::recording::{CrowdRow, Starvation};
+use taut_measure::stats::{Percentile, Quantile};
 
-use super::{About, Cell, Column, Line, Note, Percentile, Sheet, Tone, crowd_labels, percentile, tone_of};
+use super::{About, Cell, Column, Line, Note, Sheet, Tone, across_rounds, crowd_labels, tone_of};
 use crate::units;
 
 /// Many links, few of them active: a row for each engine and number of active links.
@@ -47,6 +48,8 @@ pub(super) fn sheet(rows: &[&CrowdRow]) -> Sheet {
         }
         sheet.about.push(About { label, command: row.command.clone(), facts: Vec::new() });
     }
+    let level = |row: &CrowdRow| row.rtt_ns.and_then(|summary| summary.ci_level);
+    sheet.notes.extend(across_rounds(rows.iter().map(|row| (row.rounds.len(), level(row)))));
     sheet
 }
 
@@ -57,12 +60,12 @@ fn figures(row: &CrowdRow) -> [Cell; 11] {
     let ratio = |ratio: Option<(f64, Tone)>| {
         ratio.map_or_else(Cell::none, |(ratio, tone)| Cell::toned(units::number(ratio), tone))
     };
-    let across = row.cpu_ns_per_message_ci.map(|(low, high)| (low as u64, high as u64));
+    let across = row.cpu_ns_per_message_ci.map(|(low, high)| (Quantile::Time(low as u64), Quantile::Time(high as u64)));
     let messages = |cell: Cell| if row.sent > 0 { cell } else { Cell::none() };
     [
-        Cell::time(summary.and_then(|summary| percentile(summary, Percentile::P50))).strong(),
+        Cell::percentile(summary, Percentile::P50).strong(),
         Cell::interval(summary.and_then(|summary| summary.p50_ci)),
-        Cell::time(summary.and_then(|summary| percentile(summary, Percentile::P99))),
+        Cell::percentile(summary, Percentile::P99),
         ratio(p50_ratio),
         Cell::time(row.cpu_ns_per_message.map(|ns| ns.round() as u64)),
         Cell::interval(across),

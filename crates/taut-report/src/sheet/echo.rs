@@ -1,8 +1,9 @@
 use taut_measure::recording::{EchoRow, Verdict};
-use taut_measure::stats::Summary;
+use taut_measure::stats::{Percentile, Summary};
 
 use super::{
-    About, Cell, Column, Label, Line, Note, Percentile, Sheet, Tone, echo_labels, percentile, ratio_interval, tone_of,
+    About, Cell, Column, Label, Line, Note, Sheet, Tone, across_rounds, echo_labels, loss_note, observer_cost,
+    ratio_interval, tone_of, too_few_rounds, whole_rounds,
 };
 use crate::units;
 
@@ -24,10 +25,17 @@ pub(super) fn sheet(rows: &[&EchoRow]) -> Sheet {
         Column::figure("lost"),
     ]);
     let mut sheet = Sheet { heading: "Round trips".to_owned(), context: labels.shared, columns, ..Sheet::default() };
+    let times = |row: &EchoRow| row.response_ns.or(row.rtt_ns);
+    let level = |row: &EchoRow| times(row).and_then(|summary| summary.ci_level);
+    sheet.notes.extend(across_rounds(rows.iter().map(|row| (whole_rounds(&row.rounds), level(row)))));
     for (row, label) in rows.iter().zip(labels.each) {
         sheet.lines.extend(lines(row, &label, open));
+        sheet.notes.extend(row.loss_compared.as_ref().map(|losses| loss_note(&label, losses)));
         sheet.notes.extend(compared(row, &label));
+        sheet.notes.extend(cut_short(row, &label));
+        sheet.notes.extend(observer(row, &label));
         sheet.notes.extend(came_late(row, &label));
+        sheet.notes.extend(came_again(row, &label));
         sheet.notes.extend(never_sent(row, &label));
         sheet.about.push(About { label, command: row.command.clone(), facts: row.options.clone() });
     }
@@ -57,32 +65,56 @@ fn lines(row: &EchoRow, label: &Label, open: bool) -> Vec<Line> {
 }
 
 fn figures(summary: Option<&Summary>) -> [Cell; 7] {
-    let Some(summary) = summary else {
-        return std::array::from_fn(|_| Cell::none());
-    };
-    let at = |p| Cell::time(percentile(summary, p));
+    let at = |percentile| Cell::percentile(summary, percentile);
     [
         at(Percentile::P50).strong(),
-        Cell::interval(summary.p50_ci),
+        Cell::interval(summary.and_then(|summary| summary.p50_ci)),
         at(Percentile::P90),
         at(Percentile::P99),
         at(Percentile::P999),
         at(Percentile::P9999),
-        Cell::time(Some(summary.max)),
+        Cell::max(summary),
     ]
 }
 
 fn compared(row: &EchoRow, label: &Label) -> Option<Note> {
     let compared = row.compared.as_ref()?;
-    let (with, interval) = (&compared.with, ratio_interval(compared.p50_ratio_ci));
+    let (with, interval) = (&compared.with, ratio_interval(compared.p50_ratio_ci, compared.p50_ratio_level));
     let text = match compared.verdict {
         Verdict::Shorter | Verdict::Longer => {
             format!("{label}: median {} that of {with}, {interval}.", units::ratio_than(compared.p50_ratio))
         }
         Verdict::CannotTellApart => format!("{label}: cannot tell apart from {with}, {interval}."),
+        Verdict::LossesDiffer => return None,
         Verdict::NotAvailable => format!("{label}: could not be held against {with}."),
+        Verdict::TooFewRounds => {
+            let ratio = units::number(compared.p50_ratio);
+            format!(
+                "{label}: median {ratio} times that of {with}, {interval}: {}.",
+                too_few_rounds(compared.rounds_needed)
+            )
+        }
     };
     Some(Note::toned(text, tone_of(compared.verdict)))
+}
+
+/// A round that did not come to its end.
+fn cut_short(row: &EchoRow, label: &Label) -> Option<Note> {
+    let partial = row.rounds.iter().find(|round| !round.complete)?;
+    let (sent, whole) = (units::count(partial.sent), row.rounds.iter().filter(|round| round.complete).count());
+    let text = format!(
+        "{label}: a round was cut short after {sent} messages, which are in no interval and no comparison; {whole} are whole."
+    );
+    Some(Note::toned(text, Tone::Bad))
+}
+
+/// What it costs to keep a timeline.
+fn observer(row: &EchoRow, label: &Label) -> Option<Note> {
+    let more = observer_cost(row.observer?);
+    let text = format!(
+        "{label}: the timeline is of rounds of its own, where a round trip takes {more} longer; no figure here is of them."
+    );
+    Some(Note::new(text))
 }
 
 /// Not all that was lost was lost on the way.
@@ -91,6 +123,16 @@ fn came_late(row: &EchoRow, label: &Label) -> Option<Note> {
     let timeout = units::limit(row.timeout_ns);
     (row.late_replies > 0)
         .then(|| Note::new(format!("{label}: {late} of the {lost} lost ones came after the time-out of {timeout}.")))
+}
+
+/// More than one reply to one message.
+fn came_again(row: &EchoRow, label: &Label) -> Option<Note> {
+    let text = match row.duplicates {
+        0 => return None,
+        1 => format!("{label}: 1 reply came a second time."),
+        duplicates => format!("{label}: {} replies came a second time.", units::count(duplicates)),
+    };
+    Some(Note::new(text))
 }
 
 /// The plan of an open loop that our own side could not keep.

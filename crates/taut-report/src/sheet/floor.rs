@@ -1,6 +1,7 @@
 use taut_measure::recording::FloorRow;
+use taut_measure::stats::Percentile;
 
-use super::{Cell, Column, Line, Percentile, Sheet, Tone, percentile};
+use super::{Cell, Column, Line, Sheet, Tone};
 
 /// What the tool and the host cost by themselves.
 pub(super) fn sheet(rows: &[&FloorRow]) -> Sheet {
@@ -12,12 +13,12 @@ pub(super) fn sheet(rows: &[&FloorRow]) -> Sheet {
         Column::text("what it means").below(),
     ];
     let lines = rows.iter().map(|row| {
-        let at = |p| Cell::time(percentile(&row.ns, p));
+        let at = |percentile| Cell::percentile(Some(&row.ns), percentile);
         Line::new([
             Cell::toned(&row.what, Tone::Strong),
             at(Percentile::P50).strong(),
             at(Percentile::P99),
-            Cell::time(Some(row.ns.max)),
+            Cell::max(Some(&row.ns)),
             Cell::new(&row.meaning),
         ])
     });

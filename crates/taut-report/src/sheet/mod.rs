@@ -15,10 +15,10 @@ mod tune;
 
 use taut_explain::Stage;
 use taut_measure::recording::{
-    AirChangeRow, AirRow, CheckRow, CrowdRow, EchoRow, FloorRow, PaceRow, Recording, RouteRow, Row, StreamRow, TuneRow,
-    Verdict,
+    AirChangeRow, AirRow, CheckRow, CrowdRow, EchoRow, FloorRow, LossComparison, ObserverCost, PaceRow, Recording,
+    Round, RouteRow, Row, StreamRow, TuneRow, Verdict,
 };
-use taut_measure::stats::Summary;
+use taut_measure::stats::{Percentile, Quantile, Summary, narrowest};
 
 use crate::units;
 
@@ -28,7 +28,7 @@ pub(crate) use label::{
     Label, air_labels, connections, crowd_labels, echo_labels, links, nagle, pace_labels, route_labels, stream_labels,
     tune_labels,
 };
-pub(crate) use route::{heading as route_heading, is_mostly_lost};
+pub(crate) use route::heading as route_heading;
 
 /// A table with all that belongs to it.
 #[derive(Debug, Default)]
@@ -288,8 +288,26 @@ impl Cell {
         nanos.map_or_else(Self::none, |nanos| Self::new(units::time(nanos)))
     }
 
-    pub(crate) fn interval(interval: Option<(u64, u64)>) -> Self {
-        interval.map_or_else(Self::none, |interval| Self::toned(units::time_interval(interval), Tone::Faint))
+    /// A figure of all messages, which may be that of a lost one.
+    pub(crate) fn quantile(quantile: Option<Quantile>) -> Self {
+        match quantile {
+            Some(Quantile::Lost) => Self::toned(units::LOST, Tone::Bad),
+            time => Self::time(time.and_then(Quantile::time)),
+        }
+    }
+
+    /// A percentile of all messages, if there are enough of them.
+    pub(crate) fn percentile(summary: Option<&Summary>, percentile: Percentile) -> Self {
+        Self::quantile(summary.and_then(|summary| summary.percentile(percentile)))
+    }
+
+    /// The longest of all.
+    pub(crate) fn max(summary: Option<&Summary>) -> Self {
+        Self::quantile(summary.map(|summary| summary.max))
+    }
+
+    pub(crate) fn interval(interval: Option<(Quantile, Quantile)>) -> Self {
+        interval.map_or_else(Self::none, |interval| Self::toned(units::quantile_interval(interval), Tone::Faint))
     }
 
     /// A number of mishaps: any is bad.
@@ -298,7 +316,8 @@ impl Cell {
     }
 
     pub(crate) fn strong(self) -> Self {
-        Self { tone: Tone::Strong, ..self }
+        let tone = if self.tone == Tone::Bad { Tone::Bad } else { Tone::Strong };
+        Self { tone, ..self }
     }
 }
 
@@ -312,36 +331,68 @@ impl Note {
     }
 }
 
-/// A percentile, if there are enough times that at least one lies beyond it.
-pub(crate) fn percentile(summary: &Summary, percentile: Percentile) -> Option<u64> {
-    let (least, value) = match percentile {
-        Percentile::P50 => (1, summary.p50),
-        Percentile::P90 => (10, summary.p90),
-        Percentile::P99 => (100, summary.p99),
-        Percentile::P999 => (1_000, summary.p999),
-        Percentile::P9999 => (10_000, summary.p9999),
-    };
-    (summary.count >= least).then_some(value)
-}
-
-#[derive(Clone, Copy)]
-pub(crate) enum Percentile {
-    P50,
-    P90,
-    P99,
-    P999,
-    P9999,
-}
-
 pub(crate) const fn tone_of(verdict: Verdict) -> Tone {
     match verdict {
         Verdict::Shorter => Tone::Good,
         Verdict::Longer => Tone::Bad,
-        Verdict::CannotTellApart | Verdict::NotAvailable => Tone::Faint,
+        Verdict::CannotTellApart | Verdict::NotAvailable | Verdict::TooFewRounds | Verdict::LossesDiffer => Tone::Faint,
     }
 }
 
-/// `interval 0.85 to 0.91`.
-pub(crate) fn ratio_interval((low, high): (f64, f64)) -> String {
-    format!("interval {} to {}", units::number(low), units::number(high))
+/// `interval 0.85 to 0.91 (98.4 %)`, the level in brackets where it is known.
+pub(crate) fn ratio_interval((low, high): (f64, f64), level: Option<f64>) -> String {
+    let level = level.map_or_else(String::new, |level| format!(" ({})", units::share(level)));
+    format!("interval {} to {}{level}", units::number(low), units::number(high))
+}
+
+/// `2.10 µs (1.90 µs to 2.40 µs)`.
+pub(crate) fn observer_cost(cost: ObserverCost) -> String {
+    let signed = |ns: i64| format!("{}{}", if ns < 0 { "-" } else { "" }, units::time(ns.unsigned_abs()));
+    let interval =
+        cost.p50_ci.map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
+    signed(cost.p50_ns) + &interval
+}
+
+/// `too few rounds to tell (7 needed)`.
+pub(crate) fn too_few_rounds(needed: Option<usize>) -> String {
+    let needed = needed.map_or_else(String::new, |needed| format!(" ({needed} needed)"));
+    format!("too few rounds to tell{needed}")
+}
+
+/// Two shares of lost messages, and whether they allow to say which is shorter.
+pub(crate) fn loss_note(label: &Label, losses: &LossComparison) -> Note {
+    let share = |share: f64| if share > 0.0 { units::share(share) } else { "none".to_owned() };
+    let (mine, other) = (share(losses.lost_share), share(losses.lost_share_of_other));
+    let with = &losses.with;
+    if losses.differs {
+        let text = format!("{label}: loses {mine}, {with} {other}; which is shorter is left open where losses differ.");
+        return Note::toned(text, Tone::Bad);
+    }
+    Note::new(format!("{label}: loses {mine}, {with} {other}, which can be chance."))
+}
+
+/// What the intervals of a table are, once for all rows: the number of their rounds and the level.
+pub(crate) fn across_rounds(intervals: impl Iterator<Item = (usize, Option<f64>)>) -> Option<Note> {
+    let mut known: Vec<(usize, f64)> = intervals.filter_map(|(rounds, level)| Some((rounds, level?))).collect();
+    known.sort_by(|a, b| a.1.total_cmp(&b.1));
+    known.dedup();
+    let &(rounds, level) = known.first()?;
+    let (cut, of_cut) = narrowest(rounds, level - 1e-9);
+    let what = match cut {
+        _ if known.len() > 1 || (of_cut - level).abs() > 1e-6 => {
+            "an interval that covers the median with at least".to_owned()
+        }
+        0 => format!("the range of {rounds} rounds, which covers the median with"),
+        _ => {
+            format!(
+                "the range of {rounds} rounds without the {cut} smallest and {cut} largest, which covers the median with"
+            )
+        }
+    };
+    Some(Note::toned(format!("Across rounds: {what} {} probability.", units::level(level)), Tone::Faint))
+}
+
+/// Rounds that are in the intervals.
+pub(crate) fn whole_rounds(rounds: &[Round]) -> usize {
+    rounds.iter().filter(|round| round.complete && round.sent > 0).count()
 }

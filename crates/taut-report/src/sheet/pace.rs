@@ -1,8 +1,10 @@
 use taut_explain::Stage;
 use taut_measure::recording::PaceRow;
-use taut_measure::stats::Summary;
+use taut_measure::stats::{Percentile, Summary};
 
-use super::{About, Cell, Column, Label, Line, Note, Percentile, Sheet, Tone, ledger_shares, pace_labels, percentile};
+use super::{
+    About, Cell, Column, Label, Line, Note, Sheet, Tone, across_rounds, ledger_shares, observer_cost, pace_labels,
+};
 use crate::units;
 
 type Figure = fn(&PaceRow) -> Cell;
@@ -19,11 +21,11 @@ const FIGURES: [(&str, &str, Figure); 19] = [
     ("", "p50", |row| at(row.receiver_gap_ns.as_ref(), Percentile::P50)),
     ("", "p99", |row| at(row.receiver_gap_ns.as_ref(), Percentile::P99)),
     ("held", "p50", |row| at(row.hold_ns.as_ref(), Percentile::P50).strong()),
-    ("", "max", |row| Cell::time(row.hold_ns.as_ref().map(|summary| summary.max))),
+    ("", "max", |row| Cell::max(row.hold_ns.as_ref())),
     ("delivery", "p50", |row| at(row.delivery_ns.as_ref(), Percentile::P50).strong()),
     ("", "across rounds", |row| Cell::interval(row.delivery_ns.and_then(|summary| summary.p50_ci))),
     ("", "p99", |row| at(row.delivery_ns.as_ref(), Percentile::P99)),
-    ("", "max", |row| Cell::time(row.delivery_ns.as_ref().map(|summary| summary.max))),
+    ("", "max", |row| Cell::max(row.delivery_ns.as_ref())),
     ("sending call", "p50", |row| at(row.send_call_ns.as_ref(), Percentile::P50)),
     ("acknowledged", "p50", |row| at(row.ack_ns.as_ref(), Percentile::P50)),
     ("send lateness", "p50", |row| at(row.send_lateness_ns.as_ref(), Percentile::P50)),
@@ -52,6 +54,8 @@ fn figures(rows: &[&PaceRow], labels: &[Label], context: String) -> Sheet {
         sheet.lines.push(Line { cells: name.into_iter().chain(cells).collect(), continues });
     }
     sheet.notes.push(Note::toned(MEANING, Tone::Faint));
+    let level = |row: &PaceRow| row.delivery_ns.and_then(|summary| summary.ci_level);
+    sheet.notes.extend(across_rounds(rows.iter().map(|row| (row.rounds.len(), level(row)))));
     for (row, label) in rows.iter().zip(labels) {
         sheet.notes.extend(remarks(row, label).into_iter().map(|text| Note::toned(text, Tone::Faint)));
         sheet.about.push(About { label: label.clone(), command: row.command.clone(), facts: row.options.clone() });
@@ -70,6 +74,11 @@ fn remarks(row: &PaceRow, label: &Label) -> Vec<String> {
         Some(0) => {}
         Some(off) => remarks.push(format!("{label}: the peer's clock may be off ours by {}.", units::time(off))),
         None => remarks.push(format!("{label}: the peer does not tell its times.")),
+    }
+    if let Some(cost) = row.observer {
+        let more = observer_cost(cost);
+        remarks
+            .push(format!("{label}: every message is observed, which makes a round trip over loopback {more} longer."));
     }
     remarks
 }
@@ -97,9 +106,9 @@ fn ledger(rows: &[&PaceRow], labels: &[Label]) -> Option<Sheet> {
 }
 
 fn mean(summary: Option<&Summary>) -> Cell {
-    Cell::time(summary.map(|summary| summary.mean))
+    Cell::time(summary.and_then(|summary| summary.mean))
 }
 
-fn at(summary: Option<&Summary>, p: Percentile) -> Cell {
-    Cell::time(summary.and_then(|summary| percentile(summary, p)))
+fn at(summary: Option<&Summary>, percentile: Percentile) -> Cell {
+    Cell::percentile(summary, percentile)
 }

@@ -1,17 +1,13 @@
 use taut_measure::recording::RouteRow;
+use taut_measure::stats::Percentile;
 
-use super::{About, Cell, Column, Line, Percentile, Sheet, Tone, percentile, route_labels, tone_of};
+use super::{About, Cell, Column, Line, Sheet, Tone, across_rounds, loss_note, route_labels, tone_of, whole_rounds};
 use crate::units;
 
 /// What is timed in rows of one kind.
 pub(crate) fn heading(rows: &[&RouteRow]) -> &'static str {
     let is_loop = rows.iter().any(|row| row.loop_ns.is_some());
     if is_loop { "A turn of read, decide and write" } else { "From edge to edge" }
-}
-
-/// Whether the median is an event that was lost, which is later than all others: then the times of the rest say nothing.
-pub(crate) const fn is_mostly_lost(row: &RouteRow) -> bool {
-    row.lost > row.sent / 2
 }
 
 /// One row for each path and number of sinks.
@@ -37,10 +33,7 @@ pub(super) fn sheet(rows: &[&RouteRow]) -> Sheet {
     let mut sheet = Sheet { heading: heading(rows).to_owned(), context: labels.shared, columns, ..Sheet::default() };
     for (row, label) in rows.iter().zip(labels.each) {
         let summary = row.times();
-        let at = |p| match summary {
-            Some(_) if is_mostly_lost(row) => Cell::toned("lost", Tone::Bad),
-            _ => Cell::time(summary.and_then(|summary| percentile(summary, p))),
-        };
+        let at = |percentile| Cell::percentile(summary, percentile);
         let compared = row.compared.as_ref();
         let ratio =
             |ratio: Option<f64>, tone| ratio.map_or_else(Cell::none, |ratio| Cell::toned(units::number(ratio), tone));
@@ -52,14 +45,17 @@ pub(super) fn sheet(rows: &[&RouteRow]) -> Sheet {
             Cell::interval(summary.and_then(|summary| summary.p50_ci)),
             at(Percentile::P99),
             at(Percentile::P999),
-            Cell::time(summary.map(|summary| summary.max)),
+            Cell::max(summary),
             ratio(compared.map(|compared| compared.p50_ratio), compared.map_or(Tone::Plain, |c| tone_of(c.verdict))),
             ratio(row.p99_ratio, Tone::Plain),
             Cell::new(units::count(row.sent)),
             Cell::mishaps(row.lost),
             row.reported_lost.map_or_else(Cell::none, |lost| Cell::new(units::count(lost))),
         ]));
+        sheet.notes.extend(row.loss_compared.as_ref().map(|losses| loss_note(&label, losses)));
         sheet.about.push(About { label, command: row.command.clone(), facts: Vec::new() });
     }
+    let level = |row: &RouteRow| row.times().and_then(|summary| summary.ci_level);
+    sheet.notes.extend(across_rounds(rows.iter().map(|row| (whole_rounds(&row.rounds), level(row)))));
     sheet
 }

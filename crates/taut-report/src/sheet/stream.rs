@@ -1,17 +1,18 @@
-use taut_measure::recording::StreamRow;
+use taut_measure::recording::{Counted, StreamRow};
 
-use super::{About, Cell, Column, Line, Sheet, Tone, stream_labels};
+use super::{About, Cell, Column, Line, Sheet, Tone, across_rounds, stream_labels};
 use crate::units;
 
 /// Throughput, one row per endpoint and direction.
 pub(super) fn sheet(rows: &[&StreamRow]) -> Sheet {
     let labels = stream_labels(rows);
+    let plain = rows.iter().any(|row| row.counted != Counted::Received);
     let datagrams = rows.iter().any(|row| row.lost_bytes > 0);
     let mut columns = vec![
         Column::text("endpoint"),
         Column::figure("throughput"),
         Column::figure("across rounds").when_wide(1),
-        Column::figure("arrived").when_wide(2),
+        if plain { Column::figure("counted") } else { Column::figure("arrived").when_wide(2) },
     ];
     columns.extend(datagrams.then(|| Column::figure("lost")));
     columns.extend([Column::figure("per CPU second"), Column::figure("segments sent again")]);
@@ -22,7 +23,7 @@ pub(super) fn sheet(rows: &[&StreamRow]) -> Sheet {
             Cell::toned(label.to_string(), Tone::Strong),
             Cell::new(units::bit_rate(row.throughput_bps)).strong(),
             across.map_or_else(Cell::none, |across| Cell::toned(across, Tone::Faint)),
-            Cell::new(units::amount(row.bytes as f64)),
+            amount(row, plain),
         ];
         cells.extend(datagrams.then(|| lost(row)));
         cells.push(per_cpu_second(row));
@@ -30,7 +31,20 @@ pub(super) fn sheet(rows: &[&StreamRow]) -> Sheet {
         sheet.lines.push(Line::new(cells));
         sheet.about.push(About { label, command: row.command.clone(), facts: row.options.clone() });
     }
+    let levels = rows.iter().map(|row| (row.rounds.len(), row.throughput_bps_ci_level));
+    sheet.notes.extend(across_rounds(levels));
     sheet
+}
+
+/// The bytes, and whose they were where not all were received by a program that says so.
+fn amount(row: &StreamRow, plain: bool) -> Cell {
+    let bytes = units::amount(row.bytes as f64);
+    Cell::new(match row.counted {
+        Counted::Received if plain => format!("{bytes} arrived"),
+        Counted::Received => bytes,
+        Counted::Acknowledged => format!("{bytes} acknowledged by the peer's kernel"),
+        Counted::Taken => format!("{bytes} taken by this host's socket"),
+    })
 }
 
 fn lost(row: &StreamRow) -> Cell {

@@ -1,6 +1,7 @@
 use taut_measure::recording::{TuneRow, Verdict};
+use taut_measure::stats::{Percentile, Quantile};
 
-use super::{About, Cell, Column, Label, Line, Sheet, Tone, tone_of};
+use super::{About, Cell, Column, Label, Line, Sheet, Tone, tone_of, too_few_rounds};
 use crate::units;
 
 /// Settings tried, a sheet for each endpoint and workload, in the order given.
@@ -29,8 +30,8 @@ fn sheet(rows: &[&TuneRow]) -> Sheet {
         let mut cells = vec![
             Cell::toned(&row.setting, Tone::Strong),
             Cell::new(&row.place),
-            Cell::time(row.p50_ns),
-            Cell::time(row.p99_ns),
+            figure(row, row.p50_ns, Percentile::P50),
+            figure(row, row.p99_ns, Percentile::P99),
             row.p50_ratio.map_or_else(Cell::none, |ratio| Cell::new(units::number(ratio)).strong()),
             row.p50_ratio_ci.map_or_else(Cell::none, |(low, high)| {
                 Cell::toned(format!("{}–{}", units::number(low), units::number(high)), Tone::Faint)
@@ -54,11 +55,19 @@ fn sheet(rows: &[&TuneRow]) -> Sheet {
     Sheet { heading: "Settings tried".to_owned(), context, columns, lines: lines.collect(), about, ..Sheet::default() }
 }
 
+/// A figure of all messages: absent where there are too few, or where that share of them was lost.
+fn figure(row: &TuneRow, nanos: Option<u64>, percentile: Percentile) -> Cell {
+    let is_lost = nanos.is_none() && row.lost_share > 1.0 - percentile.share();
+    Cell::quantile(if is_lost { Some(Quantile::Lost) } else { nanos.map(Quantile::Time) })
+}
+
 fn verdict(row: &TuneRow) -> Cell {
     let text = match row.verdict {
         _ if row.setting == "base" => "–".to_owned(),
         Verdict::Shorter | Verdict::Longer => row.p50_ratio.map_or_else(String::new, units::ratio_in_words),
         Verdict::CannotTellApart => "cannot tell apart from base".to_owned(),
+        Verdict::TooFewRounds => too_few_rounds(row.rounds_needed),
+        Verdict::LossesDiffer => "loses more or less than base".to_owned(),
         Verdict::NotAvailable => {
             let why = row.why_not.as_deref().map(|why| format!(": {why}"));
             format!("not available{}", why.unwrap_or_default())

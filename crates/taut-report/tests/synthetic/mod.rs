@@ -1,13 +1,13 @@
 //! A document with a row of every kind, computed from a fixed seed: nothing in it was measured.
 
-use taut_explain::Finding;
+use taut_explain::{Finding, Unit};
 use taut_measure::recording::{
-    AirChangeRow, AirEventExcerpt, AirExcerpt, AirIdle, AirPdu, AirRow, AirSetting, CheckRow, Comparison,
-    CpuComparison, CrowdRound, CrowdRow, EchoRow, Ended, FORMAT_VERSION, Floor, FloorRow, HostFacts, MessageExcerpt,
-    PaceRound, PaceRow, Recording, Round, RouteRow, Row, Starvation, StreamRound, StreamRow, TcpFacts, TuneRow,
-    Verdict,
+    AirChangeRow, AirEventExcerpt, AirExcerpt, AirIdle, AirPdu, AirRow, AirSetting, CheckRow, Comparison, Counted,
+    CpuComparison, CrowdRound, CrowdRow, EchoRow, Ended, FORMAT_VERSION, Floor, FloorRow, HostFacts, LossComparison,
+    MessageExcerpt, PaceRound, PaceRow, Recording, Round, RouteRow, Row, Starvation, StreamRound, StreamRow, TcpFacts,
+    TuneRow, Verdict,
 };
-use taut_measure::stats::{Distribution, Exceedance, ExceedanceCounter, Summary};
+use taut_measure::stats::{Distribution, Exceedance, ExceedanceCounter, Losses, Quantile, Rounds, Summary};
 use taut_time::Duration;
 
 use super::Document;
@@ -158,6 +158,7 @@ fn finding() -> Finding {
         summary: "Nagle's algorithm holds small writes until the peer's delayed acknowledgement".to_owned(),
         on: "pace over tcp://192.0.2.7:7600".to_owned(),
         share: 0.75,
+        share_of: Unit::Writes,
         cost_ns: 22_100_000,
         evidence: vec![
             "90 of 120 messages stayed in the socket until an acknowledgement came, and left within 50 µs of it"
@@ -178,54 +179,56 @@ fn echo(endpoint: &str, transport: &str, centre_ns: u64, lost: u64, rate_hz: Opt
     let late: Vec<u64> =
         all.iter().enumerate().map(|(i, ns)| ns + if i % 97 == 0 { 18_000_000 } else { 60_000 }).collect();
     let judged = if rate_hz.is_some() { &late } else { &all };
-    let distributions: Vec<Distribution> = rounds.iter().map(|times| distribution(times)).collect();
+    // All losses are in the third round.
+    let rounds = |times: &[u64]| -> Vec<Distribution> {
+        let mut rounds: Vec<Distribution> = times.chunks(count / 5).map(distribution).collect();
+        rounds[2].record_lost(lost);
+        rounds
+    };
+    let summary = |times: &[u64]| rounds(times).iter().collect::<Rounds>().summary();
     let base = (endpoint, rate_hz) == ("unix:/run/taut.sock", None);
+    let of_base = Losses { lost: 0, messages: 20_000 };
+    let losses = LossComparison::of(Losses { lost, messages: sent }, of_base, "unix:/run/taut.sock");
     EchoRow {
         endpoint: endpoint.to_owned(),
         transport: transport.to_owned(),
         command: format!("taut echo {endpoint}{}", rate_hz.map_or_else(String::new, |rate| format!(" --rate {rate}"))),
         engine: "blocking".to_owned(),
+        engine_wait_ns: None,
         message_bytes: 64,
         writes: "write".to_owned(),
         connections: 1,
         rate_hz,
         nagle: (transport == "tcp").then_some(false),
         tcp: (transport == "tcp").then(|| tcp(0)),
-        rtt_ns: distribution(&all).summary(&distributions),
+        rtt_ns: summary(&all),
         response_ns: rate_hz.and_then(|_| summary(&late)),
-        send_lateness_ns: rate_hz.and_then(|_| summary(&samples(54_000, count, 9))),
+        send_lateness_ns: rate_hz.and_then(|_| self::summary(&samples(54_000, count, 9))),
         sent,
         lost,
         late_replies: lost / 4,
+        duplicates: lost / 12,
         unsent: 0,
         timeout_ns: 1_000_000_000,
         exceed: exceed(judged, lost),
-        curve: distribution(judged).curve(),
-        rounds: judged
-            .chunks(count / 5)
-            .enumerate()
-            .map(|(i, times)| {
-                let lost = if i == 2 { lost } else { 0 };
-                let times = distribution(times);
-                Round {
-                    p50_ns: times.quantile(0.5),
-                    p99_ns: times.quantile(0.99),
-                    max_ns: times.quantile(1.0),
-                    sent: times.count() + lost,
-                    lost,
-                }
+        curve: rounds(judged).iter().collect::<Rounds>().pooled().curve(),
+        rounds: rounds(judged).iter().map(|times| Round::of(times, times.messages(), times.lost())).collect(),
+        loss_compared: losses.clone(),
+        compared: (!base)
+            .then(|| Comparison {
+                with: "unix:/run/taut.sock".to_owned(),
+                p50_ratio: if lost == 37 { 1.01 } else { centre_ns as f64 / 9_200.0 },
+                p50_ratio_ci: if lost == 37 {
+                    (0.97, 1.04)
+                } else {
+                    (centre_ns as f64 / 9_400.0, centre_ns as f64 / 9_000.0)
+                },
+                p50_ratio_level: Some(0.984_375),
+                verdict: if lost == 37 { Verdict::CannotTellApart } else { Verdict::Longer },
+                rounds_needed: None,
             })
-            .collect(),
-        compared: (!base).then(|| Comparison {
-            with: "unix:/run/taut.sock".to_owned(),
-            p50_ratio: if lost == 37 { 1.01 } else { centre_ns as f64 / 9_200.0 },
-            p50_ratio_ci: if lost == 37 {
-                (0.97, 1.04)
-            } else {
-                (centre_ns as f64 / 9_400.0, centre_ns as f64 / 9_000.0)
-            },
-            verdict: if lost == 37 { Verdict::CannotTellApart } else { Verdict::Longer },
-        }),
+            .map(|compared| compared.beside(losses.as_ref())),
+        observer: None,
         options: vec!["TCP_NODELAY=1".to_owned(), "SO_SNDBUF=87040".to_owned()],
         peer_acks: "kernel default".to_owned(),
     }
@@ -274,6 +277,7 @@ fn pace(nagle: bool) -> PaceRow {
             .collect(),
         excerpt: messages[..40].to_vec(),
         tcp: Some(tcp(0)),
+        observer: None,
         options: vec![format!("TCP_NODELAY={}", u8::from(!nagle))],
     }
 }
@@ -308,7 +312,9 @@ fn stream(direction: &str, bps: f64, retransmitted: u32) -> StreamRow {
         block_bytes: 65_536,
         throughput_bps: bps,
         throughput_bps_ci: Some((bps * 0.96, bps * 1.03)),
+        throughput_bps_ci_level: Some(0.9375),
         bytes: (bps / 8.0 * 10.0) as u64,
+        counted: Counted::Received,
         lost_bytes: 0,
         unconfirmed_bytes: 0,
         cpu_ns: 4_200_000_000,
@@ -353,10 +359,9 @@ fn turns(path: &str, p50_ns: u64, ratio: Option<f64>) -> RouteRow {
 }
 
 fn route(path: &str, p50_ns: u64, lost: u64, ratio: Option<f64>) -> RouteRow {
-    let rounds: Vec<Vec<u64>> = (0..5).map(|i| samples(p50_ns + 11 * i, 400, i)).collect();
-    let distributions: Vec<Distribution> = rounds.iter().map(|times| distribution(times)).collect();
-    let mut all = Distribution::new();
-    distributions.iter().for_each(|round| all.add(round));
+    let mut rounds: Vec<Distribution> = (0..5).map(|i| distribution(&samples(p50_ns + 11 * i, 400, i))).collect();
+    rounds[4].record_lost(lost);
+    let all: Rounds = rounds.iter().collect();
     RouteRow {
         path: path.to_owned(),
         over: "UDP over a veth pair".to_owned(),
@@ -364,29 +369,23 @@ fn route(path: &str, p50_ns: u64, lost: u64, ratio: Option<f64>) -> RouteRow {
         when: "value == 0".to_owned(),
         sinks: 1,
         routes: 1,
-        edge_to_edge_ns: all.summary(&distributions),
+        edge_to_edge_ns: all.summary(),
         loop_ns: None,
-        curve: all.curve(),
+        curve: all.pooled().curve(),
         sent: 2_000 + lost,
         lost,
         reported_lost: None,
         timeout_ns: 20_000_000,
         gap_ns: 100_000,
-        rounds: distributions
-            .iter()
-            .map(|round| Round {
-                p50_ns: round.quantile(0.5),
-                p99_ns: round.quantile(0.99),
-                max_ns: round.quantile(1.0),
-                sent: 400,
-                lost: 0,
-            })
-            .collect(),
+        rounds: rounds.iter().map(|round| Round::of(round, round.messages(), round.lost())).collect(),
+        loss_compared: None,
         compared: ratio.map(|ratio| Comparison {
             with: "kept-open".to_owned(),
             p50_ratio: ratio,
             p50_ratio_ci: (ratio * 0.98, ratio * 1.03),
+            p50_ratio_level: Some(0.9375),
             verdict: if ratio < 1.0 { Verdict::Shorter } else { Verdict::Longer },
+            rounds_needed: None,
         }),
         p99_ratio: ratio.map(|ratio| ratio * 0.8),
         sensor_core: Some(0),
@@ -429,9 +428,10 @@ fn crowd(engine: &str, connections: usize, active: usize, p50_ns: Option<u64>) -
         connections,
         active,
         message_bytes: 32,
-        rtt_ns: distribution(&rounds.concat()).summary(&distributions),
+        rtt_ns: distributions.iter().collect::<Rounds>().summary(),
         cpu_ns_per_message: cpu,
         cpu_ns_per_message_ci: cpu.map(|ns| (ns * 0.9, ns * 1.2)),
+        cpu_ns_per_message_ci_level: cpu.map(|_| 0.9375),
         threads: p50_ns.map(|_| 1),
         rss_bytes: p50_ns.map(|_| 5_530_000),
         exchanges: if p50_ns.is_some() { 2_000 } else { 0 },
@@ -449,9 +449,9 @@ fn crowd(engine: &str, connections: usize, active: usize, p50_ns: Option<u64>) -
         rounds: distributions
             .iter()
             .map(|times| CrowdRound {
-                p50_ns: times.quantile(0.5),
-                p99_ns: times.quantile(0.99),
-                max_ns: times.quantile(1.0),
+                p50_ns: times.quantile(0.5).and_then(Quantile::time),
+                p99_ns: times.quantile(0.99).and_then(Quantile::time),
+                max_ns: times.quantile(1.0).and_then(Quantile::time),
                 cpu_ns_per_message: cpu,
                 threads: 1,
                 rss_bytes: 5_530_000,
@@ -464,13 +464,17 @@ fn crowd(engine: &str, connections: usize, active: usize, p50_ns: Option<u64>) -
             with: "poll".to_owned(),
             p50_ratio: ratio,
             p50_ratio_ci: (ratio * 0.9, ratio * 1.1),
+            p50_ratio_level: Some(0.9375),
             verdict: Verdict::Shorter,
+            rounds_needed: None,
         }),
         cpu_compared: with_uring.then(|| CpuComparison {
             with: "uring".to_owned(),
             ratio: 81.3,
             ratio_ci: (74.2, 88.0),
+            ratio_level: Some(0.9375),
             verdict: Verdict::Longer,
+            rounds_needed: None,
         }),
         client_core: Some(1),
         server_core: Some(0),
@@ -508,10 +512,15 @@ fn tune(
         place: place.to_owned(),
         p50_ns: ratio.map(|(ratio, _)| (40_400_000.0 * ratio) as u64),
         p99_ns: ratio.map(|(ratio, _)| (41_900_000.0 * ratio) as u64),
+        lost_share: 0.0,
         p50_ratio: ratio.map(|(ratio, _)| ratio),
         p50_ratio_ci: ratio.map(|(_, interval)| interval),
+        p50_ratio_level: ratio.map(|_| 0.9375),
         p99_ratio: ratio.map(|(ratio, _)| ratio),
+        screening_ratio: None,
+        base_p50_ns: None,
         verdict,
+        rounds_needed: None,
         why_not: why_not.map(str::to_owned),
         apply: (setting == "nodelay")
             .then(|| "setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));".to_owned()),
@@ -551,7 +560,7 @@ fn distribution(times: &[u64]) -> Distribution {
 
 fn summary(times: &[u64]) -> Option<Summary> {
     let fifths: Vec<Distribution> = times.chunks(times.len().div_ceil(5).max(1)).map(distribution).collect();
-    distribution(times).summary(&fifths)
+    fifths.iter().collect::<Rounds>().summary()
 }
 
 fn exceed(times: &[u64], lost: u64) -> Vec<Exceedance> {

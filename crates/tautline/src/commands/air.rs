@@ -153,7 +153,7 @@ fn run_once(args: &RunArgs) -> anyhow::Result<Code> {
     outcome.row.excerpt = excerpt.finish();
     let findings = findings::of_air(&plan, &outcome, &run.interrupt);
     let rows = vec![Row::Air(Box::new(outcome.row))];
-    args.output.emit(&Document { recording: run.finish(outcome.ended, rows), findings })
+    args.output.emit(&Document::new(run.finish(outcome.ended, rows), findings))
 }
 
 fn sweep(args: &SweepArgs) -> anyhow::Result<Code> {
@@ -180,7 +180,7 @@ fn sweep(args: &SweepArgs) -> anyhow::Result<Code> {
         all.push(findings::of_air(plan, &outcome, &run.interrupt));
     }
     let findings = findings::most_telling(all);
-    args.output.emit(&Document { recording: run.finish(ended, rows), findings })
+    args.output.emit(&Document::new(run.finish(ended, rows), findings))
 }
 
 /// A plan for each combination of values; the last parameter varies fastest.
@@ -214,7 +214,7 @@ fn tune(args: &TuneArgs) -> anyhow::Result<Code> {
     }
     let run = Run::start("air tune")?;
     let outcome = air::tune(&plan, &args.keep, &run.interrupt).map_err(|error| scenario::wrong(&plan.file, &error))?;
-    args.output.emit(&Document { recording: run.finish(outcome.ended, outcome.rows), findings: Vec::new() })
+    args.output.emit(&Document::new(run.finish(outcome.ended, outcome.rows), Vec::new()))
 }
 
 fn parameters(args: &ParametersArgs) -> anyhow::Result<Code> {

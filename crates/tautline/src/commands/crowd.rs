@@ -3,6 +3,7 @@ use taut_link::{Endpoint, Error};
 use taut_measure::crowd::{self, CrowdEngine, CrowdPlan, Server};
 use taut_measure::placement;
 use taut_measure::recording::Row;
+use taut_measure::stats::usual_rounds;
 use taut_report::Document;
 use taut_time::{Duration, Framing};
 
@@ -50,9 +51,10 @@ pub(crate) struct Args {
     /// Further numbers of connections, each with the first number of active ones
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = input::count)]
     by_connections: Vec<usize>,
-    /// Independent repetitions, each with new servers and connections
-    #[arg(long, value_name = "N", default_value = "5", value_parser = input::count)]
-    rounds: usize,
+    /// Independent repetitions, each with new servers and connections [default: as many as verdicts on the whole table take, 12
+    /// for that of all defaults]
+    #[arg(long, value_name = "N", value_parser = input::count)]
+    rounds: Option<usize>,
     /// Time of one engine with one number of active connections in one round, at least three exchanges
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = input::positive_duration)]
     time: Duration,
@@ -84,7 +86,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         args.thresholds.are_missed(&on, row.rtt_ns.as_ref(), row.lost, row.sent) || missed
     });
     let rows = outcome.rows.into_iter().map(|row| Row::Crowd(Box::new(row))).collect();
-    let code = args.output.emit(&Document { recording: run.finish(outcome.ended, rows), findings })?;
+    let code = args.output.emit(&Document::new(run.finish(outcome.ended, rows), findings))?;
     Ok(if code == Code::Ok && missed { Code::ThresholdMissed } else { code })
 }
 
@@ -108,19 +110,21 @@ impl Args {
                 (server, self.cpu.or(client), self.server_cpu.or(host))
             }
         };
-        Ok(CrowdPlan {
+        let mut plan = CrowdPlan {
             server,
             engines: self.engines.clone(),
             connections: self.connections,
             active: self.active(),
             by_connections: self.by_connections.clone(),
-            rounds: self.rounds,
+            rounds: 0,
             time: self.time,
             timeout: self.timeout,
             client_core,
             server_core,
             command: run::command_line(),
-        })
+        };
+        plan.rounds = self.rounds.unwrap_or_else(|| usual_rounds(plan.comparisons()));
+        Ok(plan)
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let run = Run::start("doctor")?;
     let rows = rows();
     let recording = run.finish(Ended::Complete, rows);
-    args.output.emit(&Document { recording, findings: Vec::new() })
+    args.output.emit(&Document::new(recording, Vec::new()))
 }
 
 /// Floor and checks, for this command and the survey.

@@ -4,6 +4,7 @@ use taut_link::{Endpoint, Error};
 use taut_measure::echo::{self, EchoPlan, EchoSubject, Limit, WriteStyle};
 use taut_measure::engine::EngineKind;
 use taut_measure::recording::{Ended, Row};
+use taut_measure::stats::usual_rounds;
 use taut_report::Document;
 use taut_time::{Duration, Timeline};
 
@@ -19,7 +20,7 @@ use crate::{findings, input, scenario};
 ///
 /// Without --rate each message waits for the reply before (closed loop). With --rate messages leave on an absolute
 /// schedule, whatever comes back (open loop): then response times count from the intended sending, and a stalled peer
-/// shows. Round trips are round trips, never halved. Losses stand at infinity in the table of limits.
+/// shows. Round trips are round trips, never halved. A lost message is later than every time, in each percentile too.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut echo tcp://127.0.0.1:9100 udp://127.0.0.1:9100 unix:/run/taut.sock
@@ -46,9 +47,10 @@ pub(crate) struct Args {
     /// Links open at once
     #[arg(long, value_name = "N", default_value = "1", value_parser = input::count)]
     connections: usize,
-    /// Independent repetitions, each with new links
-    #[arg(long, value_name = "N", default_value = "5", value_parser = input::count)]
-    rounds: usize,
+    /// Independent repetitions, each with new links [default: 5, and when N others are compared with the first, as many as a verdict
+    /// takes: 7 for one, 9 for five]
+    #[arg(long, value_name = "N", value_parser = input::count)]
+    rounds: Option<usize>,
     /// After which a message counts as lost
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = input::positive_duration)]
     timeout: Duration,
@@ -82,10 +84,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     let subjects = args.subjects()?;
     let run = Run::start("echo")?;
-    let outcome = {
+    let mut outcome = {
         let mut progress = run.progress("echo", 0, 1);
         echo::run(&plan, &subjects, &run.interrupt, &mut progress)?
     };
+    echo::tell_engine_costs(&mut outcome);
     if let Some(path) = &args.perfetto {
         let timelines: Vec<(String, &Timeline)> = subjects
             .iter()
@@ -99,9 +102,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         let times = row.response_ns.as_ref().or(row.rtt_ns.as_ref());
         args.thresholds.are_missed(&row.endpoint, times, row.lost, row.sent) || missed
     });
-    let silent = outcome.ended == Ended::Complete && outcome.rows.iter().flatten().all(|row| row.rtt_ns.is_none());
+    let silent = outcome.ended == Ended::Complete && outcome.rows.iter().flatten().all(|row| row.sent == row.lost);
     let rows = outcome.rows.into_iter().flatten().map(|row| Row::Echo(Box::new(row))).collect();
-    let document = Document { recording: run.finish(outcome.ended, rows), findings };
+    let document = Document::new(run.finish(outcome.ended, rows), findings);
     let code = args.output.emit(&document)?;
     Ok(match code {
         Code::Ok if missed => Code::ThresholdMissed,
@@ -142,7 +145,7 @@ fn run_over_air(args: &Args, plan: &EchoPlan) -> anyhow::Result<Code> {
             break;
         }
     }
-    let code = args.output.emit(&Document { recording: run.finish(ended, rows), findings: Vec::new() })?;
+    let code = args.output.emit(&Document::new(run.finish(ended, rows), Vec::new()))?;
     Ok(if code == Code::Ok && missed { Code::ThresholdMissed } else { code })
 }
 
@@ -150,7 +153,7 @@ impl Args {
     fn plan(&self) -> EchoPlan {
         let two_writes = self.workload == "write-write-read";
         EchoPlan {
-            rounds: self.rounds,
+            rounds: self.rounds.unwrap_or_else(|| usual_rounds(self.others())),
             limit: self.count.map_or(Limit::Time(self.time), Limit::Count),
             rate_hz: self.rate,
             timeout: self.timeout,
@@ -159,6 +162,12 @@ impl Args {
             connections: self.connections,
             plain: self.link.plain,
         }
+    }
+
+    /// How many are compared with the first. Simulated links are not: they don't scatter.
+    fn others(&self) -> usize {
+        let live = self.endpoints.iter().filter(|place| place.endpoint().is_some()).count();
+        (live * self.engine.len().max(1)).saturating_sub(1)
     }
 
     fn subjects(&self) -> anyhow::Result<Vec<EchoSubject>> {

@@ -1,6 +1,5 @@
 use clap::CommandFactory;
 use clap_complete::Shell;
-use taut_report::Document;
 
 use crate::exit::Code;
 use crate::{Cli, output};
@@ -38,7 +37,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
             }
         }
         What::Completions { shell } => clap_complete::generate(shell, &mut command, "taut", &mut bytes),
-        What::Schema => bytes = format!("{:#}\n", Document::schema()).into_bytes(),
+        What::Schema => bytes = format!("{:#}\n", taut_report::schema()).into_bytes(),
     }
     output::print(&String::from_utf8_lossy(&bytes))?;
     Ok(Code::Ok)

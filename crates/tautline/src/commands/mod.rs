@@ -5,6 +5,7 @@ pub(crate) mod crowd;
 pub(crate) mod crowd_host;
 pub(crate) mod doctor;
 pub(crate) mod echo;
+pub(crate) mod explain;
 pub(crate) mod generate;
 pub(crate) mod pace;
 pub(crate) mod pipe;

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use taut_link::wire::AckPolicy;
 use taut_link::{Error, SocketOption, foreign};
+use taut_measure::echo;
 use taut_measure::pace::{self, PacePlan, PeerKind};
 use taut_measure::recording::Row;
 use taut_report::Document;
@@ -78,11 +79,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         let timelines: Vec<(String, &Timeline)> = outcome.timelines.iter().enumerate().map(named).collect();
         output::write_perfetto(path, &timelines)?;
     }
+    // Virtual time observes for nothing.
+    if args.endpoint.as_ref().is_none_or(|place| place.endpoint().is_some()) {
+        outcome.row.observer = echo::observer_cost(&run.interrupt).unwrap_or_default();
+    }
     let findings = findings::of_pace(&mut outcome);
     let row = outcome.row;
     let missed = args.thresholds.are_missed(&row.endpoint, row.delivery_ns.as_ref(), row.lost, row.messages);
     let recording = run.finish(outcome.ended, vec![Row::Pace(Box::new(row))]);
-    let code = args.output.emit(&Document { recording, findings })?;
+    let code = args.output.emit(&Document::new(recording, findings))?;
     Ok(if code == Code::Ok && missed { Code::ThresholdMissed } else { code })
 }
 
@@ -90,6 +95,11 @@ impl Args {
     fn plan(&self) -> anyhow::Result<PacePlan> {
         if self.foreign_peer.is_some() && (self.link.plain || self.link.peer_ack != AckPolicy::System) {
             let text = "the foreign peer acknowledges after its own time: leave --peer-ack and --plain out";
+            return Err(Error::Input(text.into()).into());
+        }
+        if self.link.plain && self.thresholds.asserts() {
+            let text = "--assert is on deliveries and losses, and a plain server does not tell what arrived: \
+                leave --plain out and send to `taut serve`, or use taut echo --plain";
             return Err(Error::Input(text.into()).into());
         }
         let peer = match (self.foreign_peer, &self.endpoint) {

@@ -14,7 +14,9 @@ use crate::{findings, input, scenario};
 
 /// Throughput, with what it costs in CPU time
 ///
-/// Counts what arrives at the receiver, not what the sender could get rid of.
+/// Counts what arrives at the receiver, not what the sender could get rid of. With --plain the receiver tells nothing: then
+/// what its kernel acknowledges counts (TCP), or what this host's socket takes (all else), and the rate is that of progress
+/// once the buffers on the way are full: a peer that never reads has none.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut stream tcp://10.0.0.2:9100 --time 10s --connections 4
@@ -72,7 +74,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     };
     let findings = findings::of_stream(&outcome.row, &outcome.ended);
     let recording = run.finish(outcome.ended, vec![Row::Stream(Box::new(outcome.row))]);
-    args.output.emit(&Document { recording, findings })
+    args.output.emit(&Document::new(recording, findings))
 }
 
 fn run_over_air(args: Args, plan: &AirPlan) -> anyhow::Result<Code> {
@@ -88,7 +90,7 @@ fn run_over_air(args: Args, plan: &AirPlan) -> anyhow::Result<Code> {
     let streamed = air::stream(plan, args.direction, block, times, &run::command_line(), &run.interrupt);
     let (row, ended) = streamed.map_err(|error| scenario::wrong(&plan.file, &error))?;
     let recording = run.finish(ended, vec![Row::Stream(Box::new(row))]);
-    args.output.emit(&Document { recording, findings: Vec::new() })
+    args.output.emit(&Document::new(recording, Vec::new()))
 }
 
 /// A write that amortises the call on a stream; a datagram that no Ethernet has to cut on the others.

@@ -12,6 +12,7 @@ use taut_measure::echo::{self, EchoPlan, EchoSubject, Limit, WriteStyle};
 use taut_measure::engine::EngineKind;
 use taut_measure::pace::{self, PacePlan, PeerKind};
 use taut_measure::recording::{CheckRow, Ended, Row};
+use taut_measure::stats::usual_rounds;
 use taut_measure::stream::{self, Direction, StreamPlan};
 use taut_measure::tune::{self, TunePlan, TuneWorkload};
 use taut_report::Document;
@@ -21,7 +22,7 @@ use taut_time::Duration;
 
 use super::crowd::own_server;
 use super::doctor;
-use super::route::bench;
+use super::route::bench::{self, Paths};
 use super::stream::default_block;
 use crate::exit::Code;
 use crate::local_server::LocalServer;
@@ -48,7 +49,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         progress: Box::new(|_, _| {}),
         rows: doctor::rows(),
         findings: Vec::new(),
-        ended: Ended::Complete,
+        failed: Vec::new(),
     };
     let directory = tempfile::tempdir().context("make a directory for the local sockets")?;
     let server = LocalServer::start(&local_endpoints(directory.path()))?;
@@ -67,17 +68,22 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     let of = steps.len();
     for (done, (name, step)) in steps.into_iter().enumerate() {
-        if run.interrupt.is_set() || survey.ended != Ended::Complete {
+        if run.interrupt.is_set() {
             break;
         }
         survey.progress = Box::new(run.progress(name, done, of));
-        step(&mut survey, &server.endpoints)?;
+        // What was measured before is worth the more when a step fails.
+        if let Err(error) = step(&mut survey, &server.endpoints) {
+            survey.failed.push(format!("{name}: {error:#}"));
+        }
     }
-    let Survey { rows, findings, mut ended, .. } = survey;
-    if run.interrupt.is_set() {
-        ended = Ended::Interrupted;
-    }
-    args.output.emit(&Document { recording: run.finish(ended, rows), findings })
+    let Survey { rows, findings, failed, .. } = survey;
+    let ended = match () {
+        () if run.interrupt.is_set() => Ended::Interrupted,
+        () if failed.is_empty() => Ended::Complete,
+        () => Ended::Failed(failed.join("; ")),
+    };
+    args.output.emit(&Document::new(run.finish(ended, rows), findings))
 }
 
 /// The ACK delay that explains the figures of the published experiment.
@@ -94,7 +100,8 @@ struct Survey {
     progress: Box<dyn FnMut(usize, usize)>,
     rows: Vec<Row>,
     findings: Vec<Finding>,
-    ended: Ended,
+    /// Steps that could not be measured, or not in whole, and why.
+    failed: Vec<String>,
 }
 
 /// One endpoint of every transport that this host offers.
@@ -120,7 +127,7 @@ impl Survey {
     fn round_trips(&mut self, endpoints: &[Endpoint]) -> anyhow::Result<()> {
         let list: Vec<String> = endpoints.iter().map(Endpoint::to_string).collect();
         let command = repeat(endpoints, &format!("echo {} --size 32 --time 1500ms", list.join(" ")));
-        let plan = echo_plan(Limit::Time(Duration::from_millis(1500)), None);
+        let plan = echo_plan(Limit::Time(Duration::from_millis(1500)), None, endpoints.len());
         let subjects: Vec<EchoSubject> =
             endpoints.iter().map(|endpoint| subject(endpoint, EngineKind::Blocking, &command)).collect();
         self.echo(&plan, &subjects)
@@ -128,8 +135,8 @@ impl Survey {
 
     /// The question of the published wireless benchmark: at 60 per second, how many frames come late?
     fn frames(&mut self, endpoints: &[Endpoint]) -> anyhow::Result<()> {
-        let plan = echo_plan(Limit::Time(Duration::from_secs(5)), Some(60.0));
         let both = &endpoints[..2];
+        let plan = echo_plan(Limit::Time(Duration::from_secs(5)), Some(60.0), both.len());
         let command = repeat(both, &format!("echo {} {} --size 32 --rate 60 --time 5s", both[0], both[1]));
         let subjects: Vec<EchoSubject> =
             both.iter().map(|endpoint| subject(endpoint, EngineKind::Epoll, &command)).collect();
@@ -180,8 +187,8 @@ impl Survey {
                 command: repeat(std::slice::from_ref(endpoint), &arguments),
             };
             let outcome = stream::run(&plan, &self.interrupt, &mut self.progress)?;
-            self.note(outcome.ended);
             self.rows.push(Row::Stream(Box::new(outcome.row)));
+            whole(outcome.ended)?;
         }
         Ok(())
     }
@@ -202,8 +209,7 @@ impl Survey {
         let outcome = tune::run(&plan, &self.interrupt, &mut self.progress)?;
         self.findings.extend(findings::of_tune(&outcome));
         self.rows.extend(outcome.rows.into_iter().map(|row| Row::Tune(Box::new(row))));
-        self.note(outcome.ended);
-        Ok(())
+        whole(outcome.ended)
     }
 
     /// The published experiment on network AIO in small: few active among many connections.
@@ -214,24 +220,24 @@ impl Survey {
         let connections = crowd::most_connections().min(1000);
         let active = connections.min(10);
         let names = ENGINES.map(CrowdEngine::name).join(",");
-        let plan = CrowdPlan {
+        let mut plan = CrowdPlan {
             server,
             engines: ENGINES.to_vec(),
             connections,
             active: vec![active],
             by_connections: Vec::new(),
-            rounds: ROUNDS,
+            rounds: 0,
             time: Duration::from_millis(60),
             timeout: Duration::from_secs(2),
             client_core,
             server_core,
             command: format!("taut crowd --connections {connections} --active {active} --engines {names} --time 60ms"),
         };
+        plan.rounds = usual_rounds(plan.comparisons());
         let outcome = crowd::run(&plan, &self.interrupt, &mut self.progress)?;
         self.findings.extend(findings::of_crowd(&outcome.rows));
         self.rows.extend(outcome.rows.into_iter().map(|row| Row::Crowd(Box::new(row))));
-        self.note(outcome.ended);
-        Ok(())
+        whole(outcome.ended)
     }
 
     /// The published experiment on a direct path, in small. Only root can lay the virtual cable.
@@ -239,11 +245,18 @@ impl Survey {
         let (sensor_core, route_core) = bench::cores();
         let (gap, timeout) = (Duration::from_micros(100), Duration::from_millis(20));
         let plan = RoutePlan { events: 500, gap, timeout, sensor_core, route_core, fifo: None };
-        let command = format!("taut route bench --over udp --others 0 --rounds {ROUNDS} --events 500");
-        match bench::udp_rows(&plan, &[1, 4], 0, ROUNDS, &command, &self.interrupt, &mut self.progress) {
+        let command = "taut route bench --over udp --others 0 --events 500".to_owned();
+        match bench::udp_rows(
+            &plan,
+            &Paths { sinks: &[1, 4], others: 0, names: &[] },
+            None,
+            &command,
+            &self.interrupt,
+            &mut self.progress,
+        ) {
             Ok((rows, ended)) => {
                 self.rows.extend(rows);
-                self.note(ended);
+                whole(ended)?;
             }
             Err(error) => {
                 self.rows.push(Row::Check(CheckRow {
@@ -263,11 +276,10 @@ impl Survey {
         if Simulation::find().is_ok() {
             let (_, core) = bench::cores();
             let plan = GpioPlan { samples: 50, edges: 500, period: Duration::from_micros(200), fifo: None, core };
-            let command = format!("taut route bench --over gpio --rounds {ROUNDS} --edges 500 --samples 50");
-            let (rows, ended) = bench::gpio_rows(&plan, ROUNDS, &command, &self.interrupt, &mut self.progress)?;
+            let command = "taut route bench --over gpio --edges 500 --samples 50";
+            let (rows, ended) = bench::gpio_rows(&plan, None, command, &self.interrupt, &mut self.progress)?;
             self.rows.extend(rows);
-            self.note(ended);
-            return Ok(());
+            return whole(ended);
         }
         let chips = gpio::chips();
         if !chips.is_empty() {
@@ -298,19 +310,19 @@ impl Survey {
                 outcome.row.excerpt = excerpt.finish();
             }
             found.push(findings::of_air(&plan, &outcome, &self.interrupt));
-            self.note(outcome.ended);
             self.rows.push(Row::Air(Box::new(outcome.row)));
+            whole(outcome.ended)?;
         }
         self.findings.extend(findings::most_telling(found));
         Ok(())
     }
 
     fn echo(&mut self, plan: &EchoPlan, subjects: &[EchoSubject]) -> anyhow::Result<()> {
-        let outcome = echo::run(plan, subjects, &self.interrupt, &mut self.progress)?;
+        let mut outcome = echo::run(plan, subjects, &self.interrupt, &mut self.progress)?;
+        echo::tell_engine_costs(&mut outcome);
         self.findings.extend(findings::of_echo(&outcome));
         self.rows.extend(outcome.rows.into_iter().flatten().map(|row| Row::Echo(Box::new(row))));
-        self.note(outcome.ended);
-        Ok(())
+        whole(outcome.ended)
     }
 
     fn pace(&mut self, peer: PeerKind, nagle: bool, time: Duration, command: String) -> anyhow::Result<()> {
@@ -330,22 +342,24 @@ impl Survey {
             command,
         };
         let mut outcome = pace::run(&plan, &self.interrupt, &mut self.progress)?;
+        outcome.row.observer = echo::observer_cost(&self.interrupt).unwrap_or_default();
         self.findings.extend(findings::of_pace(&mut outcome));
         self.rows.push(Row::Pace(Box::new(outcome.row)));
-        self.note(outcome.ended);
-        Ok(())
-    }
-
-    fn note(&mut self, ended: Ended) {
-        if ended != Ended::Complete {
-            self.ended = ended;
-        }
+        whole(outcome.ended)
     }
 }
 
-fn echo_plan(limit: Limit, rate_hz: Option<f64>) -> EchoPlan {
+/// A step that ended early for another reason than that the user wants so has failed.
+fn whole(ended: Ended) -> anyhow::Result<()> {
+    match ended {
+        Ended::Complete | Ended::Interrupted => Ok(()),
+        Ended::PeerGone(why) | Ended::Failed(why) => Err(anyhow::Error::msg(why)),
+    }
+}
+
+fn echo_plan(limit: Limit, rate_hz: Option<f64>, endpoints: usize) -> EchoPlan {
     EchoPlan {
-        rounds: ROUNDS,
+        rounds: usual_rounds(endpoints.saturating_sub(1)),
         limit,
         rate_hz,
         timeout: Duration::from_secs(1),

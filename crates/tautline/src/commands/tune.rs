@@ -16,9 +16,10 @@ use crate::{findings, input};
 
 /// Try the settings that could shorten a path, one against the base in turn, and say which did
 ///
-/// Each round opens new links and measures the base and every setting, beginning with another one each time. A setting
-/// counts as shorter or longer only when the whole interval across rounds (all of up to eight rounds, all but the outermost
-/// of more) is more than 1 % away from the base.
+/// Each round opens new links and measures the base and every setting, beginning with another one each time. What stands out
+/// then is measured again in fresh rounds, from which alone its figures are: a setting counts as shorter or longer only when
+/// both times the whole interval across rounds lies on the same side, the second time by more than 1 %. What is in force
+/// already is not tried. The timeline that is explained comes from trials of its own.
 ///
 /// A stream over Bluetooth LE is tuned step by step: the receiver's MTU and buffer, the connection interval, PHY, data length and
 /// the size of writes are tried on top of what has helped so far, until nothing helps any more. `taut serve` changes its side
@@ -51,7 +52,7 @@ pub(crate) struct Args {
     /// The peer is any server that echoes (for pace and stream: that reads)
     #[arg(long)]
     plain: bool,
-    /// Independent repetitions of each setting, 5 or more [default: 7; 5 over Bluetooth LE]
+    /// Independent repetitions of each setting, 5 or more, and again as many of each that stands out [default: 7; 5 over Bluetooth LE]
     #[arg(long, value_name = "N", value_parser = input::deciding_rounds)]
     rounds: Option<usize>,
     /// Time of one setting in one round [default: 200ms, 500ms for pace, 16 connection intervals or 500ms over Bluetooth LE]
@@ -87,7 +88,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     };
     let findings = findings::of_tune(&outcome);
     let rows = outcome.rows.into_iter().map(|row| Row::Tune(Box::new(row))).collect();
-    args.output.emit(&Document { recording: run.finish(outcome.ended, rows), findings })
+    args.output.emit(&Document::new(run.finish(outcome.ended, rows), findings))
 }
 
 fn run_radio(args: &Args) -> anyhow::Result<Code> {
@@ -115,7 +116,7 @@ fn run_radio(args: &Args) -> anyhow::Result<Code> {
     };
     let findings = findings::of_radio_tune(&plan, &outcome);
     let rows = outcome.rows.into_iter().map(|row| Row::Tune(Box::new(row))).collect();
-    args.output.emit(&Document { recording: run.finish(outcome.ended, rows), findings })
+    args.output.emit(&Document::new(run.finish(outcome.ended, rows), findings))
 }
 
 fn direction(text: &str) -> Result<Direction, String> {

@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use taut_link::{Endpoint, Listener, service};
 use taut_time::Duration;
 use taut_web::log::Log;
-use taut_web::{Limits, Options, Server, Site, Tree};
+use taut_web::{Hosts, Limits, Options, Server, Site, Tree};
 
 use crate::exit::Code;
 use crate::{input, output, run};
@@ -19,7 +19,8 @@ use crate::{input, output, run};
 /// Serves what lies beneath a directory, and nothing else: symbolic links out of it, names that begin with a dot, FIFOs and
 /// devices are not there. GET and HEAD; one range, preconditions, files compressed beforehand (.br, .zst, .gz beside the
 /// plain one), index.html. A file NAME.tmpl.html is served as NAME.html with {{time}} replaced by the time; nothing is
-/// evaluated. Listens on loopback unless told otherwise. Ends at Ctrl-C, when answers that have begun are finished, and then
+/// evaluated. Listens on loopback unless told otherwise, and answers only for localhost, addresses and names that it was told (else 421), so
+/// that no page from elsewhere can have its own name lead here. Ends at Ctrl-C, when answers that have begun are finished, and then
 /// says what it has done. A line for each request goes to stderr. More in docs/web.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -37,6 +38,9 @@ pub(crate) struct Args {
     /// Listen on the sockets that the service manager passes (LISTEN_FDS), beside those of --on, if any
     #[arg(long)]
     listen_fd: bool,
+    /// Answer for this name too, beside localhost, all addresses and names in --on; more than one may be given
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
     /// Answer a directory without index.html with a list of what is in it
     #[arg(long)]
     listing: bool,
@@ -80,7 +84,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     // A second Ctrl-C ends the process at once.
     run::interrupt_on_signals()?;
     let stop = stop_on_signals().context("prepare for Ctrl-C")?;
-    let site = Site::new(Tree::open(&args.directory)?, Options { listing: args.listing, max_age: args.max_age });
     let on = match args.on.as_slice() {
         [] if !args.listen_fd => &[DEFAULT.parse()?],
         given => given,
@@ -88,6 +91,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     for endpoint in on {
         listeners.push(Listener::bind(endpoint)?);
     }
+    let bound = on.iter().filter_map(|endpoint| {
+        let text = endpoint.to_string();
+        Some(text.strip_prefix("tcp://")?.rsplit_once(':')?.0.to_owned())
+    });
+    let hosts = Hosts::named(args.host.iter().cloned().chain(bound));
+    let options = Options { listing: args.listing, max_age: args.max_age, hosts };
+    let site = Site::new(Tree::open(&args.directory)?, options);
     let limits = Limits {
         clients: args.max_clients,
         head_bytes: args.max_head,

@@ -170,5 +170,9 @@ pub(crate) fn skip(test: &str, reason: &str) {
 
 /// Whether the long forms of tests are wanted (`cargo xtask test` without `--quick`).
 pub(crate) fn long() -> bool {
-    std::env::var_os("TAUT_TEST_LONG").is_some()
+    let is_long = std::env::var_os("TAUT_TEST_LONG").is_some();
+    if !is_long && let Some(path) = std::env::var_os("TAUT_SHORT_LOG") {
+        std::fs::write(path, "short\n").unwrap();
+    }
+    is_long
 }

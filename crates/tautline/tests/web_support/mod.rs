@@ -64,7 +64,7 @@ impl Web {
         told.set_nonblocking(true).unwrap();
         let line = line.replace("@SOCKET@", &directory.path().join("socket").display().to_string());
         let mut child = command
-            .arg("web")
+            .args(["web", "--host", "x"])
             .arg(&site)
             .arg("--json")
             .args(words(&line))

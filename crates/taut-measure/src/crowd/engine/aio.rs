@@ -6,7 +6,7 @@ use std::mem;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use taut_aio::{CompletionQueue, Notify, Operation, OperationList, Provider, SignalWaiter};
+use taut_aio::{CompletionQueue, InPlace, Notify, Operation, OperationList, Provider, SignalWaiter};
 use taut_link::Link;
 
 use super::BUFFER_BYTES;
@@ -30,7 +30,7 @@ pub(super) fn by_queue(links: Vec<Link>, ready: &mut dyn FnMut()) -> io::Result<
 pub(super) fn by_suspend(links: Vec<Link>, ready: &mut dyn FnMut()) -> io::Result<()> {
     let mut reads = OperationList::new(reads(Provider::Taut, links, &Notify::Silent))?;
     let mut replies = Replies::new(Provider::Taut);
-    (0..reads.len()).try_for_each(|link| reads[link].start_read(BUFFER_BYTES, 0))?;
+    (0..reads.len()).try_for_each(|link| reads.get_mut(link).start_read(BUFFER_BYTES, 0))?;
     ready();
     loop {
         match reads.suspend(None) {
@@ -39,7 +39,7 @@ pub(super) fn by_suspend(links: Vec<Link>, ready: &mut dyn FnMut()) -> io::Resul
             Err(error) => return Err(error),
         }
         for link in 0..reads.len() {
-            if !replies.answer(&mut reads[link])? {
+            if !replies.answer(reads.get_mut(link))? {
                 return leave((reads, replies));
             }
         }
@@ -65,7 +65,7 @@ fn one_by_one(
     ready();
     loop {
         match next() {
-            Ok(Some(link)) if !replies.answer(&mut reads[link])? => return leave((reads, replies)),
+            Ok(Some(link)) if !replies.answer((&mut reads[link]).into())? => return leave((reads, replies)),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -85,7 +85,7 @@ impl Replies {
     }
 
     /// Writes back what a read brought, if it is complete, and begins the next one. False when the link is closed.
-    fn answer(&mut self, read: &mut Operation) -> io::Result<bool> {
+    fn answer(&mut self, mut read: InPlace<'_>) -> io::Result<bool> {
         let length = match read.take_result() {
             None => return Ok(true),
             Some(Ok(length @ 1..)) => length,

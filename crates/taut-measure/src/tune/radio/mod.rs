@@ -1,6 +1,6 @@
 //! Which settings of a Bluetooth LE link raise its throughput? Step by step: everything that could help is tried on top of what has
-//! helped so far, in turn with it and with the base, round by round, with new channels each time; the best of them is taken, until
-//! nothing helps any more. What is changed is asked of both sides and put back at the end.
+//! helped so far, in turn with it and with the base, round by round, with new channels each time; what stands out is measured
+//! again, and the best of it that helps then too is taken, until nothing helps any more. What is changed is asked of both sides and put back at the end.
 
 mod choice;
 mod lasting;
@@ -10,11 +10,12 @@ use taut_link::bluetooth::interval_in_words;
 use taut_link::{Endpoint, Error, Result};
 use taut_time::Duration;
 
-use crate::echo::verdict;
 use crate::interrupt::Interrupt;
 use crate::recording::{Ended, TuneRow, Verdict};
-use crate::stats::{median, ratio_across};
+use crate::rounds::turns;
+use crate::stats::{Ratio, median};
 use crate::stream::Direction;
+use crate::verdict::{confirm, stands_out};
 use choice::{Choice, Found};
 use trial::{Bench, Trial};
 
@@ -83,26 +84,35 @@ pub fn run(plan: &RadioPlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usi
         if entries.iter().all(|entry| entry.choice == settled || entry.choice == found.base()) {
             break;
         }
-        let ended =
-            measure(plan, &mut bench, &mut entries, interrupt, &mut |done, of| progress(step * of + done, STEPS * of))?;
-        let base: Vec<Trial> = entries[0].trials.clone();
+        let everyone: Vec<usize> = (0..entries.len()).collect();
+        let part = &mut |done: usize, of: usize| progress(2 * step * of + done, 2 * STEPS * of);
+        let mut ended = measure(plan, &mut bench, &mut entries, &everyone, interrupt, part)?;
+        // The first entry is the base, the one that was settled on stands second.
+        let on_top_of = usize::from(step > 0);
+        worse.extend(slower(&entries, on_top_of).map(|entry| entry.choice.beyond(&settled, &found)));
+        let by_screening: Vec<f64> = entries.iter().map(|entry| entry.bps().unwrap_or(0.0)).collect();
+        let again = screen(&mut entries, on_top_of);
+        if ended == Ended::Complete && !again.is_empty() {
+            let part = &mut |done: usize, of: usize| progress((2 * step + 1) * of + done, 2 * STEPS * of);
+            ended = measure(plan, &mut bench, &mut entries, &again, interrupt, part)?;
+        }
         if step == 0 {
-            outcome.base_options = base.last().map(|trial| trial.options.clone()).unwrap_or_default();
+            let last = entries[0].trials.last();
+            outcome.base_options = last.map(|trial| trial.options.clone()).unwrap_or_default();
         }
         let first_new = usize::from(step > 0) * 2;
-        outcome.rows.extend(entries[first_new..].iter().map(|entry| entry.row(plan, &found, &base)));
+        let others = entries.len() - 1;
+        outcome.rows.extend(entries[first_new..].iter().map(|entry| entry.row(plan, &found, &entries[0], others)));
         outcome.ended = ended;
         if outcome.ended != Ended::Complete {
             break;
         }
-        // The first entry is the base, the one that was settled on stands second.
-        let before = &entries[usize::from(step > 0)];
-        let gain = |entry: &Entry| ratio_across(&entry.times(), &before.times());
-        let slower = entries.iter().filter(|entry| gain(entry).is_some_and(|(_, (low, _))| low > LEAST_GAIN));
-        worse.extend(slower.map(|entry| entry.choice.beyond(&settled, &found)));
-        let helped = entries[1..].iter().filter(|entry| entry.choice != settled);
-        let helped = helped.filter(|entry| gain(entry).is_some_and(|(_, (_, high))| high * LEAST_GAIN < 1.0));
-        let best = helped.max_by(|a, b| a.bps().unwrap_or(0.0).total_cmp(&b.bps().unwrap_or(0.0)));
+        let before = &entries[on_top_of];
+        // What was best in the screening, if it helps in the fresh rounds too; its gain is theirs.
+        let gain = |entry: &Entry| Some(Ratio::across(&entry.times(), &before.times())?.interval);
+        let helped = again.iter().filter(|&&index| index > on_top_of);
+        let helped = helped.filter(|&&index| gain(&entries[index]).is_some_and(|(_, high)| high * LEAST_GAIN < 1.0));
+        let best = helped.max_by(|&&a, &&b| by_screening[a].total_cmp(&by_screening[b])).map(|&index| &entries[index]);
         let Some(best) = best else {
             outcome.gain_bps = Some((entries[0].bps().unwrap_or(0.0), before.bps().unwrap_or(0.0)));
             break;
@@ -131,8 +141,40 @@ pub fn run(plan: &RadioPlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usi
 /// One choice, with what it gave.
 struct Entry {
     choice: Choice,
+    /// Those of the screening, until there are fresh ones.
     trials: Vec<Trial>,
+    /// Against the base, in the screening.
+    screening: Option<Ratio>,
+    is_fresh: bool,
     why_not: Option<String>,
+}
+
+/// What costs more than it brings on top of the entry `before`.
+fn slower(entries: &[Entry], before: usize) -> impl Iterator<Item = &Entry> {
+    let base = entries[before].times();
+    let gain =
+        move |entry: &&Entry| Ratio::across(&entry.times(), &base).is_some_and(|gain| gain.interval.0 > LEAST_GAIN);
+    entries.iter().filter(gain)
+}
+
+/// Ends the screening: which entries stand out and are measured again, with the base and the entry `before`. None where
+/// nothing does.
+fn screen(entries: &mut [Entry], before: usize) -> Vec<usize> {
+    let (base, others) = (entries[0].times(), entries.len() - 1);
+    for entry in entries.iter_mut() {
+        entry.screening = Ratio::of_two_stages(&entry.times(), &base, others);
+    }
+    let is_open = |index: &usize| entries[*index].why_not.is_none() && stands_out(entries[*index].screening);
+    let found: Vec<usize> = (before + 1..entries.len()).filter(is_open).collect();
+    if found.is_empty() {
+        return found;
+    }
+    let again: Vec<usize> = (0..=before).chain(found).collect();
+    for &index in &again {
+        entries[index].trials.clear();
+        entries[index].is_fresh = true;
+    }
+    again
 }
 
 /// The base, what was settled on, and everything that could help on top of it.
@@ -143,28 +185,30 @@ fn entries(plan: &RadioPlan, found: &Found, settled: &Choice, worse: &[String]) 
     choices.extend(
         settled.steps(plan, found).into_iter().filter(|choice| !worse.contains(&choice.beyond(settled, found))),
     );
-    choices.into_iter().map(|choice| Entry { choice, trials: Vec::new(), why_not: None }).collect()
+    let entry = |choice| Entry { choice, trials: Vec::new(), screening: None, is_fresh: false, why_not: None };
+    choices.into_iter().map(entry).collect()
 }
 
 fn measure(
     plan: &RadioPlan,
     bench: &mut Bench<'_>,
     entries: &mut [Entry],
+    who: &[usize],
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Ended> {
-    let count = entries.len();
+    let count = who.len();
     for round in 0..plan.rounds {
-        for step in 0..count {
+        for (step, turn) in turns(round, count).enumerate() {
             if interrupt.is_set() {
                 return Ok(Ended::Interrupted);
             }
             progress(round * count + step, plan.rounds * count);
-            let entry = &mut entries[(step + round) % count];
+            let entry = &mut entries[who[turn]];
             if entry.why_not.is_some() {
                 continue;
             }
-            let is_first = round == 0 && entry.choice == bench.found().base();
+            let is_first = entry.trials.is_empty() && !entry.is_fresh && entry.choice == bench.found().base();
             match bench.trial(&entry.choice, interrupt) {
                 Ok(trial) => entry.trials.push(trial),
                 Err(error) if is_first => return Err(error),
@@ -199,11 +243,12 @@ impl Entry {
         median(&self.trials.iter().map(|trial| trial.bps).collect::<Vec<_>>())
     }
 
-    fn row(&self, plan: &RadioPlan, found: &Found, base: &[Trial]) -> TuneRow {
-        let of_base = Self { choice: found.base(), trials: base.to_vec(), why_not: None };
-        let is_base = self.choice == of_base.choice;
+    fn row(&self, plan: &RadioPlan, found: &Found, base: &Self, others: usize) -> TuneRow {
+        let is_base = self.choice == base.choice;
         let times = self.times();
-        let ratio = ratio_across(&times, &of_base.times());
+        let fresh = Ratio::of_two_stages(&times, &base.times(), others).filter(|_| self.is_fresh);
+        let compared = self.screening.zip(fresh).map(|(screening, fresh)| confirm(screening, fresh, others));
+        let ratio = fresh.or(self.screening);
         let times: Vec<f64> = times.into_iter().flatten().map(|ns| ns as f64).collect();
         TuneRow {
             endpoint: plan.endpoint.to_string(),
@@ -213,14 +258,21 @@ impl Entry {
             place: self.choice.place(plan, found),
             p50_ns: median(&times).map(|ns| ns as u64),
             p99_ns: None,
-            p50_ratio: ratio.map(|(ratio, _)| ratio),
-            p50_ratio_ci: ratio.map(|(_, interval)| interval),
+            lost_share: 0.0,
+            p50_ratio: ratio.map(|ratio| ratio.middle),
+            p50_ratio_ci: ratio.map(|ratio| ratio.interval),
+            p50_ratio_level: ratio.map(|ratio| ratio.level),
             p99_ratio: None,
-            verdict: match (&self.why_not, ratio) {
+            screening_ratio: fresh.and(self.screening).map(|ratio| ratio.middle),
+            base_p50_ns: None,
+            verdict: match (&self.why_not, compared) {
                 (Some(_), _) => Verdict::NotAvailable,
-                (None, Some((_, interval))) if !is_base => verdict(interval),
+                (None, Some(compared)) if !is_base => compared.verdict,
+                // It stood out, and nobody has looked again.
+                (None, None) if !is_base && stands_out(self.screening) => Verdict::TooFewRounds,
                 (None, _) => Verdict::CannotTellApart,
             },
+            rounds_needed: compared.filter(|_| !is_base).and_then(|compared| compared.rounds_needed),
             why_not: self.why_not.clone(),
             apply: None,
             throughput_bps: self.bps(),
@@ -240,9 +292,14 @@ fn lasting_row(plan: &RadioPlan, settled: &Choice, lasting: lasting::Lasting) ->
         place: lasting.limits_of.to_owned(),
         p50_ns: None,
         p99_ns: None,
+        lost_share: 0.0,
         p50_ratio: None,
         p50_ratio_ci: None,
+        p50_ratio_level: None,
         p99_ratio: None,
+        screening_ratio: None,
+        base_p50_ns: None,
+        rounds_needed: None,
         verdict: if lasting.why_not.is_some() { Verdict::NotAvailable } else { Verdict::CannotTellApart },
         why_not: lasting.why_not,
         apply: None,

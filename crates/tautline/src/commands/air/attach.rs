@@ -8,6 +8,7 @@ use serde_json::json;
 use taut_air::{AirEvent, Observer, Role};
 use taut_link::{Endpoint, Error, Listener, bluetooth};
 use taut_measure::air::{HostNotice, HostPlace, LiveController, LiveError, LiveFigures, LiveRadio, Scenario, prepare};
+use taut_measure::stats::Quantile;
 use taut_report::capture::{AirCapture, HostCapture};
 use taut_time::Duration;
 
@@ -175,7 +176,7 @@ fn tell(controllers: &[LiveController], scenario: &Scenario, json: bool) -> anyh
 
 fn conclude(figures: &LiveFigures, json: bool) -> anyhow::Result<Code> {
     let LiveFigures { lateness, to_hosts, from_hosts, lost } = figures;
-    let at = |q: f64| lateness.quantile(q).unwrap_or(0);
+    let at = |q: f64| lateness.quantile(q).and_then(Quantile::time).unwrap_or(0);
     if json {
         let late =
             json!({ "p50": at(0.5), "p99": at(0.99), "p999": at(0.999), "max": at(1.0), "count": lateness.count() });

@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(required_unless_present = "config")]
     b: Option<Side>,
     /// Pipes from a file (TOML) in place of A and B
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["a", "b", "framing", "clients", "once", "retry", "connect_timeout", "idle", "time", "rate", "linger", "cert", "key", "ca"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["a", "b", "framing", "clients", "children", "once", "retry", "connect_timeout", "idle", "time", "rate", "linger", "cert", "key", "ca"])]
     config: Option<PathBuf>,
     /// Print what became of it as one JSON object
     #[arg(long)]
@@ -56,6 +56,9 @@ pub(crate) struct Args {
     /// Clients at once; more wait, those that send datagrams are not served
     #[arg(long, value_name = "N", default_value = "1000", value_parser = input::count, help_heading = "Clients")]
     clients: usize,
+    /// Programs (exec:, exec-pty:) at once for clients that send datagrams, whose addresses anybody can make up
+    #[arg(long, value_name = "N", default_value = "16", value_parser = input::count, help_heading = "Clients")]
+    children: usize,
     /// End after the first client
     #[arg(long, help_heading = "Clients")]
     once: bool,
@@ -66,7 +69,8 @@ pub(crate) struct Args {
     /// Longest wait for a connection
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = input::positive_duration, help_heading = "Limits")]
     connect_timeout: Duration,
-    /// End a pipe in which nothing moves for so long [default: none; 60s for clients that send datagrams]
+    /// End a pipe in which nothing moves for so long, or whose client waits so long for the other end [default: none; 60s for
+    /// clients that send datagrams]
     #[arg(long, value_name = "TIME", value_parser = input::positive_duration, help_heading = "Limits")]
     idle: Option<Duration>,
     /// End a pipe after so long
@@ -127,6 +131,7 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
     let options = Options {
         framing: args.framing,
         clients: args.clients,
+        children: args.children,
         once: args.once,
         retries: args.retry,
         connect_timeout: args.connect_timeout,

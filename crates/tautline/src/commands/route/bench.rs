@@ -1,7 +1,7 @@
 use taut_measure::recording::{Ended, FloorRow, Row};
 use taut_measure::route::{self, RouteCase, RouteSetting, RouteTimes};
-use taut_measure::stats::Distribution;
-use taut_measure::{Interrupt, placement};
+use taut_measure::stats::{Distribution, usual_rounds};
+use taut_measure::{Interrupt, placement, turns};
 use taut_report::Document;
 use taut_route::bench::gpio::{self, Figure, GpioMeasured, GpioPath, GpioPlan, Simulation};
 use taut_route::bench::{Bench, EVERY, KernelPath, Path, Place, Plan, Start, WHEN};
@@ -26,12 +26,15 @@ pub(super) struct Args {
     /// Numbers of sinks, over UDP
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,4", value_parser = sinks)]
     sinks: Vec<usize>,
+    /// Only these paths, over UDP; one that is named twice is measured twice [default: all]
+    #[arg(long, value_name = "PATH,…", value_delimiter = ',')]
+    path: Vec<String>,
     /// Other routes on the same device, over UDP: each path in the kernel once more with these; 0 leaves that out
     #[arg(long, value_name = "N", default_value = "99", value_parser = clap::value_parser!(u16).range(0..=999))]
     others: u16,
-    /// Independent repetitions
-    #[arg(long, value_name = "N", default_value = "5", value_parser = input::count)]
-    rounds: usize,
+    /// Independent repetitions [default: as many as verdicts on all paths take, 10 for twelve]
+    #[arg(long, value_name = "N", value_parser = input::count)]
+    rounds: Option<usize>,
     /// Events of each path in each round, over UDP
     #[arg(long, value_name = "N", default_value = "2000", value_parser = input::count)]
     events: usize,
@@ -93,8 +96,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Code> {
     let is_all = args.over == Over::All;
     if args.over != Over::Gpio {
         let mut progress = run.progress("direct path over UDP", 0, 2);
-        (rows, ended) =
-            udp_rows(&plan, &args.sinks, args.others, args.rounds, &command, &run.interrupt, &mut progress)?;
+        (rows, ended) = udp_rows(&plan, &args.paths(), args.rounds, &command, &run.interrupt, &mut progress)?;
     }
     if args.over != Over::Udp && ended == Ended::Complete {
         let mut progress = run.progress("direct path on GPIO lines", 1, 2);
@@ -107,7 +109,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Code> {
             Err(error) => return Err(error),
         }
     }
-    args.output.emit(&Document { recording: run.finish(ended, rows), findings: Vec::new() })
+    args.output.emit(&Document::new(run.finish(ended, rows), Vec::new()))
 }
 
 fn is_unavailable(error: &anyhow::Error) -> bool {
@@ -122,12 +124,44 @@ pub(crate) fn cores() -> (Option<usize>, Option<usize>) {
     }
 }
 
-/// Measures all paths, interleaved round by round, each round beginning with another one.
+/// Which paths over UDP.
+pub(crate) struct Paths<'a> {
+    /// Numbers of sinks.
+    pub(crate) sinks: &'a [usize],
+    /// Other routes on the same device.
+    pub(crate) others: u16,
+    /// Names; none for all.
+    pub(crate) names: &'a [String],
+}
+
+impl Paths<'_> {
+    /// Those that are wanted of those that there are, in the order wanted.
+    fn of(&self, here: &[Path]) -> anyhow::Result<Vec<Path>> {
+        if self.names.is_empty() {
+            return Ok(here.to_vec());
+        }
+        let find = |name: &String| {
+            here.iter().copied().find(|path| path.name() == name).ok_or_else(|| {
+                let names: Vec<&str> = here.iter().map(|path| path.name()).collect();
+                taut_link::Error::Input(format!("there is no path `{name}` here; there are {}", names.join(", ")))
+                    .into()
+            })
+        };
+        self.names.iter().map(find).collect()
+    }
+}
+
+impl Args {
+    fn paths(&self) -> Paths<'_> {
+        Paths { sinks: &self.sinks, others: self.others, names: &self.path }
+    }
+}
+
+/// Measures all paths, interleaved round by round; without a number of rounds as many as verdicts on all of them take.
 pub(crate) fn udp_rows(
     plan: &Plan,
-    sinks: &[usize],
-    others: u16,
-    rounds: usize,
+    wanted: &Paths<'_>,
+    rounds: Option<usize>,
     command: &str,
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(usize, usize),
@@ -139,22 +173,20 @@ pub(crate) fn udp_rows(
         tried.inspect_err(|error| eprintln!("taut: a path over UDP skipped: {error}")).is_ok()
     });
     let is_here = |path: &Path| !matches!(path, Path::Kernel(place) if !places.contains(place));
-    let here = |sinks: usize| Path::all(sinks).iter().copied().filter(is_here);
-    let mut paths: Vec<(Path, usize, u16)> =
-        sinks.iter().flat_map(|&sinks| here(sinks).map(move |path| (path, sinks, 0))).collect();
+    let here = |sinks: usize| -> Vec<Path> { Path::all(sinks).iter().copied().filter(is_here).collect() };
+    let mut paths: Vec<(Path, usize, u16)> = Vec::new();
+    for &sinks in wanted.sinks {
+        paths.extend(wanted.of(&here(sinks))?.into_iter().map(|path| (path, sinks, 0)));
+    }
     // The same with many routes on the device, where they share a program in front of them.
-    let in_kernel = here(1).filter(|path| matches!(path, Path::Kernel(_)) && others > 0);
-    paths.extend(in_kernel.map(|path| (path, 1, others)));
+    let in_kernel =
+        wanted.of(&here(1))?.into_iter().filter(|path| matches!(path, Path::Kernel(_)) && wanted.others > 0);
+    paths.extend(in_kernel.map(|path| (path, 1, wanted.others)));
     let mut cases: Vec<RouteCase> = paths
         .iter()
-        .map(|(path, sinks, others)| RouteCase {
-            path: path.name(),
-            sinks: *sinks,
-            routes: 1 + usize::from(*others),
-            rounds: Vec::new(),
-            reported_lost: None,
-        })
+        .map(|(path, sinks, others)| RouteCase::new(path.name(), *sinks, 1 + usize::from(*others)))
         .collect();
+    let rounds = rounds.unwrap_or_else(|| usual_rounds(route::comparisons(&cases)));
     let (mut ended, mut sensor_fifo) = (Ended::Complete, None);
     for round in 0..rounds {
         if interrupt.is_set() {
@@ -162,14 +194,11 @@ pub(crate) fn udp_rows(
             break;
         }
         progress(round, rounds);
-        for turn in 0..paths.len() {
-            let index = (round + turn) % paths.len();
+        for index in turns(round, paths.len()) {
             let (path, sinks, others) = paths[index];
             let measured = bench.measure(path, sinks, others, plan)?;
             sensor_fifo = measured.sensor_fifo;
-            let mut times = Distribution::new();
-            measured.edge_to_edge_ns.iter().for_each(|&ns| times.record_ns(ns));
-            cases[index].rounds.push((times, measured.sent, measured.lost));
+            cases[index].add(&measured.edge_to_edge_ns, measured.sent, measured.lost);
         }
     }
     let setting = RouteSetting {
@@ -185,7 +214,8 @@ pub(crate) fn udp_rows(
         route_fifo: plan.fifo,
     };
     let mut rows: Vec<Row> = route::rows(&cases, &setting).into_iter().map(|row| Row::Route(Box::new(row))).collect();
-    for place in [Place::XdpGeneric, Place::Tc].into_iter().filter(|place| places.contains(place)) {
+    let is_started = |place: &Place| places.contains(place) && wanted.names.is_empty();
+    for place in [Place::XdpGeneric, Place::Tc].into_iter().filter(is_started) {
         rows.extend(started(&bench, place, plan)?.into_iter().map(|row| Row::Floor(Box::new(row))));
     }
     Ok((rows, ended))
@@ -198,7 +228,7 @@ fn started(bench: &Bench, place: Place, plan: &Plan) -> anyhow::Result<Vec<Floor
         let mut times = Distribution::new();
         starts.iter().filter_map(ns).for_each(|ns| times.record_ns(ns));
         let what = format!("from a condition of 20 terms to its program {until} ({})", place.name());
-        times.summary(&[]).map(|ns| FloorRow { what, ns, meaning: meaning.to_owned() })
+        times.summary().map(|ns| FloorRow { what, ns, meaning: meaning.to_owned() })
     };
     let loaded = row("in the kernel", "once for a route: parsing, generating, the verifier, compiling", &|start| {
         Some(start.loaded_ns)
@@ -220,7 +250,7 @@ fn nanos(duration: Duration) -> u64 {
 /// Measures turns and edges on the lines of the simulated chip, interleaved as [`udp_rows`] does.
 pub(crate) fn gpio_rows(
     plan: &GpioPlan,
-    rounds: usize,
+    rounds: Option<usize>,
     command: &str,
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(usize, usize),
@@ -234,26 +264,21 @@ pub(crate) fn gpio_rows(
     for (part, figure) in [Figure::Loop, Figure::EdgeToEdge].into_iter().enumerate() {
         let can_run = |path: &&GpioPath| missing.is_none() || !matches!(path, GpioPath::Kernel(_));
         let paths: Vec<GpioPath> = GpioPath::all(figure).iter().filter(can_run).copied().collect();
-        let mut cases: Vec<RouteCase> = paths
-            .iter()
-            .map(|path| RouteCase { path: path.name(), sinks: 1, routes: 1, rounds: Vec::new(), reported_lost: None })
-            .collect();
+        let mut cases: Vec<RouteCase> = paths.iter().map(|path| RouteCase::new(path.name(), 1, 1)).collect();
+        let rounds = rounds.unwrap_or_else(|| usual_rounds(route::comparisons(&cases)));
         for round in 0..rounds {
             if interrupt.is_set() {
                 ended = Ended::Interrupted;
                 break;
             }
             progress(part * rounds + round, 2 * rounds);
-            for turn in 0..paths.len() {
-                let index = (round + turn) % paths.len();
+            for index in turns(round, paths.len()) {
                 let GpioMeasured { ns, sent, lost, reported_lost } = match figure {
                     Figure::Loop => gpio::turns(paths[index], &gpio::line(gpio::IN), &gpio::line(gpio::OUT), plan)?,
                     Figure::EdgeToEdge => simulation.edge_to_edge(paths[index], plan)?,
                 };
-                let mut times = Distribution::new();
-                ns.iter().for_each(|&ns| times.record_ns(ns));
                 let case = &mut cases[index];
-                case.rounds.push((times, sent, lost));
+                case.add(&ns, sent, lost);
                 if let Some(lost) = reported_lost {
                     case.reported_lost = Some(case.reported_lost.unwrap_or(0) + lost);
                 }

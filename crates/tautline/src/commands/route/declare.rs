@@ -25,7 +25,7 @@ enum PlaceArg {
 #[derive(Debug, clap::Args)]
 pub(super) struct DeclareArgs {
     /// A file of routes (TOML); - reads stdin
-    #[arg(value_name = "FILE", conflicts_with_all = ["from", "when", "to", "send", "field", "name", "place", "log", "cpu", "fifo"])]
+    #[arg(value_name = "FILE", conflicts_with_all = ["from", "when", "to", "send", "field", "name", "place", "log", "cpu", "fifo", "replies"])]
     file: Option<PathBuf>,
     /// Where events come from
     #[arg(long, value_name = "SOURCE", required_unless_present = "file")]
@@ -45,7 +45,7 @@ pub(super) struct DeclareArgs {
     /// Name of the route
     #[arg(long, value_name = "NAME", default_value = "route")]
     name: String,
-    /// Where it is to run
+    /// Where it is to run; auto is the kernel where that can be and no packet filter is in use
     #[arg(long, value_name = "PLACE", default_value = "auto")]
     place: PlaceArg,
     /// Log events that pass, as lines of JSON; - is stdout
@@ -57,6 +57,9 @@ pub(super) struct DeclareArgs {
     /// SCHED_FIFO priority of that thread
     #[arg(long, value_name = "1-99", value_parser = clap::value_parser!(u8).range(1..=99))]
     fifo: Option<u8>,
+    /// Most replies a second; what would be more is lost [default: 100000]
+    #[arg(long, value_name = "N")]
+    replies: Option<u32>,
 }
 
 impl DeclareArgs {
@@ -121,6 +124,7 @@ impl DeclareArgs {
             log: self.log.clone(),
             cpu: self.cpu,
             fifo: self.fifo,
+            replies: self.replies,
         })
     }
 }

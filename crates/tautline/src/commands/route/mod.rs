@@ -14,7 +14,13 @@ use crate::exit::Code;
 ///
 /// A route takes events from a source, evaluates a condition at each, and sends what passes to its sinks. Where source and
 /// sinks are UDP, all of that runs in the kernel (XDP, or traffic control with several sinks or devices) and ends
-/// with the process that holds the route; anything else runs in a thread with everything kept open. The results are the same.
+/// with the process that holds the route; anything else runs in a thread with everything kept open. The results are the same, and what
+/// the stack would refuse (checksums, somebody else's Ethernet address, senders that can't be) is refused in the kernel too. But there a
+/// route stands before the packet filter: no rule of nftables or iptables sees what it takes and sends. So where a filter
+/// is in use, a route runs in user space unless --place asks for the kernel.
+///
+/// Loops die: what is sent may pass one host less than what came, and `reply` does not answer ports below 1024 or its own, nor
+/// more often than --replies a second; such answers count as lost.
 ///
 /// Sources: udp://ADDRESS:PORT and unix-dgram:PATH (each datagram is an event), tcp://ADDRESS:PORT, unix:PATH and lines:PATH
 /// (each line with a number; lines:- is stdin, and a serial device is a PATH), timer:PERIOD.

@@ -64,7 +64,8 @@ pub(super) fn list(args: &ListArgs) -> anyhow::Result<Code> {
     }
     let mut text = String::new();
     for one in &all {
-        let place = one.device.as_ref().map_or_else(|| one.runs.clone(), |device| format!("{} on {device}", one.runs));
+        let before = |device: &String| format!("{} on {device}, before any packet filter", one.runs);
+        let place = one.device.as_ref().map_or_else(|| one.runs.clone(), before);
         let to = if one.to.is_empty() { "nowhere".to_owned() } else { one.to.join(", ") };
         writeln!(text, "{}  {place}  {} -> {to}  when {}  (process {})", one.name, one.from, one.when, one.pid)?;
     }

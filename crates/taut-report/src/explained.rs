@@ -1,0 +1,300 @@
+use std::fmt::Write;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use taut_explain::{Direction, Explanation, Found, Held, Verdict};
+use taut_measure::recording::Ended;
+
+use crate::units;
+
+/// What `taut explain` found out about captures: its one JSON object.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct ExplainDocument {
+    /// Version of this form.
+    pub format_version: u32,
+    /// `explain`.
+    pub command: String,
+    /// The command line, ready to be pasted.
+    pub command_line: String,
+    /// How it ended.
+    pub ended: Ended,
+    /// One entry for each file, in the order in which they were named.
+    pub files: Vec<ExplainedFile>,
+}
+
+/// What one capture came to.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct ExplainedFile {
+    /// Its path; `-` for standard input.
+    pub file: String,
+    /// Packets read.
+    pub packets: u64,
+    /// Of them segments of TCP.
+    pub tcp_packets: u64,
+    /// Bytes read, uncompressed.
+    pub bytes: u64,
+    /// What of the file could not be read or followed, a sentence each.
+    pub remarks: Vec<String>,
+    /// Who held the data.
+    #[serde(flatten)]
+    pub explanation: Explanation,
+}
+
+/// Widest line.
+const WIDTH: usize = 100;
+/// Longest verdict on one file, in lines.
+const LINES: usize = 15;
+
+impl ExplainDocument {
+    /// The document as one JSON object, indented, with a newline at the end.
+    pub fn to_json(&self) -> String {
+        // Keys are strings and nothing else can fail, so an error would be a bug of ours.
+        let mut json = serde_json::to_string_pretty(self).expect("a document is always JSON");
+        json.push('\n');
+        json
+    }
+
+    /// JSON Schema of the document.
+    pub fn schema() -> Value {
+        schemars::schema_for!(Self).to_value()
+    }
+
+    /// The verdict on each file, in at most 15 lines of at most 100 columns; below it, if wanted, all details.
+    pub fn to_text(&self, is_full: bool) -> String {
+        let mut text = String::new();
+        if self.ended == Ended::Interrupted {
+            text.push_str("PARTIAL: interrupted\n");
+        }
+        for (index, file) in self.files.iter().enumerate() {
+            if index > 0 {
+                text.push('\n');
+            }
+            verdict(file).iter().for_each(|line| line_to(&mut text, line));
+            if is_full {
+                details(file).iter().for_each(|line| line_to(&mut text, line));
+            }
+        }
+        text
+    }
+}
+
+fn line_to(text: &mut String, line: &str) {
+    text.push_str(line.trim_end());
+    text.push('\n');
+}
+
+fn verdict(file: &ExplainedFile) -> Vec<String> {
+    let explanation = &file.explanation;
+    let mut lines = vec![headline(file)];
+    let Some(worst) = explanation.worst.first() else {
+        lines.extend(wrap("", "No data over TCP is in it, so there is nothing to explain."));
+        lines.extend(file.remarks.iter().flat_map(|remark| wrap("  ", remark)));
+        lines.truncate(LINES);
+        return lines;
+    };
+    lines.push(title(worst));
+    lines.extend(breakdown(worst, 4));
+    let mut findings: Vec<Vec<String>> = Vec::new();
+    let found = worst.verdicts.iter().filter_map(|on| match &on.verdict {
+        Verdict::Found(found) => Some((on.cause.as_str(), found)),
+        _ => None,
+    });
+    match found.clone().next() {
+        Some((cause, found)) => findings.push(finding(cause, found, 2)),
+        None => findings.push(vec!["FOUND nothing that holds the data back.".to_owned()]),
+    }
+    let also: Vec<String> =
+        found.skip(1).map(|(cause, found)| format!("{cause} {}", units::share(found.cost.share))).collect();
+    let tell = worst.verdicts.iter().find_map(|on| match &on.verdict {
+        Verdict::Unknown { missing, ask } => Some(format!("CAN'T TELL {}: {missing}. To know, {ask}.", on.cause)),
+        _ => None,
+    });
+    findings.push(tell.map_or_else(Vec::new, |tell| wrap("  ", &tell)));
+    let remarks = worst.remarks.iter().chain(&file.remarks);
+    findings.push(remarks.take(2).flat_map(|remark| wrap("  ", remark)).collect());
+    let mut last = Vec::new();
+    if !also.is_empty() {
+        last.push(cut(&format!("Also: {}.", also.join(", "))));
+    }
+    let more = explanation.directions.saturating_sub(1);
+    if more > 0 {
+        let are = if more == 1 {
+            "1 more direction has".to_owned()
+        } else {
+            format!("{} more directions have", units::count(more))
+        };
+        last.push(format!("{are} data; --full shows the worst of them."));
+    }
+    // What does not fit goes from the end of each part, least needed first.
+    let room = LINES.saturating_sub(last.len());
+    for part in findings {
+        lines.extend(part.into_iter().take(room.saturating_sub(lines.len())));
+    }
+    lines.extend(last);
+    lines
+}
+
+fn headline(file: &ExplainedFile) -> String {
+    let explanation = &file.explanation;
+    let plural = |count: u64, one: &str| format!("{} {one}{}", units::count(count), if count == 1 { "" } else { "s" });
+    let counts = format!(
+        "{} in {}, {}, {} with data",
+        plural(file.packets, "packet"),
+        units::time(explanation.span_ns),
+        plural(explanation.flows, "connection"),
+        plural(explanation.directions, "direction")
+    );
+    let room = WIDTH.saturating_sub(counts.chars().count() + 2);
+    format!("{}: {counts}", tail(&file.file, room))
+}
+
+/// The end of a path tells more than its beginning.
+fn tail(path: &str, room: usize) -> String {
+    let length = path.chars().count();
+    if length <= room {
+        return path.to_owned();
+    }
+    let end: String = path.chars().skip(length - room.saturating_sub(1)).collect();
+    format!("…{end}")
+}
+
+fn cut(line: &str) -> String {
+    if line.chars().count() <= WIDTH {
+        return line.to_owned();
+    }
+    line.chars().take(WIDTH - 1).chain(['…']).collect()
+}
+
+fn title(direction: &Direction) -> String {
+    let place = match direction.vantage {
+        _ if direction.min_rtt_ns < 500_000 => "seen near both ends".to_owned(),
+        near if near <= 0.25 => "seen at the sender".to_owned(),
+        far if far >= 0.75 => "seen at the receiver".to_owned(),
+        between => format!("seen {:.0} % of the way from the sender", between * 100.0),
+    };
+    let (bytes, span) = (units::size(direction.bytes), units::time(direction.span_ns));
+    let rtt = units::time(direction.min_rtt_ns);
+    cut(&format!("{} > {}: {bytes} in {span}, {place}, RTT {rtt}", direction.from, direction.to))
+}
+
+/// The rows of a breakdown, of which the last one is the sum of those that have no row of their own.
+fn breakdown(direction: &Direction, rows: usize) -> Vec<String> {
+    let all = &direction.breakdown;
+    let shown = if all.len() <= rows { all.len() } else { rows - 1 };
+    let mut table: Vec<(String, u64, String)> =
+        all[..shown].iter().map(|held| (holder(held), held.held_ns, times(held.episodes))).collect();
+    let rest: u64 = all[shown..].iter().map(|held| held.held_ns).sum();
+    if shown < all.len() {
+        table.push((format!("{} others", all.len() - shown), rest, String::new()));
+    }
+    let micros = adding_up(&table.iter().map(|(_, ns, _)| *ns).collect::<Vec<_>>());
+    let whole = direction.span_ns.max(1);
+    let row = |((name, ns, times), micros): (&(String, u64, String), u64)| {
+        let (seconds, fraction) = (micros / 1_000_000, micros % 1_000_000);
+        let share = units::share(*ns as f64 / whole as f64);
+        format!("  {name:<44} {seconds:>6}.{fraction:06} s {share:>7}  {times}")
+    };
+    table.iter().zip(micros).map(row).collect()
+}
+
+fn holder(held: &Held) -> String {
+    let known = taut_event::Holder::ALL.into_iter().find(|known| known.name() == held.holder);
+    known.map_or_else(|| held.holder.clone(), |known| format!("{known} ({})", known.side()))
+}
+
+fn times(count: u64) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{} times", units::count(count)) }
+}
+
+/// Microseconds of parts in nanoseconds, such that they add up to the microseconds of the sum.
+fn adding_up(ns: &[u64]) -> Vec<u64> {
+    let mut micros: Vec<u64> = ns.iter().map(|ns| ns / 1000).collect();
+    let lacking = ns.iter().sum::<u64>() / 1000 - micros.iter().sum::<u64>();
+    let mut order: Vec<usize> = (0..ns.len()).collect();
+    order.sort_by_key(|&index| std::cmp::Reverse(ns[index] % 1000));
+    order.into_iter().take(usize::try_from(lacking).unwrap_or(0)).for_each(|index| micros[index] += 1);
+    micros
+}
+
+fn finding(cause: &str, found: &Found, evidence: usize) -> Vec<String> {
+    let summary = found.summary.trim_end_matches('.');
+    let share = units::share(found.cost.share);
+    let mut lines = wrap("  ", &format!("FOUND {cause} ({share}, {}): {summary}.", found.side));
+    if let Some(first) = lines.first_mut() {
+        *first = first.trim_start().to_owned();
+    }
+    for seen in found.evidence.iter().take(evidence) {
+        let frames =
+            seen.frames.map_or_else(String::new, |[from, to]| format!(" Wireshark: frame.number in {{{from}..{to}}}"));
+        lines.extend(wrap("    ", &format!("{}{frames}", seen.text)));
+    }
+    lines.extend(wrap("  ", &format!("CHANGE {}", found.remedy)));
+    lines
+}
+
+/// Lines of at most [`WIDTH`] columns.
+fn wrap(indent: &str, text: &str) -> Vec<String> {
+    let mut lines = vec![indent.to_owned()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is always a line");
+        if line.len() > indent.len() {
+            if line.chars().count() + 1 + word.chars().count() > WIDTH {
+                lines.push(format!("{indent}{word}"));
+                continue;
+            }
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines
+}
+
+fn details(file: &ExplainedFile) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (index, direction) in file.explanation.worst.iter().enumerate() {
+        lines.push(String::new());
+        lines.push(format!("[{}] {}", index + 1, title(direction)));
+        lines.extend(breakdown(direction, usize::MAX));
+        let mut facts = format!(
+            "{} segments of at most {} bytes, {} sent again; at most {} in flight",
+            units::count(direction.segments),
+            direction.mss_bytes,
+            units::count(direction.repeated_segments),
+            units::size(direction.peak_flight_bytes)
+        );
+        if let Some(window) = direction.largest_window_bytes {
+            let _ = write!(facts, "; window at most {}", units::size(window.into()));
+        }
+        if let Some(median) = direction.median_rtt_ns {
+            let _ = write!(facts, "; median RTT {}", units::time(median));
+        }
+        lines.extend(wrap("  ", &format!("{facts}.")));
+        let mut clear = Vec::new();
+        for on in &direction.verdicts {
+            match &on.verdict {
+                Verdict::Found(found) => lines.extend(finding(&on.cause, found, usize::MAX)),
+                Verdict::Unknown { missing, ask } => {
+                    lines.extend(wrap("  ", &format!("CAN'T TELL {}: {missing}. To know, {ask}.", on.cause)));
+                }
+                Verdict::Clear => clear.push(on.cause.as_str()),
+            }
+        }
+        if !clear.is_empty() {
+            lines.extend(wrap("  ", &format!("Not there: {}.", clear.join(", "))));
+        }
+        for held in direction.breakdown.iter().filter(|held| !held.longest.is_empty()) {
+            let stalls: Vec<String> = held
+                .longest
+                .iter()
+                .map(|stall| {
+                    format!("{} (frames {} to {})", units::time(stall.held_ns), stall.frames[0], stall.frames[1])
+                })
+                .collect();
+            lines.extend(wrap("  ", &format!("Longest, {}: {}.", holder(held), stalls.join(", "))));
+        }
+        lines.extend(direction.remarks.iter().flat_map(|remark| wrap("  ", remark)));
+    }
+    lines.extend(file.remarks.iter().flat_map(|remark| wrap("", remark)));
+    lines
+}

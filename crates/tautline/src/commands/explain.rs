@@ -1,0 +1,252 @@
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressStyle};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use taut_capture::{Counts, Ending, Flows, Reader};
+use taut_event::VantageId;
+use taut_explain::{Engine, causes};
+use taut_measure::Interrupt;
+use taut_measure::recording::{Ended, FORMAT_VERSION};
+use taut_report::{ExplainDocument, ExplainedFile};
+
+use crate::exit::Code;
+use crate::{output, run};
+
+/// Tell where the time went in a capture of TCP: who held the data, for how long, and what to change
+///
+/// Reads pcap and pcapng, compressed by gzip or zstd or not, whatever the file is called; - is standard input. Each
+/// nanosecond between the first and the last byte of a direction is booked to one holder: the sending program, the
+/// peer's turn, Nagle's algorithm, the congestion window, the receive window, a loss, … Nothing leaves this machine.
+/// Several files are explained each by itself.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  taut explain slow.pcapng
+  tcpdump -i eth0 -s 128 -w - tcp port 5432 | taut explain -
+  taut explain --full --top 10 trace.pcap.gz
+  taut explain trace.pcap --fail-on nagle_delayed_ack=1% --fail-on loss=5%
+
+A capture taken at the sender tells most. -s 128 keeps the headers, which is all that is looked at.
+docs/explain.md has each cause with its evidence and its cure.")]
+pub(crate) struct Args {
+    /// Captures, or - for standard input
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+    /// Print all details below the verdict: each detector, the longest stretches with their frames
+    #[arg(long)]
+    full: bool,
+    /// Directions that --full and --json report, worst first
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    top: u16,
+    /// Fail with code 3 when a cause is found with more than this share of a direction's time (may be repeated)
+    #[arg(long, value_name = "CAUSE=SHARE%", value_parser = limit)]
+    fail_on: Vec<Limit>,
+}
+
+/// `nagle_delayed_ack=1%`.
+#[derive(Clone, Debug)]
+struct Limit {
+    cause: String,
+    share: f64,
+}
+
+fn limit(text: &str) -> Result<Limit, String> {
+    let names = || causes().map(|(cause, _)| cause).collect::<Vec<_>>().join(", ");
+    let wrong = || format!("`{text}`: write CAUSE=SHARE%, such as nagle_delayed_ack=1%; causes: {}", names());
+    let (cause, share) = text.split_once('=').ok_or_else(wrong)?;
+    if !causes().any(|(known, _)| known == cause) {
+        return Err(format!("`{cause}` is no cause; there are {}", names()));
+    }
+    let percent: f64 = share.strip_suffix('%').and_then(|share| share.trim().parse().ok()).ok_or_else(wrong)?;
+    if !(0.0..=100.0).contains(&percent) {
+        return Err(format!("`{text}`: a share is from 0% to 100%"));
+    }
+    Ok(Limit { cause: cause.to_owned(), share: percent / 100.0 })
+}
+
+/// So many connections are followed at once.
+const CONNECTIONS: usize = 16_384;
+/// Files smaller than this are read before a bar could be seen.
+const WITH_BAR: u64 = 64 << 20;
+
+pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    let interrupt = run::interrupt_on_signals()?;
+    let mut files = Vec::new();
+    for file in &args.files {
+        files.push(explain(file, args.top.into(), &interrupt)?);
+        if interrupt.is_set() {
+            break;
+        }
+    }
+    let ended = if interrupt.is_set() { Ended::Interrupted } else { Ended::Complete };
+    let document = ExplainDocument {
+        format_version: FORMAT_VERSION,
+        command: "explain".to_owned(),
+        command_line: run::command_line(),
+        ended,
+        files,
+    };
+    output::print(&if args.json { document.to_json() } else { document.to_text(args.full) })?;
+    let missed = args.fail_on.iter().map(|limit| is_missed(limit, &document)).fold(false, |any, one| any | one);
+    Ok(match (interrupt.is_set(), missed) {
+        (true, _) => Code::Interrupted,
+        (false, true) => Code::ThresholdMissed,
+        (false, false) => Code::Ok,
+    })
+}
+
+/// Whether a cause takes more than it may; what can't be told is said.
+fn is_missed(limit: &Limit, document: &ExplainDocument) -> bool {
+    let mut missed = false;
+    for file in &document.files {
+        for cause in file.explanation.causes.iter().filter(|cause| cause.cause == limit.cause) {
+            let (percent, most) = (cause.largest_share * 100.0, limit.share * 100.0);
+            if cause.found > 0 && cause.largest_share > limit.share {
+                anstream::eprintln!(
+                    "taut: {}: {} has {percent:.2} % of a direction, at most {most} % is allowed",
+                    file.file,
+                    limit.cause
+                );
+                missed = true;
+            } else if cause.unknown > 0 {
+                anstream::eprintln!(
+                    "taut: {}: of {} directions can't be told whether {} is there",
+                    file.file,
+                    cause.unknown,
+                    limit.cause
+                );
+            }
+        }
+    }
+    missed
+}
+
+fn explain(path: &Path, top: usize, interrupt: &Interrupt) -> anyhow::Result<ExplainedFile> {
+    let name = path.display().to_string();
+    let (input, length) = open(path).with_context(|| format!("{name} can't be opened"))?;
+    let bar = progress(length, &name);
+    let done = Arc::new(AtomicU64::new(0));
+    let source = Stoppable { from: input, interrupt: interrupt.clone(), done: Arc::clone(&done) };
+    let mut reader = Reader::new(source).map_err(|error| named(error, &name))?;
+    let mut flows = Flows::new(CONNECTIONS);
+    let mut engine = Engine::new(top);
+    loop {
+        match reader.next_packet() {
+            Ok(Some(packet)) => flows.packet(&packet, VantageId(0), &mut engine),
+            Ok(None) => break,
+            Err(error) => return Err(named(error, &name)),
+        }
+        if flows.counts().packets.is_multiple_of(1 << 14) {
+            bar.set_position(done.load(Ordering::Relaxed));
+        }
+    }
+    flows.finish(&mut engine);
+    bar.finish_and_clear();
+    let counts = *flows.counts();
+    Ok(ExplainedFile {
+        packets: counts.packets,
+        tcp_packets: counts.tcp,
+        bytes: reader.position(),
+        remarks: remarks(&counts, &reader, interrupt),
+        explanation: engine.finish(),
+        file: name,
+    })
+}
+
+fn named(error: taut_capture::Error, name: &str) -> anyhow::Error {
+    anyhow::Error::new(error).context(name.to_owned())
+}
+
+/// What of the file could not be read or followed.
+fn remarks(counts: &Counts, reader: &Reader<'_>, interrupt: &Interrupt) -> Vec<String> {
+    let mut remarks = Vec::new();
+    match reader.ending() {
+        _ if interrupt.is_set() => remarks.push("Reading was interrupted.".to_owned()),
+        Ending::Complete => {}
+        Ending::Truncated { at } => {
+            remarks.push(format!("The file is cut off in the record at byte {at}; all before it was read."))
+        }
+        Ending::Damaged { at, why } => {
+            remarks.push(format!("The file is damaged at byte {at} ({why}); all before it was read."));
+        }
+    }
+    let lost = reader.lost_by_capture();
+    let told = [
+        (lost, "packets were lost by the capturing program, as it says itself."),
+        (counts.unknown_link, "packets are of a link type that is not read."),
+        (counts.fragments, "packets are later fragments of datagrams; what they carry is not seen."),
+        (counts.cut, "packets are cut off before the end of their TCP header; capture at least 128 bytes of each."),
+        (counts.malformed, "packets have a length in a header that can't be."),
+        (counts.without_time, "packets have no time, and were left out."),
+        (counts.evicted, "connections were booked before their end: too many were open at once."),
+    ];
+    remarks.extend(told.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
+    if reader.resolution().as_micros() > 100 {
+        remarks.push(format!(
+            "The clock of the capture has steps of {} µs; shorter waits can't be told.",
+            reader.resolution().as_micros()
+        ));
+    }
+    remarks
+}
+
+fn open(path: &Path) -> io::Result<(OwnedFd, Option<u64>)> {
+    if path == Path::new("-") {
+        return Ok((rustix::stdio::stdin().try_clone_to_owned()?, None));
+    }
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::IsADirectory));
+    }
+    Ok((file.into(), metadata.is_file().then_some(metadata.len())))
+}
+
+/// Input that ends when the user wants to stop, even while nothing comes.
+struct Stoppable {
+    from: OwnedFd,
+    interrupt: Interrupt,
+    done: Arc<AtomicU64>,
+}
+
+impl Read for Stoppable {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+        loop {
+            if self.interrupt.is_set() {
+                return Ok(0);
+            }
+            let mut fds = [PollFd::from_borrowed_fd(self.from.as_fd(), PollFlags::IN)];
+            match rustix::event::poll(&mut fds, Some(&LOOK)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => {
+                    let read = rustix::io::read(&self.from, &mut *to)?;
+                    self.done.fetch_add(read as u64, Ordering::Relaxed);
+                    return Ok(read);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+fn progress(length: Option<u64>, name: &str) -> ProgressBar {
+    let Some(length) = length.filter(|&length| length >= WITH_BAR && io::stderr().is_terminal()) else {
+        return ProgressBar::hidden();
+    };
+    let bar = ProgressBar::new(length);
+    // A constant template: it can't be wrong.
+    if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:40}] {percent:>3} %, {bytes_per_sec}") {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar.set_message(name.to_owned());
+    bar
+}

@@ -1,0 +1,191 @@
+//! `taut explain` as it is run: files and standard input, the verdict's form, thresholds, errors, Ctrl-C.
+
+#[allow(dead_code, reason = "these tests use a part of it")]
+#[path = "../../taut-capture/tests/packets/mod.rs"]
+mod packets;
+mod support;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use packets::{Tcp, ipv4, pcap};
+use serde_json::Value;
+use support::{parse, taut, text};
+
+const MS: u64 = 1_000_000;
+
+/// A client that writes each request in two pieces, to a server whose delayed ACK takes 40 ms.
+fn capture() -> Vec<u8> {
+    let begin = 1_700_000_000_000_000_000;
+    let mut packets = Vec::new();
+    let mut next = [1_u32; 2];
+    let mut packet = |at: u64, end: usize, flags: u8, payload: usize| {
+        let syn = u32::from(flags & 2 != 0);
+        let options = if syn == 1 { vec![2, 4, 5, 0xb4, 3, 3, 7, 0] } else { Vec::new() };
+        let tcp = Tcp {
+            from: [4000, 80][end],
+            to: [80, 4000][end],
+            seq: next[end] - syn,
+            ack: if flags & 16 == 0 { 0 } else { next[1 - end] },
+            flags,
+            window: 1000,
+            options,
+        };
+        next[end] += payload as u32;
+        let mut bytes = ipv4(&tcp, payload);
+        // Each packet has an identification of its own.
+        bytes[4..6].copy_from_slice(&(packets.len() as u16 + 1).to_be_bytes());
+        packets.push((begin + at, bytes));
+    };
+    packet(0, 0, 2, 0);
+    packet(2 * MS, 1, 18, 0);
+    packet(2 * MS + 20_000, 0, 16, 0);
+    let mut at = 5 * MS;
+    for _ in 0..20 {
+        packet(at, 0, 24, 40);
+        packet(at + 42 * MS, 1, 16, 0);
+        packet(at + 42 * MS + 20_000, 0, 24, 160);
+        packet(at + 45 * MS, 1, 24, 100);
+        packet(at + 45 * MS + 10_000, 0, 16, 0);
+        at += 50 * MS;
+    }
+    pcap(false, true, 101, &packets)
+}
+
+fn file(directory: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = directory.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn explain(path: &Path, more: &[&str]) -> Output {
+    taut().arg("explain").arg(path).args(more).output().unwrap()
+}
+
+#[test]
+fn a_verdict_is_short_and_names_cause_evidence_and_cure() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = explain(&file(directory.path(), "trace.pcap", &capture()), &[]);
+    let verdict = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(verdict.lines().count() <= 15, "{verdict}");
+    assert!(verdict.lines().all(|line| line.chars().count() <= 100), "{verdict}");
+    for part in [
+        "FOUND nagle_delayed_ack",
+        "frame.number in {",
+        "CHANGE",
+        "TCP_NODELAY",
+        "seen at the sender",
+        "10.0.15.160:4000",
+    ] {
+        assert!(verdict.contains(part), "no `{part}` in\n{verdict}");
+    }
+    // The rows of the breakdown add up to the direction's time.
+    let micros = |line: &str| -> Option<u64> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let seconds =
+            words.windows(2).find(|pair| pair[1] == "s" && pair[0].len() == 8 && pair[0].as_bytes()[1] == b'.')?[0];
+        seconds.replace('.', "").parse().ok()
+    };
+    let rows: u64 = verdict.lines().filter_map(micros).sum();
+    let document: Value = parse(&explain(&directory.path().join("trace.pcap"), &["--json"]));
+    assert_eq!(rows, document["files"][0]["worst"][0]["span_ns"].as_u64().unwrap() / 1000, "{verdict}");
+}
+
+#[test]
+fn all_details_stand_below_the_verdict() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), "trace.pcap", &capture());
+    let (short, full) = (text(&explain(&path, &[]).stdout), text(&explain(&path, &["--full"]).stdout));
+    assert!(full.starts_with(&short), "{full}");
+    assert!(full.contains("Not there: ") && full.contains("Longest, Nagle's algorithm"), "{full}");
+    assert!(full.lines().all(|line| line.chars().count() <= 100), "{full}");
+}
+
+#[test]
+fn a_threshold_that_is_missed_is_code_3() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), "trace.pcap", &capture());
+    let missed = explain(&path, &["--fail-on", "nagle_delayed_ack=1%"]);
+    assert_eq!(missed.status.code(), Some(3));
+    assert!(text(&missed.stderr).contains("nagle_delayed_ack has 8"), "{}", text(&missed.stderr));
+    assert!(text(&missed.stdout).contains("FOUND"));
+    let met = explain(&path, &["--fail-on", "nagle_delayed_ack=99%", "--fail-on", "loss=0%"]);
+    assert_eq!(met.status.code(), Some(0), "{}", text(&met.stderr));
+}
+
+#[test]
+fn the_same_packets_say_the_same_from_a_pipe() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), "trace", &capture());
+    let named = parse(&explain(&path, &["--json"]));
+    let piped = taut().args(["explain", "-", "--json"]).stdin(std::fs::File::open(&path).unwrap()).output().unwrap();
+    let piped = parse(&piped);
+    assert_eq!(named["files"][0]["worst"], piped["files"][0]["worst"]);
+    assert_eq!((piped["files"][0]["file"].as_str(), piped["files"][0]["packets"].as_u64()), (Some("-"), Some(103)));
+    // Two files are explained each by itself.
+    let both = parse(&taut().arg("explain").args([&path, &path]).arg("--json").output().unwrap());
+    assert_eq!(both["files"][0]["worst"], both["files"][1]["worst"]);
+}
+
+#[test]
+fn what_json_prints_fits_the_schema() {
+    let directory = tempfile::tempdir().unwrap();
+    let document = parse(&explain(&file(directory.path(), "trace.pcap", &capture()), &["--json"]));
+    let schema = parse(&taut().args(["generate", "schema"]).output().unwrap());
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+    let mut wrong = document;
+    wrong["files"][0]["worst"][0]["span_ns"] = "long".into();
+    assert!(!validator.is_valid(&wrong));
+}
+
+#[test]
+fn what_can_not_be_explained_says_why_and_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| file(directory.path(), name, bytes);
+    for (path, code, says) in [
+        (file("empty", b""), 1, "empty"),
+        (file("text", b"What is this?"), 1, "no capture of packets"),
+        (file("hci.log", b"btsnoop\0\0\0\0\x01\0\0\x03\xea"), 1, "Bluetooth"),
+        (directory.path().join("nowhere"), 1, "nowhere"),
+        (directory.path().to_owned(), 1, "directory"),
+    ] {
+        let output = explain(&path, &[]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{error}");
+        assert!(error.contains(says) && error.contains(path.to_str().unwrap()), "{error}");
+        assert!(output.stdout.is_empty());
+    }
+    let cut = capture();
+    let output = explain(&file("cut.pcap", &cut[..cut.len() - 5]), &[]);
+    assert!(text(&output.stdout).contains("cut off in the record at byte"), "{}", text(&output.stdout));
+    let none = explain(&file("none.pcap", &cut[..24]), &[]);
+    assert!(text(&none.stdout).contains("No data over TCP"), "{}", text(&none.stdout));
+    assert!(none.status.success());
+}
+
+#[test]
+fn an_interrupted_reading_gives_the_verdict_so_far() {
+    let mut child = taut()
+        .args(["explain", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&capture()).unwrap();
+    // The pipe stays open: nothing more comes, and it is not the end.
+    std::thread::sleep(Duration::from_secs(1));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    drop(stdin);
+    let verdict = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(130), "{verdict}{}", text(&output.stderr));
+    assert!(verdict.starts_with("PARTIAL: interrupted\n") && verdict.contains("FOUND nagle_delayed_ack"), "{verdict}");
+}

@@ -1,0 +1,223 @@
+//! A path between two network namespaces, with delay, rate, and drops of one's choice. What passes its two ends is kept
+//! as two captures, one at the sender and one at the receiver.
+#![expect(unsafe_code, reason = "rustix has no wrapper for the request that makes a TUN device")]
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{Mode, OFlags};
+use rustix::thread::LinkNameSpaceType;
+
+pub(crate) const SENDER: &str = "10.99.0.1";
+pub(crate) const RECEIVER: &str = "10.99.0.2";
+
+/// What the path does to packets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Conditions {
+    /// One way.
+    pub(crate) delay: Duration,
+    /// Towards the receiver, in bits per second.
+    pub(crate) rate: Option<u64>,
+    /// What may wait at that rate.
+    pub(crate) queue_bytes: u64,
+    /// Numbers of the segments with data towards the receiver that are lost, from 1.
+    pub(crate) lost: Vec<u64>,
+}
+
+/// Two namespaces with a path between them; all of it goes away with this.
+pub(crate) struct Path {
+    names: [String; 2],
+    stop: Arc<AtomicBool>,
+    driver: Option<JoinHandle<[Vec<u8>; 2]>>,
+}
+
+impl Path {
+    pub(crate) fn start(conditions: &Conditions) -> Result<Self, String> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let names = ["a", "b"].map(|end| format!("taut-explain-{}-{number}{end}", std::process::id()));
+        let mut path = Self { names: names.clone(), stop: Arc::default(), driver: None };
+        names.iter().try_for_each(|name| ip(&["netns", "add", name]))?;
+        let devices = names.each_ref().map(|name| inside(name, device));
+        let [Ok(near), Ok(far)] = devices else { return Err(format!("no TUN device: {devices:?}")) };
+        for (name, address) in names.iter().zip([SENDER, RECEIVER]) {
+            ip(&["-n", name, "address", "add", &format!("{address}/24"), "dev", "tun0"])?;
+            ip(&["-n", name, "link", "set", "lo", "up"])?;
+            ip(&["-n", name, "link", "set", "tun0", "up", "mtu", "1500"])?;
+        }
+        let (stop, conditions) = (Arc::clone(&path.stop), conditions.clone());
+        path.driver = Some(thread::spawn(move || Driver::new([near, far], conditions).run(&stop)));
+        Ok(path)
+    }
+
+    /// Runs something on a thread inside the sender's (0) or the receiver's (1) namespace.
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        end: usize,
+        run: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let name = self.names[end].clone();
+        thread::spawn(move || inside(&name, run))
+    }
+
+    /// Ends the path; the captures at the sender and at the receiver.
+    pub(crate) fn finish(mut self) -> [Vec<u8>; 2] {
+        self.stop.store(true, Ordering::Relaxed);
+        self.driver.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Path {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.names.iter().for_each(|name| drop(ip(&["netns", "del", name])));
+    }
+}
+
+fn ip(arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new("ip").args(arguments).output().map_err(|error| format!("ip: {error}"))?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(format!("ip {}: {}", arguments.join(" "), error.trim())) }
+}
+
+/// Calls something in a namespace, on a thread of its own, so that the caller stays where it is.
+fn inside<T: Send>(name: &str, run: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let inner = scope.spawn(|| {
+            let namespace = File::open(format!("/run/netns/{name}")).unwrap();
+            rustix::thread::move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+            run()
+        });
+        inner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// `struct ifreq` (netdevice(7)), as large as on any architecture.
+#[repr(C, align(8))]
+struct InterfaceRequest {
+    name: [u8; 16],
+    flags: i16,
+    rest: [u8; 22],
+}
+
+/// linux/if_tun.h.
+const TUNSETIFF: libc::Ioctl = 0x4004_54ca;
+const IFF_TUN: i16 = 1;
+const IFF_NO_PI: i16 = 0x1000;
+
+fn device() -> Result<OwnedFd, String> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let device =
+        rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(|error| format!("/dev/net/tun: {error}"))?;
+    let mut request = InterfaceRequest { name: [0; 16], flags: IFF_TUN | IFF_NO_PI, rest: [0; 22] };
+    request.name[..4].copy_from_slice(b"tun0");
+    // SAFETY: the request reads and writes one struct ifreq, which the live `request` is as large as.
+    let result = unsafe { libc::ioctl(device.as_raw_fd(), TUNSETIFF, std::ptr::from_mut(&mut request)) };
+    if result < 0 { Err(std::io::Error::last_os_error().to_string()) } else { Ok(device) }
+}
+
+/// Takes packets from each end and hands them to the other when they are due.
+struct Driver {
+    devices: [OwnedFd; 2],
+    conditions: Conditions,
+    waiting: [VecDeque<(Instant, Vec<u8>)>; 2],
+    link_free: Instant,
+    data_segments: u64,
+    captures: [Vec<u8>; 2],
+}
+
+/// Bytes kept of each packet.
+const KEPT: usize = 128;
+
+impl Driver {
+    fn new(devices: [OwnedFd; 2], conditions: Conditions) -> Self {
+        let header: Vec<u8> =
+            [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, KEPT as u32, 101].iter().flat_map(|word| word.to_le_bytes()).collect();
+        Self {
+            devices,
+            conditions,
+            waiting: Default::default(),
+            link_free: Instant::now(),
+            data_segments: 0,
+            captures: [header.clone(), header],
+        }
+    }
+
+    fn run(mut self, stop: &AtomicBool) -> [Vec<u8>; 2] {
+        let mut buffer = vec![0; 2048];
+        while !stop.load(Ordering::Relaxed) {
+            for end in 0..2 {
+                self.deliver(end);
+            }
+            let next = self.waiting.iter().filter_map(|waiting| waiting.front()).map(|(due, _)| *due).min();
+            let wait = next.map_or(Duration::from_millis(50), |due| due.saturating_duration_since(Instant::now()));
+            let wait = wait.min(Duration::from_millis(50));
+            let wait = Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
+            let mut fds = [0, 1].map(|end| PollFd::from_borrowed_fd(self.devices[end].as_fd(), PollFlags::IN));
+            if !rustix::event::poll(&mut fds, Some(&wait)).is_ok_and(|ready| ready > 0) {
+                continue;
+            }
+            for end in 0..2 {
+                for _ in 0..64 {
+                    let Ok(length) = rustix::io::read(&self.devices[end], &mut buffer) else { break };
+                    self.take(end, &buffer[..length]);
+                }
+            }
+        }
+        self.captures
+    }
+
+    fn deliver(&mut self, end: usize) {
+        let now = Instant::now();
+        while let Some((_, packet)) = self.waiting[end].pop_front_if(|(due, _)| *due <= now) {
+            self.capture(1 - end, &packet);
+            // A device that is down loses it, as a path may.
+            let _ = rustix::io::write(&self.devices[1 - end], &packet);
+        }
+    }
+
+    fn take(&mut self, end: usize, packet: &[u8]) {
+        self.capture(end, packet);
+        let now = Instant::now();
+        let mut leaves = now;
+        if end == 0 {
+            let has_data = is_data(packet);
+            self.data_segments += u64::from(has_data);
+            if has_data && self.conditions.lost.contains(&self.data_segments) {
+                return;
+            }
+            if let Some(rate) = self.conditions.rate {
+                let begin = self.link_free.max(now);
+                let queued = (begin - now).as_nanos() as u64 * rate / 8_000_000_000;
+                if queued + packet.len() as u64 > self.conditions.queue_bytes {
+                    return;
+                }
+                leaves = begin + Duration::from_nanos(packet.len() as u64 * 8_000_000_000 / rate);
+                self.link_free = leaves;
+            }
+        }
+        self.waiting[end].push_back((leaves + self.conditions.delay, packet.to_vec()));
+    }
+
+    fn capture(&mut self, end: usize, packet: &[u8]) {
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let kept = packet.len().min(KEPT);
+        let words = [at.as_secs() as u32, at.subsec_nanos(), kept as u32, packet.len() as u32];
+        self.captures[end].extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        self.captures[end].extend(&packet[..kept]);
+    }
+}
+
+/// TCP over IPv4 with a payload.
+fn is_data(packet: &[u8]) -> bool {
+    let header = usize::from(packet[0] & 15) * 4;
+    let total = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
+    packet[0] >> 4 == 4 && packet[9] == 6 && total > header + usize::from(packet[header + 12] >> 4) * 4
+}
