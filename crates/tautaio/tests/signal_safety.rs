@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use libc::{c_int, c_void, siginfo_t};
 use support::aio::{self, PATIENCE, Request};
 use support::descriptors::{close, eventually};
-use support::{both_engines, signals};
+use support::{both_engines, plain_libc, signals, threads};
 
 /// Requests that belong to the handler.
 struct Handlers {
@@ -103,6 +103,39 @@ fn a_handler_interrupts_anything() {
             drop(memory);
             turns += 1;
         }
+        end.store(true, Ordering::Relaxed);
+    });
+}
+
+static INTERRUPTED: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn counter(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
+    INTERRUPTED.fetch_add(1, Ordering::Release);
+}
+
+plain_libc!(a_pause_ends_whatever_interrupts_it);
+/// The tests' own waiting, on which a flood of signals once hung.
+fn a_pause_ends_whatever_interrupts_it() {
+    const PAUSE: Duration = Duration::from_secs(1);
+    let signal = signals::realtime(1);
+    signals::handle(signal, libc::SA_RESTART, counter);
+    let interrupted = signals::Thread::current();
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            signals::block(&[signal]);
+            let deadline = Instant::now() + 10 * PAUSE;
+            let mut sent = 0;
+            while !end.load(Ordering::Relaxed) {
+                assert!(Instant::now() < deadline, "a pause of {PAUSE:?} lasts ten times as long");
+                interrupted.signal(signal);
+                sent += 1;
+                while INTERRUPTED.load(Ordering::Acquire) < sent {
+                    std::hint::spin_loop();
+                }
+            }
+        });
+        threads::pause(PAUSE);
         end.store(true, Ordering::Relaxed);
     });
 }

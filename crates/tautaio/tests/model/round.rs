@@ -296,12 +296,12 @@ fn work(
     while !context.watched.is_empty() {
         context.forget_notified();
         assert!(!shared.is_stuck.load(Ordering::Relaxed), "lost: the notification of a list");
-        thread::sleep(Duration::from_micros(200));
+        super::descriptor::pause(200);
     }
     shared.idle.fetch_add(1, Ordering::AcqRel);
     // Signals for this thread may be on the way.
     while !shared.over.load(Ordering::Acquire) {
-        thread::sleep(Duration::from_micros(500));
+        super::descriptor::pause(500);
     }
     context.kept
 }

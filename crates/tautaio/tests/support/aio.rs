@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use libc::{aiocb, c_int, sigevent, timespec};
 
+use super::threads::pause;
+
 /// A request that takes longer than this hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -156,7 +158,7 @@ impl Request {
             assert!(Instant::now() < deadline, "a request is still in flight after {PATIENCE:?}");
             looks += 1;
             if looks > 100 {
-                std::thread::sleep(Duration::from_micros(200));
+                pause(Duration::from_micros(200));
             } else {
                 std::thread::yield_now();
             }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use libc::c_int;
 
 use super::aio::{PATIENCE, errno};
+use super::threads::pause;
 
 /// A number nobody has opened.
 pub(crate) struct Unopened(pub(crate) RawFd);
@@ -191,7 +192,7 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "not after {PATIENCE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(1));
+        pause(Duration::from_millis(1));
     }
 }
 

@@ -1,8 +1,11 @@
 //! Threads as POSIX has them.
 #![expect(unsafe_code, reason = "std knows no attributes")]
 
+use std::time::Duration;
+
 use libc::{c_int, pthread_attr_t};
 
+use super::aio::timespec_of;
 use super::signals;
 
 unsafe extern "C" {
@@ -55,4 +58,18 @@ impl Attributes {
     pub(crate) fn as_ptr(&self) -> *const pthread_attr_t {
         &raw const self.0
     }
+}
+
+/// Sleeps for this time however often handlers run. `std::thread::sleep` goes on with what is left, to which the kernel adds
+/// the thread's timer slack (50 us) each time: interrupted more often than that, a sleep grows and never ends.
+pub(crate) fn pause(time: Duration) {
+    let mut until = timespec_of(Duration::ZERO);
+    // SAFETY: the kernel fills the structure.
+    assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut until) }, 0);
+    let nanoseconds = until.tv_nsec + i64::from(time.subsec_nanos());
+    until.tv_sec += i64::try_from(time.as_secs()).unwrap() + nanoseconds / 1_000_000_000;
+    until.tv_nsec = nanoseconds % 1_000_000_000;
+    let left = std::ptr::null_mut();
+    // SAFETY: the structure is a local; what is left is not asked for.
+    while unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &raw const until, left) } != 0 {}
 }
