@@ -37,6 +37,11 @@ const MISTAKEN: f64 = 0.05;
 /// exact test, two-sided, at 95 %. `None` when that can't be told. Losses in bursts are fewer independent cases than
 /// messages, so there it is too sure of itself.
 pub fn losses_differ(mine: Losses, other: Losses) -> Option<Ordering> {
+    losses_differ_at(mine, other, MISTAKEN)
+}
+
+/// The same, with the probability `mistaken` that two that lose alike are told apart all the same.
+pub fn losses_differ_at(mine: Losses, other: Losses, mistaken: f64) -> Option<Ordering> {
     let [mine, other] = [mine, other].map(Losses::tamed);
     let lost = mine.lost + other.lost;
     if lost == 0 || mine.messages == 0 || other.messages == 0 {
@@ -44,7 +49,7 @@ pub fn losses_differ(mine: Losses, other: Losses) -> Option<Ordering> {
     }
     let (below, above) = tails(mine.lost, mine.messages, lost, mine.messages + other.messages);
     let order = if below < above { Ordering::Less } else { Ordering::Greater };
-    (2.0 * below.min(above) < MISTAKEN).then_some(order)
+    (2.0 * below.min(above) < mistaken).then_some(order)
 }
 
 /// P(X <= x) and P(X >= x) of the hypergeometric distribution: `x` of the `lost` among `all` fall on the `mine`. Terms are

@@ -1,6 +1,7 @@
 //! Statistics: distributions of times, exceedance of limits, and what can be said across rounds.
 
 mod across;
+mod apart;
 mod distribution;
 mod exceedance;
 mod loss;
@@ -9,9 +10,10 @@ mod ratio;
 mod summary;
 
 pub use across::{Interval, LEAST_ROUNDS, interval, median, narrowest, sign_test_level};
+pub use apart::{apart_by_chance, rounds_to_be_apart};
 pub use distribution::Distribution;
 pub use exceedance::{Exceedance, ExceedanceCounter};
-pub use loss::{Losses, losses_differ};
+pub use loss::{Losses, losses_differ, losses_differ_at};
 pub use quantile::{Percentile, Quantile};
 pub use ratio::{Figure, MOST_FALSE, Ratio, rounds_needed, usual_rounds};
 pub use summary::{Figures, Rounds, Summary};

@@ -1,18 +1,33 @@
 use std::cmp::Ordering;
 
 use serde_json::{Value, json};
-use taut_measure::stats::{Losses, losses_differ};
+use taut_measure::stats::{
+    LEAST_ROUNDS, Losses, apart_by_chance, losses_differ_at, narrowest, rounds_to_be_apart, sign_test_level,
+};
 
 use crate::sheet::Tone;
 use crate::units;
 
-/// One figure with its interval across rounds.
-#[derive(Clone, Copy, Debug)]
+/// One figure with what it was taken from.
+#[derive(Clone, Debug)]
 pub(super) struct Figure {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
     pub(super) value: f64,
-    pub(super) interval: Option<(f64, f64)>,
+    pub(super) sample: Sample,
+}
+
+/// What a figure was taken from.
+#[derive(Clone, Debug)]
+pub(super) enum Sample {
+    /// Virtual time: the same seed gives the same figure.
+    Exact,
+    /// The figure of each round, infinite where it is that of a lost message.
+    Rounds(Vec<f64>),
+    /// An interval across rounds with its level, where that is known.
+    Interval((f64, f64), Option<f64>),
+    /// Too few rounds, or too few messages in them.
+    None,
 }
 
 /// What a figure is, and so which way is better.
@@ -49,24 +64,96 @@ pub(super) enum Change {
     CannotTellApart,
     /// Too few rounds, or too few messages in them.
     NoInterval,
+    /// So many rounds on both sides would do: with those that there are, one of so many equal figures lies apart too often.
+    TooFewRounds(usize),
     /// Times are not held against each other where one side loses more.
     LossesDiffer,
 }
 
+impl Sample {
+    /// Whether it scatters, so that equal things may lie apart by chance.
+    pub(super) const fn scatters(&self) -> bool {
+        matches!(self, Self::Rounds(_) | Self::Interval(..))
+    }
+
+    /// The number of rounds, and how many an interval leaves off at each end that stands by itself.
+    fn shape(&self) -> Option<(usize, usize)> {
+        match self {
+            Self::Rounds(rounds) => Some((rounds.len(), narrowest(rounds.len(), LEAST_LEVEL).0)),
+            Self::Interval(_, level) => of_level((*level)?),
+            Self::Exact | Self::None => None,
+        }
+    }
+
+    fn interval(&self, cut: usize) -> Option<(f64, f64)> {
+        match self {
+            Self::Rounds(rounds) => {
+                let mut sorted = rounds.clone();
+                sorted.sort_by(f64::total_cmp);
+                Some((*sorted.get(cut)?, *sorted.get(sorted.len().checked_sub(cut + 1)?)?))
+            }
+            Self::Interval(interval, _) => Some(*interval),
+            Self::Exact | Self::None => None,
+        }
+    }
+
+    /// Whether a wider interval can be taken of it.
+    const fn widens(&self) -> bool {
+        matches!(self, Self::Rounds(_))
+    }
+}
+
+/// Least level of an interval that stands by itself.
+const LEAST_LEVEL: f64 = 0.93;
+
+/// Rounds and cut that have this level; the fewest.
+fn of_level(level: f64) -> Option<(usize, usize)> {
+    const MOST: usize = 200;
+    let is_it = |&(rounds, cut): &(usize, usize)| (sign_test_level(rounds, cut) - level).abs() < 1e-9;
+    (LEAST_ROUNDS..=MOST).flat_map(|rounds| (0..rounds / 2).map(move |cut| (rounds, cut))).find(is_it)
+}
+
+/// The two intervals by which samples are told apart, wide enough that equal ones lie apart with a probability of at most
+/// `by_chance`; else what can be said without.
+fn intervals(before: &Sample, after: &Sample, by_chance: f64) -> Result<[(f64, f64); 2], Change> {
+    if !before.scatters() || !after.scatters() {
+        return Err(Change::NoInterval);
+    }
+    let too_few = Change::TooFewRounds(rounds_to_be_apart(by_chance));
+    let (of_before, of_after) = before.shape().zip(after.shape()).ok_or(too_few)?;
+    if of_before.0.min(of_after.0) < LEAST_ROUNDS {
+        return Err(Change::NoInterval);
+    }
+    let most = of_before.1.max(of_after.1);
+    for less in 0..=most {
+        let narrow = |sample: &Sample, cut: usize| if sample.widens() { cut.saturating_sub(less) } else { cut };
+        let (cut, other) = (narrow(before, of_before.1), narrow(after, of_after.1));
+        if apart_by_chance((of_before.0, cut), (of_after.0, other)) <= by_chance {
+            return before.interval(cut).zip(after.interval(other)).map(|(a, b)| [a, b]).ok_or(too_few);
+        }
+    }
+    Err(too_few)
+}
+
 impl Compared {
-    pub(super) fn new(before: &Figure, after: &Figure) -> Option<Self> {
+    /// Holds two figures against each other so that equal ones are told apart with a probability of at most `by_chance`.
+    pub(super) fn new(before: &Figure, after: &Figure, by_chance: f64) -> Option<Self> {
         if before.value <= 0.0 || before.name != after.name {
             return None;
         }
-        let change = match before.interval.zip(after.interval) {
-            None => Change::NoInterval,
-            Some((before, after)) if after.1 < before.0 => Change::Less,
-            Some((before, after)) if after.0 > before.1 => Change::More,
-            Some(_) => Change::CannotTellApart,
+        let exact = [before, after].map(|figure| (figure.value, figure.value));
+        let intervals = match (&before.sample, &after.sample) {
+            (Sample::Exact, Sample::Exact) => Ok(exact),
+            (before, after) => intervals(before, after, by_chance),
+        };
+        let change = match intervals {
+            Err(change) => change,
+            Ok([before, after]) if after.1 < before.0 => Change::Less,
+            Ok([before, after]) if after.0 > before.1 => Change::More,
+            Ok(_) => Change::CannotTellApart,
         };
         let is_of_times = before.value.is_finite() && after.value.is_finite();
-        let ratios =
-            before.interval.zip(after.interval).map(|(before, after)| (after.0 / before.1, after.1 / before.0));
+        let ratios = intervals.ok().map(|[before, after]| (after.0 / before.1, after.1 / before.0));
         Some(Self {
             figure: before.name,
             before: before.value,
@@ -78,9 +165,10 @@ impl Compared {
         })
     }
 
-    /// Shares of lost messages; `None` where neither side lost any.
-    pub(super) fn of_losses(before: Losses, after: Losses) -> Option<Self> {
-        let change = match losses_differ(after, before) {
+    /// Shares of lost messages; `None` where neither side lost any. Equal ones are told apart with a probability of at most
+    /// `by_chance`.
+    pub(super) fn of_losses(before: Losses, after: Losses, by_chance: f64) -> Option<Self> {
+        let change = match losses_differ_at(after, before, by_chance) {
             Some(Ordering::Less) => Change::Less,
             Some(_) => Change::More,
             None => Change::CannotTellApart,
@@ -135,6 +223,7 @@ impl Compared {
             Change::More => format!("{by}{more}"),
             Change::CannotTellApart => "cannot tell apart".to_owned(),
             Change::NoInterval => "no interval".to_owned(),
+            Change::TooFewRounds(needed) => crate::sheet::too_few_rounds(Some(needed)),
             Change::LossesDiffer => "losses differ".to_owned(),
         }
     }
@@ -145,7 +234,9 @@ impl Compared {
             Change::Less if less_is_better => Tone::Good,
             Change::More if !less_is_better => Tone::Good,
             Change::Less | Change::More => Tone::Bad,
-            Change::CannotTellApart | Change::NoInterval | Change::LossesDiffer => Tone::Faint,
+            Change::CannotTellApart | Change::NoInterval | Change::TooFewRounds(_) | Change::LossesDiffer => {
+                Tone::Faint
+            }
         }
     }
 
@@ -161,7 +252,12 @@ impl Compared {
             Change::More => "more",
             Change::CannotTellApart => "cannot_tell_apart",
             Change::NoInterval => "no_interval",
+            Change::TooFewRounds(_) => "too_few_rounds",
             Change::LossesDiffer => "losses_differ",
+        };
+        let needed = match self.change {
+            Change::TooFewRounds(needed) => Some(needed),
+            _ => None,
         };
         json!({
             "figure": self.figure,
@@ -172,6 +268,7 @@ impl Compared {
             "ratio": self.ratio,
             "ratio_ci": self.ratio_interval.map(|(low, high)| [low, high]),
             "verdict": verdict,
+            "rounds_needed": needed,
         })
     }
 }
@@ -183,21 +280,21 @@ mod tests {
     use super::*;
 
     fn figure(low: f64, value: f64, high: f64) -> Figure {
-        Figure { name: "p50", kind: Kind::Time, value, interval: Some((low, high)) }
+        Figure { name: "p50", kind: Kind::Time, value, sample: Sample::Rounds(vec![low, low, value, high, high]) }
     }
 
     #[test]
     fn a_lost_figure_has_no_ratio_and_no_number() {
         let lost = figure(1.0, f64::INFINITY, f64::INFINITY);
-        let compared = Compared::new(&figure(2.0, 3.0, 4.0), &lost).unwrap();
+        let compared = Compared::new(&figure(2.0, 3.0, 4.0), &lost, 0.05).unwrap();
         assert_eq!((compared.ratio, compared.ratio_interval, compared.change), (None, None, Change::CannotTellApart));
         assert_eq!(compared.words(compared.after), "lost");
         assert_eq!(compared.data()["after"], Value::Null);
         // Lost in all rounds, which is later than whatever was there before.
         let all = figure(f64::INFINITY, f64::INFINITY, f64::INFINITY);
-        let compared = Compared::new(&figure(2.0, 3.0, 4.0), &all).unwrap();
+        let compared = Compared::new(&figure(2.0, 3.0, 4.0), &all, 0.05).unwrap();
         assert_eq!((compared.change, compared.verdict_in_words()), (Change::More, "longer".to_owned()));
-        let compared = Compared::new(&all, &all).unwrap();
+        let compared = Compared::new(&all, &all, 0.05).unwrap();
         assert_eq!((compared.change, compared.ratio), (Change::CannotTellApart, None));
     }
 
@@ -205,20 +302,46 @@ mod tests {
     fn losses_are_told_with_what_they_were() {
         let losses = |lost| Losses { lost, messages: 400 };
         let words = |before, after| {
-            let compared = Compared::of_losses(losses(before), losses(after)).unwrap();
+            let compared = Compared::of_losses(losses(before), losses(after), 0.05).unwrap();
             (compared.words(compared.after), compared.verdict_in_words(), compared.tone())
         };
-        assert!(Compared::of_losses(losses(0), losses(0)).is_none());
+        assert!(Compared::of_losses(losses(0), losses(0), 0.05).is_none());
         assert_eq!(words(0, 160), ("40.0 %".to_owned(), "more".to_owned(), Tone::Bad));
         assert_eq!(words(160, 0), ("0 %".to_owned(), "100 % less".to_owned(), Tone::Good));
         assert_eq!(words(40, 160), ("40.0 %".to_owned(), "4.00 times as many".to_owned(), Tone::Bad));
         assert_eq!(words(0, 1).1, "cannot tell apart");
     }
 
+    /// 5 of each lie apart by chance in 0.8 % of all cases, which is too much for one of ten; with more rounds the interval
+    /// widens first.
+    #[test]
+    fn a_verdict_on_one_of_many_takes_more_rounds_or_a_wider_interval() {
+        let rounds = |from: u32, of: u32| Figure {
+            name: "p50",
+            kind: Kind::Time,
+            value: 1.0,
+            sample: Sample::Rounds((from..from + of).map(f64::from).collect()),
+        };
+        let change = |before: &Figure, after: &Figure, of: f64| Compared::new(before, after, 0.05 / of).unwrap().change;
+        assert_eq!(change(&rounds(1, 5), &rounds(11, 5), 6.0), Change::More);
+        assert_eq!(change(&rounds(1, 5), &rounds(11, 5), 10.0), Change::TooFewRounds(6));
+        assert_eq!(change(&rounds(1, 4), &rounds(11, 5), 1.0), Change::NoInterval);
+        // Nine rounds of which the last and the first overlap: not for a verdict on one of many.
+        let nine = (rounds(1, 9), rounds(9, 9));
+        assert_eq!(change(&nine.0, &nine.1, 1.0), Change::More);
+        assert_eq!(change(&nine.0, &nine.1, 30.0), Change::CannotTellApart);
+        assert_eq!(change(&rounds(1, 9), &rounds(10, 9), 30.0), Change::More);
+        // Where only an interval is known, its level tells the rounds.
+        let of = |low: f64, level| Figure { sample: Sample::Interval((low, low + 1.0), level), ..rounds(1, 1) };
+        let held = |level, of_many| change(&of(1.0, level), &of(3.0, level), of_many);
+        assert_eq!((held(Some(0.9375), 1.0), held(Some(0.9375), 10.0)), (Change::More, Change::TooFewRounds(6)));
+        assert!(matches!(held(None, 1.0), Change::TooFewRounds(_)));
+    }
+
     proptest! {
         #[test]
         fn intervals_that_overlap_cannot_be_told_apart(a in 1.0..100.0f64, b in 0.0..50.0f64, c in 1.0..100.0f64, d in 0.0..50.0f64) {
-            let compared = Compared::new(&figure(a, a, a + b), &figure(c, c, c + d)).unwrap();
+            let compared = Compared::new(&figure(a, a, a + b), &figure(c, c, c + d), 0.05).unwrap();
             let overlap = a <= c + d && c <= a + b;
             prop_assert_eq!(compared.change == Change::CannotTellApart, overlap);
             prop_assert_eq!(compared.change == Change::Less, c + d < a);

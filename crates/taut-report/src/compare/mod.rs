@@ -1,7 +1,9 @@
 //! Two documents held against each other: the same rows before and after a change.
 //!
-//! Rows are matched by what was measured (workload, kind of link, engine, size, rate, setting), not by address. A verdict
-//! comes from the intervals across rounds: where they overlap, the two cannot be told apart.
+//! Rows are matched by what was measured (workload, kind of link, placement, engine, size, rate, setting), not by address. A
+//! verdict comes from the intervals across rounds: where they overlap, the two cannot be told apart. The intervals are as
+//! wide as the number of figures asks: of all that are held against each other in one report none may be told apart by chance in
+//! more than 5 % of the reports (Bonferroni).
 
 mod figure;
 mod pair;
@@ -13,7 +15,7 @@ use crate::sheet::{Cell, Column, Line, Note, Sheet, Tone};
 use crate::table::{Style, render_sheets};
 use crate::{Document, html, units};
 use figure::{Change, Compared};
-use pair::{Pair, pair_up};
+use pair::{Pair, comparisons, pair_up};
 
 /// A comparison in all the forms in which it is wanted.
 #[derive(Clone, Debug)]
@@ -54,7 +56,7 @@ fn sheet(before: &Document, after: &Document, pairs: &[Pair<'_>], remarks: &[Str
         format!("{} ({})", recording.command_line, units::date(recording.started_unix_s))
     };
     sheet.context = format!("before: {}; after: {}", name(before), name(after));
-    for (label, figures) in pairs.iter().filter_map(|pair| Some((&pair.label, pair.figures()?))) {
+    for (label, figures) in told(pairs) {
         for (i, compared) in figures.iter().enumerate() {
             let label = if i == 0 { Cell::toned(label, Tone::Strong) } else { Cell::empty() };
             sheet.lines.push(Line { cells: cells(label, compared), continues: i > 0 });
@@ -62,6 +64,12 @@ fn sheet(before: &Document, after: &Document, pairs: &[Pair<'_>], remarks: &[Str
     }
     sheet.notes = remarks.iter().map(|remark| Note::toned(remark, Tone::Faint)).collect();
     sheet
+}
+
+/// The pairs that have both sides, with their figures.
+fn told<'a>(pairs: &'a [Pair<'_>]) -> impl Iterator<Item = (&'a String, Vec<Compared>)> {
+    let of = comparisons(pairs);
+    pairs.iter().filter_map(move |pair| Some((&pair.label, pair.figures(of)?)))
 }
 
 fn cells(label: Cell, compared: &Compared) -> Vec<Cell> {
@@ -94,18 +102,32 @@ fn remarks(before: &Document, after: &Document, pairs: &[Pair<'_>]) -> Vec<Strin
     });
     remarks.extend(partial.into_iter().flatten());
     remarks.extend(pairs.iter().filter_map(|pair| Some(format!("Only {}: {}.", pair.only_in()?, pair.label))));
-    if pairs.iter().filter_map(Pair::figures).flatten().any(|compared| compared.change == Change::NoInterval) {
+    let of = comparisons(pairs);
+    let changes: Vec<Change> = told(pairs).flat_map(|(_, figures)| figures).map(|compared| compared.change).collect();
+    if changes.contains(&Change::NoInterval) {
         let text = "A verdict needs five rounds or more on both sides, and one on p99 a hundred messages in each.";
         remarks.push(text.to_owned());
+    }
+    if of > 1 {
+        remarks.push(format!(
+            "{of} figures are held against each other: the intervals are so wide that of equal ones none is told apart with at \
+             least 95 % probability."
+        ));
+    }
+    let needed = changes.iter().filter_map(|change| match change {
+        Change::TooFewRounds(needed) => Some(*needed),
+        _ => None,
+    });
+    if let Some(needed) = needed.max() {
+        remarks
+            .push(format!("A verdict on one of {of} figures takes {needed} rounds on both sides (--rounds {needed})."));
     }
     remarks
 }
 
 fn page(sheets: &[Sheet], pairs: &[Pair<'_>]) -> String {
     let mut page = html::Page::new("taut compare");
-    let compared: Vec<(String, Compared)> = pairs
-        .iter()
-        .filter_map(|pair| Some((&pair.label, pair.figures()?)))
+    let compared: Vec<(String, Compared)> = told(pairs)
         .flat_map(|(label, figures)| {
             figures.into_iter().map(move |figure| (format!("{label}: {}", figure.figure), figure))
         })
@@ -136,8 +158,9 @@ fn data(before: &Document, after: &Document, pairs: &[Pair<'_>], remarks: &[Stri
         let recording = &document.recording;
         json!({"command_line": recording.command_line, "started_unix_s": recording.started_unix_s, "host": recording.host})
     };
+    let of = comparisons(pairs);
     let rows = pairs.iter().filter_map(|pair| {
-        let figures: Vec<Value> = pair.figures()?.iter().map(Compared::data).collect();
+        let figures: Vec<Value> = pair.figures(of)?.iter().map(Compared::data).collect();
         Some(json!({"measured": pair.label, "figures": figures}))
     });
     let only = |which: &str| -> Vec<&String> {
@@ -157,15 +180,22 @@ fn data(before: &Document, after: &Document, pairs: &[Pair<'_>], remarks: &[Stri
 
 #[cfg(test)]
 mod tests {
-    use taut_measure::recording::Row;
+    use taut_measure::recording::{EchoRow, Row};
     use taut_measure::stats::Quantile;
 
     use super::*;
     use crate::synthetic;
 
-    /// The survey with all echo and stream figures scaled.
-    fn scaled(percent: u64) -> Document {
+    /// The first rows of the survey: few enough figures for a verdict with five rounds.
+    fn survey() -> Document {
         let mut document = synthetic::survey();
+        document.recording.results.truncate(2);
+        document
+    }
+
+    /// The same with all echo and stream figures scaled.
+    fn scaled(percent: u64) -> Document {
+        let mut document = survey();
         for row in &mut document.recording.results {
             match row {
                 Row::Echo(row) => {
@@ -176,6 +206,11 @@ mod tests {
                         [&mut summary.p50, &mut summary.p99].into_iter().for_each(scale);
                         for (low, high) in summary.p50_ci.iter_mut().chain(&mut summary.p99_ci) {
                             [low, high].into_iter().for_each(scale);
+                        }
+                    }
+                    for round in &mut row.rounds {
+                        for ns in [&mut round.p50_ns, &mut round.p99_ns].into_iter().flatten() {
+                            *ns = *ns * percent / 100;
                         }
                     }
                 }
@@ -205,8 +240,49 @@ mod tests {
             count += 1;
         }
         assert!(count > 15, "{count}");
-        // The p99 of 120 paced messages has none across rounds of 24.
-        assert_eq!(compared.json["remarks"].as_array().unwrap().len(), 1);
+        // The p99 of 120 paced messages has none across rounds of 24; and five rounds are too few for so many figures.
+        let remarks: Vec<&str> =
+            compared.json["remarks"].as_array().unwrap().iter().map(|remark| remark.as_str().unwrap()).collect();
+        assert!(remarks[0].starts_with("A verdict needs five rounds"), "{remarks:?}");
+        assert!(remarks[1].ends_with("with at least 95 % probability."), "{remarks:?}");
+        assert!(remarks[2].ends_with("takes 7 rounds on both sides (--rounds 7)."), "{remarks:?}");
+        assert_eq!(remarks.len(), 3);
+    }
+
+    /// Two recordings of equal things, all figures drawn anew: with so many figures, five of a hundred reports may tell one apart.
+    #[test]
+    fn of_many_equal_figures_one_is_seldom_told_apart() {
+        let mut seed = 1_u64;
+        let mut draw = move || {
+            // Numerical Recipes' 64-bit LCG, the upper half.
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            1_000_000 + (seed >> 40) % 100_000
+        };
+        let mut empty = synthetic::survey();
+        let Some(Row::Echo(row)) = empty.recording.results.drain(..).next() else { panic!("not an echo") };
+        let mut drawn = |rounds: usize| {
+            let of = |at: usize| {
+                let mut row = EchoRow { engine: format!("{at}"), curve: Vec::new(), ..(*row).clone() };
+                row.rounds = vec![row.rounds[0]; rounds];
+                for round in &mut row.rounds {
+                    (round.p50_ns, round.p99_ns) = (Some(draw()), Some(draw()));
+                }
+                Row::Echo(Box::new(row))
+            };
+            let mut document = empty.clone();
+            document.recording.results = (0..12).map(of).collect();
+            document
+        };
+        for rounds in [5, 7, 9, 20] {
+            let told_apart = (0..200).filter(|_| {
+                let pairs = (drawn(rounds), drawn(rounds));
+                let pairs = pair_up(&pairs.0.recording, &pairs.1.recording);
+                told(&pairs).flat_map(|(_, figures)| figures).any(|compared| compared.differs())
+            });
+            let told_apart = told_apart.count();
+            // 5 % of 200 and three standard deviations.
+            assert!(told_apart <= 19, "{rounds} rounds: {told_apart} of 200");
+        }
     }
 
     #[test]
@@ -217,7 +293,7 @@ mod tests {
         let times = row.rtt_ns.as_mut().unwrap();
         (times.lost, times.p99, times.max) = (row.lost, Quantile::Lost, Quantile::Lost);
         times.p99_ci = Some((Quantile::Lost, Quantile::Lost));
-        let compared = render_comparison(&synthetic::survey(), &lossy, Style::default());
+        let compared = render_comparison(&survey(), &lossy, Style::default());
         let figures = compared.json["results"][0]["figures"].as_array().unwrap();
         let told: Vec<_> = figures.iter().map(|figure| (&figure["figure"], &figure["verdict"])).collect();
         assert_eq!(told[0], (&json!("lost"), &json!("more")));
@@ -225,23 +301,23 @@ mod tests {
         assert_eq!(told[2], (&json!("round trip p99"), &json!("losses_differ")));
         assert_eq!((&figures[0]["after"], &figures[2]["after"]), (&json!(0.4), &Value::Null));
         // From there back: the losses are gone, which is what has changed.
-        let compared = render_comparison(&lossy, &synthetic::survey(), Style::default());
+        let compared = render_comparison(&lossy, &survey(), Style::default());
         let figures = compared.json["results"][0]["figures"].as_array().unwrap();
         assert_eq!((&figures[0]["verdict"], &figures[1]["verdict"]), (&json!("less"), &json!("losses_differ")));
     }
 
     #[test]
     fn a_change_beyond_the_noise_is_told() {
-        let compared = render_comparison(&synthetic::survey(), &scaled(50), Style::default());
+        let compared = render_comparison(&survey(), &scaled(50), Style::default());
         insta::assert_snapshot!(compared.text);
         let first = &compared.json["results"][0]["figures"][0];
         assert_eq!((&first["figure"], &first["verdict"]), (&json!("round trip p50"), &json!("less")));
-        assert!(compared.html.contains("50.0 % lower"));
+        assert!(compared.html.contains("50.0 % shorter"));
     }
 
     #[test]
     fn a_change_within_the_noise_is_not() {
-        let compared = render_comparison(&synthetic::survey(), &scaled(98), Style::default());
+        let compared = render_comparison(&survey(), &scaled(98), Style::default());
         let first = &compared.json["results"][0]["figures"][0];
         assert_eq!(first["verdict"], "cannot_tell_apart");
     }

@@ -1,7 +1,7 @@
-use taut_measure::recording::{Recording, Row};
-use taut_measure::stats::{Losses, Percentile, Quantile, Summary};
+use taut_measure::recording::{Recording, Round, Row};
+use taut_measure::stats::{Losses, MOST_FALSE, Percentile, Quantile, Summary};
 
-use super::figure::{Compared, Figure, Kind};
+use super::figure::{Compared, Figure, Kind, Sample};
 use crate::sheet::{connections, links, nagle};
 use crate::units;
 
@@ -25,25 +25,44 @@ pub(super) fn pair_up<'a>(before: &'a Recording, after: &'a Recording) -> Vec<Pa
     pairs
 }
 
+/// How many figures of all pairs may be told apart by chance.
+pub(super) fn comparisons(pairs: &[Pair<'_>]) -> usize {
+    pairs.iter().map(Pair::comparisons).sum()
+}
+
 fn labelled(recording: &Recording) -> impl Iterator<Item = (String, &Row)> {
     recording.results.iter().filter_map(|row| Some((label(row)?, row)))
 }
 
 impl Pair<'_> {
-    /// The figures of both, when both are there. Losses come first: where they differ, times are no fair comparison.
-    pub(super) fn figures(&self) -> Option<Vec<Compared>> {
+    /// The figures of both, when both are there, as one of so many `comparisons`. Losses come first: where they differ, times are
+    /// no fair comparison.
+    pub(super) fn figures(&self, comparisons: usize) -> Option<Vec<Compared>> {
+        let by_chance = MOST_FALSE / comparisons.max(1) as f64;
         let (before, after) = (figures(self.before?), figures(self.after?));
         let lost = losses(self.before?).zip(losses(self.after?));
-        let lost = lost.and_then(|(before, after)| Compared::of_losses(before, after));
+        let lost = lost.and_then(|(before, after)| Compared::of_losses(before, after, by_chance));
         let compared = before.iter().filter_map(|before| {
             let after = after.iter().find(|after| after.name == before.name)?;
-            Compared::new(before, after)
+            Compared::new(before, after, by_chance)
         });
         let compared = compared.map(|compared| match &lost {
             Some(lost) if lost.differs() => compared.beside_unlike_losses(),
             _ => compared,
         });
         Some(lost.into_iter().chain(compared).collect())
+    }
+
+    /// How many of its figures may be told apart by chance.
+    fn comparisons(&self) -> usize {
+        let (Some(before), Some(after)) = (self.before, self.after) else { return 0 };
+        let (of_before, of_after) = (figures(before), figures(after));
+        let scatter = |before: &&Figure| {
+            let after = of_after.iter().find(|after| after.name == before.name);
+            before.sample.scatters() && after.is_some_and(|after| after.sample.scatters())
+        };
+        let lost = losses(before).zip(losses(after)).is_some_and(|(before, after)| before.lost + after.lost > 0);
+        of_before.iter().filter(scatter).count() + usize::from(lost)
     }
 
     pub(super) fn only_in(&self) -> Option<&'static str> {
@@ -98,40 +117,55 @@ fn comma_nagle(on: Option<bool>) -> String {
 
 fn figures(row: &Row) -> Vec<Figure> {
     let figures = match row {
-        Row::Echo(row) if row.rate_hz.is_some() => times(["response p50", "response p99"], row.response_ns.as_ref()),
-        Row::Echo(row) => times(["round trip p50", "round trip p99"], row.rtt_ns.as_ref()),
+        Row::Echo(row) if row.rate_hz.is_some() => {
+            times(["response p50", "response p99"], row.response_ns.as_ref(), of_rounds(&row.rounds))
+        }
+        Row::Echo(row) => times(["round trip p50", "round trip p99"], row.rtt_ns.as_ref(), of_rounds(&row.rounds)),
         Row::Pace(row) => {
-            let mut figures = times(["delivery p50", "delivery p99"], row.delivery_ns.as_ref());
-            figures.extend(times(["held p50", "held p99"], row.hold_ns.as_ref()));
+            let mut figures = times(["delivery p50", "delivery p99"], row.delivery_ns.as_ref(), Vec::new());
+            figures.extend(times(["held p50", "held p99"], row.hold_ns.as_ref(), Vec::new()));
             figures
         }
         Row::Stream(row) => vec![Some(Figure {
             name: "throughput",
             kind: Kind::Throughput,
             value: row.throughput_bps,
-            interval: row.throughput_bps_ci,
+            sample: match row.throughput_bps_ci {
+                Some(_) => Sample::Rounds(
+                    row.rounds.iter().filter(|round| round.complete).map(|round| round.throughput_bps).collect(),
+                ),
+                None => Sample::None,
+            },
         })],
         Row::Crowd(row) => {
-            let mut figures = times(["round trip p50", "round trip p99"], row.rtt_ns.as_ref());
+            let rounds = row.rounds.iter().map(|round| [round.p50_ns, round.p99_ns]).collect();
+            let mut figures = times(["round trip p50", "round trip p99"], row.rtt_ns.as_ref(), rounds);
             figures.push(row.cpu_ns_per_message.map(|value| Figure {
                 name: "CPU per message",
                 kind: Kind::Time,
                 value,
-                interval: row.cpu_ns_per_message_ci,
+                sample: match row.cpu_ns_per_message_ci {
+                    Some(_) => Sample::Rounds(row.rounds.iter().filter_map(|round| round.cpu_ns_per_message).collect()),
+                    None => Sample::None,
+                },
             }));
             figures
         }
-        Row::Route(row) if row.loop_ns.is_some() => times(["turn p50", "turn p99"], row.loop_ns.as_ref()),
-        Row::Route(row) => times(["edge to edge p50", "edge to edge p99"], row.edge_to_edge_ns.as_ref()),
+        Row::Route(row) if row.loop_ns.is_some() => {
+            times(["turn p50", "turn p99"], row.loop_ns.as_ref(), of_rounds(&row.rounds))
+        }
+        Row::Route(row) => {
+            let names = ["edge to edge p50", "edge to edge p99"];
+            times(names, row.edge_to_edge_ns.as_ref(), of_rounds(&row.rounds))
+        }
         Row::Tune(row) => vec![row.p50_ratio.map(|value| Figure {
             name: "ratio to base",
             kind: Kind::Ratio,
             value,
-            interval: row.p50_ratio_ci,
+            sample: row.p50_ratio_ci.map_or(Sample::None, |ends| Sample::Interval(ends, row.p50_ratio_level)),
         })],
         Row::Air(row) => {
-            // A run in virtual time has no noise: the same seed gives the same figure, so its interval is the figure itself.
-            let exact = |name, kind, value: f64| Some(Figure { name, kind, value, interval: Some((value, value)) });
+            let exact = |name, kind, value: f64| Some(Figure { name, kind, value, sample: Sample::Exact });
             let mut figures = vec![exact("throughput", Kind::Throughput, row.throughput_bps)];
             if let Some(latency) = &row.sdu_latency_ns {
                 figures.push(exact("SDU p50", Kind::Time, latency.p50.as_f64()));
@@ -139,7 +173,7 @@ fn figures(row: &Row) -> Vec<Figure> {
             }
             figures
         }
-        Row::Floor(row) => times(["p50", "p99"], Some(&row.ns)),
+        Row::Floor(row) => times(["p50", "p99"], Some(&row.ns), Vec::new()),
         Row::AirChange(_) | Row::Check(_) => Vec::new(),
     };
     figures.into_iter().flatten().collect()
@@ -156,17 +190,25 @@ fn losses(row: &Row) -> Option<Losses> {
     }
 }
 
-fn times([p50, p99]: [&'static str; 2], summary: Option<&Summary>) -> Vec<Option<Figure>> {
+/// p50 and p99 of each whole round; `None` for a lost one.
+fn of_rounds(rounds: &[Round]) -> Vec<[Option<u64>; 2]> {
+    let whole = rounds.iter().filter(|round| round.complete && round.sent > 0);
+    whole.map(|round| [round.p50_ns, round.p99_ns]).collect()
+}
+
+/// Two figures with those of each round, or with what the summary tells of them.
+fn times(names: [&'static str; 2], summary: Option<&Summary>, rounds: Vec<[Option<u64>; 2]>) -> Vec<Option<Figure>> {
     let Some(summary) = summary else {
         return Vec::new();
     };
-    let figure = |name, percentile, interval: Option<(Quantile, Quantile)>| {
-        Some(Figure {
-            name,
-            kind: Kind::Time,
-            value: summary.percentile(percentile)?.as_f64(),
-            interval: interval.map(|(low, high)| (low.as_f64(), high.as_f64())),
-        })
+    let figure = |at: usize, percentile, interval: Option<(Quantile, Quantile)>| {
+        let of_round = |round: &[Option<u64>; 2]| round[at].map_or(f64::INFINITY, |ns| ns as f64);
+        let sample = match interval {
+            None => Sample::None,
+            Some((low, high)) if rounds.is_empty() => Sample::Interval((low.as_f64(), high.as_f64()), summary.ci_level),
+            Some(_) => Sample::Rounds(rounds.iter().map(of_round).collect()),
+        };
+        Some(Figure { name: names[at], kind: Kind::Time, value: summary.percentile(percentile)?.as_f64(), sample })
     };
-    vec![figure(p50, Percentile::P50, summary.p50_ci), figure(p99, Percentile::P99, summary.p99_ci)]
+    vec![figure(0, Percentile::P50, summary.p50_ci), figure(1, Percentile::P99, summary.p99_ci)]
 }
