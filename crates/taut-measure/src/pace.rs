@@ -16,7 +16,7 @@ use crate::air::AirPlan;
 use crate::interrupt::Interrupt;
 use crate::recording::{Ended, PaceRow};
 use crate::{placement, rounds};
-use analysis::Receiver;
+use analysis::{Receiver, Totals};
 use peer::Peer;
 
 /// What to send, how often, and to whom.
@@ -67,14 +67,14 @@ pub enum PeerKind {
 pub struct PaceOutcome {
     /// The figures.
     pub row: PaceRow,
-    /// The events of each round.
+    /// The events of each round, as far as there is room for them ([`PaceRow::dropped_rounds`]).
     pub timelines: Vec<Timeline>,
     /// How it ended.
     pub ended: Ended,
 }
 
-/// Every message is kept with all its events, about 0.5 kB each, until the run is over.
-const MOST_MESSAGES: u128 = 2_000_000;
+/// Every message of a round is kept with all its events, about 0.5 kB each, until its figures are known.
+const MOST_MESSAGES: u128 = 200_000;
 /// Longest wait for held messages at the end of a round.
 const SETTLE: Duration = Duration::from_secs(2);
 
@@ -87,25 +87,29 @@ pub fn run(plan: &PacePlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usiz
     if plan.period.is_zero() || plan.message_bytes == 0 {
         return Err(Error::Input("period and message size must be above zero".into()));
     }
-    if plan.time.as_nanos() / plan.period.as_nanos() > MOST_MESSAGES {
+    if plan.time.as_nanos() / plan.rounds.max(1) as u128 / plan.period.as_nanos() > MOST_MESSAGES {
         return Err(Error::Input(format!(
-            "more than {MOST_MESSAGES} messages don't fit into one recording: shorten the time or lengthen the period"
+            "more than {MOST_MESSAGES} messages don't fit into one round: take more rounds, shorten the time or lengthen \
+             the period"
         )));
     }
     if let PeerKind::Simulated(air) = &plan.peer {
         return simulated::run(plan, air, interrupt).map_err(|error| Error::Input(error.to_string()));
     }
     let peer = Peer::new(&plan.peer)?;
-    let (rounds, ended) = rounds::run(plan.rounds, interrupt, progress, || {
-        let _placed = placement::on_core(plan.core)?;
-        sender::send_round(plan, &peer, interrupt)
-    })?;
     let receiver = Receiver {
         endpoint: peer.endpoint().to_string(),
         transport: peer.endpoint().transport().to_owned(),
         describe: peer.describe(),
         tells: !matches!(peer, Peer::Plain(_)),
     };
-    let row = analysis::row(plan, &receiver, &rounds);
-    Ok(PaceOutcome { row, timelines: rounds.into_iter().map(|round| round.timeline).collect(), ended })
+    let mut totals = Totals::new(plan, receiver);
+    let (_, ended) = rounds::run(plan.rounds, interrupt, progress, || {
+        let _placed = placement::on_core(plan.core)?;
+        let (round, error) = sender::send_round(plan, &peer, interrupt)?;
+        totals.add(round);
+        Ok(((), error))
+    })?;
+    let (row, timelines) = totals.finish();
+    Ok(PaceOutcome { row, timelines, ended })
 }

@@ -12,10 +12,10 @@ use taut_link::{Endpoint, Error, Request, Result, Session, SocketOption, clock};
 use taut_time::{Duration, Framing, Instant};
 
 use crate::interrupt::Interrupt;
-use crate::recording::{Counted, Ended, StreamRound, StreamRow, TcpFacts};
+use crate::recording::{Coarse, Counted, Ended, StreamRound, StreamRow, TcpFacts};
 use crate::stats::{Interval, interval, median};
 use crate::{placement, rounds, standstill};
-use progress::{Progress, Steady, acknowledged, counted};
+use progress::{Course, LOOK, Progress, Steady, counted};
 
 /// What to send and for how long.
 #[derive(Clone, Debug)]
@@ -76,6 +76,13 @@ pub struct StreamOutcome {
     pub ended: Ended,
 }
 
+/// What all links gave in one round.
+struct Round {
+    flows: Vec<Flow>,
+    /// Whether it came to its end.
+    complete: bool,
+}
+
 /// What one link gave in one round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
@@ -91,6 +98,10 @@ struct Flow {
     duration: Duration,
     peer_cpu: Option<Duration>,
     tcp: Option<TcpFacts>,
+    /// Of a plain peer that takes much at a time: how far it has come, for the next round to go on from there.
+    goes_on: Option<Course>,
+    /// How coarse the progress of a plain peer was.
+    coarse: Option<Coarse>,
 }
 
 impl Flow {
@@ -110,28 +121,34 @@ pub fn run(plan: &StreamPlan, interrupt: &Interrupt, progress: &mut dyn FnMut(us
     if plan.plain && plan.direction != Direction::Up {
         return Err(Error::Input("a plain server can only be sent to: leave --plain out, or measure `up`".into()));
     }
-    let mut options = Vec::new();
+    let (mut options, mut kept) = (Vec::new(), Vec::new());
     let cpu_before = clock::process_cpu();
-    let (rounds, ended) = rounds::run(plan.rounds, interrupt, progress, || run_round(plan, &mut options, interrupt))?;
+    let (rounds, ended) =
+        rounds::run(plan.rounds, interrupt, progress, || run_round(plan, &mut kept, &mut options, interrupt))?;
     let cpu = clock::process_cpu().saturating_sub(cpu_before);
     Ok(StreamOutcome { row: row(plan, &rounds, options, cpu), ended })
 }
 
-/// All links of a round, and what went wrong with the first that broke: what there was of it counts.
+/// All links of a round, and what went wrong with the first that broke: what there was of it counts. `kept` are links that go
+/// on from the round before, and then from this one.
 fn run_round(
     plan: &StreamPlan,
+    kept: &mut Vec<(Session, Option<Course>)>,
     options: &mut Vec<String>,
     interrupt: &Interrupt,
-) -> Result<(Vec<Flow>, Option<Error>)> {
+) -> Result<(Round, Option<Error>)> {
     let time = plan.time / u32::try_from(plan.rounds.max(1)).unwrap_or(u32::MAX);
-    let sessions = (0..plan.connections).map(|_| open(plan, time)).collect::<Result<Vec<_>>>()?;
+    let mut links = std::mem::take(kept);
+    if links.is_empty() {
+        links = (0..plan.connections).map(|_| Ok((open(plan, time)?, None))).collect::<Result<_>>()?;
+    }
     let flows = thread::scope(|scope| {
-        let flows: Vec<_> = sessions
+        let flows: Vec<_> = links
             .iter()
-            .map(|session| {
+            .map(|(session, course)| {
                 scope.spawn(move || {
                     let _placed = placement::on_core(plan.core)?;
-                    flow(plan, session, time, interrupt)
+                    flow(plan, session, *course, time, interrupt)
                 })
             })
             .collect();
@@ -139,15 +156,23 @@ fn run_round(
         ended.collect::<Result<Vec<_>>>()
     })?;
     // What a radio link came to is known at the end.
-    if let Some(session) = sessions.first() {
+    if let Some((session, _)) = links.first() {
         *options = SocketOption::in_force(session.link());
     }
     let mut broken = None;
-    let flows = flows.into_iter().map(|(flow, error)| {
-        broken = broken.take().or(error);
-        flow
-    });
-    Ok((flows.collect(), broken))
+    let flows: Vec<Flow> = flows
+        .into_iter()
+        .map(|(flow, error)| {
+            broken = broken.take().or(error);
+            flow
+        })
+        .collect();
+    // New links would only fill the peer's buffers once more.
+    if broken.is_none() && flows.iter().any(|flow| flow.coarse.is_some()) {
+        *kept = links.into_iter().zip(&flows).map(|((session, _), flow)| (session, flow.goes_on)).collect();
+    }
+    let complete = broken.is_none() && !interrupt.is_set();
+    Ok((Round { flows, complete }, broken))
 }
 
 fn open(plan: &StreamPlan, time: Duration) -> Result<Session> {
@@ -168,7 +193,13 @@ fn open(plan: &StreamPlan, time: Duration) -> Result<Session> {
 }
 
 /// One link: sends, receives, or both on two threads. A link that breaks hands over what there was beside its error.
-fn flow(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interrupt) -> Result<(Flow, Option<Error>)> {
+fn flow(
+    plan: &StreamPlan,
+    session: &Session,
+    course: Option<Course>,
+    time: Duration,
+    interrupt: &Interrupt,
+) -> Result<(Flow, Option<Error>)> {
     let link = session.link();
     link.set_nonblocking(false)?;
     // Of a plain peer there is only what the socket tells meanwhile.
@@ -176,20 +207,20 @@ fn flow(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interr
     link.set_receive_timeout(Some(Duration::from_millis(500)))?;
     match plan.direction {
         Direction::Up if plan.plain => {
-            let before = acknowledged(link);
-            let Sent { bytes: sent, steady, error } = send(plan, session, time, interrupt);
+            let Sent { bytes: sent, steady, goes_on, error } = send(plan, session, course, time, interrupt);
             let tcp = link.tcp_info().map(TcpFacts::from);
             if error.is_some() {
                 return Ok((Flow { unconfirmed: sent, tcp, ..Flow::default() }, error));
             }
-            // Where nothing is acknowledged, all that the socket took counts.
-            let up = before.map_or(sent, |_| steady.total.min(sent));
+            let up = steady.total;
             let at_first = up.saturating_sub(steady.bytes);
-            let (unconfirmed, duration) = (sent - up, steady.time);
-            Ok((Flow { sent: up, unconfirmed, up, at_first, duration, tcp, ..Flow::default() }, None))
+            // All of the link that is still on its way, of the rounds before, too.
+            let unconfirmed = goes_on.sent.saturating_sub(goes_on.counted);
+            let flow = Flow { sent: up, unconfirmed, up, at_first, duration: steady.time, tcp, ..Flow::default() };
+            Ok((Flow { goes_on: Some(goes_on), coarse: steady.coarse, ..flow }, None))
         }
         Direction::Up => {
-            let Sent { bytes: sent, error, .. } = send(plan, session, time, interrupt);
+            let Sent { bytes: sent, error, .. } = send(plan, session, None, time, interrupt);
             let tcp = link.tcp_info().map(TcpFacts::from);
             // A broken link has no report: what arrived is not known.
             let broken = |error| (Flow { unconfirmed: sent, tcp, ..Flow::default() }, Some(error));
@@ -225,7 +256,7 @@ fn flow(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interr
         }
         Direction::Both => thread::scope(|scope| {
             let sender = scope.spawn(|| {
-                let Sent { bytes: sent, error, .. } = send(plan, session, time, interrupt);
+                let Sent { bytes: sent, error, .. } = send(plan, session, None, time, interrupt);
                 (sent, error.or_else(|| session.end_sending().err()))
             });
             let (received, error) = receive(plan, session, time, interrupt);
@@ -253,40 +284,36 @@ fn arrival_time(summary: &Summary) -> Duration {
     Duration::from_nanos(summary.last_ns.saturating_sub(summary.first_ns))
 }
 
-/// How often the socket of a plain peer is asked how far it has come: often against a round, rarely against a write.
-const LOOK: Duration = Duration::from_millis(5);
-
 /// What came of sending.
 struct Sent {
     /// Bytes that this host's kernel took.
     bytes: u64,
     /// What was made of it, as far as the socket tells.
     steady: Steady,
+    /// How far the link has come.
+    goes_on: Course,
     /// Why it ended before its time.
     error: Option<Error>,
 }
 
-/// Sends for that long.
-fn send(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interrupt) -> Sent {
+/// Sends for that long, on a link that is new or has come that far.
+fn send(plan: &StreamPlan, session: &Session, course: Option<Course>, time: Duration, interrupt: &Interrupt) -> Sent {
     let link = session.link();
     let mut block = vec![0x5A; plan.block_bytes];
     let datagrams = link.endpoint().framing() == Framing::Datagram;
     let patience = Patience::of(session, false, plan.block_bytes);
-    // Bytes acknowledged begin with those of the handshake.
-    let acknowledged_before = acknowledged(link).filter(|_| plan.plain);
-    let so_far = |sent| match acknowledged_before {
-        Some(before) => acknowledged(link).map_or(0, |bytes| bytes.saturating_sub(before)),
-        None => sent,
-    };
-    let (mut sent, mut sequence) = (0, 0);
     let began = clock::now();
     let end = began + time;
-    let mut progress = Progress::new(began, time);
+    let mut progress = match course {
+        Some(course) => Progress::going_on(course, time),
+        None => Progress::new(Course::begin(link, plan.plain, began), time),
+    };
+    let (mut sent, mut sequence) = (0, 0);
     let (mut last_progress, mut next_look) = (began, began);
     let error = loop {
         let now = clock::now();
         if now >= next_look {
-            progress.note(now, so_far(sent));
+            progress.look(link, now, sent);
             next_look = now + LOOK;
         }
         if now >= end || interrupt.is_set() {
@@ -311,8 +338,8 @@ fn send(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interr
         }
     };
     let ended = clock::now();
-    progress.note(ended, so_far(sent));
-    Sent { bytes: sent, steady: progress.steady(ended), error }
+    progress.look(link, ended, sent);
+    Sent { bytes: sent, steady: progress.steady(ended), goes_on: progress.course(sent), error }
 }
 
 /// What a stream brought.
@@ -402,10 +429,10 @@ impl Patience {
     }
 }
 
-fn row(plan: &StreamPlan, rounds: &[Vec<Flow>], options: Vec<String>, cpu: Duration) -> StreamRow {
+fn row(plan: &StreamPlan, rounds: &[Round], options: Vec<String>, cpu: Duration) -> StreamRow {
     let by_round: Vec<StreamRound> = rounds
         .iter()
-        .map(|flows| {
+        .map(|Round { flows, complete }| {
             let bytes: u64 = flows.iter().map(|flow| flow.up + flow.down).sum();
             let duration = flows.iter().map(|flow| flow.duration).max().unwrap_or_default();
             let seconds = duration.as_secs_f64();
@@ -416,13 +443,22 @@ fn row(plan: &StreamPlan, rounds: &[Vec<Flow>], options: Vec<String>, cpu: Durat
                 seconds if seconds > 0.0 => in_time as f64 * 8.0 / seconds,
                 _ => 0.0,
             };
-            StreamRound { throughput_bps, bytes, duration_ns: u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX) }
+            let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+            StreamRound { throughput_bps, bytes, duration_ns, complete: *complete }
         })
         .collect();
     // A round that broke before anything was known to have arrived has no rate.
-    let known = by_round.iter().filter(|round| round.duration_ns > 0 || round.bytes > 0);
-    let rates: Vec<f64> = known.map(|round| round.throughput_bps).collect();
-    let flows = || rounds.iter().flatten();
+    let known = |round: &&StreamRound| round.duration_ns > 0 || round.bytes > 0;
+    let whole = |round: &&StreamRound| round.complete && known(round);
+    let rates: Vec<f64> = by_round.iter().filter(whole).map(|round| round.throughput_bps).collect();
+    // Where no round is whole, what there is of one is all that is known.
+    let partial: Vec<f64> = by_round.iter().filter(known).map(|round| round.throughput_bps).collect();
+    let flows = || rounds.iter().flat_map(|round| &round.flows);
+    // What is on its way in a link that goes on is told by the round that goes on with it.
+    let unconfirmed = |(at, round): (usize, &Round)| -> u64 {
+        let is_last = at + 1 == rounds.len() || rounds[at].flows.iter().all(|flow| flow.coarse.is_none());
+        if is_last { round.flows.iter().map(|flow| flow.unconfirmed).sum() } else { 0 }
+    };
     let bytes: u64 = flows().map(|flow| flow.up + flow.down).sum();
     let sent: u64 = flows().map(|flow| flow.sent).sum();
     let up: u64 = flows().map(|flow| flow.up).sum();
@@ -436,18 +472,19 @@ fn row(plan: &StreamPlan, rounds: &[Vec<Flow>], options: Vec<String>, cpu: Durat
         direction: plan.direction.name().to_owned(),
         connections: plan.connections,
         block_bytes: plan.block_bytes as u64,
-        throughput_bps: median(&rates).unwrap_or(0.0),
+        throughput_bps: median(&rates).or_else(|| median(&partial)).unwrap_or(0.0),
         throughput_bps_ci: interval(&rates).map(Interval::ends),
         throughput_bps_ci_level: interval(&rates).map(|interval| interval.level),
         bytes,
         counted: if plan.plain { counted(&plan.endpoint) } else { Counted::Received },
         lost_bytes: sent.saturating_sub(up),
-        unconfirmed_bytes: flows().map(|flow| flow.unconfirmed).sum(),
+        unconfirmed_bytes: rounds.iter().enumerate().map(unconfirmed).sum(),
+        coarse: flows().filter_map(|flow| flow.coarse).reduce(Coarse::coarser),
         cpu_ns: nanos(cpu),
         peer_cpu_ns: peer_cpu.map(nanos),
         bytes_per_cpu_second: if cpu_seconds > 0.0 { bytes as f64 / cpu_seconds } else { 0.0 },
         rounds: by_round,
-        tcp: rounds.last().and_then(|flows| flows.first()).and_then(|flow| flow.tcp),
+        tcp: rounds.last().and_then(|round| round.flows.first()).and_then(|flow| flow.tcp),
         options,
     }
 }

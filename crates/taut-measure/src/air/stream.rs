@@ -48,7 +48,11 @@ pub fn stream(
             break;
         }
     }
-    let rates: Vec<f64> = measured.iter().map(|round| round.throughput_bps).collect();
+    // One that the link or the user cut short is in no interval, but where there is no other.
+    let rates = |whole: bool| -> Vec<f64> {
+        measured.iter().filter(|round| round.complete || !whole).map(|round| round.throughput_bps).collect()
+    };
+    let (rates, all) = (rates(true), rates(false));
     let row = StreamRow {
         endpoint: air.endpoint(),
         transport: "air".to_owned(),
@@ -56,13 +60,14 @@ pub fn stream(
         direction: direction.name().to_owned(),
         connections: 1,
         block_bytes: block_bytes as u64,
-        throughput_bps: median(&rates).unwrap_or(0.0),
+        throughput_bps: median(&rates).or_else(|| median(&all)).unwrap_or(0.0),
         throughput_bps_ci: interval(&rates).map(Interval::ends),
         throughput_bps_ci_level: interval(&rates).map(|interval| interval.level),
         bytes: measured.iter().map(|round| round.bytes).sum(),
         counted: Counted::Received,
         lost_bytes: 0,
         unconfirmed_bytes: 0,
+        coarse: None,
         // A model has no processor.
         cpu_ns: 0,
         peer_cpu_ns: None,
@@ -103,5 +108,6 @@ fn flow(
     let (since, before) = first.unwrap_or((last, 0));
     let took = last.saturating_since(since);
     let throughput_bps = if took.is_zero() { 0.0 } else { (bytes - before) as f64 * 8.0 / took.as_secs_f64() };
-    StreamRound { throughput_bps, bytes, duration_ns: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX) }
+    let complete = !interrupt.is_set() && link.disconnected().is_none();
+    StreamRound { throughput_bps, bytes, duration_ns: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), complete }
 }

@@ -2,7 +2,7 @@ use taut_time::{Instant, MessageTimes, Timeline, What};
 
 use super::PacePlan;
 use super::sender::SentRound;
-use crate::recording::{MessageExcerpt, PaceRound, PaceRow};
+use crate::recording::{MessageExcerpt, PaceRound, PaceRow, TcpFacts};
 use crate::stats::{Distribution, ExceedanceCounter, Quantile, Rounds};
 
 /// Messages of the last round that the recording keeps one by one.
@@ -20,9 +20,10 @@ struct Analysed {
     left: bool,
 }
 
-/// Those of all rounds. A round's messages are gone when the next one's are looked at.
-#[derive(Default)]
-struct Totals {
+/// Those of all rounds. A round's messages are gone when the next one is sent, and of its events what there is no room for.
+pub(super) struct Totals<'a> {
+    plan: &'a PacePlan,
+    receiver: Receiver,
     lateness: Rounds,
     call: Rounds,
     hold: Rounds,
@@ -31,32 +32,130 @@ struct Totals {
     sender_gap: Rounds,
     receiver_gap: Rounds,
     left: bool,
+    exceed: ExceedanceCounter,
+    messages: u64,
+    segments: Option<u64>,
+    clock_uncertainty_ns: Option<u64>,
     rounds: Vec<PaceRound>,
     excerpt: Vec<MessageExcerpt>,
+    timelines: Vec<Timeline>,
+    events: usize,
+    dropped_rounds: u64,
+    nagle: Option<bool>,
+    tcp: Option<TcpFacts>,
+    options: Vec<String>,
 }
 
-impl Totals {
-    fn add(&mut self, round: &SentRound, receiver: &Receiver, exceed: &mut ExceedanceCounter) {
+/// Events of all rounds that are kept for the explainer and for pictures: less than 80 MB.
+const MOST_EVENTS: usize = 1_000_000;
+
+impl<'a> Totals<'a> {
+    pub(super) fn new(plan: &'a PacePlan, receiver: Receiver) -> Self {
+        Self {
+            plan,
+            receiver,
+            lateness: Rounds::new(),
+            call: Rounds::new(),
+            hold: Rounds::new(),
+            ack: Rounds::new(),
+            delivery: Rounds::new(),
+            sender_gap: Rounds::new(),
+            receiver_gap: Rounds::new(),
+            left: false,
+            exceed: ExceedanceCounter::new(&plan.exceed),
+            messages: 0,
+            segments: Some(0),
+            clock_uncertainty_ns: None,
+            rounds: Vec::new(),
+            excerpt: Vec::new(),
+            timelines: Vec::new(),
+            events: 0,
+            dropped_rounds: 0,
+            nagle: None,
+            tcp: None,
+            options: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, round: SentRound) {
         let messages = round.timeline.messages();
-        if receiver.tells {
+        let tells = self.receiver.tells && round.is_told;
+        if tells {
             for message in &messages {
                 match delivered(message) {
-                    Some(at) => exceed.record(at.saturating_since(message.intended)),
-                    None => exceed.record_lost(1),
+                    Some(at) => self.exceed.record(at.saturating_since(message.intended)),
+                    None => self.exceed.record_lost(1),
                 }
             }
         }
-        let analysed = analyse(&round.timeline, &messages, receiver.tells);
-        self.lateness.add(&analysed.lateness);
-        self.call.add(&analysed.call);
-        self.hold.add(&analysed.hold);
-        self.ack.add(&analysed.ack);
-        self.delivery.add(&analysed.delivery);
-        self.sender_gap.add(&analysed.sender_gap);
-        self.receiver_gap.add(&analysed.receiver_gap);
+        let analysed = analyse(&round.timeline, &messages, tells);
+        let add = if round.complete { Rounds::add } else { Rounds::add_partial };
+        add(&mut self.lateness, &analysed.lateness);
+        add(&mut self.call, &analysed.call);
+        add(&mut self.hold, &analysed.hold);
+        add(&mut self.ack, &analysed.ack);
+        add(&mut self.delivery, &analysed.delivery);
+        add(&mut self.sender_gap, &analysed.sender_gap);
+        add(&mut self.receiver_gap, &analysed.receiver_gap);
         self.left |= analysed.left;
-        self.rounds.push(pace_round(round, &analysed));
+        self.rounds.push(pace_round(&round, &analysed));
         self.excerpt = excerpt(&messages);
+        self.messages += round.messages;
+        self.segments = self.segments.zip(round.segments).map(|(before, more)| before + more);
+        self.clock_uncertainty_ns = self.clock_uncertainty_ns.max(round.clock_uncertainty_ns);
+        (self.nagle, self.tcp, self.options) = (round.nagle, round.tcp, round.options);
+        self.keep(&round.timeline);
+    }
+
+    fn keep(&mut self, timeline: &Timeline) {
+        let events = timeline.events().len();
+        if self.dropped_rounds > 0 || self.events + events > MOST_EVENTS {
+            self.dropped_rounds += 1;
+            return;
+        }
+        // A copy has no more room than it needs.
+        let mut kept = Timeline::new(timeline.framing());
+        kept.extend(timeline.events().iter().copied());
+        self.events += events;
+        self.timelines.push(kept);
+    }
+
+    /// The row, and the events that were kept.
+    pub(super) fn finish(self) -> (PaceRow, Vec<Timeline>) {
+        let (messages, segments) = (self.messages, self.segments);
+        let row = PaceRow {
+            endpoint: self.receiver.endpoint,
+            transport: self.receiver.transport,
+            command: self.plan.command.clone(),
+            message_bytes: self.plan.message_bytes as u64,
+            period_ns: u64::try_from(self.plan.period.as_nanos()).unwrap_or(u64::MAX),
+            nagle: self.nagle,
+            peer: self.receiver.describe,
+            messages,
+            segments,
+            messages_per_segment: segments
+                .filter(|&segments| segments > 0)
+                .map(|segments| messages as f64 / segments as f64),
+            send_lateness_ns: self.lateness.summary(),
+            send_call_ns: self.call.summary(),
+            hold_ns: self.hold.summary(),
+            ack_ns: self.ack.summary(),
+            delivery_ns: self.delivery.summary(),
+            sender_gap_ns: self.sender_gap.summary(),
+            sender_gap_of: if self.left { "left" } else { "write" }.to_owned(),
+            receiver_gap_ns: self.receiver_gap.summary(),
+            exceed: if self.receiver.tells { self.exceed.table() } else { Vec::new() },
+            lost: self.delivery.pooled().lost(),
+            clock_uncertainty_ns: self.clock_uncertainty_ns,
+            ledger_ns: Vec::new(),
+            rounds: self.rounds,
+            dropped_rounds: self.dropped_rounds,
+            excerpt: self.excerpt,
+            tcp: self.tcp,
+            options: self.options,
+            observer: None,
+        };
+        (row, self.timelines)
     }
 }
 
@@ -67,45 +166,6 @@ pub(super) struct Receiver {
     pub(super) describe: String,
     /// Whether it tells what arrived.
     pub(super) tells: bool,
-}
-
-pub(super) fn row(plan: &PacePlan, receiver: &Receiver, rounds: &[SentRound]) -> PaceRow {
-    let (mut totals, mut exceed) = (Totals::default(), ExceedanceCounter::new(&plan.exceed));
-    rounds.iter().for_each(|round| totals.add(round, receiver, &mut exceed));
-    let messages: u64 = rounds.iter().map(|round| round.messages).sum();
-    let segments: Option<u64> = rounds.iter().map(|round| round.segments).sum();
-    let last = rounds.last();
-    PaceRow {
-        endpoint: receiver.endpoint.clone(),
-        transport: receiver.transport.clone(),
-        command: plan.command.clone(),
-        message_bytes: plan.message_bytes as u64,
-        period_ns: u64::try_from(plan.period.as_nanos()).unwrap_or(u64::MAX),
-        nagle: last.and_then(|round| round.nagle),
-        peer: receiver.describe.clone(),
-        messages,
-        segments,
-        messages_per_segment: segments
-            .filter(|&segments| segments > 0)
-            .map(|segments| messages as f64 / segments as f64),
-        send_lateness_ns: totals.lateness.summary(),
-        send_call_ns: totals.call.summary(),
-        hold_ns: totals.hold.summary(),
-        ack_ns: totals.ack.summary(),
-        delivery_ns: totals.delivery.summary(),
-        sender_gap_ns: totals.sender_gap.summary(),
-        sender_gap_of: if totals.left { "left" } else { "write" }.to_owned(),
-        receiver_gap_ns: totals.receiver_gap.summary(),
-        exceed: if receiver.tells { exceed.table() } else { Vec::new() },
-        lost: totals.delivery.pooled().lost(),
-        clock_uncertainty_ns: rounds.iter().filter_map(|round| round.clock_uncertainty_ns).max(),
-        ledger_ns: Vec::new(),
-        rounds: totals.rounds,
-        excerpt: totals.excerpt,
-        tcp: last.and_then(|round| round.tcp),
-        options: last.map_or_else(Vec::new, |round| round.options.clone()),
-        observer: None,
-    }
 }
 
 fn analyse(timeline: &Timeline, messages: &[MessageTimes], receiver_tells: bool) -> Analysed {
@@ -160,6 +220,7 @@ fn pace_round(round: &SentRound, analysed: &Analysed) -> PaceRound {
             .filter(|&segments| segments > 0)
             .map(|segments| round.messages as f64 / segments as f64),
         messages: round.messages,
+        complete: round.complete,
     }
 }
 
@@ -202,5 +263,87 @@ mod tests {
         }
         let gaps = gaps(&timeline, |what| matches!(what, What::Left));
         assert_eq!((gaps.count(), gaps.mean()), (2, Some(10)));
+    }
+
+    fn plan() -> PacePlan {
+        PacePlan {
+            peer: super::super::PeerKind::Plain("tcp://127.0.0.1:9".parse().unwrap()),
+            message_bytes: 1,
+            period: taut_time::Duration::from_millis(1),
+            time: taut_time::Duration::from_secs(1),
+            rounds: 6,
+            options: Vec::new(),
+            exceed: vec![taut_time::Duration::from_millis(1)],
+            core: None,
+            fifo: false,
+            command: String::new(),
+        }
+    }
+
+    fn receiver() -> Receiver {
+        Receiver { endpoint: String::new(), transport: String::new(), describe: String::new(), tells: true }
+    }
+
+    /// Messages of which each took so long.
+    fn round(messages: u64, took_ns: u64, complete: bool) -> SentRound {
+        let mut timeline = Timeline::new(Framing::Stream);
+        for at in 0..messages {
+            let bytes = ByteRange::new(at, at + 1);
+            let events = [
+                (0, Host::Local, What::Intended),
+                (0, Host::Local, What::WriteBegin),
+                (took_ns, Host::Peer, What::Read),
+            ];
+            timeline.extend(events.map(|(after, host, what)| Event {
+                at: Instant::from_nanos(at * 1_000_000 + after),
+                host,
+                layer: Layer::Application,
+                what,
+                bytes,
+            }));
+        }
+        SentRound {
+            timeline,
+            messages,
+            segments: None,
+            nagle: None,
+            clock_uncertainty_ns: None,
+            tcp: None,
+            options: Vec::new(),
+            is_told: true,
+            complete,
+        }
+    }
+
+    #[test]
+    fn a_round_that_was_cut_short_is_in_no_interval() {
+        let plan = plan();
+        let mut totals = Totals::new(&plan, receiver());
+        (0..5).for_each(|_| totals.add(round(20, 1_000, true)));
+        totals.add(round(20, 9_000_000, false));
+        // What had arrived of these nobody can tell: they are no losses.
+        let mut untold = round(20, 1_000, false);
+        let events: Vec<Event> = untold.timeline.of(|what| !matches!(what, What::Read)).copied().collect();
+        untold.timeline = Timeline::new(Framing::Stream);
+        untold.timeline.extend(events);
+        totals.add(SentRound { is_told: false, ..untold });
+        let (row, _) = totals.finish();
+        let times = row.delivery_ns.unwrap();
+        assert_eq!((times.p50.time(), times.p50_ci.unwrap().1.time()), (Some(1_000), Some(1_000)));
+        assert_eq!((row.messages, times.count, row.lost, row.exceed[0].count), (140, 120, 0, 20));
+        let complete: Vec<bool> = row.rounds.iter().map(|round| round.complete).collect();
+        assert_eq!(complete, [true, true, true, true, true, false, false]);
+    }
+
+    #[test]
+    fn the_events_of_many_rounds_are_bounded_and_what_is_dropped_is_counted() {
+        let plan = plan();
+        let mut totals = Totals::new(&plan, receiver());
+        let of_each = MOST_EVENTS as u64 / 3 / 2;
+        (0..4).for_each(|_| totals.add(round(of_each, 1_000, true)));
+        let (row, timelines) = totals.finish();
+        assert_eq!((row.messages, row.dropped_rounds, row.rounds.len(), timelines.len()), (4 * of_each, 2, 4, 2));
+        assert_eq!(row.delivery_ns.unwrap().count, 4 * of_each);
+        assert!(size_of::<Event>() * MOST_EVENTS <= 80_000_000, "{}", size_of::<Event>());
     }
 }

@@ -17,6 +17,10 @@ pub(super) struct SentRound {
     pub(super) clock_uncertainty_ns: Option<u64>,
     pub(super) tcp: Option<TcpFacts>,
     pub(super) options: Vec<String>,
+    /// Whether it is known what arrived, as far as the receiver tells at all.
+    pub(super) is_told: bool,
+    /// Whether the round came to its end.
+    pub(super) complete: bool,
 }
 
 /// Sends one round over a new link. An error after the first message comes beside what was measured.
@@ -50,13 +54,17 @@ pub(super) fn send_round(plan: &PacePlan, peer: &Peer, interrupt: &Interrupt) ->
     let clock_before = session.peer_clock();
     drop(session);
     let mut timeline = observer.into_timeline();
+    let is_told = report.is_ok();
     let (clock_uncertainty_ns, collected) = match report {
         Ok(report) => (peer.place(&report, peer.clock_after(plan, clock_before), &mut timeline)?, Ok(())),
         Err(error) => (None, Err(error)),
     };
     let tcp = info.map(TcpFacts::from);
-    let round = SentRound { messages, segments, nagle, clock_uncertainty_ns, tcp, options, timeline };
-    Ok((round, error.or_else(|| settled.and(collected).err())))
+    let error = error.or_else(|| settled.and(collected).err());
+    let complete = error.is_none() && !interrupt.is_set();
+    let round =
+        SentRound { messages, segments, nagle, clock_uncertainty_ns, tcp, options, timeline, is_told, complete };
+    Ok((round, error))
 }
 
 /// The sending itself: how many messages went out, and what ended it early.

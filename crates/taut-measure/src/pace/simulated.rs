@@ -3,7 +3,7 @@
 use taut_air::{AirLink, ScenarioError};
 use taut_time::{ByteRange, Event, Host, Layer, What};
 
-use super::analysis::{self, Receiver};
+use super::analysis::{Receiver, Totals};
 use super::sender::SentRound;
 use super::{PaceOutcome, PacePlan};
 use crate::Interrupt;
@@ -17,27 +17,27 @@ use crate::recording::Ended;
 ///
 /// When the scenario's parameters do not fit each other, or its link does not come up.
 pub(super) fn run(plan: &PacePlan, air: &AirPlan, interrupt: &Interrupt) -> Result<PaceOutcome, ScenarioError> {
-    let (mut rounds, mut ended) = (Vec::new(), Ended::Complete);
-    for round in 0..plan.rounds {
-        if interrupt.is_set() {
-            ended = Ended::Interrupted;
-            break;
-        }
-        let (sent, lost) = send_round(plan, air, air.seed.wrapping_add(round as u64), interrupt)?;
-        rounds.push(sent);
-        if let Some(reason) = lost {
-            ended = Ended::PeerGone(format!("the link was lost (HCI error 0x{reason:02x})"));
-            break;
-        }
-    }
     let receiver = Receiver {
         endpoint: air.endpoint(),
         transport: "air".to_owned(),
         describe: "a program in virtual time".to_owned(),
         tells: true,
     };
-    let row = analysis::row(plan, &receiver, &rounds);
-    Ok(PaceOutcome { row, timelines: rounds.into_iter().map(|round| round.timeline).collect(), ended })
+    let (mut totals, mut ended) = (Totals::new(plan, receiver), Ended::Complete);
+    for round in 0..plan.rounds {
+        if interrupt.is_set() {
+            ended = Ended::Interrupted;
+            break;
+        }
+        let (sent, lost) = send_round(plan, air, air.seed.wrapping_add(round as u64), interrupt)?;
+        totals.add(sent);
+        if let Some(reason) = lost {
+            ended = Ended::PeerGone(format!("the link was lost (HCI error 0x{reason:02x})"));
+            break;
+        }
+    }
+    let (row, timelines) = totals.finish();
+    Ok(PaceOutcome { row, timelines, ended })
 }
 
 fn send_round(
@@ -79,6 +79,8 @@ fn send_round(
         nagle: None,
         clock_uncertainty_ns: Some(0),
         tcp: None,
+        is_told: true,
+        complete: !interrupt.is_set() && link.disconnected().is_none(),
         options: vec![format!("mtu {}", link.mtu(sender)), format!("ci {} ns", air.scenario.ci)],
     };
     Ok((sent, link.disconnected()))

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use air::{AirChangeRow, AirEventExcerpt, AirExcerpt, AirIdle, AirPdu, AirRow, AirSetting};
 pub use host::{Floor, HostFacts};
 pub use row::{
-    CheckRow, Comparison, Counted, CpuComparison, CrowdRound, CrowdRow, EchoRow, FloorRow, LossComparison,
+    CheckRow, Coarse, Comparison, Counted, CpuComparison, CrowdRound, CrowdRow, EchoRow, FloorRow, LossComparison,
     MessageExcerpt, ObserverCost, PaceRound, PaceRow, Round, RouteRow, Row, Starvation, StreamRound, StreamRow,
     TcpFacts, TuneRow, Verdict,
 };

@@ -489,6 +489,10 @@ pub struct PaceRow {
     pub ledger_ns: Vec<(String, u64)>,
     /// Independent repetitions, each with a new link.
     pub rounds: Vec<PaceRound>,
+    /// Of these the last ones whose events were dropped for want of room, once all other figures had been taken from them: the
+    /// ledger and the findings are of the rounds before.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped_rounds: u64,
     /// The first messages of the last round, stage by stage, for drawing.
     pub excerpt: Vec<MessageExcerpt>,
     /// The TCP connection at the end of the last round.
@@ -513,6 +517,10 @@ pub struct PaceRound {
     pub messages_per_segment: Option<f64>,
     /// Messages sent.
     pub messages: u64,
+    /// Whether the round came to its end. One that the user or the peer cut short is counted in all messages together and is
+    /// in no median and no interval across rounds.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub complete: bool,
 }
 
 /// When one message reached each stage, in ns from the first message's intended time; absent where unknown or never.
@@ -569,6 +577,10 @@ pub struct StreamRow {
     /// a plain peer's kernel had not acknowledged at the end.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unconfirmed_bytes: u64,
+    /// Where the bytes to a plain peer were taken in few large steps: then the links of a round go on in the next one, and the
+    /// rate of a single round may be off by a step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coarse: Option<Coarse>,
     /// CPU time of this process.
     pub cpu_ns: u64,
     /// CPU time that the peer spent on these links, where it tells.
@@ -602,6 +614,22 @@ pub enum Counted {
     Taken,
 }
 
+/// How much at a time a plain peer's kernel takes.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Coarse {
+    /// Steps in the time that counts, of the round with the fewest.
+    pub steps: u64,
+    /// Bytes of the largest step.
+    pub step_bytes: u64,
+}
+
+impl Coarse {
+    /// The fewer and the larger steps of two.
+    pub fn coarser(self, other: Self) -> Self {
+        Self { steps: self.steps.min(other.steps), step_bytes: self.step_bytes.max(other.step_bytes) }
+    }
+}
+
 /// One repetition of a throughput run.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct StreamRound {
@@ -612,6 +640,10 @@ pub struct StreamRound {
     pub bytes: u64,
     /// The time that the rate is of, longest of all links: from the first to the last byte.
     pub duration_ns: u64,
+    /// Whether the round came to its end. One that the user or the peer cut short is counted in `bytes` and is in no
+    /// interval.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub complete: bool,
 }
 
 /// What the kernel told of a TCP connection (`TCP_INFO`).

@@ -60,3 +60,34 @@ fn a_plain_peer_that_reads_slowly_is_as_slow_as_it_reads() {
     let mbit = row.throughput_bps / 1e6;
     assert!((2.5..6.0).contains(&mbit), "{mbit} Mbit/s: {row:?}");
 }
+
+/// What a kernel takes at a time for a slow reader is most of its buffer. The first rate of few such steps is a quarter low; with
+/// the links going on, the others are that of the reader.
+#[test]
+fn a_plain_peer_that_takes_much_at_a_time_is_as_slow_as_it_reads() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for peer in listener.incoming() {
+            let mut peer = peer.unwrap();
+            thread::spawn(move || {
+                let (mut buffer, began, mut total) = (vec![0; 12_500], std::time::Instant::now(), 0);
+                while let Ok(bytes @ 1..) = peer.read(&mut buffer) {
+                    total += bytes;
+                    // 4 Mbit/s.
+                    let due = Duration::from_secs_f64(total as f64 / 500_000.0);
+                    thread::sleep(due.saturating_sub(began.elapsed()));
+                }
+            });
+        }
+    });
+    let row = plain(&endpoint, Duration::from_millis(3500), 7);
+    let mbit = row.throughput_bps / 1e6;
+    assert!((3.7..4.3).contains(&mbit), "{mbit} Mbit/s: {row:?}");
+    let (low, high) = row.throughput_bps_ci.unwrap();
+    assert!(low <= 4.1e6 && high >= 3.9e6, "{row:?}");
+    let coarse = row.coarse.unwrap();
+    assert!(coarse.steps < 8 && coarse.step_bytes > 20_000, "{row:?}");
+    // What is still on its way is told once, though every round ends with it.
+    assert!(row.unconfirmed_bytes < 8 << 20 && row.lost_bytes == 0, "{row:?}");
+}

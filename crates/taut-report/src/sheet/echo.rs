@@ -2,8 +2,8 @@ use taut_measure::recording::{EchoRow, Verdict};
 use taut_measure::stats::{Percentile, Summary};
 
 use super::{
-    About, Cell, Column, Label, Line, Note, Sheet, Tone, across_rounds, echo_labels, loss_note, observer_cost,
-    ratio_interval, tone_of, too_few_rounds, whole_rounds,
+    About, Cell, Column, Label, Line, Note, Sheet, Tone, across_rounds, cut_short, echo_labels, loss_note,
+    observer_cost, ratio_interval, tone_of, too_few_rounds, whole_rounds,
 };
 use crate::units;
 
@@ -32,7 +32,7 @@ pub(super) fn sheet(rows: &[&EchoRow]) -> Sheet {
         sheet.lines.extend(lines(row, &label, open));
         sheet.notes.extend(row.loss_compared.as_ref().map(|losses| loss_note(&label, losses)));
         sheet.notes.extend(compared(row, &label));
-        sheet.notes.extend(cut_short(row, &label));
+        sheet.notes.extend(cut_short(&label, row.rounds.iter().map(|round| (round.complete, round.sent)), "messages"));
         sheet.notes.extend(observer(row, &label));
         sheet.notes.extend(came_late(row, &label));
         sheet.notes.extend(came_again(row, &label));
@@ -96,16 +96,6 @@ fn compared(row: &EchoRow, label: &Label) -> Option<Note> {
         }
     };
     Some(Note::toned(text, tone_of(compared.verdict)))
-}
-
-/// A round that did not come to its end.
-fn cut_short(row: &EchoRow, label: &Label) -> Option<Note> {
-    let partial = row.rounds.iter().find(|round| !round.complete)?;
-    let (sent, whole) = (units::count(partial.sent), row.rounds.iter().filter(|round| round.complete).count());
-    let text = format!(
-        "{label}: a round was cut short after {sent} messages, which are in no interval and no comparison; {whole} are whole."
-    );
-    Some(Note::toned(text, Tone::Bad))
 }
 
 /// What it costs to keep a timeline.

@@ -392,6 +392,17 @@ pub(crate) fn across_rounds(intervals: impl Iterator<Item = (usize, Option<f64>)
     Some(Note::toned(format!("Across rounds: {what} {} probability.", units::level(level)), Tone::Faint))
 }
 
+/// A round that did not come to its end, of all rounds with what each has of messages or bytes.
+pub(crate) fn cut_short(label: &Label, rounds: impl Iterator<Item = (bool, u64)>, what: &str) -> Option<Note> {
+    let (whole, partial): (Vec<_>, Vec<_>) = rounds.partition(|(complete, _)| *complete);
+    let amount = units::count(partial.first()?.1);
+    let text = format!(
+        "{label}: a round was cut short after {amount} {what}, which are in no interval and no comparison; {} are whole.",
+        whole.len()
+    );
+    Some(Note::toned(text, Tone::Bad))
+}
+
 /// Rounds that are in the intervals.
 pub(crate) fn whole_rounds(rounds: &[Round]) -> usize {
     rounds.iter().filter(|round| round.complete && round.sent > 0).count()

@@ -3,7 +3,8 @@ use taut_measure::recording::PaceRow;
 use taut_measure::stats::{Percentile, Summary};
 
 use super::{
-    About, Cell, Column, Label, Line, Note, Sheet, Tone, across_rounds, ledger_shares, observer_cost, pace_labels,
+    About, Cell, Column, Label, Line, Note, Sheet, Tone, across_rounds, cut_short, ledger_shares, observer_cost,
+    pace_labels,
 };
 use crate::units;
 
@@ -55,8 +56,14 @@ fn figures(rows: &[&PaceRow], labels: &[Label], context: String) -> Sheet {
     }
     sheet.notes.push(Note::toned(MEANING, Tone::Faint));
     let level = |row: &PaceRow| row.delivery_ns.and_then(|summary| summary.ci_level);
-    sheet.notes.extend(across_rounds(rows.iter().map(|row| (row.rounds.len(), level(row)))));
+    let whole = |row: &PaceRow| row.rounds.iter().filter(|round| round.complete).count();
+    sheet.notes.extend(across_rounds(rows.iter().map(|row| (whole(row), level(row)))));
     for (row, label) in rows.iter().zip(labels) {
+        sheet.notes.extend(cut_short(
+            label,
+            row.rounds.iter().map(|round| (round.complete, round.messages)),
+            "messages",
+        ));
         sheet.notes.extend(remarks(row, label).into_iter().map(|text| Note::toned(text, Tone::Faint)));
         sheet.about.push(About { label: label.clone(), command: row.command.clone(), facts: row.options.clone() });
     }
@@ -74,6 +81,13 @@ fn remarks(row: &PaceRow, label: &Label) -> Vec<String> {
         Some(0) => {}
         Some(off) => remarks.push(format!("{label}: the peer's clock may be off ours by {}.", units::time(off))),
         None => remarks.push(format!("{label}: the peer does not tell its times.")),
+    }
+    if row.dropped_rounds > 0 {
+        let (dropped, all) = (units::count(row.dropped_rounds), units::count(row.rounds.len() as u64));
+        remarks.push(format!(
+            "{label}: the events of the last {dropped} of {all} rounds were dropped once their figures were known: where the \
+             time went and what is explained is of the rounds before."
+        ));
     }
     if let Some(cost) = row.observer {
         let more = observer_cost(cost);

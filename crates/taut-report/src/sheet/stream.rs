@@ -1,6 +1,6 @@
-use taut_measure::recording::{Counted, StreamRow};
+use taut_measure::recording::{Coarse, Counted, StreamRow};
 
-use super::{About, Cell, Column, Line, Sheet, Tone, across_rounds, stream_labels};
+use super::{About, Cell, Column, Label, Line, Note, Sheet, Tone, across_rounds, cut_short, stream_labels};
 use crate::units;
 
 /// Throughput, one row per endpoint and direction.
@@ -29,11 +29,29 @@ pub(super) fn sheet(rows: &[&StreamRow]) -> Sheet {
         cells.push(per_cpu_second(row));
         cells.push(row.tcp.map_or_else(Cell::none, |tcp| Cell::new(units::count(tcp.retransmitted_segments.into()))));
         sheet.lines.push(Line::new(cells));
+        sheet.notes.extend(cut_short(&label, row.rounds.iter().map(|round| (round.complete, round.bytes)), "bytes"));
+        sheet.notes.extend(row.coarse.map(|coarse| coarse_note(&label, coarse)));
         sheet.about.push(About { label, command: row.command.clone(), facts: row.options.clone() });
     }
-    let levels = rows.iter().map(|row| (row.rounds.len(), row.throughput_bps_ci_level));
+    let whole = |row: &StreamRow| row.rounds.iter().filter(|round| round.complete).count();
+    let levels = rows.iter().map(|row| (whole(row), row.throughput_bps_ci_level));
     sheet.notes.extend(across_rounds(levels));
     sheet
+}
+
+/// Why rounds are not independent, and what a single one of them is worth.
+fn coarse_note(label: &Label, Coarse { steps, step_bytes }: Coarse) -> Note {
+    let step = units::amount(step_bytes as f64);
+    let times = match steps {
+        0 => "in some rounds not at all".to_owned(),
+        1 => "in some rounds only once".to_owned(),
+        steps => format!("in some rounds only {steps} times"),
+    };
+    let text = format!(
+        "{label}: the peer takes up to {step} at a time, {times}. So the rounds go on on the same links, and the rate of each \
+         may be off by one such step; a longer --time narrows that."
+    );
+    Note::new(text)
 }
 
 /// The bytes, and whose they were where not all were received by a program that says so.

@@ -273,8 +273,10 @@ fn pace(nagle: bool) -> PaceRow {
                 delivery_p50_ns: Some(if nagle { 21_000_000 } else { 190_000 } + 3_000 * round),
                 messages_per_segment: Some(if nagle { 4.0 } else { 1.0 }),
                 messages: 120,
+                complete: true,
             })
             .collect(),
+        dropped_rounds: 0,
         excerpt: messages[..40].to_vec(),
         tcp: Some(tcp(0)),
         observer: None,
@@ -317,6 +319,7 @@ fn stream(direction: &str, bps: f64, retransmitted: u32) -> StreamRow {
         counted: Counted::Received,
         lost_bytes: 0,
         unconfirmed_bytes: 0,
+        coarse: None,
         cpu_ns: 4_200_000_000,
         peer_cpu_ns: Some(5_100_000_000),
         bytes_per_cpu_second: bps / 8.0 * 10.0 / 9.3,
@@ -325,6 +328,7 @@ fn stream(direction: &str, bps: f64, retransmitted: u32) -> StreamRow {
                 throughput_bps: bps * (0.96 + 0.0175 * f64::from(i)),
                 bytes: (bps / 4.0) as u64,
                 duration_ns: 2_000_000_000,
+                complete: true,
             })
             .collect(),
         tcp: Some(tcp(retransmitted)),
