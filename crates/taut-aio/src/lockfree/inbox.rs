@@ -1,47 +1,70 @@
 //! How operations reach the I/O thread: a stack of letters that any thread and any signal handler may push on.
 //!
 //! Lock-free and without allocation: the links are in the letters. One word tells both what was pushed and whether the I/O
-//! thread sleeps, so that exactly one push finds it asleep and has to wake it.
+//! thread sleeps. Who pushes on a sleeper has to wake it, unless another one has done so already. That another one is about
+//! to is not enough: it may have been interrupted by a signal handler, which pushes next and waits for what it has pushed.
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Nothing pushed, the I/O thread is awake.
 const EMPTY: usize = 0;
-/// Nothing pushed, the I/O thread sleeps. No letter has this address: letters are aligned to 8.
+/// Beside the letter on top or alone: the I/O thread sleeps. Letters are aligned to 8, and bit 0 is theirs.
 const ASLEEP: usize = 2;
 
-/// Many threads push, one takes all.
+/// Many threads push, one takes all. On a cache line of its own: each push needs all of it.
 #[derive(Debug)]
+#[repr(align(64))]
 pub struct Inbox {
     top: AtomicUsize,
+    /// Which sleep the taker is in, or was in last.
+    sleep: AtomicUsize,
+    /// The sleep that somebody has ended last.
+    ended: AtomicUsize,
 }
+
+/// A sleep of the taker that has to be ended.
+#[derive(Debug)]
+#[must_use]
+pub struct Sleep(usize);
 
 impl Inbox {
     /// An empty inbox.
     #[cfg(not(loom))]
     #[expect(clippy::new_without_default, reason = "`default` could not be const")]
     pub const fn new() -> Self {
-        Self { top: AtomicUsize::new(EMPTY) }
+        Self { top: AtomicUsize::new(EMPTY), sleep: AtomicUsize::new(0), ended: AtomicUsize::new(0) }
     }
 
     /// An empty inbox.
     #[cfg(loom)]
     pub fn new() -> Self {
-        Self { top: AtomicUsize::new(EMPTY) }
+        Self { top: AtomicUsize::new(EMPTY), sleep: AtomicUsize::new(0), ended: AtomicUsize::new(0) }
     }
 
-    /// Pushes a chain of letters: `first` is the one on top, and `last_link` the link of the one at the bottom. Gives
-    /// whether the I/O thread has to be woken.
+    /// Pushes a chain of letters: `first` is the one on top, and `last_link` the link of the one at the bottom. When it
+    /// gives a sleep, the I/O thread has to be woken, and then [`Self::has_ended`] to be told.
     #[must_use]
-    pub fn push(&self, first: usize, last_link: &AtomicUsize) -> bool {
+    pub fn push(&self, first: usize, last_link: &AtomicUsize) -> Option<Sleep> {
         let mut top = self.top.load(Ordering::Relaxed);
         loop {
-            last_link.store(if top == ASLEEP { EMPTY } else { top }, Ordering::Relaxed);
-            match self.top.compare_exchange_weak(top, first, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return top == ASLEEP,
+            last_link.store(top & !ASLEEP, Ordering::Relaxed);
+            match self.top.compare_exchange_weak(top, first | top & ASLEEP, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => break,
                 Err(now) => top = now,
             }
         }
+        if top & ASLEEP == 0 {
+            return None;
+        }
+        // This sleep or, when the taker has got up meanwhile, a later one: which does no harm to end.
+        let sleep = self.sleep.load(Ordering::Relaxed);
+        (self.ended.load(Ordering::Relaxed) != sleep).then_some(Sleep(sleep))
+    }
+
+    /// The I/O thread was woken from this sleep: nobody else has to.
+    pub fn has_ended(&self, sleep: Sleep) {
+        // An older number than what is there lets others wake it once more than needed.
+        self.ended.store(sleep.0, Ordering::Relaxed);
     }
 
     /// Takes everything: the letter on top, or 0. The taker is awake then.
@@ -50,20 +73,20 @@ impl Inbox {
         if top == EMPTY {
             return EMPTY;
         }
-        match self.top.swap(EMPTY, Ordering::AcqRel) {
-            ASLEEP => EMPTY,
-            top => top,
-        }
+        self.top.swap(EMPTY, Ordering::AcqRel) & !ASLEEP
     }
 
     /// Whether there is nothing to take.
     pub fn is_empty(&self) -> bool {
-        matches!(self.top.load(Ordering::Relaxed), EMPTY | ASLEEP)
+        self.top.load(Ordering::Relaxed) & !ASLEEP == EMPTY
     }
 
-    /// Announces that the taker is about to sleep; false when there is something to take.
+    /// Announces that the taker is about to sleep, after it has begun to listen for who wakes it; false when there is
+    /// something to take.
     #[must_use]
     pub fn fall_asleep(&self) -> bool {
+        // Before the word says so: who reads there that it sleeps finds this number, or a later one.
+        self.sleep.store(self.sleep.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         self.top.compare_exchange(EMPTY, ASLEEP, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 

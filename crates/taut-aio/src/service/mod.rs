@@ -17,7 +17,7 @@ use crate::backend::{Backend, Epoll, Uring};
 use crate::interface::control_block::ControlBlock;
 use crate::lockfree::announcement::Announcement;
 use crate::lockfree::in_flight::InFlight;
-use crate::lockfree::inbox::Inbox;
+use crate::lockfree::inbox::{Inbox, Sleep};
 use crate::service::command::{Command, Request};
 use crate::service::queue::Queue;
 use crate::service::target::Target;
@@ -140,8 +140,8 @@ impl Shared {
     /// All are marked as in flight and linked; the application leaves them alone until they are complete.
     pub(crate) unsafe fn submit(&self, top: *const ControlBlock, bottom: *const ControlBlock) {
         // SAFETY: the caller's promise.
-        if self.inbox.push(top as usize, unsafe { &(*bottom).link }) {
-            self.wake();
+        if let Some(sleep) = self.inbox.push(top as usize, unsafe { &(*bottom).link }) {
+            self.wake(sleep);
         }
     }
 
@@ -160,15 +160,16 @@ impl Shared {
     /// Asks the I/O thread and waits for its answer.
     pub(crate) fn ask(&self, request: Request) -> c_int {
         let command = Command::new(request);
-        if self.inbox.push(command.address(), &command.link) {
-            self.wake();
+        if let Some(sleep) = self.inbox.push(command.address(), &command.link) {
+            self.wake(sleep);
         }
         command.wait()
     }
 
-    fn wake(&self) {
+    fn wake(&self, sleep: Sleep) {
         let errno = system::errno();
         self.bell.ring();
+        self.inbox.has_ended(sleep);
         system::set_errno(errno);
     }
 
