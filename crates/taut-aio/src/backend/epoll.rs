@@ -315,7 +315,9 @@ impl Backend for Epoll {
         }
     }
 
-    fn submit(&mut self) {}
+    fn submit(&mut self) -> bool {
+        true
+    }
 
     fn turn(&mut self, sleep: bool, at_most: Option<Duration>, outcomes: &mut Vec<Outcome>) {
         let timeout = match at_most {

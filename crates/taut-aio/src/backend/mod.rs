@@ -60,6 +60,8 @@ pub(crate) enum Outcome {
     Ready { id: u64 },
     /// It runs, and can't be stopped. It will end by itself.
     NotCancelable { id: u64 },
+    /// It was not found when it was to be stopped: it has ended, or is about to be tried once more.
+    NotFound { id: u64 },
 }
 
 /// Carries operations out.
@@ -73,8 +75,8 @@ pub(crate) trait Backend {
     /// Stops a step: `Done` comes with `ECANCELED` or whatever it came to, or `NotCancelable` first.
     fn cancel(&mut self, id: u64);
 
-    /// Begins what was issued.
-    fn submit(&mut self);
+    /// Begins what was issued; gives whether that was all of it.
+    fn submit(&mut self) -> bool;
 
     /// Begins what was issued and collects what is done. With `sleep` it waits until there is something, somebody wakes
     /// it, or this much time is over.

@@ -144,9 +144,10 @@ impl Uring {
         self.submissions.sync();
         let Err(error) = result else { return };
         match error.raw_os_error() {
-            // Time is over; a signal, although all are blocked (a debugger's); or completions in excess or too little
-            // memory, which passes once completions were taken.
-            Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ENOMEM) => {}
+            // Time is over, or a signal, although all are blocked (a debugger's).
+            Some(libc::ETIME | libc::EINTR) => {}
+            // Completions in excess, or too little memory: it passes once completions were taken and others have run.
+            Some(libc::EBUSY | libc::EAGAIN | libc::ENOMEM) => system::give_way(),
             // The ring is gone or broken, and with it all that is in flight.
             _ => {
                 eprintln!(
@@ -170,6 +171,7 @@ impl Uring {
 
     fn collect(&mut self, outcomes: &mut Vec<Outcome>) {
         let mut deaf = false;
+        let mut not_found = Vec::new();
         self.completions.sync();
         for entry in self.early.drain(..).chain(&mut self.completions) {
             let id = entry.user_data() & !TAG;
@@ -185,12 +187,15 @@ impl Uring {
                     });
                 }
                 CANCEL if result == -(libc::EALREADY as isize) => outcomes.push(Outcome::NotCancelable { id }),
+                CANCEL if result == -(libc::ENOENT as isize) => not_found.push(Outcome::NotFound { id }),
                 WAKE => deaf |= !cqueue::more(entry.flags()),
-                // Cancelled (its own completion says so), or gone before.
+                // Cancelled: its own completion says so.
                 _ => {}
             }
         }
         self.completions.sync();
+        // After what has ended.
+        outcomes.append(&mut not_found);
         if deaf {
             // A futex is waited for once; the kernel ends a multishot poll when it is short of memory.
             self.listen();
@@ -264,8 +269,9 @@ impl Backend for Uring {
         self.push(&opcode::AsyncCancel::new(tag | id).build().user_data(CANCEL | id));
     }
 
-    fn submit(&mut self) {
+    fn submit(&mut self) -> bool {
         self.enter(0, None);
+        self.submissions.is_empty()
     }
 
     fn turn(&mut self, sleep: bool, at_most: Option<Duration>, outcomes: &mut Vec<Outcome>) {

@@ -255,6 +255,8 @@ impl Shared {
                 self.set_state(RUNNING);
                 // Without this thread everybody would wait for ever.
                 let _alive = AbortOnPanic;
+                #[cfg(debug_assertions)]
+                assert!(env::var_os("TAUTAIO_PANIC").is_none(), "as TAUTAIO_PANIC asks");
                 worker.run()
             }
             Err(error) => {

@@ -120,8 +120,8 @@ impl Worker {
 
     /// Has the kernel take what was begun, and gives back what held it until then.
     fn give_back(&mut self) {
-        if !self.begun.is_empty() {
-            self.backend.submit();
+        // What the kernel has not taken yet goes by the number that holds it.
+        if !self.begun.is_empty() && self.backend.submit() {
             for entry in self.begun.drain(..) {
                 self.descriptors.release_begun(entry, &mut *self.backend);
             }
@@ -317,6 +317,14 @@ impl Worker {
                 match self.table.get(index) {
                     Some(operation) if operation.stopping => self.advance(index, -(libc::ECANCELED as isize), false),
                     _ => self.issue_if_there(index),
+                }
+            }
+            Outcome::NotFound { id } => {
+                // The kernel doesn't find what it is about to try once more: data came, or went, in the moment when it began
+                // to wait. If that try comes to nothing, it waits again, and nobody would stop it.
+                let Some(index) = self.table.find(id) else { return };
+                if self.table.get(index).is_some_and(|operation| operation.stopping) {
+                    self.backend.cancel(id);
                 }
             }
             Outcome::NotCancelable { id } => {

@@ -7,21 +7,45 @@ use super::descriptors::set_limit;
 
 /// Has io_uring_setup(2) fail with this from now on.
 pub(crate) fn forbid_io_uring(errno: i32) {
-    let statement = |code: u32, jump_true: u8, jump_false: u8, k: u32| libc::sock_filter {
-        code: u16::try_from(code).unwrap(),
-        jt: jump_true,
-        jf: jump_false,
-        k,
-    };
-    // The first word of struct seccomp_data is the number of the system call.
-    let mut filter = [
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, u32::try_from(libc::SYS_io_uring_setup).unwrap()),
-        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno.cast_unsigned()),
-        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    let program = libc::sock_fprog { len: u16::try_from(filter.len()).unwrap(), filter: filter.as_mut_ptr() };
-    // SAFETY: the program is a local, and is copied by the kernel.
+    let [load, fail, allow] = [load(NUMBER), fail(errno), allow()];
+    filter(&mut [load, unless(libc::SYS_io_uring_setup, 1), fail, allow]);
+}
+
+/// Has io_uring_enter(2) fail with this from now on, where it waits for completions or only where it doesn't.
+pub(crate) fn fail_io_uring_enter(errno: i32, waiting: bool) {
+    /// Its third argument, the number of completions that it waits for (struct seccomp_data).
+    const WANTED: u32 = 16 + 2 * 8;
+    let [number, wanted, fail, allow] = [load(NUMBER), load(WANTED), fail(errno), allow()];
+    filter(&mut [number, unless(libc::SYS_io_uring_enter, 3), wanted, unless(waiting.into(), 1), fail, allow]);
+}
+
+/// Where struct seccomp_data has the number of the system call.
+const NUMBER: u32 = 0;
+
+fn statement(code: u32, jump_false: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: u16::try_from(code).unwrap(), jt: 0, jf: jump_false, k }
+}
+
+fn load(offset: u32) -> libc::sock_filter {
+    statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, offset)
+}
+
+/// Leaves statements out unless what was loaded is this.
+fn unless(value: libc::c_long, left_out: u8) -> libc::sock_filter {
+    statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, left_out, u32::try_from(value).unwrap())
+}
+
+fn fail(errno: i32) -> libc::sock_filter {
+    statement(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | errno.cast_unsigned())
+}
+
+fn allow() -> libc::sock_filter {
+    statement(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW)
+}
+
+fn filter(statements: &mut [libc::sock_filter]) {
+    let program = libc::sock_fprog { len: u16::try_from(statements.len()).unwrap(), filter: statements.as_mut_ptr() };
+    // SAFETY: the program is the caller's, and is copied by the kernel.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         let mode = c_ulong::from(libc::SECCOMP_MODE_FILTER);
