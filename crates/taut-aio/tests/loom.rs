@@ -3,8 +3,8 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p taut-aio --test loom --release`
 #![cfg(loom)]
 
-use loom::sync::{Arc, Notify};
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use loom::sync::{Arc, Notify};
 use loom::thread;
 use taut_aio::lockfree::announcement::{Announcement, Wait};
 use taut_aio::lockfree::completions::{Completed, Completions};
