@@ -12,7 +12,7 @@ use crate::lockfree::announcement::{Announcement, Wait};
 use crate::service::command::Request;
 use crate::service::{self, Shared, Task};
 use crate::sync::atomic::Ordering;
-use crate::system::futex;
+use crate::system::{file, futex};
 use crate::system::{self, Deadline};
 use crate::worker::cancel::ALL_DONE;
 use crate::worker::notice::{self, NOTIFY_QUEUE, Notice};
@@ -59,9 +59,11 @@ pub unsafe fn aio_fsync(how: c_int, block: *mut ControlBlock) -> c_int {
     }
     // SAFETY: the caller's promise.
     let fd = unsafe { (*block).fd };
-    match system::status_flags(fd) {
-        Ok(flags) if flags & libc::O_ACCMODE != libc::O_RDONLY => {}
-        _ => return fail(libc::EBADF),
+    match file::look(fd) {
+        // It need not be open for writing: others may have written (POSIX, aio_fsync).
+        Ok(meaning) if meaning.kind.can_be_synchronised() => {}
+        Ok(_) => return fail(libc::EINVAL),
+        Err(_) => return fail(libc::EBADF),
     }
     // SAFETY: the caller's promise.
     unsafe { submit_one(block, kind) }

@@ -26,6 +26,11 @@ impl FileKind {
     pub(crate) const fn may_be_duplicated(self) -> bool {
         matches!(self, Self::Socket | Self::Pipe | Self::Anonymous)
     }
+
+    /// False: fsync(2) fails with `EINVAL`. Of devices only their drivers know.
+    pub(crate) const fn can_be_synchronised(self) -> bool {
+        matches!(self, Self::Character | Self::Plain)
+    }
 }
 
 /// What a number meant when it was looked at.

@@ -210,6 +210,7 @@ impl Worker {
             event: (&block.event).into(),
             moved: 0,
             list: task.in_list.then_some(block.list),
+            failed: 0,
             descriptor: NONE,
             older: NONE,
             newer: NONE,
@@ -272,6 +273,10 @@ impl Worker {
         if job.kind.moves_data() && matches!(job.class, Class::File { .. }) && job.offset < 0 {
             // -1 would be the current position to the kernel.
             return self.complete(index, -(libc::EINVAL as isize));
+        }
+        if job.kind == Kind::Write && matches!(job.class, Class::File { .. }) && job.length > 0 && job.offset == i64::MAX {
+            // POSIX, aio_write. The kernel finds that the sum of both is no offset, and says EINVAL.
+            return self.complete(index, -(libc::EFBIG as isize));
         }
         if job.class == Class::Socket && !job.kind.moves_data() {
             // As fsync(2) has it. Not by the kernel, which looks for the file when its own thread comes to it: what holds a
@@ -373,7 +378,12 @@ impl Worker {
                 return self.issue_if_there(index);
             }
         }
-        let result = if operation.moved > 0 { operation.moved as isize } else { result };
+        let result = match operation.failed {
+            _ if operation.moved > 0 => operation.moved as isize,
+            0 => result,
+            failed if result == 0 => -(failed as isize),
+            _ => result,
+        };
         self.complete(index, result);
     }
 
@@ -394,6 +404,13 @@ impl Worker {
         self.finish(index, result);
         if entry == NONE {
             return;
+        }
+        if kind.moves_data() && result < 0 && result != -(libc::ECANCELED as isize) {
+            // POSIX, aio_fsync: what fails of that which it waits for is its error.
+            for sync in self.descriptors.get(entry).order.syncs_behind(sequence) {
+                let Some(sync) = self.table.get(sync) else { continue };
+                sync.failed = if sync.failed == 0 { -result as c_int } else { sync.failed };
+            }
         }
         self.descriptors.get(entry).order.retire(kind, sequence, &mut self.next);
         self.descriptors.release(entry, &mut *self.backend);

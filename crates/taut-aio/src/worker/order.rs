@@ -126,6 +126,12 @@ impl Order {
         Place { sequence, runs }
     }
 
+    /// The synchronisations that wait for this place and others.
+    pub(crate) fn syncs_behind(&self, sequence: u64) -> impl Iterator<Item = u32> {
+        let syncs = self.syncs.iter().flat_map(|syncs| syncs.iter());
+        syncs.filter(move |barrier| barrier.sequence > sequence).map(|barrier| barrier.operation)
+    }
+
     /// Takes an operation out that ran to its end; `next` gets those that may run now.
     pub(crate) fn retire(&mut self, kind: Kind, sequence: u64, next: &mut Vec<u32>) {
         if let Some(lane) = self.lane(kind) {
@@ -215,6 +221,8 @@ mod tests {
         assert!(admit(&mut order, 1, Kind::Write));
         assert!(!admit(&mut order, 2, Kind::Sync));
         assert!(admit(&mut order, 3, Kind::Write));
+        assert_eq!(order.syncs_behind(1).collect::<Vec<_>>(), [2]);
+        assert_eq!(order.syncs_behind(3).count(), 0);
         assert_eq!(retire(&mut order, 1, Kind::Write), []);
         assert_eq!(retire(&mut order, 3, Kind::Write), []);
         assert_eq!(retire(&mut order, 0, Kind::Write), [2]);

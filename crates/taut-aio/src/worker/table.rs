@@ -32,6 +32,8 @@ pub(crate) struct Operation {
     /// Its place in the descriptor's order.
     pub(crate) sequence: u64,
     pub(crate) kind: Kind,
+    /// Of a synchronisation: the error of the first operation that failed of those it waits for, or 0.
+    pub(crate) failed: c_int,
     /// Whether the backend has it.
     pub(crate) issued: bool,
     /// Whether somebody wants it stopped: it is not continued then.

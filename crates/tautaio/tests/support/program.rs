@@ -12,9 +12,9 @@ use super::{Library, has, root, skip};
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Exit code of a case that the host does not allow.
-const NOT_HERE: i32 = 77;
+pub(crate) const NOT_HERE: i32 = 77;
 
-/// Builds a program of `tests/programs` once for all tests of a file. None without a compiler.
+/// Builds a program of `tests/programs`, a file or a folder of them, once for all tests of a file. None without a compiler.
 pub(crate) fn built(source: &str) -> Option<&'static Path> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     BUILT.get_or_init(|| has("cc").then(|| build(source))).as_deref()
@@ -25,10 +25,21 @@ fn build(source: &str) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     let mut command = Command::new("cc");
     command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-rdynamic", "-pthread", "-o"]);
-    command.arg(&program).arg(root().join("crates/tautaio/tests/programs").join(source)).args(["-ldl", "-lrt"]);
+    command.arg(&program).args(sources(source)).args(["-ldl", "-lrt"]);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
     program
+}
+
+fn sources(source: &str) -> Vec<PathBuf> {
+    let path = root().join("crates/tautaio/tests/programs").join(source);
+    if path.is_file() {
+        return vec![path];
+    }
+    let files = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
+    let mut sources: Vec<_> = files.filter(|file| file.extension().is_some_and(|extension| extension == "c")).collect();
+    sources.sort();
+    sources
 }
 
 /// Runs one case of a program with an implementation of `<aio.h>`; gives what it printed. None where that can't be.
