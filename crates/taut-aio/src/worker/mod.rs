@@ -274,7 +274,11 @@ impl Worker {
             // -1 would be the current position to the kernel.
             return self.complete(index, -(libc::EINVAL as isize));
         }
-        if job.kind == Kind::Write && matches!(job.class, Class::File { .. }) && job.length > 0 && job.offset == i64::MAX {
+        if job.kind == Kind::Write
+            && matches!(job.class, Class::File { .. })
+            && job.length > 0
+            && job.offset == i64::MAX
+        {
             // POSIX, aio_write. The kernel finds that the sum of both is no offset, and says EINVAL.
             return self.complete(index, -(libc::EFBIG as isize));
         }
