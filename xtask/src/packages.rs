@@ -36,6 +36,8 @@ pub(crate) const FIO: Package = Package { name: "fio", command: "fio" };
 pub(crate) const STRESS_NG: Package = Package { name: "stress-ng", command: "stress-ng" };
 /// The same, with `perf record --aio`.
 pub(crate) const PERF: Package = Package { name: "linux-perf", command: "perf" };
+/// The same, with MPI-IO. Its library alone is linked with: the development files bring a compiler for Fortran.
+pub(crate) const MPICH: Package = Package { name: "mpich", command: "mpiexec.hydra" };
 /// Reads captures of a simulated radio.
 pub(crate) const TSHARK: Package = Package { name: "tshark", command: "tshark" };
 /// The peer of `taut explain`.

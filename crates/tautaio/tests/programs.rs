@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use support::process::{describe, run_limited};
+use support::program::build;
 use support::{Library, has, skip};
 
 /// They run for a few seconds; the machine may be busy.
@@ -118,6 +119,24 @@ fn perf_records_what_it_can_read(test: &str, library: Library) {
     assert!(status.success(), "perf script: {}\n{script}", describe(status));
     let samples = script.lines().filter(|line| line.contains("cpu-clock")).count();
     assert!(samples > 10, "{samples} samples\n{script}");
+}
+
+both_libraries!(mpi_reads_back_what_two_ranks_wrote);
+/// ROMIO, which MPICH does its files with, reads and writes by `<aio.h>` when it need not wait.
+fn mpi_reads_back_what_two_ranks_wrote(test: &str, library: Library) {
+    if !can_run(test, library, "mpiexec.hydra") {
+        return;
+    }
+    if !has("cc") {
+        return skip(test, "there is no C compiler (cc)");
+    }
+    let program = build("mpi_io.c", &["-l:libmpich.so.12"]);
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut command = Command::new("mpiexec.hydra");
+    command.args(["-launcher", "fork", "-n", "2"]).arg(program).arg(directory.path().join("file"));
+    let output = run(command, library);
+    assert!(output.contains("all read back"), "{output}");
+    assert_eq!(output.matches("tautaio: engine").count(), 2, "each rank uses it\n{output}");
 }
 
 /// Whether the program and the engine are there; a test that can't run says so.

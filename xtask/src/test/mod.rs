@@ -25,8 +25,8 @@ use std::thread;
 use anyhow::{Result, bail};
 
 use crate::packages::{
-    self, BLUEZ, BLUEZ_TEST_TOOLS, CHROMIUM, CHROMIUM_DRIVER, CURL, DBUS, FIO, IPROUTE, MANDOC, PERF, SOCAT, STRESS_NG,
-    SYSTEMD, TSHARK,
+    self, BLUEZ, BLUEZ_TEST_TOOLS, CHROMIUM, CHROMIUM_DRIVER, CURL, DBUS, FIO, IPROUTE, MANDOC, MPICH, PERF, SOCAT,
+    STRESS_NG, SYSTEMD, TSHARK,
 };
 use crate::{apart, lab, shell};
 use busy::Busy;
@@ -74,7 +74,7 @@ fn repetition(args: &Args) -> String {
 
 fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
     let mut wanted = vec![&BLUEZ, &BLUEZ_TEST_TOOLS, &SOCAT, &CHROMIUM, &CHROMIUM_DRIVER, &IPROUTE, &MANDOC];
-    wanted.extend([&FIO, &STRESS_NG, &PERF, &TSHARK, &CURL, &SYSTEMD, &DBUS]);
+    wanted.extend([&FIO, &STRESS_NG, &PERF, &MPICH, &TSHARK, &CURL, &SYSTEMD, &DBUS]);
     let missing = packages::ensure(&[wanted.as_slice(), &lab::PACKAGES].concat());
     println!("building the tests");
     let mut jobs = apart::jobs()?;
