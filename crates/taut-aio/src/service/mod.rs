@@ -317,7 +317,9 @@ fn choose_engine(shared: &'static Shared) -> io::Result<Box<dyn Backend>> {
 /// A line on stderr for those who asked for it.
 fn log(line: impl FnOnce() -> String) {
     if env::var_os("TAUTAIO_LOG").is_some_and(|level| level == "info") {
-        eprintln!("tautaio: {}", line());
+        // In one piece: others may write to the same place.
+        let line = format!("tautaio: {}\n", line());
+        eprint!("{line}");
     }
 }
 
