@@ -130,8 +130,9 @@ fn mpi_reads_back_what_two_ranks_wrote(test: &str, library: Library) {
     if !has("cc") {
         return skip(test, "there is no C compiler (cc)");
     }
-    let program = build("mpi_io.c", &["-l:libmpich.so.12"]);
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let program = directory.path().join("program");
+    build("mpi_io.c", &["-l:libmpich.so.12"], &program);
     let mut command = Command::new("mpiexec.hydra");
     command.args(["-launcher", "fork", "-n", "2"]).arg(program).arg(directory.path().join("file"));
     let output = run(command, library);

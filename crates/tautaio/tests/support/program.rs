@@ -17,19 +17,22 @@ pub(crate) const NOT_HERE: i32 = 77;
 /// Builds a program of `tests/programs`, a file or a folder of them, once for all tests of a file. None without a compiler.
 pub(crate) fn built(source: &str) -> Option<&'static Path> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
-    BUILT.get_or_init(|| has("cc").then(|| build(source, &[]))).as_deref()
+    let build_once = || {
+        let name = format!("{}-{}", source.trim_end_matches(".c"), std::process::id());
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        build(source, &[], &program);
+        program
+    };
+    BUILT.get_or_init(|| has("cc").then(build_once)).as_deref()
 }
 
 /// Builds a program of `tests/programs`, with the libraries or options that it needs beside the usual ones.
-pub(crate) fn build(source: &str, options: &[&str]) -> PathBuf {
-    let name = source.trim_end_matches(".c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+pub(crate) fn build(source: &str, options: &[&str], program: &Path) {
     let mut command = Command::new("cc");
     command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-rdynamic", "-pthread", "-o"]);
-    command.arg(&program).args(sources(source)).args(["-ldl", "-lrt"]).args(options);
+    command.arg(program).args(sources(source)).args(["-ldl", "-lrt"]).args(options);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
-    program
 }
 
 fn sources(source: &str) -> Vec<PathBuf> {
