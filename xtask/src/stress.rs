@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Only this engine.
     #[arg(long, value_enum)]
     engine: Option<Engine>,
-    /// Only this kind of episode: stream, file, append, messages, race, crowd. More than one: by commas.
+    /// Only this kind of episode: stream, file, append, messages, race, crowd, lost. More than one: by commas.
     #[arg(long, value_name = "KIND")]
     only: Option<String>,
     /// Instrumented by this.
@@ -141,7 +141,7 @@ impl Sanitizer {
             // with the first report, also one that is suppressed, it starts a symbolizer, whose pipes look like a leak.
             Self::Thread => {
                 let suppressions = shell::root().join("crates/tautaio/tests/model/thread.suppressions");
-                command.env("TAUT_STRESS_WITHOUT", "forks,handlers,memory,descriptors");
+                command.env("TAUT_STRESS_WITHOUT", "forks,handlers,cancellation,memory,descriptors");
                 command.env("TSAN_OPTIONS", format!("suppressions={} history_size=4", suppressions.display()));
             }
             // It keeps freed memory for a while, which is what it is for.

@@ -8,8 +8,8 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use support::aio::{self, PATIENCE, Request, by_signal};
-use support::descriptors::{self, close, close_by_system_call, close_range, dup2, dup3, own};
+use support::aio::{self, PATIENCE, Request, by_signal, cancel_all};
+use support::descriptors::{self, close, close_by_system_call, close_range, dup2, dup3, memory_file, move_to, own};
 use support::fuse::{Held, SlowFile};
 use support::process::{is_epoll, skip_here};
 use support::{both_engines, net, only_uring, signals};
@@ -30,7 +30,7 @@ fn the_peer_sees_the_end() {
     for (name, closing) in closings {
         let (ours, mut theirs) = net::tcp_pair();
         // Its number is above all others', for closefrom.
-        let ours = descriptors::move_to(ours.into(), 1000);
+        let ours = move_to(ours.into(), 1000);
         let reads = [Request::read(&ours, 1).start(), Request::read(&ours, 1).start()];
         closing(ours.into_raw_fd());
         for read in &reads {
@@ -148,7 +148,7 @@ fn a_number_used_again_means_the_new_file() {
         } else {
             close(fd).unwrap();
         }
-        let reused = descriptors::move_to(new.into(), fd);
+        let reused = move_to(new.into(), fd);
         let new_read = Request::read(&reused, 3).start();
         let write = Request::write(&reused, b"out").start();
         new_peer.write_all(b"new").unwrap();
@@ -180,7 +180,7 @@ fn an_idle_number_used_again_means_the_new_file() {
         assert_eq!(Request::write(&old, b"x").start().wait(), Ok(1));
         let fd = old.into_raw_fd();
         close_by_system_call(fd);
-        let new = descriptors::move_to(new.into(), fd);
+        let new = move_to(new.into(), fd);
         let writes: Vec<_> = (0..4u8).map(|number| Request::write(&new, &vec![number; 300_000]).start()).collect();
         let reads: Vec<_> = (0..4).map(|_| Request::read(&new, 1).start()).collect();
         std::thread::sleep(Duration::from_millis(2));
@@ -210,7 +210,7 @@ fn a_number_changes_from_a_socket_to_a_file_and_back() {
         } else {
             close(fd).unwrap();
         }
-        let file = descriptors::move_to(tempfile::tempfile().unwrap().into(), fd);
+        let file = move_to(tempfile::tempfile().unwrap().into(), fd);
         assert_eq!(Request::write(&file, b"file").at(2).start().wait(), Ok(4));
         let read = Request::read(&file, 10).at(1).start();
         assert_eq!(read.wait(), Ok(5));
@@ -311,7 +311,29 @@ fn use_it() {
     let read = Request::read(&ours, 1).start();
     theirs.write_all(b"x").unwrap();
     assert_eq!(read.wait(), Ok(1));
-    let file = own(descriptors::memory_file());
+    let file = own(memory_file());
     assert_eq!(Request::write(&file, b"x").start().wait(), Ok(1));
     let _: OwnedFd = file;
+}
+
+both_engines!(who_takes_the_number_over_cancels_nothing_of_its_former_file);
+fn who_takes_the_number_over_cancels_nothing_of_its_former_file() {
+    let former: [fn() -> (OwnedFd, OwnedFd); 2] = [
+        || UnixStream::pair().map(|(reader, writer)| (reader.into(), writer.into())).unwrap(),
+        || std::io::pipe().map(|(reader, writer)| (reader.into(), writer.into())).unwrap(),
+    ];
+    for (reader, writer) in former.map(|make| make()) {
+        let reads = [Request::read(&reader, 1).start(), Request::read(&reader, 1).start()];
+        let number = reader.into_raw_fd();
+        close_by_system_call(number);
+        let other = move_to(own(memory_file()), number);
+        assert_eq!(cancel_all(&other), Ok(libc::AIO_ALLDONE));
+        close(other.into_raw_fd()).unwrap();
+        assert!(reads.iter().all(Request::in_flight));
+        for read in reads {
+            assert_eq!(Request::write(&writer, b"x").start().wait(), Ok(1));
+            assert_eq!(read.wait(), Ok(1));
+            assert_eq!(read.data(), b"x");
+        }
+    }
 }

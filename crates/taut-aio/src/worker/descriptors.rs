@@ -218,6 +218,20 @@ impl Descriptors {
         self.by_fd.get(usize::try_from(fd).ok()?)?.checked_sub(1)
     }
 
+    /// The entry that the number has now, if the number still means its file: what was closed behind our back may go on
+    /// while the number is another file's.
+    pub(crate) fn current(&mut self, fd: c_int) -> Option<u32> {
+        let entry = self.present(fd)?;
+        let Descriptor { hold, kind, identity, .. } = *self.get(entry);
+        let means = match hold {
+            // What would go on with the number has to end in any case.
+            Hold::Number(_) => true,
+            Hold::Own(own) if kind == FileKind::Anonymous => file::are_same(own, fd),
+            Hold::Own(_) | Hold::Registered(_) | Hold::Nothing => file::means(fd, identity),
+        };
+        means.then_some(entry)
+    }
+
     /// A descriptor by its entry, which must exist.
     pub(crate) fn get(&mut self, entry: u32) -> &mut Descriptor {
         match &mut self.entries[entry as usize] {

@@ -510,8 +510,8 @@ impl Worker {
     }
 
     /// Operations on what a number means now, the oldest first.
-    fn on_number(&self, fd: c_int) -> Vec<u32> {
-        self.descriptors.present(fd).map(|entry| self.table.on_descriptor(entry)).unwrap_or_default()
+    fn on_number(&mut self, fd: c_int) -> Vec<u32> {
+        self.descriptors.current(fd).map(|entry| self.table.on_descriptor(entry)).unwrap_or_default()
     }
 
     /// Tries to stop these operations for the cancellation just begun.

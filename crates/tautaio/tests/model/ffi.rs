@@ -71,10 +71,14 @@ unsafe extern "C" {
     pub(crate) fn aio_return64(request: *mut Aiocb) -> isize;
     pub(crate) fn aio_cancel(fd: c_int, request: *mut Aiocb) -> c_int;
     pub(crate) fn aio_cancel64(fd: c_int, request: *mut Aiocb) -> c_int;
-    fn aio_suspend(list: *const *const Aiocb, entries: c_int, timeout: *const libc::timespec) -> c_int;
     fn aio_suspend64(list: *const *const Aiocb, entries: c_int, timeout: *const libc::timespec) -> c_int;
     fn lio_listio(mode: c_int, list: *const *mut Aiocb, entries: c_int, event: *mut Sigevent) -> c_int;
     fn lio_listio64(mode: c_int, list: *const *mut Aiocb, entries: c_int, event: *mut Sigevent) -> c_int;
+}
+
+unsafe extern "C-unwind" {
+    // A thread cancelled in it leaves it by unwinding.
+    pub(crate) fn aio_suspend(list: *const *const Aiocb, entries: c_int, timeout: *const libc::timespec) -> c_int;
 }
 
 /// `ssize_t aio_waitcomplete(struct aiocb **, struct timespec *)`

@@ -1,7 +1,7 @@
 //! Random use of all of the interface, by several threads, against a model of what each request must do.
 //!
-//! - [`round`]: one round with its threads; [`takers`] and [`disturb`] are those that belong to no episode.
-//! - [`stream`], [`message`], [`file`], [`append`], [`race`], [`crowd`]: episodes, each with its model.
+//! - [`round`]: one round with its threads; [`takers`], [`disturb`] and [`cancellation`] are those that belong to no episode.
+//! - [`stream`], [`message`], [`file`], [`append`], [`race`], [`crowd`], [`lost`]: episodes, each with its model.
 //! - [`operation`], [`batch`], [`wait`], [`reuse`]: requests, and calls with what must hold after them.
 //! - [`ledger`]: every request's notification; [`memory`]: its memory; [`leak`]: what the process holds.
 //!
@@ -10,6 +10,7 @@
 
 mod append;
 mod batch;
+mod cancellation;
 mod crowd;
 mod descriptor;
 mod disturb;
@@ -18,6 +19,7 @@ pub(crate) mod ffi;
 mod file;
 mod leak;
 mod ledger;
+mod lost;
 mod memory;
 mod message;
 mod operation;
@@ -49,7 +51,8 @@ pub(crate) struct Config {
     pub(crate) operations: Option<u64>,
     /// Kinds of episodes; empty for all.
     pub(crate) kinds: Vec<String>,
-    /// What to leave out, as a sanitizer can't stand it: `forks`, `handlers` (of signals) or `memory` (its bound).
+    /// What to leave out, as a sanitizer can't stand it: `forks`, `handlers` (of signals), `cancellation` (of threads),
+    /// `memory` or `descriptors` (their bounds).
     pub(crate) without: Vec<String>,
     pub(crate) verbose: bool,
 }

@@ -12,13 +12,14 @@ use super::append::Append;
 use super::crowd::Crowd;
 use super::file::File;
 use super::ledger::{self, Notify, Ticket};
+use super::lost::Lost;
 use super::memory::Block;
 use super::message::Messages;
 use super::operation::{ListTicket, Operation};
 use super::race::Race;
 use super::random::Random;
 use super::stream::Stream;
-use super::{Config, disturb, takers};
+use super::{Config, cancellation, disturb, takers};
 
 /// No request completes for so long: something is lost. Sanitizers and a busy machine take their time.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -120,6 +121,7 @@ struct Scenario {
     notifies: usize,
     has_noise: bool,
     forks: bool,
+    cancels_threads: bool,
     operations: u64,
 }
 
@@ -139,6 +141,7 @@ impl Scenario {
             notifies: *random.pick(&[0, 10, 30, 60, 100]),
             has_noise: config.with("handlers") && random.percent(40),
             forks: config.with("forks") && random.percent(25),
+            cancels_threads: config.with("cancellation") && random.percent(30),
             operations: random.between(500, if reap == Reap::Mixed { 8000 } else { 20_000 }) as u64,
         }
     }
@@ -190,6 +193,9 @@ pub(crate) fn run(seed: u64, config: &Config, directory: &Path) -> u64 {
             .then(|| scope.spawn(|| disturb::make_noise(Random::new(seed, 100), &shared.threads, &shared.over)));
         let forker =
             scenario.forks.then(|| scope.spawn(|| disturb::fork_now_and_then(Random::new(seed, 101), &shared.stop)));
+        let canceller = scenario
+            .cancels_threads
+            .then(|| scope.spawn(|| cancellation::cancel_now_and_then(Random::new(seed, 102), &shared.stop)));
         supervise(shared, scenario);
         // Signals are taken until now, as workers are still there.
         shared.over.store(true, Ordering::Release);
@@ -199,7 +205,7 @@ pub(crate) fn run(seed: u64, config: &Config, directory: &Path) -> u64 {
             taker.join().expect("checked by the hook");
         }
         drop(last);
-        for other in [Some(receiver), noise, forker].into_iter().flatten() {
+        for other in [Some(receiver), noise, forker, canceller].into_iter().flatten() {
             other.join().expect("checked by the hook");
         }
         takers::assert_nothing_left();
@@ -316,6 +322,7 @@ fn begin(context: &mut Context<'_>, config: &Config) -> Box<dyn Episode> {
         "messages" => 85,
         "race" => 92,
         "crowd" => 96,
+        "lost" => 99,
         _ => context.random.below(100),
     };
     match choice {
@@ -324,6 +331,7 @@ fn begin(context: &mut Context<'_>, config: &Config) -> Box<dyn Episode> {
         75..85 => Box::new(Append::new(context)),
         85..92 => Box::new(Messages::new(context)),
         92..96 => Box::new(Race::new(context)),
-        _ => Box::new(Crowd::new(context)),
+        96..98 => Box::new(Crowd::new(context)),
+        _ => Box::new(Lost::new(context)),
     }
 }
