@@ -1,6 +1,6 @@
 use std::io;
 
-use crate::Endpoint;
+use crate::{Endpoint, refusal};
 
 /// Result of an operation on an endpoint or a link.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// A system call failed.
-    #[error("{operation} {endpoint}: {error}")]
+    #[error("{operation} {endpoint}: {error}{}", refusal::by_whom(operation, endpoint, error))]
     Io {
         /// What was tried: `connect to`, `send on`.
         operation: &'static str,
@@ -36,6 +36,14 @@ pub enum Error {
         /// The peer's endpoint.
         endpoint: String,
         /// The peer's reason, printable.
+        reason: String,
+    },
+    /// TLS did not begin.
+    #[error("{endpoint}: {reason}")]
+    Unsecured {
+        /// The peer's endpoint.
+        endpoint: String,
+        /// Which side refused, and why.
         reason: String,
     },
     /// The peer broke the protocol, or does not speak it.
@@ -100,6 +108,7 @@ impl Error {
             Self::Input(_) => Fault::Input,
             Self::Closed { .. }
             | Self::Refused { .. }
+            | Self::Unsecured { .. }
             | Self::Protocol { .. }
             | Self::Silent { .. }
             | Self::Clocks { .. } => Fault::Peer,

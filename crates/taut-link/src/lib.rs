@@ -14,6 +14,7 @@
 //! - [`wire`]: frames of the tests' protocol, parsed and emitted without I/O.
 //! - [`foreign`]: a TCP peer unlike Linux, with an ACK delay of one's choice, on a TUN device.
 //! - [`bluetooth`]: what is particular to L2CAP and RFCOMM.
+//! - [`message`]: data together with what the kernel knows of it.
 //! - [`service`]: what a service manager passes and wants to be told.
 //! - [`clock`]: the live clock and sleeping on an absolute schedule.
 
@@ -24,12 +25,15 @@ mod endpoint;
 mod epoll;
 mod error;
 pub mod foreign;
+mod keep_alive;
 mod link;
 mod listener;
+pub mod message;
 mod option;
 pub mod peer_clock;
 pub mod process;
 mod questions;
+mod refusal;
 mod ring;
 pub mod service;
 mod session;
@@ -45,6 +49,7 @@ pub use crowd::CrowdSession;
 pub use endpoint::{Endpoint, InetAddress, UnixAddress};
 pub use epoll::Epoll;
 pub use error::{Error, Fault, Result};
+pub use keep_alive::keep_alive;
 pub use link::Link;
 pub use listener::{Listener, PeerAddress};
 pub use option::SocketOption;

@@ -9,7 +9,7 @@ use taut_time::{Duration, SendQueue};
 
 use crate::bluetooth::{Agreed, CreditRule, Ear};
 use crate::wire::Accept;
-use crate::{Endpoint, Error, Result, SocketOption, TcpInfo, bluetooth, endpoint, sys};
+use crate::{Endpoint, Error, Result, SocketOption, TcpInfo, bluetooth, endpoint, keep_alive, sys};
 
 /// An open channel to an endpoint; the same calls for every kind.
 ///
@@ -118,6 +118,19 @@ impl Link {
     /// The address of the other end, or of the listener that accepted this link.
     pub const fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// Has the kernel find out when the peer is gone, as [`keep_alive`] does; other links than TCP need it not, or have their own.
+    ///
+    /// # Errors
+    /// As setsockopt(2).
+    pub fn keep_alive(&self) -> Result<()> {
+        match self.endpoint {
+            Endpoint::Tcp(_) => {
+                keep_alive(&self.socket).map_err(|error| Error::io("set an option on", &self.endpoint, error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Most bytes that one write should have: the peer's MTU on L2CAP, what the send buffer takes on RFCOMM; `usize::MAX` where

@@ -206,6 +206,16 @@ impl Listener {
         rustix::net::sendto(&self.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT, &address.0)
     }
 
+    /// Whether a datagram says that it comes from this very socket. None does by itself: its sender was made up, so that the answer
+    /// comes back here, for ever.
+    pub fn is_own(&self, peer: &PeerAddress) -> bool {
+        let own = self.socket.local_addr().ok().and_then(|own| own.as_socket());
+        let (Some(own), Ok(peer)) = (own, SocketAddr::try_from(peer.0.clone())) else { return false };
+        // Bound to no address it has all of this host's, which are those that can be bound to.
+        let is_ours = || peer.ip().is_loopback() || std::net::UdpSocket::bind((peer.ip(), 0)).is_ok();
+        peer.port() == own.port() && (peer.ip() == own.ip() || own.ip().is_unspecified() && is_ours())
+    }
+
     /// Longest wait of one receiving or accepting call.
     ///
     /// # Errors

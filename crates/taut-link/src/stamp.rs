@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use taut_time::{ByteRange, Event, Framing, Host, Instant, Layer, What};
 
 use crate::clock::RealtimeOffset;
-use crate::{Endpoint, Error, Link, Result, sys};
+use crate::{Endpoint, Error, Link, Result, message, sys};
 
 // linux/net_tstamp.h; OPT_ID_TCP (Linux 6.2) is newer than the libc crate's list.
 const TX_SOFTWARE: u32 = 1 << 1;
@@ -67,13 +67,12 @@ impl TransmitStamps {
     /// As recvmsg(2) with `MSG_ERRQUEUE`.
     pub fn drain(&mut self, link: &Link, offset: RealtimeOffset, sink: &mut impl FnMut(Event)) -> Result<()> {
         loop {
-            let received =
-                match sys::receive_with_control(link.as_fd(), &mut [], libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) {
-                    Ok(received) => received,
-                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
-                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                    Err(source) => return Err(Error::io("read timestamps of", link.endpoint(), source)),
-                };
+            let received = match message::receive(link.as_fd(), &mut [], libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) {
+                Ok(received) => received,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(source) => return Err(Error::io("read timestamps of", link.endpoint(), source)),
+            };
             let (Some((seconds, nanoseconds)), Some((ORIGIN_TIMESTAMPING, kind, key))) =
                 (received.stamp, received.extended_error)
             else {
@@ -109,7 +108,7 @@ pub fn start_receiving(link: &Link) -> Result<()> {
 /// # Errors
 /// As recvmsg(2).
 pub fn receive(link: &Link, offset: RealtimeOffset, buffer: &mut [u8]) -> std::io::Result<(usize, Option<Instant>)> {
-    let received = sys::receive_with_control(link.as_fd(), buffer, 0)?;
+    let received = message::receive(link.as_fd(), buffer, 0)?;
     let at = received.stamp.map(|(seconds, nanoseconds)| offset.to_monotonic(seconds, nanoseconds));
     Ok((received.bytes, at))
 }

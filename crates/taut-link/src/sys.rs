@@ -3,7 +3,6 @@
 #![expect(unsafe_code, reason = "these system calls have no safe wrapper in rustix or socket2")]
 
 use std::io;
-use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -156,60 +155,6 @@ pub(crate) fn set_scheduler(policy: c_int, priority: c_int) -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: priority };
     // SAFETY: the pointer is to a live sched_param; pid 0 is the calling thread.
     check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) }).map(drop)
-}
-
-/// What one `recvmsg` brought.
-pub(crate) struct Received {
-    /// Bytes of data.
-    pub(crate) bytes: usize,
-    /// `SCM_TIMESTAMPING`: software timestamp in `CLOCK_REALTIME`, seconds and nanoseconds.
-    pub(crate) stamp: Option<(i64, i64)>,
-    /// `IP_RECVERR` or `IPV6_RECVERR`: `(ee_origin, ee_info, ee_data)` of `struct sock_extended_err`.
-    pub(crate) extended_error: Option<(u8, u32, u32)>,
-}
-
-/// `recvmsg` with room for timestamps and extended errors.
-pub(crate) fn receive_with_control(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: c_int) -> io::Result<Received> {
-    #[repr(align(8))]
-    struct Control([u8; 256]);
-    let mut control = Control([0; 256]);
-    let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast::<c_void>(), iov_len: buffer.len() };
-    // SAFETY: msghdr is plain data for which all zeroes is valid (its padding is private on some targets).
-    let mut message: libc::msghdr = unsafe { mem::zeroed() };
-    message.msg_iov = &raw mut vector;
-    message.msg_iovlen = 1;
-    message.msg_control = control.0.as_mut_ptr().cast::<c_void>();
-    message.msg_controllen = control.0.len();
-    // SAFETY: the message describes `buffer` and `control`, both alive and exclusively borrowed during the call.
-    let bytes = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, flags) };
-    if bytes < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let mut received = Received { bytes: bytes as usize, stamp: None, extended_error: None };
-    // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR walk the control bytes that the kernel wrote and laid out; they stay within
-    // msg_controllen. Data is read unaligned and only where cmsg_len says that it is there.
-    unsafe {
-        let mut header = libc::CMSG_FIRSTHDR(&raw const message);
-        while !header.is_null() {
-            let data = libc::CMSG_DATA(header);
-            let length = (*header).cmsg_len - libc::CMSG_LEN(0) as usize;
-            match ((*header).cmsg_level, (*header).cmsg_type) {
-                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) if length >= size_of::<libc::timespec>() => {
-                    let stamp = data.cast::<libc::timespec>().read_unaligned();
-                    received.stamp = (stamp.tv_sec != 0).then_some((stamp.tv_sec, stamp.tv_nsec));
-                }
-                (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR)
-                    if length >= size_of::<libc::sock_extended_err>() =>
-                {
-                    let error = data.cast::<libc::sock_extended_err>().read_unaligned();
-                    received.extended_error = Some((error.ee_origin, error.ee_info, error.ee_data));
-                }
-                _ => {}
-            }
-            header = libc::CMSG_NXTHDR(&raw const message, header);
-        }
-    }
-    Ok(received)
 }
 
 /// Takes the descriptors that the service manager passed (sd_listen_fds(3)); `None` when they were taken before.

@@ -20,6 +20,7 @@ mod open;
 mod pipe;
 mod plan;
 mod poller;
+mod refusal;
 mod report;
 mod sys;
 mod tls;

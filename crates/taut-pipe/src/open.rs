@@ -83,6 +83,7 @@ pub(crate) fn open(address: &Address, which: Which, tls: Option<&TlsRole>, timeo
 /// An end of a link that is open.
 pub(crate) fn of_link(link: Link, name: String) -> Result<End> {
     link.set_nonblocking(true)?;
+    link.keep_alive()?;
     if SocketOption::Nodelay(true).applies_to(link.endpoint()) {
         // What is joined must not be slower for it: RFC 896 would hold small messages back.
         link.set_options(&[SocketOption::Nodelay(true)])?;
@@ -112,7 +113,7 @@ pub(crate) fn client_name(side: &str, from: Option<IpAddr>, link: &Link) -> Stri
 }
 
 fn with_tls(mut end: End, role: &TlsRole, host: &str, timeout: Duration) -> Result<End> {
-    let fail = |error: io::Error| Error::Refused { endpoint: end.name.clone(), reason: error.to_string() };
+    let fail = |error: io::Error| Error::Unsecured { endpoint: end.name.clone(), reason: error.to_string() };
     let mut tls = role.begin(host)?;
     let Some(fd) = end.input.clone() else { return Err(Error::Input("TLS needs a socket".to_owned())) };
     let begin = clock::now();

@@ -116,18 +116,29 @@ impl Pipe {
         self.ended.get_or_insert_with(|| (by, why.to_owned(), false));
     }
 
-    /// The phase of TLS before anything else; whether it is over, or why it failed.
-    pub(crate) fn greet(&mut self) -> Result<bool, String> {
-        for end in self.ends.iter_mut().flatten() {
+    /// The phase of TLS before anything else; whether it is over, or at which end it failed and why.
+    pub(crate) fn greet(&mut self) -> Result<bool, (usize, taut_link::Error)> {
+        for (which, end) in self.ends.iter_mut().enumerate() {
+            let Some(end) = end else { continue };
             if let (Form::Tls(tls), Some(fd)) = (&mut end.form, &end.input) {
                 match tls.greet(fd.as_fd()) {
                     Ok(true) => {}
                     Ok(false) => return Ok(false),
-                    Err(error) => return Err(error.to_string()),
+                    Err(error) => {
+                        let (endpoint, reason) = (end.name.clone(), error.to_string());
+                        return Err((which, taut_link::Error::Unsecured { endpoint, reason }));
+                    }
                 }
             }
         }
         Ok(true)
+    }
+
+    /// The end whose TLS has not begun yet.
+    pub(crate) fn greeting(&self) -> Option<(usize, &End)> {
+        let is_greeting = |end: &End| matches!(&end.form, Form::Tls(tls) if tls.is_greeting());
+        let ends = self.ends.iter().enumerate();
+        ends.filter_map(|(which, end)| Some((which, end.as_ref()?))).find(|(_, end)| is_greeting(end))
     }
 
     /// Gives both directions a turn. Whether they want another one at once.

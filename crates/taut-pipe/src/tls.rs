@@ -15,6 +15,8 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
 use taut_link::{Error, Result};
 
+use crate::refusal;
+
 /// The files of TLS.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TlsFiles {
@@ -22,13 +24,10 @@ pub struct TlsFiles {
     pub cert: Option<PathBuf>,
     /// Its private key, PEM.
     pub key: Option<PathBuf>,
-    /// Roots that the other side's certificate must lead to, PEM. Going to a server: those of the system unless given. Listening:
-    /// when given, clients need a certificate.
+    /// Roots that the other side's certificate must lead to, PEM. Going to a server: those of the system unless given (where
+    /// OpenSSL has them on this system, or `SSL_CERT_FILE` and `SSL_CERT_DIR` say). Listening: when given, clients need a certificate.
     pub ca: Option<PathBuf>,
 }
-
-/// Where Debian, and much else, keeps the roots that the system trusts.
-const SYSTEM_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// The two roles' configuration.
 #[derive(Clone, Debug)]
@@ -61,6 +60,21 @@ fn roots(path: &Path) -> Result<RootCertStore> {
     Ok(store)
 }
 
+/// The roots that this system trusts.
+fn system_roots() -> Result<RootCertStore> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut store = RootCertStore::empty();
+    let (added, _) = store.add_parsable_certificates(found.certs);
+    // Of many files one may be damaged; without any certificate nobody could be trusted.
+    if added == 0 {
+        let why = found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
+        return Err(Error::Unavailable(format!(
+            "this system has no roots to check a server's certificate with{why}: install ca-certificates, or give --ca FILE"
+        )));
+    }
+    Ok(store)
+}
+
 type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 fn identity(files: &TlsFiles) -> Result<Option<Identity>> {
@@ -81,7 +95,7 @@ fn provider() -> Arc<CryptoProvider> {
 impl TlsRole {
     /// Reads the files for one who goes to a server.
     pub(crate) fn client(files: &TlsFiles) -> Result<Self> {
-        let roots = roots(files.ca.as_deref().unwrap_or_else(|| Path::new(SYSTEM_ROOTS)))?;
+        let roots = files.ca.as_deref().map_or_else(system_roots, roots)?;
         let fail = |error: rustls::Error| Error::Input(format!("TLS: {error}"));
         let builder = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
@@ -165,23 +179,44 @@ impl Tls {
                 return Ok(sent);
             }
             match self.connection.read_tls(&mut Socket(fd)) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(0) => return Err(self.closed("before TLS had begun")),
                 Ok(_) => self.process(fd)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                    let what = format!("{} reset the connection before TLS had begun", self.peer());
+                    return Err(io::Error::new(error.kind(), what));
+                }
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Whether it has still to find out who is there.
+    pub(crate) fn is_greeting(&self) -> bool {
+        self.connection.is_handshaking()
     }
 
     fn process(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
         match self.connection.process_new_packets() {
             Ok(_) => Ok(()),
             Err(error) => {
-                // The alert that says why.
-                let _ = self.connection.write_tls(&mut Socket(fd));
-                Err(io::Error::new(io::ErrorKind::InvalidData, error))
+                // The alert that says why, behind what waits before it.
+                let _ = self.flush(fd);
+                Err(io::Error::new(io::ErrorKind::InvalidData, refusal::explain(&error, self.peer())))
             }
         }
+    }
+
+    /// Who is at the other side.
+    const fn peer(&self) -> &'static str {
+        match *self.connection {
+            Connection::Client(_) => "the server",
+            Connection::Server(_) => "the client",
+        }
+    }
+
+    fn closed(&self, when: &str) -> io::Error {
+        io::Error::new(io::ErrorKind::UnexpectedEof, format!("{} closed {when}", self.peer()))
     }
 
     /// Plain bytes; 0 is the end that the other side has said. `WouldBlock` when the socket has no more.
@@ -193,7 +228,7 @@ impl Tls {
             }
             if self.ended {
                 // What the records did not say to be the end.
-                return Err(io::ErrorKind::UnexpectedEof.into());
+                return Err(self.closed("without TLS' own end: what it sent may have been cut off"));
             }
             if self.connection.read_tls(&mut Socket(fd))? == 0 {
                 self.ended = true;

@@ -158,3 +158,57 @@ fn made_up_senders_do_not_start_a_program_each() {
     }
     assert_eq!(answered, 5);
 }
+
+#[test]
+fn the_kernel_is_told_to_find_out_who_vanishes() {
+    /// The keepalive timer of /proc/net/tcp (`get_tcp4_sock` of net/ipv4/tcp_ipv4.c), and its hertz.
+    const KEEPALIVE: &str = "02:";
+    const HERTZ: u64 = 100;
+    let far = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = format!("tcp://{}", far.local_addr().unwrap());
+    let running = Running::start("listen:tcp://127.0.0.1:0", &to, Options::default());
+    let mut near = connect(&running, 0);
+    near.write_all(b"x").unwrap();
+    let (mut far, from) = far.accept().unwrap();
+    assert_eq!(support::read_exact(&mut far, 1), b"x");
+    // The pipe's own two sockets: the one that has `near` as its peer, and the one that went to `far`.
+    let ours = [(1, near.local_addr().unwrap()), (0, from)];
+    for (column, address) in ours.map(|(column, address)| (column, format!(":{:04X}", address.port()))) {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let timers = table.lines().filter_map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            (fields[1 + column].ends_with(&address) && fields[3] == "01").then(|| fields[5].to_owned())
+        });
+        let timers: Vec<String> = timers.collect();
+        let [timer] = &timers[..] else { panic!("{address} in {table}") };
+        let due = timer.strip_prefix(KEEPALIVE).unwrap_or_else(|| panic!("no keepalive: {timer}"));
+        assert!(u64::from_str_radix(due, 16).unwrap() <= 60 * HERTZ, "{timer}");
+    }
+}
+
+#[test]
+fn a_datagram_that_says_to_come_from_the_pipe_itself_goes_nowhere() {
+    const NAME: &str = "a_datagram_that_says_to_come_from_the_pipe_itself_goes_nowhere";
+    for any in ["127.0.0.1", "0.0.0.0"] {
+        let options = Options { children: 1, ..Options::default() };
+        let running = Running::start(&format!("listen:udp://{any}:0"), "exec:cat", options);
+        let port = support::port(&running.endpoints[0]).rsplit(':').next().unwrap().parse::<u16>().unwrap();
+        let raw = match socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::RAW, Some(255.into())) {
+            Ok(raw) => raw,
+            Err(error) => return eprintln!("skipped {NAME}: {error} (CAP_NET_RAW)"),
+        };
+        // An IPv4 header, whose length, number and checksum the kernel fills in (raw(7)), and one of UDP without a checksum.
+        let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1];
+        for field in [port, port, 8 + 4, 0] {
+            packet.extend(field.to_be_bytes());
+        }
+        packet.extend(b"loop");
+        raw.send_to(&packet, &std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        // The one place is still free.
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.set_read_timeout(Some(support::PATIENCE)).unwrap();
+        client.send_to(b"x", ("127.0.0.1", port)).unwrap();
+        let mut answer = [0; 9];
+        assert_eq!(client.recv(&mut answer).unwrap(), 1, "{any}");
+    }
+}

@@ -10,7 +10,9 @@ use taut_pipe::TlsFiles;
 
 /// Certificates of a test: a root of our own, and both sides'.
 pub(crate) struct Certificates {
-    directory: tempfile::TempDir,
+    directory: PathBuf,
+    /// Takes the files with it; nothing for those of another process.
+    _own: Option<tempfile::TempDir>,
 }
 
 impl Certificates {
@@ -29,11 +31,16 @@ impl Certificates {
             write(&format!("{name}.pem"), parameters.signed_by(&key, &issuer).unwrap().pem());
             write(&format!("{name}.key"), key.serialize_pem());
         }
-        Self { directory }
+        Self { directory: directory.path().to_owned(), _own: Some(directory) }
+    }
+
+    /// Those that another process has made.
+    pub(crate) fn of(directory: PathBuf) -> Self {
+        Self { directory, _own: None }
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
+        self.directory.join(name)
     }
 
     pub(crate) fn files(&self, role: &str, with_root: bool) -> TlsFiles {
