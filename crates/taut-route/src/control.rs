@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::event::epoll;
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
@@ -20,8 +21,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Longest answer of a holder: that of [`MOST_ROUTES`](crate::route::MOST_ROUTES) with 16 KiB each.
 const LONGEST_ANSWER: u64 = 16 << 20;
-/// Clients that wait to be answered.
-const BACKLOG: i32 = 16;
+/// Clients that wait to be answered: as many in the kernel's queue, and as many whose question is not whole yet.
+const BACKLOG: u8 = 16;
+/// Longest question.
+const LONGEST_QUESTION: usize = 4096;
+/// How long whoever reads an answer may hold up the holder.
+const READING: Duration = Duration::from_millis(100);
+/// How often a holder is asked again that closed without an answer.
+const ATTEMPTS: usize = 5;
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case", tag = "ask")]
@@ -79,6 +86,26 @@ fn check_directory(directory: &Path) -> Result<()> {
 pub struct Desk {
     listener: UnixListener,
     path: PathBuf,
+    /// Readable while there is something to do: an epoll(7) of the listener and of those who ask.
+    ready: OwnedFd,
+    asking: Vec<Asking>,
+}
+
+/// One who is asking.
+#[derive(Debug)]
+struct Asking {
+    stream: UnixStream,
+    question: Vec<u8>,
+    since: Instant,
+}
+
+/// How far a question has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Heard {
+    Part,
+    All,
+    /// No more will come.
+    Nothing,
 }
 
 impl Desk {
@@ -98,33 +125,89 @@ impl Desk {
             .map_err(failed(format!("make {}", directory.display())))?;
         check_directory(directory)?;
         let path = directory.join(format!("route-{}.sock", std::process::id()));
-        // Of a process that had the same number and was killed.
-        let _ = fs::remove_file(&path);
+        // One that can't be connected to yet would be taken for one that was left behind, and removed.
+        let unready = path.with_extension("new");
         let open = || {
+            // Of a process that had the same number and was killed.
+            let _ = fs::remove_file(&unready);
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
             // The file gets the socket's mode when it is made (`unix_bind_bsd`, net/unix/af_unix.c), and never has another one.
             rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-            rustix::net::bind(&socket, &SocketAddrUnix::new(&path)?)?;
-            rustix::net::listen(&socket, BACKLOG)?;
-            Ok(UnixListener::from(socket))
+            rustix::net::bind(&socket, &SocketAddrUnix::new(&unready)?)?;
+            rustix::net::listen(&socket, BACKLOG.into())?;
+            fs::rename(&unready, &path)?;
+            let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+            epoll::add(&ready, &socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+            Ok((UnixListener::from(socket), ready))
         };
-        let listener = open().map_err(failed(format!("listen at {}", path.display())))?;
-        Ok(Self { listener, path })
+        let (listener, ready) = open().map_err(failed(format!("listen at {}", path.display())))?;
+        Ok(Self { listener, path, ready, asking: Vec::new() })
     }
 
-    /// Answers those who have asked.
-    pub fn serve(&self, engine: &mut Engine) {
+    /// Answers those whose question is there. Waits for nobody's.
+    pub fn serve(&mut self, engine: &mut Engine) {
+        self.serve_with(|request| match request {
+            Request::Status => engine.status(),
+            Request::Stop { name } => engine.stop(&name).into_iter().collect(),
+        });
+    }
+
+    fn serve_with(&mut self, mut answer: impl FnMut(Request) -> Vec<Status>) {
         while let Ok((stream, _)) = self.listener.accept() {
-            // One that asks nothing must not hold up the routes, and what it does not read is its own loss.
-            let _ = answer(stream, engine);
+            // Who can't be looked at is not trusted.
+            if !is_peer_trusted(&stream).unwrap_or(false) || stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            // Where there is no room in it, the question is found when the holder looks up.
+            let _ = epoll::add(&self.ready, &stream, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+            if self.asking.len() >= BACKLOG.into() {
+                self.asking.remove(0);
+            }
+            self.asking.push(Asking { stream, question: Vec::new(), since: Instant::now() });
         }
+        self.asking.retain_mut(|asking| match asking.hear() {
+            Heard::Part => asking.since.elapsed() < PATIENCE,
+            Heard::Nothing => false,
+            Heard::All => {
+                // What is not read is the loss of who asked.
+                let _ = asking.answer(&mut answer);
+                false
+            }
+        });
+    }
+}
+
+impl Asking {
+    fn hear(&mut self) -> Heard {
+        let mut chunk = [0; 512];
+        while self.question.len() < LONGEST_QUESTION {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Heard::Nothing,
+                Ok(length) => self.question.extend(&chunk[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::Part,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Heard::Nothing,
+            }
+            if self.question.contains(&b'\n') {
+                return Heard::All;
+            }
+        }
+        Heard::Nothing
+    }
+
+    fn answer(&mut self, answer: &mut impl FnMut(Request) -> Vec<Status>) -> io::Result<()> {
+        let mut text = serde_json::to_string(&answer(serde_json::from_slice(&self.question)?))?;
+        text.push('\n');
+        self.stream.set_nonblocking(false)?;
+        self.stream.set_write_timeout(Some(READING))?;
+        self.stream.write_all(text.as_bytes())
     }
 }
 
 impl AsFd for Desk {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
+        self.ready.as_fd()
     }
 }
 
@@ -132,24 +215,6 @@ impl Drop for Desk {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
-}
-
-fn answer(mut stream: UnixStream, engine: &mut Engine) -> io::Result<()> {
-    if !is_peer_trusted(&stream)? {
-        return Ok(());
-    }
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(Duration::from_millis(100)))?;
-    stream.set_write_timeout(Some(Duration::from_millis(100)))?;
-    let mut line = String::new();
-    BufReader::new((&stream).take(4096)).read_line(&mut line)?;
-    let status = match serde_json::from_str(&line)? {
-        Request::Status => engine.status(),
-        Request::Stop { name } => engine.stop(&name).into_iter().collect(),
-    };
-    let mut text = serde_json::to_string(&status)?;
-    text.push('\n');
-    stream.write_all(text.as_bytes())
 }
 
 /// Asks all holders; those that are gone are forgotten.
@@ -171,26 +236,41 @@ fn ask_in(directory: &Path, request: &Request) -> Result<Vec<Status>> {
         .collect();
     paths.sort();
     for path in paths {
-        let stream = match UnixStream::connect(&path) {
-            Ok(stream) => stream,
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                let _ = fs::remove_file(&path);
-                continue;
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(failed(format!("ask {}", path.display()))(error)),
-        };
-        match ask(&stream, request) {
-            Ok(status) => all.extend(status),
-            // It ended with the question in its queue.
-            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {}
-            Err(error) => return Err(failed(format!("ask {}", path.display()))(error)),
-        }
+        all.extend(ask_at(&path, request).map_err(failed(format!("ask {}", path.display())))?);
     }
     Ok(all)
 }
 
-fn ask(mut stream: &UnixStream, request: &Request) -> io::Result<Vec<Status>> {
+/// Asks the holder at a socket; nothing when it is gone.
+fn ask_at(path: &Path, request: &Request) -> io::Result<Vec<Status>> {
+    for _ in 0..ATTEMPTS {
+        let stream = match UnixStream::connect(path) {
+            Ok(stream) => stream,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                // Left behind by one that was killed.
+                let _ = fs::remove_file(path);
+                return Ok(Vec::new());
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        match ask(&stream, request) {
+            Ok(Some(status)) => return Ok(status),
+            // It ended with the question in its queue, which the next attempt shows, or had no time for it.
+            Ok(None) => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let text = format!("no answer within {PATIENCE:?}: is its process stopped?");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other("it closes without an answer"))
+}
+
+/// Asks once; nothing when the holder closed without an answer.
+fn ask(mut stream: &UnixStream, request: &Request) -> io::Result<Option<Vec<Status>>> {
     if !is_peer_trusted(stream)? {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user's process holds it"));
     }
@@ -200,15 +280,14 @@ fn ask(mut stream: &UnixStream, request: &Request) -> io::Result<Vec<Status>> {
     stream.write_all(text.as_bytes())?;
     let mut line = String::new();
     BufReader::new(stream.take(LONGEST_ANSWER)).read_line(&mut line)?;
-    if line.is_empty() {
-        // It ended just now.
-        return Ok(Vec::new());
-    }
     if line.len() as u64 == LONGEST_ANSWER {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it answers more than 16 MiB"));
     }
+    if !line.ends_with('\n') {
+        return Ok(None);
+    }
     let status: Vec<Status> = serde_json::from_str(&line)?;
-    Ok(status.into_iter().map(Status::printable).collect())
+    Ok(Some(status.into_iter().map(Status::printable).collect()))
 }
 
 /// All routes of this user at work.
@@ -307,5 +386,111 @@ mod tests {
         let desk = Desk::open_in(&directory.path().join("tautline")).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!((mode(&desk.path), mode(desk.path.parent().unwrap())), (0o600, 0o700));
+    }
+
+    fn status() -> Status {
+        let text = "x".to_owned();
+        Status {
+            name: text.clone(),
+            from: text.clone(),
+            when: text.clone(),
+            to: Vec::new(),
+            runs: text,
+            device: None,
+            why: Vec::new(),
+            lacks: Vec::new(),
+            pid: 1,
+            counters: Counters::default(),
+        }
+    }
+
+    #[test]
+    fn who_takes_long_to_ask_is_answered_and_holds_nobody_up() {
+        let directory = private();
+        let mut desk = Desk::open_in(directory.path()).unwrap();
+        let mut slow = UnixStream::connect(&desk.path).unwrap();
+        slow.write_all(b"{\"ask\":").unwrap();
+        let serve = |desk: &mut Desk| desk.serve_with(|_| vec![status()]);
+        serve(&mut desk);
+        let asked = thread::spawn({
+            let path = desk.path.clone();
+            move || ask_at(&path, &Request::Status).unwrap().len()
+        });
+        while !asked.is_finished() {
+            serve(&mut desk);
+        }
+        assert_eq!(asked.join().unwrap(), 1);
+        // More than a holder that waits for each question would have waited.
+        thread::sleep(Duration::from_millis(300));
+        serve(&mut desk);
+        slow.write_all(b"\"status\"}\n").unwrap();
+        serve(&mut desk);
+        let mut answer = String::new();
+        slow.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("[{\"name\":\"x\""), "{answer:?}");
+    }
+
+    #[test]
+    fn who_says_nothing_or_too_much_makes_room() {
+        let directory = private();
+        let mut desk = Desk::open_in(directory.path()).unwrap();
+        let serve = |desk: &mut Desk| desk.serve_with(|_| vec![status()]);
+        let mut silent = Vec::new();
+        for _ in 0..4 * BACKLOG {
+            silent.push(UnixStream::connect(&desk.path).unwrap());
+            serve(&mut desk);
+        }
+        assert_eq!(desk.asking.len(), usize::from(BACKLOG));
+        let mut long = UnixStream::connect(&desk.path).unwrap();
+        long.write_all(&[b'x'; LONGEST_QUESTION]).unwrap();
+        serve(&mut desk);
+        assert_eq!(desk.asking.len(), usize::from(BACKLOG) - 1);
+    }
+
+    #[test]
+    fn a_holder_that_closed_without_an_answer_is_asked_again() {
+        let directory = private();
+        let path = directory.path().join("route-1.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let answering = thread::spawn(move || {
+            drop(listener.accept().unwrap());
+            let mut stream = listener.accept().unwrap().0;
+            let text = format!("{}\n", serde_json::to_string(&[status()]).unwrap());
+            stream.write_all(text.as_bytes()).unwrap();
+        });
+        assert_eq!(ask_in(directory.path(), &Request::Status).unwrap().len(), 1);
+        answering.join().unwrap();
+        // Now it is gone, and its file with it.
+        assert!(ask_in(directory.path(), &Request::Status).unwrap().is_empty() && !path.exists());
+    }
+
+    #[test]
+    fn one_that_opens_while_others_ask_is_not_taken_for_one_left_behind() {
+        let directory = private();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    // Nobody serves here: only whether one is there is looked at.
+                    for entry in fs::read_dir(directory.path()).unwrap().flatten() {
+                        if entry.path().extension().is_some_and(|extension| extension == "sock")
+                            && UnixStream::connect(entry.path())
+                                .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+                        {
+                            // A desk that went has its file removed by itself.
+                            let _ = fs::write(directory.path().join("refused"), b"");
+                        }
+                    }
+                }
+            });
+            let mut kept = Vec::new();
+            for _ in 0..200 {
+                // Kept: one that is dropped refuses, too.
+                kept.push(Desk::open_in(directory.path()).unwrap());
+                fs::remove_file(directory.path().join(format!("route-{}.sock", std::process::id()))).unwrap();
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        assert!(!directory.path().join("refused").exists());
     }
 }

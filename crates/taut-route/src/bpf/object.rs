@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use super::frame::{BUCKETS, COUNT, FAILED, HISTOGRAM, LOG_LOST, PASSED, SHORT, memory_bytes};
 use super::instruction::Instruction;
 use super::record::{self, RECORD_HEADER, RecordTarget};
-use super::sys::{self, LogLevel, MapKind, MapShape, ProgramKind};
+use super::sys::{self, LogLevel, Map, MapKind, MapShape, ProgramKind};
 use crate::condition::{Program, Verdict};
 
 /// Why the kernel did not take something.
@@ -54,10 +54,7 @@ impl BpfError {
 
 /// The memory of a route in the kernel: an array map of one value that begins with a lock.
 #[derive(Debug)]
-pub struct MemoryMap {
-    fd: OwnedFd,
-    bytes: usize,
-}
+pub struct MemoryMap(Map);
 
 /// Counters of a route in the kernel.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -92,12 +89,11 @@ impl MemoryMap {
             name: "taut_memory",
             types: Some((types.as_fd(), 1, 3)),
         };
-        let fd = sys::create_map(&shape).map_err(BpfError::of("create a map"))?;
-        Ok(Self { fd, bytes })
+        Map::create(&shape).map(Self).map_err(BpfError::of("create a map"))
     }
 
     pub(super) fn number(&self) -> i32 {
-        sys::number(&self.fd)
+        self.0.number()
     }
 
     /// The counters as they are now.
@@ -105,8 +101,7 @@ impl MemoryMap {
     /// # Errors
     /// The kernel refused to read the map.
     pub fn counters(&self) -> io::Result<KernelCounters> {
-        let mut value = vec![0; self.bytes];
-        sys::look_up(self.fd.as_fd(), &0_u32.to_ne_bytes(), &mut value)?;
+        let value = self.0.look_up(&0_u32.to_ne_bytes())?;
         let word = |at: usize| u64::from_ne_bytes(value[at..at + 8].try_into().unwrap_or_default());
         Ok(KernelCounters {
             count: word(COUNT),

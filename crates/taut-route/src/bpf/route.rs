@@ -10,7 +10,7 @@ use super::instruction::Instruction;
 use super::network::{self, Hook, LOG_BYTES, NetParts, NetSink};
 use super::object::{self, BpfError, KernelCounters, MemoryMap};
 use super::ring::Ring;
-use super::sys::{self, MapKind, MapShape, ProgramKind};
+use super::sys::{self, Map, MapKind, MapShape, ProgramKind};
 use crate::condition::Program;
 use crate::route::MOST_REPLIES;
 
@@ -72,7 +72,7 @@ impl KernelSpec {
 pub struct KernelRoute {
     program: OwnedFd,
     memory: MemoryMap,
-    sinks: OwnedFd,
+    sinks: Map,
     log: Option<Ring>,
     spec: KernelSpec,
     table: Vec<u8>,
@@ -94,8 +94,8 @@ pub struct LogRecord {
 pub struct Attachment {
     _link: OwnedFd,
     /// Table of the dispatcher in front of several routes.
-    table: Option<OwnedFd>,
-    _programs: Option<OwnedFd>,
+    table: Option<Map>,
+    _programs: Option<Map>,
 }
 
 impl Place {
@@ -142,8 +142,8 @@ impl Place {
 /// What a program works with.
 struct Maps {
     memory: MemoryMap,
-    sinks: OwnedFd,
-    log: Option<OwnedFd>,
+    sinks: Map,
+    log: Option<Map>,
 }
 
 fn table_bytes(spec: &KernelSpec) -> usize {
@@ -155,7 +155,7 @@ impl Maps {
         let memory = MemoryMap::create(program.slots)?;
         let create = |kind, key_bytes, value_bytes, entries, name| {
             let shape = MapShape { kind, key_bytes, value_bytes, entries, name, types: None };
-            sys::create_map(&shape).map_err(BpfError::of("create a map"))
+            Map::create(&shape).map_err(BpfError::of("create a map"))
         };
         let sinks = create(MapKind::Array, 4, table_bytes(spec), 1, "taut_sinks")?;
         let log = match spec.log {
@@ -176,9 +176,9 @@ impl Maps {
             source: spec.source,
             sinks: &sinks,
             memory_fd: self.memory.number(),
-            sinks_fd: sys::number(&self.sinks),
+            sinks_fd: self.sinks.number(),
             replies: spec.replies,
-            log: self.log.as_ref().map(|log| (sys::number(log), spec.log.flatten())),
+            log: self.log.as_ref().map(|log| (log.number(), spec.log.flatten())),
         };
         network::generate(program, &parts)
     }
@@ -201,7 +201,7 @@ impl KernelRoute {
         let maps = Maps::create(program, &spec)?;
         let program = object::load(place.kind(), &maps.code(program, &spec, place), place.attach_type(), name)?;
         let Maps { memory, sinks, log } = maps;
-        let ring = |fd| Ring::new(fd, LOG_RING).map_err(BpfError::of("map the log"));
+        let ring = |map: Map| Ring::new(map.into_fd(), LOG_RING).map_err(BpfError::of("map the log"));
         let log = log.map(ring).transpose()?;
         let (table, own) = (vec![0; table_bytes(&spec)], spec.own);
         let mut route = Self { program, memory, sinks, log, spec, table };
@@ -231,7 +231,7 @@ impl KernelRoute {
         let place = &mut self.table[at..at + entry.len()];
         if *place != *entry {
             place.copy_from_slice(entry);
-            sys::update(self.sinks.as_fd(), &0_u32.to_ne_bytes(), &self.table)?;
+            self.sinks.update(&0_u32.to_ne_bytes(), &self.table)?;
         }
         Ok(())
     }
@@ -287,17 +287,18 @@ impl Attachment {
         }
         let create = |kind, key_bytes, name| {
             let shape = MapShape { kind, key_bytes, value_bytes: 4, entries: routes.len(), name, types: None };
-            sys::create_map(&shape).map_err(BpfError::of("create a map"))
+            Map::create(&shape).map_err(BpfError::of("create a map"))
         };
         let table = create(MapKind::Hash, KEY_BYTES, "taut_routes")?;
         let programs = create(MapKind::ProgramArray, 4, "taut_programs")?;
-        let code = network::dispatcher(place.hook(), sys::number(&table), sys::number(&programs));
+        let code = network::dispatcher(place.hook(), table.number(), programs.number());
         let dispatcher = object::load(place.kind(), &code, place.attach_type(), "taut_dispatch")?;
         for (index, route) in routes.iter().enumerate() {
             let index = (index as u32).to_ne_bytes();
             let program = sys::number(&route.program).to_ne_bytes();
-            sys::update(programs.as_fd(), &index, &program)
-                .and_then(|()| sys::update(table.as_fd(), &incoming::key(route.spec.source), &index))
+            programs
+                .update(&index, &program)
+                .and_then(|()| table.update(&incoming::key(route.spec.source), &index))
                 .map_err(BpfError::of("fill the table of routes"))?;
         }
         let link = attach(dispatcher.as_fd())?;
@@ -322,7 +323,7 @@ impl Attachment {
     pub fn remove(&mut self, source: SocketAddr, left: usize) -> bool {
         if let Some(table) = &self.table {
             // It is there, or it was taken out before.
-            let _ = sys::delete(table.as_fd(), &incoming::key(source));
+            let _ = table.delete(&incoming::key(source));
         }
         left > 0
     }

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "bpf(2) has no safe wrapper")]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use super::instruction::Instruction;
 
@@ -123,14 +123,23 @@ struct LinkCreate {
     expected_revision: u64,
 }
 
-/// Plain data that begins like a member of `union bpf_attr`, without padding of its own.
-trait Attribute {}
-impl Attribute for MapCreate {}
-impl Attribute for MapElement {}
-impl Attribute for ProgramLoad {}
-impl Attribute for TestRun {}
-impl Attribute for BtfLoad {}
-impl Attribute for LinkCreate {}
+/// A member of `union bpf_attr`, or its beginning.
+///
+/// # Safety
+/// Plain data in the layout of linux/bpf.h without padding of its own: the kernel reads all bytes of it, and may write them.
+unsafe trait Attribute {}
+// SAFETY: `repr(C)`, of integers each of which ends where the next one may begin.
+unsafe impl Attribute for MapCreate {}
+// SAFETY: `repr(C)`, of integers each of which ends where the next one may begin.
+unsafe impl Attribute for MapElement {}
+// SAFETY: `repr(C)`, of integers each of which ends where the next one may begin.
+unsafe impl Attribute for ProgramLoad {}
+// SAFETY: `repr(C)`, of integers each of which ends where the next one may begin.
+unsafe impl Attribute for TestRun {}
+// SAFETY: `repr(C)`, of integers each of which ends where the next one may begin.
+unsafe impl Attribute for BtfLoad {}
+// SAFETY: `repr(C)`, of integers each of which ends where the next one may begin.
+unsafe impl Attribute for LinkCreate {}
 
 /// Calls bpf(2). The addresses in the attribute must be good for what the command does with them.
 unsafe fn bpf<A: Attribute>(command: i32, attribute: &mut A) -> io::Result<i32> {
@@ -169,45 +178,82 @@ pub(super) struct MapShape<'a> {
     pub(super) types: Option<(BorrowedFd<'a>, u32, u32)>,
 }
 
-pub(super) fn create_map(shape: &MapShape<'_>) -> io::Result<OwnedFd> {
-    let (btf_fd, btf_key_type_id, btf_value_type_id) =
-        shape.types.map_or((0, 0, 0), |(fd, key, value)| (raw(fd), key, value));
-    let mut attribute = MapCreate {
-        kind: shape.kind as u32,
-        key_size: shape.key_bytes as u32,
-        value_size: shape.value_bytes as u32,
-        max_entries: shape.entries as u32,
-        name: name(shape.name),
-        btf_fd,
-        btf_key_type_id,
-        btf_value_type_id,
-        ..MapCreate::default()
-    };
-    // SAFETY: the attribute holds no address.
-    unsafe { bpf(MAP_CREATE, &mut attribute) }.map(owned)
+/// A map in the kernel. The kernel takes the lengths of keys and values from the map and not from the caller, so they are checked here.
+#[derive(Debug)]
+pub(super) struct Map {
+    fd: OwnedFd,
+    key_bytes: usize,
+    value_bytes: usize,
 }
 
-/// Reads a value. Key and value must have the sizes of the map, which the caller made.
-pub(super) fn look_up(map: BorrowedFd<'_>, key: &[u8], value: &mut [u8]) -> io::Result<()> {
-    let (key, value) = (key.as_ptr() as u64, value.as_mut_ptr() as u64);
-    let mut attribute = MapElement { fd: raw(map), key, value, ..MapElement::default() };
-    // SAFETY: both buffers are live, and as long as the map's keys and values by the contract of this function.
-    unsafe { bpf(MAP_LOOKUP_ELEM, &mut attribute) }.map(drop)
+impl Map {
+    pub(super) fn create(shape: &MapShape<'_>) -> io::Result<Self> {
+        let (btf_fd, btf_key_type_id, btf_value_type_id) =
+            shape.types.map_or((0, 0, 0), |(fd, key, value)| (raw(fd), key, value));
+        let mut attribute = MapCreate {
+            kind: shape.kind as u32,
+            key_size: shape.key_bytes as u32,
+            value_size: shape.value_bytes as u32,
+            max_entries: shape.entries as u32,
+            name: name(shape.name),
+            btf_fd,
+            btf_key_type_id,
+            btf_value_type_id,
+            ..MapCreate::default()
+        };
+        // SAFETY: the attribute holds no address.
+        let fd = owned(unsafe { bpf(MAP_CREATE, &mut attribute) }?);
+        Ok(Self { fd, key_bytes: shape.key_bytes, value_bytes: shape.value_bytes })
+    }
+
+    /// Reads a value.
+    pub(super) fn look_up(&self, key: &[u8]) -> io::Result<Vec<u8>> {
+        let mut value = vec![0; self.value_bytes];
+        let mut attribute = self.element(key, Some(value.as_mut_ptr() as u64))?;
+        // SAFETY: the key was looked at, and the value has the length of the map's.
+        unsafe { bpf(MAP_LOOKUP_ELEM, &mut attribute) }?;
+        Ok(value)
+    }
+
+    /// Writes a value.
+    pub(super) fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        has_length(value, self.value_bytes)?;
+        let mut attribute = self.element(key, Some(value.as_ptr() as u64))?;
+        // SAFETY: both are live and have the lengths of the map's; the kernel only reads them.
+        unsafe { bpf(MAP_UPDATE_ELEM, &mut attribute) }.map(drop)
+    }
+
+    /// Deletes a key.
+    pub(super) fn delete(&self, key: &[u8]) -> io::Result<()> {
+        let mut attribute = self.element(key, None)?;
+        // SAFETY: the key is live and has the length of the map's.
+        unsafe { bpf(MAP_DELETE_ELEM, &mut attribute) }.map(drop)
+    }
+
+    fn element(&self, key: &[u8], value: Option<u64>) -> io::Result<MapElement> {
+        has_length(key, self.key_bytes)?;
+        let (fd, key) = (raw(self.fd.as_fd()), key.as_ptr() as u64);
+        Ok(MapElement { fd, key, value: value.unwrap_or(0), ..MapElement::default() })
+    }
+
+    /// Its number, for an instruction that names it.
+    pub(super) fn number(&self) -> RawFd {
+        number(&self.fd)
+    }
+
+    /// Its descriptor alone.
+    pub(super) fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
 }
 
-/// Writes a value. Key and value must have the sizes of the map, which the caller made.
-pub(super) fn update(map: BorrowedFd<'_>, key: &[u8], value: &[u8]) -> io::Result<()> {
-    let (key, value) = (key.as_ptr() as u64, value.as_ptr() as u64);
-    let mut attribute = MapElement { fd: raw(map), key, value, ..MapElement::default() };
-    // SAFETY: as in `look_up`; the kernel only reads them.
-    unsafe { bpf(MAP_UPDATE_ELEM, &mut attribute) }.map(drop)
-}
-
-/// Deletes a key, which must have the size of the map's keys.
-pub(super) fn delete(map: BorrowedFd<'_>, key: &[u8]) -> io::Result<()> {
-    let mut attribute = MapElement { fd: raw(map), key: key.as_ptr() as u64, ..MapElement::default() };
-    // SAFETY: as in `update`.
-    unsafe { bpf(MAP_DELETE_ELEM, &mut attribute) }.map(drop)
+/// What is shorter than the map says would be read or written past its end by the kernel.
+fn has_length(bytes: &[u8], length: usize) -> io::Result<()> {
+    if bytes.len() == length {
+        return Ok(());
+    }
+    let text = format!("{} bytes for a map that has {length}", bytes.len());
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
 /// What the verifier writes down (`BPF_LOG_LEVEL1`, `BPF_LOG_STATS` of linux/bpf_verifier.h).
@@ -283,4 +329,38 @@ pub(super) fn link(program: BorrowedFd<'_>, ifindex: u32, attach_type: u32, flag
 /// The number of a descriptor, for an instruction that names it.
 pub(super) fn number(fd: &OwnedFd) -> RawFd {
     fd.as_raw_fd()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_takes_keys_and_values_of_its_lengths_only() {
+        let shape =
+            MapShape { kind: MapKind::Hash, key_bytes: 8, value_bytes: 16, entries: 2, name: "taut_test", types: None };
+        let map = match Map::create(&shape) {
+            Ok(map) => map,
+            Err(error) => {
+                return crate::skip::note(
+                    "bpf::sys::a_map_takes_keys_and_values_of_its_lengths_only",
+                    &error.to_string(),
+                );
+            }
+        };
+        map.update(&[1; 8], &[2; 16]).unwrap();
+        assert_eq!(map.look_up(&[1; 8]).unwrap(), [2; 16]);
+        let refused = [
+            map.update(&[1; 8], &[2; 15]),
+            map.update(&[1; 7], &[2; 16]),
+            map.update(&[1; 8], &[2; 17]),
+            map.look_up(&[1; 9]).map(drop),
+            map.delete(&[]),
+        ];
+        for result in refused {
+            assert_eq!(result.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
+        map.delete(&[1; 8]).unwrap();
+        assert_eq!(map.look_up(&[1; 8]).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
 }

@@ -9,6 +9,7 @@ mod serial;
 mod sink;
 mod source;
 mod status;
+mod stream;
 mod sys;
 mod user;
 

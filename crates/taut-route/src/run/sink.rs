@@ -2,21 +2,20 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
-use taut_link::{Error, Link, Result};
+use taut_link::{Error, Result};
 
 use super::led::Led;
 use super::loops::{Hops, ReplyGuard};
 use super::source::Event;
+use super::status::Shared;
+use super::stream::Stream;
 use super::{gpio, serial};
 use crate::route::{Route, Target};
-
-/// How long a connection may take to be set up, and how often that is tried.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A sink at work.
 pub(super) struct Output {
@@ -36,21 +35,17 @@ enum Kind {
     Led(Led),
 }
 
-/// A connection for lines, made again when it breaks.
-struct Stream {
-    target: Target,
-    connection: Option<Box<dyn Write + Send>>,
-    tried: Option<Instant>,
-}
-
 impl Output {
-    /// Opens the sinks of a route.
-    pub(super) fn open_all(route: &Route, source: Option<&UdpSocket>) -> Result<Vec<Self>> {
+    /// Opens the sinks of a route. What is lost behind the back of [`send`](Self::send) is put down in `counters`.
+    pub(super) fn open_all(route: &Route, source: Option<&UdpSocket>, counters: &Arc<Shared>) -> Result<Vec<Self>> {
         let open = |sink: &crate::route::Sink| {
             let failed = |error| Error::Io { operation: "send to", endpoint: sink.target.to_string(), error };
             let kind = match &sink.target {
                 Target::Gpio(line) => gpio::Output::open(line).map(Kind::Gpio),
                 Target::Led(name) => Led::open(name).map(Kind::Led),
+                Target::Tcp(_) | Target::Unix(_) | Target::Bluetooth(_) => {
+                    Ok(Kind::Stream(Stream::new(sink.target.clone(), &route.source, Arc::clone(counters))))
+                }
                 other => Kind::open(other, source, route).map_err(failed),
             };
             kind.map(|kind| Self { kind, output: sink.output })
@@ -87,7 +82,7 @@ impl Output {
             Kind::UnixDgram(path, socket) => {
                 socket.send_to(datagram, &*path)?;
             }
-            Kind::Stream(stream) => stream.send(&line(number.unwrap_or_default()))?,
+            Kind::Stream(stream) => stream.send(line(number.unwrap_or_default()))?,
             Kind::File(file) => {
                 file.write_all(&line(number.unwrap_or_default()))?;
                 file.flush()?;
@@ -139,66 +134,12 @@ impl Kind {
                 socket.set_nonblocking(true)?;
                 Self::UnixDgram(path.clone(), socket)
             }
-            Target::Tcp(_) | Target::Unix(_) | Target::Bluetooth(_) => {
-                Self::Stream(Stream { target: target.clone(), connection: None, tried: None })
-            }
             Target::File(path) => Self::File(append(path)?),
             Target::Tty(line) => Self::File(Box::new(serial::open(line)?)),
             // They have openings of their own.
-            Target::Gpio(_) | Target::Led(_) => return Err(io::ErrorKind::Unsupported.into()),
+            Target::Gpio(_) | Target::Led(_) | Target::Tcp(_) | Target::Unix(_) | Target::Bluetooth(_) => {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
         })
-    }
-}
-
-impl Stream {
-    fn send(&mut self, line: &[u8]) -> io::Result<()> {
-        if self.connection.is_none() {
-            if self.tried.is_some_and(|tried| tried.elapsed() < PATIENCE) {
-                return Err(io::ErrorKind::NotConnected.into());
-            }
-            self.tried = Some(Instant::now());
-            self.connection = Some(self.connect()?);
-        }
-        let sent = self.connection.as_mut().map_or(Ok(()), |connection| connection.write_all(line));
-        if sent.is_err() {
-            self.connection = None;
-        }
-        sent
-    }
-
-    fn connect(&self) -> io::Result<Box<dyn Write + Send>> {
-        match &self.target {
-            Target::Tcp(to) => {
-                let stream = TcpStream::connect_timeout(to, PATIENCE)?;
-                // A line is whole when it is written: nothing follows that it could wait for.
-                stream.set_nodelay(true)?;
-                stream.set_write_timeout(Some(PATIENCE))?;
-                Ok(Box::new(stream))
-            }
-            Target::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
-                stream.set_write_timeout(Some(PATIENCE))?;
-                Ok(Box::new(stream))
-            }
-            Target::Bluetooth(to) => {
-                let link = Link::connect(to, PATIENCE).map_err(io::Error::other)?;
-                link.set_send_timeout(Some(PATIENCE)).map_err(io::Error::other)?;
-                Ok(Box::new(Peer(link)))
-            }
-            _ => Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-}
-
-/// A peer over Bluetooth.
-struct Peer(Link);
-
-impl Write for Peer {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(self.0.send(bytes)?)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

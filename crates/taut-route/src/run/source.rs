@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
-use taut_link::{Error, Result, clock};
+use taut_link::{Error, Result, clock, message};
 
 use super::lines::{Lines, Listener};
 use super::loops::Hops;
-use super::{evdev, gpio, serial, sys};
+use super::{evdev, gpio, serial};
 use crate::route::{Route, Source};
 
 /// How long a source waits before it looks whether it is to end.
@@ -104,7 +104,7 @@ impl Input {
             Source::Udp(address) => {
                 let socket = UdpSocket::bind(address)?;
                 socket.set_read_timeout(Some(LOOK_UP))?;
-                sys::prepare(socket.as_fd())?;
+                message::prepare(socket.as_fd())?;
                 Self::Udp { socket, overflows: 0, realtime_ns: realtime_offset(), hops: Hops::default() }
             }
             Source::UnixDgram(path) => {
@@ -117,6 +117,8 @@ impl Input {
             Source::Tcp(address) => {
                 let listener = TcpListener::bind(address)?;
                 listener.set_nonblocking(true)?;
+                // For all clients to come.
+                taut_link::keep_alive(&listener)?;
                 Self::Lines(Lines::of(Some(Listener::Tcp(listener)), None))
             }
             Source::Unix(path) => {
@@ -167,7 +169,7 @@ impl Input {
     pub(super) fn next(&mut self, buffer: &mut [u8]) -> io::Result<Next> {
         match self {
             Self::Udp { socket, overflows, realtime_ns, .. } => {
-                let received = match sys::receive(socket.as_fd(), buffer) {
+                let received = match message::datagram(socket.as_fd(), buffer) {
                     Err(error) if is_quiet(&error) => {
                         // The wall clock may be set; what is measured with it is a time of this moment.
                         *realtime_ns = realtime_offset();
@@ -175,7 +177,7 @@ impl Input {
                     }
                     other => other?,
                 };
-                let at_ns = received.arrived_ns.map_or_else(now_ns, |arrived| arrived - *realtime_ns);
+                let at_ns = received.stamp.map_or_else(now_ns, |(s, ns)| s * 1_000_000_000 + ns - *realtime_ns);
                 let lost =
                     received.overflows.map_or(0, |total| total.wrapping_sub(std::mem::replace(overflows, total)));
                 let (bytes, from, hops, lost) = (received.bytes, received.from, received.hops, lost.into());

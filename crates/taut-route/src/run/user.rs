@@ -28,13 +28,14 @@ impl UserRoute {
     /// Opens source and sinks, and begins.
     pub(super) fn start(route: &Route) -> Result<Self> {
         let input = Input::open(route)?;
-        let outputs = Output::open_all(route, input.udp())?;
+        let counters: Arc<Shared> = Arc::default();
+        let outputs = Output::open_all(route, input.udp(), &counters)?;
         let worker = Worker {
             route: route.clone(),
             input,
             outputs,
             log: super::open_log(route)?,
-            counters: Arc::default(),
+            counters,
             stop: Arc::default(),
         };
         let (counters, stop) = (Arc::clone(&worker.counters), Arc::clone(&worker.stop));

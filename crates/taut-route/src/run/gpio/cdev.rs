@@ -1,13 +1,16 @@
 //! Lines through the character device: edges with the kernel's times and numbers, read in batches.
 
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use gpiocdev_uapi::Name;
+use gpiocdev_uapi::v2::{
+    self, LineConfig, LineEdgeEvent, LineEdgeEventKind, LineFlags, LineInfo, LineRequest, LineValues, Offsets,
+};
 use taut_link::{Error, Result};
 
-use super::abi::{self, EVENT_BYTES};
 use super::interrupts::{self, Tally};
 use super::{Chip, refused};
 use crate::route::{Bias, Edge, GpioEdges, GpioLine};
@@ -15,19 +18,21 @@ use crate::run::source::{self, Event, Next};
 
 /// Events that the kernel keeps for us: the most that it does.
 const BUFFERED: u32 = 1024;
-/// Events of one reading.
+/// Events of one reading, and words of each.
 const BATCH: usize = 64;
+const EVENT: usize = size_of::<LineEdgeEvent>() / size_of::<u64>();
 
 /// A line that is kept open.
 #[derive(Debug)]
 pub(crate) struct Line {
-    fd: OwnedFd,
+    file: File,
 }
 
 /// Edges of a line.
 pub(in crate::run) struct Edges {
     events: File,
-    batch: [u8; BATCH * EVENT_BYTES],
+    batch: [u64; BATCH * EVENT],
+    /// Words of the batch that were taken, and that there are.
     at: usize,
     filled: usize,
     seqno: u32,
@@ -40,14 +45,38 @@ fn consumer() -> String {
     format!("taut-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
-fn flags(line: &GpioLine) -> u64 {
+fn flags(line: &GpioLine) -> LineFlags {
     let bias = match line.bias {
-        None => 0,
-        Some(Bias::Off) => abi::BIAS_DISABLED,
-        Some(Bias::PullUp) => abi::BIAS_PULL_UP,
-        Some(Bias::PullDown) => abi::BIAS_PULL_DOWN,
+        None => LineFlags::empty(),
+        Some(Bias::Off) => LineFlags::BIAS_DISABLED,
+        Some(Bias::PullUp) => LineFlags::BIAS_PULL_UP,
+        Some(Bias::PullDown) => LineFlags::BIAS_PULL_DOWN,
     };
-    if line.active_low { bias | abi::ACTIVE_LOW } else { bias }
+    if line.active_low { bias | LineFlags::ACTIVE_LOW } else { bias }
+}
+
+/// A request for one line. `debounce_us` of 0 is none; `buffered` is the number of events that the kernel keeps, 0 for its own choice (16).
+fn request(offset: u32, consumer: &str, flags: LineFlags, debounce_us: u32, buffered: u32) -> LineRequest {
+    let mut config = LineConfig { flags, ..LineConfig::default() };
+    if debounce_us > 0 {
+        config.add_debounce(debounce_us, 1);
+    }
+    LineRequest {
+        offsets: Offsets::from_slice(&[offset]),
+        consumer: Name::from(consumer),
+        config,
+        num_lines: 1,
+        event_buffer_size: buffered,
+        ..LineRequest::default()
+    }
+}
+
+/// The kernel's answer.
+pub(super) fn answer(error: gpiocdev_uapi::Error) -> io::Error {
+    match error {
+        gpiocdev_uapi::Error::Os(errno) => io::Error::from_raw_os_error(errno.0),
+        gpiocdev_uapi::Error::UnderRead(error) => io::Error::new(io::ErrorKind::InvalidData, error),
+    }
 }
 
 impl Line {
@@ -56,7 +85,7 @@ impl Line {
     /// # Errors
     /// [`Error::Unavailable`]: somebody else holds it, or the chip can't.
     pub(crate) fn input(chip: &Chip, line: &GpioLine) -> Result<Self> {
-        Self::request(chip, line, abi::INPUT)
+        Self::request(chip, line, LineFlags::INPUT)
     }
 
     /// Takes a line to set it; it is inactive then.
@@ -64,52 +93,55 @@ impl Line {
     /// # Errors
     /// As [`input`](Self::input).
     pub(crate) fn output(chip: &Chip, line: &GpioLine) -> Result<Self> {
-        Self::request(chip, line, abi::OUTPUT)
+        Self::request(chip, line, LineFlags::OUTPUT)
     }
 
-    fn request(chip: &Chip, line: &GpioLine, direction: u64) -> Result<Self> {
-        let fd = abi::request(chip.as_fd(), line.offset, &consumer(), flags(line) | direction, 0, 0);
-        fd.map(|fd| Self { fd }).map_err(|error| refused(line, chip, &error))
+    fn request(chip: &Chip, line: &GpioLine, direction: LineFlags) -> Result<Self> {
+        let request = request(line.offset, &consumer(), flags(line) | direction, 0, 0);
+        let file = v2::get_line(chip.file(), request);
+        file.map(|file| Self { file }).map_err(|error| refused(line, chip, &answer(error)))
     }
 
     #[inline]
     pub(crate) fn get(&self) -> io::Result<bool> {
-        abi::get(self.fd.as_fd())
+        let mut values = LineValues { bits: 0, mask: 1 };
+        v2::get_line_values(&self.file, &mut values).map_err(answer)?;
+        Ok(values.bits & 1 != 0)
     }
 
     #[inline]
     pub(crate) fn set(&self, active: bool) -> io::Result<()> {
-        abi::set(self.fd.as_fd(), active)
+        v2::set_line_values(&self.file, &LineValues { bits: active.into(), mask: 1 }).map_err(answer)
     }
 }
 
 impl Edges {
     pub(super) fn open(chip: &Chip, source: &GpioEdges) -> Result<Self> {
         let edges = match source.edge {
-            Edge::Both => abi::EDGE_RISING | abi::EDGE_FALLING,
-            Edge::Rising => abi::EDGE_RISING,
-            Edge::Falling => abi::EDGE_FALLING,
+            Edge::Both => LineFlags::EDGE_RISING | LineFlags::EDGE_FALLING,
+            Edge::Rising => LineFlags::EDGE_RISING,
+            Edge::Falling => LineFlags::EDGE_FALLING,
         };
-        let flags = flags(&source.line) | abi::INPUT | edges;
+        let flags = flags(&source.line) | LineFlags::INPUT | edges;
         // Less than a second.
         let debounce = source.debounce.map_or(0, |time| time.as_micros() as u32);
         let consumer = consumer();
-        let fd = abi::request(chip.as_fd(), source.line.offset, &consumer, flags, debounce, BUFFERED)
-            .map_err(|error| refused(&source.line, chip, &error))?;
+        let request = request(source.line.offset, &consumer, flags, debounce, BUFFERED);
+        let events = v2::get_line(chip.file(), request).map_err(|error| refused(&source.line, chip, &answer(error)))?;
         let tally =
             if debounce > 0 { Tally::without_interrupts() } else { Tally::begin(&interrupts::handled_by(&consumer)) };
-        rustix::io::ioctl_fionbio(&fd, true)
+        rustix::io::ioctl_fionbio(&events, true)
             .map_err(|errno| Error::Host { what: format!("prepare {source}"), error: errno.into() })?;
-        Ok(Self { events: fd.into(), batch: [0; BATCH * EVENT_BYTES], at: 0, filled: 0, seqno: 0, tally })
+        Ok(Self { events, batch: [0; BATCH * EVENT], at: 0, filled: 0, seqno: 0, tally })
     }
 
     #[inline]
     pub(super) fn next(&mut self, buffer: &mut [u8]) -> io::Result<Next> {
-        if self.at + EVENT_BYTES > self.filled && !self.fill()? {
+        if self.at + EVENT > self.filled && !self.fill()? {
             let lost = self.tally.quiet();
             return Ok(if lost > 0 { Next::Lost(lost) } else { Next::Nothing });
         }
-        Ok(self.take(buffer))
+        self.take(buffer)
     }
 
     /// Reads what is there, after waiting for a while; whether anything came.
@@ -122,28 +154,26 @@ impl Edges {
 
     fn read(&mut self) -> io::Result<bool> {
         (self.at, self.filled) = (0, 0);
-        match self.events.read(&mut self.batch) {
-            Ok(length) => self.filled = length,
+        match gpiocdev_uapi::read_event(&self.events, &mut self.batch).map_err(answer) {
+            Ok(words) => self.filled = words,
             Err(error) if source::is_quiet(&error) => {}
             Err(error) => return Err(error),
         }
-        Ok(self.filled >= EVENT_BYTES)
+        Ok(self.filled >= EVENT)
     }
 
-    /// The next event of the batch (`struct gpio_v2_line_event`).
-    fn take(&mut self, buffer: &mut [u8]) -> Next {
-        let event = &self.batch[self.at..self.at + EVENT_BYTES];
-        self.at += EVENT_BYTES;
-        let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|byte| event[at + byte]));
-        let at_ns = u64::from_ne_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|byte| event[byte])).cast_signed();
-        // GPIO_V2_LINE_EVENT_RISING_EDGE; the other one is 2.
-        let (is_rising, line_seqno) = (word(8) == 1, word(20));
+    /// The next event of the batch.
+    fn take(&mut self, buffer: &mut [u8]) -> io::Result<Next> {
+        let event = LineEdgeEvent::from_slice(&self.batch[self.at..self.at + EVENT]).map_err(answer)?;
+        self.at += EVENT;
+        let at_ns = event.timestamp_ns.cast_signed();
+        let is_rising = event.kind == LineEdgeEventKind::RisingEdge as u32;
         // The first one has number 1.
-        let lost = u64::from(line_seqno.wrapping_sub(self.seqno).saturating_sub(1));
-        self.seqno = line_seqno;
+        let lost = u64::from(event.line_seqno.wrapping_sub(self.seqno).saturating_sub(1));
+        self.seqno = event.line_seqno;
         self.tally.take(lost);
         buffer[..8].copy_from_slice(&i64::from(is_rising).to_ne_bytes());
-        Next::Event(Event { bytes: 8, at_ns, now_ns: at_ns, from: None, hops: None, lost })
+        Ok(Next::Event(Event { bytes: 8, at_ns, now_ns: at_ns, from: None, hops: None, lost }))
     }
 
     /// What is in the queue comes after the end, and is not lost.
@@ -151,7 +181,7 @@ impl Edges {
         let mut rest = [0; 8];
         // Bounded by the kernel's queue.
         for _ in 0..=BUFFERED {
-            if self.at + EVENT_BYTES > self.filled && !self.read().unwrap_or(false) {
+            if self.at + EVENT > self.filled && !self.read().unwrap_or(false) {
                 break;
             }
             let _ = self.take(&mut rest);
@@ -159,6 +189,10 @@ impl Edges {
         self.tally.finish()
     }
 }
+
+// The kernel's (linux/gpio.h).
+const _: () =
+    assert!(size_of::<LineEdgeEvent>() == 48 && size_of::<LineRequest>() == 592 && size_of::<LineInfo>() == 256);
 
 #[cfg(test)]
 mod tests {
@@ -172,7 +206,7 @@ mod tests {
         rustix::io::ioctl_fionbio(&reader, true).unwrap();
         let mut edges = Edges {
             events: reader.into(),
-            batch: [0; BATCH * EVENT_BYTES],
+            batch: [0; BATCH * EVENT],
             at: 0,
             filled: 0,
             seqno: 0,
@@ -181,7 +215,7 @@ mod tests {
         let mut writer = File::from(writer);
         let mut bytes = Vec::new();
         for (at_ns, id, line_seqno) in [(1_000_u64, 1_u32, 1_u32), (2_000, 2, 2), (3_000, 1, 5)] {
-            let mut event = [0; EVENT_BYTES];
+            let mut event = [0; 8 * EVENT];
             event[..8].copy_from_slice(&at_ns.to_ne_bytes());
             event[8..12].copy_from_slice(&id.to_ne_bytes());
             event[20..24].copy_from_slice(&line_seqno.to_ne_bytes());

@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 
+use gpiocdev_uapi::v2::{self, LineFlags};
 use taut_link::{Error, Result};
 
-use super::abi;
+use super::cdev::answer;
 use crate::route::GpioLine;
 
 /// A chip, open.
@@ -24,20 +24,20 @@ pub(crate) struct Chip {
 impl Chip {
     fn open(name: &str) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(format!("/dev/{name}"))?;
-        let (name, label, lines) = abi::chip_info(file.as_fd())?;
-        Ok(Self { file, name, label, lines })
+        let info = v2::get_chip_info(&file).map_err(answer)?;
+        let (name, label) = (String::from(&info.name), String::from(&info.label));
+        Ok(Self { file, name, label, lines: info.num_lines })
+    }
+
+    pub(super) const fn file(&self) -> &File {
+        &self.file
     }
 
     /// Who holds a line.
     pub(super) fn holder(&self, offset: u32) -> Option<String> {
-        let holder = abi::line_holder(self.file.as_fd(), offset).ok().flatten()?;
+        let info = v2::get_line_info(&self.file, offset).ok()?;
+        let holder = info.flags.contains(LineFlags::USED).then(|| String::from(&info.consumer))?;
         Some(if holder.is_empty() { "somebody who gave no name".to_owned() } else { holder })
-    }
-}
-
-impl AsFd for Chip {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
     }
 }
 

@@ -4,7 +4,6 @@
 //! a real-time one: then sysfs is, which tells of them in the interrupt handler, where the character device has a thread in
 //! between (`taut route bench --over gpio` with and without `--fifo`).
 
-mod abi;
 mod cdev;
 mod chip;
 mod interrupts;

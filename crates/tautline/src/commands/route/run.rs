@@ -44,7 +44,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<Code> {
         // The terminal and its signals are left behind.
         rustix::process::setsid().context("leave the session")?;
     }
-    let desk = Desk::open()?;
+    let mut desk = Desk::open()?;
     let mut engine = Engine::start(routes)?;
     for status in engine.status() {
         let place = status.device.as_ref().map_or_else(String::new, |device| format!(" on {device}"));
