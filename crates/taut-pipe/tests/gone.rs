@@ -212,3 +212,41 @@ fn a_datagram_that_says_to_come_from_the_pipe_itself_goes_nowhere() {
         assert_eq!(client.recv(&mut answer).unwrap(), 1, "{any}");
     }
 }
+
+#[test]
+fn who_comes_and_goes_does_not_start_a_thread_each_time() {
+    /// More than the two clients' and those that may be left behind, fewer than there are clients.
+    const MOST: usize = 120;
+    // A server whose queue is full answers nobody.
+    let server = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    server.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    server.listen(0).unwrap();
+    let to = server.local_addr().unwrap();
+    let queue = (0..4).map(|_| {
+        let client = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        client.set_nonblocking(true).unwrap();
+        let _ = client.connect(&to);
+        client
+    });
+    let _queue: Vec<_> = queue.collect();
+    let options = Options { clients: 2, connect_timeout: Duration::from_secs(60), ..Options::default() };
+    let to = format!("tcp://{}", to.as_socket().unwrap());
+    let running = Running::start("listen:tcp://127.0.0.1:0", &to, options);
+    let openers = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+        let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+        names.filter(|name| name.trim_end() == "opener").count()
+    };
+    let mut most = 0;
+    for _ in 0..4 * MOST {
+        let near = connect(&running, 0);
+        // A reset, which can't be taken for somebody who will read.
+        socket2::SockRef::from(&near).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(near);
+        if let Ok(summary) = running.ended.recv_timeout(Duration::from_millis(20)) {
+            assert_eq!(summary.why, "closed before the other end was there");
+        }
+        most = most.max(openers());
+    }
+    assert!((1..MOST).contains(&most), "{most} threads");
+}

@@ -105,7 +105,7 @@ impl Pipes {
             if known.is_none() && listener.is_own(&peer) {
                 continue;
             }
-            if known.is_none() && state.open >= state.plan.senders(end)
+            if known.is_none() && !state.has_room(state.plan.senders(end))
                 || (known.is_none() && state.once_is_over(self.made))
             {
                 state.refused += 1;

@@ -48,6 +48,7 @@ pub(super) struct Slot {
 
 /// What became of opening an end.
 pub(super) struct Opened {
+    plan: usize,
     slot: usize,
     generation: u32,
     end: usize,
@@ -133,24 +134,28 @@ impl Pipes {
     fn open(&mut self, slot: usize, end: usize, observer: &mut dyn Observer) {
         let generation = self.slots[slot].generation;
         let Some(pipe) = &self.slots[slot].pipe else { return };
-        let state = &self.plans[pipe.plan];
+        let plan = pipe.plan;
+        let state = &mut self.plans[plan];
+        state.opening += 1;
         let address = state.plan.sides[end].address.clone();
         let (tls, timeout) = (state.tls[end].clone(), state.plan.options.connect_timeout);
         let (opener, bell) = (self.opener.clone(), Arc::clone(&self.bell));
         let work = move || {
             let result = open::open(&address, Which::of(end), tls.as_ref(), timeout);
             // Both fail only when nobody waits for it any more.
-            let _ = opener.send(Opened { slot, generation, end, result });
+            let _ = opener.send(Opened { plan, slot, generation, end, result });
             let _ = rustix::io::write(&bell, &1_u64.to_ne_bytes());
         };
         if let Err(error) = thread::Builder::new().name("opener".to_owned()).stack_size(OPENER_STACK).spawn(work) {
             let error = Error::Host { what: "start a thread".to_owned(), error };
-            self.take_opened(Opened { slot, generation, end, result: Err(error) }, observer);
+            self.take_opened(Opened { plan, slot, generation, end, result: Err(error) }, observer);
         }
     }
 
     pub(super) fn take_opened(&mut self, opened: Opened, observer: &mut dyn Observer) {
-        let Opened { slot, generation, end, result } = opened;
+        let Opened { plan, slot, generation, end, result } = opened;
+        self.plans[plan].opening -= 1;
+        self.heed_listeners(plan);
         let Some(entry) = self.slots.get_mut(slot).filter(|entry| entry.generation == generation) else { return };
         let Some(pipe) = &mut entry.pipe else { return };
         let options = &self.plans[pipe.plan].plan.options;
@@ -286,7 +291,20 @@ impl Pipes {
             if pipe.alarm.is_none_or(|alarm| at < alarm) {
                 pipe.alarm = Some(at);
                 self.alarms.push(Reverse((at, slot, entry.generation)));
+                self.forget_old_alarms();
             }
+        }
+    }
+
+    /// Pipes that are over leave their alarms behind until they would have rung: with long limits and many short pipes that would be
+    /// any number.
+    fn forget_old_alarms(&mut self) {
+        if self.alarms.len() > 64 + 4 * self.slots.len() {
+            let slots = &self.slots;
+            self.alarms.retain(|Reverse((at, slot, generation))| {
+                let entry = slots.get(*slot).filter(|entry| entry.generation == *generation);
+                entry.and_then(|entry| entry.pipe.as_ref()).is_some_and(|pipe| pipe.alarm == Some(*at))
+            });
         }
     }
 
@@ -369,5 +387,32 @@ impl Pipes {
             return self.look_again(slot, observer);
         }
         self.heed_listeners(plan);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Options, Plan};
+
+    struct Nobody;
+    impl Observer for Nobody {}
+
+    #[test]
+    fn short_pipes_with_long_limits_leave_nothing_behind() {
+        let options = Options { time: Some(taut_time::Duration::from_secs(86_400)), ..Options::default() };
+        let sides = ["listen:tcp://127.0.0.1:0", "exec:cat"].map(|side| side.parse().unwrap());
+        let plan = State::new(Plan { name: "test".to_owned(), sides, options }, &mut std::iter::empty()).unwrap();
+        let (opener, _opened) = mpsc::channel();
+        let bell = Arc::new(rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap());
+        let now = taut_link::clock::now();
+        let mut pipes = Pipes::new(Poller::new().unwrap(), vec![plan], (opener, bell), now);
+        for _ in 0..10_000 {
+            let slot = pipes.make(0);
+            pipes.look_again(slot, &mut Nobody);
+            assert!(pipes.next_alarm().is_some());
+            pipes.finish(slot, &mut Nobody);
+        }
+        assert!(pipes.alarms.len() < 100, "{}", pipes.alarms.len());
     }
 }

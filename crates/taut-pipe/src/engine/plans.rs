@@ -15,6 +15,10 @@ use crate::poller::{Poller, Token};
 use crate::sys;
 use crate::tls::TlsRole;
 
+/// Most threads that open ends for clients that have gone meanwhile: a connection that nobody answers can't be called back, and whoever
+/// comes and goes would have any number of them.
+const OPENING_FOR_NOBODY: usize = 64;
+
 /// A plan at work.
 pub(super) struct State {
     pub(super) plan: Plan,
@@ -26,6 +30,8 @@ pub(super) struct State {
     rests: [Option<Instant>; 2],
     /// Pipes that there are.
     pub(super) open: usize,
+    /// Threads that open ends for them, or for pipes whose client has gone meanwhile.
+    pub(super) opening: usize,
     /// Those whose second end's client has not come yet.
     pub(super) parked: VecDeque<usize>,
     pub(super) clients: HashMap<PeerAddress, usize>,
@@ -52,7 +58,7 @@ impl State {
             listeners[end] = Some(Arc::new(listener));
         }
         let (listens, rests, parked, clients) = ([false; 2], [None; 2], VecDeque::new(), HashMap::new());
-        Ok(Self { plan, tls, listeners, listens, rests, open: 0, parked, clients, refused: 0, dropped: 0 })
+        Ok(Self { plan, tls, listeners, listens, rests, open: 0, opening: 0, parked, clients, refused: 0, dropped: 0 })
     }
 
     /// Waits for the listeners, or does not, as there is room for clients. `plan` is the number of this one.
@@ -60,7 +66,7 @@ impl State {
         for end in [0, 1] {
             let Some(listener) = &self.listeners[end] else { continue };
             let is_second = end == 1 && self.plan.sides[0].listens;
-            let has_room = if is_second { !self.parked.is_empty() } else { self.open < self.plan.options.clients };
+            let has_room = if is_second { !self.parked.is_empty() } else { self.has_room(self.plan.options.clients) };
             // A socket of messages is read even when there is no room: what comes for those that are served has to get through.
             let wanted = self.rests[end].is_none() && (has_room || self.has_messages(end));
             if wanted && !self.listens[end] {
@@ -70,6 +76,11 @@ impl State {
                 self.listens[end] = false;
             }
         }
+    }
+
+    /// Whether there is room for a client beside so many at once.
+    pub(super) const fn has_room(&self, clients: usize) -> bool {
+        self.open < clients && self.opening < clients.saturating_add(OPENING_FOR_NOBODY)
     }
 
     /// Whether clients of an end are taken now.
@@ -84,8 +95,8 @@ impl State {
 
     /// Ends the rests that are over by now; whether there were any.
     pub(super) fn end_rests(&mut self, now: Instant) -> bool {
-        let rests = self.rests.iter_mut();
-        rests.fold(false, |any, rest| rest.take_if(|until| *until <= now).is_some() || any)
+        let over = self.rests.iter_mut().filter_map(|rest| rest.take_if(|until| *until <= now));
+        over.count() > 0
     }
 
     /// When the next rest is over.
