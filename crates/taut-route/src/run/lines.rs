@@ -15,7 +15,8 @@ use super::source::{Next, SocketFile, is_quiet, now_ns, number, wait};
 const LONGEST_LINE: usize = 4096;
 /// Clients of a source of lines at once.
 const MOST_CLIENTS: usize = 64;
-/// When all places are taken, a client that has sent no number for so long loses its own to one that comes.
+/// When all places are taken, a client that has sent no number for so long loses its own to one that comes; one that has never sent any
+/// before one that has.
 const SILENT: Duration = Duration::from_secs(1);
 
 /// Streams of lines: those of clients, or one of a file.
@@ -61,6 +62,7 @@ struct Stream {
     line: Vec<u8>,
     /// When it last sent a number, or came.
     heard: Instant,
+    has_sent: bool,
 }
 
 pub(super) trait Readable: Read + AsFd + Send {}
@@ -106,9 +108,10 @@ impl Lines {
         Ok(())
     }
 
-    /// The client that has sent no number for the longest time, if that is long enough to give its place to another one.
+    /// The client that has sent no number for the longest time, if that is long enough to give its place to another one. First those that have
+    /// never sent one, or many that come and say nothing would take the place of one that speaks seldom.
     fn most_silent(&self) -> Option<usize> {
-        let (at, stream) = self.streams.iter().enumerate().min_by_key(|(_, stream)| stream.heard)?;
+        let (at, stream) = self.streams.iter().enumerate().min_by_key(|(_, stream)| (stream.has_sent, stream.heard))?;
         (stream.heard.elapsed() >= SILENT).then_some(at)
     }
 
@@ -136,7 +139,7 @@ impl Lines {
 
 impl Stream {
     fn new(reader: Box<dyn Readable>) -> Self {
-        Self { reader, line: Vec::new(), heard: Instant::now() }
+        Self { reader, line: Vec::new(), heard: Instant::now(), has_sent: false }
     }
 
     /// Reads what is there and takes whole lines off; whether there can be more.
@@ -151,7 +154,7 @@ impl Stream {
             if byte == b'\n' {
                 let value = parse(&self.line);
                 if value.is_some() {
-                    self.heard = Instant::now();
+                    (self.heard, self.has_sent) = (Instant::now(), true);
                 }
                 ready.push_back(value);
                 self.line.clear();
@@ -210,5 +213,14 @@ mod tests {
         assert_eq!(lines.streams.len(), MOST_CLIENTS);
         clients[0].write_all(b"2\n").unwrap();
         assert_eq!(next_number(&mut lines), 2);
+        // By now it has been silent for longer than any of those that come.
+        std::thread::sleep(SILENT);
+        let _crowd: Vec<TcpStream> = (0..MOST_CLIENTS).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let until = Instant::now() + 2 * SILENT;
+        while Instant::now() < until {
+            lines.fill().unwrap();
+        }
+        clients[0].write_all(b"3\n").unwrap();
+        assert_eq!(next_number(&mut lines), 3);
     }
 }

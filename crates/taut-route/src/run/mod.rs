@@ -14,7 +14,7 @@ mod sys;
 mod user;
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,8 @@ struct Running {
     plan: Plan,
     work: Work,
     log: Option<Box<dyn Write + Send>>,
+    /// Records for which the log's reader had no room.
+    unlogged: u64,
 }
 
 #[derive(Debug)]
@@ -101,7 +103,7 @@ impl Engine {
                 return Err(Error::Unavailable(format!("route {}: the kernel path lacks {reasons}", route.name)));
             }
             let work = Work::User(UserRoute::start(&route)?);
-            engine.running.push(Running { route, plan, work, log: None });
+            engine.running.push(Running { route, plan, work, log: None, unlogged: 0 });
         }
         Ok(engine)
     }
@@ -120,7 +122,7 @@ impl Engine {
         match started {
             Ok(module) => {
                 let log = open_log(&route).ok().flatten();
-                self.running.push(Running { route, plan, work: Work::Module(module), log });
+                self.running.push(Running { route, plan, work: Work::Module(module), log, unlogged: 0 });
                 None
             }
             Err(error) => {
@@ -162,7 +164,13 @@ impl Engine {
         for ((route, mut plan), kernel) in group.into_iter().zip(loaded) {
             plan.why.append(&mut plan.lacks);
             let log = open_log(&route).ok().flatten();
-            self.running.push(Running { route, plan, work: Work::Kernel { route: Box::new(kernel), place }, log });
+            self.running.push(Running {
+                route,
+                plan,
+                work: Work::Kernel { route: Box::new(kernel), place },
+                log,
+                unlogged: 0,
+            });
         }
         Vec::new()
     }
@@ -309,8 +317,13 @@ impl Running {
     /// kernel then counts as lost.
     fn write_log(&mut self) {
         let Some(log) = &mut self.log else { return };
-        let mut text = String::new();
-        let record = |record| text.push_str(&user::log_line(&self.route, record));
+        let mut written = Ok(());
+        // One by one: a pipe takes a line as a whole or not at all (PIPE_BUF, pipe(7)).
+        let record = |record| match log.write_all(user::log_line(&self.route, record).as_bytes()) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.unlogged += 1,
+            Err(error) => written = Err(error),
+            Ok(()) => {}
+        };
         let read = match &mut self.work {
             Work::Kernel { route, .. } => {
                 route.read_log(record);
@@ -319,8 +332,7 @@ impl Running {
             Work::Module(module) => module.read_log(record),
             Work::User(_) => return,
         };
-        let written = log.write_all(text.as_bytes()).and_then(|()| log.flush());
-        if read.and(written).is_err() {
+        if read.and(written).and_then(|()| log.flush()).is_err() {
             self.log = None;
         }
     }
@@ -338,7 +350,7 @@ impl Running {
 
     fn status(&self) -> Status {
         let mut lacks = self.plan.lacks.clone();
-        let (runs, counters) = match &self.work {
+        let (runs, mut counters): (_, Counters) = match &self.work {
             // A map of our own can be read.
             Work::Kernel { route, place } => (place.name(), route.counters().unwrap_or_default().into()),
             Work::Module(module) => {
@@ -350,6 +362,7 @@ impl Running {
             }
             Work::User(user) => ("user", user.counters.counters("from the kernel's arrival to the last sending")),
         };
+        counters.log_lost += self.unlogged;
         let in_kernel = matches!(self.work, Work::Kernel { .. });
         Status {
             name: self.route.name.clone(),

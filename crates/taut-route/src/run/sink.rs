@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -98,12 +99,23 @@ fn line(number: i64) -> Vec<u8> {
     format!("{number}\n").into_bytes()
 }
 
-/// Opens a file to append to, or stdout.
+/// Opens a file to append to, or stdout. Neither opening nor writing waits for the reader of a FIFO: the former fails where there is
+/// none, the latter with `WouldBlock` where it does not read.
 pub(super) fn append(path: &Path) -> io::Result<Box<dyn Write + Send>> {
     Ok(if path.as_os_str() == "-" {
         Box::new(io::stdout())
     } else {
-        Box::new(File::options().append(true).create(true).open(path)?)
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+        let file = File::options().append(true).create(true).custom_flags(flags).open(path);
+        let file = file.map_err(|error| match error.raw_os_error() {
+            Some(libc::ENXIO) => io::Error::new(error.kind(), "nobody reads from the other end of it"),
+            _ => error,
+        })?;
+        // A terminal would take a part of a line.
+        if !file.metadata()?.file_type().is_fifo() {
+            rustix::io::ioctl_fionbio(&file, false)?;
+        }
+        Box::new(file)
     })
 }
 
@@ -141,5 +153,25 @@ impl Kind {
                 return Err(io::ErrorKind::Unsupported.into());
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_the_reader_of_a_fifo() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).unwrap();
+        let error = append(&path).err().unwrap().to_string();
+        assert_eq!(error, "nobody reads from the other end of it");
+        let _reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
+        let mut fifo = append(&path).unwrap();
+        let refused = (0..1 << 20).find_map(|_| fifo.write_all(b"1\n").err()).unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        // Files are what they were.
+        append(&directory.path().join("file")).unwrap().write_all(b"1\n").unwrap();
     }
 }

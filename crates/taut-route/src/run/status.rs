@@ -87,6 +87,7 @@ pub(crate) struct Shared {
     pub(crate) passed: AtomicU64,
     pub(crate) short: AtomicU64,
     pub(crate) lost: AtomicU64,
+    pub(crate) log_lost: AtomicU64,
     histogram: [AtomicU64; 64],
 }
 
@@ -94,7 +95,7 @@ impl Default for Shared {
     fn default() -> Self {
         let zero = || AtomicU64::new(0);
         let histogram = [const { AtomicU64::new(0) }; 64];
-        Self { events: zero(), passed: zero(), short: zero(), lost: zero(), histogram }
+        Self { events: zero(), passed: zero(), short: zero(), lost: zero(), log_lost: zero(), histogram }
     }
 }
 
@@ -116,7 +117,7 @@ impl Shared {
             dropped: events.saturating_sub(passed + short),
             short,
             lost: read(&self.lost),
-            log_lost: 0,
+            log_lost: read(&self.log_lost),
             masked: 0,
             latency: Latency::of(of, self.histogram.iter().map(read)),
         }

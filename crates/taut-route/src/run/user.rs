@@ -1,6 +1,6 @@
 //! A route in user space: a thread with everything kept open, which sleeps in the receiving call.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -158,8 +158,12 @@ impl Worker {
                         let value = self.route.logged.map_or(0, |output| outputs[output]);
                         let record = LogRecord { now_ns: now as u64, count: memory.count as u64, value };
                         let line = log_line(&self.route, record);
-                        if log.write_all(line.as_bytes()).and_then(|()| log.flush()).is_err() {
-                            self.log = None;
+                        match log.write_all(line.as_bytes()).and_then(|()| log.flush()) {
+                            Ok(()) => {}
+                            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                                Shared::add(&counters.log_lost, 1)
+                            }
+                            Err(_) => self.log = None,
                         }
                     }
                 }
