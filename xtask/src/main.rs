@@ -6,12 +6,14 @@
 //! - [`fuzz`]: the fuzz targets.
 //! - [`stress`]: libtautaio against a model, also under the sanitizers.
 //! - [`lab`]: commands on stock kernels, in virtual machines.
+//! - [`guard`]: what is left of a run of tests that was killed is ended.
 //! - [`packages`] and [`tools`] set up what these need; [`shell`] runs it.
 
 mod apart;
 mod bench;
 mod check;
 mod fuzz;
+mod guard;
 mod house;
 mod lab;
 mod packages;
@@ -49,6 +51,9 @@ enum Command {
     /// What `bench pipe` sets beside pipes.
     #[command(hide = true)]
     Relay(bench::relay::Args),
+    /// What watches over a run of tests.
+    #[command(hide = true)]
+    Guard(guard::Args),
 }
 
 fn main() -> ExitCode {
@@ -59,6 +64,7 @@ fn main() -> ExitCode {
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Stress(args) => stress::run(&args),
         Command::Lab(args) => lab::run(&args),
+        Command::Guard(args) => guard::run(&args),
         Command::Relay(args) => bench::relay::run(&args).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| {

@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::guard;
+
 /// Root of the repository.
 pub(crate) fn root() -> PathBuf {
     let xtask =
@@ -18,6 +20,7 @@ pub(crate) fn root() -> PathBuf {
 pub(crate) fn cargo() -> Command {
     let mut command = without_package(Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into())));
     command.current_dir(root()).stdin(Stdio::null());
+    guard::mark(&mut command);
     command
 }
 

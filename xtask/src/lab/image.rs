@@ -40,7 +40,8 @@ pub(super) struct Contents<'a> {
     pub(super) modules: &'a [String],
     /// Modules built for this kernel, by file name.
     pub(super) built: &'a BTreeMap<String, Vec<u8>>,
-    pub(super) command: &'a [String],
+    /// `None` in a machine that gets it later.
+    pub(super) command: Option<&'a [String]>,
 }
 
 impl FromStr for Passed {
@@ -85,7 +86,9 @@ pub(super) fn build(kernel: &Kernel, taut: &Path, contents: &Contents<'_>) -> Re
     }
     archive.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n".to_vec());
     archive.program("init", include_bytes!("init.sh").to_vec());
-    archive.program("lab/command", script(contents.command).into_bytes());
+    if let Some(command) = contents.command {
+        archive.program("lab/command", script(command).into_bytes());
+    }
     archive.file("lab/modules", contents.modules.iter().flat_map(|name| [name, "\n"]).collect::<String>().into_bytes());
     busybox(&mut archive)?;
     archive.program("bin/taut", read(taut)?);
@@ -168,7 +171,7 @@ fn named(listing: &str, program: &Path) -> Result<BTreeSet<PathBuf>> {
 }
 
 /// A script that becomes the command.
-fn script(command: &[String]) -> String {
+pub(super) fn script(command: &[String]) -> String {
     format!("#!/bin/sh\nexec{}\n", words(command))
 }
 

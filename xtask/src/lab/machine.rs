@@ -16,7 +16,11 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tempfile::TempDir;
 
+use super::booted::{self, Start};
+use super::qmp::Monitor;
+
 /// A machine to be.
+#[derive(Clone, Copy)]
 pub(super) struct Plan<'a> {
     /// The uncompressed kernel.
     pub(super) kernel: &'a Path,
@@ -38,6 +42,19 @@ pub(super) struct Plan<'a> {
     pub(super) radio: Option<&'a Path>,
     /// TCP ports of this machine's loopback that lead to ports of the guest.
     pub(super) forward: &'a [Forward],
+    /// Where its life begins.
+    pub(super) boot: Boot<'a>,
+}
+
+/// Where a machine's life begins.
+#[derive(Clone, Copy)]
+pub(super) enum Boot<'a> {
+    /// With the kernel; the command is in the image.
+    Whole,
+    /// With the kernel; there is no command, and the machine stops where others go on.
+    UpToCommand,
+    /// Where another machine stopped.
+    From(Start<'a>),
 }
 
 /// A TCP port of this machine's loopback and the guest's port that it leads to.
@@ -112,6 +129,8 @@ pub(super) struct Guest {
     machine: Machine,
     directory: TempDir,
     outputs: [Tail; 3],
+    /// While the machine lives, which would be told that nobody listens.
+    monitor: Option<Monitor>,
     report: Report,
     age: Duration,
     last: Instant,
@@ -133,8 +152,36 @@ impl Guest {
             Tail::of(&path("stderr"), Sink::Stderr)?,
             Tail::of(&path("console"), console)?,
         ];
+        if let Boot::From(start) = plan.boot {
+            fs::write(path(booted::COMMAND), start.command)?;
+        }
         let machine = Machine::start(plan, directory.path())?;
-        Ok(Self { machine, directory, outputs, report: Report::default(), age: Duration::ZERO, last: Instant::now() })
+        let (report, age, last) = (Report::default(), Duration::ZERO, Instant::now());
+        let mut guest = Self { machine, directory, outputs, monitor: None, report, age, last };
+        if let Boot::From(_) = plan.boot {
+            guest.go_on()?;
+        }
+        Ok(guest)
+    }
+
+    fn go_on(&mut self) -> Result<()> {
+        let mut monitor = self.take_monitor()?;
+        let gone_on = booted::go_on(&mut monitor);
+        self.monitor = Some(monitor);
+        gone_on.with_context(|| format!("cannot start from a saved machine: {}", self.said()))
+    }
+
+    /// The monitor of a machine that is to be saved, or was.
+    pub(super) fn take_monitor(&mut self) -> Result<Monitor> {
+        let (input, output) = (self.machine.0.stdin.take(), self.machine.0.stdout.take());
+        let (input, output) = input.zip(output).context("the machine has no monitor")?;
+        Monitor::new(input, output, booted::TIME).with_context(|| self.said())
+    }
+
+    /// What QEMU and the guest's kernel said.
+    pub(super) fn said(&self) -> String {
+        let read = |name| fs::read(self.directory.path().join(name)).unwrap_or_default();
+        String::from_utf8_lossy(&[read("qemu"), read("console")].concat()).into_owned()
     }
 
     /// Passes on what it has written. How it ended, once it has.
@@ -213,6 +260,11 @@ impl Machine {
         command.args(["-virtfs", "local,path=share,mount_tag=share,security_model=none"]);
         let log = File::options().append(true).open(directory.join("qemu"))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).current_dir(directory);
+        match plan.boot {
+            Boot::Whole => {}
+            Boot::UpToCommand => booted::devices(&mut command, None),
+            Boot::From(start) => booted::devices(&mut command, Some(&start)),
+        }
         // The terminal's Ctrl-C is for us, who end the guest.
         command.process_group(0);
         Ok(Self(command.spawn().context("cannot run setpriv (util-linux)")?))

@@ -2,13 +2,14 @@
 //!
 //! - [`apt`] and [`kernel`]: the kernels, fetched once. [`modules`]: what of theirs a guest needs.
 //! - [`image`]: the guest's first and only file system, packed by [`cpio`]; `init.sh` is its first process.
-//! - [`machine`]: QEMU, from its start to its end.
+//! - [`machine`]: QEMU, from its start to its end. [`booted`]: machines that start where others have booted, over [`qmp`].
 //! - [`workshop`]: modules of ours, built for a kernel; [`dkms`]: the same as its users have it done.
 //! - [`l2cat`]: a program of others, built for guests.
 //! - [`pair`]: two Bluetooth adapters and a server in a guest; [`two`]: in two guests; [`bluetooth`]: measurements with them.
 
 mod apt;
 mod bluetooth;
+mod booted;
 mod cpio;
 mod dkms;
 mod image;
@@ -17,6 +18,7 @@ mod l2cat;
 mod machine;
 mod modules;
 mod pair;
+mod qmp;
 mod two;
 mod workshop;
 
@@ -32,9 +34,11 @@ use clap::{Parser, Subcommand};
 use crate::packages::{self, BUSYBOX, KMOD, Package, QEMU, UTIL_LINUX, XZ, ZSTD};
 use crate::shell;
 use bluetooth::BluetoothArgs;
+pub(crate) use booted::DIRECTORY as BOOTED;
+use booted::Start;
 use image::{Contents, Passed};
 use kernel::{Kernel, Series};
-use machine::{Ending, Plan};
+use machine::{Boot, Ending, Plan};
 use pair::PairArgs;
 use two::TwoArgs;
 use workshop::Workshop;
@@ -239,9 +243,17 @@ fn run_dkms(args: &DkmsArgs) -> Result<u8> {
 }
 
 fn run_command(args: &GuestArgs, command: &[String]) -> Result<u8> {
-    let made = Made::new(args, command)?;
+    let Some(directory) = booted::directory(args.icount) else {
+        let made = Made::new(args, Some(command))?;
+        let out = place_for_files(args.out.as_ref())?;
+        return Ok(code(machine::run(&made.plan(args, &out))?, &made.kernel, args.timeout));
+    };
+    let made = Made::new(args, None)?;
     let out = place_for_files(args.out.as_ref())?;
-    Ok(code(machine::run(&made.plan(args, &out))?, &made.kernel, args.timeout))
+    let plan = made.plan(args, &out);
+    let state = booted::ensure(&Plan { boot: Boot::UpToCommand, ..plan }, &directory)?;
+    let boot = Boot::From(Start { state: &state, command: &image::script(command) });
+    Ok(code(machine::run(&Plan { boot, ..plan })?, &made.kernel, args.timeout))
 }
 
 /// A guest's kernel and what it boots into.
@@ -252,7 +264,7 @@ struct Made {
 }
 
 impl Made {
-    fn new(args: &GuestArgs, command: &[String]) -> Result<Self> {
+    fn new(args: &GuestArgs, command: Option<&[String]>) -> Result<Self> {
         ensure_packages()?;
         let kernel = args.kernel.ensure()?;
         let taut = image::taut()?;
@@ -280,6 +292,7 @@ impl Made {
             show_console: args.console,
             radio: None,
             forward: &[],
+            boot: Boot::Whole,
         }
     }
 }

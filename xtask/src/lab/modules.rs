@@ -9,11 +9,13 @@ use super::cpio::Archive;
 use super::kernel::Kernel;
 
 /// Included in every guest where the kernel has them as modules; loaded when something asks for them.
-const ALWAYS: [&str; 24] = [
+const ALWAYS: [&str; 25] = [
     // The share by which files come back.
     "virtio_pci",
     "9pnet_virtio",
     "9p",
+    // The command, where a machine gets it later.
+    "qemu_fw_cfg",
     // Bluetooth, and the controllers that programs make.
     "bluetooth",
     "rfcomm",

@@ -45,7 +45,7 @@ pub(super) fn run(args: &PairCommand, peer_kernel: Series) -> Result<u8> {
     guest.files.extend(args.pair.files()?);
     guest.modules.extend(MODULES.map(str::to_owned));
     let peer_guest = GuestArgs { kernel: peer_kernel, ..guest.clone() };
-    let (made, peer_made) = (Made::new(&guest, &command)?, Made::new(&peer_guest, &peer)?);
+    let (made, peer_made) = (Made::new(&guest, Some(&command))?, Made::new(&peer_guest, Some(&peer))?);
     let out = place_for_files(guest.out.as_ref())?;
 
     let interrupted = machine::interrupts()?;

@@ -11,8 +11,10 @@ use anyhow::{Context, Result};
 use super::binaries;
 use super::job::{Job, Work};
 use super::kind::Kind;
-use super::pool;
+use super::pool::{self, Limits};
 use super::summary::Summary;
+use super::times::Times;
+use crate::guard::Guard;
 use crate::shell;
 
 /// A test that has the lab fetch all its kernels.
@@ -28,7 +30,8 @@ pub(super) fn run(summary: &mut Summary) -> Result<()> {
     let fetches = fetches.with_context(|| format!("there is no test {FETCHES}"))?;
     let new = tempfile::Builder::new().prefix("taut-as-new-").tempdir().context("cannot create empty caches")?;
     let jobs = vec![with_cargo(new.path())?, with_cache(fetches, new.path())];
-    pool::run(jobs, 1, 1, |finished| summary.add(finished))
+    let _guard = Guard::start(new.path())?;
+    pool::run(jobs, &Times::of(new.path()), Limits::ALONE, |finished| summary.add(finished))
 }
 
 /// nix's tests, which are built by cargo from what the test itself was built from. Cargo has fetched nothing else:

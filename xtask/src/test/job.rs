@@ -1,15 +1,19 @@
 //! What runs at a time: a test, or a command with tests of its own; and what became of it.
 
+use std::cell::Cell;
 use std::fs::{self, File};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tempfile::TempDir;
 
 use super::kind::Kind;
-use crate::shell;
 use crate::stress::{ENGINES, NOT_HERE, Program, Sanitizer};
+use crate::{guard, lab, shell};
 
 /// Something to run.
 pub(crate) struct Job {
@@ -40,6 +44,8 @@ pub(crate) struct Finished {
     pub(crate) verdict: Verdict,
     /// From its start to its end; of the whole job, when that has several tests.
     pub(crate) time: Duration,
+    /// Of the processors, with all that it waited for. That of a whole job stands with its first test.
+    pub(crate) cpu: Duration,
     /// Whether it ran in its short form.
     pub(crate) is_short: bool,
     /// What it printed, shown when it failed.
@@ -62,6 +68,14 @@ impl Job {
         self.name.contains(pattern) || (has_tests && pattern.starts_with(&self.name))
     }
 
+    /// Has a test of guests start them from machines that have booted already, which are made once for all of this run and
+    /// kept in a directory.
+    pub(super) fn share(&mut self, directory: &Path) {
+        if let Work::Test(command) = &mut self.work {
+            command.env(lab::BOOTED, directory);
+        }
+    }
+
     /// Runs it.
     ///
     /// # Errors
@@ -75,6 +89,7 @@ impl Job {
             kind,
             verdict,
             time: begin.elapsed(),
+            cpu: notes.cpu.take(),
             is_short: notes.is_short(),
             output,
         };
@@ -154,14 +169,27 @@ fn tests(output: &str) -> Vec<(String, Verdict)> {
     output.lines().filter_map(of_line).collect()
 }
 
+/// Processor time of a process and of those that it has waited for: utime, stime, cutime and cstime of proc_pid_stat(5).
+fn cpu_time(process: Pid) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
+    // The second field is a name in parentheses, with anything in it.
+    let fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11).take(4);
+    let ticks = fields.map(str::parse::<u64>).sum::<Result<u64, _>>().ok()?;
+    Some(Duration::from_secs(ticks) / u32::try_from(rustix::param::clock_ticks_per_second()).ok()?)
+}
+
 /// What a job writes: its output, and the files in which it notes what it could not do.
-struct Notes(TempDir);
+struct Notes {
+    directory: TempDir,
+    /// Of the processors, for what has run and was not asked for yet.
+    cpu: Cell<Duration>,
+}
 
 impl Notes {
     fn new() -> Result<Self> {
-        Ok(Self(
-            tempfile::Builder::new().prefix("taut-test-").tempdir().context("cannot create a directory for notes")?,
-        ))
+        let directory =
+            tempfile::Builder::new().prefix("taut-test-").tempdir().context("cannot create a directory for notes")?;
+        Ok(Self { directory, cpu: Cell::default() })
     }
 
     fn run(&self, command: &mut Command) -> Result<(bool, String)> {
@@ -171,11 +199,17 @@ impl Notes {
     /// Runs it to its end; its exit code and what it printed. The output goes to a file: a pipe would be waited for until
     /// the last process that holds it, and tests leave some.
     fn code(&self, command: &mut Command) -> Result<(Option<i32>, String)> {
-        let path = self.0.path().join("output");
+        let path = self.directory.path().join("output");
         let output = File::create(&path)?;
         command.stdin(Stdio::null()).stderr(output.try_clone()?).stdout(File::options().append(true).open(&path)?);
-        command.env("TAUT_SKIP_LOG", self.skip_log()).env("TAUT_SHORT_LOG", self.0.path().join("short"));
-        let status = command.status().with_context(|| format!("cannot run `{}`", shell::line(command)))?;
+        command.env("TAUT_SKIP_LOG", self.skip_log()).env("TAUT_SHORT_LOG", self.directory.path().join("short"));
+        guard::mark(command);
+        let mut child = command.spawn().with_context(|| format!("cannot run `{}`", shell::line(command)))?;
+        let process = Pid::from_child(&child);
+        // Ended, but still there to be asked.
+        retry_on_intr(|| waitid(WaitId::Pid(process), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT))?;
+        self.cpu.set(self.cpu.get() + cpu_time(process).unwrap_or_default());
+        let status = child.wait()?;
         let mut text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
         if !status.success() {
             text += &format!("\n({status})\n");
@@ -184,7 +218,7 @@ impl Notes {
     }
 
     fn skip_log(&self) -> std::path::PathBuf {
-        self.0.path().join("skipped")
+        self.directory.path().join("skipped")
     }
 
     /// Why the test could not run here, if it said so: `name: reason` a line. A name has `::` in it but no `: `.
@@ -197,7 +231,7 @@ impl Notes {
     }
 
     fn is_short(&self) -> bool {
-        self.0.path().join("short").exists()
+        self.directory.path().join("short").exists()
     }
 }
 
@@ -245,6 +279,15 @@ mod tests {
     fn a_short_form_is_noted() {
         assert!(run(&format!("echo >>$TAUT_SHORT_LOG; {OK}")).is_short);
         assert!(!run(OK).is_short);
+    }
+
+    #[test]
+    fn its_processor_time_is_that_of_its_children_too() {
+        // However long it takes to get so much.
+        let work = "i=0; while [ $(awk '{print $14+$15}' /proc/$$/stat) -lt 30 ]; do i=$((i+1)); done";
+        let cpu = run(&format!("sh -c '{}'; {OK}", work.replace('\'', r"'\''"))).cpu;
+        assert!(cpu >= Duration::from_millis(300) && cpu < Duration::from_secs(30), "{cpu:?}");
+        assert!(run(OK).cpu < Duration::from_millis(300));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //!
 //! - [`binaries`]: builds the tests and asks each binary for theirs. [`kind`]: what a test needs of the machine.
 //! - [`job`]: one test, or one command with tests of its own. [`pool`]: several at once, and those that measure time alone.
+//! - [`times`]: what each took before, by which they are put in order.
 //! - [`summary`]: the slowest, what was left out, what was skipped, what failed and how to repeat it, and the counts.
 //! - [`as_new`]: what downloads, as on a machine that has nothing yet. [`busy`]: a busy loop on each core.
 //!
@@ -18,12 +19,14 @@ mod job;
 mod kind;
 mod pool;
 mod summary;
+mod times;
 
 use std::process::ExitCode;
 use std::thread;
 
 use anyhow::{Result, bail};
 
+use crate::guard::Guard;
 use crate::packages::{
     self, BLUEZ, BLUEZ_TEST_TOOLS, CHROMIUM, CHROMIUM_DRIVER, CURL, DBUS, FIO, IPROUTE, MANDOC, MPICH, PERF, SOCAT,
     STRESS_NG, SYSTEMD, TSHARK,
@@ -32,7 +35,9 @@ use crate::{apart, lab, shell};
 use busy::Busy;
 pub(crate) use job::{Job, Work};
 pub(crate) use kind::Kind;
+use pool::Limits;
 use summary::Summary;
+use times::Times;
 
 /// Which tests to run.
 #[derive(clap::Args)]
@@ -80,19 +85,33 @@ fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
     let mut jobs = apart::jobs()?;
     jobs.extend(binaries::jobs(!args.quick)?);
     kind::check(&jobs)?;
-    let jobs = chosen(jobs, args, summary);
+    let mut jobs = chosen(jobs, args, summary);
     if jobs.is_empty() {
         bail!("no test was left to run");
     }
 
+    let target = shell::target_dir()?;
+    let scratch = tempfile::Builder::new().prefix("test-run-").tempdir_in(&target)?.keep();
+    let _guard = Guard::start(&scratch)?;
+    for job in jobs.iter_mut().filter(|job| job.kind == Kind::Guest) {
+        job.share(&scratch);
+    }
+    // Those that are quick have other forms.
+    let mut times = Times::of(&target.join(if args.quick { "test-times-quick.json" } else { "test-times.json" }));
     let (alone, together): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| job.kind == Kind::Timing);
     let cores = thread::available_parallelism()?.get();
     let busy = if args.busy { Some(Busy::on_each_core()?) } else { None };
-    // One more than there are cores: some sleep.
-    let at_once = if args.busy { 1 } else { cores + 1 };
-    pool::run(together, at_once, cores, |finished| summary.add(finished))?;
+    // One core more than there are, since some sleep; and bounded, since what others delay seems to sleep.
+    let beside = Limits { jobs: 2 * cores, guests: cores, load: f64::from(u32::try_from(cores)?) + 1.0 };
+    let limits = if args.busy { Limits::ALONE } else { beside };
+    pool::run(together, &times, limits, |finished| summary.add(finished))?;
     drop(busy);
-    pool::run(alone, 1, 1, |finished| summary.add(finished))?;
+    pool::run(alone, &times, Limits::ALONE, |finished| summary.add(finished))?;
+    // What a busy machine needs for them is of no use to another.
+    if !args.busy {
+        summary.finished.iter().for_each(|finished| times.note(finished));
+        times.keep()?;
+    }
     if !missing.is_empty() && shell::in_ci() && shell::is_root() {
         summary.complain(format!(
             "in CI nothing may be skipped that can run, but these could not be installed: {}",

@@ -1,4 +1,4 @@
-//! Several jobs at once: as many guests as there are cores, and with others no more than is asked for.
+//! Several jobs at once: as many guests as there are cores, and with others no more than keep the cores busy.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError, mpsc};
@@ -8,51 +8,90 @@ use anyhow::Result;
 
 use super::job::{Finished, Job};
 use super::kind::Kind;
+use super::times::{Past, Times};
 
-/// What waits and how many guests run.
+/// How much may run at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Jobs of any kind.
+    pub(super) jobs: usize,
+    /// Guests among them.
+    pub(super) guests: usize,
+    /// Cores that they may want together, going by what they did before. One always runs.
+    pub(super) load: f64,
+}
+
+impl Limits {
+    /// One after the other.
+    pub(super) const ALONE: Self = Self { jobs: 1, guests: 1, load: f64::INFINITY };
+}
+
+/// What waits, the longest first, and what runs.
 struct Queue {
-    waiting: VecDeque<Job>,
+    waiting: VecDeque<(Job, Past)>,
+    running: usize,
     guests: usize,
-    most_guests: usize,
+    load: f64,
+    limits: Limits,
 }
 
 impl Queue {
-    /// The next job that may run now. Guests come first, since they take longest.
-    fn next(&mut self) -> Option<Job> {
-        let may_run = |job: &Job| job.kind != Kind::Guest || self.guests < self.most_guests;
+    fn new(jobs: Vec<Job>, times: &Times, limits: Limits) -> Self {
+        let with_past = |job: Job| {
+            let past = times.expected(&job);
+            (job, past)
+        };
+        let mut waiting: Vec<(Job, Past)> = jobs.into_iter().map(with_past).collect();
+        waiting.sort_by_key(|(_, past)| std::cmp::Reverse(past.time));
+        Self { waiting: waiting.into(), running: 0, guests: 0, load: 0.0, limits }
+    }
+
+    /// The longest job that may run now.
+    fn next(&mut self) -> Option<(Job, Past)> {
+        let may_run = |(job, past): &(Job, Past)| {
+            let has_room = self.running == 0 || self.load + past.load <= self.limits.load;
+            has_room && (job.kind != Kind::Guest || self.guests < self.limits.guests)
+        };
         let index = self.waiting.iter().position(may_run)?;
-        let job = self.waiting.remove(index)?;
+        let (job, past) = self.waiting.remove(index)?;
+        self.running += 1;
         self.guests += usize::from(job.kind == Kind::Guest);
-        Some(job)
+        self.load += past.load;
+        Some((job, past))
+    }
+
+    fn ended(&mut self, kind: Kind, past: Past) {
+        self.running -= 1;
+        self.guests -= usize::from(kind == Kind::Guest);
+        // Nothing runs: nothing is left of rounding.
+        self.load = if self.running == 0 { 0.0 } else { self.load - past.load };
     }
 }
 
-/// Runs all jobs, at most `at_once` at a time; each that has ended is told of.
+/// Runs all jobs, the longest first; each that has ended is told of.
 ///
 /// # Errors
 /// A job that can't be started; the others run all the same.
-pub(super) fn run(jobs: Vec<Job>, at_once: usize, most_guests: usize, mut tell: impl FnMut(Finished)) -> Result<()> {
-    let (mut guests, others): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| job.kind == Kind::Guest);
-    guests.extend(others);
-    let queue = Mutex::new(Queue { waiting: guests.into(), guests: 0, most_guests });
+pub(super) fn run(jobs: Vec<Job>, times: &Times, limits: Limits, mut tell: impl FnMut(Finished)) -> Result<()> {
+    let queue = Mutex::new(Queue::new(jobs, times, limits));
     let freed = Condvar::new();
     let (ended, results) = mpsc::channel();
     thread::scope(|scope| {
-        for _ in 0..at_once {
+        for _ in 0..limits.jobs {
             let (ended, queue, freed) = (ended.clone(), &queue, &freed);
             scope.spawn(move || {
                 let mut waiting = queue.lock().unwrap_or_else(PoisonError::into_inner);
                 while !waiting.waiting.is_empty() {
-                    let Some(job) = waiting.next() else {
+                    let Some((job, past)) = waiting.next() else {
                         waiting = freed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
                         continue;
                     };
                     drop(waiting);
-                    let is_guest = job.kind == Kind::Guest;
+                    let kind = job.kind;
                     // The receiver outlives all that send.
                     let _ = ended.send(job.run());
                     waiting = queue.lock().unwrap_or_else(PoisonError::into_inner);
-                    waiting.guests -= usize::from(is_guest);
+                    waiting.ended(kind, past);
                     freed.notify_all();
                 }
                 freed.notify_all();
@@ -74,8 +113,15 @@ pub(super) fn run(jobs: Vec<Job>, at_once: usize, most_guests: usize, mut tell: 
 mod tests {
     use std::process::Command;
 
+    use std::path::Path;
+    use std::time::Duration;
+
     use super::super::job::{Verdict, Work};
     use super::*;
+
+    fn no_times() -> Times {
+        Times::of(Path::new("/nonexistent"))
+    }
 
     fn job(name: &str, kind: Kind, script: &str) -> Job {
         let mut command = Command::new("sh");
@@ -95,7 +141,8 @@ mod tests {
             })
             .collect();
         let mut names = Vec::new();
-        run(jobs, 3, 1, |finished| {
+        let limits = Limits { jobs: 3, guests: 1, load: f64::INFINITY };
+        run(jobs, &no_times(), limits, |finished| {
             assert_eq!(finished.verdict, Verdict::Passed, "{finished:?}");
             names.push(finished.name);
         })
@@ -105,11 +152,32 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_comes_first_and_what_waits_has_room_beside_what_computes() {
+        let mut times = no_times();
+        for (name, time, cpu) in [("long", 100, 100), ("computes", 50, 50), ("waits", 40, 4), ("short", 1, 1)] {
+            let [time, cpu] = [time, cpu].map(Duration::from_secs);
+            let (name, output) = (name.to_owned(), String::new());
+            let (kind, verdict) = (Kind::Host, Verdict::Passed);
+            times.note(&Finished { name, kind, verdict, time, cpu, is_short: false, output });
+        }
+        let jobs = ["short", "waits", "computes", "long"].map(|name| job(name, Kind::Host, ""));
+        let mut queue = Queue::new(jobs.into(), &times, Limits { jobs: 9, guests: 1, load: 1.5 });
+        let mut next = || queue.next().map(|(job, past)| (job.name, past));
+        let (name, long) = next().unwrap();
+        assert_eq!(name, "long");
+        assert_eq!(next().unwrap().0, "waits");
+        assert_eq!(next(), None);
+        queue.ended(Kind::Host, long);
+        assert_eq!(queue.next().unwrap().0.name, "computes");
+    }
+
+    #[test]
     fn what_cannot_be_started_is_an_error_and_the_rest_runs() {
         let broken =
             Job { name: "broken".to_owned(), kind: Kind::Host, work: Work::Test(Command::new("/nonexistent/program")) };
         let mut count = 0;
-        let outcome = run(vec![broken, job("other", Kind::Host, "")], 1, 1, |_| count += 1);
+        let jobs = vec![broken, job("other", Kind::Host, "")];
+        let outcome = run(jobs, &no_times(), Limits::ALONE, |_| count += 1);
         assert!(format!("{:#}", outcome.unwrap_err()).contains("program"));
         assert_eq!(count, 1);
     }

@@ -13,7 +13,7 @@ const SLOWEST: usize = 20;
 pub(super) struct Summary {
     /// What repeats a test when its name is added.
     repetition: String,
-    finished: Vec<Finished>,
+    pub(super) finished: Vec<Finished>,
     left_out: BTreeMap<Kind, usize>,
     complaints: Vec<String>,
 }
@@ -74,10 +74,16 @@ impl Display for Summary {
         let mut slowest: Vec<&Finished> = self.finished.iter().collect();
         slowest.sort_by_key(|test| std::cmp::Reverse(test.time));
         if !slowest.is_empty() {
-            writeln!(f, "\nthe slowest of {}", plural(slowest.len()))?;
+            let cpu: f64 = slowest.iter().map(|test| test.cpu.as_secs_f64()).sum();
+            writeln!(
+                f,
+                "\n{} took {cpu:.0} s of the processors; the slowest, with their part of it",
+                plural(slowest.len())
+            )?;
         }
         for test in slowest.iter().take(SLOWEST) {
-            writeln!(f, "{:>8.1} s  {}", test.time.as_secs_f64(), test.name)?;
+            let [time, cpu] = [test.time, test.cpu].map(|time| time.as_secs_f64());
+            writeln!(f, "{time:>8.1} s {cpu:>8.1} s  {}", test.name)?;
         }
         let timing = self.finished.iter().filter(|test| test.kind == Kind::Timing);
         let (timing, failed) =
@@ -141,6 +147,7 @@ mod tests {
                 kind: *kind,
                 verdict: verdict.clone(),
                 time: Duration::from_secs(*seconds),
+                cpu: Duration::from_secs(*seconds) / 2,
                 is_short: *seconds == 1,
                 output: String::new(),
             });
@@ -163,7 +170,10 @@ mod tests {
         assert!(text.contains("\nSKIPPED xtask::lab c: no QEMU\n"), "{text}");
         assert!(text.contains("2 timing tests of these, which need a quiet machine, ran alone: 1 FAILED"), "{text}");
         assert!(text.contains("\n1 test ran in short form\n"), "{text}");
-        assert!(text.find("30.0 s  tautline::pace b") < text.find("2.0 s  tautline::pace a"), "{text}");
+        assert!(
+            text.find("30.0 s     15.0 s  tautline::pace b") < text.find("2.0 s      1.0 s  tautline::pace a"),
+            "{text}"
+        );
     }
 
     #[test]
