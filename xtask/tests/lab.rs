@@ -59,6 +59,37 @@ fn virtual_time_does_not_follow_the_hosts() {
 }
 
 #[test]
+fn machines_that_start_where_one_has_booted_are_alike_and_apart() {
+    let Some(lab) = Lab::ready("machines_that_start_where_one_has_booted_are_alike_and_apart") else { return };
+    let booted = lab.path("booted");
+    fs::create_dir(&booted).unwrap();
+    let run = |script: &str| {
+        let mut command = lab.command(&["run", "--kernel", "6.1", "--icount", "--out"]);
+        command.arg(lab.path("out")).args(["--", "sh", "-c", script]).env("TAUT_LAB_BOOTED", &booted);
+        let output = command.output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), stderr)
+    };
+    // The time, chance, and what the one before has left: nothing.
+    let script = "cat /proc/uptime /proc/sys/kernel/random/uuid; ls /root /out; echo it\\'s >/root/left; cp /root/left $OUT; exit 7";
+    let first = run(script);
+    assert_eq!(first.0, Some(7), "{first:?}");
+    assert!(first.1.ends_with("/out:\n\n/root:\n"), "{first:?}");
+    assert_eq!(fs::read(lab.path("out/left")).unwrap(), b"it's\n");
+    assert_eq!(run(script), first);
+    // Another command on the same machine; one that panics is told as ever.
+    let other = run("uname -r; echo trouble >&2; echo c >/proc/sysrq-trigger");
+    assert_eq!(other.0, Some(125), "{other:?}");
+    assert!(
+        other.1.starts_with("6.1.") && other.2.contains("gave up while the command ran: Kernel panic"),
+        "{other:?}"
+    );
+    let saved = fs::read_dir(&booted).unwrap().flatten().filter(|entry| entry.path().extension().is_none());
+    assert_eq!(saved.count(), 1);
+    lab.assert_nothing_is_left();
+}
+
+#[test]
 fn a_program_brings_its_libraries_and_a_module_what_it_needs() {
     let Some(lab) = Lab::ready("a_program_brings_its_libraries_and_a_module_what_it_needs") else { return };
     // This test itself is a dynamic program.
