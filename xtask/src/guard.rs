@@ -44,7 +44,8 @@ impl Guard {
     pub(crate) fn start(directory: &Path) -> Result<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mark = MARK.get_or_init(|| format!("{}-{}", std::process::id(), now.as_nanos()));
-        let mut command = Command::new(env::current_exe().context("cannot find this program")?);
+        // This program, also when a build has put another in its place.
+        let mut command = Command::new("/proc/self/exe");
         // Only we hold the other end of its input. A terminal's Ctrl-C is not for it.
         command.arg("guard").arg(mark).arg(directory).stdin(Stdio::piped()).process_group(0);
         Ok(Self(command.spawn().context("cannot start the guard of the run")?))

@@ -21,6 +21,7 @@ mod pool;
 mod summary;
 mod times;
 
+use std::fs;
 use std::process::ExitCode;
 use std::thread;
 
@@ -81,6 +82,10 @@ fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
     let mut wanted = vec![&BLUEZ, &BLUEZ_TEST_TOOLS, &SOCAT, &CHROMIUM, &CHROMIUM_DRIVER, &IPROUTE, &MANDOC];
     wanted.extend([&FIO, &STRESS_NG, &PERF, &MPICH, &TSHARK, &CURL, &SYSTEMD, &DBUS]);
     let missing = packages::ensure(&[wanted.as_slice(), &lab::PACKAGES].concat());
+    let target = shell::target_dir()?;
+    fs::create_dir_all(&target)?;
+    let scratch = tempfile::Builder::new().prefix("test-run-").tempdir_in(&target)?.keep();
+    let _guard = Guard::start(&scratch)?;
     println!("building the tests");
     let mut jobs = apart::jobs()?;
     jobs.extend(binaries::jobs(!args.quick)?);
@@ -90,9 +95,6 @@ fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
         bail!("no test was left to run");
     }
 
-    let target = shell::target_dir()?;
-    let scratch = tempfile::Builder::new().prefix("test-run-").tempdir_in(&target)?.keep();
-    let _guard = Guard::start(&scratch)?;
     for job in jobs.iter_mut().filter(|job| job.kind == Kind::Guest) {
         job.share(&scratch);
     }
