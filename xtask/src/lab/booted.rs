@@ -22,8 +22,8 @@ use super::qmp::Monitor;
 /// The variable that names a directory for saved machines. Without it every machine boots.
 pub(crate) const DIRECTORY: &str = "TAUT_LAB_BOOTED";
 
-/// For what is saved and loaded, by which a host that is busy is told from a machine that hangs.
-pub(super) const TIME: Duration = Duration::from_secs(240);
+/// For all that is saved or loaded. A machine that hangs takes longer; one that gets a hundredth of a core does not.
+pub(super) const TIME: Duration = Duration::from_secs(600);
 
 /// Where a booted machine is saved, when machines are to be.
 ///
@@ -55,7 +55,9 @@ pub(super) fn ensure(plan: &Plan<'_>, directory: &Path) -> Result<PathBuf> {
 fn save(plan: &Plan<'_>, making: &Path) -> Result<PathBuf> {
     let mut guest = Guest::start(plan, Sink::Hidden)?;
     let mut monitor = guest.take_monitor()?;
-    let status = monitor.status("query-status", &["running", "prelaunch"]).with_context(|| guest.said())?;
+    let status = monitor
+        .status("query-status", &["running", "prelaunch"])
+        .with_context(|| format!("it does not boot{}", guest.said()))?;
     if status != STOPPED {
         bail!("it is {status}");
     }

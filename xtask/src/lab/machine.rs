@@ -168,20 +168,21 @@ impl Guest {
         let mut monitor = self.take_monitor()?;
         let gone_on = booted::go_on(&mut monitor);
         self.monitor = Some(monitor);
-        gone_on.with_context(|| format!("cannot start from a saved machine: {}", self.said()))
+        gone_on.with_context(|| format!("cannot start from a saved machine{}", self.said()))
     }
 
     /// The monitor of a machine that is to be saved, or was.
     pub(super) fn take_monitor(&mut self) -> Result<Monitor> {
         let (input, output) = (self.machine.0.stdin.take(), self.machine.0.stdout.take());
         let (input, output) = input.zip(output).context("the machine has no monitor")?;
-        Monitor::new(input, output, booted::TIME).with_context(|| self.said())
+        Monitor::new(input, output, booted::TIME).with_context(|| format!("QEMU does not start{}", self.said()))
     }
 
-    /// What QEMU and the guest's kernel said.
+    /// What QEMU and the guest's kernel said, to be added to an error.
     pub(super) fn said(&self) -> String {
         let read = |name| fs::read(self.directory.path().join(name)).unwrap_or_default();
-        String::from_utf8_lossy(&[read("qemu"), read("console")].concat()).into_owned()
+        let said = [read("qemu"), read("console")].concat();
+        if said.is_empty() { String::new() } else { format!(" ({})", String::from_utf8_lossy(&said).trim()) }
     }
 
     /// Passes on what it has written. How it ended, once it has.
