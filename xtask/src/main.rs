@@ -1,10 +1,11 @@
-//! The daily commands, used by people and by CI alike: `cargo xtask check`, `test`, `bench`, `fuzz`, `stress` and `lab`.
+//! The daily commands, used by people and by CI alike: `cargo xtask check`, `test`, `bench`, `fuzz`, `stress`, `miri` and `lab`.
 //!
 //! - [`check`]: formatting, lints, the rules of the house ([`house`]), licences and sources of the dependencies, documentation.
 //! - [`mod@test`]: every test, or those of a lane, with the skipped ones counted and named; [`apart`] has those with builds of their own.
 //! - [`mod@bench`]: `taut` beside its peers in the same run, interleaved, as ratios with their spread.
 //! - [`fuzz`]: the fuzz targets.
 //! - [`stress`]: libtautaio against a model, also under the sanitizers.
+//! - [`miri`]: what of it can be interpreted, each access to memory checked.
 //! - [`lab`]: commands on stock kernels, in virtual machines.
 //! - [`guard`]: what is left of a run of tests that was killed is ended.
 //! - [`packages`] and [`tools`] set up what these need; [`shell`] runs it.
@@ -16,6 +17,7 @@ mod fuzz;
 mod guard;
 mod house;
 mod lab;
+mod miri;
 mod packages;
 mod shell;
 mod stress;
@@ -46,6 +48,8 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Random use of libtautaio against a model of what it must do, for a while or for long, also under a sanitizer.
     Stress(stress::Args),
+    /// The parts of taut-aio that can be interpreted, under Miri (nightly Rust with Miri needed).
+    Miri(miri::Args),
     /// Commands on Debian's stock kernels, in a virtual machine made for each.
     Lab(lab::Args),
     /// What `bench pipe` sets beside pipes.
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Stress(args) => stress::run(&args),
+        Command::Miri(args) => miri::run(&args),
         Command::Lab(args) => lab::run(&args),
         Command::Guard(args) => guard::run(&args),
         Command::Relay(args) => bench::relay::run(&args).map(|()| ExitCode::SUCCESS),

@@ -323,7 +323,8 @@ fn log(line: impl FnOnce() -> String) {
     }
 }
 
-/// Before main: a fork in any moment of the first start finds the handlers.
+/// Before main: a fork in any moment of the first start finds the handlers. Miri knows no forks.
+#[cfg(not(miri))]
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = {
