@@ -120,7 +120,7 @@ RULE(aio_cancel, not_canceled,
     /* For the library, that requests under way can't be canceled. */
     setenv("TAUTAIO_CANCEL", "strict", 1);
     queue_reads(pair, SIGRTMIN);
-    let_begin();
+    let_happen();
     HOLDS(aio_cancel(pair[0], &reads[0]) == AIO_NOTCANCELED);
     HOLDS(in_progress(&reads[0]) && caught.count == 0);
     HOLDS(reads[0].aio_fildes == pair[0] && reads[0].aio_buf == &bytes[0] && reads[0].aio_nbytes == 1);
@@ -144,7 +144,7 @@ RULE(aio_cancel, some_not_canceled, "AIO_NOTCANCELED says that something is unde
 
     setenv("TAUTAIO_CANCEL", "strict", 1);
     queue_reads(pair, 0);
-    let_begin();
+    let_happen();
     HOLDS(aio_cancel(pair[0], NULL) == AIO_NOTCANCELED);
     HOLDS(in_progress(&reads[0]));
 }

@@ -2,8 +2,6 @@
  * XSH, fork, exec, _exit, close. */
 #include "rule.h"
 
-#include <dirent.h>
-
 int after_exec(char **arguments);
 
 static struct aiocb pending_read(int fd, char *byte)
