@@ -16,23 +16,23 @@
 #define NAME "taut_gpio_sim"
 
 struct sim_chip *sim_first;
-static struct platform_device *devices[2];
+static struct platform_device *sim_devices[2];
 
-static struct sim_chip *to_chip(struct gpio_chip *gc)
+static struct sim_chip *sim_chip_of(struct gpio_chip *gc)
 {
 	return container_of(gc, struct sim_chip, gc);
 }
 
 static int sim_get(struct gpio_chip *gc, unsigned int line)
 {
-	struct sim_chip *chip = to_chip(gc);
+	struct sim_chip *chip = sim_chip_of(gc);
 
 	return test_bit(line, &chip->levels);
 }
 
 static void sim_set(struct gpio_chip *gc, unsigned int line, int value)
 {
-	struct sim_chip *chip = to_chip(gc);
+	struct sim_chip *chip = sim_chip_of(gc);
 
 	sim_stamp_output(false);
 	assign_bit(line, &chip->levels, value);
@@ -40,14 +40,14 @@ static void sim_set(struct gpio_chip *gc, unsigned int line, int value)
 
 static int sim_get_direction(struct gpio_chip *gc, unsigned int line)
 {
-	struct sim_chip *chip = to_chip(gc);
+	struct sim_chip *chip = sim_chip_of(gc);
 
 	return test_bit(line, &chip->outputs) ? GPIO_LINE_DIRECTION_OUT : GPIO_LINE_DIRECTION_IN;
 }
 
 static int sim_direction_input(struct gpio_chip *gc, unsigned int line)
 {
-	struct sim_chip *chip = to_chip(gc);
+	struct sim_chip *chip = sim_chip_of(gc);
 
 	clear_bit(line, &chip->outputs);
 	return 0;
@@ -55,7 +55,7 @@ static int sim_direction_input(struct gpio_chip *gc, unsigned int line)
 
 static int sim_direction_output(struct gpio_chip *gc, unsigned int line, int value)
 {
-	struct sim_chip *chip = to_chip(gc);
+	struct sim_chip *chip = sim_chip_of(gc);
 
 	assign_bit(line, &chip->levels, value);
 	set_bit(line, &chip->outputs);
@@ -64,7 +64,7 @@ static int sim_direction_output(struct gpio_chip *gc, unsigned int line, int val
 
 static int sim_irq_set_type(struct irq_data *data, unsigned int type)
 {
-	struct sim_chip *chip = to_chip(irq_data_get_irq_chip_data(data));
+	struct sim_chip *chip = sim_chip_of(irq_data_get_irq_chip_data(data));
 
 	if (type & ~IRQ_TYPE_EDGE_BOTH)
 		return -EINVAL;
@@ -75,7 +75,7 @@ static int sim_irq_set_type(struct irq_data *data, unsigned int type)
 static void sim_irq_mask(struct irq_data *data)
 {
 	struct gpio_chip *gc = irq_data_get_irq_chip_data(data);
-	struct sim_chip *chip = to_chip(gc);
+	struct sim_chip *chip = sim_chip_of(gc);
 
 	set_bit(irqd_to_hwirq(data), &chip->masked);
 	gpiochip_disable_irq(gc, irqd_to_hwirq(data));
@@ -84,7 +84,7 @@ static void sim_irq_mask(struct irq_data *data)
 static void sim_irq_unmask(struct irq_data *data)
 {
 	struct gpio_chip *gc = irq_data_get_irq_chip_data(data);
-	struct sim_chip *chip = to_chip(gc);
+	struct sim_chip *chip = sim_chip_of(gc);
 
 	gpiochip_enable_irq(gc, irqd_to_hwirq(data));
 	clear_bit(irqd_to_hwirq(data), &chip->masked);
@@ -128,7 +128,7 @@ static int sim_probe(struct platform_device *pdev)
 
 	if (!chip)
 		return -ENOMEM;
-	chip->gc.label = slow ? "taut-gpio-sim-slow" : "taut-gpio-sim";
+	chip->gc.label = slow ? SIM_SLOW_LABEL : SIM_LABEL;
 	chip->gc.parent = dev;
 	chip->gc.owner = THIS_MODULE;
 	chip->gc.base = -1;
@@ -171,10 +171,10 @@ static int __init sim_init(void)
 	error = platform_driver_register(&sim_driver);
 	if (error)
 		goto no_driver;
-	for (i = 0; i < ARRAY_SIZE(devices); i++) {
-		devices[i] = platform_device_register_simple(NAME, i, NULL, 0);
-		if (IS_ERR(devices[i])) {
-			error = PTR_ERR(devices[i]);
+	for (i = 0; i < ARRAY_SIZE(sim_devices); i++) {
+		sim_devices[i] = platform_device_register_simple(NAME, i, NULL, 0);
+		if (IS_ERR(sim_devices[i])) {
+			error = PTR_ERR(sim_devices[i]);
 			goto no_device;
 		}
 	}
@@ -182,7 +182,7 @@ static int __init sim_init(void)
 
 no_device:
 	while (i--)
-		platform_device_unregister(devices[i]);
+		platform_device_unregister(sim_devices[i]);
 	platform_driver_unregister(&sim_driver);
 no_driver:
 	sim_run_exit();
@@ -196,8 +196,8 @@ static void __exit sim_exit(void)
 
 	/* Before the chips, so that nobody makes edges any more. */
 	sim_run_exit();
-	for (i = 0; i < ARRAY_SIZE(devices); i++)
-		platform_device_unregister(devices[i]);
+	for (i = 0; i < ARRAY_SIZE(sim_devices); i++)
+		platform_device_unregister(sim_devices[i]);
 	platform_driver_unregister(&sim_driver);
 	sim_run_free();
 }

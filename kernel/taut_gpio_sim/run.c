@@ -8,6 +8,7 @@
  *                       made, and when the first output was set between it and the next one (0: none was).
  * taut_gpio_sim/counts  of the last run, as text: edges made, outputs set on lines, and on the LED, until now.
  * taut_gpio_sim/led     whether the LED "taut-sim" is there; write 0 or 1.
+ * taut_gpio_sim/leds    whether those of leds.c are; the same.
  */
 
 #include <linux/completion.h>
@@ -30,69 +31,69 @@ struct stamp {
 };
 
 DEFINE_MUTEX(sim_lock);
-static DECLARE_COMPLETION(finished);
-static struct dentry *directory;
-static struct hrtimer timer;
-static struct stamp *stamps;
+static DECLARE_COMPLETION(sim_finished);
+static struct dentry *sim_directory;
+static struct hrtimer sim_timer;
+static struct stamp *sim_stamps;
 /* The last edge, while no output was set after it. */
-static struct stamp *unanswered;
-static unsigned int wanted, made, line;
-static atomic_t set_lines, set_led;
-static u64 period;
-static bool has_led;
+static struct stamp *sim_unanswered;
+static unsigned int sim_wanted, sim_made, sim_line;
+static atomic_t sim_set_lines, sim_set_led;
+static u64 sim_period;
+static bool sim_has_led;
 
 void sim_stamp_output(bool is_led)
 {
-	struct stamp *stamp = READ_ONCE(unanswered);
+	struct stamp *stamp = READ_ONCE(sim_unanswered);
 
 	/* Only then a clock is read: a loop that sets outputs is not to be one of reading clocks. */
 	if (stamp) {
 		u64 now = ktime_get_ns();
 
-		if (cmpxchg(&unanswered, stamp, NULL) == stamp)
+		if (cmpxchg(&sim_unanswered, stamp, NULL) == stamp)
 			stamp->output = now;
 	}
-	atomic_inc(is_led ? &set_led : &set_lines);
+	atomic_inc(is_led ? &sim_set_led : &sim_set_lines);
 }
 
-static enum hrtimer_restart tick(struct hrtimer *t)
+static enum hrtimer_restart sim_tick(struct hrtimer *t)
 {
-	if (made == wanted) {
-		complete(&finished);
+	if (sim_made == sim_wanted) {
+		complete(&sim_finished);
 		return HRTIMER_NORESTART;
 	}
 	/* On a schedule: one that comes late does not move the next one. */
-	hrtimer_forward(t, hrtimer_get_expires(t), ns_to_ktime(period));
-	WRITE_ONCE(unanswered, &stamps[made]);
-	stamps[made++].edge = ktime_get_ns();
-	sim_toggle(sim_first, line);
+	hrtimer_forward(t, hrtimer_get_expires(t), ns_to_ktime(sim_period));
+	WRITE_ONCE(sim_unanswered, &sim_stamps[sim_made]);
+	sim_stamps[sim_made++].edge = ktime_get_ns();
+	sim_toggle(sim_first, sim_line);
 	return HRTIMER_RESTART;
 }
 
-static int run(unsigned int new_line, unsigned int count, u64 new_period)
+static int sim_run(unsigned int line, unsigned int count, u64 period)
 {
 	int error;
 
-	WRITE_ONCE(unanswered, NULL);
-	memset(stamps, 0, count * sizeof(*stamps));
-	wanted = count;
-	made = 0;
-	atomic_set(&set_lines, 0);
-	atomic_set(&set_led, 0);
-	line = new_line;
-	period = new_period;
+	WRITE_ONCE(sim_unanswered, NULL);
+	memset(sim_stamps, 0, count * sizeof(*sim_stamps));
+	sim_wanted = count;
+	sim_made = 0;
+	atomic_set(&sim_set_lines, 0);
+	atomic_set(&sim_set_led, 0);
+	sim_line = line;
+	sim_period = period;
 	sim_rest(sim_first, line, true);
-	reinit_completion(&finished);
-	hrtimer_start(&timer, ns_to_ktime(period), HRTIMER_MODE_REL_PINNED_HARD);
-	error = wait_for_completion_killable(&finished);
-	hrtimer_cancel(&timer);
+	reinit_completion(&sim_finished);
+	hrtimer_start(&sim_timer, ns_to_ktime(sim_period), HRTIMER_MODE_REL_PINNED_HARD);
+	error = wait_for_completion_killable(&sim_finished);
+	hrtimer_cancel(&sim_timer);
 	return error;
 }
 
-static ssize_t run_write(struct file *file, const char __user *buffer, size_t length, loff_t *position)
+static ssize_t sim_run_write(struct file *file, const char __user *buffer, size_t length, loff_t *position)
 {
-	unsigned int new_line, count;
-	unsigned long long new_period;
+	unsigned int line, count;
+	unsigned long long period;
 	char text[64];
 	int error;
 
@@ -101,62 +102,62 @@ static ssize_t run_write(struct file *file, const char __user *buffer, size_t le
 	if (copy_from_user(text, buffer, length))
 		return -EFAULT;
 	text[length] = '\0';
-	if (sscanf(text, "%u %u %llu", &new_line, &count, &new_period) != 3 || new_line >= SIM_LINES || !count ||
-	    count > MOST_EDGES || new_period < SHORTEST_PERIOD || new_period > NSEC_PER_SEC)
+	if (sscanf(text, "%u %u %llu", &line, &count, &period) != 3 || line >= SIM_LINES || !count ||
+	    count > MOST_EDGES || period < SHORTEST_PERIOD || period > NSEC_PER_SEC)
 		return -EINVAL;
 	error = mutex_lock_killable(&sim_lock);
 	if (error)
 		return error;
-	error = sim_first ? run(new_line, count, new_period) : -ENODEV;
+	error = sim_first ? sim_run(line, count, period) : -ENODEV;
 	mutex_unlock(&sim_lock);
 	return error ?: length;
 }
 
-static ssize_t stamps_read(struct file *file, char __user *buffer, size_t length, loff_t *position)
+static ssize_t sim_stamps_read(struct file *file, char __user *buffer, size_t length, loff_t *position)
 {
 	ssize_t done;
 
 	mutex_lock(&sim_lock);
-	done = simple_read_from_buffer(buffer, length, position, stamps, made * sizeof(*stamps));
+	done = simple_read_from_buffer(buffer, length, position, sim_stamps, sim_made * sizeof(*sim_stamps));
 	mutex_unlock(&sim_lock);
 	return done;
 }
 
-static ssize_t counts_read(struct file *file, char __user *buffer, size_t length, loff_t *position)
+static ssize_t sim_counts_read(struct file *file, char __user *buffer, size_t length, loff_t *position)
 {
 	char text[96];
-	int bytes = scnprintf(text, sizeof(text), "edges %u\noutputs %u\nled %u\n", READ_ONCE(made),
-			      atomic_read(&set_lines), atomic_read(&set_led));
+	int bytes = scnprintf(text, sizeof(text), "edges %u\noutputs %u\nled %u\n", READ_ONCE(sim_made),
+			      atomic_read(&sim_set_lines), atomic_read(&sim_set_led));
 
 	return simple_read_from_buffer(buffer, length, position, text, bytes);
 }
 
-static void led_set(struct led_classdev *led, enum led_brightness brightness)
+static void sim_led_set(struct led_classdev *led, enum led_brightness brightness)
 {
 	sim_stamp_output(true);
 }
 
-static struct led_classdev led = { .name = "taut-sim", .max_brightness = 255, .brightness_set = led_set };
+static struct led_classdev sim_led = { .name = "taut-sim", .max_brightness = 255, .brightness_set = sim_led_set };
 
 /* With sim_lock held. */
-static int led_there(bool there)
+static int sim_led_there(bool there)
 {
 	int error;
 
-	if (there == has_led)
+	if (there == sim_has_led)
 		return 0;
 	if (!there) {
-		led_classdev_unregister(&led);
-		has_led = false;
+		led_classdev_unregister(&sim_led);
+		sim_has_led = false;
 		return 0;
 	}
-	led.flags = 0;
-	error = led_classdev_register(NULL, &led);
-	has_led = !error;
+	sim_led.flags = 0;
+	error = led_classdev_register(NULL, &sim_led);
+	sim_has_led = !error;
 	return error;
 }
 
-static ssize_t led_write(struct file *file, const char __user *buffer, size_t length, loff_t *position)
+static ssize_t sim_led_write(struct file *file, const char __user *buffer, size_t length, loff_t *position)
 {
 	bool there;
 	int error = kstrtobool_from_user(buffer, length, &there);
@@ -164,49 +165,65 @@ static ssize_t led_write(struct file *file, const char __user *buffer, size_t le
 	if (error)
 		return error;
 	mutex_lock(&sim_lock);
-	error = led_there(there);
+	error = sim_led_there(there);
 	mutex_unlock(&sim_lock);
 	return error ?: length;
 }
 
-static const struct file_operations run_fops = { .owner = THIS_MODULE, .write = run_write };
-static const struct file_operations stamps_fops = { .owner = THIS_MODULE, .read = stamps_read };
-static const struct file_operations counts_fops = { .owner = THIS_MODULE, .read = counts_read };
-static const struct file_operations led_fops = { .owner = THIS_MODULE, .write = led_write };
+static ssize_t sim_leds_write(struct file *file, const char __user *buffer, size_t length, loff_t *position)
+{
+	bool there;
+	int error = kstrtobool_from_user(buffer, length, &there);
+
+	if (error)
+		return error;
+	mutex_lock(&sim_lock);
+	error = sim_leds_there(there);
+	mutex_unlock(&sim_lock);
+	return error ?: length;
+}
+
+static const struct file_operations sim_run_fops = { .owner = THIS_MODULE, .write = sim_run_write };
+static const struct file_operations sim_stamps_fops = { .owner = THIS_MODULE, .read = sim_stamps_read };
+static const struct file_operations sim_counts_fops = { .owner = THIS_MODULE, .read = sim_counts_read };
+static const struct file_operations sim_led_fops = { .owner = THIS_MODULE, .write = sim_led_write };
+static const struct file_operations sim_leds_fops = { .owner = THIS_MODULE, .write = sim_leds_write };
 
 int sim_run_init(void)
 {
 	int error;
 
-	hrtimer_init(&timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
-	timer.function = tick;
-	stamps = vzalloc(array_size(MOST_EDGES, sizeof(*stamps)));
-	if (!stamps)
+	hrtimer_init(&sim_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+	sim_timer.function = sim_tick;
+	sim_stamps = vzalloc(array_size(MOST_EDGES, sizeof(*sim_stamps)));
+	if (!sim_stamps)
 		return -ENOMEM;
 	mutex_lock(&sim_lock);
-	error = led_there(true);
+	error = sim_led_there(true);
 	mutex_unlock(&sim_lock);
 	if (error) {
-		vfree(stamps);
+		vfree(sim_stamps);
 		return error;
 	}
-	directory = debugfs_create_dir("taut_gpio_sim", NULL);
-	debugfs_create_file("run", 0200, directory, NULL, &run_fops);
-	debugfs_create_file("stamps", 0400, directory, NULL, &stamps_fops);
-	debugfs_create_file("counts", 0400, directory, NULL, &counts_fops);
-	debugfs_create_file("led", 0200, directory, NULL, &led_fops);
+	sim_directory = debugfs_create_dir("taut_gpio_sim", NULL);
+	debugfs_create_file("run", 0200, sim_directory, NULL, &sim_run_fops);
+	debugfs_create_file("stamps", 0400, sim_directory, NULL, &sim_stamps_fops);
+	debugfs_create_file("counts", 0400, sim_directory, NULL, &sim_counts_fops);
+	debugfs_create_file("led", 0200, sim_directory, NULL, &sim_led_fops);
+	debugfs_create_file("leds", 0200, sim_directory, NULL, &sim_leds_fops);
 	return 0;
 }
 
 void sim_run_exit(void)
 {
-	debugfs_remove(directory);
+	debugfs_remove(sim_directory);
 	mutex_lock(&sim_lock);
-	led_there(false);
+	sim_leds_there(false);
+	sim_led_there(false);
 	mutex_unlock(&sim_lock);
 }
 
 void sim_run_free(void)
 {
-	vfree(stamps);
+	vfree(sim_stamps);
 }

@@ -5,6 +5,8 @@
 #include <linux/gpio/driver.h>
 
 #define SIM_LINES 32
+#define SIM_LABEL "taut-gpio-sim"
+#define SIM_SLOW_LABEL "taut-gpio-sim-slow"
 
 /* A chip whose lines are bits in memory. */
 struct sim_chip {
@@ -30,6 +32,9 @@ int sim_run_init(void);
 void sim_run_exit(void);
 /* After the chips are gone, whose lines stamp. */
 void sim_run_free(void);
+/* leds.c: whether the LEDs on lines are there. With sim_lock. */
+int sim_leds_there(bool there);
+
 /* Serialises runs against the removal of the chip. */
 extern struct mutex sim_lock;
 

@@ -127,6 +127,13 @@ static __always_inline void taut_event_pass(struct taut_route *route, const stru
 /* By the route's thread, without the lock. */
 void taut_event_handle(struct taut_route *route, const struct taut_event *event)
 {
+	/* What was in the ring when its program turned out to take too long. */
+	if (unlikely(READ_ONCE(route->stats.stopped))) {
+		raw_spin_lock_irq(&route->lock);
+		route->stats.lost++;
+		raw_spin_unlock_irq(&route->lock);
+		return;
+	}
 	taut_event_pass(route, event, true);
 	if (unlikely(route->long_runs >= TAUT_MOST_LONG_RUNS)) {
 		raw_spin_lock_irq(&route->lock);

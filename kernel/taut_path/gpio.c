@@ -117,7 +117,10 @@ static irqreturn_t taut_gpio_edge(int irq, void *data)
 	return IRQ_HANDLED;
 }
 
-/* Of a chip that can sleep, whose interrupts come in a thread. */
+/*
+ * Of a chip that can sleep, in a thread. The interrupt of such a chip need not come in one: that may be a line of the processor's
+ * own, while the level behind it takes a transfer or a mutex (gpio-sim).
+ */
 static irqreturn_t taut_gpio_slow_edge(int irq, void *data)
 {
 	struct taut_route *route = data;
@@ -132,7 +135,7 @@ int taut_gpio_source_start(struct taut_route *route)
 {
 	bool rising = route->edges & TAUT_PATH_RISING, falling = route->edges & TAUT_PATH_FALLING;
 	unsigned long flags = IRQF_NO_AUTOEN;
-	int context, irq = gpiod_to_irq(route->source);
+	int error, irq = gpiod_to_irq(route->source);
 
 	if (irq < 0)
 		return irq;
@@ -141,15 +144,18 @@ int taut_gpio_source_start(struct taut_route *route)
 	 * Where handlers are forced into threads (PREEMPT_RT), the driver's lock may sleep, by which a level is read. Without that, a
 	 * handler puts an event into the ring and no more, and needs no thread.
 	 */
-	if (!IS_ENABLED(CONFIG_PREEMPT_RT) || rising != falling)
+	if (!route->is_slow && (!IS_ENABLED(CONFIG_PREEMPT_RT) || rising != falling))
 		flags |= IRQF_NO_THREAD;
 	/* Edges are those of the logical level. */
 	if (gpiod_is_active_low(route->source))
 		swap(rising, falling);
 	flags |= (rising ? IRQF_TRIGGER_RISING : 0) | (falling ? IRQF_TRIGGER_FALLING : 0);
-	context = request_any_context_irq(irq, route->is_slow ? taut_gpio_slow_edge : taut_gpio_edge, flags, "taut_path", route);
-	if (context < 0)
-		return context;
+	if (route->is_slow)
+		error = request_threaded_irq(irq, NULL, taut_gpio_slow_edge, flags | IRQF_ONESHOT, "taut_path", route);
+	else
+		error = request_any_context_irq(irq, taut_gpio_edge, flags, "taut_path", route);
+	if (error < 0)
+		return error;
 	route->irq = irq;
 	route->has_irq = true;
 	enable_irq(irq);

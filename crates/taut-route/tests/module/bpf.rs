@@ -28,8 +28,13 @@ fn call(command: i32, attribute: &mut [u32; 32]) -> io::Result<OwnedFd> {
 
 /// A map of four entries with keys and values of four bytes.
 pub(crate) fn map(kind: u32) -> OwnedFd {
+    map_of(kind, 4)
+}
+
+/// The same of so many entries.
+pub(crate) fn map_of(kind: u32, entries: u32) -> OwnedFd {
     let mut attribute = [0; 32];
-    attribute[..4].copy_from_slice(&[kind, 4, 4, 4]);
+    attribute[..4].copy_from_slice(&[kind, 4, 4, entries]);
     call(MAP_CREATE, &mut attribute).unwrap()
 }
 

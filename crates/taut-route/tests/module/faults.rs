@@ -13,7 +13,7 @@ use std::time::Duration;
 use taut_route::bench::gpio::Simulation;
 
 use crate::support::Random;
-use crate::{PERIOD, chip, counters, start, status};
+use crate::{Defer, PERIOD, chip, counters, start, status};
 use crate::{bpf, memory};
 
 pub(crate) fn a_storm_masks_the_line_for_a_while() {
@@ -45,15 +45,6 @@ pub(crate) fn what_is_refused_is_told() {
     assert!(error.contains("gpio:taut-gpio-sim/5: ") && error.contains("somebody else uses the line"), "{error}");
     drop(first);
     start("gpio:taut-gpio-sim/4", "true", &["gpio:taut-gpio-sim/5"], "kernel").unwrap();
-}
-
-/// Does something at the end of a scope.
-struct Defer<F: Fn()>(F);
-
-impl<F: Fn()> Drop for Defer<F> {
-    fn drop(&mut self) {
-        self.0();
-    }
 }
 
 /// Requests that name what is no program for the module: each answer says so, and nothing of them stays.
@@ -220,8 +211,8 @@ pub(crate) fn the_control_device_takes_anything() {
     }
     println!("{answers} calls, {started} routes, {logged} with a log");
     assert!(started > 0 && logged > 0, "none was near enough to a route");
-    let engine = start("gpio:taut-gpio-sim/3", "true", &["gpio:taut-gpio-sim/5"], "kernel").unwrap();
-    chip.run(3, 4, PERIOD).unwrap();
+    let engine = start("gpio:taut-gpio-sim/3?edge=falling", "true", &["gpio:taut-gpio-sim/5"], "kernel").unwrap();
+    chip.run(3, 8, PERIOD).unwrap();
     assert_eq!(counters(&engine, 4).passed, 4);
 }
 

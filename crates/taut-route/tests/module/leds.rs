@@ -10,11 +10,11 @@ use crate::{counters, soonest, start, status};
 const PLACES: [&str; 3] = ["auto", "kernel", "kthread"];
 
 /// Waits until the LED is lit or dark.
-fn assert_becomes(keyboard: &Keyboard, lit: bool, what: &str) {
-    let path = format!("/sys/class/leds/{}/brightness", keyboard.led());
+pub(crate) fn assert_becomes(led: &str, lit: bool, what: &str) {
+    let path = format!("/sys/class/leds/{led}/brightness");
     let begin = Instant::now();
     while (fs::read_to_string(&path).unwrap() != "0\n") != lit {
-        assert!(begin.elapsed() < Duration::from_secs(10), "{what}: {} does not become {lit}", keyboard.led());
+        assert!(begin.elapsed() < Duration::from_secs(10), "{what}: {led} does not become {lit}");
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -27,7 +27,7 @@ pub(crate) fn a_key_lights_the_led_of_its_own_keyboard() {
         assert_eq!(status(&engine).runs, runs);
         for value in [1, 0, 1, 0] {
             keys.press(30, value);
-            assert_becomes(&keys, value == 1, place);
+            assert_becomes(keys.led(), value == 1, place);
         }
         assert_eq!(counters(&engine, 4).passed, 4, "{place}");
     }
@@ -58,7 +58,7 @@ pub(crate) fn keys_light_leds_of_other_keyboards_crosswise() {
         for (keys, other) in [(left, right), (right, left)] {
             for value in [1, 0] {
                 keys.press(30, value);
-                assert_becomes(other, value == 1, place);
+                assert_becomes(other.led(), value == 1, place);
             }
         }
     }

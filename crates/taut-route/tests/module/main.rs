@@ -9,7 +9,9 @@ mod leds;
 mod log;
 mod memory;
 mod programs;
+mod random;
 mod routes;
+mod stock;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -36,10 +38,12 @@ const TESTS: &[(&str, fn())] = tests![
     routes::a_key_reaches_the_output,
     leds::a_key_lights_the_led_of_its_own_keyboard,
     leds::keys_light_leds_of_other_keyboards_crosswise,
+    stock::leds_on_lines_follow,
+    stock::a_chip_that_sleeps_and_interrupts_is_a_source,
     programs::what_is_valid_elsewhere_only_is_refused,
     programs::what_takes_too_long_is_stopped,
     programs::a_descriptor_gives_no_rights,
-    programs::random_programs_are_taken_or_refused_by_the_rules,
+    random::random_programs_are_taken_or_refused_by_the_rules,
     log::what_passes_is_logged_as_in_user_space,
     log::records_without_room_are_counted,
     log::what_reading_refuses_is_told,
@@ -74,6 +78,15 @@ fn main() -> ExitCode {
     }
     println!("test result: {}. {passed} passed; {failed} failed", if failed == 0 { "ok" } else { "FAILED" });
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Does something at the end of a scope.
+struct Defer<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Defer<F> {
+    fn drop(&mut self) {
+        self.0();
+    }
 }
 
 /// The chip.

@@ -1,4 +1,4 @@
-//! Programs that the verifier takes, for a place that is not the module's; and programs of all sorts.
+//! Programs that the verifier takes, for a place that is not the module's.
 #![expect(unsafe_code, reason = "ioctl(2) on a route's descriptor")]
 
 use std::ffi::c_ulong;
@@ -10,21 +10,20 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-use crate::bpf::{ARRAY, Code, HASH, Load, XDP, code, load, map};
+use crate::bpf::{Code, Load, XDP, code, load};
 use crate::faults::{ROUTE, STATS, number, route, start_program};
-use crate::support::Random;
 use crate::{PERIOD, chip};
 
 /// Kinds of places for programs of type XDP (linux/bpf.h): entries of device maps and CPU maps, and devices.
-const DEVMAP: u32 = 33;
-const CPUMAP: u32 = 35;
-const DEVICE: u32 = 37;
+pub(crate) const DEVMAP: u32 = 33;
+pub(crate) const CPUMAP: u32 = 35;
+pub(crate) const DEVICE: u32 = 37;
 /// `BPF_F_XDP_HAS_FRAGS`, `BPF_F_XDP_DEV_BOUND_ONLY`
-const FRAGMENTS: u32 = 1 << 5;
+pub(crate) const FRAGMENTS: u32 = 1 << 5;
 const BOUND: u32 = 1 << 6;
 
 /// `r0 = 2; exit`
-const PASS: [Code; 2] = [[0x00b7, 2], [0x0095, 0]];
+pub(crate) const PASS: [Code; 2] = [[0x00b7, 2], [0x0095, 0]];
 
 fn answer(program: &OwnedFd) -> Result<(), i32> {
     start_program(program.as_raw_fd()).map_err(|(error, at_fault)| {
@@ -104,7 +103,7 @@ pub(crate) fn what_is_valid_elsewhere_only_is_refused() {
 }
 
 /// A route on the chip's line 3, with a program, of a place.
-fn start(program: &OwnedFd, place: u32) -> Result<File, i32> {
+pub(crate) fn start(program: &OwnedFd, place: u32) -> Result<File, i32> {
     let device = File::options().read(true).write(true).open("/dev/taut_path").unwrap();
     let mut bytes = vec![0_u8; ROUTE];
     route(&mut bytes);
@@ -114,14 +113,14 @@ fn start(program: &OwnedFd, place: u32) -> Result<File, i32> {
     call(&device, number(3, 1, ROUTE), &mut bytes).map(|()| device)
 }
 
-fn call(device: &File, request: u32, bytes: &mut [u8]) -> Result<(), i32> {
+pub(crate) fn call(device: &File, request: u32, bytes: &mut [u8]) -> Result<(), i32> {
     // SAFETY: the buffers are as long as the numbers of the requests say.
     let result = unsafe { libc::ioctl(device.as_raw_fd(), c_ulong::from(request) as _, bytes.as_mut_ptr()) };
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().raw_os_error().unwrap_or_default()) }
 }
 
 /// Words of `struct taut_path_stats`.
-fn stats(device: &File) -> Vec<u64> {
+pub(crate) fn stats(device: &File) -> Vec<u64> {
     let mut bytes = vec![0; STATS];
     call(device, number(2, 2, STATS), &mut bytes).unwrap();
     bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect()
@@ -192,162 +191,4 @@ pub(crate) fn a_descriptor_gives_no_rights() {
         assert_eq!(without(lost, &|| call(&device, number(3, 3, 16), &mut [0; 16])), refused, "{lost:?}");
     }
     assert_eq!(without(CapabilitySet::NET_RAW, &|| call(&device, number(3, 1, ROUTE), &mut bytes.clone())), Ok(()));
-}
-
-/// What has to become of a random program that the verifier takes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Fate {
-    Taken,
-    Refused(i32),
-    /// Some kernels put the instructions of a helper in its place.
-    TakenOr(i32),
-    /// Its instructions are any.
-    Any,
-}
-
-/// Programs at random, most of them with something that is not for the module. `TAUT_MODULE_PROGRAMS`: how many.
-pub(crate) fn random_programs_are_taken_or_refused_by_the_rules() {
-    let count = std::env::var("TAUT_MODULE_PROGRAMS").map_or(5_000, |count| count.parse().unwrap());
-    let maps = [map(ARRAY), map(HASH)];
-    let chip = chip();
-    let mut random = Random(0x5eed_0014);
-    let (mut offered, mut taken, mut not_loaded) = (0_u64, 0_u64, 0_u64);
-    let begin = Instant::now();
-    while offered < count {
-        let (wanted, fate) = random_program(&mut random, &maps);
-        let code = &wanted.code;
-        let asked = Load { kind: XDP, code, attach: wanted.attach, flags: wanted.flags, ..Load::default() };
-        let program = match load(&asked) {
-            Ok(program) => program,
-            Err(error) => {
-                assert_eq!(fate, Fate::Any, "{error}: {code:x?}");
-                not_loaded += 1;
-                continue;
-            }
-        };
-        offered += 1;
-        let answer = start(&program, 0);
-        match fate {
-            Fate::Taken => assert!(answer.is_ok(), "{answer:?}: {code:x?}"),
-            Fate::Refused(with) => assert_eq!(answer.as_ref().err(), Some(&with), "{code:x?}"),
-            Fate::TakenOr(with) => {
-                assert!(answer.as_ref().err().is_none_or(|error| *error == with), "{answer:?}: {code:x?}")
-            }
-            Fate::Any => {}
-        }
-        if answer.is_ok() {
-            taken += 1;
-            if taken % 16 == 0 {
-                chip.run(3, 2, Duration::from_micros(20)).unwrap();
-            }
-        }
-    }
-    let seconds = begin.elapsed().as_secs_f64();
-    println!("{offered} programs offered, {taken} taken; {not_loaded} more not loaded; {seconds:.0} s");
-    assert!(taken > offered / 100 && taken < offered / 2, "most are to be refused, and some taken");
-}
-
-struct RandomProgram {
-    code: Vec<Code>,
-    attach: u32,
-    flags: u32,
-}
-
-fn random_program(random: &mut Random, maps: &[OwnedFd; 2]) -> (RandomProgram, Fate) {
-    let mut made = RandomProgram { code: Vec::new(), attach: 0, flags: 0 };
-    // r6..r9 have something in them, and so has the stack.
-    for register in 6..=9 {
-        made.code.push(code(0xb7, register, 0, random.next() as i32));
-    }
-    made.code.push(code(0x7b, 0x6a, -8, 0));
-    let poison = random.below(12);
-    let (before, after) = (random.below(20), random.below(20));
-    straight(&mut made.code, random, before);
-    let fate = match poison {
-        0 => Fate::Taken,
-        1 => {
-            made.attach = [DEVMAP, CPUMAP][random.below(2)];
-            Fate::Refused(libc::EOPNOTSUPP)
-        }
-        2 => {
-            made.flags = FRAGMENTS;
-            Fate::Refused(libc::EOPNOTSUPP)
-        }
-        3 | 4 => {
-            // An array's is no reason, another's is one.
-            let which = random.below(8).min(1);
-            made.code.extend([code(0x18, 0x11, 0, maps[which].as_raw_fd()), [0, 0]]);
-            if which == 0 { Fate::Taken } else { Fate::Refused(libc::EACCES) }
-        }
-        5 | 6 => {
-            // bpf_ktime_get_ns, get_prandom_u32, ktime_get_boot_ns, ktime_get_coarse_ns
-            made.code.push(code(0x85, 0, 0, [5, 7, 125, 160][random.below(4)]));
-            Fate::Refused(libc::ENOEXEC)
-        }
-        7 => {
-            // bpf_get_smp_processor_id, bpf_jiffies64
-            made.code.push(code(0x85, 0, 0, [8, 118][random.below(2)]));
-            Fate::TakenOr(libc::ENOEXEC)
-        }
-        8 | 9 => {
-            // r1 = 0; …; r1 += 1; if r1 < n goto …
-            let inside = random.below(4);
-            made.code.push(code(0xb7, 1, 0, 0));
-            straight(&mut made.code, random, inside);
-            let begin = made.code.len() as i16;
-            straight(&mut made.code, random, inside);
-            made.code.push(code(0x07, 1, 0, 1));
-            let back = begin - made.code.len() as i16 - 1;
-            made.code.push(code(0xa5, 1, back, 2 + random.below(50) as i32));
-            Fate::Refused(libc::ENOEXEC)
-        }
-        10 => {
-            // A function of its own, behind the end.
-            made.code.push(code(0x85, 0x10, 0, after as i32 + 2));
-            Fate::Refused(libc::ENOEXEC)
-        }
-        _ => {
-            // Anything, which the verifier seldom takes.
-            for _ in 0..=random.below(3) {
-                made.code.push([random.next() as u32, random.next() as u32 >> random.below(32)]);
-            }
-            Fate::Any
-        }
-    };
-    for _ in 0..after {
-        made.code.push(arithmetic(random));
-    }
-    made.code.extend([code(0xb7, 0, 0, random.below(4) as i32), PASS[1]]);
-    if poison == 10 {
-        made.code.extend(PASS);
-    }
-    (made, fate)
-}
-
-/// So many instructions, some of which jump forward among them.
-fn straight(all: &mut Vec<Code>, random: &mut Random, count: usize) {
-    for left in (0..count).rev() {
-        all.push(match random.below(5) {
-            0 => {
-                let jump = [0x15, 0x25, 0x55, 0xa5, 0xb5, 0x65, 0x1e, 0x2e][random.below(8)];
-                let registers = (6 + random.below(4) as u8) | if jump & 8 == 0 { 0 } else { 0x70 };
-                let immediate = if jump & 8 == 0 { random.next() as i32 } else { 0 };
-                code(jump, registers, random.below(left + 1) as i16, immediate)
-            }
-            1 => code(0x7b, 0x0a | (6 + random.below(4) as u8) << 4, -8, 0),
-            2 => code(0x79, 0xa0 | (6 + random.below(4) as u8), -8, 0),
-            _ => arithmetic(random),
-        });
-    }
-}
-
-/// On registers that have numbers in them.
-fn arithmetic(random: &mut Random) -> Code {
-    let operation = [0x07, 0x17, 0x27, 0x47, 0x57, 0xa7, 0xb7, 0x04, 0x24, 0x44][random.below(10)];
-    let destination = 6 + random.below(4) as u8;
-    if random.below(2) == 0 {
-        code(operation, destination, 0, random.next() as i32)
-    } else {
-        code(operation | 8, destination | (6 + random.below(4) as u8) << 4, 0, 0)
-    }
 }
