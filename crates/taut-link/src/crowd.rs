@@ -42,6 +42,7 @@ impl CrowdSession {
             options: Vec::new(),
             plain: false,
             timeout,
+            core: None,
         })?;
         let question = Frame::Crowd { engine, connections: u32::try_from(connections).unwrap_or(u32::MAX) };
         let Frame::Place { number } = session.ask(&question, "the question for a crowd")? else {

@@ -173,6 +173,19 @@ impl Endpoint {
         }
     }
 
+    /// Whether the peer is of this host, as far as its address tells: a Unix socket, or an address that a socket here can have. A
+    /// port that is forwarded looks the same.
+    pub fn is_of_this_host(&self) -> bool {
+        if matches!(self, Self::Unix(_) | Self::UnixDgram(_)) {
+            return true;
+        }
+        let is_ours = |address: &SockAddr| {
+            address.as_socket().is_some_and(|address| std::net::UdpSocket::bind((address.ip(), 0)).is_ok())
+        };
+        self.bluetooth().is_none()
+            && self.resolve().is_ok_and(|addresses| !addresses.is_empty() && addresses.iter().all(is_ours))
+    }
+
     /// What a Bluetooth endpoint stands for.
     pub(crate) const fn bluetooth(&self) -> Option<(Protocol, &BluetoothAddress)> {
         match self {

@@ -30,6 +30,8 @@ pub struct Request {
     pub plain: bool,
     /// Longest wait for an answer in the handshake.
     pub timeout: Duration,
+    /// Processor that a peer of this host should serve us on.
+    pub core: Option<usize>,
 }
 
 /// A link on which the peer has agreed to work.
@@ -40,6 +42,7 @@ pub struct Session {
     plain: bool,
     timeout: Duration,
     peer_clock: PeerClock,
+    peer_core: Option<usize>,
     questions: Questions,
 }
 
@@ -85,6 +88,7 @@ impl Session {
             plain,
             timeout: request.timeout,
             peer_clock: PeerClock::Same,
+            peer_core: None,
             questions: Questions::default(),
         }
     }
@@ -97,10 +101,21 @@ impl Session {
         Self::greet(request)?.0.compare_clocks()
     }
 
+    /// Asks where the peer would serve us, without any work: on the processor asked for, on another one that it is bound to, or
+    /// anywhere (`None`): a peer of another host, or one that knows of no such wish.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn ask_core(request: &Request) -> Result<Option<usize>> {
+        let (_session, accept) = Self::greet(request)?;
+        Ok(accept.core.filter(|_| accept.boot == boot_identity()).map(usize::from))
+    }
+
     fn shake_hands(&mut self, request: &Request) -> Result<()> {
         let may_hold = self.link.endpoint().acknowledges();
         let accept = self.say_hello(request)?;
         let one_clock = accept.boot == boot_identity();
+        self.peer_core = accept.core.filter(|_| one_clock).map(usize::from);
         if !one_clock || matches!(request.acks, AckPolicy::Delayed | AckPolicy::DelayedAtMost(_)) {
             let compared = self.compare_clocks()?;
             if !one_clock {
@@ -128,6 +143,8 @@ impl Session {
             duration: request.duration,
             nonce: self.id,
             token: 0,
+            core: request.core.and_then(|core| u16::try_from(core).ok()),
+            boot: if request.core.is_some() { boot_identity() } else { 0 },
         };
         let mut answer = self.ask(&Frame::Hello(hello), "the hello")?;
         for _ in 0..CHALLENGES {
@@ -169,6 +186,11 @@ impl Session {
     /// The peer's clock against ours, as it was before the work.
     pub const fn peer_clock(&self) -> PeerClock {
         self.peer_clock
+    }
+
+    /// The processor on which the peer serves us, where it is of this host and bound to one.
+    pub const fn peer_core(&self) -> Option<usize> {
+        self.peer_core
     }
 
     /// Writes what makes a message of this flow recognisable into its first bytes; a stream needs nothing.

@@ -26,6 +26,7 @@ impl Shaper {
             options: Vec::new(),
             plain: false,
             timeout,
+            core: None,
         };
         let (session, _) = Session::greet(&request)?;
         Ok(Self { session })

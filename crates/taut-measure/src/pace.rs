@@ -14,8 +14,9 @@ use taut_time::{Duration, Timeline};
 
 use crate::air::AirPlan;
 use crate::interrupt::Interrupt;
+use crate::placement::{self, Spot};
 use crate::recording::{Ended, PaceRow};
-use crate::{placement, rounds};
+use crate::rounds;
 use analysis::{Receiver, Totals};
 use peer::Peer;
 
@@ -36,8 +37,8 @@ pub struct PacePlan {
     pub options: Vec<SocketOption>,
     /// Limits of the exceedance table.
     pub exceed: Vec<Duration>,
-    /// Processor that the sender is put on.
-    pub core: Option<usize>,
+    /// Where both ends are put.
+    pub spot: Spot,
     /// Send under `SCHED_FIFO`.
     pub fifo: bool,
     /// The command that repeats the row.
@@ -96,7 +97,12 @@ pub fn run(plan: &PacePlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usiz
     if let PeerKind::Simulated(air) = &plan.peer {
         return simulated::run(plan, air, interrupt).map_err(|error| Error::Input(error.to_string()));
     }
-    let peer = Peer::new(&plan.peer)?;
+    let peer = {
+        // A peer on a thread of its own stays where that was started.
+        let is_thread = matches!(plan.peer, PeerKind::Foreign(_));
+        let _placed = placement::on_core(plan.spot.peer_core.filter(|_| is_thread))?;
+        Peer::new(&plan.peer)?
+    };
     let receiver = Receiver {
         endpoint: peer.endpoint().to_string(),
         transport: peer.endpoint().transport().to_owned(),
@@ -105,7 +111,7 @@ pub fn run(plan: &PacePlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usiz
     };
     let mut totals = Totals::new(plan, receiver);
     let (_, ended) = rounds::run(plan.rounds, interrupt, progress, || {
-        let _placed = placement::on_core(plan.core)?;
+        let _placed = placement::on_core(plan.spot.core)?;
         let (round, error) = sender::send_round(plan, &peer, interrupt)?;
         totals.add(round);
         Ok(((), error))

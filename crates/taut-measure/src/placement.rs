@@ -1,7 +1,12 @@
 //! Which processor a thread runs on: on a small machine it matters more than anything else.
 
+mod spot;
+
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use taut_link::{Error, Result};
+use taut_link::wire::Hello;
+use taut_link::{Error, Result, boot_identity};
+
+pub use spot::{Spot, Wish, of_peers, of_threads};
 
 /// Puts the calling thread on one processor, until the result is dropped. `None` leaves it where it is.
 ///
@@ -21,6 +26,29 @@ pub fn on_core(core: Option<usize>) -> Result<Option<Placed>> {
 /// As [`on_core`].
 pub fn stay_on_core(core: usize) -> Result<()> {
     pin(core).map_err(|error| Error::Input(format!("processor {core} can't be used: {error}")))
+}
+
+/// Puts the calling thread, which serves a client, where that wants it, if it is of this boot. The processor that the thread
+/// is bound to then, if it is to one.
+pub(crate) fn for_client(hello: &Hello) -> Option<u16> {
+    if let Some(core) =
+        hello.core.map(usize::from).filter(|core| hello.boot == boot_identity() && allowed_cores().contains(core))
+    {
+        // It was allowed a moment ago; what came of it is told below.
+        let _ = pin(core);
+    }
+    bound_core(hello)
+}
+
+/// The processor that the calling thread is bound to, if it is to one; for clients of this boot only.
+pub(crate) fn bound_core(hello: &Hello) -> Option<u16> {
+    if hello.boot != boot_identity() {
+        return None;
+    }
+    match allowed_cores()[..] {
+        [only] => u16::try_from(only).ok(),
+        _ => None,
+    }
 }
 
 /// Processors that the calling thread may use.

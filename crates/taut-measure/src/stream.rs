@@ -12,9 +12,10 @@ use taut_link::{Endpoint, Error, Request, Result, Session, SocketOption, clock};
 use taut_time::{Duration, Framing, Instant};
 
 use crate::interrupt::Interrupt;
+use crate::placement::{self, Spot};
 use crate::recording::{Coarse, Counted, Ended, StreamRound, StreamRow, TcpFacts};
 use crate::stats::{Interval, interval, median};
-use crate::{placement, rounds, standstill};
+use crate::{rounds, standstill};
 use progress::{Course, LOOK, Progress, Steady, counted};
 
 /// What to send and for how long.
@@ -38,8 +39,8 @@ pub struct StreamPlan {
     pub acks: AckPolicy,
     /// Any server that reads will do; what its kernel acknowledges counts, or what this host's takes where nothing is.
     pub plain: bool,
-    /// Processor that the senders are put on.
-    pub core: Option<usize>,
+    /// Where both ends are put.
+    pub spot: Spot,
     /// The command that repeats the row.
     pub command: String,
 }
@@ -81,6 +82,8 @@ struct Round {
     flows: Vec<Flow>,
     /// Whether it came to its end.
     complete: bool,
+    /// Whether the peer was where it was asked to be.
+    is_placed: bool,
 }
 
 /// What one link gave in one round.
@@ -142,12 +145,13 @@ fn run_round(
     if links.is_empty() {
         links = (0..plan.connections).map(|_| Ok((open(plan, time)?, None))).collect::<Result<_>>()?;
     }
+    let is_placed = plan.spot.is_met(links.iter().map(|(session, _)| session));
     let flows = thread::scope(|scope| {
         let flows: Vec<_> = links
             .iter()
             .map(|(session, course)| {
                 scope.spawn(move || {
-                    let _placed = placement::on_core(plan.core)?;
+                    let _placed = placement::on_core(plan.spot.core)?;
                     flow(plan, session, *course, time, interrupt)
                 })
             })
@@ -172,7 +176,7 @@ fn run_round(
         *kept = links.into_iter().zip(&flows).map(|((session, _), flow)| (session, flow.goes_on)).collect();
     }
     let complete = broken.is_none() && !interrupt.is_set();
-    Ok((Round { flows, complete }, broken))
+    Ok((Round { flows, complete, is_placed }, broken))
 }
 
 fn open(plan: &StreamPlan, time: Duration) -> Result<Session> {
@@ -189,6 +193,7 @@ fn open(plan: &StreamPlan, time: Duration) -> Result<Session> {
         options: plan.options.clone(),
         plain: plan.plain,
         timeout: Duration::from_secs(5),
+        core: plan.spot.peer_core,
     })
 }
 
@@ -432,7 +437,7 @@ impl Patience {
 fn row(plan: &StreamPlan, rounds: &[Round], options: Vec<String>, cpu: Duration) -> StreamRow {
     let by_round: Vec<StreamRound> = rounds
         .iter()
-        .map(|Round { flows, complete }| {
+        .map(|Round { flows, complete, .. }| {
             let bytes: u64 = flows.iter().map(|flow| flow.up + flow.down).sum();
             let duration = flows.iter().map(|flow| flow.duration).max().unwrap_or_default();
             let seconds = duration.as_secs_f64();
@@ -484,6 +489,7 @@ fn row(plan: &StreamPlan, rounds: &[Round], options: Vec<String>, cpu: Duration)
         peer_cpu_ns: peer_cpu.map(nanos),
         bytes_per_cpu_second: if cpu_seconds > 0.0 { bytes as f64 / cpu_seconds } else { 0.0 },
         rounds: by_round,
+        placement: Some(plan.spot.told(rounds.iter().all(|round| round.is_placed))),
         tcp: rounds.last().and_then(|round| round.flows.first()).and_then(|flow| flow.tcp),
         options,
     }

@@ -1,5 +1,6 @@
 use taut_link::SocketOption;
 use taut_link::wire::AckPolicy;
+use taut_measure::placement::Wish;
 
 /// How links are opened: the same for every command that opens some.
 #[derive(Clone, Debug, clap::Args)]
@@ -17,4 +18,8 @@ pub(crate) struct LinkArgs {
     /// Put the sender on this processor
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<usize>,
+    /// Where both ends run when the peer is a `taut serve` on this host: same-core, two-cores, both (a row each), or free, which is
+    /// wherever the system puts them [default: both with one link; free of a peer elsewhere, or with --plain]
+    #[arg(long, value_name = "WHERE")]
+    pub(crate) place: Option<Wish>,
 }

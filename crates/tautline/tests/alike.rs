@@ -61,7 +61,7 @@ fn a_gain_is_that_of_fresh_rounds() {
 #[test]
 fn too_few_rounds_give_an_interval_and_no_verdict() {
     let server = Serve::start("tcp://127.0.0.1:0 unix:@taut-alike-rounds");
-    let line = format!("echo {} --count 300 --rounds 5", server.endpoints.join(" "));
+    let line = format!("echo {} --count 300 --rounds 5 --place free", server.endpoints.join(" "));
     let compared = &run_json(&line)["results"][1]["compared"];
     assert_eq!(
         (&compared["verdict"], &compared["rounds_needed"]),
@@ -79,7 +79,7 @@ fn an_endpoint_without_a_server_is_named_and_the_other_is_measured_in_whole() {
     let server = Serve::start("tcp://127.0.0.1:0");
     let dead = format!("tcp://127.0.0.1:{}", free_port());
     for endpoints in [[server.endpoint(0), &dead], [&dead, server.endpoint(0)]] {
-        let output = run(&format!("echo {} --count 500 --json", endpoints.join(" ")));
+        let output = run(&format!("echo {} --count 500 --place free --json", endpoints.join(" ")));
         assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
         let document = parse(&output);
         assert_eq!(document["ended"]["how"], "failed");
@@ -128,7 +128,8 @@ fn a_server_that_dies_ends_tune_with_the_round_and_a_failure() {
 #[test]
 fn a_server_that_dies_leaves_the_others_and_a_partial_round() {
     let (mut dying, steady) = (Serve::start("tcp://127.0.0.1:0"), Serve::start("tcp://127.0.0.1:0"));
-    let line = ["echo", steady.endpoint(0), dying.endpoint(0), "--time", "6s", "--rounds", "6", "--json"];
+    let line =
+        ["echo", steady.endpoint(0), dying.endpoint(0), "--time", "6s", "--rounds", "6", "--place", "free", "--json"];
     let child = taut().args(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // Two rounds of both take four seconds.
     thread::sleep(Duration::from_millis(6500));

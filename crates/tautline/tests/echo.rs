@@ -20,21 +20,68 @@ fn a_row_for_every_transport_with_all_messages_in_it() {
     let (server, _directory) = Serve::on_all();
     let document = run_json(&format!("echo {} --size 32 --count 2003", server.endpoints.join(" ")));
     let rows = document["results"].as_array().unwrap();
-    assert_eq!(rows.len(), 6);
+    // Both placements, where there are two processors.
+    let placed = if processors() > 1 { 2 } else { 1 };
+    assert_eq!(rows.len(), 6 * placed);
     for (index, row) in rows.iter().enumerate() {
-        assert_eq!(row["endpoint"], server.endpoint(index));
+        assert_eq!(row["endpoint"], server.endpoint(index / placed));
         assert_eq!(row["sent"], 2003);
         assert_eq!(row["lost"], 0);
         assert_eq!(row["rtt_ns"]["count"], 2003);
-        // As many as five verdicts take, and one more.
-        assert_eq!(row["rounds"].as_array().unwrap().len(), 9);
+        // As many as five verdicts take, or ten, and one more.
+        assert_eq!(row["rounds"].as_array().unwrap().len(), 8 + placed);
         assert!(row["rtt_ns"]["p50_ci"].is_array());
         let exceed = row["exceed"].as_array().unwrap();
         assert_eq!(exceed.len(), 5);
         assert_eq!(exceed[0]["over_ns"], 16_700_000);
-        assert_eq!(row["compared"].is_null(), index == 0);
+        assert_eq!(row["compared"].is_null(), index < placed);
     }
     assert!(causes(&document).is_empty());
+}
+
+/// Processors that this process may use.
+fn processors() -> usize {
+    rustix::thread::sched_getaffinity(None).unwrap().count() as usize
+}
+
+/// Both ends are where the row says, and each row is held against its like only.
+#[test]
+fn both_placements_are_rows_of_their_own() {
+    if processors() < 2 {
+        return skip("both_placements_are_rows_of_their_own", "one processor has no two placements");
+    }
+    let server = Serve::start("tcp://127.0.0.1:0 udp://127.0.0.1:0");
+    let (tcp, udp) = (server.endpoint(0), server.endpoint(1));
+    let document = run_json(&format!("echo {tcp} {udp} --time 1s"));
+    let rows = document["results"].as_array().unwrap();
+    let kinds: Vec<_> = rows.iter().map(|row| row["placement"]["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["same_core", "two_cores", "same_core", "two_cores"]);
+    for row in rows {
+        let of = &row["placement"];
+        assert_eq!(of["core"] == of["peer_core"], of["kind"] == "same_core", "{row:#}");
+    }
+    assert!(rows[0]["compared"].is_null() && rows[1]["compared"].is_null(), "{document:#}");
+    assert_eq!(rows[2]["compared"]["with"], format!("{tcp}, same core"));
+    assert_eq!(rows[3]["compared"]["with"], format!("{tcp}, two cores"));
+    // One kind alone, and none.
+    for (place, kind) in [("same-core", "same_core"), ("two-cores", "two_cores"), ("free", "free")] {
+        for command in [
+            format!("echo {udp} --count 100"),
+            format!("pace {tcp} --time 200ms"),
+            format!("stream {tcp} --time 200ms"),
+        ] {
+            let rows = &run_json(&format!("{command} --place {place}"))["results"];
+            assert_eq!((rows.as_array().unwrap().len(), &rows[0]["placement"]["kind"]), (1, &kind.into()), "{rows:#}");
+        }
+    }
+    // One that may use a single processor stays there, and we go to it and away from it.
+    let fixed = Serve::start("tcp://127.0.0.1:0 --cpu 0");
+    let rows = &run_json(&format!("echo {} --count 100", fixed.endpoint(0)))["results"];
+    assert_eq!((&rows[0]["placement"]["core"], &rows[0]["placement"]["peer_core"]), (&0.into(), &0.into()), "{rows:#}");
+    assert_eq!((&rows[1]["placement"]["kind"], &rows[1]["placement"]["peer_core"]), (&"two_cores".into(), &0.into()));
+    // Nobody can place a server that speaks no protocol, and nobody is told that it was.
+    let refused = run(&format!("echo {tcp} --plain --place both"));
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
 }
 
 #[test]
@@ -54,7 +101,10 @@ fn every_engine_measures_every_transport_and_many_links() {
 fn an_open_loop_keeps_its_schedule_under_every_engine_that_can() {
     let server = Serve::start("tcp://127.0.0.1:0 udp://127.0.0.1:0");
     for engine in ["spin", "poll", "epoll", "tokio"] {
-        let line = format!("echo {} --rate 500 --time 1s --rounds 1 --engine {engine}", server.endpoints.join(" "));
+        let line = format!(
+            "echo {} --rate 500 --time 1s --rounds 1 --place free --engine {engine}",
+            server.endpoints.join(" ")
+        );
         for row in run_json(&line)["results"].as_array().unwrap() {
             assert_eq!(row["sent"], 500, "{engine}");
             assert_eq!(row["response_ns"]["count"], 500, "{engine}");
@@ -73,7 +123,8 @@ fn large_messages_come_back_whole() {
             run_json(&format!("echo {} --size 1MiB --count 20 --rounds 2 --engine {engine}", server.endpoint(0)));
         assert_eq!(document["results"][0]["rtt_ns"]["count"], 20, "{engine}");
     }
-    let open = run_json(&format!("echo {} --size 256KiB --rate 50 --time 1s --rounds 1", server.endpoint(0)));
+    let open =
+        run_json(&format!("echo {} --size 256KiB --rate 50 --time 1s --rounds 1 --place free", server.endpoint(0)));
     assert_eq!(open["results"][0]["rtt_ns"]["count"], 50);
 }
 
@@ -88,8 +139,12 @@ fn a_server_that_waits_is_reported_as_base_plus_wait() {
         for transport in 0..2 {
             let endpoints = [base.endpoint(transport), slow.endpoint(transport)];
             let mut echo = undisturbed();
-            let output =
-                echo.arg("echo").args(endpoints).args(["--count", &count.to_string(), "--json"]).output().unwrap();
+            let output = echo
+                .arg("echo")
+                .args(endpoints)
+                .args(["--place", "free", "--count", &count.to_string(), "--json"])
+                .output()
+                .unwrap();
             let document = parse(&output);
             let base_ns = figure(&document, 0, "rtt_ns", "p50");
             let found = figure(&document, 1, "rtt_ns", "p50");
@@ -105,10 +160,10 @@ fn a_server_that_waits_is_reported_as_base_plus_wait() {
 fn a_stall_shows_in_an_open_loop_and_hides_from_a_closed_one() {
     let server = Serve::start("tcp://127.0.0.1:0 udp://127.0.0.1:0 --stall 200ms/1s");
     for endpoint in &server.endpoints {
-        let open = run_json(&format!("echo {endpoint} --rate 1000 --time 4s --rounds 1"));
+        let open = run_json(&format!("echo {endpoint} --rate 1000 --time 4s --rounds 1 --place free"));
         let p99 = figure(&open, 0, "response_ns", "p99");
         assert!((150e6..260e6).contains(&p99), "response time p99 {p99} ns");
-        let closed = run_json(&format!("echo {endpoint} --time 4s --rounds 1"));
+        let closed = run_json(&format!("echo {endpoint} --time 4s --rounds 1 --place free"));
         let p99 = figure(&closed, 0, "rtt_ns", "p99");
         assert!(p99 < 20e6, "round trip p99 {p99} ns");
         assert!(figure(&closed, 0, "rtt_ns", "max") > 100e6);
@@ -240,7 +295,7 @@ fn what_loses_more_is_not_called_shorter() {
 fn of_several_engines_the_reference_names_its_own() {
     let server = Serve::start("tcp://127.0.0.1:0");
     let tcp = server.endpoint(0);
-    let document = run_json(&format!("echo {tcp} --engine blocking,epoll --count 500"));
+    let document = run_json(&format!("echo {tcp} --engine blocking,epoll --count 500 --place free"));
     assert_eq!(document["results"][1]["compared"]["with"], format!("{tcp}, blocking engine"));
 }
 

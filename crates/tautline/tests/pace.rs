@@ -63,7 +63,8 @@ fn a_linux_peer_with_delayed_acknowledgements() {
 #[test]
 fn held_writes_are_flagged() {
     let server = Serve::start("tcp://127.0.0.1:0");
-    let document = run_json(&format!("pace {} --peer-ack delayed --time 3s --rounds 1", server.endpoint(0)));
+    let document =
+        run_json(&format!("pace {} --peer-ack delayed --time 3s --rounds 1 --place free", server.endpoint(0)));
     let excerpt = document["results"][0]["excerpt"].as_array().unwrap();
     assert_eq!(excerpt.len(), 300);
     let held = excerpt
@@ -78,7 +79,7 @@ fn held_writes_are_flagged() {
 fn every_transport_is_paced_and_every_message_accounted_for() {
     let (server, _directory) = Serve::on_all();
     for endpoint in &server.endpoints {
-        let document = run_json(&format!("pace {endpoint} --period 5ms --time 1s --rounds 2"));
+        let document = run_json(&format!("pace {endpoint} --period 5ms --time 1s --rounds 2 --place free"));
         let row = &document["results"][0];
         assert_eq!((&row["messages"], &row["lost"]), (&200.into(), &0.into()), "{endpoint}");
         assert_eq!(row["delivery_ns"]["count"], 200, "{endpoint}");

@@ -21,6 +21,8 @@ fn hello(work: Work) -> Vec<u8> {
         duration: Duration::from_secs(1),
         nonce: 7,
         token: 0,
+        core: None,
+        boot: 0,
     };
     Frame::Hello(hello).emit(7)
 }
@@ -48,10 +50,11 @@ fn limits_are_kept_and_named() {
 #[test]
 fn a_rate_limit_slows_a_stream_and_drops_datagrams() {
     let server = Serve::start("tcp://127.0.0.1:0 udp://127.0.0.1:0 --max-rate 200");
-    let stream = run_json(&format!("echo {} --time 3s --rounds 1", server.endpoint(0)));
+    let stream = run_json(&format!("echo {} --time 3s --rounds 1 --place free", server.endpoint(0)));
     let sent = stream["results"][0]["sent"].as_u64().unwrap();
     assert!((300..=850).contains(&sent), "{sent} messages in 3 s, with a burst of 200 and 200 a second");
-    let datagrams = run_json(&format!("echo {} --rate 1000 --time 2s --rounds 1 --timeout 100ms", server.endpoint(1)));
+    let datagrams =
+        run_json(&format!("echo {} --rate 1000 --time 2s --rounds 1 --timeout 100ms --place free", server.endpoint(1)));
     assert!(datagrams["results"][0]["lost"].as_u64().unwrap() > 800);
 }
 

@@ -36,7 +36,7 @@ fn taut_rtt(setting: &Setting, transport: Transport) -> Result<f64> {
     let serving = setting.taut.serve()?;
     let time = format!("{}ms", setting.time.as_millis());
     let endpoint = serving.endpoint(transport)?;
-    let arguments = ["echo", endpoint, "--size", SIZE, "--time", &time, "--rounds", "1"];
+    let arguments = ["echo", endpoint, "--size", SIZE, "--time", &time, "--rounds", "1", "--place", "free"];
     let object = setting.taut.run(&arguments, setting.time + Duration::from_secs(30))?;
     taut::number(&object, "/results/0/rtt_ns/p50")
 }

@@ -56,13 +56,15 @@ impl Peer {
     fn pace(self, setting: &Setting, nagle: &str) -> Result<Run> {
         let object = match self {
             Self::Foreign => {
-                let arguments = ["pace", "--foreign-peer", "56ms", "--nagle", nagle, "--time", "10s"];
+                let arguments =
+                    ["pace", "--foreign-peer", "56ms", "--nagle", nagle, "--time", "10s", "--place", "free"];
                 setting.taut.run(&arguments, Duration::from_secs(120))?
             }
             Self::Linux => {
                 let serving = setting.taut.serve()?;
                 let endpoint = serving.endpoint(Transport::Tcp)?;
-                let arguments = ["pace", endpoint, "--peer-ack", "delayed", "--nagle", nagle, "--time", "5s"];
+                let arguments =
+                    ["pace", endpoint, "--peer-ack", "delayed", "--nagle", nagle, "--time", "5s", "--place", "free"];
                 setting.taut.run(&arguments, Duration::from_secs(120))?
             }
         };

@@ -31,7 +31,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
 fn taut_rate(setting: &Setting) -> Result<f64> {
     let serving = setting.taut.serve()?;
     let time = format!("{}ms", setting.time.as_millis());
-    let arguments = ["stream", serving.endpoint(Transport::Tcp)?, "--time", &time, "--rounds", "1"];
+    let arguments = ["stream", serving.endpoint(Transport::Tcp)?, "--time", &time, "--rounds", "1", "--place", "free"];
     let object = setting.taut.run(&arguments, setting.time + Duration::from_secs(30))?;
     taut::number(&object, "/results/0/throughput_bps")
 }

@@ -391,6 +391,8 @@ mod tests {
             duration: Duration::from_secs(10),
             nonce: 7,
             token: 9,
+            core: Some(3),
+            boot: 11,
         };
         let accept = Accept {
             boot: 3,
@@ -406,8 +408,9 @@ mod tests {
                 rx_octets: Some(27),
                 phys: Some([1, 2]),
             },
+            core: Some(0),
         };
-        let of_a_stranger = Accept { credit_rule: None, agreed: Agreed::default(), ..accept };
+        let of_a_stranger = Accept { credit_rule: None, agreed: Agreed::default(), core: None, ..accept };
         let intervals = Some(IntervalLimits { min: 6, max: 40 });
         let shape = Shape { mtu: Some(2221), receive_buffer: Some(65_536), intervals, keep: true };
         let record = Record { end: 128, received_ns: 5, read_ns: 6 };

@@ -22,6 +22,10 @@ pub struct Hello {
     pub nonce: u64,
     /// What the server's challenge gave, 0 before; datagrams only.
     pub token: u64,
+    /// Processor that the client wants to be served on, below 65,535; heeded for clients of the server's own boot only.
+    pub core: Option<u16>,
+    /// Identifies the client's boot; 0 when it does not tell.
+    pub boot: u64,
 }
 
 /// What a server does with a client's bytes.
@@ -72,6 +76,8 @@ pub struct Accept {
     pub credit_rule: Option<CreditRule>,
     /// What the server has heard of the link; Bluetooth LE only.
     pub agreed: Agreed,
+    /// Processor that the client is served on, where it is of the server's boot and the server is bound to one.
+    pub core: Option<u16>,
 }
 
 /// How a server is to receive the links that are opened from now on, and between which connection intervals its adapter is to
@@ -198,8 +204,8 @@ impl Hello {
             AckPolicy::Delayed => (2, 0),
             AckPolicy::DelayedAtMost(micros) => (3, micros),
         };
-        out.u8(self.work as u8).u8(acks).u16(0).u32(micros).u32(self.message_bytes);
-        out.u32(millis(self.duration)).u64(self.nonce).u64(self.token);
+        out.u8(self.work as u8).u8(acks).u16(after(self.core)).u32(micros).u32(self.message_bytes);
+        out.u32(millis(self.duration)).u64(self.nonce).u64(self.token).u64(self.boot);
     }
 
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, WireError> {
@@ -214,7 +220,7 @@ impl Hello {
             _ => return Err(WireError::Field("work")),
         };
         let acks = from.u8()?;
-        let _reserved = from.u16()?;
+        let core = before(from.u16()?);
         let micros = from.u32()?;
         let acks = match acks {
             0 => AckPolicy::System,
@@ -228,7 +234,8 @@ impl Hello {
             return Err(WireError::Field("message size"));
         }
         let duration = Duration::from_millis(from.u32()?.into());
-        Ok(Self { work, acks, message_bytes, duration, nonce: from.u64()?, token: from.u64()? })
+        let (nonce, token, boot) = (from.u64()?, from.u64()?, from.u64()?);
+        Ok(Self { work, acks, message_bytes, duration, nonce, token, core, boot })
     }
 }
 
@@ -246,6 +253,7 @@ impl Accept {
         for field in [agreed.interval, agreed.latency, agreed.timeout, agreed.tx_octets, agreed.rx_octets] {
             out.u16(field.unwrap_or(0));
         }
+        out.u16(after(self.core));
     }
 
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, WireError> {
@@ -261,6 +269,7 @@ impl Accept {
                 _ => return Err(WireError::Field("rule of credits")),
             },
             agreed: agreed(from)?,
+            core: before(from.u16()?),
         })
     }
 }
@@ -362,6 +371,15 @@ impl Refusal {
             _ => Err(WireError::Field("refusal")),
         }
     }
+}
+
+/// A processor's number as it is sent: one more, so that 0 is none.
+fn after(core: Option<u16>) -> u16 {
+    core.and_then(|core| core.checked_add(1)).unwrap_or(0)
+}
+
+const fn before(number: u16) -> Option<u16> {
+    number.checked_sub(1)
 }
 
 fn millis(duration: Duration) -> u32 {

@@ -73,6 +73,7 @@ pub fn stream(
         peer_cpu_ns: None,
         bytes_per_cpu_second: 0.0,
         rounds: measured,
+        placement: None,
         tcp: None,
         options,
     };

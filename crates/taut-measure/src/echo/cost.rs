@@ -49,7 +49,7 @@ pub fn observer_cost(interrupt: &Interrupt) -> Result<Option<ObserverCost>> {
         options: Vec::new(),
         acks: AckPolicy::System,
         writes: WriteStyle::One,
-        core: None,
+        spot: crate::placement::Spot::default(),
         observe: true,
         command: String::new(),
     };

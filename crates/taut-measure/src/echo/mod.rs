@@ -19,6 +19,7 @@ use taut_time::{Duration, Timeline};
 
 use crate::engine::{EngineKind, overhead};
 use crate::interrupt::Interrupt;
+use crate::placement::Spot;
 use crate::recording::{EchoRow, Ended};
 use crate::rounds::turns;
 pub use cost::observer_cost;
@@ -69,8 +70,8 @@ pub struct EchoSubject {
     pub acks: AckPolicy,
     /// How a message is written.
     pub writes: WriteStyle,
-    /// Processor that the sender is put on.
-    pub core: Option<usize>,
+    /// Where both ends are put.
+    pub spot: Spot,
     /// Whether a timeline of the writes is kept, in rounds of their own.
     pub observe: bool,
     /// The command that repeats the row.
@@ -88,7 +89,13 @@ pub struct EchoOutcome {
     pub ended: Ended,
 }
 
-/// Measures all subjects, interleaved round by round, and compares each with the first. A subject that fails is out, and the
+/// How many of these subjects are held against another one: all but the first of each kind of placement.
+pub fn comparisons(subjects: &[EchoSubject]) -> usize {
+    let is_first = |at: usize| subjects[..at].iter().all(|before| before.spot.kind != subjects[at].spot.kind);
+    (0..subjects.len()).filter(|&at| !is_first(at)).count()
+}
+
+/// Measures all subjects, interleaved round by round, and compares each with the first of the same kind of placement. A subject that fails is out, and the
 /// others go on; what was measured of it stays, and how it failed is how the run ended.
 ///
 /// A subject that is observed is measured once more in each round, with the observer, and that does not count: what is compared

@@ -12,7 +12,7 @@ use super::samples::{Sampled, Samples};
 use super::{EchoPlan, EchoSubject, Limit};
 use crate::interrupt::Interrupt;
 use crate::placement;
-use crate::recording::{EchoRow, LossComparison, ObserverCost, TcpFacts};
+use crate::recording::{EchoRow, LossComparison, ObserverCost, PlacementKind, TcpFacts};
 use crate::stats::{Interval, Quantile, interval, median};
 use crate::verdict::compare;
 
@@ -78,6 +78,8 @@ pub(super) struct Target<'a> {
     observed: Vec<(u64, u64)>,
     options: Vec<String>,
     nagle: Option<bool>,
+    /// Whether the peer was in every round where it was asked to be.
+    is_placed: bool,
     tcp: Option<TcpFacts>,
     timeline: Option<Timeline>,
 }
@@ -91,6 +93,7 @@ impl<'a> Target<'a> {
             observed: Vec::new(),
             options: Vec::new(),
             nagle: None,
+            is_placed: true,
             tcp: None,
             timeline: None,
         }
@@ -142,8 +145,9 @@ impl<'a> Target<'a> {
     }
 
     fn measure(&mut self, round: usize, observe: bool, samples: &mut Samples, interrupt: &Interrupt) -> Result<()> {
-        let _placed = placement::on_core(self.subject.core)?;
+        let _placed = placement::on_core(self.subject.spot.core)?;
         let sessions = (0..self.plan.connections).map(|_| self.open()).collect::<Result<Vec<_>>>()?;
+        self.is_placed &= self.subject.spot.is_met(&sessions);
         if let Some(session) = sessions.first() {
             self.nagle = session.link().endpoint().acknowledges().then(|| session.link().holds_small_writes());
         }
@@ -169,6 +173,7 @@ impl<'a> Target<'a> {
             options: self.subject.options.clone(),
             plain: self.plan.plain,
             timeout: self.plan.timeout.max(Duration::from_secs(2)),
+            core: self.subject.spot.peer_core,
         })
     }
 
@@ -301,7 +306,19 @@ impl<'a> Target<'a> {
     fn name_among(&self, targets: &[Self]) -> String {
         let EchoSubject { endpoint, engine, .. } = self.subject;
         let is_twin = |other: &Self| other.subject.endpoint == *endpoint && other.subject.engine != *engine;
-        if targets.iter().any(is_twin) { format!("{endpoint}, {engine} engine") } else { endpoint.to_string() }
+        let mut name = endpoint.to_string();
+        if targets.iter().any(is_twin) {
+            name += &format!(", {engine} engine");
+        }
+        if targets.iter().any(|other| other.kind() != self.kind()) {
+            name += &format!(", {}", self.kind().name());
+        }
+        name
+    }
+
+    /// How both ends stood to each other.
+    fn kind(&self) -> PlacementKind {
+        self.subject.spot.told(self.is_placed).kind
     }
 
     fn row(&self) -> Option<EchoRow> {
@@ -321,6 +338,7 @@ impl<'a> Target<'a> {
             timeout_ns: u64::try_from(self.plan.timeout.as_nanos()).unwrap_or(u64::MAX),
             observer: self.observer_cost(),
             nagle: self.nagle,
+            placement: Some(self.subject.spot.told(self.is_placed)),
             tcp: self.tcp,
             options: self.options.clone(),
             peer_acks: if self.plan.plain { "its own way".to_owned() } else { self.subject.acks.to_string() },
@@ -339,14 +357,14 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The rows of all targets, each compared with the first.
+/// The rows of all targets, each compared with the first of the same kind of placement.
 pub(super) fn rows(targets: &[Target<'_>]) -> Vec<Option<EchoRow>> {
     let mut rows: Vec<Option<EchoRow>> = targets.iter().map(Target::row).collect();
-    let others = rows.len().saturating_sub(1);
-    let Some(base) = targets.first().filter(|base| base.has_samples()) else { return rows };
-    let with = base.name_among(targets);
-    for (target, row) in targets.iter().zip(&mut rows).skip(1) {
-        let Some(row) = row else { continue };
+    let base = |at: usize| targets[..at].iter().find(|before| before.kind() == targets[at].kind());
+    let others = (0..targets.len()).filter(|&at| base(at).is_some()).count();
+    for (at, (target, row)) in targets.iter().zip(&mut rows).enumerate() {
+        let (Some(row), Some(base)) = (row, base(at).filter(|base| base.has_samples())) else { continue };
+        let with = base.name_among(targets);
         row.loss_compared = LossComparison::of(target.sampled.losses(), base.sampled.losses(), &with);
         let compared = compare(target.sampled.medians(), base.sampled.medians(), others);
         row.compared = compared.map(|compared| compared.with(with.clone()).beside(row.loss_compared.as_ref()));

@@ -41,6 +41,7 @@ pub(super) struct Totals<'a> {
     timelines: Vec<Timeline>,
     events: usize,
     dropped_rounds: u64,
+    is_placed: bool,
     nagle: Option<bool>,
     tcp: Option<TcpFacts>,
     options: Vec<String>,
@@ -71,6 +72,7 @@ impl<'a> Totals<'a> {
             timelines: Vec::new(),
             events: 0,
             dropped_rounds: 0,
+            is_placed: true,
             nagle: None,
             tcp: None,
             options: Vec::new(),
@@ -104,6 +106,7 @@ impl<'a> Totals<'a> {
         self.segments = self.segments.zip(round.segments).map(|(before, more)| before + more);
         self.clock_uncertainty_ns = self.clock_uncertainty_ns.max(round.clock_uncertainty_ns);
         (self.nagle, self.tcp, self.options) = (round.nagle, round.tcp, round.options);
+        self.is_placed &= round.is_placed;
         self.keep(&round.timeline);
     }
 
@@ -151,6 +154,9 @@ impl<'a> Totals<'a> {
             rounds: self.rounds,
             dropped_rounds: self.dropped_rounds,
             excerpt: self.excerpt,
+            // Virtual time has no processors.
+            placement: (!matches!(self.plan.peer, super::PeerKind::Simulated(_)))
+                .then(|| self.plan.spot.told(self.is_placed)),
             tcp: self.tcp,
             options: self.options,
             observer: None,
@@ -274,7 +280,7 @@ mod tests {
             rounds: 6,
             options: Vec::new(),
             exceed: vec![taut_time::Duration::from_millis(1)],
-            core: None,
+            spot: crate::placement::Spot::default(),
             fifo: false,
             command: String::new(),
         }
@@ -311,6 +317,7 @@ mod tests {
             tcp: None,
             options: Vec::new(),
             is_told: true,
+            is_placed: true,
             complete,
         }
     }

@@ -74,6 +74,7 @@ impl Peer {
             options: plan.options.clone(),
             plain,
             timeout: Duration::from_secs(5),
+            core: plan.spot.peer_core.filter(|_| matches!(self, Self::Server { .. })),
         }
     }
 

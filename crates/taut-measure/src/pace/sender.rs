@@ -21,6 +21,8 @@ pub(super) struct SentRound {
     pub(super) is_told: bool,
     /// Whether the round came to its end.
     pub(super) complete: bool,
+    /// Whether the peer was where it was asked to be.
+    pub(super) is_placed: bool,
 }
 
 /// Sends one round over a new link. An error after the first message comes beside what was measured.
@@ -52,6 +54,7 @@ pub(super) fn send_round(plan: &PacePlan, peer: &Peer, interrupt: &Interrupt) ->
         _ => (link.endpoint().framing() == Framing::Datagram).then_some(messages),
     };
     let clock_before = session.peer_clock();
+    let is_placed = !matches!(peer, Peer::Server { .. }) || plan.spot.is_met([&session]);
     drop(session);
     let mut timeline = observer.into_timeline();
     let is_told = report.is_ok();
@@ -62,8 +65,18 @@ pub(super) fn send_round(plan: &PacePlan, peer: &Peer, interrupt: &Interrupt) ->
     let tcp = info.map(TcpFacts::from);
     let error = error.or_else(|| settled.and(collected).err());
     let complete = error.is_none() && !interrupt.is_set();
-    let round =
-        SentRound { messages, segments, nagle, clock_uncertainty_ns, tcp, options, timeline, is_told, complete };
+    let round = SentRound {
+        messages,
+        segments,
+        nagle,
+        clock_uncertainty_ns,
+        tcp,
+        options,
+        timeline,
+        is_told,
+        complete,
+        is_placed,
+    };
     Ok((round, error))
 }
 

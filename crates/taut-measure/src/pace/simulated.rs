@@ -80,6 +80,7 @@ fn send_round(
         clock_uncertainty_ns: Some(0),
         tcp: None,
         is_told: true,
+        is_placed: true,
         complete: !interrupt.is_set() && link.disconnected().is_none(),
         options: vec![format!("mtu {}", link.mtu(sender)), format!("ci {} ns", air.scenario.ci)],
     };

@@ -5,6 +5,7 @@
 
 mod air;
 mod host;
+mod placement;
 mod row;
 
 use schemars::JsonSchema;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use air::{AirChangeRow, AirEventExcerpt, AirExcerpt, AirIdle, AirPdu, AirRow, AirSetting};
 pub use host::{Floor, HostFacts};
+pub use placement::{Placement, PlacementKind};
 pub use row::{
     CheckRow, Coarse, Comparison, Counted, CpuComparison, CrowdRound, CrowdRow, EchoRow, FloorRow, LossComparison,
     MessageExcerpt, ObserverCost, PaceRound, PaceRow, Round, RouteRow, Row, Starvation, StreamRound, StreamRow,

@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{AirChangeRow, AirRow};
+use super::{AirChangeRow, AirRow, Placement};
 use crate::stats::{Distribution, Exceedance, Losses, Quantile, Summary, losses_differ};
 
 /// Declares the kinds of rows, each with its name in JSON. All that goes through the kinds follows from this one list.
@@ -103,7 +103,7 @@ pub struct EchoRow {
     pub curve: Vec<(f64, u64)>,
     /// Independent repetitions, each with new links.
     pub rounds: Vec<Round>,
-    /// Against the first endpoint of the same command.
+    /// Against the first endpoint of the same command and the same kind of placement.
     pub compared: Option<Comparison>,
     /// What the observer costs, where a timeline was kept. The figures of this row are of rounds without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,6 +113,10 @@ pub struct EchoRow {
     pub loss_compared: Option<LossComparison>,
     /// Whether the transport was free to hold small writes back (Nagle's algorithm); absent where there is no such thing.
     pub nagle: Option<bool>,
+    /// On which processors both ends ran; absent in virtual time and in older recordings. Only rows of the same kind of placement
+    /// are held against each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
     /// The first TCP connection of the last round, at its end.
     pub tcp: Option<TcpFacts>,
     /// Socket options in force, as the kernel has them.
@@ -495,6 +499,9 @@ pub struct PaceRow {
     pub dropped_rounds: u64,
     /// The first messages of the last round, stage by stage, for drawing.
     pub excerpt: Vec<MessageExcerpt>,
+    /// On which processors both ends ran; absent in virtual time and in older recordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
     /// The TCP connection at the end of the last round.
     pub tcp: Option<TcpFacts>,
     /// Socket options in force, as the kernel has them.
@@ -589,6 +596,9 @@ pub struct StreamRow {
     pub bytes_per_cpu_second: f64,
     /// Independent repetitions, each with new links.
     pub rounds: Vec<StreamRound>,
+    /// On which processors both ends ran; absent in virtual time and in older recordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
     /// The first TCP connection of the last round, at its end.
     pub tcp: Option<TcpFacts>,
     /// Socket options in force, as the kernel has them.

@@ -20,6 +20,7 @@ use taut_time::{Duration, Instant};
 
 use super::limits::{Place, Rate};
 use super::{GLANCE, Shared};
+use crate::placement::{self, Placed};
 
 /// How long a session that is over is kept, when its client does not say that it has the report.
 const LINGER: Duration = Duration::from_secs(2);
@@ -37,6 +38,7 @@ pub(super) fn serve_all(listener: &Listener, shared: &Arc<Shared>) {
         sessions: HashMap::new(),
         began: clock::now(),
         swept: clock::now(),
+        placed: None,
         cpu_shared: clock::thread_cpu(),
     };
     while !shared.is_stopping() {
@@ -58,6 +60,8 @@ struct Desk<'a> {
     sessions: HashMap<PeerAddress, Session>,
     began: Instant,
     swept: Instant,
+    /// Where the clients of now want this thread; back to where it was when there are none.
+    placed: Option<Placed>,
     /// CPU time of this thread that the sessions have got their shares of.
     cpu_shared: Duration,
 }
@@ -187,6 +191,7 @@ impl Desk<'_> {
         if self.sessions.get(from).is_none_or(|session| session.id != hello.nonce) {
             self.sessions.remove(from);
             let place = self.shared.places.take()?;
+            self.place(&hello);
             self.shared.clients.fetch_add(1, Ordering::Relaxed);
             self.sessions.insert(from.clone(), Session::new(hello, place, self.shared, now));
         }
@@ -197,7 +202,21 @@ impl Desk<'_> {
             boot: boot_identity(),
             max_message_bytes: u32::try_from(limits.message_bytes).unwrap_or(u32::MAX),
             max_duration: limits.session,
+            core: placement::bound_core(&hello),
         })
+    }
+
+    /// Goes to the processor that a new client wants, unless there are others that want something else.
+    fn place(&mut self, hello: &Hello) {
+        let wish = |hello: &Hello| hello.core.filter(|_| hello.boot == boot_identity());
+        if self.sessions.is_empty() {
+            self.placed = None;
+        }
+        let agreed = self.sessions.values().all(|session| wish(&session.hello) == wish(hello));
+        if self.placed.is_none() && agreed {
+            // A processor that it may not use leaves it where it is, and the answer says so.
+            self.placed = placement::on_core(wish(hello).map(usize::from)).unwrap_or(None);
+        }
     }
 
     /// Gives each session its share of the CPU time that this thread has used since it last did: by the datagrams handled

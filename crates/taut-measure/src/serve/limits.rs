@@ -174,6 +174,8 @@ mod tests {
             duration: Duration::from_secs(seconds),
             nonce: 0,
             token: 0,
+            core: None,
+            boot: 0,
         };
         let length = |seconds| limits.deadline(&hello(seconds), Instant::default()).as_nanos() / 1_000_000;
         assert_eq!((length(0), length(10), length(60)), (60_100, 40_000, 60_100));

@@ -102,6 +102,7 @@ fn request(endpoint: &Endpoint, work: Work) -> Request {
         options: Vec::new(),
         plain: false,
         timeout: Duration::from_secs(2),
+        core: None,
     }
 }
 

@@ -32,6 +32,7 @@ fn open(endpoint: &Endpoint, work: Work) -> Session {
         options: Vec::new(),
         plain: false,
         timeout: Duration::from_secs(5),
+        core: None,
     };
     Session::open(&request).unwrap()
 }

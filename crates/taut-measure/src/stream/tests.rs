@@ -17,7 +17,7 @@ fn plain(endpoint: &str, time: Duration, rounds: usize) -> StreamRow {
         options: Vec::new(),
         acks: AckPolicy::System,
         plain: true,
-        core: None,
+        spot: Spot::default(),
         command: String::new(),
     };
     let outcome = run(&plan, &Interrupt::default(), &mut |_, _| {}).unwrap();

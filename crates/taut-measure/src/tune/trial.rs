@@ -6,6 +6,7 @@ use super::{TunePlan, TuneWorkload};
 use crate::echo::{self, EchoPlan, EchoSubject, Limit};
 use crate::interrupt::Interrupt;
 use crate::pace::{self, PacePlan, PeerKind};
+use crate::placement::Spot;
 use crate::recording::{Ended, TcpFacts};
 use crate::stats::{Losses, Percentile, Quantile, Summary};
 use crate::stream::{self, Direction, StreamPlan};
@@ -65,7 +66,7 @@ fn run_echo(plan: &TunePlan, setting: &Setting, bytes: usize, observe: bool, int
         options: setting.options.clone(),
         acks: setting.acks,
         writes: setting.writes,
-        core: setting.core,
+        spot: Spot::free(setting.core),
         observe,
         command: plan.command.clone(),
     };
@@ -91,7 +92,7 @@ fn run_pace(
         rounds: 1,
         options: setting.options.clone(),
         exceed: Vec::new(),
-        core: setting.core,
+        spot: Spot::free(setting.core),
         fifo: false,
         command: plan.command.clone(),
     };
@@ -112,7 +113,7 @@ fn run_stream(plan: &TunePlan, setting: &Setting, block: usize, interrupt: &Inte
         options: setting.options.clone(),
         acks: setting.acks,
         plain: plan.plain,
-        core: setting.core,
+        spot: Spot::free(setting.core),
         command: plan.command.clone(),
     };
     let outcome = stream::run(&stream_plan, interrupt, &mut |_, _| {})?;

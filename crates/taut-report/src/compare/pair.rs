@@ -1,4 +1,4 @@
-use taut_measure::recording::{Recording, Round, Row};
+use taut_measure::recording::{Placement, PlacementKind, Recording, Round, Row};
 use taut_measure::stats::{Losses, MOST_FALSE, Percentile, Quantile, Summary};
 
 use super::figure::{Compared, Figure, Kind, Sample};
@@ -82,15 +82,18 @@ fn label(row: &Row) -> Option<String> {
             let (size, links) = (units::size(row.message_bytes), links(row.connections));
             let (transport, engine, writes) = (&row.transport, &row.engine, &row.writes);
             let nagle = comma_nagle(row.nagle);
-            Some(format!("echo over {transport}, {size}, {engine}, {writes}, {links}, {pace}{nagle}"))
+            let placed = comma_placed(row.placement.as_ref());
+            Some(format!("echo over {transport}, {size}, {engine}, {writes}, {links}, {pace}{nagle}{placed}"))
         }
         Row::Pace(row) => {
             let (size, period) = (units::size(row.message_bytes), units::limit(row.period_ns));
-            Some(format!("pace over {}, {size} every {period}{}", row.transport, comma_nagle(row.nagle)))
+            let (nagle, placed) = (comma_nagle(row.nagle), comma_placed(row.placement.as_ref()));
+            Some(format!("pace over {}, {size} every {period}{nagle}{placed}", row.transport))
         }
         Row::Stream(row) => {
             let (block, links) = (units::size(row.block_bytes), links(row.connections));
-            Some(format!("stream {} over {}, {block} writes, {links}", row.direction, row.transport))
+            let placed = comma_placed(row.placement.as_ref());
+            Some(format!("stream {} over {}, {block} writes, {links}{placed}", row.direction, row.transport))
         }
         Row::Crowd(row) => {
             let (links, active) = (connections(row.connections), units::count(row.active as u64));
@@ -108,6 +111,14 @@ fn label(row: &Row) -> Option<String> {
         Row::AirChange(_) => None,
         Row::Floor(row) => Some(format!("floor: {}", row.what)),
         Row::Tune(_) | Row::Check(_) => None,
+    }
+}
+
+/// Rows from before there were placements are like those that are not placed.
+fn comma_placed(placement: Option<&Placement>) -> String {
+    match placement.map(|placement| placement.kind) {
+        None | Some(PlacementKind::Free) => String::new(),
+        Some(kind) => format!(", {}", kind.name()),
     }
 }
 

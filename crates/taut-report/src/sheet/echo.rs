@@ -2,7 +2,7 @@ use taut_measure::recording::{EchoRow, Verdict};
 use taut_measure::stats::{Percentile, Summary};
 
 use super::{
-    About, Cell, Column, Label, Line, Note, Sheet, Tone, across_rounds, cut_short, echo_labels, loss_note,
+    About, Cell, Column, Label, Line, Note, Sheet, Tone, across_rounds, cut_short, echo_labels, loss_note, not_placed,
     observer_cost, ratio_interval, tone_of, too_few_rounds, whole_rounds,
 };
 use crate::units;
@@ -32,6 +32,7 @@ pub(super) fn sheet(rows: &[&EchoRow]) -> Sheet {
         sheet.lines.extend(lines(row, &label, open));
         sheet.notes.extend(row.loss_compared.as_ref().map(|losses| loss_note(&label, losses)));
         sheet.notes.extend(compared(row, &label));
+        sheet.notes.extend(not_placed(&label, row.placement.as_ref()));
         sheet.notes.extend(cut_short(&label, row.rounds.iter().map(|round| (round.complete, round.sent)), "messages"));
         sheet.notes.extend(observer(row, &label));
         sheet.notes.extend(came_late(row, &label));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use taut_measure::recording::{AirRow, CrowdRow, EchoRow, PaceRow, RouteRow, StreamRow, TuneRow};
+use taut_measure::recording::{AirRow, CrowdRow, EchoRow, PaceRow, Placement, RouteRow, StreamRow, TuneRow};
 
 use crate::units;
 
@@ -43,6 +43,7 @@ pub(crate) fn echo_labels(rows: &[&EchoRow]) -> Labels {
             row.nagle.map_or("", nagle).to_owned(),
         ];
         traits.push(format!("peer acknowledges: {}", row.peer_acks));
+        traits.push(placement(row.placement.as_ref()).to_owned());
         (row.endpoint.clone(), traits)
     })
 }
@@ -54,6 +55,7 @@ pub(crate) fn pace_labels(rows: &[&PaceRow]) -> Labels {
             format!("{} messages", units::size(row.message_bytes)),
             format!("one every {}", units::limit(row.period_ns)),
             format!("peer: {}", row.peer),
+            placement(row.placement.as_ref()).to_owned(),
         ];
         (row.endpoint.clone(), traits)
     })
@@ -61,8 +63,12 @@ pub(crate) fn pace_labels(rows: &[&PaceRow]) -> Labels {
 
 pub(crate) fn stream_labels(rows: &[&StreamRow]) -> Labels {
     labels(rows, |row| {
-        let traits =
-            vec![row.direction.clone(), links(row.connections), format!("{} writes", units::size(row.block_bytes))];
+        let traits = vec![
+            row.direction.clone(),
+            links(row.connections),
+            format!("{} writes", units::size(row.block_bytes)),
+            placement(row.placement.as_ref()).to_owned(),
+        ];
         (row.endpoint.clone(), traits)
     })
 }
@@ -129,6 +135,11 @@ pub(crate) fn air_labels(rows: &[&AirRow]) -> Labels {
         ];
         (row.scenario.clone(), traits)
     })
+}
+
+/// On which processors both ends ran, in words; none in virtual time.
+pub(crate) fn placement(placement: Option<&Placement>) -> &'static str {
+    placement.map_or("", |placement| placement.kind.name())
 }
 
 /// State of Nagle's algorithm.

@@ -15,8 +15,8 @@ mod tune;
 
 use taut_explain::Stage;
 use taut_measure::recording::{
-    AirChangeRow, AirRow, CheckRow, CrowdRow, EchoRow, FloorRow, LossComparison, ObserverCost, PaceRow, Recording,
-    Round, RouteRow, Row, StreamRow, TuneRow, Verdict,
+    AirChangeRow, AirRow, CheckRow, CrowdRow, EchoRow, FloorRow, LossComparison, ObserverCost, PaceRow, Placement,
+    Recording, Round, RouteRow, Row, StreamRow, TuneRow, Verdict,
 };
 use taut_measure::stats::{Percentile, Quantile, Summary, narrowest};
 
@@ -390,6 +390,12 @@ pub(crate) fn across_rounds(intervals: impl Iterator<Item = (usize, Option<f64>)
         }
     };
     Some(Note::toned(format!("Across rounds: {what} {} probability.", units::level(level)), Tone::Faint))
+}
+
+/// Why a peer of this host was not placed.
+pub(crate) fn not_placed(label: &Label, placement: Option<&Placement>) -> Option<Note> {
+    let why = placement?.why_free.as_ref()?;
+    Some(Note::new(format!("{label}: {why}.")))
 }
 
 /// A round that did not come to its end, of all rounds with what each has of messages or bytes.

@@ -3,8 +3,8 @@ use taut_measure::recording::PaceRow;
 use taut_measure::stats::{Percentile, Summary};
 
 use super::{
-    About, Cell, Column, Label, Line, Note, Sheet, Tone, across_rounds, cut_short, ledger_shares, observer_cost,
-    pace_labels,
+    About, Cell, Column, Label, Line, Note, Sheet, Tone, across_rounds, cut_short, ledger_shares, not_placed,
+    observer_cost, pace_labels,
 };
 use crate::units;
 
@@ -59,6 +59,7 @@ fn figures(rows: &[&PaceRow], labels: &[Label], context: String) -> Sheet {
     let whole = |row: &PaceRow| row.rounds.iter().filter(|round| round.complete).count();
     sheet.notes.extend(across_rounds(rows.iter().map(|row| (whole(row), level(row)))));
     for (row, label) in rows.iter().zip(labels) {
+        sheet.notes.extend(not_placed(label, row.placement.as_ref()));
         sheet.notes.extend(cut_short(
             label,
             row.rounds.iter().map(|round| (round.complete, round.messages)),

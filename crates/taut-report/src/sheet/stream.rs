@@ -1,6 +1,6 @@
 use taut_measure::recording::{Coarse, Counted, StreamRow};
 
-use super::{About, Cell, Column, Label, Line, Note, Sheet, Tone, across_rounds, cut_short, stream_labels};
+use super::{About, Cell, Column, Label, Line, Note, Sheet, Tone, across_rounds, cut_short, not_placed, stream_labels};
 use crate::units;
 
 /// Throughput, one row per endpoint and direction.
@@ -29,6 +29,7 @@ pub(super) fn sheet(rows: &[&StreamRow]) -> Sheet {
         cells.push(per_cpu_second(row));
         cells.push(row.tcp.map_or_else(Cell::none, |tcp| Cell::new(units::count(tcp.retransmitted_segments.into()))));
         sheet.lines.push(Line::new(cells));
+        sheet.notes.extend(not_placed(&label, row.placement.as_ref()));
         sheet.notes.extend(cut_short(&label, row.rounds.iter().map(|round| (round.complete, round.bytes)), "bytes"));
         sheet.notes.extend(row.coarse.map(|coarse| coarse_note(&label, coarse)));
         sheet.about.push(About { label, command: row.command.clone(), facts: row.options.clone() });

@@ -199,6 +199,7 @@ fn echo(endpoint: &str, transport: &str, centre_ns: u64, lost: u64, rate_hz: Opt
         writes: "write".to_owned(),
         connections: 1,
         rate_hz,
+        placement: None,
         nagle: (transport == "tcp").then_some(false),
         tcp: (transport == "tcp").then(|| tcp(0)),
         rtt_ns: summary(&all),
@@ -277,6 +278,7 @@ fn pace(nagle: bool) -> PaceRow {
             })
             .collect(),
         dropped_rounds: 0,
+        placement: None,
         excerpt: messages[..40].to_vec(),
         tcp: Some(tcp(0)),
         observer: None,
@@ -331,6 +333,7 @@ fn stream(direction: &str, bps: f64, retransmitted: u32) -> StreamRow {
                 complete: true,
             })
             .collect(),
+        placement: None,
         tcp: Some(tcp(retransmitted)),
         options: Vec::new(),
     }

@@ -1,8 +1,10 @@
 use std::path::PathBuf;
 
+use taut_link::wire::Work;
 use taut_link::{Endpoint, Error};
 use taut_measure::echo::{self, EchoPlan, EchoSubject, Limit, WriteStyle};
 use taut_measure::engine::EngineKind;
+use taut_measure::placement::{self, Spot, Wish};
 use taut_measure::recording::{Ended, Row};
 use taut_measure::stats::usual_rounds;
 use taut_report::Document;
@@ -21,6 +23,10 @@ use crate::{findings, input, scenario};
 /// Without --rate each message waits for the reply before (closed loop). With --rate messages leave on an absolute
 /// schedule, whatever comes back (open loop): then response times count from the intended sending, and a stalled peer
 /// shows. Round trips are round trips, never halved. A lost message is later than every time, in each percentile too.
+///
+/// On one host a round trip takes as long as waking up the other end, which depends on whether that has a processor of its own. So
+/// both ends are placed, first on one processor and then on two, in rows that are held against their like only. Both
+/// rows share the endpoint's --time: they cost no more time than one, and each has about half the messages.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut echo tcp://127.0.0.1:9100 udp://127.0.0.1:9100 unix:/run/taut.sock
@@ -35,7 +41,7 @@ pub(crate) struct Args {
     /// Bytes of one message [default: 32, or 128 for write-write-read]
     #[arg(long, value_name = "SIZE", value_parser = input::size)]
     size: Option<usize>,
-    /// Messages for each endpoint, over all rounds
+    /// Messages for each row, over all rounds
     #[arg(long, value_name = "N", conflicts_with = "time", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Time for each endpoint, over all rounds
@@ -78,11 +84,16 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    let plan = args.plan();
+    let mut plan = args.plan();
     if args.endpoints.iter().any(|place| place.endpoint().is_none()) {
         return run_over_air(&args, &plan);
     }
-    let subjects = args.subjects()?;
+    let spots = args.spots()?;
+    let subjects = args.subjects(&spots)?;
+    plan.rounds = args.rounds.unwrap_or_else(|| usual_rounds(echo::comparisons(&subjects)));
+    if let Limit::Time(time) = &mut plan.limit {
+        *time /= spots.iter().map(Vec::len).max().unwrap_or(1) as u32;
+    }
     let run = Run::start("echo")?;
     let mut outcome = {
         let mut progress = run.progress("echo", 0, 1);
@@ -93,7 +104,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         let timelines: Vec<(String, &Timeline)> = subjects
             .iter()
             .zip(&outcome.timelines)
-            .filter_map(|(subject, timeline)| Some((format!("echo {}", subject.endpoint), timeline.as_ref()?)))
+            .filter_map(|(subject, timeline)| {
+                Some((format!("echo {}, {}", subject.endpoint, subject.spot.kind.name()), timeline.as_ref()?))
+            })
             .collect();
         output::write_perfetto(path, &timelines)?;
     }
@@ -130,6 +143,7 @@ fn run_over_air(args: &Args, plan: &EchoPlan) -> anyhow::Result<Code> {
         ("--plain", args.link.plain),
         ("--opt", !args.link.opt.is_empty()),
         ("--cpu", args.link.cpu.is_some()),
+        ("--place", args.link.place.is_some()),
     ])?;
     let run = Run::start("echo")?;
     let (mut rows, mut ended, mut missed) = (Vec::new(), Ended::Complete, false);
@@ -153,7 +167,8 @@ impl Args {
     fn plan(&self) -> EchoPlan {
         let two_writes = self.workload == "write-write-read";
         EchoPlan {
-            rounds: self.rounds.unwrap_or_else(|| usual_rounds(self.others())),
+            // Simulated links don't scatter, and are not compared.
+            rounds: self.rounds.unwrap_or_else(|| usual_rounds(0)),
             limit: self.count.map_or(Limit::Time(self.time), Limit::Count),
             rate_hz: self.rate,
             timeout: self.timeout,
@@ -164,13 +179,16 @@ impl Args {
         }
     }
 
-    /// How many are compared with the first. Simulated links are not: they don't scatter.
-    fn others(&self) -> usize {
-        let live = self.endpoints.iter().filter(|place| place.endpoint().is_some()).count();
-        (live * self.engine.len().max(1)).saturating_sub(1)
+    /// Where both ends of each endpoint's links are put.
+    fn spots(&self) -> anyhow::Result<Vec<Vec<Spot>>> {
+        let endpoints: Vec<&Endpoint> = self.endpoints.iter().filter_map(Place::endpoint).collect();
+        // Of many links each wants the processors for itself.
+        let many = self.connections > 1;
+        let wish = self.link.place.or_else(|| many.then_some(Wish::Free));
+        Ok(placement::of_peers(wish, self.link.cpu, &endpoints, Work::Echo, self.link.plain)?)
     }
 
-    fn subjects(&self) -> anyhow::Result<Vec<EchoSubject>> {
+    fn subjects(&self, spots: &[Vec<Spot>]) -> anyhow::Result<Vec<EchoSubject>> {
         let two_writes = self.workload == "write-write-read";
         let first = self.split;
         let writes = match (two_writes, self.join.as_deref()) {
@@ -187,13 +205,13 @@ impl Args {
         let default_engine = if self.rate.is_some() { EngineKind::Epoll } else { EngineKind::Blocking };
         let engines = if self.engine.is_empty() { vec![default_engine] } else { self.engine.clone() };
         let one_at_a_time = self.rate.is_none() && self.connections == 1;
-        let subject = |endpoint: &Endpoint, engine: EngineKind| EchoSubject {
+        let subject = |endpoint: &Endpoint, engine: EngineKind, spot: &Spot| EchoSubject {
             endpoint: endpoint.clone(),
             engine,
             options: self.link.opt.clone(),
             acks: self.link.peer_ack,
             writes,
-            core: self.link.cpu,
+            spot: spot.clone(),
             // The kernel's reports wake up every engine that waits for the socket, so only a blocking one is observed.
             observe: one_at_a_time && engine.blocks() && (two_writes || self.perfetto.is_some()),
             command: run::command_line(),
@@ -202,8 +220,11 @@ impl Args {
             .endpoints
             .iter()
             .filter_map(Place::endpoint)
-            .flat_map(|endpoint| engines.iter().map(move |&engine| (endpoint, engine)))
-            .map(|(endpoint, engine)| subject(endpoint, engine))
+            .zip(spots)
+            .flat_map(|(endpoint, spots)| engines.iter().map(move |&engine| (endpoint, engine, spots)))
+            .flat_map(|(endpoint, engine, spots)| {
+                spots.iter().map(|spot| subject(endpoint, engine, spot)).collect::<Vec<_>>()
+            })
             .collect())
     }
 }

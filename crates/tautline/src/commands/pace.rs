@@ -1,10 +1,11 @@
 use std::path::PathBuf;
 
-use taut_link::wire::AckPolicy;
+use taut_link::wire::{AckPolicy, Work};
 use taut_link::{Error, SocketOption, foreign};
 use taut_measure::echo;
-use taut_measure::pace::{self, PacePlan, PeerKind};
-use taut_measure::recording::Row;
+use taut_measure::pace::{self, PaceOutcome, PacePlan, PeerKind};
+use taut_measure::placement::{self, Spot};
+use taut_measure::recording::{Ended, Row};
 use taut_report::Document;
 use taut_time::{Duration, Timeline};
 
@@ -21,6 +22,8 @@ use crate::{findings, input};
 /// Sends on an absolute schedule and tells of each message when it was intended, sent, left the host (from the kernel's
 /// timestamps), was acknowledged and arrived. A plain Linux reader acknowledges at once and so hides Nagle's algorithm:
 /// --peer-ack and --foreign-peer choose other receivers.
+///
+/// A receiver on this host has two rows: both ends on one processor, and each on one of its own. They share --time, half of it each.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut pace tcp://10.0.0.2:9100 --size 128 --period 10ms
@@ -67,31 +70,71 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    let plan = args.plan()?;
+    let mut plan = args.plan()?;
     // Leaves no thread behind: without root the foreign peer's namespace can only be made by a process with one.
     let run = Run::start("pace")?;
-    let mut outcome = {
-        let mut progress = run.progress("pace", 0, 1);
-        pace::run(&plan, &run.interrupt, &mut progress)?
-    };
+    let spots = args.spots(&plan)?;
+    let of = spots.len();
+    plan.time /= of as u32;
+    let (mut outcomes, mut ended): (Vec<PaceOutcome>, _) = (Vec::new(), Ended::Complete);
+    for (done, spot) in spots.into_iter().enumerate() {
+        plan.spot = spot;
+        let mut progress = run.progress("pace", done, of);
+        match pace::run(&plan, &run.interrupt, &mut progress) {
+            Ok(outcome) => outcomes.push(outcome),
+            Err(error) if outcomes.is_empty() => return Err(error.into()),
+            Err(error) => ended = Ended::PeerGone(error.to_string()),
+        }
+        if let Some(end) = outcomes.last().map(|outcome| &outcome.ended).filter(|end| **end != Ended::Complete) {
+            ended = end.clone();
+        }
+        if ended != Ended::Complete {
+            break;
+        }
+    }
     if let Some(path) = &args.perfetto {
-        let named = |(round, timeline)| (format!("round {}", round + 1), timeline);
-        let timelines: Vec<(String, &Timeline)> = outcome.timelines.iter().enumerate().map(named).collect();
+        let named = |outcome: &'_ PaceOutcome| {
+            let place = outcome.row.placement.as_ref().filter(|_| of > 1);
+            let place = place.map_or_else(String::new, |placement| format!("{}, ", placement.kind.name()));
+            (0..outcome.timelines.len()).map(move |round| format!("{place}round {}", round + 1)).collect::<Vec<_>>()
+        };
+        let timelines: Vec<(String, &Timeline)> =
+            outcomes.iter().flat_map(|outcome| named(outcome).into_iter().zip(&outcome.timelines)).collect();
         output::write_perfetto(path, &timelines)?;
     }
     // Virtual time observes for nothing.
-    if args.endpoint.as_ref().is_none_or(|place| place.endpoint().is_some()) {
-        outcome.row.observer = echo::observer_cost(&run.interrupt).unwrap_or_default();
+    let is_live = args.endpoint.as_ref().is_none_or(|place| place.endpoint().is_some());
+    let cost = if is_live { echo::observer_cost(&run.interrupt).unwrap_or_default() } else { None };
+    let (mut rows, mut findings, mut missed) = (Vec::new(), Vec::new(), false);
+    for mut outcome in outcomes {
+        outcome.row.observer = cost;
+        let found = findings::of_pace(&mut outcome);
+        // What the one shows the other shows again.
+        if findings.is_empty() {
+            findings = found;
+        }
+        let row = outcome.row;
+        missed |= args.thresholds.are_missed(&row.endpoint, row.delivery_ns.as_ref(), row.lost, row.messages);
+        rows.push(Row::Pace(Box::new(row)));
     }
-    let findings = findings::of_pace(&mut outcome);
-    let row = outcome.row;
-    let missed = args.thresholds.are_missed(&row.endpoint, row.delivery_ns.as_ref(), row.lost, row.messages);
-    let recording = run.finish(outcome.ended, vec![Row::Pace(Box::new(row))]);
-    let code = args.output.emit(&Document::new(recording, findings))?;
+    let code = args.output.emit(&Document::new(run.finish(ended, rows), findings))?;
     Ok(if code == Code::Ok && missed { Code::ThresholdMissed } else { code })
 }
 
 impl Args {
+    /// Where both ends are put.
+    fn spots(&self, plan: &PacePlan) -> anyhow::Result<Vec<Spot>> {
+        let (wish, core) = (self.link.place, self.link.cpu);
+        Ok(match &plan.peer {
+            PeerKind::Simulated(_) => vec![Spot::default()],
+            PeerKind::Foreign(_) => placement::of_threads(wish, core)?,
+            PeerKind::Server { endpoint, .. } => {
+                of_one(placement::of_peers(wish, core, &[endpoint], Work::Collect, false)?)
+            }
+            PeerKind::Plain(endpoint) => of_one(placement::of_peers(wish, core, &[endpoint], Work::Collect, true)?),
+        })
+    }
+
     fn plan(&self) -> anyhow::Result<PacePlan> {
         if self.foreign_peer.is_some() && (self.link.plain || self.link.peer_ack != AckPolicy::System) {
             let text = "the foreign peer acknowledges after its own time: leave --peer-ack and --plain out";
@@ -115,6 +158,7 @@ impl Args {
                         ("--plain", self.link.plain),
                         ("--opt", !self.link.opt.is_empty()),
                         ("--cpu", self.link.cpu.is_some()),
+                        ("--place", self.link.place.is_some()),
                     ])?;
                     PeerKind::Simulated(Box::new(air))
                 }
@@ -134,9 +178,13 @@ impl Args {
             rounds: self.rounds,
             options,
             exceed: self.thresholds.exceed.clone(),
-            core: self.link.cpu,
+            spot: Spot::default(),
             fifo: self.fifo,
             command: run::command_line(),
         })
     }
+}
+
+fn of_one(spots: Vec<Vec<Spot>>) -> Vec<Spot> {
+    spots.into_iter().next().unwrap_or_default()
 }

@@ -1,6 +1,8 @@
+use taut_link::wire::Work;
 use taut_link::{Endpoint, Error};
 use taut_measure::air::{self, AirPlan};
-use taut_measure::recording::Row;
+use taut_measure::placement::{self, Spot, Wish};
+use taut_measure::recording::{Ended, Row};
 use taut_measure::stream::{self, Direction, StreamPlan};
 use taut_report::Document;
 use taut_time::{Duration, Framing};
@@ -17,6 +19,9 @@ use crate::{findings, input, scenario};
 /// Counts what arrives at the receiver, not what the sender could get rid of. With --plain the receiver tells nothing: then
 /// what its kernel acknowledges counts (TCP), or what this host's socket takes (all else), and the rate is that of progress
 /// once the buffers on the way are full: a peer that never reads has none.
+///
+/// Where the peer is a `taut serve` on this host, one link has two rows: both ends on one processor, and each on one of its own.
+/// They share --time, half of it each.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut stream tcp://10.0.0.2:9100 --time 10s --connections 4
@@ -54,7 +59,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let Some(endpoint) = args.endpoint.endpoint().cloned() else {
         return Err(Error::Input("name an endpoint".into()).into());
     };
-    let plan = StreamPlan {
+    // Many links are there to use all processors.
+    let wish = args.link.place.or_else(|| (args.connections > 1).then_some(Wish::Free));
+    let mut plan = StreamPlan {
         block_bytes: args.block.unwrap_or_else(|| default_block(&endpoint)),
         endpoint,
         direction: args.direction,
@@ -64,17 +71,37 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         options: args.link.opt,
         acks: args.link.peer_ack,
         plain: args.link.plain,
-        core: args.link.cpu,
+        spot: Spot::default(),
         command: run::command_line(),
     };
     let run = Run::start("stream")?;
-    let outcome = {
-        let mut progress = run.progress("stream", 0, 1);
-        stream::run(&plan, &run.interrupt, &mut progress)?
-    };
-    let findings = findings::of_stream(&outcome.row, &outcome.ended);
-    let recording = run.finish(outcome.ended, vec![Row::Stream(Box::new(outcome.row))]);
-    args.output.emit(&Document::new(recording, findings))
+    let spots = placement::of_peers(wish, args.link.cpu, &[&plan.endpoint], work(plan.direction), plan.plain)?;
+    let spots = spots.into_iter().next().unwrap_or_default();
+    let of = spots.len();
+    plan.time /= of as u32;
+    let (mut rows, mut findings, mut ended) = (Vec::new(), Vec::new(), Ended::Complete);
+    for (done, spot) in spots.into_iter().enumerate() {
+        plan.spot = spot;
+        let mut progress = run.progress("stream", done, of);
+        let outcome = match stream::run(&plan, &run.interrupt, &mut progress) {
+            Ok(outcome) => outcome,
+            Err(error) if rows.is_empty() => return Err(error.into()),
+            Err(error) => {
+                ended = Ended::PeerGone(error.to_string());
+                break;
+            }
+        };
+        // What the one shows the other shows again.
+        if findings.is_empty() {
+            findings = findings::of_stream(&outcome.row, &outcome.ended);
+        }
+        rows.push(Row::Stream(Box::new(outcome.row)));
+        ended = outcome.ended;
+        if ended != Ended::Complete {
+            break;
+        }
+    }
+    args.output.emit(&Document::new(run.finish(ended, rows), findings))
 }
 
 fn run_over_air(args: Args, plan: &AirPlan) -> anyhow::Result<Code> {
@@ -83,6 +110,7 @@ fn run_over_air(args: Args, plan: &AirPlan) -> anyhow::Result<Code> {
         ("--plain", args.link.plain),
         ("--opt", !args.link.opt.is_empty()),
         ("--cpu", args.link.cpu.is_some()),
+        ("--place", args.link.place.is_some()),
     ])?;
     let run = Run::start("stream")?;
     let block = args.block.unwrap_or_else(|| plan.scenario.side(plan.scenario.sender).host.block as usize);
@@ -91,6 +119,15 @@ fn run_over_air(args: Args, plan: &AirPlan) -> anyhow::Result<Code> {
     let (row, ended) = streamed.map_err(|error| scenario::wrong(&plan.file, &error))?;
     let recording = run.finish(ended, vec![Row::Stream(Box::new(row))]);
     args.output.emit(&Document::new(recording, Vec::new()))
+}
+
+/// What the server is asked for.
+pub(crate) const fn work(direction: Direction) -> Work {
+    match direction {
+        Direction::Up => Work::Sink,
+        Direction::Down => Work::Source,
+        Direction::Both => Work::Duplex,
+    }
 }
 
 /// A write that amortises the call on a stream; a datagram that no Ethernet has to cut on the others.

@@ -3,7 +3,7 @@ use std::path::Path;
 use anyhow::Context;
 use taut_explain::Finding;
 use taut_link::foreign::ForeignHost;
-use taut_link::wire::AckPolicy;
+use taut_link::wire::{AckPolicy, Work};
 use taut_link::{Endpoint, Listener, SocketOption, foreign};
 use taut_measure::Interrupt;
 use taut_measure::air::{self, Excerpt};
@@ -11,7 +11,8 @@ use taut_measure::crowd::{self, CrowdEngine, CrowdPlan};
 use taut_measure::echo::{self, EchoPlan, EchoSubject, Limit, WriteStyle};
 use taut_measure::engine::EngineKind;
 use taut_measure::pace::{self, PacePlan, PeerKind};
-use taut_measure::recording::{CheckRow, Ended, Row};
+use taut_measure::placement::{self, Spot};
+use taut_measure::recording::{CheckRow, Ended, PlacementKind, Row};
 use taut_measure::stats::usual_rounds;
 use taut_measure::stream::{self, Direction, StreamPlan};
 use taut_measure::tune::{self, TunePlan, TuneWorkload};
@@ -23,7 +24,7 @@ use taut_time::Duration;
 use super::crowd::own_server;
 use super::doctor;
 use super::route::bench::{self, Paths};
-use super::stream::default_block;
+use super::stream::{default_block, work};
 use crate::exit::Code;
 use crate::local_server::LocalServer;
 use crate::output::OutputArgs;
@@ -89,6 +90,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 /// The ACK delay that explains the figures of the published experiment.
 const FOREIGN_DELAY: Duration = Duration::from_millis(56);
 const ROUNDS: usize = 5;
+/// Where more rounds only make each of them shorter: so many that two surveys can be held against each other, figure by figure.
+const MANY_ROUNDS: usize = 8;
 /// Virtual time of each link.
 const AIR_TIME: Duration = Duration::from_secs(10);
 
@@ -127,39 +130,43 @@ impl Survey {
     fn round_trips(&mut self, endpoints: &[Endpoint]) -> anyhow::Result<()> {
         let list: Vec<String> = endpoints.iter().map(Endpoint::to_string).collect();
         let command = repeat(endpoints, &format!("echo {} --size 32 --time 1500ms", list.join(" ")));
-        let plan = echo_plan(Limit::Time(Duration::from_millis(1500)), None, endpoints.len());
-        let subjects: Vec<EchoSubject> =
-            endpoints.iter().map(|endpoint| subject(endpoint, EngineKind::Blocking, &command)).collect();
-        self.echo(&plan, &subjects)
+        self.echo(endpoints, Duration::from_millis(1500), None, EngineKind::Blocking, &command)
     }
 
     /// The question of the published wireless benchmark: at 60 per second, how many frames come late?
     fn frames(&mut self, endpoints: &[Endpoint]) -> anyhow::Result<()> {
         let both = &endpoints[..2];
-        let plan = echo_plan(Limit::Time(Duration::from_secs(5)), Some(60.0), both.len());
         let command = repeat(both, &format!("echo {} {} --size 32 --rate 60 --time 5s", both[0], both[1]));
-        let subjects: Vec<EchoSubject> =
-            both.iter().map(|endpoint| subject(endpoint, EngineKind::Epoll, &command)).collect();
-        self.echo(&plan, &subjects)
+        self.echo(both, Duration::from_secs(5), Some(60.0), EngineKind::Epoll, &command)
     }
 
     fn pacing(&mut self, endpoints: &[Endpoint]) -> anyhow::Result<()> {
         let tcp = &endpoints[..1];
         for (acks, nagle) in [(AckPolicy::System, true), (AckPolicy::Delayed, true), (AckPolicy::Delayed, false)] {
             let nagle_word = if nagle { "on" } else { "off" };
-            let arguments = format!("pace {} --nagle {nagle_word} --peer-ack {acks} --time 4s", tcp[0]);
+            let spots = placement::of_peers(None, None, &[&tcp[0]], Work::Collect, false)?;
+            let spot = apart(spots.into_iter().next());
+            let arguments = format!(
+                "pace {} --nagle {nagle_word} --peer-ack {acks} --time 4s --rounds {MANY_ROUNDS} --place {}",
+                tcp[0],
+                wish(&spot)
+            );
             let peer = PeerKind::Server { endpoint: tcp[0].clone(), acks };
-            self.pace(peer, nagle, Duration::from_secs(4), repeat(tcp, &arguments))?;
+            self.pace(peer, spot, nagle, Duration::from_secs(4), repeat(tcp, &arguments))?;
         }
         Ok(())
     }
 
     fn foreign_pacing(&mut self, _endpoints: &[Endpoint]) -> anyhow::Result<()> {
         for nagle in [true, false] {
-            let command =
-                format!("taut pace --foreign-peer 56ms --nagle {} --time 5s", if nagle { "on" } else { "off" });
+            let spot = apart(placement::of_threads(None, None).ok());
+            let command = format!(
+                "taut pace --foreign-peer 56ms --nagle {} --time 5s --rounds {MANY_ROUNDS} --place {}",
+                if nagle { "on" } else { "off" },
+                wish(&spot)
+            );
             let peer = PeerKind::Foreign(foreign::AckPolicy::after(FOREIGN_DELAY));
-            self.pace(peer, nagle, Duration::from_secs(5), command)?;
+            self.pace(peer, spot, nagle, Duration::from_secs(5), command)?;
         }
         Ok(())
     }
@@ -172,23 +179,29 @@ impl Survey {
             if self.interrupt.is_set() {
                 break;
             }
-            let arguments = format!("stream {endpoint} --direction {} --time 2500ms", direction.name());
-            let plan = StreamPlan {
-                endpoint: endpoint.clone(),
-                direction,
-                connections: 1,
-                block_bytes: default_block(endpoint),
-                time: Duration::from_millis(2500),
-                rounds: ROUNDS,
-                options: Vec::new(),
-                acks: AckPolicy::System,
-                plain: false,
-                core: None,
-                command: repeat(std::slice::from_ref(endpoint), &arguments),
-            };
-            let outcome = stream::run(&plan, &self.interrupt, &mut self.progress)?;
-            self.rows.push(Row::Stream(Box::new(outcome.row)));
-            whole(outcome.ended)?;
+            let arguments =
+                format!("stream {endpoint} --direction {} --time 2500ms --rounds {MANY_ROUNDS}", direction.name());
+            let spots = placement::of_peers(None, None, &[endpoint], work(direction), false)?;
+            let spots = spots.into_iter().next().unwrap_or_default();
+            let of = spots.len() as u32;
+            for spot in spots {
+                let plan = StreamPlan {
+                    endpoint: endpoint.clone(),
+                    direction,
+                    connections: 1,
+                    block_bytes: default_block(endpoint),
+                    time: Duration::from_millis(2500) / of,
+                    rounds: MANY_ROUNDS,
+                    options: Vec::new(),
+                    acks: AckPolicy::System,
+                    plain: false,
+                    spot,
+                    command: repeat(std::slice::from_ref(endpoint), &arguments),
+                };
+                let outcome = stream::run(&plan, &self.interrupt, &mut self.progress)?;
+                self.rows.push(Row::Stream(Box::new(outcome.row)));
+                whole(outcome.ended)?;
+            }
         }
         Ok(())
     }
@@ -317,15 +330,40 @@ impl Survey {
         Ok(())
     }
 
-    fn echo(&mut self, plan: &EchoPlan, subjects: &[EchoSubject]) -> anyhow::Result<()> {
-        let mut outcome = echo::run(plan, subjects, &self.interrupt, &mut self.progress)?;
+    fn echo(
+        &mut self,
+        endpoints: &[Endpoint],
+        time: Duration,
+        rate_hz: Option<f64>,
+        engine: EngineKind,
+        command: &str,
+    ) -> anyhow::Result<()> {
+        let peers: Vec<&Endpoint> = endpoints.iter().collect();
+        let spots = placement::of_peers(None, None, &peers, Work::Echo, false)?;
+        let of = spots.iter().map(Vec::len).max().unwrap_or(1) as u32;
+        let subjects: Vec<EchoSubject> = endpoints
+            .iter()
+            .zip(spots)
+            .flat_map(|(endpoint, spots)| spots.into_iter().map(|spot| subject(endpoint, engine, spot, command)))
+            .collect();
+        let plan = EchoPlan {
+            rounds: usual_rounds(echo::comparisons(&subjects)),
+            limit: Limit::Time(time / of),
+            rate_hz,
+            timeout: Duration::from_secs(1),
+            exceed: late_limits(),
+            message_bytes: 32,
+            connections: 1,
+            plain: false,
+        };
+        let mut outcome = echo::run(&plan, &subjects, &self.interrupt, &mut self.progress)?;
         echo::tell_engine_costs(&mut outcome);
         self.findings.extend(findings::of_echo(&outcome));
         self.rows.extend(outcome.rows.into_iter().flatten().map(|row| Row::Echo(Box::new(row))));
         whole(outcome.ended)
     }
 
-    fn pace(&mut self, peer: PeerKind, nagle: bool, time: Duration, command: String) -> anyhow::Result<()> {
+    fn pace(&mut self, peer: PeerKind, spot: Spot, nagle: bool, time: Duration, command: String) -> anyhow::Result<()> {
         if self.interrupt.is_set() {
             return Ok(());
         }
@@ -334,10 +372,10 @@ impl Survey {
             message_bytes: 128,
             period: Duration::from_millis(10),
             time,
-            rounds: ROUNDS,
+            rounds: MANY_ROUNDS,
             options: vec![SocketOption::Nodelay(!nagle)],
             exceed: late_limits(),
-            core: None,
+            spot,
             fifo: false,
             command,
         };
@@ -357,27 +395,28 @@ fn whole(ended: Ended) -> anyhow::Result<()> {
     }
 }
 
-fn echo_plan(limit: Limit, rate_hz: Option<f64>, endpoints: usize) -> EchoPlan {
-    EchoPlan {
-        rounds: usual_rounds(endpoints.saturating_sub(1)),
-        limit,
-        rate_hz,
-        timeout: Duration::from_secs(1),
-        exceed: late_limits(),
-        message_bytes: 32,
-        connections: 1,
-        plain: false,
+/// The placement of a step that has one row only: two cores, where they can be had.
+fn apart(spots: Option<Vec<Spot>>) -> Spot {
+    spots.and_then(|mut spots| spots.pop()).unwrap_or_default()
+}
+
+/// As --place has it.
+const fn wish(spot: &Spot) -> &'static str {
+    match spot.kind {
+        PlacementKind::Free => "free",
+        PlacementKind::SameCore => "same-core",
+        PlacementKind::TwoCores => "two-cores",
     }
 }
 
-fn subject(endpoint: &Endpoint, engine: EngineKind, command: &str) -> EchoSubject {
+fn subject(endpoint: &Endpoint, engine: EngineKind, spot: Spot, command: &str) -> EchoSubject {
     EchoSubject {
         endpoint: endpoint.clone(),
         engine,
         options: Vec::new(),
         acks: AckPolicy::System,
         writes: WriteStyle::One,
-        core: None,
+        spot,
         observe: false,
         command: command.to_owned(),
     }

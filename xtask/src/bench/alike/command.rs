@@ -118,14 +118,14 @@ impl Alike {
     pub(super) fn verdicts(self, stage: &Stage<'_>) -> Result<Vec<bool>> {
         let tcp = stage.tcp()?;
         match self {
-            Self::Echo2 => compared(&stage.taut.run(&["echo", tcp, tcp, "--time", "700ms"], LIMIT)?),
-            Self::Echo4 => compared(&stage.taut.run(&["echo", tcp, tcp, tcp, tcp, "--time", "400ms"], LIMIT)?),
-            Self::TuneTcp => tuned(&stage.taut.run(&["tune", tcp, "--time", "20ms"], LIMIT)?),
+            Self::Echo2 => compared(&stage.taut.run(&["echo", tcp, tcp, "--time", "300ms"], LIMIT)?),
+            Self::Echo4 => compared(&stage.taut.run(&["echo", tcp, tcp, tcp, tcp, "--time", "200ms"], LIMIT)?),
+            Self::TuneTcp => tuned(&stage.taut.run(&["tune", tcp, "--time", "10ms"], LIMIT)?),
             Self::TuneUnix => {
                 let unix = stage.serving.endpoint_of("unix:")?;
-                tuned(&stage.taut.run(&["tune", unix, "--time", "20ms"], LIMIT)?)
+                tuned(&stage.taut.run(&["tune", unix, "--time", "10ms"], LIMIT)?)
             }
-            Self::Report => stage.report(&["echo", tcp, "--time", "500ms"]),
+            Self::Report => stage.report(&["echo", tcp, "--time", "200ms"]),
             Self::Crowd => {
                 let line = "crowd --engines epoll,epoll --connections 50 --active 5 --time 20ms";
                 compared(&stage.taut.run_anywhere(&line.split(' ').collect::<Vec<_>>(), LIMIT)?)
@@ -135,10 +135,10 @@ impl Alike {
                 compared(&stage.taut.run_anywhere(&line.split(' ').collect::<Vec<_>>(), LIMIT)?)
             }
             Self::Pipe => {
-                let line = ["echo", stage.pipe(0), stage.pipe(1), "--time", "700ms"];
+                let line = ["echo", stage.pipe(0), stage.pipe(1), "--time", "300ms"];
                 compared(&stage.taut.run(&line, LIMIT)?)
             }
-            Self::Stream => stage.report(&["stream", tcp, "--time", "500ms"]),
+            Self::Stream => stage.report(&["stream", tcp, "--time", "200ms"]),
         }
     }
 }

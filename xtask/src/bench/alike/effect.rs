@@ -57,19 +57,32 @@ impl Effect {
                 let (base, longer) = (wait(WAIT_US)?, wait(WAIT_US * (100 + percent) / 100)?);
                 let [base, longer] = [base.endpoint(Transport::Tcp)?, longer.endpoint(Transport::Tcp)?];
                 // At least ten messages a round.
-                let object = stage.taut.run(&["echo", base, longer, "--time", "700ms"], LIMIT)?;
+                let object =
+                    stage.taut.run(&["echo", base, longer, "--time", "700ms", "--place", "same-core"], LIMIT)?;
                 let p50 = number(&object, "/results/0/rtt_ns/p50")?;
                 let made = WAIT_US as f64 * 1e3 * percent as f64 / 100.0 / p50;
                 times(&object, Some(made))
             }
             Self::Hop => {
-                let object = stage.taut.run(&["echo", stage.tcp()?, stage.pipe(0), "--time", "700ms"], LIMIT)?;
+                let object = stage
+                    .taut
+                    .run(&["echo", stage.tcp()?, stage.pipe(0), "--time", "300ms", "--place", "same-core"], LIMIT)?;
                 times(&object, None)
             }
             Self::Loses => {
                 let to = stage.serving.endpoint(Transport::Udp)?;
                 let (whole, lossy) = (Relay::start(to, 0)?, Relay::start(to, 100)?);
-                let line = ["echo", &whole.endpoint, &lossy.endpoint, "--count", "1000", "--timeout", "20ms"];
+                let line = [
+                    "echo",
+                    &whole.endpoint,
+                    &lossy.endpoint,
+                    "--count",
+                    "1000",
+                    "--timeout",
+                    "20ms",
+                    "--place",
+                    "free",
+                ];
                 losses(&stage.taut.run(&line, LIMIT)?)
             }
         }

@@ -108,7 +108,7 @@ pub(super) fn measure(plan: &RadioPlan, found: &Found, choice: &Choice, interrup
             options: Vec::new(),
             acks: AckPolicy::System,
             plain: plan.plain,
-            core: None,
+            spot: crate::placement::Spot::default(),
             command: plan.command.clone(),
         },
         interrupt,
