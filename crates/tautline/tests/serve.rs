@@ -33,7 +33,7 @@ fn limits_are_kept_and_named() {
     for endpoint in &server.endpoints {
         for (line, says) in [
             (format!("echo {endpoint} --size 2KiB"), "1024 bytes"),
-            (format!("echo {endpoint} --time 10s"), "5 s"),
+            (format!("echo {endpoint} --time 10s --place free"), "5 s"),
             (format!("echo {endpoint} --connections 3 --count 100"), "2 clients"),
         ] {
             let output = run(&line);
