@@ -153,7 +153,7 @@ impl Epoll {
             }
             Err(errno) => {
                 self.forget(id);
-                self.finish(id, -(errno as isize));
+                self.finish(id, step.job.outcome(-(errno as isize)));
             }
         }
     }
@@ -179,7 +179,7 @@ impl Epoll {
     fn attempt(&mut self, job: Job) {
         let Place::Descriptor(fd) = job.place else { return self.finish(job.id, -(libc::EBADF as isize)) };
         match try_now(&job, fd) {
-            Attempt::Result(result) => self.finish(job.id, result),
+            Attempt::Result(result) => self.finish(job.id, job.outcome(result)),
             Attempt::NotYet => self.wait_for(Step { job, only_readiness: false }),
             Attempt::MayBlock => self.pool.submit(job),
         }
@@ -207,7 +207,7 @@ impl Epoll {
             match try_now(&step.job, fd) {
                 Attempt::Result(result) => {
                     self.forget(id);
-                    self.finish(id, result);
+                    self.finish(id, step.job.outcome(result));
                 }
                 Attempt::NotYet => {}
                 Attempt::MayBlock => {
@@ -228,7 +228,7 @@ impl Epoll {
         let left = [waiting.read, waiting.write];
         for step in left.into_iter().flatten() {
             self.forget(step.job.id);
-            self.finish(step.job.id, -(errno as isize));
+            self.finish(step.job.id, step.job.outcome(-(errno as isize)));
         }
     }
 }

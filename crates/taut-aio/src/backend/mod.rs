@@ -100,4 +100,10 @@ impl Job {
             Place::Descriptor(_) | Place::Registered(_) => None,
         }
     }
+
+    /// What a step by number came to: an error or an end that it met is another file's, when somebody closed the number behind
+    /// our back after it was looked at.
+    fn outcome(&self, result: isize) -> isize {
+        if result <= 0 && self.descriptor().is_none() { -(libc::ECANCELED as isize) } else { result }
+    }
 }

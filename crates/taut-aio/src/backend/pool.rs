@@ -132,5 +132,5 @@ pub(crate) fn carry_out(job: &Job) -> isize {
             (Kind::DataSync, _) => libc::fdatasync(fd) as isize,
         }
     };
-    system::check(result).unwrap_or_else(|errno| -(errno as isize))
+    job.outcome(system::check(result).unwrap_or_else(|errno| -(errno as isize)))
 }
