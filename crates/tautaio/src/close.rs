@@ -80,8 +80,10 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     if posix::is_own_descriptor(new) {
         return refuse(libc::EBUSY);
     }
+    // Where it fails it must have done nothing.
+    let is_valid = flags & !libc::O_CLOEXEC == 0;
     // SAFETY: no memory is passed.
-    if old != new && unsafe { libc::fcntl(old, libc::F_GETFD) } != -1 {
+    if is_valid && old != new && unsafe { libc::fcntl(old, libc::F_GETFD) } != -1 {
         posix::before_close(new);
     }
     // SAFETY: the caller's promise.

@@ -4,16 +4,16 @@ mod support;
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use libc::{AIO_ALLDONE, AIO_CANCELED, AIO_NOTCANCELED};
 use support::aio::{PATIENCE, Request, by_signal, cancel_all, wait_all};
-use support::descriptors::{self, Unopened, eventfd, set_nonblocking, terminal};
+use support::descriptors::{self, Unopened, close, eventfd, fifo, set_nonblocking, terminal};
 use support::fuse::{Held, SlowFile};
 use support::net::tcp_pair;
-use support::process::skip_here;
+use support::process::{is_epoll, skip_here};
 use support::{both_engines, pattern, signals};
 
 both_engines!(a_blocked_read_is_cancelled);
@@ -33,6 +33,54 @@ fn a_blocked_read_is_cancelled() {
         assert_eq!(read.error(), libc::ECANCELED, "when aio_cancel returns");
         assert!(read.aio_return().is_err());
     }
+}
+
+both_engines!(a_full_terminal_holds_nothing_up);
+fn a_full_terminal_holds_nothing_up() {
+    let (master, slave) = terminal();
+    let write = Request::write(&slave, &[b'x'; 1 << 20]).start();
+    let file = tempfile::tempfile().unwrap();
+    for _ in 0..10 {
+        assert_eq!(Request::write(&file, b"x").start().wait(), Ok(1));
+    }
+    assert!(write.in_flight());
+    if is_epoll() {
+        // One of the threads is in write(2), and nobody can stop it there.
+        assert_eq!(write.cancel(), Ok(AIO_NOTCANCELED));
+        drop(master);
+        let _ = write.wait();
+    } else {
+        write.cancel().unwrap();
+        let result = write.result();
+        assert!(matches!(result, Ok(1..0x10_0000) | Err(libc::ECANCELED)), "{result:?}");
+    }
+}
+
+both_engines!(a_write_to_a_full_fifo_ends_when_it_is_closed);
+fn a_write_to_a_full_fifo_ends_when_it_is_closed() {
+    for cancels in [false, true] {
+        let (_output, input) = fifo();
+        let write = Request::write(&input, &[b'x'; 1 << 20]).start();
+        std::thread::sleep(Duration::from_millis(20));
+        if cancels {
+            write.cancel().unwrap();
+        } else {
+            close(input.into_raw_fd()).unwrap();
+        }
+        let result = write.wait();
+        assert!(matches!(result, Ok(1..0x10_0000) | Err(libc::ECANCELED)), "{result:?}");
+    }
+}
+
+both_engines!(a_fifo_gets_all_of_a_large_write);
+fn a_fifo_gets_all_of_a_large_write() {
+    let (mut output, input) = fifo();
+    let content = pattern(1 << 20);
+    let write = Request::write(&input, &content).start();
+    let mut got = vec![0; content.len()];
+    output.read_exact(&mut got).unwrap();
+    assert_eq!(write.wait(), Ok(content.len()));
+    assert!(got == content);
 }
 
 both_engines!(a_cancelled_read_takes_no_data);

@@ -337,3 +337,58 @@ fn who_takes_the_number_over_cancels_nothing_of_its_former_file() {
         }
     }
 }
+
+both_engines!(a_dup3_that_is_refused_cancels_nothing);
+fn a_dup3_that_is_refused_cancels_nothing() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let read = Request::read(&ours, 1).start();
+    assert_eq!(descriptors::dup3_with(0, ours.as_raw_fd(), libc::O_APPEND), Err(libc::EINVAL));
+    theirs.write_all(b"x").unwrap();
+    assert_eq!(read.wait(), Ok(1));
+}
+
+both_engines!(the_ends_of_a_pipe_are_two_files);
+/// The number of one end becomes that of the other behind our back.
+fn the_ends_of_a_pipe_are_two_files() {
+    let (output, input) = std::io::pipe().unwrap();
+    let read = Request::read(&output, 5).start();
+    let number = output.into_raw_fd();
+    close_by_system_call(number);
+    let input = move_to(input.into(), number);
+    assert_eq!(Request::write(&input, b"hello").start().wait(), Ok(5));
+    assert_eq!(read.wait(), Ok(5));
+    assert_eq!(read.data(), b"hello");
+}
+
+both_engines!(a_table_of_ones_own_misdirects_nothing);
+/// The number of the library's second descriptor is another file's in the table that the I/O thread has.
+fn a_table_of_ones_own_misdirects_nothing() {
+    let pipes: Vec<_> = (0..4).map(|_| std::io::pipe().unwrap()).collect();
+    let (_, mine) = std::io::pipe().unwrap();
+    let first = Request::read(&pipes[0].0, 1).start();
+    std::thread::scope(|scope| {
+        let (go, come) = std::sync::mpsc::channel::<()>();
+        let (ready, unshared) = std::sync::mpsc::channel();
+        let mine = &mine;
+        let other = scope.spawn(move || {
+            descriptors::unshare_descriptors();
+            ready.send(()).unwrap();
+            come.recv().unwrap();
+            Request::write(mine, b"SECRET").start().wait()
+        });
+        unshared.recv().unwrap();
+        // Held by numbers that the other table has free, on the whole way of the pipe's contents.
+        let writes: Vec<_> = pipes[1..].iter().map(|(_, input)| Request::write(input, &[0; 1 << 17]).start()).collect();
+        go.send(()).unwrap();
+        assert_eq!(other.join().unwrap(), Err(libc::ECANCELED));
+        for ((output, _), write) in pipes[1..].iter().zip(&writes) {
+            let mut got = vec![1; 1 << 17];
+            let mut output = output;
+            output.read_exact(&mut got).unwrap();
+            assert!(got.iter().all(|&byte| byte == 0));
+            assert_eq!(write.wait(), Ok(1 << 17));
+        }
+    });
+    (&pipes[0].1).write_all(b"x").unwrap();
+    assert_eq!(first.wait(), Ok(1));
+}

@@ -9,7 +9,7 @@ use std::time::Duration;
 use support::aio::{Request, cancel_all, timespec_of, waitcomplete};
 use support::descriptors;
 use support::process::{is_epoll, skip_here};
-use support::restrict::{forbid_io_uring, forbid_locked_memory, forbid_threads};
+use support::restrict::{forbid_io_uring, forbid_locked_memory, forbid_statx, forbid_threads};
 use support::{Library, Run, both_engines};
 
 /// `TAUTAIO_LOG=info` is set in all of them.
@@ -191,4 +191,15 @@ fn use_everything() {
     sync.fsync(libc::O_DSYNC).unwrap();
     assert_eq!(sync.wait(), Ok(0));
     assert!(writes.iter().all(|write| write.result() == Ok(1)));
+}
+
+/// Filters that are older than statx(2) refuse it with an error of their own.
+#[test]
+fn files_are_told_apart_without_statx() {
+    let test = concat!(module_path!(), "::files_are_told_apart_without_statx");
+    let body = || {
+        forbid_statx(libc::EPERM);
+        use_everything();
+    };
+    Run::new(test, Library::Auto).body(body);
 }

@@ -114,6 +114,42 @@ fn no_signal_is_lost_when_the_queue_is_full() {
     assert_eq!(other.wait(), Ok(1));
 }
 
+both_engines!(what_can_not_be_told_holds_nobody_else_up);
+fn what_can_not_be_told_holds_nobody_else_up() {
+    let [full, other] = [realtime(1), libc::SIGUSR1];
+    signals::block(&[full, other]);
+    let file = tempfile::tempfile().unwrap();
+    let write = |event| assert_eq!(Request::write(&file, b"x").notify(event).start().wait(), Ok(1));
+    // No system has that much for a stack.
+    let attributes = Attributes::new(1 << 47, true);
+    write(by_thread(note, 1, attributes.as_ptr()));
+    descriptors::set_limit(libc::RLIMIT_SIGPENDING, queued_by_this_user());
+    write(by_signal(full, 2));
+    write(by_signal(other, 3));
+    assert!(signals::take(&[other], PATIENCE).is_ok());
+    write(by_thread(note, 4, std::ptr::null()));
+    write(by_thread(note, 5, std::ptr::null()));
+    let mut called: Vec<_> = await_calls(2).into_iter().map(|(value, _)| value).collect();
+    called.sort_unstable();
+    assert_eq!(called, [4, 5]);
+}
+
+both_engines!(a_signal_says_who_the_user_is_now);
+fn a_signal_says_who_the_user_is_now() {
+    const NOBODY: libc::uid_t = 65534;
+    if !descriptors::is_root() {
+        return support::process::skip_here("only root becomes somebody else");
+    }
+    let signal = realtime(1);
+    signals::block(&[signal]);
+    let file = tempfile::tempfile().unwrap();
+    for user in [descriptors::user(), NOBODY] {
+        descriptors::become_user(user);
+        assert_eq!(Request::write(&file, b"x").notify(by_signal(signal, 5)).start().wait(), Ok(1));
+        assert_eq!(signals::take(&[signal], PATIENCE).unwrap().uid, user);
+    }
+}
+
 /// Signals that wait in all processes of this user, which the limit is about (`SigQ` in proc_pid_status(5)).
 fn queued_by_this_user() -> libc::rlim_t {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();

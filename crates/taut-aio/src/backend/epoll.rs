@@ -181,7 +181,7 @@ impl Epoll {
         match try_now(&job, fd) {
             Attempt::Result(result) => self.finish(job.id, job.outcome(result)),
             Attempt::NotYet => self.wait_for(Step { job, only_readiness: false }),
-            Attempt::MayBlock => self.pool.submit(job),
+            Attempt::MayBlock => self.pool.submit(bounded(job)),
         }
     }
 
@@ -212,7 +212,7 @@ impl Epoll {
                 Attempt::NotYet => {}
                 Attempt::MayBlock => {
                     self.forget(id);
-                    self.pool.submit(step.job);
+                    self.pool.submit(bounded(step.job));
                 }
             }
         }
@@ -239,6 +239,12 @@ enum Attempt {
     NotYet,
     /// Ready, but this kernel can't be kept from blocking on it.
     MayBlock,
+}
+
+/// A write on what is ready, as far as a pipe takes it without having the thread wait: it could not be stopped then.
+fn bounded(job: Job) -> Job {
+    let most = if job.kind == Kind::Write { libc::PIPE_BUF as u32 } else { u32::MAX };
+    Job { length: job.length.min(most), ..job }
 }
 
 fn try_now(job: &Job, fd: c_int) -> Attempt {

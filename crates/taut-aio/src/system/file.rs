@@ -37,7 +37,7 @@ impl FileKind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meaning {
     pub(crate) kind: FileKind,
-    /// Of device, inode and its generation, mixed; the time when the file was made stands for that where there is none.
+    /// Of device, inode and its generation, and what it is open for, mixed; the time when the file was made stands for that where there is none.
     /// Different files have different ones, but for anonymous files.
     pub(crate) identity: u64,
     pub(crate) device: (u32, u32),
@@ -50,13 +50,16 @@ pub(crate) struct Meaning {
 pub(crate) fn look(fd: c_int) -> Result<Meaning, c_int> {
     // Without asking a server: whoever waits here holds up all operations.
     let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    let asked = libc::STATX_TYPE | libc::STATX_INO | libc::STATX_BTIME;
+    // SAFETY: all-zero is a value of the struct.
+    let mut stat: libc::statx = unsafe { mem::zeroed() };
     // SAFETY: the path is a string, the kernel fills the struct.
-    let stat = unsafe {
-        let mut stat: libc::statx = mem::zeroed();
-        let asked = libc::STATX_TYPE | libc::STATX_INO | libc::STATX_BTIME;
-        check(libc::statx(fd, c"".as_ptr(), flags, asked, &raw mut stat) as isize)?;
-        stat
-    };
+    match check(unsafe { libc::statx(fd, c"".as_ptr(), flags, asked, &raw mut stat) } as isize) {
+        Ok(_) => {}
+        Err(libc::EBADF) => return Err(libc::EBADF),
+        // A filter of system calls that is older than this one.
+        Err(_) => stat = old_stat(fd)?,
+    }
     let kind = match u32::from(stat.stx_mode) & libc::S_IFMT {
         libc::S_IFSOCK => FileKind::Socket,
         libc::S_IFIFO => FileKind::Pipe,
@@ -68,11 +71,31 @@ pub(crate) fn look(fd: c_int) -> Result<Meaning, c_int> {
     // Of a file on a disk the inode may be freed and used again.
     let made = if kind == FileKind::Plain { handle_of(fd).unwrap_or_else(|| time_of(&stat.stx_btime)) } else { 0 };
     let place = u64::from(device.0) << 32 | u64::from(device.1);
+    // The ends of a pipe are one inode. What it is open for never changes, unlike the other flags. Sockets have no such thing.
+    let access = match kind {
+        FileKind::Socket | FileKind::Anonymous => 0,
+        _ => super::status_flags(fd)? & libc::O_ACCMODE,
+    };
     // Odd factors: one to one in each part.
-    let identity = stat.stx_ino.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    let identity = u64::from(access.unsigned_abs()).rotate_right(2)
+        ^ stat.stx_ino.wrapping_mul(0x9e37_79b9_7f4a_7c15)
         ^ place.wrapping_mul(0xc2b2_ae3d_27d4_eb4f).rotate_left(17)
         ^ made.wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(34);
     Ok(Meaning { kind, identity, device })
+}
+
+/// By fstat(2), which does not know when a file was made.
+fn old_stat(fd: c_int) -> Result<libc::statx, c_int> {
+    // SAFETY: all-zero is a value of both structs; the kernel fills the one.
+    let (stat, mut found) = unsafe {
+        let mut stat: libc::stat = mem::zeroed();
+        check(libc::fstat(fd, &raw mut stat) as isize)?;
+        (stat, mem::zeroed::<libc::statx>())
+    };
+    found.stx_mode = stat.st_mode as u16;
+    found.stx_ino = stat.st_ino;
+    (found.stx_dev_major, found.stx_dev_minor) = (libc::major(stat.st_dev), libc::minor(stat.st_dev));
+    Ok(found)
 }
 
 fn time_of(made: &libc::statx_timestamp) -> u64 {

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use super::mounts::Mounts;
-use super::order::{Class, Order};
+use super::order::{Class, Kind, Order};
 use crate::backend::{Backend, Place};
 use crate::service::target::Target;
 use crate::system::file::{self, FileKind};
@@ -34,7 +34,7 @@ pub(crate) struct Descriptor {
     /// The last read of this socket left nothing behind.
     pub(crate) emptied: bool,
     /// Its file system waits for somebody else.
-    pub(crate) distant: bool,
+    distant: bool,
     /// The number means another file by now; operations begun before go on.
     detached: bool,
 }
@@ -49,6 +49,16 @@ impl Descriptor {
             Hold::Own(fd) | Hold::Number(fd) => Some(Place::Descriptor(fd)),
             Hold::Registered(slot) => Some(Place::Registered(slot)),
         }
+    }
+
+    /// Whether the kernel may make whoever tries this wait: it knows of no terminal that its write would have to.
+    pub(crate) fn may_block(&self, kind: Kind) -> bool {
+        self.distant || kind == Kind::Write && self.kind == FileKind::Character
+    }
+
+    /// Whether a signal ends a write that waits in the kernel.
+    pub(crate) const fn may_be_interrupted(&self) -> bool {
+        matches!(self.kind, FileKind::Pipe | FileKind::Character)
     }
 
     /// Whether its place still means its file: somebody may have closed it behind our back.
@@ -110,8 +120,8 @@ impl Descriptors {
             let descriptor = self.get(entry);
             let (idle, hold, same_kind) = (descriptor.order.is_idle(), descriptor.hold, descriptor.kind == kind);
             if !idle && same_kind && descriptor.identity == target.identity && is_same_open_file(hold, target) {
-                let fresh = self.join(entry, fd, target);
-                return Ok(Found { entry, orphaned: None, fresh });
+                self.join(entry, fd, target);
+                return Ok(Found { entry, orphaned: None, fresh: false });
             }
             if idle {
                 let fresh = self.describe(fd, kind, target, backend)?;
@@ -131,24 +141,22 @@ impl Descriptors {
         Ok(Found { entry, orphaned: known, fresh: true })
     }
 
-    /// An operation more on an entry with some: one hold does for all. Gives whether that is this operation's.
-    fn join(&mut self, entry: u32, fd: c_int, target: Target) -> bool {
+    /// An operation more on an entry with some: one hold does for all.
+    fn join(&mut self, entry: u32, fd: c_int, target: Target) {
         let Some(own) = target.own else {
             let descriptor = self.get(entry);
             if descriptor.hold == Hold::Nothing {
                 descriptor.hold = Hold::Number(fd);
             }
-            return false;
+            return;
         };
         let descriptor = self.get(entry);
-        let takes = descriptor.hold == Hold::Nothing;
-        if takes {
+        if descriptor.hold == Hold::Nothing {
             descriptor.hold = Hold::Own(own);
             self.held += 1;
         } else {
-            self.own.close(own);
+            self.close_own(own, target.identity);
         }
-        takes
     }
 
     /// Finds out about the file of a first operation, and holds it.
@@ -170,6 +178,10 @@ impl Descriptors {
             detached: false,
         };
         if let Some(own) = target.own {
+            // Made by a thread with a table of descriptors to itself (unshare(2)), the number is another file's here.
+            if !file::means(own, identity) {
+                return Err(libc::ECANCELED);
+            }
             // Of what its identity tells exactly there may be thousands.
             if kind == FileKind::Anonymous || self.held < self.most_held {
                 descriptor.hold = Hold::Own(own);
@@ -269,15 +281,19 @@ impl Descriptors {
         match std::mem::replace(&mut descriptor.hold, Hold::Nothing) {
             Hold::Own(own) => {
                 self.held -= 1;
-                // Closed behind our back, it is somebody else's by now.
-                if file::means(own, identity) {
-                    self.own.close(own);
-                } else {
-                    self.own.forget(own);
-                }
+                self.close_own(own, identity);
             }
             Hold::Registered(slot) => backend.unregister(slot),
             Hold::Number(_) | Hold::Nothing => {}
+        }
+    }
+
+    /// Closes a descriptor of our own; closed behind our back, it is somebody else's by now.
+    fn close_own(&self, own: c_int, identity: u64) {
+        if file::means(own, identity) {
+            self.own.close(own);
+        } else {
+            self.own.forget(own);
         }
     }
 

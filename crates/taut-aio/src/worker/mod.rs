@@ -311,7 +311,7 @@ impl Worker {
             length: operation.length - operation.moved,
             offset: operation.offset,
             likely_empty: descriptor.emptied,
-            may_block: descriptor.distant,
+            may_block: descriptor.may_block(operation.kind),
         })
     }
 
@@ -338,8 +338,13 @@ impl Worker {
             }
             Outcome::NotCancelable { id } => {
                 let Some(index) = self.table.find(id) else { return };
-                if let Some(operation) = self.table.get(index) {
-                    operation.stopping = false;
+                let Some(operation) = self.table.get(index) else { return };
+                let descriptor = self.descriptors.get(operation.descriptor);
+                let in_parts = operation.kind == Kind::Write && descriptor.order.class() == Class::Stream;
+                // A write that goes on in parts ends with this one.
+                operation.stopping = in_parts;
+                // The kernel interrupts its thread in such a write.
+                if !(in_parts && descriptor.may_be_interrupted() && self.backend.holds_files()) {
                     self.cancellations.refused(operation.block);
                 }
             }
@@ -357,7 +362,8 @@ impl Worker {
         }
         // Nobody asked for it: the kernel was short of a thread (io_acct_cancel_pending_work, io_uring/io-wq.c).
         let dropped = result == -(libc::ECANCELED as isize) && !operation.stopping;
-        let mut result = result;
+        let interrupted = result == -(libc::EINTR as isize) && operation.stopping;
+        let mut result = if interrupted { -(libc::ECANCELED as isize) } else { result };
         if dropped || result == -(libc::EAGAIN as isize) {
             let (entry, fd, stopping) = (operation.descriptor, operation.fd, operation.stopping);
             if stopping || !self.descriptors.get(entry).is_there() {
@@ -488,11 +494,23 @@ impl Worker {
         let mut signaled = false;
         let mut filled: Vec<(Arc<Queue>, u32)> = Vec::new();
         let mut again = mem::take(&mut self.late);
+        // Lines that don't move in this turn, and the function that doesn't get its thread.
+        let (mut stuck, mut last) = (0, None);
         for notice in again.drain(..).chain(self.notices.drain(..)) {
-            // What can't be delivered keeps its place in the line.
-            let stuck = !self.late.is_empty() && !matches!(notice, Notice::Queue { .. });
-            if stuck || matches!(self.sender.deliver(&notice), Delivery::Later) {
+            // What can't be delivered keeps its place in its line, and holds no other line up.
+            let line = notice.line();
+            if stuck & line != 0 {
                 self.late.push_back(notice);
+                continue;
+            }
+            if matches!(self.sender.deliver(&notice), Delivery::Later) {
+                stuck |= line;
+                if matches!(notice, Notice::Function { .. }) {
+                    // It may be its attributes that the system has no room for, ever: the others are tried before it.
+                    last = Some(notice);
+                } else {
+                    self.late.push_back(notice);
+                }
                 continue;
             }
             signaled |= !matches!(notice, Notice::Queue { .. });
@@ -503,6 +521,7 @@ impl Worker {
                 }
             }
         }
+        self.late.extend(last);
         for (queue, added) in filled {
             self.woken |= queue.announce(added);
         }

@@ -79,7 +79,6 @@ pub(crate) enum Delivery {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender {
     process: libc::pid_t,
-    user: libc::uid_t,
 }
 
 impl Notice {
@@ -98,6 +97,15 @@ impl Notice {
                 Self::Queue { queue, completed: Completed { request: value, result } }
             }
             _ => Self::Silent,
+        }
+    }
+
+    /// The line that it waits in, as a bit: one for each signal, and one for functions. A queue needs none.
+    pub(crate) const fn line(&self) -> u128 {
+        match *self {
+            Self::Silent | Self::Queue { .. } => 0,
+            Self::Signal { signal, .. } | Self::ThreadSignal { signal, .. } => 1 << signal,
+            Self::Function { .. } => 1,
         }
     }
 }
@@ -136,8 +144,7 @@ const _: () = assert!(size_of::<QueuedSignal>() == size_of::<libc::siginfo_t>())
 
 impl Sender {
     pub(crate) fn this_process() -> Self {
-        // SAFETY: no arguments.
-        Self { process: system::process(), user: unsafe { libc::getuid() } }
+        Self { process: system::process() }
     }
 
     /// Delivers a notice, or says that it has to wait. What can't ever be delivered is done.
@@ -177,7 +184,8 @@ impl Sender {
             code: libc::SI_ASYNCIO,
             padding: 0,
             process: self.process,
-            user: self.user,
+            // SAFETY: no arguments. It may have changed (setuid(2)).
+            user: unsafe { libc::getuid() },
             value,
             rest: [0; 12],
         }

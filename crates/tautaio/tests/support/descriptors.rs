@@ -1,7 +1,11 @@
 //! Descriptors, their limits, and what happens to them outside std's sight.
 #![expect(unsafe_code, reason = "std hides descriptor numbers, on purpose")]
 
+use std::ffi::CString;
+use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::time::{Duration, Instant};
 
 use libc::c_int;
@@ -38,6 +42,11 @@ pub(crate) fn dup2(old: RawFd, new: RawFd) -> Result<c_int, i32> {
 pub(crate) fn dup3(old: RawFd, new: RawFd) -> Result<c_int, i32> {
     // SAFETY: as above.
     answer(unsafe { libc::dup3(old, new, libc::O_CLOEXEC) })
+}
+
+pub(crate) fn dup3_with(old: RawFd, new: RawFd, flags: c_int) -> Result<c_int, i32> {
+    // SAFETY: as above.
+    answer(unsafe { libc::dup3(old, new, flags) })
 }
 
 pub(crate) fn close_range(first: RawFd, last: RawFd, flags: u32) -> Result<(), i32> {
@@ -129,6 +138,25 @@ pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
     (own(master), own(slave))
 }
 
+/// Both ends of a FIFO that has a name no more.
+pub(crate) fn fifo() -> (File, File) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fifo");
+    let name = CString::new(path.as_os_str().as_bytes()).unwrap();
+    // SAFETY: a string.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let output = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
+    let input = File::options().write(true).open(&path).unwrap();
+    set_blocking(&output);
+    (output, input)
+}
+
+/// Gives the calling thread a table of descriptors to itself.
+pub(crate) fn unshare_descriptors() {
+    // SAFETY: no memory is passed.
+    assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
+}
+
 /// Raises the soft limit of descriptors to the hard one, which it returns.
 pub(crate) fn raise_limit() -> usize {
     let limit = limit(libc::RLIMIT_NOFILE);
@@ -209,4 +237,10 @@ pub(crate) fn is_root() -> bool {
 
 fn answer(result: c_int) -> Result<c_int, i32> {
     if result < 0 { Err(errno()) } else { Ok(result) }
+}
+
+/// The process is another user's from now on, in all its threads.
+pub(crate) fn become_user(user: libc::uid_t) {
+    // SAFETY: no memory is passed.
+    assert_eq!(unsafe { libc::setuid(user) }, 0);
 }
