@@ -98,7 +98,7 @@ fn base_of(index: usize, cases: &[RouteCase]) -> Option<&RouteCase> {
 fn row(case: &RouteCase, base: Option<&RouteCase>, comparisons: usize, setting: &RouteSetting) -> RouteRow {
     let at = |case: &RouteCase, percentile| case.times.percentiles(percentile);
     let losses = case.losses();
-    let loss_compared = base.and_then(|base| LossComparison::of(losses, base.losses(), BASE));
+    let loss_compared = base.and_then(|base| LossComparison::of(losses, base.losses(), comparisons, BASE));
     let compared = base
         .and_then(|base| compare(&at(case, Percentile::P50), &at(base, Percentile::P50), comparisons))
         .map(|compared| compared.with(BASE).beside(loss_compared.as_ref()));

@@ -209,10 +209,10 @@ fn flow(
     link.set_nonblocking(false)?;
     // Of a plain peer there is only what the socket tells meanwhile.
     link.set_send_timeout(Some(if plan.plain { LOOK } else { Duration::from_millis(500) }))?;
-    link.set_receive_timeout(Some(Duration::from_millis(500)))?;
+    link.set_receive_timeout(Some(GLANCE))?;
     match plan.direction {
         Direction::Up if plan.plain => {
-            let Sent { bytes: sent, steady, goes_on, error } = send(plan, session, course, time, interrupt);
+            let Sent { bytes: sent, steady, goes_on, error, .. } = send(plan, session, course, time, interrupt);
             let tcp = link.tcp_info().map(TcpFacts::from);
             if error.is_some() {
                 return Ok((Flow { unconfirmed: sent, tcp, ..Flow::default() }, error));
@@ -225,7 +225,8 @@ fn flow(
             Ok((Flow { goes_on: Some(goes_on), coarse: steady.coarse, ..flow }, None))
         }
         Direction::Up => {
-            let Sent { bytes: sent, error, .. } = send(plan, session, None, time, interrupt);
+            let began = clock::now();
+            let Sent { bytes: sent, took, error, .. } = send(plan, session, None, time, interrupt);
             let tcp = link.tcp_info().map(TcpFacts::from);
             // A broken link has no report: what arrived is not known.
             let broken = |error| (Flow { unconfirmed: sent, tcp, ..Flow::default() }, Some(error));
@@ -233,16 +234,19 @@ fn flow(
                 return Ok(broken(error));
             }
             let report = session.finish().and_then(|report| {
-                report.ok_or_else(|| Error::Closed { endpoint: link.endpoint().to_string(), when: "without a report" })
+                let (summary, _) = report
+                    .ok_or_else(|| Error::Closed { endpoint: link.endpoint().to_string(), when: "without a report" })?;
+                believable(session, &summary, sent, began).map(|()| summary)
             });
             Ok(match report {
                 Err(error) => broken(error),
-                Ok((summary, _)) => {
+                Ok(summary) => {
                     let flow = Flow {
                         sent,
                         up: summary.bytes,
                         at_first: mean_read(&summary),
-                        duration: arrival_time(&summary),
+                        // What came no more was sent all the same.
+                        duration: arrival_time(&summary).max(took),
                         peer_cpu: Some(summary.cpu),
                         tcp,
                         ..Flow::default()
@@ -260,19 +264,21 @@ fn flow(
             Ok((Flow { down: bytes, at_first, duration, peer_cpu, tcp, ..Flow::default() }, error))
         }
         Direction::Both => thread::scope(|scope| {
+            let began = clock::now();
             let sender = scope.spawn(|| {
-                let Sent { bytes: sent, error, .. } = send(plan, session, None, time, interrupt);
-                (sent, error.or_else(|| session.end_sending().err()))
+                let Sent { bytes: sent, took, error, .. } = send(plan, session, None, time, interrupt);
+                (sent, took, error.or_else(|| session.end_sending().err()))
             });
             let (received, error) = receive(plan, session, time, interrupt);
-            let (sent, not_sent) = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let (sent, took, not_sent) = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             let tcp = link.tcp_info().map(TcpFacts::from);
             let Received { bytes: down, at_first, duration, summary } = received;
-            let Some(summary) = summary else {
-                let flow = Flow { unconfirmed: sent, down, at_first, duration, tcp, ..Flow::default() };
-                return Ok((flow, error.or(not_sent)));
-            };
-            let duration = duration.max(arrival_time(&summary));
+            let alone = Flow { unconfirmed: sent, down, at_first, duration, tcp, ..Flow::default() };
+            let Some(summary) = summary else { return Ok((alone, error.or(not_sent))) };
+            if let Err(error) = believable(session, &summary, sent, began) {
+                return Ok((alone, Some(error)));
+            }
+            let duration = duration.max(arrival_time(&summary)).max(took);
             let at_first = at_first + mean_read(&summary);
             let (up, peer_cpu) = (summary.bytes, Some(summary.cpu));
             Ok((Flow { sent, up, down, at_first, duration, peer_cpu, tcp, ..Flow::default() }, error.or(not_sent)))
@@ -289,10 +295,27 @@ fn arrival_time(summary: &Summary) -> Duration {
     Duration::from_nanos(summary.last_ns.saturating_sub(summary.first_ns))
 }
 
+/// Holds what the peer says of its arrivals against what is known here: no more can have come than was sent, nor over a
+/// longer time than has passed since `began`, as far as the two clocks may run apart (`MAXFREQ`, adjtimex(2)).
+fn believable(session: &Session, summary: &Summary, sent: u64, began: Instant) -> Result<()> {
+    let passed = clock::now().saturating_since(began);
+    let what = if summary.bytes > sent {
+        format!("the peer says that {} bytes arrived, and {sent} were sent", summary.bytes)
+    } else if arrival_time(summary) > passed + passed / 2000 + Duration::from_millis(1) {
+        let (said, passed) = (arrival_time(summary).as_millis(), passed.as_millis());
+        format!("the peer says that bytes arrived over {said} ms, and {passed} ms have passed")
+    } else {
+        return Ok(());
+    };
+    Err(Error::Protocol { endpoint: session.link().endpoint().to_string(), what })
+}
+
 /// What came of sending.
 struct Sent {
     /// Bytes that this host's kernel took.
     bytes: u64,
+    /// How long that took.
+    took: Duration,
     /// What was made of it, as far as the socket tells.
     steady: Steady,
     /// How far the link has come.
@@ -344,7 +367,8 @@ fn send(plan: &StreamPlan, session: &Session, course: Option<Course>, time: Dura
     };
     let ended = clock::now();
     progress.look(link, ended, sent);
-    Sent { bytes: sent, steady: progress.steady(ended), goes_on: progress.course(sent), error }
+    let (took, steady) = (ended.saturating_since(began), progress.steady(ended));
+    Sent { bytes: sent, took, steady, goes_on: progress.course(sent), error }
 }
 
 /// What a stream brought.
@@ -352,7 +376,7 @@ struct Received {
     bytes: u64,
     /// Of these, what was there at the first time.
     at_first: u64,
-    /// From the first to the last.
+    /// From the first to the last, and to the end of waiting for more where it broke off.
     duration: Duration,
     summary: Option<Summary>,
 }
@@ -368,7 +392,9 @@ fn receive(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Int
     let (mut total, mut at_first, mut first, mut last) = (0u64, 0, None, Instant::default());
     let (mut broken, mut is_closed) = (None, false);
     let mut last_progress = clock::now();
-    let give_up = last_progress + time + Duration::from_secs(10);
+    let allowed = time + patience.time.max(Duration::from_secs(10));
+    let give_up = last_progress + allowed;
+    let mut is_interrupted = false;
     loop {
         match link.receive(&mut buffer) {
             Ok(0) => {
@@ -386,15 +412,20 @@ fn receive(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Int
                 tail.extend_from_slice(&buffer[bytes.saturating_sub(CONTROL_BYTES)..bytes]);
                 tail.drain(..tail.len().saturating_sub(CONTROL_BYTES));
                 let has_ended = !ends_with_link && session.summary_in(&tail).is_some();
-                if has_ended || interrupt.is_set() || last > give_up {
+                if has_ended {
                     break;
+                }
+                if last > give_up {
+                    let what = format!("its stream does not end, {} ms after it began", allowed.as_millis());
+                    broken = Some(Error::Protocol { endpoint: link.endpoint().to_string(), what });
                 }
             }
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => broken = patience.check(session, last_progress).err(),
             Err(errno) => broken = Some(link.error("receive on", errno)),
         }
-        if broken.is_some() {
+        is_interrupted = interrupt.is_set();
+        if broken.is_some() || is_interrupted {
             break;
         }
     }
@@ -402,7 +433,10 @@ fn receive(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Int
     if summary.is_some() {
         total -= CONTROL_BYTES as u64;
     }
-    let duration = first.map_or(Duration::ZERO, |first| last.saturating_since(first));
+    // The silence at the end of what broke off is time in which nothing came.
+    let until =
+        if broken.is_some() || is_interrupted || (is_closed && summary.is_none()) { clock::now() } else { last };
+    let duration = first.map_or(Duration::ZERO, |first| until.saturating_since(first));
     // A stream that came with one read has no rate of its own.
     let at_first = if at_first < total { at_first } else { 0 };
     if is_closed && summary.is_none() {
@@ -410,6 +444,9 @@ fn receive(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Int
     }
     (Received { bytes: total, at_first, duration, summary }, broken)
 }
+
+/// How often one who waits looks at the user's wish to stop.
+const GLANCE: Duration = Duration::from_millis(100);
 
 /// How long a stream may stand still.
 struct Patience {

@@ -365,7 +365,7 @@ pub(super) fn rows(targets: &[Target<'_>]) -> Vec<Option<EchoRow>> {
     for (at, (target, row)) in targets.iter().zip(&mut rows).enumerate() {
         let (Some(row), Some(base)) = (row, base(at).filter(|base| base.has_samples())) else { continue };
         let with = base.name_among(targets);
-        row.loss_compared = LossComparison::of(target.sampled.losses(), base.sampled.losses(), &with);
+        row.loss_compared = LossComparison::of(target.sampled.losses(), base.sampled.losses(), others, &with);
         let compared = compare(target.sampled.medians(), base.sampled.medians(), others);
         row.compared = compared.map(|compared| compared.with(with.clone()).beside(row.loss_compared.as_ref()));
     }

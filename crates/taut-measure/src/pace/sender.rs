@@ -109,7 +109,9 @@ fn send_on_schedule(
         if let Err(error) = write(session, observer, &message).and_then(|()| observer.drain(link)) {
             return (sequence, Some(error));
         }
-        throw_away_answers(session);
+        if let Err(error) = throw_away_answers(session) {
+            return (sequence + 1, Some(error));
+        }
     }
     (count, None)
 }
@@ -136,9 +138,17 @@ fn write(session: &Session, observer: &mut Observer, message: &[u8]) -> Result<(
 }
 
 /// A plain echo server would stop reading if nobody read what it sends.
-fn throw_away_answers(session: &Session) {
+/// A datagram that nobody takes shows as an error here, and only once.
+fn throw_away_answers(session: &Session) -> Result<()> {
+    let link = session.link();
     let mut buffer = [0; 16 * 1024];
-    while session.link().receive_now(&mut buffer).is_ok_and(|bytes| bytes > 0) {}
+    loop {
+        match link.receive_now(&mut buffer) {
+            Ok(0) | Err(Errno::AGAIN) => return Ok(()),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(link.error("receive on", errno)),
+        }
+    }
 }
 
 /// Waits until what is still held has left and been acknowledged, or does not come any more.
@@ -153,4 +163,34 @@ fn settle(session: &Session, observer: &mut Observer) -> Result<()> {
         clock::sleep(Duration::from_millis(1));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pace::{PeerKind, run};
+    use crate::placement::Spot;
+    use crate::recording::Ended;
+
+    #[test]
+    fn a_port_where_nobody_is_ends_the_sending() {
+        let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("udp://{}", nobody.local_addr().unwrap()).parse().unwrap();
+        drop(nobody);
+        let plan = PacePlan {
+            peer: PeerKind::Plain(endpoint),
+            message_bytes: 64,
+            period: Duration::from_millis(5),
+            time: Duration::from_millis(100),
+            rounds: 1,
+            options: Vec::new(),
+            exceed: Vec::new(),
+            spot: Spot::default(),
+            fifo: false,
+            command: String::new(),
+        };
+        let outcome = run(&plan, &Interrupt::default(), &mut |_, _| {}).unwrap();
+        assert!(matches!(&outcome.ended, Ended::PeerGone(why) if why.contains("refused")), "{:?}", outcome.ended);
+        assert!(outcome.row.messages < 20, "{:?}", outcome.row);
+    }
 }

@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{AirChangeRow, AirRow, Placement};
-use crate::stats::{Distribution, Exceedance, Losses, Quantile, Summary, losses_differ};
+use crate::stats::{Distribution, Exceedance, Losses, MOST_FALSE, Quantile, Summary, losses_differ_at};
 
 /// Declares the kinds of rows, each with its name in JSON. All that goes through the kinds follows from this one list.
 macro_rules! rows {
@@ -183,19 +183,19 @@ pub struct LossComparison {
     pub lost_share: f64,
     /// The same of what it is held against.
     pub lost_share_of_other: f64,
-    /// Whether the two differ beyond chance, each message being lost by itself (Fisher's exact test, two-sided, at 95 %).
-    /// Then nothing is said of which is shorter.
+    /// Whether the two differ beyond chance, each message being lost by itself (Fisher's exact test, two-sided; at most 5 %
+    /// false ones in a run, however many are compared). Then nothing is said of which is shorter.
     pub differs: bool,
 }
 
 impl LossComparison {
-    /// Holds losses against others; `None` where there are none.
-    pub fn of(mine: Losses, other: Losses, with: impl Into<String>) -> Option<Self> {
+    /// Holds losses of one of `others` against those of their base; `None` where there are none.
+    pub fn of(mine: Losses, other: Losses, others: usize, with: impl Into<String>) -> Option<Self> {
         (mine.lost + other.lost > 0).then(|| Self {
             with: with.into(),
             lost_share: mine.share(),
             lost_share_of_other: other.share(),
-            differs: losses_differ(mine, other).is_some(),
+            differs: losses_differ_at(mine, other, MOST_FALSE / others.max(1) as f64).is_some(),
         })
     }
 }
@@ -648,7 +648,8 @@ pub struct StreamRound {
     pub throughput_bps: f64,
     /// Bytes that arrived.
     pub bytes: u64,
-    /// The time that the rate is of, longest of all links: from the first to the last byte.
+    /// The time that the rate is of, longest of all links: from the first byte to the last, and no less than the time of
+    /// sending; where it broke off, until then.
     pub duration_ns: u64,
     /// Whether the round came to its end. One that the user or the peer cut short is counted in `bytes` and is in no
     /// interval.

@@ -19,6 +19,7 @@ use taut_link::{Listener, PeerAddress, boot_identity};
 use taut_time::{Duration, Instant};
 
 use super::limits::{Place, Rate};
+use super::seen::Seen;
 use super::{GLANCE, Shared};
 use crate::placement::{self, Placed};
 
@@ -75,6 +76,7 @@ struct Session {
     last_seen: Instant,
     summary: Summary,
     records: Vec<Record>,
+    seen: Seen,
     /// Datagrams since the sessions last got their shares of the thread's CPU time.
     handled: u32,
     /// The client has said that the work is done.
@@ -111,7 +113,13 @@ impl Desk<'_> {
                 }
             }
             Work::Collect => session.collect(datagram.len(), sequence, now),
-            Work::Sink | Work::Source | Work::Duplex | Work::Crowd | Work::Shape => session.count(datagram.len(), now),
+            Work::Sink | Work::Source | Work::Duplex | Work::Crowd | Work::Shape => {
+                // A repeat would stand in for one that was lost.
+                if !session.seen.is_new(sequence) {
+                    return self.drop_datagram();
+                }
+                session.count(datagram.len(), now);
+            }
         }
     }
 
@@ -274,6 +282,7 @@ impl Session {
             last_seen: now,
             summary: Summary::default(),
             records: Vec::new(),
+            seen: Seen::default(),
             handled: 0,
             finished: false,
         }

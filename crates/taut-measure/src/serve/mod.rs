@@ -11,6 +11,7 @@ mod faults;
 mod limits;
 #[cfg(test)]
 mod paths_tests;
+mod seen;
 mod shape;
 mod stream;
 #[cfg(test)]
@@ -62,7 +63,7 @@ pub struct Served {
     pub misbehaved: u64,
     /// Bytes that arrived.
     pub bytes_in: u64,
-    /// Datagrams passed over: of no session, over the rate, or without room for the answer.
+    /// Datagrams passed over: of no session, over the rate, without room for the answer, or repeats in a stream.
     pub datagrams_dropped: u64,
     /// Options and what was negotiated of the last link of Bluetooth LE, at its end.
     pub last_link: Vec<String>,

@@ -184,3 +184,18 @@ fn cpu_time_of_a_thread_is_counted_once() {
     let used = clock::process_cpu().saturating_sub(cpu_before);
     assert!(told > Duration::ZERO && told <= used, "told {told:?} of {used:?}");
 }
+
+/// A datagram that comes three times would otherwise stand in for two that were lost.
+#[test]
+fn repeated_datagrams_are_counted_apart() {
+    let server = server("udp://127.0.0.1:0", Limits::default());
+    let session = open(&server.endpoints()[0], Work::Sink);
+    let mut message = vec![7; 1000];
+    for sequence in [0, 0, 0, 5, 4, 5] {
+        session.mark(&mut message, sequence);
+        session.link().send(&message).unwrap();
+    }
+    let (summary, _) = session.finish().unwrap().unwrap();
+    assert_eq!((summary.messages, summary.bytes), (3, 3000));
+    assert_eq!(server.served().datagrams_dropped, 3);
+}

@@ -7,7 +7,7 @@ use crate::interrupt::Interrupt;
 use crate::placement;
 use crate::recording::{Ended, TuneRow, Verdict};
 use crate::rounds::turns;
-use crate::stats::{Losses, Quantile, Ratio, losses_differ, median};
+use crate::stats::{Losses, MOST_FALSE, Quantile, Ratio, losses_differ_at, median};
 use crate::verdict::{confirm, stands_out};
 
 /// A setting with what it gave, by round.
@@ -145,7 +145,9 @@ impl Candidates {
         let compared = screening.zip(again).map(|(screening, again)| confirm(screening, again, self.others));
         let (verdict, rounds_needed) = match compared {
             _ if one.why_not.is_some() => (Verdict::NotAvailable, None),
-            _ if losses_differ(losses(&mine), losses(&theirs)).is_some() => (Verdict::LossesDiffer, None),
+            _ if losses_differ_at(losses(&mine), losses(&theirs), MOST_FALSE / self.others.max(1) as f64).is_some() => {
+                (Verdict::LossesDiffer, None)
+            }
             Some(compared) => (compared.verdict, compared.rounds_needed),
             // It stood out, and nobody has looked again.
             None if index > 0 && stands_out(screening) => (Verdict::TooFewRounds, Some(plan.rounds)),

@@ -192,3 +192,13 @@ fn both_stages_have_to_agree() {
     let many = confirm(ratio(0.8, 0.9), ratio(0.8, 0.9), 60);
     assert_eq!((many.verdict, many.rounds_needed), (Verdict::TooFewRounds, Some(6)));
 }
+
+/// What chance brings once in thirty cases is no difference where six are looked at.
+#[test]
+fn losses_that_differ_by_chance_alone_are_not_told_apart_among_many() {
+    use crate::recording::LossComparison;
+    use crate::stats::Losses;
+    let losses = |lost| Losses { lost, messages: 1000 };
+    let differs = |others| LossComparison::of(losses(3), losses(12), others, "base").unwrap().differs;
+    assert!(differs(1) && !differs(6));
+}

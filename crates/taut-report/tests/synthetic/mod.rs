@@ -188,7 +188,7 @@ fn echo(endpoint: &str, transport: &str, centre_ns: u64, lost: u64, rate_hz: Opt
     let summary = |times: &[u64]| rounds(times).iter().collect::<Rounds>().summary();
     let base = (endpoint, rate_hz) == ("unix:/run/taut.sock", None);
     let of_base = Losses { lost: 0, messages: 20_000 };
-    let losses = LossComparison::of(Losses { lost, messages: sent }, of_base, "unix:/run/taut.sock");
+    let losses = LossComparison::of(Losses { lost, messages: sent }, of_base, 1, "unix:/run/taut.sock");
     EchoRow {
         endpoint: endpoint.to_owned(),
         transport: transport.to_owned(),
