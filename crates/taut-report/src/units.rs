@@ -99,7 +99,7 @@ pub fn share(share: f64) -> String {
     match percent {
         _ if share <= 0.0 => "0 %".to_owned(),
         _ if share >= 1.0 => "100 %".to_owned(),
-        _ if percent > 99.95 => "> 99.9 %".to_owned(),
+        _ if percent >= 99.95 => "> 99.9 %".to_owned(),
         _ if percent < 0.0001 => "< 0.0001 %".to_owned(),
         _ => format!("{} %", significant(percent, 3)),
     }
@@ -232,6 +232,7 @@ mod tests {
             (0.0, "0 %"),
             (1.0, "100 %"),
             (0.999_96, "> 99.9 %"),
+            (0.999_5, "> 99.9 %"),
             (0.008_33, "0.833 %"),
             (1e-9, "< 0.0001 %"),
             (0.5, "50.0 %"),

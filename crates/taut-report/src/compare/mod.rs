@@ -323,6 +323,54 @@ mod tests {
     }
 
     #[test]
+    fn only_what_was_measured_alike_is_compared() {
+        use taut_measure::recording::Counted;
+        let changes: [fn(&mut Row) -> bool; 4] = [
+            |row| {
+                if let Row::Stream(row) = row {
+                    row.counted = Counted::Acknowledged;
+                    true
+                } else {
+                    false
+                }
+            },
+            |row| {
+                if let Row::Pace(row) = row {
+                    row.peer = "another peer".to_owned();
+                    true
+                } else {
+                    false
+                }
+            },
+            |row| {
+                if let Row::Echo(row) = row {
+                    row.peer_acks = "prompt".to_owned();
+                    true
+                } else {
+                    false
+                }
+            },
+            |row| {
+                if let Row::Echo(row) = row {
+                    row.timeout_ns /= 2;
+                    true
+                } else {
+                    false
+                }
+            },
+        ];
+        for change in changes {
+            let mut unlike = synthetic::survey();
+            let changed = unlike.recording.results.iter_mut().filter_map(|row| change(row).then_some(())).count();
+            let compared = render_comparison(&synthetic::survey(), &unlike, Style::default()).json;
+            for only in ["only_before", "only_after"] {
+                assert_eq!(compared[only].as_array().unwrap().len(), changed, "{compared}");
+            }
+            assert!(changed > 0);
+        }
+    }
+
+    #[test]
     fn what_stands_in_one_document_only_is_named() {
         let (mut before, mut after) = (synthetic::survey(), synthetic::survey());
         before.recording.results.truncate(2);

@@ -1,4 +1,4 @@
-use taut_measure::recording::{Placement, PlacementKind, Recording, Round, Row};
+use taut_measure::recording::{Counted, Placement, PlacementKind, Recording, Round, Row};
 use taut_measure::stats::{Losses, MOST_FALSE, Percentile, Quantile, Summary};
 
 use super::figure::{Compared, Figure, Kind, Sample};
@@ -83,17 +83,37 @@ fn label(row: &Row) -> Option<String> {
             let (transport, engine, writes) = (&row.transport, &row.engine, &row.writes);
             let nagle = comma_nagle(row.nagle);
             let placed = comma_placed(row.placement.as_ref());
-            Some(format!("echo over {transport}, {size}, {engine}, {writes}, {links}, {pace}{nagle}{placed}"))
+            // The usual goes without saying.
+            let acks = match row.peer_acks.as_str() {
+                acks if acks == "prompt" || acks == "delayed" || acks.starts_with("us=") => {
+                    format!(", peer's acks {acks}")
+                }
+                _ => String::new(),
+            };
+            let timeout = match row.timeout_ns {
+                1_000_000_000 => String::new(),
+                other => format!(", lost after {}", units::limit(other)),
+            };
+            let more = format!("{nagle}{placed}{acks}{timeout}");
+            Some(format!("echo over {transport}, {size}, {engine}, {writes}, {links}, {pace}{more}"))
         }
         Row::Pace(row) => {
             let (size, period) = (units::size(row.message_bytes), units::limit(row.period_ns));
             let (nagle, placed) = (comma_nagle(row.nagle), comma_placed(row.placement.as_ref()));
-            Some(format!("pace over {}, {size} every {period}{nagle}{placed}", row.transport))
+            let (transport, peer) = (&row.transport, &row.peer);
+            Some(format!("pace over {transport}, {size} every {period}{nagle}{placed}, peer: {peer}"))
         }
         Row::Stream(row) => {
             let (block, links) = (units::size(row.block_bytes), links(row.connections));
+            // What a kernel takes or acknowledges is another thing than what a program receives.
+            let counted = match row.counted {
+                Counted::Received => "",
+                Counted::Acknowledged => ", as acknowledged",
+                Counted::Taken => ", as taken",
+            };
             let placed = comma_placed(row.placement.as_ref());
-            Some(format!("stream {} over {}, {block} writes, {links}{placed}", row.direction, row.transport))
+            let (direction, transport) = (&row.direction, &row.transport);
+            Some(format!("stream {direction} over {transport}, {block} writes, {links}{placed}{counted}"))
         }
         Row::Crowd(row) => {
             let (links, active) = (connections(row.connections), units::count(row.active as u64));

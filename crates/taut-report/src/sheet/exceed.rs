@@ -74,10 +74,15 @@ fn by_limits<'a>(series: impl Iterator<Item = Series<'a>>) -> Vec<Vec<Series<'a>
 fn none_late(words: &Words, series: &[Series<'_>]) -> Option<Note> {
     let mut exceed = series.iter().flat_map(|series| series.exceed);
     let lowest = exceed.clone().map(|exceed| exceed.over_ns).min()?;
-    let messages = units::count(series.iter().map(|series| series.messages).sum());
+    let messages = units::count(sum(series));
     exceed
         .all(|exceed| exceed.count == 0)
         .then(|| Note::new(format!("No {} of {messages} came later than {}.", words.one, units::limit(lowest))))
+}
+
+/// All messages; what a file says may be more than fits.
+fn sum<'a, 'b: 'a>(series: impl IntoIterator<Item = &'a Series<'b>>) -> u64 {
+    series.into_iter().fold(0, |all, series| all.saturating_add(series.messages))
 }
 
 fn table(words: &Words, series: &[Series<'_>]) -> Sheet {
@@ -107,7 +112,7 @@ fn in_time(series: &[Series<'_>]) -> Vec<Note> {
         if alike.len() == 1 || alike.iter().any(|due| due.late.count > 0) {
             return Some(one.sentence());
         }
-        let messages = units::count(alike.iter().map(|due| due.series.messages).sum());
+        let messages = units::count(sum(alike.iter().map(|due| due.series)));
         let limit = units::limit(one.late.over_ns);
         let sentence = || format!("At {} none of {messages} messages came later than {limit}.", one.rate_in_words());
         ptr::eq(alike[0], one).then(sentence)

@@ -13,7 +13,7 @@ type Figure = fn(&PaceRow) -> Cell;
 /// There are many figures and few rows, so the figures run down.
 const FIGURES: [(&str, &str, Figure); 19] = [
     ("messages", "sent", |row| Cell::new(units::count(row.messages))),
-    ("", "lost", |row| Cell::mishaps(row.lost)),
+    ("", "lost", lost),
     ("", "per segment", |row| row.messages_per_segment.map_or_else(Cell::none, |n| Cell::new(units::number(n)))),
     ("gap at the sender", "mean", |row| mean(row.sender_gap_ns.as_ref()).strong()),
     ("", "p50", |row| at(row.sender_gap_ns.as_ref(), Percentile::P50)),
@@ -118,6 +118,12 @@ fn ledger(rows: &[&PaceRow], labels: &[Label]) -> Option<Sheet> {
         Line::new([Cell::label(label)].into_iter().chain(cells))
     });
     Some(Sheet { heading: "Where the time went".to_owned(), columns, lines: lines.collect(), ..Sheet::default() })
+}
+
+/// Of a peer that tells nothing it is not known whether anything came.
+fn lost(row: &PaceRow) -> Cell {
+    let tells = row.lost > 0 || row.clock_uncertainty_ns.is_some() || row.delivery_ns.is_some();
+    if tells { Cell::mishaps(row.lost) } else { Cell::none() }
 }
 
 fn mean(summary: Option<&Summary>) -> Cell {

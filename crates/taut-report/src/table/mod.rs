@@ -161,6 +161,35 @@ mod tests {
     }
 
     #[test]
+    fn more_messages_than_fit_are_no_reason_to_stop() {
+        use taut_measure::recording::Row;
+        let mut document = synthetic::survey();
+        for row in &mut document.recording.results {
+            let Row::Echo(row) = row else { continue };
+            row.sent = u64::MAX;
+            row.exceed.iter_mut().for_each(|exceed| (exceed.count, exceed.share) = (0, 0.0));
+        }
+        assert!(render(&document, Style::default()).contains("No reply of 18,446,744,073,709,551,615 came later"));
+    }
+
+    #[test]
+    fn of_a_peer_that_tells_nothing_nothing_is_said_to_be_lost() {
+        use taut_measure::recording::Row;
+        let mut document = synthetic::survey();
+        document.recording.results.retain(|row| matches!(row, Row::Pace(_)));
+        document.recording.results.truncate(1);
+        let lost = |document: &Document| {
+            let text = render(document, Style::default());
+            let line = text.lines().find(|line| line.trim_start().starts_with("lost")).unwrap().to_owned();
+            line.split_whitespace().last().unwrap().to_owned()
+        };
+        assert_eq!(lost(&document), "0");
+        let Row::Pace(row) = &mut document.recording.results[0] else { panic!("not periodic") };
+        (row.clock_uncertainty_ns, row.delivery_ns) = (None, None);
+        assert_eq!(lost(&document), "–");
+    }
+
+    #[test]
     fn cases_share_tables_evenly_where_there_is_no_room_for_all() {
         let mut document = synthetic::survey();
         let paces: Vec<_> = document.recording.results.drain(..).skip(4).take(2).collect();

@@ -1,5 +1,5 @@
 //! Colour and line breaks. While tables are laid out a tone is marked with characters of no width; at the end the marks
-//! become escape sequences, or nothing. So colour can never change the layout.
+//! become escape sequences, or nothing; what else would command a terminal is replaced. So colour can never change the layout.
 
 use crate::sheet::Tone;
 
@@ -34,6 +34,8 @@ pub(super) fn finish(text: &str, colour: bool) -> String {
             Some((_, _, escape)) if colour => out.push_str(escape),
             None if c == END && colour => out.push_str("\u{1b}[0m"),
             None if c == '\u{a0}' => out.push(' '),
+            // A recording may come from anywhere, and a terminal does what such characters say.
+            None if c.is_control() && c != '\n' => out.push(char::REPLACEMENT_CHARACTER),
             None if c != END => out.push(c),
             _ => {}
         }
@@ -76,6 +78,12 @@ mod tests {
         assert_eq!(finish(&marked, false), "one two");
         assert_eq!(finish(&marked, true), "\u{1b}[31mone\u{1b}[0m \u{1b}[31mtwo\u{1b}[0m");
         assert_eq!(finish(&paint("a\u{2061}b", Tone::Plain), true), "ab");
+    }
+
+    #[test]
+    fn no_text_commands_the_terminal() {
+        let text = paint("a\u{1b}]0;title\u{7}b\u{9b}2Jc\r\nd", Tone::Plain);
+        assert_eq!(finish(&text, true), "a\u{fffd}]0;title\u{fffd}b\u{fffd}2Jc\u{fffd}\nd");
     }
 
     #[test]
