@@ -6,7 +6,7 @@ mod effect;
 
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::{Outcome, Setting, table};
@@ -33,11 +33,22 @@ const MOST_FALSE: f64 = 0.05;
 /// Share of the runs, of those in which a difference is at least twice as wide as the interval, that have to find it.
 const LEAST_FOUND: f64 = 0.95;
 
+/// Most of the runs that may give no verdict: on a busy machine a round can end before anything came back.
+const MOST_UNTOLD: f64 = 0.05;
+
+/// Runs that gave no verdict, and why the last of them did not.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct Untold {
+    runs: u64,
+    why: Option<String>,
+}
+
 /// What the runs of one command came to.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Count {
     /// Runs that gave a verdict on everything.
     runs: u64,
+    untold: Untold,
     /// Of these, runs in which anything was told apart.
     false_runs: u64,
     verdicts: u64,
@@ -45,9 +56,11 @@ struct Count {
 }
 
 /// What the runs with a known difference came to.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Found {
+    /// Runs that said something of the two.
     runs: u64,
+    untold: Untold,
     /// Runs in which the difference is at least twice as wide as the interval.
     plain: u64,
     /// Of these, runs that found it.
@@ -59,17 +72,21 @@ struct Found {
 pub(super) fn run(setting: &Setting) -> Result<Outcome> {
     let options = &setting.alike;
     let stage = Stage::set_up(setting)?;
-    let (mut rows, mut cells, mut met) = (Vec::new(), Vec::new(), true);
+    let (mut rows, mut cells, mut notes, mut met) = (Vec::new(), Vec::new(), Vec::new(), true);
     for alike in Alike::ALL.into_iter().filter(|alike| options.only.is_empty() || options.only.contains(alike)) {
         let began = Instant::now();
         let mut count = Count::default();
         for run in 0..options.runs {
             eprint!("\r{}: run {} of {}, {} told apart ", alike.name(), run + 1, options.runs, count.false_runs);
-            count.add(&alike.verdicts(&stage).with_context(|| format!("run {} of {}", run + 1, alike.name()))?);
+            match alike.verdicts(&stage) {
+                Ok(told_apart) => count.add(&told_apart),
+                Err(error) => count.untold.add(&error),
+            }
         }
         eprintln!();
         met &= count.is_met();
         cells.push(count.cells(alike.name(), began.elapsed().as_secs_f64()));
+        notes.extend(count.untold.note(alike.name()));
         rows.push(count.json(alike.name()));
     }
     let header =
@@ -82,17 +99,41 @@ pub(super) fn run(setting: &Setting) -> Result<Outcome> {
             let mut found = Found::default();
             for run in 0..options.runs {
                 eprint!("\r{}: run {} of {}, {} found ", effect.name(), run + 1, options.runs, found.found);
-                found.add(effect.look(&stage).with_context(|| format!("run {} of {}", run + 1, effect.name()))?);
+                match effect.look(&stage) {
+                    Ok(look) => found.add(look),
+                    Err(error) => found.untold.add(&error),
+                }
             }
             eprintln!();
             met &= found.is_met();
             cells.push(found.cells(effect.name()));
+            notes.extend(found.untold.note(effect.name()));
             effects.push(found.json(effect.name()));
         }
         let header = ["a known difference", "runs", "2 x the interval", "found", "share", "wrong sign", ""];
         text += &format!("\n\n{}", table(&header, &cells));
     }
+    for note in notes {
+        text += &format!("\n{note}");
+    }
     Ok(Outcome { text, json: json!({"alike": rows, "effects": effects}), met: Some(met) })
+}
+
+impl Untold {
+    fn add(&mut self, error: &anyhow::Error) {
+        self.runs += 1;
+        self.why = Some(format!("{error:#}"));
+    }
+
+    /// Whether they are few beside the runs that gave a verdict.
+    fn are_few(&self, told: u64) -> bool {
+        self.runs as f64 <= MOST_UNTOLD * (self.runs + told) as f64
+    }
+
+    fn note(&self, name: &str) -> Option<String> {
+        let why = self.why.as_ref()?;
+        Some(format!("{name}: {} runs gave no verdict, the last one because: {why}", self.runs))
+    }
 }
 
 impl Count {
@@ -110,7 +151,7 @@ impl Count {
     }
 
     fn is_met(&self) -> bool {
-        self.runs > 0 && self.share() <= MOST_FALSE
+        self.runs > 0 && self.share() <= MOST_FALSE && self.untold.are_few(self.runs)
     }
 
     fn cells(&self, name: &str, seconds: f64) -> Vec<String> {
@@ -122,7 +163,7 @@ impl Count {
             percent(upper_bound(self.false_runs, self.runs)),
             self.verdicts.to_string(),
             self.false_verdicts.to_string(),
-            format!("{:.1}", seconds / self.runs.max(1) as f64),
+            format!("{:.1}", seconds / (self.runs + self.untold.runs).max(1) as f64),
             if self.is_met() { String::new() } else { "MISSED".to_owned() },
         ]
     }
@@ -131,6 +172,8 @@ impl Count {
         json!({
             "command": name,
             "runs": self.runs,
+            "runs_without_a_verdict": self.untold.runs,
+            "why": self.untold.why,
             "runs_told_apart": self.false_runs,
             "share": self.share(),
             "share_upper_bound": upper_bound(self.false_runs, self.runs),
@@ -150,7 +193,8 @@ impl Found {
     }
 
     fn is_met(&self) -> bool {
-        self.wrong == 0 && self.found as f64 >= LEAST_FOUND * self.plain as f64
+        let is_found = self.found as f64 >= LEAST_FOUND * self.plain as f64;
+        self.wrong == 0 && is_found && self.untold.are_few(self.runs)
     }
 
     fn cells(&self, name: &str) -> Vec<String> {
@@ -170,6 +214,8 @@ impl Found {
         json!({
             "effect": name,
             "runs": self.runs,
+            "runs_without_a_verdict": self.untold.runs,
+            "why": self.untold.why,
             "runs_beyond_twice_the_interval": self.plain,
             "found": self.found,
             "wrong_sign": self.wrong,
@@ -230,6 +276,12 @@ mod tests {
         count.add(&[true]);
         assert!(!count.is_met());
         assert!(!Count::default().is_met(), "no run proves nothing");
+        let mut count = Count::default();
+        (0..19).for_each(|_| count.add(&[false]));
+        count.untold.add(&anyhow::anyhow!("the command gave no verdict"));
+        assert!(count.is_met());
+        count.untold.add(&anyhow::anyhow!("the command gave no verdict"));
+        assert!(!count.is_met(), "two of twenty-one say nothing");
     }
 
     #[test]

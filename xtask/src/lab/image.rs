@@ -1,6 +1,7 @@
 //! What a guest boots into: busybox, `taut`, the kernel's modules, the user's files and the command.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -172,8 +173,15 @@ fn named(listing: &str, program: &Path) -> Result<BTreeSet<PathBuf>> {
 
 /// A script that becomes the command.
 pub(super) fn script(command: &[String]) -> String {
-    format!("#!/bin/sh\nexec{}\n", words(command))
+    let later = env::var(LATER).ok().and_then(|turns| turns.parse::<u32>().ok()).unwrap_or(0);
+    let later =
+        if later > 0 { format!("i={later}; while [ $i -gt 0 ]; do i=$((i - 1)); done\n") } else { String::new() };
+    format!("#!/bin/sh\n{later}exec{}\n", words(command))
 }
+
+/// The variable with a number of turns that a guest's shell takes before the command. In virtual time every run is equal, so that
+/// a test can stand on the luck of one build; a few numbers here show whether it does.
+const LATER: &str = "TAUT_LAB_LATER";
 
 /// Words as a shell takes them, each with a space in front.
 pub(super) fn words(words: &[String]) -> String {
