@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
@@ -217,13 +218,23 @@ impl Drop for Desk {
     }
 }
 
+/// What came of asking the holders.
+#[derive(Debug, Default)]
+pub struct Answers {
+    /// Routes of those that answered.
+    pub routes: Vec<Status>,
+    /// Why others did not answer: each names the holder's socket, `route-PID.sock`.
+    pub silent: Vec<Error>,
+}
+
 /// Asks all holders; those that are gone are forgotten.
-fn ask_all(request: &Request) -> Result<Vec<Status>> {
+fn ask_all(request: &Request) -> Result<Answers> {
     ask_in(&directory()?, request)
 }
 
-fn ask_in(directory: &Path, request: &Request) -> Result<Vec<Status>> {
-    let mut all = Vec::new();
+/// Asks all at once, so that one that is stopped holds up no other.
+fn ask_in(directory: &Path, request: &Request) -> Result<Answers> {
+    let mut all = Answers::default();
     if !directory.try_exists().unwrap_or(true) {
         return Ok(all);
     }
@@ -235,16 +246,43 @@ fn ask_in(directory: &Path, request: &Request) -> Result<Vec<Status>> {
         .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
         .collect();
     paths.sort();
-    for path in paths {
-        all.extend(ask_at(&path, request).map_err(failed(format!("ask {}", path.display())))?);
-    }
+    let ask = |path: &Path| ask_at(path, request);
+    thread::scope(|scope| {
+        let begin = |path| thread::Builder::new().spawn_scoped(scope, move || ask(path));
+        let asked: Vec<_> = paths.iter().map(|path| (path, begin(path))).collect();
+        for (path, asked) in asked {
+            let panicked = |_| Err(io::Error::other("asking it failed"));
+            match asked.and_then(|thread| thread.join().unwrap_or_else(panicked)) {
+                Ok(routes) => all.routes.extend(routes),
+                Err(error) => all.silent.push(failed(format!("ask {}", path.display()))(error)),
+            }
+        }
+    });
     Ok(all)
+}
+
+/// Connects to a holder. One that is stopped takes nobody out of its queue, which is full in the end.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let stream = UnixStream::from(socket);
+    // connect(2) waits for room as long as a send would: `unix_stream_connect`, net/unix/af_unix.c.
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let address = SocketAddrUnix::new(path)?;
+    rustix::io::retry_on_intr(|| rustix::net::connect(&stream, &address))?;
+    Ok(stream)
+}
+
+fn no_answer(error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::WouldBlock {
+        return error;
+    }
+    io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {PATIENCE:?}: is its process stopped?"))
 }
 
 /// Asks the holder at a socket; nothing when it is gone.
 fn ask_at(path: &Path, request: &Request) -> io::Result<Vec<Status>> {
     for _ in 0..ATTEMPTS {
-        let stream = match UnixStream::connect(path) {
+        let stream = match connect(path) {
             Ok(stream) => stream,
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 // Left behind by one that was killed.
@@ -252,18 +290,14 @@ fn ask_at(path: &Path, request: &Request) -> io::Result<Vec<Status>> {
                 return Ok(Vec::new());
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error),
+            Err(error) => return Err(no_answer(error)),
         };
         match ask(&stream, request) {
             Ok(Some(status)) => return Ok(status),
             // It ended with the question in its queue, which the next attempt shows, or had no time for it.
             Ok(None) => {}
             Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let text = format!("no answer within {PATIENCE:?}: is its process stopped?");
-                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
-            }
-            Err(error) => return Err(error),
+            Err(error) => return Err(no_answer(error)),
         }
     }
     Err(io::Error::other("it closes without an answer"))
@@ -290,26 +324,25 @@ fn ask(mut stream: &UnixStream, request: &Request) -> io::Result<Option<Vec<Stat
     Ok(Some(status.into_iter().map(Status::printable).collect()))
 }
 
-/// All routes of this user at work.
+/// All routes of this user at work, as far as their holders answer.
 ///
 /// # Errors
-/// A holder does not answer.
-pub fn status() -> Result<Vec<Status>> {
+/// The directory of the holders can't be read or trusted.
+pub fn status() -> Result<Answers> {
     ask_all(&Request::Status)
 }
 
-/// Ends the route of that name; its last counters, or nothing when there is none.
+/// Ends the route of that name; its last counters, or no route when those that answer have none of that name.
 ///
 /// # Errors
-/// A holder does not answer.
-pub fn stop(name: &str) -> Result<Option<Status>> {
-    Ok(ask_all(&Request::Stop { name: name.to_owned() })?.pop())
+/// The directory of the holders can't be read or trusted.
+pub fn stop(name: &str) -> Result<Answers> {
+    ask_all(&Request::Stop { name: name.to_owned() })
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
-    use std::thread;
 
     use super::*;
     use crate::run::Counters;
@@ -345,7 +378,7 @@ mod tests {
         };
         let text = format!("{}\n", serde_json::to_string(&[status]).unwrap());
         let answering = holder(directory.path(), text, 1);
-        let told = ask_in(directory.path(), &Request::Status).unwrap().remove(0);
+        let told = ask_in(directory.path(), &Request::Status).unwrap().routes.remove(0);
         answering.join().unwrap();
         let all =
             [vec![told.name, told.from, told.when, told.runs, told.device.unwrap()], told.to, told.why, told.lacks];
@@ -356,7 +389,7 @@ mod tests {
 
         let directory = private();
         let endless = holder(directory.path(), " ".repeat(1 << 20), 4096);
-        let error = ask_in(directory.path(), &Request::Status).unwrap_err().to_string();
+        let error = ask_in(directory.path(), &Request::Status).unwrap().silent.remove(0).to_string();
         assert!(error.contains("more than 16 MiB"), "{error}");
         assert!(endless.join().unwrap() < 32);
     }
@@ -458,10 +491,40 @@ mod tests {
             let text = format!("{}\n", serde_json::to_string(&[status()]).unwrap());
             stream.write_all(text.as_bytes()).unwrap();
         });
-        assert_eq!(ask_in(directory.path(), &Request::Status).unwrap().len(), 1);
+        assert_eq!(ask_in(directory.path(), &Request::Status).unwrap().routes.len(), 1);
         answering.join().unwrap();
         // Now it is gone, and its file with it.
-        assert!(ask_in(directory.path(), &Request::Status).unwrap().is_empty() && !path.exists());
+        let Answers { routes, silent } = ask_in(directory.path(), &Request::Status).unwrap();
+        assert!(routes.is_empty() && silent.is_empty() && !path.exists());
+    }
+
+    #[test]
+    fn one_that_is_stopped_hides_no_other_and_is_named() {
+        let directory = private();
+        let bind = |name: &str| {
+            let socket =
+                rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+            rustix::net::bind(&socket, &SocketAddrUnix::new(directory.path().join(name)).unwrap()).unwrap();
+            rustix::net::listen(&socket, 0).unwrap();
+            UnixListener::from(socket)
+        };
+        // Nobody accepts: the question of the first waits in its queue, and that of the second is full.
+        let (_silent, _full) = (bind("route-1.sock"), bind("route-2.sock"));
+        let _fills = UnixStream::connect(directory.path().join("route-2.sock")).unwrap();
+        let text = format!("{}\n", serde_json::to_string(&[status()]).unwrap());
+        let other = bind("route-3.sock");
+        let answering = thread::spawn(move || {
+            let mut stream = other.accept().unwrap().0;
+            stream.write_all(text.as_bytes()).unwrap();
+        });
+        let Answers { routes, silent } = ask_in(directory.path(), &Request::Status).unwrap();
+        answering.join().unwrap();
+        assert_eq!(routes.len(), 1);
+        let silent: Vec<String> = silent.iter().map(Error::to_string).collect();
+        assert_eq!(silent.len(), 2, "{silent:?}");
+        for (text, name) in silent.iter().zip(["route-1.sock", "route-2.sock"]) {
+            assert!(text.contains(name) && text.contains("is its process stopped?"), "{text}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use taut_time::Duration;
 
@@ -53,6 +53,10 @@ pub enum What {
 const SHOWN: usize = 256;
 /// Lines that wait for the writer.
 const WAITING: usize = 1024;
+/// How long the end waits for the writer: a reader that stands still must not keep the server alive.
+const LAST_LINES: Duration = Duration::from_secs(2);
+/// How often it looks for room in the queue then.
+const LOOK: Duration = Duration::from_millis(10);
 
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,6 +100,8 @@ struct Writer {
     sender: SyncSender<Option<Entry>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     lost: AtomicU64,
+    /// Lines that were taken and are not written yet.
+    unwritten: Arc<AtomicU64>,
 }
 
 impl Log {
@@ -107,15 +113,18 @@ impl Log {
     /// Writes lines to `output`.
     pub fn to(output: impl Write + Send + 'static) -> Self {
         let (sender, receiver) = mpsc::sync_channel(WAITING);
-        let thread = thread::spawn(move || write_all(&receiver, output));
-        Self(Some(Arc::new(Writer { sender, thread: Mutex::new(Some(thread)), lost: AtomicU64::new(0) })))
+        let unwritten = Arc::<AtomicU64>::default();
+        let left = Arc::clone(&unwritten);
+        let thread = thread::spawn(move || write_all(&receiver, output, &left));
+        Self(Some(Arc::new(Writer { sender, thread: Mutex::new(Some(thread)), lost: AtomicU64::new(0), unwritten })))
     }
 
     /// Takes a line, unless too many wait already.
     pub fn take(&self, entry: Entry) {
-        if let Some(writer) = &self.0
-            && writer.sender.try_send(Some(entry)).is_err()
-        {
+        let Some(writer) = &self.0 else { return };
+        writer.unwritten.fetch_add(1, Ordering::Relaxed);
+        if writer.sender.try_send(Some(entry)).is_err() {
+            writer.unwritten.fetch_sub(1, Ordering::Relaxed);
             writer.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -125,23 +134,31 @@ impl Log {
         self.0.as_ref().map_or(0, |writer| writer.lost.load(Ordering::Relaxed))
     }
 
-    /// Waits until all that was taken is written.
+    /// Waits until all that was taken is written, but no more than two seconds: what a reader that stands still has not let through by then
+    /// is lost, and its thread is left behind.
     pub fn finish(&self) {
         let Some(writer) = &self.0 else { return };
-        let thread = writer.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread
-            && writer.sender.send(None).is_ok()
-        {
+        let Some(thread) = writer.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let begun = Instant::now();
+        let mut is_told = false;
+        while !thread.is_finished() && begun.elapsed() < LAST_LINES {
+            // Refused while the queue is full, and when nobody is there any more.
+            is_told = is_told || writer.sender.try_send(None).is_ok();
+            thread::sleep(LOOK);
+        }
+        if thread.is_finished() {
             // A writer that panicked has written what it could.
             let _ = thread.join();
         }
+        writer.lost.fetch_add(writer.unwritten.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
-fn write_all(lines: &Receiver<Option<Entry>>, mut output: impl Write) {
+fn write_all(lines: &Receiver<Option<Entry>>, mut output: impl Write, unwritten: &AtomicU64) {
     while let Ok(Some(entry)) = lines.recv() {
         // Whoever closed the log does not want it; the server goes on.
         let _ = output.write_all(format!("{entry}\n").as_bytes());
+        unwritten.fetch_sub(1, Ordering::Relaxed);
     }
     let _ = output.flush();
 }
@@ -180,7 +197,22 @@ mod tests {
         }
         // One may have been taken out of the queue before it stood still.
         assert!((99..=100).contains(&log.lost()), "{}", log.lost());
-        drop(release);
+        // It still stands, and is not waited for; what it has not written is lost.
         log.finish();
+        assert_eq!(log.lost(), all);
+        drop(release);
+    }
+
+    #[test]
+    fn the_last_lines_are_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let log = Log::to(std::fs::File::create(&path).unwrap());
+        for _ in 0..WAITING / 2 {
+            let what = What::Refused { why: String::new() };
+            log.take(Entry { at: SystemTime::UNIX_EPOCH, peer: "x".into(), what });
+        }
+        log.finish();
+        assert_eq!((std::fs::read_to_string(&path).unwrap().lines().count(), log.lost()), (WAITING / 2, 0));
     }
 }

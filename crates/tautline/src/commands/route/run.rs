@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 use taut_link::Error;
-use taut_route::control::{self, Desk};
+use taut_route::control::{self, Answers, Desk};
 use taut_route::route::{Route, Source, Target};
 use taut_route::run::Engine;
 
@@ -98,7 +98,12 @@ fn detach() -> anyhow::Result<Code> {
 }
 
 fn refuse_names_in_use(routes: &[Route]) -> anyhow::Result<()> {
-    for status in control::status()? {
+    let Answers { routes: at_work, mut silent } = control::status()?;
+    if let Some(error) = silent.pop() {
+        // It may hold a route of the same name.
+        return Err(error.into());
+    }
+    for status in at_work {
         if routes.iter().any(|route| route.name == status.name) {
             let (name, pid) = (status.name, status.pid);
             let text = format!("route {name} is at work already (process {pid}): stop it, or choose another --name");

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 use taut_link::Error;
-use taut_route::control;
+use taut_route::control::{self, Answers};
 use taut_route::run::{Counters, Status};
 
 use crate::exit::Code;
@@ -57,10 +57,10 @@ pub(super) fn json<T: Serialize>(command: &str, results: &[T]) -> anyhow::Result
 }
 
 pub(super) fn list(args: &ListArgs) -> anyhow::Result<Code> {
-    let all = control::status()?;
+    let Answers { routes: all, silent } = control::status()?;
     if args.json {
         json("route list", &all)?;
-        return Ok(Code::Ok);
+        return Ok(told(&silent));
     }
     let mut text = String::new();
     for one in &all {
@@ -69,37 +69,55 @@ pub(super) fn list(args: &ListArgs) -> anyhow::Result<Code> {
         let to = if one.to.is_empty() { "nowhere".to_owned() } else { one.to.join(", ") };
         writeln!(text, "{}  {place}  {} -> {to}  when {}  (process {})", one.name, one.from, one.when, one.pid)?;
     }
-    output::print(if all.is_empty() { "no route is at work\n" } else { &text })?;
-    Ok(Code::Ok)
+    output::print(if all.is_empty() && silent.is_empty() { "no route is at work\n" } else { &text })?;
+    Ok(told(&silent))
+}
+
+/// Names the holders that did not answer; the code that this stands for.
+fn told(silent: &[Error]) -> Code {
+    for error in silent {
+        anstream::eprintln!("taut: {error}");
+    }
+    if silent.is_empty() { Code::Ok } else { Code::Failed }
 }
 
 pub(super) fn stats(args: &StatsArgs) -> anyhow::Result<Code> {
-    let mut all = control::status()?;
+    let Answers { routes: mut all, mut silent } = control::status()?;
     if let Some(name) = &args.name {
         all.retain(|one| one.name == *name);
-        if all.is_empty() {
+        if all.is_empty() && silent.is_empty() {
             return Err(unknown(name));
+        }
+        if !all.is_empty() {
+            // Names are unique: no other holder could add to it.
+            silent.clear();
         }
     }
     print(args.json, "route stats", &all)?;
-    Ok(Code::Ok)
+    Ok(told(&silent))
 }
 
 pub(super) fn stop(args: &StopArgs) -> anyhow::Result<Code> {
-    let names = match &args.name {
-        Some(name) => vec![name.clone()],
-        None => control::status()?.into_iter().map(|one| one.name).collect(),
+    let (names, mut silent) = match &args.name {
+        Some(name) => (vec![name.clone()], Vec::new()),
+        None => {
+            let Answers { routes, silent } = control::status()?;
+            (routes.into_iter().map(|one| one.name).collect(), silent)
+        }
     };
     let mut stopped = Vec::new();
     for name in names {
-        match control::stop(&name)? {
+        let mut answers = control::stop(&name)?;
+        match answers.routes.pop() {
             Some(status) => stopped.push(status),
             None if args.all => {}
+            // One of those that are silent may have it.
+            None if !answers.silent.is_empty() => silent.append(&mut answers.silent),
             None => return Err(unknown(&name)),
         }
     }
     print(args.json, "route stop", &stopped)?;
-    Ok(Code::Ok)
+    Ok(told(&silent))
 }
 
 fn unknown(name: &str) -> anyhow::Error {
