@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anstream::AutoStream;
 use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use taut_measure::recording::Ended;
 use taut_report::table::Style;
 use taut_report::{Document, html, perfetto, table};
@@ -56,6 +57,22 @@ pub(crate) fn style() -> Style {
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("write to stdout")
+}
+
+/// Prints, but gives up on a reader that stands still for two seconds once `is_over`.
+pub(crate) fn print_until(text: &str, is_over: impl Fn() -> bool) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    let tenth = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    // A pipe that can be written to has room for as much (PIPE_BUF, pipe(7)).
+    for part in text.as_bytes().chunks(4096) {
+        let mut waited = 0;
+        while rustix::event::poll(&mut [PollFd::new(&stdout, PollFlags::OUT)], Some(&tenth)) == Ok(0) {
+            waited += u32::from(is_over());
+            anyhow::ensure!(waited < 20, "nobody reads our stdout, and the last counters are not printed");
+        }
+        stdout.write_all(part).and_then(|()| stdout.flush()).context("write to stdout")?;
+    }
+    Ok(())
 }
 
 pub(crate) fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {

@@ -330,6 +330,96 @@ fn lines_go_in_and_out() {
     assert!(text(&output.stderr).contains("runs in user"), "{}", text(&output.stderr));
 }
 
+/// A route whose stdout nobody reads ends with the first signal, whatever it writes there.
+#[test]
+fn who_does_not_read_stdout_keeps_no_route_alive() {
+    let directory = tempfile::tempdir().unwrap();
+    let input = directory.path().join("numbers");
+    // More than a pipe takes.
+    std::fs::write(&input, "123456\n".repeat(50_000)).unwrap();
+    let from = format!("lines:{}", input.display());
+    let sinks: [&[&str]; 2] =
+        [&["--from", &from, "--to", "file:-"], &["--from", "timer:10us", "--to", "file:/dev/null", "--log", "-"]];
+    for arguments in sinks {
+        let mut child = taut()
+            .args(["route", "run"])
+            .args(arguments)
+            .env("XDG_RUNTIME_DIR", directory.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let stdout = child.stdout.take().unwrap();
+        let mut full = 0;
+        // A pipe takes 64 KiB by default; a page may not be used up.
+        while full < 60_000 {
+            full = rustix::io::ioctl_fionread(&stdout).unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(child.try_wait().unwrap().is_none(), "{arguments:?}");
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let asked = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if asked.elapsed() > Duration::from_secs(30) {
+                child.kill().unwrap();
+                panic!("{arguments:?} goes on");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// The reader of a pipe that is slow gets all that came from a source that can wait.
+#[test]
+fn lines_wait_for_the_reader_of_stdout() {
+    let directory = tempfile::tempdir().unwrap();
+    let input = directory.path().join("numbers");
+    std::fs::write(&input, "123456\n".repeat(50_000)).unwrap();
+    let mut child = taut()
+        .args(["route", "run", "--from", &format!("lines:{}", input.display()), "--to", "file:-"])
+        .env("XDG_RUNTIME_DIR", directory.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let mut printed = String::new();
+    stdout.read_to_string(&mut printed).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(printed.lines().filter(|line| *line == "123456").count(), 50_000);
+}
+
+/// One process that is stopped neither hides the routes of another nor keeps them.
+#[test]
+fn a_stopped_process_hides_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let route = |arguments: &[&str]| {
+        let mut command = taut();
+        command.arg("route").args(arguments).env("XDG_RUNTIME_DIR", directory.path());
+        command.stdin(Stdio::null()).output().unwrap()
+    };
+    for name in ["aa", "bb"] {
+        let output = route(&["run", "--detach", "--name", name, "--from", "timer:1s", "--to", "file:/dev/null"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    let listed = parse(&route(&["list", "--json"]));
+    let first = listed["results"].as_array().unwrap().iter().find(|one| one["name"] == "aa").unwrap();
+    let pid = rustix::process::Pid::from_raw(first["pid"].as_i64().unwrap().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    let listed = route(&["list"]);
+    let stopped = route(&["stop", "bb"]);
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    assert_eq!(listed.status.code(), Some(1));
+    assert!(text(&listed.stdout).starts_with("bb "), "{}", text(&listed.stdout));
+    assert!(text(&listed.stderr).contains("is its process stopped?"), "{}", text(&listed.stderr));
+    assert!(stopped.status.success(), "{}", text(&stopped.stderr));
+}
+
 #[test]
 fn check_explains_and_tries() {
     let directory = tempfile::tempdir().unwrap();

@@ -195,6 +195,14 @@ impl Source {
         }
     }
 
+    /// Whether it can be left unread for a while: what it reads from is a stream, whose sender waits with it, or a file.
+    pub(crate) const fn waits(&self) -> bool {
+        match self {
+            Self::Lines(_) | Self::Tcp(_) | Self::Unix(_) | Self::UnixDgram(_) | Self::Bluetooth(_) => true,
+            Self::Udp(_) | Self::Tty(_) | Self::Gpio(_) | Self::Input(_) | Self::Timer(_) => false,
+        }
+    }
+
     /// Whether its events are datagrams with a layout of the user's.
     pub const fn has_datagrams(&self) -> bool {
         matches!(self, Self::Udp(_) | Self::UnixDgram(_))

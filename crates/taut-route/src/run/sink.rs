@@ -3,11 +3,14 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::FileType;
 use taut_link::{Error, Result};
 
 use super::led::Led;
@@ -21,6 +24,8 @@ use crate::route::{Route, Target};
 /// A sink at work.
 pub(super) struct Output {
     kind: Kind,
+    /// Our stdout, where the route waits for its reader: what it reads from waits as well.
+    waits: Option<OwnedFd>,
     /// The program's output to send; none for the payload as it came.
     output: Option<usize>,
 }
@@ -49,9 +54,25 @@ impl Output {
                 }
                 other => Kind::open(other, source, route).map_err(failed),
             };
-            kind.map(|kind| Self { kind, output: sink.output })
+            let is_stdout = matches!(&sink.target, Target::File(path) if path.as_os_str() == "-");
+            let waits = if is_stdout && route.source.waits() {
+                let copy = io::stdout().as_fd().try_clone_to_owned();
+                Some(copy.map_err(failed)?)
+            } else {
+                None
+            };
+            kind.map(|kind| Self { kind, waits, output: sink.output })
         };
         route.sinks.iter().map(open).collect()
+    }
+
+    /// Waits for its reader, for a tenth of a second at most; `false` where what has no room is lost.
+    pub(super) fn wait(&self) -> bool {
+        let Some(fd) = &self.waits else { return false };
+        let tenth = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        // What interrupts it is a reason to look.
+        let _ = rustix::event::poll(&mut [PollFd::new(fd, PollFlags::OUT)], Some(&tenth));
+        true
     }
 
     /// Sends what it sends of an event.
@@ -100,10 +121,14 @@ fn line(number: i64) -> Vec<u8> {
 }
 
 /// Opens a file to append to, or stdout. Neither opening nor writing waits for the reader of a FIFO: the former fails where there is
-/// none, the latter with `WouldBlock` where it does not read.
+/// none, the latter with `WouldBlock` where it does not read. A pipe at our stdout is no other.
 pub(super) fn append(path: &Path) -> io::Result<Box<dyn Write + Send>> {
     Ok(if path.as_os_str() == "-" {
-        Box::new(io::stdout())
+        match once_more(io::stdout().as_fd()) {
+            Ok(pipe) => Box::new(pipe),
+            // Of another user, or nobody reads from it.
+            Err(_) => Box::new(io::stdout()),
+        }
     } else {
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = File::options().append(true).create(true).custom_flags(flags).open(path);
@@ -117,6 +142,15 @@ pub(super) fn append(path: &Path) -> io::Result<Box<dyn Write + Send>> {
         }
         Box::new(file)
     })
+}
+
+/// Opens a pipe once more, to be written to without waiting: others may share what we were given, and it stays as it is.
+fn once_more(pipe: BorrowedFd<'_>) -> io::Result<File> {
+    if !FileType::from_raw_mode(rustix::fs::fstat(pipe)?.st_mode).is_fifo() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+    File::options().write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 
 impl Kind {
@@ -171,6 +205,12 @@ mod tests {
         let mut fifo = append(&path).unwrap();
         let refused = (0..1 << 20).find_map(|_| fifo.write_all(b"1\n").err()).unwrap();
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        // What was given stays as it is.
+        let (_reader, given) = rustix::pipe::pipe().unwrap();
+        let mut pipe = once_more(given.as_fd()).unwrap();
+        let refused = (0..1 << 20).find_map(|_| pipe.write_all(b"1\n").err()).unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        assert!(!rustix::fs::fcntl_getfl(&given).unwrap().contains(rustix::fs::OFlags::NONBLOCK));
         // Files are what they were.
         append(&directory.path().join("file")).unwrap().write_all(b"1\n").unwrap();
     }

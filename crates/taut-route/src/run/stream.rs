@@ -40,10 +40,7 @@ struct Worker {
 impl Stream {
     /// One to be opened with the first line, for a route from `source`.
     pub(super) fn new(target: Target, source: &Source, counters: Arc<Shared>) -> Self {
-        let waits = match source {
-            Source::Lines(_) | Source::Tcp(_) | Source::Unix(_) | Source::UnixDgram(_) | Source::Bluetooth(_) => true,
-            Source::Udp(_) | Source::Tty(_) | Source::Gpio(_) | Source::Input(_) | Source::Timer(_) => false,
-        };
+        let waits = source.waits();
         Self { target, waits, counters, worker: None }
     }
 

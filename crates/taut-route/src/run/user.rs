@@ -148,7 +148,17 @@ impl Worker {
                     // A socket takes any number that came; without it, datagrams would go further than they should.
                     let is_kept = self.input.keep_hops(&event).is_ok();
                     for output in &mut self.outputs {
-                        if !is_kept || output.send(self.input.udp(), &event, payload, &outputs).is_err() {
+                        let sent = is_kept
+                            && loop {
+                                match output.send(self.input.udp(), &event, payload, &outputs) {
+                                    Err(error)
+                                        if error.kind() == io::ErrorKind::WouldBlock
+                                            && !self.stop.load(Ordering::Relaxed)
+                                            && output.wait() => {}
+                                    done => break done.is_ok(),
+                                }
+                            };
+                        if !sent {
                             Shared::add(&counters.lost, 1);
                         }
                     }

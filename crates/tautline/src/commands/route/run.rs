@@ -13,6 +13,7 @@ use taut_route::run::Engine;
 use super::declare::DeclareArgs;
 use super::show;
 use crate::exit::Code;
+use crate::output;
 use crate::run::interrupt_on_signals;
 
 /// Set routes to work until Ctrl-C, or with --detach until `taut route stop`
@@ -64,7 +65,8 @@ pub(super) fn run(args: Args) -> anyhow::Result<Code> {
     }
     let last = engine.end();
     if !args.detached {
-        show::print(args.json, "route run", &last)?;
+        // Routes may have written there, too, to a reader that stands still.
+        output::print_until(&show::counters(args.json, "route run", &last)?, || interrupt.is_set())?;
     }
     Ok(Code::Ok)
 }

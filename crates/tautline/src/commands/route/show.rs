@@ -51,9 +51,13 @@ struct Answer<'a, T> {
 }
 
 pub(super) fn json<T: Serialize>(command: &str, results: &[T]) -> anyhow::Result<()> {
+    output::print(&as_json(command, results)?)
+}
+
+fn as_json<T: Serialize>(command: &str, results: &[T]) -> anyhow::Result<String> {
     let mut text = serde_json::to_string_pretty(&Answer { format_version: 1, command, results })?;
     text.push('\n');
-    output::print(&text)
+    Ok(text)
 }
 
 pub(super) fn list(args: &ListArgs) -> anyhow::Result<Code> {
@@ -124,10 +128,14 @@ fn unknown(name: &str) -> anyhow::Error {
     Error::Input(format!("no route {name} is at work (see taut route list)")).into()
 }
 
-/// Prints counters.
-pub(super) fn print(as_json: bool, command: &str, all: &[Status]) -> anyhow::Result<()> {
-    if as_json {
-        return json(command, all);
+fn print(is_json: bool, command: &str, all: &[Status]) -> anyhow::Result<()> {
+    output::print(&counters(is_json, command, all)?)
+}
+
+/// Counters, to be printed.
+pub(super) fn counters(is_json: bool, command: &str, all: &[Status]) -> anyhow::Result<String> {
+    if is_json {
+        return as_json(command, all);
     }
     let mut text = String::new();
     for one in all {
@@ -149,5 +157,5 @@ pub(super) fn print(as_json: bool, command: &str, all: &[Status]) -> anyhow::Res
             writeln!(text, "  {}: {}", latency.of, classes.join(", "))?;
         }
     }
-    output::print(&text)
+    Ok(text)
 }
