@@ -347,11 +347,18 @@ mod tests {
     use super::*;
     use crate::run::Counters;
 
+    /// Takes one that asks and hears it out: who answers before and closes breaks the pipe under the question.
+    fn asked(listener: &UnixListener) -> UnixStream {
+        let stream = listener.accept().unwrap().0;
+        BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+        stream
+    }
+
     /// A holder that answers once with these bytes, as often as it can.
     fn holder(directory: &Path, text: String, times: usize) -> thread::JoinHandle<usize> {
         let listener = UnixListener::bind(directory.join("route-1.sock")).unwrap();
         thread::spawn(move || {
-            let mut stream = listener.accept().unwrap().0;
+            let mut stream = asked(&listener);
             (0..times).take_while(|_| stream.write_all(text.as_bytes()).is_ok()).count()
         })
     }
@@ -487,7 +494,7 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         let answering = thread::spawn(move || {
             drop(listener.accept().unwrap());
-            let mut stream = listener.accept().unwrap().0;
+            let mut stream = asked(&listener);
             let text = format!("{}\n", serde_json::to_string(&[status()]).unwrap());
             stream.write_all(text.as_bytes()).unwrap();
         });
@@ -514,7 +521,7 @@ mod tests {
         let text = format!("{}\n", serde_json::to_string(&[status()]).unwrap());
         let other = bind("route-3.sock");
         let answering = thread::spawn(move || {
-            let mut stream = other.accept().unwrap().0;
+            let mut stream = asked(&other);
             stream.write_all(text.as_bytes()).unwrap();
         });
         let Answers { routes, silent } = ask_in(directory.path(), &Request::Status).unwrap();

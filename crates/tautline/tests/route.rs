@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::UdpSocket;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -26,7 +27,9 @@ impl Place {
             skip(test, "needs root and iproute2");
             return None;
         }
-        let namespace = format!("taut-{}-{test:.20}", std::process::id());
+        // Names of tests may begin alike, and tests may share a process.
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let namespace = format!("taut-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         let place = Self { namespace, directory: tempfile::tempdir().unwrap() };
         let ip =
             |arguments: &[&str]| Command::new("ip").args(arguments).stderr(Stdio::null()).status().unwrap().success();
