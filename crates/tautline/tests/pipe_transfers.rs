@@ -137,6 +137,15 @@ fn start(kind: Kind, directory: &Path) -> (Child, Option<Socket>, BufReader<std:
     (child, far, stderr)
 }
 
+/// Whether a program takes SIGINT itself, or has ended (`SigBlk` and `SigCgt` of proc_pid_status(5)).
+fn minds_interrupts(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let minded =
+        status.lines().filter_map(|line| line.strip_prefix("SigBlk:").or_else(|| line.strip_prefix("SigCgt:")));
+    let mut sets = minded.map(|set| u64::from_str_radix(set.trim(), 16).unwrap());
+    sets.any(|set| set & 1 << (Signal::SIGINT as u32 - 1) != 0) || status.contains("State:\tZ")
+}
+
 fn transfer(kind: Kind, seed: u64) {
     let mut random = Random(seed);
     let (sent, answer) = (random.bytes(), random.bytes());
@@ -179,6 +188,10 @@ fn transfer(kind: Kind, seed: u64) {
         let pid = Pid::from_raw(child.id() as i32);
         if matches!(end, End::Killed | End::Interrupted) {
             thread::sleep(pause);
+            // A program that has only just been started knows of no signals yet: they end it without a word.
+            while end == End::Interrupted && !minds_interrupts(child.id()) {
+                thread::sleep(Duration::from_millis(1));
+            }
             kill(pid, if end == End::Killed { Signal::SIGKILL } else { Signal::SIGINT }).unwrap();
         }
         child.wait().unwrap()
