@@ -85,12 +85,13 @@ impl<'a> EventLoop<'a> {
         self.flows.iter_mut().for_each(|flow| flow.strays.begin_counting(flow.next_sequence));
     }
 
-    /// Sends until there are `count` messages or it is `end`, and waits for the replies under way. What an open loop has
-    /// not sent of its `count` by then counts as unsent.
+    /// Sends until there are `count` messages or it is `end`, and waits for the replies under way, after an
+    /// interrupt not for long. What an open loop has not sent of its `count` by then counts as unsent.
     pub(super) fn run(&mut self, samples: &mut Samples, count: u64, end: Instant, interrupt: &Interrupt) -> Result<()> {
         let began = clock::now();
         let mut begun = 0;
         let mut next_sweep = began;
+        let mut give_up_at = None;
         loop {
             let now = clock::now();
             let stop = interrupt.is_set();
@@ -106,10 +107,10 @@ impl<'a> EventLoop<'a> {
             }
             let more = begun < count && clock::now() < end && !stop;
             let pending = self.blocked.is_some() || self.flows.iter().any(|flow| !flow.flights.is_empty());
-            if !more && (!pending || stop) {
-                let under_way = self.flows.iter().map(|flow| flow.flights.len()).sum::<usize>();
-                // Only an interrupt leaves messages under way: neither answered nor lost.
-                samples.sent -= under_way as u64 + u64::from(self.blocked.is_some());
+            if stop && give_up_at.is_none() {
+                give_up_at = Some(now + samples.patience(self.timeout));
+            }
+            if !more && (!pending || give_up_at.is_some_and(|at| now >= at)) {
                 if self.period.is_some() && !stop {
                     samples.give_up_sending(count - begun);
                 }
@@ -119,7 +120,7 @@ impl<'a> EventLoop<'a> {
                 Some(period) if more && self.blocked.is_none() => Some(intended(began, period, begun)),
                 _ => None,
             };
-            let until = next_send.unwrap_or(next_sweep).min(next_sweep);
+            let until = [next_send, give_up_at].into_iter().flatten().fold(next_sweep, Instant::min);
             self.wait(until)?;
             self.receive(samples)?;
         }
@@ -217,7 +218,7 @@ impl<'a> EventLoop<'a> {
                     }
                     Ok(bytes) => {
                         let at = clock::now();
-                        let short = flow.take(&self.buffer[..bytes], at, self.message.len(), samples);
+                        let short = flow.take(&self.buffer[..bytes], at, self.message.len(), self.timeout, samples);
                         if short && bytes < self.buffer.len() {
                             self.engine.drained(index);
                             break;
@@ -252,14 +253,25 @@ impl<'a> EventLoop<'a> {
 
 impl Flow<'_> {
     /// Takes in what arrived; says whether the kernel is likely to have nothing more (streams).
-    fn take(&mut self, bytes: &[u8], at: Instant, message: usize, samples: &mut Samples) -> bool {
+    fn take(
+        &mut self,
+        bytes: &[u8],
+        at: Instant,
+        message: usize,
+        timeout: Duration,
+        samples: &mut Samples,
+    ) -> bool {
+        let answered = |flight: Flight, samples: &mut Samples| {
+            let in_time = at.saturating_since(flight.sent) <= timeout;
+            if in_time { samples.replied(flight, at) } else { samples.replied_late() }
+        };
         match self.framing {
             Framing::Stream => {
                 self.arrived += self.strays.bytes(bytes.len(), samples);
                 while self.arrived >= message {
                     self.arrived -= message;
                     if let Some(flight) = self.flights.pop_front() {
-                        samples.replied(flight, at);
+                        answered(flight, samples);
                     }
                 }
                 true
@@ -270,7 +282,7 @@ impl Flow<'_> {
                 if let Some(sequence) = found {
                     let position = self.flights.binary_search_by_key(&sequence, |flight| flight.sequence);
                     match position.ok().and_then(|position| self.flights.remove(position)) {
-                        Some(flight) => samples.replied(flight, at),
+                        Some(flight) => answered(flight, samples),
                         None => self.strays.datagram(sequence, samples),
                     }
                 }

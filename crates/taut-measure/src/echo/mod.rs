@@ -7,6 +7,8 @@
 
 mod cost;
 mod event_loop;
+#[cfg(test)]
+mod odd_peers;
 mod ping_pong;
 mod samples;
 mod simulated;

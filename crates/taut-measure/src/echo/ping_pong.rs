@@ -20,6 +20,9 @@ pub(super) struct PingPong<'a> {
     ready: Vec<usize>,
     writes: WriteStyle,
     timeout: Duration,
+    blocks: bool,
+    /// Whether the link's own time-out is down to what is left of a message's.
+    shortened: bool,
     message: Vec<u8>,
     buffer: Vec<u8>,
     sequence: u64,
@@ -40,6 +43,7 @@ impl<'a> PingPong<'a> {
         link.set_nonblocking(!engine.blocks())?;
         link.set_receive_timeout(Some(timeout))?;
         link.set_send_timeout(Some(timeout))?;
+        let blocks = engine.blocks();
         let engine = engine.build(&[link]).map_err(|error| {
             taut_link::Error::Unavailable(format!("the engine {engine} can't be set up on this host: {error}"))
         })?;
@@ -50,6 +54,8 @@ impl<'a> PingPong<'a> {
             ready: Vec::with_capacity(1),
             writes,
             timeout,
+            blocks,
+            shortened: false,
             message: vec![0xA5; message_bytes],
             buffer: vec![0; message_bytes.max(64 * 1024)],
             sequence: 0,
@@ -93,22 +99,13 @@ impl<'a> PingPong<'a> {
         }
         self.send()?;
         samples.sent += 1;
-        let deadline = begin + self.timeout;
-        let framing = self.session.link().endpoint().framing();
-        let replied = match framing {
-            Framing::Stream => self.receive_bytes(deadline, samples)?,
-            Framing::Datagram => self.receive_datagram(sequence, deadline, samples)?,
-        };
-        match replied {
-            Some(at) => samples.replied(Flight { sequence, intended: begin, sent: begin }, at),
-            // Neither answered nor lost: nobody waited for it.
-            None if self.interrupt.is_set() && clock::now() < deadline => samples.sent -= 1,
-            None => {
-                samples.lose(1);
-                if framing == Framing::Datagram {
-                    self.strays.lost_datagram(sequence);
-                }
-            }
+        let flight = Flight { sequence, intended: begin, sent: begin };
+        match self.session.link().endpoint().framing() {
+            Framing::Stream => self.receive_bytes(flight, samples)?,
+            Framing::Datagram => self.receive_datagram(flight, samples)?,
+        }
+        if std::mem::take(&mut self.shortened) {
+            self.session.link().set_receive_timeout(Some(self.timeout))?;
         }
         if let Some(observer) = &mut self.observer {
             observer.drain(self.session.link())?;
@@ -185,66 +182,90 @@ impl<'a> PingPong<'a> {
         })
     }
 
-    /// Reads the reply of a stream; `None` when it did not come in time.
+    /// Reads the reply of a stream, and enters how that went.
     #[inline]
-    fn receive_bytes(&mut self, deadline: Instant, samples: &mut Samples) -> Result<Option<Instant>> {
+    fn receive_bytes(&mut self, flight: Flight, samples: &mut Samples) -> Result<()> {
+        let deadline = flight.sent + self.timeout;
         let mut missing = self.message.len();
         loop {
             let wanted = (self.strays.stale_bytes() + missing).min(self.buffer.len());
-            match self.session.link().receive(&mut self.buffer[..wanted]) {
+            let in_time = match self.session.link().receive(&mut self.buffer[..wanted]) {
                 Ok(0) => return Err(self.closed()),
                 Ok(bytes) => {
+                    let at = clock::now();
                     missing -= self.strays.bytes(bytes, samples);
-                    if missing == 0 {
-                        return Ok(Some(clock::now()));
+                    match (missing, at <= deadline) {
+                        (0, true) => {
+                            samples.replied(flight, at);
+                            return Ok(());
+                        }
+                        (0, false) => {
+                            samples.replied_late();
+                            return Ok(());
+                        }
+                        (_, in_time) => {
+                            self.shorten(deadline, at)?;
+                            in_time
+                        }
                     }
                 }
-                Err(errno) => {
-                    if !self.wait(errno, deadline)? {
-                        self.strays.lost_bytes(missing);
-                        return Ok(None);
-                    }
-                }
+                Err(errno) => self.wait(errno, flight, samples)?,
+            };
+            if !in_time {
+                self.strays.lost_bytes(missing);
+                samples.lose(1);
+                return Ok(());
             }
         }
     }
 
-    /// Waits for the datagram with this sequence number; `None` when it did not come in time.
+    /// Waits for the datagram with the message's sequence number, and enters how that went.
     #[inline]
-    fn receive_datagram(&mut self, sequence: u64, deadline: Instant, samples: &mut Samples) -> Result<Option<Instant>> {
+    fn receive_datagram(&mut self, flight: Flight, samples: &mut Samples) -> Result<()> {
+        let deadline = flight.sent + self.timeout;
         loop {
-            match self.session.link().receive(&mut self.buffer) {
+            let in_time = match self.session.link().receive(&mut self.buffer) {
                 Ok(bytes) => {
                     let at = clock::now();
-                    match self.session.sequence(&self.buffer[..bytes], sequence) {
-                        Some(found) if found == sequence => return Ok(Some(at)),
+                    match self.session.sequence(&self.buffer[..bytes], flight.sequence) {
+                        Some(found) if found == flight.sequence => {
+                            if at <= deadline {
+                                samples.replied(flight, at);
+                            } else {
+                                samples.replied_late();
+                            }
+                            return Ok(());
+                        }
                         Some(found) => self.strays.datagram(found, samples),
                         None => {}
                     }
-                    if at >= deadline {
-                        return Ok(None);
-                    }
+                    self.shorten(deadline, at)?;
+                    at < deadline
                 }
                 // Nobody is bound there any more, or not yet: an ICMP error of an earlier datagram.
                 Err(Errno::CONNREFUSED) => return Err(self.session.link().error("receive on", Errno::CONNREFUSED)),
-                Err(errno) => {
-                    if !self.wait(errno, deadline)? {
-                        return Ok(None);
-                    }
-                }
+                Err(errno) => self.wait(errno, flight, samples)?,
+            };
+            if !in_time {
+                self.strays.lost_datagram(flight.sequence);
+                samples.lose(1);
+                return Ok(());
             }
         }
     }
 
     /// After a receive that brought nothing: waits for the link, and says whether there is time left.
     #[inline]
-    fn wait(&mut self, errno: Errno, deadline: Instant) -> Result<bool> {
+    fn wait(&mut self, errno: Errno, flight: Flight, samples: &Samples) -> Result<bool> {
         if !matches!(errno, Errno::AGAIN | Errno::INTR) {
             return Err(self.session.link().error("receive on", errno));
         }
-        if clock::now() >= deadline || self.interrupt.is_set() {
+        let patience = if self.interrupt.is_set() { samples.patience(self.timeout) } else { self.timeout };
+        let (now, deadline) = (clock::now(), flight.sent + patience);
+        if now >= deadline {
             return Ok(false);
         }
+        self.shorten(deadline, now)?;
         if errno == Errno::INTR {
             return Ok(true);
         }
@@ -253,6 +274,17 @@ impl<'a> PingPong<'a> {
             .wait(Some(deadline), None, &mut self.ready)
             .map_err(|error| self.session.link().error("wait on", Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
         Ok(true)
+    }
+
+    /// Before one more receiving call for the same message: the kernel counts each call's time-out from its beginning.
+    fn shorten(&mut self, deadline: Instant, now: Instant) -> Result<()> {
+        let left = deadline.saturating_since(now);
+        // Next to nothing has passed while a large reply comes in pieces, and a call for each piece would cost it time.
+        if !self.blocks || left > self.timeout - self.timeout / 16 {
+            return Ok(());
+        }
+        self.shortened = true;
+        self.session.link().set_receive_timeout(Some(left.max(Duration::from_millis(1))))
     }
 
     fn closed(&self) -> taut_link::Error {

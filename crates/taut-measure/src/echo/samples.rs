@@ -4,6 +4,9 @@ use super::EchoPlan;
 use crate::recording::{EchoRow, Round};
 use crate::stats::{Distribution, ExceedanceCounter, Losses, Quantile, Rounds};
 
+/// After an interrupt, the least time that replies under way get.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// What one round of one subject gave.
 #[derive(Clone, Debug)]
 pub(super) struct Samples {
@@ -70,6 +73,12 @@ impl Samples {
         }
     }
 
+    /// A reply came after the time-out, and nobody had given up yet.
+    pub(super) fn replied_late(&mut self) {
+        self.lose(1);
+        self.late_replies += 1;
+    }
+
     /// No reply came in time: later than any limit.
     pub(super) fn lose(&mut self, messages: u64) {
         self.lost += messages;
@@ -78,6 +87,18 @@ impl Samples {
             self.response.record_lost(messages);
         }
         self.exceed.record_lost(messages);
+    }
+
+    /// Nobody waits any more, since the peer failed or the user interrupts: what has no reply by now never gets one.
+    pub(super) fn lose_under_way(&mut self) {
+        self.lose(self.sent.saturating_sub(self.service.messages()));
+    }
+
+    /// How long replies under way are waited for after an interrupt: what comes at all has come by then, and what is lost is
+    /// lost to a stall and not to the interrupt.
+    pub(super) fn patience(&self, timeout: Duration) -> Duration {
+        let usual = self.service.quantile(0.5).and_then(Quantile::time).unwrap_or_default();
+        timeout.min(PATIENCE.max(Duration::from_nanos(usual) * 2))
     }
 
     /// The sender gave up on messages of its plan: they are later than any limit, and have no service time.

@@ -55,18 +55,9 @@ impl fmt::Display for WriteStyle {
 const WARM_UP_MESSAGES: u64 = 32;
 const WARM_UP_TIME: Duration = Duration::from_millis(50);
 
-/// Runs a loop with samples that do not count. When it comes to grief already then, they are all that is known of the round.
-fn warm_up(
-    plan: &EchoPlan,
-    samples: &mut Samples,
-    run: impl FnOnce(&mut Samples, Instant) -> Result<()>,
-) -> Result<()> {
-    let mut warm_up = Samples::new(plan);
-    let result = run(&mut warm_up, clock::now() + WARM_UP_TIME);
-    if result.is_err() {
-        samples.add(&warm_up);
-    }
-    result
+/// Runs a loop with samples that do not count, not even when it comes to grief already then.
+fn warm_up(plan: &EchoPlan, run: impl FnOnce(&mut Samples, Instant) -> Result<()>) -> Result<()> {
+    run(&mut Samples::new(plan), clock::now() + WARM_UP_TIME)
 }
 
 /// A subject with what has been measured of it.
@@ -134,6 +125,7 @@ impl<'a> Target<'a> {
         let mut samples = Samples::new(self.plan);
         let result = self.measure(round, false, &mut samples, interrupt);
         samples.complete = result.is_ok() && !interrupt.is_set();
+        samples.lose_under_way();
         self.sampled.add(&samples);
         result
     }
@@ -198,7 +190,7 @@ impl<'a> Target<'a> {
                 let period = rate_hz.map(|rate| Duration::from_secs_f64(1.0 / rate));
                 let mut events = EventLoop::new(sessions, engine, message_bytes, timeout, period)?;
                 let links = sessions.len() as u64;
-                warm_up(self.plan, samples, |warm_up, end| {
+                warm_up(self.plan, |warm_up, end| {
                     events.run(warm_up, WARM_UP_MESSAGES * links, end, interrupt)
                 })?;
                 events.begin_counting();
@@ -228,7 +220,7 @@ impl<'a> Target<'a> {
         let EchoSubject { engine, writes, .. } = *self.subject;
         let EchoPlan { message_bytes, timeout, .. } = *self.plan;
         let mut loop_ = PingPong::new(session, engine, writes, message_bytes, timeout, interrupt)?;
-        warm_up(self.plan, samples, |warm_up, end| loop_.run(warm_up, WARM_UP_MESSAGES, end))?;
+        warm_up(self.plan, |warm_up, end| loop_.run(warm_up, WARM_UP_MESSAGES, end))?;
         loop_.begin_counting();
         if observe {
             loop_.observe();
@@ -266,7 +258,7 @@ impl<'a> Target<'a> {
                         let mut mine = Samples::new(plan);
                         let new = PingPong::new(session, engine, writes, message_bytes, timeout, interrupt);
                         let warmed = new.and_then(|mut loop_| {
-                            warm_up(plan, &mut mine, |warm_up, end| loop_.run(warm_up, WARM_UP_MESSAGES, end))?;
+                            warm_up(plan, |warm_up, end| loop_.run(warm_up, WARM_UP_MESSAGES, end))?;
                             loop_.begin_counting();
                             Ok(loop_)
                         });
