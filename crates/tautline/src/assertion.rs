@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use taut_measure::stats::{Quantile, Summary};
+use taut_measure::stats::{Percentile, Quantile, Summary};
 use taut_report::units;
 use taut_time::Duration;
 
@@ -87,7 +87,7 @@ like 2ms, or lost<0.1%";
 
 impl Assertion {
     /// Checks the figures of one row; what it says when the threshold is missed. A row without times misses every
-    /// threshold on times.
+    /// threshold on times, and one with too few of them those on percentiles that it has not.
     fn check(&self, on: &str, times: Option<&Summary>, lost: u64, sent: u64) -> Result<(), String> {
         let value = match (self.figure, times) {
             (Figure::Lost, _) => Some(if sent == 0 { 0.0 } else { lost as f64 / sent as f64 }),
@@ -103,8 +103,16 @@ impl Assertion {
         if holds {
             return Ok(());
         }
+        let too_few = |percentile: Percentile| {
+            let found = times.map_or(0, Summary::messages);
+            let (found, least) = (units::count(found), units::count(percentile.least_messages()));
+            format!("it takes {least} messages, and there are {found}")
+        };
         let found = match (value, self.figure) {
-            (None, _) => "there is no such figure, since nothing came back".to_owned(),
+            (None, figure) => figure
+                .percentile()
+                .filter(|_| times.is_some())
+                .map_or_else(|| "there is no such figure, since nothing came back".to_owned(), too_few),
             (Some(share), Figure::Lost) => format!("it is {:.4} %", share * 100.0),
             (Some(nanos), _) if nanos.is_infinite() => {
                 let (lost, all) = times.map_or((lost, sent), |times| (times.lost, times.messages()));
@@ -123,14 +131,20 @@ impl Figure {
         match self {
             Self::Min => times.min.map(Quantile::Time),
             Self::Mean => times.mean.map(Quantile::Time),
-            Self::P50 => Some(times.p50),
-            Self::P90 => Some(times.p90),
-            Self::P99 => Some(times.p99),
-            Self::P999 => Some(times.p999),
-            Self::P9999 => Some(times.p9999),
             Self::Max => Some(times.max),
-            Self::Lost => None,
+            _ => times.percentile(self.percentile()?),
         }
+    }
+
+    const fn percentile(self) -> Option<Percentile> {
+        Some(match self {
+            Self::P50 => Percentile::P50,
+            Self::P90 => Percentile::P90,
+            Self::P99 => Percentile::P99,
+            Self::P999 => Percentile::P999,
+            Self::P9999 => Percentile::P9999,
+            Self::Min | Self::Mean | Self::Max | Self::Lost => return None,
+        })
     }
 }
 
@@ -213,6 +227,15 @@ mod tests {
     fn no_times_miss_a_threshold_on_times() {
         let assertion: Assertion = "p99<2ms".parse().unwrap();
         assert!(assertion.check("x", None, 5, 5).is_err());
+    }
+
+    #[test]
+    fn a_percentile_of_too_few_messages_is_missed() {
+        assert_eq!(
+            check("p9999<1000s", 0),
+            Err("x: `p9999<1000s` does not hold: it takes 10,000 messages, and there are 100".to_owned())
+        );
+        assert_eq!((check("p99<1000s", 0), check("max<1000s", 0)), (Ok(()), Ok(())));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(super) fn add_echo(sheets: &mut Vec<Sheet>, rows: &[&EchoRow]) {
     let series = rows.iter().zip(echo_labels(rows).each).map(|(row, label)| Series {
         label,
         exceed: &row.exceed,
-        messages: row.sent,
+        messages: row.losses().messages,
         rate_hz: row.rate_hz,
     });
     add(sheets, &WORDS, series);

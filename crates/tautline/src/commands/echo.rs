@@ -113,7 +113,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let findings = findings::of_echo(&outcome);
     let missed = outcome.rows.iter().flatten().fold(false, |missed, row| {
         let times = row.response_ns.as_ref().or(row.rtt_ns.as_ref());
-        args.thresholds.are_missed(&row.endpoint, times, row.lost, row.sent) || missed
+        args.thresholds.are_missed(&row.endpoint, times, row.losses().lost, row.losses().messages) || missed
     });
     let silent = outcome.ended == Ended::Complete && outcome.rows.iter().flatten().all(|row| row.sent == row.lost);
     let rows = outcome.rows.into_iter().flatten().map(|row| Row::Echo(Box::new(row))).collect();
@@ -152,7 +152,7 @@ fn run_over_air(args: &Args, plan: &EchoPlan) -> anyhow::Result<Code> {
         let echoed = echo::run_simulated(plan, &air, &run::command_line(), &run.interrupt);
         let (row, end) = echoed.map_err(|error| scenario::wrong(&air.file, &error))?;
         let times = row.response_ns.as_ref().or(row.rtt_ns.as_ref());
-        missed |= args.thresholds.are_missed(&row.endpoint, times, row.lost, row.sent);
+        missed |= args.thresholds.are_missed(&row.endpoint, times, row.losses().lost, row.losses().messages);
         rows.push(Row::Echo(Box::new(row)));
         if end != Ended::Complete {
             ended = end;
