@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use anstream::AutoStream;
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use taut_link::Fault;
 use taut_measure::recording::Ended;
 use taut_report::table::Style;
 use taut_report::{Document, html, perfetto, table};
 use taut_time::Timeline;
 
 use crate::exit::Code;
+use crate::run::Run;
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
@@ -38,6 +40,19 @@ impl OutputArgs {
             Ended::Interrupted => Code::Interrupted,
             Ended::PeerGone(_) | Ended::Failed(_) => Code::Failed,
         })
+    }
+
+    /// A run that failed before it had a figure. Whoever reads JSON gets a document even so, which says how it ended and has no
+    /// results; all others get the message.
+    ///
+    /// # Errors
+    /// Always the error given, unless the document can't be printed.
+    pub(crate) fn emit_nothing_measured(&self, run: Run, error: taut_link::Error) -> anyhow::Result<Code> {
+        if self.json && error.fault() != Fault::Input {
+            let ended = Ended::Failed(error.to_string());
+            print(&Document::new(run.finish(ended, Vec::new()), Vec::new()).to_json())?;
+        }
+        Err(error.into())
     }
 }
 

@@ -356,7 +356,20 @@ fn a_server_that_stops_reading_ends_the_open_loop() {
         format!("echo tcp://127.0.0.1:{port} --plain --size 64MiB --rate 10 --time 1s --rounds 1 --timeout 200ms");
     let output = run(&line);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stdout).contains("reads nothing"), "{}\n{}", text(&output.stdout), text(&output.stderr));
+    assert!(text(&output.stderr).contains("reads nothing"), "{}\n{}", text(&output.stdout), text(&output.stderr));
+    assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+}
+
+/// Not even a message of the warm-up came back.
+#[test]
+fn a_run_that_measured_nothing_has_an_end_in_json_and_no_figures() {
+    let line = format!("echo tcp://127.0.0.1:{} --plain --json", free_port());
+    let output = run(&line);
+    assert_eq!(output.status.code(), Some(1));
+    let document = parse(&output);
+    assert_eq!((&document["ended"]["how"], &document["results"]), (&"failed".into(), &serde_json::json!([])));
+    let why = document["ended"]["why"].as_str().unwrap();
+    assert!(why.contains("refused") && text(&output.stderr).contains(why), "{why}");
 }
 
 #[test]

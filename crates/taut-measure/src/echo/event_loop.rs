@@ -253,14 +253,7 @@ impl<'a> EventLoop<'a> {
 
 impl Flow<'_> {
     /// Takes in what arrived; says whether the kernel is likely to have nothing more (streams).
-    fn take(
-        &mut self,
-        bytes: &[u8],
-        at: Instant,
-        message: usize,
-        timeout: Duration,
-        samples: &mut Samples,
-    ) -> bool {
+    fn take(&mut self, bytes: &[u8], at: Instant, message: usize, timeout: Duration, samples: &mut Samples) -> bool {
         let answered = |flight: Flight, samples: &mut Samples| {
             let in_time = at.saturating_since(flight.sent) <= timeout;
             if in_time { samples.replied(flight, at) } else { samples.replied_late() }

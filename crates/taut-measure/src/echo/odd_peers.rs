@@ -35,7 +35,7 @@ fn measure(
         options: Vec::new(),
         acks: AckPolicy::default(),
         writes: WriteStyle::One,
-        core: None,
+        spot: Spot::default(),
         observe: false,
         command: String::new(),
     };
@@ -91,7 +91,7 @@ fn what_is_under_way_when_the_peer_dies_is_lost() {
 #[test]
 fn a_warm_up_that_fails_leaves_no_figures() {
     for (engine, rate_hz) in [(EngineKind::Blocking, None), (EngineKind::Epoll, Some(1000.0))] {
-        let endpoint = peer(|mut link| echo(&mut link, 2));
+        let endpoint = peer(|mut link| link.read_exact(&mut [0; 32]).unwrap());
         let plan = EchoPlan { rate_hz, timeout: Duration::from_secs(30), ..plan() };
         let error = measure(&endpoint, engine, &plan, &Interrupt::default()).unwrap_err();
         assert_eq!(error.fault(), Fault::Peer, "{error}");

@@ -190,9 +190,7 @@ impl<'a> Target<'a> {
                 let period = rate_hz.map(|rate| Duration::from_secs_f64(1.0 / rate));
                 let mut events = EventLoop::new(sessions, engine, message_bytes, timeout, period)?;
                 let links = sessions.len() as u64;
-                warm_up(self.plan, |warm_up, end| {
-                    events.run(warm_up, WARM_UP_MESSAGES * links, end, interrupt)
-                })?;
+                warm_up(self.plan, |warm_up, end| events.run(warm_up, WARM_UP_MESSAGES * links, end, interrupt))?;
                 events.begin_counting();
                 let now = clock::now();
                 let (count, end) = self.share_of(round, now);

@@ -95,9 +95,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         *time /= spots.iter().map(Vec::len).max().unwrap_or(1) as u32;
     }
     let run = Run::start("echo")?;
-    let mut outcome = {
-        let mut progress = run.progress("echo", 0, 1);
-        echo::run(&plan, &subjects, &run.interrupt, &mut progress)?
+    let mut progress = run.progress("echo", 0, 1);
+    let mut outcome = match echo::run(&plan, &subjects, &run.interrupt, &mut progress) {
+        Ok(outcome) => outcome,
+        Err(error) => return args.output.emit_nothing_measured(run, error),
     };
     echo::tell_engine_costs(&mut outcome);
     if let Some(path) = &args.perfetto {
