@@ -2,6 +2,9 @@
 
 mod hosts;
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use hosts::{CENTRAL, Hosts, MS, PERIPHERAL, SUCCESS};
 use proptest::prelude::*;
 use taut_air::bredr::PacketType;
@@ -17,33 +20,50 @@ fn event_of(hosts: &mut Hosts, number: usize, code: u8) -> Option<Vec<u8>> {
 }
 
 fn create(hosts: &mut Hosts) -> u8 {
+    create_to(hosts, PERIPHERAL)
+}
+
+fn create_to(hosts: &mut Hosts, number: usize) -> u8 {
     let mut parameters = [0; 13];
-    parameters[..6].copy_from_slice(&hosts.addresses[PERIPHERAL]);
+    parameters[..6].copy_from_slice(&hosts.addresses[number]);
     hosts.command(CENTRAL, op::CREATE_CONNECTION, &parameters)[0]
 }
 
 /// Connects, and gives both handles.
 fn connect(hosts: &mut Hosts) -> [u16; 2] {
-    hosts.ok(PERIPHERAL, op::WRITE_SCAN_ENABLE, &[2]);
-    assert_eq!(create(hosts), SUCCESS);
+    connect_to(hosts, PERIPHERAL)
+}
+
+/// The same with the peripheral of that number.
+fn connect_to(hosts: &mut Hosts, peripheral: usize) -> [u16; 2] {
+    hosts.ok(peripheral, op::WRITE_SCAN_ENABLE, &[2]);
+    assert_eq!(create_to(hosts, peripheral), SUCCESS);
     let mut request = None;
-    for _ in 0..60 {
+    for _ in 0..200 {
         hosts.pass(50 * MS);
-        request = request.or_else(|| event_of(hosts, PERIPHERAL, event::CONNECTION_REQUEST));
+        request = request.or_else(|| event_of(hosts, peripheral, event::CONNECTION_REQUEST));
         if request.is_some() {
             break;
         }
     }
-    assert_eq!(request.expect("a request within two intervals of page scan")[..6], hosts.addresses[CENTRAL]);
+    assert_eq!(request.expect("a request within the page timeout")[..6], hosts.addresses[CENTRAL]);
     let mut accept = hosts.addresses[CENTRAL].to_vec();
     accept.push(1);
-    hosts.ok(PERIPHERAL, op::ACCEPT_CONNECTION, &accept);
+    hosts.ok(peripheral, op::ACCEPT_CONNECTION, &accept);
     hosts.pass(200 * MS);
-    [CENTRAL, PERIPHERAL].map(|number| {
+    [(CENTRAL, peripheral), (peripheral, CENTRAL)].map(|(number, peer)| {
         let complete = event_of(hosts, number, event::CONNECTION_COMPLETE).expect("connected");
-        assert_eq!((complete[0], &complete[3..9], complete[9]), (SUCCESS, &hosts.addresses[1 - number][..], 1));
+        assert_eq!((complete[0], &complete[3..9], complete[9]), (SUCCESS, &hosts.addresses[peer][..], 1));
         u16::from_le_bytes([complete[1], complete[2]])
     })
+}
+
+/// Data of the central comes through to a peripheral.
+fn carries(hosts: &mut Hosts, handle: u16, peripheral: usize) -> bool {
+    let message = [9; 100];
+    hosts.send(CENTRAL, hci::acl(handle, Boundary::FirstFromHost, &message));
+    hosts.pass(200 * MS);
+    data(hosts, peripheral) == message
 }
 
 /// Bytes of ACL data that a host got.
@@ -343,6 +363,104 @@ fn a_driver_that_comes_late_changes_nothing_on_the_air() {
     let (fine, coarse) = (run(10_000), run(300 * MS));
     assert!(fine.len() > 50, "{}", fine.len());
     assert_eq!(fine, coarse);
+}
+
+#[test]
+fn a_link_ends_for_both_hosts_whatever_is_lost() {
+    for initiator in [CENTRAL, PERIPHERAL] {
+        let mut hosts = Hosts::new(&[("per", "0.2")]);
+        hosts.ok(CENTRAL, op::WRITE_PAGE_TIMEOUT, &0x4000u16.to_le_bytes());
+        for round in 0..20 {
+            let [low, high] = connect(&mut hosts)[initiator].to_le_bytes();
+            hosts.ok(initiator, op::DISCONNECT, &[low, high, hci::REMOTE_USER_TERMINATED]);
+            // T_poll is 25 ms: three of them after the acknowledgement, six after LMP_detach at a central.
+            hosts.pass(250 * MS);
+            for number in [CENTRAL, PERIPHERAL] {
+                let complete = event_of(&mut hosts, number, event::DISCONNECTION_COMPLETE);
+                let why = if number == initiator { hci::LOCAL_HOST_TERMINATED } else { hci::REMOTE_USER_TERMINATED };
+                assert_eq!(complete.map(|complete| complete[3]), Some(why), "{initiator} {round} {number}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_link_that_a_peer_has_lost_ends_when_the_peer_connects_again() {
+    let mut hosts = Hosts::new(&[]);
+    let [_, stale] = connect(&mut hosts);
+    hosts.ok(CENTRAL, op::RESET, &[]);
+    let [central, handle] = connect(&mut hosts);
+    assert_ne!(handle, stale);
+    let complete = event_of(&mut hosts, PERIPHERAL, event::DISCONNECTION_COMPLETE).unwrap();
+    assert_eq!((&complete[1..3], complete[3]), (&stale.to_le_bytes()[..], hci::CONNECTION_TIMEOUT));
+    assert!(carries(&mut hosts, central, PERIPHERAL));
+}
+
+#[test]
+fn a_peer_that_says_nothing_is_left_and_its_address_not_used_again() {
+    let mut hosts = Hosts::new(&[("links", "2")]);
+    let [central, _] = connect(&mut hosts);
+    hosts.ok(PERIPHERAL, op::RESET, &[]);
+    let [low, high] = central.to_le_bytes();
+    hosts.ok(CENTRAL, op::DISCONNECT, &[low, high, hci::REMOTE_USER_TERMINATED]);
+    hosts.pass(140 * MS);
+    assert_eq!(event_of(&mut hosts, CENTRAL, event::DISCONNECTION_COMPLETE), None);
+    hosts.pass(20 * MS);
+    assert_eq!(event_of(&mut hosts, CENTRAL, event::DISCONNECTION_COMPLETE).unwrap()[3], hci::LOCAL_HOST_TERMINATED);
+
+    // The supervision timeout is 20 s.
+    for (wait, wanted) in [(0, 2), (20_000 * MS, 1)] {
+        hosts.pass(wait);
+        let seen = Rc::new(Cell::new(0));
+        let lt_addr = Rc::clone(&seen);
+        hosts.watch = Some(Box::new(move |event| {
+            if let Happening::Baseband { packet, .. } = event.what {
+                lt_addr.set(packet.lt_addr.max(lt_addr.get()));
+            }
+        }));
+        let [central, _] = connect_to(&mut hosts, 2);
+        assert_eq!(seen.get(), wanted);
+        let [low, high] = central.to_le_bytes();
+        hosts.ok(CENTRAL, op::DISCONNECT, &[low, high, hci::REMOTE_USER_TERMINATED]);
+        hosts.pass(200 * MS);
+        event_of(&mut hosts, 2, event::DISCONNECTION_COMPLETE).expect("it is over");
+    }
+}
+
+#[test]
+fn a_link_that_ends_leaves_the_others_alone() {
+    let mut hosts = Hosts::new(&[("links", "2")]);
+    let [first, _] = connect(&mut hosts);
+    let [low, high] = first.to_le_bytes();
+    let [_, second] = connect_to(&mut hosts, 2);
+    // Half a second, in which the second's packets are on the air for most of the time.
+    hosts.ok(CENTRAL, op::WRITE_SUPERVISION_TIMEOUT, &[low, high, 0x20, 0x03]);
+    hosts.ok(PERIPHERAL, op::RESET, &[]);
+    for _ in 0..200 {
+        hosts.send(2, hci::acl(second, Boundary::FirstFromHost, &[1; 300]));
+        hosts.pass(4 * MS);
+    }
+    hosts.pass(200 * MS);
+    assert!(event_of(&mut hosts, CENTRAL, event::DISCONNECTION_COMPLETE).is_some());
+    assert_eq!(data(&mut hosts, CENTRAL).len(), 200 * 300);
+}
+
+#[test]
+fn buffers_of_a_link_that_is_lost_are_free_again() {
+    let mut hosts = Hosts::new(&[]);
+    for _ in 0..3 {
+        let [central, _] = connect(&mut hosts);
+        let [low, high] = central.to_le_bytes();
+        hosts.ok(CENTRAL, op::WRITE_SUPERVISION_TIMEOUT, &[low, high, 0x40, 0x06]);
+        hosts.ok(PERIPHERAL, op::RESET, &[]);
+        for _ in 0..64 {
+            hosts.send(CENTRAL, hci::acl(central, Boundary::FirstFromHost, &[1; 300]));
+        }
+        hosts.pass(1200 * MS);
+        assert_eq!(event_of(&mut hosts, CENTRAL, event::DISCONNECTION_COMPLETE).unwrap()[3], hci::CONNECTION_TIMEOUT);
+    }
+    let [central, _] = connect(&mut hosts);
+    assert!(carries(&mut hosts, central, PERIPHERAL));
 }
 
 proptest! {

@@ -63,6 +63,18 @@ struct Flight {
     bytes: Vec<u8>,
 }
 
+/// The end of a link, of which LMP_detach tells.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Leaving {
+    reason: u8,
+    /// It is over then.
+    until: Instant,
+    /// Both sides know of it.
+    is_mutual: bool,
+    /// This side has told, and has heard that the other knows: it says no more.
+    is_silent: bool,
+}
+
 /// A link.
 #[derive(Clone, Debug)]
 pub(crate) struct Acl {
@@ -100,8 +112,7 @@ pub(crate) struct Acl {
     packets: VecDeque<Queued>,
     /// What comes of the PDU that was given up is given up, too.
     flushing: bool,
-    /// The peer ends the link, with this reason: one more packet acknowledges it.
-    leaving: Option<u8>,
+    leaving: Option<Leaving>,
 }
 
 /// What a link does when its time has come.
@@ -109,8 +120,12 @@ pub(crate) struct Acl {
 pub(crate) enum Turn {
     Nothing,
     Send(Packet),
-    /// The peer ended it, and knows that this side knows.
-    Left(u8),
+    /// It ended after LMP_detach.
+    Left {
+        reason: u8,
+        /// Whether the peer knows of it.
+        is_mutual: bool,
+    },
     /// Nothing was heard for the supervision timeout.
     Lost,
     /// Nothing was heard since it began.
@@ -142,6 +157,10 @@ const ANSWER_WINDOW: Nanos = 10 * US + 72 * US;
 const NEW_CONNECTION: Nanos = 32 * SLOT;
 /// Default of the supervision timeout (Vol 4, Part E, 6.21).
 const SUPERVISION: Nanos = 0x7d00 * SLOT;
+/// T_poll that the initiator of LMP_detach waits for its acknowledgement, and a central that hears it stays (Vol 2, Part C, 4.1.2).
+const LONG_LEAVE: Nanos = 6;
+/// T_poll that the initiator waits from the acknowledgement on, and a peripheral that hears it stays.
+const SHORT_LEAVE: Nanos = 3;
 
 impl Acl {
     pub(crate) fn new(
@@ -197,6 +216,7 @@ impl Acl {
         matches!((self.role, self.phase), (Role::Central, Phase::Idle))
     }
 
+    /// It is over, with all that is queued.
     pub(crate) fn end(&mut self) {
         self.phase = Phase::Gone;
         self.packets.clear();
@@ -231,8 +251,8 @@ impl Acl {
             Phase::Respond { at } => at,
             Phase::Receiving | Phase::Gone => NEVER,
             Phase::Idle => match self.role {
-                Role::Central => self.next_turn().min(self.gives_up_at()),
-                Role::Peripheral => self.gives_up_at(),
+                Role::Central => self.next_turn().min(self.ends_at()),
+                Role::Peripheral => self.ends_at(),
             },
         }
     }
@@ -244,11 +264,28 @@ impl Acl {
         after(self.last_heard, if self.heard_any { self.supervision } else { NEW_CONNECTION })
     }
 
+    /// The supervision timeout, or the time after LMP_detach.
+    fn ends_at(&self) -> Instant {
+        self.gives_up_at().min(self.leaving.map_or(NEVER, |leaving| leaving.until))
+    }
+
+    fn is_silent(&self) -> bool {
+        self.leaving.is_some_and(|leaving| leaving.is_silent)
+    }
+
+    /// The HCI packet that is next: none of a link that ends.
+    fn front(&self) -> Option<&Queued> {
+        self.packets.front().filter(|_| self.leaving.is_none())
+    }
+
     fn has_something(&self) -> bool {
-        self.in_flight.is_some() || !self.lmp.is_empty() || !self.packets.is_empty()
+        self.in_flight.is_some() || !self.lmp.is_empty() || self.front().is_some()
     }
 
     fn next_turn(&self) -> Instant {
+        if self.is_silent() {
+            return NEVER;
+        }
         let wanted = if self.has_something() {
             self.earliest.max(self.ready)
         } else if self.owes_ack || !self.heard_any || after(self.last_data, self.settings.active) > self.earliest {
@@ -271,7 +308,7 @@ impl Acl {
 
     /// Slots of the packet that the next turn would send.
     pub(crate) fn next_slots(&self) -> u8 {
-        match (&self.in_flight, self.lmp.is_empty(), self.packets.front()) {
+        match (&self.in_flight, self.lmp.is_empty(), self.front()) {
             (Some(flight), ..) => flight.kind.slots(),
             (None, true, Some(packet)) => self.rate.fit(packet.data.len() - packet.offset, self.slots).slots(),
             _ => 1,
@@ -322,9 +359,9 @@ impl Acl {
         flushed
     }
 
-    /// Whether silence has lasted too long.
-    pub(crate) fn gives_up(&self, now: Instant) -> bool {
-        self.gives_up_at() <= now
+    /// Whether its end has come, for which no radio is needed.
+    pub(crate) fn ends(&self, now: Instant) -> bool {
+        self.ends_at() <= now
     }
 
     /// Gives up the L2CAP PDU at the front of the queue, and what of it is on the air.
@@ -343,17 +380,18 @@ impl Acl {
     pub(crate) fn turn(&mut self, now: Instant) -> Turn {
         match self.phase {
             Phase::Idle if self.gives_up_at() <= now => {
-                self.end();
+                self.phase = Phase::Gone;
                 if self.heard_any { Turn::Lost } else { Turn::NeverThere }
+            }
+            Phase::Idle if self.ends_at() <= now => {
+                self.phase = Phase::Gone;
+                self.leaving.map_or(Turn::Nothing, |Leaving { reason, is_mutual, .. }| Turn::Left { reason, is_mutual })
             }
             Phase::Idle if self.role == Role::Central && self.next_turn() <= now => self.send(now),
             Phase::Respond { .. } => self.send(now),
             Phase::Sending { .. } => {
                 self.phase = Phase::Idle;
-                self.leaving.take().map_or(Turn::Nothing, |reason| {
-                    self.end();
-                    Turn::Left(reason)
-                })
+                Turn::Nothing
             }
             Phase::Answer { .. } => {
                 // 7.6.1: what was not heard is not acknowledged.
@@ -393,7 +431,7 @@ impl Acl {
             slot,
         };
         self.owes_ack = false;
-        self.phase = if self.role == Role::Central && is_asking && self.leaving.is_none() {
+        self.phase = if self.role == Role::Central && is_asking {
             self.next_poll = after(now, self.settings.t_poll);
             Phase::Answer { until: after(packet.answer_at(), ANSWER_WINDOW) }
         } else {
@@ -423,7 +461,7 @@ impl Acl {
         if let Some(pdu) = self.lmp.front() {
             return Some(Flight { kind: PacketType::Dm1, llid: Llid::Lmp, bytes: pdu.clone() });
         }
-        let packet = self.packets.front()?;
+        let packet = self.front()?;
         let left = &packet.data[packet.offset..];
         let kind = self.rate.fit(left.len(), self.slots);
         let llid = if packet.start && packet.offset == 0 { Llid::Start } else { Llid::Continuation };
@@ -435,7 +473,7 @@ impl Acl {
         let is_ours = packet.access == self.central && packet.lt_addr == self.lt_addr && packet.role != self.role;
         let listens = match (self.role, self.phase) {
             (Role::Central, Phase::Answer { .. }) => true,
-            (Role::Peripheral, Phase::Idle) => radio_is_free,
+            (Role::Peripheral, Phase::Idle) => radio_is_free && !self.is_silent(),
             _ => false,
         };
         if is_ours && listens {
@@ -489,9 +527,46 @@ impl Acl {
         }
     }
 
-    /// The peer has ended the link; the next packet acknowledges that, and is the last one.
-    pub(crate) const fn leave(&mut self, reason: u8) {
-        self.leaving = Some(reason);
+    /// Ends the link with LMP_detach, `pdu`; without an acknowledgement it is dropped. No data goes any more.
+    pub(crate) fn detach(&mut self, now: Instant, pdu: Vec<u8>, reason: u8) {
+        if self.leaving.is_none() {
+            self.manage(now, pdu);
+            self.leaves(now, LONG_LEAVE, reason);
+        }
+    }
+
+    /// The peer has acknowledged LMP_detach. It stays for a while in case that its acknowledgement is lost, this side until
+    /// it has certainly gone.
+    pub(crate) fn detached(&mut self, now: Instant) {
+        let until = self.after_polls(now, SHORT_LEAVE);
+        if let Some(leaving) = &mut self.leaving {
+            *leaving = Leaving { until, is_mutual: true, is_silent: true, ..*leaving };
+        }
+    }
+
+    /// The peer has sent LMP_detach. This side stays to acknowledge it again when the peer has not heard that.
+    pub(crate) fn leave(&mut self, now: Instant, reason: u8) {
+        let polls = if self.role == Role::Central { LONG_LEAVE } else { SHORT_LEAVE };
+        self.leaves(now, polls, reason);
+        if let Some(leaving) = &mut self.leaving {
+            leaving.is_mutual = true;
+        }
+    }
+
+    /// Why the link ends, if it does.
+    pub(crate) fn leaves_for(&self) -> Option<u8> {
+        self.leaving.map(|leaving| leaving.reason)
+    }
+
+    fn leaves(&mut self, now: Instant, polls: Nanos, reason: u8) {
+        let until = self.after_polls(now, polls);
+        // Where both sides end it, the first reason and the longer time.
+        let leaving = self.leaving.get_or_insert(Leaving { reason, until, is_mutual: false, is_silent: false });
+        leaving.until = leaving.until.max(until);
+    }
+
+    fn after_polls(&self, now: Instant, polls: Nanos) -> Instant {
+        after(now, polls * self.settings.t_poll)
     }
 }
 
@@ -505,6 +580,7 @@ const fn body_length(body: &Body) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bredr::lmp;
 
     const A: Address = [1; 6];
     const B: Address = [2; 6];
@@ -598,6 +674,72 @@ mod tests {
         let (_, got) = run(&mut links, 40 * SLOT, |_| 0);
         assert_eq!(got[1], [3; 10]);
         assert_eq!(links[0].packets(), 0);
+    }
+
+    const REASON: u8 = 0x13;
+
+    /// Ends a link from one side; `lose` says which of the packets that the other sends from then on are missed. When each
+    /// side is done, in T_poll, and whether it knows that the other is.
+    fn part(initiator: usize, lose: impl Fn(usize) -> bool) -> [(Nanos, bool); 2] {
+        const { assert!(40 * SLOT == 25_000_000) };
+        let mut links = pair(1);
+        run(&mut links, 400 * SLOT, |_| 0);
+        let begin = links[0].due();
+        links[initiator].detach(begin, Vec::from([lmp::DETACH << 1, REASON]), REASON);
+        let (mut ends, mut count) = ([(0, false); 2], 0);
+        while !(links[0].is_gone() && links[1].is_gone()) {
+            let side = usize::from(links[1].due() < links[0].due());
+            let now = links[side].due();
+            assert!(now < NEVER);
+            match links[side].turn(now) {
+                Turn::Send(packet) => {
+                    let is_lost = side != initiator && {
+                        count += 1;
+                        lose(count)
+                    };
+                    let other = &mut links[1 - side];
+                    if !is_lost && other.air_start(&packet, true) {
+                        let received = other.air_end(packet.end, &packet, true);
+                        if received.lmp.is_some() {
+                            other.detached(packet.end);
+                        }
+                        if received.delivered.is_some() {
+                            other.leave(packet.end, REASON);
+                        }
+                    }
+                }
+                Turn::Left { reason, is_mutual } => {
+                    assert_eq!(reason, REASON);
+                    ends[side] = (span(begin, now) / (40 * SLOT), is_mutual);
+                }
+                Turn::Nothing => {}
+                Turn::Lost | Turn::NeverThere => panic!("lost"),
+            }
+        }
+        ends
+    }
+
+    #[test]
+    fn a_lost_acknowledgement_of_the_end_is_sent_again() {
+        // The central's end is acknowledged at once, or after 20 turns; the peripheral leaves three T_poll after it has heard it.
+        assert_eq!(part(0, |_| false), [(3, true), (3, true)]);
+        assert_eq!(part(0, |count| count <= 20), [(4, true), (3, true)]);
+        // Nothing comes of it: it is dropped after six.
+        assert_eq!(part(0, |_| true), [(6, false), (3, true)]);
+        // A central that hears it stays for six.
+        assert_eq!(part(1, |_| false), [(6, true), (3, true)]);
+    }
+
+    #[test]
+    fn a_link_that_ends_carries_no_more_data() {
+        let mut links = pair(1);
+        run(&mut links, 40 * SLOT, |_| 0);
+        links[0].detach(links[0].due(), Vec::from([lmp::DETACH << 1, REASON]), REASON);
+        links[0].enqueue(links[0].due(), Vec::from([7; 100]), true, false);
+        let (log, got) = run(&mut links, 80 * SLOT, |_| 0);
+        assert_eq!(got[1], [lmp::DETACH << 1, REASON]);
+        assert!(log.iter().all(|packet| packet.kind != PacketType::Dh1));
+        assert_eq!(links[0].packets(), 1);
     }
 
     #[test]

@@ -221,7 +221,7 @@ impl Controller {
                 if self.classic.line_with(peer).is_some() {
                     return Err(hci::CONNECTION_EXISTS);
                 }
-                if self.classic.lines.len() == MOST_LINES {
+                if self.classic.lines.len() == MOST_LINES || self.classic.free_lt_addr(now).is_none() {
                     return Err(hci::CONNECTION_LIMIT);
                 }
                 self.page(now, peer);

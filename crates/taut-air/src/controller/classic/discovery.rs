@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use taut_time::Instant;
 
 use super::manager::{Setup, connection_complete};
-use super::{Controller, Listener, MOST_LINES};
+use super::{Controller, Listener};
 use crate::bredr::{Body, INQUIRY, Packet, PacketType, SLOT, hop};
 use crate::hci::{self, event};
 use crate::link::Role;
@@ -190,8 +190,7 @@ impl Controller {
     }
 
     fn page_until(&mut self, now: Instant, target: Address, deadline: Instant) {
-        let used = |lt_addr: u8| self.classic.lines.iter().any(|line| line.acl.lt_addr == lt_addr);
-        let lt_addr = (1..=MOST_LINES as u8).find(|lt_addr| !used(*lt_addr)).unwrap_or(1);
+        let lt_addr = self.classic.free_lt_addr(now).unwrap_or(1);
         let paging = Paging::Train(Train { next: now, count: 0 });
         self.classic.pager = Some(Pager { target, deadline, paging, lt_addr });
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use taut_time::Instant;
 
-use super::{Controller, Line};
+use super::Controller;
 use crate::bredr::{SLOT, lmp};
 use crate::hci::{self, event};
 use crate::link::Role;
@@ -28,6 +28,8 @@ pub(super) enum Setup {
     Completing { told: bool, heard: bool },
     /// The host knows.
     Open,
+    /// It was refused, with that reason; the central's host hears it when the link has ended.
+    Refused(u8),
     /// It was refused, or failed, and the host knows.
     Ending,
 }
@@ -69,7 +71,7 @@ impl Controller {
                 }
                 self.complete_setup(index);
             }
-            (lmp::DETACH, [reason, ..]) => self.classic.lines[index].acl.leave(*reason),
+            (lmp::DETACH, [reason, ..]) => self.classic.lines[index].acl.leave(now, *reason),
             (lmp::MAX_SLOT, [slots, ..]) => self.classic.lines[index].acl.peer_slots(*slots),
             (lmp::FEATURES_REQ, _) => self.answer(now, index, by_peripheral, lmp::FEATURES_RES, &features),
             (lmp::FEATURES_RES, page) if page.len() >= 8 => {
@@ -89,10 +91,8 @@ impl Controller {
             (lmp::NAME_RES, [offset, length, part @ ..]) => self.hear_name(now, index, *offset, *length, part),
             (lmp::ACCEPTED, [accepted, ..]) => self.accepted(now, index, *accepted),
             (lmp::NOT_ACCEPTED, [lmp::HOST_CONNECTION_REQ, reason, ..]) => {
-                let Line { acl, setup, .. } = &mut self.classic.lines[index];
-                let (peer, before) = (acl.peer, core::mem::replace(setup, Setup::Ending));
-                self.connection_failed(peer, before, *reason);
-                self.send_lmp(now, index, lmp::DETACH, &[hci::LOCAL_HOST_TERMINATED]);
+                self.classic.lines[index].setup = Setup::Refused(*reason);
+                self.detach(now, index, hci::LOCAL_HOST_TERMINATED);
             }
             (lmp::ESCAPE, [lmp::EXT_PACKET_TYPE_TABLE_REQ, ..]) => {
                 self.classic.lines[index].acl.enhance();
@@ -107,9 +107,9 @@ impl Controller {
     }
 
     /// A PDU of ours is through.
-    pub(super) fn managed(&mut self, index: usize, pdu: &[u8]) {
+    pub(super) fn managed(&mut self, now: Instant, index: usize, pdu: &[u8]) {
         match lmp::View::parse(pdu) {
-            Some(lmp::View { opcode: lmp::DETACH, .. }) => self.line_gone(index, hci::LOCAL_HOST_TERMINATED),
+            Some(lmp::View { opcode: lmp::DETACH, .. }) => self.classic.lines[index].acl.detached(now),
             Some(lmp::View { opcode: lmp::SETUP_COMPLETE, .. }) => {
                 if let Setup::Completing { told, .. } = &mut self.classic.lines[index].setup {
                     *told = true;
@@ -177,8 +177,9 @@ impl Controller {
 
     /// The host hears of a connection that is none, if it asked for it or was asked.
     pub(super) fn connection_failed(&mut self, peer: Address, setup: Setup, reason: u8) {
+        let status = if let Setup::Refused(status) = setup { status } else { reason };
         if !matches!(setup, Setup::Waiting | Setup::Ending) {
-            self.tell_host(connection_complete(reason, 0, peer));
+            self.tell_host(connection_complete(status, 0, peer));
         }
     }
 
@@ -232,8 +233,11 @@ impl Controller {
         self.send_lmp(now, index, opcode, parameters);
     }
 
+    /// This side ends a link. Its host hears of it when the link is over for both.
     pub(super) fn detach(&mut self, now: Instant, index: usize, reason: u8) {
-        self.send_lmp(now, index, lmp::DETACH, &[reason]);
+        let acl = &mut self.classic.lines[index].acl;
+        let pdu = lmp::pdu(acl.role == Role::Peripheral, lmp::DETACH, &[reason]);
+        acl.detach(now, pdu, hci::LOCAL_HOST_TERMINATED);
     }
 }
 

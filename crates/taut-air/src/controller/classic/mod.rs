@@ -76,7 +76,8 @@ struct Wishes {
 /// Who listens to the packet that is coming in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Listener {
-    Line(usize),
+    /// By its handle: lines that end move the others up.
+    Line(u16),
     Pager,
     Inquirer,
     Scanner,
@@ -88,6 +89,8 @@ pub(super) struct Classic {
     lines: Vec<Line>,
     /// Who has the next turn when several may.
     next: usize,
+    /// Logical transport addresses that a peripheral may still listen to, and until when.
+    reserved: Vec<(u8, Instant)>,
     /// ACL packets in the buffers.
     occupied: u16,
     listening: Option<(Listener, Instant, u8)>,
@@ -119,6 +122,7 @@ impl Classic {
         Self {
             lines: Vec::new(),
             next: 0,
+            reserved: Vec::new(),
             occupied: 0,
             listening: None,
             wishes: Wishes::new(),
@@ -153,6 +157,13 @@ impl Classic {
         self.lines.iter().position(|line| line.acl.handle == handle && !line.acl.is_gone())
     }
 
+    /// One for another peripheral.
+    fn free_lt_addr(&self, now: Instant) -> Option<u8> {
+        let is_reserved = |lt_addr| self.reserved.iter().any(|(reserved, until)| *reserved == lt_addr && now < *until);
+        let is_used = |lt_addr| self.lines.iter().any(|line| line.acl.lt_addr == lt_addr && !line.acl.is_gone());
+        (1..=MOST_LINES as u8).find(|lt_addr| !is_reserved(*lt_addr) && !is_used(*lt_addr))
+    }
+
     fn line_with(&self, peer: Address) -> Option<usize> {
         self.lines.iter().position(|line| line.acl.peer == peer && !line.acl.is_gone())
     }
@@ -180,7 +191,7 @@ impl Controller {
         let is_busy = le_is_busy || self.classic.is_busy();
         let acl = &mut self.classic.lines[index].acl;
         let flushed = acl.flush_expired(now);
-        if acl.wants_radio() && !acl.gives_up(now) {
+        if acl.wants_radio() && !acl.ends(now) {
             // Its own slots and one for the answer.
             let end = after(now, Nanos::from(acl.next_slots() + 1) * SLOT);
             if is_busy || next_le < end {
@@ -197,7 +208,12 @@ impl Controller {
                 self.classic.next = (index + 1) % self.classic.lines.len();
                 self.transmit_classic(packet);
             }
-            Turn::Left(reason) => self.line_gone(index, reason),
+            Turn::Left { reason, is_mutual } => {
+                if !is_mutual {
+                    self.reserve(now, index);
+                }
+                self.line_gone(index, reason);
+            }
             Turn::Lost => self.line_gone(index, hci::CONNECTION_TIMEOUT),
             Turn::NeverThere => self.line_never_there(now, index),
         }
@@ -225,7 +241,7 @@ impl Controller {
         let is_free = !self.radio_busy();
         let line = self.classic.lines.iter_mut().position(|line| line.acl.air_start(packet, is_free));
         let listener = match line {
-            Some(index) => Some(Listener::Line(index)),
+            Some(index) => Some(Listener::Line(self.classic.lines[index].acl.handle)),
             None => self.discovery_start(packet, is_free),
         };
         if let Some(listener) = listener {
@@ -239,19 +255,18 @@ impl Controller {
         else {
             return;
         };
-        let Listener::Line(index) = listener else {
+        let Listener::Line(handle) = listener else {
             self.discovery_end(now, listener, packet, crc_right);
             return;
         };
-        let Some(line) = self.classic.lines.get_mut(index) else { return };
-        let received = line.acl.air_end(now, packet, crc_right);
-        let handle = line.acl.handle;
+        let Some(index) = self.classic.line(handle) else { return };
+        let received = self.classic.lines[index].acl.air_end(now, packet, crc_right);
         if received.completed {
             self.classic.occupied = self.classic.occupied.saturating_sub(1);
             self.tell_host(hci::completed_packets(handle, 1));
         }
         if let Some(pdu) = received.lmp {
-            self.managed(index, &pdu);
+            self.managed(now, index, &pdu);
         }
         let Some(delivered) = received.delivered else { return };
         let boundary = match delivered.llid {
@@ -286,7 +301,12 @@ impl Controller {
         }
     }
 
+    /// A link begins. One with the same peer that this side still has is over: its packets would be taken for this one's.
     fn open_line(&mut self, role: Role, peer: Address, lt_addr: u8, origin: Instant, setup: Setup) {
+        if let Some(stale) = self.classic.line_with(peer) {
+            let reason = self.classic.lines[stale].acl.leaves_for().unwrap_or(hci::CONNECTION_TIMEOUT);
+            self.line_gone(stale, reason);
+        }
         let used = |handle: u16| self.classic.lines.iter().any(|line| line.acl.handle == handle);
         let Some(handle) = (FIRST_HANDLE..).find(|handle| !used(*handle)) else { return };
         let config = self.config.classic;
@@ -297,10 +317,21 @@ impl Controller {
         self.classic.lines.push(Line { acl, setup, name: Vec::new() });
     }
 
+    /// A central's peripheral does not know that the link is over, and has it until its own supervision timeout.
+    fn reserve(&mut self, now: Instant, index: usize) {
+        let acl = &self.classic.lines[index].acl;
+        let (lt_addr, until) = (acl.lt_addr, after(now, acl.supervision));
+        self.classic.reserved.retain(|(_, until)| now < *until);
+        if acl.role == Role::Central {
+            self.classic.reserved.push((lt_addr, until));
+        }
+    }
+
     fn line_gone(&mut self, index: usize, reason: u8) {
         let line = &mut self.classic.lines[index];
-        let (handle, peer, setup, packets) = (line.acl.handle, line.acl.peer, line.setup, line.acl.packets());
+        let (handle, peer, packets) = (line.acl.handle, line.acl.peer, line.acl.packets());
         line.acl.end();
+        let setup = core::mem::replace(&mut line.setup, Setup::Ending);
         self.classic.occupied = self.classic.occupied.saturating_sub(packets);
         match setup {
             Setup::Open => self.tell_host(hci::disconnection_complete(handle, reason)),
