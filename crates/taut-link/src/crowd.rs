@@ -2,7 +2,7 @@ use taut_time::{Duration, Framing};
 
 use crate::session::Session;
 use crate::wire::{AckPolicy, Frame, Usage, Work};
-use crate::{Endpoint, Error, Request, Result};
+use crate::{Endpoint, Error, Interrupt, Request, Result};
 
 /// A server's consent to start a process that echoes over many links, a crowd host; the host lives as long as this does.
 #[derive(Debug)]
@@ -18,10 +18,10 @@ const GONE: Duration = Duration::from_secs(10);
 
 impl CrowdSession {
     /// Asks the server at `endpoint` for a crowd host that drives `connections` links with an engine, given by its number
-    /// (docs/protocol.md), for at most `duration`.
+    /// (docs/protocol.md), for at most `duration`. The user can end the wait, and that for the host to be ready.
     ///
     /// # Errors
-    /// A datagram endpoint; the server is not there, or refuses.
+    /// A datagram endpoint; the server is not there, or refuses; [`Error::Interrupted`].
     pub fn open(
         endpoint: &Endpoint,
         engine: u8,
@@ -29,11 +29,12 @@ impl CrowdSession {
         message_bytes: usize,
         duration: Duration,
         timeout: Duration,
+        interrupt: &Interrupt,
     ) -> Result<Self> {
         if endpoint.framing() == Framing::Datagram {
             return Err(Error::no_crowd(endpoint));
         }
-        let (session, _) = Session::greet(&Request {
+        let request = Request {
             endpoint: endpoint.clone(),
             work: Work::Crowd,
             acks: AckPolicy::System,
@@ -43,7 +44,8 @@ impl CrowdSession {
             plain: false,
             timeout,
             core: None,
-        })?;
+        };
+        let (session, _) = Session::greet(&request, interrupt)?;
         let question = Frame::Crowd { engine, connections: u32::try_from(connections).unwrap_or(u32::MAX) };
         let Frame::Place { number } = session.ask(&question, "the question for a crowd")? else {
             return Err(session.broke_protocol("the peer did not tell where its crowd is"));
@@ -68,7 +70,10 @@ impl CrowdSession {
     pub fn wait_ready(&mut self) -> Result<()> {
         self.session.set_timeout(READY);
         match self.session.ask(&Frame::Start, "the start of a crowd")? {
-            Frame::Ready => Ok(()),
+            Frame::Ready => {
+                self.session.ignore_interrupt();
+                Ok(())
+            }
             _ => Err(self.session.broke_protocol("the crowd was not ready")),
         }
     }

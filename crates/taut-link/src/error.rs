@@ -1,5 +1,6 @@
 use std::io;
 
+use crate::peer_clock::Disagreement;
 use crate::{Endpoint, refusal};
 
 /// Result of an operation on an endpoint or a link.
@@ -65,17 +66,18 @@ pub enum Error {
         after_ms: u64,
     },
     /// The peer's clock and ours can't be brought together.
-    #[error(
-        "{endpoint}: a message came {early_ns} ns before it was sent, and the peer's clock is known to within \
-         {uncertainty_ns} ns: it was set or changed its rate meanwhile; measure again, or over a shorter time"
-    )]
+    #[error("{endpoint}: {why}; measure again, or over a shorter time")]
     Clocks {
         /// The peer's endpoint.
         endpoint: String,
-        /// By how much it came before it was sent, in ns.
-        early_ns: u64,
-        /// How far the times of the two ends may be off against each other, in ns.
-        uncertainty_ns: u64,
+        /// Why they can't.
+        why: Disagreement,
+    },
+    /// The user ended the wait for an answer.
+    #[error("{endpoint}: interrupted while waiting for its answer")]
+    Interrupted {
+        /// The peer's endpoint.
+        endpoint: String,
     },
     /// Something that belongs to no endpoint failed on this host.
     #[error("{what}: {error}")]
@@ -124,7 +126,8 @@ impl Error {
                 io::ErrorKind::NotFound | io::ErrorKind::AddrNotAvailable | io::ErrorKind::InvalidInput => Fault::Input,
                 _ => Fault::Host,
             },
-            Self::Host { .. } | Self::Unavailable(_) => Fault::Host,
+            // The user's wish is nobody's fault.
+            Self::Host { .. } | Self::Unavailable(_) | Self::Interrupted { .. } => Fault::Host,
         }
     }
 

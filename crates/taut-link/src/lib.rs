@@ -16,15 +16,18 @@
 //! - [`bluetooth`]: what is particular to L2CAP and RFCOMM.
 //! - [`message`]: data together with what the kernel knows of it.
 //! - [`service`]: what a service manager passes and wants to be told.
+//! - [`Interrupt`]: the user's wish to stop.
 //! - [`clock`]: the live clock and sleeping on an absolute schedule.
 
 pub mod bluetooth;
+mod boot;
 pub mod clock;
 mod crowd;
 mod endpoint;
 mod epoll;
 mod error;
 pub mod foreign;
+mod interrupt;
 mod keep_alive;
 mod link;
 mod listener;
@@ -45,15 +48,17 @@ mod sys;
 mod tcp_info;
 pub mod wire;
 
+pub use boot::{boot_identity, is_this_boot};
 pub use crowd::CrowdSession;
 pub use endpoint::{Endpoint, InetAddress, UnixAddress};
 pub use epoll::Epoll;
 pub use error::{Error, Fault, Result};
+pub use interrupt::Interrupt;
 pub use keep_alive::keep_alive;
 pub use link::Link;
 pub use listener::{Listener, PeerAddress};
 pub use option::SocketOption;
 pub use ring::{Completion, SocketRing};
-pub use session::{Request, Session, boot_identity};
+pub use session::{Request, Session};
 pub use shaper::Shaper;
 pub use tcp_info::TcpInfo;

@@ -2,14 +2,16 @@ use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Socket, Type};
 use taut_time::{Duration, SendQueue};
 
 use crate::bluetooth::{Agreed, CreditRule, Ear};
+use crate::interrupt::{GLANCE, Interrupt};
 use crate::wire::Accept;
-use crate::{Endpoint, Error, Result, SocketOption, TcpInfo, bluetooth, endpoint, keep_alive, sys};
+use crate::{Endpoint, Error, Result, SocketOption, TcpInfo, bluetooth, clock, endpoint, keep_alive, sys};
 
 /// An open channel to an endpoint; the same calls for every kind.
 ///
@@ -32,6 +34,15 @@ impl Link {
     /// # Errors
     /// The name does not resolve, or none of its addresses answers.
     pub fn connect(endpoint: &Endpoint, timeout: Duration) -> Result<Self> {
+        Self::connect_unless(endpoint, timeout, &Interrupt::default())
+    }
+
+    /// As [`connect`](Self::connect), until the user wants to stop; that is not looked at while a name is resolved or a radio
+    /// link is set up.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), and [`Error::Interrupted`].
+    pub fn connect_unless(endpoint: &Endpoint, timeout: Duration, interrupt: &Interrupt) -> Result<Self> {
         if let Some((protocol, address)) = endpoint.bluetooth() {
             let opened = bluetooth::connect(endpoint, protocol, address, timeout)?;
             return Ok(Self {
@@ -44,15 +55,21 @@ impl Link {
         }
         let mut last = None;
         for address in endpoint.resolve()? {
-            match Self::connect_to(endpoint, &address, timeout) {
+            match Self::connect_to(endpoint, &address, timeout, interrupt) {
                 Ok(link) => return Ok(link),
+                Err(error @ Error::Interrupted { .. }) => return Err(error),
                 Err(error) => last = Some(error),
             }
         }
         Err(last.unwrap_or_else(|| Error::Input(format!("{endpoint}: the name has no address"))))
     }
 
-    fn connect_to(endpoint: &Endpoint, address: &socket2::SockAddr, timeout: Duration) -> Result<Self> {
+    fn connect_to(
+        endpoint: &Endpoint,
+        address: &socket2::SockAddr,
+        timeout: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
         let fail = |source: io::Error| Error::io("connect to", endpoint, source);
         let socket = Socket::new(endpoint::domain(address), endpoint.socket_type().cloexec(), None).map_err(fail)?;
         if matches!(endpoint, Endpoint::UnixDgram(_)) {
@@ -60,7 +77,16 @@ impl Link {
             socket.bind(&endpoint::unnamed_unix().map_err(fail)?).map_err(fail)?;
         }
         if endpoint.socket_type() == Type::STREAM && address.as_socket().is_some() {
-            socket.connect_timeout(address, timeout).map_err(fail)?;
+            socket.set_nonblocking(true).map_err(fail)?;
+            match socket.connect(address) {
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => {
+                    if !is_connected(&socket, timeout, interrupt).map_err(fail)? {
+                        return Err(Error::Interrupted { endpoint: endpoint.to_string() });
+                    }
+                }
+                result => result.map_err(fail)?,
+            }
+            socket.set_nonblocking(false).map_err(fail)?;
         } else {
             socket.connect(address).map_err(fail)?;
         }
@@ -362,6 +388,22 @@ impl Link {
     }
 }
 
+/// Waits until a connection that is under way is there; `false` when the user wants to stop.
+fn is_connected(socket: &Socket, timeout: Duration, interrupt: &Interrupt) -> io::Result<bool> {
+    let until = clock::now() + timeout;
+    while !interrupt.is_set() {
+        let left = until.saturating_since(clock::now());
+        let wait = left.min(GLANCE).try_into().map_err(|_| Errno::INVAL)?;
+        match poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(&wait)) {
+            Ok(0) if left.is_zero() => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return socket.take_error()?.map_or(Ok(true), Err),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(false)
+}
+
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
@@ -371,5 +413,48 @@ impl AsFd for Link {
 impl From<Link> for OwnedFd {
     fn from(link: Link) -> Self {
         link.socket.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A listener whose queue is full answers nobody.
+    #[test]
+    fn a_connection_that_does_not_come_about_ends_with_its_time_or_with_the_users_patience() {
+        let listener = Socket::new(socket2::Domain::IPV4, Type::STREAM, None).unwrap();
+        listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        listener.listen(0).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let endpoint: Endpoint = format!("tcp://{address}").parse().unwrap();
+        let mut queue = Vec::new();
+        let error = loop {
+            match Link::connect(&endpoint, Duration::from_millis(500)) {
+                Ok(link) => queue.push(link),
+                Err(error) => break error,
+            }
+            assert!(queue.len() < 100, "a queue without an end");
+        };
+        assert!(matches!(&error, Error::Io { error, .. } if error.kind() == io::ErrorKind::TimedOut), "{error}");
+
+        let interrupt = Interrupt::default();
+        let user = interrupt.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(200));
+            user.flag().store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let began = clock::now();
+        let error = Link::connect_unless(&endpoint, Duration::from_secs(30), &interrupt).unwrap_err();
+        assert!(matches!(error, Error::Interrupted { .. }), "{error}");
+        assert!(clock::now().saturating_since(began) < Duration::from_secs(15));
+
+        // Where nobody listens that is told at once.
+        drop((listener, queue));
+        let error = Link::connect(&endpoint, Duration::from_secs(30)).unwrap_err();
+        assert!(
+            matches!(&error, Error::Io { error, .. } if error.kind() == io::ErrorKind::ConnectionRefused),
+            "{error}"
+        );
     }
 }

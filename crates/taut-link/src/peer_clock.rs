@@ -23,6 +23,38 @@ pub struct ClockReading {
     /// How far that may be wrong at that time, in ns: half of the time between question and answer, in which the clocks may
     /// have run apart.
     pub uncertainty_ns: u64,
+    /// The boot of which the clock is ([`boot_identity`](crate::boot_identity)).
+    pub boot: u64,
+}
+
+/// Why times of a peer's clock can't be brought onto ours.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Disagreement {
+    /// No message arrives before it is sent.
+    #[error(
+        "a message came {early_ns} ns before it was sent, and the peer's clock is known to within {uncertainty_ns} ns: it \
+         was set or changed its rate meanwhile"
+    )]
+    Early {
+        /// By how much it came before it was sent, in ns.
+        early_ns: u64,
+        /// How far the times of the two ends may be off against each other, in ns.
+        uncertainty_ns: u64,
+    },
+    /// No rate of a clock is so far from another's.
+    #[error(
+        "between two comparisons {length_ns} ns apart the peer's clock moved by {moved_ns} ns against ours, which is more \
+         than a rate: one of the two hosts slept or was stopped, or a clock was set"
+    )]
+    Jump {
+        /// By how much the peer's clock gained on ours, in ns.
+        moved_ns: i64,
+        /// Our time between the comparisons, in ns.
+        length_ns: u64,
+    },
+    /// Another clock answered.
+    #[error("the server that was asked for its clock after the work is of another boot than the one that did the work")]
+    OtherBoot,
 }
 
 /// The peer's `CLOCK_MONOTONIC` against ours.
@@ -40,28 +72,40 @@ pub enum PeerClock {
 }
 
 impl ClockReading {
-    /// From a question sent at `asked` and an answer that came at `answered` and says `peer_ns`.
-    pub fn new(asked: Instant, answered: Instant, peer_ns: u64) -> Self {
+    /// From a question sent at `asked` and an answer that came at `answered` and says `peer_ns`, of the clock of that boot.
+    pub fn new(asked: Instant, answered: Instant, peer_ns: u64, boot: u64) -> Self {
         let round_trip = answered.saturating_since(asked);
         let at = asked + round_trip / 2;
         Self {
             at,
             ahead_ns: peer_ns.wrapping_sub(at.as_nanos()) as i64,
             uncertainty_ns: ceil(round_trip.as_nanos() as f64 / 2.0 * (1.0 + UNKNOWN_RATE_PPM / 1e6)),
+            boot,
         }
     }
 }
 
 impl PeerClock {
     /// With a comparison after the work.
-    #[must_use]
-    pub fn and_after(self, reading: Option<ClockReading>) -> Self {
-        match self {
-            Self::Same => Self::Same,
-            Self::Compared { before, .. } => {
-                Self::Compared { before, after: reading.filter(|after| after.at > before.at) }
-            }
+    ///
+    /// # Errors
+    /// The two comparisons are not of one clock that runs all the time: what lies between them is not known.
+    pub fn and_after(self, reading: Option<ClockReading>) -> Result<Self, Disagreement> {
+        let Self::Compared { before, .. } = self else { return Ok(self) };
+        let Some(after) = reading.filter(|after| after.at > before.at) else {
+            return Ok(Self::Compared { before, after: None });
+        };
+        if after.boot != before.boot {
+            return Err(Disagreement::OtherBoot);
         }
+        let length_ns = after.at.saturating_since(before.at).as_nanos() as u64;
+        let moved_ns = after.ahead_ns.saturating_sub(before.ahead_ns);
+        let open_ns = before.uncertainty_ns.saturating_add(after.uncertainty_ns);
+        let most = length_ns as f64 * (UNKNOWN_RATE_PPM / 1e6) + open_ns as f64;
+        if moved_ns.unsigned_abs() as f64 > most {
+            return Err(Disagreement::Jump { moved_ns, length_ns });
+        }
+        Ok(Self::Compared { before, after: Some(after) })
     }
 
     /// A time of the peer's clock on ours, and how far that may be wrong, in ns.
@@ -104,18 +148,18 @@ fn ceil(ns: f64) -> u64 {
 /// what is left of its uncertainty; where they do not, something is wrong with them.
 ///
 /// # Errors
-/// By how many ns it would have come before it was sent, and the uncertainty that this is beyond.
-pub fn arrival(clock: PeerClock, peer_ns: u64, sent: Instant) -> Result<(Instant, u64), (u64, u64)> {
+/// [`Disagreement::Early`]: it would have come before it was sent, by more than the uncertainty.
+pub fn arrival(clock: PeerClock, peer_ns: u64, sent: Instant) -> Result<(Instant, u64), Disagreement> {
     let (at, uncertainty_ns) = clock.to_ours(peer_ns);
     let delay = at.signed_since(sent);
     if delay >= 0 {
         return Ok((at, uncertainty_ns));
     }
-    let early = delay.unsigned_abs();
-    if early > uncertainty_ns {
-        return Err((early, uncertainty_ns));
+    let early_ns = delay.unsigned_abs();
+    if early_ns > uncertainty_ns {
+        return Err(Disagreement::Early { early_ns, uncertainty_ns });
     }
-    Ok((sent + Duration::from_nanos((uncertainty_ns - early) / 2), uncertainty_ns))
+    Ok((sent + Duration::from_nanos((uncertainty_ns - early_ns) / 2), uncertainty_ns))
 }
 
 #[cfg(test)]
@@ -146,7 +190,7 @@ mod tests {
         /// A comparison at a true time, over a way there and a way back.
         fn compare(self, at: u64, there: u64, back: u64) -> ClockReading {
             let ours = |ns: u64| Instant::from_nanos(BEGAN + ns);
-            ClockReading::new(ours(at), ours(at + there + back), self.read(at + there))
+            ClockReading::new(ours(at), ours(at + there + back), self.read(at + there), 1)
         }
     }
 
@@ -167,7 +211,7 @@ mod tests {
             let length = (length_s * 1e9) as u64;
             let before = peer.compare(0, ways[0], ways[1]);
             let after = peer.compare(ways[0] + ways[1] + length, ways[2], ways[3]);
-            let clock = PeerClock::Compared { before, after: None }.and_after(Some(after));
+            let clock = PeerClock::Compared { before, after: None }.and_after(Some(after)).unwrap();
             let truth = ways[0] + ways[1] + (share * length as f64) as u64;
             let (at, uncertainty) = clock.to_ours(peer.read(truth));
             let wrong = at.signed_since(Instant::from_nanos(BEGAN + truth)).unsigned_abs();
@@ -182,7 +226,7 @@ mod tests {
             let peer = Simulated { offset_ns: 7_000_000_000, ppm, waver_ppm: 0.0, length_s: 30.0 };
             let (before, after) = (peer.compare(0, 7_000, 7_000), peer.compare(30_000_000_000, 7_000, 7_000));
             let both = PeerClock::Compared { before, after: Some(after) };
-            let one = both.and_after(None);
+            let one = both.and_after(None).unwrap();
             for second in 0..=30 {
                 let truth = second * 1_000_000_000;
                 let wrong = |clock: PeerClock| {
@@ -202,13 +246,31 @@ mod tests {
     #[test]
     fn a_message_never_arrives_before_it_is_sent() {
         let at = |ns| Instant::from_nanos(ns);
-        let reading = ClockReading { at: at(1_000_000), ahead_ns: 500, uncertainty_ns: 100 };
+        let reading = ClockReading { at: at(1_000_000), ahead_ns: 500, uncertainty_ns: 100, boot: 1 };
         let clock = PeerClock::Compared { before: reading, after: Some(ClockReading { at: at(2_000_000), ..reading }) };
         // Later, as sent and within the uncertainty, and before it was sent by more than that.
         assert_eq!(arrival(clock, 1_000_900, at(1_000_000)).unwrap().0, at(1_000_400));
         let (within, uncertainty) = arrival(clock, 1_000_450, at(1_000_000)).unwrap();
         assert!(within > at(1_000_000) && within < at(1_000_000 + uncertainty), "{within:?} {uncertainty}");
-        assert_eq!(arrival(clock, 1_000_200, at(1_000_000)).unwrap_err().0, 300);
-        assert_eq!(arrival(PeerClock::Same, 999_999, at(1_000_000)), Err((1, 0)));
+        let early = |early_ns, uncertainty_ns| Err(Disagreement::Early { early_ns, uncertainty_ns });
+        assert_eq!(arrival(clock, 1_000_200, at(1_000_000)), early(300, 102));
+        assert_eq!(arrival(PeerClock::Same, 999_999, at(1_000_000)), early(1, 0));
+    }
+
+    /// A host that slept for 150 ms of a second would otherwise pass for one whose clock is 15 % slow.
+    #[test]
+    fn a_jump_is_no_rate_and_another_boot_no_later_time() {
+        let peer = Simulated { offset_ns: 7_000_000_000, ppm: 499.0, waver_ppm: 0.0, length_s: 1.0 };
+        let (before, after) = (peer.compare(0, 7_000, 7_000), peer.compare(1_000_000_000, 7_000, 7_000));
+        let clock = PeerClock::Compared { before, after: None };
+        assert!(clock.and_after(Some(after)).is_ok());
+        for jump in [-150_000_000, -1_100_000, 600_000, 150_000_000, i64::MAX] {
+            let jumped = ClockReading { ahead_ns: after.ahead_ns.saturating_add(jump), ..after };
+            let Err(Disagreement::Jump { moved_ns, .. }) = clock.and_after(Some(jumped)) else { panic!("{jump}") };
+            assert_eq!(moved_ns, jumped.ahead_ns - before.ahead_ns);
+        }
+        let other = ClockReading { boot: 2, ..after };
+        assert_eq!(clock.and_after(Some(other)), Err(Disagreement::OtherBoot));
+        assert_eq!(PeerClock::Same.and_after(Some(other)), Ok(PeerClock::Same));
     }
 }

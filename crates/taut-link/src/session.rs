@@ -3,11 +3,14 @@
 use rustix::io::Errno;
 use taut_time::{Duration, Framing, Instant};
 
+use crate::boot::{boot_identity, is_this_boot};
 use crate::clock;
+use crate::interrupt::{GLANCE, Interrupt};
 use crate::peer_clock::{self, ClockReading, PeerClock};
 use crate::questions::Questions;
 use crate::wire::{
-    self, Accept, AckPolicy, CONTROL_BYTES, DATA_HEADER_BYTES, Frame, HEADER_BYTES, Hello, Record, Summary, Work,
+    self, Accept, AckPolicy, CONTROL_BYTES, DATA_HEADER_BYTES, Frame, HEADER_BYTES, Hello, RECORDS_PER_FETCH, Record,
+    Summary, Work,
 };
 use crate::{Endpoint, Error, Link, Result, SocketOption};
 
@@ -40,7 +43,10 @@ pub struct Session {
     link: Link,
     id: u64,
     plain: bool,
+    message_bytes: usize,
     timeout: Duration,
+    /// Ends the waits for answers, as long as there is no work.
+    interrupt: Interrupt,
     peer_clock: PeerClock,
     peer_core: Option<usize>,
     questions: Questions,
@@ -56,6 +62,11 @@ const CHALLENGES: u32 = 3;
 const CLOCK_PROBES: usize = 20;
 /// After this time the questions asked will do: on a long path more would take longer than the server waits for the start.
 const CLOCK_TIME: Duration = Duration::from_secs(1);
+/// Longest time for a whole report, on datagrams beside a wait for each question: that of a server for sending one, unless
+/// told otherwise.
+const REPORT: Duration = Duration::from_secs(30);
+/// Most arrivals in a report, 24 bytes each: twice of what a server notes, unless told otherwise.
+const MOST_RECORDS: u64 = 4_000_000;
 
 impl Session {
     /// Connects, shakes hands and sets the socket's options.
@@ -63,30 +74,42 @@ impl Session {
     /// # Errors
     /// The peer is not there, is silent, refuses, or does not speak the protocol; an option is refused.
     pub fn open(request: &Request) -> Result<Self> {
+        Self::open_unless(request, &Interrupt::default())
+    }
+
+    /// As [`open`](Self::open), until the user wants to stop.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and [`Error::Interrupted`].
+    pub fn open_unless(request: &Request, interrupt: &Interrupt) -> Result<Self> {
         check_size(request)?;
-        let link = Link::connect(&request.endpoint, request.timeout)?;
-        let mut session = Self::on(link, request, request.plain);
+        let link = Link::connect_unless(&request.endpoint, request.timeout, interrupt)?;
+        let mut session = Self::on(link, request, request.plain, interrupt);
         if !request.plain {
             session.shake_hands(request)?;
         }
         session.link.set_options(&request.options)?;
+        // What was done until then is worth its report.
+        session.ignore_interrupt();
         Ok(session)
     }
 
     /// Connects and says hello, no more.
-    pub(crate) fn greet(request: &Request) -> Result<(Self, Accept)> {
-        let link = Link::connect(&request.endpoint, request.timeout)?;
-        let mut session = Self::on(link, request, false);
+    pub(crate) fn greet(request: &Request, interrupt: &Interrupt) -> Result<(Self, Accept)> {
+        let link = Link::connect_unless(&request.endpoint, request.timeout, interrupt)?;
+        let mut session = Self::on(link, request, false, interrupt);
         let accept = session.say_hello(request)?;
         Ok((session, accept))
     }
 
-    fn on(link: Link, request: &Request, plain: bool) -> Self {
+    fn on(link: Link, request: &Request, plain: bool, interrupt: &Interrupt) -> Self {
         Self {
             link,
             id: 0,
             plain,
+            message_bytes: request.message_bytes,
             timeout: request.timeout,
+            interrupt: interrupt.clone(),
             peer_clock: PeerClock::Same,
             peer_core: None,
             questions: Questions::default(),
@@ -98,26 +121,27 @@ impl Session {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn read_clock(request: &Request) -> Result<ClockReading> {
-        Self::greet(request)?.0.compare_clocks()
+        let (session, accept) = Self::greet(request, &Interrupt::default())?;
+        session.compare_clocks(accept.boot)
     }
 
     /// Asks where the peer would serve us, without any work: on the processor asked for, on another one that it is bound to, or
     /// anywhere (`None`): a peer of another host, or one that knows of no such wish.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
-    pub fn ask_core(request: &Request) -> Result<Option<usize>> {
-        let (_session, accept) = Self::greet(request)?;
-        Ok(accept.core.filter(|_| accept.boot == boot_identity()).map(usize::from))
+    /// As [`open_unless`](Self::open_unless).
+    pub fn ask_core(request: &Request, interrupt: &Interrupt) -> Result<Option<usize>> {
+        let (_session, accept) = Self::greet(request, interrupt)?;
+        Ok(accept.core.filter(|_| is_this_boot(accept.boot)).map(usize::from))
     }
 
     fn shake_hands(&mut self, request: &Request) -> Result<()> {
         let may_hold = self.link.endpoint().acknowledges();
         let accept = self.say_hello(request)?;
-        let one_clock = accept.boot == boot_identity();
+        let one_clock = is_this_boot(accept.boot);
         self.peer_core = accept.core.filter(|_| one_clock).map(usize::from);
         if !one_clock || matches!(request.acks, AckPolicy::Delayed | AckPolicy::DelayedAtMost(_)) {
-            let compared = self.compare_clocks()?;
+            let compared = self.compare_clocks(accept.boot)?;
             if !one_clock {
                 self.peer_clock = PeerClock::Compared { before: compared, after: None };
             }
@@ -159,7 +183,7 @@ impl Session {
         Ok(accept)
     }
 
-    fn compare_clocks(&self) -> Result<ClockReading> {
+    fn compare_clocks(&self, boot: u64) -> Result<ClockReading> {
         let mut readings = Vec::with_capacity(CLOCK_PROBES);
         let began = clock::now();
         while readings.len() < CLOCK_PROBES && clock::now().saturating_since(began) < CLOCK_TIME {
@@ -168,14 +192,19 @@ impl Session {
             else {
                 return Err(self.broke_protocol("the peer did not tell its clock"));
             };
-            readings.push(ClockReading::new(asked, clock::now(), server_ns));
+            readings.push(ClockReading::new(asked, clock::now(), server_ns, boot));
         }
-        peer_clock::best(readings).ok_or_else(|| self.silent("the question for its clock"))
+        peer_clock::best(readings).ok_or_else(|| self.silent("the question for its clock", self.patience()))
     }
 
     /// Waits longer for answers, or less long.
     pub(crate) const fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
+    }
+
+    /// From now on every answer is waited for, whatever the user wants.
+    pub(crate) fn ignore_interrupt(&mut self) {
+        self.interrupt = Interrupt::default();
     }
 
     /// The link underneath.
@@ -225,11 +254,11 @@ impl Session {
     }
 
     /// Says that the work is done and asks what it came to: the summary, and when bytes arrived (`Work::Collect`), on the
-    /// peer's clock. A plain peer has nothing to tell.
+    /// peer's clock. A plain peer has nothing to tell, and none has to tell of more than the `sent` bytes.
     ///
     /// # Errors
-    /// The peer went away or broke the protocol.
-    pub fn finish(&self) -> Result<Option<(Summary, Vec<Record>)>> {
+    /// The peer went away or broke the protocol; its report can't be true, or does not end.
+    pub fn finish(&self, sent: u64) -> Result<Option<(Summary, Vec<Record>)>> {
         if self.plain {
             return Ok(None);
         }
@@ -237,10 +266,9 @@ impl Session {
         match self.link.endpoint().framing() {
             Framing::Stream => {
                 self.end_sending()?;
-                self.link.set_receive_timeout(Some(self.timeout.max(Duration::from_secs(5))))?;
-                self.read_report().map(Some)
+                self.read_report(sent).map(Some)
             }
-            Framing::Datagram => self.fetch_report().map(Some),
+            Framing::Datagram => self.fetch_report(sent).map(Some),
         }
     }
 
@@ -264,27 +292,48 @@ impl Session {
         }
     }
 
-    fn read_report(&self) -> Result<(Summary, Vec<Record>)> {
-        let mut records = Vec::new();
+    fn read_report(&self, sent: u64) -> Result<(Summary, Vec<Record>)> {
+        let patience = self.timeout.max(PATIENCE);
+        let give_up = clock::now() + REPORT.max(patience);
+        let mut records: Vec<Record> = Vec::new();
+        self.link.set_receive_timeout(Some(GLANCE))?;
         loop {
-            match self.receive_frame("the report")? {
-                Frame::Records { records: more, .. } => records.extend(more),
+            match self.receive_frame("the report", patience, give_up)? {
+                Frame::Records { index, records: more } => {
+                    // Every read brought something.
+                    let mut last = records.last().map_or(0, |record| record.end);
+                    if !more.iter().all(|record| std::mem::replace(&mut last, record.end) < record.end) {
+                        return Err(self.broke_protocol("arrivals of a stream that bring nothing"));
+                    }
+                    self.add_records(&mut records, index, more, sent)?;
+                }
                 Frame::Summary(summary) => return Ok((summary, records)),
                 _ => return Err(self.broke_protocol("the report is not one")),
             }
         }
     }
 
-    fn fetch_report(&self) -> Result<(Summary, Vec<Record>)> {
+    fn fetch_report(&self, sent: u64) -> Result<(Summary, Vec<Record>)> {
         let Frame::Summary(summary) = self.ask(&Frame::Bye, "the end of the work")? else {
             return Err(self.broke_protocol("the summary is not one"));
         };
         let mut records: Vec<Record> = Vec::new();
         let expected = summary.messages.saturating_sub(summary.records_dropped.into());
+        if expected > MOST_RECORDS {
+            return Err(self.broke_protocol(&format!("a report of {expected} arrivals")));
+        }
+        let questions = sent.div_ceil(self.message_bytes.max(1) as u64).div_ceil(RECORDS_PER_FETCH as u64);
+        let questions = u32::try_from(questions).unwrap_or(u32::MAX);
+        let give_up = clock::now() + REPORT.saturating_add(self.questions.first_wait().saturating_mul(questions));
         while (records.len() as u64) < expected {
+            if clock::now() > give_up {
+                return Err(self.broke_protocol("its report does not end"));
+            }
             let index = records.len() as u64;
             match self.ask(&Frame::Fetch { index }, "the question for arrivals")? {
-                Frame::Records { records: more, .. } if !more.is_empty() => records.extend(more),
+                Frame::Records { index, records: more } if !more.is_empty() => {
+                    self.add_records(&mut records, index, more, sent)?;
+                }
                 // Nothing is recorded for this kind of work.
                 Frame::Records { .. } => break,
                 _ => return Err(self.broke_protocol("the arrivals are not arrivals")),
@@ -293,13 +342,29 @@ impl Session {
         Ok((summary, records))
     }
 
+    /// Adds the next part of a report, if it is that and can be true.
+    fn add_records(&self, records: &mut Vec<Record>, index: u64, more: Vec<Record>, sent: u64) -> Result<()> {
+        let known = records.len() as u64;
+        let what = if index != known {
+            format!("a part of its report is out of place: arrivals from {index} on instead of {known}")
+        } else if let Some(record) = more.iter().find(|record| record.end > sent) {
+            format!("the peer says that {} bytes arrived, and {sent} were sent", record.end)
+        } else if known + more.len() as u64 > MOST_RECORDS {
+            format!("a report of more than {MOST_RECORDS} arrivals")
+        } else {
+            records.extend(more);
+            return Ok(());
+        };
+        Err(self.broke_protocol(&what))
+    }
+
     /// Sends a frame and waits for its answer; a datagram is repeated, ever more rarely.
     pub(crate) fn ask(&self, question: &Frame, name: &'static str) -> Result<Frame> {
         let mut bytes = question.emit(self.id);
         if self.link.endpoint().framing() == Framing::Stream {
-            self.link.set_receive_timeout(Some(self.timeout))?;
+            self.link.set_receive_timeout(Some(GLANCE))?;
             self.link.send_all(&bytes)?;
-            return self.receive_frame(name);
+            return self.receive_frame(name, self.timeout, clock::now() + self.timeout);
         }
         let number = self.questions.number();
         wire::set_number(&mut bytes, number);
@@ -317,7 +382,7 @@ impl Session {
             }
             wait *= 2;
         }
-        Err(self.silent(name))
+        Err(self.silent(name, self.patience()))
     }
 
     /// How long an answer may take.
@@ -328,18 +393,41 @@ impl Session {
         }
     }
 
-    /// Reads one frame of a stream.
-    fn receive_frame(&self, name: &'static str) -> Result<Frame> {
+    /// Reads one frame of a stream, which takes that long at most and is there by then. The link gives up each read after
+    /// [`GLANCE`].
+    fn receive_frame(&self, name: &'static str, patience: Duration, give_up: Instant) -> Result<Frame> {
+        let until = give_up.min(clock::now() + patience);
         let mut bytes = vec![0; HEADER_BYTES];
-        let read = |buffer: &mut [u8]| match self.link.receive_exact(buffer, "in the middle of the test") {
-            Err(Error::Io { error, .. }) if error.kind() == std::io::ErrorKind::WouldBlock => Err(self.silent(name)),
-            result => result,
-        };
-        read(&mut bytes)?;
-        let length = wire::frame_length(&bytes).map_err(|error| self.broke_protocol(&error.to_string()))?;
-        bytes.resize(length, 0);
-        read(&mut bytes[HEADER_BYTES..])?;
-        self.parse(&bytes)
+        let mut filled = 0;
+        loop {
+            match self.link.receive(&mut bytes[filled..]) {
+                Ok(0) => {
+                    let endpoint = self.link.endpoint().to_string();
+                    return Err(Error::Closed { endpoint, when: "in the middle of the test" });
+                }
+                Ok(more) => filled += more,
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(errno) => return Err(self.link.error("receive on", errno)),
+            }
+            if filled == HEADER_BYTES && bytes.len() == HEADER_BYTES {
+                let length = wire::frame_length(&bytes).map_err(|error| self.broke_protocol(&error.to_string()))?;
+                bytes.resize(length, 0);
+            }
+            if filled == bytes.len() {
+                return self.parse(&bytes);
+            }
+            self.check_interrupt()?;
+            if clock::now() >= until {
+                return Err(self.silent(name, patience));
+            }
+        }
+    }
+
+    fn check_interrupt(&self) -> Result<()> {
+        if self.interrupt.is_set() {
+            return Err(Error::Interrupted { endpoint: self.link.endpoint().to_string() });
+        }
+        Ok(())
     }
 
     /// Waits until then for the answer to a question, passing over all else that is still under way.
@@ -350,12 +438,12 @@ impl Session {
             if left.is_zero() {
                 return Ok(None);
             }
+            self.check_interrupt()?;
             // The kernel counts in ticks, and none at all would be for ever.
-            self.link.set_receive_timeout(Some(left.max(Duration::from_millis(1))))?;
+            self.link.set_receive_timeout(Some(left.clamp(Duration::from_millis(1), GLANCE)))?;
             let datagram = match self.link.receive(&mut buffer) {
                 Ok(length) => &buffer[..length],
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::INTR | Errno::AGAIN) => continue,
                 Err(errno) => return Err(self.link.error("receive on", errno)),
             };
             if wire::data_sequence(datagram).is_some() {
@@ -389,8 +477,8 @@ impl Session {
         Error::Protocol { endpoint: self.link.endpoint().to_string(), what: what.to_owned() }
     }
 
-    fn silent(&self, to: &'static str) -> Error {
-        let after_ms = u64::try_from(self.patience().as_millis()).unwrap_or(u64::MAX);
+    fn silent(&self, to: &'static str, patience: Duration) -> Error {
+        let after_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         Error::Silent { endpoint: self.link.endpoint().to_string(), to, after_ms }
     }
 }
@@ -402,17 +490,6 @@ impl Drop for Session {
             let _ = self.link.send(&Frame::Done.emit(self.id));
         }
     }
-}
-
-/// A number that is equal for two programs exactly when they read the same `CLOCK_MONOTONIC`: same boot, same time
-/// namespace (time_namespaces(7)).
-pub fn boot_identity() -> u64 {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let namespace = std::fs::read_link("/proc/self/ns/time").map(|link| link.display().to_string()).unwrap_or_default();
-    // FNV-1a: both ends must compute the same, so the standard library's seeded hash won't do.
-    boot.bytes()
-        .chain(namespace.bytes())
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 fn check_size(request: &Request) -> Result<()> {

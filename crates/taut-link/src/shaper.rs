@@ -3,7 +3,7 @@
 use taut_time::Duration;
 
 use crate::wire::{AckPolicy, Frame, Shape, Shaped, Work};
-use crate::{Endpoint, Request, Result, Session};
+use crate::{Endpoint, Interrupt, Request, Result, Session};
 
 /// A link by which the server's receiving is changed. It is put back when this is dropped, unless a shape said to keep it.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Shaper {
             timeout,
             core: None,
         };
-        let (session, _) = Session::greet(&request)?;
+        let (session, _) = Session::greet(&request, &Interrupt::default())?;
         Ok(Self { session })
     }
 

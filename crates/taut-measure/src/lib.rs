@@ -14,7 +14,9 @@ pub mod doctor;
 pub mod echo;
 pub mod engine;
 pub mod floor;
-mod interrupt;
+mod interrupt {
+    pub use taut_link::Interrupt;
+}
 mod observe;
 pub mod pace;
 pub mod placement;

@@ -7,6 +7,8 @@ mod analysis;
 mod peer;
 mod sender;
 mod simulated;
+#[cfg(test)]
+mod tests;
 
 use taut_link::wire::AckPolicy;
 use taut_link::{Endpoint, Error, Result, SocketOption, foreign};

@@ -4,7 +4,7 @@ mod spot;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use taut_link::wire::Hello;
-use taut_link::{Error, Result, boot_identity};
+use taut_link::{Error, Result, is_this_boot};
 
 pub use spot::{Spot, Wish, of_peers, of_threads};
 
@@ -32,7 +32,7 @@ pub fn stay_on_core(core: usize) -> Result<()> {
 /// is bound to then, if it is to one.
 pub(crate) fn for_client(hello: &Hello) -> Option<u16> {
     if let Some(core) =
-        hello.core.map(usize::from).filter(|core| hello.boot == boot_identity() && allowed_cores().contains(core))
+        hello.core.map(usize::from).filter(|core| is_this_boot(hello.boot) && allowed_cores().contains(core))
     {
         // It was allowed a moment ago; what came of it is told below.
         let _ = pin(core);
@@ -42,7 +42,7 @@ pub(crate) fn for_client(hello: &Hello) -> Option<u16> {
 
 /// The processor that the calling thread is bound to, if it is to one; for clients of this boot only.
 pub(crate) fn bound_core(hello: &Hello) -> Option<u16> {
-    if hello.boot != boot_identity() {
+    if !is_this_boot(hello.boot) {
         return None;
     }
     match allowed_cores()[..] {

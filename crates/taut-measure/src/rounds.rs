@@ -34,6 +34,7 @@ pub(crate) fn run<T>(
                 measured.push(part);
                 failure
             }
+            Err(_) if interrupt.is_set() => break,
             Err(error) if measured.is_empty() => return Err(error),
             Err(error) => Some(error),
         };

@@ -143,7 +143,7 @@ fn run_round(
     let time = plan.time / u32::try_from(plan.rounds.max(1)).unwrap_or(u32::MAX);
     let mut links = std::mem::take(kept);
     if links.is_empty() {
-        links = (0..plan.connections).map(|_| Ok((open(plan, time)?, None))).collect::<Result<_>>()?;
+        links = (0..plan.connections).map(|_| Ok((open(plan, time, interrupt)?, None))).collect::<Result<_>>()?;
     }
     let is_placed = plan.spot.is_met(links.iter().map(|(session, _)| session));
     let flows = thread::scope(|scope| {
@@ -179,8 +179,8 @@ fn run_round(
     Ok((Round { flows, complete, is_placed }, broken))
 }
 
-fn open(plan: &StreamPlan, time: Duration) -> Result<Session> {
-    Session::open(&Request {
+fn open(plan: &StreamPlan, time: Duration, interrupt: &Interrupt) -> Result<Session> {
+    let request = Request {
         endpoint: plan.endpoint.clone(),
         work: match plan.direction {
             Direction::Up => Work::Sink,
@@ -194,7 +194,8 @@ fn open(plan: &StreamPlan, time: Duration) -> Result<Session> {
         plain: plan.plain,
         timeout: Duration::from_secs(5),
         core: plan.spot.peer_core,
-    })
+    };
+    Session::open_unless(&request, interrupt)
 }
 
 /// One link: sends, receives, or both on two threads. A link that breaks hands over what there was beside its error.
@@ -233,7 +234,7 @@ fn flow(
             if let Some(error) = error {
                 return Ok(broken(error));
             }
-            let report = session.finish().and_then(|report| {
+            let report = session.finish(sent).and_then(|report| {
                 let (summary, _) = report
                     .ok_or_else(|| Error::Closed { endpoint: link.endpoint().to_string(), when: "without a report" })?;
                 believable(session, &summary, sent, began).map(|()| summary)

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::{Serve, causes, has, is_root, parse, run, run_json, skip, taut, text};
-use taut_link::CrowdSession;
+use taut_link::{CrowdSession, Interrupt};
 
 const ALL_THAT_SERVE: &str = "poll,epoll,tokio,uring,aio-signal,aio-suspend,aio-wait,glibc-aio-threads";
 
@@ -247,7 +247,7 @@ fn a_server_bounds_its_crowds() {
     };
     let open = |connections: usize| {
         let endpoint = server.endpoint(0).parse().unwrap();
-        CrowdSession::open(&endpoint, 1, connections, 32, Duration::ZERO, Duration::from_secs(5))
+        CrowdSession::open(&endpoint, 1, connections, 32, Duration::ZERO, Duration::from_secs(5), &Interrupt::default())
     };
     for (output, says) in [(crowd(&server, 44), "43 connections at most"), (crowd(&none, 1), "takes no crowd")] {
         assert_eq!(output.status.code(), Some(1));
@@ -265,14 +265,19 @@ fn a_server_bounds_its_crowds() {
     // No number of links, and an engine that does not exist.
     assert!(open(0).is_err());
     let endpoint = server.endpoint(0).parse().unwrap();
-    assert!(CrowdSession::open(&endpoint, 200, 1, 32, Duration::ZERO, Duration::from_secs(5)).is_err());
+    assert!(
+        CrowdSession::open(&endpoint, 200, 1, 32, Duration::ZERO, Duration::from_secs(5), &Interrupt::default())
+            .is_err()
+    );
 }
 
 #[test]
 fn a_crowd_ends_with_the_time_of_its_session_and_with_the_server() {
     let mut server = Serve::start("tcp://127.0.0.1:0 --max-time 1s --idle 1s");
     let endpoint = server.endpoint(0).parse().unwrap();
-    let open = |connections| CrowdSession::open(&endpoint, 1, connections, 32, Duration::ZERO, Duration::from_secs(5));
+    let open = |connections| {
+        CrowdSession::open(&endpoint, 1, connections, 32, Duration::ZERO, Duration::from_secs(5), &Interrupt::default())
+    };
     let session = open(45).unwrap();
     assert_eq!(hosts_of(45), 1);
     wait_until("the host ends with the time of its session", || hosts_of(45) == 0);

@@ -304,4 +304,22 @@ mod tests {
         let error = run(&nobody, &Interrupt::default(), &mut |_, _| {}).unwrap_err();
         assert_eq!(error.fault(), Fault::Peer, "{error}");
     }
+
+    #[test]
+    fn a_silent_server_does_not_keep_the_user() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
+        let silent =
+            CrowdPlan { server: Server::At(endpoint.parse().unwrap()), ..plan(&[CrowdEngine::Epoll], &[1], &[]) };
+        let interrupt = Interrupt::default();
+        let user = interrupt.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            user.flag().store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let began = std::time::Instant::now();
+        let outcome = run(&silent, &interrupt, &mut |_, _| {}).unwrap();
+        assert_eq!(outcome.ended, Ended::Interrupted);
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    }
 }

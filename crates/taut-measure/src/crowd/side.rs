@@ -34,7 +34,7 @@ impl Side {
                 // No bound of ours: the host goes with the link, and the server has a bound of its own.
                 let duration = Duration::ZERO;
                 let engine = engine.number();
-                CrowdSession::open(endpoint, engine, connections, MESSAGE_BYTES, duration, ANSWER)
+                CrowdSession::open(endpoint, engine, connections, MESSAGE_BYTES, duration, ANSWER, interrupt)
                     .map(|session| Self::Remote(Box::new(session)))
             }
         }

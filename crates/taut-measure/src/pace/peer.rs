@@ -1,10 +1,11 @@
 use taut_link::foreign::{Arrival, ForeignHost};
-use taut_link::peer_clock::{PeerClock, arrival};
+use taut_link::peer_clock::{Disagreement, PeerClock, arrival};
 use taut_link::wire::{AckPolicy, Record, Work};
 use taut_link::{Endpoint, Error, Request, Result, Session, clock};
 use taut_time::{ByteRange, Duration, Event, Framing, Host, Instant, Layer, Timeline, What};
 
 use super::{PacePlan, PeerKind};
+use crate::interrupt::Interrupt;
 
 /// The receiving side, whatever it is.
 pub(super) enum Peer {
@@ -52,11 +53,11 @@ impl Peer {
         }
     }
 
-    pub(super) fn open(&self, plan: &PacePlan) -> Result<Session> {
+    pub(super) fn open(&self, plan: &PacePlan, interrupt: &Interrupt) -> Result<Session> {
         let request = self.request(plan);
         match self {
             Self::Foreign { host, .. } => host.in_namespace(|| Session::open(&request))?,
-            Self::Server { .. } | Self::Plain(_) => Session::open(&request),
+            Self::Server { .. } | Self::Plain(_) => Session::open_unless(&request, interrupt),
         }
     }
 
@@ -78,15 +79,15 @@ impl Peer {
         }
     }
 
-    /// Ends the work and asks what arrived.
-    pub(super) fn report(&self, session: &Session) -> Result<Report> {
+    /// Ends the work and asks what arrived of these bytes.
+    pub(super) fn report(&self, session: &Session, sent: u64) -> Result<Report> {
         match self {
             Self::Plain(_) => Ok(Report::None),
             Self::Foreign { host, .. } => {
                 Ok(Report::Here(host.take_arrivals(session.link().local_port().unwrap_or_default())))
             }
             Self::Server { .. } => {
-                let Some((summary, records)) = session.finish()? else { return Ok(Report::None) };
+                let Some((summary, records)) = session.finish(sent)? else { return Ok(Report::None) };
                 if summary.records_dropped > 0 {
                     return Err(Error::Refused {
                         endpoint: self.endpoint().to_string(),
@@ -99,18 +100,26 @@ impl Peer {
     }
 
     /// The peer's clock with what it says after the work. The session must be over: there may be no place for two.
-    pub(super) fn clock_after(&self, plan: &PacePlan, clock: PeerClock) -> PeerClock {
+    ///
+    /// # Errors
+    /// [`Error::Clocks`] when that is not the clock of before the work, or was not all the time.
+    pub(super) fn clock_after(&self, plan: &PacePlan, clock: PeerClock) -> Result<PeerClock> {
         if clock == PeerClock::Same {
-            return clock;
+            return Ok(clock);
         }
         let request = Request { acks: AckPolicy::System, ..self.request(plan) };
-        // The server may not have noticed yet that the session is over.
-        let readings = (0..ASKED_AGAIN).map(|again| {
+        let mut readings = (0..ASKED_AGAIN).map(|again| {
             clock::sleep(Duration::from_millis(20) * again);
             Session::read_clock(&request)
         });
+        // The server may not have noticed yet that the session is over; another error is no reason to ask again.
+        let reading = readings.find(|reading| !matches!(reading, Err(Error::Refused { .. })));
         // Without one the uncertainty says what is not known.
-        clock.and_after(readings.into_iter().find_map(Result::ok))
+        clock.and_after(reading.and_then(Result::ok)).map_err(|why| self.clocks(why))
+    }
+
+    fn clocks(&self, why: Disagreement) -> Error {
+        Error::Clocks { endpoint: self.endpoint().to_string(), why }
     }
 
     /// Adds the arrivals to the timeline, and tells how far their times may be wrong, in ns.
@@ -138,9 +147,7 @@ impl Peer {
                     let bytes = ByteRange::new(start, record.end);
                     let written = sent.before(record.end);
                     let (read, uncertainty_ns) =
-                        arrival(clock, record.read_ns, written).map_err(|(early_ns, uncertainty_ns)| {
-                            Error::Clocks { endpoint: self.endpoint().to_string(), early_ns, uncertainty_ns }
-                        })?;
+                        arrival(clock, record.read_ns, written).map_err(|why| self.clocks(why))?;
                     widest = uncertainty_ns.max(widest);
                     timeline.push(event(read, Layer::Application, What::Read, bytes));
                     // The kernel stamps in wall-clock time, whose distance was read beside it: what can't be is left out.

@@ -27,7 +27,7 @@ pub(super) struct SentRound {
 
 /// Sends one round over a new link. An error after the first message comes beside what was measured.
 pub(super) fn send_round(plan: &PacePlan, peer: &Peer, interrupt: &Interrupt) -> Result<(SentRound, Option<Error>)> {
-    let session = peer.open(plan)?;
+    let session = peer.open(plan, interrupt)?;
     let link = session.link();
     link.set_nonblocking(false)?;
     link.set_send_timeout(Some(Duration::from_secs(10)))?;
@@ -46,7 +46,9 @@ pub(super) fn send_round(plan: &PacePlan, peer: &Peer, interrupt: &Interrupt) ->
     }
     let settled = settle(&session, &mut observer);
     let info = link.tcp_info();
-    let report = peer.report(&session);
+    // Of one that did not go out whole a part may have.
+    let at_most = messages.saturating_add(error.is_some().into()).saturating_mul(plan.message_bytes as u64);
+    let report = peer.report(&session, at_most);
     let (nagle, options) =
         (link.endpoint().acknowledges().then(|| link.holds_small_writes()), SocketOption::in_force(link));
     let segments = match (info, segments_before) {
@@ -59,7 +61,7 @@ pub(super) fn send_round(plan: &PacePlan, peer: &Peer, interrupt: &Interrupt) ->
     let mut timeline = observer.into_timeline();
     let is_told = report.is_ok();
     let (clock_uncertainty_ns, collected) = match report {
-        Ok(report) => (peer.place(&report, peer.clock_after(plan, clock_before), &mut timeline)?, Ok(())),
+        Ok(report) => (peer.place(&report, peer.clock_after(plan, clock_before)?, &mut timeline)?, Ok(())),
         Err(error) => (None, Err(error)),
     };
     let tcp = info.map(TcpFacts::from);

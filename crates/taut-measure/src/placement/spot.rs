@@ -8,6 +8,7 @@ use taut_link::{Endpoint, Error, Request, Result, Session};
 use taut_time::Duration;
 
 use super::allowed_cores;
+use crate::interrupt::Interrupt;
 use crate::recording::{Placement, PlacementKind};
 
 /// Where the two ends of a link are put.
@@ -103,6 +104,7 @@ pub fn of_peers(
     peers: &[&Endpoint],
     work: Work,
     plain: bool,
+    interrupt: &Interrupt,
 ) -> Result<Vec<Vec<Spot>>> {
     let free = |spot: Spot| vec![vec![spot]; peers.len()];
     let cores = allowed_cores();
@@ -126,7 +128,7 @@ pub fn of_peers(
     let wanted = wish.unwrap_or(Wish::Both);
     let mut all = Vec::new();
     for peer in peers {
-        let spots = match of_peer(peer, core, &cores, work) {
+        let spots = match of_peer(peer, core, &cores, work, interrupt) {
             // That it can't be reached is told when it is measured, once.
             Err(_) => vec![Spot::unplaced(core, "the peer could not be asked")],
             Ok(spots) => {
@@ -169,9 +171,15 @@ pub fn of_threads(wish: Option<Wish>, core: Option<usize>) -> Result<Vec<Spot>> 
 }
 
 /// Where this end and a peer can be, on the same processor first; nothing where the peer can't be placed.
-fn of_peer(peer: &Endpoint, core: Option<usize>, cores: &[usize], work: Work) -> Result<Vec<Spot>> {
+fn of_peer(
+    peer: &Endpoint,
+    core: Option<usize>,
+    cores: &[usize],
+    work: Work,
+    interrupt: &Interrupt,
+) -> Result<Vec<Spot>> {
     let ask = |core: usize| {
-        Session::ask_core(&Request {
+        let request = Request {
             endpoint: peer.clone(),
             work,
             acks: AckPolicy::System,
@@ -181,7 +189,8 @@ fn of_peer(peer: &Endpoint, core: Option<usize>, cores: &[usize], work: Work) ->
             plain: false,
             timeout: Duration::from_secs(2),
             core: Some(core),
-        })
+        };
+        Session::ask_core(&request, interrupt)
     };
     let Some(mine) = core.or_else(|| usual(cores)) else { return Ok(Vec::new()) };
     let Some(found) = ask(mine)? else { return Ok(Vec::new()) };
@@ -251,7 +260,7 @@ mod tests {
         for endpoint in ["tcp://127.0.0.1:0", "udp://127.0.0.1:0", "unix:@taut-placed", "unix-dgram:@taut-placed"] {
             let server = server(endpoint);
             let peer = &server.endpoints()[0];
-            let spots = of_peers(None, None, &[peer], Work::Echo, false).unwrap();
+            let spots = of_peers(None, None, &[peer], Work::Echo, false, &Interrupt::default()).unwrap();
             if cores.len() < 2 {
                 assert_eq!(spots, [[Spot::free(None)]]);
                 continue;
@@ -275,7 +284,7 @@ mod tests {
                 // A client of another wish is told where the server is, which stays there as long as this one is served.
                 let other =
                     Request { core: cores.iter().copied().find(|core| Some(*core) != spot.peer_core), ..request };
-                let found = Session::ask_core(&other).unwrap();
+                let found = Session::ask_core(&other, &Interrupt::default()).unwrap();
                 let is_datagram = peer.framing() == taut_time::Framing::Datagram;
                 assert_eq!(found, if is_datagram { spot.peer_core } else { other.core }, "{endpoint}");
             }
@@ -286,13 +295,19 @@ mod tests {
     fn who_can_not_be_placed_is_free() {
         let server = server("tcp://127.0.0.1:0");
         let peer = &server.endpoints()[0];
-        assert_eq!(of_peers(Some(Wish::Free), Some(0), &[peer], Work::Echo, false).unwrap(), [[Spot::free(Some(0))]]);
-        assert_eq!(of_peers(None, None, &[peer], Work::Echo, true).unwrap(), [[Spot::free(None)]]);
-        assert!(of_peers(Some(Wish::Both), None, &[peer], Work::Echo, true).is_err());
+        assert_eq!(
+            of_peers(Some(Wish::Free), Some(0), &[peer], Work::Echo, false, &Interrupt::default()).unwrap(),
+            [[Spot::free(Some(0))]]
+        );
+        assert_eq!(
+            of_peers(None, None, &[peer], Work::Echo, true, &Interrupt::default()).unwrap(),
+            [[Spot::free(None)]]
+        );
+        assert!(of_peers(Some(Wish::Both), None, &[peer], Work::Echo, true, &Interrupt::default()).is_err());
         // One that is far away makes all free, so that they can be held against each other; it is not even asked.
         let far = "tcp://192.0.2.1:9".parse().unwrap();
         assert_eq!(
-            of_peers(None, None, &[peer, &far], Work::Echo, false).unwrap(),
+            of_peers(None, None, &[peer, &far], Work::Echo, false, &Interrupt::default()).unwrap(),
             [[Spot::free(None)], [Spot::free(None)]]
         );
     }

@@ -742,7 +742,7 @@ pub struct TuneRow {
     /// Rounds that a verdict takes, where there were fewer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds_needed: Option<usize>,
-    /// Why it could not be tried.
+    /// Why it could not be tried, or not be compared.
     pub why_not: Option<String>,
     /// The line of code, or the command, that puts it in force.
     pub apply: Option<String>,

@@ -15,7 +15,7 @@ use taut_link::wire::{
     self, Accept, AckPolicy, CONTROL_BYTES, FETCH_BYTES, Frame, Hello, RECORDS_PER_FETCH, Record, Refusal, Summary,
     Work,
 };
-use taut_link::{Listener, PeerAddress, boot_identity};
+use taut_link::{Listener, PeerAddress, boot_identity, is_this_boot};
 use taut_time::{Duration, Instant};
 
 use super::limits::{Place, Rate};
@@ -216,7 +216,7 @@ impl Desk<'_> {
 
     /// Goes to the processor that a new client wants, unless there are others that want something else.
     fn place(&mut self, hello: &Hello) {
-        let wish = |hello: &Hello| hello.core.filter(|_| hello.boot == boot_identity());
+        let wish = |hello: &Hello| hello.core.filter(|_| is_this_boot(hello.boot));
         if self.sessions.is_empty() {
             self.placed = None;
         }

@@ -123,7 +123,7 @@ fn session(path: Path, messages: u64) -> (u64, usize, u64) {
     }
     // What is still under way belongs to the report as well.
     thread::sleep(path.delay + path.jitter + Duration::from_millis(300));
-    let (summary, records) = session.finish().unwrap().unwrap();
+    let (summary, records) = session.finish(messages * 64).unwrap().unwrap();
     (summary.messages, records.len(), relay.from_client.load(Ordering::Relaxed))
 }
 

@@ -246,3 +246,24 @@ fn a_summary_that_can_not_be_is_not_believed() {
     assert_eq!(outcome.ended, Ended::Complete);
     assert!(outcome.row.rounds[0].duration_ns >= 300_000_000, "{outcome:?}");
 }
+
+/// The user does not wait until patience with a server that never answers is at an end.
+#[test]
+fn a_silent_server_does_not_keep_the_user() {
+    let (listener, socket) = (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let endpoints =
+        [format!("tcp://{}", listener.local_addr().unwrap()), format!("udp://{}", socket.local_addr().unwrap())];
+    for endpoint in endpoints {
+        let interrupt = Interrupt::default();
+        let user = interrupt.clone();
+        thread::spawn(move || {
+            thread::sleep(Duration::from_millis(300));
+            user.flag().store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let began = std::time::Instant::now();
+        let outcome = to_server(&endpoint, Direction::Up, Duration::from_secs(1), &interrupt);
+        assert_eq!(outcome.ended, Ended::Interrupted, "{endpoint}");
+        assert!(began.elapsed() < Duration::from_secs(4), "{endpoint}: {:?}", began.elapsed());
+        assert!(outcome.row.rounds.is_empty(), "{outcome:?}");
+    }
+}

@@ -133,8 +133,10 @@ impl Candidates {
         let (one, base) = (&self.all[index], &self.all[0]);
         let screening = self.ratio(index, Stage::Screening);
         let again = self.ratio(index, Stage::Again).filter(|_| index > 0);
+        // Losses may leave the fresh rounds without a ratio.
+        let is_fresh = again.is_some() || index > 0 && one.again.len() >= plan.rounds;
         let of = |candidate: &Candidate| {
-            if again.is_some() { candidate.again.clone() } else { candidate.screening.clone() }
+            if is_fresh { candidate.again.clone() } else { candidate.screening.clone() }
         };
         let (mine, theirs) = (of(one), of(base));
         let at = |rounds: &[Figures], figure: fn(&Figures) -> Option<Quantile>| -> Vec<Option<Quantile>> {
@@ -150,10 +152,13 @@ impl Candidates {
             }
             Some(compared) => (compared.verdict, compared.rounds_needed),
             // It stood out, and nobody has looked again.
-            None if index > 0 && stands_out(screening) => (Verdict::TooFewRounds, Some(plan.rounds)),
+            None if index > 0 && !is_fresh && stands_out(screening) => (Verdict::TooFewRounds, Some(plan.rounds)),
             None => (Verdict::CannotTellApart, None),
         };
-        let ratio = again.or(screening).filter(|_| one.why_not.is_none());
+        let ratio = if is_fresh { again } else { screening }.filter(|_| one.why_not.is_none());
+        let lost = losses(&mine).lost + losses(&theirs).lost;
+        let is_open = verdict == Verdict::CannotTellApart && ratio.is_none() && index > 0;
+        let lost_too_many = (is_open && lost > 0).then(|| LOST_TOO_MANY.to_owned());
         TuneRow {
             endpoint: plan.endpoint.to_string(),
             command: plan.command.clone(),
@@ -167,17 +172,20 @@ impl Candidates {
             p50_ratio_ci: ratio.map(|ratio| ratio.interval),
             p50_ratio_level: ratio.map(|ratio| ratio.level),
             p99_ratio: Ratio::across(&at(&mine, p99), &at(&theirs, p99)).map(|ratio| ratio.middle),
-            screening_ratio: again.and(screening).map(|ratio| ratio.middle),
+            screening_ratio: screening.filter(|_| is_fresh).map(|ratio| ratio.middle),
             base_p50_ns: middle(&at(&theirs, p50)).filter(|_| index > 0),
             verdict,
             rounds_needed,
-            why_not: one.why_not.clone(),
+            why_not: one.why_not.clone().or(lost_too_many),
             apply: one.setting.apply.clone(),
             throughput_bps: None,
             options: Vec::new(),
         }
     }
 }
+
+/// Why two can't be told apart whose times were compared in vain.
+const LOST_TOO_MANY: &str = "too many messages were lost to compare the times";
 
 /// Why a trial gave no figures.
 enum Cut {
@@ -202,4 +210,51 @@ fn whole(trial: Result<Trial>) -> std::result::Result<Figures, Cut> {
 fn middle(figures: &[Option<Quantile>]) -> Option<u64> {
     let figures: Vec<f64> = figures.iter().flatten().map(|figure| figure.as_f64()).collect();
     median(&figures).filter(|ns| ns.is_finite()).map(|ns| ns as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use taut_link::wire::AckPolicy;
+    use taut_time::Duration;
+
+    use super::*;
+    use crate::tune::TuneWorkload;
+
+    /// 20 messages of that median; 11 lost of them leave none.
+    fn figures(p50_ns: u64, lost: u64) -> Figures {
+        let p50 = Some(if lost > 10 { Quantile::Lost } else { Quantile::Time(p50_ns) });
+        Figures { p50, p99: None, losses: Losses { lost, messages: 20 } }
+    }
+
+    #[test]
+    fn fresh_rounds_that_lost_their_median_say_so() {
+        let plan = TunePlan {
+            endpoint: "udp://127.0.0.1:9".parse().unwrap(),
+            workload: TuneWorkload::Echo { bytes: 32 },
+            acks: AckPolicy::System,
+            plain: false,
+            rounds: 8,
+            time: Duration::from_millis(100),
+            command: String::new(),
+        };
+        let mut candidates = Candidates::new(&plan, &[]);
+        candidates.all.truncate(2);
+        candidates.others = 1;
+        for round in 0..8 {
+            candidates.all[0].screening.push(figures(1000 + round, 0));
+            candidates.all[1].screening.push(figures(500 + round, 0));
+        }
+        // Nobody has looked again.
+        let row = candidates.row(&plan, 1);
+        assert_eq!((row.verdict, row.rounds_needed, row.why_not), (Verdict::TooFewRounds, Some(8), None));
+        // Each loses as much as the other, in other rounds: the ratio has an end at zero and one at infinity.
+        for round in 0..8 {
+            candidates.all[0].again.push(figures(1000 + round, if round % 2 == 0 { 12 } else { 0 }));
+            candidates.all[1].again.push(figures(500 + round, if round % 2 == 1 { 12 } else { 0 }));
+        }
+        let row = candidates.row(&plan, 1);
+        assert_eq!((row.verdict, row.rounds_needed), (Verdict::CannotTellApart, None));
+        assert_eq!(row.why_not.as_deref(), Some(LOST_TOO_MANY));
+        assert!(row.p50_ratio.is_none() && row.screening_ratio.is_some() && row.lost_share == 0.3, "{row:?}");
+    }
 }

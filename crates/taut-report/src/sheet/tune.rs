@@ -61,17 +61,18 @@ fn figure(row: &TuneRow, nanos: Option<u64>, percentile: Percentile) -> Cell {
     Cell::quantile(if is_lost { Some(Quantile::Lost) } else { nanos.map(Quantile::Time) })
 }
 
+fn because(row: &TuneRow) -> String {
+    row.why_not.as_deref().map_or_else(String::new, |why| format!(": {why}"))
+}
+
 fn verdict(row: &TuneRow) -> Cell {
     let text = match row.verdict {
         _ if row.setting == "base" => "–".to_owned(),
         Verdict::Shorter | Verdict::Longer => row.p50_ratio.map_or_else(String::new, units::ratio_in_words),
-        Verdict::CannotTellApart => "cannot tell apart from base".to_owned(),
+        Verdict::CannotTellApart => format!("cannot tell apart from base{}", because(row)),
         Verdict::TooFewRounds => too_few_rounds(row.rounds_needed),
         Verdict::LossesDiffer => "loses more or less than base".to_owned(),
-        Verdict::NotAvailable => {
-            let why = row.why_not.as_deref().map(|why| format!(": {why}"));
-            format!("not available{}", why.unwrap_or_default())
-        }
+        Verdict::NotAvailable => format!("not available{}", because(row)),
     };
     let tone = if row.setting == "base" { Tone::Faint } else { tone_of(row.verdict) };
     Cell::toned(text, tone)

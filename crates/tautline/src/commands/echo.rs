@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use taut_link::wire::Work;
 use taut_link::{Endpoint, Error};
+use taut_measure::Interrupt;
 use taut_measure::echo::{self, EchoPlan, EchoSubject, Limit, WriteStyle};
 use taut_measure::engine::EngineKind;
 use taut_measure::placement::{self, Spot, Wish};
@@ -186,7 +187,7 @@ impl Args {
         // Of many links each wants the processors for itself.
         let many = self.connections > 1;
         let wish = self.link.place.or_else(|| many.then_some(Wish::Free));
-        Ok(placement::of_peers(wish, self.link.cpu, &endpoints, Work::Echo, self.link.plain)?)
+        Ok(placement::of_peers(wish, self.link.cpu, &endpoints, Work::Echo, self.link.plain, &Interrupt::default())?)
     }
 
     fn subjects(&self, spots: &[Vec<Spot>]) -> anyhow::Result<Vec<EchoSubject>> {

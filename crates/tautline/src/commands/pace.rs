@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use taut_link::wire::{AckPolicy, Work};
 use taut_link::{Error, SocketOption, foreign};
+use taut_measure::Interrupt;
 use taut_measure::echo;
 use taut_measure::pace::{self, PaceOutcome, PacePlan, PeerKind};
 use taut_measure::placement::{self, Spot};
@@ -73,7 +74,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let mut plan = args.plan()?;
     // Leaves no thread behind: without root the foreign peer's namespace can only be made by a process with one.
     let run = Run::start("pace")?;
-    let spots = args.spots(&plan)?;
+    let spots = args.spots(&plan, &run.interrupt)?;
     let of = spots.len();
     plan.time /= of as u32;
     let (mut outcomes, mut ended): (Vec<PaceOutcome>, _) = (Vec::new(), Ended::Complete);
@@ -123,15 +124,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 
 impl Args {
     /// Where both ends are put.
-    fn spots(&self, plan: &PacePlan) -> anyhow::Result<Vec<Spot>> {
+    fn spots(&self, plan: &PacePlan, interrupt: &Interrupt) -> anyhow::Result<Vec<Spot>> {
         let (wish, core) = (self.link.place, self.link.cpu);
         Ok(match &plan.peer {
             PeerKind::Simulated(_) => vec![Spot::default()],
             PeerKind::Foreign(_) => placement::of_threads(wish, core)?,
             PeerKind::Server { endpoint, .. } => {
-                of_one(placement::of_peers(wish, core, &[endpoint], Work::Collect, false)?)
+                of_one(placement::of_peers(wish, core, &[endpoint], Work::Collect, false, interrupt)?)
             }
-            PeerKind::Plain(endpoint) => of_one(placement::of_peers(wish, core, &[endpoint], Work::Collect, true)?),
+            PeerKind::Plain(endpoint) => {
+                of_one(placement::of_peers(wish, core, &[endpoint], Work::Collect, true, interrupt)?)
+            }
         })
     }
 

@@ -75,7 +75,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         command: run::command_line(),
     };
     let run = Run::start("stream")?;
-    let spots = placement::of_peers(wish, args.link.cpu, &[&plan.endpoint], work(plan.direction), plan.plain)?;
+    let spots =
+        placement::of_peers(wish, args.link.cpu, &[&plan.endpoint], work(plan.direction), plan.plain, &run.interrupt)?;
     let spots = spots.into_iter().next().unwrap_or_default();
     let of = spots.len();
     plan.time /= of as u32;

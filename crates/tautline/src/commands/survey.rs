@@ -144,7 +144,7 @@ impl Survey {
         let tcp = &endpoints[..1];
         for (acks, nagle) in [(AckPolicy::System, true), (AckPolicy::Delayed, true), (AckPolicy::Delayed, false)] {
             let nagle_word = if nagle { "on" } else { "off" };
-            let spots = placement::of_peers(None, None, &[&tcp[0]], Work::Collect, false)?;
+            let spots = placement::of_peers(None, None, &[&tcp[0]], Work::Collect, false, &self.interrupt)?;
             let spot = apart(spots.into_iter().next());
             let arguments = format!(
                 "pace {} --nagle {nagle_word} --peer-ack {acks} --time 4s --rounds {MANY_ROUNDS} --place {}",
@@ -181,7 +181,7 @@ impl Survey {
             }
             let arguments =
                 format!("stream {endpoint} --direction {} --time 2500ms --rounds {MANY_ROUNDS}", direction.name());
-            let spots = placement::of_peers(None, None, &[endpoint], work(direction), false)?;
+            let spots = placement::of_peers(None, None, &[endpoint], work(direction), false, &self.interrupt)?;
             let spots = spots.into_iter().next().unwrap_or_default();
             let of = spots.len() as u32;
             for spot in spots {
@@ -339,7 +339,7 @@ impl Survey {
         command: &str,
     ) -> anyhow::Result<()> {
         let peers: Vec<&Endpoint> = endpoints.iter().collect();
-        let spots = placement::of_peers(None, None, &peers, Work::Echo, false)?;
+        let spots = placement::of_peers(None, None, &peers, Work::Echo, false, &self.interrupt)?;
         let of = spots.iter().map(Vec::len).max().unwrap_or(1) as u32;
         let subjects: Vec<EchoSubject> = endpoints
             .iter()

@@ -1,9 +1,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use taut_time::Duration;
+
 /// The user's wish to stop: every loop looks at it, ends early and hands over what it has.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
+
+/// How often one who waits looks at it.
+pub(crate) const GLANCE: Duration = Duration::from_millis(100);
 
 impl Interrupt {
     /// Whether the user wants to stop.
