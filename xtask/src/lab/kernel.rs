@@ -1,4 +1,4 @@
-//! Debian's kernels: fetched once, kept in the user's cache.
+//! Debian's kernels: fetched once, kept in the user's cache; and the one that is built of Debian's source.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -19,9 +19,15 @@ pub(crate) enum Series {
     /// Of Debian 12.
     #[value(name = "6.1")]
     V6_1,
+    /// Of Debian 12, with PREEMPT_RT.
+    #[value(name = "6.1-rt")]
+    V6_1Rt,
     /// Of Debian 13.
     #[value(name = "6.12")]
     V6_12,
+    /// Debian 13's source, built to find faults of locks and memory: `cargo xtask lab debug-kernel`.
+    #[value(name = "6.12-debug")]
+    V6_12Debug,
 }
 
 /// A kernel in the cache.
@@ -31,6 +37,13 @@ pub(super) struct Kernel {
     pub(super) release: String,
 }
 
+/// What the debug kernel is configured with; all else is off.
+pub(super) const DEBUG_CONFIG: &str = include_str!("debug.config");
+/// That of a kernel in the cache, beside it.
+pub(super) const CONFIG_FILE: &str = "config";
+/// A kernel that only its own setup code can start.
+pub(super) const BOOTED_IMAGE: &str = "bzImage";
+
 /// Begin of an xz stream (The .xz File Format, section 2.1.1.1).
 const XZ_MAGIC: [u8; 6] = [0xFD, b'7', b'z', b'X', b'Z', 0];
 /// Begin of a Zstandard frame (RFC 8878, section 3.1.1).
@@ -39,11 +52,25 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 const ELF_MAGIC: [u8; 4] = *b"\x7FELF";
 
 impl Series {
+    /// Those that are fetched.
+    pub(super) const STOCK: [Self; 4] = [Self::V5_10, Self::V6_1, Self::V6_1Rt, Self::V6_12];
+
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::V5_10 => "5.10",
             Self::V6_1 => "6.1",
+            Self::V6_1Rt => "6.1-rt",
             Self::V6_12 => "6.12",
+            Self::V6_12Debug => "6.12-debug",
+        }
+    }
+
+    /// Its number, without its flavour.
+    pub(super) const fn version(self) -> &'static str {
+        match self {
+            Self::V5_10 => "5.10",
+            Self::V6_1 | Self::V6_1Rt => "6.1",
+            Self::V6_12 | Self::V6_12Debug => "6.12",
         }
     }
 
@@ -51,8 +78,8 @@ impl Series {
     pub(super) const fn debian(self) -> &'static str {
         match self {
             Self::V5_10 => "bullseye",
-            Self::V6_1 => "bookworm",
-            Self::V6_12 => "trixie",
+            Self::V6_1 | Self::V6_1Rt => "bookworm",
+            Self::V6_12 | Self::V6_12Debug => "trixie",
         }
     }
 
@@ -68,23 +95,34 @@ impl Series {
     pub(super) const fn compiler(self) -> Option<&'static str> {
         match self {
             Self::V5_10 => None,
-            Self::V6_1 => Some("gcc-12"),
-            Self::V6_12 => Some("gcc-14"),
+            Self::V6_1 | Self::V6_1Rt => Some("gcc-12"),
+            Self::V6_12 | Self::V6_12Debug => Some("gcc-14"),
         }
     }
 
     /// How the package of the kernel's build tools names its version: from 6.12 on in full.
     pub(super) fn kbuild(self, version: &str) -> &str {
-        if matches!(self, Self::V6_12) { version } else { self.name() }
+        if matches!(self, Self::V6_12) { version } else { self.version() }
+    }
+
+    /// Where it is in the cache, or will be.
+    pub(super) fn place(self) -> Result<PathBuf> {
+        Ok(tools::user_cache()?.join("lab").join(format!("linux-{}", self.name())))
     }
 
     /// The kernel from the cache; fetched now when it is not there.
+    ///
+    /// # Errors
+    /// It can't be had; the debug kernel is not there, since that takes a command of its own.
     pub(super) fn ensure(self) -> Result<Kernel> {
-        let cache = tools::user_cache()?.join("lab");
-        let directory = cache.join(format!("linux-{}", self.name()));
+        let directory = self.place()?;
+        if matches!(self, Self::V6_12Debug) {
+            return self.built()?.context("it is not built here: cargo xtask lab debug-kernel");
+        }
         if !directory.is_dir() {
-            fs::create_dir_all(&cache).with_context(|| format!("cannot create {}", cache.display()))?;
-            let making = tempfile::Builder::new().prefix("fetch-").tempdir_in(&cache)?;
+            let cache = directory.parent().context("a cache above its kernels")?;
+            fs::create_dir_all(cache).with_context(|| format!("cannot create {}", cache.display()))?;
+            let making = tempfile::Builder::new().prefix("fetch-").tempdir_in(cache)?;
             self.fetch(making.path()).with_context(|| format!("Linux {} of Debian", self.name()))?;
             // Another process may have been as quick; then this one's work is dropped.
             if let Err(error) = fs::rename(making.path().join("kernel"), &directory)
@@ -96,11 +134,19 @@ impl Series {
         Kernel::open(directory)
     }
 
+    /// The debug kernel, if it is there and of the configuration that it would have now.
+    pub(super) fn built(self) -> Result<Option<Kernel>> {
+        let directory = self.place()?;
+        let is_current = fs::read_to_string(directory.join(CONFIG_FILE)).is_ok_and(|config| config == DEBUG_CONFIG);
+        is_current.then(|| Kernel::open(directory)).transpose()
+    }
+
     fn fetch(self, making: &Path) -> Result<()> {
         let lists = making.join("apt");
         fs::create_dir(&lists)?;
         let apt = Apt::of_release(self.debian(), self.with_security_updates(), &lists)?;
-        let package = apt.dependency("linux-image-amd64", &format!("linux-image-{}.", self.name()))?;
+        let metapackage = if matches!(self, Self::V6_1Rt) { "linux-image-rt-amd64" } else { "linux-image-amd64" };
+        let package = apt.dependency(metapackage, &format!("linux-image-{}.", self.version()))?;
         eprintln!("fetching {package}, once");
         let unpacked = making.join("unpacked");
         apt.unpack(&package, &unpacked)?;
@@ -127,9 +173,11 @@ impl Kernel {
         Ok(Self { release: release.file_name().to_string_lossy().into_owned(), directory })
     }
 
-    /// The uncompressed kernel, which boots in half of the time of the compressed one.
+    /// What QEMU starts: the uncompressed kernel, which boots in half of the time of the compressed one. The debug kernel is
+    /// compressed: by the PVH entry, on its way to where KASAN is set up, it calls functions that KASAN watches.
     pub(super) fn image(&self) -> PathBuf {
-        self.directory.join("vmlinux")
+        let booted = self.directory.join(BOOTED_IMAGE);
+        if booted.is_file() { booted } else { self.directory.join("vmlinux") }
     }
 
     /// The directory of `modules.dep` and the modules.

@@ -4,6 +4,7 @@
 //! - [`image`]: the guest's first and only file system, packed by [`cpio`]; `init.sh` is its first process.
 //! - [`machine`]: QEMU, from its start to its end. [`booted`]: machines that start where others have booted, over [`qmp`].
 //! - [`workshop`]: modules of ours, built for a kernel; [`dkms`]: the same as its users have it done.
+//! - [`debug`]: a kernel that finds faults, built of Debian's source.
 //! - [`l2cat`]: a program of others, built for guests.
 //! - [`pair`]: two Bluetooth adapters and a server in a guest; [`two`]: in two guests; [`bluetooth`]: measurements with them.
 
@@ -11,6 +12,7 @@ mod apt;
 mod bluetooth;
 mod booted;
 mod cpio;
+mod debug;
 mod dkms;
 mod image;
 mod kernel;
@@ -65,7 +67,10 @@ enum LabCommand {
     /// Add, build, install and remove kernel/taut_path with DKMS for a kernel, in a root of its own; the module that was
     /// installed goes to a directory.
     Dkms(DkmsArgs),
-    /// Fetch and build what the lab needs. Exit code 77 when that can't be had here.
+    /// Build the kernel `6.12-debug`, which finds faults of locks and memory (lockdep, KASAN, kmemleak), of Debian's source and keep it.
+    /// Takes minutes, and longer on a busy machine. Exit code 77 when that can't be had here.
+    DebugKernel(DebugKernelArgs),
+    /// Fetch and build what the lab needs, but for the debug kernel. Exit code 77 when that can't be had here.
     Fetch(FetchArgs),
 }
 
@@ -144,6 +149,16 @@ struct DkmsArgs {
 }
 
 #[derive(clap::Args)]
+struct DebugKernelArgs {
+    /// Build it again, of the newest source, though it is there.
+    #[arg(long)]
+    again: bool,
+    /// Compilers at once [default: the processors].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+}
+
+#[derive(clap::Args)]
 struct FetchArgs {
     /// Only this kernel.
     #[arg(long, value_name = "SERIES")]
@@ -177,15 +192,20 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         LabCommand::Pair(args) => ended(run_pair(args)),
         LabCommand::Bluetooth(args) => ended(bluetooth::run(args).map(|met| if met { 0 } else { BAR_MISSED })),
         LabCommand::Dkms(args) => ended(run_dkms(args)),
-        LabCommand::Fetch(args) => fetch(args).map_or_else(
-            |error| {
-                eprintln!("lab: {error:#}");
-                NOT_HERE
-            },
-            |()| 0,
-        ),
+        LabCommand::DebugKernel(args) => had(ensure_packages().and_then(|()| debug::ensure(args.again, args.jobs))),
+        LabCommand::Fetch(args) => had(fetch(args)),
     };
     Ok(code.into())
+}
+
+fn had(result: Result<()>) -> u8 {
+    result.map_or_else(
+        |error| {
+            eprintln!("lab: {error:#}");
+            NOT_HERE
+        },
+        |()| 0,
+    )
 }
 
 fn ended(code: Result<u8>) -> u8 {
@@ -197,15 +217,14 @@ fn ended(code: Result<u8>) -> u8 {
 
 fn fetch(args: &FetchArgs) -> Result<()> {
     ensure_packages()?;
-    for series in [Series::V5_10, Series::V6_1, Series::V6_12] {
-        if args.kernel.is_some_and(|only| only != series) {
-            continue;
-        }
+    for series in args.kernel.map_or_else(|| Series::STOCK.to_vec(), |only| vec![only]) {
         let kernel = series.ensure()?;
         eprintln!("lab: Linux {} is there", kernel.release);
         if args.modules && series.compiler().is_some() {
             let built = built_modules(series, &kernel, &own_modules()?)?;
-            dkms::ensure_tools(series)?;
+            if Series::STOCK.contains(&series) {
+                dkms::ensure_tools(series)?;
+            }
             eprintln!("lab: built for it: {}", built.into_keys().collect::<Vec<_>>().join(", "));
         }
     }

@@ -15,8 +15,8 @@ use super::apt::Apt;
 use super::kernel::{Kernel, Series};
 use crate::{shell, tools};
 
-/// What make and the kernel's makefiles call, but for the compiler.
-const TOOLS: [&str; 13] = [
+/// What make and the kernel's makefiles call, but for the compiler; and sparse, which looks at our modules.
+pub(super) const TOOLS: [&str; 14] = [
     "base-files",
     "bash",
     "binutils",
@@ -30,9 +30,10 @@ const TOOLS: [&str; 13] = [
     "pahole",
     "perl-base",
     "sed",
+    "sparse",
 ];
 /// Where a workshop finds the sources.
-const BENCH: &str = "bench";
+pub(super) const BENCH: &str = "bench";
 /// Entered with the workshop's root and the directory of sources; the mounts are gone with the process.
 const ENTER: &str = r#"set -e
 root=$1 sources=$2; shift 2
@@ -53,7 +54,10 @@ impl Workshop {
             bail!("modules are not built for Linux {}: Tautline's need 6.1 or newer", series.name());
         };
         let cache = tools::user_cache()?.join("lab");
-        let root = cache.join(format!("workshop-{}", kernel.release));
+        let root = place(&kernel.release)?;
+        if matches!(series, Series::V6_12Debug) && !root.is_dir() {
+            bail!("{} is missing: cargo xtask lab debug-kernel --again", root.display());
+        }
         if !root.is_dir() {
             let making = tempfile::Builder::new().prefix("fetch-").tempdir_in(&cache)?;
             let made = making.path().join("root");
@@ -86,18 +90,15 @@ impl Workshop {
         let arguments = [
             "make".to_owned(),
             "-s".to_owned(),
+            // sparse(1) before the compiler; what it says is a warning, too.
+            "C=1".to_owned(),
             format!("M=/{BENCH}/{}", name.to_string_lossy()),
             "-C".to_owned(),
             format!("/lib/modules/{}/build", self.release),
             "modules".to_owned(),
         ];
-        let mut command = Command::new("unshare");
-        command.arg("--mount");
-        if !shell::is_root() {
-            command.arg("--map-root-user");
-        }
-        command.args(["sh", "-c", ENTER, "enter"]).arg(&self.root).arg(&directory).args(arguments);
-        let output = command.stdin(Stdio::null()).output().context("cannot run unshare (util-linux)")?;
+        let mut command = inside(&self.root, &directory);
+        let output = command.args(arguments).output().context("cannot run unshare (util-linux)")?;
         let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
         let complaints: Vec<&str> = said.lines().filter(|line| !is_expected(line)).collect();
         if !output.status.success() || complaints.iter().any(|line| is_complaint(line)) {
@@ -127,12 +128,25 @@ fn is_expected(line: &str) -> bool {
     line.contains("Skipping BTF generation")
 }
 
-fn make(series: Series, release: &str, compiler: &str, making: &Path, root: &Path) -> Result<()> {
-    let lists = making.join("apt");
-    fs::create_dir(&lists)?;
-    let apt = Apt::of_release(series.debian(), series.with_security_updates(), &lists)?;
-    eprintln!("fetching headers and a compiler for Linux {release}, once");
-    apt.unpack_all(TOOLS.iter().chain([&compiler]).copied(), root)?;
+/// Where the workshop of a kernel is in the cache. Those made before sparse(1) belonged into them had a shorter name.
+pub(super) fn place(release: &str) -> Result<PathBuf> {
+    Ok(tools::user_cache()?.join("lab").join(format!("workshop-sparse-{release}")))
+}
+
+/// A command in a workshop, with a directory at `/bench`.
+pub(super) fn inside(root: &Path, bench: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    command.arg("--mount");
+    if !shell::is_root() {
+        command.arg("--map-root-user");
+    }
+    command.args(["sh", "-c", ENTER, "enter"]).arg(root).arg(bench).stdin(Stdio::null());
+    command
+}
+
+/// Unpacks packages and what they need, and does by hand what their scripts would have done.
+pub(super) fn furnish(apt: &Apt, packages: &[&str], compiler: &str, root: &Path) -> Result<()> {
+    apt.unpack_all(packages.iter().chain([&compiler]).copied(), root)?;
     // Packages up to Debian 12 bring these as directories of their own; later ones have everything in /usr.
     for name in ["bin", "sbin", "lib", "lib64"] {
         let link = root.join(name);
@@ -140,25 +154,35 @@ fn make(series: Series, release: &str, compiler: &str, making: &Path, root: &Pat
             symlink(format!("usr/{name}"), link)?;
         }
     }
-    let flavour = release.strip_suffix("-amd64").context("the kernel's release does not end in -amd64")?;
-    let short = series.kbuild(flavour);
-    for package in
-        [format!("linux-headers-{release}"), format!("linux-headers-{flavour}-common"), format!("linux-kbuild-{short}")]
-    {
-        apt.unpack(&package, root).with_context(|| {
-            format!("Debian has no headers of Linux {release} any longer: remove its kernel from the lab's cache")
-        })?;
-    }
     for directory in ["dev", "tmp", BENCH] {
         fs::create_dir_all(root.join(directory))?;
     }
     File::create(root.join("dev/null"))?;
-    // What the packages' scripts would have made.
     for (name, target) in [("awk", "mawk"), ("gcc", compiler)] {
         let link = root.join("usr/bin").join(name);
         if fs::symlink_metadata(&link).is_err() {
             symlink(target, link)?;
         }
+    }
+    Ok(())
+}
+
+fn make(series: Series, release: &str, compiler: &str, making: &Path, root: &Path) -> Result<()> {
+    let lists = making.join("apt");
+    fs::create_dir(&lists)?;
+    let apt = Apt::of_release(series.debian(), series.with_security_updates(), &lists)?;
+    eprintln!("fetching headers and a compiler for Linux {release}, once");
+    furnish(&apt, &TOOLS, compiler, root)?;
+    let flavour = release.strip_suffix("-amd64").context("the kernel's release does not end in -amd64")?;
+    let (version, common) = match flavour.strip_suffix("-rt") {
+        Some(version) => (version, format!("{version}-common-rt")),
+        None => (flavour, format!("{flavour}-common")),
+    };
+    let kbuild = format!("linux-kbuild-{}", series.kbuild(version));
+    for package in [format!("linux-headers-{release}"), format!("linux-headers-{common}"), kbuild] {
+        apt.unpack(&package, root).with_context(|| {
+            format!("Debian has no headers of Linux {release} any longer: remove its kernel from the lab's cache")
+        })?;
     }
     Ok(())
 }

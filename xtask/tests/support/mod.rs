@@ -27,6 +27,12 @@ impl Lab {
         Self::fetched(test, &FETCHED, &["fetch", "--modules"])
     }
 
+    /// The same with the debug kernel, where `cargo xtask lab debug-kernel` has built it: that is nothing for a test to do.
+    pub(crate) fn with_debug_kernel(test: &str) -> Option<Self> {
+        static FETCHED: OnceLock<Result<(), String>> = OnceLock::new();
+        Self::fetched(test, &FETCHED, &["fetch", "--kernel", DEBUG_KERNEL, "--modules"])
+    }
+
     fn fetched(test: &str, fetched: &OnceLock<Result<(), String>>, how: &[&str]) -> Option<Self> {
         let lab = Self { directory: tempfile::tempdir().unwrap() };
         let fetched = fetched.get_or_init(|| {
@@ -85,9 +91,12 @@ impl Lab {
     }
 }
 
+/// The kernel that finds faults.
+pub(crate) const DEBUG_KERNEL: &str = "6.12-debug";
+
 /// What a kernel says when something went wrong.
 pub(crate) const COMPLAINTS: &str = "WARNING|BUG|Oops|Call Trace|stall|leak|deadlock|scheduling while atomic|Unbalanced|KASAN|\
-                                     possible circular|possible recursive|Invalid wait context|INFO:";
+                                     possible circular|possible recursive|Invalid wait context|UBSAN|ODEBUG|sleeping function|INFO:";
 
 /// The tests of the module, built.
 pub(crate) fn module_tests() -> PathBuf {
