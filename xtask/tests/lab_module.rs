@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::fs;
 use std::path::Path;
 use std::process::Output;
 
@@ -42,6 +43,24 @@ fn it_stands_two_processors() {
 fn it_stands_two_processors_in_real_time() {
     let Some(lab) = Lab::with_modules("it_stands_two_processors_in_real_time") else { return };
     run(&lab, "6.1-rt", TESTS, 11, "uname -v | grep PREEMPT_RT");
+}
+
+/// The compiler takes it, sparse(1) does not.
+#[test]
+fn what_sparse_warns_of_is_not_built() {
+    let Some(lab) = Lab::with_modules("what_sparse_warns_of_is_not_built") else { return };
+    let sources = lab.path("kernel/spotted");
+    fs::create_dir_all(&sources).unwrap();
+    let code = "#include <linux/module.h>\nstatic const char __user *text;\nstatic int __init spotted_init(void)\n\
+                {\n\treturn text && *text;\n}\nmodule_init(spotted_init);\nMODULE_DESCRIPTION(\"Reads what is the \
+                user's\");\nMODULE_LICENSE(\"GPL\");\n";
+    fs::write(sources.join("Kbuild"), "obj-m := spotted.o\n").unwrap();
+    fs::write(sources.join("spotted.c"), code).unwrap();
+    let mut command = lab.command(&["run", "--kernel", "6.1-rt", "--module-source"]);
+    let output = command.arg(&sources).args(["--", "true"]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    assert!(stderr.contains("with warnings") && stderr.contains("noderef"), "{stderr}");
 }
 
 /// lockdep goes silent after its first report, whose ever that is.

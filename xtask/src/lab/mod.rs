@@ -198,6 +198,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(code.into())
 }
 
+/// Whether the debug kernel is there, and of the configuration that it would have now.
+pub(crate) fn has_debug_kernel() -> bool {
+    Series::V6_12Debug.built().is_ok_and(|kernel| kernel.is_some())
+}
+
 fn had(result: Result<()>) -> u8 {
     result.map_or_else(
         |error| {

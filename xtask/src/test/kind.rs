@@ -11,6 +11,8 @@ pub(crate) enum Kind {
     Host,
     /// A virtual machine, which keeps one core busy.
     Guest,
+    /// The same with the lab's debug kernel, which a command of its own builds.
+    DebugKernel,
     /// A browser.
     Browser,
     /// Measurements without a judgement on them, which take long.
@@ -48,6 +50,7 @@ const OTHERS: &[(&str, Kind)] = &[
     ("taut-report::browser ", Kind::Browser),
     ("tautline::web a_browser", Kind::Browser),
     ("tautline::route bench_", Kind::Bench),
+    ("xtask::lab_module the_debug_kernel_", Kind::DebugKernel),
 ];
 
 impl Kind {
@@ -61,6 +64,11 @@ impl Kind {
             None if name.starts_with("xtask::lab") => Self::Guest,
             None => Self::Host,
         }
+    }
+
+    /// Whether it has a virtual machine.
+    pub(super) const fn has_a_guest(self) -> bool {
+        matches!(self, Self::Guest | Self::DebugKernel)
     }
 
     /// Whether `--quick` has it.
@@ -79,6 +87,9 @@ impl Kind {
         match self {
             Self::Host => format!("{count} of this machine"),
             Self::Guest => format!("{count} in a guest of the lab"),
+            Self::DebugKernel => {
+                format!("{count} on the debug kernel, which `cargo xtask lab debug-kernel` builds")
+            }
             Self::Browser => format!("{count} in a browser"),
             Self::Bench => format!("{count} {}", if one { "bench" } else { "benches" }),
             Self::Apart => {
@@ -112,6 +123,7 @@ mod tests {
     #[test]
     fn kinds_are_told_by_name() {
         assert_eq!(Kind::of("xtask::lab_two a"), Kind::Guest);
+        assert_eq!(Kind::of("xtask::lab_module the_debug_kernel_a"), Kind::DebugKernel);
         assert_eq!(Kind::of("xtask::bin/xtask lab::apt::tests::a"), Kind::Host);
         assert_eq!(Kind::of("taut-report::browser a"), Kind::Browser);
         assert_eq!(Kind::of(TIMING[0].0), Kind::Timing);

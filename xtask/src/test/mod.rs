@@ -90,12 +90,12 @@ fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
     let mut jobs = apart::jobs()?;
     jobs.extend(binaries::jobs(!args.quick)?);
     kind::check(&jobs)?;
-    let mut jobs = chosen(jobs, args, summary);
+    let mut jobs = chosen(jobs, args, lab::has_debug_kernel(), summary);
     if jobs.is_empty() {
         bail!("no test was left to run");
     }
 
-    for job in jobs.iter_mut().filter(|job| job.kind == Kind::Guest) {
+    for job in jobs.iter_mut().filter(|job| job.kind.has_a_guest()) {
         job.share(&scratch);
     }
     // Those that are quick have other forms.
@@ -123,15 +123,18 @@ fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
     Ok(())
 }
 
-/// The jobs that the arguments name; what a mode leaves out is noted.
-fn chosen(jobs: Vec<Job>, args: &Args, summary: &mut Summary) -> Vec<Job> {
+/// The jobs that the arguments name; what a mode leaves out is noted, and so is what has no debug kernel: no test builds that,
+/// so these are not skipped for something that is missing here.
+fn chosen(jobs: Vec<Job>, args: &Args, has_debug_kernel: bool, summary: &mut Summary) -> Vec<Job> {
     let patterns: Vec<&String> = args.only.iter().chain(&args.filter).collect();
     let mut chosen = Vec::new();
     for job in jobs {
         if !patterns.is_empty() && !patterns.iter().any(|pattern| job.is_meant_by(pattern)) {
             continue;
         }
-        if (args.quick && !job.kind.is_quick()) || (args.busy && !job.kind.stands_a_busy_machine()) {
+        let has_its_kernel = has_debug_kernel || job.kind != Kind::DebugKernel;
+        let is_left_out = (args.quick && !job.kind.is_quick()) || (args.busy && !job.kind.stands_a_busy_machine());
+        if is_left_out || !has_its_kernel {
             summary.leave_out(job.kind);
         } else {
             chosen.push(job);
@@ -168,9 +171,13 @@ mod tests {
             job("tautline::echo b", Kind::Host),
             job("xtask::lab c", Kind::Guest),
         ];
+        chosen_names(jobs, line, false)
+    }
+
+    fn chosen_names(jobs: Vec<Job>, line: &str, has_debug_kernel: bool) -> (Vec<String>, String) {
         let args = args(line);
         let mut summary = Summary::new(repetition(&args));
-        let chosen = chosen(jobs, &args, &mut summary);
+        let chosen = chosen(jobs, &args, has_debug_kernel, &mut summary);
         (chosen.into_iter().map(|job| job.name).collect(), summary.to_string())
     }
 
@@ -192,6 +199,16 @@ mod tests {
         let (names, said) = names("test --busy");
         assert_eq!(names, ["tautline::echo b"]);
         assert!(said.contains("left out: 1 in a guest of the lab, 1 that needs a quiet machine"), "{said}");
+    }
+
+    #[test]
+    fn what_has_no_debug_kernel_is_said_and_not_counted() {
+        let jobs = || vec![job("a", Kind::DebugKernel), job("b", Kind::DebugKernel), job("c", Kind::Guest)];
+        assert_eq!(chosen_names(jobs(), "test", true).0, ["a", "b", "c"]);
+        let (names, said) = chosen_names(jobs(), "test", false);
+        assert_eq!(names, ["c"]);
+        assert!(said.contains("left out: 2 on the debug kernel, which `cargo xtask lab debug-kernel` builds"), "{said}");
+        assert!(said.ends_with("0 passed, 0 failed, 0 skipped\n"), "{said}");
     }
 
     #[test]

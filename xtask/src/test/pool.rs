@@ -50,19 +50,19 @@ impl Queue {
     fn next(&mut self) -> Option<(Job, Past)> {
         let may_run = |(job, past): &(Job, Past)| {
             let has_room = self.running == 0 || self.load + past.load <= self.limits.load;
-            has_room && (job.kind != Kind::Guest || self.guests < self.limits.guests)
+            has_room && (!job.kind.has_a_guest() || self.guests < self.limits.guests)
         };
         let index = self.waiting.iter().position(may_run)?;
         let (job, past) = self.waiting.remove(index)?;
         self.running += 1;
-        self.guests += usize::from(job.kind == Kind::Guest);
+        self.guests += usize::from(job.kind.has_a_guest());
         self.load += past.load;
         Some((job, past))
     }
 
     fn ended(&mut self, kind: Kind, past: Past) {
         self.running -= 1;
-        self.guests -= usize::from(kind == Kind::Guest);
+        self.guests -= usize::from(kind.has_a_guest());
         // Nothing runs: nothing is left of rounding.
         self.load = if self.running == 0 { 0.0 } else { self.load - past.load };
     }

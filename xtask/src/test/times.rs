@@ -45,7 +45,7 @@ impl Times {
         let tests = self.past.range(job.name.clone()..).take_while(|(name, _)| name.starts_with(&job.name));
         let tests = tests.filter(|(name, _)| job.is_meant_by(name)).map(|(_, past)| *past);
         let unknown = match job.kind {
-            Kind::Guest | Kind::Apart => Past { time: Duration::from_secs(60), load: 1.0 },
+            Kind::Guest | Kind::DebugKernel | Kind::Apart => Past { time: Duration::from_secs(60), load: 1.0 },
             Kind::Host | Kind::Browser | Kind::Bench | Kind::Timing => Past { time: Duration::ZERO, load: 1.0 },
         };
         tests.max_by_key(|past| past.time).unwrap_or(unknown)
