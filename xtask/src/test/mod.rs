@@ -207,7 +207,10 @@ mod tests {
         assert_eq!(chosen_names(jobs(), "test", true).0, ["a", "b", "c"]);
         let (names, said) = chosen_names(jobs(), "test", false);
         assert_eq!(names, ["c"]);
-        assert!(said.contains("left out: 2 on the debug kernel, which `cargo xtask lab debug-kernel` builds"), "{said}");
+        assert!(
+            said.contains("left out: 2 on the debug kernel, which `cargo xtask lab debug-kernel` builds"),
+            "{said}"
+        );
         assert!(said.ends_with("0 passed, 0 failed, 0 skipped\n"), "{said}");
     }
 
