@@ -4,6 +4,7 @@
 //! - [`Flow`]: between whom the bytes travel. [`Vantage`]: who saw it, on which clock.
 //! - [`Coverage`]: what a source would have reported. Only inside it is absence evidence.
 //! - [`Holder`]: who had the data meanwhile.
+//! - [`SocketState`]: what a kernel tells of one of its sockets.
 //! - [`Sink`]: takes the events; the engine of `taut-explain` is one.
 //!
 //! [`taut_time::Event`] is the older form, of one flow and two hosts, in which the workloads of this
@@ -21,9 +22,11 @@ mod event;
 mod flow;
 mod holder;
 mod sink;
+mod socket;
 
 pub use coverage::{Coverage, Kind};
 pub use event::{Call, Direction, Event, Segment, SegmentFlags, Stamp, Task, TaskId, TimestampOption, What};
 pub use flow::{Address, Flow, FlowId, FlowKey, Vantage, VantageId};
 pub use holder::{Holder, Side};
 pub use sink::{Closed, Sink};
+pub use socket::{Recovery, SocketState};

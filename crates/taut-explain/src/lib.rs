@@ -6,6 +6,7 @@
 //! - [`air`]: a Bluetooth LE link, and what binds its throughput.
 //! - [`l2cap`]: an L2CAP channel of Bluetooth LE under a real kernel.
 //! - [`nagle`]: writes held by Nagle's algorithm until the peer's delayed acknowledgement.
+//! - [`socket`]: who holds what a socket has to send, from its state at one moment.
 
 pub mod air;
 mod engine;
@@ -13,6 +14,7 @@ mod finding;
 pub mod l2cap;
 mod ledger;
 pub mod nagle;
+pub mod socket;
 mod tcp;
 mod words;
 

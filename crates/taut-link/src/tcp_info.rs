@@ -13,6 +13,22 @@ pub struct TcpInfo {
     pub send_mss_bytes: u32,
     /// Segments sent and not yet acknowledged.
     pub unacked_segments: u32,
+    /// Of them, those that the peer acknowledged out of order (RFC 2018).
+    pub sacked_segments: u32,
+    /// Of them, those taken for lost.
+    pub lost_segments: u32,
+    /// Segments that are on their way once more.
+    pub repeated_segments: u32,
+    /// State of loss recovery: `enum tcp_ca_state`, 3 while losses are repeated, 4 after a timeout.
+    pub congestion_state: u8,
+    /// Retransmission timeouts in a row.
+    pub timeouts: u8,
+    /// Probes of a closed window in a row.
+    pub window_probes: u8,
+    /// Where slow start ends, in segments.
+    pub slow_start_threshold_segments: u32,
+    /// Bytes received.
+    pub bytes_received: u64,
     /// Smoothed round-trip time.
     pub smoothed_rtt: Duration,
     /// Least round-trip time seen.
@@ -50,8 +66,14 @@ impl TcpInfo {
         Ok(Self::parse(&bytes[..length]))
     }
 
-    /// Offsets of `struct tcp_info`; the kernel only ever appends to it.
-    fn parse(bytes: &[u8]) -> Self {
+    /// Segments in flight as the congestion window counts them (`tcp_packets_in_flight` of net/tcp.h).
+    pub const fn in_flight_segments(&self) -> u32 {
+        let left = self.sacked_segments.saturating_add(self.lost_segments);
+        self.unacked_segments.saturating_sub(left).saturating_add(self.repeated_segments)
+    }
+
+    /// From the bytes of a `struct tcp_info`, whatever its length: the kernel only ever appends to it.
+    pub fn parse(bytes: &[u8]) -> Self {
         let u32_at =
             |offset: usize| bytes.get(offset..offset + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
         let u64_at =
@@ -59,7 +81,15 @@ impl TcpInfo {
         let micros = |value: u64| Duration::from_micros(value);
         Self {
             send_mss_bytes: u32_at(16),
+            congestion_state: bytes.get(1).copied().unwrap_or(0),
+            timeouts: bytes.get(2).copied().unwrap_or(0),
+            window_probes: bytes.get(3).copied().unwrap_or(0),
             unacked_segments: u32_at(24),
+            sacked_segments: u32_at(28),
+            lost_segments: u32_at(32),
+            repeated_segments: u32_at(36),
+            slow_start_threshold_segments: u32_at(76),
+            bytes_received: u64_at(128),
             smoothed_rtt: micros(u32_at(68).into()),
             congestion_window_segments: u32_at(80),
             retransmitted_segments: u32_at(100),

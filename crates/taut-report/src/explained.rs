@@ -6,6 +6,7 @@ use serde_json::Value;
 use taut_explain::{Direction, Explanation, Found, Held, Verdict};
 use taut_measure::recording::Ended;
 
+use crate::lines::{WIDTH, cut, line_to, wrap};
 use crate::units;
 
 /// What `taut explain` found out about captures: its one JSON object.
@@ -41,8 +42,6 @@ pub struct ExplainedFile {
     pub explanation: Explanation,
 }
 
-/// Widest line.
-const WIDTH: usize = 100;
 /// Longest verdict on one file, in lines.
 const LINES: usize = 15;
 
@@ -77,11 +76,6 @@ impl ExplainDocument {
         }
         text
     }
-}
-
-fn line_to(text: &mut String, line: &str) {
-    text.push_str(line.trim_end());
-    text.push('\n');
 }
 
 fn verdict(file: &ExplainedFile) -> Vec<String> {
@@ -159,13 +153,6 @@ fn tail(path: &str, room: usize) -> String {
     format!("…{end}")
 }
 
-fn cut(line: &str) -> String {
-    if line.chars().count() <= WIDTH {
-        return line.to_owned();
-    }
-    line.chars().take(WIDTH - 1).chain(['…']).collect()
-}
-
 fn title(direction: &Direction) -> String {
     let place = match direction.vantage {
         _ if direction.min_rtt_ns < 500_000 => "seen near both ends".to_owned(),
@@ -230,23 +217,6 @@ fn finding(cause: &str, found: &Found, evidence: usize) -> Vec<String> {
         lines.extend(wrap("    ", &format!("{}{frames}", seen.text)));
     }
     lines.extend(wrap("  ", &format!("CHANGE {}", found.remedy)));
-    lines
-}
-
-/// Lines of at most [`WIDTH`] columns.
-fn wrap(indent: &str, text: &str) -> Vec<String> {
-    let mut lines = vec![indent.to_owned()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("there is always a line");
-        if line.len() > indent.len() {
-            if line.chars().count() + 1 + word.chars().count() > WIDTH {
-                lines.push(format!("{indent}{word}"));
-                continue;
-            }
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
     lines
 }
 

@@ -2,6 +2,7 @@
 //!
 //! - [`Document`]: a recording with its findings, the one JSON object of `--json`, and its schema.
 //! - [`ExplainDocument`]: what captures came to, as text and as JSON.
+//! - [`SocketsDocument`]: sockets of a host and who holds their data, likewise.
 //! - [`table`]: text for a terminal.
 //! - [`html`]: one self-contained page with charts.
 //! - [`perfetto`]: timelines for the Perfetto trace viewer.
@@ -16,9 +17,11 @@ pub mod compare;
 mod document;
 mod explained;
 pub mod html;
+mod lines;
 pub mod perfetto;
 mod prose;
 mod sheet;
+mod sockets;
 mod stages;
 pub mod table;
 pub mod units;
@@ -29,8 +32,9 @@ mod synthetic;
 
 pub use document::{Document, Error};
 pub use explained::{ExplainDocument, ExplainedFile};
+pub use sockets::{HeldTime, SocketRow, SocketsDocument, Suspicion};
 
-/// JSON Schema of all that `--json` prints: a recording with its findings, or explained captures.
+/// JSON Schema of all that `--json` prints: a recording with its findings, explained captures, or sockets.
 pub fn schema() -> serde_json::Value {
     #[derive(schemars::JsonSchema)]
     #[serde(untagged)]
@@ -38,6 +42,7 @@ pub fn schema() -> serde_json::Value {
     enum Any {
         Document(Box<Document>),
         Explained(Box<ExplainDocument>),
+        Sockets(Box<SocketsDocument>),
     }
     schemars::schema_for!(Any).to_value()
 }

@@ -12,6 +12,7 @@ pub(crate) mod pipe;
 pub(crate) mod report;
 pub(crate) mod route;
 pub(crate) mod serve;
+pub(crate) mod sockets;
 pub(crate) mod stream;
 pub(crate) mod survey;
 pub(crate) mod tune;

@@ -1,0 +1,45 @@
+/// State of one TCP socket at one moment, as its own kernel tells it (`TCP_INFO`, sock_diag(7)).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SocketState {
+    /// Bytes written by the program and not yet sent for the first time.
+    pub unsent_bytes: u32,
+    /// Bytes sent and not yet acknowledged.
+    pub in_flight_bytes: u32,
+    /// Bytes received and not yet read by the program.
+    pub unread_bytes: u32,
+    /// Segments on their way: sent, less those acknowledged out of order or lost, and those sent again.
+    pub in_flight_segments: u32,
+    /// Segments that the congestion window allows in flight; 0 where it is not known.
+    pub congestion_window_segments: u32,
+    /// Where slow start ends, in segments.
+    pub slow_start_threshold_segments: u32,
+    /// The peer's receive window, from the first byte that is not acknowledged. `None` where the kernel
+    /// does not tell it (before Linux 5.4).
+    pub send_window_bytes: Option<u32>,
+    /// Largest segment, in bytes.
+    pub mss_bytes: u32,
+    /// Whether the connection is being opened.
+    pub is_opening: bool,
+    /// Whether losses are being repaired.
+    pub recovery: Recovery,
+    /// Retransmission timeouts in a row.
+    pub timeouts: u8,
+    /// Probes of a closed window in a row.
+    pub window_probes: u8,
+    /// Whether `TCP_NODELAY` is set, where that can be seen.
+    pub no_delay: Option<bool>,
+    /// Whether `TCP_CORK` is set, where that can be seen.
+    pub cork: Option<bool>,
+}
+
+/// How a socket repairs losses (`enum tcp_ca_state` of linux/tcp.h).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Recovery {
+    /// It does not.
+    #[default]
+    None,
+    /// Duplicate acknowledgements told of the loss.
+    Repeating,
+    /// The retransmission timer ran out.
+    AfterTimeout,
+}

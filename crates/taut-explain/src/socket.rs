@@ -1,0 +1,213 @@
+//! Who holds what a socket has to send, from its state at one moment; and what is suspicious over some time.
+
+use taut_event::{Holder, Recovery, SocketState};
+use taut_time::Duration;
+
+/// Who holds it; `None` when nothing waits to be sent or acknowledged.
+///
+/// The order is that in which `tcp_write_xmit` (net/ipv4/tcp_output.c) asks: congestion window, receive window, Nagle's
+/// algorithm. What it asks besides, pacing and how much waits in the device, has no trace in the state: with room in both
+/// windows and a full segment to send that is [`Holder::NotKnown`]. So is a small one whose options are not seen.
+pub fn holder(state: &SocketState) -> Option<Holder> {
+    if state.is_opening {
+        return Some(Holder::Handshake);
+    }
+    if state.unsent_bytes == 0 && state.in_flight_bytes == 0 {
+        return None;
+    }
+    if state.recovery == Recovery::AfterTimeout || state.timeouts > 0 {
+        return Some(Holder::RetransmissionTimeout);
+    }
+    if state.recovery == Recovery::Repeating {
+        return Some(Holder::LossRecovery);
+    }
+    if state.unsent_bytes == 0 {
+        return Some(Holder::Delivery);
+    }
+    if state.send_window_bytes == Some(0) || state.window_probes > 0 {
+        return Some(Holder::ReceivingProgram);
+    }
+    let window = state.congestion_window_segments;
+    if window > 0 && state.in_flight_segments >= window {
+        let doubles = window < state.slow_start_threshold_segments;
+        return Some(if doubles { Holder::SlowStart } else { Holder::CongestionWindow });
+    }
+    let next = state.unsent_bytes.min(state.mss_bytes);
+    if state.send_window_bytes.is_some_and(|window| window.saturating_sub(state.in_flight_bytes) < next) {
+        return Some(Holder::ReceiveWindow);
+    }
+    if state.unsent_bytes >= state.mss_bytes {
+        return Some(Holder::NotKnown);
+    }
+    Some(match (state.cork, state.no_delay) {
+        (Some(true), _) => Holder::Cork,
+        // It holds a small segment only while data are in flight (RFC 896).
+        (_, Some(false)) if state.in_flight_bytes > 0 => Holder::Nagle,
+        _ => Holder::NotKnown,
+    })
+}
+
+/// What samples of a socket's state and the kernel's own counters come to, over the same time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Account {
+    /// The whole time.
+    pub span: Duration,
+    /// Time by holder, in the order of [`Holder::ALL`].
+    pub held: [Duration; Holder::ALL.len()],
+    /// Samples taken.
+    pub samples: u32,
+    /// Of them, those in which bytes waited to be read.
+    pub unread_samples: u32,
+    /// Bytes that wait to be read at the end.
+    pub unread_bytes: u32,
+    /// Time in which the send buffer was the limit, as the kernel counts it.
+    pub send_buffer_limited: Duration,
+}
+
+/// Something that takes time, with what to do about it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Suspicion {
+    /// Short name, as `taut explain` has it.
+    pub cause: &'static str,
+    /// What is the matter, without the share of time.
+    pub summary: &'static str,
+    /// What to change.
+    pub remedy: &'static str,
+    /// The time that it takes.
+    pub time: Duration,
+}
+
+/// From this share of the time on a holder is worth telling.
+const SHARE: f64 = 0.05;
+/// Samples with unread bytes that tell a program that is slow from one that was about to read.
+const UNREAD_SHARE: f64 = 0.5;
+/// Fewer samples tell nothing about a share.
+const FEWEST_SAMPLES: u32 = 5;
+
+/// What is suspicious, the longest time first.
+pub fn suspicions(account: &Account) -> Vec<Suspicion> {
+    let held = |holders: &[Holder]| -> Duration {
+        holders.iter().fold(Duration::ZERO, |sum, holder| sum + account.held[holder.index()])
+    };
+    let window = "the receive window is full: the peer's receive buffer is small for this path";
+    let reader = "the receive window is closed: the peer's program does not read";
+    let found = [
+        ("nagle_delayed_ack", held(&[Holder::Nagle]), "Nagle's algorithm holds small writes", "set TCP_NODELAY"),
+        ("cork", held(&[Holder::Cork]), "TCP_CORK holds small writes", "clear TCP_CORK at the end of a message"),
+        ("receive_window", held(&[Holder::ReceiveWindow]), window, "a larger receive buffer at the peer"),
+        ("receiving_program", held(&[Holder::ReceivingProgram]), reader, "the peer's program has to read sooner"),
+        (
+            "loss",
+            held(&[Holder::LossRecovery, Holder::RetransmissionTimeout]),
+            "lost segments are sent again",
+            "find where the path drops packets",
+        ),
+        (
+            "handshake_repeated",
+            held(&[Holder::Handshake]),
+            "the connection is not answered yet",
+            "look at the peer's backlog and at firewalls",
+        ),
+        (
+            "send_buffer",
+            account.send_buffer_limited,
+            "the send buffer is the limit",
+            "a larger SO_SNDBUF, or leave it to the kernel",
+        ),
+    ];
+    let span = account.span;
+    let is_worth = |time: Duration| !time.is_zero() && time.as_secs_f64() >= SHARE * span.as_secs_f64();
+    let mut suspicions: Vec<Suspicion> = found
+        .into_iter()
+        .filter(|(_, time, ..)| account.samples >= FEWEST_SAMPLES && is_worth(*time))
+        .map(|(cause, time, summary, remedy)| Suspicion { cause, summary, remedy, time })
+        .collect();
+    let unread = f64::from(account.unread_samples) / f64::from(account.samples.max(1));
+    if account.samples >= FEWEST_SAMPLES && unread >= UNREAD_SHARE && account.unread_bytes > 0 {
+        suspicions.push(Suspicion {
+            cause: "unread",
+            summary: "received bytes wait for this program to read them",
+            remedy: "see what the program does meanwhile",
+            time: Duration::from_secs_f64(span.as_secs_f64() * unread),
+        });
+    }
+    suspicions.sort_by_key(|suspicion| std::cmp::Reverse(suspicion.time));
+    suspicions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_time_is_suspicious_and_little_is_not() {
+        let mut account = Account { span: Duration::from_millis(1000), samples: 50, ..Account::default() };
+        assert!(suspicions(&account).is_empty());
+        account.held[Holder::Nagle.index()] = Duration::from_millis(40);
+        assert!(suspicions(&account).is_empty());
+        account.held[Holder::Nagle.index()] = Duration::from_millis(60);
+        account.held[Holder::Delivery.index()] = Duration::from_millis(900);
+        account.held[Holder::LossRecovery.index()] = Duration::from_millis(70);
+        let causes = |account| suspicions(account).iter().map(|one| one.cause).collect::<Vec<_>>();
+        assert_eq!(causes(&account), ["loss", "nagle_delayed_ack"]);
+        account.samples = FEWEST_SAMPLES - 1;
+        assert!(suspicions(&account).is_empty());
+        let unread = |unread_samples| Account {
+            span: Duration::from_secs(1),
+            samples: 50,
+            unread_samples,
+            unread_bytes: 9,
+            ..Account::default()
+        };
+        assert_eq!(causes(&unread(25)), ["unread"]);
+        assert!(causes(&unread(24)).is_empty());
+    }
+
+    /// A small write behind another one, both windows open, all options at their defaults.
+    fn held() -> SocketState {
+        SocketState {
+            unsent_bytes: 100,
+            in_flight_bytes: 40,
+            in_flight_segments: 1,
+            congestion_window_segments: 10,
+            slow_start_threshold_segments: 0x7fff_ffff,
+            send_window_bytes: Some(65_000),
+            mss_bytes: 1448,
+            no_delay: Some(false),
+            cork: Some(false),
+            ..SocketState::default()
+        }
+    }
+
+    #[test]
+    fn each_holder_stands_in_its_state_and_not_beside_it() {
+        let cases: [(&str, SocketState, Option<Holder>); 17] = [
+            ("held", held(), Some(Holder::Nagle)),
+            ("TCP_NODELAY", SocketState { no_delay: Some(true), ..held() }, Some(Holder::NotKnown)),
+            ("options unseen", SocketState { no_delay: None, cork: None, ..held() }, Some(Holder::NotKnown)),
+            ("cork", SocketState { cork: Some(true), in_flight_bytes: 0, ..held() }, Some(Holder::Cork)),
+            ("nothing in flight", SocketState { in_flight_bytes: 0, ..held() }, Some(Holder::NotKnown)),
+            ("full segment", SocketState { unsent_bytes: 1448, ..held() }, Some(Holder::NotKnown)),
+            ("all sent", SocketState { unsent_bytes: 0, ..held() }, Some(Holder::Delivery)),
+            ("nothing", SocketState { unsent_bytes: 0, in_flight_bytes: 0, ..held() }, None),
+            ("slow start", SocketState { in_flight_segments: 10, ..held() }, Some(Holder::SlowStart)),
+            (
+                "congestion window",
+                SocketState { in_flight_segments: 10, slow_start_threshold_segments: 8, ..held() },
+                Some(Holder::CongestionWindow),
+            ),
+            ("window full", SocketState { send_window_bytes: Some(139), ..held() }, Some(Holder::ReceiveWindow)),
+            ("window just open", SocketState { send_window_bytes: Some(140), ..held() }, Some(Holder::Nagle)),
+            ("window closed", SocketState { send_window_bytes: Some(0), ..held() }, Some(Holder::ReceivingProgram)),
+            ("window not told", SocketState { send_window_bytes: None, ..held() }, Some(Holder::Nagle)),
+            ("probes", SocketState { window_probes: 2, ..held() }, Some(Holder::ReceivingProgram)),
+            ("loss", SocketState { recovery: Recovery::Repeating, ..held() }, Some(Holder::LossRecovery)),
+            ("timeout", SocketState { timeouts: 1, ..held() }, Some(Holder::RetransmissionTimeout)),
+        ];
+        for (name, state, expected) in cases {
+            assert_eq!(holder(&state), expected, "{name}");
+        }
+        let opening = SocketState { is_opening: true, ..SocketState::default() };
+        assert_eq!(holder(&opening), Some(Holder::Handshake));
+    }
+}

@@ -1,0 +1,222 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use taut_event::Holder;
+use taut_measure::recording::Ended;
+
+use crate::lines::{WIDTH, cut, line_to, wrap};
+use crate::units;
+
+/// Sockets of a host with what holds their data: the one JSON object of `taut sockets`.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct SocketsDocument {
+    /// Version of this form.
+    pub format_version: u32,
+    /// `sockets`.
+    pub command: String,
+    /// The command line, ready to be pasted.
+    pub command_line: String,
+    /// How it ended.
+    pub ended: Ended,
+    /// How long was looked.
+    pub span_ns: u64,
+    /// How often.
+    pub looks: u32,
+    /// What could not be seen, a sentence each.
+    pub remarks: Vec<String>,
+    /// Those that lose time first, then those with most to send.
+    pub sockets: Vec<SocketRow>,
+}
+
+/// One TCP socket.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct SocketRow {
+    /// Address of this end.
+    pub local: String,
+    /// Address of the other end.
+    pub peer: String,
+    /// State of the connection, as ss(8) has it.
+    pub state: String,
+    /// Process that has it; `null` when it may not be looked at, or none has.
+    pub pid: Option<i32>,
+    /// Name of that process.
+    pub program: Option<String>,
+    /// Its number for the socket.
+    pub fd: Option<i32>,
+    /// Name and number of the program at the other end, if that is on this host.
+    pub peer_program: Option<String>,
+    /// `TCP_NODELAY` is set, so Nagle's algorithm is off; `null` where it may not be looked at.
+    pub nodelay: Option<bool>,
+    /// `TCP_CORK` is set.
+    pub cork: Option<bool>,
+    /// `TCP_QUICKACK` as it was last: acknowledgements are not delayed.
+    pub quickack: Option<bool>,
+    /// Written and not yet sent for the first time.
+    pub unsent_bytes: u32,
+    /// Sent and not yet acknowledged.
+    pub in_flight_bytes: u32,
+    /// Received and not yet read.
+    pub unread_bytes: u32,
+    /// Smoothed round-trip time, as the kernel has it.
+    pub rtt_ns: u64,
+    /// Who held what was to be sent at the last look; `null` when nothing was.
+    pub holder: Option<String>,
+    /// From the first look at it to the last.
+    pub span_ns: u64,
+    /// How often it was looked at.
+    pub samples: u32,
+    /// Time without anything to send.
+    pub idle_ns: u64,
+    /// Time by holder, the longest first; with `idle_ns` it adds up to `span_ns`.
+    pub held: Vec<HeldTime>,
+    /// Samples in which bytes waited to be read.
+    pub unread_samples: u32,
+    /// Bytes acknowledged meanwhile.
+    pub acknowledged_bytes: u64,
+    /// Bytes received meanwhile.
+    pub received_bytes: u64,
+    /// Segments sent again meanwhile.
+    pub retransmitted_segments: u32,
+    /// Time in which the peer's receive window was the limit, as the kernel counts it (in steps of a timer tick).
+    pub receive_window_limited_ns: u64,
+    /// Time in which the send buffer was the limit, likewise.
+    pub send_buffer_limited_ns: u64,
+    /// What is suspicious, the longest time first.
+    pub suspicions: Vec<Suspicion>,
+}
+
+/// Time of one holder.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct HeldTime {
+    /// Who: `nagle`, `receive_window`, …
+    pub holder: String,
+    /// How long.
+    pub held_ns: u64,
+}
+
+/// Something that takes time.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct Suspicion {
+    /// Short name, as `taut explain` has it.
+    pub cause: String,
+    /// What is the matter.
+    pub summary: String,
+    /// What to change.
+    pub remedy: String,
+    /// The time that it takes.
+    pub time_ns: u64,
+}
+
+/// Others than the suspicious ones that are shown unless all are wanted.
+const SHOWN: usize = 20;
+
+impl SocketsDocument {
+    /// The document as one JSON object, indented, with a newline at the end.
+    pub fn to_json(&self) -> String {
+        // Keys are strings and nothing else can fail, so an error would be a bug of ours.
+        let mut json = serde_json::to_string_pretty(self).expect("a document is always JSON");
+        json.push('\n');
+        json
+    }
+
+    /// Those that lose time in full, then the others, a line each.
+    pub fn to_text(&self, all: bool) -> String {
+        let mut text = String::new();
+        if self.ended == Ended::Interrupted {
+            text.push_str("PARTIAL: interrupted\n");
+        }
+        let (suspicious, others): (Vec<_>, Vec<_>) = self.sockets.iter().partition(|row| !row.suspicions.is_empty());
+        let lose = match suspicious.len() {
+            0 => "none loses time that a look can see".to_owned(),
+            1 => "1 loses time".to_owned(),
+            many => format!("{} lose time", units::count(many as u64)),
+        };
+        let looks = units::count(self.looks.into());
+        let span = units::time(self.span_ns);
+        line_to(&mut text, &format!("TCP sockets: {}, looked at {looks} times in {span}; {lose}.", self.sockets.len()));
+        for row in suspicious {
+            text.push('\n');
+            detail(row).iter().for_each(|line| line_to(&mut text, line));
+        }
+        if !others.is_empty() {
+            text.push('\n');
+            line_to(&mut text, HEAD);
+        }
+        let shown = if all { others.len() } else { others.len().min(SHOWN) };
+        for row in &others[..shown] {
+            brief(row).iter().for_each(|line| line_to(&mut text, line));
+        }
+        if shown < others.len() {
+            line_to(&mut text, &format!("{} more; --all shows them.", units::count((others.len() - shown) as u64)));
+        }
+        self.remarks.iter().flat_map(|remark| wrap("", remark)).for_each(|line| line_to(&mut text, &line));
+        text
+    }
+}
+
+const HEAD: &str = "OPTIONS                   UNSENT  IN FLIGHT     UNREAD       RTT  HELD BY";
+
+/// The connection, what is set, what waits, and each suspicion with its remedy.
+fn detail(row: &SocketRow) -> Vec<String> {
+    let mut lines = wrap("", &title(row));
+    let facts = format!(
+        "{}; {} unsent, {} in flight, {} unread; RTT {}",
+        options(row, ", "),
+        units::size(row.unsent_bytes.into()),
+        units::size(row.in_flight_bytes.into()),
+        units::size(row.unread_bytes.into()),
+        units::time(row.rtt_ns)
+    );
+    lines.extend(wrap("  ", &facts));
+    for suspicion in &row.suspicions {
+        let share = units::share(suspicion.time_ns as f64 / row.span_ns.max(1) as f64);
+        let time = units::time(suspicion.time_ns);
+        let text = format!("{}: {} ({time}, {share}). CHANGE {}.", suspicion.cause, suspicion.summary, suspicion.remedy);
+        lines.extend(wrap("  ", &text));
+    }
+    lines
+}
+
+fn title(row: &SocketRow) -> String {
+    let program = program(row).unwrap_or_else(|| "a program that may not be looked at".to_owned());
+    let peer = row.peer_program.as_deref().map_or_else(String::new, |peer| format!(", to {peer}"));
+    format!("{} > {}  {program}{peer}", row.local, row.peer)
+}
+
+fn program(row: &SocketRow) -> Option<String> {
+    Some(format!("{} ({})", row.program.as_deref()?, row.pid?))
+}
+
+/// What ss(8) can't say; a question mark where it may not be looked at.
+fn options(row: &SocketRow, between: &str) -> String {
+    let (Some(nodelay), Some(cork), Some(quickack)) = (row.nodelay, row.cork, row.quickack) else {
+        return "options ?".to_owned();
+    };
+    let mut options = vec![if nodelay { "nodelay" } else { "nagle" }];
+    if cork {
+        options.push("cork");
+    }
+    options.push(if quickack { "quickack" } else { "delayed ACK" });
+    options.join(between)
+}
+
+/// One line, or two where the addresses are long.
+fn brief(row: &SocketRow) -> Vec<String> {
+    let holder = row.holder.as_deref().map_or_else(|| "-".to_owned(), words);
+    let first = format!(
+        "{:<22} {:>9}  {:>9}  {:>9}  {:>8}  {holder}",
+        options(row, " "),
+        units::size(row.unsent_bytes.into()),
+        units::size(row.in_flight_bytes.into()),
+        units::size(row.unread_bytes.into()),
+        units::time(row.rtt_ns)
+    );
+    let program = program(row).map_or_else(String::new, |program| format!("  {program}"));
+    let second = format!("    {} > {}{program}", row.local, row.peer);
+    debug_assert!(WIDTH >= HEAD.len());
+    vec![cut(&first), cut(&second)]
+}
+
+fn words(name: &str) -> String {
+    let known = Holder::ALL.into_iter().find(|known| known.name() == name);
+    known.map_or_else(|| name.to_owned(), |known| known.to_string())
+}

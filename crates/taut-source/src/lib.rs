@@ -1,0 +1,18 @@
+//! What can be seen of the sockets and programs of a host, without changing them.
+//!
+//! - [`SocketTable`]: the TCP sockets of this network namespace with their state, by sock_diag(7); needs no right.
+//! - [`Owners`]: which program has which socket, from `/proc`.
+//! - [`Options`]: options that no list of sockets has, read from a descriptor borrowed for that moment.
+//! - [`Sampler`]: looks again and again, and books the time of each socket to holders.
+
+mod netlink;
+mod options;
+mod owners;
+mod sampler;
+mod socket;
+
+pub use netlink::{Error, SocketTable};
+pub use options::Options;
+pub use owners::{Owner, Owners};
+pub use sampler::{Reason, Sampler, Seen};
+pub use socket::{Socket, SocketId, State};

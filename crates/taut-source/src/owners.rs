@@ -1,0 +1,90 @@
+use std::collections::HashMap;
+use std::fs;
+use std::os::fd::RawFd;
+
+/// A program that has a socket open.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Owner {
+    /// Its process.
+    pub pid: i32,
+    /// Its number for the socket.
+    pub fd: RawFd,
+    /// Its name (`/proc/PID/comm`), without control characters.
+    pub name: String,
+}
+
+/// Which program has which socket open. Of several, the one with the lowest process number.
+#[derive(Clone, Debug, Default)]
+pub struct Owners {
+    by_inode: HashMap<u32, Owner>,
+    /// Processes whose descriptors may not be looked at.
+    pub hidden: usize,
+}
+
+impl Owners {
+    /// Looks through `/proc`, or at one process. What may not be looked at is counted.
+    pub fn read(only: Option<i32>) -> Self {
+        let mut owners = Self::default();
+        let mut processes: Vec<i32> = match only {
+            Some(pid) => vec![pid],
+            None => names("/proc").filter_map(|name| name.parse().ok()).collect(),
+        };
+        processes.sort_unstable();
+        for pid in processes {
+            owners.process(pid);
+        }
+        owners
+    }
+
+    fn process(&mut self, pid: i32) {
+        let directory = format!("/proc/{pid}/fd");
+        // A process that has ended meanwhile has nothing to hide.
+        if fs::read_dir(&directory).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
+            self.hidden += 1;
+            return;
+        }
+        let mut name = None;
+        for number in names(&directory) {
+            let Ok(target) = fs::read_link(format!("{directory}/{number}")) else { continue };
+            let inode = target.to_str().and_then(|target| target.strip_prefix("socket:[")?.strip_suffix(']'));
+            let (Some(inode), Ok(fd)) = (inode.and_then(|inode| inode.parse().ok()), number.parse()) else { continue };
+            let name = name.get_or_insert_with(|| name_of(pid));
+            self.by_inode.entry(inode).or_insert_with(|| Owner { pid, fd, name: name.clone() });
+        }
+    }
+
+    /// The owner of the socket with this inode.
+    pub fn of(&self, inode: u32) -> Option<&Owner> {
+        self.by_inode.get(&inode)
+    }
+}
+
+fn names(directory: &str) -> impl Iterator<Item = String> {
+    fs::read_dir(directory).into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok())
+}
+
+fn name_of(pid: i32) -> String {
+    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(&name).trim_end().replace(|c: char| c.is_control(), "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn an_own_socket_has_this_process_as_its_owner() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let link = fs::metadata(format!("/proc/self/fd/{}", listener.as_raw_fd())).unwrap();
+        let pid = std::process::id() as i32;
+        for owners in [Owners::read(None), Owners::read(Some(pid))] {
+            let owner = owners.of(link.ino() as u32).unwrap();
+            assert_eq!((owner.pid, owner.fd), (pid, listener.as_raw_fd()));
+        }
+        assert!(Owners::read(Some(-1)).by_inode.is_empty());
+    }
+}
