@@ -34,15 +34,19 @@ pub fn holder(state: &SocketState) -> Option<Holder> {
     }
     let next = state.unsent_bytes.min(state.mss_bytes);
     if state.send_window_bytes.is_some_and(|window| window.saturating_sub(state.in_flight_bytes) < next) {
-        return Some(Holder::ReceiveWindow);
+        // The peer has all that was sent and still offers less than a segment: its buffer is full of what is not read.
+        let has_all = state.in_flight_bytes == 0;
+        return Some(if has_all { Holder::ReceivingProgram } else { Holder::ReceiveWindow });
     }
     if state.unsent_bytes >= state.mss_bytes {
         return Some(Holder::NotKnown);
     }
+    // It holds a small segment only while another small one is in flight (`tcp_minshall_check`, net/ipv4/tcp_output.c).
+    let full = u64::from(state.in_flight_segments) * u64::from(state.mss_bytes);
+    let may_be_nagle = u64::from(state.in_flight_bytes) < full;
     Some(match (state.cork, state.no_delay) {
         (Some(true), _) => Holder::Cork,
-        // It holds a small segment only while data are in flight (RFC 896).
-        (_, Some(false)) if state.in_flight_bytes > 0 => Holder::Nagle,
+        (_, Some(false)) if may_be_nagle => Holder::Nagle,
         _ => Holder::NotKnown,
     })
 }
@@ -60,6 +64,10 @@ pub struct Account {
     pub unread_samples: u32,
     /// Bytes that wait to be read at the end.
     pub unread_bytes: u32,
+    /// Samples in which the connection was open and no program had accepted it.
+    pub unaccepted_samples: u32,
+    /// Samples in which the queue of a listening socket was full.
+    pub full_samples: u32,
     /// Time in which the send buffer was the limit, as the kernel counts it.
     pub send_buffer_limited: Duration,
 }
@@ -82,7 +90,7 @@ const SHARE: f64 = 0.05;
 /// Samples with unread bytes that tell a program that is slow from one that was about to read.
 const UNREAD_SHARE: f64 = 0.5;
 /// Fewer samples tell nothing about a share.
-const FEWEST_SAMPLES: u32 = 5;
+pub const FEWEST_SAMPLES: u32 = 5;
 
 /// What is suspicious, the longest time first.
 pub fn suspicions(account: &Account) -> Vec<Suspicion> {
@@ -105,31 +113,47 @@ pub fn suspicions(account: &Account) -> Vec<Suspicion> {
         (
             "handshake_repeated",
             held(&[Holder::Handshake]),
-            "the connection is not answered yet",
-            "look at the peer's backlog and at firewalls",
+            "the connection is not open yet",
+            "look at the accept queue of the listening end, and at firewalls",
         ),
         (
             "send_buffer",
-            account.send_buffer_limited,
+            // The kernel counts in ticks, which may end after the time.
+            account.send_buffer_limited.min(account.span),
             "the send buffer is the limit",
             "a larger SO_SNDBUF, or leave it to the kernel",
         ),
     ];
     let span = account.span;
+    if account.samples < FEWEST_SAMPLES {
+        return Vec::new();
+    }
     let is_worth = |time: Duration| !time.is_zero() && time.as_secs_f64() >= SHARE * span.as_secs_f64();
     let mut suspicions: Vec<Suspicion> = found
         .into_iter()
-        .filter(|(_, time, ..)| account.samples >= FEWEST_SAMPLES && is_worth(*time))
+        .filter(|(_, time, ..)| is_worth(*time))
         .map(|(cause, time, summary, remedy)| Suspicion { cause, summary, remedy, time })
         .collect();
-    let unread = f64::from(account.unread_samples) / f64::from(account.samples.max(1));
-    if account.samples >= FEWEST_SAMPLES && unread >= UNREAD_SHARE && account.unread_bytes > 0 {
-        suspicions.push(Suspicion {
-            cause: "unread",
-            summary: "received bytes wait for this program to read them",
-            remedy: "see what the program does meanwhile",
-            time: Duration::from_secs_f64(span.as_secs_f64() * unread),
-        });
+    let mut sampled = |cause, samples: u32, least: f64, summary, remedy| {
+        let share = f64::from(samples) / f64::from(account.samples);
+        if samples > 0 && share >= least {
+            let time = Duration::from_secs_f64(span.as_secs_f64() * share);
+            suspicions.push(Suspicion { cause, summary, remedy, time });
+        }
+    };
+    sampled(
+        "accept_queue",
+        account.full_samples,
+        SHARE,
+        "the accept queue is full: connections wait for this program or are refused",
+        "accept sooner, or a larger backlog (listen(2) and net.core.somaxconn)",
+    );
+    if account.unaccepted_samples > 0 {
+        let summary = "the connection is open and waits to be accepted";
+        sampled("not_accepted", account.unaccepted_samples, UNREAD_SHARE, summary, "accept sooner");
+    } else if account.unread_bytes > 0 {
+        let summary = "received bytes wait for this program to read them";
+        sampled("unread", account.unread_samples, UNREAD_SHARE, summary, "see what the program does meanwhile");
     }
     suspicions.sort_by_key(|suspicion| std::cmp::Reverse(suspicion.time));
     suspicions
@@ -148,7 +172,9 @@ mod tests {
         account.held[Holder::Nagle.index()] = Duration::from_millis(60);
         account.held[Holder::Delivery.index()] = Duration::from_millis(900);
         account.held[Holder::LossRecovery.index()] = Duration::from_millis(70);
-        let causes = |account| suspicions(account).iter().map(|one| one.cause).collect::<Vec<_>>();
+        fn causes(account: &Account) -> Vec<&'static str> {
+            suspicions(account).iter().map(|one| one.cause).collect()
+        }
         assert_eq!(causes(&account), ["loss", "nagle_delayed_ack"]);
         account.samples = FEWEST_SAMPLES - 1;
         assert!(suspicions(&account).is_empty());
@@ -161,6 +187,11 @@ mod tests {
         };
         assert_eq!(causes(&unread(25)), ["unread"]);
         assert!(causes(&unread(24)).is_empty());
+        assert_eq!(causes(&Account { unaccepted_samples: 50, ..unread(50) }), ["not_accepted"]);
+        let full = |full_samples| Account { full_samples, ..unread(0) };
+        assert_eq!((causes(&full(3)), causes(&full(2))), (vec!["accept_queue"], vec![]));
+        let limited = Account { send_buffer_limited: Duration::from_millis(1004), ..unread(0) };
+        assert_eq!(suspicions(&limited)[0].time, Duration::from_secs(1));
     }
 
     /// A small write behind another one, both windows open, all options at their defaults.
@@ -181,12 +212,20 @@ mod tests {
 
     #[test]
     fn each_holder_stands_in_its_state_and_not_beside_it() {
-        let cases: [(&str, SocketState, Option<Holder>); 17] = [
+        let cases: [(&str, SocketState, Option<Holder>); 19] = [
             ("held", held(), Some(Holder::Nagle)),
             ("TCP_NODELAY", SocketState { no_delay: Some(true), ..held() }, Some(Holder::NotKnown)),
             ("options unseen", SocketState { no_delay: None, cork: None, ..held() }, Some(Holder::NotKnown)),
-            ("cork", SocketState { cork: Some(true), in_flight_bytes: 0, ..held() }, Some(Holder::Cork)),
-            ("nothing in flight", SocketState { in_flight_bytes: 0, ..held() }, Some(Holder::NotKnown)),
+            (
+                "cork",
+                SocketState { cork: Some(true), in_flight_bytes: 0, in_flight_segments: 0, ..held() },
+                Some(Holder::Cork),
+            ),
+            (
+                "nothing in flight",
+                SocketState { in_flight_bytes: 0, in_flight_segments: 0, ..held() },
+                Some(Holder::NotKnown),
+            ),
             ("full segment", SocketState { unsent_bytes: 1448, ..held() }, Some(Holder::NotKnown)),
             ("all sent", SocketState { unsent_bytes: 0, ..held() }, Some(Holder::Delivery)),
             ("nothing", SocketState { unsent_bytes: 0, in_flight_bytes: 0, ..held() }, None),
@@ -195,6 +234,12 @@ mod tests {
                 "congestion window",
                 SocketState { in_flight_segments: 10, slow_start_threshold_segments: 8, ..held() },
                 Some(Holder::CongestionWindow),
+            ),
+            ("only full segments in flight", SocketState { in_flight_bytes: 1448, ..held() }, Some(Holder::NotKnown)),
+            (
+                "less than a segment, and nothing in flight",
+                SocketState { send_window_bytes: Some(99), in_flight_bytes: 0, in_flight_segments: 0, ..held() },
+                Some(Holder::ReceivingProgram),
             ),
             ("window full", SocketState { send_window_bytes: Some(139), ..held() }, Some(Holder::ReceiveWindow)),
             ("window just open", SocketState { send_window_bytes: Some(140), ..held() }, Some(Holder::Nagle)),

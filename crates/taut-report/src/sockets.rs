@@ -23,7 +23,10 @@ pub struct SocketsDocument {
     pub looks: u32,
     /// What could not be seen, a sentence each.
     pub remarks: Vec<String>,
-    /// Those that lose time first, then those with most to send.
+    /// Whether there were enough looks to tell which connections lose time.
+    pub is_enough: bool,
+    /// Those that lose time first, then those that had something to send for the longest time. Of listening
+    /// sockets only those whose accept queue was full.
     pub sockets: Vec<SocketRow>,
 }
 
@@ -36,20 +39,30 @@ pub struct SocketRow {
     pub peer: String,
     /// State of the connection, as ss(8) has it.
     pub state: String,
+    /// Whether a program has it. None has a connection that is not accepted yet, or that was closed and still
+    /// has data to send.
+    pub is_held: bool,
     /// Process that has it; `null` when it may not be looked at, or none has.
     pub pid: Option<i32>,
     /// Name of that process.
     pub program: Option<String>,
     /// Its number for the socket.
     pub fd: Option<i32>,
+    /// Processes besides that have it open as well.
+    pub other_processes: u32,
     /// Name and number of the program at the other end, if that is on this host.
     pub peer_program: Option<String>,
     /// `TCP_NODELAY` is set, so Nagle's algorithm is off; `null` where it may not be looked at.
     pub nodelay: Option<bool>,
     /// `TCP_CORK` is set.
     pub cork: Option<bool>,
-    /// `TCP_QUICKACK` as it was last: acknowledgements are not delayed.
+    /// `TCP_QUICKACK` as it was last. `false`: acknowledgements are delayed. `true`: the first ones of a connection are
+    /// prompt.
     pub quickack: Option<bool>,
+    /// Of a listening socket, open connections that wait to be accepted; `null` for any other.
+    pub accept_queue: Option<u32>,
+    /// Of a listening socket, its backlog.
+    pub backlog: Option<u32>,
     /// Written and not yet sent for the first time.
     pub unsent_bytes: u32,
     /// Sent and not yet acknowledged.
@@ -126,13 +139,18 @@ impl SocketsDocument {
         }
         let (suspicious, others): (Vec<_>, Vec<_>) = self.sockets.iter().partition(|row| !row.suspicions.is_empty());
         let lose = match suspicious.len() {
+            _ if !self.is_enough => "too few looks to tell who loses time, which a longer --time allows".to_owned(),
             0 => "none loses time that a look can see".to_owned(),
             1 => "1 loses time".to_owned(),
             many => format!("{} lose time", units::count(many as u64)),
         };
         let looks = units::count(self.looks.into());
         let span = units::time(self.span_ns);
-        line_to(&mut text, &format!("TCP sockets: {}, looked at {looks} times in {span}; {lose}.", self.sockets.len()));
+        let all_sockets = units::count(self.sockets.len() as u64);
+        let looks = if self.looks == 1 { "once".to_owned() } else { format!("{looks} times in {span}") };
+        wrap("", &format!("TCP sockets: {all_sockets}, looked at {looks}; {lose}."))
+            .iter()
+            .for_each(|line| line_to(&mut text, line));
         for row in suspicious {
             text.push('\n');
             detail(row).iter().for_each(|line| line_to(&mut text, line));
@@ -158,36 +176,61 @@ const HEAD: &str = "OPTIONS                   UNSENT  IN FLIGHT     UNREAD      
 /// The connection, what is set, what waits, and each suspicion with its remedy.
 fn detail(row: &SocketRow) -> Vec<String> {
     let mut lines = wrap("", &title(row));
-    let facts = format!(
+    let facts = match (row.accept_queue, row.backlog) {
+        (Some(waiting), Some(backlog)) => {
+            format!("{} to be accepted, backlog {}", units::count(waiting.into()), units::count(backlog.into()))
+        }
+        _ => facts(row),
+    };
+    lines.extend(wrap("  ", &facts));
+    for suspicion in &row.suspicions {
+        let share = units::share(suspicion.time_ns as f64 / row.span_ns.max(1) as f64);
+        let time = units::time(suspicion.time_ns);
+        let text =
+            format!("{}: {} ({time}, {share}). CHANGE {}.", suspicion.cause, suspicion.summary, suspicion.remedy);
+        lines.extend(wrap("  ", &text));
+    }
+    lines
+}
+
+fn facts(row: &SocketRow) -> String {
+    format!(
         "{}; {} unsent, {} in flight, {} unread; RTT {}",
         options(row, ", "),
         units::size(row.unsent_bytes.into()),
         units::size(row.in_flight_bytes.into()),
         units::size(row.unread_bytes.into()),
         units::time(row.rtt_ns)
-    );
-    lines.extend(wrap("  ", &facts));
-    for suspicion in &row.suspicions {
-        let share = units::share(suspicion.time_ns as f64 / row.span_ns.max(1) as f64);
-        let time = units::time(suspicion.time_ns);
-        let text = format!("{}: {} ({time}, {share}). CHANGE {}.", suspicion.cause, suspicion.summary, suspicion.remedy);
-        lines.extend(wrap("  ", &text));
-    }
-    lines
+    )
 }
 
 fn title(row: &SocketRow) -> String {
-    let program = program(row).unwrap_or_else(|| "a program that may not be looked at".to_owned());
+    let is_left = matches!(row.state.as_str(), "established" | "close-wait" | "listen");
+    let program = program(row).unwrap_or_else(|| match row.is_held {
+        true => "a program that may not be looked at".to_owned(),
+        false if is_left => "no program has accepted it".to_owned(),
+        false => format!("no program has it any more ({})", row.state),
+    });
     let peer = row.peer_program.as_deref().map_or_else(String::new, |peer| format!(", to {peer}"));
-    format!("{} > {}  {program}{peer}", row.local, row.peer)
+    let ends =
+        if row.state == "listen" { format!("{} listens", row.local) } else { format!("{} > {}", row.local, row.peer) };
+    format!("{ends}  {program}{peer}")
 }
 
 fn program(row: &SocketRow) -> Option<String> {
-    Some(format!("{} ({})", row.program.as_deref()?, row.pid?))
+    let others = match row.other_processes {
+        0 => String::new(),
+        1 => " and 1 other".to_owned(),
+        many => format!(" and {} others", units::count(many.into())),
+    };
+    Some(format!("{} ({}){others}", row.program.as_deref()?, row.pid?))
 }
 
 /// What ss(8) can't say; a question mark where it may not be looked at.
 fn options(row: &SocketRow, between: &str) -> String {
+    if row.state == "listen" || !row.is_held && row.nodelay.is_none() {
+        return "-".to_owned();
+    }
     let (Some(nodelay), Some(cork), Some(quickack)) = (row.nodelay, row.cork, row.quickack) else {
         return "options ?".to_owned();
     };

@@ -15,4 +15,4 @@ pub use netlink::{Error, SocketTable};
 pub use options::Options;
 pub use owners::{Owner, Owners};
 pub use sampler::{Reason, Sampler, Seen};
-pub use socket::{Socket, SocketId, State};
+pub use socket::{AcceptQueue, Socket, SocketId, State};

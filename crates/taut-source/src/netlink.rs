@@ -2,6 +2,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 
@@ -11,14 +12,16 @@ use crate::socket::{Socket, State};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel has no sock_diag for TCP, or a filter of system calls refuses it.
-    #[error("the kernel's list of sockets (sock_diag) can't be had: {0}; is CONFIG_INET_DIAG there, and netlink allowed?")]
+    #[error(
+        "the kernel's list of sockets (sock_diag) can't be had: {0}; is CONFIG_INET_DIAG there, and netlink allowed?"
+    )]
     Refused(#[source] io::Error),
     /// An answer broke off.
     #[error("the kernel's list of sockets (sock_diag) broke off: {0}")]
     BrokenOff(#[source] io::Error),
 }
 
-/// The TCP sockets of this network namespace, listening ones left out (sock_diag(7)).
+/// The TCP sockets of this network namespace, those in TIME-WAIT left out (sock_diag(7)).
 #[derive(Debug)]
 pub struct SocketTable {
     netlink: OwnedFd,
@@ -78,15 +81,19 @@ impl SocketTable {
         let request = request(family, self.sequence);
         rustix::net::send(&self.netlink, &request, SendFlags::empty()).map_err(|error| Error::Refused(error.into()))?;
         loop {
-            let (length, _) = rustix::io::retry_on_intr(|| {
-                rustix::net::recv(&self.netlink, &mut *self.answer, RecvFlags::empty())
-            })
-            .map_err(|error| Error::BrokenOff(error.into()))?;
+            let (length, _) =
+                rustix::io::retry_on_intr(|| rustix::net::recv(&self.netlink, &mut *self.answer, RecvFlags::empty()))
+                    .map_err(|error| Error::BrokenOff(error.into()))?;
             match read(&self.answer[..length], self.sequence, each) {
                 Part::More => {}
                 Part::Last => return Ok(()),
                 // A kernel without IPv6 has no sockets of it.
-                Part::Error(_) if family == AddressFamily::INET6 => return Ok(()),
+                Part::Error(error)
+                    if family == AddressFamily::INET6
+                        && matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::AFNOSUPPORT)) =>
+                {
+                    return Ok(());
+                }
                 Part::Error(error) => return Err(Error::Refused(error)),
             }
         }
@@ -123,12 +130,12 @@ fn read(mut answer: &[u8], sequence: u32, each: &mut impl FnMut(&Socket)) -> Par
         };
         // What is left of an earlier list, which was given up, is passed over.
         if u32_at(8) == sequence {
+            let number = body.first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes));
             match u16::from_ne_bytes([head[4], head[5]]) {
-                NLMSG_DONE => return Part::Last,
-                NLMSG_ERROR => {
-                    let number = body.first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes));
-                    return Part::Error(io::Error::from_raw_os_error(number.saturating_neg()));
-                }
+                // A list that can't be had (no tcp_diag) ends at once, with the reason (`netlink_dump`,
+                // net/netlink/af_netlink.c).
+                NLMSG_DONE if number >= 0 => return Part::Last,
+                NLMSG_DONE | NLMSG_ERROR => return Part::Error(io::Error::from_raw_os_error(number.saturating_neg())),
                 _ => Socket::parse(body).iter().for_each(&mut *each),
             }
         }
@@ -188,6 +195,12 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         // The answer to another question is none to this one.
         assert!(matches!(read(&answer, 6, &mut |_| {}), Part::More));
+        // A kernel without the list says so at its end.
+        answer[4..6].copy_from_slice(&NLMSG_DONE.to_ne_bytes());
+        let Part::Error(error) = read(&answer, 5, &mut |_| {}) else { panic!("an error") };
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        answer[16..20].copy_from_slice(&0_i32.to_ne_bytes());
+        assert!(matches!(read(&answer, 5, &mut |_| {}), Part::Last));
     }
 
     proptest! {

@@ -1,4 +1,5 @@
 use rustix::fs::fstat;
+use rustix::io::{Errno, Result};
 use rustix::net::sockopt;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
@@ -11,28 +12,60 @@ pub struct Options {
     pub no_delay: bool,
     /// `TCP_CORK`.
     pub cork: bool,
-    /// `TCP_QUICKACK`: acknowledgements are not delayed at the moment; the kernel changes it as the
-    /// connection goes on (tcp(7)).
+    /// `TCP_QUICKACK`. Where it is off, the kernel takes the connection for an interactive one and delays
+    /// acknowledgements. Where it is on, only the first ones of a connection are sure to be prompt
+    /// (`tcp_in_quickack_mode`, net/ipv4/tcp_input.c). The kernel changes it as the connection goes on.
     pub quick_ack: bool,
 }
 
 impl Options {
-    /// Reads the options of another program's socket. `None` where that is not allowed
-    /// (`PTRACE_MODE_ATTACH_REALCREDS`, pidfd_getfd(2)), or the program has closed it.
+    /// Reads the options of another program's socket.
     ///
     /// The kernel lends a second descriptor of the same socket. It is held for three system calls: a
     /// program that closes its own meanwhile sends its FIN that much later.
-    pub fn read(owner: &Owner, socket: &Socket) -> Option<Self> {
-        let process = pidfd_open(Pid::from_raw(owner.pid)?, PidfdFlags::empty()).ok()?;
-        let lent = pidfd_getfd(&process, owner.fd, PidfdGetfdFlags::empty()).ok()?;
+    ///
+    /// # Errors
+    ///
+    /// `BADF` and `SRCH` when the program has closed it, or ended. All else is here to stay: `PERM` without the right
+    /// (`PTRACE_MODE_ATTACH_REALCREDS`, pidfd_getfd(2)), `NOSYS` before Linux 5.6.
+    pub fn read(owner: &Owner, socket: &Socket) -> Result<Self> {
+        let process = pidfd_open(Pid::from_raw(owner.pid).ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
+        let lent = pidfd_getfd(&process, owner.fd, PidfdGetfdFlags::empty())?;
         // The number may have become another socket's.
-        if fstat(&lent).ok()?.st_ino != u64::from(socket.inode) {
-            return None;
+        if fstat(&lent)?.st_ino != u64::from(socket.inode) {
+            return Err(Errno::BADF);
         }
-        Some(Self {
-            no_delay: sockopt::tcp_nodelay(&lent).ok()?,
-            cork: sockopt::tcp_cork(&lent).ok()?,
-            quick_ack: sockopt::tcp_quickack(&lent).ok()?,
+        Ok(Self {
+            no_delay: sockopt::tcp_nodelay(&lent)?,
+            cork: sockopt::tcp_cork(&lent)?,
+            quick_ack: sockopt::tcp_quickack(&lent)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+    use crate::SocketTable;
+
+    #[test]
+    fn options_are_those_of_the_socket_and_of_no_other() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.set_nodelay(true).unwrap();
+        let mut socket = None;
+        let mut table = SocketTable::open().unwrap();
+        table.look(|one| socket = socket.or((one.local == client.local_addr().unwrap()).then_some(*one))).unwrap();
+        let mut owner =
+            Owner { pid: std::process::id() as i32, fd: client.as_raw_fd(), name: String::new(), others: 0 };
+        let options = Options::read(&owner, &socket.unwrap()).unwrap();
+        assert!(options.no_delay && !options.cork);
+        rustix::net::sockopt::set_tcp_cork(&client, true).unwrap();
+        assert!(Options::read(&owner, &socket.unwrap()).unwrap().cork);
+        owner.fd = listener.as_raw_fd();
+        assert_eq!(Options::read(&owner, &socket.unwrap()), Err(Errno::BADF));
     }
 }

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
-use std::fs;
 use std::os::fd::RawFd;
+use std::{fs, io};
 
 /// A program that has a socket open.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -11,12 +11,21 @@ pub struct Owner {
     pub fd: RawFd,
     /// Its name (`/proc/PID/comm`), without control characters.
     pub name: String,
+    /// Processes besides that have it open as well.
+    pub others: u32,
+}
+
+/// An owner, and who was counted last.
+#[derive(Clone, Debug)]
+struct Entry {
+    owner: Owner,
+    last: i32,
 }
 
 /// Which program has which socket open. Of several, the one with the lowest process number.
 #[derive(Clone, Debug, Default)]
 pub struct Owners {
-    by_inode: HashMap<u32, Owner>,
+    by_inode: HashMap<u32, Entry>,
     /// Processes whose descriptors may not be looked at.
     pub hidden: usize,
 }
@@ -39,23 +48,40 @@ impl Owners {
     fn process(&mut self, pid: i32) {
         let directory = format!("/proc/{pid}/fd");
         // A process that has ended meanwhile has nothing to hide.
-        if fs::read_dir(&directory).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
+        let is_hidden = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        if fs::read_dir(&directory).is_err_and(|error| is_hidden(&error)) {
             self.hidden += 1;
             return;
         }
         let mut name = None;
         for number in names(&directory) {
-            let Ok(target) = fs::read_link(format!("{directory}/{number}")) else { continue };
+            let target = match fs::read_link(format!("{directory}/{number}")) {
+                Ok(target) => target,
+                // The names may be seen and nothing else: the others are hidden, too.
+                Err(error) if is_hidden(&error) => {
+                    self.hidden += 1;
+                    return;
+                }
+                Err(_) => continue,
+            };
             let inode = target.to_str().and_then(|target| target.strip_prefix("socket:[")?.strip_suffix(']'));
             let (Some(inode), Ok(fd)) = (inode.and_then(|inode| inode.parse().ok()), number.parse()) else { continue };
             let name = name.get_or_insert_with(|| name_of(pid));
-            self.by_inode.entry(inode).or_insert_with(|| Owner { pid, fd, name: name.clone() });
+            let entry = self.by_inode.entry(inode).or_insert_with(|| {
+                let owner = Owner { pid, fd, name: name.clone(), others: 0 };
+                Entry { owner, last: pid }
+            });
+            // One process may have it open more than once.
+            if entry.last != pid {
+                entry.owner.others += 1;
+                entry.last = pid;
+            }
         }
     }
 
     /// The owner of the socket with this inode.
     pub fn of(&self, inode: u32) -> Option<&Owner> {
-        self.by_inode.get(&inode)
+        self.by_inode.get(&inode).map(|entry| &entry.owner)
     }
 }
 
@@ -86,5 +112,15 @@ mod tests {
             assert_eq!((owner.pid, owner.fd), (pid, listener.as_raw_fd()));
         }
         assert!(Owners::read(Some(-1)).by_inode.is_empty());
+        let other = listener.try_clone().unwrap();
+        assert_eq!(Owners::read(None).of(link.ino() as u32).unwrap().others, 0);
+        // A child that inherited it, until its input ends.
+        let file = std::process::Stdio::from(std::os::fd::OwnedFd::from(other));
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).stdout(file).spawn().unwrap();
+        let others = Owners::read(None).of(link.ino() as u32).unwrap().others;
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(others, 1);
     }
 }

@@ -18,12 +18,13 @@ pub enum State {
     FinWait2,
     CloseWait,
     LastAck,
+    Listen,
     Closing,
 }
 
 impl State {
     /// Numbers of include/net/tcp_states.h.
-    const NUMBERS: [(Self, u8); 8] = [
+    const NUMBERS: [(Self, u8); 9] = [
         (Self::Established, 1),
         (Self::SynSent, 2),
         (Self::SynReceived, 3),
@@ -31,6 +32,7 @@ impl State {
         (Self::FinWait2, 5),
         (Self::CloseWait, 8),
         (Self::LastAck, 9),
+        (Self::Listen, 10),
         (Self::Closing, 11),
     ];
 
@@ -53,6 +55,7 @@ impl State {
             Self::FinWait2 => "fin-wait-2",
             Self::CloseWait => "close-wait",
             Self::LastAck => "last-ack",
+            Self::Listen => "listen",
             Self::Closing => "closing",
         }
     }
@@ -75,8 +78,27 @@ pub struct Socket {
     pub unread_bytes: u32,
     /// Written, and not yet acknowledged by the peer, in bytes.
     pub unacknowledged_bytes: u32,
+    /// Of a listening socket, the connections that wait to be accepted.
+    pub accept_queue: Option<AcceptQueue>,
     /// What `TCP_INFO` says.
     pub info: TcpInfo,
+}
+
+/// Connections that are open and that no program has accepted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct AcceptQueue {
+    /// How many wait.
+    pub waiting: u32,
+    /// The backlog of listen(2), within `net.core.somaxconn`.
+    pub backlog: u32,
+}
+
+impl AcceptQueue {
+    /// Whether the kernel takes no more: one more than the backlog has room (`sk_acceptq_is_full` of
+    /// include/net/sock.h).
+    pub const fn is_full(self) -> bool {
+        self.waiting > self.backlog
+    }
 }
 
 /// `struct inet_diag_msg` of linux/inet_diag.h, without the attributes behind it.
@@ -87,6 +109,11 @@ const INET6: u8 = 10;
 const INFO: u16 = 2;
 
 impl Socket {
+    /// Whether it is open and no program has accepted it. What a program closed is in another state.
+    pub fn is_unaccepted(&self) -> bool {
+        self.inode == 0 && matches!(self.state, State::Established | State::CloseWait)
+    }
+
     /// The socket of an answer of sock_diag. `None` for what is no socket of TCP, or is cut off.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let (message, attributes) = bytes.split_at_checked(MESSAGE_BYTES)?;
@@ -99,14 +126,20 @@ impl Socket {
                 _ => None,
             }
         };
+        let state = State::from_number(message[1])?;
+        let (read, write) = (native(56), native(60));
+        let is_listening = state == State::Listen;
+        let bytes = |count: u32| if is_listening { 0 } else { count };
         Some(Self {
             id: SocketId(u64::from(native(44)) | u64::from(native(48)) << 32),
             local: SocketAddr::new(address(8)?.to_canonical(), port(4)),
             peer: SocketAddr::new(address(24)?.to_canonical(), port(6)),
-            state: State::from_number(message[1])?,
+            state,
             inode: native(68),
-            unread_bytes: native(56),
-            unacknowledged_bytes: native(60),
+            unread_bytes: bytes(read),
+            unacknowledged_bytes: bytes(write),
+            // `tcp_diag_get_info`, net/ipv4/tcp_diag.c.
+            accept_queue: is_listening.then_some(AcceptQueue { waiting: read, backlog: write }),
             info: attribute(attributes, INFO).map(TcpInfo::parse).unwrap_or_default(),
         })
     }
@@ -189,6 +222,18 @@ mod tests {
         assert_eq!((socket.id, socket.unread_bytes), (SocketId(7), 3));
         let state = socket.state_with(None);
         assert_eq!((state.unsent_bytes, state.in_flight_bytes), (100, 200));
+    }
+
+    #[test]
+    fn a_listening_socket_has_a_queue_and_no_bytes() {
+        let mut bytes = message();
+        bytes[1] = 10;
+        let socket = Socket::parse(&bytes).unwrap();
+        assert_eq!((socket.state, socket.unread_bytes, socket.unacknowledged_bytes), (State::Listen, 0, 0));
+        assert_eq!(socket.accept_queue, Some(AcceptQueue { waiting: 3, backlog: 300 }));
+        assert!(!socket.is_unaccepted() && Socket::parse(&message()).unwrap().is_unaccepted());
+        let is_full = |waiting| AcceptQueue { waiting, backlog: 2 }.is_full();
+        assert!(is_full(3) && !is_full(2));
     }
 
     #[test]

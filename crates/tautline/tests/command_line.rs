@@ -31,6 +31,7 @@ fn help_of_every_command() {
         "web",
         "doctor",
         "explain",
+        "sockets",
         "report",
     ] {
         all.push_str(&format!("\n===== taut {command} --help\n\n{}", stdout(&format!("{command} --help"))));
@@ -78,6 +79,7 @@ fn what_json_prints_fits_the_schema() {
         "stream air:paper-000 --time 1s".to_owned(),
         "air tune --time 1s --keep phy,mtu".to_owned(),
         "doctor".to_owned(),
+        "sockets --time 100ms".to_owned(),
     ] {
         let document = run_json(&line);
         let errors: Vec<String> =
@@ -111,6 +113,8 @@ fn every_wrong_line_is_a_usage_error_that_says_what_to_write() {
         ("tune tcp://127.0.0.1:9 --workload write-write-read --split 4096", "shorter"),
         ("tune tcp://127.0.0.1:9 --rounds 4", "can't tell a gain from noise"),
         ("explain", "FILE"),
+        ("sockets --pid 0", "1..=2147483647"),
+        ("sockets --port 65536", "65535"),
         ("explain x.pcap --fail-on nagle=1%", "nagle_delayed_ack"),
         ("explain x.pcap --fail-on loss=1", "CAUSE=SHARE%"),
         ("explain x.pcap --top 0", "1..=1000"),

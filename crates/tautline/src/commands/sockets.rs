@@ -1,10 +1,10 @@
-use std::collections::HashMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use anyhow::Context;
 use taut_event::Holder;
-use taut_explain::socket::{Account, holder, suspicions};
+use taut_explain::socket::{Account, FEWEST_SAMPLES, holder, suspicions};
 use taut_link::clock;
 use taut_measure::recording::{Ended, FORMAT_VERSION};
 use taut_report::{HeldTime, SocketRow, SocketsDocument, Suspicion};
@@ -17,7 +17,7 @@ use crate::{output, run};
 ///
 /// Looks at all connections of this network namespace every 20 ms, for a second unless told otherwise, and tells which of
 /// them lose time and to what. Needs no right, changes nothing and loads nothing into the kernel; the options of other
-/// users' programs take root (or CAP_SYS_PTRACE). Waits shorter than the time between two looks are seen by chance only.
+/// users' programs take root. Waits shorter than the time between two looks are seen by chance only.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut sockets                       which connections of this host lose time now, and to what
@@ -71,7 +71,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         clock::sleep_until((now + PERIOD).max(looked + pause).min(end));
     }
     let span_ns = nanos(clock::now().saturating_since(begin));
-    let (looks, hidden) = (sampler.looks(), sampler.hidden());
+    let (looks, hidden, forgotten) = (sampler.looks(), sampler.hidden(), sampler.forgotten());
     let sockets = rows(sampler.finish());
     let document = SocketsDocument {
         format_version: FORMAT_VERSION,
@@ -80,7 +80,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         ended: if interrupt.is_set() { Ended::Interrupted } else { Ended::Complete },
         span_ns,
         looks,
-        remarks: remarks(&sockets, hidden),
+        is_enough: looks >= FEWEST_SAMPLES,
+        remarks: remarks(&sockets, hidden, forgotten),
         sockets,
     };
     output::print(&if args.json { document.to_json() } else { document.to_text(args.all) })?;
@@ -93,9 +94,16 @@ fn trouble_with(pid: i32) -> anyhow::Result<Option<(Code, String)>> {
         return Ok(Some((Code::Usage, format!("there is no process {pid}"))));
     }
     let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/net"));
-    let Ok(theirs) = namespace(&pid.to_string()) else {
-        let text = format!("the descriptors of process {pid} may not be looked at: run it as its user, or as root");
-        return Ok(Some((Code::Missing, text)));
+    let theirs = match namespace(&pid.to_string()) {
+        Ok(theirs) => theirs,
+        // One that ended and that its parent has not waited for has no namespace.
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Ok(Some((Code::Usage, format!("process {pid} has ended"))));
+        }
+        Err(_) => {
+            let text = format!("the descriptors of process {pid} may not be looked at: run it as its user, or as root");
+            return Ok(Some((Code::Missing, text)));
+        }
     };
     if theirs != namespace("self").context("read /proc/self/ns/net")? {
         let text = format!(
@@ -106,27 +114,31 @@ fn trouble_with(pid: i32) -> anyhow::Result<Option<(Code, String)>> {
     Ok(None)
 }
 
-fn remarks(sockets: &[SocketRow], hidden: usize) -> Vec<String> {
+fn remarks(sockets: &[SocketRow], hidden: usize, forgotten: usize) -> Vec<String> {
     let mut remarks = Vec::new();
-    let unseen = sockets.iter().filter(|row| row.nodelay.is_none() && row.state == "established").count();
-    if unseen > 0 && hidden > 0 {
+    let unseen =
+        sockets.iter().filter(|row| row.is_held && row.nodelay.is_none() && row.state == "established").count();
+    if unseen > 0 {
+        let way = if hidden > 0 && !rustix::process::geteuid().is_root() {
+            "run it as root, or with `sudo setcap cap_sys_ptrace,cap_dac_read_search+ep` on the program"
+        } else {
+            "their programs are not to be seen in /proc here, or pidfd_getfd(2) is refused, which came with Linux 5.6"
+        };
         remarks.push(format!(
-            "The options of {unseen} sockets may not be looked at, so waits for Nagle's algorithm or TCP_CORK are not \
-             told there: run it as root, or `sudo setcap cap_sys_ptrace+ep` the program."
+            "The options of {unseen} sockets can't be looked at, so waits for Nagle's algorithm or TCP_CORK are not told \
+             there: {way}."
         ));
+    }
+    if forgotten > 0 {
+        remarks.push(format!("{forgotten} connections that ended meanwhile are left out: more than are kept."));
     }
     remarks
 }
 
 /// Those that lose time first.
 fn rows(seen: Vec<Seen>) -> Vec<SocketRow> {
-    let owners: HashMap<_, _> = seen
-        .iter()
-        .filter_map(|one| Some(((one.last.local, one.last.peer), one.owner.as_ref()?)))
-        .map(|(ends, owner)| (ends, format!("{} ({})", owner.name, owner.pid)))
-        .collect();
-    let mut rows: Vec<SocketRow> =
-        seen.iter().map(|one| row(one, owners.get(&(one.last.peer, one.last.local)).cloned())).collect();
+    let mut rows: Vec<SocketRow> = seen.iter().map(row).collect();
+    rows.retain(|row| row.accept_queue.is_none() || !row.suspicions.is_empty());
     rows.sort_by_cached_key(|row| {
         let worst = row.suspicions.first().map_or(0, |suspicion| suspicion.time_ns);
         let busy = row.span_ns.saturating_sub(row.idle_ns);
@@ -135,7 +147,7 @@ fn rows(seen: Vec<Seen>) -> Vec<SocketRow> {
     rows
 }
 
-fn row(seen: &Seen, peer_program: Option<String>) -> SocketRow {
+fn row(seen: &Seen) -> SocketRow {
     let (first, last) = (&seen.first.info, &seen.last.info);
     let account = Account {
         span: seen.span,
@@ -143,6 +155,8 @@ fn row(seen: &Seen, peer_program: Option<String>) -> SocketRow {
         samples: seen.samples,
         unread_samples: seen.unread_samples,
         unread_bytes: seen.last.unread_bytes,
+        unaccepted_samples: if seen.last.is_unaccepted() { seen.unaccepted_samples } else { 0 },
+        full_samples: seen.full_samples,
         send_buffer_limited: last.send_buffer_limited.saturating_sub(first.send_buffer_limited),
     };
     let mut held: Vec<HeldTime> = Holder::ALL
@@ -163,13 +177,17 @@ fn row(seen: &Seen, peer_program: Option<String>) -> SocketRow {
         local: seen.last.local.to_string(),
         peer: seen.last.peer.to_string(),
         state: seen.last.state.name().to_owned(),
+        is_held: seen.last.inode != 0,
         pid: seen.owner.as_ref().map(|owner| owner.pid),
         program: seen.owner.as_ref().map(|owner| owner.name.clone()),
         fd: seen.owner.as_ref().map(|owner| owner.fd),
-        peer_program,
+        other_processes: seen.owner.as_ref().map_or(0, |owner| owner.others),
+        peer_program: seen.peer.as_ref().map(|peer| format!("{} ({})", peer.name, peer.pid)),
         nodelay: seen.options.map(|options| options.no_delay),
         cork: seen.options.map(|options| options.cork),
         quickack: seen.options.map(|options| options.quick_ack),
+        accept_queue: seen.last.accept_queue.map(|queue| queue.waiting),
+        backlog: seen.last.accept_queue.map(|queue| queue.backlog),
         unsent_bytes: state.unsent_bytes,
         in_flight_bytes: state.in_flight_bytes,
         unread_bytes: state.unread_bytes,
