@@ -139,7 +139,7 @@ impl SocketsDocument {
         }
         let (suspicious, others): (Vec<_>, Vec<_>) = self.sockets.iter().partition(|row| !row.suspicions.is_empty());
         let lose = match suspicious.len() {
-            _ if !self.is_enough => "too few looks to tell who loses time, which a longer --time allows".to_owned(),
+            _ if !self.is_enough => "too few looks to tell who loses time".to_owned(),
             0 => "none loses time that a look can see".to_owned(),
             1 => "1 loses time".to_owned(),
             many => format!("{} lose time", units::count(many as u64)),

@@ -58,12 +58,13 @@ mod tests {
         client.set_nodelay(true).unwrap();
         let mut socket = None;
         let mut table = SocketTable::open().unwrap();
-        table.look(|one| socket = socket.or((one.local == client.local_addr().unwrap()).then_some(*one))).unwrap();
+        let is_client = |one: &Socket| one.local == client.local_addr().unwrap();
+        table.look(|one| socket = if is_client(one) { Some(*one) } else { socket }).unwrap();
         let mut owner =
             Owner { pid: std::process::id() as i32, fd: client.as_raw_fd(), name: String::new(), others: 0 };
         let options = Options::read(&owner, &socket.unwrap()).unwrap();
         assert!(options.no_delay && !options.cork);
-        rustix::net::sockopt::set_tcp_cork(&client, true).unwrap();
+        sockopt::set_tcp_cork(&client, true).unwrap();
         assert!(Options::read(&owner, &socket.unwrap()).unwrap().cork);
         owner.fd = listener.as_raw_fd();
         assert_eq!(Options::read(&owner, &socket.unwrap()), Err(Errno::BADF));

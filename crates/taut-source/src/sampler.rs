@@ -162,6 +162,9 @@ impl Sampler {
             tries: 0,
             is_refused: false,
         });
+        if seen.samples == 0 {
+            (seen.first, seen.at) = (*socket, now);
+        }
         let since = now.saturating_since(seen.at);
         seen.span += since;
         if let Some(holder) = seen.holder {
@@ -198,6 +201,17 @@ impl Sampler {
         }
     }
 
+    /// Lets the next look be the first one, with the owners and options that are known by now: to find them takes so long
+    /// on a large host that one sample would stand for most of the time.
+    pub fn settle(&mut self) {
+        self.looks = 0;
+        for seen in self.seen.values_mut() {
+            (seen.samples, seen.unread_samples, seen.unaccepted_samples, seen.full_samples) = (0, 0, 0, 0);
+            (seen.span, seen.holder) = (Duration::ZERO, None);
+            seen.held = [Duration::ZERO; Holder::ALL.len()];
+        }
+    }
+
     /// How often it looked.
     pub const fn looks(&self) -> u32 {
         self.looks
@@ -231,7 +245,8 @@ impl Sampler {
                 programs.entry(ends(&seen.last)).or_insert_with(|| owner.clone());
             }
         }
-        let mut all: Vec<Seen> = self.seen.into_values().collect();
+        // Those that were only seen before it settled are none of these.
+        let mut all: Vec<Seen> = self.seen.into_values().filter(|seen| seen.samples > 0).collect();
         for seen in &mut all {
             seen.peer = programs.get(&(seen.last.peer, seen.last.local)).cloned();
             // One that ended meanwhile keeps those that it had.
@@ -275,6 +290,29 @@ mod tests {
         assert_eq!((late.samples, late.span), (2, Duration::from_millis(500)));
         let waiting = seen.iter().find(|seen| seen.last.peer == late.last.local).unwrap();
         assert_eq!((waiting.unaccepted_samples, &waiting.owner), (2, &None));
+    }
+
+    #[test]
+    fn what_was_seen_before_it_settled_takes_no_time() {
+        let (client, server, port) = pair();
+        let (gone, other, gone_port) = pair();
+        let mut sampler = Sampler::new(None, None, |_| Some(Holder::Nagle)).unwrap();
+        sampler.look(at(0)).unwrap();
+        sampler.settle();
+        drop((gone, other));
+        sampler.look(at(5000)).unwrap();
+        sampler.look(at(5020)).unwrap();
+        assert_eq!(sampler.looks(), 2);
+        let seen: Vec<Seen> = sampler.finish();
+        assert!(seen.iter().all(|seen| seen.last.local.port() != gone_port));
+        let ends = [client.local_addr().unwrap().port(), server.local_addr().unwrap().port()];
+        let ours: Vec<_> = seen.iter().filter(|seen| ends.contains(&seen.last.local.port())).collect();
+        assert_eq!((ours.len(), port), (2, ends[1]));
+        for one in ours {
+            let held = one.held[Holder::Nagle.index()];
+            assert_eq!((one.samples, one.span, held), (2, Duration::from_millis(20), Duration::from_millis(20)));
+            assert!(one.owner.is_some() && one.options.is_some());
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// Only those with this port at either end
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// How long to look
+    /// How long to look; longer where five looks take longer. 0 for a single look, without a verdict
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
     time: Duration,
     /// Show all, not only those that lose time and 20 others
@@ -58,17 +58,25 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     let interrupt = run::interrupt_on_signals()?;
     let mut sampler = Sampler::new(args.pid, args.port, holder)?;
+    // The first one goes through /proc and reads the options of all, so its time is none of the looks'.
+    sampler.look(clock::now())?;
+    sampler.settle();
     let begin = clock::now();
     let end = begin + args.time;
     loop {
-        let now = clock::now();
+        let (now, before) = (clock::now(), clock::thread_cpu());
         sampler.look(now)?;
+        let pause = clock::thread_cpu().saturating_sub(before) * (MOST_WORK - 1);
         let looked = clock::now();
-        if looked >= end || interrupt.is_set() {
+        let is_enough = args.time.is_zero() || sampler.looks() >= FEWEST_SAMPLES;
+        if looked >= end && is_enough || interrupt.is_set() {
             break;
         }
-        let pause = looked.saturating_since(now) * (MOST_WORK - 1);
-        clock::sleep_until((now + PERIOD).max(looked + pause).min(end));
+        let next = (now + PERIOD).max(looked + pause);
+        clock::sleep_until(if is_enough { next.min(end) } else { next });
+        if interrupt.is_set() {
+            break;
+        }
     }
     let span_ns = nanos(clock::now().saturating_since(begin));
     let (looks, hidden, forgotten) = (sampler.looks(), sampler.hidden(), sampler.forgotten());
