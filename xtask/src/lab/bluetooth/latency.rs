@@ -226,15 +226,19 @@ fn finding(clean: &Row, lossy: &Row, [quiet, noisy]: &[Figures; 2]) -> Option<Va
     }
     let ms = |ns: u64| format!("{:.2} ms", ns as f64 / 1e6);
     let p50 = ms(lossy.p50_ns()?);
-    let longest = ms(lossy.echo["rtt_ns"]["max"].as_u64()?);
+    // Where echoes are lost there is no longest: it took at least as long as the packet that took longest.
+    let longest_ns = lossy.echo["rtt_ns"]["max"].as_u64().unwrap_or(noisy.longest_ns);
+    let lost = lossy.echo["lost"].as_u64().filter(|lost| *lost > 0);
+    let lost = lost.map_or_else(String::new, |lost| format!(", {lost} of them lost"));
+    let longest = ms(longest_ns);
     Some(json!({
         "cause": "baseband_retransmission",
         "summary": format!("{late} of {ECHOES} echoes over RFCOMM waited for data that the baseband had to send again"),
         "on": format!("rfcomm, Linux {}, {}", lossy.kernel.name(), LOSSES.join(" ")),
         "share": lossy.over(50),
-        "cost_ns": lossy.echo["rtt_ns"]["max"].as_u64()?.saturating_sub(lossy.p50_ns()?),
+        "cost_ns": longest_ns.saturating_sub(lossy.p50_ns()?),
         "evidence": [
-            format!("{late} echoes took longer than {}, the longest {longest}; the median is {p50}, as without losses ({})",
+            format!("{late} echoes took longer than {}, the longest {longest}{lost}; the median is {p50}, as without losses ({})",
                 ms(LATE_NS), ms(clean.p50_ns()?)),
             format!("the air has {} data packets of RFCOMM and L2CAP over BR/EDR, sent again {} times; {} took longer than {} to get through",
                 noisy.packets, noisy.again, noisy.late, ms(LATE_NS)),
