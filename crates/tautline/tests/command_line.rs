@@ -3,6 +3,12 @@
 
 mod support;
 
+use std::net::TcpListener;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use support::{Serve, parse, run, run_json, taut, text};
 
 fn stdout(line: &str) -> String {
@@ -195,4 +201,29 @@ fn a_recording_is_rendered_again_and_two_are_compared() {
     let bad = report(&["bad.json"], "bad.html");
     assert_eq!(bad.status.code(), Some(1));
     assert!(text(&bad.stderr).contains("bad.json"));
+}
+
+/// Who waits for a server that takes the connection and says nothing is asked to wait no longer, and there are no figures.
+#[test]
+fn a_silent_server_does_not_keep_the_user() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
+    for line in ["stream --direction down", "pace", "stream --place free", "crowd --connections 2 --active 1"] {
+        let mut command = taut();
+        command.args(line.split(' ')).args([&endpoint, "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        let _link = listener.accept().unwrap();
+        let began = Instant::now();
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{line}: {}", text(&output.stderr));
+        // A handshake is waited for 5 s and more.
+        assert!(began.elapsed() < Duration::from_secs(4), "{line}: {:?}", began.elapsed());
+        let document = parse(&output);
+        assert_eq!(
+            (&document["ended"]["how"], &document["results"]),
+            (&"interrupted".into(), &Value::Array(Vec::new())),
+            "{line}"
+        );
+    }
 }

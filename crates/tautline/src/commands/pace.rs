@@ -82,6 +82,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         plan.spot = spot;
         let mut progress = run.progress("pace", done, of);
         match pace::run(&plan, &run.interrupt, &mut progress) {
+            // One that was left before its first round has nothing to tell.
+            Ok(outcome) if outcome.ended == Ended::Interrupted && outcome.row.rounds.is_empty() => {
+                ended = outcome.ended
+            }
             Ok(outcome) => outcomes.push(outcome),
             Err(error) if outcomes.is_empty() => return Err(error.into()),
             Err(error) => ended = Ended::PeerGone(error.to_string()),

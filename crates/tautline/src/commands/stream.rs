@@ -92,6 +92,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
                 break;
             }
         };
+        // One that was left before its first round has no rate.
+        if outcome.ended == Ended::Interrupted && outcome.row.rounds.is_empty() {
+            ended = outcome.ended;
+            break;
+        }
         // What the one shows the other shows again.
         if findings.is_empty() {
             findings = findings::of_stream(&outcome.row, &outcome.ended);
