@@ -146,7 +146,7 @@ impl Link {
         &self.endpoint
     }
 
-    /// Has the kernel find out when the peer is gone, as [`keep_alive`] does; other links than TCP need it not, or have their own.
+    /// Has the kernel find out when the peer is gone, as [`keep_alive()`] does; other links than TCP need it not, or have their own.
     ///
     /// # Errors
     /// As setsockopt(2).
