@@ -109,10 +109,13 @@ fn start_file(file: &str) -> taut_link::Result<Engine> {
     Engine::start(vec![Route::compile(&parse_file(file).unwrap().remove(0)).unwrap()])
 }
 
+fn is_realtime() -> bool {
+    rustix::system::uname().version().to_string_lossy().contains("PREEMPT_RT")
+}
+
 /// The place that is soonest here: on PREEMPT_RT all drivers may sleep.
 fn soonest() -> &'static str {
-    let is_realtime = rustix::system::uname().version().to_string_lossy().contains("PREEMPT_RT");
-    if is_realtime { "kthread" } else { "hardirq" }
+    if is_realtime() { "kthread" } else { "hardirq" }
 }
 
 fn status(engine: &Engine) -> Status {
