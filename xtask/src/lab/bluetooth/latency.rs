@@ -142,6 +142,10 @@ fn collect(kernel: Series, links: &[Link], directory: &Path) -> Result<Latencies
             }
             let ended = document["ended"].clone();
             let echo = document["results"][0].clone();
+            if lossy && echo["rtt_ns"]["p50"].is_null() {
+                // No link, and it is among those that failed.
+                continue;
+            }
             let mut row = Row { kernel, lossy, link: link.name, echo, ended, missed: Vec::new() };
             row.judge();
             rows.push(row);
