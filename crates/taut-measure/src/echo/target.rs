@@ -3,7 +3,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use taut_link::wire::Work;
-use taut_link::{Error, Request, Result, Session, SocketOption, clock};
+use taut_link::{Endpoint, Error, Request, Result, Session, SocketOption, clock};
 use taut_time::{Duration, Instant, Timeline};
 
 use super::event_loop::EventLoop;
@@ -153,6 +153,9 @@ impl<'a> Target<'a> {
     }
 
     fn open(&self) -> Result<Session> {
+        // A page has until then to be heard, twice its default time-out (Core Specification, Vol 4, Part E, 6.6).
+        let pages = matches!(self.subject.endpoint, Endpoint::L2cap(_) | Endpoint::Rfcomm(_));
+        let least = Duration::from_secs(if pages { 10 } else { 2 });
         Session::open(&Request {
             endpoint: self.subject.endpoint.clone(),
             work: Work::Echo,
@@ -164,7 +167,7 @@ impl<'a> Target<'a> {
             },
             options: self.subject.options.clone(),
             plain: self.plan.plain,
-            timeout: self.plan.timeout.max(Duration::from_secs(2)),
+            timeout: self.plan.timeout.max(least),
             core: self.subject.spot.peer_core,
         })
     }
