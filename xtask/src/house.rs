@@ -11,10 +11,11 @@ use crate::shell;
 const GROUND: &str = "taut-time";
 
 /// The floors of docs/architecture.md. A crate imports only from floors below its own, and [`GROUND`].
-const FLOORS: [(&str, u8); 15] = [
+const FLOORS: [(&str, u8); 16] = [
     ("taut-time", 0),
     ("taut-event", 0),
     ("taut-air", 0),
+    ("taut-bpf", 1),
     ("taut-capture", 1),
     ("taut-link", 1),
     ("taut-aio", 1),

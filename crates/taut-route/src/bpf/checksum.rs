@@ -6,10 +6,10 @@
 
 use super::frame::{self, CHECKSUM, HEADERS, LENGTH, MEMORY, NOW, OUTPUTS, PAYLOAD, PAYLOAD_SUM, SENT_SUM};
 use super::header::Ip;
-use super::helper;
-use super::instruction::R::{R0, R1, R2, R3, R4, R5, R10};
-use super::instruction::{Alu, Assembler, Jump, Label, R, Width};
 use super::network::Hook;
+use taut_bpf::helper;
+use taut_bpf::instruction::R::{R0, R1, R2, R3, R4, R5, R10};
+use taut_bpf::instruction::{Alu, Assembler, Jump, Label, R, Width};
 
 /// Longest payload whose bytes a program sums up: of one that has a checksum which nobody has looked at yet, and of one that
 /// XDP sends on as it came over IPv6.

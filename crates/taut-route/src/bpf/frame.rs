@@ -1,6 +1,6 @@
 //! Where the generated programs keep things: registers, stack, and the memory of a route.
 
-use super::instruction::R;
+use taut_bpf::instruction::R;
 
 /// The event's payload.
 pub(super) const PAYLOAD: R = R::R6;

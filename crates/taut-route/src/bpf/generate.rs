@@ -4,9 +4,9 @@
 use super::frame::{
     COUNT, EVENT, LAST, LAST_PASSED, LENGTH, MEMORY, NOW, OUTPUTS, PASSED, PASSES, PAYLOAD, SLOTS, WAITING,
 };
-use super::instruction::R::{R0, R1, R2, R3, R4, R5, R10};
-use super::instruction::{Alu, Assembler, R, Width};
 use crate::condition::{Binary, Expression, Fact, Field, Filter, Program, Slot, Unary};
+use taut_bpf::instruction::R::{R0, R1, R2, R3, R4, R5, R10};
+use taut_bpf::instruction::{Alu, Assembler, R, Width};
 
 /// Evaluates all expressions and brings the memory up to date, like [`Program::handle`] for an event that is long enough.
 /// Needs the four registers of `frame` and leaves `PASSES`, `OUTPUTS` and `EVENT` on the stack. Calls nothing, so that it may

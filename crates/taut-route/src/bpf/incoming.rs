@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 
 use super::frame::{self, LENGTH, PAYLOAD, PAYLOAD_SUM, SENDER};
 use super::header::{self, Ip};
-use super::helper;
-use super::instruction::R::{R0, R1, R2, R3, R4, R5, R10};
-use super::instruction::{Alu, Assembler, Jump, Label, Width};
 use super::network::{Ends, Hook};
 use crate::condition::Program;
+use taut_bpf::helper;
+use taut_bpf::instruction::R::{R0, R1, R2, R3, R4, R5, R10};
+use taut_bpf::instruction::{Alu, Assembler, Jump, Label, Width};
 
 /// In `SENDER`: room for both Ethernet addresses, of which the second is kept, the IP address, the port, and the hops left.
 pub(super) const SENDER_IP: i16 = SENDER + 12;

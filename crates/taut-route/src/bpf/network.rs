@@ -8,10 +8,11 @@ use std::net::SocketAddr;
 
 use super::frame::{BUCKETS, EVENT, FAILED, HEADERS, HISTOGRAM, LOG_LOST, MEMORY, NOW, OUTPUTS, PASSES, SHORT};
 use super::header::Ip;
-use super::instruction::R::{R0, R1, R2, R3, R4, R10};
-use super::instruction::{Alu, Assembler, Instruction, Jump, Label, R, Width};
-use super::{acceptable, frame, helper, incoming, outgoing, record};
+use super::{acceptable, frame, incoming, outgoing, record};
 use crate::condition::Program;
+use taut_bpf::helper;
+use taut_bpf::instruction::R::{R0, R1, R2, R3, R4, R10};
+use taut_bpf::instruction::{Alu, Assembler, Instruction, Jump, Label, R, Width};
 
 /// Where in the kernel a program runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -3,54 +3,12 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use taut_bpf::sys::{self, Map, MapKind, MapShape, ProgramKind};
+use taut_bpf::{BpfError, load};
+
 use super::frame::{BUCKETS, COUNT, FAILED, HISTOGRAM, LOG_LOST, PASSED, SHORT, memory_bytes};
-use super::instruction::Instruction;
 use super::record::{self, RECORD_HEADER, RecordTarget};
-use super::sys::{self, LogLevel, Map, MapKind, MapShape, ProgramKind};
 use crate::condition::{Program, Verdict};
-
-/// Why the kernel did not take something.
-#[derive(Debug, thiserror::Error)]
-pub enum BpfError {
-    /// The right is missing, or the kernel was built without it.
-    #[error("{what}: {error} (bpf(2) needs CAP_BPF and CAP_NET_ADMIN, or root)")]
-    Denied {
-        /// What was tried.
-        what: &'static str,
-        /// The kernel's answer.
-        error: io::Error,
-    },
-    /// The verifier refused the program: our own mistake.
-    #[error("the kernel refused the generated program: {error}: {reason}")]
-    Refused {
-        /// The kernel's answer.
-        error: io::Error,
-        /// The last lines of the verifier's log.
-        reason: String,
-    },
-    /// Anything else.
-    #[error("{what}: {error}")]
-    Io {
-        /// What was tried.
-        what: &'static str,
-        /// The kernel's answer.
-        error: io::Error,
-    },
-}
-
-impl BpfError {
-    pub(super) fn of(what: &'static str) -> impl Fn(io::Error) -> Self {
-        move |error| match error.raw_os_error() {
-            Some(libc::EPERM | libc::ENOSYS) => Self::Denied { what, error },
-            _ => Self::Io { what, error },
-        }
-    }
-
-    /// Whether a right is missing.
-    pub const fn is_missing_right(&self) -> bool {
-        matches!(self, Self::Denied { .. })
-    }
-}
 
 /// The memory of a route in the kernel: an array map of one value that begins with a lock.
 #[derive(Debug)]
@@ -152,33 +110,6 @@ fn lock_types(value_bytes: u32) -> Vec<u8> {
     types.iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
     bytes.extend(STRINGS);
     bytes
-}
-
-/// Loads a program; when it is refused, once more for the reasons.
-pub(super) fn load(kind: ProgramKind, code: &[Instruction], attach_type: u32, name: &str) -> Result<OwnedFd, BpfError> {
-    let error = match sys::load(kind, code, attach_type, name, None) {
-        Ok(fd) => return Ok(fd),
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
-            return Err(BpfError::Denied { what: "load a program", error });
-        }
-        Err(error) => error,
-    };
-    let mut log = vec![0; 1 << 20];
-    // What it says about the second one goes for the first one.
-    let _ = sys::load(kind, code, attach_type, name, Some((LogLevel::Reasons, &mut log)));
-    let text = String::from_utf8_lossy(&log);
-    let lines: Vec<&str> = text.trim_end_matches('\0').lines().collect();
-    Err(BpfError::Refused { error, reason: lines[lines.len().saturating_sub(6)..].join(" / ") })
-}
-
-/// How many instructions the verifier looked at until it took a program.
-#[cfg(test)]
-pub(super) fn verified(kind: ProgramKind, code: &[Instruction], attach_type: u32) -> io::Result<usize> {
-    let mut log = vec![0; 1 << 12];
-    sys::load(kind, code, attach_type, "taut_verified", Some((LogLevel::Statistics, &mut log)))?;
-    let text = String::from_utf8_lossy(&log);
-    let count = text.split_once("processed ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
-    count.ok_or_else(|| io::Error::other(format!("no count in {text}")))
 }
 
 /// A program over event records, in the kernel.

@@ -2,10 +2,10 @@
 
 use super::frame::{LENGTH, MEMORY, NOW, OUTPUTS, PASSES, PAYLOAD, SHORT};
 use super::generate;
-use super::helper;
-use super::instruction::R::{R0, R1, R2, R3, R10};
-use super::instruction::{Alu, Assembler, Instruction, Jump, Width};
 use crate::condition::{MOST_OUTPUTS, Program};
+use taut_bpf::helper;
+use taut_bpf::instruction::R::{R0, R1, R2, R3, R10};
+use taut_bpf::instruction::{Alu, Assembler, Instruction, Jump, Width};
 
 /// Bytes before the payload: time of the event in ns (host's byte order), and room for eight outputs.
 pub const RECORD_HEADER: usize = 8 + 8 * MOST_OUTPUTS;

@@ -6,13 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::header::{self, Hop, OWN_BYTES, Own, SINK_BYTES};
 use super::incoming::{self, KEY_BYTES};
-use super::instruction::Instruction;
 use super::network::{self, Hook, LOG_BYTES, NetParts, NetSink};
-use super::object::{self, BpfError, KernelCounters, MemoryMap};
-use super::ring::Ring;
-use super::sys::{self, Map, MapKind, MapShape, ProgramKind};
+use super::object::{KernelCounters, MemoryMap};
 use crate::condition::Program;
 use crate::route::MOST_REPLIES;
+use taut_bpf::BpfError;
+use taut_bpf::Ring;
+use taut_bpf::instruction::Instruction;
+use taut_bpf::sys::{self, Map, MapKind, MapShape, ProgramKind};
 
 // Attach types (enum bpf_attach_type) and flags of links (linux/if_link.h).
 const BPF_XDP: u32 = 37;
@@ -199,7 +200,7 @@ impl KernelRoute {
     /// The right is missing, or the kernel is too old for a part of it.
     pub fn load(program: &Program, spec: KernelSpec, place: Place, name: &str) -> Result<Self, BpfError> {
         let maps = Maps::create(program, &spec)?;
-        let program = object::load(place.kind(), &maps.code(program, &spec, place), place.attach_type(), name)?;
+        let program = taut_bpf::load(place.kind(), &maps.code(program, &spec, place), place.attach_type(), name)?;
         let Maps { memory, sinks, log } = maps;
         let ring = |map: Map| Ring::new(map.into_fd(), LOG_RING).map_err(BpfError::of("map the log"));
         let log = log.map(ring).transpose()?;
@@ -292,7 +293,7 @@ impl Attachment {
         let table = create(MapKind::Hash, KEY_BYTES, "taut_routes")?;
         let programs = create(MapKind::ProgramArray, 4, "taut_programs")?;
         let code = network::dispatcher(place.hook(), table.number(), programs.number());
-        let dispatcher = object::load(place.kind(), &code, place.attach_type(), "taut_dispatch")?;
+        let dispatcher = taut_bpf::load(place.kind(), &code, place.attach_type(), "taut_dispatch")?;
         for (index, route) in routes.iter().enumerate() {
             let index = (index as u32).to_ne_bytes();
             let program = sys::number(&route.program).to_ne_bytes();
@@ -313,7 +314,7 @@ impl Attachment {
     /// As [`attach`](Self::attach).
     pub fn leave_alone(ifindex: u32) -> Result<Self, BpfError> {
         let place = Place::XdpNative;
-        let program = object::load(place.kind(), &network::leave_alone(), place.attach_type(), "taut_pass")?;
+        let program = taut_bpf::load(place.kind(), &network::leave_alone(), place.attach_type(), "taut_pass")?;
         let link = place.attach(program.as_fd(), ifindex);
         let link = link.map_err(|error| BpfError::Io { what: "attach to the device", error })?;
         Ok(Self { _link: link, table: None, _programs: None })
@@ -353,7 +354,7 @@ mod tests {
                 let spec = KernelSpec { log: Some(None), ..KernelSpec::new(source, sinks) };
                 let verified = Maps::create(&program, &spec).map(|maps| {
                     let code = maps.code(&program, &spec, place);
-                    (code.len(), object::verified(place.kind(), &code, place.attach_type()))
+                    (code.len(), taut_bpf::verified(place.kind(), &code, place.attach_type()))
                 });
                 let (length, verified) = match verified {
                     Err(error) if error.is_missing_right() => {

@@ -1,10 +1,10 @@
-//! bpf(2), which no crate wraps without bringing a loader of its own. The only place of this crate that calls it.
+//! bpf(2), which no crate wraps without bringing a loader of its own. The only place that calls it.
 #![expect(unsafe_code, reason = "bpf(2) has no safe wrapper")]
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use super::instruction::Instruction;
+use crate::instruction::Instruction;
 
 // enum bpf_cmd (linux/bpf.h).
 const MAP_CREATE: i32 = 0;
@@ -19,7 +19,8 @@ const LINK_CREATE: i32 = 28;
 /// Kinds of map (`enum bpf_map_type`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
-pub(super) enum MapKind {
+#[expect(missing_docs, reason = "they are the names of linux/bpf.h")]
+pub enum MapKind {
     Hash = 1,
     Array = 2,
     ProgramArray = 3,
@@ -29,9 +30,10 @@ pub(super) enum MapKind {
 /// Kinds of program (`enum bpf_prog_type`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
-pub(super) enum ProgramKind {
+pub enum ProgramKind {
     /// `BPF_PROG_TYPE_SCHED_CLS`
     Classifier = 3,
+    /// `BPF_PROG_TYPE_XDP`
     Xdp = 6,
 }
 
@@ -168,26 +170,32 @@ fn name(text: &str) -> [u8; 16] {
 }
 
 /// Size and kind of a map.
-pub(super) struct MapShape<'a> {
-    pub(super) kind: MapKind,
-    pub(super) key_bytes: usize,
-    pub(super) value_bytes: usize,
-    pub(super) entries: usize,
-    pub(super) name: &'a str,
+pub struct MapShape<'a> {
+    /// What it is.
+    pub kind: MapKind,
+    /// Length of a key.
+    pub key_bytes: usize,
+    /// Length of a value.
+    pub value_bytes: usize,
+    /// Most entries; of a ring its bytes.
+    pub entries: usize,
+    /// As bpftool(8) shows it, cut to 15 bytes.
+    pub name: &'a str,
     /// Types of the map, and the numbers of those of key and value.
-    pub(super) types: Option<(BorrowedFd<'a>, u32, u32)>,
+    pub types: Option<(BorrowedFd<'a>, u32, u32)>,
 }
 
 /// A map in the kernel. The kernel takes the lengths of keys and values from the map and not from the caller, so they are checked here.
 #[derive(Debug)]
-pub(super) struct Map {
+pub struct Map {
     fd: OwnedFd,
     key_bytes: usize,
     value_bytes: usize,
 }
 
 impl Map {
-    pub(super) fn create(shape: &MapShape<'_>) -> io::Result<Self> {
+    /// Makes one.
+    pub fn create(shape: &MapShape<'_>) -> io::Result<Self> {
         let (btf_fd, btf_key_type_id, btf_value_type_id) =
             shape.types.map_or((0, 0, 0), |(fd, key, value)| (raw(fd), key, value));
         let mut attribute = MapCreate {
@@ -207,7 +215,7 @@ impl Map {
     }
 
     /// Reads a value.
-    pub(super) fn look_up(&self, key: &[u8]) -> io::Result<Vec<u8>> {
+    pub fn look_up(&self, key: &[u8]) -> io::Result<Vec<u8>> {
         let mut value = vec![0; self.value_bytes];
         let mut attribute = self.element(key, Some(value.as_mut_ptr() as u64))?;
         // SAFETY: the key was looked at, and the value has the length of the map's.
@@ -216,7 +224,7 @@ impl Map {
     }
 
     /// Writes a value.
-    pub(super) fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+    pub fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         has_length(value, self.value_bytes)?;
         let mut attribute = self.element(key, Some(value.as_ptr() as u64))?;
         // SAFETY: both are live and have the lengths of the map's; the kernel only reads them.
@@ -224,7 +232,7 @@ impl Map {
     }
 
     /// Deletes a key.
-    pub(super) fn delete(&self, key: &[u8]) -> io::Result<()> {
+    pub fn delete(&self, key: &[u8]) -> io::Result<()> {
         let mut attribute = self.element(key, None)?;
         // SAFETY: the key is live and has the length of the map's.
         unsafe { bpf(MAP_DELETE_ELEM, &mut attribute) }.map(drop)
@@ -237,12 +245,12 @@ impl Map {
     }
 
     /// Its number, for an instruction that names it.
-    pub(super) fn number(&self) -> RawFd {
+    pub fn number(&self) -> RawFd {
         number(&self.fd)
     }
 
     /// Its descriptor alone.
-    pub(super) fn into_fd(self) -> OwnedFd {
+    pub fn into_fd(self) -> OwnedFd {
         self.fd
     }
 }
@@ -259,16 +267,15 @@ fn has_length(bytes: &[u8], length: usize) -> io::Result<()> {
 /// What the verifier writes down (`BPF_LOG_LEVEL1`, `BPF_LOG_STATS` of linux/bpf_verifier.h).
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
-pub(super) enum LogLevel {
+pub enum LogLevel {
     /// Why it refuses.
     Reasons = 1,
     /// How much work it had.
-    #[cfg(test)]
     Statistics = 4,
 }
 
 /// Loads a program. With a `log` the verifier writes there; that costs it several times the time.
-pub(super) fn load(
+pub fn load(
     kind: ProgramKind,
     code: &[Instruction],
     attach_type: u32,
@@ -295,7 +302,7 @@ pub(super) fn load(
 }
 
 /// Runs a program once on data, which it may change; its result and what the data is then.
-pub(super) fn test_run(program: BorrowedFd<'_>, data: &[u8]) -> io::Result<(u32, Vec<u8>)> {
+pub fn test_run(program: BorrowedFd<'_>, data: &[u8]) -> io::Result<(u32, Vec<u8>)> {
     let mut out = vec![0; data.len() + 256];
     let mut attribute = TestRun {
         fd: raw(program),
@@ -312,14 +319,14 @@ pub(super) fn test_run(program: BorrowedFd<'_>, data: &[u8]) -> io::Result<(u32,
 }
 
 /// Loads types.
-pub(super) fn load_types(types: &[u8]) -> io::Result<OwnedFd> {
+pub fn load_types(types: &[u8]) -> io::Result<OwnedFd> {
     let mut attribute = BtfLoad { btf: types.as_ptr() as u64, size: types.len() as u32, ..BtfLoad::default() };
     // SAFETY: the types are live and their length is told.
     unsafe { bpf(BTF_LOAD, &mut attribute) }.map(owned)
 }
 
 /// Attaches a program to a network device for as long as the link is open.
-pub(super) fn link(program: BorrowedFd<'_>, ifindex: u32, attach_type: u32, flags: u32) -> io::Result<OwnedFd> {
+pub fn link(program: BorrowedFd<'_>, ifindex: u32, attach_type: u32, flags: u32) -> io::Result<OwnedFd> {
     let mut attribute =
         LinkCreate { program: raw(program), target_ifindex: ifindex, attach_type, flags, ..LinkCreate::default() };
     // SAFETY: the attribute holds no address.
@@ -327,7 +334,7 @@ pub(super) fn link(program: BorrowedFd<'_>, ifindex: u32, attach_type: u32, flag
 }
 
 /// The number of a descriptor, for an instruction that names it.
-pub(super) fn number(fd: &OwnedFd) -> RawFd {
+pub fn number(fd: &OwnedFd) -> RawFd {
     fd.as_raw_fd()
 }
 
@@ -342,10 +349,7 @@ mod tests {
         let map = match Map::create(&shape) {
             Ok(map) => map,
             Err(error) => {
-                return crate::skip::note(
-                    "bpf::sys::a_map_takes_keys_and_values_of_its_lengths_only",
-                    &error.to_string(),
-                );
+                return crate::skip::note("sys::a_map_takes_keys_and_values_of_its_lengths_only", &error.to_string());
             }
         };
         map.update(&[1; 8], &[2; 16]).unwrap();

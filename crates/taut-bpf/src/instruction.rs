@@ -4,17 +4,21 @@
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
 pub struct Instruction {
-    pub(crate) opcode: u8,
+    /// What it does.
+    pub opcode: u8,
     /// Destination in the lower half, source in the upper one.
-    pub(crate) registers: u8,
-    pub(crate) offset: i16,
-    pub(crate) immediate: i32,
+    pub registers: u8,
+    /// Of a jump in instructions, of memory in bytes.
+    pub offset: i16,
+    /// A constant.
+    pub immediate: i32,
 }
 
 /// A register.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
-pub(super) enum R {
+#[expect(missing_docs, reason = "they are the names of RFC 9669")]
+pub enum R {
     /// Result of calls and expressions.
     R0,
     R1,
@@ -33,7 +37,8 @@ pub(super) enum R {
 /// Arithmetic of 64 bits (RFC 9669, section 4.1).
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
-pub(super) enum Alu {
+#[expect(missing_docs, reason = "they are the names of RFC 9669")]
+pub enum Alu {
     Add = 0x00,
     Sub = 0x10,
     Mul = 0x20,
@@ -55,30 +60,38 @@ pub(super) enum Alu {
 /// Conditions of jumps (RFC 9669, section 4.3), unsigned.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
-pub(super) enum Jump {
+pub enum Jump {
+    /// `==`
     Equal = 0x10,
+    /// `>`
     Greater = 0x20,
+    /// `!=`
     Unequal = 0x50,
+    /// `<`
     Less = 0xa0,
 }
 
 /// Bytes of a load or store.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
-pub(super) enum Width {
+pub enum Width {
+    /// 4 bytes.
     B4 = 0x00,
+    /// 2 bytes.
     B2 = 0x08,
+    /// 1 byte.
     B1 = 0x10,
+    /// 8 bytes.
     B8 = 0x18,
 }
 
 /// A place to jump to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Label(usize);
+pub struct Label(usize);
 
 /// Instructions with jumps to labels that may stand further on.
 #[derive(Debug, Default)]
-pub(super) struct Assembler {
+pub struct Assembler {
     code: Vec<Instruction>,
     /// Where each label is, once it is known.
     labels: Vec<Option<usize>>,
@@ -105,24 +118,28 @@ impl Assembler {
         self.code.push(Instruction { opcode, registers: dst as u8 | (src << 4), offset, immediate });
     }
 
-    pub(super) fn alu(&mut self, what: Alu, dst: R, src: R) {
+    /// From two registers into the first.
+    pub fn alu(&mut self, what: Alu, dst: R, src: R) {
         self.push(ALU64 | what as u8 | FROM_REGISTER, dst, src as u8, 0, 0);
     }
 
-    pub(super) fn alu_imm(&mut self, what: Alu, dst: R, immediate: i32) {
+    /// From a register and a constant into the register.
+    pub fn alu_imm(&mut self, what: Alu, dst: R, immediate: i32) {
         self.push(ALU64 | what as u8, dst, 0, 0, immediate);
     }
 
-    pub(super) fn mov(&mut self, dst: R, src: R) {
+    /// Copies a register.
+    pub fn mov(&mut self, dst: R, src: R) {
         self.alu(Alu::Mov, dst, src);
     }
 
-    pub(super) fn negate(&mut self, dst: R) {
+    /// The negative.
+    pub fn negate(&mut self, dst: R) {
         self.push(NEG, dst, 0, 0, 0);
     }
 
     /// A constant of any size.
-    pub(super) fn constant(&mut self, dst: R, value: i64) {
+    pub fn constant(&mut self, dst: R, value: i64) {
         match i32::try_from(value) {
             Ok(small) => self.alu_imm(Alu::Mov, dst, small),
             Err(_) => self.wide(dst, 0, value as i32, (value >> 32) as i32),
@@ -135,74 +152,85 @@ impl Assembler {
     }
 
     /// The address of a map.
-    pub(super) fn map(&mut self, dst: R, fd: i32) {
+    pub fn map(&mut self, dst: R, fd: i32) {
         self.wide(dst, MAP_FD, fd, 0);
     }
 
     /// The address of the only value of an array map.
-    pub(super) fn map_value(&mut self, dst: R, fd: i32) {
+    pub fn map_value(&mut self, dst: R, fd: i32) {
         self.wide(dst, MAP_VALUE, fd, 0);
     }
 
-    pub(super) fn load(&mut self, width: Width, dst: R, src: R, offset: i16) {
+    /// Loads from memory, with zeroes above.
+    pub fn load(&mut self, width: Width, dst: R, src: R, offset: i16) {
         self.push(LDX | width as u8, dst, src as u8, offset, 0);
     }
 
-    pub(super) fn store(&mut self, width: Width, dst: R, offset: i16, src: R) {
+    /// Stores the lowest bytes.
+    pub fn store(&mut self, width: Width, dst: R, offset: i16, src: R) {
         self.push(STX | width as u8, dst, src as u8, offset, 0);
     }
 
     /// Adds 64 bits to memory, atomically.
-    pub(super) fn atomic_add(&mut self, dst: R, offset: i16, src: R) {
+    pub fn atomic_add(&mut self, dst: R, offset: i16, src: R) {
         self.push(ATOMIC_ADD, dst, src as u8, offset, 0);
     }
 
     /// Between the host's byte order and big endian (or little), for the lowest `bits`; those above become zero.
-    pub(super) fn byte_order(&mut self, dst: R, bits: i32, big_endian: bool) {
+    pub fn byte_order(&mut self, dst: R, bits: i32, big_endian: bool) {
         self.push(BYTE_ORDER | if big_endian { FROM_REGISTER } else { 0 }, dst, 0, 0, bits);
     }
 
-    pub(super) fn call(&mut self, helper: i32) {
+    /// Calls a function of the kernel ([`helper`](crate::helper)): R1 to R5 are its arguments and lost, R0 is its result.
+    pub fn call(&mut self, helper: i32) {
         self.push(CALL, R::R0, 0, 0, helper);
     }
 
-    pub(super) fn exit(&mut self) {
+    /// Ends the program with the result in R0.
+    pub fn exit(&mut self) {
         self.push(EXIT, R::R0, 0, 0, 0);
     }
 
-    pub(super) fn label(&mut self) -> Label {
+    /// A label that stands nowhere yet.
+    pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
     /// Whether anything jumps there so far.
-    pub(super) fn is_wanted(&self, label: Label) -> bool {
+    pub fn is_wanted(&self, label: Label) -> bool {
         self.jumps.iter().any(|(_, to)| *to == label)
     }
 
     /// Puts a label here.
-    pub(super) fn place(&mut self, label: Label) {
+    pub fn place(&mut self, label: Label) {
         self.labels[label.0] = Some(self.code.len());
     }
 
-    pub(super) fn jump(&mut self, label: Label) {
+    /// Jumps always.
+    pub fn jump(&mut self, label: Label) {
         self.jumps.push((self.code.len(), label));
         // Always.
         self.push(JMP, R::R0, 0, 0, 0);
     }
 
-    pub(super) fn jump_if(&mut self, what: Jump, dst: R, src: R, label: Label) {
+    /// Jumps if two registers compare so.
+    pub fn jump_if(&mut self, what: Jump, dst: R, src: R, label: Label) {
         self.jumps.push((self.code.len(), label));
         self.push(JMP | what as u8 | FROM_REGISTER, dst, src as u8, 0, 0);
     }
 
-    pub(super) fn jump_if_imm(&mut self, what: Jump, dst: R, immediate: i32, label: Label) {
+    /// Jumps if a register and a constant compare so.
+    pub fn jump_if_imm(&mut self, what: Jump, dst: R, immediate: i32, label: Label) {
         self.jumps.push((self.code.len(), label));
         self.push(JMP | what as u8, dst, 0, 0, immediate);
     }
 
     /// The instructions, with all jumps to where their labels are.
-    pub(super) fn finish(mut self) -> Vec<Instruction> {
+    ///
+    /// # Panics
+    /// A label that is jumped to was not placed, or stands more than 32,767 instructions off.
+    pub fn finish(mut self) -> Vec<Instruction> {
         for (at, label) in self.jumps {
             let to = self.labels[label.0].expect("every label has been placed");
             // A program is at most some ten thousand instructions long: parts of a route and their size are bounded.

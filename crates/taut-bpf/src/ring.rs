@@ -10,7 +10,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 /// Records waiting to be read. The descriptor is readable while there are some.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub struct Ring {
     fd: OwnedFd,
     /// One page with the consumer's position, writable.
     consumer: NonNull<u8>,
@@ -31,7 +31,7 @@ const DISCARD: u32 = 1 << 30;
 
 impl Ring {
     /// Takes a ring of so many bytes of data.
-    pub(super) fn new(fd: OwnedFd, bytes: usize) -> io::Result<Self> {
+    pub fn new(fd: OwnedFd, bytes: usize) -> io::Result<Self> {
         let page = rustix::param::page_size();
         let map = |length: usize, protection: ProtFlags, offset: usize| {
             // SAFETY: a new mapping at a place of the kernel's choice.
@@ -46,7 +46,7 @@ impl Ring {
     }
 
     /// Hands over what there is, in order.
-    pub(super) fn read(&mut self, mut record: impl FnMut(&[u8])) {
+    pub fn read(&mut self, mut record: impl FnMut(&[u8])) {
         // SAFETY: both positions stand at the beginning of their page, aligned, for as long as the mapping lives.
         let (consumed, produced) =
             unsafe { (self.consumer.cast::<AtomicU64>().as_ref(), self.producer.cast::<AtomicU64>().as_ref()) };
