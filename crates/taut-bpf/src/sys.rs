@@ -1,6 +1,7 @@
 //! bpf(2), which no crate wraps without bringing a loader of its own. The only place that calls it.
 #![expect(unsafe_code, reason = "bpf(2) has no safe wrapper")]
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
@@ -13,6 +14,7 @@ const MAP_UPDATE_ELEM: i32 = 2;
 const MAP_DELETE_ELEM: i32 = 3;
 const PROG_LOAD: i32 = 5;
 const PROG_TEST_RUN: i32 = 10;
+const RAW_TRACEPOINT_OPEN: i32 = 17;
 const BTF_LOAD: i32 = 18;
 const LINK_CREATE: i32 = 28;
 
@@ -24,6 +26,8 @@ pub enum MapKind {
     Hash = 1,
     Array = 2,
     ProgramArray = 3,
+    PerCpuArray = 6,
+    LruHash = 9,
     RingBuffer = 27,
 }
 
@@ -35,6 +39,8 @@ pub enum ProgramKind {
     Classifier = 3,
     /// `BPF_PROG_TYPE_XDP`
     Xdp = 6,
+    /// `BPF_PROG_TYPE_RAW_TRACEPOINT`
+    RawTracepoint = 17,
 }
 
 #[repr(C)]
@@ -125,6 +131,14 @@ struct LinkCreate {
     expected_revision: u64,
 }
 
+#[repr(C)]
+#[derive(Default)]
+struct RawTracepoint {
+    name: u64,
+    program: u32,
+    padding: u32,
+}
+
 /// A member of `union bpf_attr`, or its beginning.
 ///
 /// # Safety
@@ -142,6 +156,8 @@ unsafe impl Attribute for TestRun {}
 unsafe impl Attribute for BtfLoad {}
 // SAFETY: `repr(C)`, of integers each of which ends where the next one may begin.
 unsafe impl Attribute for LinkCreate {}
+// SAFETY: `repr(C)`, of integers each of which ends where the next one may begin.
+unsafe impl Attribute for RawTracepoint {}
 
 /// Calls bpf(2). The addresses in the attribute must be good for what the command does with them.
 unsafe fn bpf<A: Attribute>(command: i32, attribute: &mut A) -> io::Result<i32> {
@@ -331,6 +347,16 @@ pub fn link(program: BorrowedFd<'_>, ifindex: u32, attach_type: u32, flags: u32)
         LinkCreate { program: raw(program), target_ifindex: ifindex, attach_type, flags, ..LinkCreate::default() };
     // SAFETY: the attribute holds no address.
     unsafe { bpf(LINK_CREATE, &mut attribute) }.map(owned)
+}
+
+/// Attaches a program to a tracepoint of the kernel for as long as the descriptor is open.
+///
+/// # Errors
+/// There is no such tracepoint, or the right is missing.
+pub fn raw_tracepoint(program: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedFd> {
+    let mut attribute = RawTracepoint { name: name.as_ptr() as u64, program: raw(program), padding: 0 };
+    // SAFETY: the name is live and ends in a zero.
+    unsafe { bpf(RAW_TRACEPOINT_OPEN, &mut attribute) }.map(owned)
 }
 
 /// The number of a descriptor, for an instruction that names it.
