@@ -293,9 +293,13 @@ fn what_is_tried_is_put_back_unless_it_is_to_be_kept() {
         sleep 12; kill -INT $tune; wait $tune; echo code $?
         sleep 1; limits stopped
         taut stream @peer --time 1s --rounds 1 --json >$OUT/after
-        l2cat serve --no-advertise --bind 00:AA:01:01:00:00 134 dd of=/dev/null bs=64k 2>/dev/null &
+        l2cat serve --no-advertise --bind 00:AA:01:01:00:00 134 dd of=/dev/null bs=64k 2>/dev/null & cat=$!
+        # Once a peer has gone it asks this kernel for more without an end, and the host has to compute all of that.
+        mkdir /tmp/groups; mount -t cgroup2 none /tmp/groups; echo +cpu >/tmp/groups/cgroup.subtree_control
+        mkdir /tmp/groups/peer; echo 5000 100000 >/tmp/groups/peer/cpu.max; echo $cat >/tmp/groups/peer/cgroup.procs
         sleep 1
         taut tune 'l2cap://00:AA:01:01:00:00/134?adapter=hci0' --plain --time 100ms --json >$OUT/plain || exit 11
+        kill $cat
         limits plain
         taut tune @peer --time 100ms --keep --json >$OUT/kept || exit 12
         limits kept

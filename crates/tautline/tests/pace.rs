@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
-use support::{Serve, causes, has, is_root, parse, run, run_json, skip, taut, text};
+use support::{Serve, causes, has, is_root, long, parse, run, run_json, skip, taut, text};
 use taut_link::{Link, Listener, SocketOption};
 
 const CAUSE: &str = "nagle_delayed_ack";
@@ -50,11 +50,11 @@ fn a_foreign_peer_with_a_56_ms_timer() {
 #[test]
 fn a_linux_peer_with_delayed_acknowledgements() {
     let server = Serve::start("tcp://127.0.0.1:0");
-    let tcp = server.endpoint(0);
-    let on = run_json(&format!("pace {tcp} --peer-ack delayed --nagle on --time 5s"));
+    let (tcp, seconds) = (server.endpoint(0), if long() { 5 } else { 2 });
+    let on = run_json(&format!("pace {tcp} --peer-ack delayed --nagle on --time {seconds}s"));
     assert!((40.0..48.0).contains(&gap_ms(&on, "mean")), "mean gap {} ms", gap_ms(&on, "mean"));
     assert_eq!(causes(&on), [CAUSE]);
-    let off = run_json(&format!("pace {tcp} --peer-ack delayed --nagle off --time 5s"));
+    let off = run_json(&format!("pace {tcp} --peer-ack delayed --nagle off --time {seconds}s"));
     assert!((gap_ms(&off, "mean") / 10.0 - 1.0).abs() < 0.02, "mean gap {} ms", gap_ms(&off, "mean"));
     assert!(causes(&off).is_empty());
 }
@@ -132,6 +132,8 @@ fn wait_readable(link: &Link) {
 /// the stall is.
 #[test]
 fn the_finding_stands_where_the_stall_is_and_nowhere_else() {
+    // Of those where nothing is to be found.
+    let seconds = if long() { 2 } else { 1 };
     let plain = receiver(|link| while read_some(link) {});
     let quickack_off_once = receiver(|link| {
         SocketOption::Quickack(false).apply(link).unwrap();
@@ -181,7 +183,7 @@ fn the_finding_stands_where_the_stall_is_and_nowhere_else() {
     ] {
         let on = run_json(&format!("pace {endpoint} --plain --nagle on --time 3s --rounds 1"));
         assert_eq!(causes(&on).contains(&CAUSE), stalls, "{name}: {:#}", on["findings"]);
-        let off = run_json(&format!("pace {endpoint} --plain --nagle off --time 2s --rounds 1"));
+        let off = run_json(&format!("pace {endpoint} --plain --nagle off --time {seconds}s --rounds 1"));
         assert!(causes(&off).is_empty(), "{name}, NODELAY: {:#}", off["findings"]);
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn run(summary: &mut Summary) -> Result<()> {
     let new = tempfile::Builder::new().prefix("taut-as-new-").tempdir().context("cannot create empty caches")?;
     let jobs = vec![with_cargo(new.path())?, with_cache(fetches, new.path())];
     let _guard = Guard::start(new.path())?;
-    pool::run(jobs, &Times::of(new.path()), Limits::ALONE, |finished| summary.add(finished))
+    pool::run(jobs, &Times::of(new.path(), None), Limits::ALONE, |finished| summary.add(finished))
 }
 
 /// nix's tests, which are built by cargo from what the test itself was built from. Cargo has fetched nothing else:

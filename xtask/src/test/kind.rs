@@ -15,7 +15,7 @@ pub(crate) enum Kind {
     DebugKernel,
     /// A browser.
     Browser,
-    /// Measurements without a judgement on them, which take long.
+    /// Whole measurements, which take long: of every path, or an instruction at a time.
     Bench,
     /// A build of its own: the model checker, the sanitizers.
     Apart,
@@ -23,7 +23,8 @@ pub(crate) enum Kind {
     Timing,
 }
 
-/// Tests that run alone, on a machine that does nothing else, and why. Names as `--only` has them, whole.
+/// Tests that run when all others have ended, by themselves but for one that sleeps as they do, and why. Names as `--only`
+/// has them, whole.
 const TIMING: &[(&str, &str)] = &[
     (
         "taut-link foreign::tun::tests::nagle_waits_for_the_delayed_ack_and_no_delay_does_not",
@@ -50,6 +51,9 @@ const OTHERS: &[(&str, Kind)] = &[
     ("taut-report::browser ", Kind::Browser),
     ("tautline::web a_browser", Kind::Browser),
     ("tautline::route bench_", Kind::Bench),
+    ("tautline::survey a_survey_", Kind::Bench),
+    ("tautline::survey survey_", Kind::Bench),
+    ("tautline::wake_up ", Kind::Bench),
     ("xtask::lab_module the_debug_kernel_", Kind::DebugKernel),
 ];
 
@@ -98,6 +102,11 @@ impl Kind {
             Self::Timing => format!("{count} that {} a quiet machine", if one { "needs" } else { "need" }),
         }
     }
+}
+
+/// Why a test needs a quiet machine, where it does.
+pub(super) fn needs_quiet_since(name: &str) -> Option<&'static str> {
+    TIMING.iter().find(|(timing, _)| *timing == name).map(|(_, why)| *why)
 }
 
 /// Each name in the rules is that of a test, so that none outlives it.

@@ -24,6 +24,8 @@ pub(super) struct Limits {
 impl Limits {
     /// One after the other.
     pub(super) const ALONE: Self = Self { jobs: 1, guests: 1, load: f64::INFINITY };
+    /// For two cores or more that are to be quiet: two that are known to sleep nearly all the time, else one.
+    pub(super) const QUIET: Self = Self { jobs: 2, guests: 1, load: 0.5 };
 }
 
 /// What waits, the longest first, and what runs.
@@ -120,7 +122,7 @@ mod tests {
     use super::*;
 
     fn no_times() -> Times {
-        Times::of(Path::new("/nonexistent"))
+        Times::of(Path::new("/nonexistent"), None)
     }
 
     fn job(name: &str, kind: Kind, script: &str) -> Job {
@@ -169,6 +171,29 @@ mod tests {
         assert_eq!(next(), None);
         queue.ended(Kind::Host, long);
         assert_eq!(queue.next().unwrap().0.name, "computes");
+    }
+
+    #[test]
+    fn beside_what_needs_quiet_is_only_what_is_known_to_wait() {
+        let mut times = no_times();
+        for (name, time, cpu) in [("paces", 40, 2), ("waits", 20, 4), ("computes", 10, 6)] {
+            let [time, cpu] = [time, cpu].map(Duration::from_secs);
+            let (name, output) = (name.to_owned(), String::new());
+            let (kind, verdict) = (Kind::Timing, Verdict::Passed);
+            times.note(&Finished { name, kind, verdict, time, cpu, is_short: false, output });
+        }
+        let jobs = ["unknown", "computes", "waits", "paces"].map(|name| job(name, Kind::Timing, ""));
+        let mut queue = Queue::new(jobs.into(), &times, Limits::QUIET);
+        let mut next = || queue.next().map(|(job, past)| (job.name, past));
+        let paces = next().unwrap();
+        let waits = next().unwrap();
+        assert_eq!((paces.0.as_str(), waits.0.as_str()), ("paces", "waits"));
+        assert_eq!(next(), None);
+        queue.ended(Kind::Timing, paces.1);
+        assert!(queue.next().is_none());
+        queue.ended(Kind::Timing, waits.1);
+        assert_eq!(queue.next().unwrap().0.name, "computes");
+        assert!(queue.next().is_none());
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
-use super::job::{Finished, Verdict};
-use super::kind::Kind;
+use super::job::{Finished, Job, Verdict};
+use super::kind::{Kind, needs_quiet_since};
 
 /// Rows of the table of the slowest.
 const SLOWEST: usize = 20;
@@ -15,12 +15,20 @@ pub(super) struct Summary {
     repetition: String,
     pub(super) finished: Vec<Finished>,
     left_out: BTreeMap<Kind, usize>,
+    /// Of these, those that need a quiet machine, by name.
+    too_busy_for: Vec<String>,
     complaints: Vec<String>,
 }
 
 impl Summary {
     pub(super) const fn new(repetition: String) -> Self {
-        Self { repetition, finished: Vec::new(), left_out: BTreeMap::new(), complaints: Vec::new() }
+        Self {
+            repetition,
+            finished: Vec::new(),
+            left_out: BTreeMap::new(),
+            too_busy_for: Vec::new(),
+            complaints: Vec::new(),
+        }
     }
 
     /// Takes a test that has ended, and shows it.
@@ -39,8 +47,11 @@ impl Summary {
     }
 
     /// A job that this mode does not run.
-    pub(super) fn leave_out(&mut self, kind: Kind) {
-        *self.left_out.entry(kind).or_default() += 1;
+    pub(super) fn leave_out(&mut self, job: &Job) {
+        *self.left_out.entry(job.kind).or_default() += 1;
+        if job.kind == Kind::Timing {
+            self.too_busy_for.push(job.name.clone());
+        }
     }
 
     /// Something is wrong besides.
@@ -90,7 +101,11 @@ impl Display for Summary {
             timing.fold((0, 0), |(all, failed), test| (all + 1, failed + usize::from(test.verdict == Verdict::Failed)));
         if timing > 0 {
             let failed = if failed == 0 { String::new() } else { format!(": {failed} FAILED") };
-            writeln!(f, "\n{} of these, which need a quiet machine, ran alone{failed}", timing_tests(timing))?;
+            writeln!(
+                f,
+                "\n{} of these, which need a quiet machine, ran apart from the others{failed}",
+                timing_tests(timing)
+            )?;
         }
         let short = self.finished.iter().filter(|test| test.is_short).count();
         if short > 0 {
@@ -99,6 +114,9 @@ impl Display for Summary {
         if !self.left_out.is_empty() {
             let parts: Vec<String> = self.left_out.iter().map(|(kind, count)| kind.described(*count)).collect();
             writeln!(f, "\nleft out: {}", parts.join(", "))?;
+        }
+        for name in &self.too_busy_for {
+            writeln!(f, "  {name}: {}", needs_quiet_since(name).unwrap_or_default())?;
         }
         let skipped = self.skipped();
         if !skipped.is_empty() {
@@ -118,6 +136,9 @@ impl Display for Summary {
         }
         for test in self.finished.iter().filter(|test| test.verdict == Verdict::Failed) {
             writeln!(f, "  {} '{}'", self.repetition, test.name)?;
+            if let Some(why) = needs_quiet_since(&test.name) {
+                writeln!(f, "    It needs a quiet machine: {why}.")?;
+            }
         }
         // What went wrong without a test of its own is a failure, too.
         let failed = if failed == 0 && !self.complaints.is_empty() { 1 } else { failed };
@@ -168,12 +189,22 @@ mod tests {
                    1 passed, 1 failed, 1 skipped\n";
         assert!(text.ends_with(end), "{text}");
         assert!(text.contains("\nSKIPPED xtask::lab c: no QEMU\n"), "{text}");
-        assert!(text.contains("2 timing tests of these, which need a quiet machine, ran alone: 1 FAILED"), "{text}");
+        assert!(
+            text.contains("2 timing tests of these, which need a quiet machine, ran apart from the others: 1 FAILED"),
+            "{text}"
+        );
         assert!(text.contains("\n1 test ran in short form\n"), "{text}");
         assert!(
             text.find("30.0 s     15.0 s  tautline::pace b") < text.find("2.0 s      1.0 s  tautline::pace a"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_timing_test_that_failed_says_what_it_needs() {
+        let name = "tautline::pace a_veth_pair_behaves_alike";
+        let text = summary(&[(name, Kind::Timing, Verdict::Failed, 2)]).to_string();
+        assert!(text.contains(&format!("--only '{name}'\n    It needs a quiet machine: messages of 10 ms")), "{text}");
     }
 
     #[test]

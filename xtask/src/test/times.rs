@@ -24,37 +24,38 @@ pub(super) struct Past {
 pub(super) struct Times {
     file: PathBuf,
     past: BTreeMap<String, Past>,
+    /// Of those that have none there: from runs of another form.
+    elsewhere: BTreeMap<String, Past>,
 }
 
+/// Cores that a test keeps busy of which nothing is known. Most of those that need nothing mostly wait.
+const UNKNOWN_LOAD: f64 = 0.5;
+/// What is left of the load that a test had once when the next run finds less: it may have waited for others then.
+const FADING: f64 = 0.9;
+
 impl Times {
-    /// Those in the file; none when there was no run, or it can't be read.
-    pub(super) fn of(file: &Path) -> Self {
-        let file = file.to_owned();
-        let text = fs::read_to_string(&file).unwrap_or_default();
-        let value: Value = serde_json::from_str(&text).unwrap_or_default();
-        let past = value.as_object().into_iter().flatten().filter_map(|(name, row)| {
-            let [time, load] = ["seconds", "load"].map(|field| row[field].as_f64());
-            Some((name.clone(), Past { time: Duration::try_from_secs_f64(time?).ok()?, load: load? }))
-        });
-        Self { past: past.collect(), file }
+    /// Those in the file; none when there was no run, or it can't be read. `other` has those of runs in another form,
+    /// good for what has not run in this one yet.
+    pub(super) fn of(file: &Path, other: Option<&Path>) -> Self {
+        Self { file: file.to_owned(), past: read(file), elsewhere: other.map(read).unwrap_or_default() }
     }
 
     /// What a job will need. One that has not run yet is taken for a long one if its kind is.
     pub(super) fn expected(&self, job: &Job) -> Past {
-        // Of a job with several tests each has the time of all.
-        let tests = self.past.range(job.name.clone()..).take_while(|(name, _)| name.starts_with(&job.name));
-        let tests = tests.filter(|(name, _)| job.is_meant_by(name)).map(|(_, past)| *past);
         let unknown = match job.kind {
             Kind::Guest | Kind::DebugKernel | Kind::Apart => Past { time: Duration::from_secs(60), load: 1.0 },
-            Kind::Host | Kind::Browser | Kind::Bench | Kind::Timing => Past { time: Duration::ZERO, load: 1.0 },
+            Kind::Bench => Past { time: Duration::from_secs(60), load: UNKNOWN_LOAD },
+            Kind::Host | Kind::Browser | Kind::Timing => Past { time: Duration::ZERO, load: UNKNOWN_LOAD },
         };
-        tests.max_by_key(|past| past.time).unwrap_or(unknown)
+        longest(&self.past, job).or_else(|| longest(&self.elsewhere, job)).unwrap_or(unknown)
     }
 
     /// Takes the time of a test that passed.
     pub(super) fn note(&mut self, finished: &Finished) {
         if finished.verdict == Verdict::Passed {
             let load = finished.cpu.as_secs_f64() / finished.time.as_secs_f64().max(0.001);
+            let before = self.past.get(&finished.name).map_or(0.0, |past| past.load);
+            let load = load.max(before * FADING);
             self.past.insert(finished.name.clone(), Past { time: finished.time, load });
         }
     }
@@ -73,6 +74,23 @@ impl Times {
     }
 }
 
+/// The rows of a file.
+fn read(file: &Path) -> BTreeMap<String, Past> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let value: Value = serde_json::from_str(&text).unwrap_or_default();
+    let past = value.as_object().into_iter().flatten().filter_map(|(name, row)| {
+        let [time, load] = ["seconds", "load"].map(|field| row[field].as_f64());
+        Some((name.clone(), Past { time: Duration::try_from_secs_f64(time?).ok()?, load: load? }))
+    });
+    past.collect()
+}
+
+/// What is known of a job. Of one with several tests each has the time of all.
+fn longest(past: &BTreeMap<String, Past>, job: &Job) -> Option<Past> {
+    let tests = past.range(job.name.clone()..).take_while(|(name, _)| name.starts_with(&job.name));
+    tests.filter(|(name, _)| job.is_meant_by(name)).map(|(_, past)| *past).max_by_key(|past| past.time)
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;
@@ -89,22 +107,54 @@ mod tests {
     fn what_passed_is_known_in_the_next_run() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("times");
-        let mut times = Times::of(&file);
+        let mut times = Times::of(&file, None);
         times.note(&finished("a b", Verdict::Passed, 10, 5));
         times.note(&finished("a bc", Verdict::Passed, 100, 5));
         times.note(&finished("a c", Verdict::Failed, 10, 5));
         times.note(&finished("loom one", Verdict::Passed, 20, 0));
         times.keep().unwrap();
 
-        let times = Times::of(&file);
+        let times = Times::of(&file, None);
         let test = |name: &str, kind| {
             times.expected(&Job { name: name.to_owned(), kind, work: Work::Test(Command::new("true")) })
         };
         assert_eq!(test("a b", Kind::Host), Past { time: Duration::from_secs(10), load: 0.5 });
-        assert_eq!(test("a c", Kind::Host), Past { time: Duration::ZERO, load: 1.0 });
+        assert_eq!(test("a c", Kind::Host), Past { time: Duration::ZERO, load: UNKNOWN_LOAD });
         assert_eq!(test("a c", Kind::Guest).time, Duration::from_secs(60));
         let several = Job { name: "loom".to_owned(), kind: Kind::Apart, work: Work::Command(Command::new("true")) };
         assert_eq!(times.expected(&several).time, Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_form_that_has_not_run_is_taken_for_the_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let [all, quick] = ["all", "quick"].map(|name| directory.path().join(name));
+        let job = |name: &str| Job { name: name.to_owned(), kind: Kind::Host, work: Work::Test(Command::new("true")) };
+        let mut times = Times::of(&all, None);
+        times.note(&finished("a b", Verdict::Passed, 60, 30));
+        times.note(&finished("a c", Verdict::Passed, 20, 10));
+        times.keep().unwrap();
+        let mut times = Times::of(&quick, Some(&all));
+        times.note(&finished("a b", Verdict::Passed, 8, 2));
+        times.keep().unwrap();
+        let times = Times::of(&quick, Some(&all));
+        assert_eq!(times.expected(&job("a b")), Past { time: Duration::from_secs(8), load: 0.25 });
+        assert_eq!(times.expected(&job("a c")), Past { time: Duration::from_secs(20), load: 0.5 });
+        // What is of the other form stays there.
+        assert!(!fs::read_to_string(&quick).unwrap().contains("a c"));
+    }
+
+    #[test]
+    fn a_load_is_forgotten_slowly_and_a_greater_one_taken_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut times = Times::of(&directory.path().join("times"), None);
+        let mut load_after = |cpu| {
+            times.note(&finished("a b", Verdict::Passed, 10, cpu));
+            times.past["a b"].load
+        };
+        assert!((load_after(10) - 1.0).abs() < 1e-9);
+        assert!((load_after(5) - 0.9).abs() < 1e-9);
+        assert!((load_after(20) - 2.0).abs() < 1e-9);
     }
 
     #[test]
@@ -112,7 +162,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("times");
         fs::write(&file, "[1, {\"a\":").unwrap();
-        assert!(Times::of(&file).past.is_empty());
-        assert!(Times::of(directory.path()).past.is_empty());
+        assert!(Times::of(&file, None).past.is_empty());
+        assert!(Times::of(directory.path(), None).past.is_empty());
     }
 }
