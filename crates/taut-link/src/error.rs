@@ -55,6 +55,14 @@ pub enum Error {
         /// What was wrong.
         what: String,
     },
+    /// A peer that should echo sends something else.
+    #[error("{endpoint}: {what}: it is no echo server")]
+    NoEcho {
+        /// The peer's endpoint.
+        endpoint: String,
+        /// What came instead of an echo.
+        what: String,
+    },
     /// The peer did not answer.
     #[error("{endpoint}: no answer to {to} within {after_ms} ms")]
     Silent {
@@ -112,6 +120,7 @@ impl Error {
             | Self::Refused { .. }
             | Self::Unsecured { .. }
             | Self::Protocol { .. }
+            | Self::NoEcho { .. }
             | Self::Silent { .. }
             | Self::Clocks { .. } => Fault::Peer,
             // A path without a listener is to a Unix socket what a port without one is to TCP.

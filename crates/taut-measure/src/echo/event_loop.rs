@@ -4,6 +4,7 @@ use rustix::io::Errno;
 use taut_link::{Error, Result, Session, clock};
 use taut_time::{Duration, Framing, Instant};
 
+use super::copies::{Copies, FILLER};
 use super::samples::{Flight, Samples};
 use super::stray::Strays;
 use crate::engine::{Engine, EngineKind};
@@ -35,6 +36,9 @@ struct Flow<'a> {
     /// Bytes of the first reply under way that have arrived (streams).
     arrived: usize,
     strays: Strays,
+    copies: Copies,
+    /// Messages written so far: one that found no room in time is none of them.
+    written: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -49,6 +53,7 @@ impl<'a> EventLoop<'a> {
         sessions: &'a [Session],
         engine: EngineKind,
         message_bytes: usize,
+        plain: bool,
         timeout: Duration,
         period: Option<Duration>,
     ) -> Result<Self> {
@@ -67,12 +72,14 @@ impl<'a> EventLoop<'a> {
             flights: VecDeque::new(),
             arrived: 0,
             strays: Strays::default(),
+            copies: Copies::new(plain, message_bytes),
+            written: 0,
         };
         Ok(Self {
             flows: sessions.iter().map(flow).collect(),
             engine: built,
             ready: Vec::with_capacity(sessions.len()),
-            message: vec![0xA5; message_bytes],
+            message: vec![FILLER; message_bytes],
             buffer: vec![0; message_bytes.max(64 * 1024)],
             timeout,
             period,
@@ -172,6 +179,7 @@ impl<'a> EventLoop<'a> {
     /// Writes what is left of a message; it stays in `blocked` when there is no room.
     fn write(&mut self, samples: &mut Samples, mut blocked: Blocked) -> Result<()> {
         let flow = &mut self.flows[blocked.flow];
+        flow.copies.mark(&mut self.message, flow.written);
         flow.session.mark(&mut self.message, blocked.flight.sequence);
         let waited = clock::now().saturating_since(blocked.flight.sent);
         if waited > self.timeout && blocked.written == 0 {
@@ -196,6 +204,7 @@ impl<'a> EventLoop<'a> {
             }
         }
         flow.flights.push_back(blocked.flight);
+        flow.written += 1;
         Ok(())
     }
 
@@ -218,7 +227,7 @@ impl<'a> EventLoop<'a> {
                     }
                     Ok(bytes) => {
                         let at = clock::now();
-                        let short = flow.take(&self.buffer[..bytes], at, self.message.len(), self.timeout, samples);
+                        let short = flow.take(&self.buffer[..bytes], at, self.message.len(), self.timeout, samples)?;
                         if short && bytes < self.buffer.len() {
                             self.engine.drained(index);
                             break;
@@ -253,13 +262,21 @@ impl<'a> EventLoop<'a> {
 
 impl Flow<'_> {
     /// Takes in what arrived; says whether the kernel is likely to have nothing more (streams).
-    fn take(&mut self, bytes: &[u8], at: Instant, message: usize, timeout: Duration, samples: &mut Samples) -> bool {
+    fn take(
+        &mut self,
+        bytes: &[u8],
+        at: Instant,
+        message: usize,
+        timeout: Duration,
+        samples: &mut Samples,
+    ) -> Result<bool> {
         let answered = |flight: Flight, samples: &mut Samples| {
             let in_time = at.saturating_since(flight.sent) <= timeout;
             if in_time { samples.replied(flight, at) } else { samples.replied_late() }
         };
         match self.framing {
             Framing::Stream => {
+                self.copies.stream(bytes, self.session.link())?;
                 self.arrived += self.strays.bytes(bytes.len(), samples);
                 while self.arrived >= message {
                     self.arrived -= message;
@@ -267,19 +284,20 @@ impl Flow<'_> {
                         answered(flight, samples);
                     }
                 }
-                true
+                Ok(true)
             }
             Framing::Datagram => {
                 let expected = self.flights.front().map_or(self.next_sequence, |flight| flight.sequence);
                 let found = self.session.sequence(bytes, expected);
                 if let Some(sequence) = found {
+                    let sequence = self.copies.datagram(bytes, sequence, self.next_sequence, self.session.link())?;
                     let position = self.flights.binary_search_by_key(&sequence, |flight| flight.sequence);
                     match position.ok().and_then(|position| self.flights.remove(position)) {
                         Some(flight) => answered(flight, samples),
                         None => self.strays.datagram(sequence, samples),
                     }
                 }
-                false
+                Ok(false)
             }
         }
     }

@@ -5,6 +5,7 @@
 //! those who send on a schedule (coordinated omission); it reports both the time from the intended sending (response
 //! time) and from the actual one (service time), and its own lateness.
 
+mod copies;
 mod cost;
 mod event_loop;
 #[cfg(test)]

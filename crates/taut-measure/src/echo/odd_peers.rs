@@ -126,3 +126,90 @@ fn a_reply_in_pieces_is_in_time_when_its_last_one_is() {
         assert_eq!((row.sent, row.lost), (3, 3), "{engine}: {row:?}");
     }
 }
+
+/// Found out in the warm-up or, on a machine that is too busy for more than one message of that, later.
+fn assert_no_echo(measured: taut_link::Result<EchoOutcome>, engine: EngineKind) {
+    let told = match measured {
+        Err(error) => error.to_string(),
+        Ok(EchoOutcome { ended: Ended::PeerGone(why), .. }) => why,
+        Ok(outcome) => panic!("{engine}: {outcome:?}"),
+    };
+    assert!(told.contains("it is no echo server"), "{engine}: {told}");
+}
+
+/// What each does with a message of 32 bytes is no echo.
+#[test]
+fn a_stream_that_is_no_echo_is_told() {
+    type Answer = fn(&[u8]) -> Vec<u8>;
+    let twice: Answer = |message| [message, message].concat();
+    let another_number: Answer = |message| [b"+", &message[1..]].concat();
+    let another_end: Answer = |message| [&message[..31], b"+"].concat();
+    for (engine, rate_hz) in [(EngineKind::Blocking, None), (EngineKind::Spin, None), (EngineKind::Epoll, Some(1000.0))]
+    {
+        for answer in [twice, another_number, another_end] {
+            let endpoint = peer(move |mut link| {
+                let mut message = [0; 32];
+                while link.read_exact(&mut message).is_ok() && link.write_all(&answer(&message)).is_ok() {}
+            });
+            let plan = EchoPlan { rate_hz, limit: Limit::Count(100), ..plan() };
+            assert_no_echo(measure(&endpoint, engine, &plan, &Interrupt::default()), engine);
+        }
+    }
+}
+
+#[test]
+fn datagrams_that_are_no_copies_are_told() {
+    for (engine, rate_hz) in [(EngineKind::Blocking, None), (EngineKind::Epoll, Some(1000.0))] {
+        for answer in [|message: &[u8]| message[..8].to_vec(), |_: &[u8]| b"OK".to_vec(), |_: &[u8]| vec![0xFF; 32]] {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let endpoint = format!("udp://{}", socket.local_addr().unwrap());
+            let _serving = thread::spawn(move || {
+                let mut message = [0; 64];
+                let (bytes, from) = socket.recv_from(&mut message).unwrap();
+                socket.send_to(&answer(&message[..bytes]), from)
+            });
+            let plan = EchoPlan { rate_hz, limit: Limit::Count(100), ..plan() };
+            assert_no_echo(measure(&endpoint, engine, &plan, &Interrupt::default()), engine);
+        }
+    }
+}
+
+/// Short messages hold the last bytes of their number only, and large ones come in pieces.
+#[test]
+fn echoes_of_every_length_are_echoes() {
+    for (engine, rate_hz) in [(EngineKind::Blocking, None), (EngineKind::Epoll, Some(5000.0))] {
+        for message_bytes in [1, 2, 7, 8, 9, 300_000] {
+            let stream = peer(|mut link| {
+                let mut received = [0; 10_007];
+                while let Ok(bytes) = link.read(&mut received) {
+                    if bytes == 0 || link.write_all(&received[..bytes]).is_err() {
+                        break;
+                    }
+                }
+            });
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            let datagrams = format!("udp://{}", socket.local_addr().unwrap());
+            let _serving = thread::spawn(move || {
+                let mut message = [0; 64];
+                while let Ok((bytes, from)) = socket.recv_from(&mut message) {
+                    let _ = socket.send_to(&message[..bytes], from);
+                }
+            });
+            // With those of the warm-up more than a byte can number, and fewer than a socket's buffer holds.
+            let count = if message_bytes > 9 { 5 } else { 240 };
+            let plan = EchoPlan {
+                rate_hz: rate_hz.filter(|_| message_bytes <= 9),
+                limit: Limit::Count(count),
+                message_bytes,
+                timeout: Duration::from_secs(10),
+                ..plan()
+            };
+            for endpoint in [Some(stream), Some(datagrams).filter(|_| message_bytes <= 9)].into_iter().flatten() {
+                let outcome = measure(&endpoint, engine, &plan, &Interrupt::default()).unwrap();
+                let row = row(&outcome);
+                assert_eq!((row.sent, row.lost, row.duplicates), (count, 0, 0), "{endpoint}, {message_bytes} bytes");
+            }
+        }
+    }
+}

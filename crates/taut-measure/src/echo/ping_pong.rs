@@ -2,6 +2,7 @@ use rustix::io::Errno;
 use taut_link::{Result, Session, SocketOption, clock};
 use taut_time::{Duration, Framing, Instant};
 
+use super::copies::{Copies, FILLER};
 use super::samples::{Flight, Samples};
 use super::stray::Strays;
 use super::target::WriteStyle;
@@ -27,6 +28,7 @@ pub(super) struct PingPong<'a> {
     buffer: Vec<u8>,
     sequence: u64,
     strays: Strays,
+    copies: Copies,
     pub(super) observer: Option<Observer>,
 }
 
@@ -36,6 +38,7 @@ impl<'a> PingPong<'a> {
         engine: EngineKind,
         writes: WriteStyle,
         message_bytes: usize,
+        plain: bool,
         timeout: Duration,
         interrupt: &'a Interrupt,
     ) -> Result<Self> {
@@ -56,10 +59,11 @@ impl<'a> PingPong<'a> {
             timeout,
             blocks,
             shortened: false,
-            message: vec![0xA5; message_bytes],
+            message: vec![FILLER; message_bytes],
             buffer: vec![0; message_bytes.max(64 * 1024)],
             sequence: 0,
             strays: Strays::default(),
+            copies: Copies::new(plain, message_bytes),
             observer: None,
         })
     }
@@ -93,6 +97,7 @@ impl<'a> PingPong<'a> {
     fn exchange(&mut self, samples: &mut Samples, begin: Instant) -> Result<()> {
         let sequence = self.sequence;
         self.sequence += 1;
+        self.copies.mark(&mut self.message, sequence);
         self.session.mark(&mut self.message, sequence);
         if let Some(observer) = &mut self.observer {
             observer.intend(begin, self.message.len());
@@ -187,36 +192,51 @@ impl<'a> PingPong<'a> {
     fn receive_bytes(&mut self, flight: Flight, samples: &mut Samples) -> Result<()> {
         let deadline = flight.sent + self.timeout;
         let mut missing = self.message.len();
+        // Bytes that are there, and are looked at when the time of the last one has been taken.
+        let mut unseen = 0;
         loop {
-            let wanted = (self.strays.stale_bytes() + missing).min(self.buffer.len());
-            let in_time = match self.session.link().receive(&mut self.buffer[..wanted]) {
-                Ok(0) => return Err(self.closed()),
+            if unseen == self.buffer.len() {
+                self.look(&mut unseen)?;
+            }
+            let wanted = (self.strays.stale_bytes() + missing).min(self.buffer.len() - unseen);
+            let in_time = match self.session.link().receive(&mut self.buffer[unseen..unseen + wanted]) {
+                Ok(0) => {
+                    self.look(&mut unseen)?;
+                    return Err(self.closed());
+                }
                 Ok(bytes) => {
                     let at = clock::now();
+                    unseen += bytes;
                     missing -= self.strays.bytes(bytes, samples);
-                    match (missing, at <= deadline) {
-                        (0, true) => {
+                    let in_time = at <= deadline;
+                    if missing == 0 {
+                        self.look(&mut unseen)?;
+                        if in_time {
                             samples.replied(flight, at);
-                            return Ok(());
-                        }
-                        (0, false) => {
+                        } else {
                             samples.replied_late();
-                            return Ok(());
                         }
-                        (_, in_time) => {
-                            self.shorten(deadline, at)?;
-                            in_time
-                        }
+                        return Ok(());
                     }
+                    self.shorten(deadline, at)?;
+                    in_time
                 }
                 Err(errno) => self.wait(errno, flight, samples)?,
             };
             if !in_time {
+                self.look(&mut unseen)?;
                 self.strays.lost_bytes(missing);
                 samples.lose(1);
                 return Ok(());
             }
         }
+    }
+
+    /// Looks at what came in pieces.
+    #[inline]
+    fn look(&mut self, unseen: &mut usize) -> Result<()> {
+        let bytes = std::mem::take(unseen);
+        self.copies.stream(&self.buffer[..bytes], self.session.link())
     }
 
     /// Waits for the datagram with the message's sequence number, and enters how that went.
@@ -227,7 +247,14 @@ impl<'a> PingPong<'a> {
             let in_time = match self.session.link().receive(&mut self.buffer) {
                 Ok(bytes) => {
                     let at = clock::now();
-                    match self.session.sequence(&self.buffer[..bytes], flight.sequence) {
+                    let datagram = &self.buffer[..bytes];
+                    let found = match self.session.sequence(datagram, flight.sequence) {
+                        Some(found) => {
+                            Some(self.copies.datagram(datagram, found, self.sequence, self.session.link())?)
+                        }
+                        None => None,
+                    };
+                    match found {
                         Some(found) if found == flight.sequence => {
                             if at <= deadline {
                                 samples.replied(flight, at);

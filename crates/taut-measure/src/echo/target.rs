@@ -191,7 +191,7 @@ impl<'a> Target<'a> {
             )),
             _ => {
                 let period = rate_hz.map(|rate| Duration::from_secs_f64(1.0 / rate));
-                let mut events = EventLoop::new(sessions, engine, message_bytes, timeout, period)?;
+                let mut events = EventLoop::new(sessions, engine, message_bytes, self.plan.plain, timeout, period)?;
                 let links = sessions.len() as u64;
                 warm_up(self.plan, |warm_up, end| events.run(warm_up, WARM_UP_MESSAGES * links, end, interrupt))?;
                 events.begin_counting();
@@ -220,7 +220,7 @@ impl<'a> Target<'a> {
     ) -> Result<()> {
         let EchoSubject { engine, writes, .. } = *self.subject;
         let EchoPlan { message_bytes, timeout, .. } = *self.plan;
-        let mut loop_ = PingPong::new(session, engine, writes, message_bytes, timeout, interrupt)?;
+        let mut loop_ = PingPong::new(session, engine, writes, message_bytes, self.plan.plain, timeout, interrupt)?;
         warm_up(self.plan, |warm_up, end| loop_.run(warm_up, WARM_UP_MESSAGES, end))?;
         loop_.begin_counting();
         if observe {
@@ -257,7 +257,7 @@ impl<'a> Target<'a> {
                 .map(|(session, index)| {
                     scope.spawn(move || {
                         let mut mine = Samples::new(plan);
-                        let new = PingPong::new(session, engine, writes, message_bytes, timeout, interrupt);
+                        let new = PingPong::new(session, engine, writes, message_bytes, plan.plain, timeout, interrupt);
                         let warmed = new.and_then(|mut loop_| {
                             warm_up(plan, |warm_up, end| loop_.run(warm_up, WARM_UP_MESSAGES, end))?;
                             loop_.begin_counting();
