@@ -208,7 +208,9 @@ fn a_recording_is_rendered_again_and_two_are_compared() {
 fn a_silent_server_does_not_keep_the_user() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
-    for line in ["stream --direction down", "pace", "stream --place free", "crowd --connections 2 --active 1"] {
+    let lines = ["stream --direction down", "pace", "stream --place free", "crowd --connections 2 --active 1"];
+    let waits = ["echo", "echo --place free --timeout 30s", "echo --connections 3 --timeout 30s"];
+    for line in lines.into_iter().chain(waits).chain(["tune", "tune --workload pace", "tune --workload stream"]) {
         let mut command = taut();
         command.args(line.split(' ')).args([&endpoint, "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().unwrap();

@@ -126,6 +126,7 @@ pub fn run(
             progress(round * targets.len() + step, steps);
             match targets[turn].run_round(round, interrupt) {
                 Ok(()) => {}
+                Err(Error::Interrupted { .. }) => break 'rounds,
                 // Wrong for all rounds to come, and found out before anything is lost by saying so.
                 Err(error) if round == 0 && error.fault() == Fault::Input => return Err(error),
                 Err(error) => failed.push((turn, round, error)),

@@ -138,7 +138,7 @@ impl<'a> Target<'a> {
 
     fn measure(&mut self, round: usize, observe: bool, samples: &mut Samples, interrupt: &Interrupt) -> Result<()> {
         let _placed = placement::on_core(self.subject.spot.core)?;
-        let sessions = (0..self.plan.connections).map(|_| self.open()).collect::<Result<Vec<_>>>()?;
+        let sessions = (0..self.plan.connections).map(|_| self.open(interrupt)).collect::<Result<Vec<_>>>()?;
         self.is_placed &= self.subject.spot.is_met(&sessions);
         if let Some(session) = sessions.first() {
             self.nagle = session.link().endpoint().acknowledges().then(|| session.link().holds_small_writes());
@@ -152,11 +152,11 @@ impl<'a> Target<'a> {
         result
     }
 
-    fn open(&self) -> Result<Session> {
+    fn open(&self, interrupt: &Interrupt) -> Result<Session> {
         // A page has until then to be heard, twice its default time-out (Core Specification, Vol 4, Part E, 6.6).
         let pages = matches!(self.subject.endpoint, Endpoint::L2cap(_) | Endpoint::Rfcomm(_));
         let least = Duration::from_secs(if pages { 10 } else { 2 });
-        Session::open(&Request {
+        let request = Request {
             endpoint: self.subject.endpoint.clone(),
             work: Work::Echo,
             acks: self.subject.acks,
@@ -169,7 +169,8 @@ impl<'a> Target<'a> {
             plain: self.plan.plain,
             timeout: self.plan.timeout.max(least),
             core: self.subject.spot.peer_core,
-        })
+        };
+        Session::open_unless(&request, interrupt)
     }
 
     fn exchange(

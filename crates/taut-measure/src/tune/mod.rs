@@ -110,12 +110,12 @@ pub fn run(plan: &TunePlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usiz
     let cut_short = observed.iter().map(|trial| &trial.ended).find(|ended| **ended != Ended::Complete).cloned();
     let in_force = observed.last().map(|trial| trial.options.clone()).unwrap_or_default();
     let mut candidates = Candidates::new(plan, &in_force);
-    let ended = match cut_short {
-        Some(ended) => ended,
-        None => candidates.measure(plan, interrupt, progress),
+    let (ended, rows) = match cut_short {
+        Some(ended) => (ended, Vec::new()),
+        None => (candidates.measure(plan, interrupt, progress), candidates.rows(plan)),
     };
     Ok(TuneOutcome {
-        rows: candidates.rows(plan),
+        rows,
         base_tcp: observed.last().and_then(|trial| trial.tcp),
         base_timelines: observed.into_iter().filter_map(|trial| trial.timeline).collect(),
         ended,

@@ -89,13 +89,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if args.endpoints.iter().any(|place| place.endpoint().is_none()) {
         return run_over_air(&args, &plan);
     }
-    let spots = args.spots()?;
+    let run = Run::start("echo")?;
+    let spots = args.spots(&run.interrupt)?;
     let subjects = args.subjects(&spots)?;
     plan.rounds = args.rounds.unwrap_or_else(|| usual_rounds(echo::comparisons(&subjects)));
     if let Limit::Time(time) = &mut plan.limit {
         *time /= spots.iter().map(Vec::len).max().unwrap_or(1) as u32;
     }
-    let run = Run::start("echo")?;
     let mut progress = run.progress("echo", 0, 1);
     let mut outcome = match echo::run(&plan, &subjects, &run.interrupt, &mut progress) {
         Ok(outcome) => outcome,
@@ -182,12 +182,12 @@ impl Args {
     }
 
     /// Where both ends of each endpoint's links are put.
-    fn spots(&self) -> anyhow::Result<Vec<Vec<Spot>>> {
+    fn spots(&self, interrupt: &Interrupt) -> anyhow::Result<Vec<Vec<Spot>>> {
         let endpoints: Vec<&Endpoint> = self.endpoints.iter().filter_map(Place::endpoint).collect();
         // Of many links each wants the processors for itself.
         let many = self.connections > 1;
         let wish = self.link.place.or_else(|| many.then_some(Wish::Free));
-        Ok(placement::of_peers(wish, self.link.cpu, &endpoints, Work::Echo, self.link.plain, &Interrupt::default())?)
+        Ok(placement::of_peers(wish, self.link.cpu, &endpoints, Work::Echo, self.link.plain, interrupt)?)
     }
 
     fn subjects(&self, spots: &[Vec<Spot>]) -> anyhow::Result<Vec<EchoSubject>> {
