@@ -44,9 +44,7 @@ impl Copies {
             let (here, rest) = bytes.split_at(bytes.len().min(length - offset));
             let numbered = NUMBER_BYTES.min(length).saturating_sub(offset).min(here.len());
             let number = message.to_le_bytes();
-            if here[..numbered] != number[offset.min(NUMBER_BYTES)..][..numbered]
-                || !is_filler(&here[numbered..])
-            {
+            if here[..numbered] != number[offset.min(NUMBER_BYTES)..][..numbered] || !is_filler(&here[numbered..]) {
                 let what = format!("what came back as message {} is not what was sent", message + 1);
                 return Err(no_echo(link, what));
             }
