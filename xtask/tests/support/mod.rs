@@ -95,7 +95,7 @@ impl Lab {
 pub(crate) const DEBUG_KERNEL: &str = "6.12-debug";
 
 /// What a kernel says when something went wrong.
-pub(crate) const COMPLAINTS: &str = "WARNING|BUG|Oops|Call Trace|stall|leak|deadlock|scheduling while atomic|Unbalanced|KASAN|\
+pub(crate) const COMPLAINTS: &str = "WARNING|BUG|Oops|Call Trace|\\bstall|leak|deadlock|scheduling while atomic|Unbalanced|KASAN|\
                                      possible circular|possible recursive|Invalid wait context|UBSAN|ODEBUG|sleeping function|INFO:";
 
 /// The tests of the module, built.
