@@ -3,9 +3,10 @@ use std::fmt::Write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use taut_explain::{Direction, Explanation, Found, Held, Verdict};
+use taut_explain::{Direction, Explanation, Found, Verdict};
 use taut_measure::recording::Ended;
 
+use crate::difference::Difference;
 use crate::lines::{WIDTH, cut, line_to, wrap};
 use crate::units;
 
@@ -22,6 +23,9 @@ pub struct ExplainDocument {
     pub ended: Ended,
     /// One entry for each file, in the order in which they were named.
     pub files: Vec<ExplainedFile>,
+    /// What changed from the first file to the second, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub difference: Option<Difference>,
 }
 
 /// What one capture came to.
@@ -59,14 +63,19 @@ impl ExplainDocument {
         schemars::schema_for!(Self).to_value()
     }
 
-    /// The verdict on each file, in at most 15 lines of at most 100 columns; below it, if wanted, all details.
+    /// The difference, if there is one, and without it, or if all details are wanted, the verdict on each file in at most
+    /// 15 lines of at most 100 columns; below it the details, if wanted.
     pub fn to_text(&self, is_full: bool) -> String {
         let mut text = String::new();
         if self.ended == Ended::Interrupted {
             text.push_str("PARTIAL: interrupted\n");
         }
-        for (index, file) in self.files.iter().enumerate() {
-            if index > 0 {
+        if let Some(difference) = &self.difference {
+            difference.to_lines().iter().for_each(|line| line_to(&mut text, line));
+        }
+        let verdicts = if is_full || self.difference.is_none() { &self.files[..] } else { &[] };
+        for (index, file) in verdicts.iter().enumerate() {
+            if index > 0 || self.difference.is_some() {
                 text.push('\n');
             }
             verdict(file).iter().for_each(|line| line_to(&mut text, line));
@@ -170,7 +179,7 @@ fn breakdown(direction: &Direction, rows: usize) -> Vec<String> {
     let all = &direction.breakdown;
     let shown = if all.len() <= rows { all.len() } else { rows - 1 };
     let mut table: Vec<(String, u64, String)> =
-        all[..shown].iter().map(|held| (holder(held), held.held_ns, times(held.episodes))).collect();
+        all[..shown].iter().map(|held| (holder(&held.holder), held.held_ns, times(held.episodes))).collect();
     let rest: u64 = all[shown..].iter().map(|held| held.held_ns).sum();
     if shown < all.len() {
         table.push((format!("{} others", all.len() - shown), rest, String::new()));
@@ -185,9 +194,10 @@ fn breakdown(direction: &Direction, rows: usize) -> Vec<String> {
     table.iter().zip(micros).map(row).collect()
 }
 
-fn holder(held: &Held) -> String {
-    let known = taut_event::Holder::ALL.into_iter().find(|known| known.name() == held.holder);
-    known.map_or_else(|| held.holder.clone(), |known| format!("{known} ({})", known.side()))
+/// A holder in the field's words, with the end that has to act.
+pub(crate) fn holder(name: &str) -> String {
+    let known = taut_event::Holder::ALL.into_iter().find(|known| known.name() == name);
+    known.map_or_else(|| name.to_owned(), |known| format!("{known} ({})", known.side()))
 }
 
 fn times(count: u64) -> String {
@@ -261,7 +271,7 @@ fn details(file: &ExplainedFile) -> Vec<String> {
                     format!("{} (frames {} to {})", units::time(stall.held_ns), stall.frames[0], stall.frames[1])
                 })
                 .collect();
-            lines.extend(wrap("  ", &format!("Longest, {}: {}.", holder(held), stalls.join(", "))));
+            lines.extend(wrap("  ", &format!("Longest, {}: {}.", holder(&held.holder), stalls.join(", "))));
         }
         lines.extend(direction.remarks.iter().flat_map(|remark| wrap("  ", remark)));
     }

@@ -14,6 +14,7 @@
 
 pub mod capture;
 pub mod compare;
+mod difference;
 mod document;
 mod explained;
 pub mod html;
@@ -30,6 +31,7 @@ pub mod units;
 #[path = "../tests/synthetic/mod.rs"]
 mod synthetic;
 
+pub use difference::{CauseChange, Change, Difference, HeldIn, HolderChange};
 pub use document::{Document, Error};
 pub use explained::{ExplainDocument, ExplainedFile};
 pub use sockets::{HeldTime, SocketRow, SocketsDocument, Suspicion};

@@ -18,6 +18,11 @@ const MS: u64 = 1_000_000;
 
 /// A client that writes each request in two pieces, to a server whose delayed ACK takes 40 ms.
 fn capture() -> Vec<u8> {
+    requests(true)
+}
+
+/// The same, or with `TCP_NODELAY`: then the second piece leaves right behind the first.
+fn requests(is_held: bool) -> Vec<u8> {
     let begin = 1_700_000_000_000_000_000;
     let mut packets = Vec::new();
     let mut next = [1_u32; 2];
@@ -45,8 +50,10 @@ fn capture() -> Vec<u8> {
     let mut at = 5 * MS;
     for _ in 0..20 {
         packet(at, 0, 24, 40);
-        packet(at + 42 * MS, 1, 16, 0);
-        packet(at + 42 * MS + 20_000, 0, 24, 160);
+        if is_held {
+            packet(at + 42 * MS, 1, 16, 0);
+        }
+        packet(at + if is_held { 42 * MS + 20_000 } else { 15_000 }, 0, 24, 160);
         packet(at + 45 * MS, 1, 24, 100);
         packet(at + 45 * MS + 10_000, 0, 16, 0);
         at += 50 * MS;
@@ -102,6 +109,34 @@ fn all_details_stand_below_the_verdict() {
     assert!(full.starts_with(&short), "{full}");
     assert!(full.contains("Not there: ") && full.contains("Longest, Nagle's algorithm"), "{full}");
     assert!(full.lines().all(|line| line.chars().count() <= 100), "{full}");
+}
+
+#[test]
+fn two_captures_tell_what_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    let before = file(directory.path(), "before.pcap", &requests(true));
+    let after = file(directory.path(), "after.pcap", &requests(false));
+    let diff = |one: &Path, other: &Path, more: &[&str]| {
+        taut().args(["explain", "--diff"]).arg(one).arg(other).args(more).output().unwrap()
+    };
+    let change = |one: &Path, other: &Path| parse(&diff(one, other, &["--json"]))["difference"].clone();
+    let cured = text(&diff(&before, &after, &[]).stdout);
+    assert!(cured.contains("GONE nagle_delayed_ack: it had up to 8") && !cured.contains("NEW"), "{cured}");
+    assert!(cured.lines().all(|line| line.chars().count() <= 100), "{cured}");
+    assert!(!cured.contains("FOUND") && text(&diff(&before, &after, &["--full"]).stdout).contains("FOUND"));
+    assert_eq!(change(&before, &after)["holders"][0]["holder"], "nagle");
+    assert_eq!(change(&after, &before)["causes"][0]["change"], "new");
+    // A capture held against itself has no change.
+    let same = change(&before, &before);
+    assert_eq!(same["causes"][0]["change"], "stays");
+    for held in same["holders"].as_array().unwrap() {
+        assert_eq!(held["before"], held["after"]);
+    }
+    for wrong in [&[&before][..], &[&before, &after, &after][..]] {
+        let output = taut().args(["explain", "--diff"]).args(wrong).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output.stderr).contains("--diff takes two captures"), "{}", text(&output.stderr));
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use taut_event::VantageId;
 use taut_explain::{Engine, causes};
 use taut_measure::Interrupt;
 use taut_measure::recording::{Ended, FORMAT_VERSION};
-use taut_report::{ExplainDocument, ExplainedFile};
+use taut_report::{Difference, ExplainDocument, ExplainedFile};
 
 use crate::exit::Code;
 use crate::{output, run};
@@ -29,6 +29,7 @@ use crate::{output, run};
   taut explain slow.pcapng
   tcpdump -i eth0 -s 128 -w - tcp port 5432 | taut explain -
   taut explain --full --top 10 trace.pcap.gz
+  taut explain --diff before.pcap after.pcap
   taut explain trace.pcap --fail-on nagle_delayed_ack=1% --fail-on loss=5%
 
 A capture taken at the sender tells most. -s 128 keeps the headers, which is all that is looked at.
@@ -43,6 +44,9 @@ pub(crate) struct Args {
     /// Print all details below the verdict: each detector, the longest stretches with their frames
     #[arg(long)]
     full: bool,
+    /// Print what changed from the first of two captures to the second
+    #[arg(long)]
+    diff: bool,
     /// Directions that --full and --json report, worst first
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     top: u16,
@@ -78,6 +82,9 @@ const CONNECTIONS: usize = 16_384;
 const WITH_BAR: u64 = 64 << 20;
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    if args.diff && args.files.len() != 2 {
+        anyhow::bail!("--diff takes two captures, the one before and the one after; {} given", args.files.len());
+    }
     let interrupt = run::interrupt_on_signals()?;
     let mut files = Vec::new();
     for file in &args.files {
@@ -87,12 +94,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         }
     }
     let ended = if interrupt.is_set() { Ended::Interrupted } else { Ended::Complete };
+    let difference = match &files[..] {
+        [before, after] if args.diff => Some(Difference::between(before, after)),
+        _ => None,
+    };
     let document = ExplainDocument {
         format_version: FORMAT_VERSION,
         command: "explain".to_owned(),
         command_line: run::command_line(),
         ended,
         files,
+        difference,
     };
     output::print(&if args.json { document.to_json() } else { document.to_text(args.full) })?;
     let missed = args.fail_on.iter().map(|limit| is_missed(limit, &document)).fold(false, |any, one| any | one);
