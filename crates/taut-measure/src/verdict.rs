@@ -69,11 +69,14 @@ pub fn confirm(screening: Ratio, again: Ratio, others: usize) -> Compared {
     Compared { ratio: again, verdict, rounds_needed: None }
 }
 
-/// What an interval of ratios says; a difference of less than 1 % is called none.
+/// A difference of less than so much is called none.
+pub const LEAST_DIFFERENCE: f64 = 0.01;
+
+/// What an interval of ratios says.
 fn beyond_doubt((low, high): (f64, f64)) -> Verdict {
     match () {
-        () if high < 0.99 => Verdict::Shorter,
-        () if low > 1.01 => Verdict::Longer,
+        () if high < 1.0 - LEAST_DIFFERENCE => Verdict::Shorter,
+        () if low > 1.0 + LEAST_DIFFERENCE => Verdict::Longer,
         () => Verdict::CannotTellApart,
     }
 }

@@ -139,6 +139,16 @@ pub fn ratio_than(ratio: f64) -> String {
     format!("{} {}", ratio_in_words(ratio), if ratio < 2.0 { "than" } else { "as" })
 }
 
+/// Seconds between two points in time, rounded down: `40 s`, `3 min`, `5 h`, `12 days`.
+pub fn apart(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
 /// A point in time, in UTC: `2026-08-22 14:03:11 UTC`.
 pub fn date(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400, unix_s % 86_400);

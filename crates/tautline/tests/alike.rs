@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -71,6 +72,32 @@ fn too_few_rounds_give_an_interval_and_no_verdict() {
     assert_eq!(compared["p50_ratio_level"], 0.9375);
     let table = text(&run(&line).stdout);
     assert!(table.contains("(93.8 %): too few rounds to tell (6 needed)."), "{table}");
+}
+
+/// Known differences, so large that no machine is too busy for them: `echo` measures both in turn, `report` compares recordings
+/// that were made one after the other.
+#[test]
+fn a_server_that_waits_longer_is_found_with_the_right_sign_in_turn_and_in_recordings() {
+    let (quick, slow) =
+        (Serve::start("tcp://127.0.0.1:0 --delay 30ms"), Serve::start("tcp://127.0.0.1:0 --delay 90ms"));
+    let options = "--count 30 --rounds 6 --place free";
+    let compared = run_json(&format!("echo {} {} {options}", quick.endpoint(0), slow.endpoint(0)));
+    assert_eq!(rows(&compared)[1]["compared"]["verdict"], "longer", "{compared:#}");
+    let directory = tempfile::tempdir().unwrap();
+    let files = [(&quick, "quick.json"), (&slow, "slow.json")].map(|(server, name)| {
+        let file = directory.path().join(name);
+        fs::write(&file, run_json(&format!("echo {} {options}", server.endpoint(0))).to_string()).unwrap();
+        file.display().to_string()
+    });
+    for ([before, after], verdict) in [([0, 1], "more"), ([1, 0], "less"), ([0, 0], "cannot_tell_apart")] {
+        let line = format!("report {} {}", files[before], files[after]);
+        let report = run_json(&line);
+        let p50 = &rows(&report)[0]["figures"][0];
+        assert_eq!((&p50["figure"], &p50["verdict"]), (&"round trip p50".into(), &verdict.into()), "{report:#}");
+        let seconds = report["seconds_apart"].as_u64().unwrap();
+        assert!(seconds > 0 || before == after, "{report:#}");
+        assert!(text(&run(&line).stdout).contains("Not measured in turn"));
+    }
 }
 
 /// The two endpoints in both orders: who is first must not decide what is told.

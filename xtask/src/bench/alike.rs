@@ -6,12 +6,12 @@ mod effect;
 
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use super::{Outcome, Setting, table};
 use command::{Alike, Stage};
-use effect::Effect;
+use effect::{By, Effect};
 
 /// What belongs to `alike` alone.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -20,10 +20,10 @@ pub(crate) struct Options {
     /// Runs of each command
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: u32,
-    /// Only these commands
+    /// Only these commands; with --effects, `echo2` and `report` are there
     #[arg(long, value_name = "COMMAND,…", value_delimiter = ',', value_enum)]
     only: Vec<Alike>,
-    /// Known differences too: a server that waits longer, losses, one more hop
+    /// Known differences instead: a server that waits longer, losses, one more hop
     #[arg(long)]
     effects: bool,
 }
@@ -65,20 +65,32 @@ struct Found {
     plain: u64,
     /// Of these, runs that found it.
     found: u64,
+    /// Of all, runs that found it.
+    found_in_all: u64,
     /// Of all, runs that found the opposite.
     wrong: u64,
 }
 
 pub(super) fn run(setting: &Setting) -> Result<Outcome> {
-    let options = &setting.alike;
     let stage = Stage::set_up(setting)?;
+    if setting.alike.effects { unlike(&setting.alike, &stage) } else { alike(&setting.alike, &stage) }
+}
+
+impl Options {
+    fn has(&self, command: Alike) -> bool {
+        self.only.is_empty() || self.only.contains(&command)
+    }
+}
+
+/// The same thing twice through every command.
+fn alike(options: &Options, stage: &Stage<'_>) -> Result<Outcome> {
     let (mut rows, mut cells, mut notes, mut met) = (Vec::new(), Vec::new(), Vec::new(), true);
-    for alike in Alike::ALL.into_iter().filter(|alike| options.only.is_empty() || options.only.contains(alike)) {
+    for alike in Alike::ALL.into_iter().filter(|&alike| options.has(alike)) {
         let began = Instant::now();
         let mut count = Count::default();
         for run in 0..options.runs {
             eprint!("\r{}: run {} of {}, {} told apart ", alike.name(), run + 1, options.runs, count.false_runs);
-            match alike.verdicts(&stage) {
+            match alike.verdicts(stage) {
                 Ok(told_apart) => count.add(&told_apart),
                 Err(error) => count.untold.add(&error),
             }
@@ -91,32 +103,48 @@ pub(super) fn run(setting: &Setting) -> Result<Outcome> {
     }
     let header =
         ["the same twice through", "runs", "told apart", "share", "at most (95 %)", "verdicts", "false", "s a run", ""];
-    let mut text = table(&header, &cells);
-    let mut effects = Vec::new();
-    if options.effects {
-        let mut cells = Vec::new();
-        for effect in Effect::ALL {
-            let mut found = Found::default();
-            for run in 0..options.runs {
-                eprint!("\r{}: run {} of {}, {} found ", effect.name(), run + 1, options.runs, found.found);
-                match effect.look(&stage) {
-                    Ok(look) => found.add(look),
-                    Err(error) => found.untold.add(&error),
-                }
+    Ok(Outcome { text: with_notes(table(&header, &cells), &notes), json: json!({"alike": rows}), met: Some(met) })
+}
+
+/// Known differences through the commands that can be shown them.
+fn unlike(options: &Options, stage: &Stage<'_>) -> Result<Outcome> {
+    let commands: Vec<By> = By::ALL.into_iter().filter(|by| options.has(by.command())).collect();
+    ensure!(!commands.is_empty(), "known differences are shown to echo2 and report");
+    let (mut rows, mut cells, mut notes, mut met) = (Vec::new(), Vec::new(), Vec::new(), true);
+    for (by, effect) in commands.into_iter().flat_map(|by| Effect::ALL.map(|effect| (by, effect))) {
+        let name = format!("{}, {}", by.name(), effect.name());
+        let mut found = Found::default();
+        for run in 0..options.runs {
+            eprint!("\r{name}: run {} of {}, {} found ", run + 1, options.runs, found.found);
+            match by.look(effect, stage) {
+                Ok(look) => found.add(look),
+                Err(error) => found.untold.add(&error),
             }
-            eprintln!();
-            met &= found.is_met();
-            cells.push(found.cells(effect.name()));
-            notes.extend(found.untold.note(effect.name()));
-            effects.push(found.json(effect.name()));
         }
-        let header = ["a known difference", "runs", "2 x the interval", "found", "share", "wrong sign", ""];
-        text += &format!("\n\n{}", table(&header, &cells));
+        eprintln!();
+        met &= found.is_met();
+        cells.push(found.cells(by.name(), effect.name()));
+        notes.extend(found.untold.note(&name));
+        rows.push(found.json(by.name(), effect.name()));
     }
-    for note in notes {
-        text += &format!("\n{note}");
-    }
-    Ok(Outcome { text, json: json!({"alike": rows, "effects": effects}), met: Some(met) })
+    let header = [
+        "known difference",
+        "through",
+        "runs",
+        "2 x the interval",
+        "found",
+        "share",
+        "at least (95 %)",
+        "found in all",
+        "wrong sign",
+        "at most (95 %)",
+        "",
+    ];
+    Ok(Outcome { text: with_notes(table(&header, &cells), &notes), json: json!({"effects": rows}), met: Some(met) })
+}
+
+fn with_notes(table: String, notes: &[String]) -> String {
+    notes.iter().fold(table, |text, note| format!("{text}\n{note}"))
 }
 
 impl Untold {
@@ -189,6 +217,7 @@ impl Found {
         self.runs += 1;
         self.plain += u64::from(look.is_plain);
         self.found += u64::from(look.is_plain && look.is_found);
+        self.found_in_all += u64::from(look.is_found);
         self.wrong += u64::from(look.is_wrong);
     }
 
@@ -197,28 +226,40 @@ impl Found {
         self.wrong == 0 && is_found && self.untold.are_few(self.runs)
     }
 
-    fn cells(&self, name: &str) -> Vec<String> {
-        let share = if self.plain == 0 { "-".to_owned() } else { percent(self.found as f64 / self.plain as f64) };
+    /// The share of those that had to find it, and its lower bound.
+    fn share(&self) -> Option<(f64, f64)> {
+        let least = 1.0 - upper_bound(self.plain - self.found, self.plain);
+        (self.plain > 0).then(|| (self.found as f64 / self.plain as f64, least))
+    }
+
+    fn cells(&self, by: &str, effect: &str) -> Vec<String> {
         let verdict = match self.is_met() {
             // Nothing was asked of it; on a busy machine intervals are wide.
             true if self.plain == 0 => "never as wide",
             true => "",
             false => "MISSED",
         };
+        let share = self.share().map_or(["-".to_owned(), "-".to_owned()], |(share, least)| [share, least].map(percent));
         let counts = [self.runs, self.plain, self.found].map(|count| count.to_string());
-        let wrong = self.wrong.to_string();
-        std::iter::once(name.to_owned()).chain(counts).chain([share, wrong, verdict.to_owned()]).collect()
+        let wrong = [self.wrong.to_string(), percent(upper_bound(self.wrong, self.runs))];
+        let cells = [effect, by].map(str::to_owned).into_iter().chain(counts).chain(share);
+        cells.chain([self.found_in_all.to_string()]).chain(wrong).chain([verdict.to_owned()]).collect()
     }
 
-    fn json(&self, name: &str) -> Value {
+    fn json(&self, by: &str, effect: &str) -> Value {
         json!({
-            "effect": name,
+            "effect": effect,
+            "command": by,
             "runs": self.runs,
             "runs_without_a_verdict": self.untold.runs,
             "why": self.untold.why,
             "runs_beyond_twice_the_interval": self.plain,
             "found": self.found,
+            "share": self.share().map(|(share, _)| share),
+            "share_lower_bound": self.share().map(|(_, least)| least),
+            "found_in_all": self.found_in_all,
             "wrong_sign": self.wrong,
+            "wrong_sign_upper_bound": upper_bound(self.wrong, self.runs),
             "met": self.is_met(),
         })
     }
@@ -292,6 +333,12 @@ mod tests {
         found.add(look(true, false, false));
         found.add(look(false, false, false));
         assert!(found.is_met());
+        // Of 20 that had to find it, one did not: at least 78 % with 95 % probability, by the tables.
+        let (share, least) = found.share().unwrap();
+        assert!(share == 0.95 && (least - 0.783_89).abs() < 1e-4, "{least}");
+        assert_eq!((found.plain, found.found, found.found_in_all), (20, 19, 19));
+        found.add(look(false, true, false));
+        assert_eq!((found.found, found.found_in_all), (19, 20));
         found.add(look(false, false, true));
         assert!(!found.is_met());
     }

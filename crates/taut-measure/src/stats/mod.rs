@@ -10,7 +10,7 @@ mod ratio;
 mod summary;
 
 pub use across::{Interval, LEAST_ROUNDS, interval, median, narrowest, sign_test_level};
-pub use apart::{apart_by_chance, rounds_to_be_apart};
+pub use apart::{apart_by_chance, moved, rounds_to_be_apart};
 pub use distribution::Distribution;
 pub use exceedance::{Exceedance, ExceedanceCounter};
 pub use loss::{Losses, losses_differ, losses_differ_at};

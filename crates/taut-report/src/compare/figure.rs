@@ -2,8 +2,9 @@ use std::cmp::Ordering;
 
 use serde_json::{Value, json};
 use taut_measure::stats::{
-    LEAST_ROUNDS, Losses, apart_by_chance, losses_differ_at, narrowest, rounds_to_be_apart, sign_test_level,
+    LEAST_ROUNDS, Losses, apart_by_chance, losses_differ_at, moved, narrowest, rounds_to_be_apart, sign_test_level,
 };
+use taut_measure::verdict::LEAST_DIFFERENCE;
 
 use crate::sheet::Tone;
 use crate::units;
@@ -50,8 +51,11 @@ pub(super) struct Compared {
     pub(super) after: f64,
     /// After over before; none where either is lost.
     pub(super) ratio: Option<f64>,
-    /// The widest that the two intervals allow; it holds 1 just when they overlap. None where an end is lost.
+    /// The widest that the two intervals allow, and the drift on top; it holds 1 just when no change is told. None where an end
+    /// is lost.
     pub(super) ratio_interval: Option<(f64, f64)>,
+    /// By what factor the machine may have moved between the two; none of figures that do not scatter.
+    pub(super) drift: Option<f64>,
     pub(super) change: Change,
     kind: Kind,
 }
@@ -94,6 +98,15 @@ impl Sample {
             }
             Self::Interval(interval, _) => Some(*interval),
             Self::Exact | Self::None => None,
+        }
+    }
+
+    /// How far it moved while the recording was made.
+    fn moved(&self) -> f64 {
+        match self {
+            Self::Rounds(rounds) => moved(rounds),
+            Self::Interval((low, high), _) => moved(&[*low, *high]),
+            Self::Exact | Self::None => 1.0,
         }
     }
 
@@ -146,20 +159,27 @@ impl Compared {
             (Sample::Exact, Sample::Exact) => Ok(exact),
             (before, after) => intervals(before, after, by_chance),
         };
+        // The two were not measured in turn, and between them the machine moves as it does within them: a gap between the
+        // intervals counts where it is wider than that.
+        let scatters = before.sample.scatters() && after.sample.scatters();
+        let drift = before.sample.moved().max(after.sample.moved()).max(1.0 + LEAST_DIFFERENCE);
+        let drift = scatters.then_some(drift);
+        let by = drift.unwrap_or(1.0);
         let change = match intervals {
             Err(change) => change,
-            Ok([before, after]) if after.1 < before.0 => Change::Less,
-            Ok([before, after]) if after.0 > before.1 => Change::More,
+            Ok([before, after]) if after.1 * by < before.0 => Change::Less,
+            Ok([before, after]) if after.0 > before.1 * by => Change::More,
             Ok(_) => Change::CannotTellApart,
         };
         let is_of_times = before.value.is_finite() && after.value.is_finite();
-        let ratios = intervals.ok().map(|[before, after]| (after.0 / before.1, after.1 / before.0));
+        let ratios = intervals.ok().map(|[before, after]| (after.0 / before.1 / by, after.1 / before.0 * by));
         Some(Self {
             figure: before.name,
             before: before.value,
             after: after.value,
             ratio: is_of_times.then(|| after.value / before.value),
             ratio_interval: ratios.filter(|(low, high)| is_of_times && low.is_finite() && high.is_finite()),
+            drift,
             change,
             kind: before.kind,
         })
@@ -179,6 +199,7 @@ impl Compared {
             after: after.share(),
             ratio: (before.lost > 0).then(|| after.share() / before.share()),
             ratio_interval: None,
+            drift: None,
             change,
             kind: Kind::Share,
         })
@@ -267,6 +288,8 @@ impl Compared {
             "after": self.after,
             "ratio": self.ratio,
             "ratio_ci": self.ratio_interval.map(|(low, high)| [low, high]),
+            // By this factor the interval is wider than what the rounds say by themselves.
+            "drift_ratio": self.drift,
             "verdict": verdict,
             "rounds_needed": needed,
         })
@@ -316,35 +339,42 @@ mod tests {
     /// widens first.
     #[test]
     fn a_verdict_on_one_of_many_takes_more_rounds_or_a_wider_interval() {
-        let rounds = |from: u32, of: u32| Figure {
+        // Rounds that lie so many thousandths above 1, and do not move for longer than one.
+        let at = |thousandths: &[u32]| Figure {
             name: "p50",
             kind: Kind::Time,
             value: 1.0,
-            sample: Sample::Rounds((from..from + of).map(f64::from).collect()),
+            sample: Sample::Rounds(thousandths.iter().map(|&at| 1.0 + f64::from(at) / 1000.0).collect()),
         };
         let change = |before: &Figure, after: &Figure, of: f64| Compared::new(before, after, 0.05 / of).unwrap().change;
-        assert_eq!(change(&rounds(1, 5), &rounds(11, 5), 6.0), Change::More);
-        assert_eq!(change(&rounds(1, 5), &rounds(11, 5), 10.0), Change::TooFewRounds(6));
-        assert_eq!(change(&rounds(1, 4), &rounds(11, 5), 1.0), Change::NoInterval);
+        let (five, later) = (at(&[1, 2, 3, 4, 5]), at(&[51, 52, 53, 54, 55]));
+        assert_eq!(change(&five, &later, 6.0), Change::More);
+        assert_eq!(change(&later, &five, 6.0), Change::Less);
+        assert_eq!(change(&five, &later, 10.0), Change::TooFewRounds(6));
+        assert_eq!(change(&at(&[1, 2, 3, 4]), &later, 1.0), Change::NoInterval);
         // Nine rounds of which the last and the first overlap: not for a verdict on one of many.
-        let nine = (rounds(1, 9), rounds(9, 9));
-        assert_eq!(change(&nine.0, &nine.1, 1.0), Change::More);
-        assert_eq!(change(&nine.0, &nine.1, 30.0), Change::CannotTellApart);
-        assert_eq!(change(&rounds(1, 9), &rounds(10, 9), 30.0), Change::More);
+        let (nine, mut others) = ([1, 3, 60, 2, 4, 1, 3, 2, 4], [101, 103, 55, 102, 104, 101, 103, 102, 104]);
+        assert_eq!(change(&at(&nine), &at(&others), 1.0), Change::More);
+        assert_eq!(change(&at(&nine), &at(&others), 30.0), Change::CannotTellApart);
+        others[2] = 103;
+        assert_eq!(change(&at(&nine), &at(&others), 30.0), Change::More);
         // Where only an interval is known, its level tells the rounds.
-        let of = |low: f64, level| Figure { sample: Sample::Interval((low, low + 1.0), level), ..rounds(1, 1) };
-        let held = |level, of_many| change(&of(1.0, level), &of(3.0, level), of_many);
+        let of = |low: f64, level| Figure { sample: Sample::Interval((low, low * 1.1), level), ..at(&[]) };
+        let held = |level, of_many| change(&of(1.0, level), &of(1.5, level), of_many);
         assert_eq!((held(Some(0.9375), 1.0), held(Some(0.9375), 10.0)), (Change::More, Change::TooFewRounds(6)));
         assert!(matches!(held(None, 1.0), Change::TooFewRounds(_)));
     }
 
     proptest! {
         #[test]
-        fn intervals_that_overlap_cannot_be_told_apart(a in 1.0..100.0f64, b in 0.0..50.0f64, c in 1.0..100.0f64, d in 0.0..50.0f64) {
+        fn what_is_no_further_apart_than_it_moves_cannot_be_told_apart(a in 1.0..100.0f64, b in 0.0..50.0f64, c in 1.0..100.0f64, d in 0.0..50.0f64) {
             let compared = Compared::new(&figure(a, a, a + b), &figure(c, c, c + d), 0.05).unwrap();
-            let overlap = a <= c + d && c <= a + b;
-            prop_assert_eq!(compared.change == Change::CannotTellApart, overlap);
-            prop_assert_eq!(compared.change == Change::Less, c + d < a);
+            let drift = ((a + b) / a).max((c + d) / c).max(1.01);
+            let is_near = a <= (c + d) * drift && c <= (a + b) * drift;
+            prop_assert_eq!(compared.change == Change::CannotTellApart, is_near);
+            prop_assert_eq!(compared.change == Change::Less, (c + d) * drift < a);
+            let (low, high) = compared.ratio_interval.unwrap();
+            prop_assert!((low <= 1.0 + 1e-9 && high >= 1.0 - 1e-9) || !is_near);
         }
     }
 }

@@ -4,9 +4,16 @@
 //! verdict comes from the intervals across rounds: where they overlap, the two cannot be told apart. The intervals are as
 //! wide as the number of figures asks: of all that are held against each other in one report none may be told apart by chance in
 //! more than 5 % of the reports (Bonferroni).
+//!
+//! Two recordings were not measured in turn, so what moves a machine for longer than a round is in the difference and not in the
+//! intervals. The assumption: between the two it moves no further than within either of them ([`taut_measure::stats::moved`]).
+//! By so much, and by 1 % at least, the intervals have to lie apart. What changes a machine for longer than a recording lasts
+//! can't be told from a change of what was measured, whatever the rule.
 
 mod figure;
 mod pair;
+#[cfg(test)]
+mod virtual_time;
 
 use serde_json::{Value, json};
 
@@ -108,6 +115,17 @@ fn remarks(before: &Document, after: &Document, pairs: &[Pair<'_>]) -> Vec<Strin
         let text = "A verdict needs five rounds or more on both sides, and one on p99 a hundred messages in each.";
         remarks.push(text.to_owned());
     }
+    let scatters = |compared: Compared| compared.drift.is_some();
+    if told(pairs).flat_map(|(_, figures)| figures).any(scatters) {
+        let apart = match seconds_apart(before, after) {
+            0 => String::new(),
+            seconds => format!(" ({} apart)", units::apart(seconds)),
+        };
+        remarks.push(format!(
+            "Not measured in turn{apart}: a change is told where the intervals lie further apart than the figure moved within \
+             either recording. What changes the machine for longer looks like a change, too; taut echo A B measures in turn."
+        ));
+    }
     if of > 1 {
         remarks.push(format!(
             "{of} figures are held against each other: the intervals are so wide that of equal ones none is told apart with at \
@@ -123,6 +141,11 @@ fn remarks(before: &Document, after: &Document, pairs: &[Pair<'_>]) -> Vec<Strin
             .push(format!("A verdict on one of {of} figures takes {needed} rounds on both sides (--rounds {needed})."));
     }
     remarks
+}
+
+/// Seconds between the beginnings of two recordings.
+const fn seconds_apart(before: &Document, after: &Document) -> u64 {
+    before.recording.started_unix_s.abs_diff(after.recording.started_unix_s)
 }
 
 fn page(sheets: &[Sheet], pairs: &[Pair<'_>]) -> String {
@@ -171,6 +194,7 @@ fn data(before: &Document, after: &Document, pairs: &[Pair<'_>], remarks: &[Stri
         "command": "compare",
         "before": name(before),
         "after": name(after),
+        "seconds_apart": seconds_apart(before, after),
         "results": rows.collect::<Vec<Value>>(),
         "only_before": only("before"),
         "only_after": only("after"),
@@ -244,9 +268,10 @@ mod tests {
         let remarks: Vec<&str> =
             compared.json["remarks"].as_array().unwrap().iter().map(|remark| remark.as_str().unwrap()).collect();
         assert!(remarks[0].starts_with("A verdict needs five rounds"), "{remarks:?}");
-        assert!(remarks[1].ends_with("with at least 95 % probability."), "{remarks:?}");
-        assert!(remarks[2].ends_with("takes 7 rounds on both sides (--rounds 7)."), "{remarks:?}");
-        assert_eq!(remarks.len(), 3);
+        assert!(remarks[1].starts_with("Not measured in turn: "), "{remarks:?}");
+        assert!(remarks[2].ends_with("with at least 95 % probability."), "{remarks:?}");
+        assert!(remarks[3].ends_with("takes 7 rounds on both sides (--rounds 7)."), "{remarks:?}");
+        assert_eq!(remarks.len(), 4);
     }
 
     /// Two recordings of equal things, all figures drawn anew: with so many figures, five of a hundred reports may tell one apart.
@@ -313,6 +338,15 @@ mod tests {
         let first = &compared.json["results"][0]["figures"][0];
         assert_eq!((&first["figure"], &first["verdict"]), (&json!("round trip p50"), &json!("less")));
         assert!(compared.html.contains("50.0 % shorter"));
+    }
+
+    #[test]
+    fn the_time_between_is_told() {
+        let mut later = survey();
+        later.recording.started_unix_s += 190;
+        let compared = render_comparison(&survey(), &later, Style::default());
+        assert_eq!(compared.json["seconds_apart"], 190);
+        assert!(compared.text.contains("Not measured in turn (3 min apart):"), "{}", compared.text);
     }
 
     #[test]

@@ -68,14 +68,19 @@ impl<'a> Stage<'a> {
         &self.pipes[index].1
     }
 
-    /// Two recordings of a command, held against each other.
-    fn report(&self, arguments: &[&str]) -> Result<Vec<bool>> {
+    /// What `taut report` says of recordings of two commands.
+    pub(super) fn report(&self, arguments: [&[&str]; 2]) -> Result<Value> {
         let files = ["before.json", "after.json"].map(|name| self.directory.path().join(name));
-        for file in &files {
+        for (file, arguments) in files.iter().zip(arguments) {
             std::fs::write(file, self.taut.run(arguments, LIMIT)?.to_string())?;
         }
         let text = |file: &Path| file.display().to_string();
-        let object = self.taut.run(&["report", &text(&files[0]), &text(&files[1])], LIMIT)?;
+        self.taut.run(&["report", &text(&files[0]), &text(&files[1])], LIMIT)
+    }
+
+    /// The verdicts on two recordings of one command.
+    fn reported(&self, arguments: &[&str]) -> Result<Vec<bool>> {
+        let object = self.report([arguments; 2])?;
         let rows = object["results"].as_array().context("taut report compares nothing")?;
         let verdicts: Vec<&Value> = rows
             .iter()
@@ -125,7 +130,7 @@ impl Alike {
                 let unix = stage.serving.endpoint_of("unix:")?;
                 tuned(&stage.taut.run(&["tune", unix, "--time", "10ms"], LIMIT)?)
             }
-            Self::Report => stage.report(&["echo", tcp, "--time", "200ms"]),
+            Self::Report => stage.reported(&["echo", tcp, "--time", "200ms"]),
             Self::Crowd => {
                 let line = "crowd --engines epoll,epoll --connections 50 --active 5 --time 20ms";
                 compared(&stage.taut.run_anywhere(&line.split(' ').collect::<Vec<_>>(), LIMIT)?)
@@ -138,7 +143,7 @@ impl Alike {
                 let line = ["echo", stage.pipe(0), stage.pipe(1), "--time", "300ms"];
                 compared(&stage.taut.run(&line, LIMIT)?)
             }
-            Self::Stream => stage.report(&["stream", tcp, "--time", "200ms"]),
+            Self::Stream => stage.reported(&["stream", tcp, "--time", "200ms"]),
         }
     }
 }

@@ -1,15 +1,16 @@
 //! Known differences: is each found, and with its sign?
 
+use std::cmp::Ordering;
 use std::net::UdpSocket;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::command::Stage;
+use super::command::{Alike, Stage};
 use crate::bench::process::Transport;
 use crate::bench::taut::number;
 
@@ -22,6 +23,15 @@ pub(super) enum Effect {
     Loses,
     /// A `taut pipe` stands between.
     Hop,
+}
+
+/// What has to find it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum By {
+    /// `taut echo` of both, in turn.
+    Echo,
+    /// `taut report` of a recording of each.
+    Report,
 }
 
 /// What one run says of it.
@@ -40,7 +50,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 impl Effect {
     pub(super) const ALL: [Self; 5] = [Self::Waits(2), Self::Waits(5), Self::Waits(20), Self::Loses, Self::Hop];
 
-    pub(super) const fn name(self) -> &'static str {
+    const fn name(self) -> &'static str {
         match self {
             Self::Waits(2) => "a server waits 2 % longer",
             Self::Waits(5) => "a server waits 5 % longer",
@@ -49,61 +59,144 @@ impl Effect {
             Self::Hop => "one more hop (taut pipe)",
         }
     }
+}
 
-    pub(super) fn look(self, stage: &Stage<'_>) -> Result<Look> {
+impl By {
+    pub(super) const ALL: [Self; 2] = [Self::Echo, Self::Report];
+
+    pub(super) const fn name(self) -> &'static str {
         match self {
-            Self::Waits(percent) => {
+            Self::Echo => "echo",
+            Self::Report => "report",
+        }
+    }
+
+    /// The command that `--only` names.
+    pub(super) const fn command(self) -> Alike {
+        match self {
+            Self::Echo => Alike::Echo2,
+            Self::Report => Alike::Report,
+        }
+    }
+
+    /// One run with this difference.
+    pub(super) fn look(self, effect: Effect, stage: &Stage<'_>) -> Result<Look> {
+        match effect {
+            Effect::Waits(percent) => {
                 let wait = |micros: u64| stage.taut.serve_on(&["tcp://127.0.0.1:0", "--delay", &format!("{micros}us")]);
                 let (base, longer) = (wait(WAIT_US)?, wait(WAIT_US * (100 + percent) / 100)?);
-                let [base, longer] = [base.endpoint(Transport::Tcp)?, longer.endpoint(Transport::Tcp)?];
+                let both = [base.endpoint(Transport::Tcp)?, longer.endpoint(Transport::Tcp)?];
                 // At least ten messages a round.
-                let object =
-                    stage.taut.run(&["echo", base, longer, "--time", "700ms", "--place", "same-core"], LIMIT)?;
-                let p50 = number(&object, "/results/0/rtt_ns/p50")?;
-                let made = WAIT_US as f64 * 1e3 * percent as f64 / 100.0 / p50;
-                times(&object, Some(made))
+                let times = self.times(stage, both, &["--time", "700ms", "--place", "same-core"])?;
+                Ok(times.look(Some(WAIT_US as f64 * 1e3 * percent as f64 / 100.0)))
             }
-            Self::Hop => {
-                let object = stage
-                    .taut
-                    .run(&["echo", stage.tcp()?, stage.pipe(0), "--time", "300ms", "--place", "same-core"], LIMIT)?;
-                times(&object, None)
+            Effect::Hop => {
+                let both = [stage.tcp()?, stage.pipe(0)];
+                Ok(self.times(stage, both, &["--time", "300ms", "--place", "same-core"])?.look(None))
             }
-            Self::Loses => {
+            Effect::Loses => {
                 let to = stage.serving.endpoint(Transport::Udp)?;
                 let (whole, lossy) = (Relay::start(to, 0)?, Relay::start(to, 100)?);
-                let line = [
-                    "echo",
-                    &whole.endpoint,
-                    &lossy.endpoint,
-                    "--count",
-                    "1000",
-                    "--timeout",
-                    "20ms",
-                    "--place",
-                    "free",
-                ];
-                losses(&stage.taut.run(&line, LIMIT)?)
+                let options = ["--count", "1000", "--timeout", "20ms", "--place", "free"];
+                self.losses(stage, [&whole.endpoint, &lossy.endpoint], &options)
             }
+        }
+    }
+
+    /// Round trips of the second held against those of the first.
+    fn times(self, stage: &Stage<'_>, [base, other]: [&str; 2], options: &[&str]) -> Result<Times> {
+        match self {
+            Self::Echo => Times::of_echo(&echo_of(stage, &[base, other], options)?),
+            Self::Report => Times::of_report(&report_of(stage, [base, other], options)?),
+        }
+    }
+
+    /// What the command says of the losses. Without an interval they are plain as soon as there are enough messages.
+    fn losses(self, stage: &Stage<'_>, [whole, lossy]: [&str; 2], options: &[&str]) -> Result<Look> {
+        let verdict = match self {
+            Self::Echo => losses_of_echo(&echo_of(stage, &[whole, lossy], options)?)?,
+            Self::Report => losses_of_report(&report_of(stage, [whole, lossy], options)?)?,
+        };
+        let is = |wanted| verdict == Some(wanted);
+        Ok(Look { is_plain: true, is_found: is(Ordering::Greater), is_wrong: is(Ordering::Less) })
+    }
+}
+
+fn echo_of(stage: &Stage<'_>, endpoints: &[&str], options: &[&str]) -> Result<Value> {
+    stage.taut.run(&[&["echo"], endpoints, options].concat(), LIMIT)
+}
+
+fn report_of(stage: &Stage<'_>, both: [&str; 2], options: &[&str]) -> Result<Value> {
+    let lines = both.map(|endpoint| [&["echo", endpoint], options].concat());
+    stage.report([&lines[0], &lines[1]])
+}
+
+/// What a command says of two round trips.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    /// Of the base.
+    base_ns: f64,
+    ratio: f64,
+    interval: [f64; 2],
+    /// Which is longer, where it tells.
+    verdict: Option<Ordering>,
+}
+
+impl Times {
+    fn of_echo(object: &Value) -> Result<Self> {
+        let compared = &object["results"][1]["compared"];
+        Ok(Self {
+            base_ns: number(object, "/results/0/rtt_ns/p50")?,
+            ratio: number(compared, "/p50_ratio")?,
+            interval: [number(compared, "/p50_ratio_ci/0")?, number(compared, "/p50_ratio_ci/1")?],
+            verdict: verdict(compared),
+        })
+    }
+
+    fn of_report(object: &Value) -> Result<Self> {
+        let compared = figure(object, "round trip p50")?;
+        Ok(Self {
+            base_ns: number(compared, "/before")?,
+            ratio: number(compared, "/ratio")?,
+            interval: [number(compared, "/ratio_ci/0")?, number(compared, "/ratio_ci/1")?],
+            verdict: verdict(compared),
+        })
+    }
+
+    /// The second is longer, by `made_ns` or, where that is not known, by as much as was measured.
+    fn look(self, made_ns: Option<f64>) -> Look {
+        let effect = made_ns.map_or(self.ratio - 1.0, |made| made / self.base_ns);
+        let [low, high] = self.interval;
+        Look {
+            is_plain: effect >= 2.0 * (high - low),
+            is_found: self.verdict == Some(Ordering::Greater),
+            is_wrong: self.verdict == Some(Ordering::Less),
         }
     }
 }
 
-/// The second is longer, by `made` (0.02 for 2 %) or, where that is not known, by as much as was measured.
-fn times(object: &Value, made: Option<f64>) -> Result<Look> {
-    let compared = &object["results"][1]["compared"];
-    let ratio = number(compared, "/p50_ratio")?;
-    let (low, high) = (number(compared, "/p50_ratio_ci/0")?, number(compared, "/p50_ratio_ci/1")?);
-    let effect = made.unwrap_or(ratio - 1.0);
-    let verdict = compared["verdict"].as_str().unwrap_or_default();
-    Ok(Look { is_plain: effect >= 2.0 * (high - low), is_found: verdict == "longer", is_wrong: verdict == "shorter" })
+fn verdict(compared: &Value) -> Option<Ordering> {
+    match compared["verdict"].as_str()? {
+        "longer" | "more" => Some(Ordering::Greater),
+        "shorter" | "less" => Some(Ordering::Less),
+        _ => None,
+    }
 }
 
-/// The second loses, the first does not. Without an interval, it is plain as soon as there are enough messages.
-fn losses(object: &Value) -> Result<Look> {
-    let lost = |row: usize| number(object, &format!("/results/{row}/lost"));
-    let (whole, lossy) = (lost(0)?, lost(1)?);
-    Ok(Look { is_plain: true, is_found: lossy > whole, is_wrong: whole > lossy })
+/// A figure of the only row of a report.
+fn figure<'a>(object: &'a Value, name: &str) -> Result<&'a Value> {
+    let figures = object["results"][0]["figures"].as_array().context("taut report compares nothing")?;
+    figures.iter().find(|figure| figure["figure"] == name).with_context(|| format!("taut report has no {name}"))
+}
+
+fn losses_of_echo(object: &Value) -> Result<Option<Ordering>> {
+    let compared = &object["results"][1]["loss_compared"];
+    let (mine, other) = (number(compared, "/lost_share")?, number(compared, "/lost_share_of_other")?);
+    Ok(mine.partial_cmp(&other).filter(|_| compared["differs"] == true))
+}
+
+fn losses_of_report(object: &Value) -> Result<Option<Ordering>> {
+    Ok(verdict(figure(object, "lost")?))
 }
 
 /// Datagrams there and back through this process, without one of so many of those that come back.
@@ -128,7 +221,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.store(true, Relaxed);
     }
 }
 
@@ -136,7 +229,7 @@ impl Drop for Relay {
 fn relay(near: &UdpSocket, to: &str, drop_every: u64, is_over: &Arc<AtomicBool>) {
     let mut clients: Vec<(std::net::SocketAddr, UdpSocket)> = Vec::new();
     let mut buffer = vec![0; 65_536];
-    while !is_over.load(Ordering::Relaxed) {
+    while !is_over.load(Relaxed) {
         let Ok((length, from)) = near.recv_from(&mut buffer) else { continue };
         if !clients.iter().any(|(client, _)| *client == from) {
             let (Ok(far), Ok(back)) = (UdpSocket::bind("127.0.0.1:0"), near.try_clone()) else { continue };
@@ -155,7 +248,7 @@ fn answers(far: &UdpSocket, near: &UdpSocket, client: std::net::SocketAddr, drop
     let mut buffer = vec![0; 65_536];
     let mut answered = 0u64;
     let _ = far.set_read_timeout(Some(Duration::from_millis(100)));
-    while !is_over.load(Ordering::Relaxed) {
+    while !is_over.load(Relaxed) {
         let Ok(length) = far.recv(&mut buffer) else { continue };
         answered += 1;
         if drop_every == 0 || answered % drop_every != drop_every / 2 {
@@ -170,24 +263,43 @@ mod tests {
 
     use super::*;
 
-    fn compared(ratio: f64, interval: [f64; 2], verdict: &str) -> Value {
-        json!({"results": [{}, {"compared": {"p50_ratio": ratio, "p50_ratio_ci": interval, "verdict": verdict}}]})
+    fn echo(ratio: f64, interval: [f64; 2], verdict: &str) -> Times {
+        let compared = json!({"p50_ratio": ratio, "p50_ratio_ci": interval, "verdict": verdict});
+        Times::of_echo(&json!({"results": [{"rtt_ns": {"p50": 5e6}}, {"compared": compared}]})).unwrap()
+    }
+
+    fn report(ratio: f64, interval: [f64; 2], verdict: &str) -> Times {
+        let p50 = json!({"figure": "round trip p50", "before": 5e6, "ratio": ratio, "ratio_ci": interval, "verdict": verdict});
+        Times::of_report(&json!({"results": [{"figures": [{"figure": "lost"}, p50]}]})).unwrap()
     }
 
     #[test]
     fn a_difference_is_plain_when_the_interval_is_half_of_it() {
-        let look = times(&compared(1.02, [1.016, 1.024], "longer"), Some(0.02)).unwrap();
-        assert!(look.is_plain && look.is_found && !look.is_wrong);
-        let look = times(&compared(1.02, [1.0, 1.04], "cannot_tell_apart"), Some(0.02)).unwrap();
-        assert!(!look.is_plain && !look.is_found && !look.is_wrong);
-        assert!(times(&compared(0.98, [0.97, 0.99], "shorter"), Some(0.02)).unwrap().is_wrong);
+        for (times, longer, shorter) in [(echo as fn(_, _, _) -> _, "longer", "shorter"), (report, "more", "less")] {
+            let look = times(1.02, [1.016, 1.024], longer).look(Some(1e5));
+            assert!(look.is_plain && look.is_found && !look.is_wrong);
+            let look = times(1.02, [1.0, 1.04], "cannot_tell_apart").look(Some(1e5));
+            assert!(!look.is_plain && !look.is_found && !look.is_wrong);
+            assert!(times(0.98, [0.97, 0.99], shorter).look(Some(1e5)).is_wrong);
+            // Where nobody knows how much was made, what was measured counts.
+            assert!(times(1.3, [1.2, 1.34], longer).look(None).is_plain);
+        }
     }
 
     #[test]
-    fn losses_speak_for_themselves() {
-        let rows = |whole, lossy| json!({"results": [{"lost": whole}, {"lost": lossy}]});
-        assert!(losses(&rows(0, 9)).unwrap().is_found);
-        assert!(losses(&rows(3, 0)).unwrap().is_wrong);
+    fn losses_are_found_by_what_the_command_says_of_them() {
+        let echo = |mine: f64, other: f64, differs: bool| {
+            let compared = json!({"lost_share": mine, "lost_share_of_other": other, "differs": differs});
+            losses_of_echo(&json!({"results": [{}, {"loss_compared": compared}]})).unwrap()
+        };
+        assert_eq!(echo(0.01, 0.0, true), Some(Ordering::Greater));
+        assert_eq!((echo(0.01, 0.008, false), echo(0.0, 0.01, true)), (None, Some(Ordering::Less)));
+        assert!(losses_of_echo(&json!({"results": [{}, {"loss_compared": null}]})).is_err());
+        let report = |verdict: &str| {
+            let lost = json!({"figure": "lost", "verdict": verdict});
+            losses_of_report(&json!({"results": [{"figures": [lost]}]})).unwrap()
+        };
+        assert_eq!((report("more"), report("cannot_tell_apart")), (Some(Ordering::Greater), None));
     }
 
     #[test]
