@@ -239,7 +239,8 @@ impl Found {
             true => "",
             false => "MISSED",
         };
-        let share = self.share().map_or(["-".to_owned(), "-".to_owned()], |(share, least)| [share, least].map(percent));
+        let share =
+            self.share().map_or_else(|| ["-", "-"].map(str::to_owned), |(share, least)| [share, least].map(percent));
         let counts = [self.runs, self.plain, self.found].map(|count| count.to_string());
         let wrong = [self.wrong.to_string(), percent(upper_bound(self.wrong, self.runs))];
         let cells = [effect, by].map(str::to_owned).into_iter().chain(counts).chain(share);

@@ -82,12 +82,10 @@ impl<'a> Stage<'a> {
     fn reported(&self, arguments: &[&str]) -> Result<Vec<bool>> {
         let object = self.report([arguments; 2])?;
         let rows = object["results"].as_array().context("taut report compares nothing")?;
-        let verdicts: Vec<&Value> = rows
-            .iter()
-            .filter_map(|row| row["figures"].as_array())
-            .flatten()
-            .map(|figure| &figure["verdict"])
-            .collect();
+        let figures = rows.iter().filter_map(|row| row["figures"].as_array()).flatten();
+        // On a busy machine a round may have too few messages for a p99; the other figures are held apart all the same.
+        let verdicts = figures.map(|figure| &figure["verdict"]).filter(|verdict| *verdict != "no_interval");
+        let verdicts: Vec<&Value> = verdicts.collect();
         told_apart(&verdicts)
     }
 }

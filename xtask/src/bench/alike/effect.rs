@@ -50,7 +50,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 impl Effect {
     pub(super) const ALL: [Self; 5] = [Self::Waits(2), Self::Waits(5), Self::Waits(20), Self::Loses, Self::Hop];
 
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Waits(2) => "a server waits 2 % longer",
             Self::Waits(5) => "a server waits 5 % longer",
