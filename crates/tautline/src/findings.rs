@@ -5,7 +5,9 @@ use taut_measure::Interrupt;
 use taut_measure::air::{self, AirOutcome, AirPlan};
 use taut_measure::echo::EchoOutcome;
 use taut_measure::pace::PaceOutcome;
-use taut_measure::recording::{AirSetting, CrowdRow, Ended, Starvation, StreamRow, TcpFacts, TuneRow, Verdict};
+use taut_measure::recording::{
+    AirSetting, CrowdRow, Ended, PlacementKind, Starvation, StreamRow, TcpFacts, TuneRow, Verdict,
+};
 use taut_measure::stream::Direction;
 use taut_measure::tune::TuneOutcome;
 use taut_measure::tune::radio::{RadioOutcome, RadioPlan};
@@ -103,8 +105,10 @@ pub(crate) fn of_echo(outcome: &EchoOutcome) -> Vec<Finding> {
 /// Explains the base of a tuning run, and names the setting that helps most.
 pub(crate) fn of_tune(outcome: &TuneOutcome) -> Vec<Finding> {
     let Some(base) = outcome.rows.first() else { return Vec::new() };
+    let placed = base.placement.as_ref().map(|placement| placement.kind).filter(|kind| *kind != PlacementKind::Free);
+    let placed = placed.map_or_else(String::new, |kind| format!(", {}", kind.name()));
     let context = nagle::Context {
-        on: format!("{} {}", base.measured, base.endpoint),
+        on: format!("{} {}{placed}", base.measured, base.endpoint),
         nagle: true,
         min_rtt: min_rtt(outcome.base_tcp),
         several_writes: base.measured == "write-write-read",

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
-use support::{Serve, free_port, parse, run, run_json, taut, text};
+use support::{Serve, free_port, parse, run, run_json, skip, taut, text};
 
 /// `taut` on the first processor, as the server is: then nothing differs between rounds but what is compared.
 fn on_first_processor(line: &str) -> Output {
@@ -42,6 +42,32 @@ fn settings_that_can_not_act_are_not_told_apart_from_the_base() {
     let core = setting(&document, "core 0");
     assert_eq!(core["verdict"], "not_available");
     assert!(core["why_not"].as_str().unwrap().starts_with("in force already"), "{core:#}");
+}
+
+/// What a table says holds for where both ends were, which it names.
+#[test]
+fn a_tune_names_its_placement_and_tries_no_processor_in_one() {
+    let server = Serve::start("tcp://127.0.0.1:0");
+    let tune = |more: &str| format!("tune {} --rounds 5 --time 5ms {more}", server.endpoint(0));
+    let free = run_json(&tune(""));
+    assert!(rows(&free).iter().all(|row| row["placement"]["kind"] == "free"), "{free:#}");
+    setting(&free, "core 0");
+    let refused = run(&tune("--plain --place same-core"));
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+    if rustix::thread::sched_getaffinity(None).unwrap().count() < 2 {
+        return skip("a_tune_names_its_placement_and_tries_no_processor_in_one", "one processor has no two placements");
+    }
+    let both = run_json(&tune("--place both"));
+    let kinds: Vec<_> = rows(&both).chunk_by(|a, b| a["placement"] == b["placement"]).collect();
+    let [same, two] = kinds[..] else { panic!("{both:#}") };
+    for (table, kind) in [(same, "same_core"), (two, "two_cores")] {
+        let placed = &table[0]["placement"];
+        assert_eq!((&table[0]["setting"], &placed["kind"]), (&"base".into(), &kind.into()), "{placed:#}");
+        assert_eq!(placed["core"] == placed["peer_core"], kind == "same_core", "{placed:#}");
+        assert!(table.len() > 5 && !table.iter().any(|row| row["setting"].as_str().unwrap().starts_with("core")));
+    }
+    let table = text(&run(&tune("--place two-cores --workload stream")).stdout);
+    assert!(table.contains(", two cores"), "{table}");
 }
 
 #[test]

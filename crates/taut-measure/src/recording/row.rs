@@ -94,6 +94,10 @@ pub struct EchoRow {
     /// Messages that the schedule of an open loop planned and the sender never sent, since it was too far behind. Beside
     /// those sent, and later than every limit.
     pub unsent: u64,
+    /// How many different numbers the messages could hold, where that was fewer than there were messages on a link: datagrams of fewer
+    /// than 8 bytes to a plain server. A reply that comes so many messages late is taken for a later one's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numbers: Option<u64>,
     /// The time-out.
     pub timeout_ns: u64,
     /// Share of the messages sent whose reply took longer than a limit (response time in an open loop), losses included.
@@ -752,6 +756,10 @@ pub struct TuneRow {
     /// Options in force and what was negotiated in the last round, where that is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
+    /// On which processors both ends ran, in all trials of the table: its verdicts hold for that. Absent over Bluetooth and in older
+    /// recordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
 }
 
 /// What the tool and the host cost by themselves.

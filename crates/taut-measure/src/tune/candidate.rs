@@ -126,7 +126,11 @@ impl Candidates {
     }
 
     pub(super) fn rows(&self, plan: &TunePlan) -> Vec<TuneRow> {
-        (0..self.all.len()).map(|index| self.row(plan, index)).collect()
+        // One of the trials that are held against each other is enough to make it another comparison.
+        let mut trials = self.all.iter().flat_map(|one| one.screening.iter().chain(&one.again));
+        let placement = plan.spot.told(!trials.any(|figures| figures.moved));
+        let rows = (0..self.all.len()).map(|index| self.row(plan, index));
+        rows.map(|row| TuneRow { placement: Some(placement.clone()), ..row }).collect()
     }
 
     fn row(&self, plan: &TunePlan, index: usize) -> TuneRow {
@@ -180,6 +184,7 @@ impl Candidates {
             apply: one.setting.apply.clone(),
             throughput_bps: None,
             options: Vec::new(),
+            placement: None,
         }
     }
 }
@@ -218,25 +223,44 @@ mod tests {
     use taut_time::Duration;
 
     use super::*;
+    use crate::placement::Spot;
+    use crate::recording::PlacementKind;
     use crate::tune::TuneWorkload;
 
-    /// 20 messages of that median; 11 lost of them leave none.
-    fn figures(p50_ns: u64, lost: u64) -> Figures {
-        let p50 = Some(if lost > 10 { Quantile::Lost } else { Quantile::Time(p50_ns) });
-        Figures { p50, p99: None, losses: Losses { lost, messages: 20 } }
-    }
-
-    #[test]
-    fn fresh_rounds_that_lost_their_median_say_so() {
-        let plan = TunePlan {
+    fn plan() -> TunePlan {
+        TunePlan {
             endpoint: "udp://127.0.0.1:9".parse().unwrap(),
             workload: TuneWorkload::Echo { bytes: 32 },
             acks: AckPolicy::System,
             plain: false,
+            spot: Spot::default(),
             rounds: 8,
             time: Duration::from_millis(100),
             command: String::new(),
-        };
+        }
+    }
+
+    /// 20 messages of that median; 11 lost of them leave none.
+    fn figures(p50_ns: u64, lost: u64) -> Figures {
+        let p50 = Some(if lost > 10 { Quantile::Lost } else { Quantile::Time(p50_ns) });
+        Figures { p50, losses: Losses { lost, messages: 20 }, ..Figures::default() }
+    }
+
+    #[test]
+    fn a_peer_that_moved_in_one_trial_makes_no_placement_of_any_row() {
+        let plan = TunePlan { spot: Spot { kind: PlacementKind::TwoCores, ..Spot::free(Some(1)) }, ..plan() };
+        let mut candidates = Candidates::new(&plan, &[]);
+        assert!(!candidates.all.iter().any(|one| one.setting.name.starts_with("core")));
+        candidates.all[0].screening.push(figures(1000, 0));
+        let kind = |candidates: &Candidates| candidates.rows(&plan)[1].placement.clone().unwrap().kind;
+        assert_eq!(kind(&candidates), PlacementKind::TwoCores);
+        candidates.all[0].screening.push(Figures { moved: true, ..figures(1000, 0) });
+        assert_eq!(kind(&candidates), PlacementKind::Free);
+    }
+
+    #[test]
+    fn fresh_rounds_that_lost_their_median_say_so() {
+        let plan = plan();
         let mut candidates = Candidates::new(&plan, &[]);
         candidates.all.truncate(2);
         candidates.others = 1;

@@ -11,6 +11,7 @@ use taut_link::{Endpoint, Result};
 use taut_time::{Duration, Timeline};
 
 use crate::interrupt::Interrupt;
+use crate::placement::Spot;
 use crate::recording::{Ended, TcpFacts, TuneRow};
 use candidate::Candidates;
 use trial::Trial;
@@ -26,6 +27,8 @@ pub struct TunePlan {
     pub acks: AckPolicy,
     /// Any server that echoes will do.
     pub plain: bool,
+    /// Where both ends are put. Where the peer is placed the processor is no setting to be tried.
+    pub spot: Spot,
     /// Independent repetitions of each setting in the screening, and again of each that stands out in it.
     pub rounds: usize,
     /// Time of one setting in one round.

@@ -5,7 +5,7 @@ use super::{TunePlan, TuneWorkload};
 use crate::echo::WriteStyle;
 use crate::engine::EngineKind;
 use crate::placement;
-use crate::recording::fact;
+use crate::recording::{PlacementKind, fact};
 
 /// One way to run the workload.
 #[derive(Clone, Debug)]
@@ -42,7 +42,10 @@ pub(super) fn all(plan: &TunePlan) -> Vec<Setting> {
             ..base.clone()
         }));
     }
-    settings.extend(placement::allowed_cores().into_iter().take(CORES).map(|core| Setting {
+    // Where both ends have their processors already there is none to try.
+    let is_placed = plan.spot.kind != PlacementKind::Free;
+    let cores = placement::allowed_cores().into_iter().take(if is_placed { 0 } else { CORES });
+    settings.extend(cores.map(|core| Setting {
         name: format!("core {core}"),
         place: "the program",
         apply: Some(format!("taskset -c {core} PROGRAM, or sched_setaffinity(2)")),
@@ -164,6 +167,7 @@ mod tests {
             workload: TuneWorkload::Echo { bytes: 32 },
             acks,
             plain: false,
+            spot: placement::Spot::default(),
             rounds: 5,
             time: Duration::from_millis(1),
             command: String::new(),

@@ -7,7 +7,7 @@ use crate::echo::{self, EchoPlan, EchoSubject, Limit};
 use crate::interrupt::Interrupt;
 use crate::pace::{self, PacePlan, PeerKind};
 use crate::placement::Spot;
-use crate::recording::{Ended, TcpFacts};
+use crate::recording::{Ended, Placement, TcpFacts};
 use crate::stats::{Losses, Percentile, Quantile, Summary};
 use crate::stream::{self, Direction, StreamPlan};
 
@@ -29,14 +29,25 @@ pub(super) struct Figures {
     /// Absent where there are too few messages for one.
     pub(super) p99: Option<Quantile>,
     pub(super) losses: Losses,
+    /// The peer was not where it should have been.
+    pub(super) moved: bool,
 }
 
 impl Figures {
-    fn of(times: Option<&Summary>) -> Self {
+    fn of(times: Option<&Summary>, moved: bool) -> Self {
         let at = |percentile| times.and_then(|times| times.percentile(percentile));
         let losses = times.map_or_else(Losses::default, Summary::losses);
-        Self { p50: at(Percentile::P50), p99: at(Percentile::P99), losses }
+        Self { p50: at(Percentile::P50), p99: at(Percentile::P99), losses, moved }
     }
+}
+
+/// Where both ends are in a trial.
+fn spot(plan: &TunePlan, setting: &Setting) -> Spot {
+    setting.core.map_or_else(|| plan.spot.clone(), |core| Spot::free(Some(core)))
+}
+
+fn moved(spot: &Spot, found: Option<&Placement>) -> bool {
+    found.is_some_and(|found| found.kind != spot.kind)
 }
 
 /// Runs the workload once with a setting.
@@ -60,19 +71,21 @@ fn run_echo(plan: &TunePlan, setting: &Setting, bytes: usize, observe: bool, int
         connections: 1,
         plain: plan.plain,
     };
+    let spot = spot(plan, setting);
     let subject = EchoSubject {
         endpoint: plan.endpoint.clone(),
         engine: setting.engine,
         options: setting.options.clone(),
         acks: setting.acks,
         writes: setting.writes,
-        spot: Spot::free(setting.core),
+        spot: spot.clone(),
         observe,
         command: plan.command.clone(),
     };
     let mut outcome = echo::run(&echo_plan, &[subject], interrupt, &mut |_, _| {})?;
     let row = outcome.rows.swap_remove(0);
-    let figures = Figures::of(row.as_ref().and_then(|row| row.rtt_ns.as_ref()));
+    let moved = moved(&spot, row.as_ref().and_then(|row| row.placement.as_ref()));
+    let figures = Figures::of(row.as_ref().and_then(|row| row.rtt_ns.as_ref()), moved);
     let (tcp, options) = row.map_or_else(Default::default, |row| (row.tcp, row.options));
     Ok(Trial { figures, timeline: outcome.timelines.swap_remove(0), tcp, options, ended: outcome.ended })
 }
@@ -84,6 +97,7 @@ fn run_pace(
     period: Duration,
     interrupt: &Interrupt,
 ) -> Result<Trial> {
+    let spot = spot(plan, setting);
     let pace_plan = PacePlan {
         peer: PeerKind::Server { endpoint: plan.endpoint.clone(), acks: setting.acks },
         message_bytes: bytes,
@@ -92,17 +106,19 @@ fn run_pace(
         rounds: 1,
         options: setting.options.clone(),
         exceed: Vec::new(),
-        spot: Spot::free(setting.core),
+        spot: spot.clone(),
         fifo: false,
         command: plan.command.clone(),
     };
     let mut outcome = pace::run(&pace_plan, interrupt, &mut |_, _| {})?;
-    let figures = Figures::of(outcome.row.delivery_ns.as_ref());
+    let moved = moved(&spot, outcome.row.placement.as_ref());
+    let figures = Figures::of(outcome.row.delivery_ns.as_ref(), moved);
     let (tcp, options) = (outcome.row.tcp, outcome.row.options);
     Ok(Trial { figures, timeline: outcome.timelines.pop(), tcp, options, ended: outcome.ended })
 }
 
 fn run_stream(plan: &TunePlan, setting: &Setting, block: usize, interrupt: &Interrupt) -> Result<Trial> {
+    let spot = spot(plan, setting);
     let stream_plan = StreamPlan {
         endpoint: plan.endpoint.clone(),
         direction: Direction::Up,
@@ -113,14 +129,15 @@ fn run_stream(plan: &TunePlan, setting: &Setting, block: usize, interrupt: &Inte
         options: setting.options.clone(),
         acks: setting.acks,
         plain: plan.plain,
-        spot: Spot::free(setting.core),
+        spot: spot.clone(),
         command: plan.command.clone(),
     };
     let outcome = stream::run(&stream_plan, interrupt, &mut |_, _| {})?;
     const MEBIBYTE_BITS: f64 = 8.0 * 1024.0 * 1024.0;
     let rate = outcome.row.throughput_bps;
     let time = (rate > 0.0).then(|| (MEBIBYTE_BITS / rate * 1e9) as u64);
-    let figures = Figures { p50: time.map(Quantile::Time), p99: None, losses: Losses::default() };
+    let moved = moved(&spot, outcome.row.placement.as_ref());
+    let figures = Figures { p50: time.map(Quantile::Time), moved, ..Figures::default() };
     let (tcp, options) = (outcome.row.tcp, outcome.row.options);
     Ok(Trial { figures, timeline: None, tcp, options, ended: outcome.ended })
 }

@@ -123,7 +123,9 @@ fn label(row: &Row) -> Option<String> {
         Row::Route(row) => {
             Some(format!("route {} over {}, {} sinks, {} routes", row.path, row.over, row.sinks, row.routes))
         }
-        Row::Tune(row) if row.setting != "base" => Some(format!("{} with {}", row.measured, row.setting)),
+        Row::Tune(row) if row.setting != "base" => {
+            Some(format!("{} with {}{}", row.measured, row.setting, comma_placed(row.placement.as_ref())))
+        }
         Row::Air(row) => {
             let set: Vec<String> = row.set.iter().map(|set| format!(", {}={}", set.name, set.value)).collect();
             Some(format!("air {}{}", row.scenario, set.concat()))

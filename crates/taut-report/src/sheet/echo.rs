@@ -38,6 +38,7 @@ pub(super) fn sheet(rows: &[&EchoRow]) -> Sheet {
         sheet.notes.extend(came_late(row, &label));
         sheet.notes.extend(came_again(row, &label));
         sheet.notes.extend(never_sent(row, &label));
+        sheet.notes.extend(too_short(row, &label));
         sheet.about.push(About { label, command: row.command.clone(), facts: row.options.clone() });
     }
     sheet
@@ -123,6 +124,16 @@ fn came_again(row: &EchoRow, label: &Label) -> Option<Note> {
         1 => format!("{label}: 1 reply came a second time."),
         duplicates => format!("{label}: {} replies came a second time.", units::count(duplicates)),
     };
+    Some(Note::new(text))
+}
+
+/// What tells replies apart repeats itself.
+fn too_short(row: &EchoRow, label: &Label) -> Option<Note> {
+    let (numbers, size) = (units::count(row.numbers?), units::size(row.message_bytes));
+    let text = format!(
+        "{label}: datagrams of {size} have room for {numbers} numbers, so a reply that comes {numbers} messages late is taken for a \
+         later one's; with --size 8 or more each message has a number of its own."
+    );
     Some(Note::new(text))
 }
 

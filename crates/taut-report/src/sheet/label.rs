@@ -117,7 +117,10 @@ pub(crate) fn route_labels(rows: &[&RouteRow]) -> Labels {
 }
 
 pub(crate) fn tune_labels(rows: &[&TuneRow]) -> Labels {
-    labels(rows, |row| (row.setting.clone(), vec![row.endpoint.clone(), row.measured.clone()]))
+    labels(rows, |row| {
+        let placed = placement(row.placement.as_ref()).to_owned();
+        (row.setting.clone(), vec![row.endpoint.clone(), row.measured.clone(), placed])
+    })
 }
 
 pub(crate) fn air_labels(rows: &[&AirRow]) -> Labels {

@@ -1,12 +1,14 @@
 use taut_measure::recording::{TuneRow, Verdict};
 use taut_measure::stats::{Percentile, Quantile};
 
-use super::{About, Cell, Column, Label, Line, Sheet, Tone, tone_of, too_few_rounds};
+use super::label::placement;
+use super::{About, Cell, Column, Label, Line, Sheet, Tone, not_placed, tone_of, too_few_rounds};
 use crate::units;
 
-/// Settings tried, a sheet for each endpoint and workload, in the order given.
+/// Settings tried, a sheet for each endpoint, workload and placement, in the order given.
 pub(super) fn sheets(rows: &[&TuneRow]) -> Vec<Sheet> {
-    let by_path = |a: &&TuneRow, b: &&TuneRow| a.endpoint == b.endpoint && a.measured == b.measured;
+    let by_path =
+        |a: &&TuneRow, b: &&TuneRow| a.endpoint == b.endpoint && a.measured == b.measured && a.placement == b.placement;
     rows.chunk_by(by_path).map(sheet).collect()
 }
 
@@ -45,14 +47,27 @@ fn sheet(rows: &[&TuneRow]) -> Sheet {
         }
         Line::new(cells)
     });
-    let context = rows.first().map_or_else(String::new, |row| format!("{} over {}", row.measured, row.endpoint));
+    let context = rows.first().map_or_else(String::new, |row| {
+        let between = if row.placement.is_some() { ", " } else { "" };
+        format!("{} over {}{between}{}", row.measured, row.endpoint, placement(row.placement.as_ref()))
+    });
+    let path = Label { name: context.clone(), detail: String::new() };
+    let notes = rows.first().and_then(|row| not_placed(&path, row.placement.as_ref())).into_iter().collect();
     let about = rows.iter().map(|row| About {
         label: Label { name: row.setting.clone(), detail: context.clone() },
         command: row.command.clone(),
         facts: Vec::new(),
     });
     let about = about.collect();
-    Sheet { heading: "Settings tried".to_owned(), context, columns, lines: lines.collect(), about, ..Sheet::default() }
+    Sheet {
+        heading: "Settings tried".to_owned(),
+        context,
+        columns,
+        lines: lines.collect(),
+        notes,
+        about,
+        ..Sheet::default()
+    }
 }
 
 /// A figure of all messages: absent where there are too few, or where that share of them was lost.

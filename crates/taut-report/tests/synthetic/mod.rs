@@ -210,6 +210,7 @@ fn echo(endpoint: &str, transport: &str, centre_ns: u64, lost: u64, rate_hz: Opt
         late_replies: lost / 4,
         duplicates: lost / 12,
         unsent: 0,
+        numbers: None,
         timeout_ns: 1_000_000_000,
         exceed: exceed(judged, lost),
         curve: rounds(judged).iter().collect::<Rounds>().pooled().curve(),
@@ -533,6 +534,7 @@ fn tune(
             .then(|| "setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));".to_owned()),
         throughput_bps: None,
         options: Vec::new(),
+        placement: None,
     }
 }
 

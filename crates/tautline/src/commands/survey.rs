@@ -215,6 +215,7 @@ impl Survey {
             workload: TuneWorkload::WriteWriteRead { first: 32, rest: 96 },
             acks: AckPolicy::System,
             plain: false,
+            spot: Spot::default(),
             rounds: ROUNDS,
             time: Duration::from_millis(150),
             command: repeat(tcp, &arguments),

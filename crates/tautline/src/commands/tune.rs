@@ -1,6 +1,7 @@
-use taut_link::wire::AckPolicy;
+use taut_link::wire::{AckPolicy, Work};
 use taut_link::{Endpoint, Error};
-use taut_measure::recording::Row;
+use taut_measure::placement::{self, Spot, Wish};
+use taut_measure::recording::{Ended, Row};
 use taut_measure::stats::LEAST_ROUNDS;
 use taut_measure::stream::Direction;
 use taut_measure::tune::radio::{self, RadioPlan};
@@ -20,6 +21,9 @@ use crate::{findings, input};
 /// then is measured again in fresh rounds, from which alone its figures are: a setting counts as shorter or longer only when
 /// both times the whole interval across rounds lies on the same side, the second time by more than 1 %. What is in force
 /// already is not tried. The timeline that is explained comes from trials of its own.
+///
+/// On one host the system decides where both ends run, and single processors are among the settings. With --place both ends are
+/// placed instead, and the verdicts hold for that placement, which the table names.
 ///
 /// A stream over Bluetooth LE is tuned step by step: the receiver's MTU and buffer, the connection interval, PHY, data length and
 /// the size of writes are tried on top of what has helped so far, until nothing helps any more. `taut serve` changes its side
@@ -52,6 +56,10 @@ pub(crate) struct Args {
     /// The peer is any server that echoes (for pace and stream: that reads)
     #[arg(long)]
     plain: bool,
+    /// Where both ends run when the peer is a `taut serve` on this host: same-core, two-cores, both (a table each, so twice the
+    /// time), or free, which is wherever the system puts them [default: free]
+    #[arg(long, value_name = "WHERE")]
+    place: Option<Wish>,
     /// Independent repetitions of each setting, 5 or more, and again as many of each that stands out [default: 7; 5 over Bluetooth LE]
     #[arg(long, value_name = "N", value_parser = input::deciding_rounds)]
     rounds: Option<usize>,
@@ -73,6 +81,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if args.workload.as_deref().unwrap_or("stream") == "stream" && args.endpoint.has_radio() {
+        if args.place.is_some() {
+            return Err(Error::Input("--place is not for streams over Bluetooth LE: leave it out".into()).into());
+        }
         return run_radio(&args);
     }
     if args.keep || args.direction != Direction::Up || args.least_interval != SHORTEST_INTERVAL {
@@ -80,15 +91,35 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
             Error::Input("--direction, --least-interval and --keep are for streams over Bluetooth LE".into()).into()
         );
     }
-    let plan = args.plan()?;
+    let mut plan = args.plan()?;
     let run = Run::start("tune")?;
-    let outcome = {
-        let mut progress = run.progress("tune", 0, 1);
-        tune::run(&plan, &run.interrupt, &mut progress)?
+    let wish = Some(args.place.unwrap_or(Wish::Free));
+    let work = match plan.workload {
+        TuneWorkload::Echo { .. } | TuneWorkload::WriteWriteRead { .. } => Work::Echo,
+        TuneWorkload::Pace { .. } => Work::Collect,
+        TuneWorkload::Stream { .. } => Work::Sink,
     };
-    let findings = findings::of_tune(&outcome);
-    let rows = outcome.rows.into_iter().map(|row| Row::Tune(Box::new(row))).collect();
-    args.output.emit(&Document::new(run.finish(outcome.ended, rows), findings))
+    let spots = placement::of_peers(wish, None, &[&plan.endpoint], work, plan.plain, &run.interrupt)?;
+    let spots = spots.into_iter().next().unwrap_or_default();
+    let of = spots.len();
+    let (mut rows, mut findings, mut ended) = (Vec::new(), Vec::new(), Ended::Complete);
+    for (done, spot) in spots.into_iter().enumerate() {
+        plan.spot = spot;
+        let mut progress = run.progress("tune", done, of);
+        match tune::run(&plan, &run.interrupt, &mut progress) {
+            Ok(outcome) => {
+                findings.extend(findings::of_tune(&outcome));
+                rows.extend(outcome.rows.into_iter().map(|row| Row::Tune(Box::new(row))));
+                ended = outcome.ended;
+            }
+            Err(error) if rows.is_empty() => return Err(error.into()),
+            Err(error) => ended = Ended::PeerGone(error.to_string()),
+        }
+        if ended != Ended::Complete {
+            break;
+        }
+    }
+    args.output.emit(&Document::new(run.finish(ended, rows), findings))
 }
 
 fn run_radio(args: &Args) -> anyhow::Result<Code> {
@@ -170,6 +201,7 @@ impl Args {
             workload,
             acks: self.peer_ack,
             plain: self.plain,
+            spot: Spot::default(),
             rounds: self.rounds.unwrap_or(ROUNDS),
             time: self.time.unwrap_or_else(|| Duration::from_millis(time)),
             command: run::command_line(),

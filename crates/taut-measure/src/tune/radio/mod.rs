@@ -277,6 +277,7 @@ impl Entry {
             apply: None,
             throughput_bps: self.bps(),
             options: self.trials.last().map(|trial| trial.options.clone()).unwrap_or_default(),
+            placement: None,
         }
     }
 }
@@ -305,5 +306,6 @@ fn lasting_row(plan: &RadioPlan, settled: &Choice, lasting: lasting::Lasting) ->
         apply: None,
         throughput_bps: lasting.bps,
         options: lasting.options,
+        placement: None,
     }
 }
