@@ -4,7 +4,8 @@ use taut_link::{Error, Link, Result};
 
 /// What a message holds behind its number.
 pub(super) const FILLER: u8 = 0xA5;
-const NUMBER_BYTES: usize = size_of::<u64>();
+/// Bytes of a message's number.
+pub(super) const NUMBER_BYTES: usize = size_of::<u64>();
 
 /// Compares what a plain server sends with what was written. A server that speaks the tests' protocol is believed.
 #[derive(Debug)]
@@ -54,30 +55,28 @@ impl Copies {
         Ok(())
     }
 
-    /// Looks at a datagram that has this number, when `next` has not been sent yet. The number of the message that it is
-    /// a copy of: of a short one only the last bytes are in it.
+    /// Looks at a datagram that has this number, or none, when `next` has not been sent yet. The number of the message
+    /// that it is a copy of: of a short one only the last bytes are in it.
     ///
     /// # Errors
     /// It is no copy of any message.
     #[inline]
-    pub(super) fn datagram(&self, datagram: &[u8], number: u64, next: u64, link: &Link) -> Result<u64> {
+    pub(super) fn datagram(&self, datagram: &[u8], number: Option<u64>, next: u64, link: &Link) -> Result<Option<u64>> {
         let length = self.message_bytes;
         if !self.plain {
             return Ok(number);
         }
         if datagram.len() != length {
-            let what = format!("a datagram of {} bytes came back, and the messages have {length}", datagram.len());
+            let bytes = if datagram.len() == 1 { "1 byte".to_owned() } else { format!("{} bytes", datagram.len()) };
+            let what = format!("a datagram of {bytes} came back, and the messages have {length}");
             return Err(no_echo(link, what));
         }
         let numbered = NUMBER_BYTES.min(length);
-        let earlier = if number < next {
-            Some(number)
-        } else {
-            // Its upper bytes are those of the message that was expected, which may be one further.
-            1_u64.checked_shl(8 * numbered as u32).and_then(|wrap| number.checked_sub(wrap)).filter(|&n| n < next)
-        };
-        match earlier {
-            Some(number) if is_filler(&datagram[numbered..]) => Ok(number),
+        // Its upper bytes are those of the message that was expected, which may be one further.
+        let wrapped = |number: u64| 1_u64.checked_shl(8 * numbered as u32).and_then(|wrap| number.checked_sub(wrap));
+        let earlier = number.and_then(|number| if number < next { Some(number) } else { wrapped(number) });
+        match earlier.filter(|&number| number < next) {
+            Some(number) if is_filler(&datagram[numbered..]) => Ok(Some(number)),
             _ => Err(no_echo(link, "a datagram came back that was never sent".to_owned())),
         }
     }
@@ -107,14 +106,14 @@ mod tests {
         let endpoint = format!("udp://{}", socket.local_addr().unwrap()).parse().unwrap();
         let link = Link::connect(&endpoint, Duration::from_secs(1)).unwrap();
         let copies = Copies::new(true, 1);
-        let number = |number, next| copies.datagram(&[number as u8], number, next, &link).ok();
+        let number = |number, next| copies.datagram(&[number as u8], Some(number), next, &link).ok().flatten();
         assert_eq!((number(255, 256), number(256, 257)), (Some(255), Some(256)));
         // Message 256 is expected, and what comes is 255.
         assert_eq!((number(511, 257), number(200, 100)), (Some(255), None));
         // What holds its whole number can't have wrapped.
         let whole = [&300_u64.to_le_bytes()[..], &[FILLER]].concat();
         let copies = Copies::new(true, whole.len());
-        assert!(copies.datagram(&whole, 300, 301, &link).is_ok());
-        assert!(copies.datagram(&whole, 300, 300, &link).is_err());
+        assert!(copies.datagram(&whole, Some(300), 301, &link).is_ok());
+        assert!(copies.datagram(&whole, Some(300), 300, &link).is_err());
     }
 }

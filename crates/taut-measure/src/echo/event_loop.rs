@@ -289,8 +289,8 @@ impl Flow<'_> {
             Framing::Datagram => {
                 let expected = self.flights.front().map_or(self.next_sequence, |flight| flight.sequence);
                 let found = self.session.sequence(bytes, expected);
+                let found = self.copies.datagram(bytes, found, self.next_sequence, self.session.link())?;
                 if let Some(sequence) = found {
-                    let sequence = self.copies.datagram(bytes, sequence, self.next_sequence, self.session.link())?;
                     let position = self.flights.binary_search_by_key(&sequence, |flight| flight.sequence);
                     match position.ok().and_then(|position| self.flights.remove(position)) {
                         Some(flight) => answered(flight, samples),

@@ -159,14 +159,20 @@ fn how_it_ended(plan: &EchoPlan, targets: &[Target<'_>], failed: &[(usize, usize
     failed.sort_by_key(|(turn, ..)| *turn);
     let say = |(turn, round, error): &&(usize, usize, Error)| {
         let sent = targets[*turn].sent();
-        let when = if sent == 0 { "before its first message".to_owned() } else { format!("after {sent} messages") };
+        let when = match sent {
+            0 => "before its first message".to_owned(),
+            1 => "after 1 message".to_owned(),
+            sent => format!("after {sent} messages"),
+        };
         // A plan of one round is a part of another one, which has its own number.
         let round = if plan.rounds > 1 { format!("round {}, ", round + 1) } else { String::new() };
         format!("{error} ({round}{when})")
     };
     let why: Vec<String> = failed.iter().map(say).collect();
-    let is_peer =
-        |(turn, _, error): &&(usize, usize, Error)| error.fault() == Fault::Peer && targets[*turn].has_samples();
+    // One that is there and does something else has not gone.
+    let is_peer = |(turn, _, error): &&(usize, usize, Error)| {
+        error.fault() == Fault::Peer && !matches!(error, Error::NoEcho { .. }) && targets[*turn].has_samples()
+    };
     match failed.len() {
         0 => Ended::Complete,
         _ if failed.iter().all(is_peer) => Ended::PeerGone(why.join("; ")),

@@ -131,16 +131,17 @@ fn a_reply_in_pieces_is_in_time_when_its_last_one_is() {
 fn assert_no_echo(measured: taut_link::Result<EchoOutcome>, engine: EngineKind) {
     let told = match measured {
         Err(error) => error.to_string(),
-        Ok(EchoOutcome { ended: Ended::PeerGone(why), .. }) => why,
+        Ok(EchoOutcome { ended: Ended::Failed(why), .. }) => why,
         Ok(outcome) => panic!("{engine}: {outcome:?}"),
     };
     assert!(told.contains("it is no echo server"), "{engine}: {told}");
 }
 
+type Answer = fn(&[u8]) -> Vec<u8>;
+
 /// What each does with a message of 32 bytes is no echo.
 #[test]
 fn a_stream_that_is_no_echo_is_told() {
-    type Answer = fn(&[u8]) -> Vec<u8>;
     let twice: Answer = |message| [message, message].concat();
     let another_number: Answer = |message| [b"+", &message[1..]].concat();
     let another_end: Answer = |message| [&message[..31], b"+"].concat();
@@ -160,7 +161,9 @@ fn a_stream_that_is_no_echo_is_told() {
 #[test]
 fn datagrams_that_are_no_copies_are_told() {
     for (engine, rate_hz) in [(EngineKind::Blocking, None), (EngineKind::Epoll, Some(1000.0))] {
-        for answer in [|message: &[u8]| message[..8].to_vec(), |_: &[u8]| b"OK".to_vec(), |_: &[u8]| vec![0xFF; 32]] {
+        let answers: [Answer; 4] =
+            [|message| message[..8].to_vec(), |_| b"OK".to_vec(), |_| vec![0xFF; 32], |_| Vec::new()];
+        for answer in answers {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             let endpoint = format!("udp://{}", socket.local_addr().unwrap());
             let _serving = thread::spawn(move || {
@@ -212,4 +215,40 @@ fn echoes_of_every_length_are_echoes() {
             }
         }
     }
+}
+
+/// Nobody's signal wakes up the threads of several links, and a link that takes no more has no time-out of its own.
+#[test]
+fn whoever_waits_in_a_blocking_call_hears_the_user() {
+    for (connections, message_bytes) in [(1, 32), (3, 32), (1, 64 << 20)] {
+        let endpoint = mute();
+        let plan = EchoPlan { connections, message_bytes, timeout: Duration::from_secs(120), ..plan() };
+        let interrupt = Interrupt::default();
+        let user = interrupt.clone();
+        thread::spawn(move || {
+            thread::sleep(Duration::from_millis(500));
+            user.flag().store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let began = std::time::Instant::now();
+        let outcome = measure(&endpoint, EngineKind::Blocking, &plan, &interrupt).unwrap();
+        assert_eq!(outcome.ended, Ended::Interrupted, "{connections} of {message_bytes}");
+        assert!(began.elapsed() < Duration::from_secs(60), "{connections} of {message_bytes}: {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn a_peer_that_reads_nothing_ends_a_closed_loop() {
+    for engine in [EngineKind::Blocking, EngineKind::Epoll, EngineKind::Spin] {
+        let plan = EchoPlan { message_bytes: 64 << 20, timeout: Duration::from_millis(200), ..plan() };
+        let error = measure(&mute(), engine, &plan, &Interrupt::default()).unwrap_err().to_string();
+        assert!(error.contains("it reads nothing"), "{engine}: {error}");
+    }
+}
+
+/// Takes connections, and nothing else.
+fn mute() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
+    thread::spawn(move || listener.incoming().collect::<Vec<_>>());
+    endpoint
 }

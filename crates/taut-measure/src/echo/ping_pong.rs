@@ -10,6 +10,8 @@ use crate::engine::{Engine, EngineKind};
 use crate::interrupt::Interrupt;
 use crate::observe::Observer;
 
+/// Longest call that waits for the link: between two of them the user is heard, whose signal may go to another thread.
+const GLANCE: Duration = Duration::from_millis(100);
 /// Room for the events of a round, about 60 MB.
 const OBSERVED_EVENTS: usize = 1_000_000;
 
@@ -44,8 +46,8 @@ impl<'a> PingPong<'a> {
     ) -> Result<Self> {
         let link = session.link();
         link.set_nonblocking(!engine.blocks())?;
-        link.set_receive_timeout(Some(timeout))?;
-        link.set_send_timeout(Some(timeout))?;
+        link.set_receive_timeout(Some(timeout.min(GLANCE)))?;
+        link.set_send_timeout(Some(timeout.min(GLANCE)))?;
         let blocks = engine.blocks();
         let engine = engine.build(&[link]).map_err(|error| {
             taut_link::Error::Unavailable(format!("the engine {engine} can't be set up on this host: {error}"))
@@ -110,7 +112,7 @@ impl<'a> PingPong<'a> {
             Framing::Datagram => self.receive_datagram(flight, samples)?,
         }
         if std::mem::take(&mut self.shortened) {
-            self.session.link().set_receive_timeout(Some(self.timeout))?;
+            self.session.link().set_receive_timeout(Some(self.timeout.min(GLANCE)))?;
         }
         if let Some(observer) = &mut self.observer {
             observer.drain(self.session.link())?;
@@ -154,37 +156,40 @@ impl<'a> PingPong<'a> {
     /// Writes a part of the message, all of it.
     #[inline]
     fn write(&mut self, mut part: std::ops::Range<usize>) -> Result<()> {
+        let mut stuck = None;
         while !part.is_empty() {
             let begin = self.observer.is_some().then(clock::now);
             match self.session.link().send(&self.message[part.clone()]) {
                 Ok(sent) => {
                     part.start += sent;
+                    stuck = None;
                     if let (Some(observer), Some(begin)) = (&mut self.observer, begin) {
                         observer.wrote(self.session.link(), sent, begin, clock::now());
                     }
                 }
-                Err(Errno::AGAIN) => self.wait_for_room()?,
-                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN | Errno::INTR) => self.wait_for_room(*stuck.get_or_insert_with(clock::now))?,
                 Err(errno) => return Err(self.session.link().error("send on", errno)),
             }
         }
         Ok(())
     }
 
-    fn wait_for_room(&mut self) -> Result<()> {
-        let until = clock::now() + self.timeout;
-        self.engine
-            .wait(Some(until), Some(0), &mut self.ready)
-            .map_err(|error| self.session.link().error("wait on", Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
-        if clock::now() < until {
-            return Ok(());
+    /// Waits a while for a link that has had no room since then. Half a message is given up when the user wants to
+    /// stop.
+    fn wait_for_room(&mut self, since: Instant) -> Result<()> {
+        let endpoint = || self.session.link().endpoint().to_string();
+        if self.interrupt.is_set() {
+            return Err(taut_link::Error::Interrupted { endpoint: endpoint() });
         }
-        let endpoint = self.session.link().endpoint().to_string();
-        Err(taut_link::Error::Silent {
-            endpoint,
-            to: "what was sent: it reads nothing",
-            after_ms: self.timeout.as_millis() as u64,
-        })
+        let (now, until) = (clock::now(), since + self.timeout);
+        if now >= until {
+            let after_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
+            let to = "what was sent: it reads nothing";
+            return Err(taut_link::Error::Silent { endpoint: endpoint(), to, after_ms });
+        }
+        self.engine
+            .wait(Some(until.min(now + GLANCE)), Some(0), &mut self.ready)
+            .map_err(|error| self.session.link().error("wait on", Errno::from_io_error(&error).unwrap_or(Errno::IO)))
     }
 
     /// Reads the reply of a stream, and enters how that went.
@@ -248,13 +253,8 @@ impl<'a> PingPong<'a> {
                 Ok(bytes) => {
                     let at = clock::now();
                     let datagram = &self.buffer[..bytes];
-                    let found = match self.session.sequence(datagram, flight.sequence) {
-                        Some(found) => {
-                            Some(self.copies.datagram(datagram, found, self.sequence, self.session.link())?)
-                        }
-                        None => None,
-                    };
-                    match found {
+                    let found = self.session.sequence(datagram, flight.sequence);
+                    match self.copies.datagram(datagram, found, self.sequence, self.session.link())? {
                         Some(found) if found == flight.sequence => {
                             if at <= deadline {
                                 samples.replied(flight, at);
@@ -298,7 +298,7 @@ impl<'a> PingPong<'a> {
         }
         self.engine.drained(0);
         self.engine
-            .wait(Some(deadline), None, &mut self.ready)
+            .wait(Some(deadline.min(now + GLANCE)), None, &mut self.ready)
             .map_err(|error| self.session.link().error("wait on", Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
         Ok(true)
     }
@@ -306,8 +306,9 @@ impl<'a> PingPong<'a> {
     /// Before one more receiving call for the same message: the kernel counts each call's time-out from its beginning.
     fn shorten(&mut self, deadline: Instant, now: Instant) -> Result<()> {
         let left = deadline.saturating_since(now);
+        let usual = self.timeout.min(GLANCE);
         // Next to nothing has passed while a large reply comes in pieces, and a call for each piece would cost it time.
-        if !self.blocks || left > self.timeout - self.timeout / 16 {
+        if !self.blocks || left > usual - usual / 16 {
             return Ok(());
         }
         self.shortened = true;

@@ -188,6 +188,11 @@ impl Sampled {
         self.sent
     }
 
+    /// Messages sent in the round that had most.
+    pub(super) fn most_sent(&self) -> u64 {
+        self.rounds.iter().map(|round| round.sent).max().unwrap_or(0)
+    }
+
     pub(super) const fn is_empty(&self) -> bool {
         self.sent == 0
     }

@@ -4,8 +4,9 @@ use std::thread;
 
 use taut_link::wire::Work;
 use taut_link::{Endpoint, Error, Request, Result, Session, SocketOption, clock};
-use taut_time::{Duration, Instant, Timeline};
+use taut_time::{Duration, Framing, Instant, Timeline};
 
+use super::copies::NUMBER_BYTES;
 use super::event_loop::EventLoop;
 use super::ping_pong::PingPong;
 use super::samples::{Sampled, Samples};
@@ -335,9 +336,19 @@ impl<'a> Target<'a> {
             placement: Some(self.subject.spot.told(self.is_placed)),
             tcp: self.tcp,
             options: self.options.clone(),
+            numbers: self.numbers(),
             peer_acks: if self.plan.plain { "its own way".to_owned() } else { self.subject.acks.to_string() },
             ..EchoRow::default()
         }))
+    }
+
+    /// How many numbers the messages have room for, where those of a link may be more. Each round has new links.
+    fn numbers(&self) -> Option<u64> {
+        let EchoPlan { plain, message_bytes, connections, .. } = *self.plan;
+        let is_short = plain && message_bytes < NUMBER_BYTES && self.subject.endpoint.framing() == Framing::Datagram;
+        let numbers = 1_u64.checked_shl(8 * message_bytes as u32).filter(|_| is_short)?;
+        let warm_up = WARM_UP_MESSAGES * connections as u64;
+        (self.sampled.most_sent() + warm_up > numbers).then_some(numbers)
     }
 
     /// How much longer a round trip takes with the observer, in rounds taken in turn.
