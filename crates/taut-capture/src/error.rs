@@ -19,7 +19,7 @@ pub enum Error {
     },
     /// Its first bytes are those of no capture.
     #[error(
-        "is no capture of packets: it begins with {begin}; pcap and pcapng are read, \
+        "is no capture of packets: it begins with {begin}; pcap, pcapng and btsnoop are read, \
          also compressed by gzip or zstd"
     )]
     Unknown {

@@ -9,6 +9,7 @@ use taut_event::{
 };
 use taut_time::{ByteRange, Layer};
 
+use crate::bluetooth::{Bluetooth, is_hci};
 use crate::{Decoded, Packet, Skipped, TcpPacket, decode};
 
 /// The largest scale of a window (RFC 7323, section 2.3).
@@ -25,6 +26,7 @@ pub struct Flows {
     capacity: usize,
     /// Where the search for a silent one goes on.
     hand: usize,
+    bluetooth: Bluetooth,
     counts: Counts,
 }
 
@@ -45,6 +47,16 @@ pub struct Counts {
     pub malformed: u64,
     /// Without a time.
     pub without_time: u64,
+    /// Of the host controller interface of Bluetooth.
+    pub hci: u64,
+    /// Of them ACL packets of channels that are followed.
+    pub l2cap: u64,
+    /// Of them Number Of Completed Packets.
+    pub hci_completions: u64,
+    /// Of them ACL packets of BR/EDR, which is not explained.
+    pub classic: u64,
+    /// Of a log of Bluetooth, and of no use here: notes, audio, commands of other kinds.
+    pub hci_other: u64,
     /// Connections.
     pub flows: u64,
     /// Connections that were closed to make room for others.
@@ -103,8 +115,10 @@ impl Way {
 impl Flows {
     /// Follows at most `capacity` connections at once, and at least one.
     pub fn new(capacity: usize) -> Self {
-        let capacity = capacity.clamp(1, u32::MAX as usize);
-        Self { numbers: HashMap::new(), slots: Vec::new(), capacity, hand: 0, counts: Counts::default() }
+        let capacity = capacity.clamp(1, 1 << 30);
+        // The channels of Bluetooth have the numbers behind those of connections.
+        let bluetooth = Bluetooth::new(capacity as u32);
+        Self { numbers: HashMap::new(), slots: Vec::new(), capacity, hand: 0, bluetooth, counts: Counts::default() }
     }
 
     /// What there was so far.
@@ -115,6 +129,9 @@ impl Flows {
     /// Hands a packet's event to the sink, if it has one.
     pub fn packet(&mut self, packet: &Packet<'_>, seen_by: VantageId, sink: &mut impl Sink) {
         self.counts.packets += 1;
+        if is_hci(packet.link) {
+            return self.bluetooth.packet(packet, seen_by, &mut self.counts, sink);
+        }
         let tcp = match decode(packet) {
             Decoded::Tcp(tcp) => tcp,
             Decoded::Skipped(why) => return self.skip(why),
@@ -146,6 +163,7 @@ impl Flows {
         for number in 0..self.slots.len() as u32 {
             sink.close(FlowId(number), Closed::EndOfSource);
         }
+        self.bluetooth.finish(sink);
         self.numbers.clear();
         self.slots.clear();
     }

@@ -1,12 +1,14 @@
-//! Files of packets, read as streams, and the flows of TCP in them as events.
+//! Files of packets, read as streams, and the flows of TCP and channels of L2CAP in them as events.
 //!
-//! - [`Reader`]: packets of a pcap or pcapng file, compressed by gzip or zstd or not, from anything
+//! - [`Reader`]: packets of a pcap, pcapng or btsnoop file, compressed by gzip or zstd or not, from anything
 //!   that can be read, a pipe too. What it holds in memory does not grow with the file.
 //! - `decode`: from a packet to its TCP header, through link and IP headers.
+//! - `bluetooth`: from packets of the host controller interface to L2CAP channels.
 //! - [`Flows`]: from headers to [`taut_event::Event`]s for a [`taut_event::Sink`].
 //!
 //! No input makes it panic; what is damaged ends the reading, and is told by [`Reader::ending`].
 
+mod bluetooth;
 mod buffer;
 mod bytes;
 mod decode;

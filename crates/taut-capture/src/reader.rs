@@ -28,11 +28,27 @@ pub struct Packet<'a> {
     pub bytes: &'a [u8],
     /// How many bytes it had.
     pub original_length: u32,
+    /// Of a record of btsnoop its flags: which way it went, or adapter and opcode of the monitor; 0 elsewhere.
+    pub flags: u32,
 }
 
-/// What the first header of a packet is, by the number of the registry of link types (tcpdump.org).
+/// What the first header of a packet is, by the number of the registry of link types (tcpdump.org); the forms of btsnoop, which
+/// it does not have, have numbers of their own from 65,001 on.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct LinkType(pub u16);
+
+impl LinkType {
+    /// HCI packets with an H4 indicator, and their direction in front (`LINKTYPE_BLUETOOTH_HCI_H4_WITH_PHDR`).
+    pub const HCI_H4_WITH_DIRECTION: Self = Self(201);
+    /// Packets of Linux's monitor, adapter and opcode in front (`LINKTYPE_BLUETOOTH_LINUX_MONITOR`).
+    pub const LINUX_MONITOR: Self = Self(254);
+    /// btsnoop 1001: HCI packets without indicator.
+    pub const BTSNOOP_HCI: Self = Self(65_001);
+    /// btsnoop 1002: HCI packets with an H4 indicator.
+    pub const BTSNOOP_H4: Self = Self(65_002);
+    /// btsnoop 2001: packets of Linux's monitor.
+    pub const BTSNOOP_MONITOR: Self = Self(65_003);
+}
 
 /// How the reading ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -84,10 +100,10 @@ impl<'a> Reader<'a> {
             match step {
                 Step::Nothing => {}
                 Step::End(ending) => self.ending = Some(ending),
-                Step::Packet { at, link, bytes, original_length } => {
+                Step::Packet { at, link, bytes, original_length, flags } => {
                     self.frames += 1;
                     let bytes = self.buffer.taken(bytes);
-                    return Ok(Some(Packet { frame: self.frames, at, link, bytes, original_length }));
+                    return Ok(Some(Packet { frame: self.frames, at, link, bytes, original_length, flags }));
                 }
             }
         }

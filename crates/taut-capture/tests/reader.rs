@@ -99,7 +99,7 @@ fn what_is_cut_off_or_damaged_ends_the_reading_and_is_told() {
 #[test]
 fn what_is_no_capture_says_what_it_is() {
     assert!(matches!(Reader::new(Cursor::new(b"")), Err(Error::Empty)));
-    assert!(error(b"btsnoop\0\0\0\0\x01\0\0\x03\xea").contains("Bluetooth"));
+    assert!(error(b"btsnoop\0\0\0\0\x01\0\0\x03\xeb").contains("btmon"));
     assert!(error(b"snoop\0\0\0\0\0\0\x02\0\0\0\x04").contains("editcap"));
     assert!(error(b"{\"format_version\": 1}").contains("taut report"));
     let text = error(b"hello");

@@ -7,6 +7,8 @@ pub enum Kind {
     Segments,
     /// The handshake, in which window scale and segment size are agreed on.
     Handshake,
+    /// ACL packets between a host and its Bluetooth controller, with credits and completions.
+    AclPackets,
     /// When a message was meant to be sent.
     Schedule,
     /// Writes of the sending program.
@@ -25,9 +27,10 @@ pub enum Kind {
 
 impl Kind {
     /// All, in the order in which a text names them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Segments,
         Self::Handshake,
+        Self::AclPackets,
         Self::Schedule,
         Self::Writes,
         Self::Reads,
@@ -43,6 +46,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Self::Segments => "segments",
             Self::Handshake => "the handshake",
+            Self::AclPackets => "ACL packets of the host controller interface",
             Self::Schedule => "the schedule",
             Self::Writes => "writes",
             Self::Reads => "reads",

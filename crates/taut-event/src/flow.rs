@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use taut_time::ClockMap;
 
-use crate::Coverage;
+use crate::{ChannelKey, Coverage};
 
 /// Number of a flow within one source. A source may use it again once the flow is closed.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -34,6 +34,8 @@ impl fmt::Display for Address {
 pub enum FlowKey {
     /// A connection of TCP: the end that opened it or was seen first, and the other one.
     Tcp(Address, Address),
+    /// An L2CAP channel of Bluetooth. Forward is what the host sends whose controller was listened to.
+    L2cap(ChannelKey),
     /// A socket of this host, by the kernel's cookie (`SO_COOKIE`).
     Socket(u64),
 }

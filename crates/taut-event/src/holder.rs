@@ -30,6 +30,14 @@ pub enum Holder {
     ReceiveWindow,
     /// The receive window was full: the receiving program had not read.
     ReceivingProgram,
+    /// The peer had given no L2CAP credits.
+    Credits,
+    /// Data in the controller waited for the next connection event.
+    ConnectionInterval,
+    /// All of the controller's buffers were taken.
+    ControllerBuffers,
+    /// Data was on the air, or in a controller that had more than an event takes.
+    Air,
     /// Lost segments were being repeated.
     LossRecovery,
     /// The sender waited for its probe of a lost tail.
@@ -57,7 +65,7 @@ pub enum Side {
 
 impl Holder {
     /// All, in the order of their indices.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 22] = [
         Self::Handshake,
         Self::SendingProgram,
         Self::PeerTurn,
@@ -71,6 +79,10 @@ impl Holder {
         Self::SendBufferOrCongestion,
         Self::ReceiveWindow,
         Self::ReceivingProgram,
+        Self::Credits,
+        Self::ConnectionInterval,
+        Self::ControllerBuffers,
+        Self::Air,
         Self::LossRecovery,
         Self::TailLossProbe,
         Self::RetransmissionTimeout,
@@ -99,6 +111,10 @@ impl Holder {
             Self::SendBufferOrCongestion => "send_buffer_or_congestion",
             Self::ReceiveWindow => "receive_window",
             Self::ReceivingProgram => "receiving_program",
+            Self::Credits => "credits",
+            Self::ConnectionInterval => "connection_interval",
+            Self::ControllerBuffers => "controller_buffers",
+            Self::Air => "air",
             Self::LossRecovery => "loss_recovery",
             Self::TailLossProbe => "tail_loss_probe",
             Self::RetransmissionTimeout => "retransmission_timeout",
@@ -118,8 +134,11 @@ impl Holder {
             | Self::AfterIdle
             | Self::Pacing
             | Self::SendBufferOrCongestion => Side::Sender,
-            Self::PeerTurn | Self::ReceiveWindow | Self::ReceivingProgram => Side::Receiver,
+            Self::PeerTurn | Self::ReceiveWindow | Self::ReceivingProgram | Self::Credits => Side::Receiver,
             Self::PathQueue
+            | Self::ConnectionInterval
+            | Self::ControllerBuffers
+            | Self::Air
             | Self::LossRecovery
             | Self::TailLossProbe
             | Self::RetransmissionTimeout
@@ -147,6 +166,10 @@ impl fmt::Display for Holder {
             Self::SendBufferOrCongestion => "send buffer or congestion window",
             Self::ReceiveWindow => "receive window",
             Self::ReceivingProgram => "receiving program",
+            Self::Credits => "L2CAP credits",
+            Self::ConnectionInterval => "connection interval",
+            Self::ControllerBuffers => "controller's buffers",
+            Self::Air => "controller and air",
             Self::LossRecovery => "loss recovery",
             Self::TailLossProbe => "tail loss probe",
             Self::RetransmissionTimeout => "retransmission timeout",

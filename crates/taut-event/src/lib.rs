@@ -21,6 +21,7 @@ mod coverage;
 mod event;
 mod flow;
 mod holder;
+mod l2cap;
 mod sink;
 mod socket;
 
@@ -28,5 +29,6 @@ pub use coverage::{Coverage, Kind};
 pub use event::{Call, Direction, Event, Segment, SegmentFlags, Stamp, Task, TaskId, TimestampOption, What};
 pub use flow::{Address, Flow, FlowId, FlowKey, Vantage, VantageId};
 pub use holder::{Holder, Side};
+pub use l2cap::{Acl, Channel, ChannelKey, L2cap, RadioLink, Turn};
 pub use sink::{Closed, Sink};
 pub use socket::{Recovery, SocketState};

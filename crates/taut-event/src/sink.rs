@@ -15,6 +15,8 @@ pub trait Sink {
 /// Why a source reports nothing more of a flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Closed {
+    /// The flow itself has ended.
+    Over,
     /// The source has come to its end.
     EndOfSource,
     /// Another connection between the same ends began.

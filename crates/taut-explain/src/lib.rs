@@ -9,6 +9,7 @@
 //! - [`socket`]: who holds what a socket has to send, from its state at one moment.
 
 pub mod air;
+mod channel;
 mod engine;
 mod finding;
 pub mod l2cap;
@@ -19,7 +20,8 @@ mod tcp;
 mod words;
 
 pub use engine::{
-    CauseIn, Certainty, Cost, Direction, Engine, Evidence, Explanation, Found, Held, Stall, Verdict, VerdictOn, causes,
+    CauseIn, Certainty, ChannelFacts, Cost, Direction, Engine, Evidence, Explanation, Found, Held, Stall, Verdict,
+    VerdictOn, causes,
 };
 pub use finding::{Finding, Proof, Unit};
 pub use ledger::{Stage, ledger};

@@ -3,7 +3,7 @@ use std::fmt::Write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use taut_explain::{Direction, Explanation, Found, Verdict};
+use taut_explain::{ChannelFacts, Direction, Explanation, Found, Verdict};
 use taut_measure::recording::Ended;
 
 use crate::difference::Difference;
@@ -37,6 +37,9 @@ pub struct ExplainedFile {
     pub packets: u64,
     /// Of them segments of TCP.
     pub tcp_packets: u64,
+    /// Of them packets of the host controller interface of Bluetooth.
+    #[serde(default)]
+    pub hci_packets: u64,
     /// Bytes read, uncompressed.
     pub bytes: u64,
     /// What of the file could not be read or followed, a sentence each.
@@ -91,7 +94,7 @@ fn verdict(file: &ExplainedFile) -> Vec<String> {
     let explanation = &file.explanation;
     let mut lines = vec![headline(file)];
     let Some(worst) = explanation.worst.first() else {
-        lines.extend(wrap("", "No data over TCP is in it, so there is nothing to explain."));
+        lines.extend(wrap("", "No data over TCP or L2CAP on LE is in it, so there is nothing to explain."));
         lines.extend(file.remarks.iter().flat_map(|remark| wrap("  ", remark)));
         lines.truncate(LINES);
         return lines;
@@ -145,7 +148,7 @@ fn headline(file: &ExplainedFile) -> String {
         "{} in {}, {}, {} with data",
         plural(file.packets, "packet"),
         units::time(explanation.span_ns),
-        plural(explanation.flows, "connection"),
+        plural(explanation.flows, if file.hci_packets > 0 { "channel" } else { "connection" }),
         plural(explanation.directions, "direction")
     );
     let room = WIDTH.saturating_sub(counts.chars().count() + 2);
@@ -162,7 +165,20 @@ fn tail(path: &str, room: usize) -> String {
     format!("…{end}")
 }
 
+/// `LE 1M, interval 7.50 ms, 251-byte PDUs`.
+fn link(channel: &ChannelFacts) -> String {
+    let mut facts = Vec::new();
+    facts.extend(channel.phy.as_ref().map(|phy| format!("LE {phy}")));
+    facts.extend(channel.interval_ns.map(|interval| format!("interval {}", units::time(interval))));
+    facts.extend(channel.length_bytes.map(|length| format!("PDUs of {length} bytes")));
+    if facts.is_empty() { "link not known".to_owned() } else { facts.join(", ") }
+}
+
 fn title(direction: &Direction) -> String {
+    if let Some(channel) = &direction.channel {
+        let (bytes, span) = (units::size(direction.bytes), units::time(direction.span_ns));
+        return cut(&format!("{} > {}: {bytes} in {span}, {}", direction.from, direction.to, link(channel)));
+    }
     let place = match direction.vantage {
         _ if direction.min_rtt_ns < 500_000 => "seen near both ends".to_owned(),
         near if near <= 0.25 => "seen at the sender".to_owned(),
@@ -230,26 +246,61 @@ fn finding(cause: &str, found: &Found, evidence: usize) -> Vec<String> {
     lines
 }
 
+fn segment_facts(direction: &Direction) -> String {
+    let mut facts = format!(
+        "{} segments of at most {} bytes, {} sent again; at most {} in flight",
+        units::count(direction.segments),
+        direction.mss_bytes,
+        units::count(direction.repeated_segments),
+        units::size(direction.peak_flight_bytes)
+    );
+    if let Some(window) = direction.largest_window_bytes {
+        let _ = write!(facts, "; window at most {}", units::size(window.into()));
+    }
+    if let Some(median) = direction.median_rtt_ns {
+        let _ = write!(facts, "; median RTT {}", units::time(median));
+    }
+    facts + "."
+}
+
+fn channel_facts(direction: &Direction, channel: &ChannelFacts) -> String {
+    let mut facts = format!(
+        "{} SDUs in {} PDUs and {} ACL packets of at most {} bytes, at most {} of them within an interval",
+        units::count(channel.sdus),
+        units::count(channel.pdus),
+        units::count(direction.segments),
+        direction.mss_bytes,
+        channel.most_packets_per_interval
+    );
+    let told = [
+        ("MTU", channel.mtu_bytes),
+        ("MPS", channel.mps_bytes),
+        ("credits at first", channel.initial_credits),
+        ("latency", channel.latency),
+        ("controller's buffers", channel.controller_buffers),
+    ];
+    for (what, value) in told {
+        if let Some(value) = value {
+            let _ = write!(facts, "; {what} {value}");
+        }
+    }
+    if let Some(median) = channel.median_completion_ns {
+        let _ = write!(facts, "; through after {} (median)", units::time(median));
+    }
+    facts + if channel.is_encrypted { "; encrypted." } else { "." }
+}
+
 fn details(file: &ExplainedFile) -> Vec<String> {
     let mut lines = Vec::new();
     for (index, direction) in file.explanation.worst.iter().enumerate() {
         lines.push(String::new());
         lines.push(format!("[{}] {}", index + 1, title(direction)));
         lines.extend(breakdown(direction, usize::MAX));
-        let mut facts = format!(
-            "{} segments of at most {} bytes, {} sent again; at most {} in flight",
-            units::count(direction.segments),
-            direction.mss_bytes,
-            units::count(direction.repeated_segments),
-            units::size(direction.peak_flight_bytes)
-        );
-        if let Some(window) = direction.largest_window_bytes {
-            let _ = write!(facts, "; window at most {}", units::size(window.into()));
+        if let Some(channel) = &direction.channel {
+            lines.extend(wrap("  ", &channel_facts(direction, channel)));
+        } else {
+            lines.extend(wrap("  ", &segment_facts(direction)));
         }
-        if let Some(median) = direction.median_rtt_ns {
-            let _ = write!(facts, "; median RTT {}", units::time(median));
-        }
-        lines.extend(wrap("  ", &format!("{facts}.")));
         let mut clear = Vec::new();
         for on in &direction.verdicts {
             match &on.verdict {

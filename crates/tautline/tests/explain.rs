@@ -185,7 +185,7 @@ fn what_can_not_be_explained_says_why_and_what_to_do() {
     for (path, code, says) in [
         (file("empty", b""), 1, "empty"),
         (file("text", b"What is this?"), 1, "no capture of packets"),
-        (file("hci.log", b"btsnoop\0\0\0\0\x01\0\0\x03\xea"), 1, "Bluetooth"),
+        (file("hci.log", b"btsnoop\0\0\0\0\x01\0\0\x03\xeb"), 1, "another version or type"),
         (directory.path().join("nowhere"), 1, "nowhere"),
         (directory.path().to_owned(), 1, "directory"),
     ] {

@@ -1,5 +1,6 @@
 //! The forms of files.
 
+mod btsnoop;
 mod pcap;
 mod pcapng;
 
@@ -15,6 +16,7 @@ use crate::{Ending, Error, LinkType};
 const LONGEST: u32 = 16 << 20;
 
 pub(crate) enum Format {
+    Btsnoop(btsnoop::Btsnoop),
     Pcap(pcap::Pcap),
     Pcapng(pcapng::Pcapng),
 }
@@ -28,6 +30,8 @@ pub(crate) enum Step {
         link: LinkType,
         bytes: Range<usize>,
         original_length: u32,
+        /// Of btsnoop: the record's flags.
+        flags: u32,
     },
     End(Ending),
 }
@@ -46,8 +50,10 @@ pub(crate) fn recognise<R: Read>(buffer: &mut Buffer<R>) -> Result<Format, Error
         return Ok(Format::Pcapng(pcapng::Pcapng::default()));
     }
     let not_yet = |form, instead| Err(Error::NotYet { form, instead });
-    if begin.starts_with(b"btsnoop\0") {
-        return not_yet("a log of Bluetooth HCI (btsnoop)", "`btmon --analyze FILE` counts what is in it");
+    if let Some(btsnoop) = btsnoop::Btsnoop::recognise(begin) {
+        let btsnoop = btsnoop?;
+        buffer.take(btsnoop::HEADER);
+        return Ok(Format::Btsnoop(btsnoop));
     }
     if begin.starts_with(b"snoop\0\0\0") {
         return not_yet("a capture of Solaris snoop", "`editcap FILE new.pcapng` of Wireshark rewrites it as pcapng");
@@ -65,6 +71,7 @@ pub(crate) fn recognise<R: Read>(buffer: &mut Buffer<R>) -> Result<Format, Error
 impl Format {
     pub(crate) fn step<R: Read>(&mut self, buffer: &mut Buffer<R>) -> io::Result<Step> {
         match self {
+            Self::Btsnoop(btsnoop) => btsnoop.step(buffer),
             Self::Pcap(pcap) => pcap.step(buffer),
             Self::Pcapng(pcapng) => pcapng.step(buffer),
         }
@@ -72,6 +79,7 @@ impl Format {
 
     pub(crate) fn resolution(&self) -> Duration {
         match self {
+            Self::Btsnoop(_) => Duration::from_micros(1),
             Self::Pcap(pcap) => pcap.resolution(),
             Self::Pcapng(pcapng) => pcapng.resolution(),
         }
@@ -79,6 +87,7 @@ impl Format {
 
     pub(crate) const fn lost_by_capture(&self) -> u64 {
         match self {
+            Self::Btsnoop(btsnoop) => btsnoop.lost_by_capture(),
             Self::Pcap(_) => 0,
             Self::Pcapng(pcapng) => pcapng.lost_by_capture(),
         }

@@ -63,6 +63,6 @@ impl Pcap {
         let unit = if self.is_nanoseconds { 1 } else { 1000 };
         let nanos = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * unit;
         let at = Some(Instant::from_nanos(nanos));
-        Ok(Step::Packet { at, link: self.link, bytes, original_length })
+        Ok(Step::Packet { at, link: self.link, bytes, original_length, flags: 0 })
     }
 }

@@ -117,7 +117,7 @@ impl Pcapng {
             Some(Found::Nothing) => Ok(Step::Nothing),
             Some(Found::Packet { at, link, from, kept, original_length }) => {
                 let start = whole.start + 8 + from;
-                Ok(Step::Packet { at, link, bytes: start..start + kept, original_length })
+                Ok(Step::Packet { at, link, bytes: start..start + kept, original_length, flags: 0 })
             }
         }
     }

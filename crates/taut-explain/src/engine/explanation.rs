@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 pub struct Explanation {
     /// From the first to the last packet that is part of a connection.
     pub span_ns: u64,
-    /// Segments of TCP, without copies.
+    /// Segments of TCP, without copies, and ACL packets of Bluetooth.
     pub segments: u64,
     /// Packets that the capture had twice; the copies were left out.
     pub copies: u64,
-    /// Connections.
+    /// Connections of TCP and channels of L2CAP.
     pub flows: u64,
     /// Connections that were booked before their end, since too many were open at once.
     pub evicted_flows: u64,
@@ -76,6 +76,43 @@ pub struct Direction {
     pub verdicts: Vec<VerdictOn>,
     /// What the capture lacks, and what that means for the figures.
     pub remarks: Vec<String>,
+    /// Of a channel of Bluetooth, what it and its link are like; absent elsewhere. There `segments` are ACL packets, `mss_bytes` is
+    /// the longest of them and `peak_flight_bytes` the most in the controller; round trips, windows and repetitions are not seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<ChannelFacts>,
+}
+
+/// What an L2CAP channel of Bluetooth and its link are like, as the log tells it last; what it does not tell is absent.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct ChannelFacts {
+    /// `att`, `credit_based`, or `dynamic` where its opening was not seen.
+    pub kind: String,
+    /// Connection interval.
+    pub interval_ns: Option<u64>,
+    /// Events that the peripheral may skip.
+    pub latency: Option<u16>,
+    /// Physical layer of this direction: 1M, 2M, Coded.
+    pub phy: Option<String>,
+    /// Longest payload of a data PDU in this direction.
+    pub length_bytes: Option<u16>,
+    /// Whether encryption was seen to begin.
+    pub is_encrypted: bool,
+    /// Longest SDU that the receiver takes.
+    pub mtu_bytes: Option<u16>,
+    /// Longest PDU that the receiver takes.
+    pub mps_bytes: Option<u16>,
+    /// PDUs that the receiver allowed when the channel was opened.
+    pub initial_credits: Option<u16>,
+    /// ACL packets that the sender's controller takes at once, where they were ever used up.
+    pub controller_buffers: Option<u16>,
+    /// SDUs.
+    pub sdus: u64,
+    /// PDUs.
+    pub pdus: u64,
+    /// Most ACL packets that went within one interval.
+    pub most_packets_per_interval: u64,
+    /// Median time from a packet's hand-over until the controller told that it is through.
+    pub median_completion_ns: Option<u64>,
 }
 
 /// What one holder had.

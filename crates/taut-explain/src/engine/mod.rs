@@ -14,20 +14,24 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use taut_event::{Closed, Event, Flow, FlowId, Holder, Sink};
+use taut_event::{Closed, Event, Flow, FlowId, FlowKey, Holder, Sink};
 
 pub(crate) use breakdown::{Breakdown, Episode};
 pub use detect::causes;
+pub(crate) use detect::is_enough;
 pub use explanation::{
-    CauseIn, Certainty, Cost, Direction, Evidence, Explanation, Found, Held, Stall, Verdict, VerdictOn,
+    CauseIn, Certainty, ChannelFacts, Cost, Direction, Evidence, Explanation, Found, Held, Stall, Verdict, VerdictOn,
 };
 
+pub(crate) use report::held;
+
+use crate::channel::{self, Channel};
 use crate::tcp::Connection;
 
 /// Takes events, gives an [`Explanation`].
 #[derive(Debug)]
 pub struct Engine {
-    connections: Vec<Option<Box<Connection>>>,
+    connections: Vec<Option<Tracker>>,
     kept: usize,
     start: Option<u64>,
     end: u64,
@@ -35,6 +39,13 @@ pub struct Engine {
     totals: BTreeMap<Holder, Total>,
     causes: Causes,
     counts: Counts,
+}
+
+/// What follows a flow.
+#[derive(Debug)]
+enum Tracker {
+    Connection(Box<Connection>),
+    Channel(Box<Channel>),
 }
 
 /// What one holder had of all directions.
@@ -120,10 +131,15 @@ impl Engine {
         }
     }
 
-    fn reported(&mut self, connection: &Connection) {
+    fn reported(&mut self, tracker: &Tracker) {
         let start = self.start.unwrap_or_default();
         for direction in taut_event::Direction::BOTH {
-            let Some((report, breakdown)) = report::direction(connection, direction, start) else { continue };
+            let reported = match tracker {
+                Tracker::Connection(connection) => report::direction(connection, direction, start)
+                    .map(|(report, breakdown)| (report, breakdown, report::weight(breakdown))),
+                Tracker::Channel(channel) => channel::direction(channel, direction, start),
+            };
+            let Some((report, breakdown, weight)) = reported else { continue };
             self.counts.directions += 1;
             report.verdicts.iter().for_each(|on| self.causes.add(on));
             for holder in Holder::ALL {
@@ -132,7 +148,6 @@ impl Engine {
                 total.ns += cell.ns;
                 total.episodes += cell.episodes;
             }
-            let weight = report::weight(breakdown);
             let place = self.worst.partition_point(|(known, other)| (*known, other.bytes) >= (weight, report.bytes));
             if place < self.kept {
                 self.worst.truncate(self.kept - 1);
@@ -148,7 +163,10 @@ impl Sink for Engine {
         if self.connections.len() <= index {
             self.connections.resize_with(index + 1, || None);
         }
-        self.connections[index] = Some(Box::new(Connection::new(*flow)));
+        self.connections[index] = Some(match flow.key {
+            FlowKey::L2cap(_) => Tracker::Channel(Box::new(Channel::new(*flow))),
+            FlowKey::Tcp(..) | FlowKey::Socket(_) => Tracker::Connection(Box::new(Connection::new(*flow))),
+        });
         self.counts.flows += 1;
     }
 
@@ -156,17 +174,27 @@ impl Sink for Engine {
         let at = event.at.as_nanos();
         self.start = Some(self.start.map_or(at, |start| start.min(at)));
         self.end = self.end.max(at);
-        if let Some(Some(connection)) = self.connections.get_mut(event.flow.0 as usize) {
-            connection.event(event);
+        match self.connections.get_mut(event.flow.0 as usize) {
+            Some(Some(Tracker::Connection(connection))) => connection.event(event),
+            Some(Some(Tracker::Channel(channel))) => channel.event(event),
+            Some(None) | None => {}
         }
     }
 
     fn close(&mut self, id: FlowId, why: Closed) {
-        let Some(mut connection) = self.connections.get_mut(id.0 as usize).and_then(Option::take) else { return };
-        connection.finish();
-        self.counts.segments += connection.segments;
-        self.counts.copies += connection.copies();
+        let Some(mut tracker) = self.connections.get_mut(id.0 as usize).and_then(Option::take) else { return };
+        match &mut tracker {
+            Tracker::Connection(connection) => {
+                connection.finish();
+                self.counts.segments += connection.segments;
+                self.counts.copies += connection.copies();
+            }
+            Tracker::Channel(channel) => {
+                channel.finish();
+                self.counts.segments += channel.packets;
+            }
+        }
         self.counts.evicted += u64::from(why == Closed::Evicted);
-        self.reported(&connection);
+        self.reported(&tracker);
     }
 }

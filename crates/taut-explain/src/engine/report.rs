@@ -30,9 +30,36 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
     let breakdown = &half.breakdown;
     let (first, second) = match connection.flow.key {
         FlowKey::Tcp(first, second) => (first.to_string(), second.to_string()),
+        // Those have a report of their own.
+        FlowKey::L2cap(_) => return None,
         FlowKey::Socket(cookie) => (format!("socket {cookie}"), "its peer".to_owned()),
     };
     let (from, to) = if way == Way::Forward { (first, second) } else { (second, first) };
+    let report = Direction {
+        from,
+        to,
+        bytes: tally.bytes,
+        segments: tally.segments,
+        begin_ns: half.span_start.unwrap_or(start).saturating_sub(start),
+        span_ns: breakdown.total_ns(),
+        frames: [tally.first_place, tally.last_place],
+        vantage: connection.position(way.index()),
+        min_rtt_ns: tally.least_round_trip.unwrap_or_else(|| connection.round_trip()).min(connection.round_trip()),
+        median_rtt_ns: tally.round_trips.median(),
+        mss_bytes: half.agreed_mss(),
+        largest_window_bytes: Some(tally.largest_window).filter(|&window| window > 0),
+        peak_flight_bytes: tally.peak_flight,
+        repeated_segments: tally.repeated_segments,
+        breakdown: held(breakdown, start),
+        verdicts: detect::verdicts(connection, way),
+        remarks: remarks(connection, way),
+        channel: None,
+    };
+    Some((report, breakdown))
+}
+
+/// What each holder had, longest first; times from the beginning of the capture.
+pub(crate) fn held(breakdown: &Breakdown, start: u64) -> Vec<Held> {
     let whole = breakdown.total_ns();
     let share = |ns: u64| if whole == 0 { 0.0 } else { ns as f64 / whole as f64 };
     let mut held: Vec<Held> = Holder::ALL
@@ -55,26 +82,7 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         })
         .collect();
     held.sort_by_key(|held| std::cmp::Reverse(held.held_ns));
-    let report = Direction {
-        from,
-        to,
-        bytes: tally.bytes,
-        segments: tally.segments,
-        begin_ns: half.span_start.unwrap_or(start).saturating_sub(start),
-        span_ns: whole,
-        frames: [tally.first_place, tally.last_place],
-        vantage: connection.position(way.index()),
-        min_rtt_ns: tally.least_round_trip.unwrap_or_else(|| connection.round_trip()).min(connection.round_trip()),
-        median_rtt_ns: tally.round_trips.median(),
-        mss_bytes: half.agreed_mss(),
-        largest_window_bytes: Some(tally.largest_window).filter(|&window| window > 0),
-        peak_flight_bytes: tally.peak_flight,
-        repeated_segments: tally.repeated_segments,
-        breakdown: held,
-        verdicts: detect::verdicts(connection, way),
-        remarks: remarks(connection, way),
-    };
-    Some((report, breakdown))
+    held
 }
 
 /// What the capture lacks, and what follows from that.

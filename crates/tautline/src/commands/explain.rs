@@ -18,11 +18,12 @@ use taut_report::{Difference, ExplainDocument, ExplainedFile};
 use crate::exit::Code;
 use crate::{output, run};
 
-/// Tell where the time went in a capture of TCP: who held the data, for how long, and what to change
+/// Tell where the time went in a capture of TCP or a log of Bluetooth: who held the data, for how long, and what to change
 ///
-/// Reads pcap and pcapng, compressed by gzip or zstd or not, whatever the file is called; - is standard input. Each
+/// Reads pcap, pcapng and btsnoop, compressed by gzip or zstd or not, whatever the file is called; - is standard input. Each
 /// nanosecond between the first and the last byte of a direction is booked to one holder: the sending program, the
-/// peer's turn, Nagle's algorithm, the congestion window, the receive window, a loss, … Nothing leaves this machine.
+/// peer's turn, Nagle's algorithm, the congestion window, the receive window, a loss, … On Bluetooth LE also credits,
+/// controller, connection interval and air. Nothing leaves this machine.
 /// Several files are explained each by itself.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -30,6 +31,7 @@ use crate::{output, run};
   tcpdump -i eth0 -s 128 -w - tcp port 5432 | taut explain -
   taut explain --full --top 10 trace.pcap.gz
   taut explain --diff before.pcap after.pcap
+  btmon -w slow.btsnoop ; taut explain slow.btsnoop
   taut explain trace.pcap --fail-on nagle_delayed_ack=1% --fail-on loss=5%
 
 A capture taken at the sender tells most. -s 128 keeps the headers, which is all that is looked at.
@@ -166,6 +168,7 @@ fn explain(path: &Path, top: usize, interrupt: &Interrupt) -> anyhow::Result<Exp
     Ok(ExplainedFile {
         packets: counts.packets,
         tcp_packets: counts.tcp,
+        hci_packets: counts.hci,
         bytes: reader.position(),
         remarks: remarks(&counts, &reader, interrupt),
         explanation: engine.finish(),
@@ -197,6 +200,7 @@ fn remarks(counts: &Counts, reader: &Reader<'_>, interrupt: &Interrupt) -> Vec<S
         (counts.fragments, "packets are later fragments of datagrams; what they carry is not seen."),
         (counts.cut, "packets are cut off before the end of their TCP header; capture at least 128 bytes of each."),
         (counts.malformed, "packets have a length in a header that can't be."),
+        (counts.classic, "packets are of BR/EDR, which is not explained yet; LE is."),
         (counts.without_time, "packets have no time, and were left out."),
         (counts.evicted, "connections were booked before their end: too many were open at once."),
     ];

@@ -55,7 +55,10 @@ const ALL: [&dyn Detector; 13] = [
 
 /// The causes that can be found, with the holders whose time they are.
 pub fn causes() -> impl Iterator<Item = (&'static str, &'static [Holder])> {
-    ALL.iter().map(|detector| (detector.cause(), detector.holders()))
+    let own = ALL.iter().map(|detector| (detector.cause(), detector.holders()));
+    // Both know the turns of programs, by the same names.
+    let is_known = |cause: &str| ALL.iter().any(|detector| detector.cause() == cause);
+    own.chain(crate::channel::CAUSES.into_iter().filter(move |(cause, _)| !is_known(cause)))
 }
 
 /// What the detectors look at.
@@ -139,10 +142,8 @@ fn judge(detector: &dyn Detector, facts: &Facts<'_>) -> Verdict {
         };
     }
     let cost = facts.cost(detector.holders());
-    let is_long = facts.longest(detector.holders()).is_some_and(|episode| episode.length() >= STALL_NS);
-    // Windows and losses hold in one long stretch as well as in many short ones.
-    let is_enough = cost.share >= LEAST_SHARE && (cost.episodes >= LEAST_EPISODES || cost.share >= 0.05) || is_long;
-    if is_enough && cost.held_ns > 0 {
+    let longest = facts.longest(detector.holders()).map_or(0, |episode| episode.length());
+    if is_enough(&cost, longest) {
         return detector.found(facts);
     }
     let mut coverage = facts.connection.flow.coverage;
@@ -154,6 +155,13 @@ fn judge(detector: &dyn Detector, facts: &Facts<'_>) -> Verdict {
         return Verdict::Clear;
     }
     Verdict::Unknown { missing: lacks.to_string(), ask: "capture from before the connection opens".to_owned() }
+}
+
+/// Whether so much was held that it counts, the longest stretch being `longest_ns`.
+pub(crate) fn is_enough(cost: &Cost, longest_ns: u64) -> bool {
+    // Windows and losses hold in one long stretch as well as in many short ones.
+    let is_often = cost.share >= LEAST_SHARE && (cost.episodes >= LEAST_EPISODES || cost.share >= 0.05);
+    cost.held_ns > 0 && (is_often || longest_ns >= STALL_NS)
 }
 
 /// A finding whose cost is the time of its holders.

@@ -1,0 +1,74 @@
+//! An L2CAP channel as its ACL packets pass.
+
+use taut_event::{Acl, Channel as Kind, FlowId, Turn};
+use taut_time::ByteRange;
+
+/// A channel that is followed.
+#[derive(Debug)]
+pub(super) struct Channel {
+    pub(super) flow: FlowId,
+    pub(super) adapter: u16,
+    pub(super) handle: u16,
+    pub(super) kind: Kind,
+    /// Its identifier at the receiver of each direction; `None`: not seen.
+    pub(super) cids: [Option<u16>; 2],
+    /// Bytes that the SDU under way still lacks, by direction.
+    sdu_left: [usize; 2],
+    /// Bytes of the program so far, by direction.
+    position: [u64; 2],
+    /// Number of its last packet.
+    pub(super) last: u64,
+}
+
+/// A part of a PDU, without its L2CAP header.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part<'a> {
+    pub(super) bytes: &'a [u8],
+    /// With the header.
+    pub(super) length: u16,
+    pub(super) begins: bool,
+    pub(super) ends: bool,
+}
+
+impl Channel {
+    pub(super) const fn new(flow: FlowId, adapter: u16, handle: u16, kind: Kind, cids: [Option<u16>; 2]) -> Self {
+        Self { flow, adapter, handle, kind, cids, sdu_left: [0; 2], position: [0; 2], last: 0 }
+    }
+
+    /// The packet, and which bytes of the program are in it.
+    pub(super) fn packet(&mut self, way: usize, part: &Part<'_>) -> (Acl, ByteRange) {
+        let mut length = part.bytes.len();
+        let mut ends_sdu = part.ends;
+        if matches!(self.kind, Kind::CreditBased(_)) {
+            let left = &mut self.sdu_left[way];
+            if part.begins && *left == 0 {
+                // The first PDU of an SDU begins with the SDU's length (Core Specification, Vol 3, Part A, section 3.4.3).
+                if let Some(two) = part.bytes.first_chunk() {
+                    *left = u16::from_le_bytes(*two).into();
+                    length -= two.len();
+                }
+            }
+            *left = left.saturating_sub(length);
+            ends_sdu = part.ends && *left == 0;
+        }
+        let begin = self.position[way];
+        self.position[way] += length as u64;
+        let turn = match (self.kind, part.bytes.first()) {
+            (Kind::Att, Some(&opcode)) if part.begins => turn(opcode),
+            _ => Turn::Free,
+        };
+        let acl = Acl { length: part.length, begins_pdu: part.begins, ends_sdu, turn };
+        (acl, ByteRange::new(begin, self.position[way]))
+    }
+}
+
+/// Requests and indications wait for what comes after them in the same transaction (Vol 3, Part F, section 3.3).
+const fn turn(opcode: u8) -> Turn {
+    match opcode {
+        0x02 | 0x04 | 0x06 | 0x08 | 0x0a | 0x0c | 0x0e | 0x10 | 0x12 | 0x16 | 0x18 | 0x1d | 0x20 => Turn::Asks,
+        0x01 | 0x03 | 0x05 | 0x07 | 0x09 | 0x0b | 0x0d | 0x0f | 0x11 | 0x13 | 0x17 | 0x19 | 0x1e | 0x21 => {
+            Turn::Answers
+        }
+        _ => Turn::Free,
+    }
+}

@@ -1,0 +1,101 @@
+//! A link of a controller, and the controller's buffers.
+
+use std::collections::VecDeque;
+
+use taut_air::l2cap::Reassembly;
+use taut_event::RadioLink;
+
+/// So many packets are remembered until the controller tells that they went.
+const MOST_QUEUED: usize = 4096;
+/// So many requests for channels may wait for an answer.
+const MOST_ASKED: usize = 16;
+
+/// An adapter with its links.
+#[derive(Debug, Default)]
+pub(super) struct Adapter {
+    pub(super) index: u16,
+    /// Packets for links of LE that the controller has, and that it takes; 0: not seen.
+    pub(super) in_use: u16,
+    pub(super) of: u16,
+    /// Packets that it takes for all links, where it has none for LE alone.
+    pub(super) shared: u16,
+    pub(super) is_full: bool,
+    pub(super) links: Vec<Link>,
+}
+
+impl Adapter {
+    /// Buffers for links of LE: their own, or those for all links.
+    pub(super) const fn buffers(&self) -> u16 {
+        if self.of > 0 { self.of } else { self.shared }
+    }
+}
+
+/// A link.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) handle: u16,
+    pub(super) is_classic: bool,
+    pub(super) peer: Option<[u8; 6]>,
+    pub(super) facts: RadioLink,
+    /// The slots of the channels whose packets the controller has, oldest first.
+    pub(super) queue: VecDeque<Option<usize>>,
+    pub(super) signalling: [Reassembly; 2],
+    pub(super) current: [Option<Current>; 2],
+    pub(super) asked: VecDeque<Asked>,
+}
+
+/// The PDU under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Current {
+    pub(super) cid: u16,
+    pub(super) slot: Option<usize>,
+    /// Bytes that it still lacks, with its header.
+    pub(super) left: usize,
+}
+
+/// A request for a channel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) way: usize,
+    pub(super) identifier: u8,
+    pub(super) slot: usize,
+    pub(super) source: u16,
+    /// Longest SDU, longest PDU and credits.
+    pub(super) limits: [u16; 3],
+}
+
+impl Link {
+    pub(super) fn new(handle: u16) -> Self {
+        let facts = RadioLink { phy: [1; 2], length: [27; 2], ..RadioLink::default() };
+        Self {
+            handle,
+            is_classic: false,
+            peer: None,
+            facts,
+            queue: VecDeque::new(),
+            signalling: Default::default(),
+            current: [None; 2],
+            asked: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn queued(&mut self, slot: Option<usize>) {
+        if self.queue.len() == MOST_QUEUED {
+            self.queue.pop_front();
+        }
+        self.queue.push_back(slot);
+    }
+
+    pub(super) fn asks(&mut self, asked: Asked) {
+        if self.asked.len() == MOST_ASKED {
+            self.asked.pop_front();
+        }
+        self.asked.push_back(asked);
+    }
+
+    /// The request that an answer in direction `way` is for.
+    pub(super) fn answered(&mut self, way: usize, identifier: u8) -> Option<Asked> {
+        let index = self.asked.iter().position(|asked| asked.way != way && asked.identifier == identifier)?;
+        self.asked.remove(index)
+    }
+}

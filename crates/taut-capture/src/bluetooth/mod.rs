@@ -1,0 +1,397 @@
+//! From packets of the host controller interface to L2CAP channels, as events.
+//!
+//! Channels of LE are followed: credit-based ones and ATT. Those of BR/EDR are counted only.
+
+mod channel;
+mod hci;
+mod link;
+mod signal;
+
+use taut_air::hci::{Boundary, PacketView};
+use taut_air::l2cap::SIGNALLING_CID;
+use taut_event::{
+    Channel as Kind, ChannelKey, Closed, Coverage, Direction, Event, Flow, FlowId, FlowKey, Kind as Seen, L2cap, Sink,
+    VantageId, What,
+};
+use taut_time::{ByteRange, Instant, Layer};
+
+use crate::{Counts, Packet};
+use channel::{Channel, Part};
+pub(crate) use hci::is_hci;
+use hci::{Record, Told};
+use link::{Adapter, Current, Link};
+
+/// The attribute protocol's channel on LE (Core Specification, Vol 3, Part A, section 2.1).
+const ATT_CID: u16 = 4;
+/// So many channels are followed at once.
+const MOST_CHANNELS: usize = 256;
+/// So many adapters and links are followed.
+const MOST_ADAPTERS: usize = 16;
+const MOST_LINKS: usize = 64;
+
+/// The channels of a log.
+#[derive(Debug)]
+pub(crate) struct Bluetooth {
+    /// Number of the first flow.
+    first_flow: u32,
+    channels: Vec<Option<Channel>>,
+    adapters: Vec<Adapter>,
+    bytes: Vec<u8>,
+}
+
+/// When and where something was seen.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    at: Instant,
+    seen_by: VantageId,
+    frame: u64,
+}
+
+/// Where events go.
+struct Out<'a, S> {
+    sink: &'a mut S,
+    counts: &'a mut Counts,
+    place: Place,
+}
+
+impl<S: Sink> Out<'_, S> {
+    fn tell(&mut self, flow: FlowId, direction: Direction, what: L2cap, bytes: ByteRange) {
+        let Place { at, seen_by, frame } = self.place;
+        let what = What::L2cap(what);
+        let layer = Layer::Driver;
+        self.sink.event(&Event { at, seen_by, flow, direction, layer, what, bytes, who: None, place: frame });
+    }
+}
+
+impl Bluetooth {
+    pub(crate) fn new(first_flow: u32) -> Self {
+        Self { first_flow, channels: Vec::new(), adapters: Vec::new(), bytes: Vec::new() }
+    }
+
+    /// Hands a packet's events to the sink.
+    pub(crate) fn packet(
+        &mut self,
+        packet: &Packet<'_>,
+        seen_by: VantageId,
+        counts: &mut Counts,
+        sink: &mut impl Sink,
+    ) {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        match (hci::read(packet, &mut bytes), packet.at) {
+            (Record::Other, _) => counts.hci_other += 1,
+            (Record::Malformed, _) => counts.malformed += 1,
+            (Record::Packet { .. }, None) => counts.without_time += 1,
+            (Record::Packet { adapter, is_received }, Some(at)) => {
+                counts.hci += 1;
+                let place = Place { at, seen_by, frame: packet.frame };
+                match PacketView::parse(&bytes) {
+                    Ok(view) => self.view(adapter, is_received, &view, &mut Out { sink, counts, place }),
+                    Err(_) => counts.hci_other += 1,
+                }
+            }
+        }
+        self.bytes = bytes;
+    }
+
+    /// Closes all channels.
+    pub(crate) fn finish(&mut self, sink: &mut impl Sink) {
+        for channel in self.channels.drain(..).flatten() {
+            sink.close(channel.flow, Closed::EndOfSource);
+        }
+        self.adapters.clear();
+    }
+
+    fn view(&mut self, index: u16, is_received: bool, view: &PacketView<'_>, out: &mut Out<'_, impl Sink>) {
+        let adapter = match self.adapters.iter().position(|adapter| adapter.index == index) {
+            Some(adapter) => adapter,
+            None if self.adapters.len() < MOST_ADAPTERS => {
+                self.adapters.push(Adapter { index, ..Adapter::default() });
+                self.adapters.len() - 1
+            }
+            None => return,
+        };
+        match view {
+            PacketView::Acl(acl) => {
+                let way = if is_received { Direction::Backward } else { Direction::Forward };
+                let begins = acl.boundary != Boundary::Continuing;
+                self.acl(adapter, (acl.handle, way, begins), acl.data, out);
+            }
+            PacketView::Event { .. } => self.told(adapter, hci::event(view), out),
+            PacketView::Command { .. } => {}
+        }
+    }
+
+    /// The link's place among those of the adapter.
+    fn link(&mut self, adapter: usize, handle: u16) -> usize {
+        let links = &mut self.adapters[adapter].links;
+        links.iter().position(|link| link.handle == handle).unwrap_or_else(|| {
+            if links.len() == MOST_LINKS {
+                links.remove(0);
+            }
+            links.push(Link::new(handle));
+            links.len() - 1
+        })
+    }
+
+    fn acl(
+        &mut self,
+        adapter: usize,
+        (handle, way, begins): (u16, Direction, bool),
+        data: &[u8],
+        out: &mut Out<'_, impl Sink>,
+    ) {
+        let index = self.link(adapter, handle);
+        let (w, is_sent) = (way.index(), way == Direction::Forward);
+        let link = &mut self.adapters[adapter].links[index];
+        if link.is_classic {
+            out.counts.classic += 1;
+            return;
+        }
+        if begins {
+            link.current[w] = match *data {
+                [low, high, cid_low, cid_high, ..] => Some(Current {
+                    cid: u16::from_le_bytes([cid_low, cid_high]),
+                    slot: None,
+                    left: 4 + usize::from(u16::from_le_bytes([low, high])),
+                }),
+                _ => None,
+            };
+        }
+        let Some(mut current) = link.current[w].filter(|current| data.len() <= current.left) else {
+            link.current[w] = None;
+            out.counts.malformed += 1;
+            if is_sent {
+                self.taken(adapter, index, None, out);
+            }
+            return;
+        };
+        current.left -= data.len();
+        if begins && current.cid != SIGNALLING_CID {
+            current.slot = self.find(adapter, index, current.cid, way, out);
+        }
+        let link = &mut self.adapters[adapter].links[index];
+        link.current[w] = Some(current).filter(|current| current.left > 0);
+        if is_sent {
+            self.taken(adapter, index, current.slot, out);
+        }
+        if current.cid == SIGNALLING_CID {
+            self.signalling(adapter, index, way, begins, data, out);
+        }
+        let Some(channel) = current.slot.and_then(|slot| self.channels[slot].as_mut()) else { return };
+        out.counts.l2cap += 1;
+        channel.last = out.place.frame;
+        let bytes = if begins { data.get(4..).unwrap_or_default() } else { data };
+        let part = Part { bytes, length: data.len() as u16, begins, ends: current.left == 0 };
+        let (acl, bytes) = channel.packet(w, &part);
+        let flow = channel.flow;
+        out.tell(flow, way, L2cap::Packet(acl), bytes);
+    }
+
+    /// The slot of the channel that a PDU goes over.
+    fn find(
+        &mut self,
+        adapter: usize,
+        index: usize,
+        cid: u16,
+        way: Direction,
+        out: &mut Out<'_, impl Sink>,
+    ) -> Option<usize> {
+        let owner = &self.adapters[adapter];
+        let (number, handle) = (owner.index, owner.links[index].handle);
+        let is_its = |channel: &Channel| channel.adapter == number && channel.handle == handle;
+        let mut known = self.channels.iter().enumerate().filter_map(|(slot, channel)| Some((slot, channel.as_ref()?)));
+        if let Some((slot, _)) = known.find(|(_, channel)| is_its(channel) && channel.cids[way.index()] == Some(cid)) {
+            return Some(slot);
+        }
+        let kind = match cid {
+            ATT_CID => Kind::Att,
+            taut_air::l2cap::FIRST_DYNAMIC_CID.. => Kind::Dynamic(cid),
+            _ => return None,
+        };
+        let mut cids = [None; 2];
+        cids[way.index()] = Some(cid);
+        if kind == Kind::Att {
+            cids = [Some(cid); 2];
+        } else if let Some(channel) = self.channels.iter_mut().flatten().find(|channel| {
+            is_its(channel) && matches!(channel.kind, Kind::Dynamic(_)) && channel.cids[way.index()].is_none()
+        }) {
+            // The other direction of a channel whose opening was not seen, as long as there is one only.
+            channel.cids[way.index()] = Some(cid);
+            let flow = channel.flow;
+            return self.channels.iter().position(|channel| channel.as_ref().is_some_and(|known| known.flow == flow));
+        }
+        Some(self.open(adapter, index, kind, cids, out))
+    }
+
+    fn open(
+        &mut self,
+        adapter: usize,
+        index: usize,
+        kind: Kind,
+        cids: [Option<u16>; 2],
+        out: &mut Out<'_, impl Sink>,
+    ) -> usize {
+        let slot = self.channels.iter().position(Option::is_none).unwrap_or_else(|| {
+            if self.channels.len() < MOST_CHANNELS {
+                self.channels.push(None);
+                return self.channels.len() - 1;
+            }
+            let last = |slot: &usize| self.channels[*slot].as_ref().map_or(0, |channel| channel.last);
+            let silent = (0..self.channels.len()).min_by_key(last).unwrap_or(0);
+            out.counts.evicted += 1;
+            self.close(silent, Closed::Evicted, out);
+            silent
+        });
+        out.counts.flows += 1;
+        let owner = &self.adapters[adapter];
+        let link = &owner.links[index];
+        let flow = FlowId(self.first_flow + slot as u32);
+        let key = ChannelKey { adapter: owner.index, handle: link.handle, peer: link.peer, channel: kind };
+        let from_start = matches!(kind, Kind::CreditBased(_)) || kind == Kind::Att && link.facts.from_start;
+        let packets = Coverage::of(&[Seen::AclPackets]);
+        let coverage = if from_start { packets.and(Coverage::of(&[Seen::Handshake])) } else { packets };
+        out.sink.flow(flow, &Flow { key: FlowKey::L2cap(key), from_start, coverage });
+        let mut channel = Channel::new(flow, owner.index, link.handle, kind, cids);
+        channel.last = out.place.frame;
+        let facts = link.facts;
+        let (in_use, of) = (owner.in_use, owner.buffers());
+        self.channels[slot] = Some(channel);
+        out.tell(flow, Direction::Forward, L2cap::Link(facts), NO_BYTES);
+        if of > 0 {
+            out.tell(flow, Direction::Forward, L2cap::Buffers { in_use, of }, NO_BYTES);
+        }
+        slot
+    }
+
+    fn close(&mut self, slot: usize, why: Closed, out: &mut Out<'_, impl Sink>) {
+        let Some(channel) = self.channels.get_mut(slot).and_then(Option::take) else { return };
+        out.sink.close(channel.flow, why);
+        for link in self.adapters.iter_mut().flat_map(|adapter| &mut adapter.links) {
+            link.queue.iter_mut().filter(|of| **of == Some(slot)).for_each(|of| *of = None);
+            link.current.iter_mut().flatten().filter(|of| of.slot == Some(slot)).for_each(|of| of.slot = None);
+            link.asked.retain(|asked| asked.slot != slot);
+        }
+    }
+
+    /// The controller has one more packet.
+    fn taken(&mut self, adapter: usize, index: usize, slot: Option<usize>, out: &mut Out<'_, impl Sink>) {
+        let adapter = &mut self.adapters[adapter];
+        adapter.links[index].queued(slot);
+        adapter.in_use = adapter.in_use.saturating_add(1);
+        self.buffers(out);
+    }
+
+    /// Tells the channels when the controller's buffers have become full, or are no longer.
+    fn buffers(&mut self, out: &mut Out<'_, impl Sink>) {
+        for adapter in &mut self.adapters {
+            let of = adapter.buffers();
+            let is_full = of > 0 && adapter.in_use >= of;
+            if is_full == adapter.is_full {
+                continue;
+            }
+            adapter.is_full = is_full;
+            let what = L2cap::Buffers { in_use: adapter.in_use, of };
+            for channel in self.channels.iter().flatten().filter(|channel| channel.adapter == adapter.index) {
+                out.tell(channel.flow, Direction::Forward, what, NO_BYTES);
+            }
+        }
+    }
+
+    fn told(&mut self, adapter: usize, told: Told<'_>, out: &mut Out<'_, impl Sink>) {
+        match told {
+            Told::Nothing => {}
+            Told::LeBuffers { packets } => self.adapters[adapter].of = packets,
+            Told::Buffers { packets } => self.adapters[adapter].shared = packets,
+            Told::Connected { handle, is_central, peer, interval, latency } => {
+                self.gone(adapter, handle, Closed::Replaced, out);
+                let index = self.link(adapter, handle);
+                let link = &mut self.adapters[adapter].links[index];
+                link.peer = Some(peer);
+                link.facts.interval_ns = u64::from(interval) * 1_250_000;
+                link.facts.latency = latency;
+                link.facts.is_central = Some(is_central);
+                link.facts.from_start = true;
+            }
+            Told::ClassicConnected { handle } => {
+                self.gone(adapter, handle, Closed::Replaced, out);
+                let index = self.link(adapter, handle);
+                self.adapters[adapter].links[index].is_classic = true;
+            }
+            Told::Disconnected { handle } => self.gone(adapter, handle, Closed::Over, out),
+            Told::Updated { handle, interval, latency } => self.changed(adapter, handle, out, |facts| {
+                facts.interval_ns = u64::from(interval) * 1_250_000;
+                facts.latency = latency;
+            }),
+            Told::Length { handle, sent, received } => {
+                self.changed(adapter, handle, out, |facts| facts.length = [sent, received]);
+            }
+            Told::Phy { handle, sent, received } => {
+                self.changed(adapter, handle, out, |facts| facts.phy = [sent, received]);
+            }
+            Told::Encrypted { handle } => {
+                self.changed(adapter, handle, out, |facts| facts.is_encrypted = true);
+            }
+            Told::Completed(all) => {
+                all.iter().for_each(|(handle, packets)| self.completed(adapter, handle, packets, out));
+                out.counts.hci_completions += 1;
+            }
+        }
+    }
+
+    fn changed(
+        &mut self,
+        adapter: usize,
+        handle: u16,
+        out: &mut Out<'_, impl Sink>,
+        change: impl FnOnce(&mut taut_event::RadioLink),
+    ) {
+        let index = self.link(adapter, handle);
+        let owner = &mut self.adapters[adapter];
+        let link = &mut owner.links[index];
+        change(&mut link.facts);
+        let what = L2cap::Link(link.facts);
+        let number = owner.index;
+        for channel in self.channels.iter().flatten() {
+            if channel.adapter == number && channel.handle == handle {
+                out.tell(channel.flow, Direction::Forward, what, NO_BYTES);
+            }
+        }
+    }
+
+    fn completed(&mut self, adapter: usize, handle: u16, packets: u16, out: &mut Out<'_, impl Sink>) {
+        let Some(link) = self.adapters[adapter].links.iter_mut().find(|link| link.handle == handle) else { return };
+        if link.is_classic {
+            return;
+        }
+        let count = usize::from(packets).min(link.queue.len());
+        let mut done: Vec<Option<usize>> = link.queue.drain(..count).collect();
+        self.adapters[adapter].in_use = self.adapters[adapter].in_use.saturating_sub(count as u16);
+        done.sort_unstable();
+        for of_one in done.chunk_by(|a, b| a == b) {
+            let Some(channel) = of_one[0].and_then(|slot| self.channels[slot].as_ref()) else { continue };
+            let what = L2cap::Completed { packets: of_one.len() as u16 };
+            out.tell(channel.flow, Direction::Forward, what, NO_BYTES);
+        }
+        self.buffers(out);
+    }
+
+    /// A link is no more.
+    fn gone(&mut self, adapter: usize, handle: u16, why: Closed, out: &mut Out<'_, impl Sink>) {
+        let owner = &mut self.adapters[adapter];
+        let number = owner.index;
+        if let Some(index) = owner.links.iter().position(|link| link.handle == handle) {
+            let link = owner.links.remove(index);
+            if !link.is_classic {
+                owner.in_use = owner.in_use.saturating_sub(link.queue.len() as u16);
+            }
+        }
+        for slot in 0..self.channels.len() {
+            if self.channels[slot].as_ref().is_some_and(|its| its.adapter == number && its.handle == handle) {
+                self.close(slot, why, out);
+            }
+        }
+        self.buffers(out);
+    }
+}
+
+const NO_BYTES: ByteRange = ByteRange { start: 0, end: 0 };

@@ -1,0 +1,186 @@
+//! Logs of Bluetooth by hand, in all forms of btsnoop, and what becomes of them.
+
+use proptest::prelude::*;
+use taut_capture::{Counts, Ending, Flows, Reader};
+use taut_event::{Channel, Closed, Direction, Event, Flow, FlowId, FlowKey, L2cap, Sink, Turn, VantageId, What};
+
+/// A packet with its H4 indicator, and whether the host received it.
+type Hci = (bool, Vec<u8>);
+
+fn btsnoop(form: u32, packets: &[Hci]) -> Vec<u8> {
+    let mut file = b"btsnoop\0\0\0\0\x01".to_vec();
+    file.extend(form.to_be_bytes());
+    for (n, (is_received, packet)) in packets.iter().enumerate() {
+        let (flags, bytes) = match form {
+            1001 => (u32::from(*is_received) | if packet[0] == 2 { 0 } else { 2 }, &packet[1..]),
+            1002 => (u32::from(*is_received), &packet[..]),
+            _ => {
+                let opcode = match (packet[0], is_received) {
+                    (1, _) => 2,
+                    (4, _) => 3,
+                    (_, false) => 4,
+                    (_, true) => 5,
+                };
+                (7 << 16 | opcode, &packet[1..])
+            }
+        };
+        for word in [bytes.len() as u32, bytes.len() as u32, flags, 0] {
+            file.extend(word.to_be_bytes());
+        }
+        file.extend((0x00dc_ddb3_0f2f_8000_u64 + 1_000_000 + n as u64 * 1000).to_be_bytes());
+        file.extend(bytes);
+    }
+    file
+}
+
+fn event(code: u8, parameters: &[u8]) -> Hci {
+    (true, [&[4, code, parameters.len() as u8], parameters].concat())
+}
+
+fn acl(is_received: bool, continues: bool, data: &[u8]) -> Hci {
+    let flags = if continues { 0x10 } else { 0x20 * u8::from(is_received) };
+    let length = (data.len() as u16).to_le_bytes();
+    (is_received, [&[2, 0x40, flags, length[0], length[1]], data].concat())
+}
+
+fn pdu(cid: u16, payload: &[u8]) -> Vec<u8> {
+    [&(payload.len() as u16).to_le_bytes()[..], &cid.to_le_bytes(), payload].concat()
+}
+
+/// The link of handle 64, then a channel that the peer asks for, with an SDU of 8 bytes in two PDUs, the first in two packets.
+fn log() -> Vec<Hci> {
+    let signal = |code: u8, words: &[u16]| {
+        let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        pdu(5, &[&[code, 1, words.len() as u8, 0], &words[..]].concat())
+    };
+    let first = pdu(0x50, &[8, 0, 1, 2, 3, 4]);
+    vec![
+        event(0x0e, &[1, 0x02, 0x20, 0, 251, 0, 2]),
+        event(0x3e, &[1, 0, 0x40, 0, 1, 0, 1, 2, 3, 4, 5, 6, 24, 0, 0, 0, 42, 0, 0]),
+        event(0x3e, &[0x0c, 0, 0x40, 0, 2, 2]),
+        acl(true, false, &signal(0x14, &[0x80, 0x50, 512, 100, 2])),
+        acl(false, false, &signal(0x15, &[0x60, 256, 90, 4, 0])),
+        event(0x13, &[1, 0x40, 0, 1, 0]),
+        acl(false, false, &first[..7]),
+        acl(false, true, &first[7..]),
+        event(0x13, &[1, 0x40, 0, 2, 0]),
+        acl(false, false, &pdu(0x50, &[5, 6, 7, 8])),
+        acl(true, false, &signal(0x16, &[0x50, 3])),
+        acl(true, false, &pdu(4, &[0x1d, 3, 0, 9])),
+        acl(false, false, &pdu(4, &[0x1e])),
+        event(0x05, &[0, 0x40, 0, 0x13]),
+    ]
+}
+
+#[derive(Default)]
+struct Kept {
+    flows: Vec<(FlowId, Flow)>,
+    events: Vec<Event>,
+    closed: Vec<Closed>,
+}
+
+impl Sink for Kept {
+    fn flow(&mut self, id: FlowId, flow: &Flow) {
+        self.flows.push((id, *flow));
+    }
+
+    fn event(&mut self, event: &Event) {
+        assert!(self.flows.iter().any(|(id, _)| *id == event.flow));
+        self.events.push(*event);
+    }
+
+    fn close(&mut self, _: FlowId, why: Closed) {
+        self.closed.push(why);
+    }
+}
+
+fn follow(file: &[u8]) -> (Kept, Counts, Ending) {
+    let mut reader = Reader::new(file).unwrap();
+    let (mut flows, mut kept) = (Flows::new(8), Kept::default());
+    while let Some(packet) = reader.next_packet().unwrap() {
+        flows.packet(&packet, VantageId(0), &mut kept);
+    }
+    flows.finish(&mut kept);
+    (kept, *flows.counts(), reader.ending().clone())
+}
+
+#[test]
+fn all_forms_tell_the_same() {
+    for (form, adapter) in [(1001, 0), (1002, 0), (2001, 7)] {
+        let (kept, counts, ending) = follow(&btsnoop(form, &log()));
+        assert_eq!((ending, counts.packets, counts.hci, counts.malformed), (Ending::Complete, 14, 14, 0), "{form}");
+        let kinds: Vec<_> = kept
+            .flows
+            .iter()
+            .map(|(_, flow)| match flow.key {
+                FlowKey::L2cap(key) => (key.adapter, key.handle, key.peer, key.channel),
+                _ => panic!("{flow:?}"),
+            })
+            .collect();
+        let peer = Some([1, 2, 3, 4, 5, 6]);
+        assert_eq!(kinds, [(adapter, 64, peer, Channel::CreditBased(0x80)), (adapter, 64, peer, Channel::Att)]);
+        assert_eq!(kept.closed, [Closed::Over, Closed::Over]);
+        assert!(kept.events.windows(2).all(|two| two[0].place <= two[1].place));
+    }
+}
+
+#[test]
+fn a_channel_is_followed_from_its_opening() {
+    let (kept, ..) = follow(&btsnoop(1002, &log()));
+    let whats: Vec<_> = kept.events.iter().map(|event| (event.place, event.direction, event.what)).collect();
+    let has = |place, direction, what| {
+        assert!(whats.contains(&(place, direction, What::L2cap(what))), "{place} {what:?} in {whats:#?}");
+    };
+    has(4, Direction::Backward, L2cap::Asked);
+    // What the peer asked with limits what goes to it.
+    has(5, Direction::Forward, L2cap::Opened { mtu: [512, 256], mps: [100, 90], credits: [2, 4] });
+    // Two buffers: full with the two packets of the first PDU.
+    has(8, Direction::Forward, L2cap::Buffers { in_use: 2, of: 2 });
+    has(9, Direction::Forward, L2cap::Completed { packets: 2 });
+    has(11, Direction::Forward, L2cap::Credits { count: 3 });
+    let packets: Vec<_> = kept
+        .events
+        .iter()
+        .filter_map(|event| match event.what {
+            What::L2cap(L2cap::Packet(acl)) => Some((event.bytes.start, event.bytes.end, acl)),
+            _ => None,
+        })
+        .collect();
+    let bytes: Vec<_> = packets.iter().map(|(start, end, _)| (*start, *end)).collect();
+    // The length of the SDU is no byte of the program.
+    assert_eq!(bytes[..3], [(0, 1), (1, 4), (4, 8)]);
+    assert_eq!(packets.iter().map(|(.., acl)| acl.ends_sdu).collect::<Vec<_>>()[..3], [false, false, true]);
+    assert_eq!(packets.iter().map(|(.., acl)| acl.begins_pdu).collect::<Vec<_>>()[..3], [true, false, true]);
+    assert_eq!(packets.iter().map(|(.., acl)| acl.turn).collect::<Vec<_>>()[3..], [Turn::Asks, Turn::Answers]);
+}
+
+#[test]
+fn a_log_that_is_cut_off_says_where() {
+    let file = btsnoop(1002, &log());
+    let (.., ending) = follow(&file[..file.len() - 1]);
+    assert!(matches!(ending, Ending::Truncated { .. }), "{ending:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Whatever the bytes of a log are: no panic, and no event of a flow that is not open.
+    #[test]
+    fn any_packets_are_followed_to_an_end(
+        form in prop::sample::select(vec![1001_u32, 1002, 2001]),
+        places in prop::collection::vec((0..900_usize, any::<u8>()), 0..12),
+        order in prop::collection::vec(0..14_usize, 0..60),
+        garbage in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 1..40)), 0..6),
+    ) {
+        let all = log();
+        let mut packets: Vec<Hci> = order.iter().map(|&n| all[n].clone()).collect();
+        packets.extend(garbage);
+        let mut file = btsnoop(form, &packets);
+        for (place, byte) in places {
+            if let Some(there) = file[16..].get_mut(place) {
+                *there = byte;
+            }
+        }
+        follow(&file);
+    }
+}

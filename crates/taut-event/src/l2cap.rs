@@ -1,0 +1,153 @@
+use core::fmt;
+
+/// An L2CAP channel on a link of Bluetooth.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct ChannelKey {
+    /// Number of the adapter whose controller was listened to.
+    pub adapter: u16,
+    /// Handle of the link (Core Specification, Vol 4, Part E, section 5.4.2).
+    pub handle: u16,
+    /// The peer's address, its last byte first as on the air; `None` where the link's begin was not seen.
+    pub peer: Option<[u8; 6]>,
+    /// What it is.
+    pub channel: Channel,
+}
+
+/// What an L2CAP channel is.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Channel {
+    /// The attribute protocol of LE (fixed channel 4).
+    Att,
+    /// A credit-based channel, by its protocol/service multiplexer.
+    CreditBased(u16),
+    /// A channel whose opening was not seen, by the identifier first seen.
+    Dynamic(u16),
+}
+
+impl fmt::Display for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Att => f.write_str("ATT"),
+            Self::CreditBased(psm) => write!(f, "PSM {psm:#06x}"),
+            Self::Dynamic(cid) => write!(f, "CID {cid:#06x}"),
+        }
+    }
+}
+
+impl ChannelKey {
+    /// The host that was listened to, as a report names it.
+    pub const fn near(&self) -> impl fmt::Display + use<> {
+        Near(self.adapter)
+    }
+
+    /// The other host with the channel, as a report names it.
+    pub const fn far(&self) -> impl fmt::Display + '_ {
+        Far(self)
+    }
+}
+
+/// Writes `hci0`.
+struct Near(u16);
+
+/// Writes `06:00:AA:01:00:00 ATT (handle 64)`.
+struct Far<'a>(&'a ChannelKey);
+
+impl fmt::Display for Near {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "hci{}", self.0)
+    }
+}
+
+impl fmt::Display for Far<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ChannelKey { handle, peer, channel, .. } = self.0;
+        match peer {
+            Some([a, b, c, d, e, g]) => write!(f, "{g:02X}:{e:02X}:{d:02X}:{c:02X}:{b:02X}:{a:02X}")?,
+            None => f.write_str("peer")?,
+        }
+        write!(f, " {channel} (handle {handle})")
+    }
+}
+
+/// What passed between a host and its controller about a channel.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum L2cap {
+    /// One end asked for the channel.
+    Asked,
+    /// The channel is open. Each pair is by direction: what the receiver of that direction said.
+    Opened {
+        /// Longest SDU, in bytes.
+        mtu: [u16; 2],
+        /// Longest PDU, in bytes of information payload.
+        mps: [u16; 2],
+        /// PDUs that may be sent before more credits come.
+        credits: [u16; 2],
+    },
+    /// An ACL packet with a part of a PDU. The event's bytes are those of the program in it.
+    Packet(Acl),
+    /// The controller told that it sent so many of the flow's packets, and that the peer's took them
+    /// (Number Of Completed Packets).
+    Completed {
+        /// ACL packets.
+        packets: u16,
+    },
+    /// The receiver of this direction allowed so many further PDUs.
+    Credits {
+        /// PDUs.
+        count: u16,
+    },
+    /// Whether all buffers that the controller has for such links are taken, by whatever channel.
+    Buffers {
+        /// ACL packets in the controller.
+        in_use: u16,
+        /// ACL packets that it takes.
+        of: u16,
+    },
+    /// What the link is like from now on.
+    Link(RadioLink),
+}
+
+/// An ACL packet.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Acl {
+    /// Bytes in it, with headers of L2CAP.
+    pub length: u16,
+    /// Whether a PDU begins with it, which takes a credit.
+    pub begins_pdu: bool,
+    /// Whether it ends an SDU.
+    pub ends_sdu: bool,
+    /// Whose turn it is after this.
+    pub turn: Turn,
+}
+
+/// What a PDU of a protocol that takes turns is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Turn {
+    /// It waits for nothing.
+    #[default]
+    Free,
+    /// Nothing further may be asked before the peer answers.
+    Asks,
+    /// It is the answer.
+    Answers,
+}
+
+/// What a radio link is like, as far as was seen.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct RadioLink {
+    /// Connection interval, in nanoseconds; 0: not seen.
+    pub interval_ns: u64,
+    /// Events that the peripheral may skip.
+    pub latency: u16,
+    /// Whether the log's host is the central; `None`: not seen.
+    pub is_central: Option<bool>,
+    /// Physical layer of each direction, as in LE PHY Update Complete: 1 LE 1M, 2 LE 2M, 3 LE Coded.
+    /// A link begins with LE 1M.
+    pub phy: [u8; 2],
+    /// Longest payload of a data PDU in each direction, in bytes; 27 until extended.
+    pub length: [u16; 2],
+    /// Whether encryption was seen to begin.
+    pub is_encrypted: bool,
+    /// Whether the link's begin was seen, so that what stands here is known.
+    pub from_start: bool,
+}

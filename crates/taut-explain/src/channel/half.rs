@@ -1,0 +1,335 @@
+//! One direction of a channel: at each moment one holder.
+//!
+//! What the log's host sends is seen from its hand-over to the controller until the controller tells that it is through
+//! (Number Of Completed Packets); what it receives, when it arrives. The air time of a packet is computed, and lies just before
+//! that; what else passed is booked to who could have prevented it:
+//!
+//! 1. Nothing in the controller: *credits* when there are none; the *peer's turn* while a question waits for its answer;
+//!    else the *sending program*.
+//! 2. Packets in the controller, and it had run dry when the last event closed: the event would have taken more. *Credits* when
+//!    there are none left, the *controller's buffers* when they are full, else the *connection interval*.
+//! 3. It had not run dry: the *connection interval* until the next event, *controller and air* beyond.
+
+use std::collections::VecDeque;
+
+use taut_event::{Acl, Holder, RadioLink};
+
+use super::model;
+use crate::engine::{Breakdown, Episode};
+use crate::tcp::sample::Sample;
+
+/// So many stretches wait at most for the completion that tells what they were.
+const MOST_PENDING: usize = 64;
+/// So many packets in the controller when an event closed were more than it could send: the acknowledgement of the last one may
+/// come only with the next event.
+const LEFT_OVER: usize = 2;
+/// So many packets in the controller are remembered.
+const MOST_IN_CONTROLLER: usize = 4096;
+
+/// What the receiver of a direction said of the channel; 0: not seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limits {
+    pub(crate) mtu: u16,
+    pub(crate) mps: u16,
+    pub(crate) credits: u16,
+}
+
+/// What was counted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) packets: u64,
+    pub(crate) pdus: u64,
+    pub(crate) sdus: u64,
+    pub(crate) bytes: u64,
+    pub(crate) first_place: u64,
+    pub(crate) last_place: u64,
+    /// Bytes of an SDU.
+    pub(crate) sdu_bytes: Sample,
+    /// Credits given at once.
+    pub(crate) grants: Sample,
+    /// Waits without credits, from the last one used to the next ones.
+    pub(crate) credit_waits: Sample,
+    /// From the packet's hand-over to its completion.
+    pub(crate) completions: Sample,
+    /// From a question that is through to its answer.
+    pub(crate) answers: Sample,
+    /// Most bytes in the controller at once.
+    pub(crate) peak_bytes: u64,
+    /// Longest packet of the host controller interface.
+    pub(crate) largest_packet: u16,
+    /// Most packets that went within one interval.
+    pub(crate) per_interval: u64,
+    /// Time on air, computed from the lengths.
+    pub(crate) air_ns: u64,
+    /// Most credits there were.
+    pub(crate) most_credits: u64,
+    /// Waits for an event after one that closed with packets in the controller.
+    pub(crate) queued_ns: u64,
+    /// Waits for an event after one that left none.
+    pub(crate) unqueued_ns: u64,
+}
+
+/// A stretch of which only the next completion tells how much was air time.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    holder: Holder,
+    is_queued: bool,
+    part: Episode,
+}
+
+#[derive(Debug)]
+pub(crate) struct Half {
+    is_sent_here: bool,
+    pub(crate) breakdown: Breakdown,
+    pub(crate) tally: Tally,
+    pub(crate) limits: Limits,
+    /// PDUs that may be sent now; `None`: not known, or none are needed.
+    credits: Option<i64>,
+    /// Since when there are none.
+    dry_since: Option<u64>,
+    /// Whether credits were given since there were none, and nothing has come since.
+    is_freshly_granted: bool,
+    /// Lengths of the packets in the controller, with when they were handed over.
+    in_controller: VecDeque<(u16, u64)>,
+    bytes_in_controller: u64,
+    /// Packets that were in it after the last completion.
+    left_over: usize,
+    is_full: bool,
+    pub(crate) buffers: u16,
+    /// Packets that went lately.
+    gone: VecDeque<u64>,
+    sdu: u64,
+    since: Option<(u64, u64)>,
+    pub(crate) span_start: Option<u64>,
+    pending: VecDeque<Pending>,
+}
+
+impl Half {
+    pub(super) fn new(is_sent_here: bool) -> Self {
+        Self {
+            is_sent_here,
+            breakdown: Breakdown::default(),
+            tally: Tally::default(),
+            limits: Limits::default(),
+            credits: None,
+            dry_since: None,
+            is_freshly_granted: false,
+            in_controller: VecDeque::new(),
+            bytes_in_controller: 0,
+            left_over: 0,
+            is_full: false,
+            buffers: 0,
+            gone: VecDeque::new(),
+            sdu: 0,
+            since: None,
+            span_start: None,
+            pending: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn in_controller(&self) -> usize {
+        self.in_controller.len()
+    }
+
+    /// Whether credits limit it, and are known.
+    pub(super) const fn knows_credits(&self) -> bool {
+        self.credits.is_some()
+    }
+
+    /// Whether the log is that of this direction's sender.
+    pub(super) const fn is_sent_here(&self) -> bool {
+        self.is_sent_here
+    }
+
+    /// Notes who held until now.
+    pub(super) fn advance(&mut self, at: u64, place: u64, is_peers: bool, must_answer: bool, link: &RadioLink) {
+        let Some((from, from_place)) = self.since else { return };
+        if at <= from {
+            return;
+        }
+        let (holder, is_queued) =
+            self.holder(is_peers, must_answer, at - self.gone.back().map_or(from, |&last| last.min(from)), link);
+        self.since = Some((at, place));
+        let part = Episode { from, to: at, places: (from_place, place) };
+        if let Some(last) = self.pending.back_mut()
+            && (last.holder, last.is_queued) == (holder, is_queued)
+        {
+            (last.part.to, last.part.places.1) = (at, place);
+            return;
+        }
+        if self.pending.len() == MOST_PENDING
+            && let Some(oldest) = self.pending.pop_front()
+        {
+            self.book(oldest, link);
+        }
+        self.pending.push_back(Pending { holder, is_queued, part });
+    }
+
+    fn holder(&self, is_peers: bool, must_answer: bool, gap: u64, link: &RadioLink) -> (Holder, bool) {
+        let is_dry = self.credits.is_some_and(|credits| credits <= 0);
+        if !self.is_sent_here {
+            return (self.holder_there(is_dry, is_peers, must_answer, gap, link), false);
+        }
+        let holder = match self.in_controller.len() {
+            0 if is_dry => Holder::Credits,
+            0 if is_peers => Holder::PeerTurn,
+            0 => Holder::SendingProgram,
+            _ if self.left_over >= LEFT_OVER => return (Holder::ConnectionInterval, true),
+            _ if is_dry => Holder::Credits,
+            _ if self.is_full => Holder::ControllerBuffers,
+            _ => Holder::ConnectionInterval,
+        };
+        (holder, false)
+    }
+
+    /// Who held what comes from the peer, of which only the arrival is seen.
+    fn holder_there(&self, is_dry: bool, is_peers: bool, must_answer: bool, gap: u64, link: &RadioLink) -> Holder {
+        // Given credits travel to the peer in one event, and what they allow comes in the next one.
+        let round = if self.is_freshly_granted { 2 } else { 1 };
+        let is_soon = link.interval_ns > 0 && gap <= round * link.interval_ns + link.interval_ns / 8;
+        match is_soon {
+            _ if is_dry => Holder::Credits,
+            _ if is_peers => Holder::PeerTurn,
+            _ if must_answer => Holder::SendingProgram,
+            true if self.is_freshly_granted => Holder::Credits,
+            true => Holder::ConnectionInterval,
+            false => Holder::NotKnown,
+        }
+    }
+
+    pub(super) fn opened(&mut self, asked: Option<(u64, u64)>, (at, place): (u64, u64), limits: Limits) {
+        self.limits = limits;
+        self.credits = Some(limits.credits.into());
+        self.tally.most_credits = limits.credits.into();
+        if let (Some((from, from_place)), None) = (asked, self.since) {
+            self.span_start = Some(from);
+            self.breakdown.book(Holder::Handshake, Episode { from, to: at, places: (from_place, place) });
+        }
+        self.span_start.get_or_insert(at);
+        self.since = Some((at, place));
+    }
+
+    pub(super) fn granted(&mut self, at: u64, count: u16) {
+        self.tally.grants.add(count.into());
+        let Some(credits) = &mut self.credits else { return };
+        *credits = credits.saturating_add(count.into());
+        self.tally.most_credits = self.tally.most_credits.max(u64::try_from(*credits).unwrap_or(0));
+        if *credits > 0
+            && let Some(since) = self.dry_since.take()
+        {
+            self.tally.credit_waits.add(at.saturating_sub(since));
+            self.is_freshly_granted = true;
+        }
+    }
+
+    pub(super) fn buffers(&mut self, in_use: u16, of: u16) {
+        self.is_full = in_use >= of;
+        self.buffers = of;
+    }
+
+    /// A packet was handed over, or arrived.
+    pub(super) fn packet(&mut self, (at, place): (u64, u64), acl: &Acl, bytes: u64, link: &RadioLink) {
+        let tally = &mut self.tally;
+        if tally.packets == 0 {
+            tally.first_place = place;
+        }
+        tally.last_place = place;
+        tally.packets += 1;
+        tally.bytes += bytes;
+        tally.pdus += u64::from(acl.begins_pdu);
+        tally.largest_packet = tally.largest_packet.max(acl.length);
+        self.sdu += bytes;
+        if acl.ends_sdu {
+            tally.sdus += 1;
+            tally.sdu_bytes.add(std::mem::take(&mut self.sdu));
+        }
+        self.span_start.get_or_insert(at);
+        self.since.get_or_insert((at, place));
+        if acl.begins_pdu
+            && let Some(credits) = &mut self.credits
+        {
+            *credits -= 1;
+            if *credits <= 0 && self.dry_since.is_none() {
+                self.dry_since = Some(at);
+            }
+        }
+        self.is_freshly_granted = false;
+        if !self.is_sent_here {
+            self.went(at, link);
+            self.settle(model::air_ns(acl.length, link, 1), link);
+            return;
+        }
+        if self.in_controller.is_empty() {
+            self.settle(0, link);
+        }
+        if self.in_controller.len() < MOST_IN_CONTROLLER {
+            self.in_controller.push_back((acl.length, at));
+            self.bytes_in_controller += u64::from(acl.length);
+            self.tally.peak_bytes = self.tally.peak_bytes.max(self.bytes_in_controller);
+        }
+    }
+
+    /// The controller is through with packets.
+    pub(super) fn completed(&mut self, (at, place): (u64, u64), packets: u16, link: &RadioLink) {
+        let mut air_ns = 0;
+        let mut any = false;
+        for _ in 0..packets {
+            let Some((length, handed_over)) = self.in_controller.pop_front() else { break };
+            any = true;
+            self.bytes_in_controller -= u64::from(length);
+            self.tally.completions.add(at.saturating_sub(handed_over));
+            air_ns += model::air_ns(length, link, 0);
+            self.went(at, link);
+        }
+        if any {
+            self.tally.last_place = self.tally.last_place.max(place);
+            self.settle(air_ns, link);
+            self.left_over = self.in_controller.len();
+        }
+    }
+
+    /// Counts how many go within one interval.
+    fn went(&mut self, at: u64, link: &RadioLink) {
+        // A little less: what ends one event and what ends the next are not taken for one.
+        let window = link.interval_ns - link.interval_ns / 10;
+        while self.gone.front().is_some_and(|&then| then + window <= at) || self.gone.len() >= MOST_IN_CONTROLLER {
+            self.gone.pop_front();
+        }
+        self.gone.push_back(at);
+        self.tally.per_interval = self.tally.per_interval.max(self.gone.len() as u64);
+    }
+
+    /// Books what is pending, the last `air_ns` of it to the air.
+    fn settle(&mut self, air_ns: u64, link: &RadioLink) {
+        let whole: u64 = self.pending.iter().map(|pending| pending.part.length()).sum();
+        let mut others = whole.saturating_sub(air_ns);
+        self.tally.air_ns += whole - others;
+        while let Some(mut pending) = self.pending.pop_front() {
+            let length = pending.part.length();
+            let own = length.min(others);
+            others -= own;
+            let whole = pending.part;
+            pending.part.to = whole.from + own;
+            self.book(pending, link);
+            self.breakdown.book(Holder::Air, Episode { from: whole.from + own, ..whole });
+        }
+    }
+
+    fn book(&mut self, pending: Pending, link: &RadioLink) {
+        let Pending { holder, is_queued, part } = pending;
+        if holder != Holder::ConnectionInterval {
+            self.breakdown.book(holder, part);
+            return;
+        }
+        // An event comes each interval: what waits longer was not waiting for one.
+        let split = part.from + part.length().min(link.interval_ns);
+        let counted = if is_queued { &mut self.tally.queued_ns } else { &mut self.tally.unqueued_ns };
+        *counted += part.length();
+        self.breakdown.book(holder, Episode { to: split, ..part });
+        self.breakdown.book(Holder::Air, Episode { from: split, ..part });
+    }
+
+    pub(super) fn finish(&mut self) {
+        self.breakdown.close();
+    }
+}

@@ -1,0 +1,114 @@
+//! An L2CAP channel of Bluetooth LE, followed packet by packet in the log of one of its hosts.
+
+mod half;
+mod model;
+mod report;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use taut_event::{Direction as Way, Event, Flow, L2cap, RadioLink, Turn, What};
+
+pub(crate) use half::Half;
+pub(crate) use report::direction;
+pub(crate) use verdict::CAUSES;
+
+/// What is known of a channel, in bounded memory. The direction with index 0 is that of what the log's host sends.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) flow: Flow,
+    pub(crate) halves: [Half; 2],
+    pub(crate) link: RadioLink,
+    asked: Option<(u64, u64)>,
+    turns: Turns,
+    pub(crate) first: Option<u64>,
+    last: u64,
+    pub(crate) packets: u64,
+}
+
+/// Whose turn it is, where a protocol takes turns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turns {
+    /// By direction: whether a question went that way and has no answer yet.
+    is_asked: [bool; 2],
+    /// What went last.
+    last: [Turn; 2],
+    /// When the last question was through, by direction.
+    since: [u64; 2],
+}
+
+impl Turns {
+    /// Whether nothing can go this way before something comes the other way.
+    fn is_peers(&self, way: usize) -> bool {
+        self.is_asked[way] || self.last[way] == Turn::Answers && !self.is_asked[1 - way]
+    }
+}
+
+impl Channel {
+    pub(crate) fn new(flow: Flow) -> Self {
+        let halves = [Half::new(true), Half::new(false)];
+        let (link, turns) = (RadioLink::default(), Turns::default());
+        Self { flow, halves, link, asked: None, turns, first: None, last: 0, packets: 0 }
+    }
+
+    pub(crate) fn event(&mut self, event: &Event) {
+        let What::L2cap(what) = event.what else { return };
+        // The clock of a log may be set back.
+        let at = event.at.as_nanos().max(self.last);
+        self.last = at;
+        self.first.get_or_insert(at);
+        let place = event.place;
+        for way in [0, 1] {
+            self.halves[way].advance(at, place, self.turns.is_peers(way), self.turns.is_asked[1 - way], &self.link);
+        }
+        let way = event.direction.index();
+        match what {
+            L2cap::Asked => self.asked = Some((at, place)),
+            L2cap::Opened { mtu, mps, credits } => {
+                for (index, half) in self.halves.iter_mut().enumerate() {
+                    let limits = half::Limits { mtu: mtu[index], mps: mps[index], credits: credits[index] };
+                    half.opened(self.asked, (at, place), limits);
+                }
+            }
+            L2cap::Packet(acl) => {
+                self.packets += 1;
+                self.halves[way].packet((at, place), &acl, event.bytes.len(), &self.link);
+                match acl.turn {
+                    Turn::Free if acl.begins_pdu => self.turns.last[way] = Turn::Free,
+                    Turn::Free => {}
+                    Turn::Asks => {
+                        self.turns.is_asked[way] = true;
+                        self.turns.since[way] = at;
+                        self.turns.last[way] = Turn::Asks;
+                    }
+                    Turn::Answers => {
+                        self.turns.last[way] = Turn::Answers;
+                        if std::mem::take(&mut self.turns.is_asked[1 - way]) {
+                            let took = at.saturating_sub(self.turns.since[1 - way]);
+                            self.halves[1 - way].tally.answers.add(took);
+                        }
+                    }
+                }
+            }
+            L2cap::Completed { packets } => {
+                self.halves[way].completed((at, place), packets, &self.link);
+                if self.turns.is_asked[way] && self.halves[way].in_controller() == 0 {
+                    self.turns.since[way] = at;
+                }
+            }
+            L2cap::Credits { count } => self.halves[way].granted(at, count),
+            L2cap::Buffers { in_use, of } => self.halves[0].buffers(in_use, of),
+            L2cap::Link(link) => self.link = link,
+        }
+    }
+
+    /// The half of a direction.
+    pub(crate) fn half(&self, way: Way) -> &Half {
+        &self.halves[way.index()]
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn finish(&mut self) {
+        self.halves.iter_mut().for_each(Half::finish);
+    }
+}

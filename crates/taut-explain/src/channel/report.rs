@@ -1,0 +1,86 @@
+//! From a channel's state to the report of one direction.
+
+use taut_event::{Channel as Kind, Direction as Way, FlowKey, Holder};
+
+use super::{Channel, model, verdict};
+use crate::engine::{Breakdown, ChannelFacts, Direction, held};
+
+/// Time that could be had back.
+fn weight(breakdown: &Breakdown) -> u64 {
+    let held = [Holder::Credits, Holder::ControllerBuffers, Holder::ConnectionInterval, Holder::Handshake];
+    held.iter().map(|&holder| breakdown.ns(holder)).sum()
+}
+
+/// The report of a direction in which data went, with its breakdown and its weight among others.
+pub(crate) fn direction(channel: &Channel, way: Way, start: u64) -> Option<(Direction, &Breakdown, u64)> {
+    let half = channel.half(way);
+    let tally = &half.tally;
+    let FlowKey::L2cap(key) = channel.flow.key else { return None };
+    if tally.packets == 0 {
+        return None;
+    }
+    let (near, far) = (key.near().to_string(), key.far().to_string());
+    let (from, to) = if way == Way::Forward { (near, far) } else { (far, near) };
+    let link = &channel.link;
+    let seen = |value: u16| Some(value).filter(|&value| value > 0);
+    let facts = ChannelFacts {
+        kind: match key.channel {
+            Kind::Att => "att",
+            Kind::CreditBased(_) => "credit_based",
+            Kind::Dynamic(_) => "dynamic",
+        }
+        .to_owned(),
+        interval_ns: Some(link.interval_ns).filter(|&interval| interval > 0),
+        latency: link.from_start.then_some(link.latency),
+        phy: link.from_start.then(|| verdict::phy_name(model::phy(link, way.index())).to_owned()),
+        length_bytes: seen(link.length[way.index()]).filter(|_| link.from_start),
+        is_encrypted: link.is_encrypted,
+        mtu_bytes: seen(half.limits.mtu),
+        mps_bytes: seen(half.limits.mps),
+        initial_credits: Some(half.limits.credits).filter(|_| half.knows_credits()),
+        controller_buffers: seen(half.buffers),
+        sdus: tally.sdus,
+        pdus: tally.pdus,
+        most_packets_per_interval: tally.per_interval,
+        median_completion_ns: tally.completions.median(),
+    };
+    let report = Direction {
+        from,
+        to,
+        bytes: tally.bytes,
+        segments: tally.packets,
+        begin_ns: half.span_start.unwrap_or(start).saturating_sub(start),
+        span_ns: half.breakdown.total_ns(),
+        frames: [tally.first_place, tally.last_place],
+        vantage: if way == Way::Forward { 0.0 } else { 1.0 },
+        min_rtt_ns: 0,
+        median_rtt_ns: None,
+        mss_bytes: tally.largest_packet.into(),
+        largest_window_bytes: None,
+        peak_flight_bytes: tally.peak_bytes,
+        repeated_segments: 0,
+        breakdown: held(&half.breakdown, start),
+        verdicts: verdict::verdicts(channel, way),
+        remarks: remarks(channel, way),
+        channel: Some(facts),
+    };
+    Some((report, &half.breakdown, weight(&half.breakdown)))
+}
+
+/// What the log lacks, and what follows from that.
+fn remarks(channel: &Channel, way: Way) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if !channel.link.from_start {
+        remarks.push(
+            "The link was made before the log begins: its interval and PHY are not known unless they changed since."
+                .to_owned(),
+        );
+    }
+    if way == Way::Backward {
+        remarks.push(
+            "Received here: what the peer's host and controller had before it is not in this log; log there too."
+                .to_owned(),
+        );
+    }
+    remarks
+}

@@ -1,0 +1,432 @@
+//! Causes of an L2CAP channel. Each is weighed by the time that the transfer would take less without it, from the link's model;
+//! docs/explain.md has the formulas with their reasons.
+
+use taut_air::{Limit, Phy};
+use taut_event::{Coverage, Direction as Way, Holder, Kind};
+
+use super::{Channel, Half, model};
+use crate::engine::{Certainty, Cost, Evidence, Found, Verdict, VerdictOn, is_enough};
+use crate::words;
+
+/// The causes with the holders whose time they are.
+pub(crate) const CAUSES: [(&str, &[Holder]); 9] = [
+    ("credit_window", &[Holder::Credits]),
+    ("controller", &[Holder::ConnectionInterval, Holder::Air]),
+    ("controller_buffers", &[Holder::ControllerBuffers]),
+    ("interval_quantisation", &[Holder::ConnectionInterval]),
+    ("phy", &[Holder::Air]),
+    ("length", &[Holder::Air]),
+    ("mtu", &[Holder::Air]),
+    ("peer_turn", &[Holder::PeerTurn]),
+    ("sending_program", &[Holder::SendingProgram]),
+];
+
+/// Less of the time is not worth a word.
+const LEAST_SAVED: f64 = 0.02;
+/// Fewer packets say nothing of a rate.
+const LEAST_PACKETS: u64 = 20;
+
+/// What the figures of a direction come to.
+struct Facts<'a> {
+    channel: &'a Channel,
+    way: Way,
+    half: &'a Half,
+    whole_ns: u64,
+    limit: Limit,
+    /// Bits of the program.
+    bits: f64,
+}
+
+impl<'a> Facts<'a> {
+    fn new(channel: &'a Channel, way: Way) -> Self {
+        let half = channel.half(way);
+        let sdu = half.tally.sdu_bytes.median().unwrap_or(1).max(1);
+        let mps = if half.limits.mps > 0 { half.limits.mps } else { half.tally.largest_packet.saturating_sub(4) };
+        let limit = model::limit(&channel.link, way.index(), sdu, mps);
+        let (whole_ns, bits) = (half.breakdown.total_ns(), half.tally.bytes as f64 * 8.0);
+        Self { channel, way, half, whole_ns, limit, bits }
+    }
+
+    fn ns(&self, holder: Holder) -> f64 {
+        self.half.breakdown.ns(holder) as f64
+    }
+
+    const fn interval(&self) -> u64 {
+        self.channel.link.interval_ns
+    }
+
+    /// Bits a second that the link would carry.
+    fn carries(&self) -> f64 {
+        model::carries(&self.limit, self.interval())
+    }
+
+    /// Time that the data takes at so many bits a second.
+    fn takes(&self, bps: f64) -> f64 {
+        self.bits * 1e9 / bps.max(1.0)
+    }
+
+    /// Time in which the link had to do, with waits for events that could not take all there was.
+    fn busy(&self) -> f64 {
+        (self.ns(Holder::Air) + self.half.tally.queued_ns as f64).min(self.whole_ns as f64)
+    }
+
+    /// Part of the time in which the link had to do.
+    fn busy_share(&self) -> f64 {
+        self.busy() / (self.whole_ns as f64).max(1.0)
+    }
+
+    /// Time that is left over when a holder lets go and the link then is as busy as it was seen to be at best; `least` is what other
+    /// limits ask for.
+    fn saved_of(&self, held: f64, least: f64) -> f64 {
+        let whole = self.whole_ns as f64;
+        let least = self.takes(self.carries()).max(self.busy()).max(least);
+        let not_busy = (whole - self.busy()).max(1.0);
+        (whole - least).max(0.0) * (held / not_busy).min(1.0)
+    }
+
+    /// Least time with so many credits: what they allow goes in one event, and the next ones come in another.
+    fn by_credits(&self) -> f64 {
+        match self.half.tally.most_credits {
+            0 => 0.0,
+            most => self.half.tally.pdus as f64 / most as f64 * 2.0 * self.interval() as f64 - self.ns(Holder::Air),
+        }
+    }
+
+    /// Least time when the controller carries no more in an interval than it did at best, or than its buffers hold.
+    fn by_buffers(&self) -> f64 {
+        let tally = &self.half.tally;
+        // Where packets were left over an event was seen at its most; else the buffers may be filled again while it lasts.
+        let is_seen = tally.queued_ns as f64 > 0.1 * self.whole_ns as f64;
+        let most = match self.half.buffers {
+            _ if is_seen => tally.per_interval,
+            0 => return 0.0,
+            of => tally.per_interval.max(2 * u64::from(of)),
+        };
+        tally.packets as f64 / most.max(1) as f64 * self.interval() as f64
+    }
+
+    /// Time in which packets waited in the controller, beyond what the interval takes.
+    fn beyond_model(&self) -> f64 {
+        (self.busy() - self.takes(self.carries())).max(0.0)
+    }
+
+    /// Time saved by another link, where this one had to do.
+    fn saved_by(&self, other: Limit, interval: u64) -> f64 {
+        let now = self.takes(self.carries());
+        (now - self.takes(model::carries(&other, interval))).max(0.0) * self.busy_share()
+    }
+
+    fn cost(&self, holders: &[Holder]) -> Cost {
+        let cells = || holders.iter().filter_map(|&holder| self.half.breakdown.get(holder));
+        let held_ns = cells().map(|cell| cell.ns).sum();
+        Cost {
+            held_ns,
+            between_ns: [held_ns; 2],
+            share: held_ns as f64 / (self.whole_ns as f64).max(1.0),
+            episodes: cells().map(|cell| cell.episodes).sum(),
+        }
+    }
+
+    fn longest(&self, holders: &[Holder]) -> Evidence {
+        let cells = holders.iter().filter_map(|&holder| self.half.breakdown.get(holder));
+        let longest = cells.filter_map(|cell| cell.worst.first()).max_by_key(|episode| episode.length());
+        let text = longest.map_or_else(String::new, |episode| format!("Longest: {}.", words::time(episode.length())));
+        Evidence { text, frames: longest.map(|episode| episode.places.into()) }
+    }
+
+    fn found(&self, cause: &str, saved: f64, summary: String, evidence: Vec<Evidence>, remedy: &str) -> Judged {
+        let holders = CAUSES.iter().find(|(name, _)| *name == cause).map_or(&[][..], |(_, holders)| holders);
+        let mut all = vec![self.longest(holders)];
+        all.extend(evidence);
+        if saved > 0.0 && self.whole_ns > 0 {
+            let rate = |ns: f64| words::rate(self.half.tally.bytes, ns.max(1.0) as u64);
+            let whole = self.whole_ns as f64;
+            all.push(text(format!("Without it, by the model: {} instead of {}.", rate(whole - saved), rate(whole))));
+        }
+        let found = Found {
+            summary,
+            side: holders.first().map_or_else(String::new, |holder| holder.side().to_string()),
+            certainty: Certainty::Consistent,
+            cost: self.cost(holders),
+            evidence: all,
+            remedy: remedy.to_owned(),
+        };
+        Judged { saved, verdict: Verdict::Found(found) }
+    }
+}
+
+/// A verdict, and the time that acting on it would save.
+struct Judged {
+    saved: f64,
+    verdict: Verdict,
+}
+
+fn text(text: String) -> Evidence {
+    Evidence { text, frames: None }
+}
+
+const CLEAR: Judged = Judged { saved: 0.0, verdict: Verdict::Clear };
+
+fn unknown(missing: &str, ask: &str) -> Judged {
+    Judged { saved: 0.0, verdict: Verdict::Unknown { missing: missing.to_owned(), ask: ask.to_owned() } }
+}
+
+/// What each cause comes to: what was found first, what would save most time before the rest.
+pub(super) fn verdicts(channel: &Channel, way: Way) -> Vec<VerdictOn> {
+    let facts = Facts::new(channel, way);
+    let judges: [fn(&Facts<'_>) -> Judged; 9] =
+        [credits, controller, buffers, interval, phy, length, mtu, peer_turn, sending_program];
+    let mut all: Vec<(f64, VerdictOn)> = CAUSES
+        .iter()
+        .zip(judges)
+        .map(|((cause, _), judge)| {
+            let Judged { saved, verdict } = judge(&facts);
+            (saved, VerdictOn { cause: (*cause).to_owned(), verdict })
+        })
+        .collect();
+    all.sort_by(|(a, on_a), (b, on_b)| rank(on_a).cmp(&rank(on_b)).then(b.total_cmp(a)));
+    all.into_iter().map(|(_, on)| on).collect()
+}
+
+const fn rank(on: &VerdictOn) -> u8 {
+    match on.verdict {
+        Verdict::Found(_) => 0,
+        Verdict::Unknown { .. } => 1,
+        Verdict::Clear => 2,
+    }
+}
+
+const FROM_BEGIN: &str = "begin the log before the link is made";
+const AT_SENDER: &str = "log on the sending host";
+
+fn credits(facts: &Facts<'_>) -> Judged {
+    let Some((_, tally)) = facts.half.knows_credits().then_some(((), &facts.half.tally)) else {
+        let is_free = matches!(facts.channel.flow.key, taut_event::FlowKey::L2cap(key) if key.channel == taut_event::Channel::Att);
+        return if is_free { CLEAR } else { unknown("the channel's opening, with its credits", FROM_BEGIN) };
+    };
+    let held = facts.ns(Holder::Credits);
+    let saved = facts.saved_of(held, facts.by_buffers());
+    if saved < LEAST_SAVED * facts.whole_ns as f64 || !enough(facts, &[Holder::Credits]) {
+        return CLEAR;
+    }
+    let median = tally.credit_waits.median().unwrap_or_default();
+    let evidence = vec![text(format!(
+        "{} times the credits ran out, for {} (median); {} at first, then {} at once (median).",
+        tally.credit_waits.count,
+        words::time(median),
+        facts.half.limits.credits,
+        tally.grants.median().unwrap_or_default()
+    ))];
+    let summary = "The receiver's credits ran out: its window is small for this interval".to_owned();
+    facts.found(
+        "credit_window",
+        saved,
+        summary,
+        evidence,
+        "On the receiver: a larger window. A kernel that computes credits from the receive buffer (Linux 6.10, 6.1.93, 6.8.12) \
+         does it by itself; on an older one a larger receiving MTU (BT_RCVMTU) does.",
+    )
+}
+
+fn enough(facts: &Facts<'_>, holders: &[Holder]) -> bool {
+    let longest = holders.iter().filter_map(|&holder| facts.half.breakdown.get(holder)?.worst.first());
+    is_enough(&facts.cost(holders), longest.map(crate::engine::Episode::length).max().unwrap_or(0))
+}
+
+/// Whether the link's figures are known well enough to reckon with.
+fn is_modelled(facts: &Facts<'_>) -> bool {
+    facts.interval() > 0 && facts.channel.link.from_start && facts.half.tally.packets >= LEAST_PACKETS
+}
+
+fn controller(facts: &Facts<'_>) -> Judged {
+    if !facts.half.is_sent_here() {
+        return unknown("what the sender's controller had", AT_SENDER);
+    }
+    if !is_modelled(facts) {
+        return unknown("the link's interval and PHY", FROM_BEGIN);
+    }
+    let saved = facts.beyond_model().min(facts.whole_ns as f64 - facts.by_credits());
+    let tally = &facts.half.tally;
+    if saved < LEAST_SAVED.max(0.05) * facts.whole_ns as f64 || tally.queued_ns as f64 <= 0.5 * saved {
+        return CLEAR;
+    }
+    let fits = facts.interval() / facts.limit.cycle(facts.limit.length).max(1);
+    let evidence = vec![text(format!(
+        "At most {} packets of up to {} bytes went within an interval of {}, which has room for {} exchanges of {} bytes.",
+        tally.per_interval,
+        tally.largest_packet,
+        words::time(facts.interval()),
+        fits,
+        facts.limit.length
+    ))];
+    facts.found(
+        "controller",
+        saved,
+        "The link carried less than its interval has room for, while packets waited in the controller: events were closed \
+         early, packets repeated, or other links had the radio"
+            .to_owned(),
+        evidence,
+        "A sniffer's capture tells which. Against repeats: less distance or interference. Against short events: a longer \
+         connection event, newer firmware, another adapter.",
+    )
+}
+
+fn buffers(facts: &Facts<'_>) -> Judged {
+    if !facts.half.is_sent_here() {
+        return unknown("what the sender's controller had", AT_SENDER);
+    }
+    if facts.half.buffers == 0 && facts.ns(Holder::ControllerBuffers) == 0.0 {
+        return CLEAR;
+    }
+    let saved = facts.saved_of(facts.ns(Holder::ControllerBuffers), facts.by_credits());
+    if saved < LEAST_SAVED * facts.whole_ns as f64 || !enough(facts, &[Holder::ControllerBuffers]) {
+        return CLEAR;
+    }
+    let evidence = vec![text(format!("The controller takes {} packets of LE at once.", facts.half.buffers))];
+    facts.found(
+        "controller_buffers",
+        saved,
+        "All buffers of the sender's controller were taken, though an event has room for more".to_owned(),
+        evidence,
+        "Another adapter, or another firmware: the host can't change its controller's buffers.",
+    )
+}
+
+/// Intervals that a central usually gives.
+const USUAL_NS: [u64; 8] =
+    [7_500_000, 10_000_000, 11_250_000, 12_500_000, 15_000_000, 20_000_000, 30_000_000, 50_000_000];
+
+fn interval(facts: &Facts<'_>) -> Judged {
+    if !is_modelled(facts) {
+        return unknown("the link's interval and PHY", FROM_BEGIN);
+    }
+    let now = facts.interval();
+    let whole = facts.whole_ns as f64;
+    let rate = |other: u64| model::carries(&facts.limit, other);
+    // Waits for an event last so much of an interval; the link itself carries what whole exchanges allow.
+    let waits = facts.ns(Holder::Credits) + facts.half.tally.unqueued_ns as f64 + facts.ns(Holder::ControllerBuffers);
+    let waits = waits + facts.beyond_model().min(facts.half.tally.queued_ns as f64);
+    let saved = |other: u64| {
+        let less = waits * (1.0 - other as f64 / now as f64);
+        let link = (facts.takes(rate(now)) - facts.takes(rate(other))) * facts.busy_share();
+        (less + link).min(whole - facts.takes(rate(other)))
+    };
+    let best = USUAL_NS.into_iter().filter(|&other| other != now).max_by(|&a, &b| saved(a).total_cmp(&saved(b)));
+    let Some(best) = best.filter(|&best| saved(best) >= LEAST_SAVED * whole) else { return CLEAR };
+    let evidence = vec![text(format!(
+        "The interval is {}; with {} waits for an event would take less.",
+        words::time(now),
+        words::time(best)
+    ))];
+    facts.found(
+        "interval_quantisation",
+        saved(best),
+        "The connection interval cuts the flow: what misses an event waits for the next one".to_owned(),
+        evidence,
+        "Another interval: conn_min_interval and conn_max_interval in the central's debugfs before connecting, or a connection \
+         parameter update.",
+    )
+}
+
+fn phy(facts: &Facts<'_>) -> Judged {
+    if facts.limit.phy == Phy::Le2M {
+        return CLEAR;
+    }
+    if !is_modelled(facts) {
+        return unknown("the link's interval and PHY", FROM_BEGIN);
+    }
+    let saved = facts.saved_by(Limit { phy: Phy::Le2M, ..facts.limit }, facts.interval());
+    if saved < LEAST_SAVED * facts.whole_ns as f64 {
+        return CLEAR;
+    }
+    facts.found(
+        "phy",
+        saved,
+        format!(
+            "The link is busy, and takes twice or more the time on LE {} that it would on LE 2M",
+            phy_name(facts.limit.phy)
+        ),
+        Vec::new(),
+        "LE 2M, where both controllers have it and the distance allows it (LE Set PHY).",
+    )
+}
+
+pub(super) const fn phy_name(phy: Phy) -> &'static str {
+    match phy {
+        Phy::Le1M => "1M",
+        Phy::Le2M => "2M",
+        Phy::CodedS2 | Phy::CodedS8 => "Coded",
+    }
+}
+
+fn length(facts: &Facts<'_>) -> Judged {
+    if facts.limit.length >= 251 {
+        return CLEAR;
+    }
+    if !is_modelled(facts) {
+        return unknown("the link's interval and PHY", FROM_BEGIN);
+    }
+    let saved = facts.saved_by(Limit { length: 251, ..facts.limit }, facts.interval());
+    if saved < LEAST_SAVED * facts.whole_ns as f64 {
+        return CLEAR;
+    }
+    facts.found(
+        "length",
+        saved,
+        format!("Data PDUs carry {} bytes at most: headers and pauses take the air", facts.limit.length),
+        Vec::new(),
+        "Data length extension to 251 bytes (LE Set Data Length), where both controllers have it.",
+    )
+}
+
+fn mtu(facts: &Facts<'_>) -> Judged {
+    if !is_modelled(facts) {
+        return unknown("the link's interval and PHY", FROM_BEGIN);
+    }
+    let saved = facts.saved_by(Limit { sdu: 4096, ..facts.limit }, facts.interval());
+    if saved < LEAST_SAVED * facts.whole_ns as f64 {
+        return CLEAR;
+    }
+    facts.found(
+        "mtu",
+        saved,
+        format!("SDUs of {} bytes leave PDUs partly empty", facts.limit.sdu),
+        Vec::new(),
+        "Longer SDUs: a larger MTU of the receiver (BT_RCVMTU; of GATT the ATT MTU), or one that fills whole PDUs.",
+    )
+}
+
+fn peer_turn(facts: &Facts<'_>) -> Judged {
+    if !enough(facts, &[Holder::PeerTurn]) {
+        return CLEAR;
+    }
+    let answers = &facts.half.tally.answers;
+    let evidence = match answers.median() {
+        Some(median) => vec![text(format!("{} answers took {} (median).", answers.count, words::time(median)))],
+        None => Vec::new(),
+    };
+    facts.found(
+        "peer_turn",
+        0.0,
+        "Nothing could be sent before the peer answered, or asked the next question".to_owned(),
+        evidence,
+        "Write without response (ATT Write Command) or notify instead of writing and indicating; ask for more at once; look at \
+         what the peer does before it answers.",
+    )
+}
+
+fn sending_program(facts: &Facts<'_>) -> Judged {
+    if !enough(facts, &[Holder::SendingProgram]) {
+        let needs = Coverage::of(&[Kind::AclPackets]);
+        let sees = facts.half.is_sent_here() && facts.channel.flow.coverage.lacks(needs).is_empty();
+        return if sees { CLEAR } else { unknown("when the peer's host handed data over", AT_SENDER) };
+    }
+    let saved = facts.saved_of(facts.ns(Holder::SendingProgram), 0.0);
+    facts.found(
+        "sending_program",
+        if facts.way == Way::Forward { saved } else { 0.0 },
+        "The sending host handed nothing over, though there were credits and room".to_owned(),
+        Vec::new(),
+        "Nothing in the radio helps; look at what the sending program does meanwhile.",
+    )
+}
