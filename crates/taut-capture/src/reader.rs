@@ -32,8 +32,8 @@ pub struct Packet<'a> {
     pub flags: u32,
 }
 
-/// What the first header of a packet is, by the number of the registry of link types (tcpdump.org); the forms of btsnoop, which
-/// it does not have, have numbers of their own from 65,001 on.
+/// What the first header of a packet is, by the number of the registry of link types (tcpdump.org); the forms of
+/// btsnoop, which it does not have, have numbers of their own from 65,001 on.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct LinkType(pub u16);
 

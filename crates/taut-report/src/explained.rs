@@ -165,12 +165,12 @@ fn tail(path: &str, room: usize) -> String {
     format!("…{end}")
 }
 
-/// `LE 1M, interval 7.50 ms, 251-byte PDUs`.
+/// `LE 1M, interval 7.50 ms, 251 B`, the last of which a data PDU carries.
 fn link(channel: &ChannelFacts) -> String {
     let mut facts = Vec::new();
     facts.extend(channel.phy.as_ref().map(|phy| format!("LE {phy}")));
     facts.extend(channel.interval_ns.map(|interval| format!("interval {}", units::time(interval))));
-    facts.extend(channel.length_bytes.map(|length| format!("PDUs of {length} bytes")));
+    facts.extend(channel.length_bytes.map(|length| format!("{length} B")));
     if facts.is_empty() { "link not known".to_owned() } else { facts.join(", ") }
 }
 

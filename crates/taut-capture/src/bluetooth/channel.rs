@@ -42,7 +42,8 @@ impl Channel {
         if matches!(self.kind, Kind::CreditBased(_)) {
             let left = &mut self.sdu_left[way];
             if part.begins && *left == 0 {
-                // The first PDU of an SDU begins with the SDU's length (Core Specification, Vol 3, Part A, section 3.4.3).
+                // The first PDU of an SDU begins with the SDU's length (Core Specification, Vol 3, Part A,
+                // section 3.4.3).
                 if let Some(two) = part.bytes.first_chunk() {
                     *left = u16::from_le_bytes(*two).into();
                     length -= two.len();

@@ -33,7 +33,8 @@ pub(crate) const fn is_hci(link: LinkType) -> bool {
     )
 }
 
-/// Puts the packet into `to`, its H4 indicator in front. What was not kept of it is filled with zeros, so that its lengths hold.
+/// Puts the packet into `to`, its H4 indicator in front. What was not kept of it is filled with zeros, so that
+/// its lengths hold.
 pub(super) fn read(packet: &Packet<'_>, to: &mut Vec<u8>) -> Record {
     let bytes = packet.bytes;
     let (adapter, indicator, is_received, front) = match packet.link {

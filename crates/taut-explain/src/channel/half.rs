@@ -1,13 +1,14 @@
 //! One direction of a channel: at each moment one holder.
 //!
-//! What the log's host sends is seen from its hand-over to the controller until the controller tells that it is through
-//! (Number Of Completed Packets); what it receives, when it arrives. The air time of a packet is computed, and lies just before
-//! that; what else passed is booked to who could have prevented it:
+//! What the log's host sends is seen from its hand-over to the controller until the controller tells that it is
+//! through (Number Of Completed Packets); what it receives, when it arrives. The air time of a packet is
+//! computed, and lies just before that; what else passed is booked to who could have prevented it:
 //!
-//! 1. Nothing in the controller: *credits* when there are none; the *peer's turn* while a question waits for its answer;
-//!    else the *sending program*.
-//! 2. Packets in the controller, and it had run dry when the last event closed: the event would have taken more. *Credits* when
-//!    there are none left, the *controller's buffers* when they are full, else the *connection interval*.
+//! 1. Nothing in the controller: *credits* when there are none; the *peer's turn* while a question waits for its
+//!    answer; else the *sending program*.
+//! 2. Packets in the controller, and it had run dry when the last event closed: the event would have taken more.
+//!    *Credits* when there are none left, the *controller's buffers* when they are full, else the *connection
+//!    interval*.
 //! 3. It had not run dry: the *connection interval* until the next event, *controller and air* beyond.
 
 use std::collections::VecDeque;
@@ -20,8 +21,8 @@ use crate::tcp::sample::Sample;
 
 /// So many stretches wait at most for the completion that tells what they were.
 const MOST_PENDING: usize = 64;
-/// So many packets in the controller when an event closed were more than it could send: the acknowledgement of the last one may
-/// come only with the next event.
+/// So many packets in the controller when an event closed were more than it could send: the acknowledgement of
+/// the last one may come only with the next event.
 const LEFT_OVER: usize = 2;
 /// So many packets in the controller are remembered.
 const MOST_IN_CONTROLLER: usize = 4096;

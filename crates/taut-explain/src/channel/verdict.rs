@@ -1,8 +1,8 @@
-//! Causes of an L2CAP channel. Each is weighed by the time that the transfer would take less without it, from the link's model;
-//! docs/explain.md has the formulas with their reasons.
+//! Causes of an L2CAP channel. Each is weighed by the time that the transfer would take less without it, from the
+//! link's model; docs/explain.md has the formulas with their reasons.
 
 use taut_air::{Limit, Phy};
-use taut_event::{Coverage, Direction as Way, Holder, Kind};
+use taut_event::{Channel as What, Coverage, Direction as Way, FlowKey, Holder, Kind};
 
 use super::{Channel, Half, model};
 use crate::engine::{Certainty, Cost, Evidence, Found, Verdict, VerdictOn, is_enough};
@@ -23,6 +23,8 @@ pub(crate) const CAUSES: [(&str, &[Holder]); 9] = [
 
 /// Less of the time is not worth a word.
 const LEAST_SAVED: f64 = 0.02;
+/// Of events that close early: less is within what the model does not know.
+const LEAST_EARLY: f64 = 0.05;
 /// Fewer packets say nothing of a rate.
 const LEAST_PACKETS: u64 = 20;
 
@@ -75,8 +77,8 @@ impl<'a> Facts<'a> {
         self.busy() / (self.whole_ns as f64).max(1.0)
     }
 
-    /// Time that is left over when a holder lets go and the link then is as busy as it was seen to be at best; `least` is what other
-    /// limits ask for.
+    /// Time that is left over when a holder lets go and the link then is as busy as it was seen to be at best;
+    /// `least` is what other limits ask for.
     fn saved_of(&self, held: f64, least: f64) -> f64 {
         let whole = self.whole_ns as f64;
         let least = self.takes(self.carries()).max(self.busy()).max(least);
@@ -95,7 +97,8 @@ impl<'a> Facts<'a> {
     /// Least time when the controller carries no more in an interval than it did at best, or than its buffers hold.
     fn by_buffers(&self) -> f64 {
         let tally = &self.half.tally;
-        // Where packets were left over an event was seen at its most; else the buffers may be filled again while it lasts.
+        // Where packets were left over an event was seen at its most; else the buffers may be filled again while
+        // it lasts.
         let is_seen = tally.queued_ns as f64 > 0.1 * self.whole_ns as f64;
         let most = match self.half.buffers {
             _ if is_seen => tally.per_interval,
@@ -200,10 +203,11 @@ const FROM_BEGIN: &str = "begin the log before the link is made";
 const AT_SENDER: &str = "log on the sending host";
 
 fn credits(facts: &Facts<'_>) -> Judged {
-    let Some((_, tally)) = facts.half.knows_credits().then_some(((), &facts.half.tally)) else {
-        let is_free = matches!(facts.channel.flow.key, taut_event::FlowKey::L2cap(key) if key.channel == taut_event::Channel::Att);
+    if !facts.half.knows_credits() {
+        let is_free = matches!(facts.channel.flow.key, FlowKey::L2cap(key) if key.channel == What::Att);
         return if is_free { CLEAR } else { unknown("the channel's opening, with its credits", FROM_BEGIN) };
-    };
+    }
+    let tally = &facts.half.tally;
     let held = facts.ns(Holder::Credits);
     let saved = facts.saved_of(held, facts.by_buffers());
     if saved < LEAST_SAVED * facts.whole_ns as f64 || !enough(facts, &[Holder::Credits]) {
@@ -223,8 +227,8 @@ fn credits(facts: &Facts<'_>) -> Judged {
         saved,
         summary,
         evidence,
-        "On the receiver: a larger window. A kernel that computes credits from the receive buffer (Linux 6.10, 6.1.93, 6.8.12) \
-         does it by itself; on an older one a larger receiving MTU (BT_RCVMTU) does.",
+        "On the receiver: a larger window. A kernel that computes credits from the receive buffer (Linux 6.10, 6.1.93, \
+         6.8.12) does it by itself; on an older one a larger receiving MTU (BT_RCVMTU) does.",
     )
 }
 
@@ -247,12 +251,13 @@ fn controller(facts: &Facts<'_>) -> Judged {
     }
     let saved = facts.beyond_model().min(facts.whole_ns as f64 - facts.by_credits());
     let tally = &facts.half.tally;
-    if saved < LEAST_SAVED.max(0.05) * facts.whole_ns as f64 || tally.queued_ns as f64 <= 0.5 * saved {
+    if saved < LEAST_EARLY * facts.whole_ns as f64 || tally.queued_ns as f64 <= 0.5 * saved {
         return CLEAR;
     }
     let fits = facts.interval() / facts.limit.cycle(facts.limit.length).max(1);
     let evidence = vec![text(format!(
-        "At most {} packets of up to {} bytes went within an interval of {}, which has room for {} exchanges of {} bytes.",
+        "At most {} packets of up to {} bytes went within an interval of {}, which has room for {} exchanges of {} \
+         bytes.",
         tally.per_interval,
         tally.largest_packet,
         words::time(facts.interval()),
@@ -262,12 +267,12 @@ fn controller(facts: &Facts<'_>) -> Judged {
     facts.found(
         "controller",
         saved,
-        "The link carried less than its interval has room for, while packets waited in the controller: events were closed \
-         early, packets repeated, or other links had the radio"
+        "The link carried less than its interval has room for, while packets waited in the controller: events \
+         were closed early, packets repeated, or other links had the radio"
             .to_owned(),
         evidence,
-        "A sniffer's capture tells which. Against repeats: less distance or interference. Against short events: a longer \
-         connection event, newer firmware, another adapter.",
+        "A sniffer's capture tells which. Against repeats: less distance or interference. Against short events: a \
+         longer connection event, newer firmware, another adapter.",
     )
 }
 
@@ -323,8 +328,8 @@ fn interval(facts: &Facts<'_>) -> Judged {
         saved(best),
         "The connection interval cuts the flow: what misses an event waits for the next one".to_owned(),
         evidence,
-        "Another interval: conn_min_interval and conn_max_interval in the central's debugfs before connecting, or a connection \
-         parameter update.",
+        "Another interval: conn_min_interval and conn_max_interval in the central's debugfs before connecting, or a \
+         connection parameter update.",
     )
 }
 
@@ -410,8 +415,8 @@ fn peer_turn(facts: &Facts<'_>) -> Judged {
         0.0,
         "Nothing could be sent before the peer answered, or asked the next question".to_owned(),
         evidence,
-        "Write without response (ATT Write Command) or notify instead of writing and indicating; ask for more at once; look at \
-         what the peer does before it answers.",
+        "Write without response (ATT Write Command) or notify instead of writing and indicating; ask for more at once; \
+         look at what the peer does before it answers.",
     )
 }
 

@@ -76,13 +76,15 @@ pub struct Direction {
     pub verdicts: Vec<VerdictOn>,
     /// What the capture lacks, and what that means for the figures.
     pub remarks: Vec<String>,
-    /// Of a channel of Bluetooth, what it and its link are like; absent elsewhere. There `segments` are ACL packets, `mss_bytes` is
-    /// the longest of them and `peak_flight_bytes` the most in the controller; round trips, windows and repetitions are not seen.
+    /// Of a channel of Bluetooth, what it and its link are like; absent elsewhere. There `segments` are ACL
+    /// packets, `mss_bytes` is the longest of them and `peak_flight_bytes` the most in the controller; round
+    /// trips, windows and repetitions are not seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelFacts>,
 }
 
-/// What an L2CAP channel of Bluetooth and its link are like, as the log tells it last; what it does not tell is absent.
+/// What an L2CAP channel of Bluetooth and its link are like, as the log tells it last; what it does not tell is
+/// absent.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct ChannelFacts {
     /// `att`, `credit_based`, or `dynamic` where its opening was not seen.

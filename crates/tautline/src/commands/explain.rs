@@ -18,13 +18,14 @@ use taut_report::{Difference, ExplainDocument, ExplainedFile};
 use crate::exit::Code;
 use crate::{output, run};
 
-/// Tell where the time went in a capture of TCP or a log of Bluetooth: who held the data, for how long, and what to change
+/// Tell where the time went in a capture of TCP or a log of Bluetooth: who held the data, for how long, and what
+/// to change
 ///
-/// Reads pcap, pcapng and btsnoop, compressed by gzip or zstd or not, whatever the file is called; - is standard input. Each
-/// nanosecond between the first and the last byte of a direction is booked to one holder: the sending program, the
-/// peer's turn, Nagle's algorithm, the congestion window, the receive window, a loss, … On Bluetooth LE also credits,
-/// controller, connection interval and air. Nothing leaves this machine.
-/// Several files are explained each by itself.
+/// Reads pcap, pcapng and btsnoop, compressed by gzip or zstd or not, whatever the file is called; - is standard
+/// input. Each nanosecond between the first and the last byte of a direction is booked to one holder: the sending
+/// program, the peer's turn, Nagle's algorithm, the congestion window, the receive window, a loss, … On Bluetooth
+/// LE also credits, controller, connection interval and air. Nothing leaves this machine. Several files are
+/// explained each by itself.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut explain slow.pcapng
