@@ -55,6 +55,8 @@ pub struct Counts {
     pub hci_completions: u64,
     /// Of them ACL packets of BR/EDR, which is not explained.
     pub classic: u64,
+    /// Events and signalling of Bluetooth that were not kept whole; what they say is not known.
+    pub hci_cut: u64,
     /// Of a log of Bluetooth, and of no use here: notes, audio, commands of other kinds.
     pub hci_other: u64,
     /// Connections.

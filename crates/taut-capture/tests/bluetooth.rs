@@ -161,6 +161,27 @@ fn a_log_that_is_cut_off_says_where() {
     assert!(matches!(ending, Ending::Truncated { .. }), "{ending:?}");
 }
 
+#[test]
+fn signalling_that_was_not_kept_whole_says_nothing() {
+    let file = btsnoop(1002, &log());
+    let (mut cut, mut rest) = (file[..16].to_vec(), &file[16..]);
+    while let Some(header) = rest.get(..24) {
+        let length = u32::from_be_bytes(header[4..8].try_into().unwrap()) as usize;
+        // All but the last byte of what has data.
+        let kept = if rest[24] == 2 { length - 1 } else { length };
+        cut.extend(&header[..4]);
+        cut.extend((kept as u32).to_be_bytes());
+        cut.extend(&header[8..]);
+        cut.extend(&rest[24..24 + kept]);
+        rest = &rest[24 + length..];
+    }
+    let (kept, counts, ending) = follow(&cut);
+    assert_eq!((ending, counts.hci_cut, counts.l2cap), (Ending::Complete, 3, 5));
+    let channels: Vec<_> = kept.flows.iter().map(|(_, flow)| flow.from_start).collect();
+    // The channel's opening was not seen, so its credits are not known.
+    assert_eq!(channels, [false, true]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 

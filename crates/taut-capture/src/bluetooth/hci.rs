@@ -12,6 +12,7 @@ pub(super) enum Record {
     Packet {
         adapter: u16,
         is_received: bool,
+        is_cut: bool,
     },
     /// Something else that such logs have: an adapter appears, a note.
     Other,
@@ -62,10 +63,11 @@ pub(super) fn read(packet: &Packet<'_>, to: &mut Vec<u8>) -> Record {
     to.extend(bytes.get(front..).unwrap_or_default().iter().take(LONGEST));
     let whole = packet.original_length as usize - front.min(packet.original_length as usize);
     let whole = whole.saturating_add(usize::from(indicator.is_some())).min(LONGEST);
-    if to.len() < whole {
+    let is_cut = to.len() < whole;
+    if is_cut {
         to.resize(whole, 0);
     }
-    Record::Packet { adapter, is_received }
+    Record::Packet { adapter, is_received, is_cut }
 }
 
 /// Indicator and direction of what Linux's monitor tells (BlueZ, doc/btsnoop-protocol.rst).

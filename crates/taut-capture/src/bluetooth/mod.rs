@@ -52,6 +52,8 @@ struct Out<'a, S> {
     sink: &'a mut S,
     counts: &'a mut Counts,
     place: Place,
+    /// Whether zeros stand for a part of the packet that was not kept.
+    is_cut: bool,
 }
 
 impl<S: Sink> Out<'_, S> {
@@ -81,11 +83,11 @@ impl Bluetooth {
             (Record::Other, _) => counts.hci_other += 1,
             (Record::Malformed, _) => counts.malformed += 1,
             (Record::Packet { .. }, None) => counts.without_time += 1,
-            (Record::Packet { adapter, is_received }, Some(at)) => {
+            (Record::Packet { adapter, is_received, is_cut }, Some(at)) => {
                 counts.hci += 1;
                 let place = Place { at, seen_by, frame: packet.frame };
                 match PacketView::parse(&bytes) {
-                    Ok(view) => self.view(adapter, is_received, &view, &mut Out { sink, counts, place }),
+                    Ok(view) => self.view(adapter, is_received, &view, &mut Out { sink, counts, place, is_cut }),
                     Err(_) => counts.hci_other += 1,
                 }
             }
@@ -116,6 +118,7 @@ impl Bluetooth {
                 let begins = acl.boundary != Boundary::Continuing;
                 self.acl(adapter, (acl.handle, way, begins), acl.data, out);
             }
+            PacketView::Event { .. } if out.is_cut => out.counts.hci_cut += 1,
             PacketView::Event { .. } => self.told(adapter, hci::event(view), out),
             PacketView::Command { .. } => {}
         }

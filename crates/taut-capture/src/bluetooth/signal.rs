@@ -16,6 +16,10 @@ impl Bluetooth {
         data: &[u8],
         out: &mut Out<'_, impl Sink>,
     ) {
+        if out.is_cut {
+            out.counts.hci_cut += 1;
+            return;
+        }
         let reassembly = &mut self.adapters[adapter].links[index].signalling[way.index()];
         let parsed = match reassembly.push(begins, data) {
             Ok(None) => return,

@@ -81,6 +81,7 @@ struct Pending {
 #[derive(Debug)]
 pub(crate) struct Half {
     is_sent_here: bool,
+    needs_credits: bool,
     pub(crate) breakdown: Breakdown,
     pub(crate) tally: Tally,
     pub(crate) limits: Limits,
@@ -106,9 +107,10 @@ pub(crate) struct Half {
 }
 
 impl Half {
-    pub(super) fn new(is_sent_here: bool) -> Self {
+    pub(super) fn new(is_sent_here: bool, needs_credits: bool) -> Self {
         Self {
             is_sent_here,
+            needs_credits,
             breakdown: Breakdown::default(),
             tally: Tally::default(),
             limits: Limits::default(),
@@ -135,6 +137,11 @@ impl Half {
     /// Whether credits limit it, and are known.
     pub(super) const fn knows_credits(&self) -> bool {
         self.credits.is_some()
+    }
+
+    /// Whether credits limit it, and are not known.
+    pub(super) const fn lacks_credits(&self) -> bool {
+        self.needs_credits && self.credits.is_none()
     }
 
     /// Whether the log is that of this direction's sender.
@@ -172,10 +179,12 @@ impl Half {
             return (self.holder_there(is_dry, is_peers, must_answer, gap, link), false);
         }
         let holder = match self.in_controller.len() {
+            0 if self.lacks_credits() => Holder::NotKnown,
             0 if is_dry => Holder::Credits,
             0 if is_peers => Holder::PeerTurn,
             0 => Holder::SendingProgram,
             _ if self.left_over >= LEFT_OVER => return (Holder::ConnectionInterval, true),
+            _ if self.lacks_credits() => Holder::NotKnown,
             _ if is_dry => Holder::Credits,
             _ if self.is_full => Holder::ControllerBuffers,
             _ => Holder::ConnectionInterval,
@@ -189,6 +198,7 @@ impl Half {
         let round = if self.is_freshly_granted { 2 } else { 1 };
         let is_soon = link.interval_ns > 0 && gap <= round * link.interval_ns + link.interval_ns / 8;
         match is_soon {
+            _ if self.lacks_credits() => Holder::NotKnown,
             _ if is_dry => Holder::Credits,
             _ if is_peers => Holder::PeerTurn,
             _ if must_answer => Holder::SendingProgram,

@@ -7,7 +7,7 @@ mod report;
 mod tests;
 mod verdict;
 
-use taut_event::{Direction as Way, Event, Flow, L2cap, RadioLink, Turn, What};
+use taut_event::{Channel as Kind, Direction as Way, Event, Flow, FlowKey, L2cap, RadioLink, Turn, What};
 
 pub(crate) use half::Half;
 pub(crate) use report::direction;
@@ -46,7 +46,8 @@ impl Turns {
 
 impl Channel {
     pub(crate) fn new(flow: Flow) -> Self {
-        let halves = [Half::new(true), Half::new(false)];
+        let needs_credits = !matches!(flow.key, FlowKey::L2cap(key) if key.channel == Kind::Att);
+        let halves = [true, false].map(|is_sent_here| Half::new(is_sent_here, needs_credits));
         let (link, turns) = (RadioLink::default(), Turns::default());
         Self { flow, halves, link, asked: None, turns, first: None, last: 0, packets: 0 }
     }

@@ -258,6 +258,9 @@ fn without_the_opening_credits_can_not_be_told() {
     let direction = talk.forward();
     let on = direction.verdicts.iter().find(|on| on.cause == "credit_window").unwrap();
     assert!(matches!(on.verdict, Verdict::Unknown { .. }), "{on:?}");
+    // Nobody can tell then whether the program had nothing or might not send.
+    assert!(!found(&direction).contains(&"sending_program"));
+    assert!(share(&direction, Holder::NotKnown) > 0.5 && share(&direction, Holder::SendingProgram) == 0.0);
 }
 
 fn any_what() -> impl Strategy<Value = L2cap> {

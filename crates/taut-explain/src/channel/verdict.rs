@@ -2,7 +2,7 @@
 //! link's model; docs/explain.md has the formulas with their reasons.
 
 use taut_air::{Limit, Phy};
-use taut_event::{Channel as What, Coverage, Direction as Way, FlowKey, Holder, Kind};
+use taut_event::{Coverage, Direction as Way, Holder, Kind};
 
 use super::{Channel, Half, model};
 use crate::engine::{Certainty, Cost, Evidence, Found, Verdict, VerdictOn, is_enough};
@@ -203,9 +203,8 @@ const FROM_BEGIN: &str = "begin the log before the link is made";
 const AT_SENDER: &str = "log on the sending host";
 
 fn credits(facts: &Facts<'_>) -> Judged {
-    if !facts.half.knows_credits() {
-        let is_free = matches!(facts.channel.flow.key, FlowKey::L2cap(key) if key.channel == What::Att);
-        return if is_free { CLEAR } else { unknown("the channel's opening, with its credits", FROM_BEGIN) };
+    if facts.half.lacks_credits() {
+        return unknown("the channel's opening, with its credits", FROM_BEGIN);
     }
     let tally = &facts.half.tally;
     let held = facts.ns(Holder::Credits);
@@ -421,6 +420,9 @@ fn peer_turn(facts: &Facts<'_>) -> Judged {
 }
 
 fn sending_program(facts: &Facts<'_>) -> Judged {
+    if facts.half.lacks_credits() {
+        return unknown("the channel's opening, with its credits", FROM_BEGIN);
+    }
     if !enough(facts, &[Holder::SendingProgram]) {
         let needs = Coverage::of(&[Kind::AclPackets]);
         let sees = facts.half.is_sent_here() && facts.channel.flow.coverage.lacks(needs).is_empty();

@@ -201,6 +201,10 @@ fn remarks(counts: &Counts, reader: &Reader<'_>, interrupt: &Interrupt) -> Vec<S
         (counts.fragments, "packets are later fragments of datagrams; what they carry is not seen."),
         (counts.cut, "packets are cut off before the end of their TCP header; capture at least 128 bytes of each."),
         (counts.malformed, "packets have a length in a header that can't be."),
+        (
+            counts.hci_cut,
+            "events and signalling packets are not whole; what they say of links, channels and credits is not known.",
+        ),
         (counts.classic, "packets are of BR/EDR, which is not explained yet; LE is."),
         (counts.without_time, "packets have no time, and were left out."),
         (counts.evicted, "connections were booked before their end: too many were open at once."),
