@@ -1,4 +1,4 @@
-//! Several jobs at once: as many guests as there are cores, and with others no more than keep the cores busy.
+//! Several jobs at once: a bounded number of guests, and with others no more than keep the cores busy.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError, mpsc};
