@@ -30,6 +30,10 @@ const TIMING: &[(&str, &str)] = &[
         "taut-link foreign::tun::tests::nagle_waits_for_the_delayed_ack_and_no_delay_does_not",
         "its median gaps have to be within 5 %, and its messages are due every 10 ms",
     ),
+    (
+        "tautline::explain_lab the_time_breakdown_is_the_kernels",
+        "what holds a write is seen at the receiver by how soon both ends answer: a busy core answers late",
+    ),
     ("tautline::pace a_foreign_peer_with_a_56_ms_timer", "mean gaps within 1 %, and no finding beside the one"),
     (
         "tautline::pace a_linux_peer_with_delayed_acknowledgements",
