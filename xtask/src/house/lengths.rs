@@ -1,0 +1,113 @@
+//! How long a file and a line may be.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, anyhow};
+use proc_macro2::{Delimiter, LexError, Span, TokenStream, TokenTree};
+
+/// A file with more lines of code has a wall missing.
+const MOST_LINES: usize = 500;
+
+/// Columns of a line. On the way to 120.
+const MOST_COLUMNS: usize = 210;
+
+/// What is too long in a file.
+pub(super) fn too_long(file: &str, text: &str) -> Result<Vec<String>> {
+    // A script's first line is no Rust; the lexer knows none.
+    let tokens: TokenStream = text.parse().map_err(|error: LexError| anyhow!("{file}: {error}"))?;
+    let mut lines = Lines::default();
+    lines.add(tokens);
+    let mut breaches = Vec::new();
+    if lines.code.len() > MOST_LINES {
+        breaches
+            .push(format!("{file} has {} lines of code, more than {MOST_LINES}: is a wall missing?", lines.code.len()));
+    }
+    for (index, line) in text.lines().enumerate() {
+        let columns = line.chars().count();
+        if columns > MOST_COLUMNS && !lines.text.contains(&(index + 1)) {
+            breaches.push(format!("{file}:{} has {columns} columns, more than {MOST_COLUMNS}", index + 1));
+        }
+    }
+    Ok(breaches)
+}
+
+/// The lines of a file that hold code. Comments, those of the documentation too, and empty lines are none.
+#[derive(Default)]
+struct Lines {
+    code: BTreeSet<usize>,
+    /// Those with a part of a string. rustfmt lets them be long, since a message in pieces can't be searched for.
+    text: BTreeSet<usize>,
+}
+
+impl Lines {
+    fn add(&mut self, tokens: TokenStream) {
+        let mut tokens = tokens.into_iter().peekable();
+        while let Some(token) = tokens.next() {
+            match token {
+                TokenTree::Punct(sign) if sign.as_char() == '#' => {
+                    if matches!(tokens.peek(), Some(TokenTree::Punct(bang)) if bang.as_char() == '!') {
+                        tokens.next();
+                    }
+                    if !matches!(tokens.peek(), Some(token) if is_documentation(token, sign.span())) {
+                        self.code.insert(sign.span().start().line);
+                        continue;
+                    }
+                    tokens.next();
+                }
+                TokenTree::Group(group) => {
+                    self.code.extend([group.span_open().start().line, group.span_close().end().line]);
+                    self.add(group.stream());
+                }
+                token => {
+                    let lines = token.span().start().line..=token.span().end().line;
+                    self.code.extend(lines.clone());
+                    if matches!(&token, TokenTree::Literal(literal) if literal.to_string().contains('"')) {
+                        self.text.extend(lines);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A comment of the documentation is lexed as an attribute, all parts of which have the place of the whole comment.
+fn is_documentation(token: &TokenTree, sign: Span) -> bool {
+    let TokenTree::Group(group) = token else { return false };
+    group.delimiter() == Delimiter::Bracket
+        && group.span().start() == sign.start()
+        && matches!(group.stream().into_iter().next(), Some(TokenTree::Ident(name)) if name == "doc")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_lines_with_code_count() {
+        let code = "//! A file.\n\n/// A thing\n/// of two lines.\n#[inline]\nfn thing() {\n    /* a\n    remark */\n    let text = \"a\nb\"; // why\n\n}\n";
+        let mut lines = Lines::default();
+        lines.add(code.parse().unwrap());
+        assert_eq!(lines.code.into_iter().collect::<Vec<_>>(), [5, 6, 9, 10, 12]);
+    }
+
+    #[test]
+    fn a_file_may_have_as_many_lines_of_code_and_no_more() {
+        let comments = "// A comment.\n\n".repeat(MOST_LINES);
+        let full = "fn f() {}\n".repeat(MOST_LINES);
+        assert_eq!(too_long("a.rs", &format!("{comments}{full}")).unwrap(), Vec::<String>::new());
+        let breaches = too_long("a.rs", &format!("{comments}{full}fn g() {{}}\n")).unwrap();
+        assert_eq!(breaches, ["a.rs has 501 lines of code, more than 500: is a wall missing?"]);
+    }
+
+    #[test]
+    fn a_long_line_is_a_breach_but_for_strings() {
+        let wide = "x".repeat(MOST_COLUMNS);
+        let breaches = |line: String| too_long("a.rs", &format!("fn f() {{}}\n{line}\n")).unwrap();
+        assert_eq!(breaches(format!("// {wide}")), ["a.rs:2 has 213 columns, more than 210"]);
+        assert_eq!(breaches(format!("/// {wide}\nfn g() {{}}")).len(), 1);
+        assert_eq!(breaches(format!("fn {wide}() {{}}")).len(), 1);
+        assert_eq!(breaches(format!("const A: &str = \"{wide}\";")), Vec::<String>::new());
+        // Columns are characters.
+        assert_eq!(breaches(format!("// {}", "é".repeat(207))), Vec::<String>::new());
+    }
+}
