@@ -6,9 +6,9 @@ use ccm::Ccm;
 use ccm::aead::{AeadInOut, KeyInit};
 use ccm::consts::{U4, U13};
 
-use crate::link::Role;
 use crate::pdu::Pdu;
 use crate::phy::{MAX_LENGTH, MIC_BYTES};
+use crate::role::Role;
 
 /// A key or a block in the order of HCI and the air: least significant octet first.
 pub(crate) type Key = [u8; 16];

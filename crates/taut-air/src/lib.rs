@@ -27,6 +27,7 @@ pub mod medium;
 pub mod pdu;
 mod phy;
 mod rng;
+mod role;
 pub mod scenario;
 mod sim;
 mod time;
@@ -35,9 +36,10 @@ pub mod transport;
 pub use air::{Air, ToHost};
 pub use ledger::{Category, Ledger};
 pub use limit::{L2CAP_HEADER_BYTES, Limit, SDU_LENGTH_BYTES};
-pub use link::{CloseReason, PduKind, Pickup, Reception, Role};
+pub use link::{CloseReason, PduKind, Pickup, Reception};
 pub use phy::{ACCESS_ADDRESS_BYTES, CRC_BYTES, HEADER_BYTES, MAX_LENGTH, MIC_BYTES, MIN_LENGTH, Phy};
 pub use rng::Random;
+pub use role::Role;
 pub use scenario::{PARAMETERS, Parameter, Scenario, ScenarioError, Scope, Side};
 pub use sim::{
     AirEvent, AirLink, Arrival, Counters, Happening, Latencies, Negotiated, Observer, Outcome, Purpose, Simulation,

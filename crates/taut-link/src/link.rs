@@ -11,7 +11,7 @@ use taut_time::{Duration, SendQueue};
 use crate::bluetooth::{Agreed, CreditRule, Ear};
 use crate::interrupt::{GLANCE, Interrupt};
 use crate::wire::Accept;
-use crate::{Endpoint, Error, Result, SocketOption, TcpInfo, bluetooth, clock, endpoint, keep_alive, sys};
+use crate::{Endpoint, Error, Result, TcpInfo, bluetooth, clock, endpoint, keep_alive, sys};
 
 /// An open channel to an endpoint; the same calls for every kind.
 ///
@@ -305,14 +305,6 @@ impl Link {
     /// As setsockopt(2).
     pub fn set_send_timeout(&self, timeout: Option<Duration>) -> Result<()> {
         self.socket.set_write_timeout(timeout).map_err(|source| Error::io("prepare", &self.endpoint, source))
-    }
-
-    /// Sets options in turn.
-    ///
-    /// # Errors
-    /// As [`SocketOption::apply`].
-    pub fn set_options(&self, options: &[SocketOption]) -> Result<()> {
-        options.iter().try_for_each(|option| option.apply(self))
     }
 
     /// Tells the peer that no more data comes; receiving goes on. Does nothing where that can't be told

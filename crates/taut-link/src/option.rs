@@ -135,6 +135,16 @@ impl SocketOption {
     }
 }
 
+impl Link {
+    /// Sets options in turn.
+    ///
+    /// # Errors
+    /// As [`SocketOption::apply`].
+    pub fn set_options(&self, options: &[SocketOption]) -> Result<()> {
+        options.iter().try_for_each(|option| option.apply(self))
+    }
+}
+
 impl FromStr for SocketOption {
     type Err = Error;
 

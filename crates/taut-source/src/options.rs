@@ -3,7 +3,7 @@ use rustix::io::{Errno, Result};
 use rustix::net::sockopt;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use crate::{Owner, Socket};
+use crate::Owner;
 
 /// Options of a socket that sock_diag does not tell.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -19,7 +19,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads the options of another program's socket.
+    /// Reads the options of another program's socket, which has this inode.
     ///
     /// The kernel lends a second descriptor of the same socket. It is held for three system calls: a
     /// program that closes its own meanwhile sends its FIN that much later.
@@ -28,11 +28,11 @@ impl Options {
     ///
     /// `BADF` and `SRCH` when the program has closed it, or ended. All else is here to stay: `PERM` without the right
     /// (`PTRACE_MODE_ATTACH_REALCREDS`, pidfd_getfd(2)), `NOSYS` before Linux 5.6.
-    pub fn read(owner: &Owner, socket: &Socket) -> Result<Self> {
+    pub fn read(owner: &Owner, inode: u32) -> Result<Self> {
         let process = pidfd_open(Pid::from_raw(owner.pid).ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
         let lent = pidfd_getfd(&process, owner.fd, PidfdGetfdFlags::empty())?;
         // The number may have become another socket's.
-        if fstat(&lent)?.st_ino != u64::from(socket.inode) {
+        if fstat(&lent)?.st_ino != u64::from(inode) {
             return Err(Errno::BADF);
         }
         Ok(Self {
@@ -62,11 +62,11 @@ mod tests {
         table.look(|one| socket = if is_client(one) { Some(*one) } else { socket }).unwrap();
         let mut owner =
             Owner { pid: std::process::id() as i32, fd: client.as_raw_fd(), name: String::new(), others: 0 };
-        let options = Options::read(&owner, &socket.unwrap()).unwrap();
+        let options = Options::read(&owner, socket.unwrap().inode).unwrap();
         assert!(options.no_delay && !options.cork);
         sockopt::set_tcp_cork(&client, true).unwrap();
-        assert!(Options::read(&owner, &socket.unwrap()).unwrap().cork);
+        assert!(Options::read(&owner, socket.unwrap().inode).unwrap().cork);
         owner.fd = listener.as_raw_fd();
-        assert_eq!(Options::read(&owner, &socket.unwrap()), Err(Errno::BADF));
+        assert_eq!(Options::read(&owner, socket.unwrap().inode), Err(Errno::BADF));
     }
 }

@@ -46,7 +46,7 @@ impl Seen {
         // One that no program has open any more keeps those that it had.
         let is_open = self.last.inode != 0 && !self.is_refused;
         if let Some(owner) = self.owner.as_ref().filter(|_| is_open) {
-            self.options = Some(Options::read(owner, &self.last)?);
+            self.options = Some(Options::read(owner, self.last.inode)?);
         }
         Ok(())
     }

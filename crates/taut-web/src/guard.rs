@@ -8,7 +8,7 @@ use taut_time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use crate::connection::Client;
+use crate::client::Client;
 
 /// A stream that keeps to the rules.
 ///

@@ -16,6 +16,7 @@
 //! Nothing that a client sends is evaluated, and nothing outside of the directory is opened.
 
 mod body;
+mod client;
 mod conditional;
 mod connection;
 mod encoding;
@@ -28,6 +29,7 @@ mod media;
 mod name;
 mod packets;
 mod range;
+mod served;
 mod server;
 mod site;
 mod stream;
@@ -40,6 +42,7 @@ pub use connection::serve_stream;
 pub use hosts::Hosts;
 pub use limits::Limits;
 pub use name::{Name, Refusal};
-pub use server::{Served, Server};
+pub use served::Served;
+pub use server::Server;
 pub use site::{Options, Site};
 pub use tree::{Found, Miss, OpenFile, Tree};

@@ -1,3 +1,4 @@
+use std::io;
 use std::process::ExitCode;
 
 use taut_link::Fault;
@@ -32,7 +33,7 @@ Examples:
 impl Code {
     /// The code for an error, by whose fault it is.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
-        if crate::output::is_broken_pipe(error) {
+        if is_broken_pipe(error) {
             return Self::Ok;
         }
         match error.downcast_ref::<taut_link::Error>() {
@@ -47,4 +48,9 @@ impl From<Code> for ExitCode {
     fn from(code: Code) -> Self {
         Self::from(code as u8)
     }
+}
+
+/// Whether the reader of our stdout went away: its business, not an error.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

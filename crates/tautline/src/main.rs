@@ -16,7 +16,7 @@ mod scenario;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Find the slack in a data path, name the layer that holds it, pull it tight
 #[derive(Debug, Parser)]
@@ -71,13 +71,13 @@ fn execute(cli: Cli) -> ExitCode {
         Command::Explain(args) => commands::explain::run(args),
         Command::Sockets(args) => commands::sockets::run(args),
         Command::Report(args) => commands::report::run(args),
-        Command::Generate(args) => commands::generate::run(args),
+        Command::Generate(args) => commands::generate::run(args, Cli::command()),
         Command::CrowdHost(args) => Ok(commands::crowd_host::run(args)),
     };
     match outcome {
         Ok(code) => code.into(),
         Err(error) => {
-            if !output::is_broken_pipe(&error) {
+            if !exit::is_broken_pipe(&error) {
                 anstream::eprintln!("taut: {error:#}");
             }
             exit::Code::of(&error).into()

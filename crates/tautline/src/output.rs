@@ -93,8 +93,3 @@ pub(crate) fn print_until(text: &str, is_over: impl Fn() -> bool) -> anyhow::Res
 pub(crate) fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(path, text).with_context(|| format!("write {}", path.display()))
 }
-
-/// Whether the reader of our stdout went away: its business, not an error.
-pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-}

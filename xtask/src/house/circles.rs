@@ -99,8 +99,11 @@ fn graph(source: &Source) -> Graph {
                 && file != module.file
             {
                 let name = path.join("::");
-                let edge =
-                    graph.entry(module.file).or_default().entry(file).or_insert(Edge { line, name: name.clone() });
+                let edge = graph
+                    .entry(module.file)
+                    .or_default()
+                    .entry(file)
+                    .or_insert_with(|| Edge { line, name: name.clone() });
                 if line < edge.line {
                     *edge = Edge { line, name };
                 }

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use taut_time::Instant;
 
 use super::{Body, Llid, Packet, PacketType, Rate, SLOT, hop};
-use crate::link::Role;
 use crate::pdu::advertising::Address;
+use crate::role::Role;
 use crate::time::{NEVER, Nanos, US, after, span};
 
 /// What a controller fixes for its links.

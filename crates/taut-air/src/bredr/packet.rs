@@ -3,8 +3,8 @@ use alloc::vec::Vec;
 use taut_time::Instant;
 
 use super::SLOT;
-use crate::link::Role;
 use crate::pdu::advertising::Address;
+use crate::role::Role;
 use crate::time::{Nanos, US, span};
 
 /// A packet type of an ACL link, or one that sets links up (Vol 2, Part B, 6.5).

@@ -8,9 +8,10 @@ use taut_time::Instant;
 use super::discovery::{Advertiser, Initiator, Scanner, Stage, Target};
 use super::{ALL_PHYS, Controller, FIRST_HANDLE, Output, classic, security};
 use crate::hci::{self, command as op};
-use crate::link::{Link, Role, Wanted};
+use crate::link::{Link, Wanted};
 use crate::pdu::advertising::{Address, Kind};
 use crate::phy::{MIN_LENGTH, Phy};
+use crate::role::Role;
 use crate::time::{Nanos, US};
 
 /// The commands that there are, with their bits in Read Local Supported Commands (octet, bit).

@@ -8,10 +8,11 @@ use taut_time::Instant;
 
 use super::{Controller, Output, Transmission, profile};
 use crate::hci;
-use crate::link::{PduKind, Role};
+use crate::link::PduKind;
 use crate::pdu::Pdu;
 use crate::pdu::advertising::{self, Address, Advertisement, ConnectInd, Kind, ScanRequest};
 use crate::phy::Phy;
+use crate::role::Role;
 use crate::time::{MS, NEVER, Nanos, US, after, span};
 
 const WINDOW_UNIT: Nanos = 1_250 * US;

@@ -15,12 +15,13 @@ use taut_time::Instant;
 use crate::bredr;
 use crate::hci::{self, Boundary, PacketView};
 use crate::link::{
-    Clock, CloseReason, Delivered, Link, Opened, PduKind, Pickup, Role, Settings, Timer, Timing, Update, Wanted,
+    Clock, CloseReason, Delivered, Link, Opened, PduKind, Pickup, Settings, Timer, Timing, Update, Wanted,
 };
 use crate::pdu::advertising::{self, Address, ConnectInd};
 use crate::pdu::{Header, Llid, Pdu};
 use crate::phy::{MIN_LENGTH, Phy};
 use crate::rng::Random;
+use crate::role::Role;
 use crate::time::{MS, NEVER, Nanos, US, after, deadline};
 
 use classic::Classic;

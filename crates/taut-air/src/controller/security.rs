@@ -6,8 +6,9 @@ use super::Controller;
 use super::command::{Failure, fixed, word};
 use crate::cipher::{self, Key};
 use crate::hci::{self, event};
-use crate::link::{KeyChoice, Role};
+use crate::link::KeyChoice;
 use crate::rng::Random;
+use crate::role::Role;
 
 /// What a controller has of its own for encryption.
 #[derive(Clone, Debug)]

@@ -9,8 +9,8 @@ use super::{Host, Notice, Output, Plan, What, Wish};
 use crate::hci::command as op;
 use crate::hci::{self, event};
 use crate::l2cap::{Channel, ChannelParameters, FIRST_DYNAMIC_CID, Signal};
-use crate::link::Role;
 use crate::phy::{MIN_LENGTH, Phy};
+use crate::role::Role;
 
 /// PSM of the channel: one of the dynamic ones, as the article's.
 const SPSM: u16 = 254;

@@ -1,6 +1,6 @@
 use taut_time::Instant;
 
-use super::Role;
+use crate::role::Role;
 use crate::time::{Nanos, US, after, before, drifted, span};
 
 /// Anchors and the event counter, by a sleep clock that is a little wrong.

@@ -1,4 +1,4 @@
-use super::{ToSend, Update};
+use super::terms::{ToSend, Update};
 
 /// Why a connection event ended.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

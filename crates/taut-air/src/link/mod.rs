@@ -2,344 +2,37 @@
 //! acknowledgement, more data, instants, supervision. It does not know of HCI, nor of other links.
 
 mod clock;
+mod control;
+mod encrypting;
 mod encryption;
 mod event;
 mod procedure;
 mod queue;
+mod state;
+mod terms;
 
 use alloc::boxed::Box;
 
 use taut_time::Instant;
 
 use crate::cipher::Key;
-use crate::pdu::control::Control;
 use crate::pdu::{Header, Llid, Pdu};
-use crate::phy::{MIN_LENGTH, Phy};
-use crate::rng::Random;
-use crate::time::{NEVER, Nanos, US, after, before, span};
+use crate::time::{US, after, before, span};
 
+use crate::role::Role;
 pub(crate) use clock::{Clock, Timing};
-use encryption::Encryption;
 pub(crate) use encryption::KeyChoice;
 pub use event::CloseReason;
 use event::Event;
 pub(crate) use event::{Timer, Wanted};
-use procedure::Procedures;
-pub(crate) use procedure::Update;
 pub(crate) use queue::Delivered;
-use queue::{Acknowledged, InFlight, Queue};
-
-/// Which side of a connection.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub enum Role {
-    /// Sets the anchors and speaks first in every connection event.
-    #[default]
-    Central,
-    /// Follows.
-    Peripheral,
-}
-
-impl Role {
-    /// The other side.
-    pub const fn other(self) -> Self {
-        match self {
-            Self::Central => Self::Peripheral,
-            Self::Peripheral => Self::Central,
-        }
-    }
-
-    /// `central` or `peripheral`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Central => "central",
-            Self::Peripheral => "peripheral",
-        }
-    }
-}
-
-/// What a data PDU is for, as far as the link layer can tell.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum PduKind {
-    /// ADV_IND or CONNECT_IND.
-    Advertising,
-    /// A data PDU without payload: a poll, or an acknowledgement.
-    Empty,
-    /// Link layer control.
-    Control,
-    /// Part of an L2CAP PDU.
-    Data,
-}
-
-/// When the link layer notices packets that its host sends down while a connection event is open.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Pickup {
-    /// At once: they can still go in that event.
-    #[default]
-    AtOnce,
-    /// At once while more than one packet waits. The last one's header, with MD, is fixed when the one before it goes out: what
-    /// comes after that is noticed when an event has closed and all before it is acknowledged.
-    AfterAck,
-}
-
-/// What a controller fixes for its links.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Settings {
-    pub(crate) ifs: Nanos,
-    pub(crate) mic: bool,
-    /// Time kept free before the next anchor.
-    pub(crate) margin: Nanos,
-    /// Longest connection event.
-    pub(crate) event_length: Nanos,
-    /// Most data PDUs that this side sends in an event.
-    pub(crate) packets_per_event: u16,
-    /// Transmit descriptors; 0 for as many as there are packets.
-    pub(crate) tx_slots: u16,
-    pub(crate) pickup: Pickup,
-    /// Longest payload that this side takes and sends.
-    pub(crate) max_length: u16,
-    /// PHYs that this side can do, or that its host wants.
-    pub(crate) phys: u8,
-    /// FeatureSet, 4.6.
-    pub(crate) features: [u8; 8],
-    /// LE Coded is sent with S=2.
-    pub(crate) s2: bool,
-    /// Units of connection intervals.
-    pub(crate) unit: Nanos,
-}
-
-/// What came of a packet on its way.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Reception {
-    /// Received, CRC right.
-    Received,
-    /// Its access address was found, its CRC is wrong.
-    CrcError,
-    /// The receiver did not find it: bits of the access address were wrong, or it wasn't listening.
-    Missed,
-}
-
-/// A data PDU to be sent now.
-#[derive(Clone, Debug)]
-pub(crate) struct ToSend {
-    /// As it is on the air.
-    pub(crate) pdu: Pdu,
-    /// What it says, when that is in cipher text.
-    pub(crate) clear: Option<Box<Pdu>>,
-    pub(crate) kind: PduKind,
-    pub(crate) retransmission: bool,
-    pub(crate) duration: Nanos,
-}
-
-/// What a received PDU says.
-#[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "made and consumed in place, once a packet")]
-pub(crate) enum Opened {
-    /// It came in clear text.
-    AsItIs,
-    /// This.
-    Clear(Pdu),
-}
-
-/// Why data waits in the controller while the air is free.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Hold {
-    EventClosed,
-    DoesNotFit,
-    Controller,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Phase {
-    /// Until the next event.
-    Asleep { wake: Instant },
-    /// The peripheral listens for the event's first packet.
-    Window { until: Instant },
-    /// Listens for the answer to what it sent.
-    Answer { until: Instant },
-    /// A packet is coming in.
-    Receiving,
-    /// Sends when the inter frame space is over.
-    Pause { at: Instant },
-    /// Its last packet of the event is on the air.
-    LastPacket { end: Instant },
-    /// The connection is gone.
-    Gone,
-}
-
-/// A connection.
-#[derive(Clone, Debug)]
-pub(crate) struct Link {
-    pub(crate) role: Role,
-    pub(crate) handle: u16,
-    pub(crate) access_address: u32,
-    pub(crate) crc_init: u32,
-    pub(crate) settings: Settings,
-    pub(crate) clock: Clock,
-    pub(crate) phy: [Phy; 2],
-    /// Longest payload that may be sent.
-    pub(crate) tx_length: usize,
-    phase: Phase,
-    event: Event,
-    queue: Queue,
-    procedures: Procedures,
-    encryption: Encryption,
-    sn: bool,
-    nesn: bool,
-    hold: Option<Hold>,
-    last_valid: Instant,
-    heard_any: bool,
-    /// LL_TERMINATE_IND came, with this reason: one more packet acknowledges it.
-    leaving: Option<u8>,
-}
+use queue::{Acknowledged, InFlight};
+pub(crate) use state::Link;
+use state::Phase;
+pub(crate) use terms::{Hold, Opened, Settings, ToSend, Update};
+pub use terms::{PduKind, Pickup, Reception};
 
 impl Link {
-    pub(crate) fn new(
-        role: Role,
-        handle: u16,
-        access_address: u32,
-        crc_init: u32,
-        settings: Settings,
-        clock: Clock,
-        random: Random,
-    ) -> Self {
-        let (wake, now) = (clock.wake(role), clock.created());
-        Self {
-            role,
-            handle,
-            access_address,
-            crc_init,
-            settings,
-            clock,
-            phy: [Phy::Le1M; 2],
-            tx_length: MIN_LENGTH,
-            phase: Phase::Asleep { wake },
-            event: Event::default(),
-            queue: Queue::default(),
-            procedures: Procedures::default(),
-            encryption: Encryption::new(random),
-            sn: false,
-            nesn: false,
-            hold: None,
-            last_valid: now,
-            heard_any: false,
-            leaving: None,
-        }
-    }
-
-    /// When something is due.
-    pub(crate) const fn due(&self) -> Instant {
-        match self.phase {
-            Phase::Asleep { wake } => wake,
-            Phase::Window { until } | Phase::Answer { until } => until,
-            Phase::Pause { at } => at,
-            Phase::LastPacket { end } => end,
-            Phase::Receiving | Phase::Gone => NEVER,
-        }
-    }
-
-    /// When the radio will be wanted for the next event; `None` while one is open.
-    pub(crate) const fn asleep_until(&self) -> Option<Instant> {
-        match self.phase {
-            Phase::Asleep { wake } => Some(wake),
-            _ => None,
-        }
-    }
-
-    pub(crate) const fn is_gone(&self) -> bool {
-        matches!(self.phase, Phase::Gone)
-    }
-
-    /// PHY that this side sends on.
-    pub(crate) const fn tx_phy(&self) -> Phy {
-        self.phy[self.role as usize]
-    }
-
-    /// PHY that this side receives on.
-    pub(crate) const fn rx_phy(&self) -> Phy {
-        self.phy[self.role.other() as usize]
-    }
-
-    /// ACL packets not acknowledged.
-    pub(crate) fn packets(&self) -> u16 {
-        self.queue.packets() as u16
-    }
-
-    /// Why data waits while no event is open.
-    pub(crate) const fn hold(&self) -> Option<Hold> {
-        self.hold
-    }
-
-    /// Whether nothing is queued beyond what has been sent and not acknowledged.
-    pub(crate) fn has_new_data(&self) -> bool {
-        self.queue.has_new()
-    }
-
-    /// Why this side would not go on with the last event.
-    pub(crate) const fn stop(&self) -> Option<CloseReason> {
-        self.event.stop
-    }
-
-    /// Number of the current or next event.
-    pub(crate) const fn counter(&self) -> u16 {
-        self.clock.counter
-    }
-
-    /// Queues an ACL packet from the host, H4 header and all.
-    pub(crate) fn enqueue(&mut self, now: Instant, packet: alloc::vec::Vec<u8>) {
-        let open = !matches!(self.phase, Phase::Asleep { .. });
-        let late = open && self.settings.pickup == Pickup::AfterAck && self.queue.unsent() <= 1;
-        self.queue.push(packet, self.tx_length, self.settings.tx_slots, late);
-        if let Phase::Asleep { wake } = self.phase {
-            if self.clock.hurry(now, self.role) {
-                self.phase = Phase::Asleep { wake: self.clock.wake(self.role) };
-            }
-            if self.hold.is_none() {
-                self.hold = Some(self.hold_until(now, wake, Hold::EventClosed));
-            }
-        }
-    }
-
-    /// Queues a control PDU.
-    pub(crate) fn control(&mut self, control: Control) {
-        self.queue.control(control.to_bytes());
-    }
-
-    /// Queues a control PDU that no procedure holds back.
-    fn urgent(&mut self, control: Control) {
-        self.queue.urgent(control.to_bytes());
-    }
-
-    /// Whether what this side sends carries a MIC.
-    const fn sends_mic(&self) -> bool {
-        self.settings.mic || self.encryption.sends()
-    }
-
-    fn hold_until(&self, now: Instant, next: Instant, otherwise: Hold) -> Hold {
-        let need = self.need(self.queue.next_length(self.tx_length).unwrap_or(0), CloseReason::NoTime);
-        if !self.queue.may_send_new(self.settings.tx_slots) {
-            Hold::Controller
-        } else if after(now, need) > before(next, self.settings.margin) {
-            Hold::DoesNotFit
-        } else {
-            otherwise
-        }
-    }
-
-    /// Time that must be left to send `payload` bytes: until the last packet of the exchange has ended, and the inter frame
-    /// space that keeps it off the next anchor. A peripheral keeps its answer off the next anchor by itself; it knows
-    /// nothing of the central's other reasons to stop, so the central allows for its longest answer then.
-    fn need(&self, payload: usize, late: CloseReason) -> Nanos {
-        let own = self.tx_phy().air_time(payload, self.sends_mic()) + self.settings.ifs;
-        let answer = if late == CloseReason::NoTime { 0 } else { self.tx_length };
-        match self.role {
-            Role::Central => {
-                let mic = self.settings.mic || self.encryption.receives();
-                own + self.rx_phy().air_time(answer, mic) + self.settings.ifs
-            }
-            Role::Peripheral => own,
-        }
-    }
-
     /// A timer of [`Self::due`] has run out. `limit` is when the radio is wanted by another link.
     pub(crate) fn timer(&mut self, now: Instant, limit: Instant) -> Timer {
         match self.phase {
@@ -524,8 +217,8 @@ impl Link {
                 match self.queue.acknowledged() {
                     Acknowledged::Packet => delivered.completed = true,
                     Acknowledged::Control(control) => {
-                        encryption::acknowledged(self, control.as_slice().first());
-                        delivered.terminated = procedure::acknowledged(control);
+                        encrypting::acknowledged(self, control.as_slice().first());
+                        delivered.terminated = control::acknowledged(control);
                     }
                     Acknowledged::Part | Acknowledged::Nothing => {}
                 }
@@ -617,22 +310,22 @@ impl Link {
 
     /// The central's host wants the link encrypted, or encrypted anew. `false` while such a procedure runs.
     pub(crate) fn encrypt(&mut self, choice: KeyChoice) -> bool {
-        encryption::begin(self, choice)
+        encrypting::begin(self, choice)
     }
 
     /// The peripheral's host has the key, or none. `false` when it was not asked.
     pub(crate) fn give_key(&mut self, key: Option<Key>) -> bool {
-        encryption::give_key(self, key)
+        encrypting::give_key(self, key)
     }
 
     /// A control payload came in; the answer is queued.
     pub(crate) fn controlled(&mut self, payload: &[u8]) -> Option<Update> {
-        procedure::received(self, payload)
+        control::received(self, payload)
     }
 
     /// Begins a procedure of the central or of either side.
     pub(crate) fn request(&mut self, wanted: Wanted) {
-        procedure::request(self, wanted);
+        control::request(self, wanted);
     }
 
     /// The connection ends without a further packet.

@@ -1,7 +1,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::PduKind;
+use super::terms::PduKind;
 use crate::hci::ACL_HEADER_BYTES;
 use crate::pdu::control::ControlBytes;
 use crate::pdu::{Header, Llid, Pdu};

@@ -13,9 +13,10 @@ use crate::controller::{ClassicConfig, Completion, ControllerConfig, PROFILES};
 use crate::host::{HostConfig, Latency};
 use crate::l2cap::CreditPolicy;
 use crate::limit::Limit;
-use crate::link::{Pickup, Role};
+use crate::link::Pickup;
 use crate::medium::Loss;
 use crate::phy::{MAX_LENGTH, MIN_LENGTH, Phy};
+use crate::role::Role;
 use crate::time::{MS, Nanos, SECOND, US};
 use crate::transport::Transport;
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::value::{self, Expected};
 use super::{Scenario, ScenarioError, Side};
 use crate::controller::PROFILES;
-use crate::link::Role;
+use crate::role::Role;
 
 /// What a parameter belongs to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::parameter::{self, Target};
 use super::{Scenario, ScenarioError};
-use crate::link::Role;
+use crate::role::Role;
 
 pub(super) fn read(scenario: &mut Scenario, text: &str) -> Result<(), ScenarioError> {
     let root = DeTable::parse(text).map_err(|error| {

@@ -7,8 +7,9 @@ use crate::bredr::Rate;
 use crate::controller::Completion;
 use crate::host::Latency;
 use crate::l2cap::CreditPolicy;
-use crate::link::{Pickup, Role};
+use crate::link::Pickup;
 use crate::phy::Phy;
+use crate::role::Role;
 use crate::time::{MS, Nanos, SECOND, US};
 use crate::transport::Transport;
 

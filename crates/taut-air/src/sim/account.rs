@@ -6,15 +6,16 @@ use alloc::vec::Vec;
 use taut_time::Instant;
 
 use super::latency::Latencies;
-use super::observe::{AirEvent, Happening, Observer, Purpose};
+use super::node::{Node, link_of};
+use super::observe::{AirEvent, Happening, Observer, Purpose, is_active};
 use super::outcome::{Counters, Negotiated, Outcome};
 use super::purpose::Parts;
-use super::world::{Node, is_active, link_of};
 use crate::controller::{EventClosed, FIRST_HANDLE, Transmission};
 use crate::host::{self, Blocked, Notice, What};
 use crate::ledger::{Category, Ledger};
-use crate::link::{CloseReason, Hold, PduKind, Reception, Role};
+use crate::link::{CloseReason, Hold, PduKind, Reception};
 use crate::medium::OnAir;
+use crate::role::Role;
 use crate::scenario::Scenario;
 use crate::time::{Nanos, span};
 

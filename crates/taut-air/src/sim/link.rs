@@ -1,11 +1,13 @@
 use alloc::string::ToString;
-use alloc::vec::Vec;
 
 use taut_time::Instant;
 
+use super::arrival::Arrival;
+use super::observe::Observer;
 use super::outcome::Outcome;
-use super::{Observer, SETUP, world::World};
-use crate::link::Role;
+use super::setup::SETUP;
+use super::world::World;
+use crate::role::Role;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::after;
 
@@ -29,17 +31,6 @@ use crate::time::after;
 #[derive(Clone, Debug)]
 pub struct AirLink {
     world: World,
-}
-
-/// An SDU that a program has read.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Arrival {
-    /// When its `recv` gave it.
-    pub at: Instant,
-    /// Whose program read it.
-    pub side: Role,
-    /// What was read: what one [`write`](AirLink::write) gave, or a part of it if that was longer than the MTU.
-    pub bytes: Vec<u8>,
 }
 
 impl AirLink {

@@ -1,27 +1,29 @@
 //! The machines of both sides, driven in virtual time: on to the next deadline, again and again.
 
 mod account;
+mod arrival;
 mod latency;
 mod link;
+mod node;
 mod observe;
 mod outcome;
 mod purpose;
+mod setup;
 mod world;
 
 use taut_time::Instant;
 
 use crate::scenario::{Scenario, ScenarioError};
-use crate::time::{Nanos, SECOND, after};
+use crate::time::{Nanos, after};
 
+pub use arrival::Arrival;
 pub use latency::Latencies;
-pub use link::{AirLink, Arrival};
+pub use link::AirLink;
 pub use observe::{AirEvent, Happening, Observer, Purpose};
 pub use outcome::{Counters, Negotiated, Outcome};
 pub(crate) use purpose::Parts;
+use setup::SETUP;
 use world::World;
-
-/// Virtual time that links and channels may take to come up.
-const SETUP: Nanos = 300 * SECOND;
 
 /// A simulation of a scenario. Equal scenarios and seeds give equal runs, event by event.
 #[derive(Clone, Debug)]

@@ -4,8 +4,9 @@ use crate::bredr::Packet;
 use crate::host::Blocked;
 use crate::l2cap::ChannelParameters;
 use crate::ledger::Category;
-use crate::link::{CloseReason, Reception, Role};
+use crate::link::{CloseReason, Reception};
 use crate::phy::Phy;
+use crate::role::Role;
 use crate::time::Nanos;
 
 /// Sees all that happens in a simulation. `()` sees nothing and costs nothing.
@@ -227,4 +228,8 @@ pub enum Purpose {
     Signalling,
     /// Part of an SDU: so many bytes of it.
     Payload(usize),
+}
+
+pub(super) const fn is_active<O: Observer>(_: &O) -> bool {
+    O::ACTIVE
 }

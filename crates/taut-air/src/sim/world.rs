@@ -7,35 +7,19 @@ use alloc::vec::Vec;
 use taut_time::Instant;
 
 use super::account::Account;
-use super::link::Arrival;
-use super::observe::{AirEvent, Happening, Observer};
+use super::arrival::Arrival;
+use super::node::{Node, link_of};
+use super::observe::{AirEvent, Happening, Observer, is_active};
 use super::outcome::Outcome;
 use crate::controller::{self, Controller, FIRST_HANDLE, Transmission};
 use crate::host::{self, Host, Plan, What, Wish};
-use crate::link::{PduKind, Reception, Role};
+use crate::link::{PduKind, Reception};
 use crate::medium::Medium;
 use crate::rng::Random;
+use crate::role::Role;
 use crate::scenario::{self, Scenario};
 use crate::time::{MS, NEVER, deadline};
 use crate::transport::Pipe;
-
-/// A machine: number 0 is the central, the others are peripherals.
-#[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) role: Role,
-    pub(super) controller: Controller,
-    pub(super) host: Host,
-    /// From the host to the controller, and back.
-    pub(super) down: Pipe,
-    pub(super) up: Pipe,
-    due: Instant,
-}
-
-impl Node {
-    fn due(&self) -> Instant {
-        self.controller.due().min(self.host.due()).min(self.down.due()).min(self.up.due())
-    }
-}
 
 #[derive(Clone, Debug)]
 pub(super) struct World {
@@ -290,13 +274,4 @@ impl World {
         };
         observer.event(&AirEvent { at: self.now, link: link_of(number), what });
     }
-}
-
-/// A peripheral's link; the central's own events are told with its first link.
-pub(super) const fn link_of(number: usize) -> u16 {
-    number.saturating_sub(1) as u16
-}
-
-pub(super) const fn is_active<O: Observer>(_: &O) -> bool {
-    O::ACTIVE
 }

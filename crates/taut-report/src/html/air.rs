@@ -6,9 +6,8 @@ use serde_json::{Value, json};
 use taut_explain::air::{LINES, Line};
 use taut_measure::recording::{AirExcerpt, AirRow};
 
-use super::chart::{Chart, Spread, SpreadRow};
+use super::chart::{Chart, Spread, SpreadRow, add, add_spread};
 use super::page::{Page, escape, push};
-use super::section::{add, add_spread};
 use crate::sheet::{air_labels, in_words};
 use crate::units;
 

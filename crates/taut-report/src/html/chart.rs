@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use taut_measure::recording::{CrowdRow, EchoRow, MessageExcerpt, PaceRow, RouteRow};
 use taut_measure::stats::Losses;
 
+use super::page::Page;
 use crate::{stages, units};
 
 /// A chart for the script.
@@ -209,4 +210,16 @@ pub(crate) fn timelines(rows: &[&PaceRow], labels: &[String]) -> Vec<Chart> {
         }
     };
     drawn().map(chart).collect()
+}
+
+pub(crate) fn add_spread(page: &mut Page, title: &str, caption: &str, spread: &Spread) {
+    if !spread.rows.is_empty() {
+        page.chart(title, caption, spread.data());
+    }
+}
+
+pub(super) fn add(page: &mut Page, chart: Option<Chart>) {
+    if let Some(chart) = chart {
+        page.chart(&chart.title, &chart.caption, chart.data);
+    }
 }

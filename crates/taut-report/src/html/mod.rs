@@ -11,9 +11,9 @@ use crate::sheet::Groups;
 use crate::{Document, prose, units};
 use page::{code, escape, push, sentence};
 
-pub(crate) use chart::{Spread, SpreadRow};
+pub(crate) use chart::{Spread, SpreadRow, add_spread};
 pub(crate) use page::Page;
-pub(crate) use section::{add_spread, sheet_tables};
+pub(crate) use section::sheet_tables;
 
 /// The document as one HTML page.
 pub fn render(document: &Document) -> String {

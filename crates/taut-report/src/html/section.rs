@@ -5,7 +5,9 @@ use taut_measure::recording::{CrowdRow, EchoRow, PaceRow, RouteRow, StreamRow, T
 use taut_measure::stats::{self, Interval};
 
 use super::air;
-use super::chart::{Chart, Curve, Spread, SpreadRow, by_active, by_connections, exceedance, percentiles, timelines};
+use super::chart::{
+    Chart, Curve, Spread, SpreadRow, add, add_spread, by_active, by_connections, exceedance, percentiles, timelines,
+};
 use super::page::{Page, code, escape, push, sentence};
 use crate::sheet::{
     self, About, Cell, Groups, Line, Sheet, Tone, echo_labels, ledger_shares, pace_labels, ratio_interval,
@@ -217,18 +219,6 @@ fn tune(page: &mut Page, rows: &[&TuneRow]) {
         from no effect.",
         &spread,
     );
-}
-
-pub(crate) fn add_spread(page: &mut Page, title: &str, caption: &str, spread: &Spread) {
-    if !spread.rows.is_empty() {
-        page.chart(title, caption, spread.data());
-    }
-}
-
-pub(super) fn add(page: &mut Page, chart: Option<Chart>) {
-    if let Some(chart) = chart {
-        page.chart(&chart.title, &chart.caption, chart.data);
-    }
 }
 
 fn table(body: &mut String, sheet: &Sheet, shown: &[usize], with_caption: bool) {

@@ -1,12 +1,13 @@
 mod attach;
+mod files;
 mod host;
 
 use std::fs::File;
 use std::io::BufWriter;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
-use taut_air::{AirEvent, Observer, Role};
+use taut_air::{AirEvent, Observer};
 use taut_link::Error;
 use taut_measure::air::{self, AirPlan, AirTimeline, Both, Excerpt};
 use taut_measure::recording::{AirSetting, Ended, Row};
@@ -14,6 +15,7 @@ use taut_report::Document;
 use taut_report::capture::{AirCapture, HostCapture};
 use taut_time::Duration;
 
+use self::files::{create, sides};
 use crate::exit::Code;
 use crate::output::{self, OutputArgs};
 use crate::run::Run;
@@ -270,14 +272,6 @@ impl Files {
         }
         Ok(())
     }
-}
-
-fn create(path: &Path) -> anyhow::Result<BufWriter<File>> {
-    Ok(BufWriter::new(File::create(path).with_context(|| format!("write {}", path.display()))?))
-}
-
-fn sides(directory: &Path) -> [(Role, PathBuf); 2] {
-    [Role::Central, Role::Peripheral].map(|side| (side, directory.join(format!("{}.btsnoop", side.name()))))
 }
 
 impl Observer for Files {

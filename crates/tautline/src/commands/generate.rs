@@ -1,8 +1,7 @@
-use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::exit::Code;
-use crate::{Cli, output};
+use crate::output;
 
 /// Print what packages ship: man page, shell completions, JSON schema
 #[derive(Debug, clap::Args)]
@@ -25,8 +24,8 @@ enum What {
     Schema,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    let mut command = Cli::command();
+/// `command` is the whole of `taut`.
+pub(crate) fn run(args: Args, mut command: clap::Command) -> anyhow::Result<Code> {
     command.build();
     let mut bytes = Vec::new();
     match args.what {

@@ -11,9 +11,9 @@ use super::manager::{Setup, connection_complete};
 use super::{Controller, Listener};
 use crate::bredr::{Body, INQUIRY, Packet, PacketType, SLOT, hop};
 use crate::hci::{self, event};
-use crate::link::Role;
 use crate::pdu::advertising::Address;
 use crate::rng::Random;
+use crate::role::Role;
 use crate::time::{NEVER, Nanos, US, after};
 
 /// ID packets of a train go out that far apart.

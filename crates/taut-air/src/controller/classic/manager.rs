@@ -8,8 +8,8 @@ use taut_time::Instant;
 use super::Controller;
 use crate::bredr::{SLOT, lmp};
 use crate::hci::{self, event};
-use crate::link::Role;
 use crate::pdu::advertising::Address;
+use crate::role::Role;
 use crate::time::{NEVER, Nanos, after};
 
 /// How far a connection is.

@@ -13,9 +13,9 @@ use taut_time::Instant;
 use super::{Controller, Output};
 use crate::bredr::{self, Acl, Llid, Packet, SLOT, Turn};
 use crate::hci::{self, Boundary, event};
-use crate::link::Role;
 use crate::pdu::advertising::Address;
 use crate::rng::Random;
+use crate::role::Role;
 use crate::time::{NEVER, Nanos, after};
 
 pub(super) use command::COMMANDS;

@@ -12,6 +12,7 @@ use taut_measure::stats::Quantile;
 use taut_report::capture::{AirCapture, HostCapture};
 use taut_time::Duration;
 
+use super::files;
 use crate::exit::Code;
 use crate::{input, output, run, scenario};
 
@@ -204,11 +205,11 @@ struct Captures {
 impl Captures {
     fn create(args: &AttachArgs) -> anyhow::Result<Self> {
         let begin =
-            |path: &Path| AirCapture::begin(super::create(path)?).with_context(|| format!("write {}", path.display()));
+            |path: &Path| AirCapture::begin(files::create(path)?).with_context(|| format!("write {}", path.display()));
         let pcapng = args.pcapng.as_deref().map(begin).transpose()?;
         let mut btsnoop = Vec::new();
-        for (side, path) in args.btsnoop.as_deref().into_iter().flat_map(super::sides) {
-            let capture = HostCapture::begin(super::create(&path)?, side);
+        for (side, path) in args.btsnoop.as_deref().into_iter().flat_map(files::sides) {
+            let capture = HostCapture::begin(files::create(&path)?, side);
             btsnoop.push(capture.with_context(|| format!("write {}", path.display()))?);
         }
         Ok(Self { pcapng, btsnoop })
@@ -219,7 +220,7 @@ impl Captures {
             capture.finish().with_context(|| format!("write {}", path.display()))?;
         }
         for (capture, (_, path)) in
-            self.btsnoop.into_iter().zip(args.btsnoop.as_deref().into_iter().flat_map(super::sides))
+            self.btsnoop.into_iter().zip(args.btsnoop.as_deref().into_iter().flat_map(files::sides))
         {
             capture.finish().with_context(|| format!("write {}", path.display()))?;
         }
