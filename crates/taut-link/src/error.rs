@@ -1,7 +1,7 @@
-use std::io;
+use std::{fmt, io};
 
 use crate::peer_clock::Disagreement;
-use crate::{Endpoint, refusal};
+use crate::refusal;
 
 /// Result of an operation on an endpoint or a link.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -161,11 +161,11 @@ impl Error {
     }
 
     /// A crowd was asked of a datagram endpoint.
-    pub(crate) fn no_crowd(endpoint: &Endpoint) -> Self {
+    pub(crate) fn no_crowd(endpoint: &impl fmt::Display) -> Self {
         Self::Input(format!("{endpoint}: a crowd is one of streams: write tcp://HOST:PORT or unix:PATH"))
     }
 
-    pub(crate) fn io(operation: &'static str, endpoint: &Endpoint, error: impl Into<io::Error>) -> Self {
+    pub(crate) fn io(operation: &'static str, endpoint: &impl fmt::Display, error: impl Into<io::Error>) -> Self {
         Self::Io { operation, endpoint: endpoint.to_string(), error: error.into() }
     }
 }

@@ -503,7 +503,7 @@ impl Worker {
                 self.late.push_back(notice);
                 continue;
             }
-            if matches!(self.sender.deliver(&notice), Delivery::Later) {
+            if matches!(self.sender.deliver(&notice, self.shared.runs_as_batch()), Delivery::Later) {
                 stuck |= line;
                 if matches!(notice, Notice::Function { .. }) {
                     // It may be its attributes that the system has no room for, ever: the others are tried before it.

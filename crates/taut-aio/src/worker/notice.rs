@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use crate::interface::control_block::SigEvent;
 use crate::lockfree::completions::Completed;
-use crate::service;
 use crate::service::queue::Queue;
 use crate::system;
 
@@ -147,8 +146,9 @@ impl Sender {
         Self { process: system::process() }
     }
 
-    /// Delivers a notice, or says that it has to wait. What can't ever be delivered is done.
-    pub(crate) fn deliver(self, notice: &Notice) -> Delivery {
+    /// Delivers a notice, or says that it has to wait. What can't ever be delivered is done. `batch` says whether this thread
+    /// was made `SCHED_BATCH`, which the application's function is not to inherit.
+    pub(crate) fn deliver(self, notice: &Notice, batch: bool) -> Delivery {
         match *notice {
             Notice::Silent => Delivery::Done,
             Notice::Signal { signal, value } => {
@@ -165,7 +165,7 @@ impl Sender {
                     libc::syscall(libc::SYS_rt_tgsigqueueinfo, self.process, thread, signal, &raw const info)
                 })
             }
-            Notice::Function { function, value, attributes } => call(function, value, attributes),
+            Notice::Function { function, value, attributes } => call(function, value, attributes, batch),
             Notice::Queue { ref queue, completed } => {
                 if queue.completions().is_full() {
                     return Delivery::Later;
@@ -206,16 +206,11 @@ struct Call {
     undo_batch: bool,
 }
 
-fn call(function: usize, value: usize, attributes: usize) -> Delivery {
+fn call(function: usize, value: usize, attributes: usize, undo_batch: bool) -> Delivery {
     // SAFETY: the application gave a `void (*)(union sigval)`, which is passed like an integer of its size.
     let function = unsafe { mem::transmute::<usize, extern "C" fn(usize)>(function) };
     // Asked for now: the function may destroy the attributes.
-    let call = Box::into_raw(Box::new(Call {
-        function,
-        value,
-        joinable: is_joinable(attributes),
-        undo_batch: service::shared().runs_as_batch(),
-    }));
+    let call = Box::into_raw(Box::new(Call { function, value, joinable: is_joinable(attributes), undo_batch }));
     // SAFETY: the attributes are the application's, null or valid until now (POSIX); `call` goes over to the thread.
     let created = unsafe {
         let mut thread: libc::pthread_t = mem::zeroed();

@@ -1,7 +1,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Error, Result};
+use socket2::SockAddr;
+
+use super::le16;
+use crate::{Error, Result, sys};
 
 /// Address of a Bluetooth device (Bluetooth Core Specification, Vol 6, Part B, section 1.3), written with the most
 /// significant octet first, as `00:11:22:33:44:55`.
@@ -362,6 +365,23 @@ impl fmt::Display for BluetoothAddress {
         parameter("interval", self.interval.map(interval_text))?;
         parameter("length", self.length.map(|bytes| bytes.to_string()))?;
         parameter("security", self.security.map(|security| name_of(security, &SECURITIES).to_owned()))
+    }
+}
+
+/// The address that a listening socket has.
+pub(crate) fn bound(protocol: Protocol, address: &BluetoothAddress, local: &SockAddr) -> BluetoothAddress {
+    let bytes = sys::address_bytes(local);
+    let (device_at, number) = match protocol {
+        // sockaddr_l2: family, PSM, address.
+        Protocol::L2cap => (4, le16(bytes, 2)),
+        // sockaddr_rc: family, address, channel.
+        Protocol::Rfcomm => (2, bytes.get(8).map(|&channel| channel.into())),
+    };
+    let device =
+        bytes.get(device_at..device_at + 6).and_then(|bytes| bytes.try_into().ok()).map(DeviceAddress::from_wire);
+    match (device, number) {
+        (Some(device), Some(number)) if device != DeviceAddress::ANY => address.bound(device, number),
+        _ => address.clone(),
     }
 }
 

@@ -23,6 +23,7 @@ mod credit_rule;
 mod heard;
 mod management;
 mod monitor;
+mod number;
 mod parameters;
 mod radio;
 mod security;
@@ -32,17 +33,15 @@ mod trap;
 mod virtual_adapter;
 
 pub use adapter::{adapters, address_of, is_set_up, restore as restore_adapters, switch_on};
-pub(crate) use address::Protocol;
 pub use address::{AddressType, BluetoothAddress, DeviceAddress, Phy, Security};
+pub(crate) use address::{Protocol, bound};
 pub use agreed::Agreed;
 pub use choice::{LinkChoice, interval_in_words};
 pub use credit_rule::CreditRule;
 pub use parameters::{ConnectionParameters, IntervalLimits, set_connection_parameters};
 pub(crate) use security::Confirming;
 pub use serial_adapter::SerialAdapter;
-pub(crate) use socket::{
-    Ear, Ears, Listening, adapter_of, apply_to_accepted, bound, connect, facts, listen, set_mtu_of,
-};
+pub(crate) use socket::{Ear, Ears, Listening, adapter_of, apply_to_accepted, connect, facts, listen, set_mtu_of};
 pub use trap::{receiving_blocks_others, sending_waits_all_the_same};
 pub use virtual_adapter::VirtualAdapter;
 

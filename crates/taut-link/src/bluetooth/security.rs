@@ -13,7 +13,7 @@ use taut_time::Duration;
 use super::heard::{Heard, Insecure};
 use super::management::Management;
 use super::monitor::Monitor;
-use super::socket::{BT_SECURITY, SOL_BLUETOOTH};
+use super::number::{BT_SECURITY, SOL_BLUETOOTH};
 use super::{BluetoothAddress, DeviceAddress, Security};
 use crate::{clock, sys};
 

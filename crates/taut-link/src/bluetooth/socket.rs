@@ -16,21 +16,13 @@ use super::agreed::Agreed;
 use super::heard::Heard;
 use super::management::no_bluetooth;
 use super::monitor::Monitor;
+use super::number::{
+    BT_PHY, BT_RCVMTU, BT_SECURITY, BT_SNDMTU, BTPROTO_L2CAP, BTPROTO_RFCOMM, L2CAP_CONNINFO, L2CAP_OPTIONS,
+    SOL_BLUETOOTH, SOL_L2CAP,
+};
 use super::security::Confirming;
-use super::{AddressType, BluetoothAddress, CreditRule, DeviceAddress, Protocol, Security, le16, radio, security};
+use super::{AddressType, BluetoothAddress, CreditRule, DeviceAddress, Protocol, Security, radio, security};
 use crate::{Endpoint, Error, Result, clock, sys};
-
-/// bluetooth.h, l2cap.h, hci_sock.h; the libc crate has no names for them.
-const BTPROTO_L2CAP: i32 = 0;
-const BTPROTO_RFCOMM: i32 = 3;
-const SOL_L2CAP: i32 = 6;
-const L2CAP_OPTIONS: i32 = 1;
-const L2CAP_CONNINFO: i32 = 2;
-pub(super) const SOL_BLUETOOTH: i32 = 274;
-pub(super) const BT_SECURITY: i32 = 4;
-const BT_SNDMTU: i32 = 12;
-const BT_RCVMTU: i32 = 13;
-const BT_PHY: i32 = 14;
 
 /// A channel that is open.
 pub(crate) struct Opened {
@@ -224,23 +216,6 @@ pub(crate) fn listen(endpoint: &Endpoint, protocol: Protocol, address: &Bluetoot
 /// Gives a listening socket another MTU for the channels that it accepts from now on.
 pub(crate) fn set_mtu_of(socket: &Socket, address: &BluetoothAddress, mtu: u16) -> io::Result<()> {
     set_mtu(socket, address, mtu)
-}
-
-/// The address that a listening socket has.
-pub(crate) fn bound(protocol: Protocol, address: &BluetoothAddress, local: &SockAddr) -> BluetoothAddress {
-    let bytes = sys::address_bytes(local);
-    let (device_at, number) = match protocol {
-        // sockaddr_l2: family, PSM, address.
-        Protocol::L2cap => (4, le16(bytes, 2)),
-        // sockaddr_rc: family, address, channel.
-        Protocol::Rfcomm => (2, bytes.get(8).map(|&channel| channel.into())),
-    };
-    let device =
-        bytes.get(device_at..device_at + 6).and_then(|bytes| bytes.try_into().ok()).map(DeviceAddress::from_wire);
-    match (device, number) {
-        (Some(device), Some(number)) if device != DeviceAddress::ANY => address.bound(device, number),
-        _ => address.clone(),
-    }
 }
 
 /// What an accepted socket does not inherit; gives the most bytes of one write.

@@ -1,12 +1,12 @@
 use taut_time::Duration;
 
-use super::{
-    Accept, CONTROL_BYTES, DATA_HEADER_BYTES, FETCH_BYTES, HEADER_BYTES, Hello, RECORDS_PER_FRAME, Refusal, Shape,
-    Shaped, VERSION,
+use super::format::{
+    CONTROL_BYTES, DATA_HEADER_BYTES, FETCH_BYTES, HEADER_BYTES, RECORDS_PER_FRAME, Reader, Record, VERSION, WireError,
+    Writer,
 };
+use super::hello::{Accept, Hello, Refusal, Shape, Shaped};
 
 const MAGIC: [u8; 4] = *b"TAUT";
-pub(super) const RECORD_BYTES: usize = 24;
 const DATA: u8 = 0;
 /// Length of the number of a question.
 const NUMBER_BYTES: usize = 4;
@@ -98,38 +98,6 @@ pub struct Summary {
     pub cpu: Duration,
     /// Records that the server had no room for.
     pub records_dropped: u32,
-}
-
-/// One arrival, on the server's `CLOCK_MONOTONIC`.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Record {
-    /// Position after the last byte that arrived, counted from the start of the work.
-    pub end: u64,
-    /// When the server's kernel took it in, in ns; 0 when that is not known.
-    pub received_ns: u64,
-    /// When the server's program read it, in ns.
-    pub read_ns: u64,
-}
-
-/// Why bytes are no frame.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum WireError {
-    /// They do not begin as a frame does.
-    #[error("these bytes are not of Tautline's protocol")]
-    Magic,
-    /// They are of another version.
-    #[error("the peer speaks version {0} of the protocol, this is version {VERSION}")]
-    Version(u8),
-    /// The frame has another length than its kind has.
-    #[error("a frame of the wrong length")]
-    Length,
-    /// There is no such kind of frame.
-    #[error("a frame of unknown kind {0}")]
-    Kind(u8),
-    /// A field has a value that it can't have.
-    #[error("a frame with an invalid {0}")]
-    Field(&'static str),
 }
 
 impl Frame {
@@ -312,67 +280,6 @@ pub fn data_sequence(datagram: &[u8]) -> Option<(u64, u64)> {
     }
     let mut from = Reader(&header[8..]);
     Some((from.u64().ok()?, from.u64().ok()?))
-}
-
-/// Writes fields in network byte order.
-pub(super) struct Writer(Vec<u8>);
-
-impl Writer {
-    pub(super) fn u8(&mut self, value: u8) -> &mut Self {
-        self.0.push(value);
-        self
-    }
-
-    pub(super) fn u16(&mut self, value: u16) -> &mut Self {
-        self.0.extend_from_slice(&value.to_be_bytes());
-        self
-    }
-
-    pub(super) fn u32(&mut self, value: u32) -> &mut Self {
-        self.0.extend_from_slice(&value.to_be_bytes());
-        self
-    }
-
-    pub(super) fn u64(&mut self, value: u64) -> &mut Self {
-        self.0.extend_from_slice(&value.to_be_bytes());
-        self
-    }
-}
-
-/// Reads fields in network byte order.
-pub(super) struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
-        let (bytes, rest) = self.0.split_first_chunk().ok_or(WireError::Length)?;
-        self.0 = rest;
-        Ok(*bytes)
-    }
-
-    pub(super) fn u8(&mut self) -> Result<u8, WireError> {
-        self.take().map(u8::from_be_bytes)
-    }
-
-    pub(super) fn u16(&mut self) -> Result<u16, WireError> {
-        self.take().map(u16::from_be_bytes)
-    }
-
-    pub(super) fn u32(&mut self) -> Result<u32, WireError> {
-        self.take().map(u32::from_be_bytes)
-    }
-
-    pub(super) fn u64(&mut self) -> Result<u64, WireError> {
-        self.take().map(u64::from_be_bytes)
-    }
-
-    fn records(&mut self) -> Result<Vec<Record>, WireError> {
-        if !self.0.len().is_multiple_of(RECORD_BYTES) {
-            return Err(WireError::Length);
-        }
-        (0..self.0.len() / RECORD_BYTES)
-            .map(|_| Ok(Record { end: self.u64()?, received_ns: self.u64()?, read_ns: self.u64()? }))
-            .collect()
-    }
 }
 
 #[cfg(test)]

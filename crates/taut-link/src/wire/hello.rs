@@ -3,7 +3,7 @@ use std::str::FromStr;
 
 use taut_time::Duration;
 
-use super::frame::{Reader, WireError, Writer};
+use super::format::{Reader, WireError, Writer};
 use crate::Error;
 use crate::bluetooth::{Agreed, CreditRule, IntervalLimits};
 
@@ -141,7 +141,7 @@ impl fmt::Display for Refusal {
             }
             Self::WorkNotOffered => write!(f, "it does not do this over datagrams, since it never amplifies"),
             Self::OtherVersion(version) => {
-                write!(f, "it speaks version {version} of the protocol, this is version {}", super::VERSION)
+                write!(f, "it speaks version {version} of the protocol, this is version {}", super::format::VERSION)
             }
             Self::NotUnderstood => write!(f, "it did not understand the first bytes"),
             Self::AcksNotOffered => write!(f, "its kernel does not let it choose when to acknowledge in this way"),
@@ -330,7 +330,7 @@ impl Refusal {
     /// What to answer to bytes that are no frame of this version.
     pub const fn of(error: WireError) -> Self {
         match error {
-            WireError::Version(_) => Self::OtherVersion(super::VERSION as u32),
+            WireError::Version(_) => Self::OtherVersion(super::format::VERSION as u32),
             _ => Self::NotUnderstood,
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use taut_link::{Error, Result};
 
 use super::WHEN;
-use super::gpio::{GpioMeasured, GpioPlan, IN, OUT, Simulation, TURNS, line};
+use super::gpio_chip::{GpioMeasured, GpioPlan, IN, OUT, Simulation, TURNS, line};
 use crate::module::{self, Condition, ModuleError, ModulePlace, ModuleRoute};
 use crate::route::{Declaration, Route, SinkDeclaration, module_spec};
 

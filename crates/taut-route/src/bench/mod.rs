@@ -2,6 +2,7 @@
 //! over UDP (`udp`) between network namespaces, and on the [lines](gpio) of a GPIO chip.
 
 pub mod gpio;
+mod gpio_chip;
 mod gpio_kernel;
 mod udp;
 

@@ -7,7 +7,7 @@ use super::checksum::{self, LONGEST_SUMMED, SUM, fold};
 use super::frame::{self, HEADERS, LENGTH, PAYLOAD};
 use super::header::{self, Ip, OWN_ETHERNET};
 use super::incoming::{beyond_end, reload};
-use super::network::{Ends, Hook, NetParts, stack_address};
+use super::parts::{Ends, Hook, NetParts, stack_address};
 use taut_bpf::helper;
 use taut_bpf::instruction::R::{R0, R1, R2, R3, R4, R5, R10};
 use taut_bpf::instruction::{Alu, Assembler, Jump, Label, Width};

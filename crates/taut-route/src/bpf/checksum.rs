@@ -6,7 +6,7 @@
 
 use super::frame::{self, CHECKSUM, HEADERS, LENGTH, MEMORY, NOW, OUTPUTS, PAYLOAD, PAYLOAD_SUM, SENT_SUM};
 use super::header::Ip;
-use super::network::Hook;
+use super::parts::Hook;
 use taut_bpf::helper;
 use taut_bpf::instruction::R::{R0, R1, R2, R3, R4, R5, R10};
 use taut_bpf::instruction::{Alu, Assembler, Jump, Label, R, Width};

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::frame::{self, LENGTH, PAYLOAD, PAYLOAD_SUM, SENDER};
 use super::header::{self, Ip};
-use super::network::{Ends, Hook};
+use super::parts::{Ends, Hook};
 use crate::condition::Program;
 use taut_bpf::helper;
 use taut_bpf::instruction::R::{R0, R1, R2, R3, R4, R5, R10};

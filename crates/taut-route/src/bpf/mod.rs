@@ -9,6 +9,7 @@ mod incoming;
 mod network;
 mod object;
 mod outgoing;
+mod parts;
 mod record;
 mod route;
 

@@ -8,7 +8,7 @@ use super::header::{
     self, FIRST_SUM, HEADER_ROOM, IFINDEX, Ip, OWN_BROADCAST, OWN_BYTES, OWN_ETHERNET, PSEUDO_SUM, SINK_BYTES,
 };
 use super::incoming::{SENDER_HOPS, SENDER_IP, SENDER_PORT, beyond_end, reload};
-use super::network::{Ends, NetParts, count, stack_address, time_taken};
+use super::parts::{Ends, NetParts, count, stack_address, time_taken};
 use taut_bpf::helper;
 use taut_bpf::instruction::R::{R0, R1, R2, R3, R4, R5, R10};
 use taut_bpf::instruction::{Alu, Assembler, Jump, Label, R, Width};

@@ -6,8 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::header::{self, Hop, OWN_BYTES, Own, SINK_BYTES};
 use super::incoming::{self, KEY_BYTES};
-use super::network::{self, Hook, LOG_BYTES, NetParts, NetSink};
+use super::network;
 use super::object::{KernelCounters, MemoryMap};
+use super::parts::{Hook, LOG_BYTES, NetParts, NetSink};
 use crate::condition::Program;
 use crate::route::MOST_REPLIES;
 use taut_bpf::BpfError;

@@ -1,6 +1,6 @@
 //! The typed form that all back ends run.
 
-use super::Field;
+use super::field::Field;
 
 /// What an expression is worth.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

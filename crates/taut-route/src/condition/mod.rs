@@ -11,14 +11,17 @@
 
 mod error;
 mod expression;
+mod field;
 mod layout;
+mod names;
 mod parse;
 mod program;
 mod token;
 
 pub use error::SyntaxError;
 pub use expression::{Binary, Expression, Fact, Filter, Slot, Type, Unary};
-pub use layout::{Field, Form, LONGEST_PAYLOAD, Layout};
+pub use field::{Field, Form, LONGEST_PAYLOAD};
+pub use layout::Layout;
 pub use parse::{MOST_PARTS, MOST_SLOTS};
 pub use program::{MOST_OUTPUTS, Memory, Program, ProgramError, Verdict};
 

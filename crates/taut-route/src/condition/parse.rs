@@ -1,8 +1,11 @@
 //! Tokens to the typed form: a parser by precedence, which checks types as it goes.
 
-use super::expression::{Binary, Expression, Fact, Filter, Slot, Type, Unary};
+use super::error::SyntaxError;
+use super::expression::{Binary, Expression, Filter, Slot, Type, Unary};
+use super::field::{Field, Form, LONGEST_PAYLOAD};
+use super::layout::Layout;
+use super::names::{FACTS, FUNCTIONS};
 use super::token::{Placed, Token, tokens};
-use super::{Field, Form, LONGEST_PAYLOAD, Layout, SyntaxError};
 
 /// Values that wait at once for another one to be computed: a bound of the generated program's stack.
 const DEEPEST: usize = 24;
@@ -35,42 +38,6 @@ struct Input<'a> {
     tokens: Vec<Placed>,
     next: usize,
     brackets: usize,
-}
-
-const FACTS: [(&str, Fact); 5] = [
-    ("len", Fact::Length),
-    ("count", Fact::Count),
-    ("passed", Fact::Passed),
-    ("since_last", Fact::SinceLast),
-    ("since_passed", Fact::SincePassed),
-];
-
-/// The functions with their operands, for messages.
-const FUNCTIONS: [(&str, &str); 16] = [
-    ("abs", "abs(number)"),
-    ("min", "min(number, number)"),
-    ("max", "max(number, number)"),
-    ("clamp", "clamp(number, low, high)"),
-    ("prev", "prev(number or condition)"),
-    ("delta", "delta(number)"),
-    ("changed", "changed(number or condition)"),
-    ("rise", "rise(condition)"),
-    ("fall", "fall(condition)"),
-    ("total", "total(number)"),
-    ("hysteresis", "hysteresis(number, low, high)"),
-    ("debounce", "debounce(condition, time)"),
-    ("limit", "limit(condition, times, time)"),
-    ("average", "average(number, events)"),
-    ("smooth", "smooth(number, shift)"),
-    ("median", "median(number)"),
-];
-
-/// Whether the language has something of that name.
-pub(super) fn is_reserved(name: &str) -> bool {
-    ["true", "false", "previous"].contains(&name)
-        || FACTS.iter().any(|(known, _)| *known == name)
-        || FUNCTIONS.iter().any(|(known, _)| *known == name)
-        || Form::named(name).is_some()
 }
 
 /// Operators by precedence, the loosest first.

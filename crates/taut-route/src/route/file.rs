@@ -9,7 +9,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use taut_link::{Error, Result};
 
-use super::Wish;
+use super::wish::Wish;
 
 /// A route as written.
 #[derive(Clone, Debug, Default, Deserialize)]

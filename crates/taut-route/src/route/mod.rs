@@ -5,6 +5,7 @@ mod file;
 mod in_module;
 mod line;
 mod plan;
+mod wish;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ pub(crate) use in_module::module_spec;
 pub use line::{Access, Bias, Edge, GpioEdges, GpioLine, InputEvents, Serial};
 pub(crate) use plan::kernel_spec;
 pub use plan::{Host, Plan};
+pub use wish::Wish;
 
 /// Most routes of one process.
 pub const MOST_ROUTES: usize = 1000;
@@ -26,30 +28,6 @@ pub const MOST_ROUTES: usize = 1000;
 pub const MOST_REPLIES: u32 = 100_000;
 /// Most sinks of one route.
 pub const MOST_SINKS: usize = 64;
-
-/// Where the user wants a route to run.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Wish {
-    /// In the kernel where that can be, else in user space.
-    #[default]
-    Auto,
-    /// In the kernel, or not at all.
-    Kernel,
-    /// In the driver, or not at all.
-    XdpNative,
-    /// After the driver, or not at all.
-    XdpGeneric,
-    /// In traffic control, or not at all.
-    Tc,
-    /// In the module's interrupt handler, or not at all.
-    #[serde(rename = "hardirq")]
-    HardIrq,
-    /// In the module's thread, or not at all.
-    Kthread,
-    /// In user space.
-    User,
-}
 
 /// A route that has been checked: it can run, at least in user space.
 #[derive(Clone, Debug)]

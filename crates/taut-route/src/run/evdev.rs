@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use taut_link::{Error, Result};
 
-use super::source::{self, Event, Next};
+use super::event::{self, Event, Next};
 use super::sys;
 use crate::route::InputEvents;
 
@@ -82,13 +82,13 @@ impl Events {
     pub(super) fn next(&mut self, buffer: &mut [u8]) -> io::Result<Next> {
         loop {
             if self.at + EVENT_BYTES > self.filled {
-                if !source::wait(&[self.file.as_fd()])?[0] {
+                if !event::wait(&[self.file.as_fd()])?[0] {
                     return Ok(Next::Nothing);
                 }
                 (self.at, self.filled) = (0, 0);
                 match self.file.read(&mut self.batch) {
                     Ok(length) => self.filled = length,
-                    Err(error) if source::is_quiet(&error) => return Ok(Next::Nothing),
+                    Err(error) if event::is_quiet(&error) => return Ok(Next::Nothing),
                     Err(error) => return Err(error),
                 }
             }

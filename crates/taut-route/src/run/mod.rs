@@ -1,9 +1,11 @@
 //! Routes at work, in the kernel and in user space.
 
 mod evdev;
+mod event;
 pub(crate) mod gpio;
 mod led;
 mod lines;
+mod log;
 mod loops;
 mod serial;
 mod sink;
@@ -25,6 +27,7 @@ use crate::bpf::{Attachment, BpfError, Hop, KernelRoute, KernelTarget, Own, Plac
 use crate::module::{Condition, ModuleError, ModuleRoute};
 use crate::net::netlink::Netlink;
 use crate::route::{Host, Plan, Route, Wish};
+use log::open_log;
 use user::UserRoute;
 
 pub use status::{Counters, Latency, Status};
@@ -292,13 +295,6 @@ impl Drop for Engine {
         self.ask_to_stop();
         self.write_logs();
     }
-}
-
-/// The file of a route's log, if it has one.
-fn open_log(route: &Route) -> Result<Option<Box<dyn Write + Send>>> {
-    let Some(path) = route.log.as_deref() else { return Ok(None) };
-    let failed = |error| Error::Io { operation: "log to", endpoint: path.display().to_string(), error };
-    sink::append(path).map(Some).map_err(failed)
 }
 
 impl Running {

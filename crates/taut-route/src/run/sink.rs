@@ -13,9 +13,9 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FileType;
 use taut_link::{Error, Result};
 
+use super::event::Event;
 use super::led::Led;
 use super::loops::{Hops, ReplyGuard};
-use super::source::Event;
 use super::status::Shared;
 use super::stream::Stream;
 use super::{gpio, serial};

@@ -8,8 +8,9 @@ use std::thread::{self, JoinHandle};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use taut_link::{Error, Result};
 
+use super::event::{Next, now_ns};
 use super::sink::Output;
-use super::source::{Input, Next, now_ns};
+use super::source::Input;
 use super::status::Shared;
 use super::sys;
 use crate::bpf::LogRecord;
@@ -34,7 +35,7 @@ impl UserRoute {
             route: route.clone(),
             input,
             outputs,
-            log: super::open_log(route)?,
+            log: super::log::open_log(route)?,
             counters,
             stop: Arc::default(),
         };

@@ -11,10 +11,10 @@ use gpiocdev_uapi::v2::{
 };
 use taut_link::{Error, Result};
 
+use super::chip::{Chip, answer, refused};
 use super::interrupts::{self, Tally};
-use super::{Chip, refused};
 use crate::route::{Bias, Edge, GpioEdges, GpioLine};
-use crate::run::source::{self, Event, Next};
+use crate::run::event::{self, Event, Next};
 
 /// Events that the kernel keeps for us: the most that it does.
 const BUFFERED: u32 = 1024;
@@ -68,14 +68,6 @@ fn request(offset: u32, consumer: &str, flags: LineFlags, debounce_us: u32, buff
         num_lines: 1,
         event_buffer_size: buffered,
         ..LineRequest::default()
-    }
-}
-
-/// The kernel's answer.
-pub(super) fn answer(error: gpiocdev_uapi::Error) -> io::Error {
-    match error {
-        gpiocdev_uapi::Error::Os(errno) => io::Error::from_raw_os_error(errno.0),
-        gpiocdev_uapi::Error::UnderRead(error) => io::Error::new(io::ErrorKind::InvalidData, error),
     }
 }
 
@@ -146,7 +138,7 @@ impl Edges {
 
     /// Reads what is there, after waiting for a while; whether anything came.
     fn fill(&mut self) -> io::Result<bool> {
-        if !source::wait(&[self.events.as_fd()])?[0] {
+        if !event::wait(&[self.events.as_fd()])?[0] {
             return Ok(false);
         }
         self.read()
@@ -156,7 +148,7 @@ impl Edges {
         (self.at, self.filled) = (0, 0);
         match gpiocdev_uapi::read_event(&self.events, &mut self.batch).map_err(answer) {
             Ok(words) => self.filled = words,
-            Err(error) if source::is_quiet(&error) => {}
+            Err(error) if event::is_quiet(&error) => {}
             Err(error) => return Err(error),
         }
         Ok(self.filled >= EVENT)

@@ -6,7 +6,6 @@ use std::io;
 use gpiocdev_uapi::v2::{self, LineFlags};
 use taut_link::{Error, Result};
 
-use super::cdev::answer;
 use crate::route::GpioLine;
 
 /// A chip, open.
@@ -95,4 +94,27 @@ pub(crate) fn find(line: &GpioLine) -> Result<Chip> {
         return Err(Error::Input(format!("{place}: the chip has the lines 0 to {}", chip.lines.saturating_sub(1))));
     }
     Ok(chip)
+}
+
+/// The kernel's answer.
+pub(super) fn answer(error: gpiocdev_uapi::Error) -> io::Error {
+    match error {
+        gpiocdev_uapi::Error::Os(errno) => io::Error::from_raw_os_error(errno.0),
+        gpiocdev_uapi::Error::UnderRead(error) => io::Error::new(io::ErrorKind::InvalidData, error),
+    }
+}
+
+/// What the kernel answered when a line was asked for, with who holds it.
+pub(super) fn refused(line: &GpioLine, chip: &Chip, error: &io::Error) -> Error {
+    let place = line.place();
+    match error.kind() {
+        io::ErrorKind::ResourceBusy => {
+            let holder = chip.holder(line.offset).unwrap_or_else(|| "somebody else".to_owned());
+            Error::Unavailable(format!("{place} is held by {holder}; it has to be let go first"))
+        }
+        io::ErrorKind::PermissionDenied => {
+            Error::Unavailable(format!("{place}: {error} (needs root, or the group that GPIO chips belong to)"))
+        }
+        _ => Error::Unavailable(format!("{place}: {error}")),
+    }
 }

@@ -11,13 +11,13 @@ mod sysfs;
 
 use std::io;
 
-use taut_link::{Error, Result};
+use taut_link::Result;
 
-use super::source::Next;
+use super::event::Next;
 use crate::route::{Access, GpioEdges, GpioLine};
 
 pub(crate) use cdev::Line as CdevLine;
-pub(crate) use chip::{Chip, described, find};
+pub(crate) use chip::{described, find};
 pub(crate) use sysfs::Line as SysfsLine;
 
 /// Edges of a line.
@@ -82,20 +82,5 @@ impl Output {
             Self::Cdev(line) => line.set(active),
             Self::Sysfs(line) => line.set(active),
         }
-    }
-}
-
-/// What the kernel answered when a line was asked for, with who holds it.
-fn refused(line: &GpioLine, chip: &Chip, error: &io::Error) -> Error {
-    let place = line.place();
-    match error.kind() {
-        io::ErrorKind::ResourceBusy => {
-            let holder = chip.holder(line.offset).unwrap_or_else(|| "somebody else".to_owned());
-            Error::Unavailable(format!("{place} is held by {holder}; it has to be let go first"))
-        }
-        io::ErrorKind::PermissionDenied => {
-            Error::Unavailable(format!("{place}: {error} (needs root, or the group that GPIO chips belong to)"))
-        }
-        _ => Error::Unavailable(format!("{place}: {error}")),
     }
 }

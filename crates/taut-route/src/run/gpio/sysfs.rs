@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use rustix::event::PollFlags;
 use taut_link::{Error, Result};
 
+use super::chip::{Chip, refused};
 use super::interrupts::{self, Tally};
-use super::{Chip, refused};
 use crate::route::{Edge, GpioEdges, GpioLine};
-use crate::run::source::{self, Event, Next};
+use crate::run::event::{self, Event, Next};
 
 const CLASS: &str = "/sys/class/gpio";
 /// What the interrupts of all such lines are handled by.
@@ -152,7 +152,7 @@ impl Edges {
 
     #[inline]
     pub(super) fn next(&mut self, buffer: &mut [u8]) -> io::Result<Next> {
-        if !source::wait_for(&[self.line.value.as_fd()], PollFlags::PRI)?[0] {
+        if !event::wait_for(&[self.line.value.as_fd()], PollFlags::PRI)?[0] {
             let lost = self.tally.quiet();
             return Ok(if lost > 0 { Next::Lost(lost) } else { Next::Nothing });
         }
@@ -166,7 +166,7 @@ impl Edges {
         self.level = level;
         self.tally.take(lost);
         buffer[..8].copy_from_slice(&i64::from(value).to_ne_bytes());
-        let now_ns = source::now_ns();
+        let now_ns = event::now_ns();
         Ok(Next::Event(Event { bytes: 8, at_ns: now_ns, now_ns, from: None, hops: None, lost }))
     }
 
