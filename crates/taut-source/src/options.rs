@@ -49,7 +49,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     use super::*;
-    use crate::SocketTable;
+    use crate::{Socket, SocketTable};
 
     #[test]
     fn options_are_those_of_the_socket_and_of_no_other() {

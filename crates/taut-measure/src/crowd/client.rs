@@ -5,7 +5,8 @@ use rustix::io::Errno;
 use taut_link::{Endpoint, Epoll, Error, Link, Result, SocketOption, clock};
 use taut_time::{Duration, Instant};
 
-use super::{MESSAGE_BYTES, descriptors};
+use super::descriptors;
+use super::plan::MESSAGE_BYTES;
 use crate::interrupt::Interrupt;
 
 /// All links to one host.

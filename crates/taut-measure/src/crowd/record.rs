@@ -3,7 +3,7 @@
 use taut_link::wire::Usage;
 use taut_time::Duration;
 
-use super::{Case, CrowdPlan, MESSAGE_BYTES, Server};
+use super::plan::{Case, CrowdPlan, MESSAGE_BYTES, Server};
 use crate::recording::{Comparison, CpuComparison, CrowdRound, CrowdRow, Starvation};
 use crate::stats::{Distribution, Interval, Quantile, Rounds, interval, median};
 use crate::verdict::compare;

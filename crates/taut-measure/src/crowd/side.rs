@@ -4,8 +4,9 @@ use taut_link::wire::Usage;
 use taut_link::{CrowdSession, Endpoint, Result};
 use taut_time::Duration;
 
+use super::plan::{CrowdPlan, MESSAGE_BYTES, Server};
 use super::process::HostProcess;
-use super::{CrowdEngine, CrowdPlan, HostOrder, MESSAGE_BYTES, Server};
+use super::{CrowdEngine, HostOrder};
 use crate::interrupt::Interrupt;
 
 /// A crowd host with what is needed to reach it. Ends when dropped.

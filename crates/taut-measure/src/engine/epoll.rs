@@ -4,7 +4,7 @@ use rustix::event::epoll::EventFlags;
 use taut_link::{Link, clock};
 use taut_time::Instant;
 
-use super::Engine;
+use super::wait::Engine;
 
 /// epoll(7), level-triggered.
 pub(super) struct Epoll<'a> {

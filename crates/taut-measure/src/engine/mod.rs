@@ -7,6 +7,7 @@ mod epoll;
 pub mod overhead;
 mod poll;
 mod tokio;
+mod wait;
 mod without;
 
 use std::fmt;
@@ -14,7 +15,8 @@ use std::io;
 use std::str::FromStr;
 
 use taut_link::Link;
-use taut_time::Instant;
+
+pub use wait::Engine;
 
 /// The engines there are.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -30,19 +32,6 @@ pub enum EngineKind {
     Epoll,
     /// The tokio runtime, current-thread flavour.
     Tokio,
-}
-
-/// Waits for links to become ready.
-pub trait Engine {
-    /// Waits until a link can be read, `writer` can be written, or it is `until`. Puts the indices of links that may be
-    /// readable into `ready`; reading one of them may still find nothing.
-    ///
-    /// # Errors
-    /// As the system call underneath. A signal is no error: nothing is ready then.
-    fn wait(&mut self, until: Option<Instant>, writer: Option<usize>, ready: &mut Vec<usize>) -> io::Result<()>;
-
-    /// Tells that a read of this link found nothing more.
-    fn drained(&mut self, _link: usize) {}
 }
 
 impl EngineKind {
@@ -94,10 +83,4 @@ impl FromStr for EngineKind {
             format!("there is no engine `{text}`; there are {}", names.join(", "))
         })
     }
-}
-
-/// Time left until an instant, as the kernel takes it.
-fn time_left(until: Instant) -> rustix::time::Timespec {
-    let left = until.saturating_since(taut_link::clock::now());
-    rustix::time::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
 }

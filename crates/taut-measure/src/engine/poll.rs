@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use taut_link::Link;
 use taut_time::Instant;
 
-use super::{Engine, time_left};
+use super::wait::{Engine, time_left};
 
 /// ppoll(2) over all links.
 pub(super) struct Poll<'a> {

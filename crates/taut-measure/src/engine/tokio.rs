@@ -10,7 +10,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Runtime;
 
-use super::Engine;
+use super::wait::Engine;
 
 /// The tokio runtime on the calling thread. Its timers tick in milliseconds, which an open loop shows as send lateness.
 pub(super) struct Tokio<'a> {

@@ -2,7 +2,7 @@ use std::io;
 
 use taut_time::Instant;
 
-use super::Engine;
+use super::wait::Engine;
 
 /// No waiting here: either the receiving call itself waits, or nothing does.
 pub(super) struct Without {

@@ -1,6 +1,6 @@
 use taut_time::{Instant, MessageTimes, Timeline, What};
 
-use super::PacePlan;
+use super::plan::{PacePlan, PeerKind};
 use super::sender::SentRound;
 use crate::recording::{MessageExcerpt, PaceRound, PaceRow, TcpFacts};
 use crate::stats::{Distribution, ExceedanceCounter, Quantile, Rounds};
@@ -155,8 +155,7 @@ impl<'a> Totals<'a> {
             dropped_rounds: self.dropped_rounds,
             excerpt: self.excerpt,
             // Virtual time has no processors.
-            placement: (!matches!(self.plan.peer, super::PeerKind::Simulated(_)))
-                .then(|| self.plan.spot.told(self.is_placed)),
+            placement: (!matches!(self.plan.peer, PeerKind::Simulated(_))).then(|| self.plan.spot.told(self.is_placed)),
             tcp: self.tcp,
             options: self.options,
             observer: None,
@@ -273,7 +272,7 @@ mod tests {
 
     fn plan() -> PacePlan {
         PacePlan {
-            peer: super::super::PeerKind::Plain("tcp://127.0.0.1:9".parse().unwrap()),
+            peer: PeerKind::Plain("tcp://127.0.0.1:9".parse().unwrap()),
             message_bytes: 1,
             period: taut_time::Duration::from_millis(1),
             time: taut_time::Duration::from_secs(1),

@@ -4,7 +4,7 @@ use taut_link::wire::{AckPolicy, Record, Work};
 use taut_link::{Endpoint, Error, Request, Result, Session, clock};
 use taut_time::{ByteRange, Duration, Event, Framing, Host, Instant, Layer, Timeline, What};
 
-use super::{PacePlan, PeerKind};
+use super::plan::{PacePlan, PeerKind};
 use crate::interrupt::Interrupt;
 
 /// The receiving side, whatever it is.

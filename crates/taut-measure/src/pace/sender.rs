@@ -3,7 +3,7 @@ use taut_link::{Error, Result, Session, SocketOption, clock};
 use taut_time::{Duration, Framing, Instant, Timeline};
 
 use super::peer::Peer;
-use super::{PacePlan, SETTLE};
+use super::plan::{PacePlan, SETTLE};
 use crate::interrupt::Interrupt;
 use crate::observe::Observer;
 use crate::recording::TcpFacts;

@@ -4,8 +4,8 @@ use taut_air::{AirLink, ScenarioError};
 use taut_time::{ByteRange, Event, Host, Layer, What};
 
 use super::analysis::{Receiver, Totals};
+use super::plan::{PaceOutcome, PacePlan, SETTLE};
 use super::sender::SentRound;
-use super::{PaceOutcome, PacePlan};
 use crate::Interrupt;
 use crate::air::{AirPlan, AirTimeline};
 use crate::recording::Ended;
@@ -64,7 +64,7 @@ fn send_round(
         let start = number * plan.message_bytes as u64;
         intended.push((at, ByteRange::new(start, start + plan.message_bytes as u64)));
     }
-    let end = link.now() + super::SETTLE;
+    let end = link.now() + SETTLE;
     while link.wait(end, &mut seen).is_some() {}
     let mut timeline = seen.finish();
     for (at, bytes) in &intended {

@@ -6,8 +6,8 @@ use rustix::io::Errno;
 use taut_link::wire::{Frame, Hello, Refusal};
 use taut_link::{Endpoint, Link};
 
-use super::Shared;
-use super::stream::{Bounds, Outcome, Trouble, receive_frame, send};
+use super::exchange::{Bounds, Outcome, Trouble, receive_frame, send};
+use super::shared::Shared;
 use crate::crowd::{CrowdEngine, HostFailure, HostOrder, HostProcess, most_connections};
 
 /// Numbers of the Unix names that hosts get.

@@ -18,9 +18,10 @@ use taut_link::wire::{
 use taut_link::{Listener, PeerAddress, boot_identity, is_this_boot};
 use taut_time::{Duration, Instant};
 
+use super::glance::GLANCE;
 use super::limits::{Place, Rate};
 use super::seen::Seen;
-use super::{GLANCE, Shared};
+use super::shared::Shared;
 use crate::placement::{self, Placed};
 
 /// How long a session that is over is kept, when its client does not say that it has the report.

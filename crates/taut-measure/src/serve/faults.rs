@@ -1,7 +1,7 @@
 use taut_link::clock;
 use taut_time::{Duration, Instant};
 
-use super::GLANCE;
+use super::glance::GLANCE;
 use crate::interrupt::Interrupt;
 
 /// Ways to make a server slow on purpose, by known amounts: what the measuring is held against.

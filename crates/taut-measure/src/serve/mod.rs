@@ -7,12 +7,15 @@
 
 mod crowd;
 mod datagram;
+mod exchange;
 mod faults;
+mod glance;
 mod limits;
 #[cfg(test)]
 mod paths_tests;
 mod seen;
 mod shape;
+mod shared;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -23,26 +26,15 @@ use std::thread::{self, JoinHandle};
 
 use serde::Serialize;
 use taut_link::{Endpoint, Listener, Result};
-use taut_time::{Duration, Framing};
+use taut_time::Framing;
 
-use crate::crowd::HostProgram;
 use crate::interrupt::Interrupt;
 pub use faults::{Faults, Stall};
+use glance::GLANCE;
 pub use limits::Limits;
 use limits::Places;
-
-/// How a server behaves.
-#[derive(Clone, Debug, Default)]
-pub struct ServerConfig {
-    /// What it grants.
-    pub limits: Limits,
-    /// How it is made slow on purpose.
-    pub faults: Faults,
-    /// What works as a crowd host for a client; `None` refuses crowds.
-    pub crowd_host: Option<HostProgram>,
-    /// Clients can't change how links are received.
-    pub fixed: bool,
-}
+pub use shared::ServerConfig;
+use shared::Shared;
 
 /// A running server. Ends when it is dropped.
 #[derive(Debug)]
@@ -68,24 +60,6 @@ pub struct Served {
     /// Options and what was negotiated of the last link of Bluetooth LE, at its end.
     pub last_link: Vec<String>,
 }
-
-/// What all threads of a server share.
-#[derive(Debug)]
-struct Shared {
-    config: ServerConfig,
-    places: Places,
-    stop: Interrupt,
-    has_crowd: AtomicBool,
-    clients: AtomicU64,
-    refused: AtomicU64,
-    misbehaved: AtomicU64,
-    bytes_in: AtomicU64,
-    datagrams_dropped: AtomicU64,
-    last_link: Mutex<Vec<String>>,
-}
-
-/// How often a waiting thread looks whether it should stop or a client's time is over.
-const GLANCE: Duration = Duration::from_millis(50);
 
 impl Server {
     /// Binds all endpoints and serves them on threads of its own.
@@ -148,11 +122,5 @@ impl Drop for Server {
             // A panic there has been printed already.
             let _ = thread.join();
         }
-    }
-}
-
-impl Shared {
-    fn is_stopping(&self) -> bool {
-        self.stop.is_set()
     }
 }

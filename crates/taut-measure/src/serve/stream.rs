@@ -10,14 +10,16 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use taut_link::clock::{self, RealtimeOffset};
 use taut_link::wire::{
-    self, Accept, AckPolicy, CONTROL_BYTES, EndMark, Frame, HEADER_BYTES, Hello, RECORDS_PER_FRAME, Record, Refusal,
-    Summary, Work,
+    Accept, AckPolicy, CONTROL_BYTES, EndMark, Frame, Hello, RECORDS_PER_FRAME, Record, Refusal, Summary, Work,
 };
 use taut_link::{Link, Listener, SocketOption, boot_identity, stamp};
 use taut_time::{Duration, Instant};
 
+use super::exchange::{Bounds, Outcome, Trouble, drain, receive_frame, send};
+use super::glance::GLANCE;
 use super::limits::{Place, Rate};
-use super::{GLANCE, Shared, crowd, shape};
+use super::shared::Shared;
+use super::{crowd, shape};
 use crate::placement;
 
 /// Enough for the deepest call here; buffers are on the heap.
@@ -51,19 +53,6 @@ pub(super) fn accept_all(listener: &Arc<Listener>, shared: &Arc<Shared>) {
         // A panic there has been printed already.
         let _ = client.join();
     }
-}
-
-/// How a session ended.
-pub(super) type Outcome = Result<(), Trouble>;
-
-/// Why a client is not served any further.
-pub(super) enum Trouble {
-    /// It is told so.
-    Refused(Refusal),
-    /// It sent what it must not, or nothing at all.
-    Misbehaved,
-    /// It went away.
-    Gone,
 }
 
 fn greet(link: &Link, listener: &Listener, shared: &Shared) {
@@ -157,34 +146,6 @@ struct Worker<'a> {
     began: Instant,
     bounds: Bounds<'a>,
     last_progress: Instant,
-}
-
-/// Until when a client is served: its time, and the server's own.
-pub(super) struct Bounds<'a> {
-    shared: &'a Shared,
-    deadline: Instant,
-}
-
-impl<'a> Bounds<'a> {
-    /// Those of a session that begins now.
-    pub(super) fn new(shared: &'a Shared, hello: &Hello) -> Self {
-        Self { shared, deadline: shared.config.limits.deadline(hello, clock::now()) }
-    }
-
-    /// Those of a part of a session that begins now and may take that long.
-    fn lasting(shared: &'a Shared, time: Duration) -> Self {
-        Self { shared, deadline: clock::now() + time }
-    }
-
-    /// Whether the client's time is over, or the server is to stop.
-    pub(super) fn are_passed(&self) -> bool {
-        self.are_passed_at(clock::now())
-    }
-
-    #[inline]
-    fn are_passed_at(&self, now: Instant) -> bool {
-        now > self.deadline || self.shared.is_stopping()
-    }
 }
 
 impl<'a> Worker<'a> {
@@ -469,63 +430,5 @@ impl NoteArrival for Summary {
         }
         self.messages += 1;
         self.last_ns = now.as_nanos();
-    }
-}
-
-/// Writes all bytes, for as long as the client takes some now and then and its time is not over.
-pub(super) fn send(link: &Link, mut bytes: &[u8], bounds: &Bounds<'_>) -> Outcome {
-    let mut last_progress = None;
-    loop {
-        match link.send(bytes) {
-            Ok(sent) if sent == bytes.len() => return Ok(()),
-            Ok(sent) => {
-                bytes = &bytes[sent..];
-                last_progress = None;
-            }
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(_) => return Err(Trouble::Gone),
-        }
-        let now = clock::now();
-        let since = *last_progress.get_or_insert(now);
-        if bounds.are_passed_at(now) || now.saturating_since(since) > bounds.shared.config.limits.idle {
-            return Err(Trouble::Gone);
-        }
-    }
-}
-
-/// Reads one control frame, all of it before the deadline, however slowly it drips in.
-pub(super) fn receive_frame(link: &Link, bounds: &Bounds<'_>) -> Result<(u64, Frame), Trouble> {
-    let mut bytes = [0; CONTROL_BYTES];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        if bounds.are_passed() {
-            return Err(Trouble::Misbehaved);
-        }
-        match link.receive(&mut bytes[filled..]) {
-            Ok(0) if filled == 0 => return Err(Trouble::Gone),
-            Ok(0) => return Err(Trouble::Misbehaved),
-            Ok(length) => filled += length,
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(_) => return Err(Trouble::Gone),
-        }
-        if filled >= HEADER_BYTES {
-            match wire::frame_length(&bytes) {
-                Ok(CONTROL_BYTES) => {}
-                Ok(_) | Err(_) => return Err(Trouble::Refused(Refusal::NotUnderstood)),
-            }
-        }
-    }
-    Frame::parse(&bytes).map_err(|error| Trouble::Refused(Refusal::of(error)))
-}
-
-/// Reads and forgets until the client closes, for a while.
-fn drain(link: &Link, bounds: &Bounds<'_>) {
-    let mut buffer = [0; 4096];
-    while !bounds.are_passed() {
-        match link.receive(&mut buffer) {
-            Ok(0) => return,
-            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(_) => return,
-        }
     }
 }

@@ -1,7 +1,8 @@
 use hdrhistogram::Histogram;
 use taut_time::Duration;
 
-use super::{Figures, Percentile, Quantile, Rounds, Summary};
+use super::figures::Figures;
+use super::{Percentile, Quantile};
 
 /// Times of messages, kept to three significant digits from 0 to an hour (HdrHistogram), and how many of the messages were
 /// lost. Every figure is of all of them: a lost one is later than every time.
@@ -98,13 +99,6 @@ impl Distribution {
             max: self.quantile(1.0)?,
             messages: self.messages(),
         })
-    }
-
-    /// The figures of this sample by itself, without intervals; `None` when there are no messages.
-    pub fn summary(&self) -> Option<Summary> {
-        let mut rounds = Rounds::new();
-        rounds.add(self);
-        rounds.summary()
     }
 
     /// Quantiles of all messages with their times in ns, dense where `1 / (1 - q)` is large. It ends with the last message

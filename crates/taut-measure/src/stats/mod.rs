@@ -4,6 +4,7 @@ mod across;
 mod apart;
 mod distribution;
 mod exceedance;
+mod figures;
 mod loss;
 mod quantile;
 mod ratio;
@@ -13,7 +14,8 @@ pub use across::{Interval, LEAST_ROUNDS, interval, median, narrowest, sign_test_
 pub use apart::{apart_by_chance, moved, rounds_to_be_apart};
 pub use distribution::Distribution;
 pub use exceedance::{Exceedance, ExceedanceCounter};
+pub use figures::Figures;
 pub use loss::{Losses, losses_differ, losses_differ_at};
 pub use quantile::{Percentile, Quantile};
 pub use ratio::{Figure, MOST_FALSE, Ratio, rounds_needed, usual_rounds};
-pub use summary::{Figures, Rounds, Summary};
+pub use summary::{Rounds, Summary};

@@ -1,6 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::figures::Figures;
 use super::{Distribution, Losses, Percentile, Quantile, interval, median};
 
 /// Times of messages in figures, all in nanoseconds and of all messages: a lost one is later than every time, so `null` at a
@@ -62,29 +63,6 @@ impl Summary {
     /// How many of all messages were lost.
     pub const fn losses(&self) -> Losses {
         Losses { lost: self.lost, messages: self.messages() }
-    }
-}
-
-/// The figures of one round.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Figures {
-    /// By [`Percentile::ALL`].
-    pub(super) percentiles: [Quantile; 5],
-    /// Longest; lost when any message was.
-    pub max: Quantile,
-    /// Number of messages, lost ones included.
-    pub messages: u64,
-}
-
-impl Figures {
-    /// A percentile, whether or not the round has enough messages for it.
-    pub const fn at(&self, percentile: Percentile) -> Quantile {
-        self.percentiles[percentile as usize]
-    }
-
-    /// A percentile, if the round has enough messages for it.
-    pub fn percentile(&self, percentile: Percentile) -> Option<Quantile> {
-        (self.messages >= percentile.least_messages()).then(|| self.at(percentile))
     }
 }
 
@@ -173,6 +151,15 @@ impl Rounds {
         let supported = rounds.iter().all(|round| round.messages >= percentile.least_messages());
         let across = median(&values(percentile, rounds)).filter(|_| supported && pooled != Quantile::Lost);
         Some(across.map_or(pooled, Quantile::from_f64))
+    }
+}
+
+impl Distribution {
+    /// The figures of this sample by itself, without intervals; `None` when there are no messages.
+    pub fn summary(&self) -> Option<Summary> {
+        let mut rounds = Rounds::new();
+        rounds.add(self);
+        rounds.summary()
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use taut_aio::{CompletionQueue, InPlace, Notify, Operation, OperationList, Provider, SignalWaiter};
 use taut_link::Link;
 
-use super::BUFFER_BYTES;
+use super::buffer::BUFFER_BYTES;
 
 /// Each read that is complete is told of by a real-time signal with the number of its link, as in the published experiment.
 pub(super) fn by_signal(provider: Provider, links: Vec<Link>, ready: &mut dyn FnMut()) -> io::Result<()> {

@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use taut_link::Link;
 
-use super::BUFFER_BYTES;
+use super::buffer::BUFFER_BYTES;
 
 /// What of a link's reply found no room and is still to be written.
 #[derive(Clone, Debug, Default)]

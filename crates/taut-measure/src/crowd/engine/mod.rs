@@ -3,6 +3,7 @@
 //! in [`CrowdEngine`].
 
 mod aio;
+mod buffer;
 mod echo;
 mod epoll;
 mod poll;
@@ -15,9 +16,6 @@ use taut_aio::Provider;
 use taut_link::Link;
 
 use super::CrowdEngine;
-
-/// Bytes that one read takes at most.
-const BUFFER_BYTES: usize = 64;
 
 /// Threads of glibc's pool besides one for each link.
 const SPARE_THREADS: usize = 50;

@@ -5,7 +5,7 @@ use taut_link::Link;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::BUFFER_BYTES;
+use super::buffer::BUFFER_BYTES;
 
 /// A task for each link on a runtime of one thread.
 pub(super) fn run(links: Vec<Link>, ready: &mut dyn FnMut()) -> io::Result<()> {

@@ -2,7 +2,7 @@ use std::io;
 
 use taut_link::{Link, SocketRing};
 
-use super::BUFFER_BYTES;
+use super::buffer::BUFFER_BYTES;
 
 /// io_uring: a receive under way on each link; a reply and the next receive go out with one call, which also waits.
 pub(super) fn run(links: Vec<Link>, ready: &mut dyn FnMut()) -> io::Result<()> {
