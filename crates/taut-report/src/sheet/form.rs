@@ -1,10 +1,9 @@
 //! What a sheet is made of.
 
-use taut_explain::Stage;
-use taut_measure::recording::{LossComparison, ObserverCost, PaceRow, Placement, Round, Verdict};
-use taut_measure::stats::{Percentile, Quantile, Summary, narrowest};
+use taut_measure::stats::{Percentile, Quantile, Summary};
 
 use super::about::About;
+use super::label::Label;
 use crate::units;
 
 /// A table with all that belongs to it.

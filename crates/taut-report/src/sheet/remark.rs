@@ -2,7 +2,7 @@
 
 use taut_explain::Stage;
 use taut_measure::recording::{LossComparison, ObserverCost, PaceRow, Placement, Round, Verdict};
-use taut_measure::stats::{Percentile, Quantile, Summary, narrowest};
+use taut_measure::stats::narrowest;
 
 use super::form::{Note, Tone};
 use super::label::Label;
