@@ -96,7 +96,8 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::connection::{Client, Connection, Watchers};
+    use crate::client::Client;
+    use crate::connection::{Connection, Watchers};
     use crate::{Limits, Options, Site, Tree};
 
     /// A link that has a request to read, takes one packet at a time, stands still after each, and keeps what it took.

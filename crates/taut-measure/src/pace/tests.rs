@@ -6,9 +6,12 @@ use std::sync::Arc;
 use std::thread;
 
 use taut_link::peer_clock::Disagreement;
-use taut_link::wire::{self, Frame, HEADER_BYTES, Record};
+use taut_link::wire::{self, AckPolicy, Frame, HEADER_BYTES, Record};
+use taut_time::Duration;
 
 use super::*;
+use crate::placement::Spot;
+use crate::recording::Ended;
 use crate::serve::{Server, ServerConfig};
 
 /// Sends what it is given on to the client; `false` once that is gone.
