@@ -60,10 +60,8 @@ const KNOWN_KNOTS: [&str; 11] = [
 ];
 
 /// Files with too many lines that are still to be split.
-const KNOWN_LONG: [&str; 5] = [
-    "crates/taut-air/src/bredr/link.rs",
+const KNOWN_LONG: [&str; 3] = [
     "crates/taut-explain/src/engine/tests.rs",
-    "crates/taut-link/src/bluetooth/heard.rs",
     "crates/taut-report/tests/synthetic/mod.rs",
     "crates/tautline/tests/web.rs",
 ];

@@ -1,6 +1,8 @@
 //! The live clock: `CLOCK_MONOTONIC` as [`Instant`], absolute sleeps, and the way from the kernel's wall-clock timestamps
 //! to it.
 
+use std::num::NonZeroU64;
+
 use rustix::thread::{NanosleepRelativeResult, clock_nanosleep_absolute};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use taut_time::{Duration, Instant};
@@ -55,7 +57,9 @@ pub fn wait_exactly_until(deadline: Instant) {
 /// Needs no right. The default is 50 µs.
 pub fn set_timer_slack(slack: Duration) {
     // 0 would mean "back to the default" (prctl(2)).
-    sys::set_timer_slack(u64::try_from(slack.as_nanos()).unwrap_or(u64::MAX).max(1));
+    let nanos = NonZeroU64::new(u64::try_from(slack.as_nanos()).unwrap_or(u64::MAX)).unwrap_or(NonZeroU64::MIN);
+    // It fails for no positive value.
+    let _ = rustix::thread::set_current_timer_slack(Some(nanos));
 }
 
 /// Puts the calling thread under `SCHED_FIFO` with the lowest real-time priority.

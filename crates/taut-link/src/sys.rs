@@ -119,12 +119,6 @@ pub(crate) fn hci_uart_device(fd: BorrowedFd<'_>) -> io::Result<u16> {
     check(unsafe { libc::ioctl(fd.as_raw_fd(), HCIUARTGETDEVICE, 0) }).map(|number| number as u16)
 }
 
-/// Sets the calling thread's timer slack in nanoseconds.
-pub(crate) fn set_timer_slack(nanos: u64) {
-    // SAFETY: PR_SET_TIMERSLACK takes an integer and touches no memory. It fails for no positive value.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos as libc::c_ulong) };
-}
-
 /// CPU time of a process, all threads, dead ones included: seconds and nanoseconds (clock_getcpuclockid(3)).
 pub(crate) fn cpu_of_process(pid: i32) -> io::Result<(i64, i64)> {
     let mut clock: libc::clockid_t = 0;
