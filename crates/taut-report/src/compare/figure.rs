@@ -186,9 +186,13 @@ impl Compared {
     }
 
     /// Shares of lost messages; `None` where neither side lost any. Equal ones are told apart with a probability of at most
-    /// `by_chance`.
-    pub(super) fn of_losses(before: Losses, after: Losses, by_chance: f64) -> Option<Self> {
-        let change = match losses_differ_at(after, before, by_chance) {
+    /// `by_chance`, where so many are lost together on the average (1: each by itself).
+    pub(super) fn of_losses(before: Losses, after: Losses, together: f64, by_chance: f64) -> Option<Self> {
+        let cases = |losses: Losses| {
+            let cases = |messages: u64| (messages as f64 / together).round() as u64;
+            Losses { lost: cases(losses.lost), messages: cases(losses.messages) }
+        };
+        let change = match losses_differ_at(cases(after), cases(before), by_chance) {
             Some(Ordering::Less) => Change::Less,
             Some(_) => Change::More,
             None => Change::CannotTellApart,
@@ -325,10 +329,10 @@ mod tests {
     fn losses_are_told_with_what_they_were() {
         let losses = |lost| Losses { lost, messages: 400 };
         let words = |before, after| {
-            let compared = Compared::of_losses(losses(before), losses(after), 0.05).unwrap();
+            let compared = Compared::of_losses(losses(before), losses(after), 1.0, 0.05).unwrap();
             (compared.words(compared.after), compared.verdict_in_words(), compared.tone())
         };
-        assert!(Compared::of_losses(losses(0), losses(0), 0.05).is_none());
+        assert!(Compared::of_losses(losses(0), losses(0), 1.0, 0.05).is_none());
         assert_eq!(words(0, 160), ("40.0 %".to_owned(), "more".to_owned(), Tone::Bad));
         assert_eq!(words(160, 0), ("0 %".to_owned(), "100 % less".to_owned(), Tone::Good));
         assert_eq!(words(40, 160), ("40.0 %".to_owned(), "4.00 times as many".to_owned(), Tone::Bad));

@@ -10,6 +10,7 @@
 //! By so much, and by 1 % at least, the intervals have to lie apart. What changes a machine for longer than a recording lasts
 //! can't be told from a change of what was measured, whatever the rule.
 
+mod bursts;
 mod figure;
 mod pair;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 use taut_measure::recording::{Counted, Placement, PlacementKind, Recording, Round, Row};
 use taut_measure::stats::{Losses, MOST_FALSE, Percentile, Quantile, Summary};
 
+use super::bursts::together;
 use super::figure::{Compared, Figure, Kind, Sample};
 use crate::sheet::{connections, links, nagle};
 use crate::units;
@@ -41,7 +42,8 @@ impl Pair<'_> {
         let by_chance = MOST_FALSE / comparisons.max(1) as f64;
         let (before, after) = (figures(self.before?), figures(self.after?));
         let lost = losses(self.before?).zip(losses(self.after?));
-        let lost = lost.and_then(|(before, after)| Compared::of_losses(before, after, by_chance));
+        let together = together(&losses_of_rounds(self.before?)).max(together(&losses_of_rounds(self.after?)));
+        let lost = lost.and_then(|(before, after)| Compared::of_losses(before, after, together, by_chance));
         let compared = before.iter().filter_map(|before| {
             let after = after.iter().find(|after| after.name == before.name)?;
             Compared::new(before, after, by_chance)
@@ -221,6 +223,17 @@ fn losses(row: &Row) -> Option<Losses> {
         Row::Route(row) => Some(row.losses()),
         Row::Stream(_) | Row::Tune(_) | Row::Air(_) | Row::AirChange(_) | Row::Floor(_) | Row::Check(_) => None,
     }
+}
+
+/// The same of each whole round, where they are known.
+fn losses_of_rounds(row: &Row) -> Vec<Losses> {
+    let rounds = match row {
+        Row::Echo(row) => row.rounds.as_slice(),
+        Row::Route(row) => row.rounds.as_slice(),
+        _ => &[],
+    };
+    let whole = rounds.iter().filter(|round| round.complete);
+    whole.map(|round| Losses { lost: round.lost, messages: round.sent }).collect()
 }
 
 /// p50 and p99 of each whole round; `None` for a lost one.
