@@ -23,6 +23,8 @@ pub enum Kind {
     Calls,
     /// States of tasks.
     Tasks,
+    /// What made bytes leave.
+    Releases,
 }
 
 impl Kind {
@@ -38,6 +40,7 @@ impl Kind {
         Self::Queues,
         Self::Calls,
         Self::Tasks,
+        Self::Releases,
     ];
 }
 
@@ -54,6 +57,7 @@ impl fmt::Display for Kind {
             Self::Queues => "the socket's queue and congestion window",
             Self::Calls => "system calls",
             Self::Tasks => "states of tasks",
+            Self::Releases => "what made bytes leave",
         })
     }
 }

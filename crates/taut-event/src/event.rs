@@ -1,6 +1,6 @@
 use taut_time::{ByteRange, Host, Instant, Layer, SendQueue};
 
-use crate::{FlowId, Kind, L2cap, VantageId};
+use crate::{FlowId, Kind, L2cap, SocketState, VantageId};
 
 /// Something that happened to bytes of a flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -73,6 +73,12 @@ pub enum What {
     Call(Call),
     /// A task that reads or writes the flow changed its state.
     Task(Task),
+    /// State of the sending socket just after what happened at this time.
+    State(SocketState),
+    /// What made the bytes leave that are told of next.
+    Released(Release),
+    /// The source lost what happened to this flow since its last event.
+    Gap,
 }
 
 impl What {
@@ -85,7 +91,8 @@ impl What {
             Self::Reached(Stamp::WriteBegin | Stamp::WriteEnd) => Kind::Writes,
             Self::Reached(Stamp::Read) => Kind::Reads,
             Self::Reached(_) => Kind::KernelStamps,
-            Self::Queue(_) => Kind::Queues,
+            Self::Queue(_) | Self::State(_) | Self::Gap => Kind::Queues,
+            Self::Released(_) => Kind::Releases,
             Self::Call(_) => Kind::Calls,
             Self::Task(_) => Kind::Tasks,
         }
@@ -166,6 +173,47 @@ pub enum Stamp {
     Received,
     /// The peer's program read them.
     Read,
+    /// The transport sent them again.
+    Repeated,
+}
+
+/// What made bytes leave a socket.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Release {
+    /// The write that they came with, or a later call of the program.
+    Call,
+    /// An acknowledgement came.
+    Acknowledgement(AckSentBy),
+    /// A timer of the kernel ran out.
+    Timer(Timer),
+    /// Something else: the device made room, or it was not seen.
+    Unknown,
+}
+
+/// What made the peer's kernel send an acknowledgement.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AckSentBy {
+    /// Its delayed-ACK timer ran out.
+    DelayedAckTimer,
+    /// It came at once with the arrival of data.
+    Arrival,
+    /// The peer's program read or wrote.
+    Program,
+    /// The peer is not on this host, or was not seen.
+    NotSeen,
+}
+
+/// A timer of a socket.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Timer {
+    /// That of retransmissions, of probes of a lost tail and of a closed window.
+    Write,
+    /// That of delayed acknowledgements.
+    DelayedAck,
+    /// That of pacing.
+    Pacing,
+    /// Another one.
+    Other,
 }
 
 /// A system call, as it begins or as it ends.

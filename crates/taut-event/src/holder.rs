@@ -26,6 +26,8 @@ pub enum Holder {
     PathQueue,
     /// The send buffer or the congestion window; a capture can't tell which.
     SendBufferOrCongestion,
+    /// The send buffer was full: the program waited for room in it.
+    SendBuffer,
     /// The receive window was full: the receive buffer is small for this path.
     ReceiveWindow,
     /// The receive window was full: the receiving program had not read.
@@ -65,7 +67,7 @@ pub enum Side {
 
 impl Holder {
     /// All, in the order of their indices.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Handshake,
         Self::SendingProgram,
         Self::PeerTurn,
@@ -77,6 +79,7 @@ impl Holder {
         Self::Pacing,
         Self::PathQueue,
         Self::SendBufferOrCongestion,
+        Self::SendBuffer,
         Self::ReceiveWindow,
         Self::ReceivingProgram,
         Self::Credits,
@@ -109,6 +112,7 @@ impl Holder {
             Self::Pacing => "pacing",
             Self::PathQueue => "path_queue",
             Self::SendBufferOrCongestion => "send_buffer_or_congestion",
+            Self::SendBuffer => "send_buffer",
             Self::ReceiveWindow => "receive_window",
             Self::ReceivingProgram => "receiving_program",
             Self::Credits => "credits",
@@ -133,6 +137,7 @@ impl Holder {
             | Self::SlowStart
             | Self::AfterIdle
             | Self::Pacing
+            | Self::SendBuffer
             | Self::SendBufferOrCongestion => Side::Sender,
             Self::PeerTurn | Self::ReceiveWindow | Self::ReceivingProgram | Self::Credits => Side::Receiver,
             Self::PathQueue
@@ -164,6 +169,7 @@ impl fmt::Display for Holder {
             Self::Pacing => "pacing",
             Self::PathQueue => "queue of the path",
             Self::SendBufferOrCongestion => "send buffer or congestion window",
+            Self::SendBuffer => "send buffer",
             Self::ReceiveWindow => "receive window",
             Self::ReceivingProgram => "receiving program",
             Self::Credits => "L2CAP credits",

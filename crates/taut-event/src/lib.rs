@@ -26,7 +26,8 @@ mod sink;
 mod socket;
 
 pub use coverage::{Coverage, Kind};
-pub use event::{Call, Direction, Event, Segment, SegmentFlags, Stamp, Task, TaskId, TimestampOption, What};
+pub use event::{AckSentBy, Call, Direction, Event, Release, Segment, SegmentFlags, Stamp, Task, TaskId, Timer};
+pub use event::{TimestampOption, What};
 pub use flow::{Address, Flow, FlowId, FlowKey, Vantage, VantageId};
 pub use holder::{Holder, Side};
 pub use l2cap::{Acl, Channel, ChannelKey, L2cap, RadioLink, Turn};

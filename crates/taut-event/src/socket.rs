@@ -26,6 +26,13 @@ pub struct SocketState {
     pub timeouts: u8,
     /// Probes of a closed window in a row.
     pub window_probes: u8,
+    /// Whether a small segment is among those on their way, as Nagle's algorithm asks (`tcp_minshall_check`); `None` where
+    /// that can't be seen.
+    pub small_in_flight: Option<bool>,
+    /// How long pacing keeps the next segment back from now on, in ns; 0 where that can't be seen.
+    pub pacing_wait_ns: u32,
+    /// Whether the send buffer takes no more, where that can be seen.
+    pub send_buffer_full: bool,
     /// Whether `TCP_NODELAY` is set, where that can be seen.
     pub no_delay: Option<bool>,
     /// Whether `TCP_CORK` is set, where that can be seen.

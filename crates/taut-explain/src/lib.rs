@@ -7,6 +7,7 @@
 //! - [`l2cap`]: an L2CAP channel of Bluetooth LE under a real kernel.
 //! - [`nagle`]: writes held by Nagle's algorithm until the peer's delayed acknowledgement.
 //! - [`socket`]: who holds what a socket has to send, from its state at one moment.
+//! - [`trace`]: the ledger of a live trace: the same from the states at each event.
 
 pub mod air;
 mod channel;
@@ -17,6 +18,7 @@ mod ledger;
 pub mod nagle;
 pub mod socket;
 mod tcp;
+pub mod trace;
 mod words;
 
 pub use engine::{

@@ -5,9 +5,9 @@ use taut_time::Duration;
 
 /// Who holds it; `None` when nothing waits to be sent or acknowledged.
 ///
-/// The order is that in which `tcp_write_xmit` (net/ipv4/tcp_output.c) asks: congestion window, receive window, Nagle's
-/// algorithm. What it asks besides, pacing and how much waits in the device, has no trace in the state: with room in both
-/// windows and a full segment to send that is [`Holder::NotKnown`]. So is a small one whose options are not seen.
+/// The order is that in which `tcp_write_xmit` (net/ipv4/tcp_output.c) asks: pacing, congestion window, receive window,
+/// Nagle's algorithm. Pacing shows only in the state that a tracer takes, and how much waits in the device nowhere: with room
+/// in both windows and a full segment to send that is [`Holder::NotKnown`]. So is a small one whose options are not seen.
 pub fn holder(state: &SocketState) -> Option<Holder> {
     if state.is_opening {
         return Some(Holder::Handshake);
@@ -23,6 +23,9 @@ pub fn holder(state: &SocketState) -> Option<Holder> {
     }
     if state.unsent_bytes == 0 {
         return Some(Holder::Delivery);
+    }
+    if state.pacing_wait_ns > 0 {
+        return Some(Holder::Pacing);
     }
     if state.send_window_bytes == Some(0) || state.window_probes > 0 {
         return Some(Holder::ReceivingProgram);
@@ -43,7 +46,7 @@ pub fn holder(state: &SocketState) -> Option<Holder> {
     }
     // It holds a small segment only while another small one is in flight (`tcp_minshall_check`, net/ipv4/tcp_output.c).
     let full = u64::from(state.in_flight_segments) * u64::from(state.mss_bytes);
-    let may_be_nagle = u64::from(state.in_flight_bytes) < full;
+    let may_be_nagle = state.small_in_flight.unwrap_or(u64::from(state.in_flight_bytes) < full);
     Some(match (state.cork, state.no_delay) {
         (Some(true), _) => Holder::Cork,
         (_, Some(false)) if may_be_nagle => Holder::Nagle,
@@ -212,7 +215,7 @@ mod tests {
 
     #[test]
     fn each_holder_stands_in_its_state_and_not_beside_it() {
-        let cases: [(&str, SocketState, Option<Holder>); 19] = [
+        let cases: [(&str, SocketState, Option<Holder>); 22] = [
             ("held", held(), Some(Holder::Nagle)),
             ("TCP_NODELAY", SocketState { no_delay: Some(true), ..held() }, Some(Holder::NotKnown)),
             ("options unseen", SocketState { no_delay: None, cork: None, ..held() }, Some(Holder::NotKnown)),
@@ -227,6 +230,13 @@ mod tests {
                 Some(Holder::NotKnown),
             ),
             ("full segment", SocketState { unsent_bytes: 1448, ..held() }, Some(Holder::NotKnown)),
+            ("no small one in flight", SocketState { small_in_flight: Some(false), ..held() }, Some(Holder::NotKnown)),
+            (
+                "a small one in flight",
+                SocketState { in_flight_bytes: 1448, small_in_flight: Some(true), ..held() },
+                Some(Holder::Nagle),
+            ),
+            ("paced", SocketState { pacing_wait_ns: 1, ..held() }, Some(Holder::Pacing)),
             ("all sent", SocketState { unsent_bytes: 0, ..held() }, Some(Holder::Delivery)),
             ("nothing", SocketState { unsent_bytes: 0, in_flight_bytes: 0, ..held() }, None),
             ("slow start", SocketState { in_flight_segments: 10, ..held() }, Some(Holder::SlowStart)),

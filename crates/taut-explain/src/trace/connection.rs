@@ -1,0 +1,273 @@
+use std::collections::VecDeque;
+
+use taut_event::{AckSentBy, Call, Direction as Way, Event, Flow, Holder, Release, SocketState, Stamp, Timer, What};
+
+use crate::engine::{Breakdown, Episode};
+use crate::socket::holder;
+use crate::tcp::sample::Sample;
+
+/// Writes that wait for their last byte to leave; of more the earliest are not followed.
+const MOST_WAITING: usize = 4096;
+/// `EAGAIN` as a system call returns it.
+const EAGAIN: i32 = -11;
+
+/// One connection of a traced program, in bounded memory.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) flow: Flow,
+    /// What this end sends, and what it has received: each nanosecond to one holder.
+    breakdowns: [Breakdown; 2],
+    /// What each of them is not told yet: the next part may continue it.
+    open: [Option<(Holder, Episode)>; 2],
+    pub(super) tally: Tally,
+    pub(super) first: Option<u64>,
+    last: u64,
+    /// State after the last event; `None` when it is not known.
+    pub(super) state: Option<SocketState>,
+    /// Nothing is to be sent since then; whose turn it is, what comes next tells.
+    idle_from: Option<u64>,
+    /// A write is going on, or the last one was refused for lack of room.
+    is_writing: bool,
+    is_reading: bool,
+    waiting: VecDeque<Waiting>,
+    /// Where the first byte that has not left stands.
+    left_to: u64,
+    release: Option<Release>,
+}
+
+/// A write whose call came back before all of it had left.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    end: u64,
+    returned: u64,
+}
+
+/// What a connection did, counted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) sent_bytes: u64,
+    pub(super) received_bytes: u64,
+    pub(super) writes: u64,
+    /// Writes that were still in the socket when the call came back; how long they stayed after that.
+    pub(super) held: Sample,
+    /// Writes that the kernel took nothing of, for lack of room.
+    pub(super) refused: u64,
+    pub(super) repeated: u64,
+    /// What let the writes go that had been held.
+    pub(super) by_call: u64,
+    pub(super) by_ack: [u64; 4],
+    pub(super) by_write_timer: u64,
+    pub(super) by_pacing: u64,
+    pub(super) by_other: u64,
+    /// Times that records were lost.
+    pub(super) gaps: u64,
+    pub(super) largest_window: u32,
+    pub(super) least_window: Option<u32>,
+    /// The last state in which each holder stood that is told with its state.
+    pub(super) evidence: Vec<(Holder, SocketState)>,
+}
+
+impl Tally {
+    fn released(&mut self, release: Option<Release>) {
+        match release {
+            Some(Release::Call) => self.by_call += 1,
+            Some(Release::Acknowledgement(by)) => self.by_ack[ack_index(by)] += 1,
+            Some(Release::Timer(Timer::Write)) => self.by_write_timer += 1,
+            Some(Release::Timer(Timer::Pacing)) => self.by_pacing += 1,
+            Some(Release::Timer(_) | Release::Unknown) | None => self.by_other += 1,
+        }
+    }
+}
+
+pub(super) const fn ack_index(by: AckSentBy) -> usize {
+    match by {
+        AckSentBy::DelayedAckTimer => 0,
+        AckSentBy::Arrival => 1,
+        AckSentBy::Program => 2,
+        AckSentBy::NotSeen => 3,
+    }
+}
+
+impl Connection {
+    pub(super) fn new(flow: Flow) -> Self {
+        Self {
+            flow,
+            breakdowns: [Breakdown::default(), Breakdown::default()],
+            open: [None; 2],
+            tally: Tally::default(),
+            first: None,
+            last: 0,
+            state: None,
+            idle_from: None,
+            is_writing: false,
+            is_reading: false,
+            waiting: VecDeque::new(),
+            left_to: 0,
+            release: None,
+        }
+    }
+
+    pub(super) const fn breakdown(&self, way: Way) -> &Breakdown {
+        &self.breakdowns[way as usize]
+    }
+
+    pub(super) fn event(&mut self, event: &Event) {
+        let at = event.at.as_nanos().max(self.last);
+        if event.what == What::Gap {
+            return self.gap(at);
+        }
+        let turn = match (event.what, event.direction) {
+            (What::Reached(Stamp::Received), Way::Backward) => Some(Holder::PeerTurn),
+            (What::Reached(Stamp::WriteBegin), _) => Some(Holder::SendingProgram),
+            _ => None,
+        };
+        self.advance(at, turn);
+        let bytes = event.bytes;
+        match event.what {
+            What::Reached(Stamp::WriteBegin) => self.is_writing = true,
+            What::Reached(Stamp::WriteEnd) => {
+                self.is_writing = false;
+                self.tally.writes += u64::from(bytes.end > bytes.start);
+                if bytes.end > self.left_to && bytes.end > bytes.start {
+                    if self.waiting.len() == MOST_WAITING {
+                        self.waiting.pop_front();
+                    }
+                    self.waiting.push_back(Waiting { end: bytes.end, returned: at });
+                }
+            }
+            What::Call(Call::Begin { .. }) if event.direction == Way::Backward => self.is_reading = true,
+            What::Call(Call::End { result, .. }) => match event.direction {
+                Way::Backward => self.is_reading = false,
+                // The program waits for room until it tries again.
+                Way::Forward if result == EAGAIN => {
+                    self.is_writing = true;
+                    self.tally.refused += 1;
+                }
+                Way::Forward => self.is_writing = false,
+            },
+            What::Released(release) => self.release = Some(release),
+            What::Reached(Stamp::Scheduled) => self.left(at, bytes.start, bytes.end),
+            What::Reached(Stamp::Received) => self.tally.received_bytes += bytes.end - bytes.start,
+            What::Reached(Stamp::Repeated) => self.tally.repeated += 1,
+            What::State(state) => self.now(state),
+            _ => {}
+        }
+    }
+
+    fn left(&mut self, at: u64, start: u64, end: u64) {
+        self.tally.sent_bytes += end.saturating_sub(start.max(self.left_to));
+        self.left_to = self.left_to.max(end);
+        let release = self.release.take();
+        while let Some(write) = self.waiting.front().filter(|write| write.end <= end) {
+            self.tally.held.add(at.saturating_sub(write.returned));
+            self.tally.released(release);
+            self.waiting.pop_front();
+        }
+    }
+
+    fn now(&mut self, state: SocketState) {
+        if let Some(window) = state.send_window_bytes {
+            self.tally.largest_window = self.tally.largest_window.max(window);
+            self.tally.least_window = Some(self.tally.least_window.map_or(window, |least| least.min(window)));
+        }
+        self.state = Some(state);
+        if let Some(held) = self.holder() {
+            match self.tally.evidence.iter_mut().find(|(known, _)| *known == held) {
+                Some((_, seen)) => *seen = state,
+                None => self.tally.evidence.push((held, state)),
+            }
+        }
+    }
+
+    /// Who holds what is to be sent; `None` when nothing is, or when the state is not known.
+    fn holder(&self) -> Option<Holder> {
+        let state = self.state.as_ref()?;
+        let held = holder(state)?;
+        let waits_for_room = self.is_writing && state.send_buffer_full;
+        let is_room = waits_for_room && matches!(held, Holder::Delivery | Holder::NotKnown);
+        Some(if is_room { Holder::SendBuffer } else { held })
+    }
+
+    /// Books the time since the last event. `turn` says whose turn it was while nothing was to be sent.
+    fn advance(&mut self, at: u64, turn: Option<Holder>) {
+        if self.first.is_none() {
+            (self.first, self.last) = (Some(at), at);
+        }
+        let last = self.last;
+        let Some(state) = self.state else {
+            Way::BOTH.into_iter().for_each(|way| self.book(way, Holder::NotKnown, last, at));
+            self.last = at;
+            return;
+        };
+        let unread = if state.unread_bytes > 0 { Holder::ReceivingProgram } else { Holder::PeerTurn };
+        self.book(Way::Backward, unread, last, at);
+        match self.holder() {
+            None => {
+                let from = *self.idle_from.get_or_insert(last);
+                if let Some(turn) = turn {
+                    self.book(Way::Forward, turn, from, at);
+                    self.idle_from = None;
+                }
+            }
+            Some(Holder::Pacing) => {
+                self.settle(Holder::SendingProgram);
+                let until = at.min(last.saturating_add(state.pacing_wait_ns.into()));
+                self.book(Way::Forward, Holder::Pacing, last, until);
+                let after = holder(&SocketState { pacing_wait_ns: 0, ..state });
+                self.book(Way::Forward, after.unwrap_or(Holder::NotKnown), until, at);
+            }
+            Some(held) => {
+                self.settle(Holder::SendingProgram);
+                self.book(Way::Forward, held, last, at);
+            }
+        }
+        self.last = at;
+    }
+
+    fn book(&mut self, way: Way, holder: Holder, from: u64, to: u64) {
+        if from >= to {
+            return;
+        }
+        let open = &mut self.open[way as usize];
+        match open {
+            Some((known, episode)) if *known == holder && episode.to == from => episode.to = to,
+            _ => {
+                let part = Episode { from, to, places: (0, 0) };
+                if let Some((holder, done)) = open.replace((holder, part)) {
+                    self.breakdowns[way as usize].book(holder, done);
+                }
+            }
+        }
+    }
+
+    /// What happened since the last event was lost, so nobody knows who held what.
+    fn gap(&mut self, at: u64) {
+        self.settle(Holder::NotKnown);
+        self.state = None;
+        self.advance(at, None);
+        self.tally.gaps += 1;
+        self.waiting.clear();
+        (self.is_writing, self.is_reading) = (false, false);
+    }
+
+    /// Ends a time in which nothing was to be sent.
+    fn settle(&mut self, turn: Holder) {
+        if let Some(from) = self.idle_from.take() {
+            self.book(Way::Forward, turn, from, self.last);
+        }
+    }
+
+    /// Nothing more comes; of a connection that is still open the time until `end` is known.
+    pub(super) fn finish(&mut self, end: Option<u64>) {
+        if self.first.is_some() {
+            self.advance(end.unwrap_or(self.last).max(self.last), None);
+        }
+        self.settle(if self.is_reading { Holder::PeerTurn } else { Holder::SendingProgram });
+        for (open, breakdown) in self.open.iter_mut().zip(&mut self.breakdowns) {
+            if let Some((holder, done)) = open.take() {
+                breakdown.book(holder, done);
+            }
+            breakdown.close();
+        }
+    }
+}

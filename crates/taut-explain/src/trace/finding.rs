@@ -1,0 +1,198 @@
+//! From what was booked to what is wrong: a cause is one line in [`CAUSES`] or [`INWARD`].
+
+use taut_event::{AckSentBy, Direction as Way, Holder, SocketState};
+
+use super::connection::{Connection, ack_index};
+use crate::engine::{Certainty, Cost, Evidence, Found, Verdict, VerdictOn};
+use crate::words;
+
+/// Less is no finding.
+const LEAST_SHARE: f64 = 0.01;
+/// Fewer stretches are chance, unless they take much of the time.
+const LEAST_EPISODES: u64 = 3;
+const MUCH: f64 = 0.05;
+/// A single stretch as long as this is told whatever its share.
+const STALL_NS: u64 = 200_000_000;
+/// A program that is woken up takes some time to read; shorter waits are that.
+const WAKE_UP_NS: u64 = 1_000_000;
+
+struct Cause {
+    name: &'static str,
+    holders: &'static [Holder],
+    summary: &'static str,
+    remedy: &'static str,
+}
+
+const CAUSES: [Cause; 8] = [
+    Cause {
+        name: "nagle_delayed_ack",
+        holders: &[Holder::Nagle],
+        summary: "Nagle's algorithm held small writes until the peer acknowledged the one before",
+        remedy: "On the sender: set TCP_NODELAY, or hand over each message with one write. (On the receiver, \
+                 TCP_QUICKACK after each read shortens it.)",
+    },
+    Cause {
+        name: "cork",
+        holders: &[Holder::Cork],
+        summary: "TCP_CORK held small writes",
+        remedy: "On the sender: clear TCP_CORK at the end of each message.",
+    },
+    Cause {
+        name: "receiving_program",
+        holders: &[Holder::ReceivingProgram],
+        summary: "The receiving program read too slowly: its receive window was closed",
+        remedy: "On the receiver: read sooner. What the program does between two reads is the cause; a larger buffer \
+                 only puts it off.",
+    },
+    Cause {
+        name: "receive_window",
+        holders: &[Holder::ReceiveWindow],
+        summary: "The receive window was full: the receive buffer is small for this path, or its program reads late",
+        remedy: "On the receiver: read sooner; leave SO_RCVBUF unset, or raise it (and net.ipv4.tcp_rmem, \
+                 net.core.rmem_max) to the rate wanted times the round trip.",
+    },
+    Cause {
+        name: "send_buffer",
+        holders: &[Holder::SendBuffer],
+        summary: "The send buffer was full while nothing else kept the data",
+        remedy: "On the sender: leave SO_SNDBUF unset, or raise it (and net.ipv4.tcp_wmem).",
+    },
+    Cause {
+        name: "loss",
+        holders: &[Holder::LossRecovery, Holder::TailLossProbe, Holder::RetransmissionTimeout],
+        summary: "Lost segments were sent again",
+        remedy: "Find where the path drops packets.",
+    },
+    Cause {
+        name: "pacing",
+        holders: &[Holder::Pacing],
+        summary: "Pacing spaced the segments",
+        remedy: "On the sender: look at SO_MAX_PACING_RATE; without it the congestion control (net.ipv4.\
+                 tcp_congestion_control) sets the rate.",
+    },
+    Cause {
+        name: "congestion_window",
+        holders: &[Holder::CongestionWindow, Holder::SlowStart],
+        summary: "The congestion window was full",
+        remedy: "Keep the connection open and warm, or look at the path: its losses and its queue set this window.",
+    },
+];
+
+const INWARD: [Cause; 1] = [Cause {
+    name: "receiving_program",
+    holders: &[Holder::ReceivingProgram],
+    summary: "What had arrived waited for this program to read it",
+    remedy: "In the traced program: read sooner. What it does between two reads is the cause.",
+}];
+
+/// What was found in a direction, worst first, then what is not there; with records lost nothing is surely not there.
+pub(super) fn verdicts(connection: &Connection, way: Way) -> Vec<VerdictOn> {
+    let causes: &[Cause] = if way == Way::Forward { &CAUSES } else { &INWARD };
+    let mut verdicts: Vec<VerdictOn> = causes
+        .iter()
+        .map(|cause| VerdictOn { cause: cause.name.to_owned(), verdict: judge(cause, connection, way) })
+        .collect();
+    verdicts.sort_by_key(|on| match &on.verdict {
+        Verdict::Found(found) => (0, std::cmp::Reverse(found.cost.held_ns)),
+        Verdict::Unknown { .. } => (1, std::cmp::Reverse(0)),
+        Verdict::Clear => (2, std::cmp::Reverse(0)),
+    });
+    verdicts
+}
+
+fn judge(cause: &Cause, connection: &Connection, way: Way) -> Verdict {
+    let breakdown = connection.breakdown(way);
+    let whole = breakdown.total_ns().max(1);
+    let cells = || cause.holders.iter().filter_map(|&holder| breakdown.get(holder));
+    let held_ns: u64 = cells().map(|cell| cell.ns).sum();
+    let episodes: u64 = cells().map(|cell| cell.episodes).sum();
+    let longest = cells().filter_map(|cell| cell.worst.first()).map(|episode| episode.length()).max().unwrap_or(0);
+    let share = held_ns as f64 / whole as f64;
+    let is_wake_up = way == Way::Backward && held_ns / episodes.max(1) < WAKE_UP_NS;
+    let is_enough = share >= LEAST_SHARE && (episodes >= LEAST_EPISODES || share >= MUCH) && !is_wake_up;
+    if is_enough || longest >= STALL_NS {
+        return Verdict::Found(Found {
+            summary: cause.summary.to_owned(),
+            side: cause.holders[0].side().to_string(),
+            certainty: Certainty::Seen,
+            cost: Cost { held_ns, between_ns: [held_ns; 2], share, episodes },
+            evidence: evidence(cause, connection, way, longest),
+            remedy: cause.remedy.to_owned(),
+        });
+    }
+    if connection.tally.gaps > 0 {
+        return Verdict::Unknown {
+            missing: "records were lost".to_owned(),
+            ask: "trace one connection with --port".to_owned(),
+        };
+    }
+    Verdict::Clear
+}
+
+fn evidence(cause: &Cause, connection: &Connection, way: Way, longest: u64) -> Vec<Evidence> {
+    let tally = &connection.tally;
+    let mut lines = Vec::new();
+    if way == Way::Forward && tally.held.count > 0 {
+        lines.push(format!(
+            "{} of {} writes were still in the socket when the call came back, and stayed for {} more (median), {} at \
+             most.",
+            tally.held.count,
+            tally.writes,
+            words::time(tally.held.median().unwrap_or_default()),
+            words::time(tally.held.max)
+        ));
+    } else {
+        lines.push(format!("Longest: {}.", words::time(longest)));
+    }
+    if way == Way::Forward {
+        lines.extend(released(connection));
+        let state = tally.evidence.iter().rfind(|(holder, _)| cause.holders.contains(holder));
+        lines.extend(state.map(|(_, state)| format!("The socket's state then: {}.", told(state))));
+    }
+    if cause.name == "loss" && tally.repeated > 0 {
+        lines.push(format!("{} segments were sent again.", tally.repeated));
+    }
+    lines.into_iter().map(|text| Evidence { text, frames: None }).collect()
+}
+
+/// Who let the held writes go.
+fn released(connection: &Connection) -> Option<String> {
+    let tally = &connection.tally;
+    let ack = |by| tally.by_ack[ack_index(by)];
+    let acks: u64 = tally.by_ack.iter().sum();
+    let mut by = Vec::new();
+    if acks > 0 {
+        let senders = [
+            (ack(AckSentBy::DelayedAckTimer), "sent by the peer's delayed-ACK timer"),
+            (ack(AckSentBy::Arrival), "sent as data arrived"),
+            (ack(AckSentBy::Program), "sent as the peer's program read or wrote"),
+        ];
+        let seen: Vec<String> =
+            senders.iter().filter(|(count, _)| *count > 0).map(|(count, text)| format!("{count} {text}")).collect();
+        let seen = if seen.is_empty() { String::new() } else { format!(" ({})", seen.join(", ")) };
+        by.push(format!("an ACK {acks} times{seen}"));
+    }
+    let others = [
+        (tally.by_call, "a later call"),
+        (tally.by_write_timer, "the timer of retransmissions and probes"),
+        (tally.by_pacing, "the timer of pacing"),
+        (tally.by_other, "something not seen"),
+    ];
+    by.extend(others.iter().filter(|(count, _)| *count > 0).map(|(count, text)| format!("{text} {count} times")));
+    (!by.is_empty()).then(|| format!("Let go by {}.", by.join(", ")))
+}
+
+fn told(state: &SocketState) -> String {
+    let option =
+        |name: &str, is_set: Option<bool>| is_set.map(|is_set| format!("{name} {}", if is_set { "on" } else { "off" }));
+    let mut facts = vec![
+        format!("{} unsent", words::bytes(state.unsent_bytes.into())),
+        format!("{} in flight in {} segments", words::bytes(state.in_flight_bytes.into()), state.in_flight_segments),
+        format!("congestion window {} segments", state.congestion_window_segments),
+    ];
+    facts.extend(state.send_window_bytes.map(|window| format!("receive window {}", words::bytes(window.into()))));
+    facts.push(format!("largest segment {}", words::bytes(state.mss_bytes.into())));
+    facts.extend(option("TCP_NODELAY", state.no_delay));
+    facts.extend(option("TCP_CORK", state.cork));
+    facts.join(", ")
+}

@@ -1,0 +1,141 @@
+//! The ledger of a live trace: who held what a program wrote, from the states of its sockets at each event.
+//!
+//! A source reports writes, segments that leave, acknowledgements, reads, and after each of them the socket's
+//! [state](taut_event::SocketState). Between two events the holder is the one that [`holder`](crate::socket::holder) names
+//! for the state after the first, so each nanosecond has one. While nothing is to be sent it is somebody's turn, which the
+//! next event tells. No events are kept.
+
+mod connection;
+mod finding;
+mod report;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use taut_event::{Closed, Event, Flow, FlowId, Holder, Sink};
+use taut_time::Instant;
+
+use connection::Connection;
+pub use report::{Releases, Traced, TracedDirection};
+
+use crate::engine::{CauseIn, Held, Verdict};
+
+/// Takes the events of a live source, gives a [`Traced`].
+#[derive(Debug)]
+pub struct Trace {
+    connections: Vec<Option<Box<Connection>>>,
+    kept: usize,
+    start: Option<u64>,
+    end: u64,
+    worst: Vec<(u64, TracedDirection)>,
+    totals: BTreeMap<Holder, (u64, u64)>,
+    causes: Vec<CauseIn>,
+    flows: u64,
+    directions: u64,
+}
+
+impl Trace {
+    /// Keeps the reports of the `kept` directions whose data was held longest.
+    pub fn new(kept: usize) -> Self {
+        Self {
+            connections: Vec::new(),
+            kept: kept.max(1),
+            start: None,
+            end: 0,
+            worst: Vec::new(),
+            totals: BTreeMap::new(),
+            causes: Vec::new(),
+            flows: 0,
+            directions: 0,
+        }
+    }
+
+    /// What it all came to, with the time until `end` for connections that are still open.
+    pub fn finish(mut self, end: Instant) -> Traced {
+        self.end = self.end.max(end.as_nanos());
+        for index in 0..self.connections.len() {
+            self.close(FlowId(index as u32), Closed::EndOfSource);
+        }
+        let whole: u64 = self.totals.values().map(|(ns, _)| ns).sum();
+        let mut totals: Vec<Held> = self
+            .totals
+            .iter()
+            .map(|(&holder, &(ns, episodes))| report::held(holder, ns, whole, episodes, Vec::new()))
+            .collect();
+        totals.sort_by_key(|held| std::cmp::Reverse(held.held_ns));
+        Traced {
+            span_ns: self.start.map_or(0, |start| self.end.saturating_sub(start)),
+            connections: self.flows,
+            directions: self.directions,
+            totals,
+            causes: self.causes,
+            worst: self.worst.into_iter().map(|(_, direction)| direction).collect(),
+        }
+    }
+
+    fn report(&mut self, connection: &Connection) {
+        let start = self.start.unwrap_or_default();
+        for way in taut_event::Direction::BOTH {
+            let Some(direction) = report::direction(connection, way, start) else { continue };
+            self.directions += 1;
+            for on in &direction.verdicts {
+                if let Verdict::Found(found) = &on.verdict {
+                    self.found(&on.cause, found.cost.share);
+                }
+            }
+            let breakdown = connection.breakdown(way);
+            for holder in Holder::ALL {
+                if let Some(cell) = breakdown.get(holder) {
+                    let total = self.totals.entry(holder).or_default();
+                    *total = (total.0 + cell.ns, total.1 + cell.episodes);
+                }
+            }
+            let weight = report::weight(breakdown, &direction.verdicts);
+            let place = self.worst.partition_point(|(known, other)| (*known, other.bytes) >= (weight, direction.bytes));
+            if place < self.kept {
+                self.worst.truncate(self.kept - 1);
+                self.worst.insert(place, (weight, direction));
+            }
+        }
+    }
+
+    fn found(&mut self, cause: &str, share: f64) {
+        match self.causes.iter_mut().find(|known| known.cause == cause) {
+            Some(known) => {
+                known.found += 1;
+                known.largest_share = known.largest_share.max(share);
+            }
+            None => {
+                self.causes.push(CauseIn { cause: cause.to_owned(), found: 1, unknown: 0, largest_share: share });
+            }
+        }
+    }
+}
+
+impl Sink for Trace {
+    fn flow(&mut self, id: FlowId, flow: &Flow) {
+        let index = id.0 as usize;
+        if self.connections.len() <= index {
+            self.connections.resize_with(index + 1, || None);
+        }
+        self.connections[index] = Some(Box::new(Connection::new(*flow)));
+        self.flows += 1;
+    }
+
+    fn event(&mut self, event: &Event) {
+        let at = event.at.as_nanos();
+        self.start = Some(self.start.map_or(at, |start| start.min(at)));
+        self.end = self.end.max(at);
+        if let Some(Some(connection)) = self.connections.get_mut(event.flow.0 as usize) {
+            connection.event(event);
+        }
+    }
+
+    fn close(&mut self, id: FlowId, why: Closed) {
+        let Some(mut connection) = self.connections.get_mut(id.0 as usize).and_then(Option::take) else { return };
+        connection.finish((why == Closed::EndOfSource).then_some(self.end));
+        self.report(&connection);
+    }
+}

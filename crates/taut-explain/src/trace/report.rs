@@ -1,0 +1,183 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use taut_event::{AckSentBy, Direction as Way, FlowKey, Holder};
+
+use super::connection::{Connection, Tally, ack_index};
+use super::finding;
+use crate::engine::{Breakdown, CauseIn, Held, Stall, Verdict, VerdictOn};
+
+/// What a live trace came to.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Traced {
+    /// From the first event of a connection to the end.
+    pub span_ns: u64,
+    /// Connections.
+    pub connections: u64,
+    /// Directions of connections in which data went.
+    pub directions: u64,
+    /// Who held the data of all directions, longest first.
+    pub totals: Vec<Held>,
+    /// The causes that were found, over all directions.
+    pub causes: Vec<CauseIn>,
+    /// The directions whose data was held longest, worst first.
+    pub worst: Vec<TracedDirection>,
+}
+
+/// What one end of a connection sent, or what it received.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct TracedDirection {
+    /// Address and port of the sender.
+    pub from: String,
+    /// Address and port of the receiver.
+    pub to: String,
+    /// Whether the traced socket is the sender; else it is the receiver, and the breakdown says how long what had
+    /// come waited for the program.
+    pub is_outgoing: bool,
+    /// Process that has the traced socket, with its name, where known.
+    pub program: Option<String>,
+    /// Bytes of data, each counted once.
+    pub bytes: u64,
+    /// Writes of the program that the kernel took something of.
+    pub writes: u64,
+    /// Of them, those that were still in the socket when the call came back.
+    pub held_writes: u64,
+    /// How long these stayed there after that, median.
+    pub median_held_ns: Option<u64>,
+    /// The longest of them.
+    pub longest_held_ns: u64,
+    /// Writes that were refused for lack of room (`EAGAIN`).
+    pub refused_writes: u64,
+    /// What let the held writes go.
+    pub released: Releases,
+    /// Segments that were sent again.
+    pub repeated_segments: u64,
+    /// From the beginning of the trace to the first event of this connection.
+    pub begin_ns: u64,
+    /// From its first event to its last, or to the end of the trace. The parts of the breakdown add up to this.
+    pub span_ns: u64,
+    /// Who held the data, longest first.
+    pub breakdown: Vec<Held>,
+    /// What was found, worst first.
+    pub verdicts: Vec<VerdictOn>,
+    /// What was not seen.
+    pub remarks: Vec<String>,
+}
+
+/// What let writes go that had been held.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Releases {
+    /// A later call of the program.
+    pub call: u64,
+    /// An acknowledgement that the peer's delayed-ACK timer had sent.
+    pub ack_by_delayed_ack_timer: u64,
+    /// An acknowledgement sent on arrival of data.
+    pub ack_on_arrival: u64,
+    /// An acknowledgement that the peer's program brought about by reading or writing.
+    pub ack_by_program: u64,
+    /// An acknowledgement of a peer that was not seen.
+    pub ack_not_seen: u64,
+    /// The timer of retransmissions and probes.
+    pub write_timer: u64,
+    /// The timer of pacing.
+    pub pacing_timer: u64,
+    /// Something else.
+    pub other: u64,
+}
+
+impl Releases {
+    fn of(tally: &Tally) -> Self {
+        let ack = |by| tally.by_ack[ack_index(by)];
+        Self {
+            call: tally.by_call,
+            ack_by_delayed_ack_timer: ack(AckSentBy::DelayedAckTimer),
+            ack_on_arrival: ack(AckSentBy::Arrival),
+            ack_by_program: ack(AckSentBy::Program),
+            ack_not_seen: ack(AckSentBy::NotSeen),
+            write_timer: tally.by_write_timer,
+            pacing_timer: tally.by_pacing,
+            other: tally.by_other,
+        }
+    }
+
+    /// Acknowledgements, whatever sent them.
+    pub const fn acks(&self) -> u64 {
+        self.ack_by_delayed_ack_timer + self.ack_on_arrival + self.ack_by_program + self.ack_not_seen
+    }
+}
+
+/// Time that could be had back, those with a finding first.
+pub(super) fn weight(breakdown: &Breakdown, verdicts: &[VerdictOn]) -> u64 {
+    let found = verdicts.iter().filter_map(|on| match &on.verdict {
+        Verdict::Found(found) => Some(found.cost.held_ns),
+        _ => None,
+    });
+    let found: u64 = found.sum();
+    let idle = [Holder::SendingProgram, Holder::PeerTurn, Holder::Delivery, Holder::NotKnown];
+    let held = Holder::ALL.iter().filter(|holder| !idle.contains(holder)).map(|&holder| breakdown.ns(holder));
+    // One bit apart is enough to sort by.
+    if found > 0 { found.saturating_add(1 << 62) } else { held.sum() }
+}
+
+pub(super) fn held(holder: Holder, ns: u64, whole: u64, episodes: u64, longest: Vec<Stall>) -> Held {
+    Held {
+        holder: holder.name().to_owned(),
+        side: holder.side().to_string(),
+        held_ns: ns,
+        share: if whole == 0 { 0.0 } else { ns as f64 / whole as f64 },
+        episodes,
+        longest,
+    }
+}
+
+/// The report of a direction in which data went.
+pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option<TracedDirection> {
+    let tally = &connection.tally;
+    let is_outgoing = way == Way::Forward;
+    let bytes = if is_outgoing { tally.sent_bytes } else { tally.received_bytes };
+    if bytes == 0 && (!is_outgoing || tally.writes == 0) {
+        return None;
+    }
+    let breakdown = connection.breakdown(way);
+    let whole = breakdown.total_ns();
+    let FlowKey::Tcp(local, peer) = connection.flow.key else { return None };
+    let (from, to) = if is_outgoing { (local, peer) } else { (peer, local) };
+    let mut rows: Vec<Held> = Holder::ALL
+        .into_iter()
+        .filter_map(|holder| {
+            let cell = breakdown.get(holder).filter(|cell| cell.ns > 0)?;
+            let stalls = cell.worst.iter().map(|episode| Stall {
+                begin_ns: episode.from.saturating_sub(start),
+                held_ns: episode.length(),
+                frames: [0, 0],
+            });
+            Some(held(holder, cell.ns, whole, cell.episodes, stalls.collect()))
+        })
+        .collect();
+    rows.sort_by_key(|held| std::cmp::Reverse(held.held_ns));
+    let mut remarks = Vec::new();
+    if tally.gaps > 0 {
+        remarks.push(format!(
+            "Records were lost {} times while it was traced; the time around each is booked as not known.",
+            tally.gaps
+        ));
+    }
+    Some(TracedDirection {
+        from: from.to_string(),
+        to: to.to_string(),
+        is_outgoing,
+        program: None,
+        bytes,
+        writes: if is_outgoing { tally.writes } else { 0 },
+        held_writes: if is_outgoing { tally.held.count } else { 0 },
+        median_held_ns: tally.held.median().filter(|_| is_outgoing),
+        longest_held_ns: if is_outgoing { tally.held.max } else { 0 },
+        refused_writes: if is_outgoing { tally.refused } else { 0 },
+        released: if is_outgoing { Releases::of(tally) } else { Releases::default() },
+        repeated_segments: if is_outgoing { tally.repeated } else { 0 },
+        begin_ns: connection.first.unwrap_or(start).saturating_sub(start),
+        span_ns: whole,
+        breakdown: rows,
+        verdicts: finding::verdicts(connection, way),
+        remarks,
+    })
+}

@@ -1,0 +1,292 @@
+use proptest::prelude::*;
+use taut_event::{
+    AckSentBy, Address, Call, Coverage, Direction as Way, Event, Flow, FlowId, FlowKey, Release, SocketState, Stamp,
+    Timer, VantageId, What,
+};
+use taut_time::{ByteRange, Layer};
+
+use super::*;
+use crate::engine::Verdict;
+
+const FLOW: FlowId = FlowId(0);
+const MS: u64 = 1_000_000;
+
+fn flow() -> Flow {
+    let address = |port| Address { ip: std::net::Ipv4Addr::LOCALHOST.into(), port };
+    Flow { key: FlowKey::Tcp(address(4000), address(80)), from_start: false, coverage: Coverage::NONE }
+}
+
+/// Hand-made events of one flow, at times in milliseconds.
+struct Story(Trace);
+
+impl Story {
+    fn new() -> Self {
+        let mut trace = Trace::new(5);
+        trace.flow(FLOW, &flow());
+        Self(trace)
+    }
+
+    fn tell(&mut self, at_ms: u64, direction: Way, what: What, bytes: (u64, u64)) -> &mut Self {
+        self.0.event(&Event {
+            at: Instant::from_nanos(at_ms * MS),
+            seen_by: VantageId(0),
+            flow: FLOW,
+            direction,
+            layer: Layer::Socket,
+            what,
+            bytes: ByteRange::new(bytes.0, bytes.1),
+            who: None,
+            place: 0,
+        });
+        self
+    }
+
+    fn stamp(&mut self, at: u64, stamp: Stamp, bytes: (u64, u64)) -> &mut Self {
+        let way = if matches!(stamp, Stamp::Received | Stamp::Read) { Way::Backward } else { Way::Forward };
+        self.tell(at, way, What::Reached(stamp), bytes)
+    }
+
+    fn state(&mut self, at: u64, state: SocketState) -> &mut Self {
+        self.tell(at, Way::Forward, What::State(state), (0, 0))
+    }
+
+    fn end(self, at: u64) -> TracedDirection {
+        let traced = self.0.finish(Instant::from_nanos(at * MS));
+        assert_eq!(traced.directions as usize, traced.worst.len());
+        traced.worst.into_iter().find(|direction| direction.is_outgoing).unwrap()
+    }
+}
+
+fn quiet() -> SocketState {
+    SocketState {
+        congestion_window_segments: 10,
+        slow_start_threshold_segments: 5,
+        send_window_bytes: Some(65_000),
+        mss_bytes: 1448,
+        no_delay: Some(false),
+        cork: Some(false),
+        small_in_flight: Some(false),
+        ..SocketState::default()
+    }
+}
+
+fn on_the_way(unsent: u32) -> SocketState {
+    SocketState {
+        unsent_bytes: unsent,
+        in_flight_bytes: 48,
+        in_flight_segments: 1,
+        small_in_flight: Some(true),
+        ..quiet()
+    }
+}
+
+fn held_ms(direction: &TracedDirection) -> Vec<(&str, f64)> {
+    direction.breakdown.iter().map(|held| (held.holder.as_str(), held.held_ns as f64 / 1e6)).collect()
+}
+
+fn found(direction: &TracedDirection) -> Vec<&str> {
+    let found = direction.verdicts.iter().filter(|on| matches!(on.verdict, Verdict::Found(_)));
+    found.map(|on| on.cause.as_str()).collect()
+}
+
+/// Two writes and a read, `times` over, beginning every 50 ms; the second write waits for the ACK when Nagle's algorithm
+/// is on.
+fn writes_and_reads(times: u64, is_nagle: bool) -> TracedDirection {
+    let mut story = Story::new();
+    for round in 0..times {
+        let (at, byte) = (round * 50, round * 96);
+        story.stamp(at, Stamp::WriteBegin, (byte, byte)).state(at, quiet());
+        story.stamp(at, Stamp::Scheduled, (byte, byte + 48)).state(at, on_the_way(0));
+        story.stamp(at, Stamp::WriteEnd, (byte, byte + 48)).state(at, on_the_way(0));
+        story.stamp(at + 1, Stamp::WriteBegin, (byte + 48, byte + 48)).state(at + 1, on_the_way(0));
+        if is_nagle {
+            story.stamp(at + 1, Stamp::WriteEnd, (byte + 48, byte + 96)).state(at + 1, on_the_way(48));
+            story
+                .tell(at + 2, Way::Backward, What::Call(Call::Begin { number: 0 }), (0, 0))
+                .state(at + 2, on_the_way(48));
+            story
+                .stamp(at + 42, Stamp::Acknowledged, (byte, byte + 48))
+                .state(at + 42, SocketState { unsent_bytes: 48, ..quiet() });
+            let by = Release::Acknowledgement(AckSentBy::DelayedAckTimer);
+            story.tell(at + 42, Way::Forward, What::Released(by), (0, 0));
+            story.stamp(at + 42, Stamp::Scheduled, (byte + 48, byte + 96)).state(at + 42, on_the_way(0));
+        } else {
+            story.stamp(at + 1, Stamp::Scheduled, (byte + 48, byte + 96)).state(at + 1, on_the_way(0));
+            story.stamp(at + 1, Stamp::WriteEnd, (byte + 48, byte + 96)).state(at + 1, on_the_way(0));
+        }
+        story.stamp(at + 43, Stamp::Received, (round * 8, round * 8 + 8)).state(at + 43, quiet());
+        story
+            .tell(at + 43, Way::Backward, What::Call(Call::End { number: 0, result: 8 }), (0, 0))
+            .state(at + 43, quiet());
+    }
+    story.end(times * 50)
+}
+
+#[test]
+fn a_small_write_behind_another_one_is_held_by_nagle() {
+    let direction = writes_and_reads(20, true);
+    assert_eq!(direction.span_ns, 1000 * MS);
+    assert_eq!(held_ms(&direction), [("nagle", 820.0), ("sending_program", 140.0), ("delivery", 40.0)]);
+    assert_eq!(found(&direction), ["nagle_delayed_ack"]);
+    assert_eq!((direction.writes, direction.held_writes, direction.median_held_ns), (40, 20, Some(41 * MS)));
+    assert_eq!(direction.released.ack_by_delayed_ack_timer, 20);
+    // One stretch each, though a read began in the middle of it.
+    assert_eq!(direction.breakdown[0].episodes, 20);
+    let Verdict::Found(nagle) = &direction.verdicts[0].verdict else { panic!() };
+    let evidence: Vec<&str> = nagle.evidence.iter().map(|seen| seen.text.as_str()).collect();
+    assert_eq!(
+        evidence[0],
+        "20 of 40 writes were still in the socket when the call came back, and stayed for 41.0 ms \
+                             more (median), 41.0 ms at most."
+    );
+    assert_eq!(evidence[1], "Let go by an ACK 20 times (20 sent by the peer's delayed-ACK timer).");
+    assert!(evidence[2].contains("48 bytes unsent, 48 bytes in flight in 1 segments"), "{}", evidence[2]);
+}
+
+#[test]
+fn without_nagle_the_same_writes_have_no_finding() {
+    let direction = writes_and_reads(20, false);
+    assert_eq!(held_ms(&direction), [("delivery", 860.0), ("sending_program", 140.0)]);
+    assert!(found(&direction).is_empty());
+    assert_eq!((direction.writes, direction.held_writes), (40, 0));
+}
+
+#[test]
+fn a_time_without_anything_to_send_is_the_turn_of_who_ends_it() {
+    let mut story = Story::new();
+    story.stamp(0, Stamp::WriteBegin, (0, 0)).state(0, quiet());
+    story.stamp(0, Stamp::Scheduled, (0, 48)).state(0, on_the_way(0));
+    story.stamp(2, Stamp::Acknowledged, (0, 48)).state(2, quiet());
+    story.stamp(12, Stamp::Received, (0, 8)).state(12, quiet());
+    story.stamp(15, Stamp::WriteBegin, (48, 48)).state(15, quiet());
+    let direction = story.end(15);
+    assert_eq!(held_ms(&direction), [("peer_turn", 10.0), ("sending_program", 3.0), ("delivery", 2.0)]);
+}
+
+#[test]
+fn a_closed_window_is_the_receivers() {
+    let mut story = Story::new();
+    let closed = SocketState { unsent_bytes: 60_000, send_window_bytes: Some(0), send_buffer_full: true, ..quiet() };
+    story.stamp(0, Stamp::WriteBegin, (0, 0)).state(0, quiet());
+    story.stamp(1, Stamp::Scheduled, (0, 64_000)).state(1, closed);
+    story.stamp(500, Stamp::Acknowledged, (0, 64_000)).state(500, quiet());
+    let direction = story.end(500);
+    assert_eq!(direction.breakdown[0].side, "receiver");
+    assert_eq!(found(&direction), ["receiving_program"]);
+}
+
+#[test]
+fn a_full_send_buffer_is_told_where_nothing_else_holds() {
+    let full = SocketState { in_flight_bytes: 4000, in_flight_segments: 3, send_buffer_full: true, ..quiet() };
+    let told = |is_refused: bool, state: SocketState| {
+        let mut story = Story::new();
+        story.stamp(0, Stamp::WriteBegin, (0, 0)).state(0, state);
+        if is_refused {
+            story.tell(1, Way::Forward, What::Call(Call::End { number: 1, result: -11 }), (0, 0)).state(1, state);
+        }
+        story.stamp(300, Stamp::Acknowledged, (0, 4000)).state(300, quiet());
+        story.stamp(300, Stamp::WriteEnd, (4000, 5000)).state(300, quiet());
+        story.end(300)
+    };
+    for is_refused in [false, true] {
+        let direction = told(is_refused, full);
+        assert_eq!(held_ms(&direction), [("send_buffer", 300.0)]);
+        assert_eq!((found(&direction), direction.refused_writes), (vec!["send_buffer"], u64::from(is_refused)));
+    }
+    assert!(found(&told(false, SocketState { send_buffer_full: false, ..full })).is_empty());
+}
+
+#[test]
+fn pacing_has_what_it_keeps_and_no_more() {
+    let mut story = Story::new();
+    let paced = SocketState { unsent_bytes: 9000, pacing_wait_ns: 30_000_000, ..quiet() };
+    story.stamp(0, Stamp::WriteBegin, (0, 0)).state(0, paced);
+    story.tell(40, Way::Forward, What::Released(Release::Timer(Timer::Pacing)), (0, 0));
+    story.stamp(40, Stamp::Scheduled, (0, 9000)).state(40, on_the_way(0));
+    let direction = story.end(40);
+    assert_eq!(held_ms(&direction), [("pacing", 30.0), ("not_known", 10.0)]);
+    assert_eq!(found(&direction), ["pacing"]);
+}
+
+#[test]
+fn what_was_lost_is_nobodys_and_nothing_is_clear_then() {
+    let mut story = Story::new();
+    story.stamp(0, Stamp::WriteBegin, (0, 0)).state(0, on_the_way(48));
+    story.tell(100, Way::Forward, What::Gap, (0, 0));
+    story.stamp(100, Stamp::Scheduled, (0, 48)).state(100, on_the_way(0));
+    let direction = story.end(110);
+    assert_eq!(held_ms(&direction), [("not_known", 100.0), ("delivery", 10.0)]);
+    assert!(direction.verdicts.iter().all(|on| matches!(on.verdict, Verdict::Unknown { .. })));
+    assert_eq!(direction.remarks.len(), 1);
+}
+
+#[test]
+fn what_arrives_and_is_not_read_is_this_programs() {
+    let mut story = Story::new();
+    for round in 0..10 {
+        let at = round * 100;
+        story
+            .stamp(at, Stamp::Received, (round * 8, round * 8 + 8))
+            .state(at, SocketState { unread_bytes: 8, ..quiet() });
+        story.stamp(at + 60, Stamp::Read, (round * 8, round * 8 + 8)).state(at + 60, quiet());
+    }
+    let traced = story.0.finish(Instant::from_nanos(1000 * MS));
+    let inward = traced.worst.iter().find(|direction| !direction.is_outgoing).unwrap();
+    assert_eq!(held_ms(inward), [("receiving_program", 600.0), ("peer_turn", 400.0)]);
+    assert_eq!((found(inward), inward.bytes), (vec!["receiving_program"], 80));
+}
+
+fn any_state() -> impl Strategy<Value = SocketState> {
+    let numbers = (0_u32..3000, 0_u32..3000, 0_u32..100, 0_u32..20, 0_u32..20);
+    let others = (prop::option::of(0_u32..5000), 0_u32..9_000_000, any::<[bool; 3]>());
+    (numbers, others).prop_map(|((unsent, flight, unread, segments, window), (edge, pacing, [full, nodelay, cork]))| {
+        SocketState {
+            unsent_bytes: unsent,
+            in_flight_bytes: flight,
+            unread_bytes: unread,
+            in_flight_segments: segments,
+            congestion_window_segments: window,
+            send_window_bytes: edge,
+            mss_bytes: 1448,
+            pacing_wait_ns: pacing,
+            send_buffer_full: full,
+            no_delay: Some(nodelay),
+            cork: Some(cork),
+            ..SocketState::default()
+        }
+    })
+}
+
+fn any_what() -> impl Strategy<Value = What> {
+    prop_oneof![
+        Just(What::Reached(Stamp::WriteBegin)),
+        Just(What::Reached(Stamp::WriteEnd)),
+        Just(What::Reached(Stamp::Scheduled)),
+        Just(What::Reached(Stamp::Received)),
+        Just(What::Call(Call::Begin { number: 0 })),
+        Just(What::Call(Call::End { number: 0, result: -11 })),
+        Just(What::Gap),
+        any_state().prop_map(What::State),
+        any_state().prop_map(What::State),
+    ]
+}
+
+proptest! {
+    /// Whatever is reported, the parts of each direction add up to its time, to the nanosecond.
+    #[test]
+    fn the_parts_add_up(events in prop::collection::vec((0_u64..20, any::<bool>(), any_what(), 0_u64..100), 1..80)) {
+        let mut story = Story::new();
+        story.stamp(0, Stamp::Scheduled, (0, 1)).stamp(0, Stamp::Received, (0, 1));
+        let mut at = 0;
+        for (pause, is_forward, what, byte) in events {
+            at += pause;
+            story.tell(at, if is_forward { Way::Forward } else { Way::Backward }, what, (byte, byte + 10));
+        }
+        let traced = story.0.finish(Instant::from_nanos((at + 5) * MS));
+        prop_assert_eq!(traced.worst.len(), 2);
+        for direction in &traced.worst {
+            prop_assert_eq!(direction.breakdown.iter().map(|held| held.held_ns).sum::<u64>(), direction.span_ns);
+            prop_assert_eq!(direction.span_ns, (at + 5) * MS);
+        }
+    }
+}
