@@ -10,7 +10,9 @@ use crate::sys::{self, LogLevel, ProgramKind};
 #[derive(Debug, thiserror::Error)]
 pub enum BpfError {
     /// The right is missing, or the kernel was built without it.
-    #[error("{what}: {error} (bpf(2) needs CAP_BPF and CAP_NET_ADMIN, or root)")]
+    #[error(
+        "{what}: {error} (bpf(2) takes root, or CAP_BPF with CAP_NET_ADMIN for networks or CAP_PERFMON for tracing)"
+    )]
     Denied {
         /// What was tried.
         what: &'static str,

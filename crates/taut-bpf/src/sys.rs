@@ -265,6 +265,14 @@ impl Map {
         number(&self.fd)
     }
 
+    /// Another descriptor of the same map.
+    ///
+    /// # Errors
+    /// There is no room for a descriptor.
+    pub fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.fd.try_clone()
+    }
+
     /// Its descriptor alone.
     pub fn into_fd(self) -> OwnedFd {
         self.fd

@@ -29,7 +29,7 @@ pub enum Kind {
 
 impl Kind {
     /// All, in the order in which a text names them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Segments,
         Self::Handshake,
         Self::AclPackets,

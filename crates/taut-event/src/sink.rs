@@ -19,6 +19,8 @@ pub enum Closed {
     Over,
     /// The source has come to its end.
     EndOfSource,
+    /// The connection ended.
+    Ended,
     /// Another connection between the same ends began.
     Replaced,
     /// The source can follow so many flows only, and this one had been silent the longest.

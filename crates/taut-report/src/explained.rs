@@ -3,7 +3,7 @@ use std::fmt::Write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use taut_explain::{ChannelFacts, Direction, Explanation, Found, Verdict};
+use taut_explain::{ChannelFacts, Direction, Explanation, Found, Held, Verdict};
 use taut_measure::recording::Ended;
 
 use crate::difference::Difference;
@@ -100,7 +100,7 @@ fn verdict(file: &ExplainedFile) -> Vec<String> {
         return lines;
     };
     lines.push(title(worst));
-    lines.extend(breakdown(worst, 4));
+    lines.extend(breakdown(&worst.breakdown, worst.span_ns, 4));
     let mut findings: Vec<Vec<String>> = Vec::new();
     let found = worst.verdicts.iter().filter_map(|on| match &on.verdict {
         Verdict::Found(found) => Some((on.cause.as_str(), found)),
@@ -191,8 +191,7 @@ fn title(direction: &Direction) -> String {
 }
 
 /// The rows of a breakdown, of which the last one is the sum of those that have no row of their own.
-fn breakdown(direction: &Direction, rows: usize) -> Vec<String> {
-    let all = &direction.breakdown;
+pub(crate) fn breakdown(all: &[Held], span_ns: u64, rows: usize) -> Vec<String> {
     let shown = if all.len() <= rows { all.len() } else { rows - 1 };
     let mut table: Vec<(String, u64, String)> =
         all[..shown].iter().map(|held| (holder(&held.holder), held.held_ns, times(held.episodes))).collect();
@@ -201,7 +200,7 @@ fn breakdown(direction: &Direction, rows: usize) -> Vec<String> {
         table.push((format!("{} others", all.len() - shown), rest, String::new()));
     }
     let micros = adding_up(&table.iter().map(|(_, ns, _)| *ns).collect::<Vec<_>>());
-    let whole = direction.span_ns.max(1);
+    let whole = span_ns.max(1);
     let row = |((name, ns, times), micros): (&(String, u64, String), u64)| {
         let (seconds, fraction) = (micros / 1_000_000, micros % 1_000_000);
         let share = units::share(*ns as f64 / whole as f64);
@@ -230,7 +229,7 @@ fn adding_up(ns: &[u64]) -> Vec<u64> {
     micros
 }
 
-fn finding(cause: &str, found: &Found, evidence: usize) -> Vec<String> {
+pub(crate) fn finding(cause: &str, found: &Found, evidence: usize) -> Vec<String> {
     let summary = found.summary.trim_end_matches('.');
     let share = units::share(found.cost.share);
     let mut lines = wrap("  ", &format!("FOUND {cause} ({share}, {}): {summary}.", found.side));
@@ -295,7 +294,7 @@ fn details(file: &ExplainedFile) -> Vec<String> {
     for (index, direction) in file.explanation.worst.iter().enumerate() {
         lines.push(String::new());
         lines.push(format!("[{}] {}", index + 1, title(direction)));
-        lines.extend(breakdown(direction, usize::MAX));
+        lines.extend(breakdown(&direction.breakdown, direction.span_ns, usize::MAX));
         if let Some(channel) = &direction.channel {
             lines.extend(wrap("  ", &channel_facts(direction, channel)));
         } else {

@@ -3,6 +3,7 @@
 //! - [`Document`]: a recording with its findings, the one JSON object of `--json`, and its schema.
 //! - [`ExplainDocument`]: what captures came to, as text and as JSON.
 //! - [`SocketsDocument`]: sockets of a host and who holds their data, likewise.
+//! - [`TraceDocument`]: what a live trace came to, likewise.
 //! - [`table`]: text for a terminal.
 //! - [`html`]: one self-contained page with charts.
 //! - [`perfetto`]: timelines for the Perfetto trace viewer.
@@ -25,6 +26,7 @@ mod sheet;
 mod sockets;
 mod stages;
 pub mod table;
+mod traced;
 pub mod units;
 
 #[cfg(test)]
@@ -35,8 +37,10 @@ pub use difference::{CauseChange, Change, Difference, HeldIn, HolderChange};
 pub use document::{Document, Error};
 pub use explained::{ExplainDocument, ExplainedFile};
 pub use sockets::{HeldTime, SocketRow, SocketsDocument, Suspicion};
+pub use traced::TraceDocument;
 
-/// JSON Schema of all that `--json` prints: a recording with its findings, explained captures, or sockets.
+/// JSON Schema of all that `--json` prints: a recording with its findings, explained captures, sockets, or a
+/// trace.
 pub fn schema() -> serde_json::Value {
     #[derive(schemars::JsonSchema)]
     #[serde(untagged)]
@@ -45,6 +49,7 @@ pub fn schema() -> serde_json::Value {
         Document(Box<Document>),
         Explained(Box<ExplainDocument>),
         Sockets(Box<SocketsDocument>),
+        Traced(Box<TraceDocument>),
     }
     schemars::schema_for!(Any).to_value()
 }

@@ -4,12 +4,14 @@
 //! - [`Owners`]: which program has which socket, from `/proc`.
 //! - [`Options`]: options that no list of sockets has, read from a descriptor borrowed for that moment.
 //! - [`Sampler`]: looks again and again, and books the time of each socket to holders.
+//! - [`trace`]: the sockets of running programs, event by event, through programs in the kernel.
 
 mod netlink;
 mod options;
 mod owners;
 mod sampler;
 mod socket;
+pub mod trace;
 
 pub use netlink::{Error, SocketTable};
 pub use options::Options;

@@ -166,6 +166,7 @@ impl Socket {
             window_probes: info.window_probes,
             no_delay: options.map(|options| options.no_delay),
             cork: options.map(|options| options.cork),
+            ..SocketState::default()
         }
     }
 }

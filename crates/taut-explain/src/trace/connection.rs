@@ -20,6 +20,8 @@ pub(super) struct Connection {
     /// What each of them is not told yet: the next part may continue it.
     open: [Option<(Holder, Episode)>; 2],
     pub(super) tally: Tally,
+    /// The thread that used it last.
+    pub(super) who: Option<u32>,
     pub(super) first: Option<u64>,
     last: u64,
     /// State after the last event; `None` when it is not known.
@@ -95,6 +97,7 @@ impl Connection {
             breakdowns: [Breakdown::default(), Breakdown::default()],
             open: [None; 2],
             tally: Tally::default(),
+            who: None,
             first: None,
             last: 0,
             state: None,
@@ -122,6 +125,7 @@ impl Connection {
             _ => None,
         };
         self.advance(at, turn);
+        self.who = event.who.map_or(self.who, |task| Some(task.0));
         let bytes = event.bytes;
         match event.what {
             What::Reached(Stamp::WriteBegin) => self.is_writing = true,

@@ -187,12 +187,16 @@ fn told(state: &SocketState) -> String {
         |name: &str, is_set: Option<bool>| is_set.map(|is_set| format!("{name} {}", if is_set { "on" } else { "off" }));
     let mut facts = vec![
         format!("{} unsent", words::bytes(state.unsent_bytes.into())),
-        format!("{} in flight in {} segments", words::bytes(state.in_flight_bytes.into()), state.in_flight_segments),
-        format!("congestion window {} segments", state.congestion_window_segments),
+        format!("{} in flight in {}", words::bytes(state.in_flight_bytes.into()), segments(state.in_flight_segments)),
+        format!("congestion window {}", segments(state.congestion_window_segments)),
     ];
     facts.extend(state.send_window_bytes.map(|window| format!("receive window {}", words::bytes(window.into()))));
     facts.push(format!("largest segment {}", words::bytes(state.mss_bytes.into())));
     facts.extend(option("TCP_NODELAY", state.no_delay));
     facts.extend(option("TCP_CORK", state.cork));
     facts.join(", ")
+}
+
+fn segments(count: u32) -> String {
+    format!("{count} segment{}", if count == 1 { "" } else { "s" })
 }

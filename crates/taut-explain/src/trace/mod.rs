@@ -92,7 +92,7 @@ impl Trace {
                     *total = (total.0 + cell.ns, total.1 + cell.episodes);
                 }
             }
-            let weight = report::weight(breakdown, &direction.verdicts);
+            let weight = report::weight(direction.is_outgoing, &direction.verdicts);
             let place = self.worst.partition_point(|(known, other)| (*known, other.bytes) >= (weight, direction.bytes));
             if place < self.kept {
                 self.worst.truncate(self.kept - 1);

@@ -4,7 +4,7 @@ use taut_event::{AckSentBy, Direction as Way, FlowKey, Holder};
 
 use super::connection::{Connection, Tally, ack_index};
 use super::finding;
-use crate::engine::{Breakdown, CauseIn, Held, Stall, Verdict, VerdictOn};
+use crate::engine::{CauseIn, Held, Stall, Verdict, VerdictOn};
 
 /// What a live trace came to.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -33,7 +33,9 @@ pub struct TracedDirection {
     /// Whether the traced socket is the sender; else it is the receiver, and the breakdown says how long what had
     /// come waited for the program.
     pub is_outgoing: bool,
-    /// Process that has the traced socket, with its name, where known.
+    /// Thread that used the traced socket last.
+    pub thread: Option<u32>,
+    /// Name and number of its process, where known.
     pub program: Option<String>,
     /// Bytes of data, each counted once.
     pub bytes: u64,
@@ -105,17 +107,14 @@ impl Releases {
     }
 }
 
-/// Time that could be had back, those with a finding first.
-pub(super) fn weight(breakdown: &Breakdown, verdicts: &[VerdictOn]) -> u64 {
+/// Time that could be had back. What is held on its way comes before what waits for a reader.
+pub(super) fn weight(is_outgoing: bool, verdicts: &[VerdictOn]) -> u64 {
     let found = verdicts.iter().filter_map(|on| match &on.verdict {
         Verdict::Found(found) => Some(found.cost.held_ns),
         _ => None,
     });
     let found: u64 = found.sum();
-    let idle = [Holder::SendingProgram, Holder::PeerTurn, Holder::Delivery, Holder::NotKnown];
-    let held = Holder::ALL.iter().filter(|holder| !idle.contains(holder)).map(|&holder| breakdown.ns(holder));
-    // One bit apart is enough to sort by.
-    if found > 0 { found.saturating_add(1 << 62) } else { held.sum() }
+    if is_outgoing && found > 0 { found.saturating_add(1 << 62) } else { found }
 }
 
 pub(super) fn held(holder: Holder, ns: u64, whole: u64, episodes: u64, longest: Vec<Stall>) -> Held {
@@ -165,6 +164,7 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         from: from.to_string(),
         to: to.to_string(),
         is_outgoing,
+        thread: connection.who,
         program: None,
         bytes,
         writes: if is_outgoing { tally.writes } else { 0 },

@@ -140,7 +140,7 @@ fn a_small_write_behind_another_one_is_held_by_nagle() {
                              more (median), 41.0 ms at most."
     );
     assert_eq!(evidence[1], "Let go by an ACK 20 times (20 sent by the peer's delayed-ACK timer).");
-    assert!(evidence[2].contains("48 bytes unsent, 48 bytes in flight in 1 segments"), "{}", evidence[2]);
+    assert!(evidence[2].contains("48 bytes unsent, 48 bytes in flight in 1 segment,"), "{}", evidence[2]);
 }
 
 #[test]

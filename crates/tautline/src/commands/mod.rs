@@ -15,5 +15,6 @@ pub(crate) mod serve;
 pub(crate) mod sockets;
 pub(crate) mod stream;
 pub(crate) mod survey;
+pub(crate) mod trace;
 pub(crate) mod tune;
 pub(crate) mod web;

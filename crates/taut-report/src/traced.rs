@@ -1,0 +1,154 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use taut_explain::Verdict;
+use taut_explain::trace::{Traced, TracedDirection};
+use taut_measure::recording::Ended;
+
+use crate::explained::{breakdown, finding, holder};
+use crate::lines::{cut, line_to, wrap};
+use crate::units;
+
+/// What a live trace came to: the one JSON object of `taut trace`.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct TraceDocument {
+    /// Version of this form.
+    pub format_version: u32,
+    /// `trace`.
+    pub command: String,
+    /// The command line, ready to be pasted.
+    pub command_line: String,
+    /// How it ended.
+    pub ended: Ended,
+    /// What was traced, in words.
+    pub traced: String,
+    /// Records that the programs in the kernel wrote and that were read.
+    pub records: u64,
+    /// Records that found no room. The time around each is booked as not known.
+    pub lost_records: u64,
+    /// Tracepoints that this kernel has not.
+    pub missing_hooks: Vec<String>,
+    /// What could not be seen, a sentence each.
+    pub remarks: Vec<String>,
+    /// Who held the data.
+    #[serde(flatten)]
+    pub result: Traced,
+}
+
+/// Rows of a breakdown in the short form.
+const ROWS: usize = 5;
+/// What this first form of the trace does not reach.
+const UNSEEN: &str = "Not seen: calls by io_uring and splice, UDP, Unix sockets, pipes, Bluetooth, and how long a program \
+                      that is ready waits for a processor.";
+
+impl TraceDocument {
+    /// The document as one JSON object, indented, with a newline at the end.
+    pub fn to_json(&self) -> String {
+        // Keys are strings and nothing else can fail, so an error would be a bug of ours.
+        let mut json = serde_json::to_string_pretty(self).expect("a document is always JSON");
+        json.push('\n');
+        json
+    }
+
+    /// The worst direction with its findings, in lines of at most 100 columns; if wanted, all that are kept.
+    pub fn to_text(&self, is_full: bool) -> String {
+        let mut text = String::new();
+        let mut lines = Vec::new();
+        if self.ended == Ended::Interrupted {
+            lines.push("PARTIAL: interrupted".to_owned());
+        }
+        lines.extend(self.head());
+        let shown = if is_full { self.result.worst.len() } else { 1 };
+        for direction in self.result.worst.iter().take(shown) {
+            if is_full {
+                lines.push(String::new());
+            }
+            lines.extend(one(direction, is_full));
+        }
+        let more = self.result.directions.saturating_sub(shown as u64);
+        if more > 0 && !self.result.worst.is_empty() {
+            let are = if more == 1 { "direction has" } else { "directions have" };
+            let how = if is_full { "--top shows more of them" } else { "--full shows the worst of them" };
+            lines.push(format!("{} more {are} data; {how}.", units::count(more)));
+        }
+        lines.extend(self.remarks.iter().flat_map(|remark| wrap("", remark)));
+        lines.extend(wrap("", UNSEEN));
+        lines.iter().for_each(|line| line_to(&mut text, line));
+        text
+    }
+
+    fn head(&self) -> Vec<String> {
+        let result = &self.result;
+        let plural =
+            |count: u64, one: &str| format!("{} {one}{}", units::count(count), if count == 1 { "" } else { "s" });
+        let lost = match self.lost_records {
+            0 => "none lost".to_owned(),
+            lost => format!("{} LOST", units::count(lost)),
+        };
+        let mut lines = wrap(
+            "",
+            &format!(
+                "{}: {}, {} with data in {}; {}, {lost}",
+                self.traced,
+                plural(result.connections, "connection"),
+                plural(result.directions, "direction"),
+                units::time(result.span_ns),
+                plural(self.records, "record"),
+            ),
+        );
+        if result.worst.is_empty() {
+            lines.push("No data over TCP was seen, so there is nothing to explain.".to_owned());
+        }
+        lines
+    }
+}
+
+fn one(direction: &TracedDirection, is_full: bool) -> Vec<String> {
+    let program = direction.program.as_deref().map_or_else(String::new, |program| format!(", {program}"));
+    let verb = if direction.is_outgoing { "sent" } else { "received" };
+    let mut lines = vec![cut(&format!(
+        "{} > {}{program}: {} {verb} in {}",
+        direction.from,
+        direction.to,
+        units::size(direction.bytes),
+        units::time(direction.span_ns)
+    ))];
+    lines.extend(breakdown(&direction.breakdown, direction.span_ns, if is_full { usize::MAX } else { ROWS }));
+    let mut has_found = false;
+    let mut clear = Vec::new();
+    for on in &direction.verdicts {
+        match &on.verdict {
+            Verdict::Found(found) if is_full || !has_found => {
+                has_found = true;
+                lines.extend(finding(&on.cause, found, usize::MAX));
+            }
+            Verdict::Found(found) => {
+                lines.push(cut(&format!("Also: {} {}.", on.cause, units::share(found.cost.share))));
+            }
+            Verdict::Unknown { missing, ask } if is_full => {
+                lines.extend(wrap("  ", &format!("CAN'T TELL {}: {missing}. To know, {ask}.", on.cause)));
+            }
+            Verdict::Unknown { .. } => {}
+            Verdict::Clear => clear.push(on.cause.as_str()),
+        }
+    }
+    if !has_found {
+        lines.push("FOUND nothing that holds the data back.".to_owned());
+    }
+    if is_full {
+        if !clear.is_empty() {
+            lines.extend(wrap("  ", &format!("Not there: {}.", clear.join(", "))));
+        }
+        for held in direction.breakdown.iter().filter(|held| !held.longest.is_empty()) {
+            let at = |stall: &taut_explain::Stall| {
+                format!("{} ({} after the start)", units::time(stall.held_ns), units::time(stall.begin_ns))
+            };
+            let stalls: Vec<String> = held.longest.iter().map(at).collect();
+            lines.extend(wrap("  ", &format!("Longest, {}: {}.", holder(&held.holder), stalls.join(", "))));
+        }
+        if direction.repeated_segments > 0 {
+            lines.push(format!("  {} segments were sent again.", units::count(direction.repeated_segments)));
+        }
+    }
+    lines.extend(direction.remarks.iter().flat_map(|remark| wrap("  ", remark)));
+    lines
+}

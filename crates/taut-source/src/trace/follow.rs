@@ -1,0 +1,484 @@
+//! From records to events, socket by socket.
+//!
+//! The tracepoints stand *before* the change that they tell of: `tcp_probe` before the acknowledgement is worked in,
+//! `net_dev_queue` before the segment counts as sent. Each snapshot is brought to what it is just after, else half of
+//! a wait for the receive window reads as "about to go".
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use taut_event::{
+    AckSentBy, Address, Call, Closed, Coverage, Direction, Event, Flow, FlowId, FlowKey, Kind, Recovery, Release, Sink,
+    SocketState, Stamp, TaskId, Timer, VantageId, What as Happened,
+};
+use taut_time::{ByteRange, Instant, Layer};
+
+use super::layout::{Known, Layout};
+use super::program::SENDS;
+use super::record::{Record, Segment, What};
+
+/// Segments that are remembered as sent and not acknowledged; with more the count is the kernel's own.
+const MOST_SENT: usize = 4096;
+/// States of include/net/tcp_states.h in which the peer's FIN counts as a received byte.
+const AFTER_FIN: [u64; 3] = [8, 9, 11];
+const SYN_SENT: u64 = 2;
+/// `TCP_NAGLE_OFF` and `TCP_NAGLE_CORK` of include/net/tcp.h.
+const NAGLE_OFF: u64 = 1;
+const NAGLE_CORK: u64 = 2;
+/// `SK_PACING_NEEDED` of include/net/sock.h; with `fq` it is the device's queue that spaces.
+const PACING_NEEDED: u64 = 1;
+
+/// Both ends of a connection, the own one first.
+pub(super) type Ends = (SocketAddr, SocketAddr);
+
+/// Turns records into events.
+#[derive(Debug)]
+pub(super) struct Follower {
+    sockets: HashMap<u64, Socket>,
+    by_ends: HashMap<Ends, u64>,
+    /// Connections of the traced programs that were there before; with all set every socket is a traced one.
+    wanted: HashSet<Ends>,
+    takes_all: bool,
+    timers: HashMap<u64, Timer>,
+    free: Vec<u32>,
+    next: u32,
+    lost: u64,
+    /// How often records were found to be lost.
+    gaps: u64,
+    /// Process of each thread that made a call.
+    pub(super) threads: HashMap<u32, u32>,
+    /// Processes that were not there when it was last asked for these.
+    pub(super) new_processes: Vec<u32>,
+    pub(super) records: u64,
+}
+
+/// A socket in the kernel.
+#[derive(Debug)]
+struct Socket {
+    ends: Ends,
+    /// Its number among the flows; none for one that is only watched as the peer of another.
+    flow: Option<FlowId>,
+    out: Position,
+    inward: Position,
+    /// End and number of packets of what is sent and not acknowledged.
+    sent: VecDeque<(u32, u32)>,
+    /// When pacing lets the next segment go, as far as the snapshots lag behind.
+    wstamp: u64,
+    /// End of the last small segment, likewise.
+    small: Option<u32>,
+    call: Option<CallBegun>,
+    /// What made this end send its last segment.
+    sent_by: AckSentBy,
+    /// What made the peer send the last one that came.
+    came_by: AckSentBy,
+    gaps: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct CallBegun {
+    thread: u32,
+    write_seq: u32,
+    copied_seq: u32,
+}
+
+/// A number of TCP that never wraps.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    seq: u32,
+    at: u64,
+}
+
+impl Position {
+    /// Positions begin well above zero, so that a repetition of what came before the first one has one, too.
+    const fn new(seq: u32) -> Self {
+        Self { seq, at: 1 << 32 }
+    }
+
+    fn of(&mut self, seq: u32) -> u64 {
+        let at = self.at.saturating_add_signed(ahead(seq, self.seq).into());
+        if at > self.at {
+            *self = Self { seq, at };
+        }
+        at
+    }
+}
+
+/// How far `a` is ahead of `b`.
+const fn ahead(a: u32, b: u32) -> i32 {
+    a.wrapping_sub(b).cast_signed()
+}
+
+/// The numbers of a snapshot that the correction is about.
+#[derive(Clone, Copy, Debug)]
+struct Snapshot {
+    write_seq: u32,
+    snd_nxt: u32,
+    snd_una: u32,
+    snd_wnd: u32,
+    snd_sml: u32,
+    packets_out: u32,
+    rcv_nxt: u32,
+    copied_seq: u32,
+    wstamp: u64,
+}
+
+impl Follower {
+    pub(super) fn new(takes_all: bool, timers: HashMap<u64, Timer>) -> Self {
+        Self {
+            sockets: HashMap::new(),
+            by_ends: HashMap::new(),
+            wanted: HashSet::new(),
+            takes_all,
+            timers,
+            free: Vec::new(),
+            next: 0,
+            lost: 0,
+            gaps: 0,
+            threads: HashMap::new(),
+            new_processes: Vec::new(),
+            records: 0,
+        }
+    }
+
+    /// A connection of a traced program, of which no call may be seen.
+    pub(super) fn want(&mut self, ends: Ends) {
+        self.wanted.insert(ends);
+    }
+
+    /// Takes the bytes of one record.
+    pub(super) fn take(&mut self, layout: &Layout, bytes: &[u8], sink: &mut impl Sink) {
+        let Some(record) = Record::parse(bytes) else { return };
+        self.records += 1;
+        if record.lost > self.lost {
+            self.lost = record.lost;
+            self.gaps += 1;
+        }
+        let Some(ends) = ends(layout, record.copies) else { return };
+        let is_call = matches!(record.what, What::Call | What::Return);
+        // An address of the kernel is used again; then the ends are others.
+        if self
+            .sockets
+            .get(&record.socket)
+            .is_some_and(|known| known.ends != ends && !known.ends.1.ip().is_unspecified())
+            && record.what != What::Close
+        {
+            self.forget(record.socket, sink);
+        }
+        let is_traced = is_call || self.takes_all || self.wanted.contains(&ends);
+        self.meet(layout, &record, ends, is_traced, sink);
+        if is_call && self.threads.insert(record.thread, record.process) != Some(record.process) {
+            self.new_processes.push(record.process);
+        }
+        if record.what == What::Receive {
+            let sent_by = self.by_ends.get(&(ends.1, ends.0)).and_then(|peer| self.sockets.get(peer));
+            let came_by = sent_by.map_or(AckSentBy::NotSeen, |peer| peer.sent_by);
+            if let Some(socket) = self.sockets.get_mut(&record.socket) {
+                socket.came_by = came_by;
+            }
+        }
+        let timer = (record.timer != 0).then(|| self.timers.get(&record.timer).copied().unwrap_or(Timer::Other));
+        let gaps = self.gaps;
+        if let Some(socket) = self.sockets.get_mut(&record.socket) {
+            socket.take(layout, &record, timer, gaps, sink);
+        }
+        if record.what == What::Close {
+            self.forget(record.socket, sink);
+        }
+    }
+
+    fn meet(&mut self, layout: &Layout, record: &Record<'_>, ends: Ends, is_traced: bool, sink: &mut impl Sink) {
+        let number = |known| layout.word(record.copies, known);
+        let gaps = self.gaps;
+        let socket = self.sockets.entry(record.socket).or_insert_with(|| Socket {
+            ends,
+            flow: None,
+            out: Position::new(number(Known::SndNxt)),
+            inward: Position::new(number(Known::CopiedSeq)),
+            sent: VecDeque::new(),
+            wstamp: 0,
+            small: None,
+            call: None,
+            sent_by: AckSentBy::NotSeen,
+            came_by: AckSentBy::NotSeen,
+            gaps,
+        });
+        socket.ends = ends;
+        self.by_ends.insert(ends, record.socket);
+        if is_traced && socket.flow.is_none() && record.what != What::Close {
+            let id = FlowId(self.free.pop().unwrap_or_else(|| {
+                self.next += 1;
+                self.next - 1
+            }));
+            socket.flow = Some(id);
+            let address = |end: SocketAddr| Address { ip: end.ip(), port: end.port() };
+            let coverage = Coverage::of(&[Kind::Writes, Kind::Reads, Kind::KernelStamps, Kind::Queues, Kind::Releases]);
+            let key = FlowKey::Tcp(address(ends.0), address(ends.1));
+            sink.flow(id, &Flow { key, from_start: false, coverage });
+        }
+    }
+
+    fn forget(&mut self, address: u64, sink: &mut impl Sink) {
+        let Some(socket) = self.sockets.remove(&address) else { return };
+        if self.by_ends.get(&socket.ends) == Some(&address) {
+            self.by_ends.remove(&socket.ends);
+        }
+        if let Some(id) = socket.flow {
+            sink.close(id, Closed::Ended);
+            self.free.push(id.0);
+        }
+    }
+}
+
+/// Addresses and ports of a socket.
+fn ends(layout: &Layout, copies: &[u8]) -> Option<Ends> {
+    let pair = layout.word(copies, Known::PortPair);
+    // Our own port is in this machine's order, the peer's in the network's.
+    let (own, peer) = ((pair >> 16) as u16, u16::from_be(pair as u16));
+    let (local, remote) = match layout.get(copies, Known::Family) {
+        2 => {
+            let address = |known| layout.bytes(copies, known).map(Ipv4Addr::from_octets);
+            (address(Known::LocalV4)?.into(), address(Known::RemoteV4)?.into())
+        }
+        10 => {
+            let address = |known| layout.bytes(copies, known).map(Ipv6Addr::from_octets);
+            (address(Known::LocalV6)?.to_canonical(), address(Known::RemoteV6)?.to_canonical())
+        }
+        _ => return None,
+    };
+    Some((SocketAddr::new(local, own), SocketAddr::new(remote, peer)))
+}
+
+impl Socket {
+    fn take(&mut self, layout: &Layout, record: &Record<'_>, timer: Option<Timer>, gaps: u64, sink: &mut impl Sink) {
+        let get = |known| layout.get(record.copies, known);
+        let number = |known| layout.word(record.copies, known);
+        let mut now = Snapshot {
+            write_seq: number(Known::WriteSeq),
+            snd_nxt: number(Known::SndNxt),
+            snd_una: number(Known::SndUna),
+            snd_wnd: number(Known::SndWnd),
+            snd_sml: number(Known::SndSml),
+            packets_out: number(Known::PacketsOut),
+            rcv_nxt: number(Known::RcvNxt),
+            copied_seq: number(Known::CopiedSeq),
+            wstamp: get(Known::Wstamp).max(self.wstamp),
+        };
+        let is_call = matches!(record.what, What::Call | What::Return);
+        // Anybody may be running when a segment comes.
+        let who = is_call.then_some(TaskId(record.thread));
+        let mut events = Events { at: Instant::from_nanos(record.ns), who, flow: self.flow, sink };
+        if self.gaps != gaps {
+            self.gaps = gaps;
+            self.sent.clear();
+            (self.call, self.small) = (None, None);
+            events.tell(Direction::Forward, Happened::Gap, 0, 0);
+        }
+        match record.what {
+            What::Call => self.begin(record, &now, &mut events),
+            What::Return => self.end(record, &now, &mut events),
+            What::Queue => self.queue(layout, record, timer, &mut now, &mut events),
+            What::Receive => {
+                let scale = get(Known::SndWscale) as u32;
+                self.receive(&record.segment, scale, get(Known::State), &mut now, &mut events);
+            }
+            What::Repeat => events.tell(Direction::Forward, Happened::Reached(Stamp::Repeated), 0, 0),
+            What::Close => {}
+        }
+        let state = state(layout, record, &now);
+        events.tell(Direction::Forward, Happened::State(state), 0, 0);
+    }
+
+    fn begin(&mut self, record: &Record<'_>, now: &Snapshot, events: &mut Events<'_, impl Sink>) {
+        let call = CallBegun { thread: record.thread, write_seq: now.write_seq, copied_seq: now.copied_seq };
+        self.call = Some(call);
+        if is_send(record.number) {
+            let from = self.out.of(now.write_seq);
+            events.tell(Direction::Forward, Happened::Reached(Stamp::WriteBegin), from, from);
+        } else {
+            let begin = Call::Begin { number: record.number as u16 };
+            events.tell(Direction::Backward, Happened::Call(begin), 0, 0);
+        }
+    }
+
+    fn end(&mut self, record: &Record<'_>, now: &Snapshot, events: &mut Events<'_, impl Sink>) {
+        let begun = self.call.take().filter(|call| call.thread == record.thread);
+        let result = i32::try_from(record.result).unwrap_or(i32::MAX);
+        let end = Happened::Call(Call::End { number: record.number as u16, result });
+        if is_send(record.number) {
+            let written = begun.map_or(0, |call| ahead(now.write_seq, call.write_seq).max(0) as u64);
+            let to = self.out.of(now.write_seq);
+            if written > 0 {
+                let what = Happened::Reached(Stamp::WriteEnd);
+                events.tell(Direction::Forward, what, to.saturating_sub(written), to);
+            } else {
+                events.tell(Direction::Forward, end, 0, 0);
+            }
+            return;
+        }
+        let read = begun.map_or(0, |call| ahead(now.copied_seq, call.copied_seq).max(0) as u64);
+        if read > 0 {
+            let to = self.inward.of(now.copied_seq);
+            events.tell(Direction::Backward, Happened::Reached(Stamp::Read), to.saturating_sub(read), to);
+        }
+        events.tell(Direction::Backward, end, 0, 0);
+    }
+
+    fn queue(
+        &mut self,
+        layout: &Layout,
+        record: &Record<'_>,
+        timer: Option<Timer>,
+        now: &mut Snapshot,
+        events: &mut Events<'_, impl Sink>,
+    ) {
+        let is_answer = record.receiving == record.socket;
+        self.sent_by = match timer {
+            Some(Timer::DelayedAck) => AckSentBy::DelayedAckTimer,
+            _ if is_answer => AckSentBy::Arrival,
+            _ => AckSentBy::Program,
+        };
+        let segment = &record.segment;
+        let new = ahead(segment.end, now.snd_nxt);
+        if new <= 0 {
+            return;
+        }
+        let release = match timer {
+            Some(timer) => Release::Timer(timer),
+            None if is_answer => Release::Acknowledgement(self.came_by),
+            None if self.call.is_some_and(|call| call.thread == record.thread) => Release::Call,
+            None => Release::Unknown,
+        };
+        let mss = layout.word(record.copies, Known::MssCache).max(1);
+        let packets = segment.payload.div_ceil(mss).max(1);
+        let rate = layout.get(record.copies, Known::PacingRate);
+        if layout.get(record.copies, Known::PacingStatus) == PACING_NEEDED && rate > 0 {
+            // `tcp_update_skb_after_send`, net/ipv4/tcp_output.c.
+            let takes = u128::from(segment.payload) * 1_000_000_000 / u128::from(rate);
+            now.wstamp = now.wstamp.max(record.ns).saturating_add(u64::try_from(takes).unwrap_or(u64::MAX));
+            self.wstamp = now.wstamp;
+        }
+        if segment.payload > 0 && !segment.payload.is_multiple_of(mss) {
+            now.snd_sml = segment.end;
+            self.small = Some(segment.end);
+        }
+        if self.sent.len() < MOST_SENT {
+            self.sent.push_back((segment.end, packets));
+        }
+        let from = self.out.of(now.snd_nxt);
+        now.snd_nxt = segment.end;
+        now.packets_out = now.packets_out.saturating_add(packets);
+        // SYN and FIN have a number and are no data.
+        let to = self.out.of(segment.seq.wrapping_add(segment.payload));
+        if segment.payload > 0 && to > from {
+            events.tell(Direction::Forward, Happened::Released(release), from, to);
+            events.tell(Direction::Forward, Happened::Reached(Stamp::Scheduled), from, to);
+        }
+    }
+
+    fn receive(
+        &mut self,
+        segment: &Segment,
+        scale: u32,
+        state: u64,
+        now: &mut Snapshot,
+        events: &mut Events<'_, impl Sink>,
+    ) {
+        while self.sent.front().is_some_and(|(end, _)| ahead(*end, segment.ack) <= 0) {
+            self.sent.pop_front();
+        }
+        if ahead(segment.ack, now.snd_una) >= 0 && ahead(segment.ack, now.snd_nxt) <= 0 {
+            let from = self.out.of(now.snd_una);
+            let to = self.out.of(segment.ack);
+            now.snd_una = segment.ack;
+            now.snd_wnd = u32::from(segment.window) << scale.min(14);
+            let known = self.sent.iter().fold(0_u32, |sum, (_, packets)| sum.saturating_add(*packets));
+            let is_complete = self.sent.back().is_some_and(|(end, _)| *end == now.snd_nxt);
+            now.packets_out = match now.snd_nxt == now.snd_una {
+                true => 0,
+                false if is_complete => known,
+                false => now.packets_out,
+            };
+            if to > from {
+                events.tell(Direction::Forward, Happened::Reached(Stamp::Acknowledged), from, to);
+            }
+        }
+        let new = ahead(segment.end, now.rcv_nxt);
+        let is_open = !AFTER_FIN.contains(&state);
+        if segment.payload > 0 && new > 0 && ahead(segment.seq, now.rcv_nxt) <= 0 && is_open {
+            let end = if segment.is_fin { segment.end.wrapping_sub(1) } else { segment.end };
+            let (from, to) = (self.inward.of(now.rcv_nxt), self.inward.of(end));
+            now.rcv_nxt = end;
+            events.tell(Direction::Backward, Happened::Reached(Stamp::Received), from, to);
+        }
+    }
+}
+
+fn is_send(number: u32) -> bool {
+    SENDS.contains(&i64::from(number))
+}
+
+/// The state just after the record.
+fn state(layout: &Layout, record: &Record<'_>, now: &Snapshot) -> SocketState {
+    let get = |known| layout.get(record.copies, known);
+    let number = |known| layout.word(record.copies, known);
+    let connection = get(Known::State);
+    let has_fin = AFTER_FIN.contains(&connection);
+    let left = (number(Known::SackedOut)).saturating_add(number(Known::LostOut));
+    let nonagle = get(Known::Nonagle);
+    let bytes = |a: u32, b: u32| ahead(a, b).max(0) as u32;
+    let is_paced = get(Known::PacingStatus) == PACING_NEEDED;
+    let wait = if is_paced { now.wstamp.saturating_sub(record.ns) } else { 0 };
+    let small = ahead(now.snd_sml, now.snd_una) > 0 && ahead(now.snd_sml, now.snd_nxt) <= 0;
+    SocketState {
+        unsent_bytes: bytes(now.write_seq, now.snd_nxt),
+        in_flight_bytes: bytes(now.snd_nxt, now.snd_una),
+        unread_bytes: bytes(now.rcv_nxt, now.copied_seq).saturating_sub(u32::from(has_fin)),
+        in_flight_segments: now.packets_out.saturating_sub(left).saturating_add(number(Known::RetransOut)),
+        congestion_window_segments: number(Known::SndCwnd),
+        slow_start_threshold_segments: number(Known::SndSsthresh),
+        send_window_bytes: Some(now.snd_wnd),
+        mss_bytes: number(Known::MssCache),
+        is_opening: connection == SYN_SENT,
+        recovery: match get(Known::CaState) {
+            3 => Recovery::Repeating,
+            4.. => Recovery::AfterTimeout,
+            _ => Recovery::None,
+        },
+        timeouts: get(Known::Retransmits) as u8,
+        window_probes: get(Known::ProbesOut) as u8,
+        small_in_flight: Some(small),
+        pacing_wait_ns: u32::try_from(wait).unwrap_or(u32::MAX),
+        send_buffer_full: number(Known::WriteQueued) >= number(Known::SendBuffer),
+        no_delay: Some(nonagle & NAGLE_OFF != 0),
+        cork: Some(nonagle & NAGLE_CORK != 0),
+    }
+}
+
+/// Events of one record.
+struct Events<'a, S> {
+    at: Instant,
+    who: Option<TaskId>,
+    flow: Option<FlowId>,
+    sink: &'a mut S,
+}
+
+impl<S: Sink> Events<'_, S> {
+    fn tell(&mut self, direction: Direction, what: Happened, from: u64, to: u64) {
+        let Some(flow) = self.flow else { return };
+        self.sink.event(&Event {
+            at: self.at,
+            seen_by: VantageId(0),
+            flow,
+            direction,
+            layer: Layer::Socket,
+            what,
+            bytes: ByteRange::new(from, to.max(from)),
+            who: self.who,
+            place: 0,
+        });
+    }
+}
+
+#[cfg(test)]
+#[path = "follow_tests.rs"]
+mod tests;

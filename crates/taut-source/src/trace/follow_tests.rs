@@ -1,0 +1,245 @@
+use proptest::prelude::*;
+
+use super::super::layout::tests::{plain, set};
+use super::super::record::{HEADER, at};
+use super::*;
+
+/// Keeps what it is told.
+#[derive(Debug, Default)]
+struct Heard {
+    flows: Vec<FlowKey>,
+    events: Vec<(Direction, Happened, ByteRange)>,
+    closed: usize,
+}
+
+impl Sink for Heard {
+    fn flow(&mut self, _: FlowId, flow: &Flow) {
+        self.flows.push(flow.key);
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.events.push((event.direction, event.what, event.bytes));
+    }
+
+    fn close(&mut self, _: FlowId, _: Closed) {
+        self.closed += 1;
+    }
+}
+
+impl Heard {
+    fn stamps(&self) -> Vec<(Stamp, u64)> {
+        let stamp = |(_, what, bytes): &(Direction, Happened, ByteRange)| match what {
+            Happened::Reached(stamp) => Some((*stamp, bytes.end - bytes.start)),
+            _ => None,
+        };
+        self.events.iter().filter_map(stamp).collect()
+    }
+
+    fn state(&self) -> SocketState {
+        let state = self.events.iter().rev().find_map(|(_, what, _)| match what {
+            Happened::State(state) => Some(*state),
+            _ => None,
+        });
+        state.unwrap()
+    }
+
+    fn releases(&self) -> Vec<Release> {
+        let release = |(_, what, _): &(Direction, Happened, ByteRange)| match what {
+            Happened::Released(release) => Some(*release),
+            _ => None,
+        };
+        self.events.iter().filter_map(release).collect()
+    }
+}
+
+const CLIENT: u64 = 0x1000;
+const SERVER: u64 = 0x2000;
+const DELACK: u64 = 0xdeac;
+const WRITE: i64 = libc::SYS_write;
+
+/// A record of the client, port 4000 to 80, or of the server; all else at rest.
+#[derive(Clone)]
+struct Made(Vec<u8>);
+
+impl Made {
+    fn new(what: What, socket: u64) -> Self {
+        let mut bytes = vec![0; HEADER as usize + plain().bytes as usize];
+        bytes[at::WHAT as usize] = what as u8;
+        let mut made = Self(bytes);
+        let (own, peer): (u16, u16) = if socket == CLIENT { (4000, 80) } else { (80, 4000) };
+        let address = u64::from(u32::from_ne_bytes([127, 0, 0, 1]));
+        made.long(at::SOCKET, socket).long(at::TASK, 7 << 32 | 8);
+        for (known, value) in [
+            (Known::Family, 2),
+            (Known::State, 1),
+            (Known::PortPair, u64::from(peer.to_be()) | u64::from(own) << 16),
+            (Known::LocalV4, address),
+            (Known::RemoteV4, address),
+            (Known::SndCwnd, 10),
+            (Known::SndWnd, 65_000),
+            (Known::MssCache, 1000),
+            (Known::SendBuffer, 100_000),
+            (Known::WriteSeq, 100),
+            (Known::SndNxt, 100),
+            (Known::SndUna, 100),
+            (Known::RcvNxt, 500),
+            (Known::CopiedSeq, 500),
+        ] {
+            made.set(known, value);
+        }
+        made
+    }
+
+    fn set(&mut self, known: Known, value: u64) -> &mut Self {
+        set(&mut self.0[HEADER as usize..], known, value);
+        self
+    }
+
+    fn long(&mut self, to: i16, value: u64) -> &mut Self {
+        self.0[to as usize..][..8].copy_from_slice(&value.to_ne_bytes());
+        self
+    }
+
+    fn number(&mut self, number: i64, result: i64) -> &mut Self {
+        self.0[at::NUMBER as usize..][..4].copy_from_slice(&(number as u32).to_ne_bytes());
+        self.long(at::RESULT, result.cast_unsigned())
+    }
+
+    fn segment(&mut self, seq: u32, ack: u32, payload: u32, window: u16) -> &mut Self {
+        let mut tcp = [0; 20];
+        tcp[4..8].copy_from_slice(&seq.to_be_bytes());
+        tcp[8..12].copy_from_slice(&ack.to_be_bytes());
+        (tcp[12], tcp[13]) = (5 << 4, 16);
+        tcp[14..16].copy_from_slice(&window.to_be_bytes());
+        self.0[at::TCP as usize..][..20].copy_from_slice(&tcp);
+        self.0[at::LENGTH as usize..][..4].copy_from_slice(&(20 + payload).to_ne_bytes());
+        self
+    }
+}
+
+fn follower() -> Follower {
+    Follower::new(false, HashMap::from([(DELACK, Timer::DelayedAck)]))
+}
+
+fn tell(follower: &mut Follower, heard: &mut Heard, made: &Made) {
+    follower.take(&plain(), &made.0, heard);
+}
+
+fn call(what: What, result: i64, written: u64) -> Made {
+    let mut made = Made::new(what, CLIENT);
+    made.number(WRITE, result).set(Known::WriteSeq, 100 + written);
+    made
+}
+
+#[test]
+fn a_snapshot_is_brought_to_what_it_is_just_after() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+    let mut queue = Made::new(What::Queue, CLIENT);
+    tell(&mut follower, &mut heard, queue.set(Known::WriteSeq, 140).segment(100, 500, 40, 0));
+    let state = heard.state();
+    assert_eq!((state.unsent_bytes, state.in_flight_bytes, state.in_flight_segments), (0, 40, 1));
+    assert_eq!(state.small_in_flight, Some(true));
+    let mut back = call(What::Return, 48, 88);
+    back.set(Known::SndNxt, 140).set(Known::PacketsOut, 1).set(Known::SndSml, 140);
+    tell(&mut follower, &mut heard, &back);
+    assert_eq!((heard.state().unsent_bytes, heard.state().in_flight_bytes), (48, 40));
+    // The acknowledgement comes with a smaller window; the snapshot is from before it.
+    let mut receive = Made::new(What::Receive, CLIENT);
+    receive.set(Known::WriteSeq, 188).set(Known::SndNxt, 140).set(Known::PacketsOut, 1).set(Known::SndWscale, 2);
+    tell(&mut follower, &mut heard, receive.segment(500, 140, 8, 3));
+    let state = heard.state();
+    assert_eq!((state.in_flight_bytes, state.in_flight_segments, state.send_window_bytes), (0, 0, Some(12)));
+    assert_eq!((state.unread_bytes, state.small_in_flight), (8, Some(false)));
+    assert_eq!(
+        heard.stamps(),
+        [
+            (Stamp::WriteBegin, 0),
+            (Stamp::Scheduled, 40),
+            (Stamp::WriteEnd, 88),
+            (Stamp::Acknowledged, 40),
+            (Stamp::Received, 8),
+        ]
+    );
+    assert_eq!(heard.releases(), [Release::Call]);
+    assert_eq!(heard.flows.len(), 1);
+}
+
+#[test]
+fn what_sent_the_acknowledgement_is_told_where_the_peer_is_seen() {
+    let release = |is_seen: bool, timer: u64| {
+        let (mut follower, mut heard) = (follower(), Heard::default());
+        tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+        tell(&mut follower, &mut heard, &call(What::Return, 48, 48));
+        if is_seen {
+            let mut ack = Made::new(What::Queue, SERVER);
+            tell(&mut follower, &mut heard, ack.long(at::TIMER, timer).segment(500, 100, 0, 9));
+        }
+        let mut receive = Made::new(What::Receive, CLIENT);
+        tell(&mut follower, &mut heard, receive.set(Known::WriteSeq, 148).segment(500, 100, 0, 9));
+        let mut queue = Made::new(What::Queue, CLIENT);
+        queue.set(Known::WriteSeq, 148).long(at::RECEIVING, CLIENT).segment(100, 500, 48, 0);
+        tell(&mut follower, &mut heard, &queue);
+        assert_eq!(heard.flows.len(), 1, "the peer is no flow of its own");
+        heard.releases()
+    };
+    assert_eq!(release(true, DELACK), [Release::Acknowledgement(AckSentBy::DelayedAckTimer)]);
+    assert_eq!(release(true, 0), [Release::Acknowledgement(AckSentBy::Program)]);
+    assert_eq!(release(false, 0), [Release::Acknowledgement(AckSentBy::NotSeen)]);
+}
+
+#[test]
+fn records_that_were_lost_are_told_to_each_connection_once() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+    for _ in 0..2 {
+        let mut back = call(What::Return, 48, 48);
+        tell(&mut follower, &mut heard, back.long(at::LOST, 3));
+    }
+    assert_eq!(heard.events.iter().filter(|(_, what, _)| *what == Happened::Gap).count(), 1);
+}
+
+#[test]
+fn an_address_that_is_used_again_is_another_connection() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+    let mut other = call(What::Call, 0, 0);
+    tell(&mut follower, &mut heard, other.set(Known::PortPair, 81_u64.swap_bytes() >> 48 | 4001 << 16));
+    assert_eq!((heard.flows.len(), heard.closed), (2, 1));
+    tell(&mut follower, &mut heard, &Made::new(What::Close, CLIENT));
+    assert_eq!(heard.closed, 2);
+}
+
+#[test]
+fn pacing_lasts_as_long_as_the_segment_takes_at_its_rate() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+    let mut queue = Made::new(What::Queue, CLIENT);
+    queue.set(Known::WriteSeq, 3100).set(Known::PacingStatus, 1).set(Known::PacingRate, 1_000_000);
+    tell(&mut follower, &mut heard, queue.long(at::NS, 5_000_000).segment(100, 500, 1000, 0));
+    assert_eq!((heard.state().pacing_wait_ns, heard.state().unsent_bytes), (1_000_000, 2000));
+    let mut later = call(What::Return, 3000, 3000);
+    later.set(Known::SndNxt, 1100).set(Known::PacingStatus, 1).long(at::NS, 5_400_000);
+    tell(&mut follower, &mut heard, &later);
+    assert_eq!(heard.state().pacing_wait_ns, 600_000);
+}
+
+proptest! {
+    #[test]
+    fn no_record_is_too_wild(records in prop::collection::vec((1_u8..8, prop::collection::vec(any::<u8>(), 0..500)), 0..20)) {
+        let (mut follower, mut heard) = (Follower::new(true, HashMap::new()), Heard::default());
+        let layout = plain();
+        for (what, wild) in records {
+            let mut made = Made::new(What::Queue, CLIENT).0;
+            for (place, byte) in made.iter_mut().skip(at::RECEIVING as usize).zip(&wild) {
+                *place = *byte;
+            }
+            made[at::WHAT as usize] = what;
+            follower.take(&layout, &made, &mut heard);
+            follower.take(&layout, &wild, &mut heard);
+        }
+        for (_, _, bytes) in &heard.events {
+            prop_assert!(bytes.start <= bytes.end);
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Where this kernel keeps what is read of a socket, and where that stands in a record.
+
+use taut_bpf::{Btf, Field};
+
+use super::Error;
+
+/// What is read of a socket.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(usize)]
+pub(super) enum Known {
+    Family,
+    State,
+    PortPair,
+    RemoteV4,
+    LocalV4,
+    RemoteV6,
+    LocalV6,
+    WriteQueued,
+    SendBuffer,
+    PacingRate,
+    PacingStatus,
+    WriteSeq,
+    SndNxt,
+    SndUna,
+    SndSml,
+    PacketsOut,
+    SackedOut,
+    LostOut,
+    RetransOut,
+    SndCwnd,
+    SndSsthresh,
+    SndWnd,
+    MssCache,
+    Nonagle,
+    RcvNxt,
+    CopiedSeq,
+    Wstamp,
+    SndWscale,
+    CaState,
+    Retransmits,
+    ProbesOut,
+}
+
+/// Structure and member of each, in the order of [`Known`].
+const FIELDS: [(Known, &str, &str); 31] = [
+    (Known::Family, "sock", "__sk_common.skc_family"),
+    (Known::State, "sock", "__sk_common.skc_state"),
+    (Known::PortPair, "sock", "__sk_common.skc_portpair"),
+    (Known::RemoteV4, "sock", "__sk_common.skc_daddr"),
+    (Known::LocalV4, "sock", "__sk_common.skc_rcv_saddr"),
+    (Known::RemoteV6, "sock", "__sk_common.skc_v6_daddr"),
+    (Known::LocalV6, "sock", "__sk_common.skc_v6_rcv_saddr"),
+    (Known::WriteQueued, "sock", "sk_wmem_queued"),
+    (Known::SendBuffer, "sock", "sk_sndbuf"),
+    (Known::PacingRate, "sock", "sk_pacing_rate"),
+    (Known::PacingStatus, "sock", "sk_pacing_status"),
+    (Known::WriteSeq, "tcp_sock", "write_seq"),
+    (Known::SndNxt, "tcp_sock", "snd_nxt"),
+    (Known::SndUna, "tcp_sock", "snd_una"),
+    (Known::SndSml, "tcp_sock", "snd_sml"),
+    (Known::PacketsOut, "tcp_sock", "packets_out"),
+    (Known::SackedOut, "tcp_sock", "sacked_out"),
+    (Known::LostOut, "tcp_sock", "lost_out"),
+    (Known::RetransOut, "tcp_sock", "retrans_out"),
+    (Known::SndCwnd, "tcp_sock", "snd_cwnd"),
+    (Known::SndSsthresh, "tcp_sock", "snd_ssthresh"),
+    (Known::SndWnd, "tcp_sock", "snd_wnd"),
+    (Known::MssCache, "tcp_sock", "mss_cache"),
+    (Known::Nonagle, "tcp_sock", "nonagle"),
+    (Known::RcvNxt, "tcp_sock", "rcv_nxt"),
+    (Known::CopiedSeq, "tcp_sock", "copied_seq"),
+    (Known::Wstamp, "tcp_sock", "tcp_wstamp_ns"),
+    (Known::SndWscale, "tcp_sock", "rx_opt.snd_wscale"),
+    (Known::CaState, "tcp_sock", "inet_conn.icsk_ca_state"),
+    (Known::Retransmits, "tcp_sock", "inet_conn.icsk_retransmits"),
+    (Known::ProbesOut, "tcp_sock", "inet_conn.icsk_probes_out"),
+];
+
+/// Members of IPv6, which a kernel may be built without.
+const OPTIONAL: [Known; 2] = [Known::RemoteV6, Known::LocalV6];
+/// Two members closer than this are copied together: one call of the kernel costs more than the bytes between.
+const NEAR: u32 = 64;
+/// More is no socket.
+const MOST_BYTES: u32 = 4096;
+
+/// A stretch of the socket that is copied into the record.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Range {
+    /// From the beginning of the socket.
+    pub(super) from: u32,
+    pub(super) bytes: u32,
+    /// From the beginning of the record's copies.
+    pub(super) at: u32,
+}
+
+/// What is copied of a socket, and where each member is in the copies.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) ranges: Vec<Range>,
+    /// Of all copies, a multiple of eight.
+    pub(super) bytes: u32,
+    /// In bits from the beginning of the copies, and how many bits.
+    places: Vec<Option<(u32, u32)>>,
+}
+
+impl Layout {
+    pub(super) fn of(btf: &Btf) -> Result<Self, Error> {
+        let mut found = Vec::new();
+        for (known, structure, path) in FIELDS {
+            match btf.field(structure, path) {
+                Some(field) if field.bits > 0 => found.push((known, field)),
+                _ if OPTIONAL.contains(&known) => {}
+                _ => return Err(Error::Member(format!("{structure}.{path}"))),
+            }
+        }
+        Self::from_fields(&found).ok_or_else(|| Error::Member("tcp_sock".to_owned()))
+    }
+
+    fn from_fields(found: &[(Known, Field)]) -> Option<Self> {
+        let mut sorted: Vec<Field> = found.iter().map(|(_, field)| *field).collect();
+        sorted.sort_by_key(|field| field.byte());
+        let mut ranges: Vec<Range> = Vec::new();
+        for field in sorted {
+            let end = field.byte() + field.bytes();
+            match ranges.last_mut() {
+                Some(last) if field.byte() < last.from + last.bytes + NEAR => {
+                    last.bytes = last.bytes.max(end - last.from);
+                }
+                _ => ranges.push(Range { from: field.byte(), bytes: end - field.byte(), at: 0 }),
+            }
+        }
+        let mut bytes = 0_u32;
+        for range in &mut ranges {
+            range.at = bytes;
+            bytes += range.bytes.next_multiple_of(8);
+        }
+        if bytes > MOST_BYTES {
+            return None;
+        }
+        let mut places = vec![None; FIELDS.len()];
+        for (known, field) in found {
+            let byte = field.byte();
+            let range = ranges.iter().find(|range| range.from <= byte && byte < range.from + range.bytes)?;
+            places[*known as usize] = Some((8 * range.at + field.bit_offset - 8 * range.from, field.bits));
+        }
+        Some(Self { ranges, bytes, places })
+    }
+
+    /// The value of a member of at most 64 bits; 0 where the record does not reach.
+    pub(super) fn get(&self, copies: &[u8], known: Known) -> u64 {
+        let Some((bit, bits)) = self.places[known as usize] else { return 0 };
+        let (from, to) = ((bit / 8) as usize, (bit + bits).div_ceil(8) as usize);
+        let Some(bytes) = copies.get(from..to) else { return 0 };
+        let mut word = [0; 16];
+        word[..bytes.len().min(16)].copy_from_slice(&bytes[..bytes.len().min(16)]);
+        let value = u128::from_le_bytes(word) >> (bit % 8);
+        let value = value as u64;
+        if bits >= 64 { value } else { value & ((1 << bits) - 1) }
+    }
+
+    /// The same of a number of 32 bits.
+    pub(super) fn word(&self, copies: &[u8], known: Known) -> u32 {
+        self.get(copies, known) as u32
+    }
+
+    /// The bytes of a member.
+    pub(super) fn bytes<const N: usize>(&self, copies: &[u8], known: Known) -> Option<[u8; N]> {
+        let (bit, _) = self.places[known as usize]?;
+        copies.get((bit / 8) as usize..)?.get(..N)?.try_into().ok()
+    }
+}
+
+/// Offsets that the programs in the kernel need.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offsets {
+    pub(super) skb_sk: u32,
+    pub(super) skb_head: u32,
+    pub(super) skb_data: u32,
+    pub(super) skb_len: u32,
+    pub(super) skb_transport_header: u32,
+    pub(super) family: u32,
+    pub(super) port_pair: u32,
+    pub(super) protocol: Field,
+    pub(super) task_files: u32,
+    pub(super) task_tgid: u32,
+    pub(super) task_signal: u32,
+    pub(super) signal_live: u32,
+    pub(super) files_fdt: u32,
+    pub(super) fdt_fd: u32,
+    pub(super) fdt_max: u32,
+    pub(super) file_inode: u32,
+    pub(super) file_private: u32,
+    pub(super) inode_mode: u32,
+    pub(super) socket_sk: u32,
+    pub(super) first_argument: u32,
+    pub(super) timer_function: Option<u32>,
+    pub(super) hrtimer_function: Option<u32>,
+}
+
+/// The register of the first argument of a system call in `struct pt_regs`.
+const FIRST_ARGUMENT: &str = if cfg!(target_arch = "x86_64") { "di" } else { "regs" };
+
+impl Offsets {
+    pub(super) fn of(btf: &Btf) -> Result<Self, Error> {
+        let field = |structure: &str, path: &str| {
+            btf.field(structure, path).ok_or_else(|| Error::Member(format!("{structure}.{path}")))
+        };
+        let byte = |structure: &str, path: &str| field(structure, path).map(Field::byte);
+        Ok(Self {
+            skb_sk: byte("sk_buff", "sk")?,
+            skb_head: byte("sk_buff", "head")?,
+            skb_data: byte("sk_buff", "data")?,
+            skb_len: byte("sk_buff", "len")?,
+            skb_transport_header: byte("sk_buff", "transport_header")?,
+            family: byte("sock", "__sk_common.skc_family")?,
+            port_pair: byte("sock", "__sk_common.skc_portpair")?,
+            protocol: field("sock", "sk_protocol")?,
+            task_files: byte("task_struct", "files")?,
+            task_tgid: byte("task_struct", "tgid")?,
+            task_signal: byte("task_struct", "signal")?,
+            signal_live: byte("signal_struct", "live")?,
+            files_fdt: byte("files_struct", "fdt")?,
+            fdt_fd: byte("fdtable", "fd")?,
+            fdt_max: byte("fdtable", "max_fds")?,
+            file_inode: byte("file", "f_inode")?,
+            file_private: byte("file", "private_data")?,
+            inode_mode: byte("inode", "i_mode")?,
+            socket_sk: byte("socket", "sk")?,
+            first_argument: byte("pt_regs", FIRST_ARGUMENT)?,
+            timer_function: btf.field("timer_list", "function").map(Field::byte),
+            hrtimer_function: btf.field("hrtimer", "function").map(Field::byte),
+        })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A socket whose members stand one after another, eight bytes each, the addresses of IPv6 sixteen.
+    pub(in crate::trace) fn plain() -> Layout {
+        let mut at = 0;
+        let fields: Vec<(Known, Field)> = FIELDS
+            .iter()
+            .map(|(known, ..)| {
+                let bits = if OPTIONAL.contains(known) { 128 } else { 64 };
+                let field = Field { bit_offset: at, bits };
+                at += bits;
+                (*known, field)
+            })
+            .collect();
+        Layout::from_fields(&fields).unwrap()
+    }
+
+    /// Sets a member in the copies of [`plain`].
+    pub(in crate::trace) fn set(copies: &mut [u8], known: Known, value: u64) {
+        let (bit, _) = plain().places[known as usize].unwrap();
+        copies[(bit / 8) as usize..][..8].copy_from_slice(&value.to_le_bytes());
+    }
+
+    #[test]
+    fn each_member_has_its_place_in_the_table() {
+        for (index, (known, ..)) in FIELDS.iter().enumerate() {
+            assert_eq!(*known as usize, index);
+        }
+    }
+
+    #[test]
+    fn members_far_apart_are_copied_by_themselves_and_bits_are_taken_out() {
+        let fields = [
+            (Known::SndNxt, Field { bit_offset: 8 * 1000, bits: 32 }),
+            (Known::Nonagle, Field { bit_offset: 8 * 1005 + 3, bits: 4 }),
+            (Known::State, Field { bit_offset: 8 * 18, bits: 8 }),
+        ];
+        let layout = Layout::from_fields(&fields).unwrap();
+        let expected = [Range { from: 18, bytes: 1, at: 0 }, Range { from: 1000, bytes: 6, at: 8 }];
+        assert_eq!((layout.ranges.as_slice(), layout.bytes), (expected.as_slice(), 16));
+        let mut copies = [0; 16];
+        copies[0] = 7;
+        copies[8..12].copy_from_slice(&9_u32.to_le_bytes());
+        copies[13] = 0b101_1000;
+        let get = |known| layout.get(&copies, known);
+        assert_eq!((get(Known::State), get(Known::SndNxt), get(Known::Nonagle)), (7, 9, 0b1011));
+        assert_eq!((get(Known::SndUna), layout.get(&copies[..3], Known::SndNxt)), (0, 0));
+    }
+}

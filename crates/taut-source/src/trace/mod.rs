@@ -1,0 +1,360 @@
+//! The sockets of running programs, event by event: programs at tracepoints of the kernel, generated for its own types
+//! (BTF), write records into a ring, and these become the events of `taut-event`. The programs traced are not changed.
+//!
+//! Only raw tracepoints are used: no kprobe, no fentry. A hook that this kernel lacks is named ([`Tracer::missing`]); of
+//! those that are needed the lack is an [`Error`].
+
+mod follow;
+mod layout;
+mod program;
+mod record;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use taut_bpf::instruction::Instruction;
+use taut_bpf::sys::{self, Map, MapKind, MapShape, ProgramKind};
+use taut_bpf::{BpfError, Btf, BtfError, Ring};
+use taut_event::{Sink, Timer};
+
+use crate::{Owners, SocketTable};
+use follow::Follower;
+use layout::{Layout, Offsets};
+use program::{MapNumbers, Plan};
+
+/// What is traced.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Scope {
+    /// Processes, named by [`Tracer::follow`], and what they fork.
+    Processes,
+    /// All connections with this port at either end, of any process.
+    Port(u16),
+}
+
+/// Why nothing can be traced.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel does not take the programs.
+    #[error(transparent)]
+    Bpf(#[from] BpfError),
+    /// The kernel does not tell its types.
+    #[error(transparent)]
+    Types(#[from] BtfError),
+    /// A structure of the kernel is not as expected.
+    #[error("this kernel's types have no {0}, which a trace needs")]
+    Member(String),
+    /// A tracepoint is not there, or has other arguments.
+    #[error("this kernel's tracepoint {hook} is not there or not as known: {why}")]
+    Hook {
+        /// Its name.
+        hook: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl Error {
+    /// Whether a right is missing, and not something in the kernel.
+    pub fn is_missing_right(&self) -> bool {
+        match self {
+            Self::Bpf(error) => error.is_missing_right(),
+            Self::Types(BtfError::Io(error)) => error.kind() == std::io::ErrorKind::PermissionDenied,
+            _ => false,
+        }
+    }
+}
+
+/// Bytes of the ring: what a busy host writes in several of the reader's pauses.
+const RING_BYTES: usize = 8 << 20;
+const MOST_PROCESSES: usize = 4096;
+const MOST_SOCKETS: usize = 16_384;
+const MOST_CALLS: usize = 16_384;
+const MOST_PORTS: usize = 65_536;
+
+/// A tracepoint, the structures that its first arguments point to, and whether a trace is nothing without it.
+struct Hook {
+    name: &'static str,
+    arguments: &'static [&'static str],
+    is_needed: bool,
+    code: fn(&Plan<'_>) -> Option<Vec<Instruction>>,
+}
+
+const HOOKS: [Hook; 13] = [
+    // Those that undo something stand before those that do it.
+    Hook { name: "softirq_exit", arguments: &[], is_needed: false, code: |plan| Some(plan.softirq_exit()) },
+    Hook {
+        name: "timer_expire_exit",
+        arguments: &["timer_list"],
+        is_needed: false,
+        code: |plan| plan.offsets.timer_function.map(|_| plan.timer(None)),
+    },
+    Hook {
+        name: "timer_expire_entry",
+        arguments: &["timer_list"],
+        is_needed: false,
+        code: |plan| plan.offsets.timer_function.map(|function| plan.timer(Some(function))),
+    },
+    Hook {
+        name: "hrtimer_expire_exit",
+        arguments: &["hrtimer"],
+        is_needed: false,
+        code: |plan| plan.offsets.hrtimer_function.map(|_| plan.timer(None)),
+    },
+    Hook {
+        name: "hrtimer_expire_entry",
+        arguments: &["hrtimer"],
+        is_needed: false,
+        code: |plan| plan.offsets.hrtimer_function.map(|function| plan.timer(Some(function))),
+    },
+    Hook {
+        name: "sched_process_exit",
+        arguments: &["task_struct"],
+        is_needed: false,
+        code: |plan| (plan.scope == Scope::Processes).then(|| plan.exit()),
+    },
+    Hook {
+        name: "sched_process_fork",
+        arguments: &["task_struct", "task_struct"],
+        is_needed: false,
+        code: |plan| (plan.scope == Scope::Processes).then(|| plan.fork()),
+    },
+    Hook { name: "inet_sock_set_state", arguments: &["sock"], is_needed: true, code: |plan| Some(plan.state()) },
+    Hook { name: "sys_exit", arguments: &["pt_regs"], is_needed: true, code: |plan| Some(plan.call_return()) },
+    Hook { name: "sys_enter", arguments: &["pt_regs"], is_needed: true, code: |plan| Some(plan.call()) },
+    Hook { name: "net_dev_queue", arguments: &["sk_buff"], is_needed: true, code: |plan| Some(plan.queue()) },
+    Hook {
+        name: "tcp_retransmit_skb",
+        arguments: &["sock", "sk_buff"],
+        is_needed: false,
+        code: |plan| Some(plan.repeat()),
+    },
+    Hook { name: "tcp_probe", arguments: &["sock", "sk_buff"], is_needed: true, code: |plan| Some(plan.receive()) },
+];
+
+/// What the programs share.
+#[derive(Debug)]
+struct Maps {
+    ring: Map,
+    targets: Map,
+    ports: Map,
+    sockets: Map,
+    calls: Map,
+    context: Map,
+    lost: Map,
+}
+
+impl Maps {
+    fn create() -> Result<Self, BpfError> {
+        let map = |kind, key_bytes, value_bytes, entries, name| {
+            let shape = MapShape { kind, key_bytes, value_bytes, entries, name, types: None };
+            Map::create(&shape).map_err(BpfError::of("create a map"))
+        };
+        Ok(Self {
+            ring: map(MapKind::RingBuffer, 0, 0, RING_BYTES, "taut_trace")?,
+            targets: map(MapKind::Hash, 4, 4, MOST_PROCESSES, "taut_targets")?,
+            ports: map(MapKind::LruHash, 8, 4, MOST_PORTS, "taut_ports")?,
+            sockets: map(MapKind::LruHash, 8, 4, MOST_SOCKETS, "taut_sockets")?,
+            calls: map(MapKind::LruHash, 4, 16, MOST_CALLS, "taut_calls")?,
+            context: map(MapKind::PerCpuArray, 4, 16, 1, "taut_context")?,
+            lost: map(MapKind::Array, 4, 8, 1, "taut_lost")?,
+        })
+    }
+
+    fn numbers(&self) -> MapNumbers {
+        MapNumbers {
+            ring: self.ring.number(),
+            targets: self.targets.number(),
+            ports: self.ports.number(),
+            sockets: self.sockets.number(),
+            calls: self.calls.number(),
+            context: self.context.number(),
+            lost: self.lost.number(),
+        }
+    }
+}
+
+/// Programs at work in the kernel, and what they wrote. They go with this value, and with the process however it ends.
+#[derive(Debug)]
+pub struct Tracer {
+    links: Vec<OwnedFd>,
+    ring: Ring,
+    maps: Maps,
+    layout: Layout,
+    follower: Follower,
+    missing: Vec<&'static str>,
+    has_timer_names: bool,
+}
+
+impl Tracer {
+    /// Loads the programs and attaches them. About 100 ms, most of it for the kernel's types.
+    ///
+    /// # Errors
+    /// A right is missing, or the kernel has not what is needed.
+    pub fn start(scope: Scope) -> Result<Self, Error> {
+        raise_locked_memory();
+        let btf = Btf::of_kernel()?;
+        let (layout, offsets) = (Layout::of(&btf)?, Offsets::of(&btf)?);
+        let maps = Maps::create()?;
+        let plan = Plan { layout: &layout, offsets, maps: maps.numbers(), scope };
+        let (mut links, mut missing) = (Vec::new(), Vec::new());
+        for hook in &HOOKS {
+            match attach(hook, &plan, &btf) {
+                Ok(link) => links.extend(link),
+                Err(Error::Bpf(error)) if error.is_missing_right() => return Err(error.into()),
+                Err(_) if !hook.is_needed => missing.push(hook.name),
+                Err(error) => return Err(error),
+            }
+        }
+        let timers = timers();
+        let has_timer_names = !timers.is_empty();
+        let follower = Follower::new(matches!(scope, Scope::Port(_)), timers);
+        let ring =
+            maps.ring.duplicate().and_then(|ring| Ring::new(ring, RING_BYTES)).map_err(BpfError::of("map the ring"))?;
+        Ok(Self { links, ring, maps, layout, follower, missing, has_timer_names })
+    }
+
+    /// Traces a process, and from now on what it forks.
+    ///
+    /// # Errors
+    /// More processes than there is room for.
+    pub fn follow(&mut self, pid: i32) -> Result<(), Error> {
+        let one = 1_u32.to_ne_bytes();
+        self.maps.targets.update(&pid.to_ne_bytes(), &one).map_err(BpfError::of("name a process"))?;
+        Ok(())
+    }
+
+    /// Traces a process no longer; what it forked stays traced.
+    pub fn leave(&mut self, pid: i32) {
+        // It may have gone by itself.
+        let _ = self.maps.targets.delete(&pid.to_ne_bytes());
+    }
+
+    /// Finds the connections that a process has already, of this network namespace: one that waits in a call makes no
+    /// other until something comes.
+    pub fn find_sockets(&mut self, pid: i32) {
+        let owners = Owners::read(Some(pid));
+        let mut found = Vec::new();
+        let looked = SocketTable::open().and_then(|mut table| {
+            table.look(|socket| {
+                if owners.of(socket.inode).is_some() && socket.accept_queue.is_none() {
+                    found.push((socket.local, socket.peer));
+                }
+            })
+        });
+        // Without the list they are found by their next call.
+        let _ = looked;
+        for &(local, peer) in &found {
+            self.follower.want((local, peer));
+            for (own, other) in [(local, peer), (peer, local)] {
+                let pair = u64::from(other.port().to_be()) | u64::from(own.port()) << 16;
+                // With no room for it the connection is found by its next call.
+                let _ = self.maps.ports.update(&pair.to_ne_bytes(), &1_u32.to_ne_bytes());
+            }
+        }
+    }
+
+    /// Hands over what was written since the last time. To be called every 20 ms or so; nothing wakes the caller up.
+    pub fn read(&mut self, sink: &mut impl Sink) {
+        let Self { ring, follower, layout, .. } = self;
+        ring.read(|bytes| follower.take(layout, bytes, sink));
+    }
+
+    /// Takes the programs out of the kernel and hands over the rest.
+    pub fn stop(&mut self, sink: &mut impl Sink) {
+        self.links.clear();
+        self.read(sink);
+    }
+
+    /// Records read so far.
+    pub const fn records(&self) -> u64 {
+        self.follower.records
+    }
+
+    /// Records that found no room so far.
+    pub fn lost(&self) -> u64 {
+        let value = self.maps.lost.look_up(&0_u32.to_ne_bytes()).unwrap_or_default();
+        value.get(..8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes)
+    }
+
+    /// Tracepoints that this kernel has not, or not as known; less is told without them.
+    pub fn missing(&self) -> &[&'static str] {
+        &self.missing
+    }
+
+    /// Whether timers are told by name; else what a timer released is told as such.
+    pub const fn has_timer_names(&self) -> bool {
+        self.has_timer_names
+    }
+
+    /// The process of a thread that made a call.
+    pub fn process_of(&self, thread: u32) -> Option<u32> {
+        self.follower.threads.get(&thread).copied()
+    }
+
+    /// Processes that made their first call since this was last asked, for who wants their names while they are there.
+    pub fn take_new_processes(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.follower.new_processes)
+    }
+}
+
+/// Loads and attaches one; nothing for a hook that this scope has no use for.
+fn attach(hook: &Hook, plan: &Plan<'_>, btf: &Btf) -> Result<Option<OwnedFd>, Error> {
+    let wrong = |why: String| Error::Hook { hook: hook.name, why };
+    let arguments = btf.tracepoint(hook.name).ok_or_else(|| wrong("the kernel's types do not have it".to_owned()))?;
+    for (index, expected) in hook.arguments.iter().enumerate() {
+        let found = arguments.get(index).and_then(Option::as_deref);
+        if found != Some(*expected) {
+            let found = found.unwrap_or("something else");
+            return Err(wrong(format!("argument {} points to {found} and not to {expected}", index + 1)));
+        }
+    }
+    let Some(code) = (hook.code)(plan) else { return Ok(None) };
+    let program = taut_bpf::load(ProgramKind::RawTracepoint, &code, 0, hook.name)?;
+    let name = CString::new(hook.name).map_err(|error| wrong(error.to_string()))?;
+    let link = sys::raw_tracepoint(program.as_fd(), &name).map_err(BpfError::of("attach to a tracepoint"))?;
+    Ok(Some(link))
+}
+
+/// Before Linux 5.11 maps count against `RLIMIT_MEMLOCK`.
+fn raise_locked_memory() {
+    let limit = getrlimit(Resource::Memlock);
+    let all = Rlimit { current: None, maximum: None };
+    if limit.current.is_some() && setrlimit(Resource::Memlock, all).is_err() {
+        // Without the right to raise it, as far as it goes.
+        let _ = setrlimit(Resource::Memlock, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    }
+}
+
+/// The functions of TCP's timers by their addresses; none where the kernel hides them (`kernel.kptr_restrict`).
+fn timers() -> HashMap<u64, Timer> {
+    let Ok(file) = File::open("/proc/kallsyms") else { return HashMap::new() };
+    let mut found = HashMap::new();
+    for line in BufReader::new(file).split(b'\n').map_while(Result::ok) {
+        if let Some((address, timer)) = timer(&line) {
+            found.insert(address, timer);
+            if found.len() == TIMERS.len() {
+                break;
+            }
+        }
+    }
+    found
+}
+
+const TIMERS: [(&[u8], Timer); 3] =
+    [(b"tcp_delack_timer", Timer::DelayedAck), (b"tcp_write_timer", Timer::Write), (b"tcp_pace_kick", Timer::Pacing)];
+
+/// `ffffffff81c3a2b0 t tcp_delack_timer`
+fn timer(line: &[u8]) -> Option<(u64, Timer)> {
+    let (_, timer) =
+        TIMERS.iter().find(|(name, _)| line.strip_suffix(*name).is_some_and(|before| before.ends_with(b" ")))?;
+    let digits = line.split(|&byte| byte == b' ').next()?;
+    let address = u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    (address != 0).then_some((address, *timer))
+}

@@ -1,0 +1,125 @@
+//! The record that the programs in the kernel write, and its reading.
+
+/// Offsets in a record. The copies of the socket come after [`HEADER`].
+pub(super) mod at {
+    pub(in crate::trace) const NS: i16 = 0;
+    pub(in crate::trace) const SOCKET: i16 = 8;
+    /// The socket whose segment the processor was taking in, or 0.
+    pub(in crate::trace) const RECEIVING: i16 = 16;
+    /// Function of the timer that was running there, or 0.
+    pub(in crate::trace) const TIMER: i16 = 24;
+    /// The thread in the lower half, its process in the upper one.
+    pub(in crate::trace) const TASK: i16 = 32;
+    /// 20 bytes of the segment's header.
+    pub(in crate::trace) const TCP: i16 = 40;
+    /// Bytes of the segment from its header on.
+    pub(in crate::trace) const LENGTH: i16 = 60;
+    /// Of a system call.
+    pub(in crate::trace) const RESULT: i16 = 64;
+    pub(in crate::trace) const NUMBER: i16 = 72;
+    /// Records lost so far.
+    pub(in crate::trace) const LOST: i16 = 80;
+    pub(in crate::trace) const WHAT: i16 = 88;
+}
+
+/// Bytes before the copies.
+pub(super) const HEADER: u32 = 96;
+
+/// What a record tells of.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub(super) enum What {
+    /// A system call on a socket begins.
+    Call = 1,
+    /// It came back.
+    Return = 2,
+    /// A segment goes to the device.
+    Queue = 3,
+    /// A segment came in; the socket is as it was before that.
+    Receive = 4,
+    /// A segment is sent again.
+    Repeat = 5,
+    /// The connection is over.
+    Close = 6,
+}
+
+impl What {
+    const ALL: [Self; 6] = [Self::Call, Self::Return, Self::Queue, Self::Receive, Self::Repeat, Self::Close];
+}
+
+/// A record, read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record<'a> {
+    pub(super) what: What,
+    pub(super) ns: u64,
+    pub(super) socket: u64,
+    pub(super) receiving: u64,
+    pub(super) timer: u64,
+    pub(super) thread: u32,
+    pub(super) process: u32,
+    pub(super) segment: Segment,
+    pub(super) result: i64,
+    pub(super) number: u32,
+    pub(super) lost: u64,
+    /// The copies of the socket.
+    pub(super) copies: &'a [u8],
+}
+
+/// The segment of a [`What::Queue`] or [`What::Receive`], in TCP's own numbers.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Segment {
+    pub(super) seq: u32,
+    /// After its last byte; SYN and FIN count as one.
+    pub(super) end: u32,
+    pub(super) ack: u32,
+    /// As it stands in the header, not scaled.
+    pub(super) window: u16,
+    pub(super) is_fin: bool,
+    pub(super) payload: u32,
+}
+
+impl<'a> Record<'a> {
+    /// `None` for what no program of ours writes.
+    pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (head, copies) = bytes.split_at_checked(HEADER as usize)?;
+        let long = |at: i16| head[at as usize..][..8].try_into().map_or(0, u64::from_ne_bytes);
+        let word = |at: i16| head[at as usize..][..4].try_into().map_or(0, u32::from_ne_bytes);
+        let what = What::ALL.into_iter().find(|what| *what as u8 == head[at::WHAT as usize])?;
+        let task = long(at::TASK);
+        let tcp = &head[at::TCP as usize..at::TCP as usize + 20];
+        Some(Self {
+            what,
+            ns: long(at::NS),
+            socket: long(at::SOCKET),
+            receiving: long(at::RECEIVING),
+            timer: long(at::TIMER),
+            thread: task as u32,
+            process: (task >> 32) as u32,
+            segment: Segment::parse(tcp, word(at::LENGTH)),
+            result: long(at::RESULT).cast_signed(),
+            number: word(at::NUMBER),
+            lost: long(at::LOST),
+            copies,
+        })
+    }
+}
+
+impl Segment {
+    fn parse(tcp: &[u8], length: u32) -> Self {
+        let word = |at: usize| tcp[at..at + 4].try_into().map_or(0, u32::from_be_bytes);
+        let header = u32::from(tcp[12] >> 4) * 4;
+        let payload = length.saturating_sub(header);
+        let flags = tcp[13];
+        let (is_fin, is_syn) = (flags & 1 != 0, flags & 2 != 0);
+        let seq = word(4);
+        let counted = payload.wrapping_add(u32::from(is_fin)).wrapping_add(u32::from(is_syn));
+        Self {
+            seq,
+            end: seq.wrapping_add(counted),
+            ack: word(8),
+            window: u16::from_be_bytes([tcp[14], tcp[15]]),
+            is_fin,
+            payload,
+        }
+    }
+}

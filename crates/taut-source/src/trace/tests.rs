@@ -1,0 +1,67 @@
+use std::io::Write;
+
+use super::*;
+
+/// Notes loudly that a test can't run here.
+fn skip(test: &str, reason: &str) {
+    eprintln!("SKIPPED: {test}: {reason}");
+    if let Some(path) = std::env::var_os("TAUT_SKIP_LOG") {
+        let mut log = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+        // One write, so that lines of tests that run at once do not mix.
+        log.write_all(format!("taut-source {test}: {reason}\n").as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn a_timer_is_known_by_its_name_and_not_by_a_part_of_it() {
+    assert_eq!(timer(b"ffffffff81c3a2b0 t tcp_delack_timer"), Some((0xffff_ffff_81c3_a2b0, Timer::DelayedAck)));
+    let others =
+        [&b"ffffffff81c3a2b0 t my_tcp_delack_timer"[..], b"0000000000000000 t tcp_pace_kick", b"", b"tcp_pace_kick"];
+    for line in others {
+        assert_eq!(timer(line), None, "{}", String::from_utf8_lossy(line));
+    }
+}
+
+/// Each program is taken by this kernel, and costs the verifier little: its work grows with the program's length alone.
+#[test]
+fn the_verifier_takes_each_program_and_looks_at_each_instruction_about_once() {
+    const NAME: &str = "trace::the_verifier_takes_each_program_and_looks_at_each_instruction_about_once";
+    let (btf, maps) = match (Btf::of_kernel(), Maps::create()) {
+        (Ok(btf), Ok(maps)) => (btf, maps),
+        (Err(error), _) => return skip(NAME, &error.to_string()),
+        (_, Err(error)) => return skip(NAME, &error.to_string()),
+    };
+    let (layout, offsets) = (Layout::of(&btf).unwrap(), Offsets::of(&btf).unwrap());
+    println!("{} ranges, {} bytes a record", layout.ranges.len(), record::HEADER + layout.bytes);
+    for scope in [Scope::Processes, Scope::Port(443)] {
+        let plan = Plan { layout: &layout, offsets, maps: maps.numbers(), scope };
+        for hook in &HOOKS {
+            let Some(code) = (hook.code)(&plan) else { continue };
+            if let Err(error) = taut_bpf::load(ProgramKind::RawTracepoint, &code, 0, hook.name) {
+                panic!("{scope:?} {}: {error}", hook.name);
+            }
+            let verified = taut_bpf::verified(ProgramKind::RawTracepoint, &code, 0).unwrap();
+            println!("{scope:?} {}: {verified} for {}", hook.name, code.len());
+            assert!(verified <= 2 * code.len(), "{scope:?} {}: {verified} for {}", hook.name, code.len());
+        }
+    }
+}
+
+#[test]
+fn a_hook_with_other_arguments_is_refused_by_name() {
+    let (btf, maps) = match (Btf::of_kernel(), Maps::create()) {
+        (Ok(btf), Ok(maps)) => (btf, maps),
+        _ => return skip("trace::a_hook_with_other_arguments_is_refused_by_name", "no BPF here"),
+    };
+    let (layout, offsets) = (Layout::of(&btf).unwrap(), Offsets::of(&btf).unwrap());
+    let plan = Plan { layout: &layout, offsets, maps: maps.numbers(), scope: Scope::Processes };
+    let hook = |name, arguments| Hook { name, arguments, is_needed: true, code: |plan| Some(plan.repeat()) };
+    let refused = |hook: &Hook| attach(hook, &plan, &btf).unwrap_err().to_string();
+    assert!(
+        refused(&hook("tcp_probe", &["sk_buff"])).contains("tcp_probe"),
+        "{}",
+        refused(&hook("tcp_probe", &["sk_buff"]))
+    );
+    assert!(refused(&hook("no_such_tracepoint", &[])).contains("no_such_tracepoint"));
+    assert!(attach(&hook("tcp_probe", &["sock", "sk_buff"]), &plan, &btf).is_ok());
+}

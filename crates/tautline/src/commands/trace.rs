@@ -1,0 +1,240 @@
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags};
+use taut_explain::trace::Trace;
+use taut_link::clock;
+use taut_measure::recording::{Ended, FORMAT_VERSION};
+use taut_report::TraceDocument;
+use taut_source::trace::{Error, Scope, Tracer};
+
+use crate::exit::Code;
+use crate::{output, run};
+
+/// Tell who holds the data of a running program: each wait of its TCP connections with the reason, from the kernel's state
+///
+/// Nothing in the program changes. Small programs at tracepoints of the kernel report writes, segments and acknowledgements
+/// with the state of the socket; each nanosecond of a connection is booked to one holder: Nagle's algorithm, cork, pacing,
+/// the congestion window, the receive window, the send buffer, a loss, the programs themselves. Ends with the program, after
+/// the time given, or with Ctrl-C, and prints then. Needs root, or CAP_BPF and CAP_PERFMON.
+#[derive(Debug, clap::Args)]
+#[command(
+    group = clap::ArgGroup::new("what").required(true).multiple(false),
+    after_help = "Examples:
+  sudo taut trace --pid 4711 --for 10s     a running program, and what it forks from now on
+  sudo taut trace --port 5432 --full       all connections with this port, of any program
+  sudo taut trace -- curl -s http://server/  from a program's start to its end
+
+Not seen: calls by io_uring and splice, UDP, Unix sockets, pipes, Bluetooth, waits for a processor, children that a
+program forked before. With --json the command's standard output goes to standard error.
+docs/trace.md has a worked case; `taut sockets` needs no right and tells less."
+)]
+pub(crate) struct Args {
+    /// The process to trace, with what it forks from now on
+    #[arg(long, value_name = "PID", group = "what", value_parser = clap::value_parser!(i32).range(1..))]
+    pid: Option<i32>,
+    /// All connections with this port at either end
+    #[arg(long, value_name = "PORT", group = "what", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// Stop after this time; what is traced goes on
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    time: Option<Duration>,
+    /// Print all kept directions with all details
+    #[arg(long)]
+    full: bool,
+    /// Directions that --full and --json report, worst first
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    top: u16,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+    /// A program to start and trace, with its arguments
+    #[arg(last = true, value_name = "COMMAND", group = "what")]
+    command: Vec<OsString>,
+}
+
+/// Between two looks into the ring.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What is traced, and how its end is seen.
+enum Target {
+    Port,
+    Process(OwnedFd),
+    Child(Child),
+}
+
+impl Target {
+    fn has_ended(&mut self) -> anyhow::Result<bool> {
+        match self {
+            Self::Port => Ok(false),
+            Self::Process(pidfd) => {
+                let mut wait = [PollFd::new(pidfd, PollFlags::IN)];
+                let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+                Ok(rustix::io::retry_on_intr(|| rustix::event::poll(&mut wait, Some(&now)))? > 0)
+            }
+            Self::Child(child) => Ok(child.try_wait()?.is_some()),
+        }
+    }
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    let pid = match args.pid.map(process).transpose() {
+        Ok(pid) => pid,
+        Err(text) => {
+            anstream::eprintln!("taut: {text}");
+            return Ok(Code::Usage);
+        }
+    };
+    let interrupt = run::interrupt_on_signals()?;
+    let mut tracer = match Tracer::start(args.port.map_or(Scope::Processes, Scope::Port)) {
+        Ok(tracer) => tracer,
+        Err(error) => return Ok(refused(&error)),
+    };
+    let mut remarks = Vec::new();
+    let (mut target, what) = match (pid, args.port) {
+        (Some((pid, pidfd)), _) => {
+            tracer.follow(pid)?;
+            tracer.find_sockets(pid);
+            (Target::Process(pidfd), format!("process {}", named(pid)))
+        }
+        (None, Some(port)) => (Target::Port, format!("port {port}")),
+        (None, None) => {
+            let child = start(&args.command, args.json, &mut tracer)?;
+            let name = args.command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let what = format!("{name} ({})", child.id());
+            (Target::Child(child), what)
+        }
+    };
+    if args.command.is_empty() {
+        anstream::eprintln!("taut: tracing {what}; Ctrl-C ends it");
+    }
+    let mut trace = Trace::new(args.top.into());
+    let mut names = HashMap::new();
+    let end = args.time.map(|time| clock::now() + time);
+    let mut has_ended = false;
+    while !has_ended && !interrupt.is_set() && end.is_none_or(|end| clock::now() < end) {
+        // It may end while the ring is read: what it did last is read after that.
+        has_ended = target.has_ended()?;
+        tracer.read(&mut trace);
+        learn_names(&mut tracer, &mut names);
+        if !has_ended {
+            let next = clock::now() + PAUSE;
+            clock::sleep_until(end.map_or(next, |end| next.min(end)));
+        }
+    }
+    let stopped = clock::now();
+    // A trace without an end of its own is complete when its user ends it.
+    let is_partial = interrupt.is_set() && !has_ended && (end.is_some() || args.command.first().is_some());
+    tracer.stop(&mut trace);
+    learn_names(&mut tracer, &mut names);
+    if let Target::Child(child) = &mut target {
+        match child.try_wait()? {
+            Some(status) if !status.success() => remarks.push(format!("The command ended with {status}.")),
+            Some(_) => {}
+            None => remarks.push("The command goes on.".to_owned()),
+        }
+    }
+    remarks.extend(unseen(&tracer));
+    let mut result = trace.finish(stopped);
+    for direction in &mut result.worst {
+        let process = direction.thread.and_then(|thread| tracer.process_of(thread));
+        direction.program = process.map(|pid| names.get(&pid).cloned().unwrap_or_else(|| pid.to_string()));
+    }
+    let document = TraceDocument {
+        format_version: FORMAT_VERSION,
+        command: "trace".to_owned(),
+        command_line: run::command_line(),
+        ended: if is_partial { Ended::Interrupted } else { Ended::Complete },
+        traced: what,
+        records: tracer.records(),
+        lost_records: tracer.lost(),
+        missing_hooks: tracer.missing().iter().map(|&hook| hook.to_owned()).collect(),
+        remarks,
+        result,
+    };
+    output::print(&if args.json { document.to_json() } else { document.to_text(args.full) })?;
+    Ok(if is_partial { Code::Interrupted } else { Code::Ok })
+}
+
+/// The process of a number, which may be a thread's, and what tells of its end.
+fn process(pid: i32) -> Result<(i32, OwnedFd), String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| format!("there is no process {pid}"))?;
+    let group = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok()).unwrap_or(pid);
+    let gone = |_| format!("process {pid} has ended");
+    let number = Pid::from_raw(group).ok_or_else(|| format!("there is no process {pid}"))?;
+    Ok((group, rustix::process::pidfd_open(number, PidfdFlags::empty()).map_err(gone)?))
+}
+
+/// Starts the command such that it is traced from its first call.
+fn start(command: &[OsString], is_json: bool, tracer: &mut Tracer) -> anyhow::Result<Child> {
+    let (program, arguments) = command.split_first().context("no command")?;
+    let mut started = Command::new(program);
+    started.args(arguments);
+    if is_json {
+        let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
+        started.stdout(Stdio::from(stderr));
+    }
+    // What a traced process forks is traced: for that moment this one is, which has no sockets.
+    let own = i32::try_from(std::process::id())?;
+    tracer.follow(own)?;
+    let child = started.spawn();
+    tracer.leave(own);
+    let name = program.to_string_lossy();
+    child.with_context(|| format!("{name} can't be started"))
+}
+
+fn learn_names(tracer: &mut Tracer, names: &mut HashMap<u32, String>) {
+    for pid in tracer.take_new_processes() {
+        names.insert(pid, named(pid.cast_signed()));
+    }
+}
+
+/// `nginx (4711)`
+fn named(pid: i32) -> String {
+    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let name = String::from_utf8_lossy(&name).trim_end().replace(|c: char| c.is_control(), "\u{fffd}");
+    if name.is_empty() { pid.to_string() } else { format!("{name} ({pid})") }
+}
+
+fn refused(error: &Error) -> Code {
+    anstream::eprintln!("taut: nothing can be traced here: {error}");
+    if error.is_missing_right() {
+        anstream::eprintln!(
+            "  Run it as root, or give the program the rights: sudo setcap cap_bpf,cap_perfmon+ep $(command -v taut)\n  \
+             Without them, `taut sockets` tells from samples which connections lose time."
+        );
+        return Code::Missing;
+    }
+    match error {
+        Error::Types(_) | Error::Member(_) | Error::Hook { .. } => Code::Missing,
+        Error::Bpf(_) => Code::Failed,
+    }
+}
+
+/// What this kernel or these rights keep from being seen.
+fn unseen(tracer: &Tracer) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if tracer.lost() > 0 {
+        remarks.push(format!(
+            "{} records found no room in the ring; the time around them is booked as not known. Trace fewer connections \
+             at once.",
+            tracer.lost()
+        ));
+    }
+    if !tracer.missing().is_empty() {
+        remarks.push(format!("This kernel has no tracepoint {}: less is told.", tracer.missing().join(", ")));
+    }
+    if !tracer.has_timer_names() {
+        remarks.push(
+            "The kernel hides the addresses of its functions (kernel.kptr_restrict), so timers have no names here."
+                .to_owned(),
+        );
+    }
+    remarks
+}
