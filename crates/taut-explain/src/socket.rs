@@ -46,7 +46,7 @@ pub fn holder(state: &SocketState) -> Option<Holder> {
     }
     // It holds a small segment only while another small one is in flight (`tcp_minshall_check`, net/ipv4/tcp_output.c).
     let full = u64::from(state.in_flight_segments) * u64::from(state.mss_bytes);
-    let may_be_nagle = state.small_in_flight.unwrap_or(u64::from(state.in_flight_bytes) < full);
+    let may_be_nagle = state.small_in_flight.unwrap_or_else(|| u64::from(state.in_flight_bytes) < full);
     Some(match (state.cork, state.no_delay) {
         (Some(true), _) => Holder::Cork,
         (_, Some(false)) if may_be_nagle => Holder::Nagle,

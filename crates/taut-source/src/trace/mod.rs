@@ -23,6 +23,7 @@ use taut_bpf::instruction::Instruction;
 use taut_bpf::sys::{self, Map, MapKind, MapShape, ProgramKind};
 use taut_bpf::{BpfError, Btf, BtfError, Ring};
 use taut_event::{Sink, Timer};
+use taut_time::Duration;
 
 use crate::{Owners, SocketTable};
 use follow::Follower;
@@ -72,7 +73,10 @@ impl Error {
 }
 
 /// Bytes of the ring: what a busy host writes in several of the reader's pauses.
-const RING_BYTES: usize = 8 << 20;
+const RING_BYTES: usize = 16 << 20;
+/// Between two looks into the ring; the shorter one while much is written.
+const PAUSE: Duration = Duration::from_millis(20);
+const SHORT_PAUSE: Duration = Duration::from_millis(2);
 const MOST_PROCESSES: usize = 4096;
 const MOST_SOCKETS: usize = 16_384;
 const MOST_CALLS: usize = 16_384;
@@ -260,10 +264,16 @@ impl Tracer {
         }
     }
 
-    /// Hands over what was written since the last time. To be called every 20 ms or so; nothing wakes the caller up.
-    pub fn read(&mut self, sink: &mut impl Sink) {
+    /// Hands over what was written since the last time, and says how long to wait until the next one: nothing wakes the
+    /// caller up, and the ring must not fill up meanwhile.
+    pub fn read(&mut self, sink: &mut impl Sink) -> Duration {
         let Self { ring, follower, layout, .. } = self;
-        ring.read(|bytes| follower.take(layout, bytes, sink));
+        let mut bytes_read = 0;
+        ring.read(|bytes| {
+            bytes_read += bytes.len();
+            follower.take(layout, bytes, sink);
+        });
+        if bytes_read > RING_BYTES / 16 { SHORT_PAUSE } else { PAUSE }
     }
 
     /// Takes the programs out of the kernel and hands over the rest.

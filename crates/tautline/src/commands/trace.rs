@@ -59,9 +59,6 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-/// Between two looks into the ring.
-const PAUSE: Duration = Duration::from_millis(20);
-
 /// What is traced, and how its end is seen.
 enum Target {
     Port,
@@ -121,10 +118,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     while !has_ended && !interrupt.is_set() && end.is_none_or(|end| clock::now() < end) {
         // It may end while the ring is read: what it did last is read after that.
         has_ended = target.has_ended()?;
-        tracer.read(&mut trace);
+        let pause = tracer.read(&mut trace);
         learn_names(&mut tracer, &mut names);
         if !has_ended {
-            let next = clock::now() + PAUSE;
+            let next = clock::now() + pause;
             clock::sleep_until(end.map_or(next, |end| next.min(end)));
         }
     }

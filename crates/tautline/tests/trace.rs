@@ -1,0 +1,246 @@
+//! `taut trace` on connections of this host whose holder is known, and on programs that end. Where the kernel does not let
+//! this user trace, they are skipped.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread::{self, sleep};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+use serde_json::Value;
+use support::{Serve, is_root, parse, skip, taut, text};
+
+/// Whether this user may trace here; else the test is skipped.
+fn may_trace(test: &str) -> bool {
+    let output = taut().args(["trace", "--", "true"]).output().unwrap();
+    match output.status.code() {
+        Some(0) => true,
+        Some(4) => {
+            skip(test, text(&output.stderr).trim());
+            false
+        }
+        code => panic!("{code:?}: {}", text(&output.stderr)),
+    }
+}
+
+/// A trace of a port that is attached, until it is asked for what it saw.
+struct Traced(Child);
+
+impl Traced {
+    fn start(port: u16) -> Self {
+        let port = port.to_string();
+        let arguments = ["trace", "--port", &port, "--json", "--top", "20"];
+        let mut child = taut().args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("tracing port"), "{line}");
+        Self(child)
+    }
+
+    fn finish(self) -> Value {
+        kill(Pid::from_raw(self.0.id() as i32), Signal::SIGINT).unwrap();
+        let output = self.0.wait_with_output().unwrap();
+        assert!(output.status.success(), "{:?}", output.status);
+        let document = parse(&output);
+        assert_eq!(document["lost_records"], 0);
+        adds_up(&document);
+        document
+    }
+}
+
+/// The parts of each direction add up to its time, to the nanosecond.
+fn adds_up(document: &Value) {
+    let directions = document["worst"].as_array().unwrap();
+    for direction in directions {
+        let parts: u64 =
+            direction["breakdown"].as_array().unwrap().iter().map(|held| held["held_ns"].as_u64().unwrap()).sum();
+        assert_eq!(parts, direction["span_ns"].as_u64().unwrap(), "{direction}");
+    }
+}
+
+/// The direction in which this port sends.
+fn sent_by(document: &Value, port: u16) -> &Value {
+    let end = format!(":{port}");
+    let mut directions = document["worst"].as_array().unwrap().iter();
+    let found = directions.find(|one| one["is_outgoing"] == true && one["from"].as_str().unwrap().ends_with(&end));
+    found.unwrap_or_else(|| panic!("{document:#}"))
+}
+
+fn verdict<'a>(direction: &'a Value, cause: &str) -> &'a Value {
+    let mut verdicts = direction["verdicts"].as_array().unwrap().iter();
+    verdicts.find(|on| on["cause"] == cause).unwrap()
+}
+
+/// A client that writes twice and reads the answer, 40 times, and the port that it had.
+fn write_write_read(is_nodelay: bool) -> (Value, u16) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let trace = Traced::start(port);
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 64];
+        while stream.read_exact(&mut request).is_ok() {
+            stream.write_all(b"answered").unwrap();
+        }
+    });
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    client.set_nodelay(is_nodelay).unwrap();
+    let own = client.local_addr().unwrap().port();
+    for _ in 0..40 {
+        client.write_all(&[1; 16]).unwrap();
+        client.write_all(&[2; 48]).unwrap();
+        client.read_exact(&mut [0; 8]).unwrap();
+    }
+    drop(client);
+    server.join().unwrap();
+    (trace.finish(), own)
+}
+
+#[test]
+fn nagle_against_a_delayed_ack_is_named_with_who_let_go() {
+    if !may_trace("nagle_against_a_delayed_ack_is_named_with_who_let_go") {
+        return;
+    }
+    let (document, port) = write_write_read(false);
+    let direction = sent_by(&document, port);
+    let nagle = verdict(direction, "nagle_delayed_ack");
+    assert_eq!((nagle["verdict"].as_str(), nagle["side"].as_str()), (Some("found"), Some("sender")), "{document:#}");
+    assert_eq!(direction["breakdown"][0]["holder"], "nagle", "{document:#}");
+    // The kernel acknowledges the first segments of a connection at once.
+    let held = direction["held_writes"].as_u64().unwrap();
+    assert!(held >= 20, "{document:#}");
+    assert_eq!((direction["writes"].as_u64(), direction["bytes"].as_u64()), (Some(80), Some(40 * 64)));
+    let hides = std::fs::read_to_string("/proc/sys/kernel/kptr_restrict").is_ok_and(|value| value.trim() == "2");
+    if !hides && is_root() {
+        let by_timer = direction["released"]["ack_by_delayed_ack_timer"].as_u64().unwrap();
+        assert!(by_timer * 2 > held, "{document:#}");
+    }
+    let program = direction["program"].as_str().unwrap();
+    assert!(program.contains(&format!("({})", std::process::id())), "{program}");
+}
+
+#[test]
+fn with_nodelay_the_same_program_has_no_such_finding() {
+    if !may_trace("with_nodelay_the_same_program_has_no_such_finding") {
+        return;
+    }
+    let (document, port) = write_write_read(true);
+    let direction = sent_by(&document, port);
+    assert_eq!(verdict(direction, "nagle_delayed_ack")["verdict"], "clear", "{document:#}");
+    assert_eq!((direction["writes"].as_u64(), direction["held_writes"].as_u64()), (Some(80), Some(0)));
+}
+
+#[test]
+fn a_reader_that_sleeps_is_named_as_the_holder() {
+    if !may_trace("a_reader_that_sleeps_is_named_as_the_holder") {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    set_socket_recv_buffer_size(&listener, 16 << 10).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let trace = Traced::start(port);
+    let reader = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut buffer = [0; 64 << 10];
+        loop {
+            sleep(Duration::from_millis(50));
+            if stream.read(&mut buffer).unwrap() == 0 {
+                return;
+            }
+        }
+    });
+    let mut sender = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let own = sender.local_addr().unwrap().port();
+    for _ in 0..30 {
+        sender.write_all(&[0; 16 << 10]).unwrap();
+    }
+    drop(sender);
+    reader.join().unwrap();
+    let document = trace.finish();
+    let direction = sent_by(&document, own);
+    let share = |holder: &str| -> f64 {
+        let mut held = direction["breakdown"].as_array().unwrap().iter();
+        held.find(|held| held["holder"] == holder).map_or(0.0, |held| held["share"].as_f64().unwrap())
+    };
+    let receiver = share("receiving_program") + share("receive_window");
+    assert!(receiver > 0.5, "{document:#}");
+    let found = ["receiving_program", "receive_window"].map(|cause| verdict(direction, cause)["verdict"] == "found");
+    assert!(found.contains(&true), "{document:#}");
+    assert_eq!(verdict(direction, "nagle_delayed_ack")["verdict"], "clear", "{document:#}");
+    // And at the other end what arrived waited for the program.
+    let mut inward = document["worst"].as_array().unwrap().iter();
+    let inward =
+        inward.find(|one| one["is_outgoing"] == false && one["to"].as_str().unwrap().ends_with(&format!(":{port}")));
+    assert_eq!(verdict(inward.unwrap(), "receiving_program")["verdict"], "found", "{document:#}");
+}
+
+#[test]
+fn a_command_is_traced_from_its_first_connection_and_keeps_its_output() {
+    if !may_trace("a_command_is_traced_from_its_first_connection_and_keeps_its_output") {
+        return;
+    }
+    let server = Serve::start("tcp://127.0.0.1:0");
+    let arguments = ["echo", server.endpoint(0), "--count", "40", "--rounds", "2"];
+    let output = taut().args(["trace", "--json", "--", env!("CARGO_BIN_EXE_taut")]).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let document = parse(&output);
+    adds_up(&document);
+    assert!(document["connections"].as_u64().unwrap() >= 1, "{document:#}");
+    assert!(document["worst"].as_array().unwrap().iter().any(|one| one["is_outgoing"] == true), "{document:#}");
+    // The command's own text goes where it does not disturb the object.
+    assert!(text(&output.stderr).contains("tcp"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_program_that_ends_at_once_ends_the_trace() {
+    if !may_trace("a_program_that_ends_at_once_ends_the_trace") {
+        return;
+    }
+    let output = taut().args(["trace", "--", "true"]).output().unwrap();
+    assert!(output.status.success());
+    assert!(text(&output.stdout).contains("No data over TCP was seen"), "{}", text(&output.stdout));
+    let output = taut().args(["trace", "--", "false"]).output().unwrap();
+    assert!(output.status.success() && text(&output.stdout).contains("exit status: 1"), "{}", text(&output.stdout));
+    let output = taut().args(["trace", "--", "no-such-program-here"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_process_that_exits_ends_the_trace_and_one_that_is_not_there_is_told() {
+    let output = taut().args(["trace", "--pid", "2147483647"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    if !may_trace("a_process_that_exits_ends_the_trace_and_one_that_is_not_there_is_told") {
+        return;
+    }
+    let mut sleeper = Command::new("sleep").arg("1").spawn().unwrap();
+    let pid = sleeper.id().to_string();
+    let trace = taut().args(["trace", "--pid", &pid, "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    sleeper.wait().unwrap();
+    let output = trace.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let document = parse(&output);
+    assert_eq!((document["connections"].as_u64(), document["ended"]["how"].as_str()), (Some(0), Some("complete")));
+}
+
+#[test]
+fn without_the_right_it_says_what_it_takes() {
+    const NAME: &str = "without_the_right_it_says_what_it_takes";
+    if !is_root() || !support::has("setpriv") {
+        return skip(NAME, "takes root and setpriv(1), to give the right away");
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--clear-groups", env!("CARGO_BIN_EXE_taut"), "trace", "--", "true"]);
+    let output = command.output().unwrap();
+    let told = text(&output.stderr);
+    if told.contains("Permission denied") && output.status.code() != Some(4) {
+        return skip(NAME, "another user may not run the program where it was built");
+    }
+    assert_eq!(output.status.code(), Some(4), "{told}");
+    assert!(told.contains("setcap cap_bpf,cap_perfmon+ep") && told.contains("taut sockets"), "{told}");
+}
