@@ -241,8 +241,8 @@ mod tests {
 
     const STRINGS: &[u8] = b"\0int\0inner\0x\0outer\0a\0flag\0";
 
-    /// `struct inner { int x; }; struct outer { int a; struct { int flag : 3; }; struct inner inner; }`, and a type that
-    /// is a typedef of itself.
+    /// `struct inner { int x; }; struct outer { int a; struct { int flag : 3; }; struct inner inner; }`, and a type
+    /// that is a typedef of itself.
     fn types() -> Vec<u8> {
         let kind = |kind: u32, count: u32| kind << 24 | count;
         let words = [

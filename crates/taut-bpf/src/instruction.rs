@@ -181,7 +181,8 @@ impl Assembler {
         self.push(BYTE_ORDER | if big_endian { FROM_REGISTER } else { 0 }, dst, 0, 0, bits);
     }
 
-    /// Calls a function of the kernel ([`helper`](crate::helper)): R1 to R5 are its arguments and lost, R0 is its result.
+    /// Calls a function of the kernel ([`helper`](crate::helper)): R1 to R5 are its arguments and lost, R0 is its
+    /// result.
     pub fn call(&mut self, helper: i32) {
         self.push(CALL, R::R0, 0, 0, helper);
     }

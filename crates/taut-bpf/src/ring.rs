@@ -53,14 +53,16 @@ impl Ring {
         let mut at = consumed.load(Ordering::Relaxed);
         while at < produced.load(Ordering::Acquire) {
             let offset = self.page + (at as usize & (self.bytes - 1));
-            // SAFETY: within the data, since the ring is a power of two and mapped twice; records are aligned to 8 bytes.
+            // SAFETY: within the data, since the ring is a power of two and mapped twice; records are aligned to 8
+            // bytes.
             let header = unsafe { self.producer.add(offset).cast::<AtomicU32>().as_ref() }.load(Ordering::Acquire);
             if header & BUSY != 0 {
                 break;
             }
             let length = (header & !(BUSY | DISCARD)) as usize;
             if header & DISCARD == 0 {
-                // SAFETY: the kernel wrote that many bytes behind the header and leaves them alone until they are consumed.
+                // SAFETY: the kernel wrote that many bytes behind the header and leaves them alone until they are
+                // consumed.
                 record(unsafe { std::slice::from_raw_parts(self.producer.add(offset + HEADER).as_ptr(), length) });
             }
             at += (length + HEADER).next_multiple_of(8) as u64;

@@ -142,7 +142,8 @@ struct RawTracepoint {
 /// A member of `union bpf_attr`, or its beginning.
 ///
 /// # Safety
-/// Plain data in the layout of linux/bpf.h without padding of its own: the kernel reads all bytes of it, and may write them.
+/// Plain data in the layout of linux/bpf.h without padding of its own: the kernel reads all bytes of it, and may write
+/// them.
 unsafe trait Attribute {}
 // SAFETY: `repr(C)`, of integers each of which ends where the next one may begin.
 unsafe impl Attribute for MapCreate {}
@@ -201,7 +202,8 @@ pub struct MapShape<'a> {
     pub types: Option<(BorrowedFd<'a>, u32, u32)>,
 }
 
-/// A map in the kernel. The kernel takes the lengths of keys and values from the map and not from the caller, so they are checked here.
+/// A map in the kernel. The kernel takes the lengths of keys and values from the map and not from the caller, so they
+/// are checked here.
 #[derive(Debug)]
 pub struct Map {
     fd: OwnedFd,

@@ -37,8 +37,8 @@ pub struct TraceDocument {
 /// Rows of a breakdown in the short form.
 const ROWS: usize = 5;
 /// What this first form of the trace does not reach.
-const UNSEEN: &str = "Not seen: calls by io_uring and splice, UDP, Unix sockets, pipes, Bluetooth, and how long a program \
-                      that is ready waits for a processor.";
+const UNSEEN: &str = "Not seen: calls by io_uring and splice, UDP, Unix sockets, pipes, Bluetooth, and how long a \
+                      program that is ready waits for a processor.";
 
 impl TraceDocument {
     /// The document as one JSON object, indented, with a newline at the end.

@@ -122,7 +122,7 @@ fn judge(cause: &Cause, connection: &Connection, way: Way) -> Verdict {
     }
     if connection.tally.gaps > 0 {
         return Verdict::Unknown {
-            missing: "records were lost".to_owned(),
+            missing: "events were missed".to_owned(),
             ask: "trace one connection with --port".to_owned(),
         };
     }

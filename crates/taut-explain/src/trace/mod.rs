@@ -1,9 +1,9 @@
 //! The ledger of a live trace: who held what a program wrote, from the states of its sockets at each event.
 //!
 //! A source reports writes, segments that leave, acknowledgements, reads, and after each of them the socket's
-//! [state](taut_event::SocketState). Between two events the holder is the one that [`holder`](crate::socket::holder) names
-//! for the state after the first, so each nanosecond has one. While nothing is to be sent it is somebody's turn, which the
-//! next event tells. No events are kept.
+//! [state](taut_event::SocketState). Between two events the holder is the one that [`holder`](crate::socket::holder)
+//! names for the state after the first, so each nanosecond has one. While nothing is to be sent it is somebody's
+//! turn, which the next event tells. No events are kept.
 
 mod connection;
 mod finding;

@@ -156,7 +156,7 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
     let mut remarks = Vec::new();
     if tally.gaps > 0 {
         remarks.push(format!(
-            "Records were lost {} times while it was traced; the time around each is booked as not known.",
+            "Events were missed {} times while it was traced; the time around each is booked as not known.",
             tally.gaps
         ));
     }

@@ -89,8 +89,8 @@ fn found(direction: &TracedDirection) -> Vec<&str> {
     found.map(|on| on.cause.as_str()).collect()
 }
 
-/// Two writes and a read, `times` over, beginning every 50 ms; the second write waits for the ACK when Nagle's algorithm
-/// is on.
+/// Two writes and a read, `times` over, beginning every 50 ms; the second write waits for the ACK when Nagle's
+/// algorithm is on.
 fn writes_and_reads(times: u64, is_nagle: bool) -> TracedDirection {
     let mut story = Story::new();
     for round in 0..times {

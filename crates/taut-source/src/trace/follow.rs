@@ -67,6 +67,8 @@ struct Socket {
     /// End of the last small segment, likewise.
     small: Option<u32>,
     call: Option<CallBegun>,
+    /// Up to where it was seen to send.
+    seen_to: Option<u32>,
     /// What made this end send its last segment.
     sent_by: AckSentBy,
     /// What made the peer send the last one that came.
@@ -198,6 +200,7 @@ impl Follower {
             wstamp: 0,
             small: None,
             call: None,
+            seen_to: None,
             sent_by: AckSentBy::NotSeen,
             came_by: AckSentBy::NotSeen,
             gaps,
@@ -267,7 +270,9 @@ impl Socket {
         // Anybody may be running when a segment comes.
         let who = is_call.then_some(TaskId(record.thread));
         let mut events = Events { at: Instant::from_nanos(record.ns), who, flow: self.flow, sink };
-        if self.gaps != gaps {
+        // More has left than was seen to leave: events of this socket were missed.
+        let is_unseen = self.seen_to.is_some_and(|seen| ahead(now.snd_nxt, seen) > 0);
+        if self.gaps != gaps || is_unseen {
             self.gaps = gaps;
             self.sent.clear();
             (self.call, self.small) = (None, None);
@@ -284,6 +289,7 @@ impl Socket {
             What::Repeat => events.tell(Direction::Forward, Happened::Reached(Stamp::Repeated), 0, 0),
             What::Close => {}
         }
+        self.seen_to = Some(now.snd_nxt);
         let state = state(layout, record, &now);
         events.tell(Direction::Forward, Happened::State(state), 0, 0);
     }

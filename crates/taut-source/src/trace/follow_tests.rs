@@ -200,6 +200,15 @@ fn records_that_were_lost_are_told_to_each_connection_once() {
 }
 
 #[test]
+fn what_left_unseen_is_a_gap() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+    let mut back = call(What::Return, 48, 48);
+    tell(&mut follower, &mut heard, back.set(Known::SndNxt, 148));
+    assert!(heard.events.iter().any(|(_, what, _)| *what == Happened::Gap));
+}
+
+#[test]
 fn an_address_that_is_used_again_is_another_connection() {
     let (mut follower, mut heard) = (follower(), Heard::default());
     tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
@@ -226,7 +235,9 @@ fn pacing_lasts_as_long_as_the_segment_takes_at_its_rate() {
 
 proptest! {
     #[test]
-    fn no_record_is_too_wild(records in prop::collection::vec((1_u8..8, prop::collection::vec(any::<u8>(), 0..500)), 0..20)) {
+    fn no_record_is_too_wild(
+        records in prop::collection::vec((1_u8..8, prop::collection::vec(any::<u8>(), 0..500)), 0..20),
+    ) {
         let (mut follower, mut heard) = (Follower::new(true, HashMap::new()), Heard::default());
         let layout = plain();
         for (what, wild) in records {

@@ -1,8 +1,8 @@
 //! The sockets of running programs, event by event: programs at tracepoints of the kernel, generated for its own types
 //! (BTF), write records into a ring, and these become the events of `taut-event`. The programs traced are not changed.
 //!
-//! Only raw tracepoints are used: no kprobe, no fentry. A hook that this kernel lacks is named ([`Tracer::missing`]); of
-//! those that are needed the lack is an [`Error`].
+//! Only raw tracepoints are used: no kprobe, no fentry. A hook that this kernel lacks is named ([`Tracer::missing`]);
+//! of those that are needed the lack is an [`Error`].
 
 mod follow;
 mod layout;

@@ -1,7 +1,7 @@
 //! The programs in the kernel: one for each tracepoint, all raw ones, so they need no types at loading.
 //!
-//! What is copied is decided by the [`Layout`], and nothing is judged here. No record wakes the reader up: a reader that is
-//! woken by each event takes the processor from the program that it watches, which makes more events.
+//! What is copied is decided by the [`Layout`], and nothing is judged here. No record wakes the reader up: a reader
+//! that is woken by each event takes the processor from the program that it watches, which makes more events.
 
 use taut_bpf::helper;
 use taut_bpf::instruction::{Alu, Assembler, Instruction, Jump, Label, R, Width};
@@ -367,7 +367,8 @@ impl Writer<'_> {
         self.port_of(port);
     }
 
-    /// Ends unless the port pair in R8 has this port. Its lower half is the peer's in network order, the upper one our own.
+    /// Ends unless the port pair in R8 has this port. Its lower half is the peer's in network order, the upper one
+    /// our own.
     fn port_of(&mut self, port: u16) {
         let (found, end) = (self.a.label(), self.end);
         self.a.mov(R1, R8);

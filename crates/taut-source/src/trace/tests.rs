@@ -49,9 +49,8 @@ fn the_verifier_takes_each_program_and_looks_at_each_instruction_about_once() {
 
 #[test]
 fn a_hook_with_other_arguments_is_refused_by_name() {
-    let (btf, maps) = match (Btf::of_kernel(), Maps::create()) {
-        (Ok(btf), Ok(maps)) => (btf, maps),
-        _ => return skip("trace::a_hook_with_other_arguments_is_refused_by_name", "no BPF here"),
+    let (Ok(btf), Ok(maps)) = (Btf::of_kernel(), Maps::create()) else {
+        return skip("trace::a_hook_with_other_arguments_is_refused_by_name", "no BPF here");
     };
     let (layout, offsets) = (Layout::of(&btf).unwrap(), Offsets::of(&btf).unwrap());
     let plan = Plan { layout: &layout, offsets, maps: maps.numbers(), scope: Scope::Processes };

@@ -17,12 +17,14 @@ use taut_source::trace::{Error, Scope, Tracer};
 use crate::exit::Code;
 use crate::{output, run};
 
-/// Tell who holds the data of a running program: each wait of its TCP connections with the reason, from the kernel's state
+/// Tell who holds the data of a running program: each wait of its TCP connections with the reason, from the kernel's
+/// state
 ///
-/// Nothing in the program changes. Small programs at tracepoints of the kernel report writes, segments and acknowledgements
-/// with the state of the socket; each nanosecond of a connection is booked to one holder: Nagle's algorithm, cork, pacing,
-/// the congestion window, the receive window, the send buffer, a loss, the programs themselves. Ends with the program, after
-/// the time given, or with Ctrl-C, and prints then. Needs root, or CAP_BPF and CAP_PERFMON.
+/// Nothing in the program changes. Small programs at tracepoints of the kernel report writes, segments and
+/// acknowledgements with the state of the socket; each nanosecond of a connection is booked to one holder: Nagle's
+/// algorithm, cork, pacing, the congestion window, the receive window, the send buffer, a loss, the programs
+/// themselves. Ends with the program, after the time given, or with Ctrl-C, and prints then. Needs root, or CAP_BPF
+/// and CAP_PERFMON.
 #[derive(Debug, clap::Args)]
 #[command(
     group = clap::ArgGroup::new("what").required(true).multiple(false),
@@ -127,7 +129,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     let stopped = clock::now();
     // A trace without an end of its own is complete when its user ends it.
-    let is_partial = interrupt.is_set() && !has_ended && (end.is_some() || args.command.first().is_some());
+    let is_partial = interrupt.is_set() && !has_ended && (end.is_some() || !args.command.is_empty());
     tracer.stop(&mut trace);
     learn_names(&mut tracer, &mut names);
     if let Target::Child(child) = &mut target {
@@ -203,7 +205,8 @@ fn refused(error: &Error) -> Code {
     anstream::eprintln!("taut: nothing can be traced here: {error}");
     if error.is_missing_right() {
         anstream::eprintln!(
-            "  Run it as root, or give the program the rights: sudo setcap cap_bpf,cap_perfmon+ep $(command -v taut)\n  \
+            "  Run it as root, or give the program the rights: \
+             sudo setcap cap_bpf,cap_perfmon+ep $(command -v taut)\n  \
              Without them, `taut sockets` tells from samples which connections lose time."
         );
         return Code::Missing;
@@ -219,8 +222,8 @@ fn unseen(tracer: &Tracer) -> Vec<String> {
     let mut remarks = Vec::new();
     if tracer.lost() > 0 {
         remarks.push(format!(
-            "{} records found no room in the ring; the time around them is booked as not known. Trace fewer connections \
-             at once.",
+            "{} records found no room in the ring; the time around them is booked as not known. Trace fewer \
+             connections at once.",
             tracer.lost()
         ));
     }
