@@ -2,7 +2,7 @@
 
 use taut_bpf::{Btf, Field};
 
-use super::Error;
+use super::error::Error;
 
 /// What is read of a socket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

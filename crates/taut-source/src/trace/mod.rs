@@ -4,10 +4,12 @@
 //! Only raw tracepoints are used: no kprobe, no fentry. A hook that this kernel lacks is named ([`Tracer::missing`]);
 //! of those that are needed the lack is an [`Error`].
 
+mod error;
 mod follow;
 mod layout;
 mod program;
 mod record;
+mod scope;
 
 #[cfg(test)]
 mod tests;
@@ -21,56 +23,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use taut_bpf::instruction::Instruction;
 use taut_bpf::sys::{self, Map, MapKind, MapShape, ProgramKind};
-use taut_bpf::{BpfError, Btf, BtfError, Ring};
+use taut_bpf::{BpfError, Btf, Ring};
 use taut_event::{Sink, Timer};
 use taut_time::Duration;
 
 use crate::{Owners, SocketTable};
+pub use error::Error;
 use follow::Follower;
 use layout::{Layout, Offsets};
 use program::{MapNumbers, Plan};
-
-/// What is traced.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Scope {
-    /// Processes, named by [`Tracer::follow`], and what they fork.
-    Processes,
-    /// All connections with this port at either end, of any process.
-    Port(u16),
-}
-
-/// Why nothing can be traced.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The kernel does not take the programs.
-    #[error(transparent)]
-    Bpf(#[from] BpfError),
-    /// The kernel does not tell its types.
-    #[error(transparent)]
-    Types(#[from] BtfError),
-    /// A structure of the kernel is not as expected.
-    #[error("this kernel's types have no {0}, which a trace needs")]
-    Member(String),
-    /// A tracepoint is not there, or has other arguments.
-    #[error("this kernel's tracepoint {hook} is not there or not as known: {why}")]
-    Hook {
-        /// Its name.
-        hook: &'static str,
-        /// What is wrong with it.
-        why: String,
-    },
-}
-
-impl Error {
-    /// Whether a right is missing, and not something in the kernel.
-    pub fn is_missing_right(&self) -> bool {
-        match self {
-            Self::Bpf(error) => error.is_missing_right(),
-            Self::Types(BtfError::Io(error)) => error.kind() == std::io::ErrorKind::PermissionDenied,
-            _ => false,
-        }
-    }
-}
+pub use scope::Scope;
 
 /// Bytes of the ring: what a busy host writes in several of the reader's pauses.
 const RING_BYTES: usize = 16 << 20;

@@ -6,9 +6,9 @@
 use taut_bpf::helper;
 use taut_bpf::instruction::{Alu, Assembler, Instruction, Jump, Label, R, Width};
 
-use super::Scope;
 use super::layout::{Layout, Offsets};
 use super::record::{HEADER, What, at};
+use super::scope::Scope;
 
 use R::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 

@@ -1,0 +1,34 @@
+use taut_bpf::{BpfError, BtfError};
+
+/// Why nothing can be traced.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel does not take the programs.
+    #[error(transparent)]
+    Bpf(#[from] BpfError),
+    /// The kernel does not tell its types.
+    #[error(transparent)]
+    Types(#[from] BtfError),
+    /// A structure of the kernel is not as expected.
+    #[error("this kernel's types have no {0}, which a trace needs")]
+    Member(String),
+    /// A tracepoint is not there, or has other arguments.
+    #[error("this kernel's tracepoint {hook} is not there or not as known: {why}")]
+    Hook {
+        /// Its name.
+        hook: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl Error {
+    /// Whether a right is missing, and not something in the kernel.
+    pub fn is_missing_right(&self) -> bool {
+        match self {
+            Self::Bpf(error) => error.is_missing_right(),
+            Self::Types(BtfError::Io(error)) => error.kind() == std::io::ErrorKind::PermissionDenied,
+            _ => false,
+        }
+    }
+}
