@@ -1,5 +1,6 @@
 use taut_time::{Duration, Framing};
 
+use crate::boot::is_this_boot;
 use crate::session::Session;
 use crate::wire::{AckPolicy, Frame, Usage, Work};
 use crate::{Endpoint, Error, Interrupt, Request, Result};
@@ -9,6 +10,26 @@ use crate::{Endpoint, Error, Interrupt, Request, Result};
 pub struct CrowdSession {
     session: Session,
     place: Endpoint,
+    host_core: Option<usize>,
+}
+
+/// What a server is asked for.
+#[derive(Clone, Debug)]
+pub struct CrowdRequest {
+    /// The server.
+    pub endpoint: Endpoint,
+    /// Engine of the host, by its number (docs/protocol.md).
+    pub engine: u8,
+    /// Links that it drives.
+    pub connections: usize,
+    /// Bytes of one message.
+    pub message_bytes: usize,
+    /// How long the host is to live at most; zero for as long as the server allows.
+    pub duration: Duration,
+    /// Longest wait for an answer.
+    pub timeout: Duration,
+    /// Processor that the host should be on, if the server is of this host.
+    pub core: Option<usize>,
 }
 
 /// Longest wait for a host to have its engine ready: a thread for each of 10,000 links takes seconds.
@@ -17,20 +38,12 @@ const READY: Duration = Duration::from_secs(60);
 const GONE: Duration = Duration::from_secs(10);
 
 impl CrowdSession {
-    /// Asks the server at `endpoint` for a crowd host that drives `connections` links with an engine, given by its number
-    /// (docs/protocol.md), for at most `duration`. The user can end the wait, and that for the host to be ready.
+    /// Asks for a crowd host. The user can end the wait, and that for the host to be ready.
     ///
     /// # Errors
     /// A datagram endpoint; the server is not there, or refuses; [`Error::Interrupted`].
-    pub fn open(
-        endpoint: &Endpoint,
-        engine: u8,
-        connections: usize,
-        message_bytes: usize,
-        duration: Duration,
-        timeout: Duration,
-        interrupt: &Interrupt,
-    ) -> Result<Self> {
+    pub fn open(order: &CrowdRequest, interrupt: &Interrupt) -> Result<Self> {
+        let &CrowdRequest { ref endpoint, engine, connections, message_bytes, duration, timeout, core } = order;
         if endpoint.framing() == Framing::Datagram {
             return Err(Error::no_crowd(endpoint));
         }
@@ -43,9 +56,9 @@ impl CrowdSession {
             options: Vec::new(),
             plain: false,
             timeout,
-            core: None,
+            core,
         };
-        let (session, _) = Session::greet(&request, interrupt)?;
+        let (session, accept) = Session::greet(&request, interrupt)?;
         let question = Frame::Crowd { engine, connections: u32::try_from(connections).unwrap_or(u32::MAX) };
         let Frame::Place { number } = session.ask(&question, "the question for a crowd")? else {
             return Err(session.broke_protocol("the peer did not tell where its crowd is"));
@@ -55,12 +68,19 @@ impl CrowdSession {
         let place = reached
             .crowd_place(number)
             .map_err(|error| session.broke_protocol(&format!("where its crowd is makes no sense: {error}")))?;
-        Ok(Self { session, place })
+        // The host is bound as the thread is that starts it.
+        let host_core = accept.core.filter(|_| is_this_boot(accept.boot)).map(usize::from);
+        Ok(Self { session, place, host_core })
     }
 
     /// Where the host takes its links.
     pub const fn place(&self) -> &Endpoint {
         &self.place
+    }
+
+    /// The processor that the host runs on, where it is of this computer and bound to one.
+    pub const fn host_core(&self) -> Option<usize> {
+        self.host_core
     }
 
     /// Waits until the host has all its links and its engine is set up.

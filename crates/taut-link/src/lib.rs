@@ -49,7 +49,7 @@ mod tcp_info;
 pub mod wire;
 
 pub use boot::{boot_identity, is_this_boot};
-pub use crowd::CrowdSession;
+pub use crowd::{CrowdRequest, CrowdSession};
 pub use endpoint::{Endpoint, InetAddress, UnixAddress};
 pub use epoll::Epoll;
 pub use error::{Error, Fault, Result};

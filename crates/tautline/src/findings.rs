@@ -340,6 +340,7 @@ mod tests {
             cpu_compared: None,
             client_core: None,
             server_core: None,
+            placement: None,
             client_spins: false,
         }
     }

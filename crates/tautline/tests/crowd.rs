@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::{Serve, causes, has, is_root, parse, run, run_json, skip, taut, text};
-use taut_link::{CrowdSession, Interrupt};
+use taut_link::{CrowdRequest, CrowdSession, Interrupt};
 
 const ALL_THAT_SERVE: &str = "poll,epoll,tokio,uring,aio-signal,aio-suspend,aio-wait,glibc-aio-threads";
 
@@ -37,6 +37,50 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "{what}");
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+fn request(endpoint: &str, engine: u8, connections: usize) -> CrowdRequest {
+    CrowdRequest {
+        endpoint: endpoint.parse().unwrap(),
+        engine,
+        connections,
+        message_bytes: 32,
+        duration: Duration::ZERO,
+        timeout: Duration::from_secs(5),
+        core: None,
+    }
+}
+
+/// Where both ends are is asked of a server on this host as of our own, and told.
+#[test]
+fn both_ends_of_a_crowd_are_placed() {
+    let server = Serve::start("tcp://127.0.0.1:0");
+    let crowd = |more: &str| format!("crowd {more} --connections 3 --active 1 --engines epoll --rounds 1 --time 5ms");
+    let both = run(&crowd("--place both"));
+    assert_eq!(both.status.code(), Some(2), "{}", text(&both.stderr));
+    if rustix::thread::sched_getaffinity(None).unwrap().count() < 2 {
+        return skip("both_ends_of_a_crowd_are_placed", "one processor has no two placements");
+    }
+    for whose in ["", server.endpoint(0)] {
+        let cases = [
+            ("", "two_cores"),
+            ("--place two-cores", "two_cores"),
+            ("--place same-core", "same_core"),
+            ("--place free", "free"),
+        ];
+        for (place, kind) in cases {
+            let row = rows(&run_json(&crowd(&format!("{whose} {place}"))))[0].clone();
+            let placed = &row["placement"];
+            assert_eq!(placed["kind"], kind, "{whose} {place}: {row:#}");
+            assert_eq!((&row["client_core"], &row["server_core"]), (&placed["core"], &placed["peer_core"]), "{row:#}");
+            assert_eq!(row["client_core"] == row["server_core"], kind != "two_cores", "{row:#}");
+            assert_eq!(row["client_spins"], kind == "two_cores", "{row:#}");
+        }
+    }
+    // A server that may use one processor has its hosts there.
+    let fixed = Serve::start("tcp://127.0.0.1:0 --cpu 0");
+    let row = rows(&run_json(&crowd(fixed.endpoint(0))))[0].clone();
+    assert_eq!((&row["server_core"], &row["placement"]["kind"]), (&0.into(), &"two_cores".into()), "{row:#}");
 }
 
 #[test]
@@ -245,10 +289,8 @@ fn a_server_bounds_its_crowds() {
         let endpoint = server.endpoint(0);
         run(&format!("crowd {endpoint} --connections {connections} --active 1 --engines epoll --rounds 1 --time 10ms"))
     };
-    let open = |connections: usize| {
-        let endpoint = server.endpoint(0).parse().unwrap();
-        CrowdSession::open(&endpoint, 1, connections, 32, Duration::ZERO, Duration::from_secs(5), &Interrupt::default())
-    };
+    let open =
+        |connections: usize| CrowdSession::open(&request(server.endpoint(0), 1, connections), &Interrupt::default());
     for (output, says) in [(crowd(&server, 44), "43 connections at most"), (crowd(&none, 1), "takes no crowd")] {
         assert_eq!(output.status.code(), Some(1));
         assert!(text(&output.stderr).contains(says), "{}", text(&output.stderr));
@@ -264,20 +306,14 @@ fn a_server_bounds_its_crowds() {
     assert_eq!(crowd(&server, 43).status.code(), Some(0));
     // No number of links, and an engine that does not exist.
     assert!(open(0).is_err());
-    let endpoint = server.endpoint(0).parse().unwrap();
-    assert!(
-        CrowdSession::open(&endpoint, 200, 1, 32, Duration::ZERO, Duration::from_secs(5), &Interrupt::default())
-            .is_err()
-    );
+    assert!(CrowdSession::open(&request(server.endpoint(0), 200, 1), &Interrupt::default()).is_err());
 }
 
 #[test]
 fn a_crowd_ends_with_the_time_of_its_session_and_with_the_server() {
     let mut server = Serve::start("tcp://127.0.0.1:0 --max-time 1s --idle 1s");
-    let endpoint = server.endpoint(0).parse().unwrap();
-    let open = |connections| {
-        CrowdSession::open(&endpoint, 1, connections, 32, Duration::ZERO, Duration::from_secs(5), &Interrupt::default())
-    };
+    let endpoint = server.endpoint(0).to_owned();
+    let open = |connections| CrowdSession::open(&request(&endpoint, 1, connections), &Interrupt::default());
     let session = open(45).unwrap();
     assert_eq!(hosts_of(45), 1);
     wait_until("the host ends with the time of its session", || hosts_of(45) == 0);

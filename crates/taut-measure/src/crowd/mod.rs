@@ -49,7 +49,7 @@ pub fn run(plan: &CrowdPlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usi
     let cases = cases(plan)?;
     let largest = cases.iter().map(|case| case.connections).max().unwrap_or(0);
     descriptors::make_room(largest)?;
-    let _placed = placement::on_core(plan.client_core)?;
+    let _placed = placement::on_core(plan.spot.core)?;
     let mut record = Record::new(plan, &cases);
     let mut first_error = None;
     let mut ended = Ended::Complete;
@@ -65,7 +65,7 @@ pub fn run(plan: &CrowdPlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usi
                 if record.is_out(turn) {
                     continue;
                 }
-                match measure(plan, plan.engines[turn], case, round, interrupt) {
+                match measure(plan, plan.engines[turn], case, &mut record, round, interrupt) {
                     Ok(cells) => record.add(at, turn, round, cells),
                     Err(_) if interrupt.is_set() => break 'rounds,
                     Err(error)
@@ -127,10 +127,12 @@ fn measure(
     plan: &CrowdPlan,
     engine: CrowdEngine,
     case: &Case,
+    record: &mut Record<'_>,
     round: usize,
     interrupt: &Interrupt,
 ) -> Result<Vec<Cell>> {
     let mut side = Side::start(plan, engine, case.connections, interrupt)?;
+    record.note_placement(side.is_placed(plan));
     let crowd = Crowd::connect(side.endpoint(), case.connections, plan.client_spins(), interrupt);
     // A host that died says why, which is worth more than that nobody listens.
     let mut crowd = match crowd {
@@ -205,8 +207,7 @@ mod tests {
             rounds: 5,
             time: Duration::from_millis(1),
             timeout: Duration::from_secs(2),
-            client_core: None,
-            server_core: None,
+            spot: placement::Spot::default(),
             command: "taut crowd".to_owned(),
         }
     }

@@ -3,6 +3,7 @@ use taut_time::Duration;
 
 use super::kind::CrowdEngine;
 use super::process::HostProgram;
+use crate::placement::Spot;
 use crate::recording::{CrowdRow, Ended};
 
 /// Bytes of one message.
@@ -27,10 +28,8 @@ pub struct CrowdPlan {
     pub time: Duration,
     /// How long no reply at all may come before those that are missing count as lost.
     pub timeout: Duration,
-    /// Processor that we stay on.
-    pub client_core: Option<usize>,
-    /// Processor that our own hosts stay on.
-    pub server_core: Option<usize>,
+    /// Where we and the hosts stay.
+    pub spot: Spot,
     /// The command that repeats the table.
     pub command: String,
 }
@@ -45,7 +44,7 @@ impl CrowdPlan {
     /// Whether the client never sleeps. With a processor of its own it need not, and then neither its waking up is in the
     /// round trips nor the work of waking it in the server's CPU time.
     pub(super) fn client_spins(&self) -> bool {
-        self.client_core.is_some_and(|core| self.server_core != Some(core))
+        self.spot.core.is_some_and(|core| self.spot.peer_core != Some(core))
     }
 }
 

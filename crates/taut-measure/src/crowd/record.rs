@@ -63,6 +63,8 @@ pub(super) struct Record<'a> {
     plan: &'a CrowdPlan,
     cases: &'a [Case],
     engines: Vec<Engine>,
+    /// Whether every host was where it should have been.
+    is_placed: bool,
 }
 
 /// What is known of one engine.
@@ -104,12 +106,16 @@ impl<'a> Record<'a> {
     pub(super) fn new(plan: &'a CrowdPlan, cases: &'a [Case]) -> Self {
         let empty = |case: &Case| vec![Series::default(); case.active.len()];
         let engine = |_| Engine { series: cases.iter().map(empty).collect(), starved: None, why_not: None };
-        Self { plan, cases, engines: plan.engines.iter().map(engine).collect() }
+        Self { plan, cases, engines: plan.engines.iter().map(engine).collect(), is_placed: true }
     }
 
     /// Whether an engine takes no part any more.
     pub(super) fn is_out(&self, engine: usize) -> bool {
         self.engines[engine].starved.is_some() || self.engines[engine].why_not.is_some()
+    }
+
+    pub(super) const fn note_placement(&mut self, is_placed: bool) {
+        self.is_placed &= is_placed;
     }
 
     pub(super) fn put_out(&mut self, engine: usize, why: String) {
@@ -161,6 +167,7 @@ impl<'a> Record<'a> {
         }
         let cpu: Vec<f64> = rounds.iter().filter_map(|round| round.cpu_ns_per_message).collect();
         let across = interval(&cpu);
+        let placement = self.plan.spot.told(self.is_placed);
         let (Server::Own { listen: endpoint, .. } | Server::At(endpoint)) = &self.plan.server;
         Some(CrowdRow {
             endpoint: endpoint.to_string(),
@@ -185,8 +192,9 @@ impl<'a> Record<'a> {
             rounds,
             compared: self.compared(case, active, engine),
             cpu_compared: self.cpu_compared(case, active, engine),
-            client_core: self.plan.client_core,
-            server_core: self.plan.server_core,
+            client_core: placement.core,
+            server_core: placement.peer_core,
+            placement: Some(placement),
             client_spins: self.plan.client_spins(),
         })
     }

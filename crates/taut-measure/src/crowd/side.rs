@@ -1,7 +1,7 @@
 //! The host of one round: our own child, or one that a server keeps for us.
 
 use taut_link::wire::Usage;
-use taut_link::{CrowdSession, Endpoint, Result};
+use taut_link::{CrowdRequest, CrowdSession, Endpoint, Result};
 use taut_time::Duration;
 
 use super::plan::{CrowdPlan, MESSAGE_BYTES, Server};
@@ -28,16 +28,30 @@ impl Side {
         match &plan.server {
             Server::Own { program, listen } => {
                 let listen = listen.clone();
-                let order = HostOrder { engine, connections, listen, from: None, core: plan.server_core };
+                let order = HostOrder { engine, connections, listen, from: None, core: plan.spot.peer_core };
                 Ok(Self::Local(HostProcess::start(program, &order, interrupt)?))
             }
             Server::At(endpoint) => {
-                // No bound of ours: the host goes with the link, and the server has a bound of its own.
-                let duration = Duration::ZERO;
-                let engine = engine.number();
-                CrowdSession::open(endpoint, engine, connections, MESSAGE_BYTES, duration, ANSWER, interrupt)
-                    .map(|session| Self::Remote(Box::new(session)))
+                let request = CrowdRequest {
+                    endpoint: endpoint.clone(),
+                    engine: engine.number(),
+                    connections,
+                    message_bytes: MESSAGE_BYTES,
+                    // No bound of ours: the host goes with the link, and the server has a bound of its own.
+                    duration: Duration::ZERO,
+                    timeout: ANSWER,
+                    core: plan.spot.peer_core,
+                };
+                CrowdSession::open(&request, interrupt).map(|session| Self::Remote(Box::new(session)))
             }
+        }
+    }
+
+    /// Whether the host is where the plan wants it.
+    pub(super) fn is_placed(&self, plan: &CrowdPlan) -> bool {
+        match self {
+            Self::Local(_) => true,
+            Self::Remote(session) => plan.spot.peer_core.is_none_or(|core| session.host_core() == Some(core)),
         }
     }
 

@@ -71,7 +71,8 @@ impl Spot {
         Self { why_free: Some(why.to_owned()), ..Self::free(core) }
     }
 
-    const fn on(core: usize, peer_core: usize) -> Self {
+    /// Each end on this processor.
+    pub const fn on(core: usize, peer_core: usize) -> Self {
         let kind = if core == peer_core { PlacementKind::SameCore } else { PlacementKind::TwoCores };
         Self { kind, core: Some(core), peer_core: Some(peer_core), why_free: None }
     }

@@ -301,8 +301,11 @@ pub struct CrowdRow {
     pub cpu_compared: Option<CpuComparison>,
     /// Processor that the client stayed on.
     pub client_core: Option<usize>,
-    /// Processor that the server under test stayed on, where the command started it.
+    /// Processor that the server under test stayed on, where it was put on one.
     pub server_core: Option<usize>,
+    /// How the two stood to each other; absent in older recordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
     /// Whether the client, on a processor of its own, asked for replies without ever sleeping: then its own waking up is not
     /// in the round trips.
     pub client_spins: bool,

@@ -119,7 +119,13 @@ fn label(row: &Row) -> Option<String> {
         }
         Row::Crowd(row) => {
             let (links, active) = (connections(row.connections), units::count(row.active as u64));
-            Some(format!("crowd over {}, {links}, {active} active, {}", row.transport, row.engine))
+            // Recordings from before there were placements have the processors, too.
+            let placed = match (row.client_core, row.server_core) {
+                (Some(client), Some(server)) if client == server => ", same core",
+                (Some(_), Some(_)) => ", two cores",
+                _ => "",
+            };
+            Some(format!("crowd over {}, {links}, {active} active, {}{placed}", row.transport, row.engine))
         }
         Row::Route(row) if row.loop_ns.is_some() => Some(format!("turn {} over {}", row.path, row.over)),
         Row::Route(row) => {

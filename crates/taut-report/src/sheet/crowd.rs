@@ -1,7 +1,7 @@
 use taut_measure::recording::{CrowdRow, Starvation};
 use taut_measure::stats::{Percentile, Quantile};
 
-use super::{About, Cell, Column, Line, Note, Sheet, Tone, across_rounds, crowd_labels, tone_of};
+use super::{About, Cell, Column, Label, Line, Note, Sheet, Tone, across_rounds, crowd_labels, not_placed, tone_of};
 use crate::units;
 
 /// Many links, few of them active: a row for each engine and number of active links.
@@ -48,6 +48,8 @@ pub(super) fn sheet(rows: &[&CrowdRow]) -> Sheet {
         }
         sheet.about.push(About { label, command: row.command.clone(), facts: Vec::new() });
     }
+    let first = Label { name: rows[0].endpoint.clone(), detail: String::new() };
+    sheet.notes.extend(not_placed(&first, rows[0].placement.as_ref()));
     let level = |row: &CrowdRow| row.rtt_ns.and_then(|summary| summary.ci_level);
     sheet.notes.extend(across_rounds(rows.iter().map(|row| (row.rounds.len(), level(row)))));
     sheet

@@ -84,6 +84,8 @@ pub(crate) fn crowd_labels(rows: &[&CrowdRow]) -> Labels {
             row.endpoint.clone(),
             core("server", row.server_core),
             core(if row.client_spins { "spinning client" } else { "client" }, row.client_core),
+            // Where both are on processors, these say it.
+            if row.server_core.is_some() { String::new() } else { placement(row.placement.as_ref()).to_owned() },
         ];
         (row.engine.clone(), traits)
     })

@@ -486,6 +486,7 @@ fn crowd(engine: &str, connections: usize, active: usize, p50_ns: Option<u64>) -
         }),
         client_core: Some(1),
         server_core: Some(0),
+        placement: None,
         client_spins: true,
     }
 }

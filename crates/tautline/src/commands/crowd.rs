@@ -1,8 +1,10 @@
 use anyhow::Context;
+use taut_link::wire::Work;
 use taut_link::{Endpoint, Error};
+use taut_measure::Interrupt;
 use taut_measure::crowd::{self, CrowdEngine, CrowdPlan, Server};
-use taut_measure::placement;
-use taut_measure::recording::Row;
+use taut_measure::placement::{self, Spot, Wish};
+use taut_measure::recording::{PlacementKind, Row};
 use taut_measure::stats::usual_rounds;
 use taut_report::Document;
 use taut_time::{Duration, Framing};
@@ -61,12 +63,16 @@ pub(crate) struct Args {
     /// After which silence messages count as lost
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = input::positive_duration)]
     timeout: Duration,
-    /// Put the client on this processor [default: the second one, where there are two and the servers are ours]
+    /// Put the client on this processor [default: the second one, where both ends are placed]
     #[arg(long, value_name = "N")]
     cpu: Option<usize>,
-    /// Put our own servers on this processor [default: the first one, where there are two]
-    #[arg(long, value_name = "N", conflicts_with = "endpoint")]
+    /// Put our own servers on this processor [default: another one than the client's]
+    #[arg(long, value_name = "N", conflicts_with_all = ["endpoint", "place"])]
     server_cpu: Option<usize>,
+    /// Where both ends run when the servers are ours or those of a `taut serve` on this host: same-core, two-cores, or free, which is
+    /// wherever the system puts them [default: two-cores; free of a peer elsewhere]
+    #[arg(long, value_name = "WHERE")]
+    place: Option<Wish>,
     #[command(flatten)]
     thresholds: AssertArgs,
     #[command(flatten)]
@@ -74,8 +80,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    let plan = args.plan()?;
+    let mut plan = args.plan()?;
     let run = Run::start("crowd")?;
+    plan.spot = args.spot(&run.interrupt)?;
     let outcome = {
         let mut progress = run.progress("crowd", 0, 1);
         crowd::run(&plan, &run.interrupt, &mut progress)?
@@ -98,17 +105,35 @@ impl Args {
         [1, 10, 100, 1000].into_iter().filter(|&active| active <= self.connections).collect()
     }
 
+    /// Where the client and the servers are put.
+    fn spot(&self, interrupt: &Interrupt) -> anyhow::Result<Spot> {
+        let Some(endpoint) = &self.endpoint else {
+            let spot = placement::of_threads(Some(self.place.unwrap_or_else(two_cores)), self.cpu)?.swap_remove(0);
+            return Ok(match (spot.core, self.server_cpu) {
+                (Some(core), Some(server)) => Spot::on(core, server),
+                (_, server) => Spot { peer_core: server.or(spot.peer_core), ..spot },
+            });
+        };
+        let spots = placement::of_peers(self.place, self.cpu, &[endpoint], Work::Echo, false, interrupt)?;
+        let mut spots = spots.into_iter().flatten().collect::<Vec<_>>();
+        // Of both the usual one.
+        let usual = spots.iter().position(|spot| spot.kind == PlacementKind::TwoCores).unwrap_or(0);
+        Ok(spots.swap_remove(usual))
+    }
+
     fn plan(&self) -> anyhow::Result<CrowdPlan> {
-        let (server, client_core, server_core) = match &self.endpoint {
+        if self.place == Some(Wish::Both) {
+            let text =
+                "a crowd has one table for all engines: run it with --place same-core and with --place two-cores";
+            return Err(Error::Input(text.into()).into());
+        }
+        let server = match &self.endpoint {
             Some(endpoint) if endpoint.framing() == Framing::Datagram => {
                 let text = format!("{endpoint}: a crowd is one of streams: write tcp://HOST:PORT or unix:PATH");
                 return Err(Error::Input(text).into());
             }
-            Some(endpoint) => (Server::At(endpoint.clone()), self.cpu, None),
-            None => {
-                let (server, client, host) = own_server()?;
-                (server, self.cpu.or(client), self.server_cpu.or(host))
-            }
+            Some(endpoint) => Server::At(endpoint.clone()),
+            None => own_server()?,
         };
         let mut plan = CrowdPlan {
             server,
@@ -119,8 +144,7 @@ impl Args {
             rounds: 0,
             time: self.time,
             timeout: self.timeout,
-            client_core,
-            server_core,
+            spot: Spot::default(),
             command: run::command_line(),
         };
         plan.rounds = self.rounds.unwrap_or_else(|| usual_rounds(plan.comparisons()));
@@ -128,12 +152,13 @@ impl Args {
     }
 }
 
-/// Servers of our own, with the processors for us and for them: two, where there are two.
-pub(crate) fn own_server() -> anyhow::Result<(Server, Option<usize>, Option<usize>)> {
+/// Servers of our own.
+pub(crate) fn own_server() -> anyhow::Result<Server> {
     let program = crowd_host::program().context("find the program itself")?;
-    let (client, host) = match placement::allowed_cores()[..] {
-        [first, second, ..] => (Some(second), Some(first)),
-        _ => (None, None),
-    };
-    Ok((Server::Own { program, listen: "tcp://127.0.0.1:0".parse()? }, client, host))
+    Ok(Server::Own { program, listen: "tcp://127.0.0.1:0".parse()? })
+}
+
+/// The placement that a crowd has when nobody says which: what a server costs is to be told apart from what its clients do.
+pub(crate) fn two_cores() -> Wish {
+    if placement::allowed_cores().len() < 2 { Wish::Free } else { Wish::TwoCores }
 }

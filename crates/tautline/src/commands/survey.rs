@@ -21,7 +21,7 @@ use taut_route::bench::Plan as RoutePlan;
 use taut_route::bench::gpio::{self, GpioPlan, Simulation};
 use taut_time::Duration;
 
-use super::crowd::own_server;
+use super::crowd::{own_server, two_cores};
 use super::doctor;
 use super::route::bench::{self, Paths};
 use super::stream::{default_block, work};
@@ -230,7 +230,7 @@ impl Survey {
     fn crowd(&mut self, _endpoints: &[Endpoint]) -> anyhow::Result<()> {
         const ENGINES: [CrowdEngine; 5] =
             [CrowdEngine::Poll, CrowdEngine::Epoll, CrowdEngine::Uring, CrowdEngine::AioSignal, CrowdEngine::AioWait];
-        let (server, client_core, server_core) = own_server()?;
+        let (server, spot) = (own_server()?, placement::of_threads(Some(two_cores()), None)?.swap_remove(0));
         let connections = crowd::most_connections().min(1000);
         let active = connections.min(10);
         let names = ENGINES.map(CrowdEngine::name).join(",");
@@ -243,8 +243,7 @@ impl Survey {
             rounds: 0,
             time: Duration::from_millis(60),
             timeout: Duration::from_secs(2),
-            client_core,
-            server_core,
+            spot,
             command: format!("taut crowd --connections {connections} --active {active} --engines {names} --time 60ms"),
         };
         plan.rounds = usual_rounds(plan.comparisons());
