@@ -48,6 +48,14 @@ const TIMING: &[(&str, &str)] = &[
         "tautline::pace the_finding_stands_where_the_stall_is_and_nowhere_else",
         "no finding where nothing is held: a receiver that a busy core holds is one that holds",
     ),
+    (
+        "tautline::pace tune_finds_the_remedy_by_itself",
+        "Nagle's algorithm off is 500 times shorter: on a busy core a round trip waits for its turn",
+    ),
+    (
+        "tautline::pace write_write_read_is_found_and_its_cures_are_not",
+        "cures 500 times shorter: on a busy core a round trip waits for its turn",
+    ),
 ];
 
 /// Tests of another kind than their package's.
