@@ -29,11 +29,11 @@ fn the_receivers_rule_of_credits_counts() {
     let mut command = lab.command(&["pair", "--kernel", "6.12", "--peer-kernel", "5.10", "--ci", "50ms", "--capture"]);
     let output = command.arg("--out").arg(lab.path("out")).args(["--", "sh", "-c", STREAMS]).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
-    let row = |direction: &str| {
-        let text = fs::read_to_string(lab.path("out").join(format!("{direction}.json"))).unwrap();
-        serde_json::from_str::<Value>(&text).unwrap()["results"][0].clone()
-    };
+    let told = |direction: &str| fs::read_to_string(lab.path("out").join(format!("{direction}.json")));
+    // What did not come to its end says why in its report.
+    let reports = || ["up", "down"].map(|direction| told(direction).unwrap_or_default()).join("\n");
+    assert!(output.status.success(), "{}: {stderr}\n{}", output.status, reports());
+    let row = |direction: &str| serde_json::from_str::<Value>(&told(direction).unwrap()).unwrap()["results"][0].clone();
     let (up, down) = (row("up"), row("down"));
     // 5.10 receives: one SDU of 672 bytes in two intervals, however fast the sender is; 6.12 receives: a window.
     let [slow, fast] = [&up, &down].map(|row| row["throughput_bps"].as_f64().unwrap());
