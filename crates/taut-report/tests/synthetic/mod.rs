@@ -104,7 +104,7 @@ fn air(ci_ns: u64, throughput_bps: f64) -> AirRow {
         quantised_limit_bps: 770_000.0,
         connection_events: duration_ns / ci_ns,
         events_by_pdus: vec![600, 20, 30, 550],
-        sdu_latency_ns: summary(&samples(60_000_000, 8_000_000, 3)),
+        sdu_latency_ns: summary(&samples(60_000_000, 8_000, 3)),
         ledger_ns: shares.into_iter().map(|(name, share)| (name.to_owned(), duration_ns / 100 * share)).collect(),
         counters: [("retransmissions".to_owned(), 3)].into(),
         excerpt: (ci_ns < 10_000_000).then(|| AirExcerpt {
