@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use support::relay::Relay;
 use support::{Serve, causes, free_port, has, parse, run, run_json, skip, taut, text, undisturbed, wait_for_tcp};
 
 /// Where no message may be lost: on a busy machine one process may wait for a processor for longer than the second after which a
@@ -410,10 +411,12 @@ fn a_server_of_another_kind_is_named_as_such() {
 fn an_interrupt_keeps_what_was_measured() {
     let server = Serve::start("tcp://127.0.0.1:0 udp://127.0.0.1:0");
     for extra in ["", "--rate 100", "--connections 3"] {
-        let mut line = vec!["echo", server.endpoint(0), server.endpoint(1), "--time", "60s", "--json"];
+        let relay = Relay::before(server.socket_address(0));
+        let mut line = vec!["echo", relay.endpoint(), server.endpoint(1), "--time", "60s", "--json"];
         line.extend(extra.split_whitespace().chain(PATIENT.split(' ')));
         let child = taut().args(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        thread::sleep(Duration::from_millis(1500));
+        // However long the handshakes and the warm-up before them take.
+        relay.wait_for_messages(300);
         rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{extra}: {}", text(&output.stderr));
@@ -427,13 +430,14 @@ fn an_interrupt_keeps_what_was_measured() {
 
 #[test]
 fn a_killed_server_gives_a_clear_end_and_a_partial_report() {
-    for (command, endpoint) in [("echo", 0), ("pace", 0), ("stream", 0), ("echo --rate 200", 0)] {
+    let check = |command: &str| {
         let mut server = Serve::start("tcp://127.0.0.1:0");
-        let mut line: Vec<&str> = command.split(' ').collect();
-        line.extend([server.endpoint(endpoint), "--time", "20s", "--json"]);
-        let child = taut().args(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let relay = Relay::before(server.socket_address(0));
+        let line = command.split(' ').chain([relay.endpoint(), "--time", "20s", "--json"]);
+        let child = taut().args(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // Into the second of five rounds, so that there is something to report.
-        thread::sleep(Duration::from_millis(6000));
+        relay.wait_for_messages(50);
+        thread::sleep(Duration::from_secs(6));
         server.kill();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{command}: {}", text(&output.stderr));
@@ -442,5 +446,10 @@ fn a_killed_server_gives_a_clear_end_and_a_partial_report() {
         let row = &document["results"][0];
         let some = [&row["sent"], &row["messages"], &row["bytes"]].into_iter().filter_map(|n| n.as_u64()).max();
         assert!(some > Some(50), "{command}: {row:#}");
-    }
+    };
+    thread::scope(|scope| {
+        for command in ["echo", "pace", "stream", "echo --rate 200"] {
+            scope.spawn(move || check(command));
+        }
+    });
 }

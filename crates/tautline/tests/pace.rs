@@ -36,13 +36,14 @@ fn a_foreign_peer_with_a_56_ms_timer() {
     if !has_foreign_peer("a_foreign_peer_with_a_56_ms_timer") {
         return;
     }
-    let on = run_json("pace --foreign-peer 56ms --nagle on --time 10s");
+    let seconds = if long() { 10 } else { 4 };
+    let on = run_json(&format!("pace --foreign-peer 56ms --nagle on --time {seconds}s"));
     assert!((gap_ms(&on, "mean") / 56.0 - 1.0).abs() < 0.05, "mean gap {} ms", gap_ms(&on, "mean"));
     let per_segment = on["results"][0]["messages_per_segment"].as_f64().unwrap();
     assert!((5.0..=6.0).contains(&per_segment), "{per_segment} messages a segment");
     assert_eq!(causes(&on), [CAUSE]);
     assert!(share(&on) >= 0.95, "{}", share(&on));
-    let off = run_json("pace --foreign-peer 56ms --nagle off --time 10s");
+    let off = run_json(&format!("pace --foreign-peer 56ms --nagle off --time {seconds}s"));
     assert!((gap_ms(&off, "mean") / 10.0 - 1.0).abs() < 0.01, "mean gap {} ms", gap_ms(&off, "mean"));
     assert!(causes(&off).is_empty());
 }
@@ -132,8 +133,8 @@ fn wait_readable(link: &Link) {
 /// the stall is.
 #[test]
 fn the_finding_stands_where_the_stall_is_and_nowhere_else() {
-    // Of those where nothing is to be found.
-    let seconds = if long() { 2 } else { 1 };
+    // Where something is to be found, and where nothing is.
+    let (with, without) = if long() { (3, 2) } else { (2, 1) };
     let plain = receiver(|link| while read_some(link) {});
     let quickack_off_once = receiver(|link| {
         SocketOption::Quickack(false).apply(link).unwrap();
@@ -181,9 +182,9 @@ fn the_finding_stands_where_the_stall_is_and_nowhere_else() {
         ("TCP_QUICKACK off after each read", &quickack_off_after_each, true),
         ("TCP_QUICKACK off before each read", &delayed, true),
     ] {
-        let on = run_json(&format!("pace {endpoint} --plain --nagle on --time 3s --rounds 1"));
+        let on = run_json(&format!("pace {endpoint} --plain --nagle on --time {with}s --rounds 1"));
         assert_eq!(causes(&on).contains(&CAUSE), stalls, "{name}: {:#}", on["findings"]);
-        let off = run_json(&format!("pace {endpoint} --plain --nagle off --time {seconds}s --rounds 1"));
+        let off = run_json(&format!("pace {endpoint} --plain --nagle off --time {without}s --rounds 1"));
         assert!(causes(&off).is_empty(), "{name}, NODELAY: {:#}", off["findings"]);
     }
 }
@@ -261,8 +262,9 @@ fn a_peer_with_another_clock_is_aligned() {
 #[test]
 fn write_write_read_is_found_and_its_cures_are_not() {
     let server = Serve::start("tcp://127.0.0.1:0 --cpu 0");
+    let ms = if long() { 1000 } else { 500 };
     let echo = |line: &str| {
-        run_json(&format!("echo {} --workload write-write-read --cpu 0 --time 1s {line}", server.endpoint(0)))
+        run_json(&format!("echo {} --workload write-write-read --cpu 0 --time {ms}ms {line}", server.endpoint(0)))
     };
     let p50 = |document: &Value| document["results"][0]["rtt_ns"]["p50"].as_f64().unwrap();
     let slow = echo("");

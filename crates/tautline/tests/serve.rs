@@ -118,7 +118,7 @@ fn a_client_of_another_version_is_told_so() {
 /// 200 clients at once on one server, echo and stream mixed: all are served, nobody starves, memory stays flat.
 #[test]
 fn two_hundred_clients_at_once() {
-    let seconds = if long() { 20 } else { 6 };
+    let seconds = if long() { 20 } else { 4 };
     let (server, _directory) = Serve::on_all();
     let start = |line: String| -> Child {
         let mut command = taut();
