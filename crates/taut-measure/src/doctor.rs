@@ -97,8 +97,9 @@ fn observer() -> CheckRow {
     let outcome = match echo::observer_cost(&Interrupt::default()) {
         Ok(Some(cost)) => {
             let interval = cost.p50_ci.map(|(low, high)| format!(" ({} to {})", signed(low), signed(high)));
-            let longer = signed(cost.p50_ns);
-            Ok(format!("a round trip over loopback takes {longer}{} longer", interval.unwrap_or_default()))
+            let longer =
+                if cost.p50_ns > 0 { format!("{} longer", signed(cost.p50_ns)) } else { "no longer".to_owned() };
+            Ok(format!("a round trip over loopback takes {longer}{}", interval.unwrap_or_default()))
         }
         Ok(None) => Err(("nothing came back".to_owned(), "look at what filters the loopback interface")),
         Err(error) => Err((error.to_string(), "bring the loopback interface up")),

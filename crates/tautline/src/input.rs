@@ -35,7 +35,7 @@ pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("`{text}` must be more than zero"))
 }
 
-/// `128`, `128B`, `64K`, `64KiB`, `1M`, `1MiB`, `1MB`.
+/// `128`, `128B`, `64K`, `64KiB`, `1M`, `1MiB`, `1MB`, `1GiB`.
 pub(crate) fn size(text: &str) -> Result<usize, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
@@ -43,11 +43,13 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
         "" | "B" => 1,
         "K" | "k" | "KiB" => 1 << 10,
         "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1 << 30,
         "kB" | "KB" => 1_000,
         "MB" => 1_000_000,
-        _ => return Err(format!("`{text}`: write bytes as 128, 128B, 64KiB or 1MiB")),
+        "GB" => 1_000_000_000,
+        _ => return Err(format!("`{text}`: write bytes as 128, 128B, 64KiB, 1MiB or 1GiB")),
     };
-    let number: usize = number.parse().map_err(|_| format!("`{text}`: write bytes as 128, 128B, 64KiB or 1MiB"))?;
+    let number: usize = number.parse().map_err(|_| format!("`{text}`: write bytes as 128, 128B, 64KiB, 1MiB or 1GiB"))?;
     number
         .checked_mul(factor)
         .filter(|bytes| (1..=1 << 30).contains(bytes))
@@ -145,6 +147,8 @@ mod tests {
     fn sizes_know_their_units() {
         assert_eq!(size("128"), Ok(128));
         assert_eq!(size("64KiB"), Ok(65_536));
+        assert_eq!(size("1GiB"), Ok(1 << 30));
+        assert!(size("2GiB").is_err());
         assert!(size("0").is_err() && size("99999999999999999999").is_err() && size("1x").is_err());
     }
 

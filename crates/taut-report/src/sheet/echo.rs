@@ -81,7 +81,8 @@ fn figures(summary: Option<&Summary>) -> [Cell; 7] {
 
 fn compared(row: &EchoRow, label: &Label) -> Option<Note> {
     let compared = row.compared.as_ref()?;
-    let (with, interval) = (&compared.with, ratio_interval(compared.p50_ratio_ci, compared.p50_ratio_level));
+    let (with, interval) =
+        (label.other(&compared.with), ratio_interval(compared.p50_ratio_ci, compared.p50_ratio_level));
     let text = match compared.verdict {
         Verdict::Shorter | Verdict::Longer => {
             format!("{label}: median {} that of {with}, {interval}.", units::ratio_than(compared.p50_ratio))
@@ -104,7 +105,7 @@ fn compared(row: &EchoRow, label: &Label) -> Option<Note> {
 fn observer(row: &EchoRow, label: &Label) -> Option<Note> {
     let more = observer_cost(row.observer?);
     let text = format!(
-        "{label}: the timeline is of rounds of its own, where a round trip takes {more} longer; no figure here is of them."
+        "{label}: the timeline is of rounds of its own, where a round trip takes {more}; no figure here is of them."
     );
     Some(Note::new(text))
 }

@@ -13,6 +13,14 @@ pub(crate) struct Label {
     pub(crate) detail: String,
 }
 
+impl Label {
+    /// What a row is held against, told apart from the row where both have one name: the first of that name is meant.
+    pub(crate) fn other(&self, with: &str) -> String {
+        let is_namesake = self.to_string().rsplit_once(NUMBER).is_some_and(|(name, _)| name == with);
+        if is_namesake { format!("{with}{NUMBER}1") } else { with.to_owned() }
+    }
+}
+
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let between = if self.detail.is_empty() { "" } else { ", " };
@@ -174,5 +182,37 @@ fn labels<R>(rows: &[&R], name: impl Fn(&R) -> (String, Vec<String>)) -> Labels 
         Label { name: name.clone(), detail: apart.collect::<Vec<_>>().join(", ") }
     };
     let shared: Vec<&str> = shared.into_iter().filter_map(|i| values(i).next()).collect();
-    Labels { each: named.iter().map(label).collect(), shared: shared.join(", ") }
+    Labels { each: numbered(named.iter().map(label).collect()), shared: shared.join(", ") }
+}
+
+/// Before the number of a row that nothing sets apart from another: of an endpoint that was named twice.
+const NUMBER: &str = ", no. ";
+
+/// Numbers those that are alike, from 1.
+fn numbered(mut labels: Vec<Label>) -> Vec<Label> {
+    let names: Vec<String> = labels.iter().map(ToString::to_string).collect();
+    for (index, label) in labels.iter_mut().enumerate() {
+        let alike = |others: &[String]| others.iter().filter(|&other| *other == names[index]).count();
+        let (all, before) = (alike(&names), alike(&names[..index]));
+        if all > 1 {
+            let numbered = format!("{}{NUMBER}{}", label.detail, before + 1);
+            label.detail = numbered.trim_start_matches(", ").to_owned();
+        }
+    }
+    labels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_nothing_sets_apart_are_numbered() {
+        let rows = [("a", "same core"), ("a", "two cores"), ("a", "same core"), ("b", "same core")];
+        let name = |&(name, placed): &(&str, &str)| (name.to_owned(), vec![placed.to_owned()]);
+        let labels = labels(&rows.iter().collect::<Vec<_>>(), |row| name(row));
+        assert_eq!(labels.in_full(), ["a, same core, no. 1", "a, two cores", "a, same core, no. 2", "b, same core"]);
+        let held_against = |row: usize| labels.each[row].other("a, same core");
+        assert_eq!([1, 2, 3].map(held_against), ["a, same core", "a, same core, no. 1", "a, same core"]);
+    }
 }

@@ -93,7 +93,7 @@ fn remarks(row: &PaceRow, label: &Label) -> Vec<String> {
     if let Some(cost) = row.observer {
         let more = observer_cost(cost);
         remarks
-            .push(format!("{label}: every message is observed, which makes a round trip over loopback {more} longer."));
+            .push(format!("{label}: every message is observed, which makes a round trip over loopback take {more}."));
     }
     remarks
 }

@@ -32,12 +32,13 @@ pub(crate) fn ratio_interval((low, high): (f64, f64), level: Option<f64>) -> Str
     format!("interval {} to {}{level}", units::number(low), units::number(high))
 }
 
-/// `2.10 µs (1.90 µs to 2.40 µs)`.
+/// `2.10 µs longer (1.90 µs to 2.40 µs)`; where a cost is lost in the noise, `no longer (-0.40 µs to 0.60 µs)`.
 pub(crate) fn observer_cost(cost: ObserverCost) -> String {
     let signed = |ns: i64| format!("{}{}", if ns < 0 { "-" } else { "" }, units::time(ns.unsigned_abs()));
     let interval =
         cost.p50_ci.map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
-    signed(cost.p50_ns) + &interval
+    // To watch saves no time: a difference below zero is chance.
+    if cost.p50_ns > 0 { format!("{} longer{interval}", signed(cost.p50_ns)) } else { format!("no longer{interval}") }
 }
 
 /// `too few rounds to tell (7 needed)`.
@@ -50,7 +51,7 @@ pub(crate) fn too_few_rounds(needed: Option<usize>) -> String {
 pub(crate) fn loss_note(label: &Label, losses: &LossComparison) -> Note {
     let share = |share: f64| if share > 0.0 { units::share(share) } else { "none".to_owned() };
     let (mine, other) = (share(losses.lost_share), share(losses.lost_share_of_other));
-    let with = &losses.with;
+    let with = label.other(&losses.with);
     if losses.differs {
         let text = format!("{label}: loses {mine}, {with} {other}; which is shorter is left open where losses differ.");
         return Note::toned(text, Tone::Bad);
