@@ -49,7 +49,8 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
         "GB" => 1_000_000_000,
         _ => return Err(format!("`{text}`: write bytes as 128, 128B, 64KiB, 1MiB or 1GiB")),
     };
-    let number: usize = number.parse().map_err(|_| format!("`{text}`: write bytes as 128, 128B, 64KiB, 1MiB or 1GiB"))?;
+    let number: usize =
+        number.parse().map_err(|_| format!("`{text}`: write bytes as 128, 128B, 64KiB, 1MiB or 1GiB"))?;
     number
         .checked_mul(factor)
         .filter(|bytes| (1..=1 << 30).contains(bytes))
