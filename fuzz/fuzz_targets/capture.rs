@@ -1,4 +1,5 @@
-//! Any bytes are a capture or a log of Bluetooth that is read to an end and explained, each nanosecond booked to one holder, or are refused.
+//! Any bytes are a capture or a log of Bluetooth that is read to an end and explained, each
+//! nanosecond booked to one holder, or are refused.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

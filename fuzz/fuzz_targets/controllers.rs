@@ -1,6 +1,6 @@
-//! Two controllers around one medium take any packets from their hosts at any time, and what hosts get are HCI packets. The
-//! first byte says whether a link of BR/EDR is there before, whether the medium loses packets, whether a link of LE is there, and whether its
-//! encryption has begun.
+//! Two controllers around one medium take any packets from their hosts at any time, and what hosts
+//! get are HCI packets. The first byte says whether a link of BR/EDR is there before, whether the
+//! medium loses packets, whether a link of LE is there, and whether its encryption has begun.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -36,7 +36,8 @@ fn connect(air: &mut Air, now: &mut Instant) {
     }
 }
 
-/// The same over LE; with `encrypt` the central's host goes on to ask for encryption, so that the other has a key to give.
+/// The same over LE; with `encrypt` the central's host goes on to ask for encryption, so that the
+/// other has a key to give.
 fn connect_le(air: &mut Air, now: &mut Instant, encrypt: bool) {
     let addresses: Vec<[u8; 6]> = air.controllers().map(|(address, _)| address).collect();
     let mut create = vec![0; 25];

@@ -1,5 +1,5 @@
-//! A controller at the end of a UART takes any stream from its host: what comes of it does not depend on how the stream is cut, only
-//! packets get to the controller, and what the host gets are HCI packets.
+//! A controller at the end of a UART takes any stream from its host: what comes of it does not depend on
+//! how the stream is cut, only packets get to the controller, and what the host gets are HCI packets.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Whatever bytes a client sends, the server of pages neither fails nor gives out what lies outside of its directory, and each of its
-//! answers begins as one.
+//! Whatever bytes a client sends, the server of pages neither fails nor gives out what lies outside
+//! of its directory, and each of its answers begins as one.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};

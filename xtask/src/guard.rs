@@ -1,7 +1,7 @@
 //! Nothing that a run of tests has started outlives it, however it ends: a process of its own watches over it.
 //!
-//! What the run starts has a mark in its environment, which all that descends from it keeps, in whatever group or session it is.
-//! When the run has ended, or was killed, the guard ends what has the mark.
+//! What the run starts has a mark in its environment, which all that descends from it keeps, in whatever
+//! group or session it is. When the run has ended, or was killed, the guard ends what has the mark.
 
 use std::env;
 use std::fs;

@@ -1,5 +1,5 @@
-//! The rules of the house that a machine can see: which crate and which file may import which, how long a file and a line
-//! may be.
+//! The rules of the house that a machine can see: which crate and which file may import which, how
+//! long a file and a line may be.
 
 mod circles;
 mod lengths;

@@ -1,7 +1,10 @@
-//! The daily commands, used by people and by CI alike: `cargo xtask check`, `test`, `bench`, `fuzz`, `stress`, `miri` and `lab`.
+//! The daily commands, used by people and by CI alike: `cargo xtask check`, `test`, `bench`,
+//! `fuzz`, `stress`, `miri` and `lab`.
 //!
-//! - [`check`]: formatting, lints, the rules of the house ([`house`]), licences and sources of the dependencies, documentation.
-//! - [`mod@test`]: every test, or those of a lane, with the skipped ones counted and named; [`apart`] has those with builds of their own.
+//! - [`check`]: formatting, lints, the rules of the house ([`house`]), licences and sources of the
+//!   dependencies, documentation.
+//! - [`mod@test`]: every test, or those of a lane, with the skipped ones counted and named;
+//!   [`apart`] has those with builds of their own.
 //! - [`mod@bench`]: `taut` beside its peers in the same run, interleaved, as ratios with their spread.
 //! - [`fuzz`]: the fuzz targets.
 //! - [`stress`]: libtautaio against a model, also under the sanitizers.

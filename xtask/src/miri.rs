@@ -1,5 +1,5 @@
-//! `cargo xtask miri`: the parts of taut-aio that need neither the kernel's rings nor the I/O thread, under Miri, which checks
-//! each access to memory against the rules of the language.
+//! `cargo xtask miri`: the parts of taut-aio that need neither the kernel's rings nor the I/O
+//! thread, under Miri, which checks each access to memory against the rules of the language.
 
 use std::process::{Command, ExitCode, Stdio};
 

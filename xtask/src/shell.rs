@@ -24,8 +24,8 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// The command without what the cargo that runs us says of this package. Build scripts that watch these (ring's) would have
-/// their package built again whenever another way leads here.
+/// The command without what the cargo that runs us says of this package. Build scripts that watch
+/// these (ring's) would have their package built again whenever another way leads here.
 pub(crate) fn without_package(mut command: Command) -> Command {
     let ours = |name: &str| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix));
     for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(ours)) {

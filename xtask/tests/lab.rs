@@ -1,4 +1,5 @@
-//! The lab itself: what a command in a guest prints, returns and leaves; and how a guest ends that doesn't end by itself.
+//! The lab itself: what a command in a guest prints, returns and leaves; and how a guest ends that
+//! doesn't end by itself.
 
 mod support;
 

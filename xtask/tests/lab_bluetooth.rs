@@ -1,5 +1,5 @@
-//! Bluetooth endpoints on real kernels: `taut` at both ends of two virtual adapters (BlueZ's btvirt, without air time) in one
-//! guest, in virtual time.
+//! Bluetooth endpoints on real kernels: `taut` at both ends of two virtual adapters (BlueZ's
+//! btvirt, without air time) in one guest, in virtual time.
 
 mod support;
 
@@ -17,7 +17,8 @@ until [ -e /sys/class/bluetooth/hci1 ]; do sleep 0.1; done
 await() { until grep -q \"$1\" \"$2\" 2>/dev/null; do sleep 0.1; done; }
 ";
 
-/// The guest's script with btvirt and what else it needs of the host's programs; `None`, loudly, where they are missing.
+/// The guest's script with btvirt and what else it needs of the host's programs; `None`, loudly,
+/// where they are missing.
 fn run(lab: &Lab, test: &str, kernel: &str, programs: &[&str], script: &str) -> Option<(i32, String)> {
     let mut command = lab.command(&["run", "--kernel", kernel, "--icount", "--timeout", "4m", "--out"]);
     command.arg(lab.path("out"));

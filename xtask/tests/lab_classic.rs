@@ -1,5 +1,5 @@
-//! BR/EDR on the controllers of `taut air attach`: RFCOMM and L2CAP under real kernels, the paper's table with its tail, and
-//! stock tools at both ends.
+//! BR/EDR on the controllers of `taut air attach`: RFCOMM and L2CAP under real kernels, the paper's
+//! table with its tail, and stock tools at both ends.
 
 mod support;
 

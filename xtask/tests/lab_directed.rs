@@ -1,5 +1,5 @@
-//! An adapter that advertises connects all the same: Linux takes the peripheral's role then, by directed advertising at a device that
-//! waits for it.
+//! An adapter that advertises connects all the same: Linux takes the peripheral's role then, by
+//! directed advertising at a device that waits for it.
 
 mod support;
 

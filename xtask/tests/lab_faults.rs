@@ -1,4 +1,5 @@
-//! What becomes of a transfer when the link below it fails: an end, an exit code that says so, and a report of what there was.
+//! What becomes of a transfer when the link below it fails: an end, an exit code that says so, and
+//! a report of what there was.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! The user path on GPIO lines, input devices and LEDs, under real kernels: the simulated chip makes edges and counts outputs.
+//! The user path on GPIO lines, input devices and LEDs, under real kernels: the simulated chip
+//! makes edges and counts outputs.
 
 mod support;
 

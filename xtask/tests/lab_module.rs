@@ -1,5 +1,5 @@
-//! The kernel module where its parts meet: on two processors, in the host's time, with keyboards, LEDs and chips of the kernel's own
-//! drivers; on PREEMPT_RT, and on the debug kernel where that is.
+//! The kernel module where its parts meet: on two processors, in the host's time, with keyboards,
+//! LEDs and chips of the kernel's own drivers; on PREEMPT_RT, and on the debug kernel where that is.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! Two virtual controllers of `taut air attach` under real kernels: throughput by the kernel's rule of credits, the same as in the
-//! model packet by packet, the same in every run; and what becomes of a transfer when the radio fails.
+//! Two virtual controllers of `taut air attach` under real kernels: throughput by the kernel's rule of credits, the
+//! same as in the model packet by packet, the same in every run; and what becomes of a transfer when the radio fails.
 
 mod support;
 
@@ -44,9 +44,9 @@ fn linux_5_10_sends_an_sdu_every_other_interval_as_the_model_does() {
     }
 }
 
-/// l2cat's speed test, with which the published figures were measured, and `taut` doing the same: blocks of 4096 bytes cost one
-/// connection interval for the credit of their last 64 bytes, and on the published link another one, as its sender's controller takes
-/// the second PDU after them up late.
+/// l2cat's speed test, with which the published figures were measured, and `taut` doing the same:
+/// blocks of 4096 bytes cost one connection interval for the credit of their last 64 bytes, and on the
+/// published link another one, as its sender's controller takes the second PDU after them up late.
 #[test]
 fn blocks_with_a_remainder_lose_what_was_published_whoever_writes_them() {
     let Some(lab) = Lab::ready("blocks_with_a_remainder_lose_what_was_published_whoever_writes_them") else { return };

@@ -1,6 +1,6 @@
-//! `taut pipe` over Bluetooth between two adapters of a stock kernel: what goes in comes out, both ways, for messages of every length about
-//! the MTU; what is cut off by a kill is a prefix; blocks that are no multiple of the MTU leave no tails on the air; and what a kernel
-//! throws away, because its credits let the peer send on, ends the pipe.
+//! `taut pipe` over Bluetooth between two adapters of a stock kernel: what goes in comes out, both ways, for messages
+//! of every length about the MTU; what is cut off by a kill is a prefix; blocks that are no multiple of the MTU leave
+//! no tails on the air; and what a kernel throws away, because its credits let the peer send on, ends the pipe.
 
 mod support;
 
@@ -106,8 +106,8 @@ fn slow(lab: &Lab) -> (Vec<u8>, Value, String) {
     )
 }
 
-/// Lengths of the SDUs that a host has sent on dynamic channels with credits, from its btsnoop (Core Specification, Vol 3, Part A,
-/// 3.4.3: the first K-frame of an SDU begins with its length; 2.1.1: CIDs from 0x0040 on).
+/// Lengths of the SDUs that a host has sent on dynamic channels with credits, from its btsnoop (Core Specification,
+/// Vol 3, Part A, 3.4.3: the first K-frame of an SDU begins with its length; 2.1.1: CIDs from 0x0040 on).
 fn sdus(capture: &[u8]) -> Vec<usize> {
     let (mut rest, mut sdus) = (&capture[16..], Vec::new());
     let (mut frame, mut missing) = (Vec::new(), 0_usize);
@@ -145,7 +145,8 @@ fn sdus(capture: &[u8]) -> Vec<usize> {
 
 fn no_tails(lab: &Lab, sizes: &[usize]) {
     let sent = sdus(&fs::read(lab.path("out/central.btsnoop")).unwrap());
-    // In the order of the clients; the first of each is whole unless there is no more, and only the last of a burst may be shorter.
+    // In the order of the clients; the first of each is whole unless there is no more, and only the
+    // last of a burst may be shorter.
     let largest = 672;
     let mut at = 0;
     for &size in sizes {
@@ -174,14 +175,16 @@ fn pipes_over_l2cap_lose_nothing_and_leave_no_tails_on_linux_6_12() {
     assert_eq!(account["lost_messages_a_to_b"], 0, "{account}");
 }
 
-/// Linux 5.10 has a write that must not wait wait for credits; while it did nothing was read, and what came was thrown away.
+/// Linux 5.10 has a write that must not wait wait for credits; while it did nothing was read, and
+/// what came was thrown away.
 #[test]
 fn pipes_over_l2cap_lose_nothing_on_linux_5_10_or_say_so() {
     let Some(lab) = Lab::ready("pipes_over_l2cap_lose_nothing_on_linux_5_10_or_say_so") else { return };
     let sizes = [673, 100_001];
     run(&lab, "l2cap", "5.10", "l2cap://any/225", &sizes);
     no_tails(&lab, &sizes);
-    // Credits come back whether there was room or not: all that was sent is either there or counted, and what is there is the beginning.
+    // Credits come back whether there was room or not: all that was sent is either there or
+    // counted, and what is there is the beginning.
     let (back, account, code) = slow(&lab);
     let whole = back.len() / 672;
     assert!(back.len() == whole * 672 && data(SLOW).starts_with(&back), "{} bytes came back: {account}", back.len());

@@ -1,5 +1,5 @@
-//! The kernel module on the kernels that it is for: `crates/taut-route/tests/module.rs` in a guest with the simulated chip, the
-//! program itself beside it, and the kernel's log, which has to stay clean. In virtual time.
+//! The kernel module on the kernels that it is for: `crates/taut-route/tests/module.rs` in a guest with the
+//! simulated chip, the program itself beside it, and the kernel's log, which has to stay clean. In virtual time.
 
 mod support;
 

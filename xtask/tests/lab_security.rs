@@ -1,5 +1,5 @@
-//! Encrypted links between two virtual controllers: real kernels pair by themselves, the air carries cipher text, recordings say what
-//! is in force, and what can't be had is refused with what to do.
+//! Encrypted links between two virtual controllers: real kernels pair by themselves, the air carries
+//! cipher text, recordings say what is in force, and what can't be had is refused with what to do.
 
 mod support;
 

@@ -1,5 +1,6 @@
-//! Stock tools as peers of ours over the controllers of `taut air attach`, each as the one that connects and the one that listens:
-//! l2cat and l2test over LE, l2test and rctest over BR/EDR. btmon has to understand all that both sides' controllers saw.
+//! Stock tools as peers of ours over the controllers of `taut air attach`, each as the one that
+//! connects and the one that listens: l2cat and l2test over LE, l2test and rctest over BR/EDR.
+//! btmon has to understand all that both sides' controllers saw.
 
 mod support;
 

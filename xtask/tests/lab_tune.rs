@@ -1,5 +1,5 @@
-//! Bluetooth LE under real kernels, tuned and explained: `taut tune l2cap://` raises throughput as far as the radio carries, and each
-//! finding stands where its trap is and nowhere else.
+//! Bluetooth LE under real kernels, tuned and explained: `taut tune l2cap://` raises throughput as
+//! far as the radio carries, and each finding stands where its trap is and nowhere else.
 //!
 //! Figures are of virtual time (`--icount`) and a simulated radio, and so the same on every machine.
 
@@ -10,8 +10,9 @@ use std::fs;
 use serde_json::Value;
 use support::Lab;
 
-/// Application bits per second that LE 1M and 2M carry at most, without encryption: data PDUs of 251 bytes, each with the empty one that
-/// acknowledges it, in SDUs without end (`taut_air::Limit`; 782.8 and 1375.6 kb/s in SDUs of 672 bytes).
+/// Application bits per second that LE 1M and 2M carry at most, without encryption: data PDUs of
+/// 251 bytes, each with the empty one that acknowledges it, in SDUs without end (`taut_air::Limit`;
+/// 782.8 and 1375.6 kb/s in SDUs of 672 bytes).
 const LIMIT_1M: f64 = 800_500.0;
 const LIMIT_2M: f64 = 1_419_300.0;
 
@@ -159,8 +160,8 @@ fn short_pdus_disable_the_newer_rule_and_a_link_without_extension_is_named() {
     assert!(causes(&short).contains(&"data_length_not_in_force"), "{short}");
 }
 
-/// The newer rule gives credits for the receive buffer: few for a small one, enough for one of 32 KiB; and never those of a whole SDU for
-/// 4608 bytes, so that the channel stands still, which is told within two seconds.
+/// The newer rule gives credits for the receive buffer: few for a small one, enough for one of 32 KiB; and never
+/// those of a whole SDU for 4608 bytes, so that the channel stands still, which is told within two seconds.
 #[test]
 fn a_small_receive_buffer_is_named_and_a_large_one_is_not() {
     let Some(lab) = Lab::ready("a_small_receive_buffer_is_named_and_a_large_one_is_not") else { return };
@@ -237,8 +238,9 @@ fn a_link_that_was_up_before_is_told_by_a_server_that_heard_it_begin_and_else_na
     }
 }
 
-/// A peer that sends before it has answered. Linux does that now and then when a program sends as soon as it has accepted; here the peer
-/// is no kernel but the packets that one would send, so that it does it always. It has a random address, too.
+/// A peer that sends before it has answered. Linux does that now and then when a program sends as
+/// soon as it has accepted; here the peer is no kernel but the packets that one would send, so that
+/// it does it always. It has a random address, too.
 #[test]
 fn what_a_peer_sends_before_its_answer_is_told() {
     let Some(lab) = Lab::ready("what_a_peer_sends_before_its_answer_is_told") else { return };
@@ -281,8 +283,8 @@ with_peer prompt
     assert_eq!(causes(&prompt), Vec::<&str>::new(), "{prompt}");
 }
 
-/// What tuning changes for its trials is as before when it is over, also after Ctrl-C and with a peer that is none of ours; and stays with
-/// `--keep`.
+/// What tuning changes for its trials is as before when it is over, also after Ctrl-C and with a
+/// peer that is none of ours; and stays with `--keep`.
 #[test]
 fn what_is_tried_is_put_back_unless_it_is_to_be_kept() {
     let Some(lab) = Lab::ready("what_is_tried_is_put_back_unless_it_is_to_be_kept") else { return };

@@ -1,5 +1,5 @@
-//! Two stock kernels, each in a machine of its own, on one simulated radio: whose rule of credits counts, pages that go from the one to
-//! the other and into a browser, and what becomes of a pair when it can't be.
+//! Two stock kernels, each in a machine of its own, on one simulated radio: whose rule of credits counts,
+//! pages that go from the one to the other and into a browser, and what becomes of a pair when it can't be.
 
 mod support;
 #[allow(dead_code, reason = "what it has for reports is not needed here")]

@@ -1,5 +1,5 @@
-//! Pages over Bluetooth LE between two adapters of stock kernels: `taut web` behind the one; at the other a client of its own links, and
-//! one that knows TCP only, with `taut pipe` before it.
+//! Pages over Bluetooth LE between two adapters of stock kernels: `taut web` behind the one; at the
+//! other a client of its own links, and one that knows TCP only, with `taut pipe` before it.
 
 mod support;
 

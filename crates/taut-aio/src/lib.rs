@@ -11,10 +11,11 @@
 //!  signals, threads ◀── notice ◀────────────────┘
 //! ```
 //!
-//! [`posix`] has the C functions without their exported names: those are in the crate `tautaio`, so that a Rust program can
-//! use this one without replacing its C library's. The safe face is [`Operation`].
+//! [`posix`] has the C functions without their exported names: those are in the crate `tautaio`, so that
+//! a Rust program can use this one without replacing its C library's. The safe face is [`Operation`].
 
-// The model checker brings its own atomics, which have another layout than those in an aiocb: it sees these parts alone.
+// The model checker brings its own atomics, which have another layout than those in an aiocb: it
+// sees these parts alone.
 pub mod lockfree;
 mod sync;
 

@@ -1,7 +1,8 @@
-//! What goes on without the I/O thread, also under the interpreter that checks each access to memory: `cargo xtask miri`.
+//! What goes on without the I/O thread, also under the interpreter that checks each access to
+//! memory: `cargo xtask miri`.
 //!
-//! The lock-free parts with threads as they are (tests/loom.rs has every interleaving of a few steps), and the safe face with
-//! operations that were never begun.
+//! The lock-free parts with threads as they are (tests/loom.rs has every interleaving of a few
+//! steps), and the safe face with operations that were never begun.
 #![cfg(not(loom))]
 
 use std::io;

@@ -103,7 +103,8 @@ fn nobody_sleeps_on_a_letter() {
     });
 }
 
-/// A signal handler that interrupts a push before it has woken the taker may push itself and wait for what it has pushed.
+/// A signal handler that interrupts a push before it has woken the taker may push itself and wait
+/// for what it has pushed.
 #[test]
 fn a_handler_need_not_wait_for_whom_it_interrupts() {
     loom::model(|| interrupt(false));

@@ -1,4 +1,5 @@
-//! `cargo run --release -p taut-air --example sweep -- FILE SECONDS [NAME=VALUE…] [-- CI…]`: a scenario at several intervals.
+//! `cargo run --release -p taut-air --example sweep -- FILE SECONDS [NAME=VALUE…] [-- CI…]`: a
+//! scenario at several intervals.
 
 use std::error::Error;
 use std::time::Instant;

@@ -19,11 +19,11 @@ use crate::sim::{AirEvent, Happening, Observer, Parts, Purpose};
 use crate::time::NEVER;
 use crate::transport::Pipe;
 
-/// Controllers, numbered: 0 is made as the scenario's central, the others are made as its peripherals. Which role a controller
-/// takes in a link is for its host to say.
+/// Controllers, numbered: 0 is made as the scenario's central, the others are made as its
+/// peripherals. Which role a controller takes in a link is for its host to say.
 ///
-/// Time is an argument, and may come late: what was due earlier happens at its own time, in order, before anything else.
-/// Only a host's packet counts from when it is handed over.
+/// Time is an argument, and may come late: what was due earlier happens at its own time, in order,
+/// before anything else. Only a host's packet counts from when it is handed over.
 #[derive(Clone, Debug)]
 pub struct Air {
     now: Instant,
@@ -76,7 +76,8 @@ impl Node {
 impl Air {
     /// The controllers of `scenario` just powered on at `now`: one central and as many peripherals as it has links.
     ///
-    /// Where the scenario wants another PHY than LE 1M the central's controller asks for it by itself, since a kernel may not.
+    /// Where the scenario wants another PHY than LE 1M the central's controller asks for it by
+    /// itself, since a kernel may not.
     ///
     /// # Errors
     /// When the scenario's parameters don't fit each other.
@@ -137,8 +138,8 @@ impl Air {
         }
     }
 
-    /// The controller lost its host and with it its power: it is as it was in the beginning, its links are gone without a word,
-    /// and so is all that was on its way to the host and back.
+    /// The controller lost its host and with it its power: it is as it was in the beginning, its
+    /// links are gone without a word, and so is all that was on its way to the host and back.
     pub fn power_cycle(&mut self, now: Instant, number: usize, observer: &mut impl Observer) {
         self.run(now, observer);
         if let Some(node) = self.nodes.get_mut(number) {

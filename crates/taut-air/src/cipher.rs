@@ -72,7 +72,8 @@ impl Session {
         nonce
     }
 
-    /// The PDU as it goes on the air, with its MIC; an empty one has none. Until [`Self::next`] the same PDU gives the same again.
+    /// The PDU as it goes on the air, with its MIC; an empty one has none. Until [`Self::next`] the
+    /// same PDU gives the same again.
     pub(crate) fn seal(&self, from: Role, clear: &Pdu) -> Pdu {
         let [first, _] = clear.header();
         let length = clear.payload().len().min(MAX_LENGTH);

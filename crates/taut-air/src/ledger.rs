@@ -4,7 +4,8 @@ use core::ops::AddAssign;
 
 use crate::time::Nanos;
 
-/// What a nanosecond of the run went to. The first eight are on the air, the rest are idle by the layer that held the data.
+/// What a nanosecond of the run went to. The first eight are on the air, the rest are idle by the
+/// layer that held the data.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Category {
     /// Bytes of the application.

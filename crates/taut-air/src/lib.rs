@@ -1,8 +1,9 @@
 //! Bluetooth LE, and ACL links of BR/EDR, as pure state machines, and their simulation in virtual time.
 //!
-//! - Machines: [`controller::Controller`] (HCI above, packets on the air below, the link layer inside), [`host::Host`] (Linux's
-//!   L2CAP and the programs on it), [`transport::Pipe`], [`medium::Medium`]. Each takes what happens at a time, gives what follows
-//!   from it, and tells its next deadline. None reads a clock, opens anything or draws randomness that it was not given.
+//! - Machines: [`controller::Controller`] (HCI above, packets on the air below, the link layer
+//!   inside), [`host::Host`] (Linux's L2CAP and the programs on it), [`transport::Pipe`],
+//!   [`medium::Medium`]. Each takes what happens at a time, gives what follows from it, and tells its
+//!   next deadline. None reads a clock, opens anything or draws randomness that it was not given.
 //! - [`Scenario`]: all parameters, by name, from text.
 //! - [`Air`]: the controllers and the medium alone, for hosts from elsewhere: a kernel's, say.
 //! - [`Simulation`]: the machines of both sides in virtual time; [`Observer`] sees everything, [`Outcome`] is the sum,

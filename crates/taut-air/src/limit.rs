@@ -46,8 +46,8 @@ impl Limit {
         })
     }
 
-    /// From the start of a data PDU to the earliest start of the next in that direction, when the other side has nothing:
-    /// the PDU, the inter frame space, an empty PDU, and the space again.
+    /// From the start of a data PDU to the earliest start of the next in that direction, when the
+    /// other side has nothing: the PDU, the inter frame space, an empty PDU, and the space again.
     pub const fn cycle(&self, payload: usize) -> Nanos {
         self.phy.air_time(payload, self.mic) + self.ifs + self.phy.air_time(0, false) + self.ifs
     }
@@ -60,9 +60,9 @@ impl Limit {
 
     /// Application bits per second when only whole cycles fit into a connection event of one interval.
     ///
-    /// PDUs of one SDU differ in length, so which of them share an event changes from event to event. This fills 10,000
-    /// events in order, each with as many as fit. It reckons with SDUs of this length alone: a shorter one in between, the
-    /// end of a block, may fit where none of these does, and a run may carry a little more than this.
+    /// PDUs of one SDU differ in length, so which of them share an event changes from event to event. This fills
+    /// 10,000 events in order, each with as many as fit. It reckons with SDUs of this length alone: a shorter one in
+    /// between, the end of a block, may fit where none of these does, and a run may carry a little more than this.
     pub fn quantised_bps(&self, interval: Nanos) -> f64 {
         const EVENTS: u64 = 10_000;
         let pattern: alloc::vec::Vec<Nanos> = self.pdus().map(|pdu| self.cycle(pdu)).collect();

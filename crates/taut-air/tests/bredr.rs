@@ -235,7 +235,8 @@ fn throughput(set: &[(&str, &str)]) -> (u64, Vec<PacketType>) {
 
 #[test]
 fn a_flow_is_as_fast_as_its_packets() {
-    // Vol 2, Part B, table 6.10: the asymmetric maximum of DH5 is 723.2 kb/s; 1021 bytes are three DH5, 3-DH5's largest.
+    // Vol 2, Part B, table 6.10: the asymmetric maximum of DH5 is 723.2 kb/s; 1021 bytes are three
+    // DH5, 3-DH5's largest.
     for (set, low, high, kind) in [
         (&[][..], 650_000, 723_200, PacketType::Dh5),
         (&[("bredr.packets", "2-dh")][..], 1_300_000, 1_448_500, PacketType::TwoDh5),

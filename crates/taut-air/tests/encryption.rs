@@ -1,5 +1,5 @@
-//! Encryption of LE links: the order of its procedures on the air, what hosts are told, and that nothing is lost or read wrong,
-//! whatever the medium loses.
+//! Encryption of LE links: the order of its procedures on the air, what hosts are told, and that
+//! nothing is lost or read wrong, whatever the medium loses.
 
 mod hosts;
 
@@ -222,8 +222,8 @@ fn a_link_that_is_ended_during_the_procedure_ends() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is lost, sent and refreshed at whatever time: all data arrives, once, in order, and links that are encrypted say
-    /// nothing in clear text. A PDU that is repeated is the same cipher text.
+    /// Whatever is lost, sent and refreshed at whatever time: all data arrives, once, in order, and links
+    /// that are encrypted say nothing in clear text. A PDU that is repeated is the same cipher text.
     #[test]
     fn losses_do_not_unsettle_an_encrypted_link(
         per in 0.0f64..0.35,

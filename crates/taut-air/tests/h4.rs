@@ -1,5 +1,5 @@
-//! The UART transport: packets come out of a stream however it is cut up, a stream that can't be followed is told once and found
-//! again at a reset, and a controller says to its host what the Core Specification wants it to say.
+//! The UART transport: packets come out of a stream however it is cut up, a stream that can't be followed is told
+//! once and found again at a reset, and a controller says to its host what the Core Specification wants it to say.
 
 mod hosts;
 
@@ -125,7 +125,8 @@ fn a_controller_tells_of_a_stream_that_it_lost() {
     hosts.ok(CENTRAL, op::RESET, &[]);
 }
 
-/// A host that is gone takes its controller with it, and the other side notices as it does when a machine is switched off.
+/// A host that is gone takes its controller with it, and the other side notices as it does when a
+/// machine is switched off.
 #[test]
 fn a_controller_without_power_is_silent() {
     let mut hosts = Hosts::new(&[]);

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-/// The library is `no_std`, so the compiler itself keeps `std` out of it, as long as it says so and nothing brings it back.
+/// The library is `no_std`, so the compiler itself keeps `std` out of it, as long as it says so and
+/// nothing brings it back.
 #[test]
 fn the_library_has_no_std() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

@@ -47,7 +47,8 @@ fn pdu(cid: u16, payload: &[u8]) -> Vec<u8> {
     [&(payload.len() as u16).to_le_bytes()[..], &cid.to_le_bytes(), payload].concat()
 }
 
-/// The link of handle 64, then a channel that the peer asks for, with an SDU of 8 bytes in two PDUs, the first in two packets.
+/// The link of handle 64, then a channel that the peer asks for, with an SDU of 8 bytes in two
+/// PDUs, the first in two packets.
 fn log() -> Vec<Hci> {
     let signal = |code: u8, words: &[u16]| {
         let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();

@@ -26,8 +26,8 @@ pub struct SocketState {
     pub timeouts: u8,
     /// Probes of a closed window in a row.
     pub window_probes: u8,
-    /// Whether a small segment is among those on their way, as Nagle's algorithm asks (`tcp_minshall_check`); `None` where
-    /// that can't be seen.
+    /// Whether a small segment is among those on their way, as Nagle's algorithm asks
+    /// (`tcp_minshall_check`); `None` where that can't be seen.
     pub small_in_flight: Option<bool>,
     /// How long pacing keeps the next segment back from now on, in ns; 0 where that can't be seen.
     pub pacing_wait_ns: u32,

@@ -46,10 +46,10 @@ impl Stage {
     }
 }
 
-/// Time that the messages spent in each stage, summed. What lies between two known times goes to the stage in which the
-/// message arrives at the second; so for each message the parts add up to the time from its intended start to the last
-/// time known of it. Stages may overlap by the cost of a system call (bytes can leave before the call returns): what would
-/// be negative is 0, and later parts shrink by it.
+/// Time that the messages spent in each stage, summed. What lies between two known times goes to the
+/// stage in which the message arrives at the second; so for each message the parts add up to the time
+/// from its intended start to the last time known of it. Stages may overlap by the cost of a system call
+/// (bytes can leave before the call returns): what would be negative is 0, and later parts shrink by it.
 pub fn ledger(messages: impl IntoIterator<Item = MessageTimes>) -> [(Stage, Duration); 6] {
     let mut sums = Stage::ALL.map(|stage| (stage, Duration::ZERO));
     for message in messages {

@@ -5,12 +5,13 @@
 //! 1. Just after the call the socket still held it unsent, less than one segment of it, with segments in flight, while
 //!    congestion window and receive window would have let it go (`SIOCOUTQNSD`, `TCP_INFO`).
 //! 2. It left more than [`LEAST_HOLD`] later, and within [`RELEASE`] of the acknowledgement of bytes sent before it.
-//! 3. That acknowledgement was delayed: it took longer than the path's least round trip by [`LEAST_DELAY`] at least, and
-//!    the long ones stand out of the acknowledgements of the run. Either next to none took a time between ([`MOST_BETWEEN`]), or
-//!    the long ones all took the same, as by a timer ([`LEAST_SHARPNESS`]). A path of varying length has all lengths between
+//! 3. That acknowledgement was delayed: it took longer than the path's least round trip by
+//!    [`LEAST_DELAY`] at least, and the long ones stand out of the acknowledgements of the run.
+//!    Either next to none took a time between ([`MOST_BETWEEN`]), or the long ones all took the
+//!    same, as by a timer ([`LEAST_SHARPNESS`]). A path of varying length has all lengths between
 //!    its shortest and its longest: however long the longest take, they are no sign of a timer.
-//! 4. It did not come just when the peer's program read the bytes late: then the program was late and no timer (only where
-//!    the peer tells when it reads).
+//! 4. It did not come just when the peer's program read the bytes late: then the program was late
+//!    and no timer (only where the peer tells when it reads).
 //!
 //! One such stall can happen on any connection; a finding needs [`LEAST_SHARE`] of the writes and [`LEAST_EPISODES`]
 //! acknowledgements that released some.
@@ -26,12 +27,13 @@ pub const RELEASE: Duration = Duration::from_micros(500);
 /// By how much an acknowledgement must be slower than the path for the peer to have delayed it. No timer of a known
 /// system is shorter than 8 ms.
 pub const LEAST_DELAY: Duration = Duration::from_millis(5);
-/// Of acknowledgements that took between a quarter and three quarters of what a delayed one takes beyond the path's least
-/// round trip, the most there may be for each one that took longer. On a path of varying length there are as many.
+/// Of acknowledgements that took between a quarter and three quarters of what a delayed one takes
+/// beyond the path's least round trip, the most there may be for each one that took longer. On a
+/// path of varying length there are as many.
 pub const MOST_BETWEEN: f64 = 0.2;
-/// By how many times the middle half of the long ones must be narrower than they are long beyond the least round trip, where many
-/// took a time between, as those that a read of the peer's program let go. 40 ms rounded up to a tick of 4 ms are 20 times as
-/// long as that is wide; the long end of a path of any lengths alike is at most 8 times.
+/// By how many times the middle half of the long ones must be narrower than they are long beyond the least round
+/// trip, where many took a time between, as those that a read of the peer's program let go. 40 ms rounded up to a
+/// tick of 4 ms are 20 times as long as that is wide; the long end of a path of any lengths alike is at most 8 times.
 pub const LEAST_SHARPNESS: f64 = 12.0;
 /// A program that reads this long after the bytes arrived is late.
 pub const LATE_READ: Duration = Duration::from_millis(2);
@@ -136,7 +138,8 @@ pub fn held_writes(rounds: &[Timeline], context: &Context) -> Vec<HeldWrite> {
     held
 }
 
-/// From which delay on an acknowledgement of the run was delayed and not just long on its way; `None` when that can't be told.
+/// From which delay on an acknowledgement of the run was delayed and not just long on its way;
+/// `None` when that can't be told.
 fn least_delayed(held: &[HeldWrite], delays: Vec<Duration>, min_rtt: Duration) -> Option<Duration> {
     let shortest = delays.iter().min().map_or(min_rtt, |&shortest| shortest.min(min_rtt));
     let typical = median(held.iter().map(|write| write.released_by.delay).collect());
@@ -244,8 +247,8 @@ fn median(mut durations: Vec<Duration>) -> Duration {
     durations.get(durations.len() / 2).copied().unwrap_or_default()
 }
 
-/// What such a delay looks like. A peer that does not tell when it reads may have acknowledged because its program read late;
-/// that takes any time, and only the time of a known timer speaks for one.
+/// What such a delay looks like. A peer that does not tell when it reads may have acknowledged because
+/// its program read late; that takes any time, and only the time of a known timer speaks for one.
 fn whose_timer(delay: Duration, tells_its_reads: bool) -> &'static str {
     match (delay.as_millis(), tells_its_reads) {
         (36..=50, _) => "the delayed-ACK timer of Linux (40 ms, rounded up to its tick)",
@@ -287,7 +290,8 @@ mod tests {
         Context { on: "test".to_owned(), nagle, min_rtt: Duration::from_micros(50), several_writes: false }
     }
 
-    /// A sender of one message each 10 ms under Nagle's algorithm to a peer with this ACK delay, as the kernel would report it.
+    /// A sender of one message each 10 ms under Nagle's algorithm to a peer with this ACK delay, as
+    /// the kernel would report it.
     fn simulate(messages: u64, ack_delay: Duration) -> Timeline {
         simulate_path(messages, || ack_delay)
     }
@@ -369,7 +373,8 @@ mod tests {
         }
     }
 
-    /// Prompt acknowledgements over a path of varying length, as over Wi-Fi: what waits behind the long ones waits for the path.
+    /// Prompt acknowledgements over a path of varying length, as over Wi-Fi: what waits behind the
+    /// long ones waits for the path.
     #[test]
     fn a_path_of_varying_length_is_no_delayed_ack() {
         for (from, to) in [(4, 30), (1, 60), (9, 35), (2, 12), (20, 120)] {

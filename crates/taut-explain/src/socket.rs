@@ -5,9 +5,10 @@ use taut_time::Duration;
 
 /// Who holds it; `None` when nothing waits to be sent or acknowledged.
 ///
-/// The order is that in which `tcp_write_xmit` (net/ipv4/tcp_output.c) asks: pacing, congestion window, receive window,
-/// Nagle's algorithm. Pacing shows only in the state that a tracer takes, and how much waits in the device nowhere: with room
-/// in both windows and a full segment to send that is [`Holder::NotKnown`]. So is a small one whose options are not seen.
+/// The order is that in which `tcp_write_xmit` (net/ipv4/tcp_output.c) asks: pacing, congestion
+/// window, receive window, Nagle's algorithm. Pacing shows only in the state that a tracer takes,
+/// and how much waits in the device nowhere: with room in both windows and a full segment to send
+/// that is [`Holder::NotKnown`]. So is a small one whose options are not seen.
 pub fn holder(state: &SocketState) -> Option<Holder> {
     if state.is_opening {
         return Some(Holder::Handshake);

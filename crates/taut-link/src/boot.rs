@@ -1,7 +1,7 @@
 //! Whether two programs read the same clock.
 
-/// A number that is equal for two programs exactly when they read the same `CLOCK_MONOTONIC`: same boot, same time namespace
-/// (time_namespaces(7)). 0 where this kernel does not tell.
+/// A number that is equal for two programs exactly when they read the same `CLOCK_MONOTONIC`: same
+/// boot, same time namespace (time_namespaces(7)). 0 where this kernel does not tell.
 pub fn boot_identity() -> u64 {
     let namespace = match std::fs::read_link("/proc/self/ns/time") {
         Ok(link) => Some(link.display().to_string()),

@@ -1,5 +1,5 @@
-//! The live clock: `CLOCK_MONOTONIC` as [`Instant`], absolute sleeps, and the way from the kernel's wall-clock timestamps
-//! to it.
+//! The live clock: `CLOCK_MONOTONIC` as [`Instant`], absolute sleeps, and the way from the kernel's
+//! wall-clock timestamps to it.
 
 use std::num::NonZeroU64;
 
@@ -25,7 +25,8 @@ pub fn process_cpu() -> Duration {
     to_duration(clock_gettime(ClockId::ProcessCPUTime))
 }
 
-/// Sleeps until `deadline`. Returns early, with `false`, when a signal arrives. A deadline that has passed returns at once.
+/// Sleeps until `deadline`. Returns early, with `false`, when a signal arrives. A deadline that has
+/// passed returns at once.
 pub fn sleep_until(deadline: Instant) -> bool {
     match clock_nanosleep_absolute(ClockId::Monotonic, &to_timespec(deadline)) {
         Ok(()) => true,
@@ -53,8 +54,8 @@ pub fn wait_exactly_until(deadline: Instant) {
     }
 }
 
-/// Sets the calling thread's timer slack (`PR_SET_TIMERSLACK`): how late the kernel may let a sleep end to save wake-ups.
-/// Needs no right. The default is 50 µs.
+/// Sets the calling thread's timer slack (`PR_SET_TIMERSLACK`): how late the kernel may let a sleep
+/// end to save wake-ups. Needs no right. The default is 50 µs.
 pub fn set_timer_slack(slack: Duration) {
     // 0 would mean "back to the default" (prctl(2)).
     let nanos = NonZeroU64::new(u64::try_from(slack.as_nanos()).unwrap_or(u64::MAX)).unwrap_or(NonZeroU64::MIN);

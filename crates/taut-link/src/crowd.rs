@@ -5,7 +5,8 @@ use crate::session::Session;
 use crate::wire::{AckPolicy, Frame, Usage, Work};
 use crate::{Endpoint, Error, Interrupt, Request, Result};
 
-/// A server's consent to start a process that echoes over many links, a crowd host; the host lives as long as this does.
+/// A server's consent to start a process that echoes over many links, a crowd host; the host lives
+/// as long as this does.
 #[derive(Debug)]
 pub struct CrowdSession {
     session: Session,

@@ -91,13 +91,14 @@ impl Endpoint {
         !matches!(self, Self::L2cap(_) | Self::Rfcomm(_))
     }
 
-    /// Whether a radio link is below it whose interval, PHY and lengths can be chosen ([`crate::bluetooth::LinkChoice`]).
+    /// Whether a radio link is below it whose interval, PHY and lengths can be chosen
+    /// ([`crate::bluetooth::LinkChoice`]).
     pub const fn has_radio(&self) -> bool {
         matches!(self, Self::L2cap(address) if address.is_le())
     }
 
-    /// Where a crowd started by the server at this endpoint listens: on the same host at port `number`, or under its own
-    /// name with `.number` after it.
+    /// Where a crowd started by the server at this endpoint listens: on the same host at port
+    /// `number`, or under its own name with `.number` after it.
     ///
     /// # Errors
     /// [`Error::Input`] on a datagram endpoint, and when the name becomes too long or the number is no port.
@@ -173,8 +174,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether the peer is of this host, as far as its address tells: a Unix socket, or an address that a socket here can have. A
-    /// port that is forwarded looks the same.
+    /// Whether the peer is of this host, as far as its address tells: a Unix socket, or an address
+    /// that a socket here can have. A port that is forwarded looks the same.
     pub fn is_of_this_host(&self) -> bool {
         if matches!(self, Self::Unix(_) | Self::UnixDgram(_)) {
             return true;

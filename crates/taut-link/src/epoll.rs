@@ -14,8 +14,8 @@ use crate::sys;
 
 /// An epoll(7) instance, with room for the events of one wait.
 ///
-/// Times are in nanoseconds everywhere. Linux 5.11 has `epoll_pwait2` for that; before it, ppoll(2) waits for the epoll descriptor
-/// itself, which costs another call, and only where a time is given.
+/// Times are in nanoseconds everywhere. Linux 5.11 has `epoll_pwait2` for that; before it, ppoll(2)
+/// waits for the epoll descriptor itself, which costs another call, and only where a time is given.
 pub struct Epoll {
     fd: OwnedFd,
     /// Those of the last wait.
@@ -71,8 +71,8 @@ impl Epoll {
         epoll::delete(&self.fd, fd)
     }
 
-    /// Waits until something happens, or for no less than said. Without events it returns sooner when a signal comes, or when what
-    /// happened is over before it could be told.
+    /// Waits until something happens, or for no less than said. Without events it returns sooner
+    /// when a signal comes, or when what happened is over before it could be told.
     ///
     /// # Errors
     /// As epoll_wait(2) and ppoll(2). A signal is none.
@@ -130,7 +130,8 @@ fn time(timeout: Duration) -> Option<Timespec> {
     Timespec::try_from(timeout).ok()
 }
 
-/// Asks the kernel, or what filters its calls: filters that don't know a call answer `EPERM`, which the call itself never does.
+/// Asks the kernel, or what filters its calls: filters that don't know a call answer `EPERM`, which
+/// the call itself never does.
 fn has_pwait2(fd: &OwnedFd) -> bool {
     let mut events = Vec::with_capacity(1);
     !matches!(pwait2(fd, &mut events, Some(Duration::ZERO)), Err(Errno::NOSYS | Errno::PERM))

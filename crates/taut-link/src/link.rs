@@ -37,8 +37,8 @@ impl Link {
         Self::connect_unless(endpoint, timeout, &Interrupt::default())
     }
 
-    /// As [`connect`](Self::connect), until the user wants to stop; that is not looked at while a name is resolved or a radio
-    /// link is set up.
+    /// As [`connect`](Self::connect), until the user wants to stop; that is not looked at while a
+    /// name is resolved or a radio link is set up.
     ///
     /// # Errors
     /// As [`connect`](Self::connect), and [`Error::Interrupted`].
@@ -146,7 +146,8 @@ impl Link {
         &self.endpoint
     }
 
-    /// Has the kernel find out when the peer is gone, as [`keep_alive()`] does; other links than TCP need it not, or have their own.
+    /// Has the kernel find out when the peer is gone, as [`keep_alive()`] does; other links than
+    /// TCP need it not, or have their own.
     ///
     /// # Errors
     /// As setsockopt(2).
@@ -159,8 +160,8 @@ impl Link {
         }
     }
 
-    /// Most bytes that one write should have: the peer's MTU on L2CAP, what the send buffer takes on RFCOMM; `usize::MAX` where
-    /// there is no such limit.
+    /// Most bytes that one write should have: the peer's MTU on L2CAP, what the send buffer takes
+    /// on RFCOMM; `usize::MAX` where there is no such limit.
     pub const fn write_limit(&self) -> usize {
         self.write_limit
     }
@@ -198,16 +199,18 @@ impl Link {
 
     /// The flags with which send(2) on this link never waits.
     ///
-    /// A socket of Bluetooth whose peer has given no credit waits for one in spite of `MSG_DONTWAIT` and `O_NONBLOCK` in older kernels, Linux
-    /// 5.10 among them: `bt_sock_wait_ready()` (net/bluetooth/af_bluetooth.c) looks for the bit of `O_NONBLOCK` among the flags of the
-    /// call. `MSG_CONFIRM` has that bit on most architectures, x86 and ARM among them, and no other meaning to these sockets.
+    /// A socket of Bluetooth whose peer has given no credit waits for one in spite of `MSG_DONTWAIT` and
+    /// `O_NONBLOCK` in older kernels, Linux 5.10 among them: `bt_sock_wait_ready()` (net/bluetooth/af_bluetooth.c)
+    /// looks for the bit of `O_NONBLOCK` among the flags of the call. `MSG_CONFIRM` has that bit on most
+    /// architectures, x86 and ARM among them, and no other meaning to these sockets.
     pub const fn flags_of_send_now(&self) -> SendFlags {
         let flags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
         if self.endpoint.bluetooth().is_some() { flags.union(SendFlags::CONFIRM) } else { flags }
     }
 
-    /// Whether the kernel throws away what comes while the receive buffer is full, and has the peer send on: by the older rule of credits
-    /// they come back with each SDU, whether it found room or not (`l2cap_ecred_recv()`, net/bluetooth/l2cap_core.c).
+    /// Whether the kernel throws away what comes while the receive buffer is full, and has the peer
+    /// send on: by the older rule of credits they come back with each SDU, whether it found room or
+    /// not (`l2cap_ecred_recv()`, net/bluetooth/l2cap_core.c).
     pub fn loses_what_finds_no_room(&self) -> bool {
         self.credit_rule() == Some(CreditRule::Sdu)
     }

@@ -11,8 +11,8 @@ use taut_time::{Duration, Framing};
 
 use crate::{Endpoint, Error, Link, Result, bluetooth, endpoint};
 
-/// A bound socket: accepts links on a stream endpoint, exchanges datagrams on the others. Its socket file, if it has one,
-/// goes when the listener goes.
+/// A bound socket: accepts links on a stream endpoint, exchanges datagrams on the others. Its
+/// socket file, if it has one, goes when the listener goes.
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,
@@ -80,8 +80,8 @@ impl Listener {
         Ok(Self { socket, endpoint, file, radio: None })
     }
 
-    /// Takes over a socket that was bound, and set to listen where it is one of streams, by somebody else, as a service manager
-    /// does. Its socket file stays when the listener goes.
+    /// Takes over a socket that was bound, and set to listen where it is one of streams, by
+    /// somebody else, as a service manager does. Its socket file stays when the listener goes.
     ///
     /// # Errors
     /// [`Error::Input`] when the socket is not one of the endpoint's kind; else as getsockname(2).
@@ -116,8 +116,8 @@ impl Listener {
         &self.endpoint
     }
 
-    /// Takes over a stream socket that listens already, as a service manager passes it. Its socket file, if it has one, stays when
-    /// the listener goes.
+    /// Takes over a stream socket that listens already, as a service manager passes it. Its socket
+    /// file, if it has one, stays when the listener goes.
     ///
     /// # Errors
     /// [`Error::Input`] when it is no listening stream socket of TCP or of the Unix domain.
@@ -170,8 +170,8 @@ impl Listener {
         self.radio.as_ref().filter(|radio| radio.ears.is_some()).map(|radio| radio.adapter)
     }
 
-    /// Has the LE links accepted from now on receive with another MTU (`BT_RCVMTU`, 23 bytes at least) and another `SO_RCVBUF`, which the
-    /// kernel doubles; `None` goes back to what the endpoint says.
+    /// Has the LE links accepted from now on receive with another MTU (`BT_RCVMTU`, 23 bytes at least)
+    /// and another `SO_RCVBUF`, which the kernel doubles; `None` goes back to what the endpoint says.
     ///
     /// # Errors
     /// [`Error::Input`] where there are no such links; [`Error::Io`] when the kernel refuses a value.
@@ -189,8 +189,8 @@ impl Listener {
     /// Receives a datagram and the address that it came from. Longer datagrams are cut to the buffer.
     ///
     /// # Errors
-    /// As recvfrom(2); `EAGAIN` when the time-out passes; `EINTR` also when what came is from a Unix sender without a name,
-    /// which can't be answered: the caller looks whether it should stop, and calls again.
+    /// As recvfrom(2); `EAGAIN` when the time-out passes; `EINTR` also when what came is from a Unix sender
+    /// without a name, which can't be answered: the caller looks whether it should stop, and calls again.
     #[inline]
     pub fn receive_from(&self, buffer: &mut [u8]) -> rustix::io::Result<(usize, PeerAddress)> {
         let (bytes, _, address) = rustix::net::recvfrom(&self.socket, buffer, RecvFlags::empty())?;
@@ -206,8 +206,8 @@ impl Listener {
         rustix::net::sendto(&self.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT, &address.0)
     }
 
-    /// Whether a datagram says that it comes from this very socket. None does by itself: its sender was made up, so that the answer
-    /// comes back here, for ever.
+    /// Whether a datagram says that it comes from this very socket. None does by itself: its sender
+    /// was made up, so that the answer comes back here, for ever.
     pub fn is_own(&self, peer: &PeerAddress) -> bool {
         let own = self.socket.local_addr().ok().and_then(|own| own.as_socket());
         let (Some(own), Ok(peer)) = (own, SocketAddr::try_from(peer.0.clone())) else { return false };

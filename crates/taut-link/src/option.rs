@@ -76,7 +76,8 @@ impl SocketOption {
             .map_err(|source| Error::io("set an option on", link.endpoint(), source))
     }
 
-    /// The options in force on a socket, read back from the kernel, as `name=value`; on Bluetooth with what was negotiated.
+    /// The options in force on a socket, read back from the kernel, as `name=value`; on Bluetooth
+    /// with what was negotiated.
     pub fn in_force(link: &Link) -> Vec<String> {
         let probes = [
             Self::Nodelay(true),

@@ -1,7 +1,7 @@
 //! The peer's clock against ours: from comparisons at both ends of a stretch of time, its offset and its rate. No I/O.
 //!
-//! A comparison is a question and its answer: the peer read its clock somewhere between them, so half of their distance is
-//! the uncertainty. Two crystals are tens of parts per million apart, and the offset of one comparison is wrong by
+//! A comparison is a question and its answer: the peer read its clock somewhere between them, so half of their distance
+//! is the uncertainty. Two crystals are tens of parts per million apart, and the offset of one comparison is wrong by
 //! microseconds a second later; of two it is known at both ends, and in between to within what a rate may change.
 
 use taut_time::{Duration, Instant};
@@ -20,8 +20,8 @@ pub struct ClockReading {
     pub at: Instant,
     /// The peer's clock less ours, in ns.
     pub ahead_ns: i64,
-    /// How far that may be wrong at that time, in ns: half of the time between question and answer, in which the clocks may
-    /// have run apart.
+    /// How far that may be wrong at that time, in ns: half of the time between question and answer,
+    /// in which the clocks may have run apart.
     pub uncertainty_ns: u64,
     /// The boot of which the clock is ([`boot_identity`](crate::boot_identity)).
     pub boot: u64,
@@ -72,7 +72,8 @@ pub enum PeerClock {
 }
 
 impl ClockReading {
-    /// From a question sent at `asked` and an answer that came at `answered` and says `peer_ns`, of the clock of that boot.
+    /// From a question sent at `asked` and an answer that came at `answered` and says `peer_ns`, of
+    /// the clock of that boot.
     pub fn new(asked: Instant, answered: Instant, peer_ns: u64, boot: u64) -> Self {
         let round_trip = answered.saturating_since(asked);
         let at = asked + round_trip / 2;
@@ -142,10 +143,11 @@ fn ceil(ns: f64) -> u64 {
     ns.ceil() as u64 + 1
 }
 
-/// The time of sending a message, on our clock, of which the peer says that it came at `peer_ns`: when it can have arrived.
+/// The time of sending a message, on our clock, of which the peer says that it came at `peer_ns`:
+/// when it can have arrived.
 ///
-/// No message arrives before it is sent. Where the clocks leave it open that it did, the arrival is put into the middle of
-/// what is left of its uncertainty; where they do not, something is wrong with them.
+/// No message arrives before it is sent. Where the clocks leave it open that it did, the arrival is put
+/// into the middle of what is left of its uncertainty; where they do not, something is wrong with them.
 ///
 /// # Errors
 /// [`Disagreement::Early`]: it would have come before it was sent, by more than the uncertainty.
@@ -197,7 +199,8 @@ mod tests {
     const BEGAN: u64 = 1_000_000_000_000;
 
     proptest! {
-        /// The true time lies within the uncertainty, for two crystals, however uneven the way, and all through the work.
+        /// The true time lies within the uncertainty, for two crystals, however uneven the way, and
+        /// all through the work.
         #[test]
         fn the_true_time_lies_within_the_uncertainty(
             offset_ns in -900_000_000_000_i64..1_000_000_000_000,

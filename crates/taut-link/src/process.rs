@@ -16,16 +16,17 @@ use crate::sys;
 /// # Errors
 /// There is no such process.
 pub fn cpu_time(pid: u32) -> io::Result<Duration> {
-    // The identifier of the clock holds the pid's bits shifted, so a larger one would mean another process; 0 means ourselves.
+    // The identifier of the clock holds the pid's bits shifted, so a larger one would mean another
+    // process; 0 means ourselves.
     const PID_MAX_LIMIT: i32 = 1 << 22;
     let pid = i32::try_from(pid).ok().filter(|pid| (1..=PID_MAX_LIMIT).contains(pid)).ok_or(Errno::SRCH)?;
     let (seconds, nanos) = sys::cpu_of_process(pid)?;
     Ok(Duration::new(seconds.max(0) as u64, nanos.max(0) as u32))
 }
 
-/// Ends this process (by `SIGIO`, whose default it is) when the other end of the pipe on its stdin is closed, as it is
-/// when the process that holds it dies. Takes no thread and no turn of an event loop, so that nothing is added to what is
-/// measured here.
+/// Ends this process (by `SIGIO`, whose default it is) when the other end of the pipe on its stdin
+/// is closed, as it is when the process that holds it dies. Takes no thread and no turn of an event
+/// loop, so that nothing is added to what is measured here.
 ///
 /// # Errors
 /// Stdin is no pipe, or its other end is closed already.

@@ -1,5 +1,5 @@
-//! Questions over datagrams, which may be lost, doubled and overtaken: each carries a number that its answer repeats, and an
-//! answer to anything else is passed over.
+//! Questions over datagrams, which may be lost, doubled and overtaken: each carries a number that
+//! its answer repeats, and an answer to anything else is passed over.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -26,8 +26,8 @@ impl Questions {
         self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1)
     }
 
-    /// How long to wait for an answer before the first repetition; the waits after that double. A path that was slow once is
-    /// not asked twice for each answer.
+    /// How long to wait for an answer before the first repetition; the waits after that double. A
+    /// path that was slow once is not asked twice for each answer.
     pub(crate) fn first_wait(&self) -> Duration {
         (Duration::from_nanos(self.slowest_ns.load(Ordering::Relaxed)) * 3 / 2).max(LEAST_WAIT)
     }

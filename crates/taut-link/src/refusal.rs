@@ -2,7 +2,8 @@
 
 use std::io;
 
-/// What to add to the kernel's answer to `operation` on `endpoint`, so that it says whose it is; empty where it does already.
+/// What to add to the kernel's answer to `operation` on `endpoint`, so that it says whose it is;
+/// empty where it does already.
 ///
 /// Only of errors that have a number: others were told by somebody who has explained them.
 pub(crate) fn by_whom(operation: &str, endpoint: &str, error: &io::Error) -> String {

@@ -11,8 +11,8 @@ use crate::Link;
 
 /// Sockets, each with a buffer and at most one operation under way, driven by one io_uring on one thread.
 ///
-/// Needs Linux 6.1: the ring belongs to the thread that made it (`IORING_SETUP_SINGLE_ISSUER`), and completions are worked
-/// off when that thread waits (`IORING_SETUP_DEFER_TASKRUN`).
+/// Needs Linux 6.1: the ring belongs to the thread that made it (`IORING_SETUP_SINGLE_ISSUER`), and
+/// completions are worked off when that thread waits (`IORING_SETUP_DEFER_TASKRUN`).
 pub struct SocketRing {
     ring: IoUring,
     links: Vec<Link>,
@@ -34,8 +34,8 @@ pub struct Completion {
 
 /// Entries of the submission queue: how much goes to the kernel with one call.
 const SUBMISSIONS: u32 = 1024;
-/// Marks the sending half of a reply. It is heard of only when it fails; then the receiving half is cancelled and nothing is
-/// heard of that (io_uring_enter(2), `IOSQE_CQE_SKIP_SUCCESS`).
+/// Marks the sending half of a reply. It is heard of only when it fails; then the receiving half is
+/// cancelled and nothing is heard of that (io_uring_enter(2), `IOSQE_CQE_SKIP_SUCCESS`).
 const SENDING: u64 = 1 << 32;
 
 impl SocketRing {
@@ -74,15 +74,16 @@ impl SocketRing {
     /// Queues a receive into the slot's buffer.
     ///
     /// # Errors
-    /// `EBUSY` while an operation of the slot is under way, `EINVAL` when there is no such slot; else as io_uring_enter(2).
+    /// `EBUSY` while an operation of the slot is under way, `EINVAL` when there is no such slot;
+    /// else as io_uring_enter(2).
     pub fn receive(&mut self, slot: usize) -> io::Result<()> {
         self.check_idle(slot)?;
         let receive = self.receive_entry(slot);
         self.queue(slot, &[receive])
     }
 
-    /// Queues the sending of the first bytes of the slot's buffer, all of them, and after it a receive into the same buffer.
-    /// One completion tells of both.
+    /// Queues the sending of the first bytes of the slot's buffer, all of them, and after it a
+    /// receive into the same buffer. One completion tells of both.
     ///
     /// # Errors
     /// As [`receive`](Self::receive); `EINVAL` when the buffer is shorter.
@@ -133,8 +134,8 @@ impl SocketRing {
         if self.check_idle(slot).is_err() {
             return None;
         }
-        // SAFETY: the slot's bytes lie within `memory`, which lives until `drop`; no operation is under way, so the kernel
-        // does not write there, and none can begin while `self` is borrowed.
+        // SAFETY: the slot's bytes lie within `memory`, which lives until `drop`; no operation is
+        // under way, so the kernel does not write there, and none can begin while `self` is borrowed.
         Some(unsafe { std::slice::from_raw_parts(self.pointer(slot), self.each) })
     }
 
@@ -165,9 +166,9 @@ impl SocketRing {
         if room < entries.len() {
             self.ring.submit()?;
         }
-        // SAFETY: the entries name the slot's own buffer and descriptor. Both stay valid and untouched until the completion:
-        // the slot counts as under way from here on, links are never closed before the ring is, and `drop` gives the memory
-        // back only when nothing is under way.
+        // SAFETY: the entries name the slot's own buffer and descriptor. Both stay valid and
+        // untouched until the completion: the slot counts as under way from here on, links are never
+        // closed before the ring is, and `drop` gives the memory back only when nothing is under way.
         unsafe { self.ring.submission().push_multiple(entries) }.map_err(io::Error::other)?;
         self.under_way[slot] = true;
         self.count_under_way += 1;
@@ -177,7 +178,8 @@ impl SocketRing {
 
 impl Drop for SocketRing {
     fn drop(&mut self) {
-        // Closing a ring cancels what is under way some time later; until then the kernel may write, so the memory stays.
+        // Closing a ring cancels what is under way some time later; until then the kernel may
+        // write, so the memory stays.
         if self.count_under_way == 0 {
             // SAFETY: made by `Box::into_raw`, given back once, and nobody refers to it any more.
             drop(unsafe { Box::from_raw(self.memory) });

@@ -1,4 +1,5 @@
-//! The service manager's side of a server: sockets that it passes, and what it is told (sd_listen_fds(3), sd_notify(3)).
+//! The service manager's side of a server: sockets that it passes, and what it is told
+//! (sd_listen_fds(3), sd_notify(3)).
 
 use std::os::fd::OwnedFd;
 

@@ -56,14 +56,15 @@ pub struct Session {
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a peer that has just challenged us is told its token again, when that has run out on a long path.
 const CHALLENGES: u32 = 3;
-/// Questions for the peer's clock; the one with the shortest round trip counts. More than the 16 segments that a new Linux
-/// socket acknowledges at once (`TCP_MAX_QUICKACKS`): where the peer is to delay its acknowledgements, they are used up
-/// here and not in the measurement.
+/// Questions for the peer's clock; the one with the shortest round trip counts. More than the 16
+/// segments that a new Linux socket acknowledges at once (`TCP_MAX_QUICKACKS`): where the peer is
+/// to delay its acknowledgements, they are used up here and not in the measurement.
 const CLOCK_PROBES: usize = 20;
-/// After this time the questions asked will do: on a long path more would take longer than the server waits for the start.
+/// After this time the questions asked will do: on a long path more would take longer than the
+/// server waits for the start.
 const CLOCK_TIME: Duration = Duration::from_secs(1);
-/// Longest time for a whole report, on datagrams beside a wait for each question: that of a server for sending one, unless
-/// told otherwise.
+/// Longest time for a whole report, on datagrams beside a wait for each question: that of a server
+/// for sending one, unless told otherwise.
 const REPORT: Duration = Duration::from_secs(30);
 /// Most arrivals in a report, 24 bytes each: twice of what a server notes, unless told otherwise.
 const MOST_RECORDS: u64 = 4_000_000;
@@ -125,8 +126,8 @@ impl Session {
         session.compare_clocks(accept.boot)
     }
 
-    /// Asks where the peer would serve us, without any work: on the processor asked for, on another one that it is bound to, or
-    /// anywhere (`None`): a peer of another host, or one that knows of no such wish.
+    /// Asks where the peer would serve us, without any work: on the processor asked for, on another one that
+    /// it is bound to, or anywhere (`None`): a peer of another host, or one that knows of no such wish.
     ///
     /// # Errors
     /// As [`open_unless`](Self::open_unless).
@@ -236,7 +237,8 @@ impl Session {
         }
     }
 
-    /// Sequence number of a datagram that came back, given about which one is expected; `None` when it is not of this flow.
+    /// Sequence number of a datagram that came back, given about which one is expected; `None` when
+    /// it is not of this flow.
     #[inline]
     pub fn sequence(&self, datagram: &[u8], expected: u64) -> Option<u64> {
         if !self.plain {
@@ -253,8 +255,8 @@ impl Session {
         Some(u64::from_le_bytes(bytes))
     }
 
-    /// Says that the work is done and asks what it came to: the summary, and when bytes arrived (`Work::Collect`), on the
-    /// peer's clock. A plain peer has nothing to tell, and none has to tell of more than the `sent` bytes.
+    /// Says that the work is done and asks what it came to: the summary, and when bytes arrived (`Work::Collect`),
+    /// on the peer's clock. A plain peer has nothing to tell, and none has to tell of more than the `sent` bytes.
     ///
     /// # Errors
     /// The peer went away or broke the protocol; its report can't be true, or does not end.
@@ -393,8 +395,8 @@ impl Session {
         }
     }
 
-    /// Reads one frame of a stream, which takes that long at most and is there by then. The link gives up each read after
-    /// [`GLANCE`].
+    /// Reads one frame of a stream, which takes that long at most and is there by then. The link
+    /// gives up each read after [`GLANCE`].
     fn receive_frame(&self, name: &'static str, patience: Duration, give_up: Instant) -> Result<Frame> {
         let until = give_up.min(clock::now() + patience);
         let mut bytes = vec![0; HEADER_BYTES];

@@ -5,7 +5,8 @@ use taut_time::Duration;
 use crate::wire::{AckPolicy, Frame, Shape, Shaped, Work};
 use crate::{Endpoint, Interrupt, Request, Result, Session};
 
-/// A link by which the server's receiving is changed. It is put back when this is dropped, unless a shape said to keep it.
+/// A link by which the server's receiving is changed. It is put back when this is dropped, unless a
+/// shape said to keep it.
 #[derive(Debug)]
 pub struct Shaper {
     session: Session,

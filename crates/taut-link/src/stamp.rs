@@ -2,9 +2,10 @@
 //!
 //! Read Documentation/networking/timestamping.rst before working here. Two facts that the rest of Tautline relies on:
 //!
-//! - A TCP segment keeps one transmit timestamp, that of the last write merged into it. What happened to the earlier writes
-//!   is filled in by [`taut_time::Timeline::messages`].
-//! - `MSG_EOR` would give every write a timestamp of its own, but it changes what Nagle's algorithm does, so it is not used.
+//! - A TCP segment keeps one transmit timestamp, that of the last write merged into it. What
+//!   happened to the earlier writes is filled in by [`taut_time::Timeline::messages`].
+//! - `MSG_EOR` would give every write a timestamp of its own, but it changes what Nagle's algorithm
+//!   does, so it is not used.
 
 use std::os::fd::AsFd;
 
@@ -29,8 +30,8 @@ const SENT: u32 = 0;
 const SCHEDULED: u32 = 1;
 const ACKED: u32 = 2;
 
-/// Collects what the kernel reports of the bytes sent on one link, as events with byte positions counted from the moment of
-/// [`start`](Self::start).
+/// Collects what the kernel reports of the bytes sent on one link, as events with byte positions
+/// counted from the moment of [`start`](Self::start).
 #[derive(Debug)]
 pub struct TransmitStamps {
     framing: Framing,
@@ -43,7 +44,8 @@ impl TransmitStamps {
     /// Switches transmit timestamps on. All bytes sent before must be acknowledged.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where the transport or the kernel has none: TCP needs Linux 6.2, Unix sockets never have any.
+    /// [`Error::Unavailable`] where the transport or the kernel has none: TCP needs Linux 6.2, Unix
+    /// sockets never have any.
     pub fn start(link: &Link, message_bytes: usize) -> Result<Self> {
         let framing = link.endpoint().framing();
         let flags = match link.endpoint() {
@@ -60,8 +62,8 @@ impl TransmitStamps {
         Ok(Self { framing, message_bytes: message_bytes as u64, keys: [Unwrapper::default(); 3] })
     }
 
-    /// Takes what the kernel has reported since the last call and hands each as an event to `sink`. Costs 0.2 µs when there
-    /// is nothing.
+    /// Takes what the kernel has reported since the last call and hands each as an event to `sink`.
+    /// Costs 0.2 µs when there is nothing.
     ///
     /// # Errors
     /// As recvmsg(2) with `MSG_ERRQUEUE`.

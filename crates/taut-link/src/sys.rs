@@ -1,5 +1,5 @@
-//! The system calls that no crate wraps, each behind a safe function. The only place of this crate with `unsafe`, but for the
-//! TUN device and its namespace in [`crate::foreign`].
+//! The system calls that no crate wraps, each behind a safe function. The only place of this crate
+//! with `unsafe`, but for the TUN device and its namespace in [`crate::foreign`].
 #![expect(unsafe_code, reason = "these system calls have no safe wrapper in rustix or socket2")]
 
 use std::io;
@@ -34,7 +34,8 @@ pub(crate) fn option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Resul
 /// Reads a socket option into `value` and returns how many bytes the kernel wrote.
 pub(crate) fn option_bytes(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: &mut [u8]) -> io::Result<usize> {
     let mut length = value.len() as socklen_t;
-    // SAFETY: the pointer and the length describe `value`, which outlives the call; the kernel writes at most `length` bytes.
+    // SAFETY: the pointer and the length describe `value`, which outlives the call; the kernel
+    // writes at most `length` bytes.
     let result =
         unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, value.as_mut_ptr().cast::<c_void>(), &raw mut length) };
     check(result)?;
@@ -45,8 +46,8 @@ pub(crate) fn option_bytes(fd: BorrowedFd<'_>, level: c_int, name: c_int, value:
 pub(crate) fn socket_address(bytes: &[u8]) -> SockAddr {
     let mut storage = SockAddrStorage::zeroed();
     let length = bytes.len().min(storage.size_of() as usize);
-    // SAFETY: both sides are valid for `length` bytes and do not overlap, and those of the storage are initialised after it;
-    // an address is plain data, of which the kernel checks the rest.
+    // SAFETY: both sides are valid for `length` bytes and do not overlap, and those of the storage
+    // are initialised after it; an address is plain data, of which the kernel checks the rest.
     unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut storage).cast::<u8>(), length);
         SockAddr::new(storage, length as socklen_t)
@@ -79,8 +80,8 @@ fn queued(fd: BorrowedFd<'_>, request: libc::Ioctl) -> io::Result<u32> {
     Ok(value.max(0) as u32)
 }
 
-/// epoll_wait(2) for what is ready, and, where `sleep` says so, until something is; rustix has only `epoll_pwait2` for this, which came
-/// with Linux 5.11.
+/// epoll_wait(2) for what is ready, and, where `sleep` says so, until something is; rustix has only
+/// `epoll_pwait2` for this, which came with Linux 5.11.
 pub(crate) fn epoll_wait<'a>(
     epoll: BorrowedFd<'_>,
     room: &'a mut [libc::epoll_event],
@@ -102,7 +103,8 @@ pub(crate) fn set_line_discipline(fd: BorrowedFd<'_>, number: c_int) -> io::Resu
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCSETD, &raw const number) }).map(drop)
 }
 
-/// Sets the protocol of a terminal with the line discipline of Bluetooth, which makes an adapter of it (`HCIUARTSETPROTO`).
+/// Sets the protocol of a terminal with the line discipline of Bluetooth, which makes an adapter of
+/// it (`HCIUARTSETPROTO`).
 pub(crate) fn set_hci_uart_protocol(fd: BorrowedFd<'_>, protocol: c_int) -> io::Result<()> {
     // hci_uart.h: _IOW('U', 200, int), of which the kernel takes the value itself.
     const HCIUARTSETPROTO: libc::Ioctl = 0x4004_55C8;
@@ -160,8 +162,8 @@ pub(crate) fn take_passed() -> io::Result<Option<Vec<OwnedFd>>> {
     if TAKEN.swap(true, Ordering::Relaxed) {
         return Ok(None);
     }
-    // SAFETY: the manager opened them for this process and gave them over (`LISTEN_PID` is ours), they were seen to be open, and
-    // they are taken once: above.
+    // SAFETY: the manager opened them for this process and gave them over (`LISTEN_PID` is ours),
+    // they were seen to be open, and they are taken once: above.
     Ok(Some(sd_notify::listen_fds()?.map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect()))
 }
 

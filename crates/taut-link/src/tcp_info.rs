@@ -107,8 +107,8 @@ impl TcpInfo {
         }
     }
 
-    /// The part that tells why a write may still be waiting, with what the socket holds: bytes not yet sent for the first time,
-    /// and bytes not yet acknowledged, these among them.
+    /// The part that tells why a write may still be waiting, with what the socket holds: bytes not
+    /// yet sent for the first time, and bytes not yet acknowledged, these among them.
     pub(crate) fn send_queue(&self, unsent_bytes: u32, unacknowledged_bytes: u32) -> SendQueue {
         let in_flight = unacknowledged_bytes.saturating_sub(unsent_bytes);
         SendQueue {

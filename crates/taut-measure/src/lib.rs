@@ -1,10 +1,12 @@
 //! Workloads, engines, schedules and statistics, and the recordings they make.
 //!
-//! - [`echo`], [`pace`], [`stream`], [`crowd`]: the workloads; [`serve`] is their other side, [`tune`] tries settings on them.
+//! - [`echo`], [`pace`], [`stream`], [`crowd`]: the workloads; [`serve`] is their other side,
+//!   [`tune`] tries settings on them.
 //! - [`route`]: what was measured of routes, as rows.
 //! - [`air`]: Bluetooth LE links in virtual time.
 //! - [`engine`]: how a process drives its I/O.
-//! - [`stats`]: distributions, exceedance, and what independent rounds allow to say; [`verdict`]: the one rule of comparing.
+//! - [`stats`]: distributions, exceedance, and what independent rounds allow to say; [`verdict`]:
+//!   the one rule of comparing.
 //! - [`floor`], [`doctor`]: what the host itself costs and offers.
 //! - [`recording`]: the shape in which all of it is kept.
 

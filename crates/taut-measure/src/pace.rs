@@ -26,8 +26,8 @@ const MOST_MESSAGES: u128 = 200_000;
 /// Sends on schedule, round by round.
 ///
 /// # Errors
-/// The peer can't be reached, or an option or right is missing. A peer that goes away later ends the run, and what there is
-/// is returned.
+/// The peer can't be reached, or an option or right is missing. A peer that goes away later ends
+/// the run, and what there is is returned.
 pub fn run(plan: &PacePlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usize, usize)) -> Result<PaceOutcome> {
     if plan.period.is_zero() || plan.message_bytes == 0 {
         return Err(Error::Input("period and message size must be above zero".into()));

@@ -28,8 +28,8 @@ pub fn stay_on_core(core: usize) -> Result<()> {
     pin(core).map_err(|error| Error::Input(format!("processor {core} can't be used: {error}")))
 }
 
-/// Puts the calling thread, which serves a client, where that wants it, if it is of this boot. The processor that the thread
-/// is bound to then, if it is to one.
+/// Puts the calling thread, which serves a client, where that wants it, if it is of this boot. The
+/// processor that the thread is bound to then, if it is to one.
 pub(crate) fn for_client(hello: &Hello) -> Option<u16> {
     if let Some(core) =
         hello.core.map(usize::from).filter(|core| is_this_boot(hello.boot) && allowed_cores().contains(core))

@@ -3,16 +3,16 @@ use taut_link::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::recording::Ended;
 
-/// The order in which `of` things that are compared take their turns in a round. Each round begins with another one, and
-/// every second round runs backwards: so each stands before any other as often as after it, and neither what drifts nor
-/// what one leaves behind for the next speaks for one side.
+/// The order in which `of` things that are compared take their turns in a round. Each round begins
+/// with another one, and every second round runs backwards: so each stands before any other as often
+/// as after it, and neither what drifts nor what one leaves behind for the next speaks for one side.
 pub fn turns(round: usize, of: usize) -> impl Iterator<Item = usize> {
     let backwards = round % 2 == 1;
     (0..of).map(move |step| (if backwards { of - 1 - step } else { step } + round / 2) % of)
 }
 
-/// Measures round after round and keeps what there is when the user or the peer ends it early. A round that came to grief
-/// midway hands over what it has beside its error.
+/// Measures round after round and keeps what there is when the user or the peer ends it early. A
+/// round that came to grief midway hands over what it has beside its error.
 ///
 /// # Errors
 /// The first round gave nothing at all.

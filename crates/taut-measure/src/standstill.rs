@@ -1,4 +1,5 @@
-//! Links that stand still for want of credits which never come: known from what was negotiated, so that nobody has to wait for long.
+//! Links that stand still for want of credits which never come: known from what was negotiated, so
+//! that nobody has to wait for long.
 
 use taut_air::l2cap::{CreditPolicy, ReceiveBuffer};
 use taut_link::{Link, SocketOption};
@@ -15,8 +16,8 @@ const LEAST: Duration = Duration::from_secs(1);
 pub(crate) const WHY: &str =
     "the stream: nothing moves, as the receiver's buffer (SO_RCVBUF) is too small for the credits of a whole SDU,";
 
-/// How long to wait on a link before it counts as standing still, when the receiver's kernel can't be expected to give the credits for
-/// messages of that length; `None` on any other link.
+/// How long to wait on a link before it counts as standing still, when the receiver's kernel can't
+/// be expected to give the credits for messages of that length; `None` on any other link.
 pub(crate) fn expected(link: &Link, down: bool, bytes: usize) -> Option<Duration> {
     if !link.endpoint().has_radio() {
         return None;

@@ -132,8 +132,8 @@ pub fn run(plan: &StreamPlan, interrupt: &Interrupt, progress: &mut dyn FnMut(us
     Ok(StreamOutcome { row: row(plan, &rounds, options, cpu), ended })
 }
 
-/// All links of a round, and what went wrong with the first that broke: what there was of it counts. `kept` are links that go
-/// on from the round before, and then from this one.
+/// All links of a round, and what went wrong with the first that broke: what there was of it
+/// counts. `kept` are links that go on from the round before, and then from this one.
 fn run_round(
     plan: &StreamPlan,
     kept: &mut Vec<(Session, Option<Course>)>,
@@ -382,7 +382,8 @@ struct Received {
     summary: Option<Summary>,
 }
 
-/// Receives until the peer ends the stream; its summary is the last frame's length of it. Also tells why it ended without.
+/// Receives until the peer ends the stream; its summary is the last frame's length of it. Also
+/// tells why it ended without.
 fn receive(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Interrupt) -> (Received, Option<Error>) {
     let link = session.link();
     let patience = Patience::of(session, true, plan.block_bytes);

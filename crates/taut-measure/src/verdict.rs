@@ -1,7 +1,8 @@
 //! What a comparison allows to say: one rule for every command that holds things against each other.
 //!
-//! Of equal things no verdict may be found in more than 5 % of the runs, however many are held against one base in a run. So
-//! the level of each interval grows with their number, and where there are too few rounds for it no verdict is given.
+//! Of equal things no verdict may be found in more than 5 % of the runs, however many are held
+//! against one base in a run. So the level of each interval grows with their number, and where
+//! there are too few rounds for it no verdict is given.
 
 use std::cmp::Ordering;
 
@@ -33,8 +34,8 @@ impl Compared {
     }
 }
 
-/// Holds one of `others` against their base. The figures are by round, absent where a round has none. `None` when no round
-/// has both, or losses leave the ratio without a median or an end.
+/// Holds one of `others` against their base. The figures are by round, absent where a round has
+/// none. `None` when no round has both, or losses leave the ratio without a median or an end.
 pub fn compare<T: Figure>(mine: &[Option<T>], base: &[Option<T>], others: usize) -> Option<Compared> {
     let ratio = Ratio::of_several(mine, base, others)?;
     let needed = rounds_needed(others);
@@ -50,9 +51,9 @@ pub fn stands_out(screening: Option<Ratio>) -> bool {
     screening.is_some_and(|ratio| ratio.side().is_some())
 }
 
-/// What fresh rounds say of one that stood out among `others` in a screening. The ratio is theirs alone: that of the screening
-/// is the sample by which it was chosen. For a verdict both have to lie on the same side; of equal things that has a
-/// probability of half the product of what each interval misses.
+/// What fresh rounds say of one that stood out among `others` in a screening. The ratio is theirs alone:
+/// that of the screening is the sample by which it was chosen. For a verdict both have to lie on the
+/// same side; of equal things that has a probability of half the product of what each interval misses.
 pub fn confirm(screening: Ratio, again: Ratio, others: usize) -> Compared {
     let by_chance = |rounds: f64| 2f64.powf(1.0 - rounds).powi(2) / 2.0 * others as f64;
     let missed = (1.0 - screening.level) * (1.0 - again.level) / 2.0 * others as f64;

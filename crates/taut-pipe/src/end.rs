@@ -169,7 +169,8 @@ impl End {
             }
         };
         if self.loses {
-            // A full buffer takes nothing more until it is read from: what this call brought came before the first that is lost.
+            // A full buffer takes nothing more until it is read from: what this call brought came
+            // before the first that is lost.
             self.lost = sys::dropped(fd);
             if self.lost > 0 && !matches!(result, Ok(1..)) {
                 return Err(no_room(self.lost));
@@ -177,8 +178,8 @@ impl End {
         }
         match result {
             Ok(bytes) if bytes > 0 => {
-                // A stream that gave less than it could has no more: the next edge tells when there is. Not so when its end
-                // has been told already, for which there is no further edge.
+                // A stream that gave less than it could has no more: the next edge tells when there
+                // is. Not so when its end has been told already, for which there is no further edge.
                 if self.can_be_spliced() && bytes < capacity && !self.hung_up {
                     self.readable = false;
                 }
@@ -190,12 +191,12 @@ impl End {
                 self.readable = false;
                 Ok(Moved::Blocked)
             }
-            // So Bluetooth tells that the peer has closed its channel, once all that came before is read (l2cap_disconnect_req() of
-            // l2cap_core.c, rfcomm_recv_disc() of rfcomm/core.c; bt_sock_stream_recvmsg() of af_bluetooth.c). A link that is lost has
-            // ETIMEDOUT.
+            // So Bluetooth tells that the peer has closed its channel, once all that came before is
+            // read (l2cap_disconnect_req() of l2cap_core.c, rfcomm_recv_disc() of rfcomm/core.c;
+            // bt_sock_stream_recvmsg() of af_bluetooth.c). A link that is lost has ETIMEDOUT.
             Err(error) if self.is_channel() && error.kind() == io::ErrorKind::ConnectionReset => Ok(Moved::End),
-            // What the last process that had the other side of a terminal leaves (pty(7)). Nobody reads there any more either: when its
-            // buffer is full, writing would fail with EAGAIN for ever.
+            // What the last process that had the other side of a terminal leaves (pty(7)). Nobody reads
+            // there any more either: when its buffer is full, writing would fail with EAGAIN for ever.
             Err(error) if self.is_file() && error.raw_os_error() == Some(libc::EIO) => {
                 if let (Some(input), Some(output)) = (&self.input, &self.output)
                     && Arc::ptr_eq(input, output)
@@ -266,7 +267,8 @@ impl End {
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         match (&mut self.form, &self.output) {
             (Form::Tls(tls), Some(fd)) => {
-                // A FIN before the record would be taken for an attack: where the record has to wait, it ends with the close.
+                // A FIN before the record would be taken for an attack: where the record has to
+                // wait, it ends with the close.
                 let said = tls.finish(fd.as_fd()).and_then(|sent| match sent {
                     true => Ok(rustix::net::shutdown(fd, Shutdown::Write)?),
                     false => Ok(()),
@@ -293,9 +295,10 @@ impl End {
         Ok(())
     }
 
-    /// Bytes written to the kernel that the other side has not got yet, as far as the kind tells: TCP's without an
-    /// acknowledgement, a pipe's that were not read, a terminal's that were not sent. Of a Unix socket, L2CAP and RFCOMM the most
-    /// that it can be; of the latter two those that this side's kernel still has, since no more is known.
+    /// Bytes written to the kernel that the other side has not got yet, as far as the kind tells:
+    /// TCP's without an acknowledgement, a pipe's that were not read, a terminal's that were not
+    /// sent. Of a Unix socket, L2CAP and RFCOMM the most that it can be; of the latter two those
+    /// that this side's kernel still has, since no more is known.
     pub(crate) fn unconfirmed(&self, finished: bool) -> Option<u64> {
         let fd: BorrowedFd<'_> = self.output.as_ref()?.as_fd();
         // The FIN counts as one.
@@ -310,7 +313,8 @@ impl End {
         }
     }
 
-    /// What came to this end and was not taken. Of messages that are with the kernel it is taken now, as nothing else tells how many.
+    /// What came to this end and was not taken. Of messages that are with the kernel it is taken
+    /// now, as nothing else tells how many.
     pub(crate) fn unread(&mut self) -> Unread {
         match (&self.form, &self.input) {
             (Form::Client { inbox, .. }, _) => {

@@ -276,8 +276,8 @@ impl Flow {
                 return Ok(Out::Blocked);
             }
             let bytes = &self.out[self.head..];
-            // A packet link gets whole packets: a tail waits for what is there to read, and for a link that is still sending
-            // and would not send it any sooner.
+            // A packet link gets whole packets: a tail waits for what is there to read, and for a
+            // link that is still sending and would not send it any sooner.
             let is_tail = bytes.len() < to.write_limit && to.write_limit != usize::MAX;
             if is_tail && self.source_stop.is_none() && (more || to.is_sending()) {
                 self.out.drain(..self.head);

@@ -152,8 +152,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// The stream has ended, in good order (`is_whole`) or not. In good order a last line needs no newline. What is no message stays
-    /// [`held`](Self::held).
+    /// The stream has ended, in good order (`is_whole`) or not. In good order a last line needs no
+    /// newline. What is no message stays [`held`](Self::held).
     ///
     /// # Errors
     /// [`FramingError::Cut`] when it ended within a message.

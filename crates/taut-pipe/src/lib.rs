@@ -6,8 +6,8 @@
 //! - [`Observer`], [`Summary`]: what it tells.
 //! - [`framing`]: messages on streams, without I/O.
 //!
-//! From text to bytes: `address`, `config` > `plan` > `engine` (event loop) > `pipe` (one pair of ends) > `flow` (one direction) > `end`
-//! (one channel, as `open` made it).
+//! From text to bytes: `address`, `config` > `plan` > `engine` (event loop) > `pipe` (one pair of
+//! ends) > `flow` (one direction) > `end` (one channel, as `open` made it).
 
 mod address;
 mod config;

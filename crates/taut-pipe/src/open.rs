@@ -212,8 +212,8 @@ fn form_of(fd: &OwnedFd) -> rustix::io::Result<Form> {
     })
 }
 
-/// Our own stdin and stdout. They are shared with the shell and others, so that they can't be set not to wait: pipes and
-/// terminals are opened once more, sockets are told at each call.
+/// Our own stdin and stdout. They are shared with the shell and others, so that they can't be set
+/// not to wait: pipes and terminals are opened once more, sockets are told at each call.
 fn stdio() -> Result<End> {
     let fail =
         |what: &str, error: Errno| Error::Host { what: format!("open our {what} once more"), error: error.into() };

@@ -14,12 +14,12 @@ use crate::report::{Account, EndedBy, Summary};
 
 /// How long a pipe that is over waits for the other sides to acknowledge what they were sent, and for programs to end.
 const CLOSING: Duration = Duration::from_secs(5);
-/// How long a client that sends messages may be silent where no limit was set: nothing else tells that it has gone. So long
-/// is also waited, for an end that is not open yet, with what a client has left behind.
+/// How long a client that sends messages may be silent where no limit was set: nothing else tells that it
+/// has gone. So long is also waited, for an end that is not open yet, with what a client has left behind.
 const SILENT_CLIENT: Duration = Duration::from_secs(60);
 
-/// How long a client that has only closed its side, with nothing to send, is kept while it waits: one that will read and one
-/// that has gone look alike.
+/// How long a client that has only closed its side, with nothing to send, is kept while it waits:
+/// one that will read and one that has gone look alike.
 const HALF_CLOSED: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -293,9 +293,9 @@ impl Pipe {
         options.idle.or_else(|| may_be_gone.then_some(SILENT_CLIENT))
     }
 
-    /// Gives up one whose client left while it waited, with nothing that could be carried: at once where it is closed both ways,
-    /// after [`HALF_CLOSED`] where it may still want to read. While the other end is opened for the first time the latter
-    /// waits: opening is bounded. Whether it is given up.
+    /// Gives up one whose client left while it waited, with nothing that could be carried: at once where
+    /// it is closed both ways, after [`HALF_CLOSED`] where it may still want to read. While the other
+    /// end is opened for the first time the latter waits: opening is bounded. Whether it is given up.
     pub(crate) fn give_up_if_left(&mut self, now: Instant) -> bool {
         let Some((which, left)) = self.who_left() else {
             self.half_closed = None;

@@ -33,7 +33,8 @@ pub struct Options {
     pub retries: u32,
     /// Longest wait for one connection.
     pub connect_timeout: Duration,
-    /// Ends a pipe through which nothing has moved for so long, and one whose client has waited so long for the other end.
+    /// Ends a pipe through which nothing has moved for so long, and one whose client has waited so
+    /// long for the other end.
     pub idle: Option<Duration>,
     /// Ends a pipe after so long.
     pub time: Option<Duration>,
@@ -108,8 +109,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Most clients at once of an end of messages. Where each starts a program they are fewer: one datagram with a sender
-    /// that was made up would be a process.
+    /// Most clients at once of an end of messages. Where each starts a program they are fewer: one
+    /// datagram with a sender that was made up would be a process.
     pub(crate) fn senders(&self, end: usize) -> usize {
         let starts_programs = matches!(self.sides[1 - end].address, Address::Exec { .. });
         if starts_programs { self.options.clients.min(self.options.children) } else { self.options.clients }

@@ -61,8 +61,8 @@ impl Poller {
         Ok(Self { epoll: Epoll::new(ROOM)? })
     }
 
-    /// Tells once each time that something becomes ready. Whether the descriptor can be waited for at all: regular files can't,
-    /// and are always ready.
+    /// Tells once each time that something becomes ready. Whether the descriptor can be waited for
+    /// at all: regular files can't, and are always ready.
     pub(crate) fn add(&self, fd: impl AsFd, token: Token) -> io::Result<bool> {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         match self.epoll.add(fd, token.to_bits(), flags) {

@@ -75,7 +75,8 @@ pub struct Account {
     pub lost_messages: u64,
     /// Bytes that were there to be given on and were not: taken and held by us, or not taken from the source any more.
     pub undelivered: u64,
-    /// Bytes given to the kernel of which it was not known at the end that the other side had got them. 0 where the kind can't tell.
+    /// Bytes given to the kernel of which it was not known at the end that the other side had got
+    /// them. 0 where the kind can't tell.
     pub unconfirmed: u64,
 }
 

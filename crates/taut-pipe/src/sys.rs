@@ -7,8 +7,9 @@ use std::process::Command;
 
 use libc::{c_int, c_ulong, c_void, socklen_t};
 
-/// Bytes in a TCP or Unix socket's or terminal's send queue (`SIOCOUTQ`, `TIOCOUTQ`: the same number); of TCP those without an
-/// acknowledgement, the FIN being one. Sockets of Bluetooth tell the room in the queue instead (net/bluetooth/af_bluetooth.c).
+/// Bytes in a TCP or Unix socket's or terminal's send queue (`SIOCOUTQ`, `TIOCOUTQ`: the same
+/// number); of TCP those without an acknowledgement, the FIN being one. Sockets of Bluetooth tell
+/// the room in the queue instead (net/bluetooth/af_bluetooth.c).
 pub(crate) fn unsent(fd: BorrowedFd<'_>) -> Option<u64> {
     number(fd, libc::TIOCOUTQ)
 }
@@ -25,15 +26,16 @@ fn number(fd: BorrowedFd<'_>, request: c_ulong) -> Option<u64> {
     if result < 0 { None } else { u64::try_from(value).ok() }
 }
 
-/// Memory on this side that has what was written to a socket, in bytes with all that the kernel puts around them (`SO_MEMINFO`,
-/// sock_diag(7)); every kind of socket counts that, also where it counts no bytes.
+/// Memory on this side that has what was written to a socket, in bytes with all that the kernel puts around
+/// them (`SO_MEMINFO`, sock_diag(7)); every kind of socket counts that, also where it counts no bytes.
 pub(crate) fn memory_of_unsent(fd: BorrowedFd<'_>) -> Option<u64> {
     /// linux/sock_diag.h: SK_MEMINFO_WMEM_ALLOC.
     const WMEM_ALLOC: usize = 2;
     memory(fd).map(|values| values[WMEM_ALLOC].into())
 }
 
-/// Messages that came to a socket which had no room for them (or that were damaged), since it was made. Unix sockets lose none.
+/// Messages that came to a socket which had no room for them (or that were damaged), since it was
+/// made. Unix sockets lose none.
 pub(crate) fn dropped(fd: BorrowedFd<'_>) -> u64 {
     /// linux/sock_diag.h: SK_MEMINFO_DROPS.
     const DROPS: usize = 8;
@@ -57,7 +59,8 @@ fn memory(fd: BorrowedFd<'_>) -> Option<[u32; 9]> {
     (result == 0).then_some(values)
 }
 
-/// Whether a TCP connection is no more, so that nothing that waits in it will be acknowledged. `false` for other sockets.
+/// Whether a TCP connection is no more, so that nothing that waits in it will be acknowledged.
+/// `false` for other sockets.
 pub(crate) fn is_tcp_closed(fd: BorrowedFd<'_>) -> bool {
     /// linux/tcp_states.h.
     const CLOSE: u8 = 7;

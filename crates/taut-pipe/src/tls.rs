@@ -24,8 +24,9 @@ pub struct TlsFiles {
     pub cert: Option<PathBuf>,
     /// Its private key, PEM.
     pub key: Option<PathBuf>,
-    /// Roots that the other side's certificate must lead to, PEM. Going to a server: those of the system unless given (where
-    /// OpenSSL has them on this system, or `SSL_CERT_FILE` and `SSL_CERT_DIR` say). Listening: when given, clients need a certificate.
+    /// Roots that the other side's certificate must lead to, PEM. Going to a server: those of the
+    /// system unless given (where OpenSSL has them on this system, or `SSL_CERT_FILE` and
+    /// `SSL_CERT_DIR` say). Listening: when given, clients need a certificate.
     pub ca: Option<PathBuf>,
 }
 

@@ -123,8 +123,8 @@ pub(crate) struct Restore {
 
 impl Drop for Restore {
     fn drop(&mut self) {
-        // A terminal that has hung up has no settings any more. What waits to be sent at another speed would be lost: it is
-        // waited for before the pipe is closed.
+        // A terminal that has hung up has no settings any more. What waits to be sent at another
+        // speed would be lost: it is waited for before the pipe is closed.
         let _ = tcsetattr(self.fd.as_fd(), OptionalActions::Now, &self.before);
     }
 }

@@ -1,6 +1,8 @@
-//! A command in one text: words between blanks, and quotes as a shell has them, but nothing that a shell would evaluate.
+//! A command in one text: words between blanks, and quotes as a shell has them, but nothing that a
+//! shell would evaluate.
 
-/// Splits a command into words. `'…'` is literal; in `"…"` and outside a backslash takes the meaning off the next character.
+/// Splits a command into words. `'…'` is literal; in `"…"` and outside a backslash takes the
+/// meaning off the next character.
 pub(crate) fn split(text: &str) -> Result<Vec<String>, &'static str> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,6 +1,7 @@
-//! Seeded transfers with random sizes, pauses, half-closes, resets and kills on both sides, through every pair of kinds that a host has
-//! by itself: what arrives is a prefix of what was sent (of messages: some of them, whole, in order and none twice), and the account
-//! tells the truth about the rest. (`transfers.rs` has many clients at one pipe; L2CAP and RFCOMM need a lab.)
+//! Seeded transfers with random sizes, pauses, half-closes, resets and kills on both sides, through
+//! every pair of kinds that a host has by itself: what arrives is a prefix of what was sent (of
+//! messages: some of them, whole, in order and none twice), and the account tells the truth about
+//! the rest. (`transfers.rs` has many clients at one pipe; L2CAP and RFCOMM need a lab.)
 
 mod support;
 
@@ -18,7 +19,8 @@ use taut_pipe::{Account, Options, Summary};
 
 /// How many when `TAUT_PIPE_TRANSFERS` does not say.
 const USUAL: u64 = 700;
-/// A side that does not end in good order has nothing to wait for after so much silence; nor has one of messages, whose end nobody tells.
+/// A side that does not end in good order has nothing to wait for after so much silence; nor has
+/// one of messages, whose end nobody tells.
 const SILENCE: Duration = Duration::from_millis(20);
 const WORKERS: usize = 8;
 
@@ -461,8 +463,9 @@ fn judge_direction(stage: &Stage<'_>, me: usize, from: &Seen, to: &Seen, account
     let own = if source.has_messages() && !sink.has_messages() { 4 * from.sent_messages } else { 0 };
     assert!(to.received <= account.bytes, "more arrived than was given to the kernel: {what}");
     assert!(account.bytes + account.undelivered <= from.sent + own, "more is told than was sent: {what}");
-    // What is in a pseudoterminal when one of its sides is closed may be lost in the kernel, which tells nobody. A Unix datagram socket
-    // forgets what it has received when it sends to a peer that has gone (net/unix/af_unix.c, unix_dgram_disconnected).
+    // What is in a pseudoterminal when one of its sides is closed may be lost in the kernel, which
+    // tells nobody. A Unix datagram socket forgets what it has received when it sends to a peer
+    // that has gone (net/unix/af_unix.c, unix_dgram_disconnected).
     let forgets = matches!(sink, Kind::Tty | Kind::ExecPty)
         || matches!(sink, Kind::UnixDgram | Kind::ListenUnixDgram) && !to.sent_all;
     if to.to_the_end && !forgets {

@@ -197,7 +197,8 @@ fn a_datagram_that_says_to_come_from_the_pipe_itself_goes_nowhere() {
             Ok(raw) => raw,
             Err(error) => return eprintln!("skipped {NAME}: {error} (CAP_NET_RAW)"),
         };
-        // An IPv4 header, whose length, number and checksum the kernel fills in (raw(7)), and one of UDP without a checksum.
+        // An IPv4 header, whose length, number and checksum the kernel fills in (raw(7)), and one
+        // of UDP without a checksum.
         let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1];
         for field in [port, port, 8 + 4, 0] {
             packet.extend(field.to_be_bytes());

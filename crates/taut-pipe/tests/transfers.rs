@@ -1,5 +1,5 @@
-//! Seeded transfers with random sizes, pauses, half-closes, resets and kills on both sides: what arrives is a prefix of what was sent,
-//! and the account tells the truth about the rest.
+//! Seeded transfers with random sizes, pauses, half-closes, resets and kills on both sides: what
+//! arrives is a prefix of what was sent, and the account tells the truth about the rest.
 
 mod support;
 

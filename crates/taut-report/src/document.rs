@@ -19,7 +19,8 @@ pub struct Document {
     pub findings: Vec<Finding>,
 }
 
-/// Why a document could not be read. Every one names the file; what is wrong with it is for whoever made the file to mend.
+/// Why a document could not be read. Every one names the file; what is wrong with it is for whoever
+/// made the file to mend.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file can't be read.
@@ -102,9 +103,9 @@ impl Document {
     }
 }
 
-/// Puts the worst first: paths by what their findings cost all messages together, then paths of which all is proven by a remedy,
-/// by what it gained. The findings of one path stay in the order of its detectors, who name what binds before what it hides;
-/// their shares are of different things.
+/// Puts the worst first: paths by what their findings cost all messages together, then paths of
+/// which all is proven by a remedy, by what it gained. The findings of one path stay in the order of
+/// its detectors, who name what binds before what it hides; their shares are of different things.
 fn sort_worst_first(findings: &mut [Finding]) {
     let mut paths: Vec<(String, (bool, f64))> = Vec::new();
     for finding in &*findings {

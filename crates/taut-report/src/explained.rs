@@ -66,8 +66,8 @@ impl ExplainDocument {
         schemars::schema_for!(Self).to_value()
     }
 
-    /// The difference, if there is one, and without it, or if all details are wanted, the verdict on each file in at most
-    /// 15 lines of at most 100 columns; below it the details, if wanted.
+    /// The difference, if there is one, and without it, or if all details are wanted, the verdict
+    /// on each file in at most 15 lines of at most 100 columns; below it the details, if wanted.
     pub fn to_text(&self, is_full: bool) -> String {
         let mut text = String::new();
         if self.ended == Ended::Interrupted {

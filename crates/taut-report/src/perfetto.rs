@@ -1,9 +1,10 @@
 //! Timelines for the Perfetto trace viewer, as Chrome's JSON trace format.
 //!
-//! Messages overlap, so they are asynchronous events, one group for each message: an outer slice from the intended time to
-//! the last thing known of the message, slices for the stages in it, and an instant for the acknowledgement. Each flow is
-//! shown as a process of its own; where a flow tells of its air, that is shown beside its messages as tracks of plain slices. Times are in microseconds from the first event, as the format wants it, with the
-//! nanoseconds behind the point.
+//! Messages overlap, so they are asynchronous events, one group for each message: an outer slice
+//! from the intended time to the last thing known of the message, slices for the stages in it, and
+//! an instant for the acknowledgement. Each flow is shown as a process of its own; where a flow
+//! tells of its air, that is shown beside its messages as tracks of plain slices. Times are in
+//! microseconds from the first event, as the format wants it, with the nanoseconds behind the point.
 
 use serde_json::{Value, json};
 use taut_time::{Event, Host, Instant, MessageTimes, Timeline, What};

@@ -18,8 +18,8 @@ pub(crate) fn partial(recording: &Recording) -> Option<String> {
     }
 }
 
-/// `99.1 % of the writes, 40.2 ms each (median)`; of a radio link, what the remedy gave: `51.5 kbit/s, and 230 kbit/s with
-/// block=4032`.
+/// `99.1 % of the writes, 40.2 ms each (median)`; of a radio link, what the remedy gave: `51.5
+/// kbit/s, and 230 kbit/s with block=4032`.
 pub(crate) fn cost(finding: &Finding) -> String {
     if let Some(proof) = &finding.proof {
         let (before, after) = (units::bit_rate(proof.before_bps), units::bit_rate(proof.after_bps));

@@ -112,7 +112,8 @@ fn cipher_text_stays_cipher_text_and_reads_without_complaint() {
     assert!(complaints.is_empty(), "{complaints:#?}");
     // Only what was sent before there was a key is dissected.
     assert_eq!(tshark(&path, "btl2cap.cid == 0x44", &["btl2cap.length"]), ["16", "16"]);
-    // LL_ENC_REQ, LL_ENC_RSP, LL_START_ENC_REQ, LL_START_ENC_RSP twice; LL_PAUSE_ENC_REQ and LL_PAUSE_ENC_RSP; features.
+    // LL_ENC_REQ, LL_ENC_RSP, LL_START_ENC_REQ, LL_START_ENC_RSP twice; LL_PAUSE_ENC_REQ and
+    // LL_PAUSE_ENC_RSP; features.
     let control = tshark(&path, "btle.control_opcode", &["btle.control_opcode", "btle_rf.flags"]);
     let expected = "3 4 5 6* 6* 10* 11* 11 3 4 5 6* 6* 8* 9*";
     let number = |text: &str| u32::from_str_radix(text.trim_start_matches("0x"), 16).unwrap();

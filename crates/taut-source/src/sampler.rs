@@ -201,8 +201,8 @@ impl Sampler {
         }
     }
 
-    /// Lets the next look be the first one, with the owners and options that are known by now: to find them takes so long
-    /// on a large host that one sample would stand for most of the time.
+    /// Lets the next look be the first one, with the owners and options that are known by now: to
+    /// find them takes so long on a large host that one sample would stand for most of the time.
     pub fn settle(&mut self) {
         self.looks = 0;
         for seen in self.seen.values_mut() {

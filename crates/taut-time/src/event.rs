@@ -84,8 +84,8 @@ pub struct SendQueue {
     pub in_flight_segments: u32,
     /// Segments that the congestion window allows in flight.
     pub congestion_window_segments: u32,
-    /// Bytes that the peer's receive window still allows: SND.UNA + SND.WND - SND.NXT (RFC 9293, section 3.3.1). `None` where the
-    /// kernel does not tell the window.
+    /// Bytes that the peer's receive window still allows: SND.UNA + SND.WND - SND.NXT (RFC 9293,
+    /// section 3.3.1). `None` where the kernel does not tell the window.
     pub window_room_bytes: Option<u32>,
     /// Largest segment, in bytes.
     pub mss_bytes: u32,

@@ -2,8 +2,8 @@ use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;
 
-/// A point in time: nanoseconds since an origin that the owner of the clock chose (boot for `CLOCK_MONOTONIC`, zero for a
-/// simulation). Covers 584 years.
+/// A point in time: nanoseconds since an origin that the owner of the clock chose (boot for
+/// `CLOCK_MONOTONIC`, zero for a simulation). Covers 584 years.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Instant(u64);
 

@@ -69,9 +69,9 @@ impl Timeline {
 
     /// The flow by message, in the order of their bytes: one entry for each [`What::Intended`].
     ///
-    /// On a [`Framing::Stream`] a stage that has no event of its own takes the time of the next byte that has one. The
-    /// kernel keeps one transmit timestamp in a segment (`struct skb_shared_info`), that of the last write merged into it,
-    /// so the earlier writes of that segment reached the stage at that very time.
+    /// On a [`Framing::Stream`] a stage that has no event of its own takes the time of the next byte that
+    /// has one. The kernel keeps one transmit timestamp in a segment (`struct skb_shared_info`), that of the
+    /// last write merged into it, so the earlier writes of that segment reached the stage at that very time.
     pub fn messages(&self) -> Vec<MessageTimes> {
         let mut messages: Vec<MessageTimes> = self
             .of(|what| matches!(what, What::Intended))

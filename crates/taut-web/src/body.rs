@@ -37,8 +37,8 @@ impl Body {
         Self::of(Content::Bytes(bytes.into()))
     }
 
-    /// `length` bytes from `offset` on. A file that has become shorter meanwhile ends the connection, since the client has been told
-    /// otherwise; of one that has grown the rest is left out.
+    /// `length` bytes from `offset` on. A file that has become shorter meanwhile ends the connection,
+    /// since the client has been told otherwise; of one that has grown the rest is left out.
     pub(crate) fn file(file: OpenFile, offset: u64, length: u64) -> Self {
         Self::of(Content::File { file: Arc::new(file), offset, left: length, reading: None })
     }

@@ -28,8 +28,8 @@ pub(crate) enum Verdict {
     Failed,
 }
 
-/// Two changes within one tick of the kernel's clock leave the same times (10 ms at its slowest), and a file system may know no more
-/// than two seconds; a tag made sooner than that may stand for two contents, and so is a weak one.
+/// Two changes within one tick of the kernel's clock leave the same times (10 ms at its slowest), and a file system
+/// may know no more than two seconds; a tag made sooner than that may stand for two contents, and so is a weak one.
 const SETTLED: Duration = Duration::from_secs(3);
 
 impl Validators {

@@ -46,13 +46,14 @@ pub(crate) struct Connection {
     pub(crate) more: More,
     /// Longest wait for the client's end after ours.
     pub(crate) linger: Duration,
-    /// Whether what is still on its way arrives when the stream is dropped; where it can't be closed by halves it does not.
+    /// Whether what is still on its way arrives when the stream is dropped; where it can't be
+    /// closed by halves it does not.
     pub(crate) delivers: bool,
     pub(crate) watchers: Watchers,
 }
 
-/// Answers requests on any stream of bytes until it ends or breaks a rule or a limit. This is what a server does with each of its
-/// links, without a log.
+/// Answers requests on any stream of bytes until it ends or breaks a rule or a limit. This is what
+/// a server does with each of its links, without a log.
 ///
 /// # Errors
 /// What ended it, when that was not the client's close between two requests.

@@ -12,12 +12,13 @@ use crate::client::Client;
 
 /// A stream that keeps to the rules.
 ///
-/// - A line of a request ends in CR LF. The parser would take a lone LF too, as RFC 9112 (section 2.2) allows; but two that read a request
-///   differently on its way are what request smuggling lives on. So a lone LF is handed on as NUL, which no part of a head
-///   may have, and the parser answers 400. Contents of requests do not come into it: a request that has some is refused.
+/// - A line of a request ends in CR LF. The parser would take a lone LF too, as RFC 9112 (section
+///   2.2) allows; but two that read a request differently on its way are what request smuggling
+///   lives on. So a lone LF is handed on as NUL, which no part of a head may have, and the parser
+///   answers 400. Contents of requests do not come into it: a request that has some is refused.
 /// - A write that finds no room for too long is an error.
-/// - At the end it waits until the client has closed too, for a while: a link that is closed with bytes unread is reset, and one that can't be
-///   closed by halves takes what is still on its way with it.
+/// - At the end it waits until the client has closed too, for a while: a link that is closed with bytes
+///   unread is reset, and one that can't be closed by halves takes what is still on its way with it.
 pub(crate) struct Guard<S> {
     stream: S,
     client: Arc<Client>,

@@ -1,8 +1,8 @@
 //! The hosts that a site answers for.
 //!
-//! A page from elsewhere can have its own name lead to this host ("DNS rebinding"), and a browser then takes our answers for that
-//! page's. The name stands in `Host`; so requests are answered only for names that we were told. An address needs no telling: whoever
-//! has it in `Host` has asked for it.
+//! A page from elsewhere can have its own name lead to this host ("DNS rebinding"), and a browser then
+//! takes our answers for that page's. The name stands in `Host`; so requests are answered only for
+//! names that we were told. An address needs no telling: whoever has it in `Host` has asked for it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -16,8 +16,8 @@ impl Hosts {
         Self(names.into_iter().map(Into::into).collect())
     }
 
-    /// Whether a `Host`, that is a name or address and perhaps a port, is one of them. None at all, or one for every host (an empty
-    /// one), is a program's and not a page's.
+    /// Whether a `Host`, that is a name or address and perhaps a port, is one of them. None at all,
+    /// or one for every host (an empty one), is a program's and not a page's.
     pub(crate) fn know(&self, host: &str) -> bool {
         if let Some(six) = host.strip_prefix('[') {
             return six.split_once(']').is_some_and(|(six, _)| six.parse::<Ipv6Addr>().is_ok());

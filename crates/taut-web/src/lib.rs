@@ -4,7 +4,8 @@
 //!
 //! - [`Server`]: listeners, connections and their limits, a stop that lets answers finish.
 //! - `connection`: one connection, on any stream of bytes.
-//! - `guard`: a stream that keeps to the rules: line ends of requests, time limits of writes, an end that loses nothing.
+//! - `guard`: a stream that keeps to the rules: line ends of requests, time limits of writes, an
+//!   end that loses nothing.
 //! - `watched`: descriptors that the runtime waits for; the one place with `unsafe`.
 //! - `packets`: a stream written in full SDUs, where the link has some.
 //! - `stream`: a link as a stream.

@@ -1,5 +1,5 @@
-//! A line for each request, and for each client that was refused, written by a thread of its own: a reader that stands still costs lines,
-//! which are counted, and holds no client up.
+//! A line for each request, and for each client that was refused, written by a thread of its own: a
+//! reader that stands still costs lines, which are counted, and holds no client up.
 
 use std::fmt;
 use std::io::Write;
@@ -134,8 +134,8 @@ impl Log {
         self.0.as_ref().map_or(0, |writer| writer.lost.load(Ordering::Relaxed))
     }
 
-    /// Waits until all that was taken is written, but no more than two seconds: what a reader that stands still has not let through by then
-    /// is lost, and its thread is left behind.
+    /// Waits until all that was taken is written, but no more than two seconds: what a reader that
+    /// stands still has not let through by then is lost, and its thread is left behind.
     pub fn finish(&self) {
         let Some(writer) = &self.0 else { return };
         let Some(thread) = writer.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };

@@ -2,7 +2,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The media type of a file, by the ending of its name. Texts are said to be UTF-8: browsers guess else, each in its own way.
+/// The media type of a file, by the ending of its name. Texts are said to be UTF-8: browsers guess
+/// else, each in its own way.
 pub(crate) fn media_type(name: &[u8]) -> String {
     let Some(guess) = mime_guess::from_path(Path::new(OsStr::from_bytes(name))).first() else {
         return "application/octet-stream".to_owned();

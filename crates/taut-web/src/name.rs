@@ -23,8 +23,8 @@ const LONGEST_SEGMENT: usize = 255;
 const LONGEST_PATH: usize = 4095;
 
 impl Name {
-    /// Takes the path of a target apart and decodes it, once (RFC 3986, section 2.1). An encoded slash, a control character and
-    /// a NUL are refused, since what they would name can't be told from something else further down.
+    /// Takes the path of a target apart and decodes it, once (RFC 3986, section 2.1). An encoded slash, a control
+    /// character and a NUL are refused, since what they would name can't be told from something else further down.
     ///
     /// # Errors
     /// Why it is refused.

@@ -7,8 +7,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::body::More;
 
-/// A stream whose writes are packets, filled: where a write makes an SDU (L2CAP), bytes are collected until one is full, and what is left
-/// over leaves when no more is to come. A short SDU takes a credit as a full one does.
+/// A stream whose writes are packets, filled: where a write makes an SDU (L2CAP), bytes are collected until one
+/// is full, and what is left over leaves when no more is to come. A short SDU takes a credit as a full one does.
 pub(crate) struct Packets<S> {
     stream: S,
     /// Length of a full packet; `None` where the stream has no packets.

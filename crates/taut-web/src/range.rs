@@ -3,8 +3,8 @@ use hyper::header::HeaderValue;
 /// What a `Range` field asks for (RFC 9110, section 14).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Range {
-    /// All of it: there is no field, or one that is not understood, or one with several ranges, for which a server need not make
-    /// an answer in parts.
+    /// All of it: there is no field, or one that is not understood, or one with several ranges, for
+    /// which a server need not make an answer in parts.
     Whole,
     /// These bytes, at least one: from the first to the last.
     Part {

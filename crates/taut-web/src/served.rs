@@ -15,7 +15,8 @@ pub struct Served {
     pub refused: u64,
     /// Those that had waited the longest for a request when another client wanted the place.
     pub evicted: u64,
-    /// Those that were dropped since they kept no time: a request that did not become whole, a connection grown too old.
+    /// Those that were dropped since they kept no time: a request that did not become whole, a
+    /// connection grown too old.
     pub timed_out: u64,
     /// Those that were dropped since they took nothing.
     pub stalled: u64,

@@ -40,8 +40,8 @@ struct Places {
     next: u64,
 }
 
-/// How long a client that has been told the end may take to close its side too; a link that can't be closed by halves takes with it what
-/// is still on its way, and gets the time of a stall.
+/// How long a client that has been told the end may take to close its side too; a link that can't
+/// be closed by halves takes with it what is still on its way, and gets the time of a stall.
 const LINGER: Duration = Duration::from_secs(2);
 /// Wait after a failed accept: a process without free descriptors would else spin.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -69,8 +69,8 @@ impl Server {
         self.listeners.iter().map(Listener::endpoint)
     }
 
-    /// Serves until `stop` has something to read, then calls `stopping`, closes the listeners, lets answers that have begun finish for as long as the
-    /// limits allow, and writes the rest of the log.
+    /// Serves until `stop` has something to read, then calls `stopping`, closes the listeners, lets
+    /// answers that have begun finish for as long as the limits allow, and writes the rest of the log.
     ///
     /// # Errors
     /// The host refuses threads or descriptors at the start.
@@ -163,7 +163,8 @@ fn begin(shared: &Arc<Shared>, link: Link, stop: watch::Receiver<bool>) -> impl 
     let delivers = link.endpoint().closes_by_halves();
     let linger = if delivers { LINGER } else { shared.limits.stall };
     if matches!(link.endpoint(), Endpoint::Tcp(_)) {
-        // The answer leaves in as few writes as there are; what is in its last one should not wait for an acknowledgment.
+        // The answer leaves in as few writes as there are; what is in its last one should not wait
+        // for an acknowledgment.
         let _ = rustix::net::sockopt::set_tcp_nodelay(&link, true);
     }
     let place = Place::take(&shared, &link);

@@ -29,8 +29,8 @@ pub struct Options {
     pub hosts: Hosts,
 }
 
-/// A directory and how it is served: from a request's head to an answer. Reads files' data never, and their directories on the thread
-/// of the caller.
+/// A directory and how it is served: from a request's head to an answer. Reads files' data never,
+/// and their directories on the thread of the caller.
 #[derive(Debug)]
 pub struct Site {
     tree: Tree,
@@ -53,8 +53,8 @@ impl Site {
         Self { tree, options }
     }
 
-    /// What is refused whatever it names; `has_content` tells whether something comes after the head. The connection has to be
-    /// closed when the answer says so.
+    /// What is refused whatever it names; `has_content` tells whether something comes after the
+    /// head. The connection has to be closed when the answer says so.
     pub(crate) fn refuse(head: &Parts, has_content: bool) -> Option<Answer> {
         let closing = |mut answer: Answer| {
             answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -232,7 +232,8 @@ impl Site {
         Ok(answer)
     }
 
-    /// The file as it is or as one of those that were compressed beforehand; `None` when the client accepts none of them.
+    /// The file as it is or as one of those that were compressed beforehand; `None` when the client
+    /// accepts none of them.
     fn choose(&self, fields: &HeaderMap, name: &Name, plain: OpenFile) -> Result<Option<Chosen>, Miss> {
         let accepted = Accepted::of(fields);
         let mut best: Option<(u16, OpenFile, Coding)> = None;

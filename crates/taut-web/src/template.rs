@@ -1,5 +1,5 @@
-//! Pages with the time in them. A file `NAME.tmpl.EXT` is served as `NAME.EXT`, with `{{time}}` replaced by the time of the request;
-//! there is no other word, no expression, and nothing of what the client sends gets into a page.
+//! Pages with the time in them. A file `NAME.tmpl.EXT` is served as `NAME.EXT`, with `{{time}}` replaced by the time
+//! of the request; there is no other word, no expression, and nothing of what the client sends gets into a page.
 
 use std::time::SystemTime;
 
@@ -28,8 +28,8 @@ pub(crate) fn is_source(name: &str) -> bool {
     page(name.as_bytes()).is_some()
 }
 
-/// Makes the page. The time is in UTC, as RFC 3339 has it (`2026-11-22T06:15:00Z`): digits, `-`, `:`, `T` and `Z` need no escaping
-/// in any format. What is in braces otherwise stays as it is.
+/// Makes the page. The time is in UTC, as RFC 3339 has it (`2026-11-22T06:15:00Z`): digits, `-`,
+/// `:`, `T` and `Z` need no escaping in any format. What is in braces otherwise stays as it is.
 pub(crate) fn render(template: &[u8], now: SystemTime) -> Vec<u8> {
     let time = humantime::format_rfc3339_seconds(now).to_string();
     let mut page = Vec::with_capacity(template.len() + 32);

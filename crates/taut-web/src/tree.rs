@@ -58,7 +58,8 @@ impl Tree {
     /// Opens the directory.
     ///
     /// # Errors
-    /// [`Error::Input`] when it is no directory or can't be read, [`Error::Unavailable`] on a kernel without openat2(2).
+    /// [`Error::Input`] when it is no directory or can't be read, [`Error::Unavailable`] on a
+    /// kernel without openat2(2).
     pub fn open(directory: &Path) -> Result<Self, Error> {
         let shown = directory.display();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

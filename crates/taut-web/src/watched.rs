@@ -27,6 +27,7 @@ impl<T: OneDescriptor> AsRawFd for Held<T> {
 /// # Errors
 /// As epoll_ctl(2).
 pub(crate) fn watch<T: OneDescriptor>(inner: T) -> io::Result<AsyncFd<Held<T>>> {
-    // SAFETY: `Held` owns what it holds, of which `OneDescriptor` says that its descriptor stays the same and open until it is dropped.
+    // SAFETY: `Held` owns what it holds, of which `OneDescriptor` says that its descriptor stays
+    // the same and open until it is dropped.
     unsafe { AsyncFd::register(Held(inner)) }.map_err(io::Error::from)
 }

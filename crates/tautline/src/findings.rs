@@ -132,8 +132,8 @@ pub(crate) fn of_tune(outcome: &TuneOutcome) -> Vec<Finding> {
     finding.into_iter().chain(setting).collect()
 }
 
-/// What binds a link in virtual time. Each suspect's remedies are run; what gains nothing did not bind. The one whose relief
-/// gains most stands first.
+/// What binds a link in virtual time. Each suspect's remedies are run; what gains nothing did not
+/// bind. The one whose relief gains most stands first.
 pub(crate) fn of_air(plan: &AirPlan, outcome: &AirOutcome, interrupt: &Interrupt) -> Vec<Finding> {
     /// Nobody minds less.
     const LEAST_GAIN: f64 = 1.01;
@@ -192,7 +192,8 @@ pub(crate) fn of_crowd(rows: &[CrowdRow]) -> Vec<Finding> {
     findings
 }
 
-/// That poll(2) takes far longer than the quickest of those held against it, where the fewest of the most links are active.
+/// That poll(2) takes far longer than the quickest of those held against it, where the fewest of
+/// the most links are active.
 fn idle_scan(rows: &[CrowdRow]) -> Option<Finding> {
     /// Nobody minds less.
     const LEAST_RATIO: f64 = 2.0;

@@ -6,7 +6,8 @@ use taut_measure::placement::Wish;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Link")]
 pub(crate) struct LinkArgs {
-    /// Socket options: nodelay, cork, quickack, notsent_lowat=N, delack_max_us=N, busy_poll=N, sndbuf=N, rcvbuf=N, priority=N
+    /// Socket options: nodelay, cork, quickack, notsent_lowat=N, delack_max_us=N, busy_poll=N,
+    /// sndbuf=N, rcvbuf=N, priority=N
     #[arg(long, value_name = "NAME[=VALUE],…", value_delimiter = ',')]
     pub(crate) opt: Vec<SocketOption>,
     /// How the server acknowledges: system, prompt, delayed, us=N
@@ -18,8 +19,9 @@ pub(crate) struct LinkArgs {
     /// Put the sender on this processor
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<usize>,
-    /// Where both ends run when the peer is a `taut serve` on this host: same-core, two-cores, both (a row each), or free, which is
-    /// wherever the system puts them [default: both with one link; free of a peer elsewhere, or with --plain]
+    /// Where both ends run when the peer is a `taut serve` on this host: same-core, two-cores, both
+    /// (a row each), or free, which is wherever the system puts them [default: both with one link;
+    /// free of a peer elsewhere, or with --plain]
     #[arg(long, value_name = "WHERE")]
     pub(crate) place: Option<Wish>,
 }

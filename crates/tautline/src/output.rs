@@ -42,8 +42,8 @@ impl OutputArgs {
         })
     }
 
-    /// A run that failed before it had a figure. Whoever reads JSON gets a document even so, which says how it ended and has no
-    /// results; all others get the message.
+    /// A run that failed before it had a figure. Whoever reads JSON gets a document even so, which
+    /// says how it ended and has no results; all others get the message.
     ///
     /// # Errors
     /// Always the error given, unless the document can't be printed.

@@ -1,4 +1,5 @@
-//! `taut air`: the published link, its ledger and findings, the way to its limit, and captures that other programs read.
+//! `taut air`: the published link, its ledger and findings, the way to its limit, and captures that
+//! other programs read.
 
 mod support;
 
@@ -52,8 +53,9 @@ fn the_published_figures_from_one_scenario() {
     let (at_112, at_50, at_7) = (bps(at_112), bps(at_50), bps(at_7));
     assert!((at_7 / 224_800.0 - 1.0).abs() < 0.05, "{at_7} at 7.5 ms");
     assert!((at_50 / 52_000.0 - 1.0).abs() < 0.10, "{at_50} at 50 ms");
-    // Published are 1.9 and, from 112.5 to 7.5 ms, 8.3. With controllers that treat all intervals alike a block takes the same
-    // number of intervals at both, so the rates have the ratio of the intervals: what that implies stands in the scenario.
+    // Published are 1.9 and, from 112.5 to 7.5 ms, 8.3. With controllers that treat all intervals
+    // alike a block takes the same number of intervals at both, so the rates have the ratio of the
+    // intervals: what that implies stands in the scenario.
     assert!((at_50 / at_112 / 2.25 - 1.0).abs() < 0.01, "{} from 112.5 to 50 ms", at_50 / at_112);
     assert!((at_7 / at_112 / 8.3 - 1.0).abs() < 0.25, "{} from 112.5 to 7.5 ms", at_7 / at_112);
     assert!(causes(&document).contains(&"credit_window"), "{:?}", causes(&document));

@@ -1,4 +1,5 @@
-//! `taut air attach --h4` under hosts that a test plays, and what `taut air host` refuses. Kernels as hosts are the lab's.
+//! `taut air attach --h4` under hosts that a test plays, and what `taut air host` refuses. Kernels
+//! as hosts are the lab's.
 
 mod support;
 

@@ -25,9 +25,9 @@ fn setting<'a>(document: &'a Value, name: &str) -> &'a Value {
     rows(document).iter().find(|row| row["setting"] == name).unwrap_or_else(|| panic!("no {name}: {document:#}"))
 }
 
-/// None of these can act on one write and one read over loopback. (The peer's settings can: it has a call more to make at each
-/// read, and takes a tenth longer.) When the base alone was observed, all of them were found
-/// 12 % shorter; now it takes chance, which does not find two in a run.
+/// None of these can act on one write and one read over loopback. (The peer's settings can: it has
+/// a call more to make at each read, and takes a tenth longer.) When the base alone was observed,
+/// all of them were found 12 % shorter; now it takes chance, which does not find two in a run.
 #[test]
 fn settings_that_can_not_act_are_not_told_apart_from_the_base() {
     let server = Serve::start("tcp://127.0.0.1:0 --cpu 0");
@@ -100,8 +100,8 @@ fn too_few_rounds_give_an_interval_and_no_verdict() {
     assert!(table.contains("(93.8 %): too few rounds to tell (6 needed)."), "{table}");
 }
 
-/// Known differences, so large that no machine is too busy for them: `echo` measures both in turn, `report` compares recordings
-/// that were made one after the other.
+/// Known differences, so large that no machine is too busy for them: `echo` measures both in turn,
+/// `report` compares recordings that were made one after the other.
 #[test]
 fn a_server_that_waits_longer_is_found_with_the_right_sign_in_turn_and_in_recordings() {
     let (quick, slow) =

@@ -203,7 +203,8 @@ fn a_recording_is_rendered_again_and_two_are_compared() {
     assert!(text(&bad.stderr).contains("bad.json"));
 }
 
-/// Who waits for a server that takes the connection and says nothing is asked to wait no longer, and there are no figures.
+/// Who waits for a server that takes the connection and says nothing is asked to wait no longer,
+/// and there are no figures.
 #[test]
 fn a_silent_server_does_not_keep_the_user() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

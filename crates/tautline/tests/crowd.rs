@@ -1,5 +1,5 @@
-//! Many connections, few of them active: every engine answers all, one that can't is named, and hosts never outlive those
-//! who need them.
+//! Many connections, few of them active: every engine answers all, one that can't is named, and
+//! hosts never outlive those who need them.
 
 mod support;
 
@@ -20,7 +20,8 @@ fn rows(document: &Value) -> &Vec<Value> {
     document["results"].as_array().unwrap()
 }
 
-/// Crowd hosts that run with this number of connections, by process. Tests that look for them have a number of their own.
+/// Crowd hosts that run with this number of connections, by process. Tests that look for them have
+/// a number of their own.
 fn hosts_of(connections: usize) -> usize {
     let wanted = format!("--connections\0{connections}\0");
     let is_host = |entry: std::io::Result<std::fs::DirEntry>| {

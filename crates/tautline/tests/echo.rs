@@ -12,8 +12,8 @@ use std::time::Duration;
 use support::relay::Relay;
 use support::{Serve, causes, free_port, has, parse, run, run_json, skip, taut, text, undisturbed, wait_for_tcp};
 
-/// Where no message may be lost: on a busy machine one process may wait for a processor for longer than the second after which a
-/// reply is too late.
+/// Where no message may be lost: on a busy machine one process may wait for a processor for longer
+/// than the second after which a reply is too late.
 const PATIENT: &str = "--timeout 60s";
 
 fn figure(document: &serde_json::Value, row: usize, name: &str, part: &str) -> f64 {
@@ -135,8 +135,9 @@ fn large_messages_come_back_whole() {
     assert_eq!(open["results"][0]["rtt_ns"]["count"], 50);
 }
 
-/// A known wait of the server is found in the figure, to within 2 %. The base is measured in the same minute, and both go before all that
-/// want the processor too: what those add to a sleep is in a figure as well, as it should be, but is no part of this sum.
+/// A known wait of the server is found in the figure, to within 2 %. The base is measured in the
+/// same minute, and both go before all that want the processor too: what those add to a sleep is in
+/// a figure as well, as it should be, but is no part of this sum.
 #[test]
 fn a_server_that_waits_is_reported_as_base_plus_wait() {
     let base = Serve::start_with(undisturbed(), "tcp://127.0.0.1:0 udp://127.0.0.1:0");
@@ -161,8 +162,8 @@ fn a_server_that_waits_is_reported_as_base_plus_wait() {
     }
 }
 
-/// Coordinated omission: a server that stands still for 200 ms each second shows in the 99th percentile of an open loop's
-/// response time, and hides from a closed loop.
+/// Coordinated omission: a server that stands still for 200 ms each second shows in the 99th
+/// percentile of an open loop's response time, and hides from a closed loop.
 #[test]
 fn a_stall_shows_in_an_open_loop_and_hides_from_a_closed_one() {
     let server = Serve::start("tcp://127.0.0.1:0 udp://127.0.0.1:0 --stall 200ms/1s");
@@ -257,7 +258,8 @@ fn a_reply_that_comes_twice_is_no_late_one() {
         let line = format!("echo {} --plain --count 200 --engine {engine} {PATIENT}", udp_echo(|_| 2));
         let row = run_json(&line)["results"][0].clone();
         assert_eq!((&row["lost"], &row["late_replies"]), (&0.into(), &0.into()), "{engine}: {row:#}");
-        // The second reply to the last message of a round comes when nobody reads any more, and may have to wait till then.
+        // The second reply to the last message of a round comes when nobody reads any more, and may
+        // have to wait till then.
         assert!((150..=200).contains(&row["duplicates"].as_u64().unwrap()), "{engine}: {row:#}");
     }
 }

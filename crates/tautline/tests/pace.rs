@@ -129,8 +129,8 @@ fn wait_readable(link: &Link) {
     let _ = rustix::event::poll(&mut wanted, None);
 }
 
-/// Receivers that make Nagle's algorithm wait for a delayed ACK, and receivers that do not: the finding stands exactly where
-/// the stall is.
+/// Receivers that make Nagle's algorithm wait for a delayed ACK, and receivers that do not: the
+/// finding stands exactly where the stall is.
 #[test]
 fn the_finding_stands_where_the_stall_is_and_nowhere_else() {
     // Where something is to be found, and where nothing is.
@@ -230,8 +230,8 @@ fn a_veth_pair_behaves_alike() {
     assert!(causes(&cured).is_empty(), "{:#}", cured["findings"]);
 }
 
-/// A server whose clock is 1,000 s ahead of ours, as another machine's may be: arrivals are put on our clock, and the report
-/// says how far that may be wrong.
+/// A server whose clock is 1,000 s ahead of ours, as another machine's may be: arrivals are put on
+/// our clock, and the report says how far that may be wrong.
 #[test]
 fn a_peer_with_another_clock_is_aligned() {
     const TEST: &str = "a_peer_with_another_clock_is_aligned";
@@ -257,8 +257,9 @@ fn a_peer_with_another_clock_is_aligned() {
     }
 }
 
-/// The other classic: two writes and a read. Found under Nagle's algorithm alone, and not with any of its cures, which are at
-/// least 500 times faster. Both ends share a processor: a wake-up across two of them takes as long as all the rest.
+/// The other classic: two writes and a read. Found under Nagle's algorithm alone, and not with any
+/// of its cures, which are at least 500 times faster. Both ends share a processor: a wake-up across
+/// two of them takes as long as all the rest.
 #[test]
 fn write_write_read_is_found_and_its_cures_are_not() {
     let server = Serve::start("tcp://127.0.0.1:0 --cpu 0");

@@ -1,5 +1,5 @@
-//! Seeded transfers between our own stdin and stdout and every kind that they go with, in which either side or the pipe itself is ended at
-//! any time: what arrives is a prefix of what was sent, and what the pipe tells at its end is true.
+//! Seeded transfers between our own stdin and stdout and every kind that they go with, in which either side or the pipe
+//! itself is ended at any time: what arrives is a prefix of what was sent, and what the pipe tells at its end is true.
 
 mod support;
 
@@ -150,7 +150,8 @@ fn transfer(kind: Kind, seed: u64) {
     let mut random = Random(seed);
     let (sent, answer) = (random.bytes(), random.bytes());
     let end = [End::Whole, End::Whole, End::Killed, End::Interrupted, End::FarGone][random.below(5) as usize];
-    // Of a terminal the end is not told, so that a program at it would not end by itself; and it holds less than it echoes.
+    // Of a terminal the end is not told, so that a program at it would not end by itself; and it
+    // holds less than it echoes.
     let sent = if kind == Kind::ExecPty { sent[..sent.len().min(2000)].to_vec() } else { sent };
     let (pause, reads) = (Duration::from_micros(random.below(20_000)), random.below(200_000) as usize);
     let what = format!("{kind:?}, {end:?}, TAUT_SEED={seed}, {} bytes there, {} back", sent.len(), answer.len());

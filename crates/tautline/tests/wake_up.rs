@@ -1,5 +1,6 @@
-//! The work of one wake-up of an AIO server does not depend on how many connections wait: instructions are counted, not
-//! seconds. The server runs one instruction at a time under ptrace(2), as virtual machines seldom have a counter of them.
+//! The work of one wake-up of an AIO server does not depend on how many connections wait:
+//! instructions are counted, not seconds. The server runs one instruction at a time under
+//! ptrace(2), as virtual machines seldom have a counter of them.
 
 mod support;
 

@@ -1,5 +1,6 @@
-//! Alike and unlike: the same thing under two names through every command that compares, and known differences through the
-//! same commands. What a comparison is worth is how seldom it tells equal things apart, and how surely unequal ones.
+//! Alike and unlike: the same thing under two names through every command that compares, and known
+//! differences through the same commands. What a comparison is worth is how seldom it tells equal
+//! things apart, and how surely unequal ones.
 
 mod command;
 mod effect;
@@ -270,8 +271,8 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// Upper end of the one-sided 95 % interval of a share (Clopper and Pearson, 1934): the share with which so few or fewer of
-/// `of` come out with a probability of 5 %.
+/// Upper end of the one-sided 95 % interval of a share (Clopper and Pearson, 1934): the share with
+/// which so few or fewer of `of` come out with a probability of 5 %.
 fn upper_bound(count: u64, of: u64) -> f64 {
     if count >= of {
         return 1.0;

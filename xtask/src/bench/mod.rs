@@ -76,8 +76,8 @@ enum Name {
     Web,
     /// A capture explained, beside tcptrace.
     Explain,
-    /// The same thing under two names through every command that compares; how often is it told apart? With --effects, known
-    /// differences: how often are they found? Only when it is named: it takes half an hour. Needs root.
+    /// The same thing under two names through every command that compares; how often is it told apart? With --effects,
+    /// known differences: how often are they found? Only when it is named: it takes half an hour. Needs root.
     Alike,
 }
 

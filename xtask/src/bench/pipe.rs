@@ -1,7 +1,8 @@
 //! `taut pipe` beside socat: bulk and small messages between two TCP connections, and the memory of many clients.
 //!
-//! The pipe under test is pinned to one core, all that feeds and drains it to another. CPU time is the scheduler's account of the
-//! process (`/proc/PID/task/*/schedstat`), memory its proportional share (`smaps_rollup`), with all its children.
+//! The pipe under test is pinned to one core, all that feeds and drains it to another. CPU time is
+//! the scheduler's account of the process (`/proc/PID/task/*/schedstat`), memory its proportional
+//! share (`smaps_rollup`), with all its children.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! The least that can stand between two connections: what is left when everything that makes a pipe useful is taken away. Beside these
-//! one sees how much of a pipe's time is the kernel's (`cargo xtask bench pipe`).
+//! The least that can stand between two connections: what is left when everything that makes a pipe useful is
+//! taken away. Beside these one sees how much of a pipe's time is the kernel's (`cargo xtask bench pipe`).
 //!
 //! They know nothing of half-closes, back-pressure, limits or more than one client, and end with the first connection.
 #![expect(unsafe_code, reason = "the kernel reads and writes the buffers of io_uring between the calls of the program")]
@@ -17,12 +17,13 @@ const BUFFER: usize = 64 << 10;
 /// How a relay is driven.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub(crate) enum Design {
-    /// One thread reads here, writes there, reads there, writes here: two system calls a message and nothing else. Only for who asks and
-    /// waits for the answer.
+    /// One thread reads here, writes there, reads there, writes here: two system calls a message
+    /// and nothing else. Only for who asks and waits for the answer.
     Turns,
     /// A thread for each direction, which sleeps in read(2).
     Threads,
-    /// One io_uring: a write and the next read with one system call (`DEFER_TASKRUN`, registered files, `RECVSEND_POLL_FIRST`).
+    /// One io_uring: a write and the next read with one system call (`DEFER_TASKRUN`, registered
+    /// files, `RECVSEND_POLL_FIRST`).
     Uring,
 }
 
@@ -94,7 +95,8 @@ fn uring(near: TcpStream, far: TcpStream) -> Result<()> {
     let mut ring = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(8)?;
     let fds: [RawFd; 2] = [near.as_raw_fd(), far.as_raw_fd()];
     ring.submitter().register_files(&fds)?;
-    // For each direction one that is read into and one that is written from. The kernel has them until the process ends.
+    // For each direction one that is read into and one that is written from. The kernel has them
+    // until the process ends.
     let buffers: [[*mut u8; 2]; 2] =
         [0, 1].map(|_| [0, 1].map(|_| Box::leak(vec![0_u8; BUFFER].into_boxed_slice()).as_mut_ptr()));
     let mut filling = [0; 2];
@@ -103,7 +105,8 @@ fn uring(near: TcpStream, far: TcpStream) -> Result<()> {
         read.build().user_data(from as u64)
     };
     let begin = [read(0, buffers[0][0]), read(1, buffers[1][0])];
-    // SAFETY: the buffers are never freed, and the sockets live until this function returns, after which the process ends.
+    // SAFETY: the buffers are never freed, and the sockets live until this function returns, after
+    // which the process ends.
     unsafe { ring.submission().push_multiple(&begin)? };
     loop {
         ring.submit_and_wait(1)?;
@@ -119,7 +122,8 @@ fn uring(near: TcpStream, far: TcpStream) -> Result<()> {
             filling[from] ^= 1;
             let write = opcode::Send::new(types::Fixed(1 - from as u32), full, result as u32).flags(libc::MSG_NOSIGNAL);
             let write = write.build().flags(squeue::Flags::SKIP_SUCCESS).user_data(WRITE);
-            // SAFETY: as above. Of two buffers the one that was filled is not read into before the next has been filled.
+            // SAFETY: as above. Of two buffers the one that was filled is not read into before the
+            // next has been filled.
             unsafe { ring.submission().push_multiple(&[write, read(from, buffers[from][filling[from]])])? };
         }
     }

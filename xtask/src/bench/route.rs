@@ -21,9 +21,11 @@ const BARS: [Bar; 3] = [
     Bar { path: "xdp", sinks: 1, p50: 4.0, p99: Some(8.0) },
     Bar { path: "tc", sinks: 4, p50: 4.0, p99: None },
 ];
-/// From the text of a condition of 20 terms to the program in the kernel, and with XDP to the first event that it takes.
+/// From the text of a condition of 20 terms to the program in the kernel, and with XDP to the first
+/// event that it takes.
 const STARTED_WITHIN_NS: f64 = 1e6;
-/// How much longer an event may take with 99 other routes on the device: a look-up and a jump more, whatever their number.
+/// How much longer an event may take with 99 other routes on the device: a look-up and a jump more,
+/// whatever their number.
 const WITH_OTHERS: f64 = 1.25;
 
 /// Once: `taut route bench` makes its own rounds and interleaves them.

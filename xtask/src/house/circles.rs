@@ -1,10 +1,10 @@
 //! Files of a crate that import each other in a circle.
 //!
-//! An import goes from the file whose code uses an item to the file that *defines* it; re-exports on the way are followed, and
-//! are no imports themselves. So a parent may declare its children and pass on what they have; but a child that uses what its
-//! parent's file defines, while that file's own code uses the child, is a circle. What counts are `use` trees and paths in the
-//! code and in arguments of macros. A module's name alone imports nothing, a method brings no import that its type has not
-//! brought, and what only tests are built with is left out.
+//! An import goes from the file whose code uses an item to the file that *defines* it; re-exports on the way are
+//! followed, and are no imports themselves. So a parent may declare its children and pass on what they have; but a
+//! child that uses what its parent's file defines, while that file's own code uses the child, is a circle. What
+//! counts are `use` trees and paths in the code and in arguments of macros. A module's name alone imports nothing,
+//! a method brings no import that its type has not brought, and what only tests are built with is left out.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::path::Path;

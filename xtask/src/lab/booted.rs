@@ -1,8 +1,9 @@
 //! Machines in virtual time that have booted already: saved once, then started from there, each a copy of its own.
 //!
-//! A machine without a command stops itself when it has booted, by a write to QEMU's device pvpanic: at an instruction, so that its
-//! state is the same however busy the host is. It is saved as it would be to migrate. One that starts from there finds its command in
-//! QEMU's firmware configuration device, which is read as synchronously, and so runs that start from one state are equal again.
+//! A machine without a command stops itself when it has booted, by a write to QEMU's device pvpanic:
+//! at an instruction, so that its state is the same however busy the host is. It is saved as it would
+//! be to migrate. One that starts from there finds its command in QEMU's firmware configuration
+//! device, which is read as synchronously, and so runs that start from one state are equal again.
 
 use std::env;
 use std::fs::{self, File};

@@ -1,6 +1,7 @@
 //! The debug kernel: Debian's source in a small configuration with lockdep, KASAN and kmemleak, built once.
 //!
-//! It is built in what becomes its workshop, with the compiler of its Debian release, and is in the cache like the others.
+//! It is built in what becomes its workshop, with the compiler of its Debian release, and is in the
+//! cache like the others.
 
 use std::fs;
 use std::path::Path;

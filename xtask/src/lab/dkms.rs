@@ -1,5 +1,6 @@
-//! DKMS, tried for real: the module's directory as a package of DKMS is added, built, installed and removed with the dkms of a
-//! kernel's Debian release, in that kernel's workshop. A layer over the workshop takes what is written and is gone afterwards.
+//! DKMS, tried for real: the module's directory as a package of DKMS is added, built, installed and
+//! removed with the dkms of a kernel's Debian release, in that kernel's workshop. A layer over the
+//! workshop takes what is written and is gone afterwards.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +15,8 @@ use crate::{shell, tools};
 
 /// What dkms calls beside what a workshop has. dkms itself is taken alone: it depends on a compiler of Debian's choice.
 const TOOLS: [&str; 3] = ["kmod", "lsb-release", "patch"];
-/// Entered with the workshop's root, the layer's files, the directory of sources and one for mounts; these are gone with the
-/// process.
+/// Entered with the workshop's root, the layer's files, the directory of sources and one for
+/// mounts; these are gone with the process.
 const ENTER: &str = r#"set -e
 root=$1 files=$2 bench=$3 mounts=$4 release=$5
 mount -t tmpfs tmpfs "$mounts"

@@ -179,8 +179,8 @@ pub(super) fn script(command: &[String]) -> String {
     format!("#!/bin/sh\n{later}exec{}\n", words(command))
 }
 
-/// The variable with a number of turns that a guest's shell takes before the command. In virtual time every run is equal, so that
-/// a test can stand on the luck of one build; a few numbers here show whether it does.
+/// The variable with a number of turns that a guest's shell takes before the command. In virtual time every
+/// run is equal, so that a test can stand on the luck of one build; a few numbers here show whether it does.
 const LATER: &str = "TAUT_LAB_LATER";
 
 /// Words as a shell takes them, each with a space in front.

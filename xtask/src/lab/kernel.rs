@@ -85,8 +85,8 @@ impl Series {
 
     /// Whether the newest kernel is wanted, as against that of the release's last state.
     ///
-    /// 5.10's later ones give a number to each credit packet of L2CAP and never free it ("Unable to allocate ident: -28"): a
-    /// channel stands still after 254 of them. 6.1 had the same fault before 6.1.178.
+    /// 5.10's later ones give a number to each credit packet of L2CAP and never free it ("Unable to allocate
+    /// ident: -28"): a channel stands still after 254 of them. 6.1 had the same fault before 6.1.178.
     pub(super) const fn with_security_updates(self) -> bool {
         !matches!(self, Self::V5_10)
     }
@@ -173,8 +173,9 @@ impl Kernel {
         Ok(Self { release: release.file_name().to_string_lossy().into_owned(), directory })
     }
 
-    /// What QEMU starts: the uncompressed kernel, which boots in half of the time of the compressed one. The debug kernel is
-    /// compressed: by the PVH entry, on its way to where KASAN is set up, it calls functions that KASAN watches.
+    /// What QEMU starts: the uncompressed kernel, which boots in half of the time of the compressed
+    /// one. The debug kernel is compressed: by the PVH entry, on its way to where KASAN is set up,
+    /// it calls functions that KASAN watches.
     pub(super) fn image(&self) -> PathBuf {
         let booted = self.directory.join(BOOTED_IMAGE);
         if booted.is_file() { booted } else { self.directory.join("vmlinux") }
@@ -186,8 +187,8 @@ impl Kernel {
     }
 }
 
-/// The ELF kernel in a bzImage (the kernel's Documentation/arch/x86/boot.rst, fields `setup_sects`, `payload_offset` and
-/// `payload_length`). It has the PVH entry, by which QEMU starts it without its real-mode code.
+/// The ELF kernel in a bzImage (the kernel's Documentation/arch/x86/boot.rst, fields `setup_sects`, `payload_offset`
+/// and `payload_length`). It has the PVH entry, by which QEMU starts it without its real-mode code.
 fn uncompressed(image: &[u8]) -> Result<Vec<u8>> {
     let payload = payload(image).context("this is no bzImage")?;
     let (program, arguments): (&str, &[&str]) = if payload.starts_with(&XZ_MAGIC) {

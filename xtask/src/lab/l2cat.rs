@@ -1,7 +1,8 @@
 //! l2cat, of the crate bluer-tools: the program that the published measurement was made with, and a stock peer of ours.
 //!
-//! As published the crate needs D-Bus, which a guest does not have, to advertise over bluetoothd. Here its source is built as it is,
-//! against a crate by the name of bluer that hands on the real one's sockets and has no bluetoothd (`l2cat/bluer.rs`).
+//! As published the crate needs D-Bus, which a guest does not have, to advertise over bluetoothd.
+//! Here its source is built as it is, against a crate by the name of bluer that hands on the real
+//! one's sockets and has no bluetoothd (`l2cat/bluer.rs`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,14 +73,16 @@ fn build(directory: &Path) -> Result<PathBuf> {
     Ok(target.join(TARGET).join("release/l2cat"))
 }
 
-/// The lock file as cargo has it. Kept are versions and checksums; where packages come from is what this project's own says of its.
+/// The lock file as cargo has it. Kept are versions and checksums; where packages come from is what
+/// this project's own says of its.
 fn with_sources(lock: &str) -> Result<String> {
     let ours = include_str!("../../../Cargo.lock");
     let source = ours.lines().find(|line| line.starts_with("source = ")).context("Cargo.lock names no source")?;
     Ok(lock.replace("\nchecksum = ", &format!("\n{source}\nchecksum = ")))
 }
 
-/// Where cargo has put l2cat's source: beside that of bluer. `cargo metadata` names no package that is fetched and has no library.
+/// Where cargo has put l2cat's source: beside that of bluer. `cargo metadata` names no package that
+/// is fetched and has no library.
 fn source(metadata: &Value) -> Option<PathBuf> {
     let fetched = |package: &&Value| package["name"] == "bluer" && package["source"].is_string();
     let package = metadata["packages"].as_array()?.iter().find(fetched)?;

@@ -30,7 +30,8 @@ pub(super) struct Plan<'a> {
     pub(super) memory: u32,
     /// Processors; one in virtual time.
     pub(super) cpus: u8,
-    /// Virtual time: one instruction takes 2 to the power of this in ns, idle time passes at once. `None`: the host's time.
+    /// Virtual time: one instruction takes 2 to the power of this in ns, idle time passes at once.
+    /// `None`: the host's time.
     pub(super) icount: Option<u8>,
     /// Longest life, in the time that the host has for it.
     pub(super) timeout: Duration,
@@ -284,8 +285,9 @@ impl Drop for Machine {
     }
 }
 
-/// A kernel that finds itself in disorder is dead, and a dead one reboots, which ends QEMU. The timer is there: a kernel that
-/// counts its ticks to see whether it is gives up where the host has other work ("IO-APIC + timer doesn't work!").
+/// A kernel that finds itself in disorder is dead, and a dead one reboots, which ends QEMU. The
+/// timer is there: a kernel that counts its ticks to see whether it is gives up where the host has
+/// other work ("IO-APIC + timer doesn't work!").
 const KERNEL_PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic no_timer_check nokaslr random.trust_cpu=on";
 
 /// What the guest's first process told.

@@ -2,11 +2,13 @@
 //!
 //! - [`apt`] and [`kernel`]: the kernels, fetched once. [`modules`]: what of theirs a guest needs.
 //! - [`image`]: the guest's first and only file system, packed by [`cpio`]; `init.sh` is its first process.
-//! - [`machine`]: QEMU, from its start to its end. [`booted`]: machines that start where others have booted, over [`qmp`].
+//! - [`machine`]: QEMU, from its start to its end. [`booted`]: machines that start where others
+//!   have booted, over [`qmp`].
 //! - [`workshop`]: modules of ours, built for a kernel; [`dkms`]: the same as its users have it done.
 //! - [`debug`]: a kernel that finds faults, built of Debian's source.
 //! - [`l2cat`]: a program of others, built for guests.
-//! - [`pair`]: two Bluetooth adapters and a server in a guest; [`two`]: in two guests; [`bluetooth`]: measurements with them.
+//! - [`pair`]: two Bluetooth adapters and a server in a guest; [`two`]: in two guests;
+//!   [`bluetooth`]: measurements with them.
 
 mod apt;
 mod bluetooth;
@@ -57,18 +59,18 @@ enum LabCommand {
     /// Run a command on a kernel, with `taut` in its PATH. Exit codes: the command's; 124 time is up, 125 the guest
     /// or the lab failed, 130 interrupted.
     Run(RunArgs),
-    /// Run a command with two virtual Bluetooth adapters, whose controllers share one simulated radio: `@peer` in it is the
-    /// endpoint of a `taut serve` on the other side. With `--peer-kernel` the other side is a kernel of its own. Exit codes as with
-    /// `run`.
+    /// Run a command with two virtual Bluetooth adapters, whose controllers share one simulated
+    /// radio: `@peer` in it is the endpoint of a `taut serve` on the other side. With
+    /// `--peer-kernel` the other side is a kernel of its own. Exit codes as with `run`.
     Pair(Box<PairCommand>),
-    /// Throughput of L2CAP channels by connection interval under the kernels, beside the model of the same scenario. Exit
-    /// code 3 when a bar is missed.
+    /// Throughput of L2CAP channels by connection interval under the kernels, beside the model of
+    /// the same scenario. Exit code 3 when a bar is missed.
     Bluetooth(BluetoothArgs),
-    /// Add, build, install and remove kernel/taut_path with DKMS for a kernel, in a root of its own; the module that was
-    /// installed goes to a directory.
+    /// Add, build, install and remove kernel/taut_path with DKMS for a kernel, in a root of its
+    /// own; the module that was installed goes to a directory.
     Dkms(DkmsArgs),
-    /// Build the kernel `6.12-debug`, which finds faults of locks and memory (lockdep, KASAN, kmemleak), of Debian's source and keep it.
-    /// Takes minutes, and longer on a busy machine. Exit code 77 when that can't be had here.
+    /// Build the kernel `6.12-debug`, which finds faults of locks and memory (lockdep, KASAN, kmemleak), of Debian's
+    /// source and keep it. Takes minutes, and longer on a busy machine. Exit code 77 when that can't be had here.
     DebugKernel(DebugKernelArgs),
     /// Fetch and build what the lab needs, but for the debug kernel. Exit code 77 when that can't be had here.
     Fetch(FetchArgs),
@@ -120,7 +122,8 @@ struct GuestArgs {
     /// where the command runs.
     #[arg(long = "file", value_name = "FILE[:/PLACE]")]
     files: Vec<Passed>,
-    /// Have l2cat (of the crate bluer-tools) in the guest, which is built once. It can't advertise there: --no-advertise.
+    /// Have l2cat (of the crate bluer-tools) in the guest, which is built once. It can't advertise
+    /// there: --no-advertise.
     #[arg(long)]
     l2cat: bool,
     /// A kernel module to load before the command; those it needs come with it. Those of this repository (taut_path,

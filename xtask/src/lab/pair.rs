@@ -9,8 +9,8 @@ use super::image::{Passed, words};
 /// The pair.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct PairArgs {
-    /// The radio: a scenario of `taut air`, a file or the name of one that is built in. Hosts are the kernel's own, whatever
-    /// the scenario says of them.
+    /// The radio: a scenario of `taut air`, a file or the name of one that is built in. Hosts are
+    /// the kernel's own, whatever the scenario says of them.
     #[arg(long, value_name = "FILE", default_value = "two-nodes")]
     pub(super) scenario: String,
     /// Connection interval, a multiple of 1.25ms from 7.5ms to 4s [default: the scenario's].
@@ -46,8 +46,8 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The peer's endpoint, as it listens (`hci1`) or as one connects to it (`hci0`). The address is that of the scenario's first
-    /// peripheral; adapters are made in the order of the scenario's machines.
+    /// The peer's endpoint, as it listens (`hci1`) or as one connects to it (`hci0`). The address is that
+    /// of the scenario's first peripheral; adapters are made in the order of the scenario's machines.
     pub(super) fn endpoint(self, adapter: &str) -> String {
         let (kind, port, options) = match self {
             Self::L2cap => ("l2cap", 129, ""),
@@ -68,13 +68,15 @@ impl PairArgs {
         Some(PathBuf::from(&self.scenario)).filter(|path| path.is_file())
     }
 
-    /// The guest's command: `command` with the peer's endpoint for every `@peer` in it, and all that it needs around it.
+    /// The guest's command: `command` with the peer's endpoint for every `@peer` in it, and all
+    /// that it needs around it.
     pub(super) fn command(&self, command: &[String]) -> Result<Vec<String>> {
         let script = self.script(command, self.capture.then_some("/out"))?;
         Ok(vec!["sh".to_owned(), "-c".to_owned(), script])
     }
 
-    /// The same as a shell's text, which exits with the command's code. With `out`, captures go to that directory of the guest.
+    /// The same as a shell's text, which exits with the command's code. With `out`, captures go to
+    /// that directory of the guest.
     pub(super) fn script(&self, command: &[String], out: Option<&str>) -> Result<String> {
         let command = self.connecting(command)?;
         self.around(&[self.listen("hci1")], &command, out)

@@ -1,5 +1,5 @@
-//! `cargo xtask lab pair --peer-kernel`: the two sides of a pair in two guests with kernels of their own. Their controllers are those
-//! of one `taut air attach` on this machine, each at the other end of a guest's serial port.
+//! `cargo xtask lab pair --peer-kernel`: the two sides of a pair in two guests with kernels of their own. Their
+//! controllers are those of one `taut air attach` on this machine, each at the other end of a guest's serial port.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -19,7 +19,8 @@ use super::{GuestArgs, LAB_FAILED, Made, PairCommand, code, image, place_for_fil
 /// What a pair of two kernels has beyond one of one kernel.
 #[derive(clap::Args)]
 pub(super) struct TwoArgs {
-    /// The peer is in a machine of its own, with a kernel of this series. In real time: two machines have no common virtual one.
+    /// The peer is in a machine of its own, with a kernel of this series. In real time: two
+    /// machines have no common virtual one.
     #[arg(long, value_name = "SERIES", conflicts_with = "icount")]
     pub(super) peer_kernel: Option<Series>,
     /// What runs in the peer's machine beside `taut serve`, as a shell takes it; its output goes to stderr.
@@ -30,8 +31,8 @@ pub(super) struct TwoArgs {
     forward: Vec<Forward>,
 }
 
-/// What the guests need of their kernels beyond what these load by themselves: the port at which a controller is, and the network
-/// of ports that are led to a guest.
+/// What the guests need of their kernels beyond what these load by themselves: the port at which a
+/// controller is, and the network of ports that are led to a guest.
 const MODULES: [&str; 3] = ["virtio_pci", "virtio_console", "virtio_net"];
 
 /// Runs the command in one guest, with the peer in another.

@@ -1,7 +1,9 @@
-//! Kernel modules of ours, built for a kernel of the lab with that kernel's headers and the compiler of its Debian release.
+//! Kernel modules of ours, built for a kernel of the lab with that kernel's headers and the
+//! compiler of its Debian release.
 //!
-//! A workshop is a directory with the files of some Debian packages, in which make runs as if it were the root. Nothing is
-//! configured in it and nothing installed here: apt works out which packages are needed, and their files are unpacked.
+//! A workshop is a directory with the files of some Debian packages, in which make runs as if it
+//! were the root. Nothing is configured in it and nothing installed here: apt works out which
+//! packages are needed, and their files are unpacked.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -27,7 +27,8 @@ impl Lab {
         Self::fetched(test, &FETCHED, &["fetch", "--modules"])
     }
 
-    /// The same with the debug kernel, where `cargo xtask lab debug-kernel` has built it: that is nothing for a test to do.
+    /// The same with the debug kernel, where `cargo xtask lab debug-kernel` has built it: that is
+    /// nothing for a test to do.
     pub(crate) fn with_debug_kernel(test: &str) -> Option<Self> {
         static FETCHED: OnceLock<Result<(), String>> = OnceLock::new();
         Self::fetched(test, &FETCHED, &["fetch", "--kernel", DEBUG_KERNEL, "--modules"])

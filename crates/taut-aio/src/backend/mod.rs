@@ -93,7 +93,8 @@ pub(crate) trait Backend {
 }
 
 impl Job {
-    /// The number that the step goes by, or none where it means another file by now, which somebody closed behind our back.
+    /// The number that the step goes by, or none where it means another file by now, which somebody
+    /// closed behind our back.
     fn descriptor(&self) -> Option<c_int> {
         match self.place {
             Place::Descriptor(fd) if file::means(fd, self.identity) => Some(fd),
@@ -101,8 +102,8 @@ impl Job {
         }
     }
 
-    /// What a step by number came to: an error or an end that it met is another file's, when somebody closed the number behind
-    /// our back after it was looked at.
+    /// What a step by number came to: an error or an end that it met is another file's, when
+    /// somebody closed the number behind our back after it was looked at.
     fn outcome(&self, result: isize) -> isize {
         if result <= 0 && self.descriptor().is_none() { -(libc::ECANCELED as isize) } else { result }
     }

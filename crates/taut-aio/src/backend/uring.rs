@@ -1,7 +1,8 @@
 //! io_uring(7), owned by the I/O thread alone.
 //!
-//! Completions run as deferred task work of that thread (`IORING_SETUP_DEFER_TASKRUN`, Linux 6.1), so that no other thread's
-//! system call is ever interrupted by them, and an operation lives as long as the process and not the submitting thread.
+//! Completions run as deferred task work of that thread (`IORING_SETUP_DEFER_TASKRUN`, Linux 6.1),
+//! so that no other thread's system call is ever interrupted by them, and an operation lives as
+//! long as the process and not the submitting thread.
 #![expect(unsafe_code, reason = "submission queue entries name the application's memory")]
 
 use std::collections::HashSet;
@@ -36,8 +37,8 @@ const READINESS: u64 = 1 << 60;
 const CANCEL: u64 = 2 << 60;
 const WAKE: u64 = 3 << 60;
 
-/// Files that can be registered at once: one for each file with operations in flight. No more than there may be descriptors
-/// (`RLIMIT_NOFILE`).
+/// Files that can be registered at once: one for each file with operations in flight. No more than
+/// there may be descriptors (`RLIMIT_NOFILE`).
 const FILES: usize = 1024;
 
 /// `FUTEX2_SIZE_U32 | FUTEX2_PRIVATE` (include/uapi/linux/futex.h).

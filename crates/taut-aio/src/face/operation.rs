@@ -33,8 +33,8 @@ pub struct Operation {
     inner: NonNull<Inner>,
 }
 
-/// All of an operation but its buffer, which follows right behind: in one piece, in its place for good, on cache lines of
-/// its own. With thousands of operations each further line and page is a miss.
+/// All of an operation but its buffer, which follows right behind: in one piece, in its place for
+/// good, on cache lines of its own. With thousands of operations each further line and page is a miss.
 #[repr(C, align(64))]
 struct Inner {
     /// What the library has the address of; its last words share a line with the state.
@@ -54,8 +54,8 @@ enum State {
     Submitted,
 }
 
-// SAFETY: what it points to is its own. In flight the library reaches the block and the buffer too, and its accesses are
-// ordered by the block's atomics.
+// SAFETY: what it points to is its own. In flight the library reaches the block and the buffer too,
+// and its accesses are ordered by the block's atomics.
 unsafe impl Send for Operation {}
 // SAFETY: through a shared reference the block's atomics are read, and the buffer when nobody writes to it.
 unsafe impl Sync for Operation {}

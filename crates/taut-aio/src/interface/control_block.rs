@@ -27,8 +27,8 @@ pub struct SigEvent {
 
 /// `struct aiocb` and, since offsets have 64 bits here, `struct aiocb64`.
 ///
-/// The application owns the first part and must leave all of it alone while the operation is in flight. The words of the
-/// second part are glibc's private ones.
+/// The application owns the first part and must leave all of it alone while the operation is in
+/// flight. The words of the second part are glibc's private ones.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ControlBlock {

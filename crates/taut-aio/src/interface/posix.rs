@@ -258,9 +258,9 @@ pub fn completion_fd() -> c_int {
     queue.event_fd(&shared.own).unwrap_or_else(fail)
 }
 
-/// Cancels what is in flight on a descriptor that is about to be closed: `close` must not leave reads behind that keep the
-/// connection open (as musl has it). Without io_uring, what can't be canceled is waited for: the number may mean
-/// another file afterwards. Async-signal-safe.
+/// Cancels what is in flight on a descriptor that is about to be closed: `close` must not leave
+/// reads behind that keep the connection open (as musl has it). Without io_uring, what can't be
+/// canceled is waited for: the number may mean another file afterwards. Async-signal-safe.
 pub fn before_close(fd: c_int) {
     let shared = service::shared();
     // The I/O thread closes what is its own, by whatever way: it can't wait for itself.

@@ -36,8 +36,8 @@ impl Announcement {
         Self { sequence: AtomicU32::new(0), waiting: AtomicU32::new(0) }
     }
 
-    /// Waits until `condition` gives something. `sleep(word, value)` sleeps while the word has this value, and tells how
-    /// it was woken; waking for nothing is fine.
+    /// Waits until `condition` gives something. `sleep(word, value)` sleeps while the word has this
+    /// value, and tells how it was woken; waking for nothing is fine.
     pub fn wait<T>(
         &self,
         mut condition: impl FnMut() -> Option<T>,

@@ -1,7 +1,8 @@
 //! Completed requests in their order, for those who ask "what is done next" instead of "is this one done".
 //!
-//! One thread adds, any thread takes, and any thread may strike out a request whose result it has collected otherwise.
-//! A slot's state is one word, its position in the endless sequence with two bits: so a stale position strikes out nothing.
+//! One thread adds, any thread takes, and any thread may strike out a request whose result it has
+//! collected otherwise. A slot's state is one word, its position in the endless sequence with two
+//! bits: so a stale position strikes out nothing.
 
 use crate::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering};
 

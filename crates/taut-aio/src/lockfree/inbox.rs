@@ -1,8 +1,9 @@
 //! How operations reach the I/O thread: a stack of letters that any thread and any signal handler may push on.
 //!
-//! Lock-free and without allocation: the links are in the letters. One word tells both what was pushed and whether the I/O
-//! thread sleeps. Who pushes on a sleeper has to wake it, unless another one has done so already. That another one is about
-//! to is not enough: it may have been interrupted by a signal handler, which pushes next and waits for what it has pushed.
+//! Lock-free and without allocation: the links are in the letters. One word tells both what was
+//! pushed and whether the I/O thread sleeps. Who pushes on a sleeper has to wake it, unless another
+//! one has done so already. That another one is about to is not enough: it may have been
+//! interrupted by a signal handler, which pushes next and waits for what it has pushed.
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 

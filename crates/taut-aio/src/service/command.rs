@@ -19,8 +19,8 @@ pub(crate) enum Request {
     /// aio_cancel(3): one block or, with 0, all on this descriptor. `issued` says whether those that the kernel has are
     /// tried too.
     Cancel { fd: c_int, block: usize, issued: bool },
-    /// The descriptor is about to be closed: cancel all on it, wait for what would go on with the number, and forget what
-    /// it was.
+    /// The descriptor is about to be closed: cancel all on it, wait for what would go on with the
+    /// number, and forget what it was.
     Close { fd: c_int },
     /// A list of this many operations, whose notice is to come after the last of them; the answer is the list's number.
     List { length: u32, event: Event },

@@ -22,8 +22,8 @@ use crate::worker::order::Kind;
 /// Descriptors whose operations are counted one by one.
 const COUNTED: usize = 1 << 16;
 
-/// How often a block is asked about in a row before the processor is offered to others. A few hundred nanoseconds' worth,
-/// which is what the offer costs where nobody takes it.
+/// How often a block is asked about in a row before the processor is offered to others. A few
+/// hundred nanoseconds' worth, which is what the offer costs where nobody takes it.
 const PATIENT_POLLS: u32 = 16;
 
 /// What all threads share.
@@ -121,8 +121,8 @@ impl Shared {
         }
     }
 
-    /// The file that a number means, held where that can be. Without a descriptor left the I/O thread is asked to come up to
-    /// date first, since it gives most of them back as soon as the kernel has the operation.
+    /// The file that a number means, held where that can be. Without a descriptor left the I/O thread is asked
+    /// to come up to date first, since it gives most of them back as soon as the kernel has the operation.
     pub(crate) fn find_target(&self, fd: c_int) -> Target {
         let target = Target::find(fd, &self.own);
         let lacks_one = target.own.is_none() && target.kind.is_some_and(FileKind::may_be_duplicated);
@@ -154,8 +154,8 @@ impl Shared {
         self.state.load(Ordering::Acquire) == RUNNING && self.process.load(Ordering::Relaxed) == system::process()
     }
 
-    /// Somebody looked at this block and found it in progress. Who does nothing else has a processor that the I/O thread may
-    /// be waiting for, and gives way now and then.
+    /// Somebody looked at this block and found it in progress. Who does nothing else has a
+    /// processor that the I/O thread may be waiting for, and gives way now and then.
     pub(crate) fn polled(&self, block: *const ControlBlock) {
         if self.polled.load(Ordering::Relaxed) != block as usize {
             self.polled.store(block as usize, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! The file that an operation is about: found out by the submitting thread, since its number may mean another one by the
-//! time that the I/O thread comes to it.
+//! The file that an operation is about: found out by the submitting thread, since its number may
+//! mean another one by the time that the I/O thread comes to it.
 
 use std::ffi::c_int;
 

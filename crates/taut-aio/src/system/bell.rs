@@ -63,8 +63,8 @@ pub(crate) fn event_fd() -> Result<c_int, c_int> {
     check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) } as isize).map(|fd| fd as c_int)
 }
 
-/// Adds to an eventfd. Where somebody has closed it behind the library's back and the number means a file by now, nothing is
-/// written.
+/// Adds to an eventfd. Where somebody has closed it behind the library's back and the number means
+/// a file by now, nothing is written.
 pub(crate) fn signal_event_fd(fd: c_int, count: u64) {
     // Of all that is anonymous, only an eventfd takes eight bytes.
     if file::look(fd).is_ok_and(|meaning| meaning.kind == file::FileKind::Anonymous) {

@@ -21,8 +21,8 @@ pub(crate) enum FileKind {
 }
 
 impl FileKind {
-    /// Whether a second descriptor of it may be opened and closed. Not where closing has effects of its own: it drops the
-    /// process's record locks on the file (fcntl(2)), and has file systems of others write back.
+    /// Whether a second descriptor of it may be opened and closed. Not where closing has effects of its own:
+    /// it drops the process's record locks on the file (fcntl(2)), and has file systems of others write back.
     pub(crate) const fn may_be_duplicated(self) -> bool {
         matches!(self, Self::Socket | Self::Pipe | Self::Anonymous)
     }
@@ -37,8 +37,8 @@ impl FileKind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meaning {
     pub(crate) kind: FileKind,
-    /// Of device, inode and its generation, and what it is open for, mixed; the time when the file was made stands for that where there is none.
-    /// Different files have different ones, but for anonymous files.
+    /// Of device, inode and its generation, and what it is open for, mixed; the time when the file was made
+    /// stands for that where there is none. Different files have different ones, but for anonymous files.
     pub(crate) identity: u64,
     pub(crate) device: (u32, u32),
 }
@@ -71,7 +71,8 @@ pub(crate) fn look(fd: c_int) -> Result<Meaning, c_int> {
     // Of a file on a disk the inode may be freed and used again.
     let made = if kind == FileKind::Plain { handle_of(fd).unwrap_or_else(|| time_of(&stat.stx_btime)) } else { 0 };
     let place = u64::from(device.0) << 32 | u64::from(device.1);
-    // The ends of a pipe are one inode. What it is open for never changes, unlike the other flags. Sockets have no such thing.
+    // The ends of a pipe are one inode. What it is open for never changes, unlike the other flags.
+    // Sockets have no such thing.
     let access = match kind {
         FileKind::Socket | FileKind::Anonymous => 0,
         _ => super::status_flags(fd)? & libc::O_ACCMODE,
@@ -102,8 +103,8 @@ fn time_of(made: &libc::statx_timestamp) -> u64 {
     made.tv_sec.cast_unsigned().rotate_left(30) ^ u64::from(made.tv_nsec)
 }
 
-/// What its file system tells the file by for good, mixed: for most the inode with its generation (name_to_handle_at(2)). It
-/// asks no server.
+/// What its file system tells the file by for good, mixed: for most the inode with its generation
+/// (name_to_handle_at(2)). It asks no server.
 fn handle_of(fd: c_int) -> Option<u64> {
     /// `AT_HANDLE_FID` (include/uapi/linux/fcntl.h, Linux 6.5): also where files can't be opened by their handle.
     const HANDLE_FID: c_int = 0x200;

@@ -33,7 +33,8 @@ pub(crate) fn sleep(word: &AtomicU32, value: u32, deadline: Deadline) -> Wait {
     }
 }
 
-/// [`sleep`] as a cancellation point (pthreads(7)): a thread cancelled here calls `leave` with `argument` before it ends.
+/// [`sleep`] as a cancellation point (pthreads(7)): a thread cancelled here calls `leave` with
+/// `argument` before it ends.
 pub(crate) fn sleep_cancelably(
     word: &AtomicU32,
     value: u32,
@@ -43,8 +44,8 @@ pub(crate) fn sleep_cancelably(
 ) -> Wait {
     let mut buffer = CleanupBuffer { routine: leave, argument, kind: 0, previous: ptr::null_mut() };
     let mut before = 0;
-    // SAFETY: the buffer stays until it is popped, or until the C library has called the routine. While cancelling acts at
-    // any instruction, nothing happens but the system call; nothing between here and the application needs dropping.
+    // SAFETY: the buffer stays until it is popped, or until the C library has called the routine. While cancelling acts
+    // at any instruction, nothing happens but the system call; nothing between here and the application needs dropping.
     unsafe {
         _pthread_cleanup_push(&raw mut buffer, leave, argument);
         pthread_setcanceltype(ASYNCHRONOUS, &raw mut before);

@@ -144,8 +144,8 @@ impl Drop for SignalsBlocked {
     }
 }
 
-/// The calling thread no longer preempts others when it is woken (`SCHED_BATCH`); gives whether that is so now. A thread that
-/// is not of the ordinary kind, but of a real-time one or idle, stays as it is.
+/// The calling thread no longer preempts others when it is woken (`SCHED_BATCH`); gives whether that is
+/// so now. A thread that is not of the ordinary kind, but of a real-time one or idle, stays as it is.
 pub(crate) fn schedule_as_batch() -> bool {
     // SAFETY: no memory is passed.
     unsafe { libc::sched_getscheduler(0) == libc::SCHED_OTHER && schedule_as(libc::SCHED_BATCH) }

@@ -11,8 +11,8 @@ use super::check;
 const MOST: usize = 1 << 16;
 const WORDS: usize = MOST / 64;
 
-/// Where they begin: out of the way of programs that count on the lowest numbers or have some of their own, as shells keep
-/// theirs.
+/// Where they begin: out of the way of programs that count on the lowest numbers or have some of
+/// their own, as shells keep theirs.
 const HIGH: c_int = 1000;
 
 /// The library's own descriptors.

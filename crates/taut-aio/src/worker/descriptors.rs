@@ -1,4 +1,5 @@
-//! What the I/O thread knows of each descriptor: which file it means, how that is held, and the order of its operations.
+//! What the I/O thread knows of each descriptor: which file it means, how that is held, and the
+//! order of its operations.
 
 use std::ffi::c_int;
 

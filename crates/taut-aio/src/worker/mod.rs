@@ -1,7 +1,8 @@
-//! The I/O thread: takes operations from the inbox, lines them up by descriptor, has them carried out and completes them.
+//! The I/O thread: takes operations from the inbox, lines them up by descriptor, has them carried
+//! out and completes them.
 //!
-//! All state beyond the aiocb is this thread's own, so nothing here is locked. Within a turn results are stored first and
-//! told afterwards, so that those who wait are woken once for many.
+//! All state beyond the aiocb is this thread's own, so nothing here is locked. Within a turn
+//! results are stored first and told afterwards, so that those who wait are woken once for many.
 #![expect(unsafe_code, reason = "control blocks belong to the application")]
 
 pub(crate) mod cancel;
@@ -99,9 +100,9 @@ impl Worker {
         loop {
             self.read_inbox();
             if mem::take(&mut self.woken) && self.shared.inbox.is_empty() {
-                // Whoever was woken runs now when it shares our core, and submits what comes next before we sleep: cheaper
-                // than to be woken by it. Not after signals: yielding costs us our share of the core (since Linux 6.18),
-                // and then each signal of the next batch would preempt us.
+                // Whoever was woken runs now when it shares our core, and submits what comes next before
+                // we sleep: cheaper than to be woken by it. Not after signals: yielding costs us our share
+                // of the core (since Linux 6.18), and then each signal of the next batch would preempt us.
                 system::give_way();
                 self.read_inbox();
             }
@@ -283,8 +284,8 @@ impl Worker {
             return self.complete(index, -(libc::EFBIG as isize));
         }
         if job.class == Class::Socket && !job.kind.moves_data() {
-            // As fsync(2) has it. Not by the kernel, which looks for the file when its own thread comes to it: what holds a
-            // socket is given back before.
+            // As fsync(2) has it. Not by the kernel, which looks for the file when its own thread
+            // comes to it: what holds a socket is given back before.
             return self.complete(index, -(libc::EINVAL as isize));
         }
         if job.class == Class::Socket
@@ -329,8 +330,8 @@ impl Worker {
                 }
             }
             Outcome::NotFound { id } => {
-                // The kernel doesn't find what it is about to try once more: data came, or went, in the moment when it began
-                // to wait. If that try comes to nothing, it waits again, and nobody would stop it.
+                // The kernel doesn't find what it is about to try once more: data came, or went, in the moment
+                // when it began to wait. If that try comes to nothing, it waits again, and nobody would stop it.
                 let Some(index) = self.table.find(id) else { return };
                 if self.table.get(index).is_some_and(|operation| operation.stopping) {
                     self.backend.cancel(id);
@@ -427,7 +428,8 @@ impl Worker {
         self.issue_next();
     }
 
-    /// Begins what may run now. What fails at once lets the next one run: one after the other, not one within the other.
+    /// Begins what may run now. What fails at once lets the next one run: one after the other, not
+    /// one within the other.
     fn issue_next(&mut self) {
         if mem::replace(&mut self.is_issuing, true) {
             return;

@@ -1,6 +1,7 @@
 //! Which file systems wait for somebody else: a server, a program.
 //!
-//! The kernel has io_uring wait for some of them within the submitting system call, which would hold up everything else.
+//! The kernel has io_uring wait for some of them within the submitting system call, which would
+//! hold up everything else.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,8 @@ pub(crate) struct Mounts {
 }
 
 impl Mounts {
-    /// Whether a device's file system waits for somebody else. Asks the kernel's list of mounts and not the file system.
+    /// Whether a device's file system waits for somebody else. Asks the kernel's list of mounts and
+    /// not the file system.
     pub(crate) fn is_distant(&mut self, device: (u32, u32)) -> bool {
         // A file system on a disk has the disk's number.
         if device.0 != 0 {

@@ -90,8 +90,8 @@ impl Notice {
             // The union's first four bytes.
             libc::SIGEV_THREAD_ID => Self::ThreadSignal { thread: function as u32 as libc::pid_t, signal, value },
             NOTIFY_QUEUE => {
-                // SAFETY: made by `Arc::into_raw`, or taken from an `Arc` that outlives the operation, when the operation
-                // was submitted; the count was raised for us.
+                // SAFETY: made by `Arc::into_raw`, or taken from an `Arc` that outlives the
+                // operation, when the operation was submitted; the count was raised for us.
                 let queue = unsafe { Arc::from_raw(function as *const Queue) };
                 Self::Queue { queue, completed: Completed { request: value, result } }
             }
@@ -146,8 +146,8 @@ impl Sender {
         Self { process: system::process() }
     }
 
-    /// Delivers a notice, or says that it has to wait. What can't ever be delivered is done. `batch` says whether this thread
-    /// was made `SCHED_BATCH`, which the application's function is not to inherit.
+    /// Delivers a notice, or says that it has to wait. What can't ever be delivered is done. `batch` says
+    /// whether this thread was made `SCHED_BATCH`, which the application's function is not to inherit.
     pub(crate) fn deliver(self, notice: &Notice, batch: bool) -> Delivery {
         match *notice {
             Notice::Silent => Delivery::Done,

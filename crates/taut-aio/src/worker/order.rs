@@ -1,7 +1,8 @@
 //! In which order the operations of one descriptor may run.
 //!
 //! - A stream (socket, pipe, terminal) has one read and one write in flight, each first in, first out.
-//! - A file runs its operations side by side, except writes to one opened with `O_APPEND`: POSIX wants them in call order.
+//! - A file runs its operations side by side, except writes to one opened with `O_APPEND`: POSIX
+//!   wants them in call order.
 //! - A synchronisation (aio_fsync(3)) waits for everything queued on the descriptor before it.
 
 use std::collections::VecDeque;

@@ -6,8 +6,8 @@ use super::notice::Event;
 use crate::interface::control_block::ControlBlock;
 use crate::worker::order::Kind;
 
-/// An operation from its arrival to its completion: all that is needed, so that the application's memory is touched only
-/// once more, at the end.
+/// An operation from its arrival to its completion: all that is needed, so that the application's
+/// memory is touched only once more, at the end.
 ///
 /// Two cache lines: with thousands in flight each one is a miss.
 #[derive(Debug)]

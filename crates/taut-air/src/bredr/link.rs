@@ -1,5 +1,5 @@
-//! An ACL link as one controller sees it (Core Specification, Vol 2, Part B, 7.6 and 8.6): turns on the slot grid, the ARQ
-//! scheme, polls, flushing, supervision. It knows nothing of HCI, nor of other links.
+//! An ACL link as one controller sees it (Core Specification, Vol 2, Part B, 7.6 and 8.6): turns on the
+//! slot grid, the ARQ scheme, polls, flushing, supervision. It knows nothing of HCI, nor of other links.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -157,7 +157,8 @@ const ANSWER_WINDOW: Nanos = 10 * US + 72 * US;
 const NEW_CONNECTION: Nanos = 32 * SLOT;
 /// Default of the supervision timeout (Vol 4, Part E, 6.21).
 const SUPERVISION: Nanos = 0x7d00 * SLOT;
-/// T_poll that the initiator of LMP_detach waits for its acknowledgement, and a central that hears it stays (Vol 2, Part C, 4.1.2).
+/// T_poll that the initiator of LMP_detach waits for its acknowledgement, and a central that hears
+/// it stays (Vol 2, Part C, 4.1.2).
 const LONG_LEAVE: Nanos = 6;
 /// T_poll that the initiator waits from the acknowledgement on, and a peripheral that hears it stays.
 const SHORT_LEAVE: Nanos = 3;
@@ -535,8 +536,8 @@ impl Acl {
         }
     }
 
-    /// The peer has acknowledged LMP_detach. It stays for a while in case that its acknowledgement is lost, this side until
-    /// it has certainly gone.
+    /// The peer has acknowledged LMP_detach. It stays for a while in case that its acknowledgement
+    /// is lost, this side until it has certainly gone.
     pub(crate) fn detached(&mut self, now: Instant) {
         let until = self.after_polls(now, SHORT_LEAVE);
         if let Some(leaving) = &mut self.leaving {

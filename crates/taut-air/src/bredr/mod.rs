@@ -1,5 +1,6 @@
-//! The baseband of BR/EDR (Core Specification, Vol 2, Part B and C): packets in slots of 625 us, acknowledgement, polls, and the
-//! link manager's PDUs. ACL links between a central and its peripherals; no SCO, sniff mode, role switch or encryption.
+//! The baseband of BR/EDR (Core Specification, Vol 2, Part B and C): packets in slots of 625 us,
+//! acknowledgement, polls, and the link manager's PDUs. ACL links between a central and its
+//! peripherals; no SCO, sniff mode, role switch or encryption.
 
 mod link;
 pub mod lmp;
@@ -19,8 +20,8 @@ const CHANNELS: u64 = 79;
 
 /// The channel of a piconet, or of a device that is paged, at a slot or a step of a train.
 ///
-/// Pseudo-random and the same on both sides; it is *not* the selection kernel of Vol 2, Part B, 2.6, whose order no figure
-/// here depends on.
+/// Pseudo-random and the same on both sides; it is *not* the selection kernel of Vol 2, Part B,
+/// 2.6, whose order no figure here depends on.
 pub(crate) fn hop(address: Address, slot: u64) -> u8 {
     let seed = address.iter().fold(slot, |seed, octet| seed.rotate_left(8) ^ u64::from(*octet));
     (crate::rng::Random::new(seed).next_u64() % CHANNELS) as u8

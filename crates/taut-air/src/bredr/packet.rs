@@ -192,8 +192,9 @@ impl PacketType {
 
     /// Time on air with `payload` bytes of user data.
     ///
-    /// Access code 72 us (an ID packet has no trailer: 68 us), header 54 us, then the payload: at 1 Mb/s, with 2/3 FEC in
-    /// blocks of 15 bits for 10; of EDR a guard time of 5 us, the synchronisation sequence of 11 us, and a trailer of 2 us.
+    /// Access code 72 us (an ID packet has no trailer: 68 us), header 54 us, then the payload: at 1
+    /// Mb/s, with 2/3 FEC in blocks of 15 bits for 10; of EDR a guard time of 5 us, the
+    /// synchronisation sequence of 11 us, and a trailer of 2 us.
     pub const fn air_time(self, payload: usize) -> Nanos {
         let bits = self.bits(payload);
         let microseconds = match self {
@@ -207,8 +208,8 @@ impl PacketType {
         (72 + 54 + microseconds as Nanos) * US
     }
 
-    /// Probability that the header is read at bit errors of probability `ber`: 18 bits, each sent three times. The access
-    /// code is found: correlators take several wrong bits of its 64.
+    /// Probability that the header is read at bit errors of probability `ber`: 18 bits, each sent
+    /// three times. The access code is found: correlators take several wrong bits of its 64.
     pub(crate) fn header_survives(self, ber: f64) -> f64 {
         if matches!(self, Self::Id) {
             return 1.0;

@@ -1,5 +1,5 @@
-//! HCI commands (Core Specification, Vol 4, Part E, 7): what a kernel's Bluetooth needs from the LE side of a controller, and
-//! from any.
+//! HCI commands (Core Specification, Vol 4, Part E, 7): what a kernel's Bluetooth needs from the LE
+//! side of a controller, and from any.
 
 use alloc::vec::Vec;
 

@@ -1,5 +1,5 @@
-//! How links begin: advertising, scanning, initiating (Core Specification, Vol 6, Part B, 4.4). Legacy advertising on one
-//! channel; a scanner listens whenever the radio is free, whatever its window.
+//! How links begin: advertising, scanning, initiating (Core Specification, Vol 6, Part B, 4.4). Legacy
+//! advertising on one channel; a scanner listens whenever the radio is free, whatever its window.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -379,8 +379,8 @@ impl Controller {
         after(grid, behind * interval)
     }
 
-    /// 32 bits that keep the rules of Vol 6, Part B, 2.1.2 as far as they matter here: not the advertising address, none of
-    /// our other links', no run of more than six equal bits, all four octets different.
+    /// 32 bits that keep the rules of Vol 6, Part B, 2.1.2 as far as they matter here: not the advertising
+    /// address, none of our other links', no run of more than six equal bits, all four octets different.
     fn access_address(&mut self) -> u32 {
         loop {
             let address = self.random.next_u64() as u32;

@@ -1,4 +1,5 @@
-//! A Bluetooth controller for LE and BR/EDR: HCI packets above, packets on the air below. It has one radio, which its links share.
+//! A Bluetooth controller for LE and BR/EDR: HCI packets above, packets on the air below. It has
+//! one radio, which its links share.
 
 mod classic;
 mod command;
@@ -72,7 +73,8 @@ pub struct ControllerConfig {
     pub coded_s2: bool,
     /// Inter frame space.
     pub ifs: Nanos,
-    /// Links carry a MIC in every PDU that isn't empty, whether their hosts encrypt them or not: its air time without a cipher.
+    /// Links carry a MIC in every PDU that isn't empty, whether their hosts encrypt them or not:
+    /// its air time without a cipher.
     pub encrypted: bool,
     /// Error of its sleep clock in ppm, positive when it is fast.
     pub clock_ppm: i32,

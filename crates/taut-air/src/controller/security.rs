@@ -15,7 +15,8 @@ use crate::role::Role;
 pub(super) struct Security {
     /// What [`hci::command::LE_RAND`] and the links' secrets are drawn from. Whoever knows the seed knows them.
     pub(super) random: Random,
-    /// Set Event Mask and LE Set Event Mask, of which only the events of encryption take notice: the others are always told.
+    /// Set Event Mask and LE Set Event Mask, of which only the events of encryption take notice:
+    /// the others are always told.
     mask: u64,
     le_mask: u64,
 }

@@ -11,13 +11,15 @@ const COMMAND: u8 = 1;
 const ACL: u8 = 2;
 /// Indicator, opcode and length in front of a command's parameters.
 const COMMAND_HEADER_BYTES: usize = 4;
-/// HCI_Reset as it stands in the stream: what brings a controller that has lost synchronisation back into it (section 4).
+/// HCI_Reset as it stands in the stream: what brings a controller that has lost synchronisation
+/// back into it (section 4).
 const RESET: [u8; 4] = [COMMAND, command::RESET as u8, (command::RESET >> 8) as u8, 0];
 
 /// Takes what a host sends apart into packets.
 ///
-/// The stream has no marks between packets: a byte too much or too few makes all the rest unreadable. What can't be a packet of
-/// a host ends the synchronisation; it comes back with the next HCI_Reset in the stream, and all bytes before that are lost.
+/// The stream has no marks between packets: a byte too much or too few makes all the rest
+/// unreadable. What can't be a packet of a host ends the synchronisation; it comes back with the
+/// next HCI_Reset in the stream, and all bytes before that are lost.
 #[derive(Clone, Debug)]
 pub struct H4Receiver {
     bytes: Vec<u8>,
@@ -31,8 +33,8 @@ pub struct H4Receiver {
 pub enum H4Received {
     /// A command or an ACL data packet, indicator first, as long as its header says.
     Packet(Vec<u8>),
-    /// The stream can't be followed any more. Comes once, whatever comes before the next HCI_Reset. The controller has to tell its
-    /// host by a Hardware Error event (section 4).
+    /// The stream can't be followed any more. Comes once, whatever comes before the next HCI_Reset.
+    /// The controller has to tell its host by a Hardware Error event (section 4).
     Lost(H4Error),
 }
 
@@ -58,12 +60,14 @@ impl H4Receiver {
         Self { bytes: Vec::new(), acl_limit, is_lost: false }
     }
 
-    /// Takes the next bytes of the stream. What [`poll`](Self::poll) has not given yet is kept: poll until there is nothing.
+    /// Takes the next bytes of the stream. What [`poll`](Self::poll) has not given yet is kept:
+    /// poll until there is nothing.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next packet, or the loss of synchronisation; `None` until more bytes come. At most one packet's bytes are kept then.
+    /// The next packet, or the loss of synchronisation; `None` until more bytes come. At most one
+    /// packet's bytes are kept then.
     pub fn poll(&mut self) -> Option<H4Received> {
         if self.is_lost {
             self.find_reset()?;

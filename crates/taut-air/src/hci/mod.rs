@@ -1,5 +1,5 @@
-//! The host controller interface: packets with their H4 indicator in front (Core Specification, Vol 4, Part A, section 2, and
-//! Part E). What the simulator's host speaks to its controller, and what a kernel will.
+//! The host controller interface: packets with their H4 indicator in front (Core Specification, Vol 4, Part
+//! A, section 2, and Part E). What the simulator's host speaks to its controller, and what a kernel will.
 
 mod build;
 pub mod command;

@@ -1,7 +1,7 @@
 //! A host: HCI flow control, L2CAP as Linux does it, and the programs on top: a writer and a reader.
 //!
-//! It is a machine like the controller. What takes time in a real host (interrupt to protocol stack, waking a task, a system
-//! call) is drawn from the ranges of its configuration.
+//! It is a machine like the controller. What takes time in a real host (interrupt to protocol
+//! stack, waking a task, a system call) is drawn from the ranges of its configuration.
 
 mod connection;
 mod latency;
@@ -31,7 +31,8 @@ pub(crate) use writer::{Activity, is_pattern};
 pub struct HostConfig {
     /// Longest SDU that its channel takes (`BT_RCVMTU`; 672 unless set).
     pub mtu: u16,
-    /// Longest information payload of a PDU; `None` for Linux's: what fits into one ACL packet, and no more than the MTU.
+    /// Longest information payload of a PDU; `None` for Linux's: what fits into one ACL packet, and
+    /// no more than the MTU.
     pub mps: Option<u16>,
     /// How it gives credits back.
     pub credits: CreditPolicy,
@@ -43,8 +44,8 @@ pub struct HostConfig {
     pub sndbuf: usize,
     /// Bytes that the writer has at a time, written in SDUs of at most the peer's MTU.
     pub block: u32,
-    /// Bytes of the first block, 0 for as many as in the others: where in a connection event and an SDU the flow gets going is
-    /// up to what came before it.
+    /// Bytes of the first block, 0 for as many as in the others: where in a connection event and an
+    /// SDU the flow gets going is up to what came before it.
     pub first: u32,
     /// Time that it takes to have the next block, once the last one is written.
     pub block_work: Latency,

@@ -133,7 +133,8 @@ impl Writer {
     }
 }
 
-/// The bytes of a program's own blocks: each tells its position in the flow, so that a byte lost, repeated or moved is seen.
+/// The bytes of a program's own blocks: each tells its position in the flow, so that a byte lost,
+/// repeated or moved is seen.
 pub(crate) fn pattern(position: u64, bytes: &mut [u8]) {
     let start = position as u32;
     for (index, byte) in bytes.iter_mut().enumerate() {

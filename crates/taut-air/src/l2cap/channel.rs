@@ -107,8 +107,8 @@ impl Channel {
 
     /// Cuts an SDU into PDUs (3.4.3: the first one begins with the SDU's length); they wait for [`Self::next_pdu`].
     ///
-    /// `room` bytes are left in front of each L2CAP PDU for whoever carries it on. Longer than the peer's MTU is an error that
-    /// tells the MTU, and nothing is queued.
+    /// `room` bytes are left in front of each L2CAP PDU for whoever carries it on. Longer than the
+    /// peer's MTU is an error that tells the MTU, and nothing is queued.
     pub fn send(&mut self, sdu: &[u8], room: usize) -> Result<usize, u16> {
         if sdu.len() > self.parameters.peer_mtu.into() {
             return Err(self.parameters.peer_mtu);

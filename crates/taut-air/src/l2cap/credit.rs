@@ -3,12 +3,14 @@ use crate::SDU_LENGTH_BYTES;
 /// When and how many credits a receiver gives back.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum CreditPolicy {
-    /// Linux up to 6.9 (before the change "Bluetooth: L2CAP: Compute LE flow credits based on recvbuf space", ce60b9231b66):
-    /// MTU / MPS + 1 credits, filled up when an SDU is complete or none is left, whether or not the program reads.
+    /// Linux up to 6.9 (before the change "Bluetooth: L2CAP: Compute LE flow credits based on
+    /// recvbuf space", ce60b9231b66): MTU / MPS + 1 credits, filled up when an SDU is complete or
+    /// none is left, whether or not the program reads.
     #[default]
     LinuxOld,
-    /// Linux since then: as many PDUs as the socket's receive buffer would hold, filled up after each SDU queued and each
-    /// read. When the bookkeeping of the buffers alone would fill it, the old rule stands (`l2cap_publish_rx_avail`).
+    /// Linux since then: as many PDUs as the socket's receive buffer would hold, filled up after
+    /// each SDU queued and each read. When the bookkeeping of the buffers alone would fill it, the
+    /// old rule stands (`l2cap_publish_rx_avail`).
     LinuxRecvbuf,
     /// A fixed number, given back one by one.
     Window(u16),
@@ -53,8 +55,8 @@ impl CreditPolicy {
         }
     }
 
-    /// Credits in the connection request or response. Linux states one SDU's worth under either rule: when it writes the
-    /// request the receive buffer isn't known to the channel yet.
+    /// Credits in the connection request or response. Linux states one SDU's worth under either
+    /// rule: when it writes the request the receive buffer isn't known to the channel yet.
     pub(crate) fn initial(self, mtu: usize, mps: usize) -> usize {
         match self {
             Self::LinuxOld | Self::LinuxRecvbuf => mtu / mps.max(1) + 1,
@@ -62,10 +64,10 @@ impl CreditPolicy {
         }
     }
 
-    /// After how many of its PDUs an SDU of `sdu` bytes stands still for want of a credit that never comes, when all SDUs before it were
-    /// read and the buffer is empty; `None` when it comes whole. Linux reckons with what the buffer has room for besides the PDUs of
-    /// the SDU that it puts together, and looks at that when the last credit is used, before it adds the PDU that used it
-    /// (`l2cap_ecred_data_rcv()`).
+    /// After how many of its PDUs an SDU of `sdu` bytes stands still for want of a credit that never comes,
+    /// when all SDUs before it were read and the buffer is empty; `None` when it comes whole. Linux reckons
+    /// with what the buffer has room for besides the PDUs of the SDU that it puts together, and looks at
+    /// that when the last credit is used, before it adds the PDU that used it (`l2cap_ecred_data_rcv()`).
     pub fn stands_still(self, sdu: usize, mtu: usize, mps: usize, buffer: ReceiveBuffer) -> Option<usize> {
         let pdus = (sdu + SDU_LENGTH_BYTES).div_ceil(mps.max(1));
         let mut credits = self.wanted(mtu, mps, buffer, 0);

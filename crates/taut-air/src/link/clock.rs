@@ -114,8 +114,8 @@ impl Clock {
         after(self.anchor(), drifted(self.interval, self.ppm))
     }
 
-    /// Half of what the peripheral's window grows by (4.2.4): both clocks' accuracies times the time since the last anchor,
-    /// and the jitter.
+    /// Half of what the peripheral's window grows by (4.2.4): both clocks' accuracies times the
+    /// time since the last anchor, and the jitter.
     fn widening(&self) -> Nanos {
         span(self.anchor, self.expected) * self.accuracy / 1_000_000 + if self.accuracy > 0 { JITTER } else { 0 }
     }

@@ -1,8 +1,9 @@
 //! Starting, pausing and restarting encryption (Core Specification, Vol 6, Part B, 5.1.3).
 //!
-//! While one of these procedures runs, data and the control PDUs of other procedures wait ([`super::queue::Queue::hold`]). Each side
-//! turns to cipher text in one direction at a time: the peripheral receives it once LL_START_ENC_REQ is acknowledged, the central
-//! does both once that has come, the peripheral sends it once LL_START_ENC_RSP has come in cipher text.
+//! While one of these procedures runs, data and the control PDUs of other procedures wait
+//! ([`super::queue::Queue::hold`]). Each side turns to cipher text in one direction at a time: the
+//! peripheral receives it once LL_START_ENC_REQ is acknowledged, the central does both once that
+//! has come, the peripheral sends it once LL_START_ENC_RSP has come in cipher text.
 
 use crate::cipher::{Half, Key, Session};
 use crate::pdu::control::Control;
@@ -116,8 +117,8 @@ impl Encryption {
         Half { skd, iv }
     }
 
-    /// What the peer may still send: once both sides know of a procedure, nothing but what belongs to it and LL_TERMINATE_IND, or
-    /// the link ends as with a wrong MIC.
+    /// What the peer may still send: once both sides know of a procedure, nothing but what belongs
+    /// to it and LL_TERMINATE_IND, or the link ends as with a wrong MIC.
     pub(crate) fn may_come(&self, llid: Llid, payload: &[u8]) -> bool {
         const TERMINATE: u8 = 0x02;
         let expected: &[u8] = match self.stage {

@@ -298,8 +298,8 @@ impl Link {
         }
     }
 
-    /// A new PDU that isn't empty has come: what it says. `None` when its MIC is wrong, or when it can't come at this stage of an
-    /// encryption procedure (5.1.3.1): the connection is over.
+    /// A new PDU that isn't empty has come: what it says. `None` when its MIC is wrong, or when it
+    /// can't come at this stage of an encryption procedure (5.1.3.1): the connection is over.
     pub(crate) fn open(&mut self, pdu: &Pdu) -> Option<Opened> {
         let clear = if self.encryption.receives() { Some(self.encryption.open(self.role, pdu)?) } else { None };
         let plain = clear.as_ref().unwrap_or(pdu);

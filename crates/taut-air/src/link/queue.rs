@@ -181,8 +181,8 @@ impl Queue {
         }
     }
 
-    /// The event has closed: descriptors are filled again if all of them are free, and packets not noticed are if nothing
-    /// else is left.
+    /// The event has closed: descriptors are filled again if all of them are free, and packets not
+    /// noticed are if nothing else is left.
     pub(crate) fn refill(&mut self, slots: u16, length: usize) {
         if self.unnoticed == self.packets.len() {
             self.unnoticed = 0;

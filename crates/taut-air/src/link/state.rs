@@ -191,9 +191,9 @@ impl Link {
         }
     }
 
-    /// Time that must be left to send `payload` bytes: until the last packet of the exchange has ended, and the inter frame
-    /// space that keeps it off the next anchor. A peripheral keeps its answer off the next anchor by itself; it knows
-    /// nothing of the central's other reasons to stop, so the central allows for its longest answer then.
+    /// Time that must be left to send `payload` bytes: until the last packet of the exchange has ended, and the inter
+    /// frame space that keeps it off the next anchor. A peripheral keeps its answer off the next anchor by itself; it
+    /// knows nothing of the central's other reasons to stop, so the central allows for its longest answer then.
     pub(super) fn need(&self, payload: usize, late: CloseReason) -> Nanos {
         let own = self.tx_phy().air_time(payload, self.sends_mic()) + self.settings.ifs;
         let answer = if late == CloseReason::NoTime { 0 } else { self.tx_length };

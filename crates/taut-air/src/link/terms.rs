@@ -24,8 +24,8 @@ pub enum Pickup {
     /// At once: they can still go in that event.
     #[default]
     AtOnce,
-    /// At once while more than one packet waits. The last one's header, with MD, is fixed when the one before it goes out: what
-    /// comes after that is noticed when an event has closed and all before it is acknowledged.
+    /// At once while more than one packet waits. The last one's header, with MD, is fixed when the one before it
+    /// goes out: what comes after that is noticed when an event has closed and all before it is acknowledged.
     AfterAck,
 }
 

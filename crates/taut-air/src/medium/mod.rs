@@ -25,8 +25,8 @@ pub struct Loss {
     pub interference: Interference,
 }
 
-/// The Gilbert-Elliott model: a good state in which nothing is lost by it, and a bad one, which is left with a packet or in 10 ms without
-/// one: a burst does not last for longer because little is sent.
+/// The Gilbert-Elliott model: a good state in which nothing is lost by it, and a bad one, which is left
+/// with a packet or in 10 ms without one: a burst does not last for longer because little is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Burst {
     /// Probability to enter the bad state with a packet; 0 for no bursts.
@@ -229,8 +229,8 @@ impl Medium {
     }
 }
 
-/// Whether a channel of LE, 2 MHz wide, and one of BR/EDR, 1 MHz wide, share some of the band (Vol 6, Part A, 2; Vol 2, Part
-/// A, 2).
+/// Whether a channel of LE, 2 MHz wide, and one of BR/EDR, 1 MHz wide, share some of the band (Vol
+/// 6, Part A, 2; Vol 2, Part A, 2).
 fn overlap(le: u8, classic: u8) -> bool {
     let place = match le {
         0..=10 => le + 1,

@@ -23,8 +23,8 @@ use crate::transport::Transport;
 pub use error::ScenarioError;
 pub use parameter::{PARAMETERS, Parameter, Scope};
 
-/// A central, one or several peripherals that are all alike, and what is between them. The defaults are the kind of link
-/// that the article measured, between hosts that take no time.
+/// A central, one or several peripherals that are all alike, and what is between them. The defaults
+/// are the kind of link that the article measured, between hosts that take no time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// What it is called; the file says so or nothing does.

@@ -13,8 +13,8 @@ use crate::time::after;
 
 /// A link whose two programs are outside: they write and read in virtual time.
 ///
-/// The first link of the scenario is used. Blocks, `block_work` and `period` play no part; all else does, wake-up times of both
-/// hosts too.
+/// The first link of the scenario is used. Blocks, `block_work` and `period` play no part; all else
+/// does, wake-up times of both hosts too.
 ///
 /// ```
 /// use taut_air::{AirLink, Role, Scenario};
@@ -36,8 +36,8 @@ pub struct AirLink {
 impl AirLink {
     /// Connects and opens the channel; virtual time stands at that moment then.
     ///
-    /// An error when the scenario's parameters don't fit each other, or when the link doesn't come up within five virtual
-    /// minutes: the medium loses too much.
+    /// An error when the scenario's parameters don't fit each other, or when the link doesn't come
+    /// up within five virtual minutes: the medium loses too much.
     pub fn open(scenario: &Scenario, seed: u64, observer: &mut impl Observer) -> Result<Self, ScenarioError> {
         scenario.check()?;
         let mut world = World::new(&Scenario { links: 1, ..scenario.clone() }, seed);
@@ -77,8 +77,8 @@ impl AirLink {
         self.world.deadline()
     }
 
-    /// Lets time pass until a program has read something, at most to `until`. What has been read comes out in order; time
-    /// stands at that moment then, or at `until`.
+    /// Lets time pass until a program has read something, at most to `until`. What has been read
+    /// comes out in order; time stands at that moment then, or at `until`.
     pub fn wait(&mut self, until: Instant, observer: &mut impl Observer) -> Option<Arrival> {
         loop {
             if let Some(arrival) = self.world.arrival() {

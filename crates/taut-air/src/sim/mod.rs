@@ -40,7 +40,8 @@ impl Simulation {
 
     /// Connects, opens the channels, and from then on writes for `duration`. A second call goes on.
     ///
-    /// The observer sees everything from the first advertising packet on; the [`Outcome`] begins where the writing does.
+    /// The observer sees everything from the first advertising packet on; the [`Outcome`] begins
+    /// where the writing does.
     pub fn run(&mut self, duration: Nanos, observer: &mut impl Observer) -> Outcome {
         let world = &mut self.world;
         if !world.is_measuring() {

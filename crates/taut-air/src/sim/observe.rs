@@ -14,7 +14,8 @@ pub trait Observer {
     /// Whether events are to be made at all.
     const ACTIVE: bool = true;
 
-    /// Takes an event. Events come in the order of their `at`, but for [`Happening::Span`], which comes when it is over.
+    /// Takes an event. Events come in the order of their `at`, but for [`Happening::Span`], which
+    /// comes when it is over.
     fn event(&mut self, event: &AirEvent<'_>);
 }
 

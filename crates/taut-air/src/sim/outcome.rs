@@ -19,8 +19,8 @@ pub struct Outcome {
     pub ledger: Ledger,
     /// Connection events, all links together.
     pub connection_events: u64,
-    /// Of them, those with 0, 1, 2, … data PDUs from the sender, repetitions not counted; the last entry holds also those with
-    /// more.
+    /// Of them, those with 0, 1, 2, … data PDUs from the sender, repetitions not counted; the last
+    /// entry holds also those with more.
     pub events_by_data_pdus: Vec<u64>,
     /// From the `send` that took an SDU to the reader's having it.
     pub sdu_latency: Latencies,

@@ -1,4 +1,5 @@
-//! The machines and what connects them. Everything happens in one order: time, then the air, then the machines by number.
+//! The machines and what connects them. Everything happens in one order: time, then the air, then
+//! the machines by number.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

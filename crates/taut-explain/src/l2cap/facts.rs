@@ -99,8 +99,8 @@ impl Facts {
         self.octets[if down { 1 } else { 0 }]
     }
 
-    /// What the air can carry in a direction when nothing else holds it up, in bits per second, with PDUs of another length or as
-    /// they are.
+    /// What the air can carry in a direction when nothing else holds it up, in bits per second,
+    /// with PDUs of another length or as they are.
     pub(super) fn limit_bps(&self, down: bool, octets: Option<u32>) -> Option<f64> {
         let receiver = self.receiver(down);
         let limit = Limit {

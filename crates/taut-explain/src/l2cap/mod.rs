@@ -1,5 +1,5 @@
-//! L2CAP channels of Bluetooth LE under real kernels: what holds their throughput or their round trip, from what both ends negotiated
-//! and what was measured.
+//! L2CAP channels of Bluetooth LE under real kernels: what holds their throughput or their round
+//! trip, from what both ends negotiated and what was measured.
 
 mod facts;
 
@@ -37,10 +37,12 @@ pub struct Messages {
 const NEARLY_ALL: f64 = 0.85;
 /// Default limits of the kernel in ms (`conn_min_interval`, `conn_max_interval` in debugfs: 24 and 40 times 1.25 ms).
 const DEFAULT_INTERVAL_US: std::ops::RangeInclusive<u32> = 30_000..=50_000;
-/// Payload of a data PDU without the Data Length Extension (Bluetooth Core Specification, Vol 6, Part B, section 4.5.10).
+/// Payload of a data PDU without the Data Length Extension (Bluetooth Core Specification, Vol 6,
+/// Part B, section 4.5.10).
 const SHORT_PDU: u32 = 27;
 const LONG_PDU: u32 = 251;
-/// `sizeof(struct sk_buff)` on 64 bits, in bytes: what a kernel with the newer rule reckons for each PDU besides its payload.
+/// `sizeof(struct sk_buff)` on 64 bits, in bytes: what a kernel with the newer rule reckons for
+/// each PDU besides its payload.
 const SK_BUFF: u32 = 232;
 /// SO_RCVBUF as it is unless somebody changes it (net.core.rmem_default).
 const DEFAULT_BUFFER: u32 = 212_992;
@@ -49,7 +51,8 @@ const LEAST_TAIL: f64 = 0.01;
 /// A remainder of at least so much of an SDU is nearly as good as a whole one.
 const SMALL_TAIL: f64 = 0.5;
 
-/// Why nothing moved any more on a link: its receiver never gives the credits of a whole SDU. `bytes` are those of one write.
+/// Why nothing moved any more on a link: its receiver never gives the credits of a whole SDU.
+/// `bytes` are those of one write.
 pub fn of_standstill(facts: &Facts, on: &str, down: bool, bytes: u64) -> Option<Finding> {
     let receiver = facts.receiver(down);
     let (mtu, mps, buffer) = (receiver.mtu?, receiver.mps?, receiver.buffer?);

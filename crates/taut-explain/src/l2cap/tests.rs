@@ -115,7 +115,8 @@ fn a_channel_that_stands_still_is_told_where_its_buffer_makes_it() {
     assert_eq!(finding.cause, "credit_window_below_sdu");
     assert!(finding.evidence[1].contains("after 2 of them"), "{finding:?}");
     assert!(finding.remedy.contains("at most 492 bytes"), "{finding:?}");
-    // What is small enough comes through; a larger buffer, the older rule, the other direction and a default buffer have no such stop.
+    // What is small enough comes through; a larger buffer, the older rule, the other direction and
+    // a default buffer have no such stop.
     assert!(found(&small, false, 128).is_none());
     assert!(found(&["peer_rcvbuf=9216"], false, 67_200).is_none());
     assert!(found(&["peer_rcvbuf=4608", "peer_credit_rule=sdu"], false, 67_200).is_none());

@@ -41,7 +41,8 @@ impl Half {
         let flight_before = next.saturating_sub(ack.una_before);
         let reaction = sent.at.saturating_sub(ack.at);
         let was_covered = self.small.is_some_and(|(end, _)| ack.una_before < end && end <= ack.una);
-        // A busy host or path answers late. Where Nagle's algorithm can have held, by a small part of the wait is near enough.
+        // A busy host or path answers late. Where Nagle's algorithm can have held, by a small part
+        // of the wait is near enough.
         let held_alone = was_covered && flight_before < mss;
         let tolerance = 1_500_000.max(known.lag / 5).max(if held_alone { gap / 10 } else { 0 });
         if !at_sender && is_small && reaction.abs_diff(known.lag) > tolerance {

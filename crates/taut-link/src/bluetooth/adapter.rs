@@ -20,16 +20,18 @@ pub(super) enum Role {
 
 /// The adapter that an address means, switched on as far as the role needs it.
 ///
-/// What is switched on stays so until [`restore`]: rounds follow each other, and each would else begin with a cold adapter.
+/// What is switched on stays so until [`restore`]: rounds follow each other, and each would else
+/// begin with a cold adapter.
 ///
 /// # Errors
-/// [`Error::Input`] when there is no such adapter, [`Error::Unavailable`] when there is none at all or a right is missing.
+/// [`Error::Input`] when there is no such adapter, [`Error::Unavailable`] when there is none at all
+/// or a right is missing.
 pub(super) fn ready(address: &BluetoothAddress, role: Role) -> Result<AdapterInfo> {
     let management = Management::open()?;
     let adapter = choose(&management.adapters()?, address, role)?;
     let mut switches = wanted(&adapter, address.is_le(), role == Role::Listen);
-    // Without it the kernel refuses every peer that would keep the key, as those with a bluetoothd do (smp_cmd_pairing_req of smp.c).
-    // One that connects asks for no more than it may have by itself.
+    // Without it the kernel refuses every peer that would keep the key, as those with a bluetoothd do
+    // (smp_cmd_pairing_req of smp.c). One that connects asks for no more than it may have by itself.
     let is_secured = address.security.is_some_and(|security| security > Security::Low);
     if role == Role::Listen && is_secured && !adapter.is_on(Switch::Bondable) {
         switches.insert(0, Switch::Bondable);
@@ -41,8 +43,8 @@ pub(super) fn ready(address: &BluetoothAddress, role: Role) -> Result<AdapterInf
     Ok(adapter)
 }
 
-/// Switches an adapter on for LE and for BR/EDR, as far as it has them; with `visible` it can be connected to and advertises.
-/// It stays so.
+/// Switches an adapter on for LE and for BR/EDR, as far as it has them; with `visible` it can be
+/// connected to and advertises. It stays so.
 ///
 /// # Errors
 /// [`Error::Unavailable`] without the right (`CAP_NET_ADMIN`) and when there is no such adapter.

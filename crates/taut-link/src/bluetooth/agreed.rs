@@ -11,7 +11,8 @@ pub struct Agreed {
     pub tx_octets: Option<u16>,
     /// The same of the peer.
     pub rx_octets: Option<u16>,
-    /// PHYs of sending and receiving, as events number them (Bluetooth Core Specification, Vol 4, Part E, section 7.7.65.12): 1M, 2M, Coded.
+    /// PHYs of sending and receiving, as events number them (Bluetooth Core Specification, Vol 4,
+    /// Part E, section 7.7.65.12): 1M, 2M, Coded.
     pub phys: Option<[u8; 2]>,
 }
 

@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 /// How a kernel that receives decides how many PDUs may be on their way to it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CreditRule {
-    /// MTU / MPS + 1 credits, given back when an SDU is complete: one SDU on its way at a time (net/bluetooth/l2cap_core.c before
-    /// `ce60b9231b66`, Linux 6.10).
+    /// MTU / MPS + 1 credits, given back when an SDU is complete: one SDU on its way at a time
+    /// (net/bluetooth/l2cap_core.c before `ce60b9231b66`, Linux 6.10).
     Sdu,
     /// As many as fit into the socket's receive buffer, a `struct sk_buff` for each reckoned in (from that change on).
     ReceiveBuffer,

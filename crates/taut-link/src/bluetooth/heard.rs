@@ -1,7 +1,7 @@
 //! What the two controllers and the two ends of a channel agreed on, from frames of the monitor.
 //!
-//! An adapter has several connections at once, and each several channels. So what is heard of a channel is kept by the handle
-//! of its connection, and only whole PDUs count: data may look like anything.
+//! An adapter has several connections at once, and each several channels. So what is heard of a channel
+//! is kept by the handle of its connection, and only whole PDUs count: data may look like anything.
 
 use std::collections::BTreeMap;
 
@@ -162,13 +162,14 @@ impl Heard {
         self.insecure
     }
 
-    /// Whether a channel was refused since the peer still has another one by the number that was free here ("Source CID already
-    /// allocated", Vol 3, Part A, section 4.23).
+    /// Whether a channel was refused since the peer still has another one by the number that was
+    /// free here ("Source CID already allocated", Vol 3, Part A, section 4.23).
     pub(super) fn number_is_taken(&self) -> bool {
         self.channel().is_some_and(|channel| channel.result == Some(0x000A))
     }
 
-    /// What was heard of the channel itself. Where its connection is not known yet, the channel asked for last is meant.
+    /// What was heard of the channel itself. Where its connection is not known yet, the channel
+    /// asked for last is meant.
     fn channel(&self) -> Option<&Channel> {
         self.channels.get(&self.handle.or(self.asked_on).or(self.radio.handle)?)
     }
@@ -246,13 +247,15 @@ impl Heard {
         let (subevent, status) = (*event.get(2)?, *event.get(3)?);
         match subevent {
             CONNECTION_COMPLETE | ENHANCED_CONNECTION_COMPLETE if status == 0 => {
-                // The own address and the peer's, as far as they are made up, precede the interval in the enhanced event.
+                // The own address and the peer's, as far as they are made up, precede the interval
+                // in the enhanced event.
                 let at = if subevent == CONNECTION_COMPLETE { 14 } else { 26 };
                 let peer: [u8; 6] = event.get(8..14)?.try_into().ok()?;
                 if DeviceAddress::from_wire(peer) != device {
                     return None;
                 }
-                // What was known was of an old link, that of its channels as well: handles are given again. 27 bytes until it is extended (Vol 6, Part B, section 4.5.10), on LE 1M.
+                // What was known was of an old link, that of its channels as well: handles are given
+                // again. 27 bytes until it is extended (Vol 6, Part B, section 4.5.10), on LE 1M.
                 if let Some(handle) = le16(event, 4) {
                     self.channels.remove(&handle);
                 }
@@ -368,7 +371,8 @@ impl End {
 }
 
 impl Radio {
-    /// A signal about the parameters of the connection (Vol 3, Part A, sections 4.20 and 4.21): code, identifier, length; fields.
+    /// A signal about the parameters of the connection (Vol 3, Part A, sections 4.20 and 4.21):
+    /// code, identifier, length; fields.
     fn parameters(&mut self, sent: bool, code: u8, signal: &[u8]) {
         let limits = le16(signal, 4).zip(le16(signal, 6));
         match code {

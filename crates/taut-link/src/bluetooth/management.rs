@@ -135,8 +135,8 @@ impl AsFd for Management {
 }
 
 impl Management {
-    /// The next time that somebody is asked to confirm a pairing, without waiting; other events pass by. For a socket that is used
-    /// for nothing else.
+    /// The next time that somebody is asked to confirm a pairing, without waiting; other events
+    /// pass by. For a socket that is used for nothing else.
     pub(super) fn confirmation(&self) -> Option<Confirmation> {
         let mut event = [0; 1024];
         loop {

@@ -60,12 +60,13 @@ impl Said {
     }
 }
 
-/// Links stay up for a while when their last channel is closed, and a new channel on them brings no new event of the radio.
+/// Links stay up for a while when their last channel is closed, and a new channel on them brings no
+/// new event of the radio.
 static RADIOS: Mutex<BTreeMap<(u16, DeviceAddress), Radio>> = Mutex::new(BTreeMap::new());
 
 impl Monitor {
-    /// Begins to hear all that is said on an adapter, where that is allowed. To be [narrowed](Self::narrow) when the link is
-    /// set up.
+    /// Begins to hear all that is said on an adapter, where that is allowed. To be
+    /// [narrowed](Self::narrow) when the link is set up.
     pub(super) fn open(adapter: u16) -> Self {
         let open = || {
             let socket = hci_socket(HCI_DEV_NONE, HCI_CHANNEL_MONITOR).ok()?;
@@ -76,8 +77,8 @@ impl Monitor {
         Self { adapter, radio, credits, said: Mutex::default() }
     }
 
-    /// From now on only what tells of the radio, so that data does not wake anybody up or fill the queue. The queue of credits
-    /// fills in any case: the first some hundred are enough.
+    /// From now on only what tells of the radio, so that data does not wake anybody up or fill the
+    /// queue. The queue of credits fills in any case: the first some hundred are enough.
     pub(super) fn narrow(&self) {
         let codes = [
             PARAMETER_UPDATE_REQUEST,
@@ -113,8 +114,8 @@ impl Monitor {
         self.radio.as_ref().map(Socket::as_fd)
     }
 
-    /// Takes what the peer tells of the link, for all that was not heard here. Where nothing is heard, what is told now could be over
-    /// later and nobody would know; so nothing is taken then.
+    /// Takes what the peer tells of the link, for all that was not heard here. Where nothing is
+    /// heard, what is told now could be over later and nobody would know; so nothing is taken then.
     pub(super) fn tell(&self, device: DeviceAddress, heard: &mut Heard, told: Agreed) {
         if !self.hears() {
             return;
@@ -157,8 +158,8 @@ const ABOVE: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
 const JUMP: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
-/// Lets the LE signals with these codes through (`SO_ATTACH_FILTER`), and with `events` all events but reports of advertising and
-/// of completed packets.
+/// Lets the LE signals with these codes through (`SO_ATTACH_FILTER`), and with `events` all events
+/// but reports of advertising and of completed packets.
 fn signals(codes: &[u8], events: bool) -> Vec<Instruction> {
     const NUMBER_OF_COMPLETED_PACKETS: u32 = 0x13;
     const LE_META: u32 = 0x3E;
@@ -169,7 +170,8 @@ fn signals(codes: &[u8], events: bool) -> Vec<Instruction> {
     let jump = |value: u32, equal: usize, other: usize| Instruction { code: JUMP, equal, other, value };
     let give = |bytes: u32| Instruction { code: RETURN, equal: 0, other: 0, value: bytes };
 
-    // struct hci_mon_hdr is 6 bytes long. Of events: code, length, subevent. Of data: handle, length; length, channel; code.
+    // struct hci_mon_hdr is 6 bytes long. Of events: code, length, subevent. Of data: handle,
+    // length; length, channel; code.
     let of_events = if events {
         vec![
             load(6),
@@ -184,8 +186,9 @@ fn signals(codes: &[u8], events: bool) -> Vec<Instruction> {
     } else {
         vec![give(0)]
     };
-    // A continuing fragment has no header of L2CAP. The rest of a signal is shorter than the longest that every device takes (23
-    // bytes, Vol 3, Part A, section 4); the end of other data that is as short continues nothing that gets through.
+    // A continuing fragment has no header of L2CAP. The rest of a signal is shorter than the
+    // longest that every device takes (23 bytes, Vol 3, Part A, section 4); the end of other data
+    // that is as short continues nothing that gets through.
     const BOUNDARY: u32 = 0x30;
     const CONTINUING: u32 = 0x10;
     const LONGEST_REST: u32 = 22;
@@ -290,7 +293,8 @@ mod tests {
             (signal(CREDIT_CONNECTION_REQUEST), true, false),
             (signal(CREDITS), false, true),
             (frame(ACL_TX, &[64, 0, 20, 0, 16, 0, 64, 0, CREDITS, 1, 8, 0]), false, false),
-            // Continuing fragments: one that looks like a signal and is too long to be the rest of one, and one that may be.
+            // Continuing fragments: one that looks like a signal and is too long to be the rest of
+            // one, and one that may be.
             (frame(ACL_RX, &[64, 0x10, 23, 0, 16, 0, 5, 0, CREDITS, 1, 8, 0]), false, false),
             (frame(ACL_RX, &[64, 0x10, 8, 1, 16, 0, 5, 0, CREDITS, 1, 8, 0]), false, false),
             (frame(ACL_RX, &[64, 0x10, 4, 0, 16, 0, 5, 0]), true, true),

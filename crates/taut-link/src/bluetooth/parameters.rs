@@ -6,8 +6,8 @@ use std::io::{self, ErrorKind};
 use super::address::INTERVALS;
 use crate::{Error, Result};
 
-/// What the kernel asks for when it makes a connection, and, on the side that was connected to, accepts: a peripheral asks
-/// back what lies outside its own limits.
+/// What the kernel asks for when it makes a connection, and, on the side that was connected to,
+/// accepts: a peripheral asks back what lies outside its own limits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ConnectionParameters {
     /// Connection interval in ns: a multiple of 1.25 ms from 7.5 ms to 4 s.
@@ -24,8 +24,8 @@ const TIMEOUT_UNIT_NS: u64 = 10_000_000;
 /// Sets them for the connections that the adapter makes from now on.
 ///
 /// # Errors
-/// [`Error::Input`] when they aren't within the limits of the Bluetooth Core Specification, Vol 4, Part E, section 7.8.12;
-/// [`Error::Unavailable`] where debugfs isn't mounted or the right is missing.
+/// [`Error::Input`] when they aren't within the limits of the Bluetooth Core Specification, Vol 4,
+/// Part E, section 7.8.12; [`Error::Unavailable`] where debugfs isn't mounted or the right is missing.
 pub fn set_connection_parameters(index: u16, parameters: ConnectionParameters) -> Result<()> {
     let units = Units::of(parameters)?;
     let path = |name: &str| format!("/sys/kernel/debug/bluetooth/hci{index}/{name}");
@@ -36,8 +36,8 @@ pub fn set_connection_parameters(index: u16, parameters: ConnectionParameters) -
     write("supervision_timeout", units.timeout)
 }
 
-/// Between which connection intervals the kernel keeps the links of an adapter: what it asks for as the central, and as the
-/// peripheral asks back. In units of 1.25 ms, 6 to 3200.
+/// Between which connection intervals the kernel keeps the links of an adapter: what it asks for as
+/// the central, and as the peripheral asks back. In units of 1.25 ms, 6 to 3200.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct IntervalLimits {
     /// Shortest.

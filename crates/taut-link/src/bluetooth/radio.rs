@@ -1,5 +1,5 @@
-//! What an LE connection is asked to have: interval, PHY, data length. The kernel has no calls for them, so the controller is
-//! asked by HCI commands of our own, and its events tell what came of it. Needs `CAP_NET_RAW`.
+//! What an LE connection is asked to have: interval, PHY, data length. The kernel has no calls for them, so the
+//! controller is asked by HCI commands of our own, and its events tell what came of it. Needs `CAP_NET_RAW`.
 
 use std::io;
 
@@ -65,7 +65,8 @@ impl Wish {
         match self {
             Self::Interval(units) => {
                 let latency = agreed.latency.unwrap_or(0);
-                // The timeout must exceed two intervals, more so with latency (section 7.8.18): four leave room for losses.
+                // The timeout must exceed two intervals, more so with latency (section 7.8.18):
+                // four leave room for losses.
                 let least = (u32::from(units) * 125 * 4 * (1 + u32::from(latency))).div_ceil(1000) as u16;
                 let timeout = agreed.timeout.unwrap_or(SUPERVISION_TIMEOUT).max(least).min(3200);
                 words(&[handle, units, units, latency, timeout, 0, 0])

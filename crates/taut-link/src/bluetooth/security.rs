@@ -1,5 +1,5 @@
-//! Links that are paired and encrypted. The kernel does it by itself when a socket asks for it (`BT_SECURITY`); here is what it
-//! does not tell the socket: that it failed, why, and what to do.
+//! Links that are paired and encrypted. The kernel does it by itself when a socket asks for it
+//! (`BT_SECURITY`); here is what it does not tell the socket: that it failed, why, and what to do.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -17,9 +17,10 @@ use super::number::{BT_SECURITY, SOL_BLUETOOTH};
 use super::{BluetoothAddress, DeviceAddress, Security};
 use crate::{clock, sys};
 
-/// Answers the kernel when it asks whether to pair with a device although there is nothing to compare ("Just Works"). Newer kernels ask
-/// even where neither side can show anything (`tk_request` of smp.c), and wait until their timeout if nobody answers. Whoever asked for
-/// the link has answered that already. Where a number is to be compared, that is left to an agent (bluetoothctl's, say).
+/// Answers the kernel when it asks whether to pair with a device although there is nothing to compare
+/// ("Just Works"). Newer kernels ask even where neither side can show anything (`tk_request` of
+/// smp.c), and wait until their timeout if nobody answers. Whoever asked for the link has answered
+/// that already. Where a number is to be compared, that is left to an agent (bluetoothctl's, say).
 #[derive(Debug)]
 struct Confirmer {
     /// Without the right (`CAP_NET_ADMIN`) the kernel asks others.
@@ -76,11 +77,12 @@ impl Confirming {
     }
 }
 
-/// Connects, and gives up as soon as the link can't be secured. The kernel waits on: nobody tells the channel that pairing failed
-/// (`smp_failure` of smp.c), until its own timeout.
+/// Connects, and gives up as soon as the link can't be secured. The kernel waits on: nobody tells
+/// the channel that pairing failed (`smp_failure` of smp.c), until its own timeout.
 ///
 /// # Errors
-/// Those of connect(2); [`io::ErrorKind::ConnectionRefused`] with the reason when the link can't be secured; `ETIMEDOUT`.
+/// Those of connect(2); [`io::ErrorKind::ConnectionRefused`] with the reason when the link can't be
+/// secured; `ETIMEDOUT`.
 pub(super) fn connect(
     socket: &Socket,
     (address, to): (&BluetoothAddress, &SockAddr),
@@ -120,9 +122,9 @@ pub(super) fn connect(
     }
 }
 
-/// Waits until an open channel's link has the security that was asked for. Newer kernels open a channel on a new link before their Security
-/// Manager is there ("security requested but not available" in the log), and pair behind its back; so nothing may be sent until that
-/// is done. Gives up when it takes far longer than pairing does.
+/// Waits until an open channel's link has the security that was asked for. Newer kernels open a channel on a new
+/// link before their Security Manager is there ("security requested but not available" in the log), and pair behind
+/// its back; so nothing may be sent until that is done. Gives up when it takes far longer than pairing does.
 fn secure(
     socket: &Socket,
     wanted: Security,
@@ -193,7 +195,8 @@ pub(super) fn doubt(error: io::Error, address: &BluetoothAddress) -> io::Error {
     error
 }
 
-/// Codes of "Pairing Failed" (Bluetooth Core Specification, Vol 3, Part H, section 3.5.5) and of controllers (Vol 1, Part F).
+/// Codes of "Pairing Failed" (Bluetooth Core Specification, Vol 3, Part H, section 3.5.5) and of
+/// controllers (Vol 1, Part F).
 fn explain(why: Insecure) -> String {
     const PIN_OR_KEY_MISSING: u8 = 0x06;
     match why {

@@ -18,8 +18,8 @@ const N_HCI: i32 = 15;
 /// Protocol of the line (`HCI_UART_H4` in hci_uart.h).
 const H4: i32 = 0;
 
-/// A serial line that the kernel's Bluetooth has for an adapter, with H4 on it. It is there until this value is dropped; then the
-/// line is as it was before.
+/// A serial line that the kernel's Bluetooth has for an adapter, with H4 on it. It is there until
+/// this value is dropped; then the line is as it was before.
 #[derive(Debug)]
 pub struct SerialAdapter {
     line: File,
@@ -29,8 +29,8 @@ pub struct SerialAdapter {
 }
 
 impl SerialAdapter {
-    /// Gives a serial line to the kernel's Bluetooth: raw, 8 data bits, no parity, one stop bit, RTS and CTS (Core Specification,
-    /// Vol 4, Part A, section 3); `baud` bits per second, or as many as it has.
+    /// Gives a serial line to the kernel's Bluetooth: raw, 8 data bits, no parity, one stop bit, RTS and
+    /// CTS (Core Specification, Vol 4, Part A, section 3); `baud` bits per second, or as many as it has.
     ///
     /// # Errors
     /// [`Error::Input`] for what is no terminal or can't have that speed, [`Error::Unavailable`] without the right

@@ -1,8 +1,8 @@
 //! Sockets of L2CAP and RFCOMM.
 //!
-//! L2CAP's are `SOCK_STREAM` here, not `SOCK_SEQPACKET`: what is on the air is the same, each write up to the peer's MTU being
-//! one SDU, but a read takes all that has arrived, and it doesn't hold the socket's lock while it waits, which in Linux 5.10
-//! stops the arrival of what it waits for.
+//! L2CAP's are `SOCK_STREAM` here, not `SOCK_SEQPACKET`: what is on the air is the same, each write
+//! up to the peer's MTU being one SDU, but a read takes all that has arrived, and it doesn't hold
+//! the socket's lock while it waits, which in Linux 5.10 stops the arrival of what it waits for.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -180,11 +180,12 @@ fn handle(socket: &Socket) -> io::Result<u16> {
     Ok(u16::from_ne_bytes([information[0], information[1]]))
 }
 
-/// Kernels advertise every 1.28 s and listen half of the time, first to find the device and then to connect to it: that takes some
-/// tries. The kernel itself gives up after this time (`HCI_LE_CONN_TIMEOUT`).
+/// Kernels advertise every 1.28 s and listen half of the time, first to find the device and then to connect
+/// to it: that takes some tries. The kernel itself gives up after this time (`HCI_LE_CONN_TIMEOUT`).
 const FINDING: Duration = Duration::from_secs(20);
 
-/// RFCOMM has one connection for each pair of devices and channel, and for some time after its close the next one is refused.
+/// RFCOMM has one connection for each pair of devices and channel, and for some time after its
+/// close the next one is refused.
 fn is_of_the_last(protocol: Protocol, error: &io::Error) -> bool {
     protocol == Protocol::Rfcomm && matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ECONNRESET))
 }
@@ -331,9 +332,10 @@ fn mtus(socket: &Socket, address: &BluetoothAddress) -> (Option<u16>, Option<u16
     (options.and_then(|options| native(&options[2..4])), options.and_then(|options| native(&options[..2])))
 }
 
-/// A longer write than the peer's MTU is refused by L2CAP. RFCOMM splits it, and makes all of its frames before it sends the first
-/// (`bt_skb_sendmmsg`, Linux 5.16 and updates of older ones); a write whose frames do not fit into the send buffer waits for room that never
-/// comes. A frame takes up to six times its payload there (127 bytes of payload, 768 of the buffer).
+/// A longer write than the peer's MTU is refused by L2CAP. RFCOMM splits it, and makes all of its
+/// frames before it sends the first (`bt_skb_sendmmsg`, Linux 5.16 and updates of older ones); a
+/// write whose frames do not fit into the send buffer waits for room that never comes. A frame
+/// takes up to six times its payload there (127 bytes of payload, 768 of the buffer).
 fn write_limit(socket: &Socket, protocol: Protocol, address: &BluetoothAddress) -> usize {
     match protocol {
         Protocol::L2cap => mtus(socket, address).1.unwrap_or(L2CAP_DEFAULT_MTU).max(1).into(),
@@ -355,7 +357,8 @@ fn phys(socket: &Socket) -> Option<String> {
     (!names.is_empty()).then(|| names.join("+"))
 }
 
-/// Frame size, our credits and the peer's of a connection, from `rfcomm_dlc` in debugfs: addresses, state, DLCI, MTU, credits.
+/// Frame size, our credits and the peer's of a connection, from `rfcomm_dlc` in debugfs: addresses,
+/// state, DLCI, MTU, credits.
 fn dlc(listing: &str, peer: DeviceAddress, channel: u16) -> Option<[u32; 3]> {
     listing.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -19,9 +19,9 @@ const WAIT: Duration = Duration::from_millis(200);
 const HEAD_START: Duration = Duration::from_millis(50);
 const LEAST: Duration = Duration::from_millis(75);
 
-/// Whether a thread that waits in recv(2) of an L2CAP socket which keeps boundaries (`SOCK_SEQPACKET`, `SOCK_DGRAM`) holds the socket's
-/// lock all the while (`bt_sock_recvmsg`): then nothing can be taken in for it meanwhile, as in some updates of Linux 5.10. Tried on a
-/// socket of one's own; takes 0.2 s.
+/// Whether a thread that waits in recv(2) of an L2CAP socket which keeps boundaries (`SOCK_SEQPACKET`,
+/// `SOCK_DGRAM`) holds the socket's lock all the while (`bt_sock_recvmsg`): then nothing can be taken
+/// in for it meanwhile, as in some updates of Linux 5.10. Tried on a socket of one's own; takes 0.2 s.
 ///
 /// # Errors
 /// [`Error::Unavailable`] where the kernel has no Bluetooth.
@@ -44,9 +44,10 @@ pub fn receiving_blocks_others() -> Result<bool> {
     })
 }
 
-/// Whether send(2) on an L2CAP socket of LE waits for the peer's credits although it was told not to (`MSG_DONTWAIT`, `O_NONBLOCK`), for as
-/// long as 40 s: `bt_sock_wait_ready()` (net/bluetooth/af_bluetooth.c) looked for the wrong bit before Linux 5.18. By the release, since it
-/// takes an open channel to try it; a distribution may have the correction in an older one.
+/// Whether send(2) on an L2CAP socket of LE waits for the peer's credits although it was told not
+/// to (`MSG_DONTWAIT`, `O_NONBLOCK`), for as long as 40 s: `bt_sock_wait_ready()`
+/// (net/bluetooth/af_bluetooth.c) looked for the wrong bit before Linux 5.18. By the release, since
+/// it takes an open channel to try it; a distribution may have the correction in an older one.
 pub fn sending_waits_all_the_same() -> Option<bool> {
     let release = rustix::system::uname();
     Some(version(release.release().to_str().ok()?)? < (5, 18))

@@ -21,8 +21,8 @@ const ROOM: usize = 4096;
 /// The kernel answers at once.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// An adapter as its controller sees it: packets from and to the kernel's host, H4 indicator first. It is there until this
-/// value is dropped.
+/// An adapter as its controller sees it: packets from and to the kernel's host, H4 indicator first.
+/// It is there until this value is dropped.
 #[derive(Debug)]
 pub struct VirtualAdapter {
     device: File,
@@ -75,8 +75,8 @@ impl VirtualAdapter {
         read(&mut self.device).map_err(|error| self.error("read from", error))
     }
 
-    /// Hands a packet to the kernel. Whether it took it: an adapter that is down takes none, and the packet is lost as on any
-    /// cable to a machine that is off.
+    /// Hands a packet to the kernel. Whether it took it: an adapter that is down takes none, and
+    /// the packet is lost as on any cable to a machine that is off.
     ///
     /// # Errors
     /// When the device fails.

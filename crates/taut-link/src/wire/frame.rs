@@ -239,8 +239,9 @@ pub fn frame_length(bytes: &[u8]) -> Result<usize, WireError> {
     if length < HEADER_BYTES { Err(WireError::Length) } else { Ok(length) }
 }
 
-/// Gives a frame of fixed length the number of a question, in its last four bytes, which no kind of frame uses otherwise. 0 is
-/// no number: what is written on a stream, where answers come in turn, and by programs that know of none.
+/// Gives a frame of fixed length the number of a question, in its last four bytes, which no kind of
+/// frame uses otherwise. 0 is no number: what is written on a stream, where answers come in turn,
+/// and by programs that know of none.
 ///
 /// # Panics
 /// When the frame is shorter than [`CONTROL_BYTES`].
@@ -258,8 +259,8 @@ pub fn number_of(frame: &[u8]) -> u32 {
     frame.last_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
-/// Writes the header of a data datagram over the first [`DATA_HEADER_BYTES`] of a message. Its length field is 0, since the
-/// datagram's own length tells it and may be beyond 16 bits.
+/// Writes the header of a data datagram over the first [`DATA_HEADER_BYTES`] of a message. Its
+/// length field is 0, since the datagram's own length tells it and may be beyond 16 bits.
 ///
 /// # Panics
 /// When the message is shorter than that.

@@ -80,8 +80,8 @@ pub struct Accept {
     pub core: Option<u16>,
 }
 
-/// How a server is to receive the links that are opened from now on, and between which connection intervals its adapter is to
-/// keep them.
+/// How a server is to receive the links that are opened from now on, and between which connection
+/// intervals its adapter is to keep them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Shape {
     /// `BT_RCVMTU` in bytes; `None` is what the server's endpoint says.

@@ -1,7 +1,8 @@
-//! The protocol that client and server of a test speak, version 1 (docs/protocol.md): frames parsed and emitted, no I/O.
+//! The protocol that client and server of a test speak, version 1 (docs/protocol.md): frames parsed
+//! and emitted, no I/O.
 //!
-//! Every frame begins with the same 16 bytes. Handshake and control frames are [`CONTROL_BYTES`] long in both directions,
-//! so that an answer is never longer than the question and a server can't be used to amplify.
+//! Every frame begins with the same 16 bytes. Handshake and control frames are [`CONTROL_BYTES`] long in both
+//! directions, so that an answer is never longer than the question and a server can't be used to amplify.
 
 mod end_mark;
 mod format;

@@ -4,9 +4,9 @@ use taut_air::{AirEvent, Happening, Observer, Purpose, Reception, Role};
 
 use crate::recording::{AirEventExcerpt, AirExcerpt, AirIdle, AirPdu};
 
-/// Keeps some connection events of a run's first link for drawing. Looked for is a stutter: an event without data although an
-/// SDU is half sent. Without one, the first SDU that is shorter than others, which is where a block ends; without that, the
-/// first events.
+/// Keeps some connection events of a run's first link for drawing. Looked for is a stutter: an
+/// event without data although an SDU is half sent. Without one, the first SDU that is shorter than
+/// others, which is where a block ends; without that, the first events.
 #[derive(Debug)]
 pub struct Excerpt {
     /// Events wanted.

@@ -11,8 +11,8 @@ use super::host::{FromHost, Host, StreamHost};
 use crate::Interrupt;
 use crate::stats::Distribution;
 
-/// Controllers around one simulated medium, each an adapter of this kernel as long as this value lives, or one of whoever
-/// connects to it.
+/// Controllers around one simulated medium, each an adapter of this kernel as long as this value
+/// lives, or one of whoever connects to it.
 pub struct LiveRadio {
     air: Air,
     hosts: Vec<Host>,
@@ -71,7 +71,8 @@ pub enum HostChange {
 /// What a radio has done.
 #[derive(Clone, Debug)]
 pub struct LiveFigures {
-    /// How late the driver came to what was due, in ns. The medium keeps its times regardless; hosts get packets so much later.
+    /// How late the driver came to what was due, in ns. The medium keeps its times regardless;
+    /// hosts get packets so much later.
     pub lateness: Distribution,
     /// HCI packets handed to hosts.
     pub to_hosts: u64,
@@ -98,8 +99,8 @@ const GLANCE: Duration = Duration::from_millis(200);
 const TURN: usize = 16;
 
 impl LiveRadio {
-    /// Makes the controllers of a scenario: the central's first, then its peripherals'. One of a number in `streams` takes its
-    /// host there; the others become adapters of this kernel.
+    /// Makes the controllers of a scenario: the central's first, then its peripherals'. One of a
+    /// number in `streams` takes its host there; the others become adapters of this kernel.
     ///
     /// # Errors
     /// When the scenario can't be, has no controller of such a number, or the kernel offers no virtual controllers.
@@ -135,8 +136,8 @@ impl LiveRadio {
         .collect()
     }
 
-    /// Runs until the user wants to stop. A radio waits for nobody: the thread gets a real-time priority if it may. What happens
-    /// to hosts that connect is told to `notice`.
+    /// Runs until the user wants to stop. A radio waits for nobody: the thread gets a real-time
+    /// priority if it may. What happens to hosts that connect is told to `notice`.
     ///
     /// # Errors
     /// When the kernel's device fails.
@@ -239,9 +240,9 @@ impl LiveRadio {
     }
 }
 
-/// Waits until the kernel has set up the adapters of these numbers, and gives them the connection parameters of the scenario, if
-/// there is one, for the links that they will make. To be called from another thread than the radio's: the kernel talks to the
-/// controllers meanwhile.
+/// Waits until the kernel has set up the adapters of these numbers, and gives them the connection
+/// parameters of the scenario, if there is one, for the links that they will make. To be called
+/// from another thread than the radio's: the kernel talks to the controllers meanwhile.
 ///
 /// # Errors
 /// When the kernel doesn't set them up in time, or the parameters can't be given (debugfs isn't mounted, or no right).

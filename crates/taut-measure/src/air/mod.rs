@@ -1,5 +1,5 @@
-//! Links in virtual time: runs of `taut-air` made into rows, and the way to their limit. And the same controllers in real
-//! time, under kernels ([`LiveRadio`]).
+//! Links in virtual time: runs of `taut-air` made into rows, and the way to their limit. And the
+//! same controllers in real time, under kernels ([`LiveRadio`]).
 
 mod excerpt;
 mod host;

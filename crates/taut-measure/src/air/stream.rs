@@ -7,8 +7,8 @@ use crate::recording::{Counted, Ended, StreamRound, StreamRow};
 use crate::stats::{Interval, interval, median};
 use crate::stream::Direction;
 
-/// Throughput over a simulated link, in virtual time. `Up` is from the scenario's sender. Each round is a new link with the
-/// next seed; the programs write `block_bytes` again as soon as their socket has taken what they wrote before.
+/// Throughput over a simulated link, in virtual time. `Up` is from the scenario's sender. Each round is a new link with
+/// the next seed; the programs write `block_bytes` again as soon as their socket has taken what they wrote before.
 ///
 /// # Errors
 ///

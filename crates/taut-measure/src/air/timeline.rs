@@ -3,8 +3,8 @@ use std::collections::VecDeque;
 use taut_air::{AirEvent, Happening, Observer, Purpose};
 use taut_time::{ByteRange, Event, Framing, Host, Instant, Layer, Timeline, What};
 
-/// Puts a run's first link on a [`Timeline`]: each SDU is a message, from the sending call that wrote it until the peer's
-/// program had read it, and beside them stands what was on the air. Keeps every event of the run.
+/// Puts a run's first link on a [`Timeline`]: each SDU is a message, from the sending call that wrote it until
+/// the peer's program had read it, and beside them stands what was on the air. Keeps every event of the run.
 #[derive(Debug)]
 pub struct AirTimeline {
     timeline: Timeline,

@@ -1,4 +1,5 @@
-//! The way to a link's limit: changes tried one at a time, the best kept, until 95 % of what the channel allows is reached.
+//! The way to a link's limit: changes tried one at a time, the best kept, until 95 % of what the
+//! channel allows is reached.
 
 mod change;
 
@@ -19,14 +20,15 @@ const MOST_CHANGES: usize = 20;
 /// What tuning gave.
 #[derive(Debug)]
 pub struct AirTuneOutcome {
-    /// The link as it was; the changes tried, with those kept; the link as it became. Where LE 2M followed, the same again.
+    /// The link as it was; the changes tried, with those kept; the link as it became. Where LE 2M
+    /// followed, the same again.
     pub rows: Vec<Row>,
     /// How it ended.
     pub ended: Ended,
 }
 
-/// Tunes the plan's scenario. Parameters named in `keep`, with or without their side, stay as they are. When the limit of its
-/// PHY is reached and LE 2M was not in force, goes on with that, unless `phy` is kept.
+/// Tunes the plan's scenario. Parameters named in `keep`, with or without their side, stay as they are. When
+/// the limit of its PHY is reached and LE 2M was not in force, goes on with that, unless `phy` is kept.
 ///
 /// # Errors
 ///
@@ -95,8 +97,8 @@ impl Tuning<'_> {
         Ok(reached)
     }
 
-    /// Tries changes on the link as it is and keeps the one that gives most, if any gives enough. Those that were not kept
-    /// are told of too, if wanted.
+    /// Tries changes on the link as it is and keeps the one that gives most, if any gives enough.
+    /// Those that were not kept are told of too, if wanted.
     fn best_of(&mut self, now: &AirRow, changes: Vec<Change>, tell_others: bool) -> Option<AirRow> {
         let mut tried = Vec::new();
         for change in changes {

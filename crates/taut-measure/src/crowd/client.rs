@@ -258,7 +258,8 @@ impl Draw {
         bits ^ (bits >> 31)
     }
 
-    /// Brings `count` of the elements to the front, each as likely as any other (Fisher and Yates, the first steps of it).
+    /// Brings `count` of the elements to the front, each as likely as any other (Fisher and Yates,
+    /// the first steps of it).
     fn bring_forward(&mut self, order: &mut [u32], count: usize) {
         for place in 0..count.min(order.len()) {
             let rest = (order.len() - place) as u64;

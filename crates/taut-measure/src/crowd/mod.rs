@@ -1,9 +1,10 @@
 //! Many links, few of them active: what does it cost a server to find the few?
 //!
-//! The engine under test drives a server process, the crowd host ([`host`]), which answers every message with itself. The
-//! client holds all links and sends one message on each of `active` of them, drawn at random; when all replies are in, it
-//! draws again. Each round of each engine has a host and links of its own, one host at a time, and begins with a roll call:
-//! one message on every link. A link that gets no answer there never will, which is what starvation means here.
+//! The engine under test drives a server process, the crowd host ([`host`]), which answers every
+//! message with itself. The client holds all links and sends one message on each of `active` of
+//! them, drawn at random; when all replies are in, it draws again. Each round of each engine has a
+//! host and links of its own, one host at a time, and begins with a roll call: one message on every
+//! link. A link that gets no answer there never will, which is what starvation means here.
 
 mod client;
 mod descriptors;
@@ -40,8 +41,8 @@ const WARM_UP_TIME: Duration = Duration::from_millis(20);
 /// Exchanges of a cell that are made however long they take.
 const LEAST_EXCHANGES: usize = 3;
 
-/// Measures all engines, interleaved round by round. An engine that can't be set up, or that starves links, has rows that
-/// say so, and the others go on.
+/// Measures all engines, interleaved round by round. An engine that can't be set up, or that
+/// starves links, has rows that say so, and the others go on.
 ///
 /// # Errors
 /// The plan makes no sense, or nothing could be measured at all.

@@ -35,14 +35,14 @@ pub struct CrowdPlan {
 }
 
 impl CrowdPlan {
-    /// Verdicts on the whole table: of the round trip and of the CPU time, for each number of links and active ones and each
-    /// engine but the first.
+    /// Verdicts on the whole table: of the round trip and of the CPU time, for each number of links
+    /// and active ones and each engine but the first.
     pub fn comparisons(&self) -> usize {
         2 * (self.active.len() + self.by_connections.len()) * self.engines.len().saturating_sub(1)
     }
 
-    /// Whether the client never sleeps. With a processor of its own it need not, and then neither its waking up is in the
-    /// round trips nor the work of waking it in the server's CPU time.
+    /// Whether the client never sleeps. With a processor of its own it need not, and then neither
+    /// its waking up is in the round trips nor the work of waking it in the server's CPU time.
     pub(super) fn client_spins(&self) -> bool {
         self.spot.core.is_some_and(|core| self.spot.peer_core != Some(core))
     }

@@ -16,8 +16,8 @@ use taut_time::Duration;
 use super::HostOrder;
 use crate::interrupt::Interrupt;
 
-/// The program that works as a crowd host (it calls [`super::host::run`]), with the arguments that make it one. Those of the
-/// order come after them, in the form `--engine NAME --connections N --listen ENDPOINT [--from IP] [--cpu N]`.
+/// The program that works as a crowd host (it calls [`super::host::run`]), with the arguments that make it one. Those
+/// of the order come after them, in the form `--engine NAME --connections N --listen ENDPOINT [--from IP] [--cpu N]`.
 #[derive(Clone, Debug)]
 pub struct HostProgram {
     /// The file.

@@ -36,7 +36,8 @@ impl Cell {
         self.sent += times.len() as u64;
     }
 
-    /// An exchange in which some were not. The times of the others would be those of the lucky ones, so they do not count.
+    /// An exchange in which some were not. The times of the others would be those of the lucky
+    /// ones, so they do not count.
     pub(super) const fn lose(&mut self, asked: usize, answered: usize) {
         self.sent += asked as u64;
         self.lost += (asked - answered) as u64;

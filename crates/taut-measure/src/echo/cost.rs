@@ -12,8 +12,8 @@ use crate::interrupt::Interrupt;
 use crate::recording::ObserverCost;
 use crate::stats::LEAST_ROUNDS;
 
-/// How much longer a round trip over loopback takes when the writes are observed, for workloads that can't be run without that:
-/// measured in turn, in about a fifth of a second.
+/// How much longer a round trip over loopback takes when the writes are observed, for workloads
+/// that can't be run without that: measured in turn, in about a fifth of a second.
 ///
 /// # Errors
 /// There is no loopback.

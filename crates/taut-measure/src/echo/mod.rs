@@ -1,9 +1,9 @@
 //! Round trips: each message comes back from the peer.
 //!
-//! In a closed loop a link's next message waits for the reply to the one before; in an open loop ([`EchoPlan::rate_hz`])
-//! messages leave on an absolute schedule, whatever comes back. Only an open loop shows what a stalled peer does to
-//! those who send on a schedule (coordinated omission); it reports both the time from the intended sending (response
-//! time) and from the actual one (service time), and its own lateness.
+//! In a closed loop a link's next message waits for the reply to the one before; in an open loop
+//! ([`EchoPlan::rate_hz`]) messages leave on an absolute schedule, whatever comes back. Only an open loop shows
+//! what a stalled peer does to those who send on a schedule (coordinated omission); it reports both the time
+//! from the intended sending (response time) and from the actual one (service time), and its own lateness.
 
 mod copies;
 mod cost;
@@ -98,11 +98,12 @@ pub fn comparisons(subjects: &[EchoSubject]) -> usize {
     (0..subjects.len()).filter(|&at| !is_first(at)).count()
 }
 
-/// Measures all subjects, interleaved round by round, and compares each with the first of the same kind of placement. A subject that fails is out, and the
-/// others go on; what was measured of it stays, and how it failed is how the run ended.
+/// Measures all subjects, interleaved round by round, and compares each with the first of the same
+/// kind of placement. A subject that fails is out, and the others go on; what was measured of it
+/// stays, and how it failed is how the run ended.
 ///
-/// A subject that is observed is measured once more in each round, with the observer, and that does not count: what is compared
-/// is measured alike, and the difference of the two is what the observer costs.
+/// A subject that is observed is measured once more in each round, with the observer, and that does not
+/// count: what is compared is measured alike, and the difference of the two is what the observer costs.
 ///
 /// # Errors
 /// Nothing at all could be measured, or the plan makes no sense.

@@ -94,8 +94,8 @@ impl Samples {
         self.lose(self.sent.saturating_sub(self.service.messages()));
     }
 
-    /// How long replies under way are waited for after an interrupt: what comes at all has come by then, and what is lost is
-    /// lost to a stall and not to the interrupt.
+    /// How long replies under way are waited for after an interrupt: what comes at all has come by
+    /// then, and what is lost is lost to a stall and not to the interrupt.
     pub(super) fn patience(&self, timeout: Duration) -> Duration {
         let usual = self.service.quantile(0.5).and_then(Quantile::time).unwrap_or_default();
         timeout.min(PATIENCE.max(Duration::from_nanos(usual) * 2))

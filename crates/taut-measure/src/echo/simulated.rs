@@ -11,7 +11,8 @@ use crate::Interrupt;
 use crate::air::AirPlan;
 use crate::recording::{EchoRow, Ended};
 
-/// Sends from the scenario's sender; the other side sends back what it reads. Each round is a new link with the next seed.
+/// Sends from the scenario's sender; the other side sends back what it reads. Each round is a new
+/// link with the next seed.
 ///
 /// # Errors
 ///

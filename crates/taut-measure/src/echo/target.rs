@@ -104,13 +104,14 @@ impl<'a> Target<'a> {
         self.timeline.take()
     }
 
-    /// Measures one round over new links, and where the subject is observed one more that does not count. What was measured
-    /// before an error or an interrupt is kept as a partial round.
+    /// Measures one round over new links, and where the subject is observed one more that does not
+    /// count. What was measured before an error or an interrupt is kept as a partial round.
     pub(super) fn run_round(&mut self, round: usize, interrupt: &Interrupt) -> Result<()> {
         if !self.subject.observe {
             return self.count_round(round, interrupt);
         }
-        // Once before and once after, so that what the first of them leaves behind is not taken for the observer's cost.
+        // Once before and once after, so that what the first of them leaves behind is not taken for
+        // the observer's cost.
         let first = round % 2 == 1;
         let mut observed = if first { self.observed_p50(round, interrupt)? } else { None };
         self.count_round(round, interrupt)?;

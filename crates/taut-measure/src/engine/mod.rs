@@ -1,7 +1,7 @@
 //! Engines: how a process drives its I/O.
 //!
-//! An engine only waits; reading and writing are the same calls for all, so that what differs is the waiting. To add one,
-//! implement [`Engine`] in a file of its own and name it in [`EngineKind`]. What one costs tells [`overhead`].
+//! An engine only waits; reading and writing are the same calls for all, so that what differs is the waiting. To add
+//! one, implement [`Engine`] in a file of its own and name it in [`EngineKind`]. What one costs tells [`overhead`].
 
 mod epoll;
 pub mod overhead;

@@ -6,8 +6,8 @@ use taut_time::Duration;
 use super::EngineKind;
 use crate::stats::Distribution;
 
-/// Time of one wait of this engine, `waits` times measured: a byte is in the socket before each, so that nothing but the
-/// engine's own way to find that out is in it. A blocking engine and one that spins have no such way.
+/// Time of one wait of this engine, `waits` times measured: a byte is in the socket before each, so that nothing
+/// but the engine's own way to find that out is in it. A blocking engine and one that spins have no such way.
 ///
 /// # Errors
 /// There is no loopback, or the engine can't be set up.

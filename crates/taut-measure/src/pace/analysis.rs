@@ -20,7 +20,8 @@ struct Analysed {
     left: bool,
 }
 
-/// Those of all rounds. A round's messages are gone when the next one is sent, and of its events what there is no room for.
+/// Those of all rounds. A round's messages are gone when the next one is sent, and of its events
+/// what there is no room for.
 pub(super) struct Totals<'a> {
     plan: &'a PacePlan,
     receiver: Receiver,

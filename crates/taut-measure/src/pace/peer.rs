@@ -150,7 +150,8 @@ impl Peer {
                         arrival(clock, record.read_ns, written).map_err(|why| self.clocks(why))?;
                     widest = uncertainty_ns.max(widest);
                     timeline.push(event(read, Layer::Application, What::Read, bytes));
-                    // The kernel stamps in wall-clock time, whose distance was read beside it: what can't be is left out.
+                    // The kernel stamps in wall-clock time, whose distance was read beside it: what
+                    // can't be is left out.
                     let stamp = Some(record.received_ns).filter(|&ns| ns > 0 && ns <= record.read_ns);
                     if let Some(Ok((received, _))) = stamp.map(|ns| arrival(clock, ns, written)) {
                         timeline.push(event(received, Layer::Socket, What::Received, bytes));

@@ -93,9 +93,9 @@ impl Spot {
     }
 }
 
-/// The spots of each of these peers. When nobody says where (`wish` is none), both placements of peers on this host, where there
-/// are two processors and each of the peers can be placed in both ways; otherwise one of each, as it is, so that all can be
-/// held against each other. `core` is the processor that the user puts this end on.
+/// The spots of each of these peers. When nobody says where (`wish` is none), both placements of peers on this
+/// host, where there are two processors and each of the peers can be placed in both ways; otherwise one of each,
+/// as it is, so that all can be held against each other. `core` is the processor that the user puts this end on.
 ///
 /// # Errors
 /// [`Error::Input`] for a wish that can't be fulfilled whatever the peer says.
@@ -282,7 +282,8 @@ mod tests {
                 };
                 let session = Session::open(&request).unwrap();
                 assert!(spot.is_met([&session]), "{endpoint}: {spot:?} {:?}", session.peer_core());
-                // A client of another wish is told where the server is, which stays there as long as this one is served.
+                // A client of another wish is told where the server is, which stays there as long
+                // as this one is served.
                 let other =
                     Request { core: cores.iter().copied().find(|core| Some(*core) != spot.peer_core), ..request };
                 let found = Session::ask_core(&other, &Interrupt::default()).unwrap();

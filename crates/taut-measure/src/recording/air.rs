@@ -46,7 +46,8 @@ pub struct AirRow {
     pub events_by_pdus: Vec<u64>,
     /// Time of an SDU: from the sending call that wrote it until the receiving program had read it.
     pub sdu_latency_ns: Option<Summary>,
-    /// Where the time of the run went: every nanosecond under exactly one name, so that the values sum to `duration_ns`.
+    /// Where the time of the run went: every nanosecond under exactly one name, so that the values
+    /// sum to `duration_ns`.
     pub ledger_ns: BTreeMap<String, u64>,
     /// What was counted.
     pub counters: BTreeMap<String, u64>,

@@ -24,7 +24,8 @@ pub struct HostFacts {
     pub load_1min: f64,
     /// Congestion control of new TCP connections.
     pub tcp_congestion_control: String,
-    /// Whether the kernel merges small TCP writes while an earlier packet is still in the queueing discipline or driver.
+    /// Whether the kernel merges small TCP writes while an earlier packet is still in the queueing
+    /// discipline or driver.
     pub tcp_autocorking: bool,
     /// Whether the command ran as root.
     pub root: bool,

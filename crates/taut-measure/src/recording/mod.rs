@@ -1,4 +1,5 @@
-//! All that one command measured, with the facts of the host: the shape of every `--json`, and what reports are made from.
+//! All that one command measured, with the facts of the host: the shape of every `--json`, and what
+//! reports are made from.
 //!
 //! Times are in nanoseconds and sizes in bytes; every key says so. A row stands by itself: it carries the command that
 //! repeats it.

@@ -1,8 +1,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// On which processors the two ends of a link ran. A message between two processors of one host has to wake the other one up, which
-/// may take ten times as long as all else: figures of two placements are of two different things.
+/// On which processors the two ends of a link ran. A message between two processors of one host has to wake the other
+/// one up, which may take ten times as long as all else: figures of two placements are of two different things.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Placement {
     /// How the two ends stand to each other.

@@ -18,8 +18,8 @@ macro_rules! rows {
             /// Names of all kinds, as `workload` has them.
             pub const KINDS: &[&str] = &[$($name),+];
 
-            /// Reads a row of this kind; `None` when there is no such kind. Unlike reading a `Row`, which has to look for
-            /// its kind first, this knows where something does not fit.
+            /// Reads a row of this kind; `None` when there is no such kind. Unlike reading a `Row`,
+            /// which has to look for its kind first, this knows where something does not fit.
             pub fn of_kind<'de, D: Deserializer<'de>>(kind: &str, row: D) -> Option<Result<Self, D::Error>> {
                 match kind {
                     $($name => Some(<$of>::deserialize(row).map(Self::$variant)),)+
@@ -64,7 +64,8 @@ pub struct EchoRow {
     pub command: String,
     /// How the process drove its I/O.
     pub engine: String,
-    /// What one wait of the engine for a link that is ready costs, the median, measured just after; absent in virtual time.
+    /// What one wait of the engine for a link that is ready costs, the median, measured just after;
+    /// absent in virtual time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine_wait_ns: Option<u64>,
     /// Bytes of one message.
@@ -73,8 +74,8 @@ pub struct EchoRow {
     pub writes: String,
     /// Links open at once.
     pub connections: usize,
-    /// Messages per second that the schedule asked for (open loop); absent when each message waited for the reply before
-    /// (closed loop).
+    /// Messages per second that the schedule asked for (open loop); absent when each message waited
+    /// for the reply before (closed loop).
     pub rate_hz: Option<f64>,
     /// Round trip: from the actual sending to the reply (service time).
     pub rtt_ns: Option<Summary>,
@@ -91,19 +92,21 @@ pub struct EchoRow {
     /// Replies that came once more, to messages that had been answered.
     #[serde(default)]
     pub duplicates: u64,
-    /// Messages that the schedule of an open loop planned and the sender never sent, since it was too far behind. Beside
-    /// those sent, and later than every limit.
+    /// Messages that the schedule of an open loop planned and the sender never sent, since it was
+    /// too far behind. Beside those sent, and later than every limit.
     pub unsent: u64,
-    /// How many different numbers the messages could hold, where that was fewer than there were messages on a link: datagrams of fewer
-    /// than 8 bytes to a plain server. A reply that comes so many messages late is taken for a later one's.
+    /// How many different numbers the messages could hold, where that was fewer than there were
+    /// messages on a link: datagrams of fewer than 8 bytes to a plain server. A reply that comes so
+    /// many messages late is taken for a later one's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numbers: Option<u64>,
     /// The time-out.
     pub timeout_ns: u64,
-    /// Share of the messages sent whose reply took longer than a limit (response time in an open loop), losses included.
+    /// Share of the messages sent whose reply took longer than a limit (response time in an open
+    /// loop), losses included.
     pub exceed: Vec<Exceedance>,
-    /// Quantile of all messages of all rounds pooled, and its time in ns, for drawing; of the response time in an open loop.
-    /// It ends where the lost ones begin.
+    /// Quantile of all messages of all rounds pooled, and its time in ns, for drawing; of the
+    /// response time in an open loop. It ends where the lost ones begin.
     pub curve: Vec<(f64, u64)>,
     /// Independent repetitions, each with new links.
     pub rounds: Vec<Round>,
@@ -115,10 +118,11 @@ pub struct EchoRow {
     /// Its losses against those of the first endpoint; absent where neither loses any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_compared: Option<LossComparison>,
-    /// Whether the transport was free to hold small writes back (Nagle's algorithm); absent where there is no such thing.
+    /// Whether the transport was free to hold small writes back (Nagle's algorithm); absent where
+    /// there is no such thing.
     pub nagle: Option<bool>,
-    /// On which processors both ends ran; absent in virtual time and in older recordings. Only rows of the same kind of placement
-    /// are held against each other.
+    /// On which processors both ends ran; absent in virtual time and in older recordings. Only rows
+    /// of the same kind of placement are held against each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
     /// The first TCP connection of the last round, at its end.
@@ -129,8 +133,8 @@ pub struct EchoRow {
     pub peer_acks: String,
 }
 
-/// How much longer a round trip takes when the writes are observed: timestamps asked of the kernel, the send queue looked at,
-/// the clock read around each call.
+/// How much longer a round trip takes when the writes are observed: timestamps asked of the kernel,
+/// the send queue looked at, the clock read around each call.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct ObserverCost {
     /// Median with the observer less the median without, in ns, measured in turn; the median over the rounds.
@@ -141,8 +145,8 @@ pub struct ObserverCost {
     pub rounds: usize,
 }
 
-/// One independent repetition; of the response time in an open loop. Its figures are of all messages: null where they fall on
-/// a lost one, or nothing was sent.
+/// One independent repetition; of the response time in an open loop. Its figures are of all
+/// messages: null where they fall on a lost one, or nothing was sent.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Round {
     /// Median.
@@ -155,8 +159,8 @@ pub struct Round {
     pub sent: u64,
     /// Messages lost.
     pub lost: u64,
-    /// Whether the round came to its end. One that the user or the peer cut short is counted in `sent` and `lost`, and is in
-    /// no interval and no comparison.
+    /// Whether the round came to its end. One that the user or the peer cut short is counted in
+    /// `sent` and `lost`, and is in no interval and no comparison.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub complete: bool,
 }
@@ -183,12 +187,13 @@ impl Round {
 pub struct LossComparison {
     /// What it is held against.
     pub with: String,
-    /// Share of the messages that were lost, from 0 to 1; in an open loop, of those planned that were lost or never sent.
+    /// Share of the messages that were lost, from 0 to 1; in an open loop, of those planned that
+    /// were lost or never sent.
     pub lost_share: f64,
     /// The same of what it is held against.
     pub lost_share_of_other: f64,
-    /// Whether the two differ beyond chance, each message being lost by itself (Fisher's exact test, two-sided; at most 5 %
-    /// false ones in a run, however many are compared). Then nothing is said of which is shorter.
+    /// Whether the two differ beyond chance, each message being lost by itself (Fisher's exact test, two-sided;
+    /// at most 5 % false ones in a run, however many are compared). Then nothing is said of which is shorter.
     pub differs: bool,
 }
 
@@ -249,8 +254,8 @@ pub enum Verdict {
     LossesDiffer,
 }
 
-/// Many links of which some are active, served by one engine. Each exchange is a message on each of `active` links drawn at
-/// random, and the wait for all replies.
+/// Many links of which some are active, served by one engine. Each exchange is a message on each of
+/// `active` links drawn at random, and the wait for all replies.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct CrowdRow {
     /// Who ran the server under test: a `taut serve`, or with port 0 the command itself, there.
@@ -274,7 +279,8 @@ pub struct CrowdRow {
     pub cpu_ns_per_message: Option<f64>,
     /// Interval of that across rounds; absent with fewer than five.
     pub cpu_ns_per_message_ci: Option<(f64, f64)>,
-    /// Its level: the probability, from 0 to 1, that such an interval covers the median of what the rounds are a sample of.
+    /// Its level: the probability, from 0 to 1, that such an interval covers the median of what the
+    /// rounds are a sample of.
     #[serde(default)]
     pub cpu_ns_per_message_ci_level: Option<f64>,
     /// Threads of the server's process, the most of all rounds.
@@ -289,7 +295,8 @@ pub struct CrowdRow {
     pub lost: u64,
     /// How long no reply at all came before messages counted as lost.
     pub timeout_ns: u64,
-    /// That links got no answer from this engine, in this row or in another one of it; it was not tried again after that.
+    /// That links got no answer from this engine, in this row or in another one of it; it was not
+    /// tried again after that.
     pub starved: Option<Starvation>,
     /// Why the engine could not be tried, or not any further.
     pub why_not: Option<String>,
@@ -306,8 +313,8 @@ pub struct CrowdRow {
     /// How the two stood to each other; absent in older recordings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
-    /// Whether the client, on a processor of its own, asked for replies without ever sleeping: then its own waking up is not
-    /// in the round trips.
+    /// Whether the client, on a processor of its own, asked for replies without ever sleeping: then
+    /// its own waking up is not in the round trips.
     pub client_spins: bool,
 }
 
@@ -371,8 +378,9 @@ pub struct CpuComparison {
 /// From a sensor's event to the notification of its last sink, by one path.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct RouteRow {
-    /// `naive` (everything opened and closed for each event), `kept-open`, on GPIO lines also `cdev` and `user` (what a route
-    /// takes by itself); or where in the kernel: `xdp` (in the driver), `xdp-generic`, `tc`, `kthread`, `hardirq`.
+    /// `naive` (everything opened and closed for each event), `kept-open`, on GPIO lines also
+    /// `cdev` and `user` (what a route takes by itself); or where in the kernel: `xdp` (in the
+    /// driver), `xdp-generic`, `tc`, `kthread`, `hardirq`.
     pub path: String,
     /// What the events went over.
     pub over: String,
@@ -385,8 +393,8 @@ pub struct RouteRow {
     /// Routes at work on the device, this one included.
     #[serde(default = "one")]
     pub routes: usize,
-    /// Over UDP from before the sensor's sending to the last notification, the sensor's own sending and receiving included; on
-    /// GPIO lines from the edge to the output, both as the chip stamps them. None in a row of turns.
+    /// Over UDP from before the sensor's sending to the last notification, the sensor's own sending and receiving
+    /// included; on GPIO lines from the edge to the output, both as the chip stamps them. None in a row of turns.
     pub edge_to_edge_ns: Option<Summary>,
     /// One turn of read, decide and write in a loop, without edges. None in a row from edge to edge.
     #[serde(default)]
@@ -464,7 +472,8 @@ pub struct PaceRow {
     pub message_bytes: u64,
     /// Time between intended sendings.
     pub period_ns: u64,
-    /// Whether the transport was free to hold small writes back (Nagle's algorithm); absent where there is no such thing.
+    /// Whether the transport was free to hold small writes back (Nagle's algorithm); absent where
+    /// there is no such thing.
     pub nagle: Option<bool>,
     /// Who received, and how it acknowledged.
     pub peer: String,
@@ -500,8 +509,8 @@ pub struct PaceRow {
     pub ledger_ns: Vec<(String, u64)>,
     /// Independent repetitions, each with a new link.
     pub rounds: Vec<PaceRound>,
-    /// Of these the last ones whose events were dropped for want of room, once all other figures had been taken from them: the
-    /// ledger and the findings are of the rounds before.
+    /// Of these the last ones whose events were dropped for want of room, once all other figures
+    /// had been taken from them: the ledger and the findings are of the rounds before.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped_rounds: u64,
     /// The first messages of the last round, stage by stage, for drawing.
@@ -513,7 +522,8 @@ pub struct PaceRow {
     pub tcp: Option<TcpFacts>,
     /// Socket options in force, as the kernel has them.
     pub options: Vec<String>,
-    /// What the observer costs a round trip over loopback on this host, measured just after; all times here are observed.
+    /// What the observer costs a round trip over loopback on this host, measured just after; all
+    /// times here are observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observer: Option<ObserverCost>,
 }
@@ -531,8 +541,8 @@ pub struct PaceRound {
     pub messages_per_segment: Option<f64>,
     /// Messages sent.
     pub messages: u64,
-    /// Whether the round came to its end. One that the user or the peer cut short is counted in all messages together and is
-    /// in no median and no interval across rounds.
+    /// Whether the round came to its end. One that the user or the peer cut short is counted in all
+    /// messages together and is in no median and no interval across rounds.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub complete: bool,
 }
@@ -577,7 +587,8 @@ pub struct StreamRow {
     pub throughput_bps: f64,
     /// Interval of the throughput across rounds.
     pub throughput_bps_ci: Option<(f64, f64)>,
-    /// Its level: the probability, from 0 to 1, that such an interval covers the median of what the rounds are a sample of.
+    /// Its level: the probability, from 0 to 1, that such an interval covers the median of what the
+    /// rounds are a sample of.
     #[serde(default)]
     pub throughput_bps_ci_level: Option<f64>,
     /// Bytes that arrived.
@@ -591,8 +602,8 @@ pub struct StreamRow {
     /// a plain peer's kernel had not acknowledged at the end.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unconfirmed_bytes: u64,
-    /// Where the bytes to a plain peer were taken in few large steps: then the links of a round go on in the next one, and the
-    /// rate of a single round may be off by a step.
+    /// Where the bytes to a plain peer were taken in few large steps: then the links of a round go
+    /// on in the next one, and the rate of a single round may be off by a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coarse: Option<Coarse>,
     /// CPU time of this process.
@@ -650,13 +661,13 @@ impl Coarse {
 /// One repetition of a throughput run.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct StreamRound {
-    /// Bits per second that arrived, what came with the first arrival left out; of a plain peer from the last progress in
-    /// the first half of the round to the last in its second half, so that filling the buffers counts for nothing.
+    /// Bits per second that arrived, what came with the first arrival left out; of a plain peer from the last progress
+    /// in the first half of the round to the last in its second half, so that filling the buffers counts for nothing.
     pub throughput_bps: f64,
     /// Bytes that arrived.
     pub bytes: u64,
-    /// The time that the rate is of, longest of all links: from the first byte to the last, and no less than the time of
-    /// sending; where it broke off, until then.
+    /// The time that the rate is of, longest of all links: from the first byte to the last, and no
+    /// less than the time of sending; where it broke off, until then.
     pub duration_ns: u64,
     /// Whether the round came to its end. One that the user or the peer cut short is counted in `bytes` and is in no
     /// interval.
@@ -724,8 +735,8 @@ pub struct TuneRow {
     pub p50_ns: Option<u64>,
     /// 99th percentile of it, the median over the rounds; absent where a round has too few of them.
     pub p99_ns: Option<u64>,
-    /// Share of the messages that were lost in these rounds, from 0 to 1. The figures above are of all messages, and absent
-    /// where they fall on a lost one.
+    /// Share of the messages that were lost in these rounds, from 0 to 1. The figures above are of
+    /// all messages, and absent where they fall on a lost one.
     #[serde(default)]
     pub lost_share: f64,
     /// Median with the setting over median without, round by round; below 1 means shorter. The median over the rounds.
@@ -737,8 +748,8 @@ pub struct TuneRow {
     pub p50_ratio_level: Option<f64>,
     /// The same for the 99th percentile.
     pub p99_ratio: Option<f64>,
-    /// Ratio in the screening, of a setting that stood out in it and was measured again: everything else in this row is of the
-    /// fresh rounds.
+    /// Ratio in the screening, of a setting that stood out in it and was measured again: everything
+    /// else in this row is of the fresh rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screening_ratio: Option<f64>,
     /// Median of the base in the same rounds.
@@ -759,8 +770,8 @@ pub struct TuneRow {
     /// Options in force and what was negotiated in the last round, where that is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
-    /// On which processors both ends ran, in all trials of the table: its verdicts hold for that. Absent over Bluetooth and in older
-    /// recordings.
+    /// On which processors both ends ran, in all trials of the table: its verdicts hold for that.
+    /// Absent over Bluetooth and in older recordings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
 }

@@ -1,7 +1,7 @@
 //! Clients of datagram endpoints: one thread for all of an endpoint's clients.
 //!
-//! An address is answered only with what is no longer than its own datagram, and only after it has repeated a token that
-//! was sent to it: a forged sender address gets one 64-byte challenge for a 64-byte hello, and nothing else.
+//! An address is answered only with what is no longer than its own datagram, and only after it has repeated a token
+//! that was sent to it: a forged sender address gets one 64-byte challenge for a 64-byte hello, and nothing else.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -228,8 +228,8 @@ impl Desk<'_> {
         }
     }
 
-    /// Gives each session its share of the CPU time that this thread has used since it last did: by the datagrams handled
-    /// for it. What no session had a datagram in belongs to none.
+    /// Gives each session its share of the CPU time that this thread has used since it last did: by
+    /// the datagrams handled for it. What no session had a datagram in belongs to none.
     fn share_cpu(&mut self) {
         let used = clock::thread_cpu();
         let since = used.saturating_sub(self.cpu_shared);

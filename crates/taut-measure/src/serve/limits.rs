@@ -52,8 +52,8 @@ impl Limits {
         Ok(())
     }
 
-    /// When a session that begins now is over, whatever its client does: after the time that it asked for and as much for
-    /// a late start and held messages as a silent client gets, but no later than the longest session.
+    /// When a session that begins now is over, whatever its client does: after the time that it asked for and as
+    /// much for a late start and held messages as a silent client gets, but no later than the longest session.
     pub(super) fn deadline(&self, hello: &Hello, now: Instant) -> Instant {
         let asked = if hello.duration.is_zero() { self.session } else { hello.duration };
         now + (asked + self.idle).min(self.session + GRACE)

@@ -1,9 +1,9 @@
 //! The other side of every test: a server for any number of clients on any mix of endpoints.
 //!
-//! A stream endpoint has a thread for each client, a datagram endpoint one thread for all of them: a blocking read wakes up
-//! sooner than any event loop, and the server must not be what is measured. Every client is bounded in number, message
-//! size, rate, time and memory ([`Limits`]), however busy it is: no call waits longer than a glance, and the limits are
-//! looked at after each. Nothing is sent to an address that has not shown that it gets our answers.
+//! A stream endpoint has a thread for each client, a datagram endpoint one thread for all of them: a blocking read
+//! wakes up sooner than any event loop, and the server must not be what is measured. Every client is bounded in
+//! number, message size, rate, time and memory ([`Limits`]), however busy it is: no call waits longer than a glance,
+//! and the limits are looked at after each. Nothing is sent to an address that has not shown that it gets our answers.
 
 mod crowd;
 mod datagram;

@@ -134,8 +134,8 @@ fn a_session_works_at_a_round_trip_of_two_seconds() {
     let path = Path { delay: Duration::from_secs(1), jitter: Duration::ZERO, copies: 1 };
     let (messages, records, sent) = session(path, 10);
     assert_eq!((messages, records), (10, 10));
-    // Five questions; the first is repeated three times until its answer is there, the others wait longer than that takes.
-    // A machine that is busy for half a second adds one here and there.
+    // Five questions; the first is repeated three times until its answer is there, the others wait
+    // longer than that takes. A machine that is busy for half a second adds one here and there.
     assert!(sent <= 10 + 5 + 3 + 6, "{sent} datagrams");
 }
 
@@ -146,8 +146,8 @@ fn a_session_works_when_every_packet_is_doubled_and_overtaken() {
     assert_eq!((messages, records), (240, 240));
 }
 
-/// Of doubled answers that come late, none is taken for the answer to a later question: then its round trip would look short
-/// and the clock wrong by the delay.
+/// Of doubled answers that come late, none is taken for the answer to a later question: then its
+/// round trip would look short and the clock wrong by the delay.
 #[test]
 fn a_late_clock_is_never_paired_with_a_later_question() {
     let server = server();

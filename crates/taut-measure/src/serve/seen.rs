@@ -3,8 +3,8 @@
 /// The newest so many sequence numbers are remembered, in words of 64.
 const WORDS: u64 = 2048;
 
-/// A window over the sequence numbers that came, as that of RFC 4303, section 3.4.3: what is older than the window can't be told
-/// from a repeat, and counts as one.
+/// A window over the sequence numbers that came, as that of RFC 4303, section 3.4.3: what is older
+/// than the window can't be told from a repeat, and counts as one.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// One bit for each number, in a ring; empty before the first.

@@ -71,7 +71,8 @@ fn greet(link: &Link, listener: &Listener, shared: &Shared) {
     }
 }
 
-/// What was agreed on over a radio: once the peer has spoken, and again at the end, as an interval may change meanwhile.
+/// What was agreed on over a radio: once the peer has spoken, and again at the end, as an interval
+/// may change meanwhile.
 fn note_agreement(link: &Link, shared: &Shared) {
     if link.endpoint().has_radio() {
         *shared.last_link.lock().unwrap_or_else(PoisonError::into_inner) = SocketOption::in_force(link);
@@ -382,7 +383,8 @@ impl<'a> Worker<'a> {
         SocketOption::Quickack(false).apply(self.link).map_err(|_| Trouble::Gone)
     }
 
-    /// Counts what came, and waits where it came faster than it may; a client whose time is over is not served on, busy or not.
+    /// Counts what came, and waits where it came faster than it may; a client whose time is over is
+    /// not served on, busy or not.
     fn count(&mut self, bytes: usize) -> Outcome {
         self.shared.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
         loop {

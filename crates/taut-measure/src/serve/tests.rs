@@ -1,7 +1,7 @@
 //! Clients that never pause: their time, their rate and the server's end bind them like any other.
 //!
-//! The bounds are wide for a busy machine, and far below what a client gets that is looked at only when it pauses: those here
-//! go on for [`BUSY`].
+//! The bounds are wide for a busy machine, and far below what a client gets that is looked at only
+//! when it pauses: those here go on for [`BUSY`].
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! What independent rounds allow to say. The spread between rounds (scheduler placement, neighbours) is far wider than the
-//! sampling error within one, so every interval comes from the rounds.
+//! What independent rounds allow to say. The spread between rounds (scheduler placement, neighbours)
+//! is far wider than the sampling error within one, so every interval comes from the rounds.
 
 /// Median of some values, which may be infinite; `None` of none.
 pub fn median(values: &[f64]) -> Option<f64> {
@@ -13,9 +13,10 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Rounds without which there is no [`interval`]. With n rounds of the same population all lie on one side of its median with a probability
-/// of 2/2^n: 6 % with five, and with two every second time, also when these two are equal to the last digit. That nothing scatters
-/// can be known beforehand (a simulation with a seed has no rounds), but not be seen from two values.
+/// Rounds without which there is no [`interval`]. With n rounds of the same population all lie on
+/// one side of its median with a probability of 2/2^n: 6 % with five, and with two every second
+/// time, also when these two are equal to the last digit. That nothing scatters can be known
+/// beforehand (a simulation with a seed has no rounds), but not be seen from two values.
 pub const LEAST_ROUNDS: usize = 5;
 
 /// The least level of an [`interval`].
@@ -53,8 +54,9 @@ pub fn interval(values: &[f64]) -> Option<Interval> {
     Some(Interval { low: sorted[cut], high: sorted[n - 1 - cut], level })
 }
 
-/// How many of the outermost of so many rounds an interval may leave off at each end and still cover their median with
-/// `level` (from 0 to 1), and the level that it has then. Where not even the range of all has that level, nothing is left off.
+/// How many of the outermost of so many rounds an interval may leave off at each end and still
+/// cover their median with `level` (from 0 to 1), and the level that it has then. Where not even
+/// the range of all has that level, nothing is left off.
 pub fn narrowest(rounds: usize, level: f64) -> (usize, f64) {
     let levels: Vec<f64> = lower_tails(rounds).iter().map(|tail| (1.0 - 2.0 * tail).max(0.0)).collect();
     let cut = levels.iter().rposition(|&found| found >= level).unwrap_or(0);
@@ -67,8 +69,8 @@ pub fn sign_test_level(rounds: usize, cut: usize) -> f64 {
     lower_tails(rounds).get(cut).map_or(0.0, |tail| (1.0 - 2.0 * tail).max(0.0))
 }
 
-/// P(X <= k) of the heads X of n fair coins, for each k below n / 2. Terms are taken relative to the one in the middle, so
-/// that nothing that counts underflows, however many coins there are.
+/// P(X <= k) of the heads X of n fair coins, for each k below n / 2. Terms are taken relative to
+/// the one in the middle, so that nothing that counts underflows, however many coins there are.
 fn lower_tails(n: usize) -> Vec<f64> {
     let middle = n / 2;
     let mut terms = vec![1.0; middle + 1];

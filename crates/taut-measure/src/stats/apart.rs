@@ -1,19 +1,20 @@
-//! Two samples that were not taken in turn, such as the rounds of two recordings: how often equal things lie apart by chance,
-//! and how far a machine moves meanwhile.
+//! Two samples that were not taken in turn, such as the rounds of two recordings: how often equal
+//! things lie apart by chance, and how far a machine moves meanwhile.
 
 use super::median;
 
-/// Probability that intervals of two samples of one population do not overlap, whatever its shape: each from the
-/// (`cut` + 1)-th smallest to the (`cut` + 1)-th largest of its rounds, given as `(rounds, cut)`. 1 where a cut leaves nothing.
+/// Probability that intervals of two samples of one population do not overlap, whatever its shape:
+/// each from the (`cut` + 1)-th smallest to the (`cut` + 1)-th largest of its rounds, given as
+/// `(rounds, cut)`. 1 where a cut leaves nothing.
 ///
-/// All orders of the two samples among each other are equally likely. One lies below the other when all of its rounds but
-/// the cut come before the (cut + 1)-th of the other (negative hypergeometric distribution).
+/// All orders of the two samples among each other are equally likely. One lies below the other when all of
+/// its rounds but the cut come before the (cut + 1)-th of the other (negative hypergeometric distribution).
 pub fn apart_by_chance(one: (usize, usize), other: (usize, usize)) -> f64 {
     (below(one, other) + below(other, one)).min(1.0)
 }
 
-/// Rounds of each of two samples without which even those that do not overlap at all lie so by chance more often than with
-/// this probability.
+/// Rounds of each of two samples without which even those that do not overlap at all lie so by
+/// chance more often than with this probability.
 pub fn rounds_to_be_apart(by_chance: f64) -> usize {
     (1..64).find(|&rounds| apart_by_chance((rounds, 0), (rounds, 0)) <= by_chance).unwrap_or(64)
 }
@@ -21,10 +22,10 @@ pub fn rounds_to_be_apart(by_chance: f64) -> usize {
 /// Groups of rounds by which [`moved`] looks.
 const GROUPS: usize = 5;
 
-/// How far a figure moved while a recording was made, as a ratio of at least 1: the largest over the smallest median of five
-/// groups of rounds that follow each other (batch means; of five rounds, simply these). What scatters from round to round
-/// averages out within a group, what lasts for longer does not. A round without a figure (one that is 0, or lost) says
-/// nothing of it.
+/// How far a figure moved while a recording was made, as a ratio of at least 1: the largest over
+/// the smallest median of five groups of rounds that follow each other (batch means; of five
+/// rounds, simply these). What scatters from round to round averages out within a group, what lasts
+/// for longer does not. A round without a figure (one that is 0, or lost) says nothing of it.
 pub fn moved(rounds: &[f64]) -> f64 {
     let group = |at: usize| {
         let rounds = &rounds[at * rounds.len() / GROUPS..(at + 1) * rounds.len() / GROUPS];

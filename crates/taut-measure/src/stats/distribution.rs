@@ -4,8 +4,8 @@ use taut_time::Duration;
 use super::figures::Figures;
 use super::{Percentile, Quantile};
 
-/// Times of messages, kept to three significant digits from 0 to an hour (HdrHistogram), and how many of the messages were
-/// lost. Every figure is of all of them: a lost one is later than every time.
+/// Times of messages, kept to three significant digits from 0 to an hour (HdrHistogram), and how many
+/// of the messages were lost. Every figure is of all of them: a lost one is later than every time.
 #[derive(Clone, Debug)]
 pub struct Distribution {
     histogram: Histogram<u64>,
@@ -101,8 +101,8 @@ impl Distribution {
         })
     }
 
-    /// Quantiles of all messages with their times in ns, dense where `1 / (1 - q)` is large. It ends with the last message
-    /// that came back; without losses just before 1, where that many messages lie.
+    /// Quantiles of all messages with their times in ns, dense where `1 / (1 - q)` is large. It ends
+    /// with the last message that came back; without losses just before 1, where that many messages lie.
     pub fn curve(&self) -> Vec<(f64, u64)> {
         if self.count() == 0 {
             return Vec::new();

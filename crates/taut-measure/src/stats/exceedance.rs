@@ -15,7 +15,8 @@ pub struct Exceedance {
 
 /// Counts times by the limits that they exceed, exactly. A loss exceeds every limit.
 ///
-/// Each time is put into the one class between two limits, and the table is added up from above: it can't fail to be monotone.
+/// Each time is put into the one class between two limits, and the table is added up from above: it
+/// can't fail to be monotone.
 #[derive(Clone, Debug)]
 pub struct ExceedanceCounter {
     limits_ns: Vec<u64>,

@@ -33,9 +33,9 @@ impl Losses {
 /// Probability with which two that lose alike are told apart all the same.
 const MISTAKEN: f64 = 0.05;
 
-/// Whether `mine` loses a smaller or larger share than `other` beyond chance, each message being lost by itself: Fisher's
-/// exact test, two-sided, at 95 %. `None` when that can't be told. Losses in bursts are fewer independent cases than
-/// messages, so there it is too sure of itself.
+/// Whether `mine` loses a smaller or larger share than `other` beyond chance, each message being
+/// lost by itself: Fisher's exact test, two-sided, at 95 %. `None` when that can't be told. Losses
+/// in bursts are fewer independent cases than messages, so there it is too sure of itself.
 pub fn losses_differ(mine: Losses, other: Losses) -> Option<Ordering> {
     losses_differ_at(mine, other, MISTAKEN)
 }
@@ -52,8 +52,9 @@ pub fn losses_differ_at(mine: Losses, other: Losses, mistaken: f64) -> Option<Or
     (2.0 * below.min(above) < mistaken).then_some(order)
 }
 
-/// P(X <= x) and P(X >= x) of the hypergeometric distribution: `x` of the `lost` among `all` fall on the `mine`. Terms are
-/// taken relative to the largest, from there outwards until they no longer count, so that nothing under- or overflows.
+/// P(X <= x) and P(X >= x) of the hypergeometric distribution: `x` of the `lost` among `all` fall
+/// on the `mine`. Terms are taken relative to the largest, from there outwards until they no longer
+/// count, so that nothing under- or overflows.
 fn tails(x: u64, mine: u64, lost: u64, all: u64) -> (f64, f64) {
     /// Of the largest term; all terms beyond one of these sum to less than what is rounded off.
     const NEGLIGIBLE: f64 = 1e-20;

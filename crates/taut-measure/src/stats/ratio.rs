@@ -20,27 +20,28 @@ pub struct Ratio {
     pub middle: f64,
     /// An interval of the median: from the k-th smallest to the k-th largest round.
     pub interval: (f64, f64),
-    /// Probability with which such an interval covers the median, whatever the shape of the population; 0 for one round.
+    /// Probability with which such an interval covers the median, whatever the shape of the
+    /// population; 0 for one round.
     pub level: f64,
     /// Rounds that have both figures.
     pub rounds: usize,
 }
 
 impl Ratio {
-    /// The ratio with an interval of at least the usual 93 %, or the whole range where the rounds don't suffice for that.
-    /// `None` when no round has both, or a loss stands in the median or at an end of the interval.
+    /// The ratio with an interval of at least the usual 93 %, or the whole range where the rounds don't suffice
+    /// for that. `None` when no round has both, or a loss stands in the median or at an end of the interval.
     pub fn across<T: Figure>(mine: &[Option<T>], base: &[Option<T>]) -> Option<Self> {
         Self::at_level(mine, base, USUAL)
     }
 
-    /// The same for one of several comparisons of which none is to be wrong: with `others` held against one base, each has
-    /// a level of 1 - 0.05 / `others` (Bonferroni), so that all of them together have 95 %.
+    /// The same for one of several comparisons of which none is to be wrong: with `others` held against one
+    /// base, each has a level of 1 - 0.05 / `others` (Bonferroni), so that all of them together have 95 %.
     pub fn of_several<T: Figure>(mine: &[Option<T>], base: &[Option<T>], others: usize) -> Option<Self> {
         Self::at_level(mine, base, 1.0 - MOST_FALSE / others.max(1) as f64)
     }
 
-    /// The same for a screening of `others`, and for the fresh rounds of those that stood out in it. As both have to agree, each
-    /// may miss more: of equal things one is found with half the product of what the two miss.
+    /// The same for a screening of `others`, and for the fresh rounds of those that stood out in it. As both have
+    /// to agree, each may miss more: of equal things one is found with half the product of what the two miss.
     pub fn of_two_stages<T: Figure>(mine: &[Option<T>], base: &[Option<T>], others: usize) -> Option<Self> {
         let missed = (2.0 * MOST_FALSE / others.max(1) as f64).sqrt();
         Self::at_level(mine, base, USUAL.max(1.0 - missed))
@@ -73,8 +74,8 @@ impl Ratio {
     }
 }
 
-/// Rounds without which no verdict on `others` that are held against one base can have 95 % in all: with n rounds of equal
-/// things the ratios all lie on one side with a probability of 2^(1-n).
+/// Rounds without which no verdict on `others` that are held against one base can have 95 % in all:
+/// with n rounds of equal things the ratios all lie on one side with a probability of 2^(1-n).
 pub fn rounds_needed(others: usize) -> usize {
     (1.0 + (others.max(1) as f64 / MOST_FALSE).log2()).ceil() as usize
 }

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 use super::figures::Figures;
 use super::{Distribution, Losses, Percentile, Quantile, interval, median};
 
-/// Times of messages in figures, all in nanoseconds and of all messages: a lost one is later than every time, so `null` at a
-/// percentile means that it falls on a lost message. Of several rounds each percentile is the median over the rounds where
-/// each round has enough messages for it (10 for p90, 100 for p99, and so on), and otherwise that of all rounds pooled; it is
-/// lost, too, where that share of all messages was lost.
+/// Times of messages in figures, all in nanoseconds and of all messages: a lost one is later than every time,
+/// so `null` at a percentile means that it falls on a lost message. Of several rounds each percentile is the
+/// median over the rounds where each round has enough messages for it (10 for p90, 100 for p99, and so on),
+/// and otherwise that of all rounds pooled; it is lost, too, where that share of all messages was lost.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Summary {
     /// Shortest of those that came back; null when none did.
@@ -33,11 +33,11 @@ pub struct Summary {
     pub lost: u64,
     /// Interval of the median across independent rounds, with null for a lost end; absent with fewer than five rounds.
     pub p50_ci: Option<(Quantile, Quantile)>,
-    /// Interval of the 99th percentile across independent rounds; absent with fewer than five, or where a round has fewer
-    /// than 100 messages.
+    /// Interval of the 99th percentile across independent rounds; absent with fewer than five, or
+    /// where a round has fewer than 100 messages.
     pub p99_ci: Option<(Quantile, Quantile)>,
-    /// Level of both intervals: the probability, from 0 to 1, that such an interval covers the median of what the rounds are
-    /// a sample of.
+    /// Level of both intervals: the probability, from 0 to 1, that such an interval covers the
+    /// median of what the rounds are a sample of.
     #[serde(default)]
     pub ci_level: Option<f64>,
 }
@@ -66,8 +66,8 @@ impl Summary {
     }
 }
 
-/// Times of several rounds: all of them pooled, and of each round its figures alone. What it takes in memory does not grow
-/// with the messages, and with the rounds by about a hundred bytes each.
+/// Times of several rounds: all of them pooled, and of each round its figures alone. What it takes
+/// in memory does not grow with the messages, and with the rounds by about a hundred bytes each.
 #[derive(Clone, Debug, Default)]
 pub struct Rounds {
     pooled: Distribution,
@@ -86,7 +86,8 @@ impl Rounds {
         self.each.push(round.figures());
     }
 
-    /// Adds what there is of a round that was cut short: to the pooled times, and to no median or interval across rounds.
+    /// Adds what there is of a round that was cut short: to the pooled times, and to no median or
+    /// interval across rounds.
     pub fn add_partial(&mut self, round: &Distribution) {
         self.pooled.add(round);
     }
@@ -115,8 +116,8 @@ impl Rounds {
     pub fn summary(&self) -> Option<Summary> {
         let max = self.pooled.quantile(1.0)?;
         let figures: Vec<Figures> = self.each.iter().flatten().copied().collect();
-        // Rising with the share by construction: medians of figures that rise are so, and a pooled one beyond them is kept
-        // from falling below.
+        // Rising with the share by construction: medians of figures that rise are so, and a pooled
+        // one beyond them is kept from falling below.
         let mut least = Quantile::Time(0);
         let mut of = |percentile| {
             least = least.max(self.across(percentile, &figures)?);
@@ -267,7 +268,8 @@ mod tests {
                 prop_assert!(found >= before);
                 before = found;
                 for row in exceed.table() {
-                    // More than this share took longer just when the percentile did; near the limit the histogram rounds.
+                    // More than this share took longer just when the percentile did; near the limit
+                    // the histogram rounds.
                     let far = (found.as_f64() / row.over_ns as f64 - 1.0).abs() > 0.002;
                     let beyond = row.count as usize > sorted.len() - (share * sorted.len()).div_ceil(10_000).max(1);
                     prop_assert!(!far || beyond == (found > Quantile::Time(row.over_ns)), "{:?} {:?}", found, row);

@@ -1,12 +1,12 @@
 //! How fast a peer that tells nothing takes what is sent to it.
 //!
-//! A socket takes what fits into two buffers, its own and the peer's, before the peer's program has read a byte. So the
-//! rate is that of progress after the buffers have filled: from the last progress in the first half of a round to the last
-//! progress in its second half. A peer that never reads makes none there, and its rate is 0.
+//! A socket takes what fits into two buffers, its own and the peer's, before the peer's program has read a byte.
+//! So the rate is that of progress after the buffers have filled: from the last progress in the first half of a
+//! round to the last progress in its second half. A peer that never reads makes none there, and its rate is 0.
 //!
-//! A slow peer makes progress in steps: its kernel opens the window when a good part of the buffer is free again. What is
-//! left in the buffer after a step settles only with the second or third of them, so that a rate of few steps may be far
-//! off. After a round of so few its links go on in the next round, whose rate is from the last step of this one.
+//! A slow peer makes progress in steps: its kernel opens the window when a good part of the buffer is free again. What
+//! is left in the buffer after a step settles only with the second or third of them, so that a rate of few steps may be
+//! far off. After a round of so few its links go on in the next round, whose rate is from the last step of this one.
 
 use taut_link::{Endpoint, Link};
 use taut_time::{Duration, Instant};
@@ -173,7 +173,8 @@ mod tests {
         assert_eq!(steady.coarse, Some(Coarse { steps: 2, step_bytes: 64_000 }));
     }
 
-    /// As a kernel has opened its window for a reader of 125 kB/s: the first step that counts leaves less in the buffer.
+    /// As a kernel has opened its window for a reader of 125 kB/s: the first step that counts
+    /// leaves less in the buffer.
     #[test]
     fn a_round_that_goes_on_counts_from_the_last_step_of_the_one_before() {
         let mut first = Progress::new(NEW, Duration::from_secs(2));

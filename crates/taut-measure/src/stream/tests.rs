@@ -64,8 +64,8 @@ fn a_plain_peer_that_reads_slowly_is_as_slow_as_it_reads() {
     assert!((2.5..6.0).contains(&mbit), "{mbit} Mbit/s: {row:?}");
 }
 
-/// What a kernel takes at a time for a slow reader is most of its buffer. The first rate of few such steps is a quarter low; with
-/// the links going on, the others are that of the reader.
+/// What a kernel takes at a time for a slow reader is most of its buffer. The first rate of few
+/// such steps is a quarter low; with the links going on, the others are that of the reader.
 #[test]
 fn a_plain_peer_that_takes_much_at_a_time_is_as_slow_as_it_reads() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

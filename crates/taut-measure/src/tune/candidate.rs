@@ -101,7 +101,8 @@ impl Candidates {
                 match whole(trial::run(plan, &self.all[index].setting, false, interrupt)) {
                     Ok(figures) => self.all[index].rounds(stage).push(figures),
                     Err(Cut::Interrupted) => return Ended::Interrupted,
-                    // A setting that the kernel or the peer refuses is a result too. Whether the peer is gone the base tells.
+                    // A setting that the kernel or the peer refuses is a result too. Whether the
+                    // peer is gone the base tells.
                     Err(Cut::Failed { why, by_peer }) => {
                         let why = format!("{why} (round {}, {})", round + 1, self.all[index].setting.name);
                         let base = &self.all[0].setting;

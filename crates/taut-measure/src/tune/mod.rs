@@ -1,5 +1,5 @@
-//! Which settings shorten a path? Each is tried in turn with the base, round by round, with new links each time; what stands out
-//! is measured again, since of many that do nothing one stands out by chance.
+//! Which settings shorten a path? Each is tried in turn with the base, round by round, with new links
+//! each time; what stands out is measured again, since of many that do nothing one stands out by chance.
 
 mod candidate;
 pub mod radio;
@@ -99,8 +99,8 @@ pub struct TuneOutcome {
 /// Trials of the base with the observer, for the explainer. They count for nothing.
 const OBSERVED: usize = 3;
 
-/// Tries every setting that this endpoint can have: all in turn with the base, and once more in fresh rounds what stood out.
-/// A setting that fails is out, with the reason; a base that fails ends it.
+/// Tries every setting that this endpoint can have: all in turn with the base, and once more in fresh
+/// rounds what stood out. A setting that fails is out, with the reason; a base that fails ends it.
 ///
 /// # Errors
 /// The base itself can't be measured.

@@ -1,4 +1,5 @@
-//! Alike and unlike in virtual time: thousands of seeded comparisons of equal things, and of things with a known difference.
+//! Alike and unlike in virtual time: thousands of seeded comparisons of equal things, and of things
+//! with a known difference.
 
 use super::*;
 use crate::rounds::turns;
@@ -163,8 +164,8 @@ fn of_thirteen_settings_that_do_nothing_hardly_ever_one_is_named() {
     }
 }
 
-/// Half of the settings really shorten the path by 4 %, on a machine whose rounds scatter as much: the gain that is told is
-/// not that of the lucky sample.
+/// Half of the settings really shorten the path by 4 %, on a machine whose rounds scatter as much:
+/// the gain that is told is not that of the lucky sample.
 #[test]
 fn the_gain_is_not_that_of_the_sample_that_chose() {
     let noisy: Machine = |random, _| 10_000.0 * (0.98 + 0.04 * random.unit());

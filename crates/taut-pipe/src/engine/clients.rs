@@ -66,8 +66,8 @@ impl Pipes {
         }
     }
 
-    /// Whether the first one of those that wait for a second client is still there; those before it that are not are given up.
-    /// One that has closed its side is first only where there is no other.
+    /// Whether the first one of those that wait for a second client is still there; those before it
+    /// that are not are given up. One that has closed its side is first only where there is no other.
     fn is_waited_with(&mut self, plan: usize, observer: &mut dyn Observer) -> bool {
         let slots = &mut self.slots;
         let is_whole = |slot: &usize| slots[*slot].pipe.as_mut().is_some_and(|pipe| pipe.who_left().is_none());

@@ -1,6 +1,7 @@
 //! The event loop: waits, and gives what happened to pipes, clients and plans.
 //!
-//! `mod` (the loop) > `clients` (who comes to listeners) > `pipes` (from their beginning to their account) > `plans` (listeners).
+//! `mod` (the loop) > `clients` (who comes to listeners) > `pipes` (from their beginning to their
+//! account) > `plans` (listeners).
 
 mod clients;
 mod pipes;
@@ -34,7 +35,8 @@ impl Engine {
     /// Binds all listeners of the plans, the first `passed` of them to sockets that a service manager has bound.
     ///
     /// # Errors
-    /// [`Error::Input`] when a plan makes no sense or a file of TLS can't be used; else as [`taut_link::Listener::bind`].
+    /// [`Error::Input`] when a plan makes no sense or a file of TLS can't be used; else as
+    /// [`taut_link::Listener::bind`].
     pub fn new(plans: Vec<Plan>, passed: Vec<OwnedFd>) -> Result<Self> {
         let host = |what: &str| {
             let what = what.to_owned();

@@ -296,8 +296,8 @@ impl Pipes {
         }
     }
 
-    /// Pipes that are over leave their alarms behind until they would have rung: with long limits and many short pipes that would be
-    /// any number.
+    /// Pipes that are over leave their alarms behind until they would have rung: with long limits
+    /// and many short pipes that would be any number.
     fn forget_old_alarms(&mut self) {
         if self.alarms.len() > 64 + 4 * self.slots.len() {
             let slots = &self.slots;

@@ -15,8 +15,8 @@ use crate::poller::{Poller, Token};
 use crate::sys;
 use crate::tls::TlsRole;
 
-/// Most threads that open ends for clients that have gone meanwhile: a connection that nobody answers can't be called back, and whoever
-/// comes and goes would have any number of them.
+/// Most threads that open ends for clients that have gone meanwhile: a connection that nobody
+/// answers can't be called back, and whoever comes and goes would have any number of them.
 const OPENING_FOR_NOBODY: usize = 64;
 
 /// A plan at work.
@@ -67,7 +67,8 @@ impl State {
             let Some(listener) = &self.listeners[end] else { continue };
             let is_second = end == 1 && self.plan.sides[0].listens;
             let has_room = if is_second { !self.parked.is_empty() } else { self.has_room(self.plan.options.clients) };
-            // A socket of messages is read even when there is no room: what comes for those that are served has to get through.
+            // A socket of messages is read even when there is no room: what comes for those that
+            // are served has to get through.
             let wanted = self.rests[end].is_none() && (has_room || self.has_messages(end));
             if wanted && !self.listens[end] {
                 self.listens[end] = poller.add_level(listener.as_fd(), Token::Listener { plan, end }).is_ok();
@@ -114,7 +115,8 @@ impl State {
         }
     }
 
-    /// Puts messages for which there was no room to the account of the client whose they were; where that is not known, says so.
+    /// Puts messages for which there was no room to the account of the client whose they were;
+    /// where that is not known, says so.
     pub(super) fn tell_dropped(&mut self, pipe: &mut Pipe) -> Option<String> {
         let (end, listener) = pipe.ends.iter().enumerate().find_map(|(which, end)| match &end.as_ref()?.form {
             Form::Client { listener, .. } => Some((which, Arc::clone(listener))),

@@ -185,8 +185,8 @@ pub(crate) fn prepare(kind: Kind, directory: &Path, name: &str, content: &[u8]) 
     }
 }
 
-/// The far side of an end once the pipe is there; `index` is its place among those that are listened on. `None` of a file, and when
-/// the pipe has ended before it came to it.
+/// The far side of an end once the pipe is there; `index` is its place among those that are
+/// listened on. `None` of a file, and when the pipe has ended before it came to it.
 pub(crate) fn meet(
     kind: Kind,
     waiting: Waiting,
@@ -301,7 +301,8 @@ impl Far {
         Self { tls: Some(Mutex::new(connection)), ..Self::new(socket) }
     }
 
-    /// A copy of a program's stdin and stdout: what it would read and write is up to us. `None` when the pipe has ended it already.
+    /// A copy of a program's stdin and stdout: what it would read and write is up to us. `None`
+    /// when the pipe has ended it already.
     fn program(pid: Pid) -> Option<Self> {
         let is_gone = |error: &Errno| matches!(*error, Errno::SRCH | Errno::BADF);
         let copy =

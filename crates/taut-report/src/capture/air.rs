@@ -15,13 +15,14 @@ const BASEBAND: u32 = 1;
 /// Access address of all advertising (Core Specification, Vol 6, Part B, 2.1.2).
 const ADVERTISING_ACCESS_ADDRESS: u32 = 0x8e89_bed6;
 
-/// Writes what an ideal sniffer beside all devices would have seen: every PDU from the first advertising on, as it was sent,
-/// with a CRC that is right, whether the receiver got it or not. LE is one interface of the capture, BR/EDR another.
+/// Writes what an ideal sniffer beside all devices would have seen: every PDU from the first
+/// advertising on, as it was sent, with a CRC that is right, whether the receiver got it or not. LE
+/// is one interface of the capture, BR/EDR another.
 ///
-/// On a link whose hosts encrypted it data stands as it was on the air, in cipher text with its MIC. Link layer control PDUs stand
-/// deciphered and marked as that, with the MIC checked and taken off: Wireshark has no notion of encryption here, and would take
-/// their cipher text for other opcodes and their MIC for data. The payload of a scenario with `encrypted`, for which no cipher is
-/// modelled, stands in clear and marked as well, with zeros for its MIC.
+/// On a link whose hosts encrypted it data stands as it was on the air, in cipher text with its MIC. Link layer control
+/// PDUs stand deciphered and marked as that, with the MIC checked and taken off: Wireshark has no notion of encryption
+/// here, and would take their cipher text for other opcodes and their MIC for data. The payload of a scenario with
+/// `encrypted`, for which no cipher is modelled, stands in clear and marked as well, with zeros for its MIC.
 pub struct AirCapture<W: Write> {
     file: Pcapng<W>,
     failed: Option<io::Error>,

@@ -57,8 +57,8 @@ pub(super) fn record(packet: &Packet) -> Vec<u8> {
     octets
 }
 
-/// Header error check (Core Specification, Vol 2, Part B, 7.1.1): x^8 + x^7 + x^5 + x^2 + x + 1 over the 10 bits of the header
-/// as they are sent, beginning with the UAP, whose bit 0 stands at the highest place.
+/// Header error check (Core Specification, Vol 2, Part B, 7.1.1): x^8 + x^7 + x^5 + x^2 + x + 1 over the 10
+/// bits of the header as they are sent, beginning with the UAP, whose bit 0 stands at the highest place.
 fn hec(header: u16, uap: u8) -> u8 {
     let mut register = uap.reverse_bits();
     for bit in 0..10 {
@@ -90,7 +90,8 @@ mod tests {
 
     #[test]
     fn checks_are_those_of_the_specifications_sample_data() {
-        // Vol 2, Part G, 2 and 4: UAP 0x47, data 4e 01 02 03 04 05 06 07 08 09 with CRC 6d d2; UAP and header with their HEC.
+        // Vol 2, Part G, 2 and 4: UAP 0x47, data 4e 01 02 03 04 05 06 07 08 09 with CRC 6d d2; UAP
+        // and header with their HEC.
         assert_eq!(crc16(0x47, &[0x4e, 1, 2, 3, 4, 5, 6, 7, 8, 9]), 0xd26d);
         for (uap, header, expected) in
             [(0x00, 0x123, 0xe1), (0x47, 0x123, 0x06), (0x00, 0x124, 0x32), (0x47, 0x124, 0xd5)]

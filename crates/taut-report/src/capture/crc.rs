@@ -1,7 +1,8 @@
-/// The link layer's CRC of a PDU (Core Specification, Vol 6, Part B, 3.1.1), as the three octets that follow it on the air.
+/// The link layer's CRC of a PDU (Core Specification, Vol 6, Part B, 3.1.1), as the three octets
+/// that follow it on the air.
 ///
-/// The polynomial is x²⁴ + x¹⁰ + x⁹ + x⁶ + x⁴ + x³ + x + 1. Octets go out least significant bit first and the register most
-/// significant bit first, so the register is kept mirrored: then its octets, lowest first, are those of the air.
+/// The polynomial is x²⁴ + x¹⁰ + x⁹ + x⁶ + x⁴ + x³ + x + 1. Octets go out least significant bit first and the register
+/// most significant bit first, so the register is kept mirrored: then its octets, lowest first, are those of the air.
 pub(super) fn crc24(init: u32, pdu: &[u8]) -> [u8; 3] {
     /// The polynomial without its highest term, mirrored.
     const POLYNOMIAL: u32 = 0xda_6000;

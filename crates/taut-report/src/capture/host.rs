@@ -9,9 +9,10 @@ const UNIX_EPOCH_US: u64 = 0x00dc_ddb3_0f2f_8000;
 const TYPE_H4: u32 = 1002;
 const ACL_DATA: u8 = 2;
 
-/// Writes the packets between one host and its controller as btsnoop (RFC 1761's form with Bluetooth's types), which Wireshark
-/// and `btmon --read` show. The time is that at the host, as in a capture made there: of a packet sent when the driver had
-/// it, of one received when it had come over the transport. Of several links' peripherals it is the first one.
+/// Writes the packets between one host and its controller as btsnoop (RFC 1761's form with
+/// Bluetooth's types), which Wireshark and `btmon --read` show. The time is that at the host, as in
+/// a capture made there: of a packet sent when the driver had it, of one received when it had come
+/// over the transport. Of several links' peripherals it is the first one.
 pub struct HostCapture<W> {
     out: W,
     side: Role,

@@ -1,5 +1,5 @@
-//! The three blocks of pcapng that a capture of a few interfaces needs (draft-ietf-opsawg-pcapng, sections 4.1 to 4.3), in little
-//! endian, with times in nanoseconds.
+//! The three blocks of pcapng that a capture of a few interfaces needs (draft-ietf-opsawg-pcapng,
+//! sections 4.1 to 4.3), in little endian, with times in nanoseconds.
 
 use std::io::{self, Write};
 

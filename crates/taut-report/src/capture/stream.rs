@@ -8,9 +8,9 @@ const LINK_TYPE: u16 = 228;
 /// The most payload of one made-up packet: IPv4's total length less both headers.
 const SEGMENT: usize = 65_535 - 40;
 
-/// Writes what passes through pipes as pcapng, so that Wireshark can follow each as a stream: made-up TCP segments over IPv4, from
-/// 10.0.0.1 (the first end) to 10.0.0.2 and back, port 40000 and more for the number of the pipe. There is no handshake and checksums
-/// are left out (0), since none of it was on a wire.
+/// Writes what passes through pipes as pcapng, so that Wireshark can follow each as a stream: made-up TCP
+/// segments over IPv4, from 10.0.0.1 (the first end) to 10.0.0.2 and back, port 40000 and more for the
+/// number of the pipe. There is no handshake and checksums are left out (0), since none of it was on a wire.
 pub struct StreamCapture<W: Write> {
     file: Pcapng<W>,
     /// Bytes so far, each way, by pipe.
@@ -47,7 +47,8 @@ impl<W: Write> StreamCapture<W> {
         positions[ours] = positions[ours].wrapping_add(bytes.len() as u32);
         let (client, server) = (([10, 0, 0, 1], 40_000 + (pipe % 20_000) as u16), ([10, 0, 0, 2], 1));
         let (from, to) = if from_first { (client, server) } else { (server, client) };
-        // RFC 791: version and length, service, total length, identification, fragment, time to live, protocol, checksum.
+        // RFC 791: version and length, service, total length, identification, fragment, time to
+        // live, protocol, checksum.
         let mut ip = vec![0x45, 0];
         ip.extend(((40 + bytes.len()) as u16).to_be_bytes());
         ip.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);

@@ -2,8 +2,9 @@
 
 use taut_measure::stats::Losses;
 
-/// How many messages are lost together, by how the rounds of a recording scatter: their chi-square over its degrees of freedom
-/// (quasi-binomial dispersion). 1, each by itself, as long as the rounds scatter no more than such do in 95 % of the cases.
+/// How many messages are lost together, by how the rounds of a recording scatter: their chi-square
+/// over its degrees of freedom (quasi-binomial dispersion). 1, each by itself, as long as the
+/// rounds scatter no more than such do in 95 % of the cases.
 pub(super) fn together(rounds: &[Losses]) -> f64 {
     let rounds: Vec<(f64, f64)> = rounds
         .iter()

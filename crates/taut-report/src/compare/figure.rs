@@ -51,8 +51,8 @@ pub(super) struct Compared {
     pub(super) after: f64,
     /// After over before; none where either is lost.
     pub(super) ratio: Option<f64>,
-    /// The widest that the two intervals allow, and the drift on top; it holds 1 just when no change is told. None where an end
-    /// is lost.
+    /// The widest that the two intervals allow, and the drift on top; it holds 1 just when no
+    /// change is told. None where an end is lost.
     pub(super) ratio_interval: Option<(f64, f64)>,
     /// By what factor the machine may have moved between the two; none of figures that do not scatter.
     pub(super) drift: Option<f64>,
@@ -68,7 +68,8 @@ pub(super) enum Change {
     CannotTellApart,
     /// Too few rounds, or too few messages in them.
     NoInterval,
-    /// So many rounds on both sides would do: with those that there are, one of so many equal figures lies apart too often.
+    /// So many rounds on both sides would do: with those that there are, one of so many equal
+    /// figures lies apart too often.
     TooFewRounds(usize),
     /// Times are not held against each other where one side loses more.
     LossesDiffer,
@@ -126,8 +127,8 @@ fn of_level(level: f64) -> Option<(usize, usize)> {
     (LEAST_ROUNDS..=MOST).flat_map(|rounds| (0..rounds / 2).map(move |cut| (rounds, cut))).find(is_it)
 }
 
-/// The two intervals by which samples are told apart, wide enough that equal ones lie apart with a probability of at most
-/// `by_chance`; else what can be said without.
+/// The two intervals by which samples are told apart, wide enough that equal ones lie apart with a
+/// probability of at most `by_chance`; else what can be said without.
 fn intervals(before: &Sample, after: &Sample, by_chance: f64) -> Result<[(f64, f64); 2], Change> {
     if !before.scatters() || !after.scatters() {
         return Err(Change::NoInterval);
@@ -149,7 +150,8 @@ fn intervals(before: &Sample, after: &Sample, by_chance: f64) -> Result<[(f64, f
 }
 
 impl Compared {
-    /// Holds two figures against each other so that equal ones are told apart with a probability of at most `by_chance`.
+    /// Holds two figures against each other so that equal ones are told apart with a probability of
+    /// at most `by_chance`.
     pub(super) fn new(before: &Figure, after: &Figure, by_chance: f64) -> Option<Self> {
         if before.value <= 0.0 || before.name != after.name {
             return None;
@@ -159,8 +161,8 @@ impl Compared {
             (Sample::Exact, Sample::Exact) => Ok(exact),
             (before, after) => intervals(before, after, by_chance),
         };
-        // The two were not measured in turn, and between them the machine moves as it does within them: a gap between the
-        // intervals counts where it is wider than that.
+        // The two were not measured in turn, and between them the machine moves as it does within
+        // them: a gap between the intervals counts where it is wider than that.
         let scatters = before.sample.scatters() && after.sample.scatters();
         let drift = before.sample.moved().max(after.sample.moved()).max(1.0 + LEAST_DIFFERENCE);
         let drift = scatters.then_some(drift);
@@ -185,8 +187,8 @@ impl Compared {
         })
     }
 
-    /// Shares of lost messages; `None` where neither side lost any. Equal ones are told apart with a probability of at most
-    /// `by_chance`, where so many are lost together on the average (1: each by itself).
+    /// Shares of lost messages; `None` where neither side lost any. Equal ones are told apart with a
+    /// probability of at most `by_chance`, where so many are lost together on the average (1: each by itself).
     pub(super) fn of_losses(before: Losses, after: Losses, together: f64, by_chance: f64) -> Option<Self> {
         let cases = |losses: Losses| {
             let cases = |messages: u64| (messages as f64 / together).round() as u64;
@@ -339,8 +341,8 @@ mod tests {
         assert_eq!(words(0, 1).1, "cannot tell apart");
     }
 
-    /// 5 of each lie apart by chance in 0.8 % of all cases, which is too much for one of ten; with more rounds the interval
-    /// widens first.
+    /// 5 of each lie apart by chance in 0.8 % of all cases, which is too much for one of ten; with
+    /// more rounds the interval widens first.
     #[test]
     fn a_verdict_on_one_of_many_takes_more_rounds_or_a_wider_interval() {
         // Rounds that lie so many thousandths above 1, and do not move for longer than one.

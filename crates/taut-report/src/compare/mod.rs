@@ -1,14 +1,14 @@
 //! Two documents held against each other: the same rows before and after a change.
 //!
-//! Rows are matched by what was measured (workload, kind of link, placement, engine, size, rate, setting), not by address. A
-//! verdict comes from the intervals across rounds: where they overlap, the two cannot be told apart. The intervals are as
-//! wide as the number of figures asks: of all that are held against each other in one report none may be told apart by chance in
-//! more than 5 % of the reports (Bonferroni).
+//! Rows are matched by what was measured (workload, kind of link, placement, engine, size, rate, setting),
+//! not by address. A verdict comes from the intervals across rounds: where they overlap, the two cannot be
+//! told apart. The intervals are as wide as the number of figures asks: of all that are held against each
+//! other in one report none may be told apart by chance in more than 5 % of the reports (Bonferroni).
 //!
-//! Two recordings were not measured in turn, so what moves a machine for longer than a round is in the difference and not in the
-//! intervals. The assumption: between the two it moves no further than within either of them ([`taut_measure::stats::moved`]).
-//! By so much, and by 1 % at least, the intervals have to lie apart. What changes a machine for longer than a recording lasts
-//! can't be told from a change of what was measured, whatever the rule.
+//! Two recordings were not measured in turn, so what moves a machine for longer than a round is in the difference
+//! and not in the intervals. The assumption: between the two it moves no further than within either of them
+//! ([`taut_measure::stats::moved`]). By so much, and by 1 % at least, the intervals have to lie apart. What changes
+//! a machine for longer than a recording lasts can't be told from a change of what was measured, whatever the rule.
 
 mod bursts;
 mod figure;
@@ -275,7 +275,8 @@ mod tests {
         assert_eq!(remarks.len(), 4);
     }
 
-    /// Two recordings of equal things, all figures drawn anew: with so many figures, five of a hundred reports may tell one apart.
+    /// Two recordings of equal things, all figures drawn anew: with so many figures, five of a
+    /// hundred reports may tell one apart.
     #[test]
     fn of_many_equal_figures_one_is_seldom_told_apart() {
         let mut seed = 1_u64;

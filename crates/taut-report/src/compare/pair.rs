@@ -36,8 +36,8 @@ fn labelled(recording: &Recording) -> impl Iterator<Item = (String, &Row)> {
 }
 
 impl Pair<'_> {
-    /// The figures of both, when both are there, as one of so many `comparisons`. Losses come first: where they differ, times are
-    /// no fair comparison.
+    /// The figures of both, when both are there, as one of so many `comparisons`. Losses come
+    /// first: where they differ, times are no fair comparison.
     pub(super) fn figures(&self, comparisons: usize) -> Option<Vec<Compared>> {
         let by_chance = MOST_FALSE / comparisons.max(1) as f64;
         let (before, after) = (figures(self.before?), figures(self.after?));
@@ -76,7 +76,8 @@ impl Pair<'_> {
     }
 }
 
-/// What was measured, in words that are the same in every recording of it. The base of settings tried is 1 by definition.
+/// What was measured, in words that are the same in every recording of it. The base of settings
+/// tried is 1 by definition.
 fn label(row: &Row) -> Option<String> {
     match row {
         Row::Echo(row) => {

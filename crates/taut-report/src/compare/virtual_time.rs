@@ -1,5 +1,5 @@
-//! Two recordings, one made after the other, on machines in virtual time: thousands of seeded reports on equal things, and on
-//! things with a known difference.
+//! Two recordings, one made after the other, on machines in virtual time: thousands of seeded
+//! reports on equal things, and on things with a known difference.
 
 use taut_measure::stats::{apart_by_chance, narrowest};
 
@@ -27,7 +27,8 @@ impl Random {
     }
 }
 
-/// How a machine's rounds scatter: `at` counts them from its beginning, `state` is what it remembers of the round before.
+/// How a machine's rounds scatter: `at` counts them from its beginning, `state` is what it
+/// remembers of the round before.
 type Machine = fn(&mut Random, at: usize, state: &mut f64) -> f64;
 
 /// Where the scheduler puts the two ends decides anew in each round: one core or two.
@@ -51,7 +52,8 @@ fn rhythm(random: &mut Random, at: usize, _state: &mut f64) -> f64 {
     10_000.0 * (1.0 + 0.2 * f64::from(u8::from(at.is_multiple_of(3)))) * (0.99 + 0.02 * random.unit())
 }
 
-/// What moves it lasts for some ten rounds: neighbours on the same processor, clock rates (an autoregression of order 1).
+/// What moves it lasts for some ten rounds: neighbours on the same processor, clock rates (an
+/// autoregression of order 1).
 fn sluggish(random: &mut Random, _at: usize, state: &mut f64) -> f64 {
     *state = 0.9 * *state + 0.19_f64.sqrt() * random.normal();
     10_000.0 * (0.03 * *state + 0.005 * random.normal()).exp()

@@ -32,8 +32,8 @@ fn names(rows: &[&AirRow]) -> Vec<String> {
     air_labels(rows).each.into_iter().map(name).collect()
 }
 
-/// Throughput and what whole exchanges would allow, by connection interval; a curve for each combination of what else was
-/// varied.
+/// Throughput and what whole exchanges would allow, by connection interval; a curve for each
+/// combination of what else was varied.
 fn by_interval(rows: &[&AirRow]) -> Option<Chart> {
     let others = |row: &AirRow| in_words(&row.set.iter().filter(|set| set.name != "ci").cloned().collect::<Vec<_>>());
     let mut curves: Vec<(String, Vec<&AirRow>)> = Vec::new();

@@ -66,7 +66,8 @@ impl<'a> From<&'a RouteRow> for Curve<'a> {
     }
 }
 
-/// Time by percentile, of all messages of all rounds. A loss stands at infinity, so the curve ends at the share that came back.
+/// Time by percentile, of all messages of all rounds. A loss stands at infinity, so the curve ends
+/// at the share that came back.
 pub(crate) fn percentiles(rows: &[Curve<'_>], labels: &[String]) -> Option<Chart> {
     let series = series(rows, labels, |points| {
         let (x, y): (Vec<f64>, Vec<f64>) = points.iter().map(|&(q, ns)| (-(1.0 - q).log10(), ns)).unzip();
@@ -184,8 +185,8 @@ fn scaling<'a>(points: impl Iterator<Item = Point<'a>>, of: impl Fn(usize) -> St
     (!series.is_empty()).then_some(series)
 }
 
-/// Messages as bars from their intended time on, cut by the layer that held them. Charts of one page share their scale, so
-/// that they can be held against each other.
+/// Messages as bars from their intended time on, cut by the layer that held them. Charts of one
+/// page share their scale, so that they can be held against each other.
 pub(crate) fn timelines(rows: &[&PaceRow], labels: &[String]) -> Vec<Chart> {
     /// More bars than this would be thinner than a line.
     const MOST: usize = 200;

@@ -7,7 +7,8 @@ use super::{
 };
 use crate::units;
 
-/// Round trips, one row per endpoint; an open loop takes three lines, since its three times mean three different things.
+/// Round trips, one row per endpoint; an open loop takes three lines, since its three times mean
+/// three different things.
 pub(super) fn sheet(rows: &[&EchoRow]) -> Sheet {
     let labels = echo_labels(rows);
     let open = rows.iter().any(|row| row.rate_hz.is_some());

@@ -103,8 +103,8 @@ fn table(words: &Words, series: &[Series<'_>]) -> Sheet {
     Sheet { heading, columns, lines, notes, ..Sheet::default() }
 }
 
-/// What a share means to one who waits: how often a message at this rate misses the limit that is its period, or the next
-/// longer one.
+/// What a share means to one who waits: how often a message at this rate misses the limit that is
+/// its period, or the next longer one.
 fn in_time(series: &[Series<'_>]) -> Vec<Note> {
     let due: Vec<Due<'_>> = series.iter().filter_map(Due::of).collect();
     let sentences = due.iter().filter_map(|one| {

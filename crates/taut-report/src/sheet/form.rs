@@ -75,8 +75,8 @@ pub(crate) struct Note {
 }
 
 impl Sheet {
-    /// Columns of each table that the sheet becomes: all in one, unless cases next to one another do not fit. Then they are
-    /// spread evenly.
+    /// Columns of each table that the sheet becomes: all in one, unless cases next to one another
+    /// do not fit. Then they are spread evenly.
     pub(crate) fn tables(&self, fits: impl Fn(&[usize]) -> bool) -> Vec<Vec<usize>> {
         let Some(first) = self.cases_from else {
             return vec![(0..self.columns.len()).collect()];

@@ -1,4 +1,5 @@
-//! Sheets: a document's rows as headings, columns and cells in words, for text and HTML alike. One file for each kind of row.
+//! Sheets: a document's rows as headings, columns and cells in words, for text and HTML alike. One
+//! file for each kind of row.
 
 mod about;
 mod air;

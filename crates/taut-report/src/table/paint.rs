@@ -1,5 +1,6 @@
-//! Colour and line breaks. While tables are laid out a tone is marked with characters of no width; at the end the marks
-//! become escape sequences, or nothing; what else would command a terminal is replaced. So colour can never change the layout.
+//! Colour and line breaks. While tables are laid out a tone is marked with characters of no width;
+//! at the end the marks become escape sequences, or nothing; what else would command a terminal is
+//! replaced. So colour can never change the layout.
 
 use crate::sheet::Tone;
 

@@ -23,13 +23,13 @@ use crate::{findings, input, scenario};
 
 /// A Bluetooth LE link in virtual time: what a connection interval, credits and buffers make of its throughput
 ///
-/// A model of the link layer, the L2CAP channel, both controllers and both hosts, which runs thousands of times faster than
-/// real time and needs no hardware. It says what the link carries, how far that is from the channel's limit, and in the slack
-/// ledger where every microsecond of air time went: nothing is left over. Findings name what binds, and prove the remedy by
-/// running it.
+/// A model of the link layer, the L2CAP channel, both controllers and both hosts, which runs
+/// thousands of times faster than real time and needs no hardware. It says what the link carries,
+/// how far that is from the channel's limit, and in the slack ledger where every microsecond of air
+/// time went: nothing is left over. Findings name what binds, and prove the remedy by running it.
 ///
-/// FILE is a scenario in TOML; without one, or with the name of one that is built in, `paper-000`: a link as in a published
-/// measurement, two Raspberry Pi 4 with BlueZ. `saturate` is the same radio with nothing in its way.
+/// FILE is a scenario in TOML; without one, or with the name of one that is built in, `paper-000`: a link as in
+/// a published measurement, two Raspberry Pi 4 with BlueZ. `saturate` is the same radio with nothing in its way.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

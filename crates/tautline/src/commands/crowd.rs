@@ -18,14 +18,15 @@ use crate::{findings, input};
 
 /// Many connections, few of them active: what does each way of waiting cost a server?
 ///
-/// The engine under test drives a server process of its own, which sends every message back. We hold all connections, send
-/// 32 bytes on each of a few drawn at random, wait for all replies, and draw again. Printed are the round trip, and of the
-/// server CPU time for each message, threads and memory. Without an ENDPOINT the servers run here, on loopback; with the
-/// ENDPOINT of a `taut serve` they run there. Engines are interleaved; every round has new servers and connections.
+/// The engine under test drives a server process of its own, which sends every message back. We
+/// hold all connections, send 32 bytes on each of a few drawn at random, wait for all replies, and
+/// draw again. Printed are the round trip, and of the server CPU time for each message, threads and
+/// memory. Without an ENDPOINT the servers run here, on loopback; with the ENDPOINT of a `taut
+/// serve` they run there. Engines are interleaved; every round has new servers and connections.
 ///
-/// Engines: poll, epoll, tokio, uring (io_uring as it is); over libtautaio aio-signal, aio-suspend (over all connections) and
-/// aio-wait (aio_waitcomplete); glibc-aio (the C library's POSIX AIO as it comes: beyond 20 connections it starves them) and
-/// glibc-aio-threads (the same with a thread for each connection).
+/// Engines: poll, epoll, tokio, uring (io_uring as it is); over libtautaio aio-signal, aio-suspend (over all
+/// connections) and aio-wait (aio_waitcomplete); glibc-aio (the C library's POSIX AIO as it comes: beyond 20
+/// connections it starves them) and glibc-aio-threads (the same with a thread for each connection).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut crowd --html crowd.html                       10,000 connections, 1 to 1,000 active
@@ -53,8 +54,8 @@ pub(crate) struct Args {
     /// Further numbers of connections, each with the first number of active ones
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = input::count)]
     by_connections: Vec<usize>,
-    /// Independent repetitions, each with new servers and connections [default: as many as verdicts on the whole table take, 12
-    /// for that of all defaults]
+    /// Independent repetitions, each with new servers and connections [default: as many as verdicts
+    /// on the whole table take, 12 for that of all defaults]
     #[arg(long, value_name = "N", value_parser = input::count)]
     rounds: Option<usize>,
     /// Time of one engine with one number of active connections in one round, at least three exchanges
@@ -69,8 +70,8 @@ pub(crate) struct Args {
     /// Put our own servers on this processor [default: another one than the client's]
     #[arg(long, value_name = "N", conflicts_with_all = ["endpoint", "place"])]
     server_cpu: Option<usize>,
-    /// Where both ends run when the servers are ours or those of a `taut serve` on this host: same-core, two-cores, or free, which is
-    /// wherever the system puts them [default: two-cores; free of a peer elsewhere]
+    /// Where both ends run when the servers are ours or those of a `taut serve` on this host: same-core,
+    /// two-cores, or free, which is wherever the system puts them [default: two-cores; free of a peer elsewhere]
     #[arg(long, value_name = "WHERE")]
     place: Option<Wish>,
     #[command(flatten)]
@@ -158,7 +159,8 @@ pub(crate) fn own_server() -> anyhow::Result<Server> {
     Ok(Server::Own { program, listen: "tcp://127.0.0.1:0".parse()? })
 }
 
-/// The placement that a crowd has when nobody says which: what a server costs is to be told apart from what its clients do.
+/// The placement that a crowd has when nobody says which: what a server costs is to be told apart
+/// from what its clients do.
 pub(crate) fn two_cores() -> Wish {
     if placement::allowed_cores().len() < 2 { Wish::Free } else { Wish::TwoCores }
 }

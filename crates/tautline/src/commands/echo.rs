@@ -25,9 +25,9 @@ use crate::{findings, input, scenario};
 /// schedule, whatever comes back (open loop): then response times count from the intended sending, and a stalled peer
 /// shows. Round trips are round trips, never halved. A lost message is later than every time, in each percentile too.
 ///
-/// On one host a round trip takes as long as waking up the other end, which depends on whether that has a processor of its own. So
-/// both ends are placed, first on one processor and then on two, in rows that are held against their like only. Both
-/// rows share the endpoint's --time: they cost no more time than one, and each has about half the messages.
+/// On one host a round trip takes as long as waking up the other end, which depends on whether that has a processor of
+/// its own. So both ends are placed, first on one processor and then on two, in rows that are held against their like
+/// only. Both rows share the endpoint's --time: they cost no more time than one, and each has about half the messages.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut echo tcp://127.0.0.1:9100 udp://127.0.0.1:9100 unix:/run/taut.sock
@@ -54,8 +54,8 @@ pub(crate) struct Args {
     /// Links open at once
     #[arg(long, value_name = "N", default_value = "1", value_parser = input::count)]
     connections: usize,
-    /// Independent repetitions, each with new links [default: 5, and when N others are compared with the first, as many as a verdict
-    /// takes: 7 for one, 9 for five]
+    /// Independent repetitions, each with new links [default: 5, and when N others are compared
+    /// with the first, as many as a verdict takes: 7 for one, 9 for five]
     #[arg(long, value_name = "N", value_parser = input::count)]
     rounds: Option<usize>,
     /// After which a message counts as lost

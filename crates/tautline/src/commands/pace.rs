@@ -24,7 +24,8 @@ use crate::{findings, input};
 /// timestamps), was acknowledged and arrived. A plain Linux reader acknowledges at once and so hides Nagle's algorithm:
 /// --peer-ack and --foreign-peer choose other receivers.
 ///
-/// A receiver on this host has two rows: both ends on one processor, and each on one of its own. They share --time, half of it each.
+/// A receiver on this host has two rows: both ends on one processor, and each on one of its own.
+/// They share --time, half of it each.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut pace tcp://10.0.0.2:9100 --size 128 --period 10ms

@@ -13,9 +13,9 @@ use crate::{input, output, run};
 
 /// The other side of every test: answers any number of clients on any mix of endpoints
 ///
-/// Listens on loopback unless told otherwise. A client is bounded in number, message size, rate, time and memory, and no
-/// address gets an answer longer than its question before it has shown that it gets our answers. The protocol stands in
-/// docs/protocol.md. Ends at Ctrl-C and then says what it has done.
+/// Listens on loopback unless told otherwise. A client is bounded in number, message size, rate, time
+/// and memory, and no address gets an answer longer than its question before it has shown that it gets
+/// our answers. The protocol stands in docs/protocol.md. Ends at Ctrl-C and then says what it has done.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Where to listen
@@ -45,8 +45,8 @@ pub(crate) struct Args {
     /// Connections of a crowd, of which there is one at a time; 0 takes none
     #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Limits")]
     max_crowd: usize,
-    /// Don't let clients change how their Bluetooth LE links are received (MTU, buffer, the adapter's limits of the connection interval),
-    /// as `taut tune` does for as long as it runs
+    /// Don't let clients change how their Bluetooth LE links are received (MTU, buffer, the
+    /// adapter's limits of the connection interval), as `taut tune` does for as long as it runs
     #[arg(long, help_heading = "Limits")]
     fixed: bool,
     /// Wait this long before each answer (to see whether a client measures it)

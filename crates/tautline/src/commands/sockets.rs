@@ -13,11 +13,12 @@ use taut_source::{Sampler, Seen};
 use crate::exit::Code;
 use crate::{output, run};
 
-/// List the TCP sockets of this host, with what ss can't say: Nagle's algorithm, cork, delayed ACKs, and who holds their data
+/// List the TCP sockets of this host, with what ss can't say: Nagle's algorithm, cork, delayed
+/// ACKs, and who holds their data
 ///
-/// Looks at all connections of this network namespace every 20 ms, for a second unless told otherwise, and tells which of
-/// them lose time and to what. Needs no right, changes nothing and loads nothing into the kernel; the options of other
-/// users' programs take root. Waits shorter than the time between two looks are seen by chance only.
+/// Looks at all connections of this network namespace every 20 ms, for a second unless told otherwise, and tells
+/// which of them lose time and to what. Needs no right, changes nothing and loads nothing into the kernel; the
+/// options of other users' programs take root. Waits shorter than the time between two looks are seen by chance only.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut sockets                       which connections of this host lose time now, and to what

@@ -16,12 +16,12 @@ use crate::{findings, input, scenario};
 
 /// Throughput, with what it costs in CPU time
 ///
-/// Counts what arrives at the receiver, not what the sender could get rid of. With --plain the receiver tells nothing: then
-/// what its kernel acknowledges counts (TCP), or what this host's socket takes (all else), and the rate is that of progress
-/// once the buffers on the way are full: a peer that never reads has none.
+/// Counts what arrives at the receiver, not what the sender could get rid of. With --plain the receiver tells
+/// nothing: then what its kernel acknowledges counts (TCP), or what this host's socket takes (all else), and
+/// the rate is that of progress once the buffers on the way are full: a peer that never reads has none.
 ///
-/// Where the peer is a `taut serve` on this host, one link has two rows: both ends on one processor, and each on one of its own.
-/// They share --time, half of it each.
+/// Where the peer is a `taut serve` on this host, one link has two rows: both ends on one
+/// processor, and each on one of its own. They share --time, half of it each.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut stream tcp://10.0.0.2:9100 --time 10s --connections 4

@@ -90,7 +90,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 /// The ACK delay that explains the figures of the published experiment.
 const FOREIGN_DELAY: Duration = Duration::from_millis(56);
 const ROUNDS: usize = 5;
-/// Where more rounds only make each of them shorter: so many that two surveys can be held against each other, figure by figure.
+/// Where more rounds only make each of them shorter: so many that two surveys can be held against
+/// each other, figure by figure.
 const MANY_ROUNDS: usize = 8;
 /// Virtual time of each link.
 const AIR_TIME: Duration = Duration::from_secs(10);
@@ -284,7 +285,8 @@ impl Survey {
         self.gpio_path()
     }
 
-    /// The same on GPIO lines. Those of real chips are somebody's: without being told which ones may be used, none is touched.
+    /// The same on GPIO lines. Those of real chips are somebody's: without being told which ones
+    /// may be used, none is touched.
     fn gpio_path(&mut self) -> anyhow::Result<()> {
         if Simulation::find().is_ok() {
             let (_, core) = bench::cores();

@@ -17,18 +17,18 @@ use crate::{findings, input};
 
 /// Try the settings that could shorten a path, one against the base in turn, and say which did
 ///
-/// Each round opens new links and measures the base and every setting, beginning with another one each time. What stands out
-/// then is measured again in fresh rounds, from which alone its figures are: a setting counts as shorter or longer only when
-/// both times the whole interval across rounds lies on the same side, the second time by more than 1 %. What is in force
-/// already is not tried. The timeline that is explained comes from trials of its own.
+/// Each round opens new links and measures the base and every setting, beginning with another one each time. What
+/// stands out then is measured again in fresh rounds, from which alone its figures are: a setting counts as shorter
+/// or longer only when both times the whole interval across rounds lies on the same side, the second time by more
+/// than 1 %. What is in force already is not tried. The timeline that is explained comes from trials of its own.
 ///
-/// On one host the system decides where both ends run, and single processors are among the settings. With --place both ends are
-/// placed instead, and the verdicts hold for that placement, which the table names.
+/// On one host the system decides where both ends run, and single processors are among the settings. With
+/// --place both ends are placed instead, and the verdicts hold for that placement, which the table names.
 ///
-/// A stream over Bluetooth LE is tuned step by step: the receiver's MTU and buffer, the connection interval, PHY, data length and
-/// the size of writes are tried on top of what has helped so far, until nothing helps any more. `taut serve` changes its side
-/// meanwhile; of any other peer only what one side can change is tried. All is put back at the end, and the lines that make it
-/// last are printed. Changing interval, PHY and length needs root here.
+/// A stream over Bluetooth LE is tuned step by step: the receiver's MTU and buffer, the connection interval, PHY,
+/// data length and the size of writes are tried on top of what has helped so far, until nothing helps any more.
+/// `taut serve` changes its side meanwhile; of any other peer only what one side can change is tried. All is put
+/// back at the end, and the lines that make it last are printed. Changing interval, PHY and length needs root here.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut tune tcp://10.0.0.2:9100 --workload write-write-read
@@ -41,7 +41,8 @@ pub(crate) struct Args {
     /// What you care about: echo, write-write-read, pace, stream [default: echo; stream over Bluetooth LE]
     #[arg(long, value_name = "NAME", value_parser = ["echo", "write-write-read", "pace", "stream"])]
     workload: Option<String>,
-    /// Bytes of one message, or of one write of a stream [default: 32, 128 for write-write-read and pace, 128KiB for stream]
+    /// Bytes of one message, or of one write of a stream [default: 32, 128 for write-write-read and
+    /// pace, 128KiB for stream]
     #[arg(long, value_name = "SIZE", value_parser = input::size)]
     size: Option<usize>,
     /// Bytes of the first of two writes
@@ -56,14 +57,16 @@ pub(crate) struct Args {
     /// The peer is any server that echoes (for pace and stream: that reads)
     #[arg(long)]
     plain: bool,
-    /// Where both ends run when the peer is a `taut serve` on this host: same-core, two-cores, both (a table each, so twice the
-    /// time), or free, which is wherever the system puts them [default: free]
+    /// Where both ends run when the peer is a `taut serve` on this host: same-core, two-cores, both (a
+    /// table each, so twice the time), or free, which is wherever the system puts them [default: free]
     #[arg(long, value_name = "WHERE")]
     place: Option<Wish>,
-    /// Independent repetitions of each setting, 5 or more, and again as many of each that stands out [default: 7; 5 over Bluetooth LE]
+    /// Independent repetitions of each setting, 5 or more, and again as many of each that stands
+    /// out [default: 7; 5 over Bluetooth LE]
     #[arg(long, value_name = "N", value_parser = input::deciding_rounds)]
     rounds: Option<usize>,
-    /// Time of one setting in one round [default: 200ms, 500ms for pace, 16 connection intervals or 500ms over Bluetooth LE]
+    /// Time of one setting in one round [default: 200ms, 500ms for pace, 16 connection intervals or
+    /// 500ms over Bluetooth LE]
     #[arg(long, value_name = "TIME", value_parser = input::positive_duration)]
     time: Option<Duration>,
     /// Which way: up (to the peer) or down

@@ -16,12 +16,13 @@ use crate::{input, output, run};
 
 /// Static files over HTTP/1.1 on any link: TCP, Unix sockets, L2CAP, RFCOMM
 ///
-/// Serves what lies beneath a directory, and nothing else: symbolic links out of it, names that begin with a dot, FIFOs and
-/// devices are not there. GET and HEAD; one range, preconditions, files compressed beforehand (.br, .zst, .gz beside the
-/// plain one), index.html. A file NAME.tmpl.html is served as NAME.html with {{time}} replaced by the time; nothing is
-/// evaluated. Listens on loopback unless told otherwise, and answers only for localhost, addresses and names that it was told (else 421), so
-/// that no page from elsewhere can have its own name lead here. Ends at Ctrl-C, when answers that have begun are finished, and then
-/// says what it has done. A line for each request goes to stderr. More in docs/web.md.
+/// Serves what lies beneath a directory, and nothing else: symbolic links out of it, names that begin
+/// with a dot, FIFOs and devices are not there. GET and HEAD; one range, preconditions, files compressed
+/// beforehand (.br, .zst, .gz beside the plain one), index.html. A file NAME.tmpl.html is served as
+/// NAME.html with {{time}} replaced by the time; nothing is evaluated. Listens on loopback unless told
+/// otherwise, and answers only for localhost, addresses and names that it was told (else 421), so that no
+/// page from elsewhere can have its own name lead here. Ends at Ctrl-C, when answers that have begun are
+/// finished, and then says what it has done. A line for each request goes to stderr. More in docs/web.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut web site --on tcp://127.0.0.1:8080 --on unix:/run/web.sock

@@ -19,8 +19,8 @@ pub(crate) fn taut() -> Command {
     command
 }
 
-/// `taut` on the first processor that it may have, before all others who want it (`SCHED_FIFO`), so that a busy machine does not disturb it
-/// and it need not wake up another processor; where that is not allowed, as it is.
+/// `taut` on the first processor that it may have, before all others who want it (`SCHED_FIFO`), so that a busy
+/// machine does not disturb it and it need not wake up another processor; where that is not allowed, as it is.
 pub(crate) fn undisturbed() -> Command {
     static PLACE: OnceLock<Option<String>> = OnceLock::new();
     let place = PLACE.get_or_init(|| {

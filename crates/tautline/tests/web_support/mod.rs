@@ -230,7 +230,8 @@ impl Answer {
     }
 }
 
-/// Writes bytes, says that no more come, and reads all answers until the server closes. A connection that is reset after them has them too.
+/// Writes bytes, says that no more come, and reads all answers until the server closes. A
+/// connection that is reset after them has them too.
 pub(crate) fn ask(web: &Web, request: &[u8]) -> Vec<Answer> {
     let stream = web.connect();
     let received = thread::scope(|scope| {

@@ -34,8 +34,8 @@ pub(super) enum Alike {
     Stream,
 }
 
-/// Settings of which none can act on an echo over loopback: what is written is one segment that nothing is held back for. The
-/// peer's settings are none of them, as they cost it a call more at each read.
+/// Settings of which none can act on an echo over loopback: what is written is one segment that nothing
+/// is held back for. The peer's settings are none of them, as they cost it a call more at each read.
 const IDLE: [&str; 3] = ["nodelay", "quickack", "busy_poll=50"];
 /// No run takes longer.
 const LIMIT: Duration = Duration::from_secs(120);

@@ -315,7 +315,8 @@ mod tests {
         let relay = Relay::start(&format!("udp://{address}"), 100).unwrap();
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         client.connect(relay.endpoint.strip_prefix("udp://").unwrap()).unwrap();
-        // Lost is what has not come when the last answer has, however late that is; all together, they have room in a socket.
+        // Lost is what has not come when the last answer has, however late that is; all together,
+        // they have room in a socket.
         client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let last = 200;
         for number in 0..=last {

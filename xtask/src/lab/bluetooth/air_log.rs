@@ -35,7 +35,8 @@ const ADVERTISING: [u8; 4] = 0x8e89_bed6_u32.to_le_bytes();
 const SIGNALLING: [u8; 2] = [5, 0];
 const CREDITS: u8 = 0x16;
 
-/// Reads a capture of one link. Events follow each other on different channels (the hop is never 0), which tells them apart.
+/// Reads a capture of one link. Events follow each other on different channels (the hop is never
+/// 0), which tells them apart.
 pub(super) fn read(path: &Path) -> Result<Vec<Event>> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let events = events(&bytes).with_context(|| format!("{} is no capture of ours", path.display()))?;

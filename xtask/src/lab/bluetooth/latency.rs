@@ -1,5 +1,5 @@
-//! The table of paper 003: 32-byte echoes over RFCOMM and L2CAP beside TCP and UDP in the same guest, on a clean medium and on
-//! one with seeded losses.
+//! The table of paper 003: 32-byte echoes over RFCOMM and L2CAP beside TCP and UDP in the same
+//! guest, on a clean medium and on one with seeded losses.
 
 use std::fs;
 use std::path::Path;
@@ -19,8 +19,9 @@ pub(super) const SCENARIO: &str = "scenarios/paper-003.toml";
 /// Echoes over each kind of link, as in the paper; over that many links one after the other.
 const ECHOES: u32 = 1000;
 const ROUNDS: u32 = 5;
-/// Losses in bursts, of 50 packets on average: while one lasts nothing comes through. A link of the table meets about twenty: with
-/// a fifth of that, one run in six had none that holds an echo up, by nothing but the number of instructions before it.
+/// Losses in bursts, of 50 packets on average: while one lasts nothing comes through. A link of the
+/// table meets about twenty: with a fifth of that, one run in six had none that holds an echo up,
+/// by nothing but the number of instructions before it.
 const LOSSES: [&str; 3] = ["burst.enter=0.005", "burst.exit=0.02", "burst.per=1"];
 /// Quantiles of the paper's table.
 const DECILES: std::ops::Range<u32> = 1..10;

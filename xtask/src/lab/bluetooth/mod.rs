@@ -1,5 +1,5 @@
-//! `cargo xtask lab bluetooth`: throughput by connection interval under real kernels, beside the formula and the model of the
-//! same scenario, packet by packet; and latencies of RFCOMM and L2CAP beside TCP and UDP.
+//! `cargo xtask lab bluetooth`: throughput by connection interval under real kernels, beside the formula and
+//! the model of the same scenario, packet by packet; and latencies of RFCOMM and L2CAP beside TCP and UDP.
 
 mod air_log;
 mod baseband_log;
@@ -33,8 +33,8 @@ pub(super) struct BluetoothArgs {
     /// Connection events to compare with the model's, and to measure over.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(100..=100_000))]
     events: u32,
-    /// Only one of the experiments: throughput by interval, what the published program's blocks cost (on 5.10), or latencies by
-    /// kind of link.
+    /// Only one of the experiments: throughput by interval, what the published program's blocks
+    /// cost (on 5.10), or latencies by kind of link.
     #[arg(long, value_name = "NAME")]
     only: Option<Experiment>,
     /// One JSON object on stdout instead of a table.
@@ -63,12 +63,14 @@ const MTU: f64 = 672.0;
 /// A block of whole SDUs, and that of the published program, with a remainder of 64 bytes.
 const WHOLE: u32 = 67_200;
 const PUBLISHED: u32 = 4096;
-/// What the model's program writes first: nothing else, one PDU, or two. With which PDU of an SDU connection events begin is up
-/// to what programs said to each other before the flow, and stays so for ever where a whole number of SDUs fits into an event.
+/// What the model's program writes first: nothing else, one PDU, or two. With which PDU of an SDU
+/// connection events begin is up to what programs said to each other before the flow, and stays so
+/// for ever where a whole number of SDUs fits into an event.
 const FIRST: [u32; 3] = [0, 64, 300];
 /// The shortest time of one measurement.
 const LEAST: Duration = Duration::from_secs(10);
-/// Bars: the model and the formula within that share of the kernel; recent kernels at least that fast at every interval.
+/// Bars: the model and the formula within that share of the kernel; recent kernels at least that
+/// fast at every interval.
 const WITHIN: f64 = 0.05;
 const RECENT_BPS: f64 = 640_000.0;
 

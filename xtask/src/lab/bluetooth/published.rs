@@ -1,5 +1,6 @@
-//! What the published program's blocks of 4096 bytes cost under Linux 5.10 at 7.5 ms: l2cat at both ends, against its own writes of
-//! whole SDUs, and `taut stream` doing the same beside it; on the published link and on that of the other measurements.
+//! What the published program's blocks of 4096 bytes cost under Linux 5.10 at 7.5 ms: l2cat at both
+//! ends, against its own writes of whole SDUs, and `taut stream` doing the same beside it; on the
+//! published link and on that of the other measurements.
 
 use std::fs;
 use std::path::Path;
@@ -52,8 +53,8 @@ impl Program {
         }
     }
 
-    /// Both ends, as a shell's text. The sender is the peripheral, as published: l2cat's speed server writes 4096 bytes at a
-    /// time; serving another program it writes what a read of 672 bytes brings.
+    /// Both ends, as a shell's text. The sender is the peripheral, as published: l2cat's speed server
+    /// writes 4096 bytes at a time; serving another program it writes what a read of 672 bytes brings.
     fn script(self, block: u32) -> String {
         let (server, client) = match self {
             Self::L2cat => {

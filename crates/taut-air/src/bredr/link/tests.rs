@@ -140,7 +140,8 @@ fn part(initiator: usize, lose: impl Fn(usize) -> bool) -> [(Nanos, bool); 2] {
 
 #[test]
 fn a_lost_acknowledgement_of_the_end_is_sent_again() {
-    // The central's end is acknowledged at once, or after 20 turns; the peripheral leaves three T_poll after it has heard it.
+    // The central's end is acknowledged at once, or after 20 turns; the peripheral leaves three
+    // T_poll after it has heard it.
     assert_eq!(part(0, |_| false), [(3, true), (3, true)]);
     assert_eq!(part(0, |count| count <= 20), [(4, true), (3, true)]);
     // Nothing comes of it: it is dropped after six.

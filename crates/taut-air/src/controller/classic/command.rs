@@ -1,5 +1,5 @@
-//! HCI commands of BR/EDR (Core Specification, Vol 4, Part E, 7): what a kernel's Bluetooth needs for ACL links. Neither
-//! authentication nor encryption: who asks for them gets Unknown HCI Command.
+//! HCI commands of BR/EDR (Core Specification, Vol 4, Part E, 7): what a kernel's Bluetooth needs
+//! for ACL links. Neither authentication nor encryption: who asks for them gets Unknown HCI Command.
 
 use alloc::vec::Vec;
 

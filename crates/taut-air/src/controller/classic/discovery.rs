@@ -1,7 +1,9 @@
-//! How devices find each other (Core Specification, Vol 2, Part B, 8.3 and 8.4): paging and its answer, inquiry and its answer.
+//! How devices find each other (Core Specification, Vol 2, Part B, 8.3 and 8.4): paging and its
+//! answer, inquiry and its answer.
 //!
-//! ID packets go out two to a slot, over the 16 channels of a train in 10 ms; a scanner listens to one of them for its window
-//! in every interval. A pager does not guess at the other's clock: every train has the channel that is listened to.
+//! ID packets go out two to a slot, over the 16 channels of a train in 10 ms; a scanner listens to
+//! one of them for its window in every interval. A pager does not guess at the other's clock: every
+//! train has the channel that is listened to.
 
 use alloc::vec::Vec;
 

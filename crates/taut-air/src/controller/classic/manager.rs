@@ -1,5 +1,5 @@
-//! The link manager's procedures (Core Specification, Vol 2, Part C, 4): connections from host to host, what each side can do,
-//! names, and the end.
+//! The link manager's procedures (Core Specification, Vol 2, Part C, 4): connections from host to
+//! host, what each side can do, names, and the end.
 
 use alloc::vec::Vec;
 

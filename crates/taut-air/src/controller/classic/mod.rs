@@ -1,5 +1,5 @@
-//! The BR/EDR side of a controller: its ACL links, paging and inquiry, and what HCI says of them. It shares the radio with LE:
-//! an event of LE that is near is waited for, a turn that has begun is finished.
+//! The BR/EDR side of a controller: its ACL links, paging and inquiry, and what HCI says of them. It
+//! shares the radio with LE: an event of LE that is near is waited for, a turn that has begun is finished.
 
 mod command;
 mod discovery;
@@ -301,7 +301,8 @@ impl Controller {
         }
     }
 
-    /// A link begins. One with the same peer that this side still has is over: its packets would be taken for this one's.
+    /// A link begins. One with the same peer that this side still has is over: its packets would be
+    /// taken for this one's.
     fn open_line(&mut self, role: Role, peer: Address, lt_addr: u8, origin: Instant, setup: Setup) {
         if let Some(stale) = self.classic.line_with(peer) {
             let reason = self.classic.lines[stale].acl.leaves_for().unwrap_or(hci::CONNECTION_TIMEOUT);

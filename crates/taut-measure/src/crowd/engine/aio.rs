@@ -11,7 +11,8 @@ use taut_link::Link;
 
 use super::buffer::BUFFER_BYTES;
 
-/// Each read that is complete is told of by a real-time signal with the number of its link, as in the published experiment.
+/// Each read that is complete is told of by a real-time signal with the number of its link, as in
+/// the published experiment.
 pub(super) fn by_signal(provider: Provider, links: Vec<Link>, ready: &mut dyn FnMut()) -> io::Result<()> {
     let signal = SignalWaiter::realtime(1)?;
     // Before the library starts a thread, so that none is there to be interrupted.

@@ -1,6 +1,6 @@
-//! The engines of a crowd host, each as a competent programmer would write an echo server with it. All read a readable link
-//! once and write back what came, so that what differs is how they learn of it. To add one, write a file here and name it
-//! in [`CrowdEngine`].
+//! The engines of a crowd host, each as a competent programmer would write an echo server with it.
+//! All read a readable link once and write back what came, so that what differs is how they learn
+//! of it. To add one, write a file here and name it in [`CrowdEngine`].
 
 mod aio;
 mod buffer;
@@ -20,7 +20,8 @@ use super::CrowdEngine;
 /// Threads of glibc's pool besides one for each link.
 const SPARE_THREADS: usize = 50;
 
-/// Serves the links until they are closed; all of them live as long as their host. Calls `ready` when it waits for all of them.
+/// Serves the links until they are closed; all of them live as long as their host. Calls `ready`
+/// when it waits for all of them.
 ///
 /// # Errors
 /// The engine can't be set up, or its waiting call fails.

@@ -7,8 +7,8 @@ use taut_link::Link;
 
 use super::echo::{Next, Rest};
 
-/// poll(2): the array stays as it is, but the kernel looks at all of it at each call, and the program until it has found
-/// as many as are ready.
+/// poll(2): the array stays as it is, but the kernel looks at all of it at each call, and the
+/// program until it has found as many as are ready.
 pub(super) fn run(links: &[Link], ready: &mut dyn FnMut()) -> io::Result<()> {
     links.iter().try_for_each(|link| link.set_nonblocking(true)).map_err(io::Error::other)?;
     let watch = |link: usize, flags| PollFd::from_borrowed_fd(links[link].as_fd(), flags);

@@ -34,8 +34,8 @@ pub(super) struct Choice {
     pub(super) whole: bool,
 }
 
-/// SDUs of so many full PDUs: what 7.5 ms hold on LE 1M, three times that, and what 50 ms hold, twice that. Larger ones don't fit into the
-/// default send buffer with what the kernel adds to each PDU.
+/// SDUs of so many full PDUs: what 7.5 ms hold on LE 1M, three times that, and what 50 ms hold, twice
+/// that. Larger ones don't fit into the default send buffer with what the kernel adds to each PDU.
 const SDU_PDUS: [u16; 4] = [3, 9, 20, 40];
 /// `SO_RCVBUF`, of which the kernel makes twice as much: net.core.rmem_max, as it is unless somebody changed it.
 const RECEIVE_BUFFER: u32 = 212_992;

@@ -1,5 +1,5 @@
-//! Does an interval last? A connection made anew with the adapters' own limits shows it, and shows the trap: set on the central alone, the
-//! peripheral asks its own interval back.
+//! Does an interval last? A connection made anew with the adapters' own limits shows it, and shows
+//! the trap: set on the central alone, the peripheral asks its own interval back.
 
 use taut_link::bluetooth::{IntervalLimits, LinkChoice};
 use taut_link::wire::Shape;

@@ -1,6 +1,7 @@
-//! Which settings of a Bluetooth LE link raise its throughput? Step by step: everything that could help is tried on top of what has
-//! helped so far, in turn with it and with the base, round by round, with new channels each time; what stands out is measured
-//! again, and the best of it that helps then too is taken, until nothing helps any more. What is changed is asked of both sides and put back at the end.
+//! Which settings of a Bluetooth LE link raise its throughput? Step by step: everything that could help
+//! is tried on top of what has helped so far, in turn with it and with the base, round by round, with
+//! new channels each time; what stands out is measured again, and the best of it that helps then too is
+//! taken, until nothing helps any more. What is changed is asked of both sides and put back at the end.
 
 mod choice;
 mod lasting;
@@ -30,7 +31,8 @@ pub struct RadioPlan {
     pub block_bytes: usize,
     /// Any server that reads will do; nothing is asked of it.
     pub plain: bool,
-    /// Independent repetitions of each setting; with fewer than [`LEAST_ROUNDS`](crate::stats::LEAST_ROUNDS) nothing can be told apart.
+    /// Independent repetitions of each setting; with fewer than
+    /// [`LEAST_ROUNDS`](crate::stats::LEAST_ROUNDS) nothing can be told apart.
     pub rounds: usize,
     /// Time of one setting in one round; as long as the interval asks for, unless it is given.
     pub time: Option<Duration>,

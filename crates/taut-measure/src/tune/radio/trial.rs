@@ -31,7 +31,8 @@ pub(super) struct Bench<'a> {
 
 /// For every answer of the peer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// Time of one trial: so many intervals, so that some SDUs come even when each takes two of them, and at least the second.
+/// Time of one trial: so many intervals, so that some SDUs come even when each takes two of them,
+/// and at least the second.
 const INTERVALS: u32 = 16;
 const LEAST: Duration = Duration::from_millis(500);
 

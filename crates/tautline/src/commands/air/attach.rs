@@ -18,19 +18,19 @@ use crate::{input, output, run, scenario};
 
 /// Give this kernel virtual Bluetooth LE adapters on one simulated radio
 ///
-/// The controllers are those of the model, in real time: connection events, air time, buffers and losses as the scenario has
-/// them; the hosts are this kernel's own. So programs with real L2CAP sockets run over a known radio, without hardware. One
-/// adapter is made as the scenario's central and one for each of its links as the peripheral; who connects to whom is for the
-/// programs to say. Connections between them get the interval, latency and timeout of the scenario (by debugfs, on both sides),
-/// and its PHY.
+/// The controllers are those of the model, in real time: connection events, air time, buffers and losses
+/// as the scenario has them; the hosts are this kernel's own. So programs with real L2CAP sockets run
+/// over a known radio, without hardware. One adapter is made as the scenario's central and one for each
+/// of its links as the peripheral; who connects to whom is for the programs to say. Connections between
+/// them get the interval, latency and timeout of the scenario (by debugfs, on both sides), and its PHY.
 ///
-/// With `--h4` a controller's host is another kernel: whoever connects to that socket and speaks HCI's UART transport (H4), as the
-/// serial port of a virtual machine does, in which `taut air host` or `btattach -P h4` gives it to the kernel. When it hangs up,
-/// the controller is off until the next one comes. Whoever may connect may use the controller: a socket file has its directory's
-/// rights, TCP belongs on loopback.
+/// With `--h4` a controller's host is another kernel: whoever connects to that socket and speaks HCI's UART
+/// transport (H4), as the serial port of a virtual machine does, in which `taut air host` or `btattach -P
+/// h4` gives it to the kernel. When it hangs up, the controller is off until the next one comes. Whoever
+/// may connect may use the controller: a socket file has its directory's rights, TCP belongs on loopback.
 ///
-/// Adapters of this kernel need root and /dev/vhci. Prints the controllers when they are ready, and ends at Ctrl-C; they are gone then.
-/// `cargo xtask lab pair` does all of it in a virtual machine.
+/// Adapters of this kernel need root and /dev/vhci. Prints the controllers when they are ready, and
+/// ends at Ctrl-C; they are gone then. `cargo xtask lab pair` does all of it in a virtual machine.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AttachArgs {
     /// A scenario in TOML, or the name of one that is built in: paper-000, saturate, two-nodes
@@ -39,8 +39,8 @@ pub(crate) struct AttachArgs {
     /// Give a parameter another value; `taut air parameters` lists them. What concerns hosts is this kernel's own here
     #[arg(long, value_name = "NAME=VALUE", value_parser = input::setting)]
     set: Vec<(String, String)>,
-    /// Take the host of a controller on a stream socket: central=unix:/run/central.sock, peripheral=tcp://127.0.0.1:7000,
-    /// peripheral2=… of several. Those not named become adapters of this kernel
+    /// Take the host of a controller on a stream socket: central=unix:/run/central.sock,
+    /// peripheral=tcp://127.0.0.1:7000, peripheral2=… of several. Those not named become adapters of this kernel
     #[arg(long, value_name = "CONTROLLER=ENDPOINT", value_parser = stream)]
     h4: Vec<(usize, Endpoint)>,
     /// Where chance begins
@@ -52,7 +52,8 @@ pub(crate) struct AttachArgs {
     /// Write the HCI packets of both sides to central.btsnoop and peripheral.btsnoop there, for Wireshark and btmon
     #[arg(long, value_name = "DIR")]
     btsnoop: Option<PathBuf>,
-    /// Switch the adapters on, for programs that don't do it (l2test, l2cat): peripherals also advertise and can be connected to
+    /// Switch the adapters on, for programs that don't do it (l2test, l2cat): peripherals also
+    /// advertise and can be connected to
     #[arg(long)]
     on: bool,
     /// Print the adapters, and at the end what the radio has done, as JSON lines

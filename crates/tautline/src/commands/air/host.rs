@@ -11,10 +11,10 @@ use crate::{input, output, run, scenario};
 
 /// Make this kernel the host of a Bluetooth controller on a serial line
 ///
-/// The line is given to the kernel's Bluetooth with HCI's UART transport (H4), as `btattach -P h4` does, and is an adapter until
-/// Ctrl-C. At its other end may be a module with a radio, or a controller of `taut air attach --h4` on another machine, as by the
-/// serial port of a virtual one: then two kernels talk over one simulated radio. `cargo xtask lab pair --peer-kernel` does all of
-/// it.
+/// The line is given to the kernel's Bluetooth with HCI's UART transport (H4), as `btattach -P h4`
+/// does, and is an adapter until Ctrl-C. At its other end may be a module with a radio, or a controller
+/// of `taut air attach --h4` on another machine, as by the serial port of a virtual one: then two
+/// kernels talk over one simulated radio. `cargo xtask lab pair --peer-kernel` does all of it.
 ///
 /// Needs root and the kernel's driver hci_uart.
 #[derive(Debug, clap::Args)]
@@ -25,8 +25,8 @@ pub(crate) struct HostArgs {
     /// Bits per second [default: as the line has it]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     baud: Option<u32>,
-    /// Give the links that this kernel makes interval, latency and timeout of a scenario, as `taut air attach` does with adapters
-    /// of its own kernel
+    /// Give the links that this kernel makes interval, latency and timeout of a scenario, as `taut
+    /// air attach` does with adapters of its own kernel
     #[arg(long, value_name = "FILE")]
     scenario: Option<String>,
     /// Give a parameter of the scenario another value

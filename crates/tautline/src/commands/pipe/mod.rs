@@ -20,12 +20,14 @@ use tell::Teller;
 
 /// Join two endpoints in both directions
 ///
-/// Either end is tcp://HOST:PORT, udp://HOST:PORT, tls://HOST:PORT, unix:PATH, unix-dgram:PATH (unix:@NAME for an abstract
-/// name), l2cap://ADDR/PSM, rfcomm://ADDR/CHANNEL, tty:PATH?baud=115200, exec:COMMAND, exec-pty:COMMAND, stdio: or file:PATH (read as A,
-/// appended to as B). With listen: before a socket's address there is a pipe for each client. Nothing needs escaping.
+/// Either end is tcp://HOST:PORT, udp://HOST:PORT, tls://HOST:PORT, unix:PATH, unix-dgram:PATH
+/// (unix:@NAME for an abstract name), l2cap://ADDR/PSM, rfcomm://ADDR/CHANNEL, tty:PATH?baud=115200,
+/// exec:COMMAND, exec-pty:COMMAND, stdio: or file:PATH (read as A, appended to as B). With listen:
+/// before a socket's address there is a pipe for each client. Nothing needs escaping.
 ///
-/// Says at the end who closed, why, and how many bytes went each way and how many did not get there; on stderr, or with --json as one
-/// object on stdout (on stderr where stdio: is an end). Exit code 1 when an end failed or bytes were left. docs/pipe.md is the guide.
+/// Says at the end who closed, why, and how many bytes went each way and how many did not get
+/// there; on stderr, or with --json as one object on stdout (on stderr where stdio: is an end).
+/// Exit code 1 when an end failed or bytes were left. docs/pipe.md is the guide.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// One end
@@ -46,8 +48,8 @@ pub(crate) struct Args {
     /// Say nothing but errors
     #[arg(long, short)]
     quiet: bool,
-    /// How messages (udp, unix-dgram) are told apart at the end that is a stream: none, length (4 bytes before each, network byte
-    /// order) or line (a newline after each)
+    /// How messages (udp, unix-dgram) are told apart at the end that is a stream: none, length (4
+    /// bytes before each, network byte order) or line (a newline after each)
     #[arg(long, value_name = "FORM", default_value = "none", value_parser = framing)]
     framing: Framing,
     /// Take the listening sockets from the service manager (LISTEN_FDS), in the order of the listen: ends
@@ -62,15 +64,15 @@ pub(crate) struct Args {
     /// End after the first client
     #[arg(long, help_heading = "Clients")]
     once: bool,
-    /// Try a connection that fails so many times more, or forever, after 0.1 s, then twice as long each time up to 10 s; a pipe between
-    /// two ends that are gone to is made anew when it breaks
+    /// Try a connection that fails so many times more, or forever, after 0.1 s, then twice as long
+    /// each time up to 10 s; a pipe between two ends that are gone to is made anew when it breaks
     #[arg(long, value_name = "N", default_value = "0", value_parser = retries, help_heading = "Limits")]
     retry: u32,
     /// Longest wait for a connection
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = input::positive_duration, help_heading = "Limits")]
     connect_timeout: Duration,
-    /// End a pipe in which nothing moves for so long, or whose client waits so long for the other end [default: none; 60s for
-    /// clients that send datagrams]
+    /// End a pipe in which nothing moves for so long, or whose client waits so long for the other
+    /// end [default: none; 60s for clients that send datagrams]
     #[arg(long, value_name = "TIME", value_parser = input::positive_duration, help_heading = "Limits")]
     idle: Option<Duration>,
     /// End a pipe after so long
@@ -88,7 +90,8 @@ pub(crate) struct Args {
     /// The private key of --cert (PEM)
     #[arg(long, value_name = "FILE", requires = "cert", help_heading = "TLS")]
     key: Option<PathBuf>,
-    /// Roots for the other side's certificate (PEM) [default: the system's]; when listening, clients need a certificate then
+    /// Roots for the other side's certificate (PEM) [default: the system's]; when listening,
+    /// clients need a certificate then
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     ca: Option<PathBuf>,
 }

@@ -14,10 +14,11 @@ use crate::run::{self, Run};
 
 /// From a sensor to its last sink: everything opened for each event, kept open, and in the kernel
 ///
-/// The published experiment's three ways. Over UDP, between network namespaces joined by a virtual cable: the sensor spins, in
-/// SCHED_FIFO, so that neither its own waking up nor what would preempt it is in a figure; its sending and receiving is in all
-/// of them. On GPIO lines, where the simulated chip is (cargo xtask lab): turns of read, decide and write, and from edge to edge
-/// as the chip stamps them. Rounds are interleaved, and each has new sockets, lines or programs. Needs root.
+/// The published experiment's three ways. Over UDP, between network namespaces joined by a virtual
+/// cable: the sensor spins, in SCHED_FIFO, so that neither its own waking up nor what would preempt
+/// it is in a figure; its sending and receiving is in all of them. On GPIO lines, where the simulated
+/// chip is (cargo xtask lab): turns of read, decide and write, and from edge to edge as the chip
+/// stamps them. Rounds are interleaved, and each has new sockets, lines or programs. Needs root.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// What to measure over

@@ -15,7 +15,8 @@ use crate::{input, output};
 pub(super) struct Args {
     #[command(flatten)]
     declare: DeclareArgs,
-    /// Runs the interpreter on an event: a number for `value`, or hex:BYTES of a datagram; with @TIME since the first event
+    /// Runs the interpreter on an event: a number for `value`, or hex:BYTES of a datagram; with
+    /// @TIME since the first event
     #[arg(long = "try", value_name = "EVENT[@TIME]", allow_hyphen_values = true)]
     tries: Vec<String>,
     /// Print one JSON object instead
