@@ -1,7 +1,9 @@
-//! The stress of `tests/stress.rs` as a program of its own, for long runs and for the sanitizers: `cargo xtask stress aio`.
+//! The stress of `tests/stress.rs` as a program of its own, for long runs and for the sanitizers:
+//! `cargo xtask stress aio`.
 //!
-//! Built as usual it uses the library that is preloaded. With `--cfg taut_linked` the library is linked into it, so that a
-//! sanitizer sees both sides of the interface. Exit code 77: the engine that `TAUTAIO_ENGINE` names can't be had here.
+//! Built as usual it uses the library that is preloaded. With `--cfg taut_linked` the library is
+//! linked into it, so that a sanitizer sees both sides of the interface. Exit code 77: the engine
+//! that `TAUTAIO_ENGINE` names can't be had here.
 
 #[path = "../tests/model/mod.rs"]
 mod model;

@@ -5,8 +5,8 @@ use std::ffi::{c_int, c_void};
 use taut_aio::control_block::{ControlBlock, SigEvent};
 use taut_aio::posix;
 
-/// Exports functions of [`posix`] under their names and those for large files. A thread that is cancelled in one of them
-/// leaves it by unwinding.
+/// Exports functions of [`posix`] under their names and those for large files. A thread that is
+/// cancelled in one of them leaves it by unwinding.
 macro_rules! export {
     ($(fn $name:ident, $name64:ident ($($argument:ident: $kind:ty),*) -> $result:ty;)*) => {$(
         #[doc = concat!("`", stringify!($name), "`: see [`posix::", stringify!($name), "`].")]

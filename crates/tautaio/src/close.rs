@@ -127,8 +127,8 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     result(unsafe { libc::syscall(libc::SYS_close_range, from, last, flags) })
 }
 
-/// closefrom(3). As the GNU C library's it ends the process rather than leave a descriptor open that its caller believes
-/// closed.
+/// closefrom(3). As the GNU C library's it ends the process rather than leave a descriptor open
+/// that its caller believes closed.
 ///
 /// # Safety
 /// As for closefrom(3).

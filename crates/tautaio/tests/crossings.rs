@@ -1,5 +1,6 @@
-//! Where two good things meet: the library's own descriptors and its hooks, numbers that are used again, cancelled threads,
-//! handlers, forks, filters and closefrom(3), scheduling and polling. Each case of `programs/crossings.c` once hung, lost or misdirected something.
+//! Where two good things meet: the library's own descriptors and its hooks, numbers that are used
+//! again, cancelled threads, handlers, forks, filters and closefrom(3), scheduling and polling.
+//! Each case of `programs/crossings.c` once hung, lost or misdirected something.
 
 mod support;
 
@@ -68,8 +69,8 @@ fn asking_all_the_time_holds_nothing_up() {
     }
 }
 
-/// Closing one of 19,000 descriptors with a pending read takes no longer the more there are, but for the kernel's own search:
-/// processor time, of which a quadratic search took 140 us and more.
+/// Closing one of 19,000 descriptors with a pending read takes no longer the more there are, but
+/// for the kernel's own search: processor time, of which a quadratic search took 140 us and more.
 #[test]
 fn closing_is_not_quadratic() {
     for library in [Library::Uring, Library::Epoll] {

@@ -1,6 +1,6 @@
-//! POSIX.1-2024, sentence by sentence: `programs/posix` has a function for each, which runs in a process of its own with
-//! the library on both engines and with the C library. `docs/posix-aio.md` has a table of them, which these tests hold to
-//! what is so.
+//! POSIX.1-2024, sentence by sentence: `programs/posix` has a function for each, which runs in a
+//! process of its own with the library on both engines and with the C library. `docs/posix-aio.md`
+//! has a table of them, which these tests hold to what is so.
 //!
 //! With `TAUTAIO_WRITE_TABLE` set the table is written anew.
 

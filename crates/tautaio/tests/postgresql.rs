@@ -1,5 +1,6 @@
-//! PostgreSQL with libtautaio preloaded: a server of many processes that fork, close and synchronise files. It calls
-//! nothing of `<aio.h>` itself, so a second library has each of its processes do so, and the hooks are in use everywhere.
+//! PostgreSQL with libtautaio preloaded: a server of many processes that fork, close and
+//! synchronise files. It calls nothing of `<aio.h>` itself, so a second library has each of its
+//! processes do so, and the hooks are in use everywhere.
 
 mod support;
 

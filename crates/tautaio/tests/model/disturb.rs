@@ -30,7 +30,8 @@ pub(crate) fn make_noise(mut random: Random, threads: &[AtomicI32], stop: &Atomi
     }
 }
 
-/// The request that is inherited. Static, as a thread in aio_waitcomplete may look at it after its owner is done with it.
+/// The request that is inherited. Static, as a thread in aio_waitcomplete may look at it after its
+/// owner is done with it.
 static REQUEST: Mutex<Inherited> = Mutex::new(Inherited(Aiocb::empty()));
 
 struct Inherited(Aiocb);

@@ -1,6 +1,6 @@
-//! Every request has an entry here from its submission until its owner is done with it and its notification came.
-//! A notification names the entry and the entry's generation, so that a lost, doubled or foreign one is seen. The functions
-//! that run in signal handlers take no lock and allocate nothing.
+//! Every request has an entry here from its submission until its owner is done with it and its
+//! notification came. A notification names the entry and the entry's generation, so that a lost, doubled
+//! or foreign one is seen. The functions that run in signal handlers take no lock and allocate nothing.
 #![expect(unsafe_code, reason = "signal handlers, and requests looked at from there")]
 
 use std::cell::Cell;
@@ -347,8 +347,8 @@ pub(crate) fn set_up() {
         // SAFETY: the handlers do only what a handler may.
         assert_eq!(unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) }, 0);
     }
-    // The main thread would get most of them: the kernel prefers it. And nanosleep, which adds the timer's slack each time
-    // it is interrupted, would never end in it.
+    // The main thread would get most of them: the kernel prefers it. And nanosleep, which adds the
+    // timer's slack each time it is interrupted, would never end in it.
     mask(libc::SIG_BLOCK, &[signal_with_handler(), signal_waited_for(), NOISE]);
 }
 

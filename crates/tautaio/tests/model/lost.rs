@@ -1,5 +1,5 @@
-//! Descriptors closed behind the library's back with requests in flight, their numbers used again at once. A request holds its
-//! file: the old requests get what is in the old file, in order, and not a byte of the new one.
+//! Descriptors closed behind the library's back with requests in flight, their numbers used again at once. A
+//! request holds its file: the old requests get what is in the old file, in order, and not a byte of the new one.
 
 use std::collections::VecDeque;
 

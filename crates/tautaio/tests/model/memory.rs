@@ -1,5 +1,5 @@
-//! Memory of requests and their buffers. A request's memory is poisoned or taken away as soon as the request is complete,
-//! so that a late look or write of the library is seen.
+//! Memory of requests and their buffers. A request's memory is poisoned or taken away as soon as
+//! the request is complete, so that a late look or write of the library is seen.
 #![expect(unsafe_code, reason = "raw memory is what it is about")]
 
 use std::alloc::{self, Layout};

@@ -1,12 +1,13 @@
 //! Random use of all of the interface, by several threads, against a model of what each request must do.
 //!
-//! - [`round`]: one round with its threads; [`takers`], [`disturb`] and [`cancellation`] are those that belong to no episode.
+//! - [`round`]: one round with its threads; [`takers`], [`disturb`] and [`cancellation`] are those
+//!   that belong to no episode.
 //! - [`stream`], [`message`], [`file`], [`append`], [`race`], [`crowd`], [`lost`]: episodes, each with its model.
 //! - [`operation`], [`batch`], [`wait`], [`reuse`]: requests, and calls with what must hold after them.
 //! - [`ledger`]: every request's notification; [`memory`]: its memory; [`leak`]: what the process holds.
 //!
-//! A seed gives every thread's choices. What the threads make of them together is up to the scheduler, so a failure's seed
-//! repeats the round but not always the failure.
+//! A seed gives every thread's choices. What the threads make of them together is up to the
+//! scheduler, so a failure's seed repeats the round but not always the failure.
 
 mod append;
 mod batch;
@@ -92,7 +93,8 @@ impl Config {
     }
 }
 
-/// Locks by trying, which is inlined here: ThreadSanitizer sees nothing of the standard library's own waiting for a lock.
+/// Locks by trying, which is inlined here: ThreadSanitizer sees nothing of the standard library's
+/// own waiting for a lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     loop {
         match mutex.try_lock() {

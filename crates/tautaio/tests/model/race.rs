@@ -1,5 +1,5 @@
-//! Several threads write to one descriptor at the same time. Each thread's messages come in its order, and those of a step
-//! before those of the next; cancelled ones don't come at all.
+//! Several threads write to one descriptor at the same time. Each thread's messages come in its
+//! order, and those of a step before those of the next; cancelled ones don't come at all.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;

@@ -1,5 +1,5 @@
-//! One round: threads that take turns at episodes, disturbed by signals, forks and each other, until so many requests were
-//! submitted; then everything is wound up and counted.
+//! One round: threads that take turns at episodes, disturbed by signals, forks and each other,
+//! until so many requests were submitted; then everything is wound up and counted.
 
 use std::ffi::c_int;
 use std::path::Path;

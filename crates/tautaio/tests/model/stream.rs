@@ -1,5 +1,5 @@
-//! Byte streams: pipes, local sockets, TCP. The model is the sequence of bytes of every write by its final count, in the
-//! order of submission; the reads, in theirs, must have got just that.
+//! Byte streams: pipes, local sockets, TCP. The model is the sequence of bytes of every write by
+//! its final count, in the order of submission; the reads, in theirs, must have got just that.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -357,8 +357,8 @@ impl Stream {
         }
     }
 
-    /// Closes an end behind the library's back, once nothing is in flight on it. Its number is most likely used again at
-    /// once.
+    /// Closes an end behind the library's back, once nothing is in flight on it. Its number is most
+    /// likely used again at once.
     fn close_end_raw(&mut self, context: &mut Context<'_>, end: usize) {
         let mut idle = 0;
         loop {

@@ -60,8 +60,8 @@ impl Attributes {
     }
 }
 
-/// Sleeps for this time however often handlers run. `std::thread::sleep` goes on with what is left, to which the kernel adds
-/// the thread's timer slack (50 us) each time: interrupted more often than that, a sleep grows and never ends.
+/// Sleeps for this time however often handlers run. `std::thread::sleep` goes on with what is left, to which the kernel
+/// adds the thread's timer slack (50 us) each time: interrupted more often than that, a sleep grows and never ends.
 pub(crate) fn pause(time: Duration) {
     let mut until = timespec_of(Duration::ZERO);
     // SAFETY: the kernel fills the structure.
