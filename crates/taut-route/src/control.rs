@@ -133,7 +133,8 @@ impl Desk {
             let _ = fs::remove_file(&unready);
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-            // The file gets the socket's mode when it is made (`unix_bind_bsd`, net/unix/af_unix.c), and never has another one.
+            // The file gets the socket's mode when it is made (`unix_bind_bsd`,
+            // net/unix/af_unix.c), and never has another one.
             rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
             rustix::net::bind(&socket, &SocketAddrUnix::new(&unready)?)?;
             rustix::net::listen(&socket, BACKLOG.into())?;

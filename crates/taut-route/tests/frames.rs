@@ -1,6 +1,6 @@
-//! Programs on a network device, given frames that are ours, nearly ours and not ours: what they let by, drop and send is what a second
-//! look at the same bytes says. Over both versions of IP, in XDP and in traffic control (`BPF_PROG_TEST_RUN`). What the stack itself
-//! says of such frames is in `src/net/tests/stack.rs`.
+//! Programs on a network device, given frames that are ours, nearly ours and not ours: what they let by, drop
+//! and send is what a second look at the same bytes says. Over both versions of IP, in XDP and in traffic
+//! control (`BPF_PROG_TEST_RUN`). What the stack itself says of such frames is in `src/net/tests/stack.rs`.
 
 mod support;
 
@@ -26,7 +26,8 @@ fn octets(ip: IpAddr) -> Vec<u8> {
     }
 }
 
-/// Remainder of the sum of 16-bit words, the last one filled up, by 65535: 0 when a checksum among them is right (RFC 1071).
+/// Remainder of the sum of 16-bit words, the last one filled up, by 65535: 0 when a checksum among
+/// them is right (RFC 1071).
 fn remainder(parts: &[&[u8]]) -> u64 {
     let words = parts.iter().flat_map(|part| part.chunks(2));
     words.map(|word| u64::from(word[0]) << 8 | word.get(1).map_or(0, |&low| u64::from(low))).sum::<u64>() % 0xffff
@@ -45,7 +46,8 @@ fn remainder_of_udp(frame: &[u8], six: bool) -> u64 {
     remainder(&[&frame[sender..udp], &[0, 17], length, &frame[udp..end]])
 }
 
-/// What the checksum of UDP has to be, where `frame` has none yet. 0 is not allowed, and is what is left of no sum that is not 0 itself.
+/// What the checksum of UDP has to be, where `frame` has none yet. 0 is not allowed, and is what is
+/// left of no sum that is not 0 itself.
 fn checksum_of_udp(frame: &[u8], six: bool) -> [u8; 2] {
     (0xffff - remainder_of_udp(frame, six) as u16).to_be_bytes()
 }

@@ -1,7 +1,7 @@
 //! GPIO lines: how long a turn of read, decide and write takes, and how long it is from an edge to the output.
 //!
-//! The edges are made by the simulated chip of `kernel/taut_gpio_sim`, in an interrupt handler, which also notes the times of
-//! the edge and of the next output; so nothing of the measuring is in a figure.
+//! The edges are made by the simulated chip of `kernel/taut_gpio_sim`, in an interrupt handler, which
+//! also notes the times of the edge and of the next output; so nothing of the measuring is in a figure.
 
 use std::fs::{self, File};
 use std::hint::black_box;

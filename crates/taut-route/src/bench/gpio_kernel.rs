@@ -1,5 +1,5 @@
-//! The kernel module's ways from a GPIO line to another: in hard irq, and in the published design's thread behind a ring; each
-//! with the condition as a program and in C.
+//! The kernel module's ways from a GPIO line to another: in hard irq, and in the published design's
+//! thread behind a ring; each with the condition as a program and in C.
 
 use std::io;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The published experiment's three ways (open, read, write, close for each event; everything kept open; in the kernel):
-//! over UDP (`udp`) between network namespaces, and on the [lines](gpio) of a GPIO chip.
+//! The published experiment's three ways (open, read, write, close for each event; everything kept open;
+//! in the kernel): over UDP (`udp`) between network namespaces, and on the [lines](gpio) of a GPIO chip.
 
 pub mod gpio;
 mod gpio_chip;

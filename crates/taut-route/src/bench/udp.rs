@@ -1,10 +1,11 @@
-//! How long it takes from a sensor's datagram to the notification of the last sink: the published experiment's three ways
-//! (open, read, write, close for each event; everything kept open; in the kernel) over UDP.
+//! How long it takes from a sensor's datagram to the notification of the last sink: the published experiment's
+//! three ways (open, read, write, close for each event; everything kept open; in the kernel) over UDP.
 //!
-//! The sensor is a thread in a network namespace of its own, at one end of a virtual cable; what is measured is at the other.
-//! The sensor spins on its sockets in `SCHED_FIFO`, so its own waking up is in no figure, nor what other processes do on its
-//! processor; its sending and receiving is in all of them. That is the same for all paths. It matters to those in the kernel, since
-//! on a virtual cable they run on the sensor's processor, behind its system call, where a device would interrupt.
+//! The sensor is a thread in a network namespace of its own, at one end of a virtual cable; what is
+//! measured is at the other. The sensor spins on its sockets in `SCHED_FIFO`, so its own waking up is
+//! in no figure, nor what other processes do on its processor; its sending and receiving is in all of
+//! them. That is the same for all paths. It matters to those in the kernel, since on a virtual cable
+//! they run on the sensor's processor, behind its system call, where a device would interrupt.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -42,9 +43,11 @@ pub const TERMS: &str = "u8[0] < 3 && u8[1] != 7 && u16be[2] > 9 && u16be[4] >= 
 pub struct Start {
     /// From the text to the program in the kernel, verified and compiled, with its sink's address.
     pub loaded_ns: u64,
-    /// The same until it is attached to the device, for which the kernel waits until all processors have seen the change.
+    /// The same until it is attached to the device, for which the kernel waits until all processors
+    /// have seen the change.
     pub at_work_ns: u64,
-    /// The same until the sending of the first datagram that the program took, of those that came all the while, one every
+    /// The same until the sending of the first datagram that the program took, of those that came
+    /// all the while, one every
     /// [`EVERY`]: it is at work before the kernel has done waiting. None where sensor and route share a processor.
     pub first_event_ns: Option<u64>,
 }
@@ -93,7 +96,8 @@ pub struct Measured {
     pub sent: u64,
     /// Events without a notification from each sink in time.
     pub lost: u64,
-    /// `SCHED_FIFO` priority of the sensor; none without the right to it, and where it shares a processor with the route.
+    /// `SCHED_FIFO` priority of the sensor; none without the right to it, and where it shares a
+    /// processor with the route.
     pub sensor_fifo: Option<u8>,
 }
 
@@ -271,8 +275,8 @@ impl Bench {
         })
     }
 
-    /// Measures one path once, with new sockets or a new program. In the kernel, so many other routes are at work on the same
-    /// device.
+    /// Measures one path once, with new sockets or a new program. In the kernel, so many other
+    /// routes are at work on the same device.
     ///
     /// # Errors
     /// The path can't be set up here.

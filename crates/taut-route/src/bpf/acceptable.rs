@@ -1,7 +1,9 @@
-//! What the stack would refuse is left to it: a program runs before the stack has looked, and takes no more than a socket would get.
+//! What the stack would refuse is left to it: a program runs before the stack has looked, and takes
+//! no more than a socket would get.
 //!
-//! The checks are those of `ip_rcv_core` and `ip_route_input_slow` (net/ipv4), `ip6_rcv_core` (net/ipv6) and `udp_rcv`. What they
-//! say of a frame is said here of the same bytes, and what is not acceptable goes on to them, who refuse and count it.
+//! The checks are those of `ip_rcv_core` and `ip_route_input_slow` (net/ipv4), `ip6_rcv_core`
+//! (net/ipv6) and `udp_rcv`. What they say of a frame is said here of the same bytes, and what is
+//! not acceptable goes on to them, who refuse and count it.
 
 use super::checksum::{self, LONGEST_SUMMED, SUM, fold};
 use super::frame::{self, HEADERS, LENGTH, PAYLOAD};
@@ -16,7 +18,8 @@ use taut_bpf::instruction::{Alu, Assembler, Jump, Label, Width};
 const QUERY: i64 = 0;
 const HIGHEST_LEVEL: i32 = 3;
 
-/// Goes away unless the frame at `r2` was for this device, or for all or many of the cable (`eth_type_trans`, net/ethernet/eth.c).
+/// Goes away unless the frame at `r2` was for this device, or for all or many of the cable
+/// (`eth_type_trans`, net/ethernet/eth.c).
 pub(super) fn is_to_this_device(a: &mut Assembler, sinks_fd: i32, pass: Label) {
     let good = a.label();
     a.load(Width::B1, R5, R2, 0);
@@ -90,11 +93,12 @@ fn add_words(a: &mut Assembler, places: std::ops::Range<usize>) {
     }
 }
 
-/// Goes away if the checksum of UDP is wrong; the lengths agree, `LENGTH` is good, and the frame is at `r2`. Only the context's
-/// place and the stack's lower part are as before then.
+/// Goes away if the checksum of UDP is wrong; the lengths agree, `LENGTH` is good, and the frame is
+/// at `r2`. Only the context's place and the stack's lower part are as before then.
 ///
-/// A buffer of the kernel may have one that a device is to complete (`CHECKSUM_PARTIAL`): its field has the sum of the pseudo header.
-/// Traffic control finds out whether it is such a one. XDP can't, and takes what looks like it: of damaged frames one in 65,536.
+/// A buffer of the kernel may have one that a device is to complete (`CHECKSUM_PARTIAL`): its field
+/// has the sum of the pseudo header. Traffic control finds out whether it is such a one. XDP can't,
+/// and takes what looks like it: of damaged frames one in 65,536.
 pub(super) fn datagram_is_whole(a: &mut Assembler, parts: &NetParts<'_>, ends: &Ends) {
     let (hook, ip) = (parts.hook, Ip::of(parts.source));
     let (udp, good) = (ip.udp(), a.label());
@@ -151,8 +155,8 @@ pub(super) fn datagram_is_whole(a: &mut Assembler, parts: &NetParts<'_>, ends: &
     a.mov(PAYLOAD, R2);
     a.alu_imm(Alu::Add, PAYLOAD, ip.header_bytes() as i32);
     a.mov(checksum::END, R3);
-    // Known already. Where the verifier keeps a state to compare others with depends on the jumps before: so it goes through
-    // fewer of the pieces of the sum twice.
+    // Known already. Where the verifier keeps a state to compare others with depends on the jumps
+    // before: so it goes through fewer of the pieces of the sum twice.
     a.jump_if_imm(Jump::Greater, LENGTH, LONGEST_SUMMED as i32, ends.pass);
     checksum::sum_payload(a, ends.pass);
     a.mov(R1, SUM);
@@ -162,8 +166,8 @@ pub(super) fn datagram_is_whole(a: &mut Assembler, parts: &NetParts<'_>, ends: &
     a.place(good);
 }
 
-/// Goes to `good` if the device is to complete the checksum whose field is at `HEADERS` too: the helper leaves such a one alone.
-/// Any other is put back.
+/// Goes to `good` if the device is to complete the checksum whose field is at `HEADERS` too: the
+/// helper leaves such a one alone. Any other is put back.
 fn is_to_be_completed(a: &mut Assembler, hook: Hook, field: usize, good: Label, ends: &Ends) {
     a.load(Width::B8, R1, R10, frame::CONTEXT);
     a.constant(R2, field as i64);

@@ -1,8 +1,8 @@
 //! Checksums of what is sent.
 //!
-//! That of UDP may be left out over IPv4 (RFC 768), and is. Over IPv6 it has to be there (RFC 8200, section 8.1). A buffer of the kernel may
-//! have one that a device is to complete (`CHECKSUM_PARTIAL`, linux/skbuff.h), of which a program knows nothing: traffic control has
-//! helpers that do; a frame of XDP is summed up from its bytes.
+//! That of UDP may be left out over IPv4 (RFC 768), and is. Over IPv6 it has to be there (RFC 8200, section 8.1).
+//! A buffer of the kernel may have one that a device is to complete (`CHECKSUM_PARTIAL`, linux/skbuff.h), of which
+//! a program knows nothing: traffic control has helpers that do; a frame of XDP is summed up from its bytes.
 
 use super::frame::{self, CHECKSUM, HEADERS, LENGTH, MEMORY, NOW, OUTPUTS, PAYLOAD, PAYLOAD_SUM, SENT_SUM};
 use super::header::Ip;
@@ -11,8 +11,8 @@ use taut_bpf::helper;
 use taut_bpf::instruction::R::{R0, R1, R2, R3, R4, R5, R10};
 use taut_bpf::instruction::{Alu, Assembler, Jump, Label, R, Width};
 
-/// Longest payload whose bytes a program sums up: of one that has a checksum which nobody has looked at yet, and of one that
-/// XDP sends on as it came over IPv6.
+/// Longest payload whose bytes a program sums up: of one that has a checksum which nobody has
+/// looked at yet, and of one that XDP sends on as it came over IPv6.
 pub(crate) const LONGEST_SUMMED: usize = 2047;
 /// Most that the helper sums up at a time (`MAX_BPF_STACK`, net/core/filter.c).
 const CHUNK: i32 = 512;
@@ -74,8 +74,8 @@ pub(super) fn sum_up(a: &mut Assembler, output: Option<usize>, memory_fd: i32, f
 pub(super) const SUM: R = MEMORY;
 pub(super) const END: R = NOW;
 
-/// Adds a payload of at most [`LONGEST_SUMMED`] bytes to `SUM`, in pieces by the bits of its length, each looked at by the verifier once: neither a piece's place nor
-/// what is known of the payload depends on which ones were there before.
+/// Adds a payload of at most [`LONGEST_SUMMED`] bytes to `SUM`, in pieces by the bits of its length, each looked at by
+/// the verifier once: neither a piece's place nor what is known of the payload depends on which ones were there before.
 pub(super) fn sum_payload(a: &mut Assembler, failed: Label) {
     for bytes in (0..11).rev().map(|bit| 1 << bit) {
         let next = a.label();
@@ -116,8 +116,8 @@ pub(super) fn sum_payload(a: &mut Assembler, failed: Label) {
 fn piece_of_payload(a: &mut Assembler, unit: i32, at: i32, bytes: i32, failed: Label) {
     a.mov(R2, LENGTH);
     if unit > LONGEST_SUMMED as i32 {
-        // Zero, which the verifier is not to know: it would conclude that so much of the payload is there, and go through all that
-        // follows with and without that.
+        // Zero, which the verifier is not to know: it would conclude that so much of the payload is
+        // there, and go through all that follows with and without that.
         a.alu(Alu::Xor, R2, LENGTH);
         // Older ones know nothing at all of it then.
         a.alu_imm(Alu::And, R2, LONGEST_SUMMED as i32);
@@ -134,9 +134,10 @@ fn piece_of_payload(a: &mut Assembler, unit: i32, at: i32, bytes: i32, failed: L
     a.jump_if(Jump::Greater, R4, END, failed);
 }
 
-/// Traffic control: completes the checksum of a buffer whose field holds the sum of the pseudo header, which is what one needs whose
-/// checksum the device is to complete: the helper leaves such a one alone. In any other it takes off what it is told: over
-/// IPv4 the same sum, which leaves zero, no checksum; over IPv6 that and the sum of the whole, whose complement is left.
+/// Traffic control: completes the checksum of a buffer whose field holds the sum of the pseudo
+/// header, which is what one needs whose checksum the device is to complete: the helper leaves such
+/// a one alone. In any other it takes off what it is told: over IPv4 the same sum, which leaves
+/// zero, no checksum; over IPv6 that and the sum of the whole, whose complement is left.
 pub(super) fn complete(a: &mut Assembler, ip: Ip, output: Option<usize>) {
     a.load(Width::B8, R4, R10, CHECKSUM);
     if ip == Ip::V6 {

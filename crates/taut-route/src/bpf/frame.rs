@@ -18,7 +18,8 @@ pub(super) const CONTEXT: i16 = -8;
 pub(super) const PASSES: i16 = -16;
 /// The first of eight outputs, upwards from here.
 pub(super) const OUTPUTS: i16 = PASSES - 8 * super::super::condition::MOST_OUTPUTS as i16;
-/// 72 bytes for a datagram to send: up to 62 of headers, and from the 64th a number as payload; or for a record of the log.
+/// 72 bytes for a datagram to send: up to 62 of headers, and from the 64th a number as payload; or
+/// for a record of the log.
 pub(super) const HEADERS: i16 = OUTPUTS - 72;
 /// 32 bytes of the sender's addresses: see `incoming.rs`.
 pub(super) const SENDER: i16 = HEADERS - 32;

@@ -1,5 +1,5 @@
-//! From the typed form to instructions, without branches: the verifier's work grows with the length of the program and not
-//! with its paths, and no condition is ever mispredicted.
+//! From the typed form to instructions, without branches: the verifier's work grows with the length
+//! of the program and not with its paths, and no condition is ever mispredicted.
 
 use super::frame::{
     COUNT, EVENT, LAST, LAST_PASSED, LENGTH, MEMORY, NOW, OUTPUTS, PASSED, PASSES, PAYLOAD, SLOTS, WAITING,
@@ -8,9 +8,9 @@ use crate::condition::{Binary, Expression, Fact, Field, Filter, Program, Slot, U
 use taut_bpf::instruction::R::{R0, R1, R2, R3, R4, R5, R10};
 use taut_bpf::instruction::{Alu, Assembler, R, Width};
 
-/// Evaluates all expressions and brings the memory up to date, like [`Program::handle`] for an event that is long enough.
-/// Needs the four registers of `frame` and leaves `PASSES`, `OUTPUTS` and `EVENT` on the stack. Calls nothing, so that it may
-/// stand under the lock.
+/// Evaluates all expressions and brings the memory up to date, like [`Program::handle`] for an
+/// event that is long enough. Needs the four registers of `frame` and leaves `PASSES`, `OUTPUTS`
+/// and `EVENT` on the stack. Calls nothing, so that it may stand under the lock.
 pub(super) fn body(a: &mut Assembler, program: &Program) {
     a.load(Width::B8, R0, MEMORY, COUNT as i16);
     a.alu_imm(Alu::Add, R0, 1);
@@ -53,8 +53,9 @@ fn mask_of_nonzero(a: &mut Assembler, value: R, scratch: R) {
     a.alu_imm(Alu::ShiftRightSigned, value, 63);
 }
 
-/// 1 where there was anything but zero, else 0. A bit of the mask would do as well; but newer verifiers follow a mask of a
-/// sign, `&` or `|` a constant, in two ways (`maybe_fork_scalars`, kernel/bpf/verifier.c), so four of them in sixteen.
+/// 1 where there was anything but zero, else 0. A bit of the mask would do as well; but newer
+/// verifiers follow a mask of a sign, `&` or `|` a constant, in two ways (`maybe_fork_scalars`,
+/// kernel/bpf/verifier.c), so four of them in sixteen.
 fn is_nonzero(a: &mut Assembler, value: R, scratch: R) {
     a.mov(scratch, value);
     a.negate(scratch);

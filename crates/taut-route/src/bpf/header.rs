@@ -1,18 +1,19 @@
-//! Headers of the datagrams that a program sends: Ethernet, IPv4 or IPv6 without options, UDP; prepared here, completed there.
+//! Headers of the datagrams that a program sends: Ethernet, IPv4 or IPv6 without options, UDP;
+//! prepared here, completed there.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Room for the headers of either version.
 pub(super) const HEADER_ROOM: usize = 64;
-/// The table of sinks begins with this host's own addresses on the device of the source: Ethernet's, and the one by which IPv4
-/// reaches all hosts there (0: none).
+/// The table of sinks begins with this host's own addresses on the device of the source:
+/// Ethernet's, and the one by which IPv4 reaches all hosts there (0: none).
 pub(super) const OWN_ETHERNET: usize = 0;
 pub(super) const OWN_BROADCAST: usize = 8;
 pub(super) const OWN_BYTES: usize = 16;
 /// Bytes of a sink in the table of sinks.
 pub(super) const SINK_BYTES: usize = 80;
-/// Offset in a sink of the sum of the IPv4 header's words (IPv6: of both ports), that of the pseudo header's, and the device's
-/// number.
+/// Offset in a sink of the sum of the IPv4 header's words (IPv6: of both ports), that of the pseudo
+/// header's, and the device's number.
 pub(super) const FIRST_SUM: usize = 64;
 pub(super) const PSEUDO_SUM: usize = 68;
 pub(super) const IFINDEX: usize = 72;
@@ -163,7 +164,8 @@ pub(super) fn headers(hop: Option<Hop>, from: SocketAddr, to: Option<SocketAddr>
     bytes
 }
 
-/// Sum of the 16-bit words as they lie in memory, from which a checksum is folded in any byte order (RFC 1071, section 2).
+/// Sum of the 16-bit words as they lie in memory, from which a checksum is folded in any byte order
+/// (RFC 1071, section 2).
 pub(super) fn sum(bytes: &[u8]) -> u32 {
     bytes.chunks_exact(2).map(|word| u32::from(u16::from_ne_bytes([word[0], word[1]]))).sum()
 }

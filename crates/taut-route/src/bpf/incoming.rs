@@ -10,7 +10,8 @@ use taut_bpf::helper;
 use taut_bpf::instruction::R::{R0, R1, R2, R3, R4, R5, R10};
 use taut_bpf::instruction::{Alu, Assembler, Jump, Label, Width};
 
-/// In `SENDER`: room for both Ethernet addresses, of which the second is kept, the IP address, the port, and the hops left.
+/// In `SENDER`: room for both Ethernet addresses, of which the second is kept, the IP address, the
+/// port, and the hops left.
 pub(super) const SENDER_IP: i16 = SENDER + 12;
 pub(super) const SENDER_PORT: i16 = SENDER + 28;
 pub(super) const SENDER_HOPS: i16 = SENDER + 30;
@@ -39,8 +40,8 @@ pub(super) fn beyond_end(a: &mut Assembler, bytes: usize, to: Label) {
     a.jump_if(Jump::Greater, R4, R3, to);
 }
 
-/// Goes to `other` unless the frame at `r2` is of that version of IP, and to `pass` unless it is a whole UDP datagram without IP
-/// options, extension headers or (IPv6) a checksum that was left out.
+/// Goes to `other` unless the frame at `r2` is of that version of IP, and to `pass` unless it is a
+/// whole UDP datagram without IP options, extension headers or (IPv6) a checksum that was left out.
 pub(super) fn is_udp(a: &mut Assembler, ip: Ip, other: Label, pass: Label) {
     beyond_end(a, ip.header_bytes(), other);
     a.load(Width::B2, R5, R2, 12);
@@ -117,8 +118,8 @@ fn load_length(a: &mut Assembler, ip: Ip, ends: &Ends) {
     a.jump_if_imm(Jump::Greater, LENGTH, 0xffff, ends.pass);
 }
 
-/// Checks that all fields are there, of a datagram whose lengths agree; then `PAYLOAD` and `LENGTH` are good. Nothing else is
-/// known of them, whatever was found out before: the verifier looks at what follows once.
+/// Checks that all fields are there, of a datagram whose lengths agree; then `PAYLOAD` and `LENGTH` are good.
+/// Nothing else is known of them, whatever was found out before: the verifier looks at what follows once.
 pub(super) fn payload(a: &mut Assembler, hook: Hook, ip: Ip, program: &Program, ends: &Ends) {
     let needed = ip.header_bytes() + program.payload_bytes;
     reload(a, hook);
@@ -167,8 +168,8 @@ pub(super) fn save_sender(a: &mut Assembler, ip: Ip) {
     a.store(Width::B2, R10, SENDER_PORT, R4);
 }
 
-/// Keeps the sum of the payload of a datagram over IPv6, as its checksum has it: what is left of that without addresses, ports
-/// and length (RFC 1624). Of a buffer whose checksum is not completed yet it is none, and not needed.
+/// Keeps the sum of the payload of a datagram over IPv6, as its checksum has it: what is left of that without
+/// addresses, ports and length (RFC 1624). Of a buffer whose checksum is not completed yet it is none, and not needed.
 pub(super) fn save_payload_sum(a: &mut Assembler) {
     a.constant(R4, i64::from(header::sum(&[0, 17])));
     // The length is there twice.

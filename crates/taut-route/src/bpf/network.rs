@@ -1,8 +1,9 @@
 //! Programs on a network device: UDP datagrams in, the condition, UDP datagrams out.
 //!
-//! A program takes the datagrams of its source and leaves all else alone: other protocols, other addresses and ports,
-//! fragments, IP options and extension headers, datagrams whose lengths contradict each other, and what the stack would refuse. What it
-//! takes never reaches a socket, as it would not if a socket of ours read it; nor does it reach the rules of a packet filter.
+//! A program takes the datagrams of its source and leaves all else alone: other protocols, other
+//! addresses and ports, fragments, IP options and extension headers, datagrams whose lengths
+//! contradict each other, and what the stack would refuse. What it takes never reaches a socket, as
+//! it would not if a socket of ours read it; nor does it reach the rules of a packet filter.
 
 use super::frame::{EVENT, FAILED, HEADERS, LOG_LOST, MEMORY, NOW, OUTPUTS, PASSES, SHORT};
 use super::header::Ip;
@@ -94,8 +95,8 @@ fn log(a: &mut Assembler, ring: i32, output: Option<usize>) {
     a.atomic_add(MEMORY, LOG_LOST as i16, R1);
 }
 
-/// The program in front of several routes on one device: from the address and port of a datagram to the route's program, by
-/// a hash table and a tail call, so that a route costs the same however many others there are.
+/// The program in front of several routes on one device: from the address and port of a datagram to the route's
+/// program, by a hash table and a tail call, so that a route costs the same however many others there are.
 pub(super) fn dispatcher(hook: Hook, table_fd: i32, programs_fd: i32) -> Vec<Instruction> {
     let a = &mut Assembler::default();
     let pass = a.label();

@@ -72,8 +72,8 @@ impl MemoryMap {
     }
 }
 
-/// `struct memory { struct bpf_spin_lock lock; … }` in the BPF Type Format (Documentation/bpf/btf.rst): the kernel finds the
-/// lock by its type. 1 is the key, 3 the value.
+/// `struct memory { struct bpf_spin_lock lock; … }` in the BPF Type Format
+/// (Documentation/bpf/btf.rst): the kernel finds the lock by its type. 1 is the key, 3 the value.
 fn lock_types(value_bytes: u32) -> Vec<u8> {
     const STRINGS: &[u8] = b"\0u32\0bpf_spin_lock\0val\0memory\0lock\0";
     let [u32_name, spin_lock_name, val_name, memory_name, lock_name] = [1, 5, 19, 23, 30];

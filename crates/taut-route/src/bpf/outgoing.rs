@@ -20,8 +20,8 @@ const XDP_TX: i64 = 3;
 /// Where a number stands behind the headers on the stack.
 const NUMBER: i16 = HEADERS + HEADER_ROOM as i16;
 
-/// Puts the headers for a sink at `HEADERS`, the number of its device at `DEVICE` (0 when it is not known), the sum of the pseudo
-/// header of UDP at `CHECKSUM`, and over IPv6 that of all but the payload at `SENT_SUM`.
+/// Puts the headers for a sink at `HEADERS`, the number of its device at `DEVICE` (0 when it is not known),
+/// the sum of the pseudo header of UDP at `CHECKSUM`, and over IPv6 that of all but the payload at `SENT_SUM`.
 fn headers_out(a: &mut Assembler, parts: &NetParts<'_>, index: usize, failed: Label) {
     let (sink, ip) = (parts.sinks[index], Ip::of(parts.source));
     if sink.reply {
@@ -86,8 +86,9 @@ pub(super) fn has_hops_left(a: &mut Assembler, none: Label) {
     a.jump_if_imm(Jump::Less, R1, 2, none);
 }
 
-/// Goes to `failed` where a reply could begin a loop, by a rule that holds in user space too (`run/loops.rs`): from a port that
-/// answers by itself, our own one included; to all hosts, to none, or to ourselves; and beyond the number of replies a second.
+/// Goes to `failed` where a reply could begin a loop, by a rule that holds in user space too
+/// (`run/loops.rs`): from a port that answers by itself, our own one included; to all hosts, to
+/// none, or to ourselves; and beyond the number of replies a second.
 fn may_reply(a: &mut Assembler, parts: &NetParts<'_>, ip: Ip, failed: Label) {
     a.load(Width::B2, R1, R10, SENDER_PORT);
     a.byte_order(R1, 16, true);
@@ -232,8 +233,8 @@ fn copy_headers(a: &mut Assembler, to: R, bytes: i16) {
     }
 }
 
-/// Each sink gets a clone, the last one the datagram itself. Those that get the payload as it came are first, since numbers
-/// overwrite it.
+/// Each sink gets a clone, the last one the datagram itself. Those that get the payload as it came
+/// are first, since numbers overwrite it.
 pub(super) fn send_all(a: &mut Assembler, parts: &NetParts<'_>, ends: &Ends) {
     let ip = Ip::of(parts.source);
     let header_bytes = ip.header_bytes();
@@ -256,7 +257,8 @@ pub(super) fn send_all(a: &mut Assembler, parts: &NetParts<'_>, ends: &Ends) {
         a.jump_if_imm(Jump::Equal, R1, 0, failed);
         a.load(Width::B8, R1, R10, CHECKSUM);
         a.store(Width::B2, R10, checksum::field(ip), R1);
-        // Over IPv6 a sum of the buffer's bytes, if the device made one, has to stay true; the Ethernet header is not in it.
+        // Over IPv6 a sum of the buffer's bytes, if the device made one, has to stay true; the
+        // Ethernet header is not in it.
         let flags = if ip == Ip::V6 { RECOMPUTE } else { 0 };
         if let Some(output) = output {
             a.load(Width::B8, R1, R10, OUTPUTS + 8 * output as i16);

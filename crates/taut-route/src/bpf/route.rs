@@ -50,8 +50,8 @@ pub enum KernelTarget {
 pub struct KernelSpec {
     /// The address whose datagrams are taken; those of the sinks are of the same version of IP.
     pub source: SocketAddr,
-    /// Where they go, each with the index of the output that is sent (8 bytes, network byte order), or none for the payload
-    /// as it came.
+    /// Where they go, each with the index of the output that is sent (8 bytes, network byte order),
+    /// or none for the payload as it came.
     pub sinks: Vec<(KernelTarget, Option<usize>)>,
     /// Whether events that pass are logged, and the output that is logged with them.
     pub log: Option<Option<usize>>,
@@ -219,7 +219,8 @@ impl KernelRoute {
         self.write_table(0, &own.entry())
     }
 
-    /// Tells the program how a sink is reached from now on; `None`: not at all, so that what would go there counts as lost.
+    /// Tells the program how a sink is reached from now on; `None`: not at all, so that what would
+    /// go there counts as lost.
     ///
     /// # Errors
     /// The kernel refused to write the map.
@@ -308,8 +309,8 @@ impl Attachment {
         Ok(Self { _link: link, table: Some(table), _programs: Some(programs) })
     }
 
-    /// Puts a program into a device's driver that leaves everything alone. A veth needs one at the other end, or what XDP
-    /// sends back waits in its ring: `veth_xdp_flush` (drivers/net/veth.c) wakes up only an end with a program.
+    /// Puts a program into a device's driver that leaves everything alone. A veth needs one at the other end, or what
+    /// XDP sends back waits in its ring: `veth_xdp_flush` (drivers/net/veth.c) wakes up only an end with a program.
     ///
     /// # Errors
     /// As [`attach`](Self::attach).

@@ -11,8 +11,8 @@ pub enum Type {
     Condition,
 }
 
-/// An expression with its types checked. Every part is evaluated at every event, whatever the others give: no operator skips
-/// one, so that filters see all events and the generated program needs no branches.
+/// An expression with its types checked. Every part is evaluated at every event, whatever the others give:
+/// no operator skips one, so that filters see all events and the generated program needs no branches.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Expression {
     /// A constant.
@@ -121,8 +121,8 @@ pub enum Filter {
         /// At or above it: true.
         high: i64,
     },
-    /// Follows the operand once that has differed for so long, as seen at events. 2 slots: result; since when it differs,
-    /// plus one.
+    /// Follows the operand once that has differed for so long, as seen at events. 2 slots: result;
+    /// since when it differs, plus one.
     Debounce {
         /// The time.
         ns: i64,
@@ -134,13 +134,14 @@ pub enum Filter {
         /// How much of that may be taken up ahead.
         ahead_ns: i64,
     },
-    /// Mean over the last `window` events, rounded towards zero; over fewer at the beginning. 1 slot for the sum, and a ring
-    /// of the window rounded up to a power of two.
+    /// Mean over the last `window` events, rounded towards zero; over fewer at the beginning. 1
+    /// slot for the sum, and a ring of the window rounded up to a power of two.
     Average {
         /// Number of events.
         window: u16,
     },
-    /// Exponential mean: moves by a share of 1 / 2^shift towards the operand, and begins with it. 1 slot: mean × 2^shift.
+    /// Exponential mean: moves by a share of 1 / 2^shift towards the operand, and begins with it. 1
+    /// slot: mean × 2^shift.
     Smooth {
         /// The exponent, 1 to 16.
         shift: u8,

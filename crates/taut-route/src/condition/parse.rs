@@ -216,7 +216,8 @@ impl<'a> Parser<'a> {
 
     fn filter(&mut self, filter: Filter, of: Expression, r#type: Type, at: usize, depth: usize) -> Operand {
         let slot = self.slots;
-        // Never more than the limit by far: it is checked when the expression is whole, and parts are bounded by the text.
+        // Never more than the limit by far: it is checked when the expression is whole, and parts
+        // are bounded by the text.
         self.slots = self.slots.saturating_add(filter.slots());
         // Filters keep intermediate values; three wait at most.
         Operand { expression: Expression::Filter(filter, slot, Box::new(of)), r#type, at, depth: depth.max(3) }

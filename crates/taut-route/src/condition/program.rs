@@ -93,8 +93,8 @@ impl Program {
         Memory { count: 0, passed: 0, short: 0, last_ns: 0, passed_ns: 0, slots: vec![0; self.slots.into()] }
     }
 
-    /// Takes an event at a time (`CLOCK_MONOTONIC`, ns). `outputs` holds what is to be sent afterwards, also when nothing
-    /// passed; it is left alone when the event is too short.
+    /// Takes an event at a time (`CLOCK_MONOTONIC`, ns). `outputs` holds what is to be sent
+    /// afterwards, also when nothing passed; it is left alone when the event is too short.
     #[inline]
     pub fn handle(&self, memory: &mut Memory, now_ns: i64, payload: &[u8], outputs: &mut Vec<i64>) -> Verdict {
         if payload.len() < self.payload_bytes {

@@ -94,7 +94,8 @@ struct Info {
     routes: u32,
 }
 
-// The header's structures have these sizes too (`_IOC` puts them into the numbers of the calls, so a difference is ENOTTY).
+// The header's structures have these sizes too (`_IOC` puts them into the numbers of the calls, so
+// a difference is ENOTTY).
 const _: () = assert!(size_of::<End>() == 80 && size_of::<Request>() == 40 + 17 * 80 && size_of::<Stats>() == 8 * 74);
 const _: () = assert!(size_of::<Loop>() == 16 && size_of::<Info>() == 8);
 

@@ -4,7 +4,8 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-/// An LED in the hands of a trigger, until this is dropped; when the process is killed, the kernel leaves it without any.
+/// An LED in the hands of a trigger, until this is dropped; when the process is killed, the kernel
+/// leaves it without any.
 #[derive(Debug)]
 pub(super) struct LedClaim {
     trigger: PathBuf,

@@ -1,7 +1,7 @@
 //! Routes in the kernel module `taut_path`: GPIO lines and input devices as sources, GPIO lines, LEDs and UDP as sinks.
 //!
-//! The module takes the condition as a program over event records ([`RecordProgram`]), the same that the tests run against the
-//! interpreter. A route lives as long as the descriptor that made it.
+//! The module takes the condition as a program over event records ([`RecordProgram`]), the same that
+//! the tests run against the interpreter. A route lives as long as the descriptor that made it.
 
 pub(crate) mod abi;
 mod led;

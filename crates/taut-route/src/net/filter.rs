@@ -4,7 +4,8 @@ use std::io;
 
 use super::netlink::{Message, NLM_F_DUMP, Netlink, attribute, number_at};
 
-// Messages, attributes, families and hooks of nftables (linux/netfilter/nf_tables.h, linux/netfilter.h), all in network byte order.
+// Messages, attributes, families and hooks of nftables (linux/netfilter/nf_tables.h,
+// linux/netfilter.h), all in network byte order.
 const NFT_MSG_GETCHAIN: u16 = 10 << 8 | 4;
 const NFTA_CHAIN_TABLE: u16 = 1;
 const NFTA_CHAIN_NAME: u16 = 3;
@@ -20,8 +21,9 @@ const NF_ACCEPT: u32 = 1;
 const HOOKS: [&str; 6] = ["prerouting", "input", "forward", "output", "postrouting", "ingress"];
 const NETDEV_HOOKS: [&str; 2] = ["ingress", "egress"];
 
-/// What would look at datagrams that a route takes on a device or sends: chains of nftables with rules or a policy other than to accept,
-/// tables of the older iptables, and the strict check of senders (`rp_filter`). Chains of what is forwarded are none of them.
+/// What would look at datagrams that a route takes on a device or sends: chains of nftables with
+/// rules or a policy other than to accept, tables of the older iptables, and the strict check of
+/// senders (`rp_filter`). Chains of what is forwarded are none of them.
 pub(crate) fn in_the_way(is_ipv4: bool, device: &str) -> Vec<String> {
     // Without nftables in the kernel there is no such socket, or nobody who answers.
     let mut found = chains(is_ipv4).unwrap_or_default();

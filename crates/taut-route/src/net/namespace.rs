@@ -28,7 +28,8 @@ impl Namespace {
         thread.join().unwrap_or_else(|cause| panic::resume_unwind(cause)).map(Self)
     }
 
-    /// Runs `f` on a thread inside and returns what it returned. A socket that it makes belongs to the namespace for ever.
+    /// Runs `f` on a thread inside and returns what it returned. A socket that it makes belongs to
+    /// the namespace for ever.
     pub(crate) fn inside<T: Send>(&self, f: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         thread::scope(|scope| {
             let run = || {

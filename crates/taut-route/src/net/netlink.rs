@@ -45,7 +45,8 @@ const NUD_USABLE: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
 const NTF_USE: u8 = 1;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
-/// An address of this host (linux/rtnetlink.h), and the number of the loopback device, which is the first one (`LOOPBACK_IFINDEX`).
+/// An address of this host (linux/rtnetlink.h), and the number of the loopback device, which is the
+/// first one (`LOOPBACK_IFINDEX`).
 const RTN_LOCAL: u8 = 2;
 pub(crate) const LOOPBACK: u32 = 1;
 const IFLA_MTU: u16 = 4;

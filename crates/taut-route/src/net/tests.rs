@@ -58,7 +58,8 @@ impl Cable {
             return None;
         };
         for namespace in [&sensor, &route] {
-            // Addresses of links are good at once: nobody else has them. Where that can't be written, it takes a second.
+            // Addresses of links are good at once: nobody else has them. Where that can't be
+            // written, it takes a second.
             let _ = namespace.inside(|| std::fs::write("/proc/sys/net/ipv6/conf/default/accept_dad", "0"));
         }
         route.inside(|| Netlink::open()?.add_veth("route0", "sensor0", sensor.as_fd())).unwrap();
@@ -256,7 +257,8 @@ fn one_datagram_goes_to_many_sinks() {
     }
 }
 
-/// The stack takes no datagram for one of its own addresses that comes from another one of them, unless it sent it itself.
+/// The stack takes no datagram for one of its own addresses that comes from another one of them,
+/// unless it sent it itself.
 #[test]
 fn a_sink_on_the_same_host_is_for_user_space() {
     let Some(cable) = Cable::lay("net::a_sink_on_the_same_host_is_for_user_space") else { return };
@@ -303,8 +305,8 @@ fn many_routes_share_a_device() {
     }
 }
 
-/// Of the other traffic of IPv6 nothing is touched: what finds out neighbours, extension headers and fragments, also for the
-/// source's own address and port.
+/// Of the other traffic of IPv6 nothing is touched: what finds out neighbours, extension headers
+/// and fragments, also for the source's own address and port.
 #[test]
 fn what_is_no_plain_datagram_of_ipv6_reaches_the_stack() {
     let Some(cable) = Cable::lay("net::what_is_no_plain_datagram_of_ipv6_reaches_the_stack") else { return };

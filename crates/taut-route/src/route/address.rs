@@ -195,7 +195,8 @@ impl Source {
         }
     }
 
-    /// Whether it can be left unread for a while: what it reads from is a stream, whose sender waits with it, or a file.
+    /// Whether it can be left unread for a while: what it reads from is a stream, whose sender
+    /// waits with it, or a file.
     pub(crate) const fn waits(&self) -> bool {
         match self {
             Self::Lines(_) | Self::Tcp(_) | Self::Unix(_) | Self::UnixDgram(_) | Self::Bluetooth(_) => true,
@@ -208,9 +209,9 @@ impl Source {
         matches!(self, Self::Udp(_) | Self::UnixDgram(_))
     }
 
-    /// The fields that its events have without being declared: `value`, in datagrams the first 8 bytes in network byte order;
-    /// else 8 bytes in the host's byte order: the level after the edge, the input event's value, the number on the line, or how
-    /// many periods of the timer have gone by since the event before.
+    /// The fields that its events have without being declared: `value`, in datagrams the first 8 bytes in
+    /// network byte order; else 8 bytes in the host's byte order: the level after the edge, the input event's
+    /// value, the number on the line, or how many periods of the timer have gone by since the event before.
     pub fn layout(&self) -> Layout {
         let value = if self.has_datagrams() || cfg!(target_endian = "big") { "i64be@0" } else { "i64le@0" };
         let mut layout = Layout::default();

@@ -80,7 +80,8 @@ impl Host {
             if let (KernelTarget::To(to), None) = (target, way) {
                 plan.lacks.push(format!("a way to udp://{to} (see ip route get {})", to.ip()));
             }
-            // The stack takes none from an address of its own that it has not sent itself (`fib_validate_source`, net/ipv4/fib_frontend.c).
+            // The stack takes none from an address of its own that it has not sent itself
+            // (`fib_validate_source`, net/ipv4/fib_frontend.c).
             if let (KernelTarget::To(to), Some(Way { ifindex: LOOPBACK, .. })) = (target, way)
                 && device.index != LOOPBACK
             {
@@ -99,8 +100,8 @@ impl Host {
             Wish::XdpGeneric => &[Place::XdpGeneric],
             Wish::Tc => &[Place::Tc],
             _ if !(one && stays) || too_long => &[Place::Tc],
-            // What a driver sends back over a veth gets stuck unless there is a program at the other end, which can't be seen
-            // from here (`veth_xdp_flush`, drivers/net/veth.c).
+            // What a driver sends back over a veth gets stuck unless there is a program at the
+            // other end, which can't be seen from here (`veth_xdp_flush`, drivers/net/veth.c).
             _ if device.kind.as_deref() == Some("veth") => &[Place::XdpGeneric, Place::Tc],
             _ => &[Place::XdpNative, Place::XdpGeneric, Place::Tc],
         };

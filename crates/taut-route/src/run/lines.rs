@@ -15,8 +15,8 @@ use super::event::{Next, SocketFile, is_quiet, now_ns, number, wait};
 const LONGEST_LINE: usize = 4096;
 /// Clients of a source of lines at once.
 const MOST_CLIENTS: usize = 64;
-/// When all places are taken, a client that has sent no number for so long loses its own to one that comes; one that has never sent any
-/// before one that has.
+/// When all places are taken, a client that has sent no number for so long loses its own to one
+/// that comes; one that has never sent any before one that has.
 const SILENT: Duration = Duration::from_secs(1);
 
 /// Streams of lines: those of clients, or one of a file.
@@ -108,8 +108,9 @@ impl Lines {
         Ok(())
     }
 
-    /// The client that has sent no number for the longest time, if that is long enough to give its place to another one. First those that have
-    /// never sent one, or many that come and say nothing would take the place of one that speaks seldom.
+    /// The client that has sent no number for the longest time, if that is long enough to give its
+    /// place to another one. First those that have never sent one, or many that come and say
+    /// nothing would take the place of one that speaks seldom.
     fn most_silent(&self) -> Option<usize> {
         let (at, stream) = self.streams.iter().enumerate().min_by_key(|(_, stream)| (stream.has_sent, stream.heard))?;
         (stream.heard.elapsed() >= SILENT).then_some(at)

@@ -20,8 +20,8 @@ impl ReplyGuard {
         Self { own, most, second: 0, replies: 0 }
     }
 
-    /// Not from a port that may answer by itself, our own one included, nor to nobody or ourselves; and no more than the
-    /// number for each second of `CLOCK_MONOTONIC`.
+    /// Not from a port that may answer by itself, our own one included, nor to nobody or ourselves;
+    /// and no more than the number for each second of `CLOCK_MONOTONIC`.
     pub(super) fn allows(&mut self, to: SocketAddr, now_ns: i64) -> bool {
         let (ip, own) = (to.ip(), self.own.ip());
         let answers_itself = to.port() < FIRST_PORT || to.port() == self.own.port();
@@ -39,8 +39,8 @@ impl ReplyGuard {
     }
 }
 
-/// How many hosts the datagrams of a socket may pass (`IP_TTL`, `IPV6_UNICAST_HOPS`): one less than that might whose event they
-/// are. So loops of routes end, as those of routers do.
+/// How many hosts the datagrams of a socket may pass (`IP_TTL`, `IPV6_UNICAST_HOPS`): one less than
+/// that might whose event they are. So loops of routes end, as those of routers do.
 #[derive(Debug, Default)]
 pub(super) struct Hops(Option<u8>);
 
@@ -50,7 +50,8 @@ impl Hops {
         came.is_none_or(|came| came > 1)
     }
 
-    /// Sets them for what the socket sends from now on to addresses of the version of `to`, if they are others than before.
+    /// Sets them for what the socket sends from now on to addresses of the version of `to`, if they
+    /// are others than before.
     pub(super) fn keep(&mut self, socket: &UdpSocket, to: SocketAddr, came: Option<u8>) -> io::Result<()> {
         let Some(left) = came.map(|came| came.saturating_sub(1)).filter(|left| *left > 0) else { return Ok(()) };
         if self.0 != Some(left) {

@@ -213,8 +213,8 @@ impl Engine {
         Some(Hop { ifindex: way.ifindex, own, next })
     }
 
-    /// Does what is due: looks after the ways to sinks, and writes logs. Waits for up to 200 ms, or until `also` is readable;
-    /// shorter while a way is still being found out.
+    /// Does what is due: looks after the ways to sinks, and writes logs. Waits for up to 200 ms, or
+    /// until `also` is readable; shorter while a way is still being found out.
     pub fn turn(&mut self, also: BorrowedFd<'_>) {
         if self.look_at <= Instant::now() {
             let mut running = std::mem::take(&mut self.running);
@@ -309,8 +309,8 @@ impl Running {
         }
     }
 
-    /// Writes what the kernel has logged since. A log that can't be written or read is given up; what finds no room in the
-    /// kernel then counts as lost.
+    /// Writes what the kernel has logged since. A log that can't be written or read is given up;
+    /// what finds no room in the kernel then counts as lost.
     fn write_log(&mut self) {
         let Some(log) = &mut self.log else { return };
         let mut written = Ok(());

@@ -120,8 +120,8 @@ fn line(number: i64) -> Vec<u8> {
     format!("{number}\n").into_bytes()
 }
 
-/// Opens a file to append to, or stdout. Neither opening nor writing waits for the reader of a FIFO: the former fails where there is
-/// none, the latter with `WouldBlock` where it does not read. A pipe at our stdout is no other.
+/// Opens a file to append to, or stdout. Neither opening nor writing waits for the reader of a FIFO: the former
+/// fails where there is none, the latter with `WouldBlock` where it does not read. A pipe at our stdout is no other.
 pub(super) fn append(path: &Path) -> io::Result<Box<dyn Write + Send>> {
     Ok(if path.as_os_str() == "-" {
         match once_more(io::stdout().as_fd()) {
@@ -144,7 +144,8 @@ pub(super) fn append(path: &Path) -> io::Result<Box<dyn Write + Send>> {
     })
 }
 
-/// Opens a pipe once more, to be written to without waiting: others may share what we were given, and it stays as it is.
+/// Opens a pipe once more, to be written to without waiting: others may share what we were given,
+/// and it stays as it is.
 fn once_more(pipe: BorrowedFd<'_>) -> io::Result<File> {
     if !FileType::from_raw_mode(rustix::fs::fstat(pipe)?.st_mode).is_fifo() {
         return Err(io::ErrorKind::Unsupported.into());

@@ -1,5 +1,5 @@
-//! A connection for lines, made again when it breaks. A thread of its own waits for the peer: one that does not answer, or does not
-//! read, holds up neither the route nor its other sinks.
+//! A connection for lines, made again when it breaks. A thread of its own waits for the peer: one
+//! that does not answer, or does not read, holds up neither the route nor its other sinks.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -14,7 +14,8 @@ use taut_link::Link;
 use super::status::Shared;
 use crate::route::{Source, Target};
 
-/// How long a connection may take to be set up, how long after a failure that is tried again, and how long a peer may read nothing.
+/// How long a connection may take to be set up, how long after a failure that is tried again, and
+/// how long a peer may read nothing.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Lines that wait for the peer; more are lost.
 const WAITING: usize = 1024;

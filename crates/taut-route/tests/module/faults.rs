@@ -195,7 +195,8 @@ pub(crate) fn the_control_device_takes_anything() {
             // Now and then an address that is nobody's.
             let address =
                 if random.below(20) == 0 { 1 << 63 | random.below(1 << 40) } else { bytes.as_mut_ptr() as usize };
-            // SAFETY: what the module writes at `bytes` is no more than a page; at the other addresses nothing can be written.
+            // SAFETY: what the module writes at `bytes` is no more than a page; at the other
+            // addresses nothing can be written.
             let result = unsafe { libc::ioctl(device.as_raw_fd(), c_ulong::from(request) as _, address) };
             answers += 1;
             // Reading and waiting, with any length.

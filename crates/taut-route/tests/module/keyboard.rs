@@ -20,7 +20,8 @@ impl Keyboard {
             let result = unsafe { libc::ioctl(device.as_raw_fd(), c_ulong::from(request) as _, argument) };
             assert_eq!(result, 0, "{request:x}: {}", std::io::Error::last_os_error());
         };
-        // UI_SET_EVBIT EV_KEY and EV_LED, UI_SET_LEDBIT LED_CAPSL, UI_SET_KEYBIT KEY_A and KEY_S, UI_DEV_SETUP, UI_DEV_CREATE.
+        // UI_SET_EVBIT EV_KEY and EV_LED, UI_SET_LEDBIT LED_CAPSL, UI_SET_KEYBIT KEY_A and KEY_S,
+        // UI_DEV_SETUP, UI_DEV_CREATE.
         call(0x4004_5564, 1);
         call(0x4004_5564, 0x11);
         call(0x4004_5569, 1);

@@ -90,7 +90,8 @@ fn open(flags: i32) -> File {
     File::options().read(true).write(true).custom_flags(flags).open(DEVICE).unwrap()
 }
 
-/// Asks for a route with the condition in C (`value == 0`), with other words here and there; with an error, the first word of the answer.
+/// Asks for a route with the condition in C (`value == 0`), with other words here and there; with
+/// an error, the first word of the answer.
 fn request(device: &File, words: &[(usize, u32)]) -> Result<(), (i32, u32)> {
     let mut bytes = vec![0_u8; ROUTE];
     route(&mut bytes);

@@ -1,6 +1,7 @@
-//! Routes in the kernel module on the simulated chip. For a machine on which both modules may be loaded and unloaded at will:
-//! guests of the lab run it (`xtask/tests/lab_route.rs`), which set `TAUT_MODULE_TESTS`. Elsewhere there are no tests in it: the
-//! modules are not to be loaded into a kernel that is somebody's, and what the guests run is counted there.
+//! Routes in the kernel module on the simulated chip. For a machine on which both modules may be
+//! loaded and unloaded at will: guests of the lab run it (`xtask/tests/lab_route.rs`), which set
+//! `TAUT_MODULE_TESTS`. Elsewhere there are no tests in it: the modules are not to be loaded into a
+//! kernel that is somebody's, and what the guests run is counted there.
 
 mod bpf;
 mod faults;
@@ -56,8 +57,8 @@ const TESTS: &[(&str, fn())] = tests![
     faults::the_control_device_takes_anything,
 ];
 
-/// One after another: the chip has one run of edges at a time, and one test loads and unloads the module. Arguments choose tests by
-/// parts of their names.
+/// One after another: the chip has one run of edges at a time, and one test loads and unloads the
+/// module. Arguments choose tests by parts of their names.
 fn main() -> ExitCode {
     if std::env::var_os("TAUT_MODULE_TESTS").is_none() {
         println!("the kernel module's tests run in guests: cargo test -p xtask --test lab_route");

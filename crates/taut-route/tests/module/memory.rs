@@ -5,8 +5,8 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-/// Objects in the general caches and in that of sysfs, by cache, and areas of vmalloc. Exact but for what others allocate: what
-/// each processor keeps for itself is given back before.
+/// Objects in the general caches and in that of sysfs, by cache, and areas of vmalloc. Exact but
+/// for what others allocate: what each processor keeps for itself is given back before.
 pub(crate) fn objects() -> BTreeMap<String, i64> {
     for cache in fs::read_dir("/sys/kernel/slab").unwrap().flatten() {
         if is_watched(&cache.file_name().to_string_lossy()) {
@@ -34,9 +34,10 @@ fn is_watched(cache: &str) -> bool {
     cache.starts_with("kmalloc") || cache.starts_with("kernfs")
 }
 
-/// Those of which there are at least so many more than before, and stay: much is freed some grace periods of RCU later,
-/// or with others of its kind after five seconds (`KFREE_DRAIN_JIFFIES`, kernel/rcu/tree.c), and the threads that do so wait for
-/// their turn in a guest that has a part of a processor. What is lost stays for ever, so a minute tells it as well.
+/// Those of which there are at least so many more than before, and stay: much is freed some grace
+/// periods of RCU later, or with others of its kind after five seconds (`KFREE_DRAIN_JIFFIES`,
+/// kernel/rcu/tree.c), and the threads that do so wait for their turn in a guest that has a part of
+/// a processor. What is lost stays for ever, so a minute tells it as well.
 pub(crate) fn grown(before: &BTreeMap<String, i64>, most: i64) -> Vec<String> {
     let mut grown = Vec::new();
     for _ in 0..300 {

@@ -126,7 +126,8 @@ pub(crate) fn stats(device: &File) -> Vec<u64> {
     bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect()
 }
 
-/// In both places: eight long runs in a row, and the route takes no events any more, but its descriptor is as good as ever.
+/// In both places: eight long runs in a row, and the route takes no events any more, but its
+/// descriptor is as good as ever.
 pub(crate) fn what_takes_too_long_is_stopped() {
     let chip = chip();
     // r0 = 2; r0 /= 1, over and over: about ten instructions of the processor's each.

@@ -1,5 +1,5 @@
-//! Programs at random: those that the module has to take, those that it has to refuse, and any instructions at all. What it
-//! takes is run in the interrupt.
+//! Programs at random: those that the module has to take, those that it has to refuse, and any
+//! instructions at all. What it takes is run in the interrupt.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -107,8 +107,8 @@ fn run(chip: &Simulation, device: &File, code: &[Code]) -> u64 {
     ns.unwrap_or_else(|| panic!("takes more than {most} ns: {code:x?}"))
 }
 
-/// What a run may take, in ns: what the module allows a program. A kernel with lockdep checks each access and each lock, ours
-/// among them, and executes several times as many instructions.
+/// What a run may take, in ns: what the module allows a program. A kernel with lockdep checks each
+/// access and each lock, ours among them, and executes several times as many instructions.
 fn longest_run() -> u64 {
     if Path::new("/proc/lockdep_stats").exists() { 1_000_000 } else { 100_000 }
 }

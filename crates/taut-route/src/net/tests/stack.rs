@@ -202,7 +202,8 @@ fn what_the_stack_refuses_is_refused_in_every_place() {
     }
 }
 
-/// Off a cable, one with the sum of the pseudo header for a checksum is damaged. Traffic control knows that it came off a cable.
+/// Off a cable, one with the sum of the pseudo header for a checksum is damaged. Traffic control
+/// knows that it came off a cable.
 #[test]
 fn a_checksum_that_looks_half_done_and_is_wrong_is_told_in_traffic_control() {
     let test = "net::a_checksum_that_looks_half_done_and_is_wrong_is_told_in_traffic_control";
@@ -227,7 +228,8 @@ fn a_storm_of_two_routes_that_answer_each_other_ends() {
             let bytes = frame.bytes(cable.sensor_hop.next, net.source(), 1);
             rustix::net::send(raw(&cable), &bytes, rustix::net::SendFlags::empty()).unwrap();
             let events = settled(&here).events + settled(&there).events;
-            // With 64 hosts to pass the 64th does not answer any more; from one port to the same one the first does not.
+            // With 64 hosts to pass the 64th does not answer any more; from one port to the same
+            // one the first does not.
             let expected = if other_port == ROUTE_PORT { 1 } else { 64 };
             assert_eq!(events, expected, "{net:?} {wish:?} {other_port}");
         }

@@ -55,7 +55,8 @@ fn flags(line: &GpioLine) -> LineFlags {
     if line.active_low { bias | LineFlags::ACTIVE_LOW } else { bias }
 }
 
-/// A request for one line. `debounce_us` of 0 is none; `buffered` is the number of events that the kernel keeps, 0 for its own choice (16).
+/// A request for one line. `debounce_us` of 0 is none; `buffered` is the number of events that the
+/// kernel keeps, 0 for its own choice (16).
 fn request(offset: u32, consumer: &str, flags: LineFlags, debounce_us: u32, buffered: u32) -> LineRequest {
     let mut config = LineConfig { flags, ..LineConfig::default() };
     if debounce_us > 0 {

@@ -67,8 +67,8 @@ pub(crate) fn described() -> Vec<String> {
 /// The chip of a line.
 ///
 /// # Errors
-/// [`Error::Unavailable`] when there is no such chip, several have the label, or it may not be opened; [`Error::Input`] when the
-/// chip has no such line.
+/// [`Error::Unavailable`] when there is no such chip, several have the label, or it may not be
+/// opened; [`Error::Input`] when the chip has no such line.
 pub(crate) fn find(line: &GpioLine) -> Result<Chip> {
     let place = line.place();
     let (chips, closed) = all().map_err(|error| Error::Host { what: "read /dev".to_owned(), error })?;

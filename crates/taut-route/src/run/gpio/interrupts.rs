@@ -1,8 +1,8 @@
 //! The honest number of lost edges: interrupts of a line less edges that were handed over.
 //!
-//! Neither interface tells of all of them. The character device numbers events when its thread takes them up, and so misses edges that
-//! came while that was on its way; sysfs only tells that there was at least one. The kernel's own count of interrupts
-//! (`/sys/kernel/irq/N/per_cpu_count`) has all that the chip reported.
+//! Neither interface tells of all of them. The character device numbers events when its thread takes them up,
+//! and so misses edges that came while that was on its way; sysfs only tells that there was at least one. The
+//! kernel's own count of interrupts (`/sys/kernel/irq/N/per_cpu_count`) has all that the chip reported.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -57,13 +57,14 @@ impl Tally {
         self.quiet_at = None;
     }
 
-    /// What is told of losses that were only concluded, from a level that did not change: nothing where the count will tell.
+    /// What is told of losses that were only concluded, from a level that did not change: nothing
+    /// where the count will tell.
     pub(super) const fn concluded(&self, lost: u64) -> u64 {
         if self.counts.is_some() { 0 } else { lost }
     }
 
-    /// Nothing came for a while: edges found lost since they were told of. What is on its way is none of them, so it has
-    /// to be quiet twice with the same count.
+    /// Nothing came for a while: edges found lost since they were told of. What is on its way is
+    /// none of them, so it has to be quiet twice with the same count.
     pub(super) fn quiet(&mut self) -> u64 {
         let count = self.counts.as_ref().and_then(total);
         let is_settled = count.is_some() && count == self.quiet_at;

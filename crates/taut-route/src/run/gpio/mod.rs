@@ -1,8 +1,8 @@
 //! GPIO lines from user space, by the faster of the kernel's two interfaces that can do what is asked for.
 //!
-//! Lines are set sooner through the character device, with no text in between. Edges too, unless the thread that waits for them is
-//! a real-time one: then sysfs is, which tells of them in the interrupt handler, where the character device has a thread in
-//! between (`taut route bench --over gpio` with and without `--fifo`).
+//! Lines are set sooner through the character device, with no text in between. Edges too, unless the thread
+//! that waits for them is a real-time one: then sysfs is, which tells of them in the interrupt handler, where
+//! the character device has a thread in between (`taut route bench --over gpio` with and without `--fifo`).
 
 mod cdev;
 mod chip;
@@ -33,8 +33,8 @@ pub(super) enum Output {
 }
 
 impl Edges {
-    /// Takes the line. Through sysfs, edges that follow each other closely melt into one and have no times of their own; so
-    /// it will only do for conditions that remember nothing.
+    /// Takes the line. Through sysfs, edges that follow each other closely melt into one and have
+    /// no times of their own; so it will only do for conditions that remember nothing.
     pub(super) fn open(source: &GpioEdges, sysfs_will_do: bool) -> Result<Self> {
         let chip = find(&source.line)?;
         let by_sysfs = || sysfs::Edges::open(&chip, source).map(Self::Sysfs);
