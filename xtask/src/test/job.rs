@@ -68,8 +68,8 @@ impl Job {
         self.name.contains(pattern) || (has_tests && pattern.starts_with(&self.name))
     }
 
-    /// Has a test of guests start them from machines that have booted already, which are made once for all of this run and
-    /// kept in a directory.
+    /// Has a test of guests start them from machines that have booted already, which are made once
+    /// for all of this run and kept in a directory.
     pub(super) fn share(&mut self, directory: &Path) {
         if let Work::Test(command) = &mut self.work {
             command.env(lab::BOOTED, directory);
@@ -139,8 +139,8 @@ impl Job {
     }
 }
 
-/// How the only test of a binary that ended well did, from the last line of libtest: what programs that it started print
-/// may stand within the line of the test itself.
+/// How the only test of a binary that ended well did, from the last line of libtest: what programs
+/// that it started print may stand within the line of the test itself.
 fn one(output: &str) -> Verdict {
     let result = output.lines().rev().find_map(|line| line.strip_prefix("test result: ok. "));
     let counts = |what: &str| result.is_some_and(|result| result.contains(what));
@@ -169,7 +169,8 @@ fn tests(output: &str) -> Vec<(String, Verdict)> {
     output.lines().filter_map(of_line).collect()
 }
 
-/// Processor time of a process and of those that it has waited for: utime, stime, cutime and cstime of proc_pid_stat(5).
+/// Processor time of a process and of those that it has waited for: utime, stime, cutime and cstime
+/// of proc_pid_stat(5).
 fn cpu_time(process: Pid) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
     // The second field is a name in parentheses, with anything in it.
@@ -196,8 +197,8 @@ impl Notes {
         self.code(command).map(|(code, output)| (code == Some(0), output))
     }
 
-    /// Runs it to its end; its exit code and what it printed. The output goes to a file: a pipe would be waited for until
-    /// the last process that holds it, and tests leave some.
+    /// Runs it to its end; its exit code and what it printed. The output goes to a file: a pipe
+    /// would be waited for until the last process that holds it, and tests leave some.
     fn code(&self, command: &mut Command) -> Result<(Option<i32>, String)> {
         let path = self.directory.path().join("output");
         let output = File::create(&path)?;

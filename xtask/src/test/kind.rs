@@ -1,4 +1,5 @@
-//! What a test needs of the machine, by its name: the rules stand here, since the runner must know before it starts one.
+//! What a test needs of the machine, by its name: the rules stand here, since the runner must know
+//! before it starts one.
 
 use anyhow::{Result, bail};
 
@@ -23,8 +24,8 @@ pub(crate) enum Kind {
     Timing,
 }
 
-/// Tests that run when all others have ended, by themselves but for one that sleeps as they do, and why. Names as `--only`
-/// has them, whole.
+/// Tests that run when all others have ended, by themselves but for one that sleeps as they do, and
+/// why. Names as `--only` has them, whole.
 const TIMING: &[(&str, &str)] = &[
     (
         "taut-link foreign::tun::tests::nagle_waits_for_the_delayed_ack_and_no_delay_does_not",

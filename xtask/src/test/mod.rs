@@ -3,7 +3,8 @@
 //! Every test is a process of its own: so its time is known, what it says is shown apart, and several can run at once.
 //!
 //! - [`binaries`]: builds the tests and asks each binary for theirs. [`kind`]: what a test needs of the machine.
-//! - [`job`]: one test, or one command with tests of its own. [`pool`]: several at once, and by themselves those that measure time.
+//! - [`job`]: one test, or one command with tests of its own. [`pool`]: several at once, and by
+//!   themselves those that measure time.
 //! - [`times`]: what each took before, by which they are put in order.
 //! - [`summary`]: the slowest, what was left out, what was skipped, what failed and how to repeat it, and the counts.
 //! - [`as_new`]: what downloads, as on a machine that has nothing yet. [`busy`]: a busy loop on each core.
@@ -43,7 +44,8 @@ use times::Times;
 /// Which tests to run.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What one runs before each commit: no guest, browser, model checker, sanitizer or bench, and the short forms of tests.
+    /// What one runs before each commit: no guest, browser, model checker, sanitizer or bench, and
+    /// the short forms of tests.
     #[arg(long)]
     quick: bool,
     /// Only tests whose name (`tautline::pace the_finding…`) contains this; may be given several times.
@@ -127,8 +129,8 @@ fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
     Ok(())
 }
 
-/// The jobs that the arguments name; what a mode leaves out is noted, and so is what has no debug kernel: no test builds that,
-/// so these are not skipped for something that is missing here.
+/// The jobs that the arguments name; what a mode leaves out is noted, and so is what has no debug
+/// kernel: no test builds that, so these are not skipped for something that is missing here.
 fn chosen(jobs: Vec<Job>, args: &Args, has_debug_kernel: bool, summary: &mut Summary) -> Vec<Job> {
     let patterns: Vec<&String> = args.only.iter().chain(&args.filter).collect();
     let mut chosen = Vec::new();

@@ -28,8 +28,8 @@ pub(super) struct Times {
     elsewhere: BTreeMap<String, Past>,
 }
 
-/// Cores that a test keeps busy of which nothing is known. Most mostly wait; but the first run on a machine, which knows of none,
-/// has to leave each the time that it needs.
+/// Cores that a test keeps busy of which nothing is known. Most mostly wait; but the first run on a
+/// machine, which knows of none, has to leave each the time that it needs.
 const UNKNOWN_LOAD: f64 = 1.0;
 /// What is left of the load that a test had once when the next run finds less: it may have waited for others then.
 const FADING: f64 = 0.9;
