@@ -469,11 +469,13 @@ proptest! {
     #[test]
     fn controllers_survive_their_hosts(packets in prop::collection::vec(
         (0usize..2, 0u64..50, prop_oneof![
-            (0x0401u16..0x0420, prop::collection::vec(any::<u8>(), 0..16)).prop_map(|(opcode, parameters)| hci::command(opcode, &parameters)),
-            (0x0c00u16..0x0c70, prop::collection::vec(any::<u8>(), 0..8)).prop_map(|(opcode, parameters)| hci::command(opcode, &parameters)),
+            (0x0401u16..0x0420, prop::collection::vec(any::<u8>(), 0..16))
+                .prop_map(|(opcode, parameters)| hci::command(opcode, &parameters)),
+            (0x0c00u16..0x0c70, prop::collection::vec(any::<u8>(), 0..8))
+                .prop_map(|(opcode, parameters)| hci::command(opcode, &parameters)),
             (0x100u16..0x102, 0u8..3, prop::collection::vec(any::<u8>(), 0..1100)).prop_map(|(handle, boundary, data)| {
-                let boundary = [Boundary::FirstFromHost, Boundary::Continuing, Boundary::FirstFromController][usize::from(boundary)];
-                hci::acl(handle, boundary, &data)
+                let boundaries = [Boundary::FirstFromHost, Boundary::Continuing, Boundary::FirstFromController];
+                hci::acl(handle, boundaries[usize::from(boundary)], &data)
             }),
             Just(hci::command(op::DISCONNECT, &[0, 1, 0x13])),
             Just(hci::command(op::INQUIRY, &[0x33, 0x8b, 0x9e, 1, 0])),

@@ -274,8 +274,10 @@ proptest! {
     fn controllers_survive_their_hosts(packets in prop::collection::vec(
         (0usize..2, 0u64..50, prop_oneof![
             prop::collection::vec(any::<u8>(), 0..40),
-            (0x2001u16..0x2034, prop::collection::vec(any::<u8>(), 0..32)).prop_map(|(opcode, parameters)| hci::command(opcode, &parameters)),
-            (0x40u16..0x43, prop::collection::vec(any::<u8>(), 0..300)).prop_map(|(handle, data)| hci::acl(handle, Boundary::FirstFromHost, &data)),
+            (0x2001u16..0x2034, prop::collection::vec(any::<u8>(), 0..32))
+                .prop_map(|(opcode, parameters)| hci::command(opcode, &parameters)),
+            (0x40u16..0x43, prop::collection::vec(any::<u8>(), 0..300))
+                .prop_map(|(handle, data)| hci::acl(handle, Boundary::FirstFromHost, &data)),
             Just(hci::command(op::DISCONNECT, &[0x40, 0, 0x13])),
             Just(hci::command(op::LE_SET_ADV_ENABLE, &[1])),
             Just(hci::command(op::LE_SET_SCAN_ENABLE, &[1, 0])),

@@ -44,14 +44,20 @@ fn reset() -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn packets_come_out_as_they_went_in(packets in prop::collection::vec(packet(), 0..12), pieces in prop::collection::vec(1usize..400, 1..8)) {
+    fn packets_come_out_as_they_went_in(
+        packets in prop::collection::vec(packet(), 0..12),
+        pieces in prop::collection::vec(1usize..400, 1..8),
+    ) {
         let all = received(&mut H4Receiver::new(ACL_LIMIT), &packets.concat(), &pieces);
         prop_assert_eq!(all, packets.into_iter().map(H4Received::Packet).collect::<Vec<_>>());
     }
 
     /// Whatever comes: no panic, no packet that isn't one, and no bytes made or taken twice.
     #[test]
-    fn any_bytes_are_packets_or_a_loss(bytes in prop::collection::vec(prop_oneof![3 => 0u8..5, 1 => any::<u8>()], 0..600), pieces in prop::collection::vec(1usize..50, 1..8)) {
+    fn any_bytes_are_packets_or_a_loss(
+        bytes in prop::collection::vec(prop_oneof![3 => 0u8..5, 1 => any::<u8>()], 0..600),
+        pieces in prop::collection::vec(1usize..50, 1..8),
+    ) {
         let all = received(&mut H4Receiver::new(ACL_LIMIT), &bytes, &pieces);
         prop_assert_eq!(&all, &received(&mut H4Receiver::new(ACL_LIMIT), &bytes, &[600]));
         let mut length = 0;
@@ -61,7 +67,10 @@ proptest! {
                 H4Received::Packet(packet) => {
                     let is_whole = match packet[..] {
                         [1, _, _, length, ..] => packet.len() == 4 + usize::from(length),
-                        [2, _, _, low, high, ..] => packet.len() == 5 + usize::from(u16::from_le_bytes([low, high])) && packet.len() <= 5 + ACL_LIMIT,
+                        [2, _, _, low, high, ..] => {
+                            let length = 5 + usize::from(u16::from_le_bytes([low, high]));
+                            packet.len() == length && length <= 5 + ACL_LIMIT
+                        }
                         _ => false,
                     };
                     prop_assert!(is_whole, "{packet:02x?}");
@@ -80,7 +89,11 @@ proptest! {
 
     /// A controller that has lost its host's stream follows it again from the reset on.
     #[test]
-    fn a_reset_brings_synchronisation_back(garbage in prop::collection::vec(any::<u8>(), 0..80), packets in prop::collection::vec(packet(), 0..5), piece in 1usize..20) {
+    fn a_reset_brings_synchronisation_back(
+        garbage in prop::collection::vec(any::<u8>(), 0..80),
+        packets in prop::collection::vec(packet(), 0..5),
+        piece in 1usize..20,
+    ) {
         // Of the bytes of a reset in the garbage nothing can be said.
         prop_assume!(!garbage.contains(&0x03));
         let stream = [&[0x04][..], &garbage, &reset(), &packets.concat()].concat();

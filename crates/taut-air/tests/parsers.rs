@@ -32,6 +32,9 @@ fn signal() -> impl Strategy<Value = Signal> {
     ]
 }
 
+/// Opcodes of commands that a controller does something about.
+const COMMANDS: [u16; 10] = [0x0c03, 0x2002, 0x2006, 0x2008, 0x200a, 0x200d, 0x2013, 0x2022, 0x2032, 0x0406];
+
 fn config() -> ControllerConfig {
     ControllerConfig { acl_buffers: 4, ..Scenario::default().controller(Role::Central, 0) }
 }
@@ -63,7 +66,11 @@ proptest! {
     }
 
     #[test]
-    fn acl_packets_are_read_as_written(handle in 0u16..0xf00, data in prop::collection::vec(any::<u8>(), 0..1100), first in any::<bool>()) {
+    fn acl_packets_are_read_as_written(
+        handle in 0u16..0xf00,
+        data in prop::collection::vec(any::<u8>(), 0..1100),
+        first in any::<bool>(),
+    ) {
         let boundary = if first { Boundary::FirstFromController } else { Boundary::Continuing };
         let packet = hci::acl(handle, boundary, &data);
         prop_assert_eq!(PacketView::parse(&packet), Ok(PacketView::Acl(Acl { handle, boundary, data: &data })));
@@ -94,8 +101,20 @@ proptest! {
 
     /// An SDU sent through one channel comes out of the other, with as many credits as it takes.
     #[test]
-    fn channels_carry_sdus(sdus in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..500), 1..10), mps in 23u16..300) {
-        let parameters = ChannelParameters { source: 0x40, destination: 0x41, mtu: 500, mps, peer_mtu: 500, peer_mps: mps, credits: 1000, peer_credits: 1000 };
+    fn channels_carry_sdus(
+        sdus in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..500), 1..10),
+        mps in 23u16..300,
+    ) {
+        let parameters = ChannelParameters {
+            source: 0x40,
+            destination: 0x41,
+            mtu: 500,
+            mps,
+            peer_mtu: 500,
+            peer_mps: mps,
+            credits: 1000,
+            peer_credits: 1000,
+        };
         let mut sender = Channel::new(parameters, CreditPolicy::Window(1000));
         let mut receiver = Channel::new(parameters, CreditPolicy::Window(1000));
         let mut received = Vec::new();
@@ -116,7 +135,7 @@ proptest! {
     fn a_controller_survives_its_host(packets in prop::collection::vec(
         prop_oneof![
             prop::collection::vec(any::<u8>(), 0..40),
-            (prop::sample::select(vec![0x0c03u16, 0x2002, 0x2006, 0x2008, 0x200a, 0x200d, 0x2013, 0x2022, 0x2032, 0x0406]), prop::collection::vec(any::<u8>(), 0..32))
+            (prop::sample::select(COMMANDS.to_vec()), prop::collection::vec(any::<u8>(), 0..32))
                 .prop_map(|(opcode, parameters)| hci::command(opcode, &parameters)),
         ], 0..40))
     {

@@ -262,7 +262,8 @@ mod tests {
             framing in prop_oneof![Just(Framing::Length), Just(Framing::Line), Just(Framing::None)],
         ) {
             let (mut decoder, mut out) = (Decoder::new(framing, 9), Messages::default());
-            let fine = reads.iter().all(|read| decoder.push(read, &mut out).is_ok()) && decoder.finish(true, &mut out).is_ok();
+            let taken = reads.iter().all(|read| decoder.push(read, &mut out).is_ok());
+            let fine = taken && decoder.finish(true, &mut out).is_ok();
             prop_assert!(!fine || decoder.held() == 0);
             prop_assert!(all(out).iter().all(|message| message.len() <= 9));
         }

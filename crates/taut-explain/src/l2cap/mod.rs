@@ -59,7 +59,8 @@ pub fn of_standstill(facts: &Facts, on: &str, down: bool, bytes: u64) -> Option<
     receiver.rule.filter(|rule| *rule == Rule::ReceiveBuffer)?;
     let sdu = bytes.min(mtu.into()) as usize;
     let room = ReceiveBuffer { size: buffer as usize, overhead: SK_BUFF as usize, used: 0 };
-    let come = CreditPolicy::LinuxRecvbuf.stands_still(sdu, mtu as usize, mps as usize, room)?;
+    let stands_still = |sdu| CreditPolicy::LinuxRecvbuf.stands_still(sdu, mtu as usize, mps as usize, room);
+    let come = stands_still(sdu)?;
     let (whose, pdus) = (if down { "this side" } else { "the peer" }, (sdu + SDU_LENGTH_BYTES).div_ceil(mps as usize));
     let mut evidence = vec![
         format!(
@@ -86,9 +87,9 @@ pub fn of_standstill(facts: &Facts, on: &str, down: bool, bytes: u64) -> Option<
         cost_ns: 0,
         evidence,
         remedy: format!(
-            "Leave SO_RCVBUF of the socket of {whose} alone, or raise it (rcvbuf= in taut's endpoint; the kernel doubles what is asked for). \
-             Messages of at most {} bytes come through as it is.",
-            (0..sdu).rev().find(|&sdu| CreditPolicy::LinuxRecvbuf.stands_still(sdu, mtu as usize, mps as usize, room).is_none()).unwrap_or(0)
+            "Leave SO_RCVBUF of the socket of {whose} alone, or raise it (rcvbuf= in taut's endpoint; the kernel doubles \
+             what is asked for). Messages of at most {} bytes come through as it is.",
+            (0..sdu).rev().find(|&sdu| stands_still(sdu).is_none()).unwrap_or(0)
         ),
         proof: None,
     })

@@ -41,7 +41,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_mark_is_found_however_it_is_cut(data in proptest::collection::vec(any::<u8>(), 0..200), cuts in proptest::collection::vec(1..80_usize, 0..20)) {
+        fn the_mark_is_found_however_it_is_cut(
+            data in proptest::collection::vec(any::<u8>(), 0..200),
+            cuts in proptest::collection::vec(1..80_usize, 0..20),
+        ) {
             let stream = [data.as_slice(), &Frame::Bye.emit(1)].concat();
             let mut end = EndMark::of(1);
             let (mut at, mut cuts) = (0, cuts.into_iter());

@@ -245,14 +245,17 @@ mod tests {
         ) {
             prop_assume!(times.len() as u64 + lost > 0);
             let all = round(times.iter().copied(), lost);
-            let mut exceed = ExceedanceCounter::new(&limits.iter().copied().map(Duration::from_nanos).collect::<Vec<_>>());
+            let limits: Vec<_> = limits.into_iter().map(Duration::from_nanos).collect();
+            let mut exceed = ExceedanceCounter::new(&limits);
             times.iter().for_each(|&ns| exceed.record(Duration::from_nanos(ns)));
             exceed.record_lost(lost);
             let mut sorted: Vec<Quantile> = times.iter().copied().map(Quantile::Time).collect();
             sorted.sort_unstable();
             sorted.resize(times.len() + lost as usize, Quantile::Lost);
             let near = |found: Quantile, exact: Quantile| match (found, exact) {
-                (Quantile::Time(found), Quantile::Time(exact)) => found >= exact && found as f64 <= exact as f64 * 1.001 + 1.0,
+                (Quantile::Time(found), Quantile::Time(exact)) => {
+                    found >= exact && found as f64 <= exact as f64 * 1.001 + 1.0
+                }
                 (found, exact) => found == exact,
             };
             let summary = all.summary().unwrap();

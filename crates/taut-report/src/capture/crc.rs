@@ -30,7 +30,10 @@ mod tests {
     proptest! {
         #[test]
         fn any_error_of_one_or_two_bits_shows(
-            pdu in proptest::collection::vec(any::<u8>(), 2..40), init in 0..1u32 << 24, a in 0..16usize, b in 0..16usize,
+            pdu in proptest::collection::vec(any::<u8>(), 2..40),
+            init in 0..1u32 << 24,
+            a in 0..16usize,
+            b in 0..16usize,
         ) {
             let mut broken = pdu.clone();
             broken[a / 8] ^= 1 << (a % 8);
@@ -41,7 +44,10 @@ mod tests {
         }
 
         #[test]
-        fn a_pdu_with_its_crc_behind_it_leaves_nothing(pdu in proptest::collection::vec(any::<u8>(), 0..40), init in 0..1u32 << 24) {
+        fn a_pdu_with_its_crc_behind_it_leaves_nothing(
+            pdu in proptest::collection::vec(any::<u8>(), 0..40),
+            init in 0..1u32 << 24,
+        ) {
             let whole: Vec<u8> = pdu.iter().copied().chain(crc24(init, &pdu)).collect();
             prop_assert_eq!(crc24(init, &whole), [0, 0, 0]);
         }

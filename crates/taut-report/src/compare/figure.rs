@@ -373,7 +373,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_no_further_apart_than_it_moves_cannot_be_told_apart(a in 1.0..100.0f64, b in 0.0..50.0f64, c in 1.0..100.0f64, d in 0.0..50.0f64) {
+        fn what_is_no_further_apart_than_it_moves_cannot_be_told_apart(
+            a in 1.0..100.0f64,
+            b in 0.0..50.0f64,
+            c in 1.0..100.0f64,
+            d in 0.0..50.0f64,
+        ) {
             let compared = Compared::new(&figure(a, a, a + b), &figure(c, c, c + d), 0.05).unwrap();
             let drift = ((a + b) / a).max((c + d) / c).max(1.01);
             let is_near = a <= (c + d) * drift && c <= (a + b) * drift;
