@@ -110,7 +110,7 @@ fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
     // several to keep a core busy; bounded, since one that others delay seems to wait too. No more guests than cores:
     // some are pairs of machines in the host's time, whose links end when neither has its turn.
     let beside = Limits { jobs: 4 * cores, guests: cores, load: f64::from(u32::try_from(cores)?) + 1.0 };
-    let limits = if args.busy { Limits::ALONE } else { beside };
+    let limits = if args.busy { Limits::BUSY } else { beside };
     pool::run(together, &times, limits, |finished| summary.add(finished))?;
     drop(busy);
     let limits = if cores > 1 { Limits::QUIET } else { Limits::ALONE };

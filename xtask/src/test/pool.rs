@@ -24,6 +24,8 @@ pub(super) struct Limits {
 impl Limits {
     /// One after the other.
     pub(super) const ALONE: Self = Self { jobs: 1, guests: 1, load: f64::INFINITY };
+    /// For cores that are busy already: several that are known to sleep nearly all the time, else one.
+    pub(super) const BUSY: Self = Self { jobs: 4, guests: 1, load: 0.5 };
     /// For two cores or more that are to be quiet: two that are known to sleep nearly all the time, else one.
     pub(super) const QUIET: Self = Self { jobs: 2, guests: 1, load: 0.5 };
 }
