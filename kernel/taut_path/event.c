@@ -27,6 +27,8 @@ void taut_event_recover(struct work_struct *work)
 	struct taut_route *route = container_of(to_delayed_work(work), struct taut_route, recover);
 
 	if (!READ_ONCE(route->stats.stopped)) {
+		/* The last edge that came meanwhile follows. */
+		WRITE_ONCE(route->stale_until, 0);
 		enable_irq(route->irq);
 		return;
 	}

@@ -104,11 +104,35 @@ bool taut_gpio_can_sleep(const struct taut_route *route)
 	return route->source && gpiod_cansleep(route->source);
 }
 
+/*
+ * The kernel keeps an edge that comes while a line's interrupt is disabled, also past the end of who disabled it, and gives it
+ * to who enables it next. For a route that begins that is an edge from before, which comes within its first second, from the
+ * kernel's tasklet for such edges (kernel/irq/resend.c). After a mask of the route's own it is an event (event.c). Chips that
+ * can sleep are not masked.
+ */
+static bool taut_gpio_is_stale(struct taut_route *route)
+{
+	u64 until = READ_ONCE(route->stale_until);
+
+	if (likely(!until) || in_hardirq() || !in_serving_softirq())
+		return false;
+	WRITE_ONCE(route->stale_until, 0);
+	return ktime_get_ns() < until;
+}
+
+/* Where a thread does the rest. */
+static irqreturn_t taut_gpio_interrupt(int irq, void *data)
+{
+	return taut_gpio_is_stale(data) ? IRQ_HANDLED : IRQ_WAKE_THREAD;
+}
+
 static irqreturn_t taut_gpio_edge(int irq, void *data)
 {
 	struct taut_route *route = data;
 	u64 now = ktime_get_ns();
 
+	if (taut_gpio_is_stale(route))
+		return IRQ_HANDLED;
 	/* The level is known where only one edge is wanted. */
 	if (route->edges == (TAUT_PATH_RISING | TAUT_PATH_FALLING))
 		taut_event_take(route, now, gpiod_get_value(route->source) > 0);
@@ -152,12 +176,16 @@ int taut_gpio_source_start(struct taut_route *route)
 	flags |= (rising ? IRQF_TRIGGER_RISING : 0) | (falling ? IRQF_TRIGGER_FALLING : 0);
 	if (route->is_slow)
 		error = request_threaded_irq(irq, NULL, taut_gpio_slow_edge, flags | IRQF_ONESHOT, "taut_path", route);
+	else if (!(flags & IRQF_NO_THREAD))
+		error = request_threaded_irq(irq, taut_gpio_interrupt, taut_gpio_edge, flags | IRQF_ONESHOT, "taut_path",
+					     route);
 	else
 		error = request_any_context_irq(irq, taut_gpio_edge, flags, "taut_path", route);
 	if (error < 0)
 		return error;
 	route->irq = irq;
 	route->has_irq = true;
+	route->stale_until = ktime_get_ns() + NSEC_PER_SEC;
 	enable_irq(irq);
 	return 0;
 }

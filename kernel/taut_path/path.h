@@ -67,6 +67,7 @@ struct taut_route {
 	int irq;
 	bool has_irq;
 	bool is_slow; /* the source's chip can sleep */
+	u64 stale_until; /* an edge that was kept is from before the route; 0: it is the route's */
 
 	struct input_handler handler;
 	char input_name[TAUT_PATH_NAME_BYTES];

@@ -28,7 +28,7 @@ fn the_module_does_what_it_promises() {
             &["--module", "uinput", "--module", "leds-gpio", "--file", &program],
             "TAUT_MODULE_TESTS=1 module-tests",
         );
-        assert!(stdout.contains("test result: ok. 23 passed; 0 failed"), "{kernel}: {stdout}");
+        assert!(stdout.contains("test result: ok. 24 passed; 0 failed"), "{kernel}: {stdout}");
     }
     lab.assert_nothing_is_left();
 }

@@ -50,6 +50,7 @@ const TESTS: &[(&str, fn())] = tests![
     log::what_reading_refuses_is_told,
     log::it_is_unloaded_after_readers_that_wait,
     faults::a_storm_masks_the_line_for_a_while,
+    faults::an_edge_of_the_route_before_is_no_event,
     faults::what_is_refused_is_told,
     faults::a_program_that_is_refused_leaves_nothing,
     faults::a_chip_that_goes_away_takes_nothing_with_it,

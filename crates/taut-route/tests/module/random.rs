@@ -68,9 +68,8 @@ pub(crate) fn random_programs_are_taken_or_refused_by_the_rules() {
         // So that a run that is ended early has told what it did.
         if offered.is_multiple_of(5_000) || offered == count {
             let seconds = begin.elapsed().as_secs_f64();
-            println!(
-                "{offered} programs offered, {taken} taken; {not_loaded} more not loaded; a run takes {longest} ns at most; {seconds:.0} s"
-            );
+            let counts = format!("{offered} programs offered, {taken} taken; {not_loaded} more not loaded");
+            println!("{counts}; a run takes {longest} ns at most; {seconds:.0} s");
         }
     }
     assert!(taken > offered / 100 && taken < offered / 2, "most are to be refused, and some taken");
