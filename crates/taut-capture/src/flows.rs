@@ -10,7 +10,9 @@ use taut_event::{
 use taut_time::{ByteRange, Layer};
 
 use crate::bluetooth::{Bluetooth, is_hci};
-use crate::{Decoded, Packet, Skipped, TcpPacket, decode};
+use crate::counts::Counts;
+use crate::decode::{Decoded, Skipped, TcpPacket, decode};
+use crate::packet::Packet;
 
 /// The largest scale of a window (RFC 7323, section 2.3).
 const LARGEST_SCALE: u8 = 14;
@@ -28,41 +30,6 @@ pub struct Flows {
     hand: usize,
     bluetooth: Bluetooth,
     counts: Counts,
-}
-
-/// What a capture held, in packets.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Counts {
-    /// All.
-    pub packets: u64,
-    /// Segments of TCP, which became events.
-    pub tcp: u64,
-    /// Of a link type that is not read.
-    pub unknown_link: u64,
-    /// Fragments other than the first; what they carry is not seen.
-    pub fragments: u64,
-    /// Kept so little of that the TCP header is not whole.
-    pub cut: u64,
-    /// With a length in a header that can't be.
-    pub malformed: u64,
-    /// Without a time.
-    pub without_time: u64,
-    /// Of the host controller interface of Bluetooth.
-    pub hci: u64,
-    /// Of them ACL packets of channels that are followed.
-    pub l2cap: u64,
-    /// Of them Number Of Completed Packets.
-    pub hci_completions: u64,
-    /// Of them ACL packets of BR/EDR, which is not explained.
-    pub classic: u64,
-    /// Events and signalling of Bluetooth that were not kept whole; what they say is not known.
-    pub hci_cut: u64,
-    /// Of a log of Bluetooth, and of no use here: notes, audio, commands of other kinds.
-    pub hci_other: u64,
-    /// Connections.
-    pub flows: u64,
-    /// Connections that were closed to make room for others.
-    pub evicted: u64,
 }
 
 /// Both ends of a connection, the smaller first.

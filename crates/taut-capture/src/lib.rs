@@ -11,14 +11,19 @@
 mod bluetooth;
 mod buffer;
 mod bytes;
+mod counts;
 mod decode;
 mod error;
 mod flows;
 mod format;
 mod input;
+mod packet;
 mod reader;
+mod step;
 
+pub use counts::Counts;
 pub use decode::{Decoded, Ends, Skipped, TcpPacket, decode};
 pub use error::Error;
-pub use flows::{Counts, Flows};
-pub use reader::{Ending, LinkType, Packet, Reader};
+pub use flows::Flows;
+pub use packet::{Ending, LinkType, Packet};
+pub use reader::Reader;

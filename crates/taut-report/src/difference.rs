@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taut_explain::{CauseIn, Explanation, Held};
 
-use crate::explained::{ExplainedFile, holder};
+use crate::explained_file::{ExplainedFile, holder};
 use crate::lines::wrap;
 use crate::units;
 

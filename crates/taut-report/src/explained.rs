@@ -3,10 +3,11 @@ use std::fmt::Write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use taut_explain::{ChannelFacts, Direction, Explanation, Found, Held, Verdict};
+use taut_explain::{ChannelFacts, Direction, Found, Held, Verdict};
 use taut_measure::recording::Ended;
 
 use crate::difference::Difference;
+use crate::explained_file::{ExplainedFile, holder};
 use crate::lines::{WIDTH, cut, line_to, wrap};
 use crate::units;
 
@@ -26,27 +27,6 @@ pub struct ExplainDocument {
     /// What changed from the first file to the second, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
-}
-
-/// What one capture came to.
-#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
-pub struct ExplainedFile {
-    /// Its path; `-` for standard input.
-    pub file: String,
-    /// Packets read.
-    pub packets: u64,
-    /// Of them segments of TCP.
-    pub tcp_packets: u64,
-    /// Of them packets of the host controller interface of Bluetooth.
-    #[serde(default)]
-    pub hci_packets: u64,
-    /// Bytes read, uncompressed.
-    pub bytes: u64,
-    /// What of the file could not be read or followed, a sentence each.
-    pub remarks: Vec<String>,
-    /// Who held the data.
-    #[serde(flatten)]
-    pub explanation: Explanation,
 }
 
 /// Longest verdict on one file, in lines.
@@ -207,12 +187,6 @@ pub(crate) fn breakdown(all: &[Held], span_ns: u64, rows: usize) -> Vec<String> 
         format!("  {name:<44} {seconds:>6}.{fraction:06} s {share:>7}  {times}")
     };
     table.iter().zip(micros).map(row).collect()
-}
-
-/// A holder in the field's words, with the end that has to act.
-pub(crate) fn holder(name: &str) -> String {
-    let known = taut_event::Holder::ALL.into_iter().find(|known| known.name() == name);
-    known.map_or_else(|| name.to_owned(), |known| format!("{known} ({})", known.side()))
 }
 
 fn times(count: u64) -> String {

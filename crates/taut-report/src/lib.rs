@@ -18,6 +18,7 @@ pub mod compare;
 mod difference;
 mod document;
 mod explained;
+mod explained_file;
 pub mod html;
 mod lines;
 pub mod perfetto;
@@ -35,7 +36,8 @@ mod synthetic;
 
 pub use difference::{CauseChange, Change, Difference, HeldIn, HolderChange};
 pub use document::{Document, Error};
-pub use explained::{ExplainDocument, ExplainedFile};
+pub use explained::ExplainDocument;
+pub use explained_file::ExplainedFile;
 pub use sockets::{HeldTime, SocketRow, SocketsDocument, Suspicion};
 pub use traced::TraceDocument;
 

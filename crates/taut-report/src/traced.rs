@@ -4,7 +4,8 @@ use taut_explain::Verdict;
 use taut_explain::trace::{Traced, TracedDirection};
 use taut_measure::recording::Ended;
 
-use crate::explained::{breakdown, finding, holder};
+use crate::explained::{breakdown, finding};
+use crate::explained_file::holder;
 use crate::lines::{cut, line_to, wrap};
 use crate::units;
 

@@ -3,7 +3,7 @@
 use taut_air::hci::PacketView;
 
 use crate::bytes::be16;
-use crate::{LinkType, Packet};
+use crate::packet::{LinkType, Packet};
 
 /// What is read of a log of Bluetooth.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -5,21 +5,23 @@
 mod channel;
 mod hci;
 mod link;
+mod out;
 mod signal;
 
 use taut_air::hci::{Boundary, PacketView};
 use taut_air::l2cap::SIGNALLING_CID;
 use taut_event::{
-    Channel as Kind, ChannelKey, Closed, Coverage, Direction, Event, Flow, FlowId, FlowKey, Kind as Seen, L2cap, Sink,
-    VantageId, What,
+    Channel as Kind, ChannelKey, Closed, Coverage, Direction, Flow, FlowId, FlowKey, Kind as Seen, L2cap, Sink,
+    VantageId,
 };
-use taut_time::{ByteRange, Instant, Layer};
 
-use crate::{Counts, Packet};
+use crate::counts::Counts;
+use crate::packet::Packet;
 use channel::{Channel, Part};
 pub(crate) use hci::is_hci;
 use hci::{Record, Told};
 use link::{Adapter, Current, Link};
+use out::{NO_BYTES, Out, Place};
 
 /// The attribute protocol's channel on LE (Core Specification, Vol 3, Part A, section 2.1).
 const ATT_CID: u16 = 4;
@@ -37,32 +39,6 @@ pub(crate) struct Bluetooth {
     channels: Vec<Option<Channel>>,
     adapters: Vec<Adapter>,
     bytes: Vec<u8>,
-}
-
-/// When and where something was seen.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    at: Instant,
-    seen_by: VantageId,
-    frame: u64,
-}
-
-/// Where events go.
-struct Out<'a, S> {
-    sink: &'a mut S,
-    counts: &'a mut Counts,
-    place: Place,
-    /// Whether zeros stand for a part of the packet that was not kept.
-    is_cut: bool,
-}
-
-impl<S: Sink> Out<'_, S> {
-    fn tell(&mut self, flow: FlowId, direction: Direction, what: L2cap, bytes: ByteRange) {
-        let Place { at, seen_by, frame } = self.place;
-        let what = What::L2cap(what);
-        let layer = Layer::Driver;
-        self.sink.event(&Event { at, seen_by, flow, direction, layer, what, bytes, who: None, place: frame });
-    }
 }
 
 impl Bluetooth {
@@ -396,5 +372,3 @@ impl Bluetooth {
         self.buffers(out);
     }
 }
-
-const NO_BYTES: ByteRange = ByteRange { start: 0, end: 0 };

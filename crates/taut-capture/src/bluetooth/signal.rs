@@ -3,8 +3,9 @@
 use taut_air::l2cap::{Frame, Signal};
 use taut_event::{Channel as Kind, Closed, Direction, L2cap, Sink};
 
+use super::Bluetooth;
 use super::link::Asked;
-use super::{Bluetooth, NO_BYTES, Out};
+use super::out::{NO_BYTES, Out};
 
 impl Bluetooth {
     pub(super) fn signalling(

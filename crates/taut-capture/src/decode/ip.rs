@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::Skipped;
+use super::header::Skipped;
 use crate::bytes::be16;
 
 const TCP: u8 = 6;

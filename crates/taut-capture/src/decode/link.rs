@@ -1,8 +1,8 @@
 //! Link headers: where the IP header begins. Numbers are those of tcpdump.org's registry.
 
-use super::Skipped;
-use crate::LinkType;
+use super::header::Skipped;
 use crate::bytes::be16;
+use crate::packet::LinkType;
 
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;

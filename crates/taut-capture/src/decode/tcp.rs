@@ -2,8 +2,8 @@
 
 use taut_event::{Address, TimestampOption};
 
+use super::header::{Ends, Skipped, TcpPacket};
 use super::ip::Datagram;
-use super::{Ends, Skipped, TcpPacket};
 use crate::bytes::{be16, be32};
 
 const END: u8 = 0;

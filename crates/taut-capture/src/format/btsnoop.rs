@@ -5,10 +5,11 @@ use std::io::{self, Read};
 
 use taut_time::Instant;
 
-use super::{LONGEST, Step};
 use crate::buffer::Buffer;
 use crate::bytes::{Order, be32};
-use crate::{Ending, Error, LinkType};
+use crate::error::Error;
+use crate::packet::{Ending, LinkType};
+use crate::step::{LONGEST, Step};
 
 pub(super) const HEADER: usize = 16;
 const RECORD_HEADER: usize = 24;

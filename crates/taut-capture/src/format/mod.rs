@@ -5,35 +5,17 @@ mod pcap;
 mod pcapng;
 
 use std::io::{self, Read};
-use std::ops::Range;
 
-use taut_time::{Duration, Instant};
+use taut_time::Duration;
 
 use crate::buffer::Buffer;
-use crate::{Ending, Error, LinkType};
-
-/// No record is longer; a length beyond is damage. The largest packet of Linux (BIG TCP) has 512 KiB.
-const LONGEST: u32 = 16 << 20;
+use crate::error::Error;
+use crate::step::Step;
 
 pub(crate) enum Format {
     Btsnoop(btsnoop::Btsnoop),
     Pcap(pcap::Pcap),
     Pcapng(pcapng::Pcapng),
-}
-
-/// What stood at the reader's place.
-pub(crate) enum Step {
-    /// Nothing that is a packet.
-    Nothing,
-    Packet {
-        at: Option<Instant>,
-        link: LinkType,
-        bytes: Range<usize>,
-        original_length: u32,
-        /// Of btsnoop: the record's flags.
-        flags: u32,
-    },
-    End(Ending),
 }
 
 /// Reads as much of a file as tells what it is.

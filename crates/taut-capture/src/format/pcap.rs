@@ -5,10 +5,10 @@ use std::io::{self, Read};
 
 use taut_time::{Duration, Instant};
 
-use super::{LONGEST, Step};
 use crate::buffer::Buffer;
 use crate::bytes::Order;
-use crate::{Ending, LinkType};
+use crate::packet::{Ending, LinkType};
+use crate::step::{LONGEST, Step};
 
 pub(super) const HEADER: usize = 24;
 

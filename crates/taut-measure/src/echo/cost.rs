@@ -6,7 +6,8 @@ use taut_link::wire::AckPolicy;
 use taut_link::{Error, Result};
 use taut_time::Duration;
 
-use super::{EchoPlan, EchoSubject, Limit, WriteStyle, run};
+use super::plan::{EchoPlan, EchoSubject, Limit, WriteStyle};
+use super::run;
 use crate::engine::EngineKind;
 use crate::interrupt::Interrupt;
 use crate::recording::ObserverCost;

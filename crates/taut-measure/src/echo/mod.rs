@@ -11,75 +11,23 @@ mod event_loop;
 #[cfg(test)]
 mod odd_peers;
 mod ping_pong;
+mod plan;
 mod samples;
 mod simulated;
 mod stray;
 mod target;
 
-use taut_link::wire::AckPolicy;
-use taut_link::{Endpoint, Error, Fault, SocketOption};
-use taut_time::{Duration, Timeline};
+use taut_link::{Error, Fault};
+use taut_time::Timeline;
 
 use crate::engine::{EngineKind, overhead};
 use crate::interrupt::Interrupt;
-use crate::placement::Spot;
 use crate::recording::{EchoRow, Ended};
 use crate::rounds::turns;
 pub use cost::observer_cost;
+pub use plan::{EchoPlan, EchoSubject, Limit, WriteStyle};
 pub use simulated::run_simulated;
 use target::Target;
-pub use target::WriteStyle;
-
-/// What to send, how often, and for how long; the same for all endpoints of a comparison.
-#[derive(Clone, Debug)]
-pub struct EchoPlan {
-    /// Independent repetitions, each with new links.
-    pub rounds: usize,
-    /// How much of it.
-    pub limit: Limit,
-    /// Messages per second over all links of an endpoint (open loop); `None` for a closed loop.
-    pub rate_hz: Option<f64>,
-    /// After which a message counts as lost.
-    pub timeout: Duration,
-    /// Limits of the exceedance table.
-    pub exceed: Vec<Duration>,
-    /// Bytes of one message.
-    pub message_bytes: usize,
-    /// Links open at once.
-    pub connections: usize,
-    /// Any server that echoes will do: no handshake.
-    pub plain: bool,
-}
-
-/// When a measurement has enough.
-#[derive(Clone, Copy, Debug)]
-pub enum Limit {
-    /// Messages for each endpoint, over all rounds.
-    Count(u64),
-    /// Time for each endpoint, over all rounds.
-    Time(Duration),
-}
-
-/// One way to reach one peer.
-#[derive(Clone, Debug)]
-pub struct EchoSubject {
-    /// The peer.
-    pub endpoint: Endpoint,
-    /// How it is waited for.
-    pub engine: EngineKind,
-    /// Options of the socket.
-    pub options: Vec<SocketOption>,
-    /// How the peer should acknowledge.
-    pub acks: AckPolicy,
-    /// How a message is written.
-    pub writes: WriteStyle,
-    /// Where both ends are put.
-    pub spot: Spot,
-    /// Whether a timeline of the writes is kept, in rounds of their own.
-    pub observe: bool,
-    /// The command that repeats the row.
-    pub command: String,
-}
 
 /// What came of it.
 #[derive(Debug)]
@@ -183,6 +131,8 @@ fn how_it_ended(plan: &EchoPlan, targets: &[Target<'_>], failed: &[(usize, usize
 
 #[cfg(test)]
 mod tests {
+    use taut_time::Duration;
+
     use super::*;
 
     /// A closed loop of one round.

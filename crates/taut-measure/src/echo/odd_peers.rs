@@ -4,8 +4,12 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::thread;
 
+use taut_link::wire::AckPolicy;
+use taut_time::Duration;
+
 use super::tests::plan;
 use super::*;
+use crate::placement::Spot;
 
 /// A peer for one link, and what its endpoint is called.
 fn peer(serve: impl FnOnce(TcpStream) + Send + 'static) -> String {

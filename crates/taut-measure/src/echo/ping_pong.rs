@@ -3,9 +3,9 @@ use taut_link::{Result, Session, SocketOption, clock};
 use taut_time::{Duration, Framing, Instant};
 
 use super::copies::{Copies, FILLER};
+use super::plan::WriteStyle;
 use super::samples::{Flight, Samples};
 use super::stray::Strays;
-use super::target::WriteStyle;
 use crate::engine::{Engine, EngineKind};
 use crate::interrupt::Interrupt;
 use crate::observe::Observer;

@@ -1,6 +1,6 @@
 use taut_time::{Duration, Instant};
 
-use super::EchoPlan;
+use super::plan::EchoPlan;
 use crate::recording::{EchoRow, Round};
 use crate::stats::{Distribution, ExceedanceCounter, Losses, Quantile, Rounds};
 

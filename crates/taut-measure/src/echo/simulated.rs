@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use taut_air::{AirLink, Role, ScenarioError};
 use taut_time::{Duration, Instant};
 
+use super::plan::{EchoPlan, Limit};
 use super::samples::{Flight, Sampled, Samples};
-use super::{EchoPlan, Limit};
 use crate::Interrupt;
 use crate::air::AirPlan;
 use crate::recording::{EchoRow, Ended};

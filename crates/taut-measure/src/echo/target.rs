@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Barrier;
 use std::thread;
 
@@ -9,47 +8,13 @@ use taut_time::{Duration, Framing, Instant, Timeline};
 use super::copies::NUMBER_BYTES;
 use super::event_loop::EventLoop;
 use super::ping_pong::PingPong;
+use super::plan::{EchoPlan, EchoSubject, Limit};
 use super::samples::{Sampled, Samples};
-use super::{EchoPlan, EchoSubject, Limit};
 use crate::interrupt::Interrupt;
 use crate::placement;
 use crate::recording::{EchoRow, LossComparison, ObserverCost, PlacementKind, TcpFacts};
 use crate::stats::{Interval, Quantile, interval, median};
 use crate::verdict::compare;
-
-/// How a message is handed to the kernel.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum WriteStyle {
-    /// With one call.
-    #[default]
-    One,
-    /// With two calls, `first` bytes and the rest: the write-write-read case.
-    Two {
-        /// Bytes of the first call.
-        first: usize,
-    },
-    /// With two calls between `TCP_CORK` on and off.
-    Corked {
-        /// Bytes of the first call.
-        first: usize,
-    },
-    /// With one writev of two pieces.
-    Vectored {
-        /// Bytes of the first piece.
-        first: usize,
-    },
-}
-
-impl fmt::Display for WriteStyle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::One => "write",
-            Self::Two { .. } => "write-write",
-            Self::Corked { .. } => "cork",
-            Self::Vectored { .. } => "writev",
-        })
-    }
-}
 
 /// Exchanges before each round that do not count: they bring caches, congestion window and ACK behaviour into their
 /// steady state. At most this many, in at most this time.

@@ -1,6 +1,6 @@
 use taut_link::{Error, Fault, Result};
 
-use super::TunePlan;
+use super::plan::TunePlan;
 use super::setting::{self, Setting};
 use super::trial::{self, Figures, Trial};
 use crate::interrupt::Interrupt;

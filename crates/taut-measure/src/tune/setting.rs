@@ -1,7 +1,7 @@
 use taut_link::SocketOption;
 use taut_link::wire::AckPolicy;
 
-use super::{TunePlan, TuneWorkload};
+use super::plan::{TunePlan, TuneWorkload};
 use crate::echo::WriteStyle;
 use crate::engine::EngineKind;
 use crate::placement;

@@ -1,8 +1,8 @@
 use taut_link::Result;
 use taut_time::{Duration, Timeline};
 
+use super::plan::{TunePlan, TuneWorkload};
 use super::setting::Setting;
-use super::{TunePlan, TuneWorkload};
 use crate::echo::{self, EchoPlan, EchoSubject, Limit};
 use crate::interrupt::Interrupt;
 use crate::pace::{self, PacePlan, PeerKind};

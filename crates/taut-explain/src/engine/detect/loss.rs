@@ -1,6 +1,6 @@
 use taut_event::{Coverage, Holder, Kind};
 
-use super::{Detector, Facts, is_incomplete, seen, text};
+use super::facts::{Detector, Facts, is_incomplete, seen, text};
 use crate::engine::{Certainty, Found, Verdict};
 use crate::words;
 

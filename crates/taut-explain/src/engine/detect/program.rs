@@ -1,6 +1,6 @@
 use taut_event::{Coverage, Holder, Kind};
 
-use super::{Detector, Facts, seen, text};
+use super::facts::{Detector, Facts, seen, text};
 use crate::engine::{Certainty, Found, Verdict};
 use crate::words;
 

@@ -3,7 +3,7 @@
 use taut_link::bluetooth::{LinkChoice, Phy, interval_in_words};
 use taut_link::wire::Shape;
 
-use super::RadioPlan;
+use super::plan::RadioPlan;
 use crate::stream::Direction;
 
 /// A link as it was found.

@@ -6,8 +6,8 @@ use taut_link::wire::Shape;
 use taut_link::{Link, Result, Shaper, clock};
 use taut_time::Duration;
 
-use super::RadioPlan;
 use super::choice::{Choice, Found};
+use super::plan::RadioPlan;
 use super::trial::{Bench, PATIENCE, measure};
 use crate::interrupt::Interrupt;
 use crate::recording::fact;

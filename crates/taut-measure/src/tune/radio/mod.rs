@@ -5,44 +5,20 @@
 
 mod choice;
 mod lasting;
+mod plan;
 mod trial;
 
 use taut_link::bluetooth::interval_in_words;
-use taut_link::{Endpoint, Error, Result};
-use taut_time::Duration;
+use taut_link::{Error, Result};
 
 use crate::interrupt::Interrupt;
 use crate::recording::{Ended, TuneRow, Verdict};
 use crate::rounds::turns;
 use crate::stats::{Ratio, median};
-use crate::stream::Direction;
 use crate::verdict::{confirm, stands_out};
 use choice::{Choice, Found};
+pub use plan::RadioPlan;
 use trial::{Bench, Trial};
-
-/// What to raise, and how far one may go.
-#[derive(Clone, Debug)]
-pub struct RadioPlan {
-    /// The peer.
-    pub endpoint: Endpoint,
-    /// Up or down; not both.
-    pub direction: Direction,
-    /// Bytes of one write in the base.
-    pub block_bytes: usize,
-    /// Any server that reads will do; nothing is asked of it.
-    pub plain: bool,
-    /// Independent repetitions of each setting; with fewer than
-    /// [`LEAST_ROUNDS`](crate::stats::LEAST_ROUNDS) nothing can be told apart.
-    pub rounds: usize,
-    /// Time of one setting in one round; as long as the interval asks for, unless it is given.
-    pub time: Option<Duration>,
-    /// Shortest connection interval that may be asked for, in units of 1.25 ms.
-    pub least_interval: u16,
-    /// What helped stays in force: the adapters' limits of the interval, and what the server receives with.
-    pub keep: bool,
-    /// The command that repeats the table.
-    pub command: String,
-}
 
 /// What came of it.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use taut_link::wire::{AckPolicy, Shape};
 use taut_link::{Endpoint, Error, Link, Result, Shaper, SocketOption};
 use taut_time::Duration;
 
-use super::RadioPlan;
 use super::choice::{Choice, Found};
+use super::plan::RadioPlan;
 use crate::interrupt::Interrupt;
 use crate::recording::fact;
 use crate::stream::{self, Direction, StreamPlan};

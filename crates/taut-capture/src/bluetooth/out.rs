@@ -1,0 +1,32 @@
+use taut_event::{Direction, Event, FlowId, L2cap, Sink, VantageId, What};
+use taut_time::{ByteRange, Instant, Layer};
+
+use crate::counts::Counts;
+
+pub(super) const NO_BYTES: ByteRange = ByteRange { start: 0, end: 0 };
+
+/// When and where something was seen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) at: Instant,
+    pub(super) seen_by: VantageId,
+    pub(super) frame: u64,
+}
+
+/// Where events go.
+pub(super) struct Out<'a, S> {
+    pub(super) sink: &'a mut S,
+    pub(super) counts: &'a mut Counts,
+    pub(super) place: Place,
+    /// Whether zeros stand for a part of the packet that was not kept.
+    pub(super) is_cut: bool,
+}
+
+impl<S: Sink> Out<'_, S> {
+    pub(super) fn tell(&mut self, flow: FlowId, direction: Direction, what: L2cap, bytes: ByteRange) {
+        let Place { at, seen_by, frame } = self.place;
+        let what = What::L2cap(what);
+        let layer = Layer::Driver;
+        self.sink.event(&Event { at, seen_by, flow, direction, layer, what, bytes, who: None, place: frame });
+    }
+}

@@ -1,0 +1,93 @@
+use std::fmt;
+
+use taut_link::wire::AckPolicy;
+use taut_link::{Endpoint, SocketOption};
+use taut_time::Duration;
+
+use crate::engine::EngineKind;
+use crate::placement::Spot;
+
+/// What to send, how often, and for how long; the same for all endpoints of a comparison.
+#[derive(Clone, Debug)]
+pub struct EchoPlan {
+    /// Independent repetitions, each with new links.
+    pub rounds: usize,
+    /// How much of it.
+    pub limit: Limit,
+    /// Messages per second over all links of an endpoint (open loop); `None` for a closed loop.
+    pub rate_hz: Option<f64>,
+    /// After which a message counts as lost.
+    pub timeout: Duration,
+    /// Limits of the exceedance table.
+    pub exceed: Vec<Duration>,
+    /// Bytes of one message.
+    pub message_bytes: usize,
+    /// Links open at once.
+    pub connections: usize,
+    /// Any server that echoes will do: no handshake.
+    pub plain: bool,
+}
+
+/// When a measurement has enough.
+#[derive(Clone, Copy, Debug)]
+pub enum Limit {
+    /// Messages for each endpoint, over all rounds.
+    Count(u64),
+    /// Time for each endpoint, over all rounds.
+    Time(Duration),
+}
+
+/// One way to reach one peer.
+#[derive(Clone, Debug)]
+pub struct EchoSubject {
+    /// The peer.
+    pub endpoint: Endpoint,
+    /// How it is waited for.
+    pub engine: EngineKind,
+    /// Options of the socket.
+    pub options: Vec<SocketOption>,
+    /// How the peer should acknowledge.
+    pub acks: AckPolicy,
+    /// How a message is written.
+    pub writes: WriteStyle,
+    /// Where both ends are put.
+    pub spot: Spot,
+    /// Whether a timeline of the writes is kept, in rounds of their own.
+    pub observe: bool,
+    /// The command that repeats the row.
+    pub command: String,
+}
+
+/// How a message is handed to the kernel.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum WriteStyle {
+    /// With one call.
+    #[default]
+    One,
+    /// With two calls, `first` bytes and the rest: the write-write-read case.
+    Two {
+        /// Bytes of the first call.
+        first: usize,
+    },
+    /// With two calls between `TCP_CORK` on and off.
+    Corked {
+        /// Bytes of the first call.
+        first: usize,
+    },
+    /// With one writev of two pieces.
+    Vectored {
+        /// Bytes of the first piece.
+        first: usize,
+    },
+}
+
+impl fmt::Display for WriteStyle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::One => "write",
+            Self::Two { .. } => "write-write",
+            Self::Corked { .. } => "cork",
+            Self::Vectored { .. } => "writev",
+        })
+    }
+}

@@ -1,0 +1,32 @@
+//! What stands of one capture in the document on captures, and its words.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use taut_explain::Explanation;
+
+/// What one capture came to.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct ExplainedFile {
+    /// Its path; `-` for standard input.
+    pub file: String,
+    /// Packets read.
+    pub packets: u64,
+    /// Of them segments of TCP.
+    pub tcp_packets: u64,
+    /// Of them packets of the host controller interface of Bluetooth.
+    #[serde(default)]
+    pub hci_packets: u64,
+    /// Bytes read, uncompressed.
+    pub bytes: u64,
+    /// What of the file could not be read or followed, a sentence each.
+    pub remarks: Vec<String>,
+    /// Who held the data.
+    #[serde(flatten)]
+    pub explanation: Explanation,
+}
+
+/// A holder in the field's words, with the end that has to act.
+pub(crate) fn holder(name: &str) -> String {
+    let known = taut_event::Holder::ALL.into_iter().find(|known| known.name() == name);
+    known.map_or_else(|| name.to_owned(), |known| format!("{known} ({})", known.side()))
+}
