@@ -10,8 +10,9 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::comparison::{Bar, Comparison, Ratio, outcome};
+use super::outcome::Outcome;
 use super::process::capture;
-use super::{Outcome, Setting};
+use super::setting::Setting;
 use crate::shell;
 
 /// Connections of a crowd.

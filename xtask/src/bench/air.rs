@@ -3,9 +3,10 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use super::outcome::{Outcome, table};
 use super::process::pinned;
+use super::setting::Setting;
 use super::taut::number;
-use super::{Outcome, Setting, table};
 use crate::shell;
 
 /// Connection events a second of a core, at least.

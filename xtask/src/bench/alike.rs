@@ -10,7 +10,8 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Outcome, Setting, table};
+use super::outcome::{Outcome, table};
+use super::setting::Setting;
 use command::{Alike, Stage};
 use effect::{By, Effect};
 
@@ -72,9 +73,9 @@ struct Found {
     wrong: u64,
 }
 
-pub(super) fn run(setting: &Setting) -> Result<Outcome> {
+pub(super) fn run(setting: &Setting, options: &Options) -> Result<Outcome> {
     let stage = Stage::set_up(setting)?;
-    if setting.alike.effects { unlike(&setting.alike, &stage) } else { alike(&setting.alike, &stage) }
+    if options.effects { unlike(options, &stage) } else { alike(options, &stage) }
 }
 
 impl Options {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Outcome, median, table};
+use super::outcome::{Outcome, median, table};
 
 /// Which way round a ratio is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -5,8 +5,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::comparison::{Bar, Comparison, Ratio, both, outcome};
+use super::outcome::Outcome;
 use super::process::{Server, Transport, capture, pinned};
-use super::{Outcome, Setting, taut};
+use super::setting::Setting;
+use super::taut;
 
 /// Times the peer's median round trip.
 const BAR: Bar = Bar::AtMost(1.05);

@@ -11,8 +11,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
+use super::outcome::{Outcome, median, table};
 use super::process::pinned;
-use super::{Outcome, Setting, median, table};
+use super::setting::Setting;
 use crate::shell;
 
 /// Packets a second of CPU time, at least.

@@ -9,11 +9,13 @@ mod alike;
 mod comparison;
 mod echo;
 mod explain;
+mod outcome;
 mod pace;
 mod pipe;
 mod process;
 pub(crate) mod relay;
 mod route;
+mod setting;
 mod stream;
 mod taut;
 mod tune;
@@ -28,7 +30,9 @@ use serde_json::{Value, json};
 
 use crate::packages::{BUSYBOX, CURL, FIO, IPERF, IPROUTE, SOCAT, SOCKPERF, TCPTRACE, UTIL_LINUX};
 use crate::{packages, shell};
+use outcome::Outcome;
 use process::Cores;
+use setting::Setting;
 use taut::Taut;
 
 /// Which benches, and how often.
@@ -97,25 +101,6 @@ const ALL: [Name; 10] = [
 /// Exit code for arguments that can't be followed, as clap has it.
 const USAGE: u8 = 2;
 
-/// What a bench came to.
-struct Outcome {
-    /// For people.
-    text: String,
-    /// For programs.
-    json: Value,
-    /// Whether all its bars were met; `None` when it has none.
-    met: Option<bool>,
-}
-
-/// What every bench needs to know.
-struct Setting {
-    taut: Taut,
-    cores: Cores,
-    rounds: u32,
-    time: Duration,
-    alike: alike::Options,
-}
-
 /// Runs the benches. Exit code 3 when one misses its bar, 1 when one can't be run.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let named = |name: &Name| args.names.contains(name);
@@ -154,7 +139,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Some(file) => Taut::new(file.canonicalize().with_context(|| format!("no {}", file.display()))?, cores),
         None => Taut::new(build()?, cores),
     };
-    let setting = Setting { taut, cores, rounds: args.rounds, time: args.time, alike: args.alike.clone() };
+    let setting = Setting { taut, cores, rounds: args.rounds, time: args.time };
     if args.rounds < 5 {
         eprintln!("--rounds {}: too few to tell a difference from noise, 5 are usual", args.rounds);
     }
@@ -168,7 +153,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     for name in names {
         let title = format!("{name:?}").to_lowercase();
         eprintln!("running {title}");
-        match name.run(&setting) {
+        match name.run(&setting, &args.alike) {
             Ok(outcome) => {
                 met &= outcome.met != Some(false);
                 if !args.json {
@@ -211,7 +196,7 @@ impl Name {
         }
     }
 
-    fn run(self, setting: &Setting) -> Result<Outcome> {
+    fn run(self, setting: &Setting, alike: &alike::Options) -> Result<Outcome> {
         match self {
             Self::Echo => echo::run(setting),
             Self::Stream => stream::run(setting),
@@ -223,7 +208,7 @@ impl Name {
             Self::Route => route::run(setting),
             Self::Web => web::run(setting),
             Self::Explain => explain::run(setting),
-            Self::Alike => alike::run(setting),
+            Self::Alike => alike::run(setting, alike),
         }
     }
 }
@@ -263,33 +248,6 @@ fn host_line(host: &Value) -> String {
     )
 }
 
-/// Lines of a table: the first column to the left, the others to the right.
-fn table(header: &[&str], rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        cells.chain(header.get(column).map(|cell| cell.chars().count())).max().unwrap_or(0)
-    };
-    let line = |cells: Vec<&str>| {
-        let cells = cells.iter().enumerate().map(|(column, cell)| match column {
-            0 => format!("{cell:<0$}", width(0)),
-            _ => format!("{cell:>0$}", width(column)),
-        });
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    let rows = rows.iter().map(|row| line(row.iter().map(String::as_str).collect()));
-    std::iter::once(line(header.to_vec())).chain(rows).collect::<Vec<_>>().join("\n")
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => f64::NAN,
-        length if length % 2 == 1 => sorted[length / 2],
-        length => f64::midpoint(sorted[length / 2 - 1], sorted[length / 2]),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,18 +261,5 @@ mod tests {
         let alike = alike::Options::default();
         let args = Args { names: vec![Name::Route], rounds: 3, time: Duration::ZERO, json: false, taut: None, alike };
         assert_eq!(format!("{:?}", run(&args).unwrap()), format!("{:?}", ExitCode::from(2)));
-    }
-
-    #[test]
-    fn the_median_is_in_the_middle() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert!(median(&[]).is_nan());
-    }
-
-    #[test]
-    fn columns_are_aligned() {
-        let rows = [vec!["a".to_owned(), "10".to_owned()], vec!["long".to_owned(), "9".to_owned()]];
-        assert_eq!(table(&["case", "ms"], &rows), "case  ms\na     10\nlong   9");
     }
 }

@@ -6,8 +6,10 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::outcome::{Outcome, median, table};
 use super::process::Transport;
-use super::{Outcome, Setting, median, table, taut};
+use super::setting::Setting;
+use super::taut;
 
 /// What acknowledges.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

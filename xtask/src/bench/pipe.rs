@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::comparison::{Bar, Comparison, Ratio, outcome};
+use super::outcome::{Outcome, median};
 use super::process::{Server, Transport, pinned};
 use super::relay::Design;
-use super::{Outcome, Setting, median};
+use super::setting::Setting;
 
 /// Connections at once, where memory is measured.
 const CLIENTS: usize = 1000;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{Outcome, Setting, table};
+use super::outcome::{Outcome, table};
+use super::setting::Setting;
 
 /// What has to be reached: a path with so many sinks is so many times shorter than the kept-open one.
 struct Bar {

@@ -6,8 +6,10 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::comparison::{Bar, Comparison, Ratio, both, outcome};
+use super::outcome::Outcome;
 use super::process::{Server, Transport, capture, pinned};
-use super::{Outcome, Setting, taut};
+use super::setting::Setting;
+use super::taut;
 
 /// Times the peer's throughput.
 const BAR: Bar = Bar::AtLeast(0.97);

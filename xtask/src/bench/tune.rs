@@ -5,8 +5,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::outcome::{Outcome, table};
 use super::process::Transport;
-use super::{Outcome, Setting, table};
+use super::setting::Setting;
 
 /// Once: `taut tune` makes its own rounds and interleaves them.
 pub(crate) fn run(setting: &Setting) -> Result<Outcome> {

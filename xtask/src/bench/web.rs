@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::comparison::{Bar, Comparison, Ratio, both, outcome};
+use super::outcome::Outcome;
 use super::process::{Server, Transport, capture, pinned};
-use super::{Outcome, Setting};
+use super::setting::Setting;
 use crate::shell;
 
 /// The large file, in bytes.

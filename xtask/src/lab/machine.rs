@@ -16,8 +16,8 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tempfile::TempDir;
 
-use super::booted::{self, Start};
 use super::qmp::Monitor;
+use super::resume::{self, Start};
 
 /// A machine to be.
 #[derive(Clone, Copy)]
@@ -154,7 +154,7 @@ impl Guest {
             Tail::of(&path("console"), console)?,
         ];
         if let Boot::From(start) = plan.boot {
-            fs::write(path(booted::COMMAND), start.command)?;
+            fs::write(path(resume::COMMAND), start.command)?;
         }
         let machine = Machine::start(plan, directory.path())?;
         let (report, age, last) = (Report::default(), Duration::ZERO, Instant::now());
@@ -167,7 +167,7 @@ impl Guest {
 
     fn go_on(&mut self) -> Result<()> {
         let mut monitor = self.take_monitor()?;
-        let gone_on = booted::go_on(&mut monitor);
+        let gone_on = resume::go_on(&mut monitor);
         self.monitor = Some(monitor);
         gone_on.with_context(|| format!("cannot start from a saved machine{}", self.said()))
     }
@@ -176,7 +176,7 @@ impl Guest {
     pub(super) fn take_monitor(&mut self) -> Result<Monitor> {
         let (input, output) = (self.machine.0.stdin.take(), self.machine.0.stdout.take());
         let (input, output) = input.zip(output).context("the machine has no monitor")?;
-        Monitor::new(input, output, booted::TIME).with_context(|| format!("QEMU does not start{}", self.said()))
+        Monitor::new(input, output, resume::TIME).with_context(|| format!("QEMU does not start{}", self.said()))
     }
 
     /// What QEMU and the guest's kernel said, to be added to an error.
@@ -264,8 +264,8 @@ impl Machine {
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).current_dir(directory);
         match plan.boot {
             Boot::Whole => {}
-            Boot::UpToCommand => booted::devices(&mut command, None),
-            Boot::From(start) => booted::devices(&mut command, Some(&start)),
+            Boot::UpToCommand => resume::devices(&mut command, None),
+            Boot::From(start) => resume::devices(&mut command, Some(&start)),
         }
         // The terminal's Ctrl-C is for us, who end the guest.
         command.process_group(0);

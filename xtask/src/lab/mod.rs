@@ -2,8 +2,9 @@
 //!
 //! - [`apt`] and [`kernel`]: the kernels, fetched once. [`modules`]: what of theirs a guest needs.
 //! - [`image`]: the guest's first and only file system, packed by [`cpio`]; `init.sh` is its first process.
-//! - [`machine`]: QEMU, from its start to its end. [`booted`]: machines that start where others
+//! - [`machine`]: QEMU, from its start to its end. [`booted`] and [`resume`]: machines that start where others
 //!   have booted, over [`qmp`].
+//! - [`guest`]: a guest as the command line asks for it.
 //! - [`workshop`]: modules of ours, built for a kernel; [`dkms`]: the same as its users have it done.
 //! - [`debug`]: a kernel that finds faults, built of Debian's source.
 //! - [`l2cat`]: a program of others, built for guests.
@@ -16,6 +17,7 @@ mod booted;
 mod cpio;
 mod debug;
 mod dkms;
+mod guest;
 mod image;
 mod kernel;
 mod l2cat;
@@ -23,29 +25,22 @@ mod machine;
 mod modules;
 mod pair;
 mod qmp;
+mod resume;
 mod two;
 mod workshop;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::packages::{self, BUSYBOX, KMOD, Package, QEMU, UTIL_LINUX, XZ, ZSTD};
-use crate::shell;
 use bluetooth::BluetoothArgs;
 pub(crate) use booted::DIRECTORY as BOOTED;
-use booted::Start;
-use image::{Contents, Passed};
-use kernel::{Kernel, Series};
-use machine::{Boot, Ending, Plan};
-use pair::PairArgs;
-use two::TwoArgs;
-use workshop::Workshop;
+pub(crate) use guest::PACKAGES;
+use guest::{GuestArgs, LAB_FAILED, built_modules, ensure_packages, own_modules, place_for_files, run_command};
+use kernel::Series;
+use two::PairCommand;
 
 /// What to do in the lab.
 #[derive(Parser)]
@@ -86,62 +81,6 @@ struct RunArgs {
 }
 
 #[derive(clap::Args)]
-struct PairCommand {
-    #[command(flatten)]
-    pair: PairArgs,
-    #[command(flatten)]
-    two: TwoArgs,
-    #[command(flatten)]
-    guest: GuestArgs,
-    /// The command, with @peer where the endpoint of the other side belongs: taut stream @peer --json.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    command: Vec<String>,
-}
-
-/// The machine, and what is in it.
-#[derive(clap::Args, Clone)]
-struct GuestArgs {
-    /// The kernel's series.
-    #[arg(long, value_name = "SERIES")]
-    kernel: Series,
-    /// Virtual time: an instruction takes 2^SHIFT ns, and idle time passes at once.
-    #[arg(long, value_name = "SHIFT", num_args = 0..=1, require_equals = true, default_missing_value = "0",
-          value_parser = clap::value_parser!(u8).range(0..=10))]
-    icount: Option<u8>,
-    /// The guest's processors; more than one only in the host's time.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=4),
-          conflicts_with = "icount")]
-    cpus: u8,
-    /// The guest's memory.
-    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(128..=16384))]
-    memory: u32,
-    /// Ends the guest after so long, in the host's time.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = humantime::parse_duration)]
-    timeout: Duration,
-    /// A file or directory for the guest; a program comes with its libraries. Places: /bin for programs, else /root,
-    /// where the command runs.
-    #[arg(long = "file", value_name = "FILE[:/PLACE]")]
-    files: Vec<Passed>,
-    /// Have l2cat (of the crate bluer-tools) in the guest, which is built once. It can't advertise
-    /// there: --no-advertise.
-    #[arg(long)]
-    l2cat: bool,
-    /// A kernel module to load before the command; those it needs come with it. Those of this repository (taut_path,
-    /// taut_gpio_sim) are built for the kernel.
-    #[arg(long = "module", value_name = "NAME")]
-    modules: Vec<String>,
-    /// A directory with a Kbuild file, whose modules are built for the kernel and can be loaded in the guest.
-    #[arg(long = "module-source", value_name = "DIR")]
-    module_sources: Vec<PathBuf>,
-    /// Where files go that the command writes to the directory $OUT [default: target/lab/out, emptied before].
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Show the kernel's console on stderr.
-    #[arg(long)]
-    console: bool,
-}
-
-#[derive(clap::Args)]
 struct DkmsArgs {
     /// The kernel's series.
     #[arg(long, value_name = "SERIES")]
@@ -174,15 +113,6 @@ struct FetchArgs {
     l2cat: bool,
 }
 
-/// What the lab needs of Debian.
-pub(crate) const PACKAGES: [&Package; 6] = [&QEMU, &BUSYBOX, &KMOD, &XZ, &ZSTD, &UTIL_LINUX];
-
-/// As timeout(1) has it.
-const TIME_IS_UP: u8 = 124;
-/// As with programs that run programs, env(1) and timeout(1): the failure is not the command's.
-const LAB_FAILED: u8 = 125;
-/// As a shell has it for SIGINT.
-const INTERRUPTED: u8 = 130;
 /// As benches have it.
 const BAR_MISSED: u8 = 3;
 /// As tests have it.
@@ -242,14 +172,6 @@ fn fetch(args: &FetchArgs) -> Result<()> {
     image::taut().map(drop)
 }
 
-fn ensure_packages() -> Result<()> {
-    let missing = packages::ensure(&PACKAGES);
-    if !missing.is_empty() {
-        bail!("the lab needs these packages: {}", missing.join(", "));
-    }
-    Ok(())
-}
-
 fn run_pair(args: &PairCommand) -> Result<u8> {
     if let Some(peer) = args.two.peer_kernel {
         return two::run(args, peer);
@@ -267,116 +189,4 @@ fn run_dkms(args: &DkmsArgs) -> Result<u8> {
     let module = dkms::run(args.kernel, &kernel, &place_for_files(args.out.as_ref())?)?;
     println!("added, built, installed for Linux {} and removed again: {}", kernel.release, module.display());
     Ok(0)
-}
-
-fn run_command(args: &GuestArgs, command: &[String]) -> Result<u8> {
-    let Some(directory) = booted::directory(args.icount) else {
-        let made = Made::new(args, Some(command))?;
-        let out = place_for_files(args.out.as_ref())?;
-        return Ok(code(machine::run(&made.plan(args, &out))?, &made.kernel, args.timeout));
-    };
-    let made = Made::new(args, None)?;
-    let out = place_for_files(args.out.as_ref())?;
-    let plan = made.plan(args, &out);
-    let state = booted::ensure(&Plan { boot: Boot::UpToCommand, ..plan }, &directory)?;
-    let boot = Boot::From(Start { state: &state, command: &image::script(command) });
-    Ok(code(machine::run(&Plan { boot, ..plan })?, &made.kernel, args.timeout))
-}
-
-/// A guest's kernel and what it boots into.
-struct Made {
-    kernel: Kernel,
-    image: Vec<u8>,
-    vmlinux: PathBuf,
-}
-
-impl Made {
-    fn new(args: &GuestArgs, command: Option<&[String]>) -> Result<Self> {
-        ensure_packages()?;
-        let kernel = args.kernel.ensure()?;
-        let taut = image::taut()?;
-        let own = own_modules()?.into_iter().filter(|path| args.modules.iter().any(|name| path.ends_with(name)));
-        let sources: BTreeSet<PathBuf> = own.chain(args.module_sources.iter().cloned()).collect();
-        let built = built_modules(args.kernel, &kernel, &sources)?;
-        let mut files = args.files.clone();
-        if args.l2cat {
-            files.push(Passed::program(l2cat::ensure()?));
-        }
-        let contents = Contents { files: &files, modules: &args.modules, built: &built, command };
-        let image = image::build(&kernel, &taut, &contents)?;
-        Ok(Self { vmlinux: kernel.image(), kernel, image })
-    }
-
-    fn plan<'a>(&'a self, args: &GuestArgs, out: &'a Path) -> Plan<'a> {
-        Plan {
-            kernel: &self.vmlinux,
-            image: &self.image,
-            memory: args.memory,
-            cpus: args.cpus,
-            icount: args.icount,
-            timeout: args.timeout,
-            out,
-            show_console: args.console,
-            radio: None,
-            forward: &[],
-            boot: Boot::Whole,
-        }
-    }
-}
-
-/// Our exit code for the end of a guest; what was wrong is said.
-fn code(ending: Ending, kernel: &Kernel, timeout: Duration) -> u8 {
-    match ending {
-        Ending::Exited(code) => code,
-        Ending::TimedOut { began } => {
-            let when = if began { "while the command ran" } else { "before the command began" };
-            eprintln!("lab: time is up after {} {when}", humantime::format_duration(timeout));
-            TIME_IS_UP
-        }
-        Ending::Interrupted => {
-            eprintln!("lab: interrupted");
-            INTERRUPTED
-        }
-        Ending::Died(why) => {
-            eprintln!("lab: Linux {}: {why}", kernel.release);
-            LAB_FAILED
-        }
-    }
-}
-
-/// Directories of this repository's modules, by the name of which each is.
-fn own_modules() -> Result<BTreeSet<PathBuf>> {
-    let directory = shell::root().join("kernel");
-    let entries = fs::read_dir(&directory).with_context(|| format!("cannot read {}", directory.display()))?;
-    Ok(entries.flatten().map(|entry| entry.path()).filter(|path| path.join("Kbuild").is_file()).collect())
-}
-
-fn built_modules(series: Series, kernel: &Kernel, sources: &BTreeSet<PathBuf>) -> Result<BTreeMap<String, Vec<u8>>> {
-    let mut built = BTreeMap::new();
-    if !sources.is_empty() {
-        let workshop = Workshop::ensure(series, kernel)?;
-        for source in sources {
-            built.extend(workshop.build(&absolute(source)?)?);
-        }
-    }
-    Ok(built)
-}
-
-fn absolute(path: &Path) -> Result<PathBuf> {
-    path.canonicalize().with_context(|| format!("cannot find {}", path.display()))
-}
-
-fn place_for_files(asked: Option<&PathBuf>) -> Result<PathBuf> {
-    let out = match asked {
-        Some(out) => out.clone(),
-        None => {
-            let out = shell::target_dir()?.join("lab/out");
-            if out.is_dir() {
-                fs::remove_dir_all(&out).with_context(|| format!("cannot empty {}", out.display()))?;
-            }
-            out
-        }
-    };
-    fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
-    Ok(out)
 }

@@ -11,10 +11,11 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 
+use super::guest::{GuestArgs, LAB_FAILED, Made, code, place_for_files};
+use super::image;
 use super::kernel::Series;
 use super::machine::{self, Ending, Forward, GLANCE, Guest, Plan, Sink};
 use super::pair::{PairArgs, serving};
-use super::{GuestArgs, LAB_FAILED, Made, PairCommand, code, image, place_for_files};
 
 /// What a pair of two kernels has beyond one of one kernel.
 #[derive(clap::Args)]
@@ -29,6 +30,20 @@ pub(super) struct TwoArgs {
     /// Has a TCP port of this machine's loopback lead to one of the command's machine.
     #[arg(long, value_name = "PORT:GUESTS_PORT", requires = "peer_kernel")]
     forward: Vec<Forward>,
+}
+
+/// A pair, and a command with it.
+#[derive(clap::Args)]
+pub(super) struct PairCommand {
+    #[command(flatten)]
+    pub(super) pair: PairArgs,
+    #[command(flatten)]
+    pub(super) two: TwoArgs,
+    #[command(flatten)]
+    pub(super) guest: GuestArgs,
+    /// The command, with @peer where the endpoint of the other side belongs: taut stream @peer --json.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(super) command: Vec<String>,
 }
 
 /// What the guests need of their kernels beyond what these load by themselves: the port at which a

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::bench::Setting;
 use crate::bench::process::{Server, Transport};
+use crate::bench::setting::Setting;
 use crate::bench::taut::{Serving, Taut};
 
 /// A command that compares.

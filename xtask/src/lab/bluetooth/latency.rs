@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use super::super::guest::{GuestArgs, run_command};
 use super::super::kernel::Series;
 use super::super::pair::{self, Kind, PairArgs};
-use super::super::{GuestArgs, run_command};
 use super::baseband_log::{self, Figures, LATE_NS};
 use crate::shell;
 

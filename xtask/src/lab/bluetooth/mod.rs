@@ -6,6 +6,7 @@ mod baseband_log;
 mod btmon;
 mod latency;
 mod published;
+mod recording;
 mod report;
 
 use std::fs;
@@ -16,10 +17,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use super::guest::{GuestArgs, run_command};
+use super::image;
 use super::kernel::Series;
 use super::pair::{Kind, PairArgs};
-use super::{GuestArgs, image, run_command};
 use crate::{packages, shell};
+use recording::throughput;
 
 /// Which experiments.
 #[derive(clap::Args)]
@@ -267,10 +270,6 @@ fn model(kernel: Series, case: &Case, taut: &Path, log: &Path, first: u32, event
     }
     command.args(["--time", &format!("{}s", case.time(events).as_secs())]);
     serde_json::from_str(&shell::output(&mut command)?).context("taut air run printed no JSON")
-}
-
-fn throughput(document: &Value) -> f64 {
-    document["results"][0]["throughput_bps"].as_f64().unwrap_or(f64::NAN)
 }
 
 impl Row {

@@ -8,9 +8,11 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use super::super::guest::{GuestArgs, run_command};
 use super::super::kernel::Series;
-use super::super::{GuestArgs, pair, run_command};
-use super::{air_log, btmon, throughput};
+use super::super::pair;
+use super::recording::throughput;
+use super::{air_log, btmon};
 
 /// The bar: the share of the rate that the blocks lose.
 pub(super) const LOSS: std::ops::RangeInclusive<f64> = 0.08..=0.16;
