@@ -14,6 +14,7 @@ const MAP_UPDATE_ELEM: i32 = 2;
 const MAP_DELETE_ELEM: i32 = 3;
 const PROG_LOAD: i32 = 5;
 const PROG_TEST_RUN: i32 = 10;
+const OBJ_GET_INFO_BY_FD: i32 = 15;
 const RAW_TRACEPOINT_OPEN: i32 = 17;
 const BTF_LOAD: i32 = 18;
 const LINK_CREATE: i32 = 28;
@@ -139,6 +140,14 @@ struct RawTracepoint {
     padding: u32,
 }
 
+#[repr(C)]
+#[derive(Default)]
+struct GetInfo {
+    fd: u32,
+    length: u32,
+    info: u64,
+}
+
 /// A member of `union bpf_attr`, or its beginning.
 ///
 /// # Safety
@@ -159,6 +168,8 @@ unsafe impl Attribute for BtfLoad {}
 unsafe impl Attribute for LinkCreate {}
 // SAFETY: `repr(C)`, of integers each of which ends where the next one may begin.
 unsafe impl Attribute for RawTracepoint {}
+// SAFETY: `repr(C)`, of integers each of which ends where the next one may begin.
+unsafe impl Attribute for GetInfo {}
 
 /// Calls bpf(2). The addresses in the attribute must be good for what the command does with them.
 unsafe fn bpf<A: Attribute>(command: i32, attribute: &mut A) -> io::Result<i32> {
@@ -369,6 +380,24 @@ pub fn raw_tracepoint(program: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedF
     unsafe { bpf(RAW_TRACEPOINT_OPEN, &mut attribute) }.map(owned)
 }
 
+/// How often a program was not run because the same one was running on that processor (`recursion_misses` of
+/// `struct bpf_prog_info`, linux/bpf.h; from Linux 5.12 on).
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn recursion_misses(program: BorrowedFd<'_>) -> io::Result<u64> {
+    /// Where it stands there, and the length of what is asked for: up to its end.
+    const AT: usize = 208;
+    let mut info = [0_u8; AT + 8];
+    let mut attribute = GetInfo { fd: raw(program), length: info.len() as u32, info: info.as_mut_ptr() as u64 };
+    // SAFETY: the buffer is live and its length is told.
+    unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut attribute) }?;
+    if (attribute.length as usize) < info.len() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    Ok(info[AT..].try_into().map_or(0, u64::from_ne_bytes))
+}
+
 /// The number of a descriptor, for an instruction that names it.
 pub fn number(fd: &OwnedFd) -> RawFd {
     fd.as_raw_fd()
@@ -377,6 +406,24 @@ pub fn number(fd: &OwnedFd) -> RawFd {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_never_ran_missed_nothing_and_a_map_does_not_tell() {
+        const NAME: &str = "sys::a_program_that_never_ran_missed_nothing_and_a_map_does_not_tell";
+        let mut code = crate::instruction::Assembler::default();
+        code.constant(crate::instruction::R::R0, 0);
+        code.exit();
+        let loaded = load(ProgramKind::RawTracepoint, &code.finish(), 0, "taut_test", None);
+        let program = match loaded {
+            Ok(program) => program,
+            Err(error) => return crate::skip::note(NAME, &error.to_string()),
+        };
+        assert!(recursion_misses(program.as_fd()).is_ok_and(|misses| misses == 0));
+        let shape =
+            MapShape { kind: MapKind::Array, key_bytes: 4, value_bytes: 8, entries: 1, name: "taut_test", types: None };
+        let map = Map::create(&shape).unwrap().into_fd();
+        assert!(recursion_misses(map.as_fd()).is_err());
+    }
 
     #[test]
     fn a_map_takes_keys_and_values_of_its_lengths_only() {

@@ -77,6 +77,18 @@ fn verdict<'a>(direction: &'a Value, cause: &str) -> &'a Value {
     verdicts.find(|on| on["cause"] == cause).unwrap()
 }
 
+/// Whether events of this connection were missed: there are kernels that run no program in an interrupt that comes
+/// while a certain process is current.
+fn has_gap(direction: &Value) -> bool {
+    direction["remarks"].as_array().unwrap().iter().any(|remark| remark.as_str().unwrap().contains("were missed"))
+}
+
+/// Nothing is called clear where events were missed, and all else is.
+fn is_clear_of_nagle(direction: &Value) {
+    let expected = if has_gap(direction) { "unknown" } else { "clear" };
+    assert_eq!(verdict(direction, "nagle_delayed_ack")["verdict"], expected, "{direction:#}");
+}
+
 /// A client that writes twice and reads the answer, 40 times, and the port that it had.
 fn write_write_read(is_nodelay: bool) -> (Value, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -116,6 +128,9 @@ fn nagle_against_a_delayed_ack_is_named_with_who_let_go() {
     let held = direction["held_writes"].as_u64().unwrap();
     assert!(held >= 20, "{document:#}");
     assert_eq!(direction["writes"].as_u64(), Some(80));
+    if !has_gap(direction) {
+        assert_eq!(direction["bytes"].as_u64(), Some(40 * 64), "{document:#}");
+    }
     let hides = std::fs::read_to_string("/proc/sys/kernel/kptr_restrict").is_ok_and(|value| value.trim() == "2");
     if !hides && is_root() {
         let by_timer = direction["released"]["ack_by_delayed_ack_timer"].as_u64().unwrap();
@@ -132,9 +147,9 @@ fn with_nodelay_the_same_program_has_no_such_finding() {
     }
     let (document, port) = write_write_read(true);
     let direction = sent_by(&document, port);
-    // Where events were missed it can't be called clear.
-    assert_ne!(verdict(direction, "nagle_delayed_ack")["verdict"], "found", "{document:#}");
-    assert_eq!(direction["writes"].as_u64(), Some(80));
+    is_clear_of_nagle(direction);
+    let held = if has_gap(direction) { direction["held_writes"].as_u64() } else { Some(0) };
+    assert_eq!((direction["writes"].as_u64(), direction["held_writes"].as_u64()), (Some(80), held), "{document:#}");
 }
 
 #[test]
@@ -173,7 +188,7 @@ fn a_reader_that_sleeps_is_named_as_the_holder() {
     assert!(receiver > 0.5, "{document:#}");
     let found = ["receiving_program", "receive_window"].map(|cause| verdict(direction, cause)["verdict"] == "found");
     assert!(found.contains(&true), "{document:#}");
-    assert_ne!(verdict(direction, "nagle_delayed_ack")["verdict"], "found", "{document:#}");
+    is_clear_of_nagle(direction);
     // And at the other end what arrived waited for the program.
     let mut inward = document["worst"].as_array().unwrap().iter();
     let inward =

@@ -22,6 +22,7 @@ const MOST_SENT: usize = 4096;
 /// States of include/net/tcp_states.h in which the peer's FIN counts as a received byte.
 const AFTER_FIN: [u64; 3] = [8, 9, 11];
 const SYN_SENT: u64 = 2;
+const ESTABLISHED: u64 = 1;
 /// `TCP_NAGLE_OFF` and `TCP_NAGLE_CORK` of include/net/tcp.h.
 const NAGLE_OFF: u64 = 1;
 const NAGLE_CORK: u64 = 2;
@@ -45,6 +46,10 @@ pub(super) struct Follower {
     lost: u64,
     /// How often records were found to be lost.
     gaps: u64,
+    /// Whether something of what is being read was left out, nobody knows where.
+    pub(super) is_doubtful: bool,
+    /// Whether the record before was such a one.
+    was_doubtful: bool,
     /// Process of each thread that made a call.
     pub(super) threads: HashMap<u32, u32>,
     /// Processes that were not there when it was last asked for these.
@@ -69,6 +74,8 @@ struct Socket {
     call: Option<CallBegun>,
     /// Up to where it was seen to send.
     seen_to: Option<u32>,
+    /// Up to where segments were seen to come. None unless established: only then each is seen (`tcp_probe`).
+    heard_to: Option<u32>,
     /// What made this end send its last segment.
     sent_by: AckSentBy,
     /// What made the peer send the last one that came.
@@ -110,6 +117,11 @@ const fn ahead(a: u32, b: u32) -> i32 {
     a.wrapping_sub(b).cast_signed()
 }
 
+/// The one that is ahead.
+const fn later(a: u32, b: u32) -> u32 {
+    if ahead(b, a) > 0 { b } else { a }
+}
+
 /// The numbers of a snapshot that the correction is about.
 #[derive(Clone, Copy, Debug)]
 struct Snapshot {
@@ -136,6 +148,8 @@ impl Follower {
             next: 0,
             lost: 0,
             gaps: 0,
+            is_doubtful: false,
+            was_doubtful: false,
             threads: HashMap::new(),
             new_processes: Vec::new(),
             records: 0,
@@ -151,7 +165,9 @@ impl Follower {
     pub(super) fn take(&mut self, layout: &Layout, bytes: &[u8], sink: &mut impl Sink) {
         let Some(record) = Record::parse(bytes) else { return };
         self.records += 1;
-        if record.lost > self.lost {
+        // What was left out may have come after the last record of that look.
+        let was_doubtful = std::mem::replace(&mut self.was_doubtful, self.is_doubtful);
+        if record.lost > self.lost || self.is_doubtful || was_doubtful {
             self.lost = record.lost;
             self.gaps += 1;
         }
@@ -201,6 +217,7 @@ impl Follower {
             small: None,
             call: None,
             seen_to: None,
+            heard_to: None,
             sent_by: AckSentBy::NotSeen,
             came_by: AckSentBy::NotSeen,
             gaps,
@@ -272,11 +289,23 @@ impl Socket {
         let mut events = Events { at: Instant::from_nanos(record.ns), who, flow: self.flow, sink };
         // More has left than was seen to leave: events of this socket were missed.
         let is_unseen = self.seen_to.is_some_and(|seen| ahead(now.snd_nxt, seen) > 0);
-        if self.gaps != gaps || is_unseen {
+        // Or more has come than was seen to come. A call copies the state without the socket's lock: a segment may come
+        // between the begin of its record and the copy, so only what holds the lock is asked.
+        let is_established = get(Known::State) == ESTABLISHED;
+        let is_asked = is_established && matches!(record.what, What::Queue | What::Receive);
+        let is_unheard = is_asked && self.heard_to.is_some_and(|heard| ahead(now.rcv_nxt, heard) > 0);
+        if self.gaps != gaps || is_unseen || is_unheard {
             self.gaps = gaps;
             self.sent.clear();
             (self.call, self.small) = (None, None);
             events.tell(Direction::Forward, Happened::Gap, 0, 0);
+        }
+        if is_asked {
+            let came = if record.what == What::Receive { record.segment.end } else { now.rcv_nxt };
+            let before = self.heard_to.unwrap_or(now.rcv_nxt);
+            self.heard_to = Some(later(before, later(now.rcv_nxt, came)));
+        } else if !is_established {
+            self.heard_to = None;
         }
         match record.what {
             What::Call => self.begin(record, &now, &mut events),

@@ -209,6 +209,45 @@ fn what_left_unseen_is_a_gap() {
 }
 
 #[test]
+fn what_came_unseen_is_a_gap_and_what_came_out_of_order_is_none() {
+    let gaps = |heard: &Heard| heard.events.iter().filter(|(_, what, _)| *what == Happened::Gap).count();
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+    // The second of three segments first, the first one fills the hole.
+    for (seq, next) in [(510, 500), (500, 500), (520, 520)] {
+        let mut came = Made::new(What::Receive, CLIENT);
+        tell(&mut follower, &mut heard, came.set(Known::RcvNxt, next).segment(seq, 100, 10, 100));
+    }
+    // A call may see what comes while its record is written.
+    let mut racing = call(What::Call, 0, 0);
+    tell(&mut follower, &mut heard, racing.set(Known::RcvNxt, 540));
+    let mut came = Made::new(What::Receive, CLIENT);
+    tell(&mut follower, &mut heard, came.set(Known::RcvNxt, 530).segment(530, 100, 10, 100));
+    assert_eq!(gaps(&heard), 0);
+    let mut acknowledged = Made::new(What::Queue, CLIENT);
+    tell(&mut follower, &mut heard, acknowledged.set(Known::RcvNxt, 550).segment(100, 550, 0, 100));
+    assert_eq!(gaps(&heard), 1);
+    // Once the peer has closed, not each segment is seen.
+    let mut closing = Made::new(What::Receive, CLIENT);
+    tell(&mut follower, &mut heard, closing.set(Known::RcvNxt, 560).set(Known::State, 8).segment(560, 100, 0, 100));
+    assert_eq!(gaps(&heard), 1);
+}
+
+#[test]
+fn where_a_run_was_left_out_no_record_of_that_look_is_trusted() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+    follower.is_doubtful = true;
+    tell(&mut follower, &mut heard, &call(What::Return, 48, 48));
+    follower.is_doubtful = false;
+    for _ in 0..2 {
+        tell(&mut follower, &mut heard, &call(What::Call, 0, 48));
+    }
+    let gaps: Vec<usize> = (0..heard.events.len()).filter(|&event| heard.events[event].1 == Happened::Gap).collect();
+    assert_eq!(gaps.len(), 2, "{:?}", heard.events);
+}
+
+#[test]
 fn an_address_that_is_used_again_is_another_connection() {
     let (mut follower, mut heard) = (follower(), Heard::default());
     tell(&mut follower, &mut heard, &call(What::Call, 0, 0));

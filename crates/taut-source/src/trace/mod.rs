@@ -104,6 +104,10 @@ const HOOKS: [Hook; 13] = [
     Hook { name: "tcp_probe", arguments: &["sock", "sk_buff"], is_needed: true, code: |plan| Some(plan.receive()) },
 ];
 
+/// The hooks whose programs write records.
+const WRITERS: [&str; 6] =
+    ["inet_sock_set_state", "sys_exit", "sys_enter", "net_dev_queue", "tcp_retransmit_skb", "tcp_probe"];
+
 /// What the programs share.
 #[derive(Debug)]
 struct Maps {
@@ -150,6 +154,10 @@ impl Maps {
 #[derive(Debug)]
 pub struct Tracer {
     links: Vec<OwnedFd>,
+    /// Those that write records and those that only keep what the processor is at.
+    programs: [Vec<OwnedFd>; 2],
+    /// Runs that the kernel left out, as far as they were looked at.
+    left_out: [u64; 2],
     ring: Ring,
     maps: Maps,
     layout: Layout,
@@ -169,10 +177,14 @@ impl Tracer {
         let (layout, offsets) = (Layout::of(&btf)?, Offsets::of(&btf)?);
         let maps = Maps::create()?;
         let plan = Plan { layout: &layout, offsets, maps: maps.numbers(), scope };
-        let (mut links, mut missing) = (Vec::new(), Vec::new());
+        let (mut links, mut programs, mut missing) = (Vec::new(), [Vec::new(), Vec::new()], Vec::new());
         for hook in &HOOKS {
             match attach(hook, &plan, &btf) {
-                Ok(link) => links.extend(link),
+                Ok(None) => {}
+                Ok(Some((program, link))) => {
+                    programs[usize::from(!WRITERS.contains(&hook.name))].push(program);
+                    links.push(link);
+                }
                 Err(Error::Bpf(error)) if error.is_missing_right() => return Err(error.into()),
                 Err(_) if !hook.is_needed => missing.push(hook.name),
                 Err(error) => return Err(error),
@@ -183,7 +195,7 @@ impl Tracer {
         let follower = Follower::new(matches!(scope, Scope::Port(_)), timers);
         let ring =
             maps.ring.duplicate().and_then(|ring| Ring::new(ring, RING_BYTES)).map_err(BpfError::of("map the ring"))?;
-        Ok(Self { links, ring, maps, layout, follower, missing, has_timer_names })
+        Ok(Self { links, programs, left_out: [0; 2], ring, maps, layout, follower, missing, has_timer_names })
     }
 
     /// Traces a process, and from now on what it forks.
@@ -229,6 +241,7 @@ impl Tracer {
     /// Hands over what was written since the last time, and says how long to wait until the next one: nothing wakes the
     /// caller up, and the ring must not fill up meanwhile.
     pub fn read(&mut self, sink: &mut impl Sink) -> Duration {
+        self.look_for_left_out();
         let Self { ring, follower, layout, .. } = self;
         let mut bytes_read = 0;
         ring.read(|bytes| {
@@ -255,6 +268,21 @@ impl Tracer {
         value.get(..8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes)
     }
 
+    /// Runs that the kernel left out so far, since the same program was at work on that processor: an interrupt had come
+    /// into it. First those that would have written a record, then those that only tell what a processor is at.
+    pub const fn left_out(&self) -> [u64; 2] {
+        self.left_out
+    }
+
+    /// Of what is read next nobody knows before or after which record it belongs.
+    fn look_for_left_out(&mut self) {
+        // A kernel that does not tell has none to book.
+        let missed = |program: &OwnedFd| sys::recursion_misses(program.as_fd()).unwrap_or(0);
+        let left_out = self.programs.each_ref().map(|programs| programs.iter().map(missed).sum());
+        self.follower.is_doubtful = left_out[0] > self.left_out[0];
+        self.left_out = left_out;
+    }
+
     /// Tracepoints that this kernel has not, or not as known; less is told without them.
     pub fn missing(&self) -> &[&'static str] {
         &self.missing
@@ -276,8 +304,8 @@ impl Tracer {
     }
 }
 
-/// Loads and attaches one; nothing for a hook that this scope has no use for.
-fn attach(hook: &Hook, plan: &Plan<'_>, btf: &Btf) -> Result<Option<OwnedFd>, Error> {
+/// Loads and attaches one, the program before its link; nothing for a hook that this scope has no use for.
+fn attach(hook: &Hook, plan: &Plan<'_>, btf: &Btf) -> Result<Option<(OwnedFd, OwnedFd)>, Error> {
     let wrong = |why: String| Error::Hook { hook: hook.name, why };
     let arguments = btf.tracepoint(hook.name).ok_or_else(|| wrong("the kernel's types do not have it".to_owned()))?;
     for (index, expected) in hook.arguments.iter().enumerate() {
@@ -291,7 +319,7 @@ fn attach(hook: &Hook, plan: &Plan<'_>, btf: &Btf) -> Result<Option<OwnedFd>, Er
     let program = taut_bpf::load(ProgramKind::RawTracepoint, &code, 0, hook.name)?;
     let name = CString::new(hook.name).map_err(|error| wrong(error.to_string()))?;
     let link = sys::raw_tracepoint(program.as_fd(), &name).map_err(BpfError::of("attach to a tracepoint"))?;
-    Ok(Some(link))
+    Ok(Some((program, link)))
 }
 
 /// Before Linux 5.11 maps count against `RLIMIT_MEMLOCK`.

@@ -227,6 +227,19 @@ fn unseen(tracer: &Tracer) -> Vec<String> {
             tracer.lost()
         ));
     }
+    let [records, others] = tracer.left_out();
+    if records > 0 {
+        remarks.push(format!(
+            "The kernel left out {records} runs of programs that an interrupt had come into; the time around them is \
+             booked as not known."
+        ));
+    }
+    if others > 0 {
+        remarks.push(format!(
+            "The kernel left out {others} runs of programs that watch timers and interrupts: what let a write go may \
+             be named wrongly as often."
+        ));
+    }
     if !tracer.missing().is_empty() {
         remarks.push(format!("This kernel has no tracepoint {}: less is told.", tracer.missing().join(", ")));
     }
