@@ -69,13 +69,21 @@ fn asking_all_the_time_holds_nothing_up() {
     }
 }
 
-/// Closing one of 19,000 descriptors with a pending read takes no longer the more there are, but
-/// for the kernel's own search: processor time, of which a quadratic search took 140 us and more.
+/// Closing one of 19,000 descriptors with a pending read takes about as long as closing one of ten. Of processor time, on the
+/// best of some tries: other programs run too. io_uring's own search grows with what is pending (256 lists), and a search of
+/// all that is in flight took 2 to 5 times as long.
 #[test]
 fn closing_is_not_quadratic() {
     for library in [Library::Uring, Library::Epoll] {
-        let Some(output) = run_case(PROGRAM, "closes_many", library) else { continue };
-        let times: Vec<f64> = output.split_whitespace().map(|time| time.parse().unwrap()).collect();
-        assert!(times[0] <= 60.0, "{library:?}: {times:?} us among 19,000 and among 1,000");
+        let mut ratios = Vec::new();
+        while ratios.len() < 3 && ratios.iter().all(|&ratio| ratio > 2.0) {
+            let Some(output) = run_case(PROGRAM, "closes_many", library) else { break };
+            let times: Vec<f64> = output.split_whitespace().map(|time| time.parse().unwrap()).collect();
+            let [few, oldest, all] = times[..] else { panic!("{output}") };
+            println!("{library:?}: {few} us of ten, {oldest} us for the oldest of 19,000, {all} us for all of them");
+            ratios.push(all / few);
+        }
+        let best = ratios.iter().copied().reduce(f64::min);
+        assert!(best.is_none_or(|best| best <= 2.0), "{library:?}: {ratios:?} times as long as one of ten");
     }
 }
