@@ -38,6 +38,8 @@ pub(crate) const STRESS_NG: Package = Package { name: "stress-ng", command: "str
 pub(crate) const PERF: Package = Package { name: "linux-perf", command: "perf" };
 /// The same, with MPI-IO. Its library alone is linked with: the development files bring a compiler for Fortran.
 pub(crate) const MPICH: Package = Package { name: "mpich", command: "mpiexec.hydra" };
+/// A server of many processes that runs under libtautaio.
+pub(crate) const POSTGRESQL: Package = Package { name: "postgresql", command: "pg_ctlcluster" };
 /// Reads captures of a simulated radio.
 pub(crate) const TSHARK: Package = Package { name: "tshark", command: "tshark" };
 /// The peer of `taut explain`.

@@ -336,16 +336,19 @@ unsafe fn hand_over(shared: &Shared, block: *mut ControlBlock, kind: Kind) {
         begin(shared, block, Task::new(kind));
         shared.submit(block, block);
     }
+    service::mind_fork();
 }
 
 /// Counts an operation and marks its block.
 unsafe fn begin(shared: &Shared, block: *mut ControlBlock, task: Task) {
     let errno = system::errno();
+    // Before all else: when a signal handler forks meanwhile, the child has nothing of this but a block that is canceled.
+    let epoch = shared.epoch();
     // SAFETY: the caller's promise.
     unsafe {
         let fd = (*block).fd;
         shared.in_flight.enter(fd);
-        ControlBlock::begin(block, task.word(), shared.find_target(fd), shared.epoch());
+        ControlBlock::begin(block, task.word(), shared.find_target(fd), epoch);
     }
     system::set_errno(errno);
 }
@@ -406,6 +409,7 @@ unsafe fn submit_list(shared: &Shared, list: &[*const ControlBlock], event: Opti
     }
     // SAFETY: linked above.
     unsafe { shared.submit(top, bottom) };
+    service::mind_fork();
     all_taken
 }
 

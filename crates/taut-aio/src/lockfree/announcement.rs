@@ -8,8 +8,13 @@ use crate::sync::atomic::{AtomicU32, Ordering, fence};
 #[derive(Debug)]
 pub struct Announcement {
     sequence: AtomicU32,
+    /// How many sleep, and above how often that was forgotten: who began to wait before, and was interrupted by the signal
+    /// handler that forked, takes nothing off.
     waiting: AtomicU32,
 }
+
+/// Those bits of [`Announcement::waiting`] that count sleepers.
+const SLEEPERS: u32 = (1 << 20) - 1;
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -46,7 +51,7 @@ impl Announcement {
         if let Some(found) = condition() {
             return Ok(found);
         }
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let life = self.waiting.fetch_add(1, Ordering::SeqCst) & !SLEEPERS;
         let result = loop {
             let sequence = self.sequence.load(Ordering::SeqCst);
             // Pairs with the fence in `announce`: either we see what was stored before it, or it sees us waiting.
@@ -59,7 +64,7 @@ impl Announcement {
                 ended => break condition().ok_or(ended),
             }
         };
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.end_wait(Some(life));
         result
     }
 
@@ -67,7 +72,7 @@ impl Announcement {
     /// called only when there may be some.
     pub fn announce(&self, wake: impl FnOnce(&AtomicU32)) -> bool {
         fence(Ordering::SeqCst);
-        if self.waiting.load(Ordering::SeqCst) == 0 {
+        if self.waiting.load(Ordering::SeqCst) & SLEEPERS == 0 {
             return false;
         }
         self.sequence.fetch_add(1, Ordering::SeqCst);
@@ -77,11 +82,19 @@ impl Announcement {
 
     /// A thread that waits ends instead.
     pub fn leave(&self) {
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.end_wait(None);
+    }
+
+    fn end_wait(&self, life: Option<u32>) {
+        let _ = self.waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |waiting| {
+            let counted = waiting & SLEEPERS > 0 && life.is_none_or(|life| life == waiting & !SLEEPERS);
+            counted.then(|| waiting - 1)
+        });
     }
 
     /// Forgets who waited: for the child of a fork.
     pub fn reset(&self) {
-        self.waiting.store(0, Ordering::SeqCst);
+        let life = self.waiting.load(Ordering::SeqCst) & !SLEEPERS;
+        self.waiting.store(life.wrapping_add(SLEEPERS + 1), Ordering::SeqCst);
     }
 }

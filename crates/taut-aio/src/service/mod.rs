@@ -37,6 +37,14 @@ pub(crate) fn started() -> Result<&'static Shared, c_int> {
     SHARED.start().map(|()| &SHARED).map_err(|()| libc::EAGAIN)
 }
 
+/// After a submission: a signal handler that interrupted it may have forked, and in the child nobody serves it yet.
+pub(crate) fn mind_fork() {
+    if SHARED.state.load(Ordering::Acquire) != RUNNING {
+        // Without one it stays in progress, until another call starts one.
+        let _ = started();
+    }
+}
+
 impl Shared {
     #[cold]
     fn start(&'static self) -> Result<(), ()> {

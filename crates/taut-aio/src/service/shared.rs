@@ -133,13 +133,24 @@ impl Shared {
         Target::find(fd, &self.own)
     }
 
-    /// Asks the I/O thread and waits for its answer.
+    /// Asks the I/O thread and waits for its answer. In the child of a fork by a signal handler that interrupts this nothing
+    /// is left to be done: the answer is 0.
     pub(crate) fn ask(&self, request: Request) -> c_int {
-        let command = Command::new(request);
+        let epoch = self.epoch();
+        let command = Command::place(request);
         if let Some(sleep) = self.inbox.push(command.address(), &command.link) {
             self.wake(sleep);
         }
-        command.wait()
+        // The fork may have come before the first line, after the caller found the I/O thread running.
+        let is_child = || self.epoch() != epoch || self.state.load(Ordering::Acquire) == IDLE;
+        match command.wait(is_child) {
+            Some(answer) => {
+                command.give_back();
+                answer
+            }
+            // The place stays taken: a new I/O thread may come upon the command.
+            None => 0,
+        }
     }
 
     fn wake(&self, sleep: Sleep) {
