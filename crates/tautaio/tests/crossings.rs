@@ -69,9 +69,10 @@ fn asking_all_the_time_holds_nothing_up() {
     }
 }
 
-/// Closing one of 19,000 descriptors with a pending read takes about as long as closing one of ten. Of processor time, on the
-/// best of some tries: other programs run too. io_uring's own search grows with what is pending (256 lists), and a search of
-/// all that is in flight took 2 to 5 times as long.
+/// Closing one of 19,000 descriptors with a pending read takes about as long as closing one of ten.
+/// Of processor time, on the best of some tries: other programs run too. io_uring's own search
+/// grows with what is pending (256 lists), and a search of all that is in flight took 2 to 5 times
+/// as long.
 #[test]
 fn closing_is_not_quadratic() {
     for library in [Library::Uring, Library::Epoll] {

@@ -342,7 +342,8 @@ unsafe fn hand_over(shared: &Shared, block: *mut ControlBlock, kind: Kind) {
 /// Counts an operation and marks its block.
 unsafe fn begin(shared: &Shared, block: *mut ControlBlock, task: Task) {
     let errno = system::errno();
-    // Before all else: when a signal handler forks meanwhile, the child has nothing of this but a block that is canceled.
+    // Before all else: when a signal handler forks meanwhile, the child has nothing of this but a
+    // block that is canceled.
     let epoch = shared.epoch();
     // SAFETY: the caller's promise.
     unsafe {

@@ -8,8 +8,8 @@ use crate::sync::atomic::{AtomicU32, Ordering, fence};
 #[derive(Debug)]
 pub struct Announcement {
     sequence: AtomicU32,
-    /// How many sleep, and above how often that was forgotten: who began to wait before, and was interrupted by the signal
-    /// handler that forked, takes nothing off.
+    /// How many sleep, and above how often that was forgotten: who began to wait before, and was
+    /// interrupted by the signal handler that forked, takes nothing off.
     waiting: AtomicU32,
 }
 

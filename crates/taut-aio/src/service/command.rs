@@ -1,7 +1,7 @@
 //! What a caller asks of the I/O thread and waits for.
 //!
-//! Commands don't live on their callers' stacks: a signal handler that interrupts the wait may leave it by siglongjmp(3), and
-//! the answer comes all the same. Then the place is lost.
+//! Commands don't live on their callers' stacks: a signal handler that interrupts the wait may leave
+//! it by siglongjmp(3), and the answer comes all the same. Then the place is lost.
 #![expect(unsafe_code, reason = "the request is handed from thread to thread")]
 
 use std::cell::UnsafeCell;
@@ -130,7 +130,8 @@ impl Command {
         futex::wake(unsafe { &*word }, 1);
     }
 
-    /// Waits for the answer; none when nobody will give it any more: a signal handler has forked, and this is the child.
+    /// Waits for the answer; none when nobody will give it any more: a signal handler has forked,
+    /// and this is the child.
     pub(crate) fn wait(&self, is_child: impl Fn() -> bool) -> Option<c_int> {
         while self.answered.load(Ordering::Acquire) == 0 {
             if is_child() {

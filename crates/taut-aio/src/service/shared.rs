@@ -133,8 +133,8 @@ impl Shared {
         Target::find(fd, &self.own)
     }
 
-    /// Asks the I/O thread and waits for its answer. In the child of a fork by a signal handler that interrupts this nothing
-    /// is left to be done: the answer is 0.
+    /// Asks the I/O thread and waits for its answer. In the child of a fork by a signal handler that
+    /// interrupts this nothing is left to be done: the answer is 0.
     pub(crate) fn ask(&self, request: Request) -> c_int {
         let epoch = self.epoch();
         let command = Command::place(request);

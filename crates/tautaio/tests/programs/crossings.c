@@ -704,8 +704,8 @@ static double close_sockets(int from, int to)
     return used_time() - begun;
 }
 
-/* Prints microseconds of processor time for closing a descriptor with a pending read: one of ten; the first 1000 of 19,000,
-   the oldest first, which the kernel takes longest to find; and all of them. */
+/* Prints microseconds of processor time for closing a descriptor with a pending read: one of ten;
+   the first 1000 of 19,000, the oldest first, which the kernel takes longest to find; and all. */
 static void closes_many(void)
 {
     enum { FEW = 10, ROUNDS = 200, PART = 1000 };

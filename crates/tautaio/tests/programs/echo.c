@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
- * Not a test: what a message costs (docs/posix-aio.md). One thread at both ends of a socket pair; the echo is by aio_read and
- * aio_write. echo N prints the processor time of each of N messages. */
+ * Not a test: what a message costs (docs/posix-aio.md). One thread at both ends of a socket pair;
+ * the echo is by aio_read and aio_write. echo N prints the processor time of each of N messages. */
 #include "try.h"
 
 #include <sys/resource.h>

@@ -179,7 +179,8 @@ static void closes(int number)
     errno = before;
 }
 
-/* The descriptor of a submission is closed in its middle: it is canceled, refused, or goes on with its file. It ends. */
+/* The descriptor of a submission is closed in its middle: it is canceled, refused, or goes on with
+   its file. It ends. */
 static void handlers_that_close(void)
 {
     start();
