@@ -30,8 +30,8 @@ use anyhow::{Result, bail};
 
 use crate::guard::Guard;
 use crate::packages::{
-    self, BLUEZ, BLUEZ_TEST_TOOLS, CHROMIUM, CHROMIUM_DRIVER, CURL, DBUS, FIO, IPROUTE, MANDOC, MPICH, PERF, POSTGRESQL, SOCAT,
-    STRESS_NG, SYSTEMD, TSHARK,
+    self, BLUEZ, BLUEZ_TEST_TOOLS, CHROMIUM, CHROMIUM_DRIVER, CURL, DBUS, FIO, IPROUTE, MANDOC, MPICH, PERF,
+    POSTGRESQL, SOCAT, STRESS_NG, SYSTEMD, TSHARK,
 };
 use crate::{apart, lab, shell};
 use busy::Busy;

@@ -67,9 +67,8 @@ impl Command {
     /// A command in a place of its own until it is [given back](Self::give_back). Async-signal-safe.
     pub(crate) fn place(request: Request) -> &'static Self {
         let command = loop {
-            let free = |place: &&Self| {
-                place.busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
-            };
+            let free =
+                |place: &&Self| place.busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
             match PLACES.iter().find(free).or_else(|| Self::map()) {
                 Some(command) => break command,
                 // Without memory: others give theirs back.
