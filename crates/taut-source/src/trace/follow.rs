@@ -23,6 +23,7 @@ const MOST_SENT: usize = 4096;
 const AFTER_FIN: [u64; 3] = [8, 9, 11];
 const SYN_SENT: u64 = 2;
 const ESTABLISHED: u64 = 1;
+const CLOSED: u64 = 7;
 /// `TCP_NAGLE_OFF` and `TCP_NAGLE_CORK` of include/net/tcp.h.
 const NAGLE_OFF: u64 = 1;
 const NAGLE_CORK: u64 = 2;
@@ -224,7 +225,9 @@ impl Follower {
         });
         socket.ends = ends;
         self.by_ends.insert(ends, record.socket);
-        if is_traced && socket.flow.is_none() && record.what != What::Close {
+        // A call on what is over, or on what was never connected, is no connection.
+        let is_over = record.what == What::Close || layout.get(record.copies, Known::State) == CLOSED;
+        if is_traced && socket.flow.is_none() && !is_over {
             let id = FlowId(self.free.pop().unwrap_or_else(|| {
                 self.next += 1;
                 self.next - 1

@@ -248,6 +248,16 @@ fn where_a_run_was_left_out_no_record_of_that_look_is_trusted() {
 }
 
 #[test]
+fn a_call_on_a_connection_that_is_over_is_no_other_connection() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+    tell(&mut follower, &mut heard, &Made::new(What::Close, CLIENT));
+    let mut late = call(What::Call, 0, 0);
+    tell(&mut follower, &mut heard, late.set(Known::State, 7));
+    assert_eq!((heard.flows.len(), heard.closed), (1, 1));
+}
+
+#[test]
 fn an_address_that_is_used_again_is_another_connection() {
     let (mut follower, mut heard) = (follower(), Heard::default());
     tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
