@@ -1,146 +1,16 @@
 //! Synthetic connections, seen at the sender: each cause where it stands, and a twin where it must not.
 
-use std::net::{IpAddr, Ipv4Addr};
+mod talk;
 
 use proptest::prelude::*;
 use taut_event::{
-    Address, Closed, Coverage, Direction as Way, Event, Flow, FlowId, FlowKey, Holder, Kind, Segment, SegmentFlags,
-    Sink, TimestampOption, VantageId, What,
+    Closed, Coverage, Direction as Way, Event, Flow, FlowId, FlowKey, Holder, Kind, Segment, SegmentFlags, Sink,
+    TimestampOption, VantageId, What,
 };
 use taut_time::{ByteRange, Instant, Layer};
 
 use super::{Direction, Engine, Explanation, Verdict};
-
-const MSS: u64 = 1460;
-const FORWARD: usize = 0;
-const BACKWARD: usize = 1;
-
-/// A connection as its packets pass; times in microseconds.
-struct Talk {
-    engine: Engine,
-    next: [u64; 2],
-    window: u32,
-    frame: u64,
-    identification: u16,
-}
-
-fn address(last: u8, port: u16) -> Address {
-    Address { ip: IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)), port }
-}
-
-impl Talk {
-    fn new(handshake: bool) -> Self {
-        let mut engine = Engine::new(4);
-        let kinds: &[Kind] = if handshake { &[Kind::Segments, Kind::Handshake] } else { &[Kind::Segments] };
-        let key = FlowKey::Tcp(address(1, 4000), address(2, 80));
-        engine.flow(FlowId(0), &Flow { key, from_start: handshake, coverage: Coverage::of(kinds) });
-        Self { engine, next: [1; 2], window: 1 << 20, frame: 0, identification: 0 }
-    }
-
-    /// Opened at 0, over a path of this round trip.
-    fn open(round_trip: u64) -> Self {
-        Self::open_with(round_trip, 1 << 20)
-    }
-
-    fn open_with(round_trip: u64, window: u32) -> Self {
-        let mut talk = Self::new(true);
-        talk.window = window;
-        let syn = |flags, ack| Segment {
-            flags: SegmentFlags(flags),
-            window_is_scaled: true,
-            mss: MSS as u16,
-            window: window.min(65_535),
-            ack,
-            ..Segment::default()
-        };
-        talk.event(0, FORWARD, syn(SegmentFlags::SYN, 0), ByteRange::new(1, 1));
-        talk.event(round_trip, BACKWARD, syn(SegmentFlags::SYN | SegmentFlags::ACK, 1), ByteRange::new(1, 1));
-        talk.ack(round_trip + 20, FORWARD);
-        talk
-    }
-
-    fn event(&mut self, at: u64, way: usize, segment: Segment, bytes: ByteRange) {
-        self.frame += 1;
-        self.identification += 1;
-        let identification = segment.identification.or(Some(self.identification));
-        self.engine.event(&Event {
-            at: Instant::from_nanos(1_000_000_000 + at * 1000),
-            seen_by: VantageId(0),
-            flow: FlowId(0),
-            direction: Way::BOTH[way],
-            layer: Layer::Medium,
-            what: What::Segment(Segment { identification, ..segment }),
-            bytes,
-            who: None,
-            place: self.frame,
-        });
-    }
-
-    fn segment(&self, way: usize, flags: u8) -> Segment {
-        Segment {
-            flags: SegmentFlags(SegmentFlags::ACK | flags),
-            window_is_scaled: true,
-            window: self.window,
-            ack: self.next[1 - way],
-            ..Segment::default()
-        }
-    }
-
-    fn send(&mut self, at: u64, way: usize, len: u64) {
-        let start = self.next[way];
-        self.next[way] += len;
-        let flags = if len.is_multiple_of(MSS) { 0 } else { SegmentFlags::PSH };
-        self.event(at, way, self.segment(way, flags), ByteRange::new(start, start + len));
-    }
-
-    /// Sends bytes again.
-    fn again(&mut self, at: u64, way: usize, start: u64, len: u64) {
-        self.event(at, way, self.segment(way, 0), ByteRange::new(start, start + len));
-    }
-
-    /// Acknowledges all that came from the other side.
-    fn ack(&mut self, at: u64, way: usize) {
-        self.ack_up_to(at, way, self.next[1 - way]);
-    }
-
-    fn ack_up_to(&mut self, at: u64, way: usize, ack: u64) {
-        let start = self.next[way];
-        self.event(at, way, Segment { ack, ..self.segment(way, 0) }, ByteRange::new(start, start));
-    }
-
-    fn finish(self) -> Explanation {
-        let explanation = self.engine.finish();
-        for direction in &explanation.worst {
-            let sum: u64 = direction.breakdown.iter().map(|held| held.held_ns).sum();
-            assert_eq!(sum, direction.span_ns, "{direction:#?}");
-        }
-        explanation
-    }
-
-    /// The direction of the client's data.
-    fn forward(self) -> Direction {
-        let from = address(1, 4000).to_string();
-        self.finish().worst.into_iter().find(|direction| direction.from == from).expect("data went there")
-    }
-}
-
-fn share(direction: &Direction, holder: Holder) -> f64 {
-    direction.breakdown.iter().find(|held| held.holder == holder.name()).map_or(0.0, |held| held.share)
-}
-
-fn verdict<'a>(direction: &'a Direction, cause: &str) -> &'a Verdict {
-    &direction.verdicts.iter().find(|on| on.cause == cause).unwrap().verdict
-}
-
-fn is_found(direction: &Direction, cause: &str) -> bool {
-    matches!(verdict(direction, cause), Verdict::Found(_))
-}
-
-/// The causes that were found, but for what programs do.
-fn faults(direction: &Direction) -> Vec<&str> {
-    let found = direction.verdicts.iter().filter(|on| matches!(on.verdict, Verdict::Found(_)));
-    found.map(|on| on.cause.as_str()).filter(|cause| !["peer_turn", "sending_program"].contains(cause)).collect()
-}
+use talk::{BACKWARD, FORWARD, MSS, Talk, address, faults, is_found, share, verdict};
 
 /// A request in two writes, its second held for the peer's delayed ACK or not; an answer; a pause.
 fn requests(nodelay: bool) -> Direction {

@@ -29,8 +29,8 @@ pub(crate) fn a_storm_masks_the_line_for_a_while() {
     assert_eq!(counters(&engine, before + 10).events, before + 10);
 }
 
-/// While a line is masked the kernel keeps one edge for later. Later is when its route listens again, and not when the next
-/// one does.
+/// While a line is masked the kernel keeps one edge for later. Later is when its route listens
+/// again, and not when the next one does.
 pub(crate) fn an_edge_of_the_route_before_is_no_event() {
     let chip = chip();
     let masking = |edges: u32, mask_ms: u32| {
