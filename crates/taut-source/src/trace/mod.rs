@@ -268,8 +268,8 @@ impl Tracer {
         value.get(..8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes)
     }
 
-    /// Runs that the kernel left out so far, since the same program was at work on that processor: an interrupt had come
-    /// into it. First those that would have written a record, then those that only tell what a processor is at.
+    /// Runs that the kernel left out so far, since the same program was at work on that processor: an interrupt had
+    /// come into it. First those that would have written a record, then those that only tell what a processor is at.
     pub const fn left_out(&self) -> [u64; 2] {
         self.left_out
     }
