@@ -43,7 +43,7 @@ fn letters_of_threads_arrive_once_and_in_order() {
             let inbox = &inbox;
             scope.spawn(move || {
                 for letter in letters {
-                    if let Some(sleep) = inbox.push((&raw const *letter).addr(), &letter.link) {
+                    if let Some(sleep) = inbox.push((&raw const *letter).addr(), &letter.link, || true) {
                         inbox.has_ended(sleep);
                     }
                 }

@@ -3,6 +3,8 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p taut-aio --test loom --release`
 #![cfg(loom)]
 
+use std::cell::Cell;
+
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use loom::sync::{Arc, Notify};
 use loom::thread;
@@ -51,13 +53,13 @@ fn every_letter_arrives_once() {
             let (inbox, letters) = &*other;
             for index in [0, 1] {
                 let address = Letters::address(index);
-                let _ = inbox.push(address, letters.link(address));
+                let _ = inbox.push(address, letters.link(address), || true);
             }
         });
         let (inbox, letters) = &*shared;
         let mut taken = letters.walk(inbox.take());
         let address = Letters::address(2);
-        let _ = inbox.push(address, letters.link(address));
+        let _ = inbox.push(address, letters.link(address), || true);
         pusher.join().unwrap();
         let mut rest = letters.walk(inbox.take());
         // The newest are first within each take.
@@ -68,6 +70,48 @@ fn every_letter_arrives_once() {
         assert_eq!(order, [0, 1]);
         taken.sort_unstable();
         assert_eq!(taken, [0, 1, 2]);
+    });
+}
+
+/// A fork by a signal handler between the last look and the push: the child gets none of it, whether the parent's I/O
+/// thread slept or not.
+#[test]
+fn what_a_fork_interrupts_is_not_pushed() {
+    for was_asleep in [false, true] {
+        loom::model(move || {
+            let (inbox, letters) = (Inbox::new(), Letters::new(2));
+            assert!(!was_asleep || inbox.fall_asleep());
+            let looks = Cell::new(0);
+            let is_current = || {
+                looks.set(looks.get() + 1);
+                if looks.get() == 1 {
+                    inbox.reset();
+                }
+                looks.get() == 1
+            };
+            let [parents, childs] = [0, 1].map(Letters::address);
+            assert!(inbox.push(parents, letters.link(parents), is_current).is_none());
+            assert!(inbox.is_empty() && inbox.take() == 0);
+            assert!(inbox.push(childs, letters.link(childs), || true).is_none());
+            assert_eq!(letters.walk(inbox.take()), [1]);
+            assert!(inbox.fall_asleep() && inbox.is_empty());
+        });
+    }
+}
+
+/// A fork between the look and the sleep: nobody would wake the child.
+#[test]
+fn a_fork_keeps_from_sleep() {
+    loom::model(|| {
+        let announcement = Announcement::new();
+        let has_forked = Cell::new(false);
+        let sleep = |word: &AtomicU32, value| {
+            announcement.reset();
+            has_forked.set(true);
+            assert_ne!(word.load(Ordering::SeqCst), value);
+            Wait::Done
+        };
+        assert_eq!(announcement.wait(|| has_forked.get().then_some(()), sleep), Ok(()));
     });
 }
 
@@ -82,7 +126,7 @@ fn nobody_sleeps_on_a_letter() {
                 thread::spawn(move || {
                     let (inbox, letters, woken) = &*shared;
                     let address = Letters::address(index);
-                    if let Some(sleep) = inbox.push(address, letters.link(address)) {
+                    if let Some(sleep) = inbox.push(address, letters.link(address), || true) {
                         woken.fetch_add(1, Ordering::SeqCst);
                         inbox.has_ended(sleep);
                     }
@@ -122,7 +166,7 @@ fn interrupt(is_crowded: bool) {
     let shared = Arc::new((Inbox::new(), Letters::new(3), Notify::new(), Notify::new()));
     let push = |inbox: &Inbox, letters: &Letters, index| {
         let address = Letters::address(index);
-        inbox.push(address, letters.link(address))
+        inbox.push(address, letters.link(address), || true)
     };
     let wake = |inbox: &Inbox, bell: &Notify, sleep: Option<Sleep>| {
         if let Some(sleep) = sleep {

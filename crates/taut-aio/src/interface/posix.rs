@@ -333,14 +333,14 @@ unsafe fn check(block: *mut ControlBlock, kind: Kind, shared: &Shared) -> Result
 unsafe fn hand_over(shared: &Shared, block: *mut ControlBlock, kind: Kind) {
     // SAFETY: the caller's promise.
     unsafe {
-        begin(shared, block, Task::new(kind));
-        shared.submit(block, block);
+        let epoch = begin(shared, block, Task::new(kind));
+        shared.submit(block, block, epoch);
     }
     service::mind_fork();
 }
 
 /// Counts an operation and marks its block.
-unsafe fn begin(shared: &Shared, block: *mut ControlBlock, task: Task) {
+unsafe fn begin(shared: &Shared, block: *mut ControlBlock, task: Task) -> u32 {
     let errno = system::errno();
     // Before all else: when a signal handler forks meanwhile, the child has nothing of this but a
     // block that is canceled.
@@ -352,6 +352,7 @@ unsafe fn begin(shared: &Shared, block: *mut ControlBlock, task: Task) {
         ControlBlock::begin(block, task.word(), shared.find_target(fd), epoch);
     }
     system::set_errno(errno);
+    epoch
 }
 
 /// Submits what can be of a list, at once; gives whether that was all of it.
@@ -360,6 +361,7 @@ unsafe fn submit_list(shared: &Shared, list: &[*const ControlBlock], event: Opti
     let mut bottom: *mut ControlBlock = ptr::null_mut();
     let mut top: *mut ControlBlock = ptr::null_mut();
     let mut length = 0;
+    let mut epoch = shared.epoch();
     for block in list.iter().map(|block| block.cast_mut()).filter(|block| !block.is_null()) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -378,7 +380,11 @@ unsafe fn submit_list(shared: &Shared, list: &[*const ControlBlock], event: Opti
                 ControlBlock::refuse(block, libc::EINVAL, shared.epoch());
                 continue;
             }
-            begin(shared, block, Task { kind, in_list: event.is_some() });
+            let begun_in = begin(shared, block, Task { kind, in_list: event.is_some() });
+            if begun_in != epoch {
+                // A signal handler has forked, and this is the child: those before are canceled.
+                (epoch, length, bottom, top) = (begun_in, 0, ptr::null_mut(), ptr::null_mut());
+            }
             if bottom.is_null() {
                 bottom = block;
             } else {
@@ -409,7 +415,7 @@ unsafe fn submit_list(shared: &Shared, list: &[*const ControlBlock], event: Opti
         }
     }
     // SAFETY: linked above.
-    unsafe { shared.submit(top, bottom) };
+    unsafe { shared.submit(top, bottom, epoch) };
     service::mind_fork();
     all_taken
 }

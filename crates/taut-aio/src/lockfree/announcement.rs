@@ -94,6 +94,8 @@ impl Announcement {
 
     /// Forgets who waited: for the child of a fork.
     pub fn reset(&self) {
+        // Who was about to sleep looks again.
+        self.sequence.fetch_add(1, Ordering::SeqCst);
         let life = self.waiting.load(Ordering::SeqCst) & !SLEEPERS;
         self.waiting.store(life.wrapping_add(SLEEPERS + 1), Ordering::SeqCst);
     }

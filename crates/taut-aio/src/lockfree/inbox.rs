@@ -11,6 +11,9 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 const EMPTY: usize = 0;
 /// Beside the letter on top or alone: the I/O thread sleeps. Letters are aligned to 8, and bit 0 is theirs.
 const ASLEEP: usize = 2;
+/// Set in every other life of the process, which a fork ends: so a push that a fork has interrupted finds another word.
+const LIFE: usize = 4;
+const FLAGS: usize = ASLEEP | LIFE;
 
 /// Many threads push, one takes all. On a cache line of its own: each push needs all of it.
 #[derive(Debug)]
@@ -44,12 +47,19 @@ impl Inbox {
 
     /// Pushes a chain of letters: `first` is the one on top, and `last_link` the link of the one at the bottom. When it
     /// gives a sleep, the I/O thread has to be woken, and then [`Self::has_ended`] to be told.
+    ///
+    /// Nothing is pushed once `is_current` says no: a signal handler that interrupts this may fork, and what was the
+    /// parent's is nothing to the child.
     #[must_use]
-    pub fn push(&self, first: usize, last_link: &AtomicUsize) -> Option<Sleep> {
+    pub fn push(&self, first: usize, last_link: &AtomicUsize, is_current: impl Fn() -> bool) -> Option<Sleep> {
         let mut top = self.top.load(Ordering::Relaxed);
         loop {
-            last_link.store(top & !ASLEEP, Ordering::Relaxed);
-            match self.top.compare_exchange_weak(top, first | top & ASLEEP, Ordering::AcqRel, Ordering::Relaxed) {
+            // After `top` was read: a fork from here on has changed it.
+            if !is_current() {
+                return None;
+            }
+            last_link.store(top & !FLAGS, Ordering::Relaxed);
+            match self.top.compare_exchange_weak(top, first | top & FLAGS, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => top = now,
             }
@@ -71,15 +81,15 @@ impl Inbox {
     /// Takes everything: the letter on top, or 0. The taker is awake then.
     pub fn take(&self) -> usize {
         let top = self.top.load(Ordering::Relaxed);
-        if top == EMPTY {
+        if top & !LIFE == EMPTY {
             return EMPTY;
         }
-        self.top.swap(EMPTY, Ordering::AcqRel) & !ASLEEP
+        self.top.swap(top & LIFE, Ordering::AcqRel) & !FLAGS
     }
 
     /// Whether there is nothing to take.
     pub fn is_empty(&self) -> bool {
-        self.top.load(Ordering::Relaxed) & !ASLEEP == EMPTY
+        self.top.load(Ordering::Relaxed) & !FLAGS == EMPTY
     }
 
     /// Announces that the taker is about to sleep, after it has begun to listen for who wakes it; false when there is
@@ -88,11 +98,13 @@ impl Inbox {
     pub fn fall_asleep(&self) -> bool {
         // Before the word says so: who reads there that it sleeps finds this number, or a later one.
         self.sleep.store(self.sleep.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        self.top.compare_exchange(EMPTY, ASLEEP, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        let empty = self.top.load(Ordering::Relaxed) & LIFE;
+        self.top.compare_exchange(empty, empty | ASLEEP, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Forgets everything: for the child of a fork.
     pub fn reset(&self) {
-        self.top.store(EMPTY, Ordering::Relaxed);
+        let life = self.top.load(Ordering::Relaxed) & LIFE;
+        self.top.store(life ^ LIFE, Ordering::Relaxed);
     }
 }

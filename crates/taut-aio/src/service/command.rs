@@ -8,6 +8,7 @@ use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::lockfree::announcement::Wait;
 use crate::system::{self, Deadline, futex};
@@ -15,6 +16,9 @@ use crate::worker::notice::{Event, Notice};
 
 /// Marks the address of a command among those of control blocks; both are aligned to 8.
 pub(crate) const COMMAND: usize = 1;
+
+/// In place of an answer: a fork has come between.
+const FORGOTTEN: u32 = 2;
 
 /// What to do.
 #[derive(Debug)]
@@ -129,14 +133,26 @@ impl Command {
         futex::wake(unsafe { &*word }, 1);
     }
 
+    /// In the child of a fork: nobody answers what was asked before.
+    pub(crate) fn forget_all() {
+        for place in PLACES.iter().filter(|place| place.busy.load(Ordering::Relaxed)) {
+            place.answered.store(FORGOTTEN, Ordering::Relaxed);
+        }
+    }
+
     /// Waits for the answer; none when nobody will give it any more: a signal handler has forked,
     /// and this is the child.
     pub(crate) fn wait(&self, is_child: impl Fn() -> bool) -> Option<c_int> {
-        while self.answered.load(Ordering::Acquire) == 0 {
-            if is_child() {
-                return None;
+        loop {
+            match self.answered.load(Ordering::Acquire) {
+                FORGOTTEN => return None,
+                0 if is_child() => return None,
+                0 => {}
+                _ => break,
             }
-            match futex::sleep(&self.answered, 0, Deadline::NEVER) {
+            // A fork between the question and the sleep changes the word of a place, but not that of a mapping.
+            let deadline = if self.mapped { Deadline::after(Duration::from_millis(100)) } else { Deadline::NEVER };
+            match futex::sleep(&self.answered, 0, deadline) {
                 Wait::Done | Wait::TimedOut | Wait::Interrupted => {}
             }
         }

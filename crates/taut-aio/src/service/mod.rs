@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use crate::backend::{Backend, Epoll, Uring};
+use crate::service::command::Command;
 use crate::service::queue::Queue;
 use crate::system::{self, SignalsBlocked};
 use crate::worker::Worker;
@@ -160,6 +161,7 @@ extern "C" fn after_fork_in_child() {
     if let Some(queue) = SHARED.queue() {
         queue.reset();
     }
+    Command::forget_all();
     SHARED.epoch.fetch_add(1, Ordering::Relaxed);
     SHARED.state.store(IDLE, Ordering::Relaxed);
 }

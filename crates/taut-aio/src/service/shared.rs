@@ -110,13 +110,14 @@ impl Task {
 }
 
 impl Shared {
-    /// Hands a chain of blocks over: `top` is the newest, `bottom` the oldest.
+    /// Hands a chain of blocks over that were begun in this epoch: `top` is the newest, `bottom` the oldest. None is
+    /// handed over when the process has been forked since, and this is the child: they are canceled there.
     ///
     /// # Safety
     /// All are marked as in flight and linked; the application leaves them alone until they are complete.
-    pub(crate) unsafe fn submit(&self, top: *const ControlBlock, bottom: *const ControlBlock) {
+    pub(crate) unsafe fn submit(&self, top: *const ControlBlock, bottom: *const ControlBlock, epoch: u32) {
         // SAFETY: the caller's promise.
-        if let Some(sleep) = self.inbox.push(top as usize, unsafe { &(*bottom).link }) {
+        if let Some(sleep) = self.inbox.push(top as usize, unsafe { &(*bottom).link }, || self.epoch() == epoch) {
             self.wake(sleep);
         }
     }
@@ -138,7 +139,7 @@ impl Shared {
     pub(crate) fn ask(&self, request: Request) -> c_int {
         let epoch = self.epoch();
         let command = Command::place(request);
-        if let Some(sleep) = self.inbox.push(command.address(), &command.link) {
+        if let Some(sleep) = self.inbox.push(command.address(), &command.link, || self.epoch() == epoch) {
             self.wake(sleep);
         }
         // The fork may have come before the first line, after the caller found the I/O thread running.

@@ -68,6 +68,8 @@ static void one_turn(void)
     char from = 1, to = 0, never = 0;
 
     pair_of_sockets(pair);
+    /* Parent and child have the sockets in common: when a fork comes between the write and the read, both read. */
+    HOLDS(write(pair[0], "abc", 3) == 3);
     struct aiocb write_block = request(pair[0], &from, 1, 0);
     struct aiocb read_block = request(pair[1], &to, 1, 0);
     struct aiocb left = request(pair[0], &never, 1, 0);
