@@ -11,6 +11,8 @@ pub struct Counts {
     pub fragments: u64,
     /// Kept so little of that the TCP header is not whole.
     pub cut: u64,
+    /// Openings of connections (SYN) of whose options a part was not kept.
+    pub openings_cut: u64,
     /// With a length in a header that can't be.
     pub malformed: u64,
     /// Without a time.

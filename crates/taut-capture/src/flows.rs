@@ -114,6 +114,7 @@ impl Flows {
         let slot = &mut self.slots[flow.0 as usize];
         slot.last = self.counts.packets;
         let (segment, bytes) = slot.segment(&tcp, direction);
+        self.counts.openings_cut += u64::from(segment.flags.has(SegmentFlags::SYN) && tcp.options_are_cut);
         sink.event(&Event {
             at,
             seen_by,
@@ -221,7 +222,8 @@ impl Slot {
         let is_syn = flags.has(SegmentFlags::SYN);
         let own = &mut self.ways[direction.index()];
         if is_syn {
-            own.syn = Some(Syn { scale: tcp.window_scale });
+            // An option that is absent since it was cut off is not known to be absent.
+            own.syn = (!tcp.options_are_cut).then_some(Syn { scale: tcp.window_scale });
         }
         // A SYN stands at position 0; without one the first byte seen stands at 1, as in Wireshark.
         let start = own.position(tcp.sequence, if is_syn { 0 } else { 1 }) + u64::from(is_syn);
@@ -241,7 +243,8 @@ impl Slot {
         let segment = Segment {
             flags,
             window_is_scaled: is_syn || scale.is_some(),
-            mss: tcp.mss,
+            // What a segment has room for depends on options behind this one.
+            mss: if is_syn && tcp.options_are_cut { 0 } else { tcp.mss },
             window: u32::from(tcp.window) << shift,
             ack,
             sacked_to,

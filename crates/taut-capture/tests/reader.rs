@@ -168,6 +168,26 @@ fn positions_count_from_the_opening_and_never_wrap() {
     assert_eq!((again.3, again.4), (51, 101));
 }
 
+/// tcpdump kept 68 bytes once: Linux has the scale behind that. An absent option would mean a scale of 0.
+#[test]
+fn an_opening_that_is_cut_within_its_options_tells_no_scale() {
+    let client = Tcp { from: 1, to: 2, ..Tcp::default() }.options(&[2, 4, 5, 0xb4, 3, 3, 7, 0]);
+    let server = Tcp { from: 2, to: 1, ..Tcp::default() }.options(&[2, 4, 5, 0xb4, 3, 3, 7, 0]);
+    let opening = |kept: usize| {
+        let [mut syn, mut answer] = [
+            ipv4(&Tcp { seq: 9, flags: 2, window: 1000, ..client.clone() }, 0),
+            ipv4(&Tcp { seq: 5, ack: 10, flags: 18, window: 1000, ..server.clone() }, 0),
+        ];
+        syn.truncate(kept);
+        answer.truncate(kept);
+        let ack = ipv4(&Tcp { seq: 10, ack: 6, flags: 16, window: 100, from: 1, to: 2, ..Tcp::default() }, 0);
+        let (kept, counts) = follow(101, &[syn, answer, ack], 10);
+        (kept.events[0].2.mss, kept.events[2].2.window_is_scaled, kept.events[2].2.window, counts.openings_cut)
+    };
+    assert_eq!(opening(48), (1460, true, 100 << 7, 0));
+    assert_eq!(opening(44), (0, false, 100, 2));
+}
+
 #[test]
 fn without_the_opening_the_scale_is_not_known() {
     let packet = ipv4(&Tcp { seq: 5, ack: 6, flags: 16, window: 100, ..Tcp::default() }, 10);

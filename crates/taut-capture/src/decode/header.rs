@@ -51,4 +51,6 @@ pub struct TcpPacket {
     pub timestamps: Option<TimestampOption>,
     /// Option: end of the highest range acknowledged selectively.
     pub sacked_to: Option<u32>,
+    /// The capture kept less than the options: what is absent may have been there.
+    pub options_are_cut: bool,
 }

@@ -35,6 +35,7 @@ pub(super) fn segment(datagram: &Datagram<'_>) -> Result<TcpPacket, Skipped> {
         window_scale: None,
         timestamps: None,
         sacked_to: None,
+        options_are_cut: datagram.segment.len() < header_length,
     };
     let kept = datagram.segment.len().min(header_length);
     options(&datagram.segment[20..kept], &mut packet);

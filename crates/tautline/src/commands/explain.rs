@@ -200,6 +200,11 @@ fn remarks(counts: &Counts, reader: &Reader<'_>, interrupt: &Interrupt) -> Vec<S
         (counts.unknown_link, "packets are of a link type that is not read."),
         (counts.fragments, "packets are later fragments of datagrams; what they carry is not seen."),
         (counts.cut, "packets are cut off before the end of their TCP header; capture at least 128 bytes of each."),
+        (
+            counts.openings_cut,
+            "openings of connections are cut off within their options, so the scale of their windows is not known; \
+             capture at least 128 bytes of each packet.",
+        ),
         (counts.malformed, "packets have a length in a header that can't be."),
         (
             counts.hci_cut,
