@@ -133,11 +133,27 @@ fn run_stream(plan: &TunePlan, setting: &Setting, block: usize, interrupt: &Inte
         command: plan.command.clone(),
     };
     let outcome = stream::run(&stream_plan, interrupt, &mut |_, _| {})?;
-    const MEBIBYTE_BITS: f64 = 8.0 * 1024.0 * 1024.0;
-    let rate = outcome.row.throughput_bps;
-    let time = (rate > 0.0).then(|| (MEBIBYTE_BITS / rate * 1e9) as u64);
+    let time = mebibyte_at(outcome.row.throughput_bps);
     let moved = moved(&spot, outcome.row.placement.as_ref());
-    let figures = Figures { p50: time.map(Quantile::Time), moved, ..Figures::default() };
+    let figures = Figures { p50: Some(time), moved, ..Figures::default() };
     let (tcp, options) = (outcome.row.tcp, outcome.row.options);
     Ok(Trial { figures, timeline: None, tcp, options, ended: outcome.ended })
+}
+
+/// How long a mebibyte takes at a rate in bit/s. At none it never comes, which is longer than any other time: a setting
+/// that stalls in some rounds is judged by these too.
+fn mebibyte_at(rate_bps: f64) -> Quantile {
+    const MEBIBYTE_BITS: f64 = 8.0 * 1024.0 * 1024.0;
+    if rate_bps > 0.0 { Quantile::Time((MEBIBYTE_BITS / rate_bps * 1e9) as u64) } else { Quantile::Lost }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_carries_nothing_takes_longest() {
+        assert_eq!(mebibyte_at(8.0 * 1024.0 * 1024.0), Quantile::Time(1_000_000_000));
+        assert_eq!(mebibyte_at(0.0), Quantile::Lost);
+    }
 }

@@ -49,7 +49,7 @@ pub(super) struct Compared {
     /// Infinite where the figure falls on a lost message.
     pub(super) before: f64,
     pub(super) after: f64,
-    /// After over before; none where either is lost.
+    /// After over before; none where either is lost, or there was nothing before.
     pub(super) ratio: Option<f64>,
     /// The widest that the two intervals allow, and the drift on top; it holds 1 just when no
     /// change is told. None where an end is lost.
@@ -153,7 +153,7 @@ impl Compared {
     /// Holds two figures against each other so that equal ones are told apart with a probability of
     /// at most `by_chance`.
     pub(super) fn new(before: &Figure, after: &Figure, by_chance: f64) -> Option<Self> {
-        if before.value <= 0.0 || before.name != after.name {
+        if before.name != after.name {
             return None;
         }
         let exact = [before, after].map(|figure| (figure.value, figure.value));
@@ -179,7 +179,8 @@ impl Compared {
             figure: before.name,
             before: before.value,
             after: after.value,
-            ratio: is_of_times.then(|| after.value / before.value),
+            // Nothing has no ratio to something.
+            ratio: (is_of_times && before.value > 0.0).then(|| after.value / before.value),
             ratio_interval: ratios.filter(|(low, high)| is_of_times && low.is_finite() && high.is_finite()),
             drift,
             change,
@@ -310,6 +311,22 @@ mod tests {
 
     fn figure(low: f64, value: f64, high: f64) -> Figure {
         Figure { name: "p50", kind: Kind::Time, value, sample: Sample::Rounds(vec![low, low, value, high, high]) }
+    }
+
+    /// A stream that stood still and runs again: as much of a change as one that stops.
+    #[test]
+    fn what_was_nothing_before_is_held_against_what_is_after() {
+        let figure = |value: f64| Figure {
+            name: "throughput",
+            kind: Kind::Throughput,
+            value,
+            sample: Sample::Rounds(vec![value; 9]),
+        };
+        let compared = |before, after| Compared::new(&figure(before), &figure(after), 0.01).unwrap();
+        let (up, down, same) = (compared(0.0, 1e9), compared(1e9, 0.0), compared(0.0, 0.0));
+        assert_eq!([up.change, down.change, same.change], [Change::More, Change::Less, Change::CannotTellApart]);
+        assert_eq!([up.ratio, down.ratio, same.ratio], [None, Some(0.0), None]);
+        assert_eq!((up.ratio_interval, same.ratio_interval), (None, None));
     }
 
     #[test]
