@@ -162,6 +162,19 @@ impl Follower {
         self.wanted.insert(ends);
     }
 
+    /// Nothing more is read, `lost` records in all found no room, and it is `at`. A connection of which nothing was read
+    /// since some were lost may have been in another state ever since.
+    pub(super) fn end(&mut self, lost: u64, at: Instant, sink: &mut impl Sink) {
+        if lost > self.lost || self.is_doubtful || self.was_doubtful {
+            self.lost = lost;
+            self.gaps += 1;
+        }
+        for socket in self.sockets.values_mut().filter(|socket| socket.gaps != self.gaps) {
+            socket.gaps = self.gaps;
+            Events { at, who: None, flow: socket.flow, sink }.tell(Direction::Forward, Happened::Gap, 0, 0);
+        }
+    }
+
     /// Takes the bytes of one record.
     pub(super) fn take(&mut self, layout: &Layout, bytes: &[u8], sink: &mut impl Sink) {
         let Some(record) = Record::parse(bytes) else { return };

@@ -199,6 +199,19 @@ fn records_that_were_lost_are_told_to_each_connection_once() {
     assert_eq!(heard.events.iter().filter(|(_, what, _)| *what == Happened::Gap).count(), 1);
 }
 
+/// What happened to a connection after its last record may be what was lost.
+#[test]
+fn records_that_were_lost_last_are_told_at_the_end() {
+    for (lost, gaps) in [(3, 1), (0, 0)] {
+        let (mut follower, mut heard) = (follower(), Heard::default());
+        tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+        for _ in 0..2 {
+            follower.end(lost, Instant::from_nanos(9), &mut heard);
+        }
+        assert_eq!(heard.events.iter().filter(|(_, what, _)| *what == Happened::Gap).count(), gaps, "{lost}");
+    }
+}
+
 #[test]
 fn what_left_unseen_is_a_gap() {
     let (mut follower, mut heard) = (follower(), Heard::default());

@@ -25,6 +25,7 @@ use taut_bpf::instruction::Instruction;
 use taut_bpf::sys::{self, Map, MapKind, MapShape, ProgramKind};
 use taut_bpf::{BpfError, Btf, Ring};
 use taut_event::{Sink, Timer};
+use taut_link::clock;
 use taut_time::Duration;
 
 use crate::{Owners, SocketTable};
@@ -255,6 +256,8 @@ impl Tracer {
     pub fn stop(&mut self, sink: &mut impl Sink) {
         self.links.clear();
         self.read(sink);
+        let lost = self.lost();
+        self.follower.end(lost, clock::now(), sink);
     }
 
     /// Records read so far.
