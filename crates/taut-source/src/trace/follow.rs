@@ -162,8 +162,8 @@ impl Follower {
         self.wanted.insert(ends);
     }
 
-    /// Nothing more is read, `lost` records in all found no room, and it is `at`. A connection of which nothing was read
-    /// since some were lost may have been in another state ever since.
+    /// Nothing more is read, `lost` records in all found no room, and it is `at`. A connection of which
+    /// nothing was read since some were lost may have been in another state ever since.
     pub(super) fn end(&mut self, lost: u64, at: Instant, sink: &mut impl Sink) {
         if lost > self.lost || self.is_doubtful || self.was_doubtful {
             self.lost = lost;
