@@ -133,7 +133,7 @@ impl Flows {
         for number in 0..self.slots.len() as u32 {
             sink.close(FlowId(number), Closed::EndOfSource);
         }
-        self.bluetooth.finish(sink);
+        self.bluetooth.finish(&mut self.counts, sink);
         self.numbers.clear();
         self.slots.clear();
     }

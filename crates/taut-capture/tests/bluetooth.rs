@@ -139,6 +139,15 @@ fn a_channel_is_followed_from_its_opening() {
     has(8, Direction::Forward, L2cap::Buffers { in_use: 2, of: 2 });
     has(9, Direction::Forward, L2cap::Completed { packets: 2 });
     has(11, Direction::Forward, L2cap::Credits { count: 3 });
+    // The link's end closes both channels; without it the log's does.
+    let ends = |events: &[Event]| {
+        let is_end = |event: &&Event| event.what == What::L2cap(L2cap::Ended);
+        events.iter().filter(is_end).map(|event| (event.place, event.at)).collect::<Vec<_>>()
+    };
+    let at = |place: u64| kept.events.iter().find(|event| event.place == place).unwrap().at;
+    assert_eq!(ends(&kept.events), [(14, at(14)); 2]);
+    let (open, ..) = follow(&btsnoop(1002, &log()[..13]));
+    assert_eq!(ends(&open.events), [(13, at(13)); 2]);
     let packets: Vec<_> = kept
         .events
         .iter()

@@ -105,6 +105,8 @@ pub enum L2cap {
     },
     /// What the link is like from now on.
     Link(RadioLink),
+    /// Nothing more is seen of the channel: it or its link has ended, or the log has.
+    Ended,
 }
 
 /// An ACL packet.

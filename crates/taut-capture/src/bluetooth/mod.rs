@@ -39,11 +39,13 @@ pub(crate) struct Bluetooth {
     channels: Vec<Option<Channel>>,
     adapters: Vec<Adapter>,
     bytes: Vec<u8>,
+    /// The newest packet.
+    last: Option<Place>,
 }
 
 impl Bluetooth {
     pub(crate) fn new(first_flow: u32) -> Self {
-        Self { first_flow, channels: Vec::new(), adapters: Vec::new(), bytes: Vec::new() }
+        Self { first_flow, channels: Vec::new(), adapters: Vec::new(), bytes: Vec::new(), last: None }
     }
 
     /// Hands a packet's events to the sink.
@@ -62,6 +64,7 @@ impl Bluetooth {
             (Record::Packet { adapter, is_received, is_cut }, Some(at)) => {
                 counts.hci += 1;
                 let place = Place { at, seen_by, frame: packet.frame };
+                self.last = Some(place);
                 match PacketView::parse(&bytes) {
                     Ok(view) => self.view(adapter, is_received, &view, &mut Out { sink, counts, place, is_cut }),
                     Err(_) => counts.hci_other += 1,
@@ -71,11 +74,13 @@ impl Bluetooth {
         self.bytes = bytes;
     }
 
-    /// Closes all channels.
-    pub(crate) fn finish(&mut self, sink: &mut impl Sink) {
-        for channel in self.channels.drain(..).flatten() {
-            sink.close(channel.flow, Closed::EndOfSource);
+    /// Closes all channels, with the time of the newest packet.
+    pub(crate) fn finish(&mut self, counts: &mut Counts, sink: &mut impl Sink) {
+        if let Some(place) = self.last.take() {
+            let mut out = Out { sink, counts, place, is_cut: false };
+            (0..self.channels.len()).for_each(|slot| self.close(slot, Closed::EndOfSource, &mut out));
         }
+        self.channels.clear();
         self.adapters.clear();
     }
 
@@ -244,6 +249,7 @@ impl Bluetooth {
 
     fn close(&mut self, slot: usize, why: Closed, out: &mut Out<'_, impl Sink>) {
         let Some(channel) = self.channels.get_mut(slot).and_then(Option::take) else { return };
+        out.tell(channel.flow, Direction::Forward, L2cap::Ended, NO_BYTES);
         out.sink.close(channel.flow, why);
         for link in self.adapters.iter_mut().flat_map(|adapter| &mut adapter.links) {
             link.queue.iter_mut().filter(|of| **of == Some(slot)).for_each(|of| *of = None);

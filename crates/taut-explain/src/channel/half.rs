@@ -54,6 +54,10 @@ pub(crate) struct Tally {
     pub(crate) completions: Sample,
     /// From a question that is through to its answer.
     pub(crate) answers: Sample,
+    /// How long a question waited that was never answered.
+    pub(crate) unanswered: Option<u64>,
+    /// How long the sender waited for credits that never came.
+    pub(crate) ungranted: Option<u64>,
     /// Most bytes in the controller at once.
     pub(crate) peak_bytes: u64,
     /// Longest packet of the host controller interface.
@@ -338,6 +342,31 @@ impl Half {
         *counted += part.length();
         self.breakdown.book(holder, Episode { to: split, ..part });
         self.breakdown.book(Holder::Air, Episode { from: split, ..part });
+    }
+
+    /// An answer came: what passed until then is over, whether or not anything follows.
+    pub(super) fn answered(&mut self, link: &RadioLink) {
+        if self.is_sent_here && self.in_controller.is_empty() {
+            self.settle(0, link);
+        }
+    }
+
+    /// Nothing more comes. What is waited for, by the sender or for a question's answer, was waited for until now;
+    /// where nothing is, nobody held anything.
+    pub(super) fn ended(&mut self, at: u64, is_open: bool, link: &RadioLink) {
+        let is_dry = self.credits.is_some_and(|credits| credits <= 0);
+        if let (true, Some(since)) = (is_dry, self.dry_since) {
+            self.tally.ungranted = Some(at.saturating_sub(since));
+        }
+        if is_dry || is_open || !self.in_controller.is_empty() {
+            self.settle(0, link);
+        }
+        self.pending.clear();
+    }
+
+    /// Whether an SDU is under way, so that its sender has more to send.
+    pub(super) const fn is_amid_sdu(&self) -> bool {
+        self.sdu > 0
     }
 
     pub(super) fn finish(&mut self) {

@@ -87,6 +87,7 @@ impl Channel {
                         if std::mem::take(&mut self.turns.is_asked[1 - way]) {
                             let took = at.saturating_sub(self.turns.since[1 - way]);
                             self.halves[1 - way].tally.answers.add(took);
+                            self.halves[1 - way].answered(&self.link);
                         }
                     }
                 }
@@ -100,6 +101,18 @@ impl Channel {
             L2cap::Credits { count } => self.halves[way].granted(at, count),
             L2cap::Buffers { in_use, of } => self.halves[0].buffers(in_use, of),
             L2cap::Link(link) => self.link = link,
+            L2cap::Ended => self.ended(at),
+        }
+    }
+
+    /// What is still waited for has been waited for until now.
+    fn ended(&mut self, at: u64) {
+        let Turns { is_asked, since, .. } = self.turns;
+        for (way, half) in self.halves.iter_mut().enumerate() {
+            if is_asked[way] {
+                half.tally.unanswered = Some(at.saturating_sub(since[way]));
+            }
+            half.ended(at, is_asked[0] || is_asked[1], &self.link);
         }
     }
 

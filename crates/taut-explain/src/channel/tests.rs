@@ -1,5 +1,7 @@
 //! Channels made by hand, in the log of the sending host: each cause where it stands, and a twin where it must not.
 
+mod ends;
+
 use proptest::prelude::*;
 use taut_event::{
     Acl, Channel as Kind, ChannelKey, Closed, Coverage, Direction as Way, Event, Flow, FlowId, FlowKey, Holder,
@@ -91,6 +93,11 @@ impl Talk {
     /// The first anchor after a moment.
     fn anchor(&self, at: u64) -> u64 {
         (at / self.interval + 1) * self.interval
+    }
+
+    fn ended(mut self, at: u64) -> Direction {
+        self.say(at, Way::Forward, L2cap::Ended);
+        self.forward()
     }
 
     fn forward(self) -> Direction {
@@ -277,6 +284,7 @@ fn any_what() -> impl Strategy<Value = L2cap> {
         }),
         (0_u16..300).prop_map(|packets| L2cap::Completed { packets }),
         any::<u16>().prop_map(|count| L2cap::Credits { count }),
+        Just(L2cap::Ended),
         (0_u16..9, 0_u16..9).prop_map(|(in_use, of)| L2cap::Buffers { in_use, of }),
         (0_u64..5_000 * MS, 0_u8..5, any::<u16>()).prop_map(|(interval_ns, phy, length)| L2cap::Link(RadioLink {
             interval_ns,

@@ -213,13 +213,21 @@ fn credits(facts: &Facts<'_>) -> Judged {
         return CLEAR;
     }
     let median = tally.credit_waits.median().unwrap_or_default();
-    let evidence = vec![text(format!(
+    let mut evidence = Vec::from_iter(tally.ungranted.map(|ns| {
+        let amid = if facts.half.is_amid_sdu() {
+            "an SDU was under way"
+        } else {
+            "whether the program had more to send, the log does not tell"
+        };
+        text(format!("After the last was used none came any more, for {}; {amid}.", words::time(ns)))
+    }));
+    evidence.push(text(format!(
         "{} times the credits ran out, for {} (median); {} at first, then {} at once (median).",
         tally.credit_waits.count,
         words::time(median),
         facts.half.limits.credits,
         tally.grants.median().unwrap_or_default()
-    ))];
+    )));
     let summary = "The receiver's credits ran out: its window is small for this interval".to_owned();
     facts.found(
         "credit_window",
@@ -405,10 +413,14 @@ fn peer_turn(facts: &Facts<'_>) -> Judged {
         return CLEAR;
     }
     let answers = &facts.half.tally.answers;
-    let evidence = match answers.median() {
-        Some(median) => vec![text(format!("{} answers took {} (median).", answers.count, words::time(median)))],
-        None => Vec::new(),
-    };
+    let mut evidence = Vec::from_iter(facts.half.tally.unanswered.map(|ns| {
+        text(format!("The last request was never answered: {} until its link or the log ended.", words::time(ns)))
+    }));
+    evidence.extend(
+        answers
+            .median()
+            .map(|median| text(format!("{} answers took {} (median).", answers.count, words::time(median)))),
+    );
     facts.found(
         "peer_turn",
         0.0,
