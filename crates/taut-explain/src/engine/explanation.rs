@@ -14,6 +14,10 @@ pub struct Explanation {
     pub flows: u64,
     /// Connections that were booked before their end, since too many were open at once.
     pub evicted_flows: u64,
+    /// How often the clock of the capture was set back by more than a second, or stood so far ahead
+    /// in one packet. No time is booked for such a step.
+    #[serde(default)]
+    pub clock_steps: u64,
     /// Directions of connections in which data went.
     pub directions: u64,
     /// Who held the data of all directions, longest first.

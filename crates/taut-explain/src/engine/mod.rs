@@ -5,6 +5,7 @@
 //! the worst ones. No I/O, no clock, no thread.
 
 mod breakdown;
+mod clock;
 mod detect;
 mod explanation;
 mod report;
@@ -25,6 +26,7 @@ pub use explanation::{
 
 pub(crate) use report::held;
 
+use self::clock::Clock;
 use crate::channel::{self, Channel};
 use crate::tcp::Connection;
 
@@ -33,6 +35,7 @@ use crate::tcp::Connection;
 pub struct Engine {
     connections: Vec<Option<Tracker>>,
     kept: usize,
+    clock: Clock,
     start: Option<u64>,
     end: u64,
     worst: Vec<(u64, Direction)>,
@@ -92,6 +95,7 @@ impl Engine {
         Self {
             connections: Vec::new(),
             kept: kept.max(1),
+            clock: Clock::default(),
             start: None,
             end: 0,
             worst: Vec::new(),
@@ -103,6 +107,7 @@ impl Engine {
 
     /// What it all came to. Flows that were not closed are closed now.
     pub fn finish(mut self) -> Explanation {
+        self.clock.release(None).iter().for_each(|held| self.pass(held));
         for index in 0..self.connections.len() {
             self.close(FlowId(index as u32), Closed::EndOfSource);
         }
@@ -124,10 +129,23 @@ impl Engine {
             copies: self.counts.copies,
             flows: self.counts.flows,
             evicted_flows: self.counts.evicted,
+            clock_steps: self.clock.steps,
             directions: self.counts.directions,
             totals,
             causes: self.causes.0,
             worst: self.worst.into_iter().map(|(_, direction)| direction).collect(),
+        }
+    }
+
+    /// Hands on an event, now that its time is known.
+    fn pass(&mut self, event: &Event) {
+        let at = event.at.as_nanos();
+        self.start = Some(self.start.map_or(at, |start| start.min(at)));
+        self.end = self.end.max(at);
+        match self.connections.get_mut(event.flow.0 as usize) {
+            Some(Some(Tracker::Connection(connection))) => connection.event(event),
+            Some(Some(Tracker::Channel(channel))) => channel.event(event),
+            Some(None) | None => {}
         }
     }
 
@@ -171,17 +189,14 @@ impl Sink for Engine {
     }
 
     fn event(&mut self, event: &Event) {
-        let at = event.at.as_nanos();
-        self.start = Some(self.start.map_or(at, |start| start.min(at)));
-        self.end = self.end.max(at);
-        match self.connections.get_mut(event.flow.0 as usize) {
-            Some(Some(Tracker::Connection(connection))) => connection.event(event),
-            Some(Some(Tracker::Channel(channel))) => channel.event(event),
-            Some(None) | None => {}
+        self.clock.release(Some(event)).iter().for_each(|held| self.pass(held));
+        if let Some(event) = self.clock.read(event) {
+            self.pass(&event);
         }
     }
 
     fn close(&mut self, id: FlowId, why: Closed) {
+        self.clock.release(None).iter().for_each(|held| self.pass(held));
         let Some(mut tracker) = self.connections.get_mut(id.0 as usize).and_then(Option::take) else { return };
         match &mut tracker {
             Tracker::Connection(connection) => {

@@ -166,13 +166,14 @@ fn explain(path: &Path, top: usize, interrupt: &Interrupt) -> anyhow::Result<Exp
     flows.finish(&mut engine);
     bar.finish_and_clear();
     let counts = *flows.counts();
+    let explanation = engine.finish();
     Ok(ExplainedFile {
         packets: counts.packets,
         tcp_packets: counts.tcp,
         hci_packets: counts.hci,
         bytes: reader.position(),
-        remarks: remarks(&counts, &reader, interrupt),
-        explanation: engine.finish(),
+        remarks: remarks(&counts, explanation.clock_steps, &reader, interrupt),
+        explanation,
         file: name,
     })
 }
@@ -182,7 +183,7 @@ fn named(error: taut_capture::Error, name: &str) -> anyhow::Error {
 }
 
 /// What of the file could not be read or followed.
-fn remarks(counts: &Counts, reader: &Reader<'_>, interrupt: &Interrupt) -> Vec<String> {
+fn remarks(counts: &Counts, clock_steps: u64, reader: &Reader<'_>, interrupt: &Interrupt) -> Vec<String> {
     let mut remarks = Vec::new();
     match reader.ending() {
         _ if interrupt.is_set() => remarks.push("Reading was interrupted.".to_owned()),
@@ -197,6 +198,11 @@ fn remarks(counts: &Counts, reader: &Reader<'_>, interrupt: &Interrupt) -> Vec<S
     let lost = reader.lost_by_capture();
     let told = [
         (lost, "packets were lost by the capturing program, as it says itself."),
+        (
+            clock_steps,
+            "× the clock of the capture stepped back, or stood far ahead in one packet; no time is booked for \
+             that, and times around it may be wrong.",
+        ),
         (counts.unknown_link, "packets are of a link type that is not read."),
         (counts.fragments, "packets are later fragments of datagrams; what they carry is not seen."),
         (counts.cut, "packets are cut off before the end of their TCP header; capture at least 128 bytes of each."),
