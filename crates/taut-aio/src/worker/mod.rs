@@ -32,10 +32,13 @@ use crate::worker::descriptors::{Descriptors, Hold};
 use crate::worker::lists::Lists;
 use crate::worker::notice::{Delivery, Event, Notice, Sender};
 use crate::worker::order::{Class, Kind};
-use crate::worker::table::{NONE, Operation, Table};
+use crate::worker::table::{NONE, Operation, Stop, Table};
 
 /// As much as one system call moves (`MAX_RW_COUNT`, include/linux/fs.h).
 const MOST_AT_ONCE: usize = 0x7fff_f000;
+
+/// What a step gives that can't be done now.
+const EAGAIN: isize = libc::EAGAIN as isize;
 
 /// How often a notice that could not be delivered is tried again.
 const AGAIN: Duration = Duration::from_millis(1);
@@ -156,18 +159,18 @@ impl Worker {
                     Some(Request::Cancel { fd, block: 0, issued }) => {
                         let targets = self.on_number(fd);
                         self.cancellations.begin(command, false);
-                        self.cancel(targets, issued);
+                        self.cancel(targets, issued.then_some(Stop::Asked));
                     }
                     Some(Request::Cancel { block, issued, .. }) => {
                         let target = self.find_block(block as *const ControlBlock);
                         self.cancellations.begin(command, false);
-                        self.cancel(target.into_iter().collect(), issued);
+                        self.cancel(target.into_iter().collect(), issued.then_some(Stop::Asked));
                     }
                     Some(Request::Close { fd }) => {
                         let targets = self.on_number(fd);
                         // A thread of the pool may be about to use the number.
                         self.cancellations.begin(command, !self.backend.holds_files());
-                        self.cancel(targets, true);
+                        self.cancel(targets, Some(Stop::Bound));
                         self.descriptors.forget(fd, &mut *self.backend);
                     }
                     Some(Request::CatchUp) => self.waiting.push(command),
@@ -217,7 +220,7 @@ impl Worker {
             newer: NONE,
             sequence: 0,
             issued: false,
-            stopping: false,
+            stop: Stop::No,
         };
         let fd = operation.fd;
         let index = self.table.insert(operation);
@@ -251,7 +254,7 @@ impl Worker {
             if !operation.issued {
                 self.withdraw(index, libc::ECANCELED);
             } else if !self.backend.holds_files() {
-                operation.stopping = true;
+                operation.stop = Stop::Bound;
                 let identity = self.table.identity(index);
                 self.backend.cancel(identity);
             }
@@ -325,7 +328,7 @@ impl Worker {
             Outcome::Ready { id } => {
                 let Some(index) = self.table.find(id) else { return };
                 match self.table.get(index) {
-                    Some(operation) if operation.stopping => self.advance(index, -(libc::ECANCELED as isize), false),
+                    Some(operation) if operation.stop.ends() => self.advance(index, -(libc::ECANCELED as isize), false),
                     _ => self.issue_if_there(index),
                 }
             }
@@ -333,7 +336,7 @@ impl Worker {
                 // The kernel doesn't find what it is about to try once more: data came, or went, in the moment
                 // when it began to wait. If that try comes to nothing, it waits again, and nobody would stop it.
                 let Some(index) = self.table.find(id) else { return };
-                if self.table.get(index).is_some_and(|operation| operation.stopping) {
+                if self.table.get(index).is_some_and(|operation| operation.stop.ends()) {
                     self.backend.cancel(id);
                 }
             }
@@ -342,12 +345,14 @@ impl Worker {
                 let Some(operation) = self.table.get(index) else { return };
                 let descriptor = self.descriptors.get(operation.descriptor);
                 let in_parts = operation.kind == Kind::Write && descriptor.order.class() == Class::Stream;
-                // A write that goes on in parts ends with this one.
-                operation.stopping = in_parts;
                 // The kernel interrupts its thread in such a write.
-                if !(in_parts && descriptor.may_be_interrupted() && self.backend.holds_files()) {
-                    self.cancellations.refused(operation.block);
+                if in_parts && descriptor.may_be_interrupted() && self.backend.holds_files() {
+                    return;
                 }
+                if operation.stop == Stop::Asked {
+                    operation.stop = Stop::Refused;
+                }
+                self.cancellations.refused(operation.block);
             }
         }
     }
@@ -362,12 +367,20 @@ impl Worker {
             descriptor.emptied = emptied;
         }
         // Nobody asked for it: the kernel was short of a thread (io_acct_cancel_pending_work, io_uring/io-wq.c).
-        let dropped = result == -(libc::ECANCELED as isize) && !operation.stopping;
-        let interrupted = result == -(libc::EINTR as isize) && operation.stopping;
+        let dropped = result == -(libc::ECANCELED as isize) && !operation.stop.ends();
+        let interrupted = result == -(libc::EINTR as isize) && operation.stop != Stop::No;
+        if operation.stop == Stop::Refused && operation.moved == 0 && (dropped || interrupted || result == -EAGAIN) {
+            // It goes on, as aio_cancel(3) was told, and a write as a whole.
+            operation.stop = Stop::No;
+            if interrupted {
+                return self.issue_if_there(index);
+            }
+        }
+        let stop = operation.stop;
         let mut result = if interrupted { -(libc::ECANCELED as isize) } else { result };
-        if dropped || result == -(libc::EAGAIN as isize) {
-            let (entry, fd, stopping) = (operation.descriptor, operation.fd, operation.stopping);
-            if stopping || !self.descriptors.get(entry).is_there() {
+        if dropped || result == -EAGAIN {
+            let (entry, fd) = (operation.descriptor, operation.fd);
+            if stop != Stop::No || !self.descriptors.get(entry).is_there() {
                 // It has not happened, and somebody wants that it doesn't, or nothing holds its file.
                 result = -(libc::ECANCELED as isize);
             } else {
@@ -384,7 +397,7 @@ impl Worker {
         if result > 0 {
             operation.moved += result as u32;
             let whole = operation.moved >= operation.length;
-            if operation.kind == Kind::Write && is_stream && !whole && !operation.stopping {
+            if operation.kind == Kind::Write && is_stream && !whole && operation.stop == Stop::No {
                 // A write on a stream is whole, as write(2) on a blocking descriptor is.
                 return self.issue_if_there(index);
             }
@@ -535,8 +548,8 @@ impl Worker {
         self.descriptors.current(fd).map(|entry| self.table.on_descriptor(entry)).unwrap_or_default()
     }
 
-    /// Tries to stop these operations for the cancellation just begun.
-    fn cancel(&mut self, targets: Vec<u32>, issued: bool) {
+    /// Tries to stop these operations for the cancellation just begun; those that the backend has if `issued` says so.
+    fn cancel(&mut self, targets: Vec<u32>, issued: Option<Stop>) {
         // Those that wait first, so that none of them begins meanwhile.
         for &index in &targets {
             match self.table.get(index) {
@@ -549,8 +562,10 @@ impl Worker {
             let id = self.table.identity(index);
             let Some(operation) = self.table.get(index) else { continue };
             self.cancellations.watch(operation.block);
-            if issued {
-                operation.stopping = true;
+            if let Some(stop) = issued {
+                if operation.stop != Stop::Bound {
+                    operation.stop = stop;
+                }
                 self.backend.cancel(id);
             } else {
                 self.cancellations.refused(operation.block);

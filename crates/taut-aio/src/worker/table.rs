@@ -36,8 +36,28 @@ pub(crate) struct Operation {
     pub(crate) failed: c_int,
     /// Whether the backend has it.
     pub(crate) issued: bool,
-    /// Whether somebody wants it stopped: it is not continued then.
-    pub(crate) stopping: bool,
+    pub(crate) stop: Stop,
+}
+
+/// Whether somebody wants an operation stopped.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Stop {
+    /// Nobody.
+    No,
+    /// aio_cancel(3), which waits for what comes of it: the operation is not continued.
+    Asked,
+    /// aio_cancel(3), which was told that it can't be (`AIO_NOTCANCELED`): it goes on. A write on a stream
+    /// ends with the part under way.
+    Refused,
+    /// Whoever closes its descriptor: it is not continued, whatever aio_cancel(3) is told.
+    Bound,
+}
+
+impl Stop {
+    /// Whether the operation ends as canceled when its step has moved nothing.
+    pub(crate) const fn ends(self) -> bool {
+        matches!(self, Self::Asked | Self::Bound)
+    }
 }
 
 const _: () = assert!(size_of::<Option<Operation>>() == 128);

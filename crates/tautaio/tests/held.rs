@@ -1,0 +1,19 @@
+//! Requests that are canceled or whose descriptor is closed while a thread of the epoll engine is in the system call:
+//! `programs/held.c`, which holds that thread up.
+
+mod support;
+
+use support::Library;
+use support::program::run_case;
+
+const PROGRAM: &str = "held.c";
+
+#[test]
+fn a_refused_write_goes_on() {
+    run_case(PROGRAM, "a_refused_write_goes_on", Library::Epoll);
+}
+
+#[test]
+fn a_close_ends_what_can_not_be_canceled() {
+    run_case(PROGRAM, "a_close_ends_what_can_not_be_canceled", Library::Epoll);
+}

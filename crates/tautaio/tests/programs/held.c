@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ * What is canceled or closed while a thread of the epoll engine is in the system call. The program has its
+ * own read and write, which hold that thread up, and a kernel that can't be kept from blocking. */
+#include "try.h"
+
+#include <sys/uio.h>
+
+static pthread_t main_thread;
+static volatile int held, let_go;
+
+/* As kernels that know no RWF_NOWAIT for this file. */
+ssize_t preadv2(int fd, const struct iovec *parts, int count, off_t offset, int flags)
+{
+    (void)fd, (void)parts, (void)count, (void)offset, (void)flags;
+    errno = EOPNOTSUPP;
+    return -1;
+}
+
+ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t offset, int flags)
+{
+    return preadv2(fd, parts, count, offset, flags);
+}
+
+static void hold(void)
+{
+    held = 1;
+    while (!let_go)
+        pause_ms(1);
+    let_go = 0;
+}
+
+ssize_t read(int fd, void *bytes, size_t length)
+{
+    if (!pthread_equal(pthread_self(), main_thread) && length == 3)
+        hold();
+    return syscall(SYS_read, fd, bytes, length);
+}
+
+ssize_t write(int fd, const void *bytes, size_t length)
+{
+    if (!pthread_equal(pthread_self(), main_thread) && length > 8)
+        hold();
+    return syscall(SYS_write, fd, bytes, length);
+}
+
+/* Waits until a thread is held; 0 when the engine has done the request without one. */
+static int is_held(const struct aiocb *block)
+{
+    while (!held)
+        if (aio_error(block) != EINPROGRESS)
+            return 0;
+    held = 0;
+    return 1;
+}
+
+static void pipe_without_waiting(int ends[2])
+{
+    HOLDS(pipe2(ends, O_NONBLOCK) == 0 && fcntl(ends[1], F_SETPIPE_SZ, 4096) == 4096);
+}
+
+/* When the write comes to nothing, as the pipe is full by then, it goes on: that is what the answer said. */
+static void a_refused_write_goes_on(void)
+{
+    static char much[6000], all[16384];
+    int ends[2];
+
+    pipe_without_waiting(ends);
+    memset(much, 'w', sizeof much);
+    struct aiocb write_block = request(ends[1], much, sizeof much, 0);
+    HOLDS(aio_write(&write_block) == 0);
+    if (!is_held(&write_block))
+        _exit(77);
+    HOLDS(aio_cancel(ends[1], &write_block) == AIO_NOTCANCELED);
+    HOLDS(aio_error(&write_block) == EINPROGRESS);
+    while (write(ends[1], "other", 5) == 5 || write(ends[1], "o", 1) == 1)
+        ;
+    let_go = 1;
+    pause_ms(100);
+    HOLDS(aio_error(&write_block) == EINPROGRESS);
+    let_go = 1;
+    /* All of it, although it takes two steps. */
+    size_t got = 0, ours = 0;
+    for (double begin = now(); ours < sizeof much && now() - begin < patience();) {
+        ssize_t count = read(ends[0], all, sizeof all);
+        for (ssize_t place = 0; place < count; place++)
+            ours += all[place] == 'w';
+        got += count > 0 ? (size_t)count : 0;
+        let_go = 1;
+    }
+    HOLDS(got > ours && result_of(&write_block) == sizeof much);
+    HOLDS(aio_cancel(ends[1], &write_block) == AIO_ALLDONE);
+}
+
+static void *closes(void *fd)
+{
+    HOLDS(close(*(int *)fd) == 0);
+    return NULL;
+}
+
+/* A read that comes to nothing, as somebody else took the bytes, does not wait for more. */
+static void a_close_ends_what_can_not_be_canceled(void)
+{
+    char bytes[3];
+    int ends[2];
+    pthread_t closer;
+
+    pipe_without_waiting(ends);
+    HOLDS(write(ends[1], "abc", 3) == 3);
+    struct aiocb read_block = request(ends[0], bytes, 3, 0);
+    HOLDS(aio_read(&read_block) == 0);
+    if (!is_held(&read_block))
+        _exit(77);
+    HOLDS(pthread_create(&closer, NULL, closes, &ends[0]) == 0);
+    pause_ms(50);
+    HOLDS(aio_error(&read_block) == EINPROGRESS);
+    HOLDS(read(ends[0], bytes, 3) == 3);
+    let_go = 1;
+    HOLDS(done_within(&read_block, patience()) && aio_error(&read_block) == ECANCELED);
+    HOLDS(pthread_join(closer, NULL) == 0);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} CASES[] = {
+#define CASE(name) {#name, name}
+    CASE(a_refused_write_goes_on),
+    CASE(a_close_ends_what_can_not_be_canceled),
+};
+
+int main(int count, char **arguments)
+{
+    main_thread = pthread_self();
+    for (size_t index = 0; count == 2 && index < sizeof CASES / sizeof *CASES; index++)
+        if (strcmp(arguments[1], CASES[index].name) == 0) {
+            CASES[index].run();
+            fflush(NULL);
+            _exit(0);
+        }
+    fprintf(stderr, "one of the cases' names is wanted\n");
+    return 2;
+}
