@@ -5,7 +5,7 @@ use taut_event::{Direction as Way, FlowKey, Holder};
 use super::breakdown::Breakdown;
 use super::detect;
 use super::{Direction, Held, Stall};
-use crate::tcp::Connection;
+use crate::tcp::{Connection, Lack};
 use crate::words;
 
 /// Time that could be had back. Congestion control has its reasons, so its time counts half.
@@ -89,13 +89,21 @@ pub(crate) fn held(breakdown: &Breakdown, start: u64) -> Vec<Held> {
 fn remarks(connection: &Connection, way: Way) -> Vec<String> {
     let half = &connection.halves[way.index()];
     let mut remarks = Vec::new();
-    if half.tally.acks == 0 {
-        remarks.push(
-            "Only one direction of this connection is in the capture: without acknowledgements nobody \
-             can tell who waited for what. Capture where both directions pass."
+    match half.lack {
+        Lack::Nothing => {}
+        Lack::All => {
+            remarks.push(
+                "Only one direction of this connection is in the capture: without acknowledgements nobody \
+                 can tell who waited for what. Capture where both directions pass."
+                    .to_owned(),
+            );
+            return remarks;
+        }
+        Lack::Some => remarks.push(
+            "Acknowledgements are missing from the capture, as a filter on flags or lengths leaves them out: \
+             what let the sender go on can't be told. Capture all packets of the connection."
                 .to_owned(),
-        );
-        return remarks;
+        ),
     }
     if !connection.has_handshake() {
         let scale =

@@ -1,5 +1,6 @@
 //! Synthetic connections, seen at the sender: each cause where it stands, and a twin where it must not.
 
+mod blind;
 mod clock;
 mod talk;
 

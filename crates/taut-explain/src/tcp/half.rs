@@ -4,7 +4,7 @@ use taut_event::{Event, Holder, Segment, SegmentFlags};
 
 use super::acks::{Ack, AckLog};
 use super::holes::{Holes, Late};
-use super::sample::Sample;
+use super::sight::{Lack, Sight};
 use super::state::{Class, Known, Restart, Sent};
 use super::stretch::{Peaks, Stretch};
 use super::tally::Tally;
@@ -22,6 +22,9 @@ pub(crate) struct Half {
     pub(crate) tally: Tally,
     pub(crate) breakdown: Breakdown,
     pub(super) acks: AckLog,
+    pub(super) sight: Sight,
+    /// What of the acknowledgements the capture lacks, once it is finished.
+    pub(crate) lack: Lack,
     pub(super) holes: Holes,
     pub(super) mss: u64,
     pub(super) mss_is_agreed: bool,
@@ -43,7 +46,7 @@ pub(crate) struct Half {
     pub(super) small: Option<(u64, u64)>,
     pub(super) peer_data: Option<u64>,
     pub(super) zero_window_at: Option<u64>,
-    acked_at: Option<u64>,
+    pub(super) acked_at: Option<u64>,
     timing: Option<(u64, u64)>,
     pub(super) smoothed: Option<u64>,
     recovery: Option<Recovery>,
@@ -73,6 +76,8 @@ impl Half {
             tally: Tally::default(),
             breakdown: Breakdown::default(),
             acks: AckLog::default(),
+            sight: Sight::default(),
+            lack: Lack::Nothing,
             holes: Holes::default(),
             mss: 1448,
             mss_is_agreed: false,
@@ -131,6 +136,8 @@ impl Half {
     pub(super) fn acknowledged(&mut self, event: &Event, segment: &Segment, loops: &mut Loops) {
         let at = event.at.as_nanos();
         self.tally.acks += 1;
+        let is_pure = event.bytes.is_empty();
+        let is_first = self.una.is_none();
         // A FIN has a number, and no byte.
         let ack = if self.fin == Some(segment.ack.wrapping_sub(1)) { segment.ack - 1 } else { segment.ack };
         let una_before = self.una.unwrap_or(ack);
@@ -147,6 +154,8 @@ impl Half {
             (false, _) => (self.edge.unwrap_or(u64::MAX), u64::MAX),
         };
         (self.una, self.edge) = (Some(una), Some(edge));
+        let known_edge = segment.window_is_scaled.then_some(granted);
+        self.sight.acknowledged(at, segment, is_pure && !is_first, known_edge);
         match self.next {
             Some(next) if una > next => {
                 self.holes.unseen_bytes += una - next;
@@ -174,7 +183,6 @@ impl Half {
         if segment.window_is_scaled {
             self.tally.largest_window = self.tally.largest_window.max(segment.window);
         }
-        let is_pure = event.bytes.is_empty();
         if !is_pure {
             self.peer_data = Some(at);
         }
@@ -237,6 +245,7 @@ impl Half {
         let next = *self.next.get_or_insert(start);
         let una = *self.una.get_or_insert(start);
         let edge = self.edge.unwrap_or(u64::MAX);
+        let is_unseen = self.sight.sent(sent.at, segment, end, self.mss);
         if sent.len() <= 1 && edge <= start {
             return self.probe(&sent);
         }
@@ -258,7 +267,11 @@ impl Half {
             loops.saw_reaction(self.direction, sent.at.saturating_sub(ack.at));
         }
         let known = self.known(&sent, segment, loops);
-        let class = self.classify(&sent, next, &known, loops);
+        let class = match self.classify(&sent, next, &known, loops) {
+            // What let it go is not in the capture.
+            Class::Hold(_) | Class::Gated(_) | Class::Nagle if is_unseen => Class::Hold(Holder::NotKnown),
+            class => class,
+        };
         self.place(class, &sent, &known, loops);
         self.note(&sent, segment, &known, loops);
     }
@@ -469,33 +482,6 @@ impl Half {
         self.next = Some(next.max(sent.end));
         // All that a later segment may still look back to.
         self.acks.forget(sent.at.saturating_sub(3 * known.lag + 50 * MS), known.end);
-    }
-
-    /// Nothing more comes: the last bytes' way, and what is still undecided.
-    pub(super) fn finish(&mut self, at: u64) {
-        self.end_stretch(false);
-        if let Some(part) = self.nagle.take() {
-            self.breakdown.book(Holder::Nagle, part);
-        }
-        if self.tally.acks == 0 {
-            // Nothing is known of who waited for what; the time was booked so.
-            self.breakdown.close();
-            return;
-        }
-        if let Some(last) = self.last_data {
-            let end = if self.is_outstanding() { at } else { self.acked_at.unwrap_or(last) };
-            self.repair(end, self.tally.last_place, 0);
-            self.book_up_to(Holder::Delivery, end, self.tally.last_place);
-        }
-        if self.nagle_is_off() {
-            self.breakdown.rename(Holder::Nagle, Holder::SendingProgram);
-            self.tally.nagle_gaps = Sample::default();
-            self.tally.nagle_doubt_ns = 0;
-        }
-        if self.breakdown.get(Holder::Cork).is_some_and(|cell| cell.episodes < 3) {
-            self.breakdown.rename(Holder::Cork, Holder::SendingProgram);
-        }
-        self.breakdown.close();
     }
 
     /// With the algorithm no small segment leaves while another one is on its way.

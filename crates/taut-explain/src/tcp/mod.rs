@@ -1,11 +1,13 @@
 //! A connection of TCP, followed segment by segment: both directions, from any vantage point.
 
 mod acks;
+mod ending;
 mod half;
 mod holes;
 mod repeats;
 mod rules;
 pub(crate) mod sample;
+mod sight;
 mod state;
 mod stretch;
 mod tally;
@@ -16,6 +18,7 @@ use taut_time::Instant;
 
 pub(crate) use half::Half;
 use repeats::Repeats;
+pub(crate) use sight::Lack;
 pub(crate) use tally::Tally;
 use vantage::{Loops, Opening};
 
@@ -127,7 +130,8 @@ impl Connection {
     /// Nothing more comes.
     pub(crate) fn finish(&mut self) {
         let last = self.last;
-        self.halves.iter_mut().for_each(|half| half.finish(last));
+        let has_pure = self.halves.iter().any(|half| half.sight.has_pure());
+        self.halves.iter_mut().for_each(|half| half.finish(last, has_pure));
     }
 
     pub(crate) fn copies(&self) -> u64 {

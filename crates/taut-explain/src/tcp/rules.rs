@@ -89,7 +89,7 @@ impl Half {
     }
 
     /// No acknowledgement made the sender send just then.
-    fn unreleased(&self, sent: &Sent, next: u64, known: &Known, loops: &Loops) -> Class {
+    fn unreleased(&mut self, sent: &Sent, next: u64, known: &Known, loops: &Loops) -> Class {
         let last = self.booked.map_or(sent.at, |(last, _)| last);
         let gap = sent.at.saturating_sub(last);
         let mss = self.mss.max(1);
@@ -99,6 +99,7 @@ impl Half {
             let is_corked = CORK.contains(&gap) && is_small && self.last_was_full && !self.last_was_pushed;
             return if is_corked { Class::Hold(Holder::Cork) } else { self.program(last, sent.at) };
         }
+        self.sight.waited();
         let small_is_out = self.small.is_some_and(|(end, _)| end > known.una);
         if sent.len() >= mss
             && !self.nagle_is_off()

@@ -16,6 +16,10 @@ pub(super) trait Detector: Sync {
     fn cause(&self) -> &'static str;
     /// Who holds the data when it is there.
     fn holders(&self) -> &'static [Holder];
+    /// Whether it is recognised by acknowledgements without data.
+    fn rests_on_acks(&self) -> bool {
+        true
+    }
     /// Kinds of events without which it can't say that it is not there.
     fn needs(&self) -> Coverage;
     /// What it says when enough time was held.
@@ -65,6 +69,14 @@ impl<'a> Facts<'a> {
     /// The least round trip, of path and host.
     pub(super) fn round_trip(&self) -> u64 {
         self.tally().least_round_trip.unwrap_or(u64::MAX).min(self.connection.round_trip())
+    }
+}
+
+/// That acknowledgements are missing.
+pub(super) fn no_acks() -> Verdict {
+    Verdict::Unknown {
+        missing: "acknowledgements that the capture left out".to_owned(),
+        ask: "capture without a filter on flags or lengths".to_owned(),
     }
 }
 

@@ -16,6 +16,10 @@ impl Detector for Loss {
         &[Holder::LossRecovery, Holder::TailLossProbe, Holder::RetransmissionTimeout]
     }
 
+    fn rests_on_acks(&self) -> bool {
+        false
+    }
+
     fn needs(&self) -> Coverage {
         Coverage::of(&[Kind::Segments])
     }
@@ -68,6 +72,10 @@ impl Detector for Opening {
 
     fn holders(&self) -> &'static [Holder] {
         &[Holder::Handshake]
+    }
+
+    fn rests_on_acks(&self) -> bool {
+        false
     }
 
     fn needs(&self) -> Coverage {

@@ -13,9 +13,9 @@ use taut_event::{Coverage, Direction as Way, Holder, Kind};
 
 pub(crate) use self::enough::is_enough;
 pub(super) use self::facts::is_incomplete;
-use self::facts::{Detector, Facts};
+use self::facts::{Detector, Facts, no_acks};
 use super::{Verdict, VerdictOn};
-use crate::tcp::Connection;
+use crate::tcp::{Connection, Lack};
 
 /// What has less does not come before a program's own time.
 const LEADING_SHARE: f64 = 0.05;
@@ -64,7 +64,7 @@ pub(super) fn verdicts(connection: &Connection, way: Way) -> Vec<VerdictOn> {
 }
 
 fn judge(detector: &dyn Detector, facts: &Facts<'_>) -> Verdict {
-    if facts.tally().acks == 0 {
+    if facts.half.lack == Lack::All {
         return Verdict::Unknown {
             missing: "acknowledgements".to_owned(),
             ask: "capture where both directions pass".to_owned(),
@@ -74,6 +74,9 @@ fn judge(detector: &dyn Detector, facts: &Facts<'_>) -> Verdict {
     let longest = facts.longest(detector.holders()).map_or(0, |episode| episode.length());
     if is_enough(&cost, longest) {
         return detector.found(facts);
+    }
+    if facts.half.lack != Lack::Nothing && detector.rests_on_acks() {
+        return no_acks();
     }
     let mut coverage = facts.connection.flow.coverage;
     if facts.connection.has_handshake() {

@@ -1,7 +1,8 @@
 use taut_event::{Coverage, Holder, Kind};
 
-use super::facts::{Detector, Facts, seen, text};
+use super::facts::{Detector, Facts, no_acks, seen, text};
 use crate::engine::{Certainty, Found, Verdict};
+use crate::tcp::Lack;
 use crate::words;
 
 pub(super) const CAUSE_PEER: &str = "peer_turn";
@@ -17,6 +18,10 @@ impl Detector for PeerTurn {
 
     fn holders(&self) -> &'static [Holder] {
         &[Holder::PeerTurn]
+    }
+
+    fn rests_on_acks(&self) -> bool {
+        false
     }
 
     fn needs(&self) -> Coverage {
@@ -64,6 +69,9 @@ impl Detector for SendingProgram {
     }
 
     fn found(&self, facts: &Facts<'_>) -> Verdict {
+        if facts.half.lack != Lack::Nothing {
+            return no_acks();
+        }
         Verdict::Found(Found {
             summary: "The sending program wrote nothing, though all layers below would have taken it".to_owned(),
             evidence: vec![facts.longest_seen(self.holders())],
