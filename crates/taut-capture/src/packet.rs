@@ -17,6 +17,8 @@ pub struct Packet<'a> {
     pub original_length: u32,
     /// Of a record of btsnoop its flags: which way it went, or adapter and opcode of the monitor; 0 elsewhere.
     pub flags: u32,
+    /// Packets that the capturing program says it has lost so far.
+    pub lost: u64,
 }
 
 /// What the first header of a packet is, by the number of the registry of link types (tcpdump.org); the forms of

@@ -50,8 +50,9 @@ impl<'a> Reader<'a> {
                 Step::End(ending) => self.ending = Some(ending),
                 Step::Packet { at, link, bytes, original_length, flags } => {
                     self.frames += 1;
+                    let (frame, lost) = (self.frames, self.format.lost_by_capture());
                     let bytes = self.buffer.taken(bytes);
-                    return Ok(Some(Packet { frame: self.frames, at, link, bytes, original_length, flags }));
+                    return Ok(Some(Packet { frame, at, link, bytes, original_length, flags, lost }));
                 }
             }
         }

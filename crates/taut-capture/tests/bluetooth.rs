@@ -141,7 +141,7 @@ fn a_channel_is_followed_from_its_opening() {
     has(11, Direction::Forward, L2cap::Credits { count: 3 });
     // The link's end closes both channels; without it the log's does.
     let ends = |events: &[Event]| {
-        let is_end = |event: &&Event| event.what == What::L2cap(L2cap::Ended);
+        let is_end = |event: &&Event| event.what == What::L2cap(L2cap::Ended { tells_completions: true });
         events.iter().filter(is_end).map(|event| (event.place, event.at)).collect::<Vec<_>>()
     };
     let at = |place: u64| kept.events.iter().find(|event| event.place == place).unwrap().at;

@@ -105,8 +105,13 @@ pub enum L2cap {
     },
     /// What the link is like from now on.
     Link(RadioLink),
+    /// Packets are missing from the log before this, of whatever channel and kind.
+    Lost,
     /// Nothing more is seen of the channel: it or its link has ended, or the log has.
-    Ended,
+    Ended {
+        /// Whether the log ever told of this adapter that packets are through (Number Of Completed Packets).
+        tells_completions: bool,
+    },
 }
 
 /// An ACL packet.

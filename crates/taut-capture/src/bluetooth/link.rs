@@ -20,6 +20,8 @@ pub(super) struct Adapter {
     /// Packets that it takes for all links, where it has none for LE alone.
     pub(super) shared: u16,
     pub(super) is_full: bool,
+    /// Whether there ever was a Number Of Completed Packets.
+    pub(super) tells_completions: bool,
     pub(super) links: Vec<Link>,
 }
 

@@ -41,11 +41,13 @@ pub(crate) struct Bluetooth {
     bytes: Vec<u8>,
     /// The newest packet.
     last: Option<Place>,
+    /// Packets that it said were lost.
+    lost: u64,
 }
 
 impl Bluetooth {
     pub(crate) fn new(first_flow: u32) -> Self {
-        Self { first_flow, channels: Vec::new(), adapters: Vec::new(), bytes: Vec::new(), last: None }
+        Self { first_flow, channels: Vec::new(), adapters: Vec::new(), bytes: Vec::new(), last: None, lost: 0 }
     }
 
     /// Hands a packet's events to the sink.
@@ -65,9 +67,14 @@ impl Bluetooth {
                 counts.hci += 1;
                 let place = Place { at, seen_by, frame: packet.frame };
                 self.last = Some(place);
+                let mut out = Out { sink, counts, place, is_cut };
+                // BlueZ's btmon counts anew in each record, others go on.
+                if std::mem::replace(&mut self.lost, packet.lost) != packet.lost && packet.lost > 0 {
+                    self.lost(&mut out);
+                }
                 match PacketView::parse(&bytes) {
-                    Ok(view) => self.view(adapter, is_received, &view, &mut Out { sink, counts, place, is_cut }),
-                    Err(_) => counts.hci_other += 1,
+                    Ok(view) => self.view(adapter, is_received, &view, &mut out),
+                    Err(_) => out.counts.hci_other += 1,
                 }
             }
         }
@@ -82,6 +89,21 @@ impl Bluetooth {
         }
         self.channels.clear();
         self.adapters.clear();
+    }
+
+    /// What the controllers have is no longer known.
+    fn lost(&mut self, out: &mut Out<'_, impl Sink>) {
+        for adapter in &mut self.adapters {
+            adapter.in_use = 0;
+            for link in &mut adapter.links {
+                link.queue.clear();
+                link.current = [None; 2];
+            }
+        }
+        for channel in self.channels.iter().flatten() {
+            out.tell(channel.flow, Direction::Forward, L2cap::Lost, NO_BYTES);
+        }
+        self.buffers(out);
     }
 
     fn view(&mut self, index: u16, is_received: bool, view: &PacketView<'_>, out: &mut Out<'_, impl Sink>) {
@@ -249,7 +271,10 @@ impl Bluetooth {
 
     fn close(&mut self, slot: usize, why: Closed, out: &mut Out<'_, impl Sink>) {
         let Some(channel) = self.channels.get_mut(slot).and_then(Option::take) else { return };
-        out.tell(channel.flow, Direction::Forward, L2cap::Ended, NO_BYTES);
+        let mut adapters = self.adapters.iter();
+        let tells_completions =
+            adapters.any(|adapter| adapter.index == channel.adapter && adapter.tells_completions);
+        out.tell(channel.flow, Direction::Forward, L2cap::Ended { tells_completions }, NO_BYTES);
         out.sink.close(channel.flow, why);
         for link in self.adapters.iter_mut().flat_map(|adapter| &mut adapter.links) {
             link.queue.iter_mut().filter(|of| **of == Some(slot)).for_each(|of| *of = None);
@@ -317,6 +342,7 @@ impl Bluetooth {
                 self.changed(adapter, handle, out, |facts| facts.is_encrypted = true);
             }
             Told::Completed(all) => {
+                self.adapters[adapter].tells_completions = true;
                 all.iter().for_each(|(handle, packets)| self.completed(adapter, handle, packets, out));
                 out.counts.hci_completions += 1;
             }

@@ -58,6 +58,12 @@ pub(crate) struct Tally {
     pub(crate) unanswered: Option<u64>,
     /// How long the sender waited for credits that never came.
     pub(crate) ungranted: Option<u64>,
+    /// Whether packets of the log were lost meanwhile.
+    pub(crate) is_lossy: bool,
+    /// The packet that went although no credit was left: some were not seen.
+    pub(crate) overdrawn: Option<u64>,
+    /// Whether the log never tells when packets are through.
+    pub(crate) is_blind: bool,
     /// Most bytes in the controller at once.
     pub(crate) peak_bytes: u64,
     /// Longest packet of the host controller interface.
@@ -105,6 +111,10 @@ pub(crate) struct Half {
     /// Packets that went lately.
     gone: VecDeque<u64>,
     sdu: u64,
+    /// When the newest packet was handed over, or arrived.
+    newest: u64,
+    /// Whether packets of the log were lost since then.
+    is_adrift: bool,
     since: Option<(u64, u64)>,
     pub(crate) span_start: Option<u64>,
     pending: VecDeque<Pending>,
@@ -128,6 +138,8 @@ impl Half {
             buffers: 0,
             gone: VecDeque::new(),
             sdu: 0,
+            newest: 0,
+            is_adrift: false,
             since: None,
             span_start: None,
             pending: VecDeque::new(),
@@ -170,14 +182,20 @@ impl Half {
             return;
         }
         if self.pending.len() == MOST_PENDING
-            && let Some(oldest) = self.pending.pop_front()
+            && let Some(mut oldest) = self.pending.pop_front()
         {
+            if self.is_sent_here && self.tally.completions.count == 0 {
+                oldest.holder = Holder::NotKnown;
+            }
             self.book(oldest, link);
         }
         self.pending.push_back(Pending { holder, is_queued, part });
     }
 
     fn holder(&self, is_peers: bool, must_answer: bool, gap: u64, link: &RadioLink) -> (Holder, bool) {
+        if self.is_adrift {
+            return (Holder::NotKnown, false);
+        }
         let is_dry = self.credits.is_some_and(|credits| credits <= 0);
         if !self.is_sent_here {
             return (self.holder_there(is_dry, is_peers, must_answer, gap, link), false);
@@ -260,13 +278,9 @@ impl Half {
         }
         self.span_start.get_or_insert(at);
         self.since.get_or_insert((at, place));
-        if acl.begins_pdu
-            && let Some(credits) = &mut self.credits
-        {
-            *credits -= 1;
-            if *credits <= 0 && self.dry_since.is_none() {
-                self.dry_since = Some(at);
-            }
+        (self.newest, self.is_adrift) = (at, false);
+        if acl.begins_pdu {
+            self.takes_credit((at, place));
         }
         self.is_freshly_granted = false;
         if !self.is_sent_here {
@@ -282,6 +296,51 @@ impl Half {
             self.bytes_in_controller += u64::from(acl.length);
             self.tally.peak_bytes = self.tally.peak_bytes.max(self.bytes_in_controller);
         }
+    }
+
+    fn takes_credit(&mut self, (at, place): (u64, u64)) {
+        match &mut self.credits {
+            Some(credits @ 1..) => {
+                *credits -= 1;
+                if *credits == 0 {
+                    self.dry_since = Some(at);
+                }
+            }
+            // No host sends without a credit: some were given that the log lacks, so nobody waited for them.
+            Some(_) => {
+                self.tally.overdrawn = Some(place);
+                (self.credits, self.dry_since) = (None, None);
+                self.disown(Holder::Credits);
+            }
+            None => {}
+        }
+    }
+
+    /// What one holder has of the stretches that are pending is nobody's that is known.
+    fn disown(&mut self, of: Holder) {
+        let its = self.pending.iter_mut().filter(|pending| pending.holder == of);
+        its.for_each(|pending| pending.holder = Holder::NotKnown);
+    }
+
+    /// Packets of the log are missing: what the controller has and which credits there are is not known.
+    pub(super) fn lost(&mut self, link: &RadioLink) {
+        self.tally.is_lossy = true;
+        self.pending.iter_mut().for_each(|pending| pending.holder = Holder::NotKnown);
+        self.settle(0, link);
+        self.in_controller.clear();
+        (self.bytes_in_controller, self.left_over, self.is_full) = (0, 0, false);
+        (self.credits, self.dry_since, self.is_freshly_granted) = (None, None, false);
+        self.is_adrift = true;
+    }
+
+    /// The log does not tell when packets were through: until the last one nobody is known to have held them.
+    pub(super) fn never_told(&mut self, link: &RadioLink) {
+        self.tally.is_blind = self.tally.packets > 0;
+        for Pending { holder, is_queued, part } in &mut self.pending {
+            (*holder, *is_queued) = (Holder::NotKnown, false);
+            part.to = part.to.min(self.newest).max(part.from);
+        }
+        self.settle(0, link);
     }
 
     /// The controller is through with packets.

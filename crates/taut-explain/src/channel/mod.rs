@@ -101,14 +101,22 @@ impl Channel {
             L2cap::Credits { count } => self.halves[way].granted(at, count),
             L2cap::Buffers { in_use, of } => self.halves[0].buffers(in_use, of),
             L2cap::Link(link) => self.link = link,
-            L2cap::Ended => self.ended(at),
+            L2cap::Lost => {
+                self.turns = Turns::default();
+                self.halves.iter_mut().for_each(|half| half.lost(&self.link));
+            }
+            L2cap::Ended { tells_completions } => self.ended(at, tells_completions),
         }
     }
 
     /// What is still waited for has been waited for until now.
-    fn ended(&mut self, at: u64) {
+    fn ended(&mut self, at: u64, tells_completions: bool) {
         let Turns { is_asked, since, .. } = self.turns;
         for (way, half) in self.halves.iter_mut().enumerate() {
+            if half.is_sent_here() && !tells_completions {
+                half.never_told(&self.link);
+                continue;
+            }
             if is_asked[way] {
                 half.tally.unanswered = Some(at.saturating_sub(since[way]));
             }

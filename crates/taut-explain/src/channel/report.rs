@@ -76,6 +76,26 @@ fn remarks(channel: &Channel, way: Way) -> Vec<String> {
                 .to_owned(),
         );
     }
+    let tally = &channel.half(way).tally;
+    if tally.is_lossy {
+        remarks.push(
+            "Packets of the log were lost meanwhile: what the controller had and how many credits were left is not \
+             known from then on."
+                .to_owned(),
+        );
+    }
+    if let Some(place) = tally.overdrawn {
+        remarks.push(format!(
+            "A PDU went although no credit was left (frame {place}): the log lacks credits, and from there on they are \
+             not known."
+        ));
+    }
+    if tally.is_blind {
+        remarks.push(
+            "The log has no Number Of Completed Packets, so nobody can tell how long packets waited and for whom."
+                .to_owned(),
+        );
+    }
     if way == Way::Backward {
         remarks.push(
             "Received here: what the peer's host and controller had before it is not in this log; log there too."

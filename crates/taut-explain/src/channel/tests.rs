@@ -1,6 +1,7 @@
 //! Channels made by hand, in the log of the sending host: each cause where it stands, and a twin where it must not.
 
 mod ends;
+mod lacking;
 
 use proptest::prelude::*;
 use taut_event::{
@@ -96,7 +97,7 @@ impl Talk {
     }
 
     fn ended(mut self, at: u64) -> Direction {
-        self.say(at, Way::Forward, L2cap::Ended);
+        self.say(at, Way::Forward, L2cap::Ended { tells_completions: true });
         self.forward()
     }
 
@@ -284,7 +285,8 @@ fn any_what() -> impl Strategy<Value = L2cap> {
         }),
         (0_u16..300).prop_map(|packets| L2cap::Completed { packets }),
         any::<u16>().prop_map(|count| L2cap::Credits { count }),
-        Just(L2cap::Ended),
+        Just(L2cap::Lost),
+        any::<bool>().prop_map(|tells_completions| L2cap::Ended { tells_completions }),
         (0_u16..9, 0_u16..9).prop_map(|(in_use, of)| L2cap::Buffers { in_use, of }),
         (0_u64..5_000 * MS, 0_u8..5, any::<u16>()).prop_map(|(interval_ns, phy, length)| L2cap::Link(RadioLink {
             interval_ns,

@@ -183,7 +183,11 @@ pub(super) fn verdicts(channel: &Channel, way: Way) -> Vec<VerdictOn> {
         .iter()
         .zip(judges)
         .map(|((cause, _), judge)| {
-            let Judged { saved, verdict } = judge(&facts);
+            let Judged { saved, verdict } = if facts.half.tally.is_blind {
+                unknown("when packets were through (Number Of Completed Packets)", "log all events of the controller")
+            } else {
+                judge(&facts)
+            };
             (saved, VerdictOn { cause: (*cause).to_owned(), verdict })
         })
         .collect();
@@ -202,9 +206,21 @@ const fn rank(on: &VerdictOn) -> u8 {
 const FROM_BEGIN: &str = "begin the log before the link is made";
 const AT_SENDER: &str = "log on the sending host";
 
+const LOSES_NONE: &str = "log again without losses: to a fast disk, with less traffic beside";
+
+/// Where credits are needed and their number is not known: why.
+fn without_credits(facts: &Facts<'_>) -> Option<Judged> {
+    let tally = &facts.half.tally;
+    facts.half.lacks_credits().then(|| match tally.overdrawn {
+        _ if tally.is_lossy => unknown("what the log lost, perhaps credits", LOSES_NONE),
+        Some(_) => unknown("some of the credits: more PDUs went than they allow", LOSES_NONE),
+        None => unknown("the channel's opening, with its credits", FROM_BEGIN),
+    })
+}
+
 fn credits(facts: &Facts<'_>) -> Judged {
-    if facts.half.lacks_credits() {
-        return unknown("the channel's opening, with its credits", FROM_BEGIN);
+    if let Some(unknown) = without_credits(facts) {
+        return unknown;
     }
     let tally = &facts.half.tally;
     let held = facts.ns(Holder::Credits);
@@ -253,6 +269,9 @@ fn controller(facts: &Facts<'_>) -> Judged {
     if !facts.half.is_sent_here() {
         return unknown("what the sender's controller had", AT_SENDER);
     }
+    if facts.half.tally.is_lossy {
+        return unknown("what the log lost, perhaps completed packets", LOSES_NONE);
+    }
     if !is_modelled(facts) {
         return unknown("the link's interval and PHY", FROM_BEGIN);
     }
@@ -286,6 +305,9 @@ fn controller(facts: &Facts<'_>) -> Judged {
 fn buffers(facts: &Facts<'_>) -> Judged {
     if !facts.half.is_sent_here() {
         return unknown("what the sender's controller had", AT_SENDER);
+    }
+    if facts.half.tally.is_lossy {
+        return unknown("what the log lost, perhaps completed packets", LOSES_NONE);
     }
     if facts.half.buffers == 0 && facts.ns(Holder::ControllerBuffers) == 0.0 {
         return CLEAR;
@@ -432,8 +454,8 @@ fn peer_turn(facts: &Facts<'_>) -> Judged {
 }
 
 fn sending_program(facts: &Facts<'_>) -> Judged {
-    if facts.half.lacks_credits() {
-        return unknown("the channel's opening, with its credits", FROM_BEGIN);
+    if let Some(unknown) = without_credits(facts) {
+        return unknown;
     }
     if !enough(facts, &[Holder::SendingProgram]) {
         let needs = Coverage::of(&[Kind::AclPackets]);

@@ -1,0 +1,78 @@
+//! Logs that lack packets: what they can't tell is not made up.
+
+use super::*;
+
+fn is_unknown(direction: &Direction, cause: &str) -> bool {
+    let on = direction.verdicts.iter().find(|on| on.cause == cause).expect("all causes are told");
+    matches!(on.verdict, Verdict::Unknown { .. })
+}
+
+/// Ten PDUs each 50 ms with as many credits, which come 5 ms after; those of one round are missing if so.
+fn batches(lacks_grant: bool, says_so: bool) -> Direction {
+    let mut talk = Talk::new(coc(), 30 * MS, 10, 20);
+    for round in 0..40 {
+        let at = 31 * MS + round * 50 * MS;
+        (0..10).for_each(|n| talk.send(at + n * MS / 10, Turn::Free));
+        (0..10).for_each(|_| talk.completed(at + 6 * MS));
+        match round {
+            3 if lacks_grant && says_so => talk.say(at + 11 * MS, Way::Forward, L2cap::Lost),
+            3 if lacks_grant => {}
+            _ => talk.credits(at + 11 * MS, 10),
+        }
+    }
+    talk.forward()
+}
+
+#[test]
+fn credits_that_the_log_lacks_are_nobodys() {
+    let whole = batches(false, false);
+    assert_eq!(found(&whole)[0], "sending_program", "{whole:#?}");
+    assert!(whole.remarks.is_empty(), "{whole:#?}");
+    for says_so in [false, true] {
+        let direction = batches(true, says_so);
+        assert!(share(&direction, Holder::Credits) < 0.1, "{direction:#?}");
+        assert!(share(&direction, Holder::NotKnown) > 0.5, "{direction:#?}");
+        assert!(is_unknown(&direction, "credit_window") && is_unknown(&direction, "sending_program"));
+        assert_eq!(is_unknown(&direction, "controller_buffers"), says_so, "{direction:#?}");
+        assert_eq!(direction.remarks.len(), 1, "{direction:#?}");
+    }
+}
+
+#[test]
+fn a_lost_completion_does_not_fill_the_controller_for_ever() {
+    let mut talk = Talk::new(Kind::Att, 30 * MS, 0, 8);
+    for n in 0..40 {
+        talk.send(n * 100 * MS, Turn::Free);
+        match n {
+            5 => talk.say(n * 100 * MS + 20 * MS, Way::Forward, L2cap::Lost),
+            _ => talk.completed(n * 100 * MS + 20 * MS),
+        }
+    }
+    let direction = talk.forward();
+    assert!(share(&direction, Holder::SendingProgram) > 0.7, "{direction:#?}");
+    assert!(is_unknown(&direction, "controller") && is_unknown(&direction, "controller_buffers"));
+}
+
+#[test]
+fn without_completions_nothing_is_known() {
+    let run = |tells_completions: bool| {
+        let mut talk = Talk::new(coc(), 30 * MS, 1000, 2);
+        for n in 0..200 {
+            talk.send(31 * MS + n * 10 * MS, Turn::Free);
+            if n % 50 == 5 {
+                let in_use = (n / 50 % 2) as u16 + 1;
+                talk.say(31 * MS + n * 10 * MS, Way::Forward, L2cap::Buffers { in_use, of: 2 });
+            }
+        }
+        talk.say(60_000 * MS, Way::Forward, L2cap::Ended { tells_completions });
+        talk.forward()
+    };
+    let direction = run(false);
+    // The handshake, one millisecond until the first packet, and until the last one.
+    assert_eq!(direction.span_ns, 31 * MS + 199 * 10 * MS);
+    assert!(share(&direction, Holder::NotKnown) > 0.98, "{direction:#?}");
+    assert!(direction.verdicts.iter().all(|on| is_unknown(&direction, &on.cause)), "{direction:#?}");
+    // The same where others are told of: these never went.
+    let direction = run(true);
+    assert!(direction.span_ns > 59_000 * MS && share(&direction, Holder::NotKnown) < 0.01, "{direction:#?}");
+}
