@@ -272,8 +272,7 @@ impl Bluetooth {
     fn close(&mut self, slot: usize, why: Closed, out: &mut Out<'_, impl Sink>) {
         let Some(channel) = self.channels.get_mut(slot).and_then(Option::take) else { return };
         let mut adapters = self.adapters.iter();
-        let tells_completions =
-            adapters.any(|adapter| adapter.index == channel.adapter && adapter.tells_completions);
+        let tells_completions = adapters.any(|adapter| adapter.index == channel.adapter && adapter.tells_completions);
         out.tell(channel.flow, Direction::Forward, L2cap::Ended { tells_completions }, NO_BYTES);
         out.sink.close(channel.flow, why);
         for link in self.adapters.iter_mut().flat_map(|adapter| &mut adapter.links) {
