@@ -198,3 +198,38 @@ fn pipes_over_rfcomm_lose_nothing_on_linux_6_1() {
     let Some(lab) = Lab::ready("pipes_over_rfcomm_lose_nothing_on_linux_6_1") else { return };
     run(&lab, "rfcomm", "6.1", "rfcomm://any/7", SIZES);
 }
+
+/// The kernel takes a link down 2 s after its last channel was closed, and that takes the controllers an interval. A
+/// channel that is asked for meanwhile went down with it: "Software caused connection abort".
+#[test]
+fn a_pipe_that_begins_while_the_last_link_goes_down_is_connected() {
+    let Some(lab) = Lab::ready("a_pipe_that_begins_while_the_last_link_goes_down_is_connected") else { return };
+    let script = "
+: @peer
+taut pipe 'listen:l2cap://any/227?adapter=hci1' exec:cat --json >$OUT/server.json 2>$OUT/server.log &
+server=$!
+sleep 2
+taut pipe listen:tcp://127.0.0.1:8080 'l2cap://00:AA:01:01:00:00/227?adapter=hci0' --linger 10s --json >$OUT/client.json 2>$OUT/client.log &
+client=$!
+sleep 2
+for delay in 2.4 2.8 3.2 3.6; do
+    echo one | nc 127.0.0.1 8080
+    sleep $delay
+    echo two | nc 127.0.0.1 8080
+    sleep 10
+done
+kill -INT $client
+wait $client
+kill -INT $server
+wait $server
+";
+    let mut command = lab.command(&["pair", "--kernel", "6.1", "--icount", "--ci", "800ms", "--out"]);
+    let output = command.arg(lab.path("out")).args(["--", "sh", "-c", script]).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let told = fs::read_to_string(lab.path("out").join("client.log")).unwrap_or_default();
+    assert!(output.status.success(), "{stderr}\n{told}");
+    assert_eq!(stdout, "one\ntwo\n".repeat(4), "{stderr}\n{told}");
+    let account: Value = serde_json::from_slice(&fs::read(lab.path("out").join("client.json")).unwrap()).unwrap();
+    assert_eq!((&account["pipes_total"], &account["pipes_failed"]), (&8.into(), &0.into()), "{account}");
+    lab.assert_nothing_is_left();
+}

@@ -141,11 +141,7 @@ pub(crate) fn connect(
         };
         match connected {
             Ok(()) => break socket,
-            // The latter where bluetoothd's own channels (EATT) come and go beside ours.
-            Err(error)
-                if (is_of_the_last(protocol, &error) || heard.number_is_taken())
-                    && clock::now().saturating_since(begin) < SETTLING =>
-            {
+            Err(error) if clock::now().saturating_since(begin) < settling(protocol, &error, timeout, &heard) => {
                 clock::sleep(Duration::from_millis(20));
             }
             Err(error) => return Err(fail(error)),
@@ -184,14 +180,23 @@ fn handle(socket: &Socket) -> io::Result<u16> {
 /// to it: that takes some tries. The kernel itself gives up after this time (`HCI_LE_CONN_TIMEOUT`).
 const FINDING: Duration = Duration::from_secs(20);
 
-/// RFCOMM has one connection for each pair of devices and channel, and for some time after its
-/// close the next one is refused.
-fn is_of_the_last(protocol: Protocol, error: &io::Error) -> bool {
-    protocol == Protocol::Rfcomm && matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ECONNRESET))
+/// For how long one connects again after an error that only tells that something before is not over yet; nothing
+/// where it tells more.
+fn settling(protocol: Protocol, error: &io::Error, timeout: Duration, heard: &Heard) -> Duration {
+    const SETTLING: Duration = Duration::from_secs(3);
+    match error.raw_os_error() {
+        // The kernel closes a link 2 s after its last channel (`HCI_DISCONN_TIMEOUT`). A channel asked for while
+        // the controllers are about it, for some connection intervals, goes down with the link: `bt_to_errno` of
+        // `HCI_ERROR_LOCAL_HOST_TERM`.
+        Some(libc::ECONNABORTED) => timeout,
+        // RFCOMM has one connection for each pair of devices and channel, and for some time after its close the
+        // next one is refused.
+        Some(libc::EBUSY | libc::ECONNRESET) if protocol == Protocol::Rfcomm => SETTLING,
+        // Where bluetoothd's own channels (EATT) come and go beside ours.
+        _ if heard.number_is_taken() => SETTLING,
+        _ => Duration::ZERO,
+    }
 }
-
-/// How long that may take.
-const SETTLING: Duration = Duration::from_secs(3);
 
 /// Listens on an adapter made ready for it: powered, connectable and, for LE, advertising.
 ///
