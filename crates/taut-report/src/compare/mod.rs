@@ -109,7 +109,8 @@ fn remarks(before: &Document, after: &Document, pairs: &[Pair<'_>]) -> Vec<Strin
         crate::prose::partial(&document.recording).map(|partial| format!("The recording {which} is {partial}."))
     });
     remarks.extend(partial.into_iter().flatten());
-    remarks.extend(pairs.iter().filter_map(|pair| Some(format!("Only {}: {}.", pair.only_in()?, pair.label))));
+    let only = pairs.iter().flat_map(Pair::only_in_one);
+    remarks.extend(only.map(|(which, what)| format!("Only {which}: {what}.")));
     let of = comparisons(pairs);
     let changes: Vec<Change> = told(pairs).flat_map(|(_, figures)| figures).map(|compared| compared.change).collect();
     if changes.contains(&Change::NoInterval) {
@@ -187,8 +188,9 @@ fn data(before: &Document, after: &Document, pairs: &[Pair<'_>], remarks: &[Stri
         let figures: Vec<Value> = pair.figures(of)?.iter().map(Compared::data).collect();
         Some(json!({"measured": pair.label, "figures": figures}))
     });
-    let only = |which: &str| -> Vec<&String> {
-        pairs.iter().filter(|pair| pair.only_in() == Some(which)).map(|pair| &pair.label).collect()
+    let only = |which: &str| -> Vec<String> {
+        let only = pairs.iter().flat_map(Pair::only_in_one);
+        only.filter(|(side, _)| *side == which).map(|(_, what)| what).collect()
     };
     json!({
         "format_version": taut_measure::recording::FORMAT_VERSION,
@@ -310,6 +312,24 @@ mod tests {
             // 5 % of 200 and three standard deviations.
             assert!(told_apart <= 19, "{rounds} rounds: {told_apart} of 200");
         }
+    }
+
+    /// As of an engine that starved, or of too few messages.
+    #[test]
+    fn a_figure_that_only_one_side_has_is_told() {
+        let mut starved = survey();
+        let Row::Echo(row) = &mut starved.recording.results[0] else { panic!("not an echo") };
+        row.rtt_ns = None;
+        let only = |json: &Value, which: &str| -> Vec<String> {
+            json[which].as_array().unwrap().iter().map(|only| only.as_str().unwrap().to_owned()).collect()
+        };
+        let Comparison { json, text, .. } = render_comparison(&survey(), &starved, Style::default());
+        let told = only(&json, "only_before");
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].ends_with(": round trip p50") && told[1].ends_with(": round trip p99"), "{told:?}");
+        assert!(only(&json, "only_after").is_empty() && text.contains(&format!("Only before: {}.", told[1])), "{text}");
+        let json = render_comparison(&starved, &survey(), Style::default()).json;
+        assert_eq!((only(&json, "only_before").len(), only(&json, "only_after")), (0, told));
     }
 
     #[test]

@@ -67,12 +67,21 @@ impl Pair<'_> {
         of_before.iter().filter(scatter).count() + usize::from(lost)
     }
 
-    pub(super) fn only_in(&self) -> Option<&'static str> {
-        match (self.before, self.after) {
-            (Some(_), None) => Some("before"),
-            (None, Some(_)) => Some("after"),
-            _ => None,
-        }
+    /// What only one of the two has, and which (`before`, `after`): all of it, or figures that the other side has
+    /// not taken, as a percentile of too few messages.
+    pub(super) fn only_in_one(&self) -> Vec<(&'static str, String)> {
+        let (before, after) = match (self.before, self.after) {
+            (Some(before), Some(after)) => (figures(before), figures(after)),
+            (Some(_), None) => return vec![("before", self.label.clone())],
+            (None, Some(_)) => return vec![("after", self.label.clone())],
+            (None, None) => return Vec::new(),
+        };
+        let lacks = |figures: &[Figure], name: &str| figures.iter().all(|figure| figure.name != name);
+        let alone = |which, figures: &[Figure], others: &[Figure]| -> Vec<(&'static str, String)> {
+            let alone = figures.iter().filter(|figure| lacks(others, figure.name));
+            alone.map(|figure| (which, format!("{}: {}", self.label, figure.name))).collect()
+        };
+        [alone("before", &before, &after), alone("after", &after, &before)].concat()
     }
 }
 
