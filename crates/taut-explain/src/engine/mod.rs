@@ -69,10 +69,10 @@ struct Counts {
 
 /// Causes over all directions, by the order in which they were first told.
 #[derive(Debug, Default)]
-struct Causes(Vec<CauseIn>);
+pub(crate) struct Causes(pub(crate) Vec<CauseIn>);
 
 impl Causes {
-    fn add(&mut self, on: &VerdictOn) {
+    pub(crate) fn add(&mut self, on: &VerdictOn) {
         let (found, unknown, share) = match &on.verdict {
             Verdict::Found(found) => (1, 0, found.cost.share),
             Verdict::Unknown { .. } => (0, 1, 0.0),

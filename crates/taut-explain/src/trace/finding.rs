@@ -97,6 +97,18 @@ pub(super) fn verdicts(connection: &Connection, way: Way) -> Vec<VerdictOn> {
         Verdict::Unknown { .. } => (1, std::cmp::Reverse(0)),
         Verdict::Clear => (2, std::cmp::Reverse(0)),
     });
+    let count = verdicts.iter().filter(|on| matches!(on.verdict, Verdict::Found(_))).count();
+    if let Some(VerdictOn { verdict: Verdict::Found(worst), .. }) = verdicts.first_mut()
+        && way == Way::Forward
+    {
+        // The writes are counted for all causes together.
+        let together = if count > 1 { "All causes together: " } else { "" };
+        let lines: Vec<Evidence> =
+            written(connection).into_iter().map(|line| line_of(format!("{together}{line}"))).collect();
+        // The longest stands among the writes' figures.
+        let stood = if count == 1 && !lines.is_empty() { 1 } else { 0 };
+        worst.evidence.splice(..stood, lines);
+    }
     verdicts
 }
 
@@ -129,30 +141,38 @@ fn judge(cause: &Cause, connection: &Connection, way: Way) -> Verdict {
     Verdict::Clear
 }
 
+/// What was seen of one cause.
 fn evidence(cause: &Cause, connection: &Connection, way: Way, longest: u64) -> Vec<Evidence> {
     let tally = &connection.tally;
-    let mut lines = Vec::new();
-    if way == Way::Forward && tally.held.count > 0 {
-        lines.push(format!(
-            "{} of {} writes were still in the socket when the call came back, and stayed for {} more (median), {} at \
-             most.",
-            tally.held.count,
-            tally.writes,
-            words::time(tally.held.median().unwrap_or_default()),
-            words::time(tally.held.max)
-        ));
-    } else {
-        lines.push(format!("Longest: {}.", words::time(longest)));
-    }
+    let mut lines = vec![format!("Longest: {}.", words::time(longest))];
     if way == Way::Forward {
-        lines.extend(released(connection));
         let state = tally.evidence.iter().rfind(|(holder, _)| cause.holders.contains(holder));
         lines.extend(state.map(|(_, state)| format!("The socket's state then: {}.", told(state))));
     }
     if cause.name == "loss" && tally.repeated > 0 {
         lines.push(format!("{} segments were sent again.", tally.repeated));
     }
-    lines.into_iter().map(|text| Evidence { text, frames: None }).collect()
+    lines.into_iter().map(line_of).collect()
+}
+
+fn line_of(text: String) -> Evidence {
+    Evidence { text, frames: None }
+}
+
+/// What became of the writes, whatever held them.
+fn written(connection: &Connection) -> Vec<String> {
+    let tally = &connection.tally;
+    let held = (tally.held.count > 0).then(|| {
+        format!(
+            "{} of {} writes were still in the socket when the call came back, and stayed for {} more (median), {} at \
+             most.",
+            tally.held.count,
+            tally.writes,
+            words::time(tally.held.median().unwrap_or_default()),
+            words::time(tally.held.max)
+        )
+    });
+    held.into_iter().chain(released(connection)).collect()
 }
 
 /// Who let the held writes go.

@@ -20,7 +20,7 @@ use taut_time::Instant;
 use connection::Connection;
 pub use report::{Releases, Traced, TracedDirection};
 
-use crate::engine::{CauseIn, Held, Verdict};
+use crate::engine::{Causes, Held};
 
 /// Takes the events of a live source, gives a [`Traced`].
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Trace {
     end: u64,
     worst: Vec<(u64, TracedDirection)>,
     totals: BTreeMap<Holder, (u64, u64)>,
-    causes: Vec<CauseIn>,
+    causes: Causes,
     flows: u64,
     directions: u64,
 }
@@ -46,7 +46,7 @@ impl Trace {
             end: 0,
             worst: Vec::new(),
             totals: BTreeMap::new(),
-            causes: Vec::new(),
+            causes: Causes::default(),
             flows: 0,
             directions: 0,
         }
@@ -70,7 +70,7 @@ impl Trace {
             connections: self.flows,
             directions: self.directions,
             totals,
-            causes: self.causes,
+            causes: self.causes.0,
             worst: self.worst.into_iter().map(|(_, direction)| direction).collect(),
         }
     }
@@ -80,11 +80,7 @@ impl Trace {
         for way in taut_event::Direction::BOTH {
             let Some(direction) = report::direction(connection, way, start) else { continue };
             self.directions += 1;
-            for on in &direction.verdicts {
-                if let Verdict::Found(found) = &on.verdict {
-                    self.found(&on.cause, found.cost.share);
-                }
-            }
+            direction.verdicts.iter().for_each(|on| self.causes.add(on));
             let breakdown = connection.breakdown(way);
             for holder in Holder::ALL {
                 if let Some(cell) = breakdown.get(holder) {
@@ -97,18 +93,6 @@ impl Trace {
             if place < self.kept {
                 self.worst.truncate(self.kept - 1);
                 self.worst.insert(place, (weight, direction));
-            }
-        }
-    }
-
-    fn found(&mut self, cause: &str, share: f64) {
-        match self.causes.iter_mut().find(|known| known.cause == cause) {
-            Some(known) => {
-                known.found += 1;
-                known.largest_share = known.largest_share.max(share);
-            }
-            None => {
-                self.causes.push(CauseIn { cause: cause.to_owned(), found: 1, unknown: 0, largest_share: share });
             }
         }
     }

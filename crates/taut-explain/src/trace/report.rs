@@ -17,7 +17,7 @@ pub struct Traced {
     pub directions: u64,
     /// Who held the data of all directions, longest first.
     pub totals: Vec<Held>,
-    /// The causes that were found, over all directions.
+    /// The causes that were found or could not be told, over all directions.
     pub causes: Vec<CauseIn>,
     /// The directions whose data was held longest, worst first.
     pub worst: Vec<TracedDirection>,

@@ -208,15 +208,38 @@ fn pacing_has_what_it_keeps_and_no_more() {
     assert_eq!(found(&direction), ["pacing"]);
 }
 
+/// What is counted for all writes is no evidence of one cause.
+#[test]
+fn with_two_causes_the_writes_are_counted_for_both() {
+    let mut story = Story::new();
+    for (round, state) in [SocketState { cork: Some(true), ..on_the_way(48) }, on_the_way(48)].into_iter().enumerate() {
+        let (at, byte) = (round as u64 * 1000, round as u64 * 48);
+        story.stamp(at, Stamp::WriteBegin, (byte, byte)).state(at, state);
+        story.stamp(at, Stamp::WriteEnd, (byte, byte + 48)).state(at, state);
+        story.stamp(at + 500, Stamp::Scheduled, (byte, byte + 48)).state(at + 500, on_the_way(0));
+    }
+    let direction = story.end(2000);
+    assert_eq!(found(&direction).len(), 2, "{direction:?}");
+    let evidence = |at: usize| -> Vec<&str> {
+        let Verdict::Found(found) = &direction.verdicts[at].verdict else { panic!("{direction:?}") };
+        found.evidence.iter().map(|seen| seen.text.as_str()).collect()
+    };
+    assert!(evidence(0)[0].starts_with("All causes together: 2 of 2 writes "), "{:?}", evidence(0));
+    assert!(evidence(1).iter().all(|line| !line.contains("writes") && !line.contains("Let go")), "{:?}", evidence(1));
+}
+
 #[test]
 fn what_was_lost_is_nobodys_and_nothing_is_clear_then() {
     let mut story = Story::new();
     story.stamp(0, Stamp::WriteBegin, (0, 0)).state(0, on_the_way(48));
     story.tell(100, Way::Forward, What::Gap, (0, 0));
     story.stamp(100, Stamp::Scheduled, (0, 48)).state(100, on_the_way(0));
-    let direction = story.end(110);
+    let traced = story.0.finish(Instant::from_nanos(110 * MS));
+    assert!(traced.causes.iter().all(|cause| (cause.found, cause.unknown) == (0, 1)), "{:?}", traced.causes);
+    let direction = traced.worst.into_iter().find(|direction| direction.is_outgoing).unwrap();
     assert_eq!(held_ms(&direction), [("not_known", 100.0), ("delivery", 10.0)]);
     assert!(direction.verdicts.iter().all(|on| matches!(on.verdict, Verdict::Unknown { .. })));
+    assert_eq!(traced.causes.len(), direction.verdicts.len());
     assert_eq!(direction.remarks.len(), 1);
 }
 

@@ -19,6 +19,8 @@ use super::record::{Record, Segment, What};
 
 /// Segments that are remembered as sent and not acknowledged; with more the count is the kernel's own.
 const MOST_SENT: usize = 4096;
+/// Threads in a call on one socket at once.
+const MOST_CALLS: usize = 64;
 /// States of include/net/tcp_states.h in which the peer's FIN counts as a received byte.
 const AFTER_FIN: [u64; 3] = [8, 9, 11];
 const SYN_SENT: u64 = 2;
@@ -72,7 +74,8 @@ struct Socket {
     wstamp: u64,
     /// End of the last small segment, likewise.
     small: Option<u32>,
-    call: Option<CallBegun>,
+    /// The calls on it that are going on: one thread may wait to read while another one writes.
+    calls: Vec<CallBegun>,
     /// Up to where it was seen to send.
     seen_to: Option<u32>,
     /// Up to where segments were seen to come. None unless established: only then each is seen (`tcp_probe`).
@@ -157,6 +160,11 @@ impl Follower {
         }
     }
 
+    /// Sockets that were met and not closed, and calls on them that are going on.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.sockets.len(), self.sockets.values().map(|socket| socket.calls.len()).sum())
+    }
+
     /// A connection of a traced program, of which no call may be seen.
     pub(super) fn want(&mut self, ends: Ends) {
         self.wanted.insert(ends);
@@ -229,7 +237,7 @@ impl Follower {
             sent: VecDeque::new(),
             wstamp: 0,
             small: None,
-            call: None,
+            calls: Vec::new(),
             seen_to: None,
             heard_to: None,
             sent_by: AckSentBy::NotSeen,
@@ -313,7 +321,8 @@ impl Socket {
         if self.gaps != gaps || is_unseen || is_unheard {
             self.gaps = gaps;
             self.sent.clear();
-            (self.call, self.small) = (None, None);
+            self.calls.clear();
+            self.small = None;
             events.tell(Direction::Forward, Happened::Gap, 0, 0);
         }
         if is_asked {
@@ -341,7 +350,11 @@ impl Socket {
 
     fn begin(&mut self, record: &Record<'_>, now: &Snapshot, events: &mut Events<'_, impl Sink>) {
         let call = CallBegun { thread: record.thread, write_seq: now.write_seq, copied_seq: now.copied_seq };
-        self.call = Some(call);
+        // A thread makes one call at a time: the end of an older one was not seen.
+        self.take_call(record.thread);
+        if self.calls.len() < MOST_CALLS {
+            self.calls.push(call);
+        }
         if is_send(record.number) {
             let from = self.out.of(now.write_seq);
             events.tell(Direction::Forward, Happened::Reached(Stamp::WriteBegin), from, from);
@@ -351,8 +364,13 @@ impl Socket {
         }
     }
 
+    fn take_call(&mut self, thread: u32) -> Option<CallBegun> {
+        let at = self.calls.iter().position(|call| call.thread == thread)?;
+        Some(self.calls.swap_remove(at))
+    }
+
     fn end(&mut self, record: &Record<'_>, now: &Snapshot, events: &mut Events<'_, impl Sink>) {
-        let begun = self.call.take().filter(|call| call.thread == record.thread);
+        let begun = self.take_call(record.thread);
         let result = i32::try_from(record.result).unwrap_or(i32::MAX);
         let end = Happened::Call(Call::End { number: record.number as u16, result });
         if is_send(record.number) {
@@ -396,7 +414,7 @@ impl Socket {
         let release = match timer {
             Some(timer) => Release::Timer(timer),
             None if is_answer => Release::Acknowledgement(self.came_by),
-            None if self.call.is_some_and(|call| call.thread == record.thread) => Release::Call,
+            None if self.calls.iter().any(|call| call.thread == record.thread) => Release::Call,
             None => Release::Unknown,
         };
         let mss = layout.word(record.copies, Known::MssCache).max(1);

@@ -165,6 +165,32 @@ fn a_snapshot_is_brought_to_what_it_is_just_after() {
     assert_eq!(heard.flows.len(), 1);
 }
 
+/// As with gRPC or a driver of a database: one thread waits to read, and another one writes meanwhile.
+#[test]
+fn calls_of_two_threads_on_one_socket_are_kept_apart() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    let reader = |what, result: i64, read: u64| {
+        let mut made = Made::new(what, CLIENT);
+        made.long(at::TASK, 7 << 32 | 9).number(libc::SYS_read, result).set(Known::CopiedSeq, 500 + read);
+        made.set(Known::RcvNxt, 500 + read);
+        made
+    };
+    tell(&mut follower, &mut heard, &reader(What::Call, 0, 0));
+    tell(&mut follower, &mut heard, &call(What::Call, 0, 0));
+    tell(&mut follower, &mut heard, &reader(What::Return, 8, 8));
+    tell(&mut follower, &mut heard, &reader(What::Call, 0, 8));
+    assert_eq!(follower.counts(), (1, 2));
+    let mut queue = Made::new(What::Queue, CLIENT);
+    tell(&mut follower, &mut heard, queue.set(Known::WriteSeq, 140).segment(100, 500, 40, 0));
+    let mut back = call(What::Return, 40, 40);
+    tell(&mut follower, &mut heard, back.set(Known::SndNxt, 140));
+    assert_eq!(
+        heard.stamps(),
+        [(Stamp::WriteBegin, 0), (Stamp::Read, 8), (Stamp::Scheduled, 40), (Stamp::WriteEnd, 40)]
+    );
+    assert_eq!(heard.releases(), [Release::Call]);
+}
+
 #[test]
 fn what_sent_the_acknowledgement_is_told_where_the_peer_is_seen() {
     let release = |is_seen: bool, timer: u64| {

@@ -165,6 +165,8 @@ pub struct Tracer {
     follower: Follower,
     missing: Vec<&'static str>,
     has_timer_names: bool,
+    /// Whether there ever were so many sockets or calls that the kernel may have dropped some.
+    was_crowded: bool,
 }
 
 impl Tracer {
@@ -196,7 +198,18 @@ impl Tracer {
         let follower = Follower::new(matches!(scope, Scope::Port(_)), timers);
         let ring =
             maps.ring.duplicate().and_then(|ring| Ring::new(ring, RING_BYTES)).map_err(BpfError::of("map the ring"))?;
-        Ok(Self { links, programs, left_out: [0; 2], ring, maps, layout, follower, missing, has_timer_names })
+        Ok(Self {
+            links,
+            programs,
+            left_out: [0; 2],
+            ring,
+            maps,
+            layout,
+            follower,
+            missing,
+            has_timer_names,
+            was_crowded: false,
+        })
     }
 
     /// Traces a process, and from now on what it forks.
@@ -282,8 +295,14 @@ impl Tracer {
         // A kernel that does not tell has none to book.
         let missed = |program: &OwnedFd| sys::recursion_misses(program.as_fd()).unwrap_or(0);
         let left_out = self.programs.each_ref().map(|programs| programs.iter().map(missed).sum());
-        self.follower.is_doubtful = left_out[0] > self.left_out[0];
+        self.was_crowded |= is_crowded(self.follower.counts());
+        self.follower.is_doubtful = left_out[0] > self.left_out[0] || self.was_crowded;
         self.left_out = left_out;
+    }
+
+    /// Whether there ever were more sockets or calls at once than the tables in the kernel surely hold.
+    pub const fn was_crowded(&self) -> bool {
+        self.was_crowded
     }
 
     /// Tracepoints that this kernel has not, or not as known; less is told without them.
@@ -305,6 +324,12 @@ impl Tracer {
     pub fn take_new_processes(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.follower.new_processes)
     }
+}
+
+/// Full tables in the kernel drop what was used least lately, and tell nobody. They begin before they are full, as each
+/// processor keeps some room for itself (`LOCAL_FREE_TARGET` of kernel/bpf/bpf_lru_list.c).
+const fn is_crowded((sockets, calls): (usize, usize)) -> bool {
+    sockets > MOST_SOCKETS / 4 * 3 || calls > MOST_CALLS / 4 * 3
 }
 
 /// Loads and attaches one, the program before its link; nothing for a hook that this scope has no use for.

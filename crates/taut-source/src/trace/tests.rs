@@ -64,3 +64,18 @@ fn a_hook_with_other_arguments_is_refused_by_name() {
     assert!(refused(&hook("no_such_tracepoint", &[])).contains("no_such_tracepoint"));
     assert!(attach(&hook("tcp_probe", &["sock", "sk_buff"]), &plan, &btf).is_ok());
 }
+
+/// What the tables hold before they count as crowded is all there, and what was put in long ago, too.
+#[test]
+fn tables_that_are_not_crowded_have_dropped_nothing() {
+    let Ok(maps) = Maps::create() else {
+        return skip("trace::tables_that_are_not_crowded_have_dropped_nothing", "no BPF here");
+    };
+    let most = (0..).find(|&sockets| is_crowded((sockets + 1, 0))).unwrap();
+    assert!(is_crowded((0, most + 1)) && !is_crowded((most, most)));
+    for key in 0..most as u64 {
+        maps.sockets.update(&key.to_ne_bytes(), &[1; 4]).unwrap();
+    }
+    let lost = (0..most as u64).filter(|key| maps.sockets.look_up(&key.to_ne_bytes()).is_err());
+    assert_eq!(lost.count(), 0, "of {most}");
+}

@@ -227,6 +227,11 @@ fn unseen(tracer: &Tracer) -> Vec<String> {
             tracer.lost()
         ));
     }
+    if tracer.was_crowded() {
+        let text = "There were more connections or calls at once than the tables in the kernel surely hold; what it may have \
+                    dropped is booked as not known. Trace one process or one port.";
+        remarks.push(text.to_owned());
+    }
     let [records, others] = tracer.left_out();
     if records > 0 {
         remarks.push(format!(
