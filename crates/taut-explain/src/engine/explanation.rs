@@ -54,7 +54,8 @@ pub struct Direction {
     pub segments: u64,
     /// From the beginning of the capture to that of this direction's time.
     pub begin_ns: u64,
-    /// From the opening, or the first data where that was not seen, to the last acknowledgement.
+    /// From the opening, or the first data where that was not seen, to the last acknowledgement, or
+    /// to the end of the connection if a wait lasted until then.
     /// The parts of the breakdown add up to this.
     pub span_ns: u64,
     /// First and last packet with its data.

@@ -153,8 +153,11 @@ impl Engine {
         let start = self.start.unwrap_or_default();
         for direction in taut_event::Direction::BOTH {
             let reported = match tracker {
-                Tracker::Connection(connection) => report::direction(connection, direction, start)
-                    .map(|(report, breakdown)| (report, breakdown, report::weight(breakdown))),
+                Tracker::Connection(connection) => {
+                    report::direction(connection, direction, start).map(|(report, breakdown)| {
+                        (report, breakdown, report::weight(&connection.halves[direction.index()]))
+                    })
+                }
                 Tracker::Channel(channel) => channel::direction(channel, direction, start),
             };
             let Some((report, breakdown, weight)) = reported else { continue };

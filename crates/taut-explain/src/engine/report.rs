@@ -5,11 +5,17 @@ use taut_event::{Direction as Way, FlowKey, Holder};
 use super::breakdown::Breakdown;
 use super::detect;
 use super::{Direction, Held, Stall};
-use crate::tcp::{Connection, Lack};
+use crate::tcp::{Connection, Half, Lack, Silence};
 use crate::words;
 
-/// Time that could be had back. Congestion control has its reasons, so its time counts half.
-pub(super) fn weight(breakdown: &Breakdown) -> u64 {
+/// Time that could be had back. Congestion control has its reasons, so its time counts half, and so
+/// does an answer that never came: it may not have been due.
+pub(super) fn weight(half: &Half) -> u64 {
+    let breakdown = &half.breakdown;
+    let unanswered = match half.silence {
+        Some(Silence::Unanswered(silence)) => silence.length() / 2,
+        Some(Silence::Unclear(_)) | None => 0,
+    };
     let weigh = |holder: &Holder| match holder {
         Holder::SendingProgram | Holder::PeerTurn | Holder::Delivery | Holder::NotKnown => 0,
         Holder::CongestionWindow | Holder::SlowStart | Holder::Pacing | Holder::PathQueue | Holder::Handshake => {
@@ -17,7 +23,7 @@ pub(super) fn weight(breakdown: &Breakdown) -> u64 {
         }
         _ => breakdown.ns(*holder),
     };
-    Holder::ALL.iter().map(weigh).sum()
+    Holder::ALL.iter().map(weigh).sum::<u64>() + unanswered
 }
 
 /// The report of a direction in which data went, with its breakdown.
@@ -132,8 +138,27 @@ fn remarks(connection: &Connection, way: Way) -> Vec<String> {
     if half.tally.reordered > 0 {
         remarks.push(format!("{} segments came out of order.", half.tally.reordered));
     }
+    if let Some(silence) = half.silence {
+        remarks.push(told(silence, connection.halves[way.reverse().index()].tally.segments > 0));
+    }
     if connection.was_reset {
         remarks.push("The connection was reset (RST).".to_owned());
     }
     remarks
+}
+
+/// How a direction ended that waited, or seemed to.
+fn told(silence: Silence, has_answers: bool) -> String {
+    let never = if has_answers { "" } else { " The peer sent no data at all, so its direction has no report." };
+    match silence {
+        Silence::Unanswered(silence) => format!(
+            "After its last data was acknowledged nothing came for {}, up to the end of the connection.{never}",
+            words::time(silence.length())
+        ),
+        Silence::Unclear(silence) => format!(
+            "After its last data nothing came for {}, up to the end of the connection; whether an answer was due \
+             the packets don't tell, so that time is not in the breakdown.{never}",
+            words::time(silence.length())
+        ),
+    }
 }

@@ -2,6 +2,7 @@
 
 mod blind;
 mod clock;
+mod end;
 mod talk;
 
 use proptest::prelude::*;

@@ -2,13 +2,44 @@
 
 use taut_event::Holder;
 
-use super::half::Half;
+use super::half::{Half, MS};
 use super::sample::Sample;
 use super::sight::Lack;
+use crate::engine::Episode;
+
+/// A silence as long as this at the end is told.
+const STALL: u64 = 200 * MS;
+/// What is so short and follows the peer's data at once may only acknowledge it, as updates of
+/// HTTP/2 windows do.
+const RECEIPT_BYTES: u64 = 64;
+const RECEIPT_WITHIN: u64 = 10 * MS;
+
+/// How a connection ended, as one direction needs to know it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    /// Its last packet.
+    pub(super) at: u64,
+    pub(super) place: u64,
+    /// An end of it acknowledged without data.
+    pub(super) has_pure: bool,
+    /// Whether this direction is that of the end that opened the connection.
+    pub(super) is_client: bool,
+    /// When data last passed the other way.
+    pub(super) peer_data: Option<u64>,
+}
+
+/// The silence after the last data, up to the end of the connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Silence {
+    /// It was the peer's turn.
+    Unanswered(Episode),
+    /// Whether an answer was due, the packets do not tell.
+    Unclear(Episode),
+}
 
 impl Half {
-    /// Nothing more comes. `has_pure`: an end of the connection acknowledged without data.
-    pub(super) fn finish(&mut self, at: u64, has_pure: bool) {
+    /// Nothing more comes.
+    pub(super) fn finish(&mut self, end: End) {
         self.end_stretch(false);
         if let Some(part) = self.nagle.take() {
             self.breakdown.book(Holder::Nagle, part);
@@ -20,9 +51,12 @@ impl Half {
             return;
         }
         if let Some(last) = self.last_data {
-            let end = if self.is_outstanding() { at } else { self.acked_at.unwrap_or(last) };
-            self.repair(end, self.tally.last_place, 0);
-            self.book_up_to(Holder::Delivery, end, self.tally.last_place);
+            let until = if self.is_outstanding() { end.at } else { self.acked_at.unwrap_or(last) };
+            self.repair(until, self.tally.last_place, 0);
+            self.book_up_to(Holder::Delivery, until, self.tally.last_place);
+            if !self.is_outstanding() {
+                self.stalled(last, end);
+            }
         }
         if self.nagle_is_off() {
             self.breakdown.rename(Holder::Nagle, Holder::SendingProgram);
@@ -32,8 +66,33 @@ impl Half {
         if self.breakdown.get(Holder::Cork).is_some_and(|cell| cell.episodes < 3) {
             self.breakdown.rename(Holder::Cork, Holder::SendingProgram);
         }
-        self.look_back(has_pure);
+        self.look_back(end.has_pure);
         self.breakdown.close();
+    }
+
+    /// A wait that lasted until the end: for a window that stayed closed, or for an answer.
+    fn stalled(&mut self, last: u64, end: End) {
+        let Some((from, from_place)) = self.booked else { return };
+        let is_closed = self.acks.last().is_some_and(|ack| ack.window == 0);
+        // Without a probe there may have been nothing to send.
+        if is_closed && self.probed_at.is_some_and(|at| self.acked_at.is_none_or(|acked| at >= acked)) {
+            self.book_up_to(Holder::ReceivingProgram, end.at, end.place);
+            return;
+        }
+        let until = self.fin_at.unwrap_or(end.at).min(end.at);
+        let is_last = end.peer_data.is_none_or(|at| at < last);
+        if !end.is_client || !is_last || until < from.saturating_add(STALL) {
+            return;
+        }
+        let silence = Episode { from, to: until, places: (from_place, end.place) };
+        let is_receipt = self.last_length < RECEIPT_BYTES && end.peer_data.is_some_and(|at| last - at < RECEIPT_WITHIN);
+        // It went on before without having been answered.
+        if self.unprompted > 0 || is_receipt {
+            self.silence = Some(Silence::Unclear(silence));
+            return;
+        }
+        self.silence = Some(Silence::Unanswered(silence));
+        self.book_up_to(Holder::PeerTurn, until, end.place);
     }
 
     /// What was booked as if all acknowledgements were in the capture, if they are not.

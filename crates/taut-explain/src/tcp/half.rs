@@ -3,6 +3,7 @@
 use taut_event::{Event, Holder, Segment, SegmentFlags};
 
 use super::acks::{Ack, AckLog};
+use super::ending::Silence;
 use super::holes::{Holes, Late};
 use super::sight::{Lack, Sight};
 use super::state::{Class, Known, Restart, Sent};
@@ -37,6 +38,15 @@ pub(crate) struct Half {
     /// Position after the last byte, once its sender said so.
     fin: Option<u64>,
     edge: Option<u64>,
+    pub(super) fin_at: Option<u64>,
+    /// Bytes of the last segment of new data.
+    pub(super) last_length: u64,
+    /// When it last probed a closed window.
+    pub(super) probed_at: Option<u64>,
+    /// How often it went on after a pause, all being acknowledged and nothing answered.
+    pub(super) unprompted: u64,
+    /// How it ended, if that was a wait.
+    pub(crate) silence: Option<Silence>,
     /// What the sender knew when it last sent: the right edge, and the number of the ACK after.
     pub(super) edge_then: u64,
     pub(super) known_then: u64,
@@ -88,6 +98,11 @@ impl Half {
             una: None,
             fin: None,
             edge: None,
+            fin_at: None,
+            last_length: 0,
+            probed_at: None,
+            unprompted: 0,
+            silence: None,
             edge_then: u64::MAX,
             known_then: 0,
             last_was_pushed: false,
@@ -229,6 +244,7 @@ impl Half {
         let sent = Sent { at: event.at.as_nanos(), place: event.place, start, end };
         if segment.flags.has(SegmentFlags::FIN) {
             self.fin = Some(end);
+            self.fin_at.get_or_insert(sent.at);
         }
         if event.bytes.is_empty() {
             return self.without_data(&sent);
@@ -282,6 +298,7 @@ impl Half {
         if below && self.next.is_some_and(|next| sent.start < next) {
             if self.acks.last().is_some_and(|ack| ack.window == 0) {
                 self.tally.window_probes += 1;
+                self.probed_at = Some(sent.at);
             } else {
                 self.tally.keep_alives += 1;
             }
@@ -291,6 +308,7 @@ impl Half {
     /// A byte beyond the window, or again while it was closed: only the receiving program can open it.
     fn probe(&mut self, sent: &Sent) {
         self.tally.window_probes += 1;
+        self.probed_at = Some(sent.at);
         self.book(Class::Hold(Holder::ReceivingProgram), sent.at, sent.place);
     }
 
@@ -479,6 +497,7 @@ impl Half {
         self.last_was_pushed = segment.flags.has(SegmentFlags::PSH);
         self.last_was_full = sent.len().is_multiple_of(self.mss.max(1));
         self.last_data = Some(sent.at);
+        self.last_length = sent.len();
         self.next = Some(next.max(sent.end));
         // All that a later segment may still look back to.
         self.acks.forget(sent.at.saturating_sub(3 * known.lag + 50 * MS), known.end);

@@ -16,6 +16,8 @@ mod vantage;
 use taut_event::{Event, Flow, Segment, SegmentFlags, What};
 use taut_time::Instant;
 
+use ending::End;
+pub(crate) use ending::Silence;
 pub(crate) use half::Half;
 use repeats::Repeats;
 pub(crate) use sight::Lack;
@@ -36,6 +38,7 @@ pub(crate) struct Connection {
     pub(crate) was_reset: bool,
     pub(crate) first: Option<u64>,
     pub(crate) last: u64,
+    last_place: u64,
     pub(crate) segments: u64,
 }
 
@@ -52,6 +55,7 @@ impl Connection {
             was_reset: false,
             first: None,
             last: 0,
+            last_place: 0,
             segments: 0,
         }
     }
@@ -64,7 +68,7 @@ impl Connection {
         if self.repeats.is_copy(&event, &segment) {
             return;
         }
-        self.last = at;
+        (self.last, self.last_place) = (at, event.place);
         self.first.get_or_insert(at);
         self.segments += 1;
         let sender = event.direction.index();
@@ -129,9 +133,14 @@ impl Connection {
 
     /// Nothing more comes.
     pub(crate) fn finish(&mut self) {
-        let last = self.last;
         let has_pure = self.halves.iter().any(|half| half.sight.has_pure());
-        self.halves.iter_mut().for_each(|half| half.finish(last, has_pure));
+        let data = [self.halves[1].last_data, self.halves[0].last_data];
+        let has_handshake = self.has_handshake();
+        for (index, half) in self.halves.iter_mut().enumerate() {
+            let is_client = has_handshake && index == 0;
+            let (at, place, peer_data) = (self.last, self.last_place, data[index]);
+            half.finish(End { at, place, has_pure, is_client, peer_data });
+        }
     }
 
     pub(crate) fn copies(&self) -> u64 {

@@ -96,6 +96,9 @@ impl Half {
         let is_small = !sent.len().is_multiple_of(mss);
         let in_flight = next.saturating_sub(known.una);
         if in_flight == 0 {
+            let was_prompted = self.peer_data.is_some_and(|then| self.last_data.is_none_or(|last| then > last));
+            self.unprompted +=
+                u64::from(!was_prompted && self.last_data.is_some() && gap > self.round_trip(loops) + 10 * MS);
             let is_corked = CORK.contains(&gap) && is_small && self.last_was_full && !self.last_was_pushed;
             return if is_corked { Class::Hold(Holder::Cork) } else { self.program(last, sent.at) };
         }

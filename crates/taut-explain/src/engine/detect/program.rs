@@ -2,7 +2,7 @@ use taut_event::{Coverage, Holder, Kind};
 
 use super::facts::{Detector, Facts, no_acks, seen, text};
 use crate::engine::{Certainty, Found, Verdict};
-use crate::tcp::Lack;
+use crate::tcp::{Lack, Silence};
 use crate::words;
 
 pub(super) const CAUSE_PEER: &str = "peer_turn";
@@ -30,21 +30,32 @@ impl Detector for PeerTurn {
 
     fn found(&self, facts: &Facts<'_>) -> Verdict {
         let answers = &facts.other().tally.answers;
-        let median = answers.median().unwrap_or_default();
-        Verdict::Found(Found {
-            summary: format!(
-                "The sender waited for the peer's answers; the peer took {} (median)",
-                words::time(median)
+        let took = answers.median().map(|median| format!("the peer took {} (median)", words::time(median)));
+        let summary = match (facts.half.silence, took) {
+            (Some(Silence::Unanswered(silence)), took) => format!(
+                "The peer acknowledged the last data and did not answer: {}, up to the end of the connection{}",
+                words::time(silence.length()),
+                took.map_or_else(String::new, |took| format!("; before, {took}"))
             ),
-            evidence: vec![
-                facts.longest_seen(self.holders()),
-                text(format!(
-                    "{} answers, {} at most, less the way there and back of {}.",
-                    answers.count,
-                    words::time(answers.max),
-                    words::time(facts.connection.round_trip())
-                )),
-            ],
+            (_, took) => {
+                format!(
+                    "The sender waited for the peer's answers{}",
+                    took.map_or_else(String::new, |took| format!("; {took}"))
+                )
+            }
+        };
+        let mut evidence = vec![facts.longest_seen(self.holders())];
+        if answers.count > 0 {
+            evidence.push(text(format!(
+                "{} answers, {} at most, less the way there and back of {}.",
+                answers.count,
+                words::time(answers.max),
+                words::time(facts.connection.round_trip())
+            )));
+        }
+        Verdict::Found(Found {
+            summary,
+            evidence,
             remedy: "Look at the peer's program, or ask for several things at once instead of one after another."
                 .to_owned(),
             ..seen(facts, self, Certainty::Seen)
