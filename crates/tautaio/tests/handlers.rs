@@ -29,5 +29,6 @@ macro_rules! cases {
 cases! {
     handlers_that_fork,
     handlers_that_leap,
+    handlers_that_leap_out_of_a_wait,
     handlers_that_close,
 }

@@ -3,7 +3,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use crate::lockfree::announcement::Wait;
 use crate::system::{self, Deadline};
@@ -34,7 +34,7 @@ pub(crate) fn sleep(word: &AtomicU32, value: u32, deadline: Deadline) -> Wait {
 }
 
 /// [`sleep`] as a cancellation point (pthreads(7)): a thread cancelled here calls `leave` with
-/// `argument` before it ends.
+/// `argument` before it ends, and so does one whose signal handler jumps out of here (siglongjmp(3)).
 pub(crate) fn sleep_cancelably(
     word: &AtomicU32,
     value: u32,
@@ -42,19 +42,44 @@ pub(crate) fn sleep_cancelably(
     leave: extern "C" fn(*mut c_void),
     argument: *mut c_void,
 ) -> Wait {
-    let mut buffer = CleanupBuffer { routine: leave, argument, kind: 0, previous: ptr::null_mut() };
-    let mut before = 0;
+    let mut left = Left { leave, argument, before: AtomicI32::new(UNKNOWN) };
+    let place = (&raw mut left).cast::<c_void>();
+    let mut buffer = CleanupBuffer { routine: clean_up, argument: place, kind: 0, previous: ptr::null_mut() };
+    let mut asynchronous = 0;
     // SAFETY: the buffer stays until it is popped, or until the C library has called the routine. While cancelling acts
     // at any instruction, nothing happens but the system call; nothing between here and the application needs dropping.
     unsafe {
-        _pthread_cleanup_push(&raw mut buffer, leave, argument);
-        pthread_setcanceltype(ASYNCHRONOUS, &raw mut before);
+        _pthread_cleanup_push(&raw mut buffer, clean_up, place);
+        // The C library stores what was before it changes that.
+        pthread_setcanceltype(ASYNCHRONOUS, left.before.as_ptr());
         let wait = sleep(word, value, deadline);
-        pthread_setcanceltype(before, &raw mut before);
+        pthread_setcanceltype(left.before.load(Ordering::Relaxed), &raw mut asynchronous);
         _pthread_cleanup_pop(&raw mut buffer, 0);
         wait
     }
 }
+
+/// A wait that is left by another way than its end.
+struct Left {
+    leave: extern "C" fn(*mut c_void),
+    argument: *mut c_void,
+    /// The thread's type of cancellation before the wait, which a jump does not restore by itself.
+    before: AtomicI32,
+}
+
+extern "C" fn clean_up(left: *mut c_void) {
+    // SAFETY: it is on the stack below, in the frame that is being left.
+    let left = unsafe { &*left.cast_const().cast::<Left>() };
+    let (before, mut asynchronous) = (left.before.load(Ordering::Relaxed), 0);
+    if before != UNKNOWN {
+        // SAFETY: the place lives through the call.
+        unsafe { pthread_setcanceltype(before, &raw mut asynchronous) };
+    }
+    (left.leave)(left.argument);
+}
+
+/// No type of cancellation: it has not been changed yet.
+const UNKNOWN: c_int = -1;
 
 /// `PTHREAD_CANCEL_ASYNCHRONOUS`.
 const ASYNCHRONOUS: c_int = 1;

@@ -99,7 +99,7 @@ impl Episode for Append {
         let closes_early = context.random.percent(30);
         if closes_early {
             for operation in self.writes.iter_mut().chain(&mut self.syncs) {
-                operation.cancel_tried = true;
+                operation.may_end();
             }
             close(self.fd);
         }

@@ -99,7 +99,7 @@ impl Episode for Crowd {
         for Connection { ours, peers, read } in self.connections.drain(..) {
             let Some(mut read) = read else { continue };
             let expected = if context.random.percent(50) {
-                read.cancel_tried = true;
+                read.may_end();
                 close(ours);
                 assert!(read.is_complete(), "in flight after close: {read:?}");
                 libc::ECANCELED

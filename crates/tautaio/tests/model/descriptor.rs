@@ -34,6 +34,14 @@ pub(crate) fn duplicate(fd: c_int) -> c_int {
     copy
 }
 
+/// Which file a number means, among all that are open; 0 for none.
+pub(crate) fn inode(fd: c_int) -> u64 {
+    // SAFETY: all-zero is a value of the structure, which the call fills in.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: it lives through the call.
+    if unsafe { libc::fstat(fd, &raw mut stat) } == 0 { stat.st_ino } else { 0 }
+}
+
 /// The read end and the write end.
 pub(crate) fn pipe() -> [c_int; 2] {
     let mut ends = [-1; 2];

@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use super::batch;
 use super::descriptor::{self, close, close_raw};
 use super::memory::Buffer;
-use super::operation::{Cancelled, Finished, Kind, Operation};
+use super::operation::{Finished, Kind, Operation};
 use super::round::{Context, Episode};
 use super::wait;
 
@@ -164,15 +164,10 @@ impl File {
         }
         if context.random.percent(70) {
             let place = context.random.below(self.operations.len());
-            let operation = &mut self.operations[place];
-            let before = operation.cancel_tried;
-            if operation.cancel(context) == Cancelled::No {
-                // It goes on as if nothing had been said.
-                operation.cancel_tried = before;
-            }
+            self.operations[place].cancel(context);
         } else {
             for operation in &mut self.operations {
-                operation.cancel_tried = true;
+                operation.may_end();
             }
             let answer = super::ffi::cancel(self.fd, std::ptr::null_mut(), context.random.percent(50));
             let all_complete = self.operations.iter().all(Operation::is_complete);
@@ -214,7 +209,7 @@ impl Episode for File {
         let own = descriptor::duplicate(self.fd);
         if closes_early {
             for operation in &mut self.operations {
-                operation.cancel_tried = true;
+                operation.may_end();
             }
             close(self.fd);
         }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, 
 
 use super::fault::fault;
 use super::ffi::{self, Aiocb, Sigevent};
+use super::raised;
 
 /// More than there are ever requests at one time.
 const CAPACITY: usize = 1 << 17;
@@ -104,7 +105,7 @@ pub(crate) fn signal_to_thread() -> c_int {
     libc::SIGRTMIN() + 5
 }
 
-/// Interrupts, and means nothing.
+/// Interrupts, and has the handler use the library.
 pub(crate) const NOISE: c_int = libc::SIGUSR1;
 
 /// Takes an entry.
@@ -302,6 +303,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _context: *mu
 
 extern "C" fn on_noise(_signal: c_int) {
     HANDLED.with(|handled| handled.set(handled.get() + 1));
+    raised::act();
 }
 
 extern "C" fn on_broken_pipe(_signal: c_int) {
@@ -340,16 +342,25 @@ pub(crate) fn set_up() {
         (libc::SIGPIPE, on_broken_pipe as *const () as usize, 0),
     ];
     for (signal, handler, flags) in handlers {
-        // SAFETY: all-zero is a value of the structure: no flags, an empty mask.
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        action.sa_sigaction = handler;
-        action.sa_flags = flags;
-        // SAFETY: the handlers do only what a handler may.
-        assert_eq!(unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) }, 0);
+        install(signal, handler, flags);
     }
     // The main thread would get most of them: the kernel prefers it. And nanosleep, which adds the
     // timer's slack each time it is interrupted, would never end in it.
     mask(libc::SIG_BLOCK, &[signal_with_handler(), signal_waited_for(), NOISE]);
+}
+
+fn install(signal: c_int, handler: usize, flags: c_int) {
+    // SAFETY: all-zero is a value of the structure: no flags, an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler;
+    action.sa_flags = flags;
+    // SAFETY: the handlers do only what a handler may.
+    assert_eq!(unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) }, 0);
+}
+
+/// Handles one more signal, for a thread that sends it to itself.
+pub(crate) fn handle(signal: c_int, handler: extern "C" fn(c_int)) {
+    install(signal, handler as *const () as usize, libc::SA_RESTART);
 }
 
 /// Lets this thread run handlers.

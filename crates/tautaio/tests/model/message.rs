@@ -123,7 +123,7 @@ impl Episode for Messages {
             self.rest(context);
         }
         for read in &mut self.reads {
-            read.cancel_tried = true;
+            read.may_end();
         }
         close(self.reader);
         for read in &self.reads {

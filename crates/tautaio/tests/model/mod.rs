@@ -1,7 +1,7 @@
 //! Random use of all of the interface, by several threads, against a model of what each request must do.
 //!
-//! - [`round`]: one round with its threads; [`takers`], [`disturb`] and [`cancellation`] are those
-//!   that belong to no episode.
+//! - [`round`]: one round with its threads; [`takers`], [`disturb`], [`cancellation`] and [`leap`] are those
+//!   that belong to no episode, and [`raised`] is what signal handlers do.
 //! - [`stream`], [`message`], [`file`], [`append`], [`race`], [`crowd`], [`lost`]: episodes, each with its model.
 //! - [`operation`], [`batch`], [`wait`], [`reuse`]: requests, and calls with what must hold after them.
 //! - [`ledger`]: every request's notification; [`memory`]: its memory; [`leak`]: what the process holds.
@@ -19,12 +19,14 @@ mod fault;
 pub(crate) mod ffi;
 mod file;
 mod leak;
+mod leap;
 mod ledger;
 mod lost;
 mod memory;
 mod message;
 mod operation;
 mod race;
+mod raised;
 mod random;
 mod reuse;
 mod round;

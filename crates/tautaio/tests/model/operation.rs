@@ -43,7 +43,9 @@ pub(crate) struct Operation {
     pub(crate) length: usize,
     pub(crate) offset: i64,
     /// Whether `aio_cancel` or a close was called for it.
-    pub(crate) cancel_tried: bool,
+    cancel_tried: bool,
+    /// The last of these was refused: it goes on.
+    refused: bool,
     ticket: Ticket,
     notify: Notify,
     /// Its own address, for the notification's look at it.
@@ -136,6 +138,7 @@ impl Operation {
             length,
             offset,
             cancel_tried: false,
+            refused: false,
             ticket,
             notify,
             watched,
@@ -235,6 +238,7 @@ impl Operation {
             };
             let valid = if error == 0 { value >= 0 && value.unsigned_abs() <= self.length } else { value == -1 };
             assert!(valid && (0..4096).contains(&error), "{self:?}: error {error}, value {value}");
+            assert!(!self.refused || error != libc::ECANCELED, "AIO_NOTCANCELED was said of {self:?}");
             self.outcome = Some(Outcome { error, value });
             context.completed.fetch_add(1, Ordering::Relaxed);
         }
@@ -269,9 +273,19 @@ impl Operation {
         }
     }
 
+    /// It is about to be cancelled or its descriptor to be closed.
+    pub(crate) fn may_end(&mut self) {
+        (self.cancel_tried, self.refused) = (true, false);
+    }
+
+    /// Whether it may be cancelled by now.
+    pub(crate) fn is_cancel_tried(&self) -> bool {
+        self.cancel_tried
+    }
+
     /// `aio_cancel` of this one, with what must hold afterwards.
     pub(crate) fn cancel(&mut self, context: &mut Context<'_>) -> Cancelled {
-        self.cancel_tried = true;
+        self.may_end();
         let before = self.is_complete();
         let answer = ffi::cancel(self.fd, self.pointer(), context.random.percent(50));
         match answer {
@@ -287,6 +301,7 @@ impl Operation {
             libc::AIO_NOTCANCELED => {
                 assert!(!before, "AIO_NOTCANCELED for {self:?}, which was complete");
                 assert_ne!(self.error(false), libc::ECANCELED, "status of {self:?} after AIO_NOTCANCELED");
+                self.refused = true;
                 Cancelled::No
             }
             other => panic!("aio_cancel of {self:?} = {other}, errno {}", ffi::errno()),

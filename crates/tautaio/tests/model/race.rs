@@ -168,7 +168,7 @@ impl Episode for Race {
             self.collect(context);
         }
         for read in &mut self.reads {
-            read.cancel_tried = true;
+            read.may_end();
         }
         close(self.reader);
         while !self.reads.is_empty() {

@@ -19,7 +19,7 @@ use super::operation::{ListTicket, Operation};
 use super::race::Race;
 use super::random::Random;
 use super::stream::Stream;
-use super::{Config, cancellation, disturb, takers};
+use super::{Config, cancellation, disturb, leap, raised, takers};
 
 /// No request completes for so long: something is lost. Sanitizers and a busy machine take their time.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -122,6 +122,7 @@ struct Scenario {
     has_noise: bool,
     forks: bool,
     cancels_threads: bool,
+    leaps: bool,
     operations: u64,
 }
 
@@ -142,6 +143,7 @@ impl Scenario {
             has_noise: config.with("handlers") && random.percent(40),
             forks: config.with("forks") && random.percent(25),
             cancels_threads: config.with("cancellation") && random.percent(30),
+            leaps: config.with("handlers") && random.percent(30),
             operations: random.between(500, if reap == Reap::Mixed { 8000 } else { 20_000 }) as u64,
         }
     }
@@ -179,6 +181,9 @@ pub(crate) fn run(seed: u64, config: &Config, directory: &Path) -> u64 {
         over: AtomicBool::new(false),
         threads: (0..scenario.workers).map(|_| AtomicI32::new(0)).collect(),
     };
+    if scenario.has_noise {
+        raised::set_up(seed);
+    }
     thread::scope(|scope| {
         let (shared, scenario) = (&shared, &scenario);
         let receiver = scope.spawn(|| ledger::receive(&shared.over));
@@ -196,6 +201,8 @@ pub(crate) fn run(seed: u64, config: &Config, directory: &Path) -> u64 {
         let canceller = scenario
             .cancels_threads
             .then(|| scope.spawn(|| cancellation::cancel_now_and_then(Random::new(seed, 102), &shared.stop)));
+        let leaper =
+            scenario.leaps.then(|| scope.spawn(|| leap::leap_now_and_then(Random::new(seed, 103), &shared.stop)));
         supervise(shared, scenario);
         // Signals are taken until now, as workers are still there.
         shared.over.store(true, Ordering::Release);
@@ -205,9 +212,10 @@ pub(crate) fn run(seed: u64, config: &Config, directory: &Path) -> u64 {
             taker.join().expect("checked by the hook");
         }
         drop(last);
-        for other in [Some(receiver), noise, forker, canceller].into_iter().flatten() {
+        for other in [Some(receiver), noise, forker, canceller, leaper].into_iter().flatten() {
             other.join().expect("checked by the hook");
         }
+        raised::put_away();
         takers::assert_nothing_left();
         for (block, ticket) in kept.into_iter().flatten() {
             drop(block);

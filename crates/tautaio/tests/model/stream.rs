@@ -210,7 +210,7 @@ impl Stream {
         let mut before = Vec::new();
         for operation in self.on_end(end) {
             before.push(operation.is_complete());
-            operation.cancel_tried = true;
+            operation.may_end();
         }
         let answer = super::ffi::cancel(fd, std::ptr::null_mut(), context.random.percent(50));
         let after: Vec<_> = self.on_end(end).map(|operation| (operation.is_complete(), operation.status())).collect();
@@ -282,7 +282,7 @@ impl Stream {
         for which in 0..self.directions.len() {
             if self.is_dry(which) {
                 let reads = &mut self.directions[which].reads;
-                if let Some(read) = reads.iter_mut().find(|read| read.length > 0 && !read.cancel_tried) {
+                if let Some(read) = reads.iter_mut().find(|read| read.length > 0 && !read.is_cancel_tried()) {
                     read.misuse(context);
                 }
             }
@@ -332,7 +332,7 @@ impl Stream {
     /// Closes an end, which cancels what is on it.
     fn close_end(&mut self, context: &mut Context<'_>, end: usize) {
         for operation in self.on_end(end) {
-            operation.cancel_tried = true;
+            operation.may_end();
         }
         let fd = self.ends[end].fd;
         self.ends[end].open = false;
@@ -367,7 +367,7 @@ impl Stream {
                 break;
             }
             for operation in self.on_end(end) {
-                operation.cancel_tried = true;
+                operation.may_end();
             }
             let fd = self.ends[end].fd;
             super::ffi::cancel(fd, std::ptr::null_mut(), false);

@@ -167,6 +167,37 @@ static void handlers_that_leap(void)
     HOLDS(jumps > 0);
 }
 
+/* Whoever left a wait is as cancelable as before, and others wait on. */
+static void handlers_that_leap_out_of_a_wait(void)
+{
+    static struct aiocb never;
+    static char byte;
+    int pair[2];
+
+    start();
+    pair_of_sockets(pair);
+    never = request(pair[0], &byte, 1, 0);
+    HOLDS(aio_read(&never) == 0);
+    jumps = 0;
+    for (volatile int turn = 0; turn < 300; turn++) {
+        const struct aiocb *list[] = {&never};
+        int type, wanted = turn % 2 ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED;
+
+        HOLDS(pthread_setcanceltype(wanted, &type) == 0);
+        if (sigsetjmp(back, 1) == 0) {
+            may_jump = 1;
+            every(20 + turn, leaps);
+            for (;;)
+                aio_suspend(list, 1, NULL);
+        }
+        no_more();
+        HOLDS(pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type) == 0 && type == wanted);
+        HOLDS(aio_error(&never) == EINPROGRESS);
+    }
+    HOLDS(jumps == 300);
+    HOLDS(write(pair[1], "x", 1) == 1 && done_within(&never, patience()) && aio_return(&never) == 1);
+}
+
 static volatile sig_atomic_t to_be_closed = -1;
 
 static void closes(int number)
@@ -211,6 +242,7 @@ static const struct {
 #define CASE(name) {#name, name}
     CASE(handlers_that_fork),
     CASE(handlers_that_leap),
+    CASE(handlers_that_leap_out_of_a_wait),
     CASE(handlers_that_close),
 };
 
