@@ -16,6 +16,7 @@ fn btsnoop(form: u32, packets: &[Hci]) -> Vec<u8> {
             1002 => (u32::from(*is_received), &packet[..]),
             _ => {
                 let opcode = match (packet[0], is_received) {
+                    (0, _) => u32::from(packet[1]),
                     (1, _) => 2,
                     (4, _) => 3,
                     (_, false) => 4,
@@ -41,6 +42,13 @@ fn acl(is_received: bool, continues: bool, data: &[u8]) -> Hci {
     let flags = if continues { 0x10 } else { 0x20 * u8::from(is_received) };
     let length = (data.len() as u16).to_le_bytes();
     (is_received, [&[2, 0x40, flags, length[0], length[1]], data].concat())
+}
+
+/// A notification over the link of that handle.
+fn notifies(handle: u8) -> Hci {
+    let mut packet = acl(false, false, &pdu(4, &[0x1b, 3, 0, 9]));
+    packet.1[1] = handle;
+    packet
 }
 
 fn pdu(cid: u16, payload: &[u8]) -> Vec<u8> {
@@ -162,6 +170,50 @@ fn a_channel_is_followed_from_its_opening() {
     assert_eq!(packets.iter().map(|(.., acl)| acl.ends_sdu).collect::<Vec<_>>()[..3], [false, false, true]);
     assert_eq!(packets.iter().map(|(.., acl)| acl.begins_pdu).collect::<Vec<_>>()[..3], [true, false, true]);
     assert_eq!(packets.iter().map(|(.., acl)| acl.turn).collect::<Vec<_>>()[3..], [Turn::Asks, Turn::Answers]);
+}
+
+/// Whether the controller's two buffers count as full after three packets, two of them before `between`.
+fn fills_up(form: u32, between: &[Hci]) -> bool {
+    let mut packets = vec![event(0x0e, &[1, 0x02, 0x20, 0, 251, 0, 2])];
+    packets.extend([notifies(64), notifies(64)]);
+    packets.extend_from_slice(between);
+    packets.push(notifies(65));
+    let (kept, ..) = follow(&btsnoop(form, &packets));
+    let mut told = kept.events.iter().rev().filter_map(|event| match event.what {
+        What::L2cap(L2cap::Buffers { in_use, of }) => Some(in_use >= of),
+        _ => None,
+    });
+    told.next().unwrap()
+}
+
+#[test]
+fn a_controller_that_begins_anew_has_no_packets() {
+    assert!(fills_up(1002, &[]));
+    // A command that failed; the one that is meant; Hardware Error.
+    assert!(fills_up(1002, &[event(0x0e, &[1, 0x03, 0x0c, 1])]));
+    assert!(!fills_up(1002, &[event(0x0e, &[1, 0x03, 0x0c, 0])]));
+    assert!(!fills_up(1002, &[event(0x10, &[0])]));
+    // New, Delete, Open and Close Index, and a note.
+    for opcode in [0, 1, 8, 9] {
+        assert!(!fills_up(2001, &[(false, vec![0, opcode])]), "{opcode}");
+    }
+    assert!(fills_up(2001, &[(false, vec![0, 12])]));
+}
+
+#[test]
+fn links_that_are_forgotten_free_the_controller() {
+    // One packet on each of 63 more links, of which the last one takes the first one's place.
+    let others: Vec<Hci> = (100..163).map(notifies).collect();
+    let all = |packets: u8, others: &[Hci]| {
+        let mut log = vec![event(0x0e, &[1, 0x02, 0x20, 0, 251, 0, packets])];
+        log.extend([notifies(64), notifies(64)]);
+        log.extend_from_slice(others);
+        log.push(notifies(65));
+        let (kept, ..) = follow(&btsnoop(1002, &log));
+        kept.events.iter().any(|event| matches!(event.what, What::L2cap(L2cap::Buffers { in_use, of }) if in_use >= of))
+    };
+    assert!(all(65, &others), "65 packets before the last");
+    assert!(!all(66, &others), "two of 66 have gone with their link");
 }
 
 #[test]

@@ -14,6 +14,10 @@ pub(super) enum Record {
         is_received: bool,
         is_cut: bool,
     },
+    /// The adapter appeared, went, or was switched on or off.
+    Restarted {
+        adapter: u16,
+    },
     /// Something else that such logs have: an adapter appears, a note.
     Other,
     Malformed,
@@ -47,13 +51,13 @@ pub(super) fn read(packet: &Packet<'_>, to: &mut Vec<u8>) -> Record {
         LinkType::HCI_H4_WITH_DIRECTION if bytes.len() >= 4 => (0, None, bytes[3] & 1 == 1, 4),
         LinkType::BTSNOOP_MONITOR => match monitor(packet.flags as u16) {
             Some((indicator, is_received)) => ((packet.flags >> 16) as u16, Some(indicator), is_received, 0),
-            None => return Record::Other,
+            None => return other((packet.flags >> 16) as u16, packet.flags as u16),
         },
         LinkType::LINUX_MONITOR => {
             let (Some(adapter), Some(opcode)) = (be16(bytes, 0), be16(bytes, 2)) else { return Record::Malformed };
             match monitor(opcode) {
                 Some((indicator, is_received)) => (adapter, Some(indicator), is_received, 4),
-                None => return Record::Other,
+                None => return other(adapter, opcode),
             }
         }
         _ => return Record::Malformed,
@@ -81,6 +85,14 @@ const fn monitor(opcode: u16) -> Option<(u8, bool)> {
     }
 }
 
+/// New, Delete, Open and Close Index tell of the adapter itself.
+const fn other(adapter: u16, opcode: u16) -> Record {
+    match opcode {
+        0 | 1 | 8 | 9 => Record::Restarted { adapter },
+        _ => Record::Other,
+    }
+}
+
 /// What an event tells about links and buffers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Told<'a> {
@@ -94,6 +106,8 @@ pub(super) enum Told<'a> {
     Completed(Completions<'a>),
     LeBuffers { packets: u16 },
     Buffers { packets: u16 },
+    /// The controller has no links and no packets any more.
+    Reset,
     Nothing,
 }
 
@@ -118,10 +132,11 @@ pub(super) fn event<'a>(view: &PacketView<'a>) -> Told<'a> {
 }
 
 fn told(code: u8, parameters: &[u8]) -> Option<Told<'_>> {
-    use taut_air::hci::command::{LE_READ_BUFFER_SIZE, READ_BUFFER_SIZE};
+    use taut_air::hci::command::{LE_READ_BUFFER_SIZE, READ_BUFFER_SIZE, RESET};
     use taut_air::hci::event as codes;
     /// LE Read Buffer Size, version 2.
     const LE_READ_BUFFER_SIZE_V2: u16 = 0x2060;
+    const HARDWARE_ERROR: u8 = 0x10;
     let byte = |at: usize| parameters.get(at).copied();
     let word = |at: usize| u16le(parameters, at);
     let handle = |at: usize| word(at).map(|handle| handle & 0xfff);
@@ -131,9 +146,11 @@ fn told(code: u8, parameters: &[u8]) -> Option<Told<'_>> {
         codes::DISCONNECTION_COMPLETE if is_success(0) => Told::Disconnected { handle: handle(1)? },
         codes::ENCRYPTION_CHANGE if is_success(0) && byte(3)? > 0 => Told::Encrypted { handle: handle(1)? },
         codes::COMPLETED_PACKETS => Told::Completed(Completions(parameters.get(1..)?)),
+        HARDWARE_ERROR => Told::Reset,
         codes::COMMAND_COMPLETE if is_success(3) => match word(1)? {
             LE_READ_BUFFER_SIZE | LE_READ_BUFFER_SIZE_V2 => Told::LeBuffers { packets: byte(6)?.into() },
             READ_BUFFER_SIZE => Told::Buffers { packets: word(7)? },
+            RESET => Told::Reset,
             _ => return None,
         },
         codes::LE_META => match byte(0)? {

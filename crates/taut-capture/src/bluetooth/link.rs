@@ -81,11 +81,14 @@ impl Link {
         }
     }
 
-    pub(super) fn queued(&mut self, slot: Option<usize>) {
-        if self.queue.len() == MOST_QUEUED {
+    /// Remembers a packet, and tells whether the oldest one had to be forgotten for it.
+    pub(super) fn queued(&mut self, slot: Option<usize>) -> bool {
+        let is_many = self.queue.len() == MOST_QUEUED;
+        if is_many {
             self.queue.pop_front();
         }
         self.queue.push_back(slot);
+        is_many
     }
 
     pub(super) fn asks(&mut self, asked: Asked) {

@@ -62,6 +62,14 @@ impl Bluetooth {
         match (hci::read(packet, &mut bytes), packet.at) {
             (Record::Other, _) => counts.hci_other += 1,
             (Record::Malformed, _) => counts.malformed += 1,
+            (Record::Restarted { adapter }, at) => {
+                counts.hci_other += 1;
+                let known = self.adapters.iter().position(|known| known.index == adapter);
+                if let (Some(adapter), Some(at)) = (known, at) {
+                    let place = Place { at, seen_by, frame: packet.frame };
+                    self.reset(adapter, &mut Out { sink, counts, place, is_cut: false });
+                }
+            }
             (Record::Packet { .. }, None) => counts.without_time += 1,
             (Record::Packet { adapter, is_received, is_cut }, Some(at)) => {
                 counts.hci += 1;
@@ -128,15 +136,28 @@ impl Bluetooth {
     }
 
     /// The link's place among those of the adapter.
-    fn link(&mut self, adapter: usize, handle: u16) -> usize {
+    fn link(&mut self, adapter: usize, handle: u16, out: &mut Out<'_, impl Sink>) -> usize {
+        let links = &self.adapters[adapter].links;
+        if let Some(index) = links.iter().position(|link| link.handle == handle) {
+            return index;
+        }
+        if links.len() == MOST_LINKS {
+            let oldest = links[0].handle;
+            self.gone(adapter, oldest, Closed::Evicted, out);
+        }
         let links = &mut self.adapters[adapter].links;
-        links.iter().position(|link| link.handle == handle).unwrap_or_else(|| {
-            if links.len() == MOST_LINKS {
-                links.remove(0);
-            }
-            links.push(Link::new(handle));
-            links.len() - 1
-        })
+        links.push(Link::new(handle));
+        links.len() - 1
+    }
+
+    /// The controller began anew, without links.
+    fn reset(&mut self, adapter: usize, out: &mut Out<'_, impl Sink>) {
+        while let Some(link) = self.adapters[adapter].links.first() {
+            let handle = link.handle;
+            self.gone(adapter, handle, Closed::Over, out);
+        }
+        self.adapters[adapter].in_use = 0;
+        self.buffers(out);
     }
 
     fn acl(
@@ -146,7 +167,7 @@ impl Bluetooth {
         data: &[u8],
         out: &mut Out<'_, impl Sink>,
     ) {
-        let index = self.link(adapter, handle);
+        let index = self.link(adapter, handle, out);
         let (w, is_sent) = (way.index(), way == Direction::Forward);
         let link = &mut self.adapters[adapter].links[index];
         if link.is_classic {
@@ -285,8 +306,9 @@ impl Bluetooth {
     /// The controller has one more packet.
     fn taken(&mut self, adapter: usize, index: usize, slot: Option<usize>, out: &mut Out<'_, impl Sink>) {
         let adapter = &mut self.adapters[adapter];
-        adapter.links[index].queued(slot);
-        adapter.in_use = adapter.in_use.saturating_add(1);
+        if !adapter.links[index].queued(slot) {
+            adapter.in_use = adapter.in_use.saturating_add(1);
+        }
         self.buffers(out);
     }
 
@@ -309,11 +331,12 @@ impl Bluetooth {
     fn told(&mut self, adapter: usize, told: Told<'_>, out: &mut Out<'_, impl Sink>) {
         match told {
             Told::Nothing => {}
+            Told::Reset => self.reset(adapter, out),
             Told::LeBuffers { packets } => self.adapters[adapter].of = packets,
             Told::Buffers { packets } => self.adapters[adapter].shared = packets,
             Told::Connected { handle, is_central, peer, interval, latency } => {
                 self.gone(adapter, handle, Closed::Replaced, out);
-                let index = self.link(adapter, handle);
+                let index = self.link(adapter, handle, out);
                 let link = &mut self.adapters[adapter].links[index];
                 link.peer = Some(peer);
                 link.facts.interval_ns = u64::from(interval) * 1_250_000;
@@ -323,7 +346,7 @@ impl Bluetooth {
             }
             Told::ClassicConnected { handle } => {
                 self.gone(adapter, handle, Closed::Replaced, out);
-                let index = self.link(adapter, handle);
+                let index = self.link(adapter, handle, out);
                 self.adapters[adapter].links[index].is_classic = true;
             }
             Told::Disconnected { handle } => self.gone(adapter, handle, Closed::Over, out),
@@ -355,7 +378,7 @@ impl Bluetooth {
         out: &mut Out<'_, impl Sink>,
         change: impl FnOnce(&mut taut_event::RadioLink),
     ) {
-        let index = self.link(adapter, handle);
+        let index = self.link(adapter, handle, out);
         let owner = &mut self.adapters[adapter];
         let link = &mut owner.links[index];
         change(&mut link.facts);

@@ -27,6 +27,9 @@ const LEFT_OVER: usize = 2;
 /// So many packets in the controller are remembered.
 const MOST_IN_CONTROLLER: usize = 4096;
 
+/// No controller takes more packets, where its buffers are not known.
+const MOST_BUFFERS: usize = 128;
+
 /// What the receiver of a direction said of the channel; 0: not seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
@@ -291,6 +294,11 @@ impl Half {
         if self.in_controller.is_empty() {
             self.settle(0, link);
         }
+        // A host keeps within its controller's buffers: completions are missing.
+        if self.buffers > 0 && self.in_controller.len() >= usize::from(self.buffers) {
+            self.lost(link);
+            self.is_adrift = false;
+        }
         if self.in_controller.len() < MOST_IN_CONTROLLER {
             self.in_controller.push_back((acl.length, at));
             self.bytes_in_controller += u64::from(acl.length);
@@ -331,6 +339,12 @@ impl Half {
         (self.bytes_in_controller, self.left_over, self.is_full) = (0, 0, false);
         (self.credits, self.dry_since, self.is_freshly_granted) = (None, None, false);
         self.is_adrift = true;
+    }
+
+    /// Whether the log lacks what tells when packets were through: it ever did of the adapter, or not.
+    pub(super) fn lacks_completions(&self, tells_completions: bool) -> bool {
+        let is_many = self.tally.is_lossy || self.in_controller.len() > MOST_BUFFERS;
+        self.is_sent_here && (!tells_completions || self.tally.completions.count == 0 && is_many)
     }
 
     /// The log does not tell when packets were through: until the last one nobody is known to have held them.

@@ -113,7 +113,7 @@ impl Channel {
     fn ended(&mut self, at: u64, tells_completions: bool) {
         let Turns { is_asked, since, .. } = self.turns;
         for (way, half) in self.halves.iter_mut().enumerate() {
-            if half.is_sent_here() && !tells_completions {
+            if half.lacks_completions(tells_completions) {
                 half.never_told(&self.link);
                 continue;
             }

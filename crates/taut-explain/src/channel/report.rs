@@ -77,10 +77,10 @@ fn remarks(channel: &Channel, way: Way) -> Vec<String> {
         );
     }
     let tally = &channel.half(way).tally;
-    if tally.is_lossy {
+    if tally.is_lossy && !tally.is_blind {
         remarks.push(
-            "Packets of the log were lost meanwhile: what the controller had and how many credits were left is not \
-             known from then on."
+            "Packets are missing from the log: what the controller had and how many credits were left is not known from \
+             then on."
                 .to_owned(),
         );
     }
@@ -92,7 +92,7 @@ fn remarks(channel: &Channel, way: Way) -> Vec<String> {
     }
     if tally.is_blind {
         remarks.push(
-            "The log has no Number Of Completed Packets, so nobody can tell how long packets waited and for whom."
+            "The log lacks Number Of Completed Packets, so nobody can tell how long packets waited and for whom."
                 .to_owned(),
         );
     }

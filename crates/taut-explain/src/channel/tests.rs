@@ -96,8 +96,12 @@ impl Talk {
         (at / self.interval + 1) * self.interval
     }
 
-    fn ended(mut self, at: u64) -> Direction {
-        self.say(at, Way::Forward, L2cap::Ended { tells_completions: true });
+    fn ended(self, at: u64) -> Direction {
+        self.ended_with(at, true)
+    }
+
+    fn ended_with(mut self, at: u64, tells_completions: bool) -> Direction {
+        self.say(at, Way::Forward, L2cap::Ended { tells_completions });
         self.forward()
     }
 
