@@ -96,16 +96,44 @@ const fn other(adapter: u16, opcode: u16) -> Record {
 /// What an event tells about links and buffers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Told<'a> {
-    Connected { handle: u16, is_central: bool, peer: [u8; 6], interval: u16, latency: u16 },
-    ClassicConnected { handle: u16 },
-    Updated { handle: u16, interval: u16, latency: u16 },
-    Length { handle: u16, sent: u16, received: u16 },
-    Phy { handle: u16, sent: u8, received: u8 },
-    Encrypted { handle: u16 },
-    Disconnected { handle: u16 },
+    Connected {
+        handle: u16,
+        is_central: bool,
+        peer: [u8; 6],
+        interval: u16,
+        latency: u16,
+    },
+    ClassicConnected {
+        handle: u16,
+    },
+    Updated {
+        handle: u16,
+        interval: u16,
+        latency: u16,
+    },
+    Length {
+        handle: u16,
+        sent: u16,
+        received: u16,
+    },
+    Phy {
+        handle: u16,
+        sent: u8,
+        received: u8,
+    },
+    Encrypted {
+        handle: u16,
+    },
+    Disconnected {
+        handle: u16,
+    },
     Completed(Completions<'a>),
-    LeBuffers { packets: u16 },
-    Buffers { packets: u16 },
+    LeBuffers {
+        packets: u16,
+    },
+    Buffers {
+        packets: u16,
+    },
     /// The controller has no links and no packets any more.
     Reset,
     Nothing,
