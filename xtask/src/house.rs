@@ -19,12 +19,13 @@ use crate::shell;
 const GROUND: &str = "taut-time";
 
 /// The floors of docs/architecture.md. A crate imports only from floors below its own, and [`GROUND`].
-const FLOORS: [(&str, u8); 16] = [
+const FLOORS: [(&str, u8); 17] = [
     ("taut-time", 0),
     ("taut-event", 0),
     ("taut-air", 0),
     ("taut-bpf", 1),
     ("taut-capture", 1),
+    ("taut-record", 1),
     ("taut-link", 1),
     ("taut-aio", 1),
     ("taut-measure", 2),
@@ -37,6 +38,10 @@ const FLOORS: [(&str, u8); 16] = [
     ("taut-report", 3),
     ("tautline", 4),
 ];
+
+/// Crates that only reckon: they read no clock, open no socket, start no thread, and so build without these.
+const PURE: [&str; 5] = ["taut-time", "taut-event", "taut-record", "taut-explain", "taut-air"];
+const IMPURE: [&str; 6] = ["io-uring", "libc", "nix", "rustix", "socket2", "tokio"];
 
 /// Files in circles that are still to be untied, one of each knot. The list only shrinks.
 const KNOWN_KNOTS: [&str; 4] = [
@@ -56,6 +61,7 @@ const KNOWN_LONG: [&str; 2] = ["crates/taut-report/tests/synthetic/mod.rs", "cra
 pub(crate) fn check() -> Result<()> {
     let metadata = shell::output(shell::cargo().args(["metadata", "--no-deps", "--format-version", "1", "--locked"]))?;
     let mut breaches = imports(&serde_json::from_str(&metadata)?);
+    breaches.extend(impurities()?);
     breaches.extend(long_files()?);
     breaches.extend(circles(&serde_json::from_str(&metadata)?)?);
     if breaches.is_empty() {
@@ -87,6 +93,18 @@ fn imports(metadata: &Value) -> Vec<String> {
 
 fn floor(name: &str) -> Option<u8> {
     FLOORS.iter().find(|(known, _)| *known == name).map(|&(_, floor)| floor)
+}
+
+/// What the [`PURE`] crates stand on, directly or not, and may not.
+fn impurities() -> Result<Vec<String>> {
+    let mut breaches = Vec::new();
+    for name in PURE {
+        let tree = ["tree", "--edges", "normal", "--prefix", "none", "--format", "{lib}", "--locked", "-p", name];
+        let tree = shell::output(shell::cargo().args(tree))?;
+        let found = IMPURE.iter().filter(|impure| tree.lines().any(|line| line.replace('_', "-") == **impure));
+        breaches.extend(found.map(|impure| format!("{name} stands on {impure}: it only reckons")));
+    }
+    Ok(breaches)
 }
 
 fn long_files() -> Result<Vec<String>> {

@@ -9,8 +9,8 @@ use taut_link::{Endpoint, Link, Listener, Result, SocketOption, clock, stamp};
 use taut_time::Duration;
 
 use crate::interrupt::Interrupt;
-use crate::recording::CheckRow;
 use crate::{echo, placement};
+use taut_record::CheckRow;
 
 /// Tries everything, without leaving anything behind.
 pub fn checks() -> Vec<CheckRow> {

@@ -9,8 +9,8 @@ use taut_time::Duration;
 
 use crate::engine::{EngineKind, overhead};
 use crate::placement;
-use crate::recording::{Floor, FloorRow};
-use crate::stats::{Distribution, Quantile};
+use taut_record::stats::{Distribution, Quantile};
+use taut_record::{Floor, FloorRow};
 
 /// Measures the floor in about a tenth of a second, for the head of every recording.
 pub fn quick() -> Floor {

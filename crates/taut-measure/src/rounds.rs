@@ -1,7 +1,7 @@
 use taut_link::{Error, Result};
 
 use crate::interrupt::Interrupt;
-use crate::recording::Ended;
+use taut_record::Ended;
 
 /// The order in which `of` things that are compared take their turns in a round. Each round begins
 /// with another one, and every second round runs backwards: so each stands before any other as often

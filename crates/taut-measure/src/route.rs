@@ -1,8 +1,8 @@
 //! What was measured of routes, as rows of a recording. The measuring itself is that of the routes' own crate.
 
-use crate::recording::{LossComparison, Round, RouteRow};
-use crate::stats::{Distribution, Losses, Percentile, Ratio, Rounds};
 use crate::verdict::compare;
+use taut_record::stats::{Distribution, Losses, Percentile, Ratio, Rounds};
+use taut_record::{LossComparison, Round, RouteRow};
 
 /// One path with one number of sinks, and its rounds.
 #[derive(Clone, Debug)]

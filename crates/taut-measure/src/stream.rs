@@ -13,10 +13,11 @@ use taut_time::{Duration, Framing, Instant};
 
 use crate::interrupt::Interrupt;
 use crate::placement::{self, Spot};
-use crate::recording::{Coarse, Counted, Ended, StreamRound, StreamRow, TcpFacts};
-use crate::stats::{Interval, interval, median};
+use crate::tcp_facts::tcp_facts;
 use crate::{rounds, standstill};
 use progress::{Course, LOOK, Progress, Steady, counted};
+use taut_record::stats::{Interval, interval, median};
+use taut_record::{Coarse, Counted, Ended, StreamRound, StreamRow, TcpFacts};
 
 /// What to send and for how long.
 #[derive(Clone, Debug)]
@@ -214,7 +215,7 @@ fn flow(
     match plan.direction {
         Direction::Up if plan.plain => {
             let Sent { bytes: sent, steady, goes_on, error, .. } = send(plan, session, course, time, interrupt);
-            let tcp = link.tcp_info().map(TcpFacts::from);
+            let tcp = link.tcp_info().map(tcp_facts);
             if error.is_some() {
                 return Ok((Flow { unconfirmed: sent, tcp, ..Flow::default() }, error));
             }
@@ -228,7 +229,7 @@ fn flow(
         Direction::Up => {
             let began = clock::now();
             let Sent { bytes: sent, took, error, .. } = send(plan, session, None, time, interrupt);
-            let tcp = link.tcp_info().map(TcpFacts::from);
+            let tcp = link.tcp_info().map(tcp_facts);
             // A broken link has no report: what arrived is not known.
             let broken = |error| (Flow { unconfirmed: sent, tcp, ..Flow::default() }, Some(error));
             if let Some(error) = error {
@@ -259,7 +260,7 @@ fn flow(
         Direction::Down => {
             session.end_sending()?;
             let (received, error) = receive(plan, session, time, interrupt);
-            let tcp = link.tcp_info().map(TcpFacts::from);
+            let tcp = link.tcp_info().map(tcp_facts);
             let Received { bytes, at_first, duration, summary } = received;
             let peer_cpu = summary.map(|summary| summary.cpu);
             Ok((Flow { down: bytes, at_first, duration, peer_cpu, tcp, ..Flow::default() }, error))
@@ -272,7 +273,7 @@ fn flow(
             });
             let (received, error) = receive(plan, session, time, interrupt);
             let (sent, took, not_sent) = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            let tcp = link.tcp_info().map(TcpFacts::from);
+            let tcp = link.tcp_info().map(tcp_facts);
             let Received { bytes: down, at_first, duration, summary } = received;
             let alone = Flow { unconfirmed: sent, down, at_first, duration, tcp, ..Flow::default() };
             let Some(summary) = summary else { return Ok((alone, error.or(not_sent))) };

@@ -6,8 +6,8 @@
 
 use std::cmp::Ordering;
 
-use crate::recording::{Comparison, Verdict};
-use crate::stats::{Figure, MOST_FALSE, Ratio, rounds_needed};
+use taut_record::stats::{Figure, LEAST_DIFFERENCE, MOST_FALSE, Ratio, rounds_needed};
+use taut_record::{Comparison, Verdict};
 
 /// A ratio and what it allows to say.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,9 +69,6 @@ pub fn confirm(screening: Ratio, again: Ratio, others: usize) -> Compared {
     };
     Compared { ratio: again, verdict, rounds_needed: None }
 }
-
-/// A difference of less than so much is called none.
-pub const LEAST_DIFFERENCE: f64 = 0.01;
 
 /// What an interval of ratios says.
 fn beyond_doubt((low, high): (f64, f64)) -> Verdict {

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use taut_explain::Finding;
-use taut_measure::recording::{Ended, FORMAT_VERSION, HostFacts, Recording, Row};
+use taut_record::{Ended, FORMAT_VERSION, HostFacts, Recording, Row};
 
 /// A recording with what was found in it: the one JSON object of every `--json`.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]

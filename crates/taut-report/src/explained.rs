@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use taut_explain::{ChannelFacts, Direction, Found, Held, Verdict};
-use taut_measure::recording::Ended;
+use taut_record::Ended;
 
 use crate::difference::Difference;
 use crate::explained_file::{ExplainedFile, holder};

@@ -1,8 +1,8 @@
 //! What stands in sentences: the answer, the findings, the host, and how the measurement ended.
 
 use taut_explain::{Finding, Unit};
-use taut_measure::recording::{AirRow, Counted, Ended, HostFacts, Recording, RouteRow, Verdict};
-use taut_measure::stats::Quantile;
+use taut_record::stats::Quantile;
+use taut_record::{AirRow, Counted, Ended, HostFacts, Recording, RouteRow, Verdict};
 
 use crate::Document;
 use crate::sheet::{Groups, connections, echo_labels, pace_labels, stream_labels};

@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taut_event::Holder;
-use taut_measure::recording::Ended;
+use taut_record::Ended;
 
 use crate::lines::{WIDTH, cut, line_to, wrap};
 use crate::units;

@@ -1,7 +1,7 @@
 //! A message's way, cut into the stages in which it waited. Text, charts and traces all draw these parts.
 
 use taut_explain::Stage;
-use taut_measure::recording::MessageExcerpt;
+use taut_record::MessageExcerpt;
 use taut_time::{Instant, MessageTimes};
 
 /// Time of a message in one stage, in nanoseconds on the caller's clock.

@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taut_explain::Verdict;
 use taut_explain::trace::{Traced, TracedDirection};
-use taut_measure::recording::Ended;
+use taut_record::Ended;
 
 use crate::explained::{breakdown, finding};
 use crate::explained_file::holder;

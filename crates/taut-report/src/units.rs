@@ -1,6 +1,6 @@
 //! Times, rates, sizes and shares in words: three significant digits and a unit.
 
-use taut_measure::stats::Quantile;
+use taut_record::stats::Quantile;
 
 /// A time: `837 ns`, `28.4 µs`, `1.20 ms`, `12.0 s`.
 pub fn time(nanos: u64) -> String {

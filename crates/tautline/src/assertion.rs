@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use taut_measure::stats::{Percentile, Quantile, Summary};
+use taut_record::stats::{Percentile, Quantile, Summary};
 use taut_report::units;
 use taut_time::Duration;
 
@@ -191,7 +191,7 @@ impl fmt::Display for Assertion {
 
 #[cfg(test)]
 mod tests {
-    use taut_measure::stats::Distribution;
+    use taut_record::stats::Distribution;
 
     use super::*;
 

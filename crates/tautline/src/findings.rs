@@ -5,12 +5,10 @@ use taut_measure::Interrupt;
 use taut_measure::air::{self, AirOutcome, AirPlan};
 use taut_measure::echo::EchoOutcome;
 use taut_measure::pace::PaceOutcome;
-use taut_measure::recording::{
-    AirSetting, CrowdRow, Ended, PlacementKind, Starvation, StreamRow, TcpFacts, TuneRow, Verdict,
-};
 use taut_measure::stream::Direction;
 use taut_measure::tune::TuneOutcome;
 use taut_measure::tune::radio::{RadioOutcome, RadioPlan};
+use taut_record::{AirSetting, CrowdRow, Ended, PlacementKind, Starvation, StreamRow, TcpFacts, TuneRow, Verdict};
 use taut_report::units;
 use taut_time::{Duration, Timeline};
 
@@ -84,7 +82,7 @@ pub(crate) fn of_radio_tune(plan: &RadioPlan, outcome: &RadioOutcome) -> Vec<Fin
 /// Explains the observed rows of an echo run.
 pub(crate) fn of_echo(outcome: &EchoOutcome) -> Vec<Finding> {
     let explain = |(row, timeline): (&Option<_>, &Option<Timeline>)| {
-        let row: &taut_measure::recording::EchoRow = row.as_ref()?;
+        let row: &taut_record::EchoRow = row.as_ref()?;
         let context = nagle::Context {
             on: format!("echo {} ({})", row.endpoint, row.writes),
             nagle: row.nagle.unwrap_or(false),
@@ -302,8 +300,8 @@ fn min_rtt(tcp: Option<TcpFacts>) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use taut_measure::recording::Comparison;
-    use taut_measure::stats::Distribution;
+    use taut_record::Comparison;
+    use taut_record::stats::Distribution;
 
     use super::*;
 

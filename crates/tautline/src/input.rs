@@ -1,6 +1,6 @@
 //! What users write: durations, sizes, switches.
 
-use taut_measure::stats::LEAST_ROUNDS;
+use taut_record::stats::LEAST_ROUNDS;
 use taut_time::Duration;
 
 /// `10ms`, `1.5s`, `250us`, `2min`; a bare number is refused, since its unit would be a guess.

@@ -8,7 +8,7 @@ use anstream::AutoStream;
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use taut_link::Fault;
-use taut_measure::recording::Ended;
+use taut_record::Ended;
 use taut_report::table::Style;
 use taut_report::{Document, html, perfetto, table};
 use taut_time::Timeline;

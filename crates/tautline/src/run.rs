@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use taut_link::clock;
-use taut_measure::recording::{Ended, FORMAT_VERSION, HostFacts, Recording, Row};
-use taut_measure::{Interrupt, floor};
+use taut_measure::{Interrupt, floor, host_facts};
+use taut_record::{Ended, FORMAT_VERSION, HostFacts, Recording, Row};
 use taut_time::Instant;
 
 use crate::{exit, input};
@@ -27,7 +27,7 @@ impl Run {
         let interrupt = interrupt_on_signals()?;
         let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let began = clock::now();
-        let host = HostFacts::read(floor::quick());
+        let host = host_facts(floor::quick());
         Ok(Self { command, started_unix_s, began, host, interrupt, bar: progress_bar() })
     }
 

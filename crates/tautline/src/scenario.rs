@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use taut_link::Error;
 use taut_measure::air::{AirPlan, Scenario, ScenarioError};
-use taut_measure::recording::AirSetting;
+use taut_record::AirSetting;
 use taut_time::Duration;
 
 /// The scenario that is run when none is named.

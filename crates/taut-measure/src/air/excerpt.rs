@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 
 use taut_air::{AirEvent, Happening, Observer, Purpose, Reception, Role};
 
-use crate::recording::{AirEventExcerpt, AirExcerpt, AirIdle, AirPdu};
+use taut_record::{AirEventExcerpt, AirExcerpt, AirIdle, AirPdu};
 
 /// Keeps some connection events of a run's first link for drawing. Looked for is a stutter: an
 /// event without data although an SDU is half sent. Without one, the first SDU that is shorter than

@@ -9,7 +9,7 @@ use taut_time::{Duration, Instant};
 
 use super::host::{FromHost, Host, StreamHost};
 use crate::Interrupt;
-use crate::stats::Distribution;
+use taut_record::stats::Distribution;
 
 /// Controllers around one simulated medium, each an adapter of this kernel as long as this value
 /// lives, or one of whoever connects to it.

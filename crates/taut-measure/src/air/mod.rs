@@ -21,7 +21,7 @@ pub use timeline::AirTimeline;
 pub use tune::{AirTuneOutcome, tune};
 
 use crate::Interrupt;
-use crate::recording::{AirRow, Ended};
+use taut_record::{AirRow, Ended};
 
 /// What a run gave.
 #[derive(Debug)]

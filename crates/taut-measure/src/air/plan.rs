@@ -1,7 +1,7 @@
 use taut_air::{Scenario, ScenarioError};
 use taut_time::Duration;
 
-use crate::recording::AirSetting;
+use taut_record::AirSetting;
 
 /// A run to be made.
 #[derive(Clone, Debug)]

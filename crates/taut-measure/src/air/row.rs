@@ -1,8 +1,8 @@
 use taut_air::{Counters, Latencies, Outcome};
 
 use super::AirPlan;
-use crate::recording::AirRow;
-use crate::stats::{Quantile, Summary};
+use taut_record::AirRow;
+use taut_record::stats::{Quantile, Summary};
 
 /// The row of a run.
 pub(super) fn row(plan: &AirPlan, outcome: &Outcome) -> AirRow {

@@ -3,9 +3,9 @@ use taut_time::Duration;
 
 use super::AirPlan;
 use crate::Interrupt;
-use crate::recording::{Counted, Ended, StreamRound, StreamRow};
-use crate::stats::{Interval, interval, median};
 use crate::stream::Direction;
+use taut_record::stats::{Interval, interval, median};
+use taut_record::{Counted, Ended, StreamRound, StreamRow};
 
 /// Throughput over a simulated link, in virtual time. `Up` is from the scenario's sender. Each round is a new link with
 /// the next seed; the programs write `block_bytes` again as soon as their socket has taken what they wrote before.

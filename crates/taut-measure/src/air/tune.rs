@@ -7,8 +7,8 @@ use taut_air::Phy;
 
 use super::{AirPlan, ScenarioError, run};
 use crate::Interrupt;
-use crate::recording::{AirChangeRow, AirRow, Ended, Row};
 use change::{Change, Reach, changes};
+use taut_record::{AirChangeRow, AirRow, Ended, Row};
 
 /// Near enough to the limit.
 const GOAL: f64 = 0.95;

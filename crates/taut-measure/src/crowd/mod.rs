@@ -21,7 +21,6 @@ use taut_time::Duration;
 
 use crate::interrupt::Interrupt;
 use crate::placement;
-use crate::recording::Ended;
 use crate::rounds::turns;
 use client::{Crowd, Ending};
 pub use descriptors::most_connections;
@@ -33,6 +32,7 @@ pub use process::HostProgram;
 pub(crate) use process::{HostFailure, HostProcess};
 use record::{Cell, Record};
 use side::Side;
+use taut_record::Ended;
 
 /// Exchanges of a cell that do not count: they bring caches and the processor's clock up. At most so many, in at most
 /// this time, and at least one.

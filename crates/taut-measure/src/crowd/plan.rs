@@ -4,7 +4,7 @@ use taut_time::Duration;
 use super::kind::CrowdEngine;
 use super::process::HostProgram;
 use crate::placement::Spot;
-use crate::recording::{CrowdRow, Ended};
+use taut_record::{CrowdRow, Ended};
 
 /// Bytes of one message.
 pub const MESSAGE_BYTES: usize = 32;

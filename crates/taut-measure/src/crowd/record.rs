@@ -4,9 +4,9 @@ use taut_link::wire::Usage;
 use taut_time::Duration;
 
 use super::plan::{Case, CrowdPlan, MESSAGE_BYTES, Server};
-use crate::recording::{Comparison, CpuComparison, CrowdRound, CrowdRow, Starvation};
-use crate::stats::{Distribution, Interval, Quantile, Rounds, interval, median};
 use crate::verdict::compare;
+use taut_record::stats::{Distribution, Interval, Quantile, Rounds, interval, median};
+use taut_record::{Comparison, CpuComparison, CrowdRound, CrowdRow, Starvation};
 
 /// One engine with one number of active links in one round.
 #[derive(Clone, Debug, Default)]
@@ -260,7 +260,7 @@ mod tests {
     use super::super::CrowdEngine::{Epoll, GlibcAio, Poll, Uring};
     use super::super::tests::plan;
     use super::*;
-    use crate::recording::Verdict;
+    use taut_record::Verdict;
 
     fn usage(cpu_us: u64) -> Usage {
         Usage { cpu: Duration::from_micros(cpu_us), threads: 3, rss_bytes: 4096 }
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn each_engine_is_held_against_the_first_and_its_cost_against_uring() {
         // Two engines against the first, by round trip and by CPU time: four verdicts.
-        let rounds = crate::stats::rounds_needed(4);
+        let rounds = taut_record::stats::rounds_needed(4);
         let plan = CrowdPlan { rounds, ..plan(&[Poll, Epoll, Uring], &[1], &[]) };
         let cases = [Case { connections: 100, active: vec![1] }];
         let mut record = Record::new(&plan, &cases);

@@ -10,8 +10,8 @@ use super::plan::{EchoPlan, EchoSubject, Limit, WriteStyle};
 use super::run;
 use crate::engine::EngineKind;
 use crate::interrupt::Interrupt;
-use crate::recording::ObserverCost;
-use crate::stats::LEAST_ROUNDS;
+use taut_record::ObserverCost;
+use taut_record::stats::LEAST_ROUNDS;
 
 /// How much longer a round trip over loopback takes when the writes are observed, for workloads
 /// that can't be run without that: measured in turn, in about a fifth of a second.

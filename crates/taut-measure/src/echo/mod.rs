@@ -22,12 +22,12 @@ use taut_time::Timeline;
 
 use crate::engine::{EngineKind, overhead};
 use crate::interrupt::Interrupt;
-use crate::recording::{EchoRow, Ended};
 use crate::rounds::turns;
 pub use cost::observer_cost;
 pub use plan::{EchoPlan, EchoSubject, Limit, WriteStyle};
 pub use simulated::run_simulated;
 use target::Target;
+use taut_record::{EchoRow, Ended};
 
 /// What came of it.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 use taut_time::{Duration, Instant};
 
 use super::plan::EchoPlan;
-use crate::recording::{EchoRow, Round};
-use crate::stats::{Distribution, ExceedanceCounter, Losses, Quantile, Rounds};
+use taut_record::stats::{Distribution, ExceedanceCounter, Losses, Quantile, Rounds};
+use taut_record::{EchoRow, Round};
 
 /// After an interrupt, the least time that replies under way get.
 const PATIENCE: Duration = Duration::from_secs(1);

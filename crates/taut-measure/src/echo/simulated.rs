@@ -9,7 +9,7 @@ use super::plan::{EchoPlan, Limit};
 use super::samples::{Flight, Sampled, Samples};
 use crate::Interrupt;
 use crate::air::AirPlan;
-use crate::recording::{EchoRow, Ended};
+use taut_record::{EchoRow, Ended};
 
 /// Sends from the scenario's sender; the other side sends back what it reads. Each round is a new
 /// link with the next seed.

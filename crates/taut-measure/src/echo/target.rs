@@ -12,9 +12,10 @@ use super::plan::{EchoPlan, EchoSubject, Limit};
 use super::samples::{Sampled, Samples};
 use crate::interrupt::Interrupt;
 use crate::placement;
-use crate::recording::{EchoRow, LossComparison, ObserverCost, PlacementKind, TcpFacts};
-use crate::stats::{Interval, Quantile, interval, median};
+use crate::tcp_facts::tcp_facts;
 use crate::verdict::compare;
+use taut_record::stats::{Interval, Quantile, interval, median};
+use taut_record::{EchoRow, LossComparison, ObserverCost, PlacementKind, TcpFacts};
 
 /// Exchanges before each round that do not count: they bring caches, congestion window and ACK behaviour into their
 /// steady state. At most this many, in at most this time.
@@ -115,7 +116,7 @@ impl<'a> Target<'a> {
         if let Some(session) = sessions.first() {
             self.options = SocketOption::in_force(session.link());
         }
-        self.tcp = sessions.first().and_then(|session| session.link().tcp_info()).map(TcpFacts::from);
+        self.tcp = sessions.first().and_then(|session| session.link().tcp_info()).map(tcp_facts);
         result
     }
 

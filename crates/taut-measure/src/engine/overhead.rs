@@ -4,7 +4,7 @@ use taut_link::{Link, Listener, Result, clock};
 use taut_time::Duration;
 
 use super::EngineKind;
-use crate::stats::Distribution;
+use taut_record::stats::Distribution;
 
 /// Time of one wait of this engine, `waits` times measured: a byte is in the socket before each, so that nothing
 /// but the engine's own way to find that out is in it. A blocking engine and one that spins have no such way.

@@ -2,8 +2,8 @@ use taut_time::{Instant, MessageTimes, Timeline, What};
 
 use super::plan::{PacePlan, PeerKind};
 use super::sender::SentRound;
-use crate::recording::{MessageExcerpt, PaceRound, PaceRow, TcpFacts};
-use crate::stats::{Distribution, ExceedanceCounter, Quantile, Rounds};
+use taut_record::stats::{Distribution, ExceedanceCounter, Quantile, Rounds};
+use taut_record::{MessageExcerpt, PaceRound, PaceRow, TcpFacts};
 
 /// Messages of the last round that the recording keeps one by one.
 const EXCERPT: usize = 300;

@@ -4,7 +4,7 @@ use taut_time::{Duration, Timeline};
 
 use crate::air::AirPlan;
 use crate::placement::Spot;
-use crate::recording::{Ended, PaceRow};
+use taut_record::{Ended, PaceRow};
 
 /// What to send, how often, and to whom.
 #[derive(Clone, Debug)]

@@ -6,7 +6,8 @@ use super::peer::Peer;
 use super::plan::{PacePlan, SETTLE};
 use crate::interrupt::Interrupt;
 use crate::observe::Observer;
-use crate::recording::TcpFacts;
+use crate::tcp_facts::tcp_facts;
+use taut_record::TcpFacts;
 
 /// What one round gave.
 pub(super) struct SentRound {
@@ -64,7 +65,7 @@ pub(super) fn send_round(plan: &PacePlan, peer: &Peer, interrupt: &Interrupt) ->
         Ok(report) => (peer.place(&report, peer.clock_after(plan, clock_before)?, &mut timeline)?, Ok(())),
         Err(error) => (None, Err(error)),
     };
-    let tcp = info.map(TcpFacts::from);
+    let tcp = info.map(tcp_facts);
     let error = error.or_else(|| settled.and(collected).err());
     let complete = error.is_none() && !interrupt.is_set();
     let round = SentRound {
@@ -172,7 +173,7 @@ mod tests {
     use super::*;
     use crate::pace::{PeerKind, run};
     use crate::placement::Spot;
-    use crate::recording::Ended;
+    use taut_record::Ended;
 
     #[test]
     fn a_port_where_nobody_is_ends_the_sending() {

@@ -8,7 +8,7 @@ use super::plan::{PaceOutcome, PacePlan, SETTLE};
 use super::sender::SentRound;
 use crate::Interrupt;
 use crate::air::{AirPlan, AirTimeline};
-use crate::recording::Ended;
+use taut_record::Ended;
 
 /// Sends from the scenario's sender. Each round is a new link with the next seed. Of the plan only the messages, their
 /// schedule and the limits play a part.

@@ -9,7 +9,7 @@ use taut_time::Duration;
 
 use super::allowed_cores;
 use crate::interrupt::Interrupt;
-use crate::recording::{Placement, PlacementKind};
+use taut_record::{Placement, PlacementKind};
 
 /// Where the two ends of a link are put.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -11,7 +11,7 @@
 use taut_link::{Endpoint, Link};
 use taut_time::{Duration, Instant};
 
-use crate::recording::{Coarse, Counted};
+use taut_record::{Coarse, Counted};
 
 /// Points of a round at which progress is kept, besides its start: bounds the memory.
 const SLOTS: u32 = 256;

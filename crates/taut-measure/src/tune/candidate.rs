@@ -5,10 +5,10 @@ use super::setting::{self, Setting};
 use super::trial::{self, Figures, Trial};
 use crate::interrupt::Interrupt;
 use crate::placement;
-use crate::recording::{Ended, TuneRow, Verdict};
 use crate::rounds::turns;
-use crate::stats::{Losses, MOST_FALSE, Quantile, Ratio, losses_differ_at, median};
 use crate::verdict::{confirm, stands_out};
+use taut_record::stats::{Losses, MOST_FALSE, Quantile, Ratio, losses_differ_at, median};
+use taut_record::{Ended, TuneRow, Verdict};
 
 /// A setting with what it gave, by round.
 struct Candidate {
@@ -225,8 +225,8 @@ mod tests {
 
     use super::*;
     use crate::placement::Spot;
-    use crate::recording::PlacementKind;
     use crate::tune::TuneWorkload;
+    use taut_record::PlacementKind;
 
     fn plan() -> TunePlan {
         TunePlan {

@@ -11,9 +11,9 @@ use taut_link::Result;
 use taut_time::Timeline;
 
 use crate::interrupt::Interrupt;
-use crate::recording::{Ended, TcpFacts, TuneRow};
 use candidate::Candidates;
 pub use plan::{TunePlan, TuneWorkload};
+use taut_record::{Ended, TcpFacts, TuneRow};
 use trial::Trial;
 
 /// What came of it.

@@ -5,7 +5,7 @@ use super::plan::{TunePlan, TuneWorkload};
 use crate::echo::WriteStyle;
 use crate::engine::EngineKind;
 use crate::placement;
-use crate::recording::{PlacementKind, fact};
+use taut_record::{PlacementKind, fact};
 
 /// One way to run the workload.
 #[derive(Clone, Debug)]

@@ -7,9 +7,9 @@ use crate::echo::{self, EchoPlan, EchoSubject, Limit};
 use crate::interrupt::Interrupt;
 use crate::pace::{self, PacePlan, PeerKind};
 use crate::placement::Spot;
-use crate::recording::{Ended, Placement, TcpFacts};
-use crate::stats::{Losses, Percentile, Quantile, Summary};
 use crate::stream::{self, Direction, StreamPlan};
+use taut_record::stats::{Losses, Percentile, Quantile, Summary};
+use taut_record::{Ended, Placement, TcpFacts};
 
 /// What one setting gave in one round.
 pub(super) struct Trial {

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::rounds::turns;
-use crate::stats::usual_rounds;
+use taut_record::stats::usual_rounds;
 
 /// SplitMix64: the same numbers on every machine.
 struct Random(u64);
@@ -197,8 +197,8 @@ fn both_stages_have_to_agree() {
 /// What chance brings once in thirty cases is no difference where six are looked at.
 #[test]
 fn losses_that_differ_by_chance_alone_are_not_told_apart_among_many() {
-    use crate::recording::LossComparison;
-    use crate::stats::Losses;
+    use taut_record::LossComparison;
+    use taut_record::stats::Losses;
     let losses = |lost| Losses { lost, messages: 1000 };
     let differs = |others| LossComparison::of(losses(3), losses(12), others, "base").unwrap().differs;
     assert!(differs(1) && !differs(6));

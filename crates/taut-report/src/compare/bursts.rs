@@ -1,6 +1,6 @@
 //! Losses that come together: a stall of the machine takes all that is on its way, and is one case, not so many.
 
-use taut_measure::stats::Losses;
+use taut_record::stats::Losses;
 
 /// How many messages are lost together, by how the rounds of a recording scatter: their chi-square
 /// over its degrees of freedom (quasi-binomial dispersion). 1, each by itself, as long as the

@@ -1,10 +1,10 @@
 use std::cmp::Ordering;
 
 use serde_json::{Value, json};
-use taut_measure::stats::{
+use taut_record::stats::LEAST_DIFFERENCE;
+use taut_record::stats::{
     LEAST_ROUNDS, Losses, apart_by_chance, losses_differ_at, moved, narrowest, rounds_to_be_apart, sign_test_level,
 };
-use taut_measure::verdict::LEAST_DIFFERENCE;
 
 use crate::sheet::Tone;
 use crate::units;

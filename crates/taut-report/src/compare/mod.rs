@@ -7,7 +7,7 @@
 //!
 //! Two recordings were not measured in turn, so what moves a machine for longer than a round is in the difference
 //! and not in the intervals. The assumption: between the two it moves no further than within either of them
-//! ([`taut_measure::stats::moved`]). By so much, and by 1 % at least, the intervals have to lie apart. What changes
+//! ([`taut_record::stats::moved`]). By so much, and by 1 % at least, the intervals have to lie apart. What changes
 //! a machine for longer than a recording lasts can't be told from a change of what was measured, whatever the rule.
 
 mod bursts;
@@ -193,7 +193,7 @@ fn data(before: &Document, after: &Document, pairs: &[Pair<'_>], remarks: &[Stri
         only.filter(|(side, _)| *side == which).map(|(_, what)| what).collect()
     };
     json!({
-        "format_version": taut_measure::recording::FORMAT_VERSION,
+        "format_version": taut_record::FORMAT_VERSION,
         "command": "compare",
         "before": name(before),
         "after": name(after),
@@ -207,8 +207,8 @@ fn data(before: &Document, after: &Document, pairs: &[Pair<'_>], remarks: &[Stri
 
 #[cfg(test)]
 mod tests {
-    use taut_measure::recording::{EchoRow, Row};
-    use taut_measure::stats::Quantile;
+    use taut_record::stats::Quantile;
+    use taut_record::{EchoRow, Row};
 
     use super::*;
     use crate::synthetic;
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn only_what_was_measured_alike_is_compared() {
-        use taut_measure::recording::Counted;
+        use taut_record::Counted;
         let changes: [fn(&mut Row) -> bool; 4] = [
             |row| {
                 if let Row::Stream(row) = row {

@@ -1,5 +1,5 @@
-use taut_measure::recording::{Counted, Placement, PlacementKind, Recording, Round, Row};
-use taut_measure::stats::{Losses, MOST_FALSE, Percentile, Quantile, Summary};
+use taut_record::stats::{Losses, MOST_FALSE, Percentile, Quantile, Summary};
+use taut_record::{Counted, Placement, PlacementKind, Recording, Round, Row};
 
 use super::bursts::together;
 use super::figure::{Compared, Figure, Kind, Sample};

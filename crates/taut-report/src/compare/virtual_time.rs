@@ -1,7 +1,7 @@
 //! Two recordings, one made after the other, on machines in virtual time: thousands of seeded
 //! reports on equal things, and on things with a known difference.
 
-use taut_measure::stats::{apart_by_chance, narrowest};
+use taut_record::stats::{apart_by_chance, narrowest};
 
 use super::figure::{Change, Compared, Figure, Kind, Sample};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use taut_explain::air::{LINES, Line};
-use taut_measure::recording::{AirExcerpt, AirRow};
+use taut_record::{AirExcerpt, AirRow};
 
 use super::chart::{Chart, Spread, SpreadRow, add, add_spread};
 use super::page::{Page, escape, push};
@@ -139,7 +139,7 @@ fn pictures(page: &mut Page, rows: &[&AirRow], labels: &[String]) {
 }
 
 fn picture(row: &AirRow, label: &str, excerpt: &AirExcerpt) -> Chart {
-    let event = |event: &taut_measure::recording::AirEventExcerpt| {
+    let event = |event: &taut_record::AirEventExcerpt| {
         let pdus = event.pdus.iter().map(|pdu| {
             let kind = KINDS.iter().position(|kind| *kind == pdu.kind).unwrap_or(KINDS.len() - 1);
             json!([

@@ -1,8 +1,8 @@
 //! Data of the charts, computed here so that the script only draws.
 
 use serde_json::{Value, json};
-use taut_measure::recording::{CrowdRow, EchoRow, MessageExcerpt, PaceRow, RouteRow};
-use taut_measure::stats::Losses;
+use taut_record::stats::Losses;
+use taut_record::{CrowdRow, EchoRow, MessageExcerpt, PaceRow, RouteRow};
 
 use super::page::Page;
 use crate::{stages, units};

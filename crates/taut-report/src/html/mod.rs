@@ -5,7 +5,7 @@ mod chart;
 mod page;
 mod section;
 
-use taut_measure::recording::Recording;
+use taut_record::Recording;
 
 use crate::sheet::Groups;
 use crate::{Document, prose, units};
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_gave_nothing_is_still_a_page() {
-        use taut_measure::recording::{Ended, Row};
+        use taut_record::{Ended, Row};
         let mut document = synthetic::survey();
         document.findings.clear();
         document.recording.ended = Ended::Interrupted;

@@ -1,8 +1,8 @@
 //! A section for each workload: charts first, then the same tables as the text, then what repeats them.
 
 use taut_explain::Stage;
-use taut_measure::recording::{CrowdRow, EchoRow, PaceRow, RouteRow, StreamRow, TuneRow};
-use taut_measure::stats::{self, Interval};
+use taut_record::stats::{self, Interval};
+use taut_record::{CrowdRow, EchoRow, PaceRow, RouteRow, StreamRow, TuneRow};
 
 use super::air;
 use super::chart::{

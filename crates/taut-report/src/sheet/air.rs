@@ -1,6 +1,6 @@
 use taut_explain::air::{LINES, Line as LedgerLine};
-use taut_measure::recording::{AirChangeRow, AirRow, AirSetting};
-use taut_measure::stats::Percentile;
+use taut_record::stats::Percentile;
+use taut_record::{AirChangeRow, AirRow, AirSetting};
 
 use super::{About, Cell, Column, Label, Line, Note, Sheet, Tone, air_labels};
 use crate::units;

@@ -1,4 +1,4 @@
-use taut_measure::recording::CheckRow;
+use taut_record::CheckRow;
 
 use super::{Cell, Column, Line, Sheet, Tone};
 

@@ -1,5 +1,5 @@
-use taut_measure::recording::{CrowdRow, Starvation};
-use taut_measure::stats::{Percentile, Quantile};
+use taut_record::stats::{Percentile, Quantile};
+use taut_record::{CrowdRow, Starvation};
 
 use super::{About, Cell, Column, Label, Line, Note, Sheet, Tone, across_rounds, crowd_labels, not_placed, tone_of};
 use crate::units;

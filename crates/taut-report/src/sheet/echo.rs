@@ -1,5 +1,5 @@
-use taut_measure::recording::{EchoRow, Verdict};
-use taut_measure::stats::{Percentile, Summary};
+use taut_record::stats::{Percentile, Summary};
+use taut_record::{EchoRow, Verdict};
 
 use super::{
     About, Cell, Column, Label, Line, Note, Sheet, Tone, across_rounds, cut_short, echo_labels, loss_note, not_placed,

@@ -2,8 +2,8 @@
 
 use std::ptr;
 
-use taut_measure::recording::{EchoRow, PaceRow};
-use taut_measure::stats::Exceedance;
+use taut_record::stats::Exceedance;
+use taut_record::{EchoRow, PaceRow};
 
 use super::label::Label;
 use super::{Cell, Column, Line, Note, Sheet, Tone, echo_labels, pace_labels};

@@ -1,5 +1,5 @@
-use taut_measure::recording::FloorRow;
-use taut_measure::stats::Percentile;
+use taut_record::FloorRow;
+use taut_record::stats::Percentile;
 
 use super::{Cell, Column, Line, Sheet, Tone};
 

@@ -1,6 +1,6 @@
 //! What a sheet is made of.
 
-use taut_measure::stats::{Percentile, Quantile, Summary};
+use taut_record::stats::{Percentile, Quantile, Summary};
 
 use super::about::About;
 use super::label::Label;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use taut_measure::recording::{AirRow, CrowdRow, EchoRow, PaceRow, Placement, RouteRow, StreamRow, TuneRow};
+use taut_record::{AirRow, CrowdRow, EchoRow, PaceRow, Placement, RouteRow, StreamRow, TuneRow};
 
 use crate::units;
 

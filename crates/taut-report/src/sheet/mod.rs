@@ -16,7 +16,7 @@ mod route;
 mod stream;
 mod tune;
 
-use taut_measure::recording::{
+use taut_record::{
     AirChangeRow, AirRow, CheckRow, CrowdRow, EchoRow, FloorRow, PaceRow, Recording, RouteRow, Row, StreamRow, TuneRow,
 };
 

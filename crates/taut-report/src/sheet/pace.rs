@@ -1,6 +1,6 @@
 use taut_explain::Stage;
-use taut_measure::recording::PaceRow;
-use taut_measure::stats::{Percentile, Summary};
+use taut_record::PaceRow;
+use taut_record::stats::{Percentile, Summary};
 
 use super::{
     About, Cell, Column, Label, Line, Note, Sheet, Tone, across_rounds, cut_short, ledger_shares, not_placed,

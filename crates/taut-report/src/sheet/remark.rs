@@ -1,8 +1,8 @@
 //! What several sheets say in the same words.
 
 use taut_explain::Stage;
-use taut_measure::recording::{LossComparison, ObserverCost, PaceRow, Placement, Round, Verdict};
-use taut_measure::stats::narrowest;
+use taut_record::stats::narrowest;
+use taut_record::{LossComparison, ObserverCost, PaceRow, Placement, Round, Verdict};
 
 use super::form::{Note, Tone};
 use super::label::Label;

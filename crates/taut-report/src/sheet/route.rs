@@ -1,5 +1,5 @@
-use taut_measure::recording::RouteRow;
-use taut_measure::stats::Percentile;
+use taut_record::RouteRow;
+use taut_record::stats::Percentile;
 
 use super::{About, Cell, Column, Line, Sheet, Tone, across_rounds, loss_note, route_labels, tone_of, whole_rounds};
 use crate::units;

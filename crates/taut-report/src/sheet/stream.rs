@@ -1,4 +1,4 @@
-use taut_measure::recording::{Coarse, Counted, StreamRow};
+use taut_record::{Coarse, Counted, StreamRow};
 
 use super::{About, Cell, Column, Label, Line, Note, Sheet, Tone, across_rounds, cut_short, not_placed, stream_labels};
 use crate::units;

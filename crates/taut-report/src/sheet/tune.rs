@@ -1,5 +1,5 @@
-use taut_measure::recording::{TuneRow, Verdict};
-use taut_measure::stats::{Percentile, Quantile};
+use taut_record::stats::{Percentile, Quantile};
+use taut_record::{TuneRow, Verdict};
 
 use super::label::placement;
 use super::{About, Cell, Column, Label, Line, Sheet, Tone, not_placed, tone_of, too_few_rounds};

@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn limits_that_nothing_exceeded_take_one_sentence() {
-        use taut_measure::recording::Row;
+        use taut_record::Row;
         let mut document = synthetic::survey();
         document.recording.results.truncate(4);
         for row in &mut document.recording.results {
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn more_messages_than_fit_are_no_reason_to_stop() {
-        use taut_measure::recording::Row;
+        use taut_record::Row;
         let mut document = synthetic::survey();
         for row in &mut document.recording.results {
             let Row::Echo(row) = row else { continue };
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn of_a_peer_that_tells_nothing_nothing_is_said_to_be_lost() {
-        use taut_measure::recording::Row;
+        use taut_record::Row;
         let mut document = synthetic::survey();
         document.recording.results.retain(|row| matches!(row, Row::Pace(_)));
         document.recording.results.truncate(1);
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn what_is_partial_says_so_first() {
-        use taut_measure::recording::Ended;
+        use taut_record::Ended;
         let mut document = synthetic::survey();
         document.recording.ended = Ended::Interrupted;
         assert!(render(&document, Style::default()).starts_with("PARTIAL: interrupted\n"));

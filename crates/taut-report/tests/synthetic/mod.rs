@@ -3,13 +3,13 @@
 mod times;
 
 use taut_explain::{Finding, Unit};
-use taut_measure::recording::{
+use taut_record::stats::{Distribution, Losses, Quantile, Rounds};
+use taut_record::{
     AirChangeRow, AirEventExcerpt, AirExcerpt, AirIdle, AirPdu, AirRow, AirSetting, CheckRow, Comparison, Counted,
     CpuComparison, CrowdRound, CrowdRow, EchoRow, Ended, FORMAT_VERSION, Floor, FloorRow, HostFacts, LossComparison,
     MessageExcerpt, PaceRound, PaceRow, Recording, Round, RouteRow, Row, Starvation, StreamRound, StreamRow, TcpFacts,
     TuneRow, Verdict,
 };
-use taut_measure::stats::{Distribution, Losses, Quantile, Rounds};
 
 use super::Document;
 use times::{distribution, exceed, samples, summary};

@@ -1,6 +1,6 @@
 //! Times from a fixed generator, and what is made of them.
 
-use taut_measure::stats::{Distribution, Exceedance, ExceedanceCounter, Rounds, Summary};
+use taut_record::stats::{Distribution, Exceedance, ExceedanceCounter, Rounds, Summary};
 use taut_time::Duration;
 
 /// Times around a centre with a long tail, from a fixed generator.

@@ -10,7 +10,7 @@ use anyhow::Context;
 use taut_air::{AirEvent, Observer};
 use taut_link::Error;
 use taut_measure::air::{self, AirPlan, AirTimeline, Both, Excerpt};
-use taut_measure::recording::{AirSetting, Ended, Row};
+use taut_record::{AirSetting, Ended, Row};
 use taut_report::Document;
 use taut_report::capture::{AirCapture, HostCapture};
 use taut_time::Duration;

@@ -4,8 +4,8 @@ use taut_link::{Endpoint, Error};
 use taut_measure::Interrupt;
 use taut_measure::crowd::{self, CrowdEngine, CrowdPlan, Server};
 use taut_measure::placement::{self, Spot, Wish};
-use taut_measure::recording::{PlacementKind, Row};
-use taut_measure::stats::usual_rounds;
+use taut_record::stats::usual_rounds;
+use taut_record::{PlacementKind, Row};
 use taut_report::Document;
 use taut_time::{Duration, Framing};
 

@@ -1,5 +1,5 @@
-use taut_measure::recording::{Ended, FloorRow, Row};
 use taut_measure::{doctor, floor};
+use taut_record::{Ended, FloorRow, Row};
 use taut_report::Document;
 
 use crate::exit::Code;

@@ -6,8 +6,8 @@ use taut_measure::Interrupt;
 use taut_measure::echo::{self, EchoPlan, EchoSubject, Limit, WriteStyle};
 use taut_measure::engine::EngineKind;
 use taut_measure::placement::{self, Spot, Wish};
-use taut_measure::recording::{Ended, Row};
-use taut_measure::stats::usual_rounds;
+use taut_record::stats::usual_rounds;
+use taut_record::{Ended, Row};
 use taut_report::Document;
 use taut_time::{Duration, Timeline};
 

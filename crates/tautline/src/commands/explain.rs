@@ -12,7 +12,7 @@ use taut_capture::{Counts, Ending, Flows, Reader};
 use taut_event::VantageId;
 use taut_explain::{Engine, causes};
 use taut_measure::Interrupt;
-use taut_measure::recording::{Ended, FORMAT_VERSION};
+use taut_record::{Ended, FORMAT_VERSION};
 use taut_report::{Difference, ExplainDocument, ExplainedFile};
 
 use crate::exit::Code;

@@ -6,7 +6,7 @@ use taut_measure::Interrupt;
 use taut_measure::echo;
 use taut_measure::pace::{self, PaceOutcome, PacePlan, PeerKind};
 use taut_measure::placement::{self, Spot};
-use taut_measure::recording::{Ended, Row};
+use taut_record::{Ended, Row};
 use taut_report::Document;
 use taut_time::{Duration, Timeline};
 

@@ -6,7 +6,7 @@ use anyhow::Context;
 use taut_event::Holder;
 use taut_explain::socket::{Account, FEWEST_SAMPLES, holder, suspicions};
 use taut_link::clock;
-use taut_measure::recording::{Ended, FORMAT_VERSION};
+use taut_record::{Ended, FORMAT_VERSION};
 use taut_report::{HeldTime, SocketRow, SocketsDocument, Suspicion};
 use taut_source::{Sampler, Seen};
 

@@ -2,8 +2,8 @@ use taut_link::wire::Work;
 use taut_link::{Endpoint, Error};
 use taut_measure::air::{self, AirPlan};
 use taut_measure::placement::{self, Spot, Wish};
-use taut_measure::recording::{Ended, Row};
 use taut_measure::stream::{self, Direction, StreamPlan};
+use taut_record::{Ended, Row};
 use taut_report::Document;
 use taut_time::{Duration, Framing};
 

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 use taut_explain::trace::Trace;
 use taut_link::clock;
-use taut_measure::recording::{Ended, FORMAT_VERSION};
+use taut_record::{Ended, FORMAT_VERSION};
 use taut_report::TraceDocument;
 use taut_source::trace::{Error, Scope, Tracer};
 

@@ -1,11 +1,11 @@
 use taut_link::wire::{AckPolicy, Work};
 use taut_link::{Endpoint, Error};
 use taut_measure::placement::{self, Spot, Wish};
-use taut_measure::recording::{Ended, Row};
-use taut_measure::stats::LEAST_ROUNDS;
 use taut_measure::stream::Direction;
 use taut_measure::tune::radio::{self, RadioPlan};
 use taut_measure::tune::{self, TunePlan, TuneWorkload};
+use taut_record::stats::LEAST_ROUNDS;
+use taut_record::{Ended, Row};
 use taut_report::Document;
 use taut_time::Duration;
 

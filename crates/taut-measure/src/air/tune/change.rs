@@ -2,7 +2,7 @@
 
 use taut_air::Scenario;
 
-use crate::recording::AirSetting;
+use taut_record::AirSetting;
 
 /// Parameters changed together.
 #[derive(Clone, Debug)]

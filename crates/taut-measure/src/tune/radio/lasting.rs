@@ -10,7 +10,7 @@ use super::choice::{Choice, Found};
 use super::plan::RadioPlan;
 use super::trial::{Bench, PATIENCE, measure};
 use crate::interrupt::Interrupt;
-use crate::recording::fact;
+use taut_record::fact;
 
 /// What came of it.
 pub(super) struct Lasting {

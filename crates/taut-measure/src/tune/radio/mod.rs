@@ -12,12 +12,12 @@ use taut_link::bluetooth::interval_in_words;
 use taut_link::{Error, Result};
 
 use crate::interrupt::Interrupt;
-use crate::recording::{Ended, TuneRow, Verdict};
 use crate::rounds::turns;
-use crate::stats::{Ratio, median};
 use crate::verdict::{confirm, stands_out};
 use choice::{Choice, Found};
 pub use plan::RadioPlan;
+use taut_record::stats::{Ratio, median};
+use taut_record::{Ended, TuneRow, Verdict};
 use trial::{Bench, Trial};
 
 /// What came of it.

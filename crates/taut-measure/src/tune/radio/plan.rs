@@ -15,7 +15,7 @@ pub struct RadioPlan {
     /// Any server that reads will do; nothing is asked of it.
     pub plain: bool,
     /// Independent repetitions of each setting; with fewer than
-    /// [`LEAST_ROUNDS`](crate::stats::LEAST_ROUNDS) nothing can be told apart.
+    /// [`LEAST_ROUNDS`](taut_record::stats::LEAST_ROUNDS) nothing can be told apart.
     pub rounds: usize,
     /// Time of one setting in one round; as long as the interval asks for, unless it is given.
     pub time: Option<Duration>,

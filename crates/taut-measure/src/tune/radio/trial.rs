@@ -8,8 +8,8 @@ use taut_time::Duration;
 use super::choice::{Choice, Found};
 use super::plan::RadioPlan;
 use crate::interrupt::Interrupt;
-use crate::recording::fact;
 use crate::stream::{self, Direction, StreamPlan};
+use taut_record::fact;
 
 /// What it gave.
 #[derive(Clone, Debug)]
@@ -116,9 +116,7 @@ pub(super) fn measure(plan: &RadioPlan, found: &Found, choice: &Choice, interrup
         &mut |_, _| {},
     )?;
     match outcome.ended {
-        crate::recording::Ended::PeerGone(why) => {
-            Err(Error::Refused { endpoint: plan.endpoint.to_string(), reason: why })
-        }
+        taut_record::Ended::PeerGone(why) => Err(Error::Refused { endpoint: plan.endpoint.to_string(), reason: why }),
         _ => Ok(Trial { bps: outcome.row.throughput_bps, options: outcome.row.options }),
     }
 }

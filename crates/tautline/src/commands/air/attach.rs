@@ -8,7 +8,7 @@ use serde_json::json;
 use taut_air::{AirEvent, Observer, Role};
 use taut_link::{Endpoint, Error, Listener, bluetooth};
 use taut_measure::air::{HostNotice, HostPlace, LiveController, LiveError, LiveFigures, LiveRadio, Scenario, prepare};
-use taut_measure::stats::Quantile;
+use taut_record::stats::Quantile;
 use taut_report::capture::{AirCapture, HostCapture};
 use taut_time::Duration;
 

@@ -1,7 +1,7 @@
-use taut_measure::recording::{Ended, FloorRow, Row};
 use taut_measure::route::{self, RouteCase, RouteSetting, RouteTimes};
-use taut_measure::stats::{Distribution, usual_rounds};
 use taut_measure::{Interrupt, placement, turns};
+use taut_record::stats::{Distribution, usual_rounds};
+use taut_record::{Ended, FloorRow, Row};
 use taut_report::Document;
 use taut_route::bench::gpio::{self, Figure, GpioMeasured, GpioPath, GpioPlan, Simulation};
 use taut_route::bench::{Bench, EVERY, KernelPath, Path, Place, Plan, Start, WHEN};

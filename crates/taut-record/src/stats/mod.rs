@@ -17,5 +17,5 @@ pub use exceedance::{Exceedance, ExceedanceCounter};
 pub use figures::Figures;
 pub use loss::{Losses, losses_differ, losses_differ_at};
 pub use quantile::{Percentile, Quantile};
-pub use ratio::{Figure, MOST_FALSE, Ratio, rounds_needed, usual_rounds};
+pub use ratio::{Figure, LEAST_DIFFERENCE, MOST_FALSE, Ratio, rounds_needed, usual_rounds};
 pub use summary::{Rounds, Summary};

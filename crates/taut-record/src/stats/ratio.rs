@@ -5,6 +5,9 @@ use super::{Quantile, median, narrowest};
 /// Chance that a comparison of equal things, all its verdicts taken together, finds a difference: at most this.
 pub const MOST_FALSE: f64 = 0.05;
 
+/// A difference of less than so much is called none.
+pub const LEAST_DIFFERENCE: f64 = 0.01;
+
 /// Least coverage of an interval that stands by itself.
 const USUAL: f64 = 0.93;
 

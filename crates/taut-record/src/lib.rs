@@ -1,24 +1,23 @@
 //! All that one command measured, with the facts of the host: the shape of every `--json`, and what
-//! reports are made from.
+//! reports are made from; and [`stats`], what its rounds allow to say.
 //!
 //! Times are in nanoseconds and sizes in bytes; every key says so. A row stands by itself: it carries the command that
 //! repeats it.
 
-mod air;
 mod host;
 mod placement;
 mod row;
+pub mod stats;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use air::{AirChangeRow, AirEventExcerpt, AirExcerpt, AirIdle, AirPdu, AirRow, AirSetting};
 pub use host::{Floor, HostFacts};
 pub use placement::{Placement, PlacementKind};
 pub use row::{
-    CheckRow, Coarse, Comparison, Counted, CpuComparison, CrowdRound, CrowdRow, EchoRow, FloorRow, LossComparison,
-    MessageExcerpt, ObserverCost, PaceRound, PaceRow, Round, RouteRow, Row, Starvation, StreamRound, StreamRow,
-    TcpFacts, TuneRow, Verdict,
+    AirChangeRow, AirEventExcerpt, AirExcerpt, AirIdle, AirPdu, AirRow, AirSetting, CheckRow, Coarse, Comparison,
+    Counted, CpuComparison, CrowdRound, CrowdRow, EchoRow, FloorRow, LossComparison, MessageExcerpt, ObserverCost,
+    PaceRound, PaceRow, Round, RouteRow, Row, Starvation, StreamRound, StreamRow, TcpFacts, TuneRow, Verdict,
 };
 
 /// The value of an option or of something negotiated, from a row's `options`.
