@@ -223,25 +223,51 @@ fn a_log_that_is_cut_off_says_where() {
     assert!(matches!(ending, Ending::Truncated { .. }), "{ending:?}");
 }
 
-#[test]
-fn signalling_that_was_not_kept_whole_says_nothing() {
+/// The log with all packets of data cut to what `kept` says of their lengths.
+fn cut_to(kept: impl Fn(usize) -> usize) -> Vec<u8> {
     let file = btsnoop(1002, &log());
     let (mut cut, mut rest) = (file[..16].to_vec(), &file[16..]);
     while let Some(header) = rest.get(..24) {
         let length = u32::from_be_bytes(header[4..8].try_into().unwrap()) as usize;
-        // All but the last byte of what has data.
-        let kept = if rest[24] == 2 { length - 1 } else { length };
+        let kept = if rest[24] == 2 { kept(length).min(length) } else { length };
         cut.extend(&header[..4]);
         cut.extend((kept as u32).to_be_bytes());
         cut.extend(&header[8..]);
         cut.extend(&rest[24..24 + kept]);
         rest = &rest[24 + length..];
     }
-    let (kept, counts, ending) = follow(&cut);
+    cut
+}
+
+#[test]
+fn signalling_that_was_not_kept_whole_says_nothing() {
+    let (kept, counts, ending) = follow(&cut_to(|length| length - 1));
+    // The last packet has one byte but for its headers, and so no opcode.
     assert_eq!((ending, counts.hci_cut, counts.l2cap), (Ending::Complete, 3, 5));
     let channels: Vec<_> = kept.flows.iter().map(|(_, flow)| flow.from_start).collect();
     // The channel's opening was not seen, so its credits are not known.
     assert_eq!(channels, [false, true]);
+}
+
+#[test]
+fn what_was_not_kept_is_not_zero() {
+    // With the header of L2CAP, and nothing of what it carries.
+    let (kept, counts, _) = follow(&cut_to(|_| 9));
+    let turns: Vec<_> = kept
+        .events
+        .iter()
+        .filter_map(|event| match event.what {
+            What::L2cap(L2cap::Packet(acl)) => Some(acl.turn),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(turns[3..], [Turn::NotKnown; 2]);
+    assert_eq!((counts.hci_cut, counts.malformed), (3, 0));
+    // Without it nobody knows the channel, but the controller has the packets.
+    for length in [4, 5, 8] {
+        let (kept, counts, _) = follow(&cut_to(|_| length));
+        assert_eq!((kept.flows.len(), counts.hci_cut, counts.malformed), (0, 8, 0), "{length}");
+    }
 }
 
 proptest! {

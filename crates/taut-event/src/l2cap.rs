@@ -137,6 +137,8 @@ pub enum Turn {
     Asks,
     /// It is the answer.
     Answers,
+    /// So little of it was kept that nobody can tell.
+    NotKnown,
 }
 
 /// What a radio link is like, as far as was seen.

@@ -14,6 +14,8 @@ pub(super) struct Channel {
     pub(super) cids: [Option<u16>; 2],
     /// Bytes that the SDU under way still lacks, by direction.
     sdu_left: [usize; 2],
+    /// Whether an SDU's length was not kept, by direction: where SDUs end is not known from then on.
+    is_endless: [bool; 2],
     /// Bytes of the program so far, by direction.
     position: [u64; 2],
     /// Number of its last packet.
@@ -24,6 +26,8 @@ pub(super) struct Channel {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part<'a> {
     pub(super) bytes: &'a [u8],
+    /// So many of them were kept.
+    pub(super) kept: usize,
     /// With the header.
     pub(super) length: u16,
     pub(super) begins: bool,
@@ -32,7 +36,7 @@ pub(super) struct Part<'a> {
 
 impl Channel {
     pub(super) const fn new(flow: FlowId, adapter: u16, handle: u16, kind: Kind, cids: [Option<u16>; 2]) -> Self {
-        Self { flow, adapter, handle, kind, cids, sdu_left: [0; 2], position: [0; 2], last: 0 }
+        Self { flow, adapter, handle, kind, cids, sdu_left: [0; 2], is_endless: [false; 2], position: [0; 2], last: 0 }
     }
 
     /// The packet, and which bytes of the program are in it.
@@ -44,17 +48,19 @@ impl Channel {
             if part.begins && *left == 0 {
                 // The first PDU of an SDU begins with the SDU's length (Core Specification, Vol 3, Part A,
                 // section 3.4.3).
-                if let Some(two) = part.bytes.first_chunk() {
+                if let Some(two) = part.bytes.first_chunk::<2>() {
+                    self.is_endless[way] |= part.kept < two.len();
                     *left = u16::from_le_bytes(*two).into();
                     length -= two.len();
                 }
             }
             *left = left.saturating_sub(length);
-            ends_sdu = part.ends && *left == 0;
+            ends_sdu = part.ends && *left == 0 && !self.is_endless[way];
         }
         let begin = self.position[way];
         self.position[way] += length as u64;
         let turn = match (self.kind, part.bytes.first()) {
+            (Kind::Att, Some(_)) if part.begins && part.kept == 0 => Turn::NotKnown,
             (Kind::Att, Some(&opcode)) if part.begins => turn(opcode),
             _ => Turn::Free,
         };

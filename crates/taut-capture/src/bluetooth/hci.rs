@@ -12,7 +12,8 @@ pub(super) enum Record {
     Packet {
         adapter: u16,
         is_received: bool,
-        is_cut: bool,
+        /// So many of its bytes were kept, the H4 indicator among them; `None`: all.
+        kept: Option<usize>,
     },
     /// The adapter appeared, went, or was switched on or off.
     Restarted {
@@ -67,11 +68,11 @@ pub(super) fn read(packet: &Packet<'_>, to: &mut Vec<u8>) -> Record {
     to.extend(bytes.get(front..).unwrap_or_default().iter().take(LONGEST));
     let whole = packet.original_length as usize - front.min(packet.original_length as usize);
     let whole = whole.saturating_add(usize::from(indicator.is_some())).min(LONGEST);
-    let is_cut = to.len() < whole;
-    if is_cut {
+    let kept = Some(to.len()).filter(|&kept| kept < whole);
+    if kept.is_some() {
         to.resize(whole, 0);
     }
-    Record::Packet { adapter, is_received, is_cut }
+    Record::Packet { adapter, is_received, kept }
 }
 
 /// Indicator and direction of what Linux's monitor tells (BlueZ, doc/btsnoop-protocol.rst).

@@ -43,6 +43,8 @@ pub(super) struct Link {
     pub(super) queue: VecDeque<Option<usize>>,
     pub(super) signalling: [Reassembly; 2],
     pub(super) current: [Option<Current>; 2],
+    /// Whether the header of the PDU under way was not kept.
+    pub(super) is_headless: [bool; 2],
     pub(super) asked: VecDeque<Asked>,
 }
 
@@ -77,6 +79,7 @@ impl Link {
             queue: VecDeque::new(),
             signalling: Default::default(),
             current: [None; 2],
+            is_headless: [false; 2],
             asked: VecDeque::new(),
         }
     }

@@ -21,10 +21,12 @@ use channel::{Channel, Part};
 pub(crate) use hci::is_hci;
 use hci::{Record, Told};
 use link::{Adapter, Current, Link};
-use out::{NO_BYTES, Out, Place};
+use out::{ACL_HEADER, NO_BYTES, Out, Place};
 
 /// The attribute protocol's channel on LE (Core Specification, Vol 3, Part A, section 2.1).
 const ATT_CID: u16 = 4;
+/// The length and the channel's identifier, before each PDU.
+const L2CAP_HEADER: usize = 4;
 /// So many channels are followed at once.
 const MOST_CHANNELS: usize = 256;
 /// So many adapters and links are followed.
@@ -67,21 +69,22 @@ impl Bluetooth {
                 let known = self.adapters.iter().position(|known| known.index == adapter);
                 if let (Some(adapter), Some(at)) = (known, at) {
                     let place = Place { at, seen_by, frame: packet.frame };
-                    self.reset(adapter, &mut Out { sink, counts, place, is_cut: false });
+                    self.reset(adapter, &mut Out { sink, counts, place, kept: None });
                 }
             }
             (Record::Packet { .. }, None) => counts.without_time += 1,
-            (Record::Packet { adapter, is_received, is_cut }, Some(at)) => {
+            (Record::Packet { adapter, is_received, kept }, Some(at)) => {
                 counts.hci += 1;
                 let place = Place { at, seen_by, frame: packet.frame };
                 self.last = Some(place);
-                let mut out = Out { sink, counts, place, is_cut };
+                let mut out = Out { sink, counts, place, kept };
                 // BlueZ's btmon counts anew in each record, others go on.
                 if std::mem::replace(&mut self.lost, packet.lost) != packet.lost && packet.lost > 0 {
                     self.lost(&mut out);
                 }
                 match PacketView::parse(&bytes) {
                     Ok(view) => self.view(adapter, is_received, &view, &mut out),
+                    Err(_) if out.is_cut() => out.counts.hci_cut += 1,
                     Err(_) => out.counts.hci_other += 1,
                 }
             }
@@ -92,7 +95,7 @@ impl Bluetooth {
     /// Closes all channels, with the time of the newest packet.
     pub(crate) fn finish(&mut self, counts: &mut Counts, sink: &mut impl Sink) {
         if let Some(place) = self.last.take() {
-            let mut out = Out { sink, counts, place, is_cut: false };
+            let mut out = Out { sink, counts, place, kept: None };
             (0..self.channels.len()).for_each(|slot| self.close(slot, Closed::EndOfSource, &mut out));
         }
         self.channels.clear();
@@ -124,12 +127,13 @@ impl Bluetooth {
             None => return,
         };
         match view {
+            PacketView::Acl(_) if out.kept.is_some_and(|kept| kept < ACL_HEADER) => out.counts.hci_cut += 1,
             PacketView::Acl(acl) => {
                 let way = if is_received { Direction::Backward } else { Direction::Forward };
                 let begins = acl.boundary != Boundary::Continuing;
                 self.acl(adapter, (acl.handle, way, begins), acl.data, out);
             }
-            PacketView::Event { .. } if out.is_cut => out.counts.hci_cut += 1,
+            PacketView::Event { .. } if out.is_cut() => out.counts.hci_cut += 1,
             PacketView::Event { .. } => self.told(adapter, hci::event(view), out),
             PacketView::Command { .. } => {}
         }
@@ -174,6 +178,18 @@ impl Bluetooth {
             out.counts.classic += 1;
             return;
         }
+        let kept = out.kept_of(data.len());
+        if begins {
+            link.is_headless[w] = kept < data.len().min(L2CAP_HEADER);
+        }
+        if link.is_headless[w] {
+            link.current[w] = None;
+            out.counts.hci_cut += 1;
+            if is_sent {
+                self.taken(adapter, index, None, out);
+            }
+            return;
+        }
         if begins {
             link.current[w] = match *data {
                 [low, high, cid_low, cid_high, ..] => Some(Current {
@@ -207,8 +223,10 @@ impl Bluetooth {
         let Some(channel) = current.slot.and_then(|slot| self.channels[slot].as_mut()) else { return };
         out.counts.l2cap += 1;
         channel.last = out.place.frame;
-        let bytes = if begins { data.get(4..).unwrap_or_default() } else { data };
-        let part = Part { bytes, length: data.len() as u16, begins, ends: current.left == 0 };
+        let header = if begins { L2CAP_HEADER } else { 0 };
+        let bytes = data.get(header..).unwrap_or_default();
+        let kept = kept.saturating_sub(header);
+        let part = Part { bytes, kept, length: data.len() as u16, begins, ends: current.left == 0 };
         let (acl, bytes) = channel.packet(w, &part);
         let flow = channel.flow;
         out.tell(flow, way, L2cap::Packet(acl), bytes);

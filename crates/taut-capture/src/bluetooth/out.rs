@@ -5,6 +5,9 @@ use crate::counts::Counts;
 
 pub(super) const NO_BYTES: ByteRange = ByteRange { start: 0, end: 0 };
 
+/// The H4 indicator, the handle with flags, and the length.
+pub(super) const ACL_HEADER: usize = 5;
+
 /// When and where something was seen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
@@ -18,8 +21,19 @@ pub(super) struct Out<'a, S> {
     pub(super) sink: &'a mut S,
     pub(super) counts: &'a mut Counts,
     pub(super) place: Place,
-    /// Whether zeros stand for a part of the packet that was not kept.
-    pub(super) is_cut: bool,
+    /// So many bytes of the packet were kept, its H4 indicator among them, and zeros stand for the rest; `None`: all.
+    pub(super) kept: Option<usize>,
+}
+
+impl<S> Out<'_, S> {
+    pub(super) const fn is_cut(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// Bytes kept of what follows the header of an ACL packet, which has so many.
+    pub(super) fn kept_of(&self, length: usize) -> usize {
+        self.kept.map_or(length, |kept| kept.saturating_sub(ACL_HEADER))
+    }
 }
 
 impl<S: Sink> Out<'_, S> {

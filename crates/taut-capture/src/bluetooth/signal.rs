@@ -17,7 +17,7 @@ impl Bluetooth {
         data: &[u8],
         out: &mut Out<'_, impl Sink>,
     ) {
-        if out.is_cut {
+        if out.is_cut() {
             out.counts.hci_cut += 1;
             return;
         }

@@ -65,6 +65,8 @@ pub(crate) struct Tally {
     pub(crate) is_lossy: bool,
     /// The packet that went although no credit was left: some were not seen.
     pub(crate) overdrawn: Option<u64>,
+    /// Whether too little was kept of some packets to tell whose turn it was.
+    pub(crate) is_turnless: bool,
     /// Whether the log never tells when packets are through.
     pub(crate) is_blind: bool,
     /// Most bytes in the controller at once.
@@ -204,7 +206,7 @@ impl Half {
             return (self.holder_there(is_dry, is_peers, must_answer, gap, link), false);
         }
         let holder = match self.in_controller.len() {
-            0 if self.lacks_credits() => Holder::NotKnown,
+            0 if self.lacks_credits() || self.tally.is_turnless => Holder::NotKnown,
             0 if is_dry => Holder::Credits,
             0 if is_peers => Holder::PeerTurn,
             0 => Holder::SendingProgram,
@@ -223,7 +225,7 @@ impl Half {
         let round = if self.is_freshly_granted { 2 } else { 1 };
         let is_soon = link.interval_ns > 0 && gap <= round * link.interval_ns + link.interval_ns / 8;
         match is_soon {
-            _ if self.lacks_credits() => Holder::NotKnown,
+            _ if self.lacks_credits() || self.tally.is_turnless => Holder::NotKnown,
             _ if is_dry => Holder::Credits,
             _ if is_peers => Holder::PeerTurn,
             _ if must_answer => Holder::SendingProgram,
@@ -318,16 +320,27 @@ impl Half {
             Some(_) => {
                 self.tally.overdrawn = Some(place);
                 (self.credits, self.dry_since) = (None, None);
-                self.disown(Holder::Credits);
+                self.give(Holder::Credits, Holder::NotKnown);
             }
             None => {}
         }
     }
 
-    /// What one holder has of the stretches that are pending is nobody's that is known.
-    fn disown(&mut self, of: Holder) {
-        let its = self.pending.iter_mut().filter(|pending| pending.holder == of);
-        its.for_each(|pending| pending.holder = Holder::NotKnown);
+    /// What one holder has of the stretches that are pending is another's.
+    fn give(&mut self, from: Holder, to: Holder) {
+        self.pending.iter_mut().filter(|pending| pending.holder == from).for_each(|pending| pending.holder = to);
+    }
+
+    /// What goes now could have gone before the peer's turn was over.
+    pub(super) fn was_free(&mut self) {
+        self.give(Holder::PeerTurn, if self.is_sent_here { Holder::SendingProgram } else { Holder::NotKnown });
+    }
+
+    /// Whose turn it was is not known.
+    pub(super) fn loses_turns(&mut self) {
+        self.tally.is_turnless = true;
+        self.give(Holder::PeerTurn, Holder::NotKnown);
+        self.give(Holder::SendingProgram, Holder::NotKnown);
     }
 
     /// Packets of the log are missing: what the controller has and which credits there are is not known.

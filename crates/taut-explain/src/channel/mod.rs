@@ -35,6 +35,8 @@ struct Turns {
     last: [Turn; 2],
     /// When the last question was through, by direction.
     since: [u64; 2],
+    /// So many packets are in the controller up to the last one of that question.
+    ahead: [u64; 2],
 }
 
 impl Turns {
@@ -73,13 +75,23 @@ impl Channel {
             }
             L2cap::Packet(acl) => {
                 self.packets += 1;
+                // What goes while a question is open, or before the peer asked one, waited for nobody's turn.
+                let is_open = self.turns.is_asked[way];
+                match acl.turn {
+                    Turn::Free if acl.begins_pdu => self.halves[way].was_free(),
+                    Turn::Asks if !is_open => self.halves[way].was_free(),
+                    Turn::NotKnown => self.halves.iter_mut().for_each(Half::loses_turns),
+                    _ => {}
+                }
                 self.halves[way].packet((at, place), &acl, event.bytes.len(), &self.link);
                 match acl.turn {
+                    Turn::NotKnown => self.turns = Turns::default(),
                     Turn::Free if acl.begins_pdu => self.turns.last[way] = Turn::Free,
                     Turn::Free => {}
                     Turn::Asks => {
                         self.turns.is_asked[way] = true;
                         self.turns.since[way] = at;
+                        self.turns.ahead[way] = self.halves[way].in_controller() as u64;
                         self.turns.last[way] = Turn::Asks;
                     }
                     Turn::Answers => {
@@ -94,8 +106,10 @@ impl Channel {
             }
             L2cap::Completed { packets } => {
                 self.halves[way].completed((at, place), packets, &self.link);
-                if self.turns.is_asked[way] && self.halves[way].in_controller() == 0 {
+                let ahead = &mut self.turns.ahead[way];
+                if self.turns.is_asked[way] && *ahead > 0 {
                     self.turns.since[way] = at;
+                    *ahead = ahead.saturating_sub(packets.into());
                 }
             }
             L2cap::Credits { count } => self.halves[way].granted(at, count),

@@ -90,6 +90,11 @@ fn remarks(channel: &Channel, way: Way) -> Vec<String> {
              not known."
         ));
     }
+    if tally.is_turnless {
+        remarks.push("Too little of the packets was kept to tell who waited for whose turn; log them whole.".to_owned());
+    } else if tally.sdus == 0 {
+        remarks.push("No SDU is seen to end: how long they are is not known.".to_owned());
+    }
     if tally.is_blind {
         remarks.push(
             "The log lacks Number Of Completed Packets, so nobody can tell how long packets waited and for whom."

@@ -2,6 +2,7 @@
 
 mod ends;
 mod lacking;
+mod turns;
 
 use proptest::prelude::*;
 use taut_event::{
@@ -130,6 +131,19 @@ fn found(direction: &Direction) -> Vec<&str> {
     direction.verdicts.iter().filter(is_found).map(|on| on.cause.as_str()).collect()
 }
 
+fn evidence(direction: &Direction, cause: &str) -> String {
+    let on = direction.verdicts.iter().find(|on| on.cause == cause).expect("all causes are told");
+    match &on.verdict {
+        Verdict::Found(found) => found.evidence.iter().map(|seen| seen.text.as_str()).collect::<Vec<_>>().join(" "),
+        other => panic!("{cause}: {other:?}"),
+    }
+}
+
+fn is_unknown(direction: &Direction, cause: &str) -> bool {
+    let on = direction.verdicts.iter().find(|on| on.cause == cause).expect("all causes are told");
+    matches!(on.verdict, Verdict::Unknown { .. })
+}
+
 /// Rounds of so many PDUs at 50 ms, each allowed by credits that come with the event after.
 fn rounds(window: u16, granted: u16) -> Direction {
     let mut talk = Talk::new(coc(), 50 * MS, window, 20);
@@ -214,7 +228,7 @@ fn questions(think: u64) -> Direction {
 #[test]
 fn a_write_with_response_waits_for_the_peer() {
     let direction = questions(60 * MS);
-    assert!(found(&direction).contains(&"peer_turn"), "{direction:#?}");
+    assert_eq!(found(&direction)[0], "peer_turn", "{direction:#?}");
     assert!(share(&direction, Holder::PeerTurn) > 0.6);
     assert!(share(&direction, Holder::SendingProgram) < 0.01);
 }
@@ -276,7 +290,7 @@ fn without_the_opening_credits_can_not_be_told() {
 }
 
 fn any_what() -> impl Strategy<Value = L2cap> {
-    let turn = prop_oneof![Just(Turn::Free), Just(Turn::Asks), Just(Turn::Answers)];
+    let turn = prop_oneof![Just(Turn::Free), Just(Turn::Asks), Just(Turn::Answers), Just(Turn::NotKnown)];
     prop_oneof![
         Just(L2cap::Asked),
         (any::<u16>(), any::<u16>(), 0_u16..20).prop_map(|(a, b, c)| L2cap::Opened {

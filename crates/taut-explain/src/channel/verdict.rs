@@ -42,7 +42,9 @@ struct Facts<'a> {
 impl<'a> Facts<'a> {
     fn new(channel: &'a Channel, way: Way) -> Self {
         let half = channel.half(way);
-        let sdu = half.tally.sdu_bytes.median().unwrap_or(1).max(1);
+        // Where no SDU is known as a whole, each PDU counts as one.
+        let in_pdu = half.tally.bytes / half.tally.pdus.max(1);
+        let sdu = half.tally.sdu_bytes.median().unwrap_or(in_pdu).max(1);
         let mps = if half.limits.mps > 0 { half.limits.mps } else { half.tally.largest_packet.saturating_sub(4) };
         let limit = model::limit(&channel.link, way.index(), sdu, mps);
         let (whole_ns, bits) = (half.breakdown.total_ns(), half.tally.bytes as f64 * 8.0);
@@ -414,6 +416,9 @@ fn length(facts: &Facts<'_>) -> Judged {
 }
 
 fn mtu(facts: &Facts<'_>) -> Judged {
+    if facts.half.tally.sdus == 0 {
+        return unknown("the lengths of SDUs", "log the packets whole");
+    }
     if !is_modelled(facts) {
         return unknown("the link's interval and PHY", FROM_BEGIN);
     }
@@ -430,7 +435,16 @@ fn mtu(facts: &Facts<'_>) -> Judged {
     )
 }
 
+/// Where too little of the packets was kept to read what they ask and answer.
+fn without_turns(facts: &Facts<'_>) -> Option<Judged> {
+    let ask = "log the packets whole";
+    facts.half.tally.is_turnless.then(|| unknown("what the packets of ATT ask and answer: too little of them was kept", ask))
+}
+
 fn peer_turn(facts: &Facts<'_>) -> Judged {
+    if let Some(unknown) = without_turns(facts) {
+        return unknown;
+    }
     if !enough(facts, &[Holder::PeerTurn]) {
         return CLEAR;
     }
@@ -445,7 +459,7 @@ fn peer_turn(facts: &Facts<'_>) -> Judged {
     );
     facts.found(
         "peer_turn",
-        0.0,
+        facts.saved_of(facts.ns(Holder::PeerTurn), 0.0),
         "Nothing could be sent before the peer answered, or asked the next question".to_owned(),
         evidence,
         "Write without response (ATT Write Command) or notify instead of writing and indicating; ask for more at once; \
@@ -455,6 +469,9 @@ fn peer_turn(facts: &Facts<'_>) -> Judged {
 
 fn sending_program(facts: &Facts<'_>) -> Judged {
     if let Some(unknown) = without_credits(facts) {
+        return unknown;
+    }
+    if let Some(unknown) = without_turns(facts) {
         return unknown;
     }
     if !enough(facts, &[Holder::SendingProgram]) {

@@ -4,14 +4,6 @@ use super::*;
 
 const S: u64 = 1_000 * MS;
 
-fn evidence(direction: &Direction, cause: &str) -> String {
-    let on = direction.verdicts.iter().find(|on| on.cause == cause).expect("all causes are told");
-    match &on.verdict {
-        Verdict::Found(found) => found.evidence.iter().map(|seen| seen.text.as_str()).collect::<Vec<_>>().join(" "),
-        other => panic!("{cause}: {other:?}"),
-    }
-}
-
 /// Answered requests, one each 16 ms; when the last answer came.
 fn answered(talk: &mut Talk) -> u64 {
     for n in 0..5 {

@@ -2,11 +2,6 @@
 
 use super::*;
 
-fn is_unknown(direction: &Direction, cause: &str) -> bool {
-    let on = direction.verdicts.iter().find(|on| on.cause == cause).expect("all causes are told");
-    matches!(on.verdict, Verdict::Unknown { .. })
-}
-
 /// Ten PDUs each 50 ms with as many credits, which come 5 ms after; those of one round are missing if so.
 fn batches(lacks_grant: bool, says_so: bool) -> Direction {
     let mut talk = Talk::new(coc(), 30 * MS, 10, 20);
