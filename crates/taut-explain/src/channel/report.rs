@@ -91,7 +91,8 @@ fn remarks(channel: &Channel, way: Way) -> Vec<String> {
         ));
     }
     if tally.is_turnless {
-        remarks.push("Too little of the packets was kept to tell who waited for whose turn; log them whole.".to_owned());
+        remarks
+            .push("Too little of the packets was kept to tell who waited for whose turn; log them whole.".to_owned());
     } else if tally.sdus == 0 {
         remarks.push("No SDU is seen to end: how long they are is not known.".to_owned());
     }

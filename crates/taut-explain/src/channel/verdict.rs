@@ -438,7 +438,11 @@ fn mtu(facts: &Facts<'_>) -> Judged {
 /// Where too little of the packets was kept to read what they ask and answer.
 fn without_turns(facts: &Facts<'_>) -> Option<Judged> {
     let ask = "log the packets whole";
-    facts.half.tally.is_turnless.then(|| unknown("what the packets of ATT ask and answer: too little of them was kept", ask))
+    facts
+        .half
+        .tally
+        .is_turnless
+        .then(|| unknown("what the packets of ATT ask and answer: too little of them was kept", ask))
 }
 
 fn peer_turn(facts: &Facts<'_>) -> Judged {
