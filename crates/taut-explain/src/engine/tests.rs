@@ -3,6 +3,7 @@
 mod blind;
 mod clock;
 mod end;
+mod order;
 mod talk;
 
 use proptest::prelude::*;

@@ -5,6 +5,7 @@ use taut_event::{Event, Holder, Segment, SegmentFlags};
 use super::acks::{Ack, AckLog};
 use super::ending::Silence;
 use super::holes::{Holes, Late};
+use super::order::{Order, Sending};
 use super::sight::{Lack, Sight};
 use super::state::{Class, Known, Restart, Sent};
 use super::stretch::{Peaks, Stretch};
@@ -27,6 +28,7 @@ pub(crate) struct Half {
     /// What of the acknowledgements the capture lacks, once it is finished.
     pub(crate) lack: Lack,
     pub(super) holes: Holes,
+    order: Order,
     pub(super) mss: u64,
     pub(super) mss_is_agreed: bool,
     /// Up to where time is booked, and the packet there.
@@ -89,6 +91,7 @@ impl Half {
             sight: Sight::default(),
             lack: Lack::Nothing,
             holes: Holes::default(),
+            order: Order::default(),
             mss: 1448,
             mss_is_agreed: false,
             booked: None,
@@ -141,6 +144,15 @@ impl Half {
 
     pub(super) fn is_outstanding(&self) -> bool {
         self.next.zip(self.una).is_some_and(|(next, una)| una < next)
+    }
+
+    /// Whether all bytes before this position have passed, but for holes.
+    pub(super) fn has_passed(&self, end: u64) -> bool {
+        self.next.is_some_and(|next| end <= next)
+    }
+
+    pub(super) fn is_acknowledged(&self, end: u64) -> bool {
+        self.una.is_some_and(|una| end <= una)
     }
 
     pub(super) fn unseen_bytes(&self) -> u64 {
@@ -266,7 +278,7 @@ impl Half {
             return self.probe(&sent);
         }
         if end <= next {
-            return self.late(&sent, next, una, edge, loops);
+            return self.late(&sent, self.order.of(segment), next, una, edge, loops);
         }
         if start > next {
             self.holes.passed_over(next, start, sent.at);
@@ -313,21 +325,27 @@ impl Half {
     }
 
     /// A segment that is not beyond what has passed.
-    fn late(&mut self, sent: &Sent, next: u64, una: u64, edge: u64, loops: &Loops) {
+    fn late(&mut self, sent: &Sent, sending: Sending, next: u64, una: u64, edge: u64, loops: &Loops) {
         if sent.len() <= 1 && sent.end <= una {
             self.tally.keep_alives += 1;
             return;
         }
         let late = self.holes.late(sent.start, sent.end, sent.at);
         let (to_sender, is_at_sender) = (loops.to_sender(self.direction), loops.is_at_sender(self.direction));
+        let segments = sent.len().div_ceil(self.mss.max(1));
         match late {
-            // A repetition takes about a round trip from here to its sender and back.
-            Late::Fills { after } if !is_at_sender && after < to_sender / 2 || after < MS => {
-                self.tally.reordered += 1;
+            Late::Fills { after } => {
                 self.tally.bytes += sent.len();
-                return;
+                // A repetition takes about a round trip from here to its sender and back.
+                let is_soon = !is_at_sender && after < to_sender / 2 || after < MS;
+                if sending == Sending::First || sending == Sending::Unclear && is_soon {
+                    self.tally.reordered += 1;
+                    return;
+                }
+                if sending == Sending::Unclear && after < (150 * MS).max(2 * self.round_trip(loops)) {
+                    self.tally.unclear_segments += segments;
+                }
             }
-            Late::Fills { .. } => self.tally.bytes += sent.len(),
             Late::Repeated => {
                 // Acknowledged, as the sender knew: it was needless, and held nothing up.
                 let long_ago = self.acks.passed_by(sent.at.saturating_sub(2 * to_sender + 10 * MS));
@@ -341,7 +359,7 @@ impl Half {
                 }
             }
         }
-        self.tally.repeated_segments += sent.len().div_ceil(self.mss.max(1));
+        self.tally.repeated_segments += segments;
         self.tally.repeated_bytes += sent.len();
         self.timing = None;
         let booked = self.booked.map_or(sent.at, |(at, _)| at);
@@ -498,6 +516,7 @@ impl Half {
         self.last_was_full = sent.len().is_multiple_of(self.mss.max(1));
         self.last_data = Some(sent.at);
         self.last_length = sent.len();
+        self.order.passed(segment);
         self.next = Some(next.max(sent.end));
         // All that a later segment may still look back to.
         self.acks.forget(sent.at.saturating_sub(3 * known.lag + 50 * MS), known.end);

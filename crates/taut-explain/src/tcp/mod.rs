@@ -4,6 +4,7 @@ mod acks;
 mod ending;
 mod half;
 mod holes;
+mod order;
 mod repeats;
 mod rules;
 pub(crate) mod sample;
@@ -65,13 +66,20 @@ impl Connection {
         // The clock of a capture may step back, between packets of two queues or when it is set.
         let at = event.at.as_nanos().max(self.last);
         let event = Event { at: Instant::from_nanos(at), ..*event };
-        if self.repeats.is_copy(&event, &segment) {
+        let sender = event.direction.index();
+        let says_nothing_new = if segment.flags.has(SegmentFlags::SYN) {
+            true
+        } else if event.bytes.is_empty() {
+            self.halves[1 - sender].is_acknowledged(segment.ack)
+        } else {
+            self.halves[sender].has_passed(event.bytes.end)
+        };
+        if self.repeats.is_copy(&event, &segment, says_nothing_new) {
             return;
         }
         (self.last, self.last_place) = (at, event.place);
         self.first.get_or_insert(at);
         self.segments += 1;
-        let sender = event.direction.index();
         if segment.flags.has(SegmentFlags::RST) {
             self.was_reset = true;
             return;

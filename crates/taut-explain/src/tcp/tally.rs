@@ -9,6 +9,8 @@ pub(crate) struct Tally {
     pub(crate) segments: u64,
     pub(crate) repeated_segments: u64,
     pub(crate) repeated_bytes: u64,
+    /// Of the repeated segments, those that may as well have been overtaken.
+    pub(crate) unclear_segments: u64,
     pub(crate) needless_segments: u64,
     pub(crate) reordered: u64,
     pub(crate) timeouts: u64,

@@ -34,6 +34,15 @@ impl Detector for Loss {
             };
         }
         let tally = facts.tally();
+        if 2 * tally.unclear_segments > tally.repeated_segments {
+            return Verdict::Unknown {
+                missing: format!(
+                    "lost or overtaken: {} of {} late segments have no timestamp and no identification that tells",
+                    tally.unclear_segments, tally.repeated_segments
+                ),
+                ask: "capture at the sender, or with TCP timestamps on (net.ipv4.tcp_timestamps)".to_owned(),
+            };
+        }
         let found = seen(facts, self, Certainty::Seen);
         let ns = |holder| words::time(facts.half.breakdown.ns(holder));
         let times = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
