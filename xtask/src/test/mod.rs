@@ -91,7 +91,7 @@ fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
     println!("building the tests");
     let mut jobs = apart::jobs()?;
     jobs.extend(binaries::jobs(!args.quick)?);
-    kind::check(&jobs)?;
+    kind::check(&jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>())?;
     let mut jobs = chosen(jobs, args, lab::has_debug_kernel(), summary);
     if jobs.is_empty() {
         bail!("no test was left to run");

@@ -1,17 +1,20 @@
 //! A document with a row of every kind, computed from a fixed seed: nothing in it was measured.
 
+mod crowds;
+mod routes;
 mod times;
 
 use taut_explain::{Finding, Unit};
-use taut_record::stats::{Distribution, Losses, Quantile, Rounds};
+use taut_record::stats::{Distribution, Losses, Rounds};
 use taut_record::{
     AirChangeRow, AirEventExcerpt, AirExcerpt, AirIdle, AirPdu, AirRow, AirSetting, CheckRow, Comparison, Counted,
-    CpuComparison, CrowdRound, CrowdRow, EchoRow, Ended, FORMAT_VERSION, Floor, FloorRow, HostFacts, LossComparison,
-    MessageExcerpt, PaceRound, PaceRow, Recording, Round, RouteRow, Row, Starvation, StreamRound, StreamRow, TcpFacts,
-    TuneRow, Verdict,
+    EchoRow, Ended, FORMAT_VERSION, Floor, FloorRow, HostFacts, LossComparison, MessageExcerpt, PaceRound, PaceRow,
+    Recording, Round, Row, StreamRound, StreamRow, TcpFacts, TuneRow, Verdict,
 };
 
 use super::Document;
+use crowds::crowds;
+use routes::routes;
 use times::{distribution, exceed, samples, summary};
 
 /// A survey of three echo endpoints (one of them lossy, one also as an open loop), pacing with and without Nagle's
@@ -339,157 +342,6 @@ fn stream(direction: &str, bps: f64, retransmitted: u32) -> StreamRow {
         placement: None,
         tcp: Some(tcp(retransmitted)),
         options: Vec::new(),
-    }
-}
-
-/// A path that loses some, one to hold the others against, and one in the kernel.
-fn routes() -> Vec<RouteRow> {
-    vec![
-        route("naive", 28_600, 37, Some(1.28)),
-        route("kept-open", 22_300, 0, None),
-        route("xdp", 3_450, 0, Some(0.155)),
-        turns("naive", 41_800, Some(13.1)),
-        turns("kept-open", 3_190, None),
-    ]
-}
-
-/// The published experiment itself: turns without edges, on lines.
-fn turns(path: &str, p50_ns: u64, ratio: Option<f64>) -> RouteRow {
-    let row = route(path, p50_ns, 0, ratio);
-    RouteRow {
-        over: "GPIO lines of a simulated chip".to_owned(),
-        loop_ns: row.edge_to_edge_ns,
-        edge_to_edge_ns: None,
-        gap_ns: 0,
-        timeout_ns: 0,
-        sensor_core: None,
-        sensor_fifo: None,
-        ..row
-    }
-}
-
-fn route(path: &str, p50_ns: u64, lost: u64, ratio: Option<f64>) -> RouteRow {
-    let mut rounds: Vec<Distribution> = (0..5).map(|i| distribution(&samples(p50_ns + 11 * i, 400, i))).collect();
-    rounds[4].record_lost(lost);
-    let all: Rounds = rounds.iter().collect();
-    RouteRow {
-        path: path.to_owned(),
-        over: "UDP over a veth pair".to_owned(),
-        command: "taut route bench --sinks 1".to_owned(),
-        when: "value == 0".to_owned(),
-        sinks: 1,
-        routes: 1,
-        edge_to_edge_ns: all.summary(),
-        loop_ns: None,
-        curve: all.pooled().curve(),
-        sent: 2_000 + lost,
-        lost,
-        reported_lost: None,
-        timeout_ns: 20_000_000,
-        gap_ns: 100_000,
-        rounds: rounds.iter().map(|round| Round::of(round, round.messages(), round.lost())).collect(),
-        loss_compared: None,
-        compared: ratio.map(|ratio| Comparison {
-            with: "kept-open".to_owned(),
-            p50_ratio: ratio,
-            p50_ratio_ci: (ratio * 0.98, ratio * 1.03),
-            p50_ratio_level: Some(0.9375),
-            verdict: if ratio < 1.0 { Verdict::Shorter } else { Verdict::Longer },
-            rounds_needed: None,
-        }),
-        p99_ratio: ratio.map(|ratio| ratio * 0.8),
-        sensor_core: Some(0),
-        route_core: Some(1),
-        sensor_fifo: Some(50),
-        route_fifo: None,
-    }
-}
-
-/// Engines of which one looks through all connections, one does not, one starves them and one is refused.
-fn crowds() -> Vec<CrowdRow> {
-    let cases = [(10_000, 1, 1_700_000), (10_000, 100, 1_900_000), (100, 1, 34_000)];
-    let row = |(connections, active, scan_ns)| {
-        [
-            crowd("poll", connections, active, Some(scan_ns)),
-            crowd("uring", connections, active, Some(if active > 1 { 420_000 } else { 20_300 })),
-            crowd("glibc-aio", connections, active, None),
-            CrowdRow {
-                why_not: Some("the engine aio-wait can't be used: Operation not permitted".to_owned()),
-                starved: None,
-                ..crowd("aio-wait", connections, active, None)
-            },
-        ]
-    };
-    cases.into_iter().flat_map(row).collect()
-}
-
-fn crowd(engine: &str, connections: usize, active: usize, p50_ns: Option<u64>) -> CrowdRow {
-    let rounds: Vec<Vec<u64>> =
-        p50_ns.map_or_else(Vec::new, |ns| (0..5).map(|i| samples(ns + 70 * i, 400, i)).collect());
-    let distributions: Vec<Distribution> = rounds.iter().map(|times| distribution(times)).collect();
-    let cpu = p50_ns.map(|ns| ns as f64 / active as f64 * 0.7);
-    let with_uring = engine == "poll";
-    let ratio = p50_ns.unwrap_or(1) as f64 / 1_700_000.0;
-    CrowdRow {
-        endpoint: "tcp://127.0.0.1".to_owned(),
-        transport: "tcp".to_owned(),
-        command: "taut crowd --active 1,100 --by-connections 100".to_owned(),
-        engine: engine.to_owned(),
-        connections,
-        active,
-        message_bytes: 32,
-        rtt_ns: distributions.iter().collect::<Rounds>().summary(),
-        cpu_ns_per_message: cpu,
-        cpu_ns_per_message_ci: cpu.map(|ns| (ns * 0.9, ns * 1.2)),
-        cpu_ns_per_message_ci_level: cpu.map(|_| 0.9375),
-        threads: p50_ns.map(|_| 1),
-        rss_bytes: p50_ns.map(|_| 5_530_000),
-        exchanges: if p50_ns.is_some() { 2_000 } else { 0 },
-        sent: if p50_ns.is_some() { 2_000 * active as u64 } else { 0 },
-        lost: 0,
-        timeout_ns: 2_000_000_000,
-        starved: p50_ns.is_none().then_some(Starvation {
-            connections: 10_000,
-            asked: 10_000,
-            answered: 20,
-            waited_ns: 2_000_000_000,
-            threads: 21,
-        }),
-        why_not: None,
-        rounds: distributions
-            .iter()
-            .map(|times| CrowdRound {
-                p50_ns: times.quantile(0.5).and_then(Quantile::time),
-                p99_ns: times.quantile(0.99).and_then(Quantile::time),
-                max_ns: times.quantile(1.0).and_then(Quantile::time),
-                cpu_ns_per_message: cpu,
-                threads: 1,
-                rss_bytes: 5_530_000,
-                exchanges: 400,
-                sent: 400 * active as u64,
-                lost: 0,
-            })
-            .collect(),
-        compared: (engine == "uring").then(|| Comparison {
-            with: "poll".to_owned(),
-            p50_ratio: ratio,
-            p50_ratio_ci: (ratio * 0.9, ratio * 1.1),
-            p50_ratio_level: Some(0.9375),
-            verdict: Verdict::Shorter,
-            rounds_needed: None,
-        }),
-        cpu_compared: with_uring.then(|| CpuComparison {
-            with: "uring".to_owned(),
-            ratio: 81.3,
-            ratio_ci: (74.2, 88.0),
-            ratio_level: Some(0.9375),
-            verdict: Verdict::Longer,
-            rounds_needed: None,
-        }),
-        client_core: Some(1),
-        server_core: Some(0),
-        placement: None,
-        client_spins: true,
     }
 }
 

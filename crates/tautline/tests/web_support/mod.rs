@@ -1,4 +1,5 @@
 //! A `taut web` with a directory, and a client that writes what it likes and reads answers as they come.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
