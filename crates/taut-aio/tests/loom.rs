@@ -12,6 +12,7 @@ use taut_aio::lockfree::announcement::{Announcement, Wait};
 use taut_aio::lockfree::completions::{Completed, Completions};
 use taut_aio::lockfree::in_flight::InFlight;
 use taut_aio::lockfree::inbox::{Inbox, Sleep};
+use taut_aio::lockfree::windows::Windows;
 
 /// Letters of the model: their address is made up, their links are in an array.
 struct Letters {
@@ -353,5 +354,57 @@ fn what_a_fork_forgot_counts_nothing() {
         assert!(shared.any(0));
         shared.leave(0);
         assert!(!shared.any(0));
+    });
+}
+
+/// A fork finds no descriptor that is open and not known, whoever comes first; and nobody waits for ever.
+#[test]
+fn a_fork_finds_nobody_inside() {
+    loom::model(|| {
+        let shared = Arc::new((Windows::<2, 1>::new(), AtomicBool::new(false), AtomicBool::new(false)));
+        let other = Arc::clone(&shared);
+        let wait = || {
+            thread::yield_now();
+            true
+        };
+        let opener = thread::spawn(move || {
+            let (windows, open, known) = &*other;
+            let place = windows.enter(1, wait);
+            open.store(true, Ordering::Relaxed);
+            known.store(true, Ordering::Relaxed);
+            windows.leave(1, place);
+        });
+        let (windows, open, known) = &*shared;
+        windows.begin_fork(2, wait);
+        assert_eq!(open.load(Ordering::Relaxed), known.load(Ordering::Relaxed));
+        windows.end_fork(2);
+        opener.join().unwrap();
+    });
+}
+
+/// A handler forks that has interrupted its own thread inside: it does not wait for itself, and the child begins anew.
+#[test]
+fn who_is_inside_may_fork() {
+    loom::model(|| {
+        let windows = Windows::<2, 1>::new();
+        let never = || -> bool { panic!("waits for itself") };
+        let place = windows.enter(1, never);
+        windows.begin_fork(1, never);
+        // Another handler, between the handlers of the fork.
+        let within = windows.enter(1, never);
+        windows.leave(1, within);
+        windows.reset();
+        windows.leave(1, place);
+        windows.begin_fork(2, never);
+        windows.end_fork(2);
+        // Who has left a window by siglongjmp holds a fork up once.
+        let _ = windows.enter(3, never);
+        let mut turns = 0;
+        windows.begin_fork(2, || {
+            turns += 1;
+            turns < 3
+        });
+        windows.end_fork(2);
+        windows.begin_fork(2, never);
     });
 }

@@ -1,5 +1,5 @@
-//! Requests that are canceled or whose descriptor is closed while a thread of the epoll engine is in the system call:
-//! `programs/held.c`, which holds that thread up.
+//! Requests that are canceled or whose descriptor is closed while a thread of the epoll engine is in the system call, and
+//! forks amid a submission: `programs/held.c`, which holds that thread up.
 
 mod support;
 
@@ -16,4 +16,18 @@ fn a_refused_write_goes_on() {
 #[test]
 fn a_close_ends_what_can_not_be_canceled() {
     run_case(PROGRAM, "a_close_ends_what_can_not_be_canceled", Library::Epoll);
+}
+
+#[test]
+fn a_fork_leaves_no_descriptor() {
+    for library in [Library::Uring, Library::Epoll] {
+        run_case(PROGRAM, "a_fork_leaves_no_descriptor", library);
+    }
+}
+
+#[test]
+fn a_fork_amid_its_own_duplicate_leaves_none() {
+    for library in [Library::Uring, Library::Epoll] {
+        run_case(PROGRAM, "a_fork_amid_its_own_duplicate_leaves_none", library);
+    }
 }

@@ -77,9 +77,10 @@ impl Epoll {
     /// Makes the descriptors that are the engine's own.
     fn open(&mut self) -> Result<(), c_int> {
         let wake = self.bell.make_event_fd(self.own)?;
-        // SAFETY: no memory is passed.
-        let made = system::check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } as isize)?;
-        self.fd = self.own.adopt(made as c_int);
+        self.fd = self.own.adopt(|| {
+            // SAFETY: no memory is passed.
+            system::check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } as isize).map(|made| made as c_int)
+        })?;
         self.control(libc::EPOLL_CTL_ADD, wake, libc::EPOLLIN as u32, WAKE)
     }
 

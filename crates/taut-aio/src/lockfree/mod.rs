@@ -4,3 +4,4 @@ pub mod announcement;
 pub mod completions;
 pub mod in_flight;
 pub mod inbox;
+pub mod windows;

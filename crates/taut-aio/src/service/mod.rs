@@ -137,18 +137,25 @@ fn log(line: impl FnOnce() -> String) {
 static AT_LOAD: extern "C" fn() = {
     extern "C" fn mind_forks() {
         // SAFETY: the handlers keep to what is allowed between fork and exec: no lock, no allocation.
-        unsafe { libc::pthread_atfork(Some(before_fork), None, Some(after_fork_in_child)) };
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child)) };
     }
     mind_forks
 };
 
-/// A start that is under way in another thread would never end in the child.
+/// A start that is under way in another thread would never end in the child, which would keep a descriptor that another
+/// thread has just opened.
 extern "C" fn before_fork() {
     SHARED.await_start();
+    SHARED.own.before_fork();
+}
+
+extern "C" fn after_fork() {
+    SHARED.own.after_fork();
 }
 
 /// The child has no I/O thread, and its operations are not the parent's.
 extern "C" fn after_fork_in_child() {
+    SHARED.own.after_fork_in_child();
     if SHARED.state.load(Ordering::Relaxed) == IDLE {
         return;
     }

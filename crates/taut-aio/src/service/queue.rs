@@ -51,7 +51,7 @@ impl Queue {
         if present >= 0 {
             return Ok(present);
         }
-        let made = own.adopt(bell::event_fd()?);
+        let made = own.adopt(bell::event_fd)?;
         match self.event_fd.compare_exchange(-1, made, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {
                 bell::signal_event_fd(made, 1);

@@ -41,7 +41,7 @@ impl Bell {
     /// # Errors
     /// `EMFILE`, `ENFILE`, `ENOMEM`.
     pub(crate) fn make_event_fd(&self, own: &OwnDescriptors) -> Result<c_int, c_int> {
-        let made = own.adopt(event_fd()?);
+        let made = own.adopt(event_fd)?;
         self.event_fd.store(made, Ordering::Relaxed);
         Ok(made)
     }

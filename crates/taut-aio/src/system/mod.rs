@@ -180,6 +180,35 @@ pub(crate) fn give_way() {
     unsafe { libc::sched_yield() };
 }
 
+/// Lets time pass for others to come out of the way, but not more than a second in all.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    turns: u32,
+}
+
+impl Patience {
+    pub(crate) const fn new() -> Self {
+        Self { turns: 0 }
+    }
+
+    /// Waits a little; false when it has been enough. Async-signal-safe, and no cancellation point.
+    pub(crate) fn wait(&mut self) -> bool {
+        const YIELDS: u32 = 50;
+        const SLEEPS: u32 = 5000;
+        static SLEEP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 200_000 };
+        self.turns += 1;
+        if self.turns <= YIELDS {
+            give_way();
+        } else {
+            let errno = errno();
+            // SAFETY: the time outlives the call.
+            unsafe { libc::syscall(libc::SYS_nanosleep, &raw const SLEEP, std::ptr::null_mut::<libc::timespec>()) };
+            set_errno(errno);
+        }
+        self.turns < YIELDS + SLEEPS
+    }
+}
+
 /// A word that tells this thread from all others of the process that live.
 pub(crate) fn thread() -> usize {
     // SAFETY: no arguments.

@@ -3,9 +3,10 @@
 #![expect(unsafe_code, reason = "fcntl(2)")]
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use super::check;
+use super::{Patience, check};
+use crate::lockfree::windows::{Place, Windows};
 
 /// Descriptors that can be known: those below.
 const MOST: usize = 1 << 16;
@@ -20,11 +21,38 @@ const HIGH: c_int = 1000;
 pub(crate) struct OwnDescriptors {
     bits: [AtomicU64; WORDS],
     from: AtomicI32,
+    windows: Windows<INSIDE, FORKS>,
+    /// How often this process is the child of a fork.
+    life: AtomicU32,
+}
+
+/// Threads that open or close own descriptors at a time, and those that fork. What exceeds them is not waited for.
+const INSIDE: usize = 32;
+const FORKS: usize = 8;
+
+/// No thread forks while this lives: there is a descriptor that only its thread knows.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct NoForks<'a> {
+    windows: &'a Windows<INSIDE, FORKS>,
+    thread: usize,
+    place: Place,
+}
+
+impl Drop for NoForks<'_> {
+    fn drop(&mut self) {
+        self.windows.leave(self.thread, self.place);
+    }
 }
 
 impl OwnDescriptors {
     pub(crate) const fn new() -> Self {
-        Self { bits: [const { AtomicU64::new(0) }; WORDS], from: AtomicI32::new(HIGH) }
+        Self {
+            bits: [const { AtomicU64::new(0) }; WORDS],
+            from: AtomicI32::new(HIGH),
+            windows: Windows::new(),
+            life: AtomicU32::new(0),
+        }
     }
 
     /// Finds out where they may begin: below the limit, in its upper quarter where it is low.
@@ -38,11 +66,37 @@ impl OwnDescriptors {
         Some((self.bits.get(number / 64)?, 1 << (number % 64)))
     }
 
+    /// Keeps forks away. Async-signal-safe; a handler that interrupts this thread may fork all the same.
+    pub(crate) fn keep_forks_away(&self) -> NoForks<'_> {
+        let thread = super::thread();
+        let mut patience = Patience::new();
+        let place = self.windows.enter(thread, || patience.wait());
+        NoForks { windows: &self.windows, thread, place }
+    }
+
+    /// Before a fork: waits until all own descriptors are known.
+    pub(crate) fn before_fork(&self) {
+        let mut patience = Patience::new();
+        self.windows.begin_fork(super::thread(), || patience.wait());
+    }
+
+    /// After it, in the parent.
+    pub(crate) fn after_fork(&self) {
+        self.windows.end_fork(super::thread());
+    }
+
+    /// After it, in the child.
+    pub(crate) fn after_fork_in_child(&self) {
+        self.windows.reset();
+    }
+
     /// A second descriptor of a file, closed on exec. Async-signal-safe.
     ///
     /// # Errors
     /// `EBADF`, `EMFILE`.
     pub(crate) fn duplicate(&self, fd: c_int) -> Result<c_int, c_int> {
+        let _no_forks = self.keep_forks_away();
+        let life = self.life.load(Ordering::Relaxed);
         // SAFETY: no memory is passed.
         let result = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, self.from.load(Ordering::Relaxed)) };
         let own = match check(result as isize) {
@@ -51,16 +105,28 @@ impl OwnDescriptors {
             Err(libc::EINVAL) => return Err(libc::EMFILE),
             Err(errno) => return Err(errno),
         };
-        if self.mark(own) {
-            return Ok(own);
+        if !self.mark(own) {
+            super::close(own);
+            return Err(libc::EMFILE);
         }
-        super::close(own);
-        Err(libc::EMFILE)
+        if self.life.load(Ordering::Relaxed) != life {
+            // A signal handler has forked, and this is the child, whose requests are canceled: nobody would close it.
+            if self.contains(own) {
+                self.close(own);
+            }
+            return Err(libc::EMFILE);
+        }
+        Ok(own)
     }
 
-    /// Takes a descriptor over, under a high number where there is one.
-    pub(crate) fn adopt(&self, fd: c_int) -> c_int {
-        match self.duplicate(fd) {
+    /// Makes a descriptor and takes it over, under a high number where there is one.
+    ///
+    /// # Errors
+    /// That of what makes it.
+    pub(crate) fn adopt(&self, make: impl FnOnce() -> Result<c_int, c_int>) -> Result<c_int, c_int> {
+        let _no_forks = self.keep_forks_away();
+        let fd = make()?;
+        Ok(match self.duplicate(fd) {
             Ok(own) => {
                 super::close(fd);
                 own
@@ -69,7 +135,7 @@ impl OwnDescriptors {
                 self.take(fd);
                 fd
             }
-        }
+        })
     }
 
     /// Takes a descriptor over under the number that it has.
@@ -92,6 +158,7 @@ impl OwnDescriptors {
 
     /// Closes one.
     pub(crate) fn close(&self, fd: c_int) {
+        let _no_forks = self.keep_forks_away();
         self.forget(fd);
         super::close(fd);
     }
@@ -115,6 +182,7 @@ impl OwnDescriptors {
 
     /// Closes all: for the child of a fork.
     pub(crate) fn close_all(&self) {
+        self.life.fetch_add(1, Ordering::Relaxed);
         let mut from = 0;
         while let Some(fd) = self.next(from) {
             self.close(fd);

@@ -204,7 +204,11 @@ impl Descriptors {
         match file::look(fd) {
             Ok(meaning) if meaning.identity == identity => {
                 let is_file = matches!(descriptor.order.class(), Class::File { .. });
-                descriptor.distant = is_file && self.mounts.is_distant(meaning.device);
+                if is_file {
+                    // It may open the list of mounts.
+                    let _no_forks = self.own.keep_forks_away();
+                    descriptor.distant = self.mounts.is_distant(meaning.device);
+                }
                 Ok(descriptor)
             }
             _ => {

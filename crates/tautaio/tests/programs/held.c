@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
- * What is canceled or closed while a thread of the epoll engine is in the system call. The program has its
- * own read and write, which hold that thread up, and a kernel that can't be kept from blocking. */
+ * What is canceled or closed while a thread of the epoll engine is in the system call, and forks between two
+ * of them. The program has its own read, write and fcntl, which hold that thread up, and a kernel that can't be
+ * kept from blocking. */
 #include "try.h"
 
+#include <stdarg.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 
 static pthread_t main_thread;
@@ -41,6 +44,24 @@ ssize_t write(int fd, const void *bytes, size_t length)
     if (!pthread_equal(pthread_self(), main_thread) && length > 8)
         hold();
     return syscall(SYS_write, fd, bytes, length);
+}
+
+/* What happens once a submission has its descriptor and nobody knows that yet. */
+static void (*volatile amid_a_duplicate)(void);
+
+int fcntl(int fd, int command, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, command);
+    long result = syscall(SYS_fcntl, fd, command, va_arg(arguments, long));
+    va_end(arguments);
+    void (*happens)(void) = amid_a_duplicate;
+    if (command == F_DUPFD_CLOEXEC && happens) {
+        amid_a_duplicate = NULL;
+        happens();
+    }
+    return (int)result;
 }
 
 /* Waits until a thread is held; 0 when the engine has done the request without one. */
@@ -119,6 +140,90 @@ static void a_close_ends_what_can_not_be_canceled(void)
     HOLDS(pthread_join(closer, NULL) == 0);
 }
 
+/* How many sockets are open where the library has its own descriptors. A child that starts the library has others. */
+static int own_descriptors(void)
+{
+    struct rlimit limit;
+    struct stat stat;
+    int count = 0;
+
+    HOLDS(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    int first = (int)(limit.rlim_cur - limit.rlim_cur / 4);
+    first = first < 1000 ? first : 1000;
+    for (int fd = first; fd < first + 200; fd++)
+        count += fstat(fd, &stat) == 0 && S_ISSOCK(stat.st_mode);
+    return count;
+}
+
+static void is_held_up(void)
+{
+    held = 1;
+    pause_ms(100);
+}
+
+static void *reads(void *block)
+{
+    HOLDS(aio_read(block) == 0);
+    return NULL;
+}
+
+/* A child has none of them, not even one that a thread of its parent has just got. */
+static void a_fork_leaves_no_descriptor(void)
+{
+    int pair[2];
+    char byte;
+    pthread_t reader;
+
+    start_library();
+    for (int turn = 0; turn < 5; turn++) {
+        stream_pair(pair);
+        struct aiocb read_block = request(pair[0], &byte, 1, 0);
+        held = 0;
+        amid_a_duplicate = is_held_up;
+        HOLDS(pthread_create(&reader, NULL, reads, &read_block) == 0);
+        while (!held)
+            sched_yield();
+        pid_t child = fork();
+        if (child == 0)
+            _exit(own_descriptors());
+        int status = -1;
+        HOLDS(waitpid(child, &status, 0) == child && status == 0);
+        HOLDS(pthread_join(reader, NULL) == 0);
+        HOLDS(close(pair[0]) == 0 && aio_error(&read_block) == ECANCELED);
+        HOLDS(close(pair[1]) == 0);
+    }
+}
+
+static pid_t forked = -1;
+
+static void forks(void)
+{
+    double begin = now();
+
+    forked = fork();
+    HOLDS(forked >= 0 && now() - begin < 0.9);
+}
+
+/* So it is when the submitting thread itself forks, in a signal handler, and goes on in the child. It is not waited for. */
+static void a_fork_amid_its_own_duplicate_leaves_none(void)
+{
+    int pair[2];
+    char byte;
+
+    start_library();
+    stream_pair(pair);
+    struct aiocb read_block = request(pair[0], &byte, 1, 0);
+    amid_a_duplicate = forks;
+    HOLDS(aio_read(&read_block) == 0);
+    if (forked == 0) {
+        HOLDS(aio_error(&read_block) == ECANCELED);
+        _exit(own_descriptors());
+    }
+    int status = -1;
+    HOLDS(waitpid(forked, &status, 0) == forked && status == 0);
+    HOLDS(write(pair[1], "x", 1) == 1 && result_of(&read_block) == 1);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -126,6 +231,8 @@ static const struct {
 #define CASE(name) {#name, name}
     CASE(a_refused_write_goes_on),
     CASE(a_close_ends_what_can_not_be_canceled),
+    CASE(a_fork_leaves_no_descriptor),
+    CASE(a_fork_amid_its_own_duplicate_leaves_none),
 };
 
 int main(int count, char **arguments)
