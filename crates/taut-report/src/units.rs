@@ -1,5 +1,7 @@
 //! Times, rates, sizes and shares in words: three significant digits and a unit.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use taut_record::stats::Quantile;
 
 /// A time: `837 ns`, `28.4 µs`, `1.20 ms`, `12.0 s`.
@@ -151,17 +153,11 @@ pub fn apart(seconds: u64) -> String {
 
 /// A point in time, in UTC: `2026-08-22 14:03:11 UTC`.
 pub fn date(unix_s: u64) -> String {
-    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
-    // Days to a civil date: years counted from March, so that the leap day is the last one.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60)
+    /// The end of the year 9999: later ones have no such form.
+    const LAST: u64 = 253_402_300_799;
+    let date = UNIX_EPOCH + Duration::from_secs(unix_s.min(LAST));
+    let text = humantime::format_rfc3339_seconds(date).to_string();
+    format!("{} UTC", text.trim_end_matches('Z').replace('T', " "))
 }
 
 fn time_parts(nanos: u64) -> (String, &'static str) {
@@ -265,6 +261,7 @@ mod tests {
         assert_eq!(date(951_782_399), "2000-02-28 23:59:59 UTC");
         assert_eq!(date(951_782_400), "2000-02-29 00:00:00 UTC");
         assert_eq!(date(1_767_225_600), "2026-01-01 00:00:00 UTC");
+        assert_eq!(date(u64::MAX), "9999-12-31 23:59:59 UTC");
     }
 
     proptest! {

@@ -1,23 +1,12 @@
+use crc::{CRC_24_BLE, Crc};
+
 /// The link layer's CRC of a PDU (Core Specification, Vol 6, Part B, 3.1.1), as the three octets
 /// that follow it on the air.
-///
-/// The polynomial is x²⁴ + x¹⁰ + x⁹ + x⁶ + x⁴ + x³ + x + 1. Octets go out least significant bit first and the register
-/// most significant bit first, so the register is kept mirrored: then its octets, lowest first, are those of the air.
 pub(super) fn crc24(init: u32, pdu: &[u8]) -> [u8; 3] {
-    /// The polynomial without its highest term, mirrored.
-    const POLYNOMIAL: u32 = 0xda_6000;
-    let mut register = (init & 0xff_ffff).reverse_bits() >> 8;
-    for octet in pdu {
-        register ^= u32::from(*octet);
-        for _ in 0..8 {
-            let carry = register & 1;
-            register >>= 1;
-            if carry == 1 {
-                register ^= POLYNOMIAL;
-            }
-        }
-    }
-    let [low, middle, high, _] = register.to_le_bytes();
+    const CRC: Crc<u32> = Crc::<u32>::new(&CRC_24_BLE);
+    let mut digest = CRC.digest_with_initial(init & 0xff_ffff);
+    digest.update(pdu);
+    let [low, middle, high, _] = digest.finalize().to_le_bytes();
     [low, middle, high]
 }
 
@@ -27,7 +16,31 @@ mod tests {
 
     use super::*;
 
+    fn reckoned(init: u32, pdu: &[u8]) -> [u8; 3] {
+        const POLYNOMIAL: u32 = 0xda_6000;
+        let mut register = (init & 0xff_ffff).reverse_bits() >> 8;
+        for octet in pdu {
+            register ^= u32::from(*octet);
+            for _ in 0..8 {
+                let carry = register & 1;
+                register >>= 1;
+                if carry == 1 {
+                    register ^= POLYNOMIAL;
+                }
+            }
+        }
+        let [low, middle, high, _] = register.to_le_bytes();
+        [low, middle, high]
+    }
+
     proptest! {
+        /// Bit by bit, as the specification has it: octets go out least significant bit first and the register most
+        /// significant bit first, so a mirrored register's octets, lowest first, are those of the air.
+        #[test]
+        fn it_is_the_specifications(init in 0..1u32 << 24, pdu in proptest::collection::vec(any::<u8>(), 0..40)) {
+            prop_assert_eq!(crc24(init, &pdu), reckoned(init, &pdu));
+        }
+
         #[test]
         fn any_error_of_one_or_two_bits_shows(
             pdu in proptest::collection::vec(any::<u8>(), 2..40),
