@@ -8,7 +8,7 @@ use taut_time::Duration;
 pub struct Interrupt(Arc<AtomicBool>);
 
 /// How often one who waits looks at it.
-pub(crate) const GLANCE: Duration = Duration::from_millis(100);
+pub(crate) const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
 impl Interrupt {
     /// Whether the user wants to stop.

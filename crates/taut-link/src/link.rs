@@ -8,8 +8,8 @@ use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Socket, Type};
 use taut_time::{Duration, SendQueue};
 
-use crate::bluetooth::{Agreed, CreditRule, Ear};
-use crate::interrupt::{GLANCE, Interrupt};
+use crate::bluetooth::{Agreed, CreditRule, LinkObserver};
+use crate::interrupt::{Interrupt, LOOK_PERIOD};
 use crate::wire::Accept;
 use crate::{Endpoint, Error, Result, TcpInfo, bluetooth, clock, endpoint, keep_alive, sys};
 
@@ -23,7 +23,7 @@ pub struct Link {
     /// Most bytes that one write may have, where the kernel takes no more at once.
     write_limit: usize,
     /// Hears of an LE link.
-    ear: Option<Ear>,
+    observer: Option<LinkObserver>,
     /// What the server of a Bluetooth link has told of its end.
     peer: Vec<String>,
 }
@@ -49,7 +49,7 @@ impl Link {
                 socket: opened.socket,
                 endpoint: endpoint.clone(),
                 write_limit: opened.write_limit,
-                ear: opened.ear,
+                observer: opened.observer,
                 peer: Vec::new(),
             });
         }
@@ -94,11 +94,11 @@ impl Link {
     }
 
     pub(crate) const fn accepted(socket: Socket, endpoint: Endpoint, write_limit: usize) -> Self {
-        Self { socket, endpoint, write_limit, ear: None, peer: Vec::new() }
+        Self { socket, endpoint, write_limit, observer: None, peer: Vec::new() }
     }
 
-    pub(crate) fn hearing(self, ear: Option<Ear>) -> Self {
-        Self { ear, ..self }
+    pub(crate) fn observed_by(self, observer: Option<LinkObserver>) -> Self {
+        Self { observer, ..self }
     }
 
     /// Number of the adapter by which an LE endpoint is connected to: 0 is hci0.
@@ -120,14 +120,14 @@ impl Link {
             accept.credit_rule.map(|rule| format!("peer_credit_rule={rule}")),
         ];
         self.peer = told.into_iter().flatten().collect();
-        if let Some(ear) = &self.ear {
-            ear.tell(accept.agreed.from_the_other_side());
+        if let Some(observer) = &self.observer {
+            observer.merge_peer_report(accept.agreed.from_the_other_side());
         }
     }
 
     /// What the controllers of the link agreed on, as far as it was heard; Bluetooth LE only.
     pub fn agreed(&self) -> Agreed {
-        self.ear.as_ref().map_or_else(Agreed::default, Ear::agreed)
+        self.observer.as_ref().map_or_else(Agreed::default, LinkObserver::agreed)
     }
 
     /// `SO_RCVBUF` as the kernel has it, in bytes.
@@ -350,13 +350,13 @@ impl Link {
     pub(crate) fn bluetooth_facts(&self) -> Vec<String> {
         let Some((protocol, address)) = self.endpoint.bluetooth() else { return Vec::new() };
         let told = bluetooth::facts(&self.socket, protocol, address);
-        let agreed = self.ear.as_ref().map(Ear::facts).unwrap_or_default();
+        let agreed = self.observer.as_ref().map(LinkObserver::facts).unwrap_or_default();
         // Where both tell the same thing, what was heard counts: Linux 5.10 knows of a PHY only when it has changed.
         let name = |fact: &str| fact.split_once('=').map(|(name, _)| name.to_owned());
         let told =
             told.into_iter().filter(|fact| !agreed.iter().any(|heard| name(heard) == name(fact))).collect::<Vec<_>>();
         let facts: Vec<String> = agreed.into_iter().chain(told).collect();
-        let unheard = self.ear.as_ref().map(|ear| ear.unheard(&facts)).unwrap_or_default();
+        let unheard = self.observer.as_ref().map(|observer| observer.unheard(&facts)).unwrap_or_default();
         facts.into_iter().chain(unheard).chain(self.peer.iter().cloned()).collect()
     }
 
@@ -388,7 +388,7 @@ fn is_connected(socket: &Socket, timeout: Duration, interrupt: &Interrupt) -> io
     let until = clock::now() + timeout;
     while !interrupt.is_set() {
         let left = until.saturating_since(clock::now());
-        let wait = left.min(GLANCE).try_into().map_err(|_| Errno::INVAL)?;
+        let wait = left.min(LOOK_PERIOD).try_into().map_err(|_| Errno::INVAL)?;
         match poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(&wait)) {
             Ok(0) if left.is_zero() => return Err(io::ErrorKind::TimedOut.into()),
             Ok(0) | Err(Errno::INTR) => {}

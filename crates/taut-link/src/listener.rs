@@ -24,7 +24,7 @@ pub struct Listener {
 /// What a Bluetooth listener has beside its socket.
 #[derive(Debug)]
 struct Radio {
-    ears: Option<bluetooth::Ears>,
+    observer: Option<bluetooth::AdapterObserver>,
     /// Number of the adapter.
     adapter: u16,
     /// `SO_RCVBUF` for the links that are accepted; 0 leaves it alone.
@@ -50,9 +50,9 @@ impl Listener {
     pub fn bind(endpoint: &Endpoint) -> Result<Self> {
         if let Some((protocol, address)) = endpoint.bluetooth() {
             let listening = bluetooth::listen(endpoint, protocol, address)?;
-            let bluetooth::Listening { socket, ears, adapter, confirming } = listening;
+            let bluetooth::Listening { socket, observer, adapter, confirming } = listening;
             let bound = socket.local_addr().map_err(|source| Error::io("listen on", endpoint, source))?;
-            let radio = Some(Radio { ears, adapter, receive_buffer: AtomicU32::new(0), _confirming: confirming });
+            let radio = Some(Radio { observer, adapter, receive_buffer: AtomicU32::new(0), _confirming: confirming });
             return Ok(Self { socket, endpoint: endpoint.with_bound_address(&bound), file: None, radio });
         }
         let address = endpoint.resolve()?.swap_remove(0);
@@ -153,21 +153,21 @@ impl Listener {
             Some((protocol, address)) => bluetooth::apply_to_accepted(&socket, protocol, address)?,
             None => usize::MAX,
         };
-        let mut ear = None;
+        let mut observer = None;
         if let Some(radio) = &self.radio {
-            ear = radio.ears.as_ref().and_then(|ears| ears.of(&socket, &from));
+            observer = radio.observer.as_ref().and_then(|observer| observer.of(&socket, &from));
             match radio.receive_buffer.load(Ordering::Relaxed) {
                 0 => {}
                 bytes => socket.set_recv_buffer_size(bytes as usize)?,
             }
         }
-        let link = Link::accepted(socket, self.endpoint.clone(), write_limit).hearing(ear);
+        let link = Link::accepted(socket, self.endpoint.clone(), write_limit).observed_by(observer);
         Ok((link, from.as_socket().map(|address| address.ip())))
     }
 
     /// The adapter of an LE listener, whose links can be [shaped](Self::shape).
     pub fn shapeable(&self) -> Option<u16> {
-        self.radio.as_ref().filter(|radio| radio.ears.is_some()).map(|radio| radio.adapter)
+        self.radio.as_ref().filter(|radio| radio.observer.is_some()).map(|radio| radio.adapter)
     }
 
     /// Has the LE links accepted from now on receive with another MTU (`BT_RCVMTU`, 23 bytes at least)

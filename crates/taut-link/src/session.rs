@@ -5,7 +5,7 @@ use taut_time::{Duration, Framing, Instant};
 
 use crate::boot::{boot_identity, is_this_boot};
 use crate::clock;
-use crate::interrupt::{GLANCE, Interrupt};
+use crate::interrupt::{Interrupt, LOOK_PERIOD};
 use crate::peer_clock::{self, ClockReading, PeerClock};
 use crate::questions::Questions;
 use crate::wire::{
@@ -298,7 +298,7 @@ impl Session {
         let patience = self.timeout.max(PATIENCE);
         let give_up = clock::now() + REPORT.max(patience);
         let mut records: Vec<Record> = Vec::new();
-        self.link.set_receive_timeout(Some(GLANCE))?;
+        self.link.set_receive_timeout(Some(LOOK_PERIOD))?;
         loop {
             match self.receive_frame("the report", patience, give_up)? {
                 Frame::Records { index, records: more } => {
@@ -364,7 +364,7 @@ impl Session {
     pub(crate) fn ask(&self, question: &Frame, name: &'static str) -> Result<Frame> {
         let mut bytes = question.emit(self.id);
         if self.link.endpoint().framing() == Framing::Stream {
-            self.link.set_receive_timeout(Some(GLANCE))?;
+            self.link.set_receive_timeout(Some(LOOK_PERIOD))?;
             self.link.send_all(&bytes)?;
             return self.receive_frame(name, self.timeout, clock::now() + self.timeout);
         }
@@ -396,7 +396,7 @@ impl Session {
     }
 
     /// Reads one frame of a stream, which takes that long at most and is there by then. The link
-    /// gives up each read after [`GLANCE`].
+    /// gives up each read after [`LOOK_PERIOD`].
     fn receive_frame(&self, name: &'static str, patience: Duration, give_up: Instant) -> Result<Frame> {
         let until = give_up.min(clock::now() + patience);
         let mut bytes = vec![0; HEADER_BYTES];
@@ -442,7 +442,7 @@ impl Session {
             }
             self.check_interrupt()?;
             // The kernel counts in ticks, and none at all would be for ever.
-            self.link.set_receive_timeout(Some(left.clamp(Duration::from_millis(1), GLANCE)))?;
+            self.link.set_receive_timeout(Some(left.clamp(Duration::from_millis(1), LOOK_PERIOD)))?;
             let datagram = match self.link.receive(&mut buffer) {
                 Ok(length) => &buffer[..length],
                 Err(Errno::INTR | Errno::AGAIN) => continue,

@@ -211,7 +211,7 @@ fn flow(
     link.set_nonblocking(false)?;
     // Of a plain peer there is only what the socket tells meanwhile.
     link.set_send_timeout(Some(if plan.plain { LOOK } else { Duration::from_millis(500) }))?;
-    link.set_receive_timeout(Some(GLANCE))?;
+    link.set_receive_timeout(Some(LOOK_PERIOD))?;
     match plan.direction {
         Direction::Up if plan.plain => {
             let Sent { bytes: sent, steady, goes_on, error, .. } = send(plan, session, course, time, interrupt);
@@ -449,7 +449,7 @@ fn receive(plan: &StreamPlan, session: &Session, time: Duration, interrupt: &Int
 }
 
 /// How often one who waits looks at the user's wish to stop.
-const GLANCE: Duration = Duration::from_millis(100);
+const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
 /// How long a stream may stand still.
 struct Patience {

@@ -44,7 +44,7 @@ impl KernelPipe {
 pub(crate) type Tee<'a> = &'a mut dyn FnMut(&[u8]);
 
 /// What every direction may use while it has its turn.
-pub(crate) struct Desk<'a> {
+pub(crate) struct Turn<'a> {
     pub(crate) now: Instant,
     pub(crate) scratch: &'a mut [u8],
     /// Kernel pipes without use, empty.
@@ -148,20 +148,20 @@ impl Flow {
     }
 
     /// Moves what can be moved now.
-    pub(crate) fn turn(&mut self, from: &mut End, to: &mut End, desk: &mut Desk<'_>) -> Next {
+    pub(crate) fn turn(&mut self, from: &mut End, to: &mut End, turn: &mut Turn<'_>) -> Next {
         if self.stop.is_some() {
             return Next::Over;
         }
         let begin = self.taken;
         loop {
-            let paused = self.bucket.as_mut().and_then(|bucket| bucket.pause(desk.now));
+            let paused = self.bucket.as_mut().and_then(|bucket| bucket.pause(turn.now));
             // Whether the tail of a packet might be filled up by what is there to read.
             let more = from.readable && paused.is_none() && self.source_stop.is_none();
             match self.give(to, more) {
                 Ok(Out::Empty) => {}
                 Ok(Out::Blocked) => return Next::Waiting,
                 Ok(Out::Held) if more => {}
-                Ok(Out::Held) => return Next::Until(desk.now + HOLD),
+                Ok(Out::Held) => return Next::Until(turn.now + HOLD),
                 Err(error) => return self.over(false, Some(error)),
             }
             if let Some(stop) = self.source_stop.take() {
@@ -171,13 +171,13 @@ impl Flow {
                 return Next::Until(until);
             }
             if !from.readable {
-                self.rest(desk);
+                self.rest(turn);
                 return Next::Waiting;
             }
             if self.taken - begin >= TURN as u64 {
                 return Next::More;
             }
-            if let Err(stop) = self.take(from, to, desk) {
+            if let Err(stop) = self.take(from, to, turn) {
                 if !stop.by_source {
                     return self.over(
                         false,
@@ -220,11 +220,11 @@ impl Flow {
     }
 
     /// An idle direction gives its pipe back.
-    fn rest(&mut self, desk: &mut Desk<'_>) {
+    fn rest(&mut self, turn: &mut Turn<'_>) {
         if let Some(kernel) = self.kernel.take_if(|kernel| kernel.bytes == 0 && self.small_splices >= SMALL_SPLICES) {
             self.full_reads = 0;
-            if desk.spare.len() < 16 {
-                desk.spare.push(kernel);
+            if turn.spare.len() < 16 {
+                turn.spare.push(kernel);
             }
         }
     }
@@ -304,15 +304,15 @@ impl Flow {
     }
 
     /// Takes once from the source.
-    fn take(&mut self, from: &mut End, to: &mut End, desk: &mut Desk<'_>) -> Result<(), Stop> {
+    fn take(&mut self, from: &mut End, to: &mut End, turn: &mut Turn<'_>) -> Result<(), Stop> {
         let by_source = |error: String| Stop { by_source: true, error: Some(error) };
-        if self.is_bulk(from, to, desk) {
+        if self.is_bulk(from, to, turn) {
             return self.take_into_kernel(from);
         }
-        let most = self.bucket.as_ref().map_or(usize::MAX, Bucket::available).min(desk.scratch.len());
+        let most = self.bucket.as_ref().map_or(usize::MAX, Bucket::available).min(turn.scratch.len());
         // A message is taken whole or not at all.
-        let most = if from.has_messages() { desk.scratch.len() } else { most };
-        let bytes = match from.read(&mut desk.scratch[..most]) {
+        let most = if from.has_messages() { turn.scratch.len() } else { most };
+        let bytes = match from.read(&mut turn.scratch[..most]) {
             Ok(Moved::Bytes(bytes)) => bytes,
             Ok(Moved::Blocked) => return Ok(()),
             Ok(Moved::End) => return Err(Stop { by_source: true, error: None }),
@@ -327,8 +327,8 @@ impl Flow {
             *discarded += bytes as u64;
             return Ok(());
         }
-        let bytes = &desk.scratch[..bytes];
-        if let Some(tee) = &mut desk.tee {
+        let bytes = &turn.scratch[..bytes];
+        if let Some(tee) = &mut turn.tee {
             tee(bytes);
         }
         let unframed = |error: FramingError| by_source(error.to_string());
@@ -362,13 +362,13 @@ impl Flow {
     }
 
     /// Whether bytes should go through the kernel alone. Small messages cost less the other way.
-    fn is_bulk(&mut self, from: &End, to: &End, desk: &mut Desk<'_>) -> bool {
+    fn is_bulk(&mut self, from: &End, to: &End, turn: &mut Turn<'_>) -> bool {
         if self.kernel.is_some() {
             return true;
         }
         if self.full_reads < FULL_READS
             || self.discarded.is_some()
-            || desk.tee.is_some()
+            || turn.tee.is_some()
             || self.bucket.is_some()
             || self.head < self.out.len()
         {
@@ -378,7 +378,7 @@ impl Flow {
             return false;
         }
         // Without one, for want of descriptors or memory, it goes the other way as well.
-        self.kernel = desk.spare.pop().or_else(|| KernelPipe::new().ok());
+        self.kernel = turn.spare.pop().or_else(|| KernelPipe::new().ok());
         self.small_splices = 0;
         self.kernel.is_some()
     }
@@ -469,7 +469,7 @@ mod tests {
         from.readable = true;
         let mut scratch = vec![0; 65_536];
         let mut spare = Vec::new();
-        flow.turn(from, to, &mut Desk { now: clock::now(), scratch: &mut scratch, spare: &mut spare, tee: None })
+        flow.turn(from, to, &mut Turn { now: clock::now(), scratch: &mut scratch, spare: &mut spare, tee: None })
     }
 
     fn packets(theirs: &OwnedFd) -> Vec<usize> {

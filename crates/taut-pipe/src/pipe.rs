@@ -7,7 +7,7 @@ use taut_link::Fault;
 use taut_time::{Duration, Instant};
 
 use crate::end::{End, Form, Left, Unread};
-use crate::flow::{Desk, Flow, Next, Tee};
+use crate::flow::{Flow, Next, Tee, Turn};
 use crate::open::Which;
 use crate::plan::{Options, Plan};
 use crate::report::{Account, EndedBy, Summary};
@@ -142,7 +142,7 @@ impl Pipe {
     }
 
     /// Gives both directions a turn. Whether they want another one at once.
-    pub(crate) fn turn(&mut self, options: &Options, desk: &mut Desk<'_>, tee: Option<Tap<'_>>) -> bool {
+    pub(crate) fn turn(&mut self, options: &Options, turn: &mut Turn<'_>, tee: Option<Tap<'_>>) -> bool {
         let mut tee = tee;
         let [Some(a), Some(b)] = &mut self.ends else { return false };
         let mut more = false;
@@ -152,15 +152,15 @@ impl Pipe {
             let before = (flow.taken, flow.delivered);
             let was_over = flow.stop.is_some();
             let mut copy = tee.as_mut().map(|tee| |bytes: &[u8]| tee(Which::of(which), bytes));
-            let mut desk = Desk {
-                now: desk.now,
-                scratch: &mut *desk.scratch,
-                spare: &mut *desk.spare,
+            let mut turn = Turn {
+                now: turn.now,
+                scratch: &mut *turn.scratch,
+                spare: &mut *turn.spare,
                 tee: copy.as_mut().map(|copy| copy as Tee<'_>),
             };
-            let next = flow.turn(from, to, &mut desk);
+            let next = flow.turn(from, to, &mut turn);
             if (flow.taken, flow.delivered) != before {
-                self.last_move = desk.now;
+                self.last_move = turn.now;
             }
             self.waits[which] = if let Next::Until(time) = next { Some(time) } else { None };
             // What ends one direction may end the other, which had its turn before.
@@ -175,7 +175,7 @@ impl Pipe {
                 self.ended = Some((by, why, stop.error.is_some()));
             }
         }
-        self.look_at_ends(options, desk.now);
+        self.look_at_ends(options, turn.now);
         more
     }
 

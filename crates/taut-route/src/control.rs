@@ -84,7 +84,7 @@ fn check_directory(directory: &Path) -> Result<()> {
 
 /// The end of a holder at which it can be asked.
 #[derive(Debug)]
-pub struct Desk {
+pub struct ControlServer {
     listener: UnixListener,
     path: PathBuf,
     /// Readable while there is something to do: an epoll(7) of the listener and of those who ask.
@@ -109,7 +109,7 @@ enum Heard {
     Nothing,
 }
 
-impl Desk {
+impl ControlServer {
     /// Opens it. Only the same user can ask there.
     ///
     /// # Errors
@@ -207,13 +207,13 @@ impl Asking {
     }
 }
 
-impl AsFd for Desk {
+impl AsFd for ControlServer {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
     }
 }
 
-impl Drop for Desk {
+impl Drop for ControlServer {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
@@ -408,7 +408,7 @@ mod tests {
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let error = ask_in(directory.path(), &Request::Status).unwrap_err().to_string();
         assert!(error.contains("mode 777") && error.contains("XDG_RUNTIME_DIR"), "{error}");
-        assert!(Desk::open_in(directory.path()).is_err());
+        assert!(ControlServer::open_in(directory.path()).is_err());
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(".", &link).unwrap();
@@ -424,9 +424,9 @@ mod tests {
     #[test]
     fn the_socket_is_its_users_alone_from_the_start() {
         let directory = private();
-        let desk = Desk::open_in(&directory.path().join("tautline")).unwrap();
+        let server = ControlServer::open_in(&directory.path().join("tautline")).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
-        assert_eq!((mode(&desk.path), mode(desk.path.parent().unwrap())), (0o600, 0o700));
+        assert_eq!((mode(&server.path), mode(server.path.parent().unwrap())), (0o600, 0o700));
     }
 
     fn status() -> Status {
@@ -448,24 +448,24 @@ mod tests {
     #[test]
     fn who_takes_long_to_ask_is_answered_and_holds_nobody_up() {
         let directory = private();
-        let mut desk = Desk::open_in(directory.path()).unwrap();
-        let mut slow = UnixStream::connect(&desk.path).unwrap();
+        let mut server = ControlServer::open_in(directory.path()).unwrap();
+        let mut slow = UnixStream::connect(&server.path).unwrap();
         slow.write_all(b"{\"ask\":").unwrap();
-        let serve = |desk: &mut Desk| desk.serve_with(|_| vec![status()]);
-        serve(&mut desk);
+        let serve = |server: &mut ControlServer| server.serve_with(|_| vec![status()]);
+        serve(&mut server);
         let asked = thread::spawn({
-            let path = desk.path.clone();
+            let path = server.path.clone();
             move || ask_at(&path, &Request::Status).unwrap().len()
         });
         while !asked.is_finished() {
-            serve(&mut desk);
+            serve(&mut server);
         }
         assert_eq!(asked.join().unwrap(), 1);
         // More than a holder that waits for each question would have waited.
         thread::sleep(Duration::from_millis(300));
-        serve(&mut desk);
+        serve(&mut server);
         slow.write_all(b"\"status\"}\n").unwrap();
-        serve(&mut desk);
+        serve(&mut server);
         let mut answer = String::new();
         slow.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("[{\"name\":\"x\""), "{answer:?}");
@@ -474,18 +474,18 @@ mod tests {
     #[test]
     fn who_says_nothing_or_too_much_makes_room() {
         let directory = private();
-        let mut desk = Desk::open_in(directory.path()).unwrap();
-        let serve = |desk: &mut Desk| desk.serve_with(|_| vec![status()]);
+        let mut server = ControlServer::open_in(directory.path()).unwrap();
+        let serve = |server: &mut ControlServer| server.serve_with(|_| vec![status()]);
         let mut silent = Vec::new();
         for _ in 0..4 * BACKLOG {
-            silent.push(UnixStream::connect(&desk.path).unwrap());
-            serve(&mut desk);
+            silent.push(UnixStream::connect(&server.path).unwrap());
+            serve(&mut server);
         }
-        assert_eq!(desk.asking.len(), usize::from(BACKLOG));
-        let mut long = UnixStream::connect(&desk.path).unwrap();
+        assert_eq!(server.asking.len(), usize::from(BACKLOG));
+        let mut long = UnixStream::connect(&server.path).unwrap();
         long.write_all(&[b'x'; LONGEST_QUESTION]).unwrap();
-        serve(&mut desk);
-        assert_eq!(desk.asking.len(), usize::from(BACKLOG) - 1);
+        serve(&mut server);
+        assert_eq!(server.asking.len(), usize::from(BACKLOG) - 1);
     }
 
     #[test]
@@ -548,7 +548,7 @@ mod tests {
                             && UnixStream::connect(entry.path())
                                 .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
                         {
-                            // A desk that went has its file removed by itself.
+                            // A server that went has its file removed by itself.
                             let _ = fs::write(directory.path().join("refused"), b"");
                         }
                     }
@@ -557,7 +557,7 @@ mod tests {
             let mut kept = Vec::new();
             for _ in 0..200 {
                 // Kept: one that is dropped refuses, too.
-                kept.push(Desk::open_in(directory.path()).unwrap());
+                kept.push(ControlServer::open_in(directory.path()).unwrap());
                 fs::remove_file(directory.path().join(format!("route-{}.sock", std::process::id()))).unwrap();
             }
             is_over.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -93,7 +93,7 @@ pub(super) enum Ending {
 }
 
 /// How often a machine's outputs are looked at.
-pub(super) const GLANCE: Duration = Duration::from_millis(20);
+pub(super) const LOOK_PERIOD: Duration = Duration::from_millis(20);
 /// Lines of the console that go with a bad end.
 const CONSOLE_LINES: usize = 40;
 
@@ -111,7 +111,7 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<Ending> {
         if guest.age() > plan.timeout {
             return Ok(Ending::TimedOut { began: guest.has_begun() });
         }
-        thread::sleep(GLANCE);
+        thread::sleep(LOOK_PERIOD);
     }
 }
 

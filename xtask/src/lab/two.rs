@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use super::guest::{GuestArgs, LAB_FAILED, Made, code, place_for_files};
 use super::image;
 use super::kernel::Series;
-use super::machine::{self, Ending, Forward, GLANCE, Guest, Plan, Sink};
+use super::machine::{self, Ending, Forward, Guest, LOOK_PERIOD, Plan, Sink};
 use super::pair::{PairArgs, serving};
 
 /// What a pair of two kernels has beyond one of one kernel.
@@ -102,7 +102,7 @@ pub(super) fn run(args: &PairCommand, peer_kernel: Series) -> Result<u8> {
             }
             break Ending::TimedOut { began: own.as_ref().is_some_and(Guest::has_begun) };
         }
-        thread::sleep(GLANCE);
+        thread::sleep(LOOK_PERIOD);
     };
     if matches!(ending, Ending::Exited(_)) {
         eprintln!("radio: {}", radio.finish()?);

@@ -41,7 +41,9 @@ pub use credit_rule::CreditRule;
 pub use parameters::{ConnectionParameters, IntervalLimits, set_connection_parameters};
 pub(crate) use security::Confirming;
 pub use serial_adapter::SerialAdapter;
-pub(crate) use socket::{Ear, Ears, Listening, adapter_of, apply_to_accepted, connect, facts, listen, set_mtu_of};
+pub(crate) use socket::{
+    AdapterObserver, LinkObserver, Listening, adapter_of, apply_to_accepted, connect, facts, listen, set_mtu_of,
+};
 pub use trap::{receiving_blocks_others, sending_waits_all_the_same};
 pub use virtual_adapter::VirtualAdapter;
 

@@ -30,18 +30,18 @@ pub(crate) struct Opened {
     /// Most bytes that one write should have.
     pub(crate) write_limit: usize,
     /// Hears what both ends agree on; LE only.
-    pub(crate) ear: Option<Ear>,
+    pub(crate) observer: Option<LinkObserver>,
 }
 
 /// Hears of one link, as far as that is allowed.
 #[derive(Debug)]
-pub(crate) struct Ear {
+pub(crate) struct LinkObserver {
     monitor: Arc<Monitor>,
     device: DeviceAddress,
     heard: Mutex<Heard>,
 }
 
-impl Ear {
+impl LinkObserver {
     /// What both ends have agreed on by now, as `name=value`.
     pub(crate) fn facts(&self) -> Vec<String> {
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,7 +68,7 @@ impl Ear {
     }
 
     /// Takes what the peer tells of the link, which may have been up before we listened.
-    pub(crate) fn tell(&self, told: Agreed) {
+    pub(crate) fn merge_peer_report(&self, told: Agreed) {
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         self.monitor.tell(self.device, &mut heard, told);
     }
@@ -78,7 +78,7 @@ impl Ear {
 pub(crate) struct Listening {
     pub(crate) socket: Socket,
     /// Of the adapter; LE only.
-    pub(crate) ears: Option<Ears>,
+    pub(crate) observer: Option<AdapterObserver>,
     /// Number of the adapter.
     pub(crate) adapter: u16,
     /// Answers for peers that pair.
@@ -87,14 +87,14 @@ pub(crate) struct Listening {
 
 /// Hears of all links of an adapter.
 #[derive(Debug)]
-pub(crate) struct Ears(Arc<Monitor>);
+pub(crate) struct AdapterObserver(Arc<Monitor>);
 
-impl Ears {
+impl AdapterObserver {
     /// For a link that was accepted.
-    pub(crate) fn of(&self, socket: &Socket, from: &SockAddr) -> Option<Ear> {
+    pub(crate) fn of(&self, socket: &Socket, from: &SockAddr) -> Option<LinkObserver> {
         // sockaddr_l2: family, PSM, address.
         let bytes = sys::address_bytes(from).get(4..10)?.try_into().ok()?;
-        Some(Ear {
+        Some(LinkObserver {
             monitor: Arc::clone(&self.0),
             device: DeviceAddress::from_wire(bytes),
             heard: Mutex::new(Heard::of(handle(socket).ok())),
@@ -147,7 +147,7 @@ pub(crate) fn connect(
             Err(error) => return Err(fail(error)),
         }
     };
-    let ear = match monitor {
+    let observer = match monitor {
         Some(monitor) => {
             let handle = handle(&socket).map_err(fail)?;
             heard.be_of(handle);
@@ -155,11 +155,11 @@ pub(crate) fn connect(
                 .map_err(|error| Error::io("change the connection to", endpoint, error))?;
             monitor.hear(peer, &mut heard);
             monitor.narrow();
-            Some(Ear { monitor, device: peer, heard: Mutex::new(heard) })
+            Some(LinkObserver { monitor, device: peer, heard: Mutex::new(heard) })
         }
         None => None,
     };
-    Ok(Opened { write_limit: write_limit(&socket, protocol, address), ear, socket })
+    Ok(Opened { write_limit: write_limit(&socket, protocol, address), observer, socket })
 }
 
 /// Number of the adapter by which one connects to an address.
@@ -208,15 +208,15 @@ pub(crate) fn listen(endpoint: &Endpoint, protocol: Protocol, address: &Bluetoot
     let adapter = adapter::ready(address, Role::Listen)?;
     socket.bind(&socket_address(protocol, adapter.address, address.number, address.kind)).map_err(fail)?;
     set_parameters(&socket, endpoint, address)?;
-    let ears = address.is_le().then(|| {
+    let observer = address.is_le().then(|| {
         let monitor = Monitor::open(adapter.index);
         monitor.narrow();
-        Ears(Arc::new(monitor))
+        AdapterObserver(Arc::new(monitor))
     });
     socket.listen(64).map_err(fail)?;
     let is_secured = address.security.is_some_and(|security| security > Security::Low);
     let confirming = if address.is_le() && is_secured { Confirming::begin(adapter.index) } else { None };
-    Ok(Listening { socket, ears, adapter: adapter.index, confirming })
+    Ok(Listening { socket, observer, adapter: adapter.index, confirming })
 }
 
 /// Gives a listening socket another MTU for the channels that it accepts from now on.

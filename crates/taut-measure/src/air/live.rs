@@ -94,7 +94,7 @@ pub enum LiveError {
 }
 
 /// Signals interrupt a wait; one that comes just before it is seen after this time.
-const GLANCE: Duration = Duration::from_millis(200);
+const LOOK_PERIOD: Duration = Duration::from_millis(200);
 /// HCI packets taken from one host before others get their turn.
 const TURN: usize = 16;
 
@@ -220,7 +220,7 @@ impl LiveRadio {
             return Ok(());
         }
         let now = clock::now();
-        let left = self.air.deadline().map_or(GLANCE, |due| due.saturating_since(now).min(GLANCE));
+        let left = self.air.deadline().map_or(LOOK_PERIOD, |due| due.saturating_since(now).min(LOOK_PERIOD));
         let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
         let mut fds: Vec<_> = self.hosts.iter().map(Host::poll_fd).collect();
         match poll(&mut fds, Some(&timeout)) {

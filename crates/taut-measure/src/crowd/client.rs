@@ -47,7 +47,7 @@ pub(super) enum Ending {
 }
 
 /// Longest time between two looks at the interrupt.
-const GLANCE: Duration = Duration::from_millis(100);
+const LOOK_PERIOD: Duration = Duration::from_millis(100);
 /// Longest wait for one link to open.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Links that one wait tells of at most.
@@ -170,7 +170,7 @@ impl Crowd {
             if left.is_zero() {
                 return Ok(Ending::Silent);
             }
-            self.wait(if self.spins { Duration::ZERO } else { left.min(GLANCE) })?;
+            self.wait(if self.spins { Duration::ZERO } else { left.min(LOOK_PERIOD) })?;
             let before = self.times.len();
             for place in 0..self.epoll.events().len() {
                 let index = self.epoll.events()[place].data.u64() as usize;

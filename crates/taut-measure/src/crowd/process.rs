@@ -49,7 +49,7 @@ const LISTENS: Duration = Duration::from_secs(10);
 /// Longest wait for a host to have its engine ready once it has its links: a thread for each of 10,000 takes seconds.
 const READY: Duration = Duration::from_secs(50);
 /// How often a wait looks at the interrupt.
-const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const LOOK_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 impl HostProcess {
     /// Starts a host and waits until it listens.
@@ -119,7 +119,7 @@ impl HostProcess {
                 return Err(HostFailure { number: 0, text: "the crowd host says nothing".to_owned() });
             }
             let mut fds = [PollFd::new(&self.stdout, PollFlags::IN)];
-            if !matches!(poll(&mut fds, Some(&GLANCE)), Ok(1)) {
+            if !matches!(poll(&mut fds, Some(&LOOK_PERIOD)), Ok(1)) {
                 continue;
             }
             let mut bytes = [0; 512];

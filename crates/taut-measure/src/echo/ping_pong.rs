@@ -11,7 +11,7 @@ use crate::interrupt::Interrupt;
 use crate::observe::Observer;
 
 /// Longest call that waits for the link: between two of them the user is heard, whose signal may go to another thread.
-const GLANCE: Duration = Duration::from_millis(100);
+const LOOK_PERIOD: Duration = Duration::from_millis(100);
 /// Room for the events of a round, about 60 MB.
 const OBSERVED_EVENTS: usize = 1_000_000;
 
@@ -46,8 +46,8 @@ impl<'a> PingPong<'a> {
     ) -> Result<Self> {
         let link = session.link();
         link.set_nonblocking(!engine.blocks())?;
-        link.set_receive_timeout(Some(timeout.min(GLANCE)))?;
-        link.set_send_timeout(Some(timeout.min(GLANCE)))?;
+        link.set_receive_timeout(Some(timeout.min(LOOK_PERIOD)))?;
+        link.set_send_timeout(Some(timeout.min(LOOK_PERIOD)))?;
         let blocks = engine.blocks();
         let engine = engine.build(&[link]).map_err(|error| {
             taut_link::Error::Unavailable(format!("the engine {engine} can't be set up on this host: {error}"))
@@ -112,7 +112,7 @@ impl<'a> PingPong<'a> {
             Framing::Datagram => self.receive_datagram(flight, samples)?,
         }
         if std::mem::take(&mut self.shortened) {
-            self.session.link().set_receive_timeout(Some(self.timeout.min(GLANCE)))?;
+            self.session.link().set_receive_timeout(Some(self.timeout.min(LOOK_PERIOD)))?;
         }
         if let Some(observer) = &mut self.observer {
             observer.drain(self.session.link())?;
@@ -188,7 +188,7 @@ impl<'a> PingPong<'a> {
             return Err(taut_link::Error::Silent { endpoint: endpoint(), to, after_ms });
         }
         self.engine
-            .wait(Some(until.min(now + GLANCE)), Some(0), &mut self.ready)
+            .wait(Some(until.min(now + LOOK_PERIOD)), Some(0), &mut self.ready)
             .map_err(|error| self.session.link().error("wait on", Errno::from_io_error(&error).unwrap_or(Errno::IO)))
     }
 
@@ -298,7 +298,7 @@ impl<'a> PingPong<'a> {
         }
         self.engine.drained(0);
         self.engine
-            .wait(Some(deadline.min(now + GLANCE)), None, &mut self.ready)
+            .wait(Some(deadline.min(now + LOOK_PERIOD)), None, &mut self.ready)
             .map_err(|error| self.session.link().error("wait on", Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
         Ok(true)
     }
@@ -306,7 +306,7 @@ impl<'a> PingPong<'a> {
     /// Before one more receiving call for the same message: the kernel counts each call's time-out from its beginning.
     fn shorten(&mut self, deadline: Instant, now: Instant) -> Result<()> {
         let left = deadline.saturating_since(now);
-        let usual = self.timeout.min(GLANCE);
+        let usual = self.timeout.min(LOOK_PERIOD);
         // Next to nothing has passed while a large reply comes in pieces, and a call for each piece would cost it time.
         if !self.blocks || left > usual - usual / 16 {
             return Ok(());

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use taut_link::wire::{Frame, Hello, Refusal};
 use taut_link::{Endpoint, Link};
 
-use super::exchange::{Bounds, Outcome, Trouble, receive_frame, send};
+use super::exchange::{Bounds, Outcome, SessionError, receive_frame, send};
 use super::shared::Shared;
 use crate::crowd::{CrowdEngine, HostFailure, HostOrder, HostProcess, most_connections};
 
@@ -17,21 +17,21 @@ static NAMES: AtomicU32 = AtomicU32::new(1);
 pub(super) fn serve(link: &Link, shared: &Shared, hello: &Hello, session: u64, greeting: &Bounds<'_>) -> Outcome {
     let limits = &shared.config.limits;
     let (_, Frame::Crowd { engine, connections }) = receive_frame(link, greeting)? else {
-        return Err(Trouble::Misbehaved);
+        return Err(SessionError::Misbehaved);
     };
     let most = u32::try_from(limits.crowd.min(most_connections())).unwrap_or(u32::MAX);
-    let program = shared.config.crowd_host.as_ref().ok_or(Trouble::Refused(Refusal::CrowdTooLarge(0)))?;
+    let program = shared.config.crowd_host.as_ref().ok_or(SessionError::Refused(Refusal::CrowdTooLarge(0)))?;
     if connections == 0 || connections > most {
-        return Err(Trouble::Refused(Refusal::CrowdTooLarge(most)));
+        return Err(SessionError::Refused(Refusal::CrowdTooLarge(most)));
     }
-    let engine = CrowdEngine::of_number(engine).ok_or(Trouble::Refused(Refusal::NotUnderstood))?;
+    let engine = CrowdEngine::of_number(engine).ok_or(SessionError::Refused(Refusal::NotUnderstood))?;
     let _taken = Taken::take(shared)?;
     shared.clients.fetch_add(1, Ordering::Relaxed);
     let (listen, number) = place(link)?;
     let from = link.peer_address().map(|address| address.ip());
     let order = HostOrder { engine, connections: connections as usize, listen, from, core: None };
     let mut host = HostProcess::start(program, &order, &shared.stop).map_err(refuse)?;
-    let number = number.or_else(|| port_of(host.endpoint())).ok_or(Trouble::Gone)?;
+    let number = number.or_else(|| port_of(host.endpoint())).ok_or(SessionError::Gone)?;
     let bounds = Bounds::new(shared, hello);
     send(link, &Frame::Place { number }.emit(session), &bounds)?;
 
@@ -41,9 +41,9 @@ pub(super) fn serve(link: &Link, shared: &Shared, hello: &Hello, session: u64, g
                 host.wait_ready(&shared.stop).map_err(refuse)?;
                 Frame::Ready
             }
-            Ok((_, Frame::Usage(_))) => Frame::Usage(host.usage().map_err(|_| Trouble::Gone)?),
-            Ok(_) => return Err(Trouble::Misbehaved),
-            Err(_) if bounds.are_passed() => return Err(Trouble::Gone),
+            Ok((_, Frame::Usage(_))) => Frame::Usage(host.usage().map_err(|_| SessionError::Gone)?),
+            Ok(_) => return Err(SessionError::Misbehaved),
+            Err(_) if bounds.are_passed() => return Err(SessionError::Gone),
             Err(trouble) => return Err(trouble),
         };
         send(link, &answer.emit(session), &bounds)?;
@@ -54,9 +54,9 @@ pub(super) fn serve(link: &Link, shared: &Shared, hello: &Hello, session: u64, g
 struct Taken<'a>(&'a Shared);
 
 impl<'a> Taken<'a> {
-    fn take(shared: &'a Shared) -> Result<Self, Trouble> {
+    fn take(shared: &'a Shared) -> Result<Self, SessionError> {
         if shared.has_crowd.swap(true, Ordering::Relaxed) {
-            return Err(Trouble::Refused(Refusal::CrowdTaken));
+            return Err(SessionError::Refused(Refusal::CrowdTaken));
         }
         Ok(Self(shared))
     }
@@ -69,7 +69,7 @@ impl Drop for Taken<'_> {
 }
 
 /// Where a host is to listen: at the address by which the client reached us, or beside our own name, with its number.
-fn place(link: &Link) -> Result<(Endpoint, Option<u32>), Trouble> {
+fn place(link: &Link) -> Result<(Endpoint, Option<u32>), SessionError> {
     if let Some(mut address) = link.local_address() {
         address.set_port(0);
         return Ok((Endpoint::of_tcp(address), None));
@@ -78,7 +78,7 @@ fn place(link: &Link) -> Result<(Endpoint, Option<u32>), Trouble> {
     let beside = link
         .endpoint()
         .crowd_place(number)
-        .map_err(|_| Trouble::Refused(Refusal::CrowdFailed(Errno::NAMETOOLONG.raw_os_error().unsigned_abs())))?;
+        .map_err(|_| SessionError::Refused(Refusal::CrowdFailed(Errno::NAMETOOLONG.raw_os_error().unsigned_abs())))?;
     Ok((beside, Some(number)))
 }
 
@@ -86,6 +86,6 @@ fn port_of(endpoint: &Endpoint) -> Option<u32> {
     endpoint.to_string().rsplit_once(':')?.1.parse().ok()
 }
 
-fn refuse(failure: HostFailure) -> Trouble {
-    Trouble::Refused(Refusal::CrowdFailed(failure.number))
+fn refuse(failure: HostFailure) -> SessionError {
+    SessionError::Refused(Refusal::CrowdFailed(failure.number))
 }

@@ -18,8 +18,8 @@ use taut_link::wire::{
 use taut_link::{Listener, PeerAddress, boot_identity, is_this_boot};
 use taut_time::{Duration, Instant};
 
-use super::glance::GLANCE;
 use super::limits::{Place, Rate};
+use super::look_period::LOOK_PERIOD;
 use super::seen::Seen;
 use super::shared::Shared;
 use crate::placement::{self, Placed};
@@ -33,7 +33,7 @@ pub(super) fn serve_all(listener: &Listener, shared: &Arc<Shared>) {
     let limit = shared.config.limits.message_bytes.max(FETCH_BYTES);
     // One byte more than allowed, so that a longer datagram shows.
     let mut buffer = vec![0; limit.min(listener.endpoint().datagram_limit().unwrap_or(limit)) + 1];
-    let mut desk = Desk {
+    let mut server = DatagramServer {
         listener,
         shared,
         key: RandomState::new(),
@@ -45,17 +45,17 @@ pub(super) fn serve_all(listener: &Listener, shared: &Arc<Shared>) {
     };
     while !shared.is_stopping() {
         match listener.receive_from(&mut buffer) {
-            Ok((length, from)) => desk.handle(&buffer[..length], &from),
+            Ok((length, from)) => server.handle(&buffer[..length], &from),
             Err(Errno::AGAIN | Errno::INTR) => {}
             // For UDP, an earlier answer's ICMP error: nothing to do with the next client.
             Err(_) => clock::sleep(Duration::from_micros(100)),
         }
-        desk.sweep(clock::now());
+        server.sweep(clock::now());
     }
 }
 
 /// All that one datagram endpoint keeps.
-struct Desk<'a> {
+struct DatagramServer<'a> {
     listener: &'a Listener,
     shared: &'a Shared,
     key: RandomState,
@@ -84,7 +84,7 @@ struct Session {
     finished: bool,
 }
 
-impl Desk<'_> {
+impl DatagramServer<'_> {
     #[inline]
     fn handle(&mut self, datagram: &[u8], from: &PeerAddress) {
         self.shared.bytes_in.fetch_add(datagram.len() as u64, Ordering::Relaxed);
@@ -258,7 +258,7 @@ impl Desk<'_> {
 
     #[inline]
     fn sweep(&mut self, now: Instant) {
-        if now.saturating_since(self.swept) > GLANCE {
+        if now.saturating_since(self.swept) > LOOK_PERIOD {
             self.swept = now;
             self.share_cpu();
             let idle = self.shared.config.limits.idle;

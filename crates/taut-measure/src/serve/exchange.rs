@@ -8,10 +8,10 @@ use taut_time::{Duration, Instant};
 use super::shared::Shared;
 
 /// How a session ended.
-pub(super) type Outcome = Result<(), Trouble>;
+pub(super) type Outcome = Result<(), SessionError>;
 
 /// Why a client is not served any further.
-pub(super) enum Trouble {
+pub(super) enum SessionError {
     /// It is told so.
     Refused(Refusal),
     /// It sent what it must not, or nothing at all.
@@ -59,39 +59,39 @@ pub(super) fn send(link: &Link, mut bytes: &[u8], bounds: &Bounds<'_>) -> Outcom
                 last_progress = None;
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(_) => return Err(Trouble::Gone),
+            Err(_) => return Err(SessionError::Gone),
         }
         let now = clock::now();
         let since = *last_progress.get_or_insert(now);
         if bounds.are_passed_at(now) || now.saturating_since(since) > bounds.shared.config.limits.idle {
-            return Err(Trouble::Gone);
+            return Err(SessionError::Gone);
         }
     }
 }
 
 /// Reads one control frame, all of it before the deadline, however slowly it drips in.
-pub(super) fn receive_frame(link: &Link, bounds: &Bounds<'_>) -> Result<(u64, Frame), Trouble> {
+pub(super) fn receive_frame(link: &Link, bounds: &Bounds<'_>) -> Result<(u64, Frame), SessionError> {
     let mut bytes = [0; CONTROL_BYTES];
     let mut filled = 0;
     while filled < bytes.len() {
         if bounds.are_passed() {
-            return Err(Trouble::Misbehaved);
+            return Err(SessionError::Misbehaved);
         }
         match link.receive(&mut bytes[filled..]) {
-            Ok(0) if filled == 0 => return Err(Trouble::Gone),
-            Ok(0) => return Err(Trouble::Misbehaved),
+            Ok(0) if filled == 0 => return Err(SessionError::Gone),
+            Ok(0) => return Err(SessionError::Misbehaved),
             Ok(length) => filled += length,
             Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(_) => return Err(Trouble::Gone),
+            Err(_) => return Err(SessionError::Gone),
         }
         if filled >= HEADER_BYTES {
             match wire::frame_length(&bytes) {
                 Ok(CONTROL_BYTES) => {}
-                Ok(_) | Err(_) => return Err(Trouble::Refused(Refusal::NotUnderstood)),
+                Ok(_) | Err(_) => return Err(SessionError::Refused(Refusal::NotUnderstood)),
             }
         }
     }
-    Frame::parse(&bytes).map_err(|error| Trouble::Refused(Refusal::of(error)))
+    Frame::parse(&bytes).map_err(|error| SessionError::Refused(Refusal::of(error)))
 }
 
 /// Reads and forgets until the client closes, for a while.

@@ -1,7 +1,7 @@
 use taut_link::clock;
 use taut_time::{Duration, Instant};
 
-use super::glance::GLANCE;
+use super::look_period::LOOK_PERIOD;
 use crate::interrupt::Interrupt;
 
 /// Ways to make a server slow on purpose, by known amounts: what the measuring is held against.
@@ -33,8 +33,8 @@ impl Faults {
         }
         if self.delay > Duration::ZERO {
             let end = clock::now() + self.delay;
-            if self.delay > GLANCE {
-                sleep_until(end - GLANCE, stop);
+            if self.delay > LOOK_PERIOD {
+                sleep_until(end - LOOK_PERIOD, stop);
             }
             if !stop.is_set() {
                 clock::wait_exactly_until(end);
@@ -46,7 +46,7 @@ impl Faults {
 /// Sleeps until then or until the server is to stop.
 fn sleep_until(end: Instant, stop: &Interrupt) {
     while !stop.is_set() && clock::now() < end {
-        clock::sleep_until(end.min(clock::now() + GLANCE));
+        clock::sleep_until(end.min(clock::now() + LOOK_PERIOD));
     }
 }
 

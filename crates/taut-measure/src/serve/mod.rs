@@ -9,8 +9,8 @@ mod crowd;
 mod datagram;
 mod exchange;
 mod faults;
-mod glance;
 mod limits;
+mod look_period;
 #[cfg(test)]
 mod paths_tests;
 mod seen;
@@ -30,9 +30,9 @@ use taut_time::Framing;
 
 use crate::interrupt::Interrupt;
 pub use faults::{Faults, Stall};
-use glance::GLANCE;
 pub use limits::Limits;
 use limits::Places;
+use look_period::LOOK_PERIOD;
 pub use shared::ServerConfig;
 use shared::Shared;
 
@@ -84,7 +84,7 @@ impl Server {
         let threads = listeners
             .into_iter()
             .map(|listener| {
-                listener.set_timeout(Some(GLANCE))?;
+                listener.set_timeout(Some(LOOK_PERIOD))?;
                 let shared = Arc::clone(&shared);
                 let listener = Arc::new(listener);
                 Ok(thread::spawn(move || match listener.endpoint().framing() {

@@ -4,13 +4,13 @@ use taut_link::bluetooth::IntervalLimits;
 use taut_link::wire::{Frame, Hello, Refusal, Shape, Shaped};
 use taut_link::{Error, Link, Listener};
 
-use super::exchange::{Bounds, Outcome, Trouble, receive_frame, send};
+use super::exchange::{Bounds, Outcome, SessionError, receive_frame, send};
 use super::shared::Shared;
 
 /// Serves a client whose hello has been accepted.
 pub(super) fn serve(link: &Link, listener: &Listener, shared: &Shared, hello: &Hello, session: u64) -> Outcome {
     let adapter = listener.shapeable().filter(|_| !shared.config.fixed);
-    let adapter = adapter.ok_or(Trouble::Refused(Refusal::ShapeNotOffered))?;
+    let adapter = adapter.ok_or(SessionError::Refused(Refusal::ShapeNotOffered))?;
     let bounds = Bounds::new(shared, hello);
     let mut before = Before { listener, adapter, intervals: IntervalLimits::read(adapter).ok(), changed: None };
     loop {
@@ -19,8 +19,8 @@ pub(super) fn serve(link: &Link, listener: &Listener, shared: &Shared, hello: &H
                 let shaped = before.shape(shape);
                 send(link, &Frame::Shaped(shaped).emit(session), &bounds)?;
             }
-            Ok(_) => return Err(Trouble::Misbehaved),
-            Err(_) if bounds.are_passed() => return Err(Trouble::Gone),
+            Ok(_) => return Err(SessionError::Misbehaved),
+            Err(_) if bounds.are_passed() => return Err(SessionError::Gone),
             Err(trouble) => return Err(trouble),
         }
     }

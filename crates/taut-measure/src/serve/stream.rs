@@ -15,9 +15,9 @@ use taut_link::wire::{
 use taut_link::{Link, Listener, SocketOption, boot_identity, stamp};
 use taut_time::{Duration, Instant};
 
-use super::exchange::{Bounds, Outcome, Trouble, drain, receive_frame, send};
-use super::glance::GLANCE;
+use super::exchange::{Bounds, Outcome, SessionError, drain, receive_frame, send};
 use super::limits::{Place, Rate};
+use super::look_period::LOOK_PERIOD;
 use super::shared::Shared;
 use super::{crowd, shape};
 use crate::placement;
@@ -59,9 +59,9 @@ fn greet(link: &Link, listener: &Listener, shared: &Shared) {
     let outcome = serve(link, listener, shared);
     note_agreement(link, shared);
     match outcome {
-        Ok(()) | Err(Trouble::Gone) => {}
-        Err(Trouble::Misbehaved) => drop(shared.misbehaved.fetch_add(1, Ordering::Relaxed)),
-        Err(Trouble::Refused(refusal)) => {
+        Ok(()) | Err(SessionError::Gone) => {}
+        Err(SessionError::Misbehaved) => drop(shared.misbehaved.fetch_add(1, Ordering::Relaxed)),
+        Err(SessionError::Refused(refusal)) => {
             shared.refused.fetch_add(1, Ordering::Relaxed);
             // Let the client read it before unread bytes reset the connection. A client that does not care is cut off.
             let _ = link.send(&Frame::Refuse(refusal).emit(0));
@@ -81,24 +81,24 @@ fn note_agreement(link: &Link, shared: &Shared) {
 
 fn serve(link: &Link, listener: &Listener, shared: &Shared) -> Outcome {
     let limits = &shared.config.limits;
-    link.set_receive_timeout(Some(GLANCE)).map_err(|_| Trouble::Gone)?;
-    link.set_send_timeout(Some(GLANCE)).map_err(|_| Trouble::Gone)?;
+    link.set_receive_timeout(Some(LOOK_PERIOD)).map_err(|_| SessionError::Gone)?;
+    link.set_send_timeout(Some(LOOK_PERIOD)).map_err(|_| SessionError::Gone)?;
     let greeting = Bounds::lasting(shared, limits.hello);
     let (session, Frame::Hello(hello)) = receive_frame(link, &greeting)? else {
-        return Err(Trouble::Refused(Refusal::NotUnderstood));
+        return Err(SessionError::Refused(Refusal::NotUnderstood));
     };
     note_agreement(link, shared);
-    let place = shared.places.take().map_err(Trouble::Refused)?;
-    limits.check(&hello).map_err(Trouble::Refused)?;
+    let place = shared.places.take().map_err(SessionError::Refused)?;
+    limits.check(&hello).map_err(SessionError::Refused)?;
 
     if link.endpoint().acknowledges() {
-        SocketOption::Nodelay(true).apply(link).map_err(|_| Trouble::Gone)?;
+        SocketOption::Nodelay(true).apply(link).map_err(|_| SessionError::Gone)?;
         if let AckPolicy::DelayedAtMost(micros) = hello.acks {
             let set = SocketOption::DelackMaxUs(micros).apply(link);
-            set.map_err(|_| Trouble::Refused(Refusal::AcksNotOffered))?;
+            set.map_err(|_| SessionError::Refused(Refusal::AcksNotOffered))?;
         }
     } else if hello.acks != AckPolicy::System {
-        return Err(Trouble::Refused(Refusal::AcksNotOffered));
+        return Err(SessionError::Refused(Refusal::AcksNotOffered));
     }
     let accept = Accept {
         boot: boot_identity(),
@@ -122,7 +122,7 @@ fn serve(link: &Link, listener: &Listener, shared: &Shared) -> Outcome {
                 send(link, &answer.emit(session), &greeting)?;
             }
             (_, Frame::Start) => break,
-            _ => return Err(Trouble::Misbehaved),
+            _ => return Err(SessionError::Misbehaved),
         }
     }
     send(link, &Frame::Ready.emit(session), &greeting)?;
@@ -180,7 +180,7 @@ impl<'a> Worker<'a> {
             Work::Source => self.source(),
             Work::Duplex => self.duplex(),
             // Has left before.
-            Work::Crowd | Work::Shape => Err(Trouble::Misbehaved),
+            Work::Crowd | Work::Shape => Err(SessionError::Misbehaved),
         }
     }
 
@@ -204,10 +204,10 @@ impl<'a> Worker<'a> {
     }
 
     fn collect(&mut self) -> Outcome {
-        stamp::start_receiving(self.link).map_err(|_| Trouble::Gone)?;
+        stamp::start_receiving(self.link).map_err(|_| SessionError::Gone)?;
         if self.link.endpoint().acknowledges() && self.hello.acks == AckPolicy::System {
             // Our handshake has put the socket into the mode of one that answers; be one that only reads (tcp(7)).
-            SocketOption::Quickack(true).apply(self.link).map_err(|_| Trouble::Gone)?;
+            SocketOption::Quickack(true).apply(self.link).map_err(|_| SessionError::Gone)?;
         }
         let cpu_before = clock::thread_cpu();
         let mut offset = RealtimeOffset::read();
@@ -258,7 +258,7 @@ impl<'a> Worker<'a> {
     fn duplex(&mut self) -> Outcome {
         let duration = self.hello.duration;
         let (link, shared, hello, session) = (self.link, self.shared, self.hello, self.session);
-        let writer_place = shared.places.take().map_err(Trouble::Refused)?;
+        let writer_place = shared.places.take().map_err(SessionError::Refused)?;
         let mut summary = thread::scope(|scope| {
             let writer = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, move || {
                 let before = clock::thread_cpu();
@@ -267,8 +267,8 @@ impl<'a> Worker<'a> {
             });
             let read = self.read_and_count();
             let wrote = match writer {
-                Ok(writer) => writer.join().unwrap_or(Err(Trouble::Gone)),
-                Err(_) => Err(Trouble::Gone),
+                Ok(writer) => writer.join().unwrap_or(Err(SessionError::Gone)),
+                Err(_) => Err(SessionError::Gone),
             };
             let mut summary = read?;
             summary.cpu += wrote?;
@@ -278,7 +278,7 @@ impl<'a> Worker<'a> {
         self.close_with(summary)
     }
 
-    fn read_and_count(&mut self) -> Result<Summary, Trouble> {
+    fn read_and_count(&mut self) -> Result<Summary, SessionError> {
         let cpu_before = clock::thread_cpu();
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut summary = Summary::default();
@@ -303,7 +303,7 @@ impl<'a> Worker<'a> {
 
     fn close_with(&self, summary: Summary) -> Outcome {
         send(self.link, &Frame::Summary(summary).emit(self.session), &self.reporting())?;
-        self.link.finish_sending().map_err(|_| Trouble::Gone)?;
+        self.link.finish_sending().map_err(|_| SessionError::Gone)?;
         // Where halves can't be closed, closing takes back what is still to be sent: the client closes first.
         let patience = if self.end.is_none() { Duration::from_secs(1) } else { self.shared.config.limits.idle };
         drain(self.link, &Bounds::lasting(self.shared, patience));
@@ -316,7 +316,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Reads some bytes, as the client wants them acknowledged; `None` at the end of the stream.
-    fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Trouble> {
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, SessionError> {
         let delayed = matches!(self.hello.acks, AckPolicy::Delayed | AckPolicy::DelayedAtMost(_));
         while !self.is_over {
             if delayed {
@@ -326,7 +326,7 @@ impl<'a> Worker<'a> {
                 Ok(0) => return Ok(None),
                 Ok(bytes) => {
                     if self.hello.acks == AckPolicy::Prompt {
-                        SocketOption::Quickack(true).apply(self.link).map_err(|_| Trouble::Gone)?;
+                        SocketOption::Quickack(true).apply(self.link).map_err(|_| SessionError::Gone)?;
                     }
                     self.count(bytes)?;
                     return Ok(self.data_in(&buffer[..bytes]));
@@ -342,7 +342,7 @@ impl<'a> Worker<'a> {
         &mut self,
         buffer: &mut [u8],
         offset: RealtimeOffset,
-    ) -> Result<Option<(usize, Option<Instant>)>, Trouble> {
+    ) -> Result<Option<(usize, Option<Instant>)>, SessionError> {
         let delayed = matches!(self.hello.acks, AckPolicy::Delayed | AckPolicy::DelayedAtMost(_));
         while !self.is_over {
             if delayed {
@@ -352,7 +352,7 @@ impl<'a> Worker<'a> {
                 Ok((0, _)) => return Ok(None),
                 Ok((bytes, at)) => {
                     if self.hello.acks == AckPolicy::Prompt {
-                        SocketOption::Quickack(true).apply(self.link).map_err(|_| Trouble::Gone)?;
+                        SocketOption::Quickack(true).apply(self.link).map_err(|_| SessionError::Gone)?;
                     }
                     self.count(bytes)?;
                     return Ok(self.data_in(&buffer[..bytes]).map(|bytes| (bytes, at)));
@@ -374,13 +374,13 @@ impl<'a> Worker<'a> {
     /// Waits for data and then asks for delayed acknowledgements: done before each read, or the kernel falls back to
     /// acknowledging at once when the read empties the buffer (`tcp_cleanup_rbuf`).
     fn wait_in_delayed_mode(&self) -> Outcome {
-        let glance = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(GLANCE.subsec_nanos()) };
+        let glance = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK_PERIOD.subsec_nanos()) };
         let mut wanted = [PollFd::from_borrowed_fd(self.link.as_fd(), PollFlags::IN)];
         match rustix::event::poll(&mut wanted, Some(&glance)) {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(_) => return Err(Trouble::Gone),
+            Err(_) => return Err(SessionError::Gone),
         }
-        SocketOption::Quickack(false).apply(self.link).map_err(|_| Trouble::Gone)
+        SocketOption::Quickack(false).apply(self.link).map_err(|_| SessionError::Gone)
     }
 
     /// Counts what came, and waits where it came faster than it may; a client whose time is over is
@@ -390,11 +390,11 @@ impl<'a> Worker<'a> {
         loop {
             let now = clock::now();
             if self.bounds.are_passed_at(now) {
-                return Err(Trouble::Gone);
+                return Err(SessionError::Gone);
             }
             match self.rate.pass(now) {
                 Ok(()) => return Ok(()),
-                Err(wait) => clock::sleep(wait.min(GLANCE)),
+                Err(wait) => clock::sleep(wait.min(LOOK_PERIOD)),
             }
         }
     }
@@ -404,9 +404,9 @@ impl<'a> Worker<'a> {
         let now = clock::now();
         let idle = now.saturating_since(self.last_progress) > self.shared.config.limits.idle;
         match errno {
-            Errno::AGAIN | Errno::INTR if idle || self.bounds.are_passed_at(now) => Err(Trouble::Gone),
+            Errno::AGAIN | Errno::INTR if idle || self.bounds.are_passed_at(now) => Err(SessionError::Gone),
             Errno::AGAIN | Errno::INTR => Ok(()),
-            _ => Err(Trouble::Gone),
+            _ => Err(SessionError::Gone),
         }
     }
 }

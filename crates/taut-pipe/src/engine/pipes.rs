@@ -11,7 +11,7 @@ use taut_time::Instant;
 
 use super::plans::State;
 use crate::end::{End, Form};
-use crate::flow::{Desk, KernelPipe};
+use crate::flow::{KernelPipe, Turn};
 use crate::open::{self, Which};
 use crate::pipe::{Phase, Pipe, Tap};
 use crate::plan::back_off;
@@ -265,10 +265,10 @@ impl Pipes {
         let options = &self.plans[pipe.plan].plan.options;
         let (number, now) = (pipe.number, self.now);
         let wants_bytes = observer.wants_bytes();
-        let mut desk = Desk { now, scratch: &mut self.scratch, spare: &mut self.spare, tee: None };
+        let mut turn = Turn { now, scratch: &mut self.scratch, spare: &mut self.spare, tee: None };
         let mut tee = |from: Which, bytes: &[u8]| observer.bytes(number, from, now, bytes);
         let tee: Option<Tap<'_>> = if wants_bytes { Some(&mut tee) } else { None };
-        if pipe.turn(options, &mut desk, tee) {
+        if pipe.turn(options, &mut turn, tee) {
             pipe.is_queued = true;
             self.turns.push_back(slot);
         }

@@ -38,7 +38,7 @@ pub(crate) struct HostArgs {
 }
 
 /// Ctrl-C is seen after so long at the latest.
-const GLANCE: Duration = Duration::from_millis(200);
+const LOOK_PERIOD: Duration = Duration::from_millis(200);
 
 pub(super) fn host(args: &HostArgs) -> anyhow::Result<Code> {
     let read = |file: &String| scenario::plan(file, &args.set, Duration::ZERO, scenario::SEED);
@@ -55,7 +55,7 @@ pub(super) fn host(args: &HostArgs) -> anyhow::Result<Code> {
         false => format!("{name} {address}\n"),
     })?;
     while !interrupt.is_set() {
-        if adapter.hangs_up_within(GLANCE)? {
+        if adapter.hangs_up_within(LOOK_PERIOD)? {
             return Err(
                 Error::Closed { endpoint: args.line.display().to_string(), when: "while the kernel had it" }.into()
             );

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 use taut_link::Error;
-use taut_route::control::{self, Answers, Desk};
+use taut_route::control::{self, Answers, ControlServer};
 use taut_route::route::{Route, Source, Target};
 use taut_route::run::Engine;
 
@@ -45,7 +45,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<Code> {
         // The terminal and its signals are left behind.
         rustix::process::setsid().context("leave the session")?;
     }
-    let mut desk = Desk::open()?;
+    let mut server = ControlServer::open()?;
     let mut engine = Engine::start(routes)?;
     for status in engine.status() {
         let place = status.device.as_ref().map_or_else(String::new, |device| format!(" on {device}"));
@@ -60,8 +60,8 @@ pub(super) fn run(args: Args) -> anyhow::Result<Code> {
             .context("let go of output")?;
     }
     while !interrupt.is_set() && !engine.has_ended() {
-        engine.turn(desk.as_fd());
-        desk.serve(&mut engine);
+        engine.turn(server.as_fd());
+        server.serve(&mut engine);
     }
     let last = engine.end();
     if !args.detached {
