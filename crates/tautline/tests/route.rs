@@ -375,6 +375,57 @@ fn who_does_not_read_stdout_keeps_no_route_alive() {
     }
 }
 
+/// A route whose lines nobody takes, at stdout or at a socket, keeps neither another route of the
+/// process from its events nor the process from ending with Ctrl-C.
+#[test]
+fn a_route_that_waits_for_its_reader_holds_up_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name).display().to_string();
+    // More than a pipe or a socket takes.
+    std::fs::write(place("numbers"), "123456\n".repeat(100_000)).unwrap();
+    // Nobody accepts.
+    let _listener = std::os::unix::net::UnixListener::bind(place("silent")).unwrap();
+    for sink in ["file:-".to_owned(), format!("unix:{}", place("silent"))] {
+        let (numbers, other) = (place("numbers"), place("other"));
+        let routes = format!(
+            "[[route]]\nname = 'waits'\nfrom = 'lines:{numbers}'\nto = ['{sink}']\n\
+             [[route]]\nname = 'other'\nfrom = 'timer:1ms'\nto = ['file:{other}']\n"
+        );
+        std::fs::write(place("routes.toml"), routes).unwrap();
+        let mut child = taut()
+            .args(["route", "run", &place("routes.toml")])
+            .env("XDG_RUNTIME_DIR", directory.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let _unread = child.stdout.take().unwrap();
+        let told = || std::fs::metadata(&other).map_or(0, |file| file.len());
+        let goes_on = |from: u64| {
+            let begin = Instant::now();
+            while told() <= from {
+                assert!(begin.elapsed() < Duration::from_secs(30), "{sink}: the other route stands still");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        goes_on(0);
+        std::thread::sleep(Duration::from_millis(500));
+        goes_on(told());
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let asked = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if asked.elapsed() > Duration::from_secs(30) {
+                child.kill().unwrap();
+                panic!("{sink}: it goes on");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::fs::remove_file(&other).unwrap();
+    }
+}
+
 /// The reader of a pipe that is slow gets all that came from a source that can wait.
 #[test]
 fn lines_wait_for_the_reader_of_stdout() {
