@@ -104,13 +104,22 @@ pub(crate) fn what_is_valid_elsewhere_only_is_refused() {
 
 /// A route on the chip's line 3, with a program, of a place.
 pub(crate) fn start(program: &OwnedFd, place: u32) -> Result<File, i32> {
-    let device = File::options().read(true).write(true).open("/dev/taut_path").unwrap();
+    let device = open();
+    start_on(&device, program, place).map(|()| device)
+}
+
+pub(crate) fn open() -> File {
+    File::options().read(true).write(true).open("/dev/taut_path").unwrap()
+}
+
+/// The same on a descriptor that holds none.
+pub(crate) fn start_on(device: &File, program: &OwnedFd, place: u32) -> Result<(), i32> {
     let mut bytes = vec![0_u8; ROUTE];
     route(&mut bytes);
     for (at, word) in [(4, place), (8, program.as_raw_fd().cast_unsigned()), (12, 0), (48, 3), (128, 5)] {
         bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
     }
-    call(&device, number(3, 1, ROUTE), &mut bytes).map(|()| device)
+    call(device, number(3, 1, ROUTE), &mut bytes)
 }
 
 pub(crate) fn call(device: &File, request: u32, bytes: &mut [u8]) -> Result<(), i32> {
