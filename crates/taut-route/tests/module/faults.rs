@@ -14,8 +14,9 @@ use taut_route::bench::gpio::Simulation;
 
 use crate::programs::{call, stats};
 use crate::support::Random;
+use crate::bpf;
+use crate::memory::Objects;
 use crate::{Defer, PERIOD, chip, counters, start, status};
-use crate::{bpf, memory};
 
 pub(crate) fn a_storm_masks_the_line_for_a_while() {
     let chip = chip();
@@ -94,31 +95,33 @@ pub(crate) fn what_is_refused_is_told() {
 pub(crate) fn a_program_that_is_refused_leaves_nothing() {
     let maps = [bpf::HASH, bpf::PROGRAM_ARRAY, bpf::PER_CPU_ARRAY].map(bpf::map);
     let (array, null) = (bpf::map(bpf::ARRAY), File::open("/dev/null").unwrap());
-    let (programs, before) = (bpf::counts()[0], memory::objects());
-    // Offered a hundred times, but loaded once: that takes the kernel as long as all the rest.
+    let (programs, before) = (bpf::counts()[0], Objects::now());
+    // Offered many times, but loaded once: that takes the kernel as long as all the rest.
+    let other = bpf::program(bpf::SOCKET_FILTER, None, 2);
     let long = bpf::program(bpf::XDP, None, 65_537);
-    for _ in 0..100 {
-        let other = bpf::program(bpf::SOCKET_FILTER, None, 2);
-        let mut cases = vec![(array.as_raw_fd(), libc::EINVAL), (null.as_raw_fd(), libc::EINVAL), (-1, libc::EBADF)];
-        cases.extend([(other.as_raw_fd(), libc::EINVAL), (long.as_raw_fd(), libc::E2BIG)]);
-        let with_maps: Vec<_> = maps.iter().map(|map| bpf::program(bpf::XDP, Some(map), 4)).collect();
-        cases.extend(with_maps.iter().map(|program| (program.as_raw_fd(), libc::EACCES)));
-        for (program, error) in cases {
+    let with_maps = maps.each_ref().map(|map| bpf::program(bpf::XDP, Some(map), 4));
+    let good = bpf::program(bpf::XDP, Some(&array), 4);
+    let mut cases = vec![(array.as_raw_fd(), libc::EINVAL), (null.as_raw_fd(), libc::EINVAL), (-1, libc::EBADF)];
+    cases.extend([(other.as_raw_fd(), libc::EINVAL), (long.as_raw_fd(), libc::E2BIG)]);
+    cases.extend(with_maps.iter().map(|program| (program.as_raw_fd(), libc::EACCES)));
+    for turn in 0..200 {
+        for (program, error) in &cases {
             // 1: the program is at fault.
-            assert_eq!(start_program(program), Err((error, 1)), "{program}");
+            assert_eq!(start_program(*program), Err((*error, 1)), "{program}");
         }
         // The request was a good one: only the program was not.
-        let good = bpf::program(bpf::XDP, Some(&array), 4);
-        assert_eq!(start_program(good.as_raw_fd()), Ok(()));
+        if turn % 2 == 0 {
+            assert_eq!(start_program(good.as_raw_fd()), Ok(()));
+        }
     }
-    drop(long);
+    drop((other, long, with_maps, good));
     // Programs go in a work of the kernel's.
     let all_gone = (0..1000).any(|_| {
         thread::sleep(Duration::from_millis(1));
         bpf::counts()[0] == programs
     });
     assert!(all_gone, "{programs} programs before, {} after", bpf::counts()[0]);
-    let grown = memory::grown(&before, 50);
+    let grown = before.grown(50);
     assert!(grown.is_empty(), "{grown:?}");
     assert_eq!(fs::read_to_string("/sys/module/taut_path/refcnt").unwrap(), "0\n");
     start("gpio:taut-gpio-sim/3", "true", &["gpio:taut-gpio-sim/5"], "kernel").unwrap();
@@ -176,13 +179,13 @@ pub(crate) fn it_is_unloaded_a_hundred_times_under_load() {
             assert!(output.status.success(), "turn {turn}: {}", String::from_utf8_lossy(&output.stderr));
             assert!(program("modprobe").status.success());
             if turn == 9 {
-                before = Some((memory::objects(), bpf::counts()));
+                before = Some((Objects::now(), bpf::counts()));
             }
         }
         // Of what stayed there would be one more each turn, of ninety.
         stop.store(true, Ordering::Relaxed);
         let (objects, counts) = before.unwrap();
-        let grown = memory::grown(&objects, 45);
+        let grown = objects.grown(45);
         assert!(grown.is_empty(), "{grown:?}");
         assert_eq!(counts, bpf::counts());
     });

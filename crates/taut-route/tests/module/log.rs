@@ -14,7 +14,8 @@ use std::time::Duration;
 use taut_route::run::Engine;
 
 use crate::faults::{ABI, ROUTE, number, route};
-use crate::{PERIOD, chip, counters, memory, soonest, start, start_with, status};
+use crate::memory::Objects;
+use crate::{PERIOD, chip, counters, soonest, start, start_with, status};
 
 /// Set for a process of this program that only reads a log.
 pub(crate) const READER: &str = "TAUT_MODULE_READER";
@@ -185,16 +186,10 @@ pub(crate) fn it_is_unloaded_after_readers_that_wait() {
         assert!(program("modprobe").status.success());
     };
     (0..10).for_each(|_| turn());
-    // What stayed each time would be there after any ten of them; what others take now and then is not.
-    let mut grown = Vec::new();
-    for _ in 0..4 {
-        let before = memory::objects();
-        (0..10).for_each(|_| turn());
-        grown = memory::grown(&before, 9);
-        if grown.is_empty() {
-            break;
-        }
-    }
+    // Of what stayed there would be one more each turn, of thirty; what others take now and then is less.
+    let before = Objects::now();
+    (0..30).for_each(|_| turn());
+    let grown = before.grown(15);
     assert!(grown.is_empty(), "{grown:?}");
     start("gpio:taut-gpio-sim/3", "true", &["gpio:taut-gpio-sim/5"], "kernel").unwrap();
 }
