@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use taut_route::bench::gpio::Simulation;
 
-use crate::programs::{call, stats};
-use crate::support::Random;
 use crate::bpf;
 use crate::memory::Objects;
+use crate::programs::{call, stats};
+use crate::support::Random;
 use crate::{Defer, PERIOD, chip, counters, start, status};
 
 pub(crate) fn a_storm_masks_the_line_for_a_while() {

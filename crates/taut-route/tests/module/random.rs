@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use crate::bpf::{ARRAY, Code, HASH, Load, PER_CPU_ARRAY, PROGRAM_ARRAY, XDP, code, load, map, map_of};
 use crate::faults::number;
 use crate::programs::{CPUMAP, DEVICE, DEVMAP, FRAGMENTS, PASS, call, open, start_on, stats};
-use crate::support::Random;
 use crate::soonest;
+use crate::support::Random;
 
 /// Maps that are no arrays: `PERCPU_HASH`, `LRU_HASH`, `DEVMAP`, `CPUMAP` and others (linux/bpf.h).
 const OTHERS: [u32; 7] = [HASH, PROGRAM_ARRAY, PER_CPU_ARRAY, 5, 9, 14, 16];
