@@ -238,13 +238,15 @@ fn segment_facts(direction: &Direction) -> String {
 
 fn channel_facts(direction: &Direction, channel: &ChannelFacts) -> String {
     let mut facts = format!(
-        "{} SDUs in {} PDUs and {} ACL packets of at most {} bytes, at most {} of them within an interval",
+        "{} SDUs in {} PDUs and {} ACL packets of at most {} bytes",
         units::count(channel.sdus),
         units::count(channel.pdus),
         units::count(direction.segments),
-        direction.mss_bytes,
-        channel.most_packets_per_interval
+        direction.mss_bytes
     );
+    if channel.most_packets_per_interval > 0 {
+        let _ = write!(facts, ", at most {} of them within an interval", channel.most_packets_per_interval);
+    }
     let told = [
         ("MTU", channel.mtu_bytes),
         ("MPS", channel.mps_bytes),

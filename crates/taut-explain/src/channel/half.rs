@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use taut_event::{Acl, Holder, RadioLink};
 
 use super::model;
+use super::uses::Uses;
 use crate::engine::{Breakdown, Episode};
 use crate::tcp::sample::Sample;
 
@@ -73,8 +74,6 @@ pub(crate) struct Tally {
     pub(crate) peak_bytes: u64,
     /// Longest packet of the host controller interface.
     pub(crate) largest_packet: u16,
-    /// Most packets that went within one interval.
-    pub(crate) per_interval: u64,
     /// Time on air, computed from the lengths.
     pub(crate) air_ns: u64,
     /// Most credits there were.
@@ -83,6 +82,8 @@ pub(crate) struct Tally {
     pub(crate) queued_ns: u64,
     /// Waits for an event after one that left none.
     pub(crate) unqueued_ns: u64,
+    /// Waits beyond an interval for a peripheral that may skip events.
+    pub(crate) skipped_ns: u64,
 }
 
 /// A stretch of which only the next completion tells how much was air time.
@@ -91,6 +92,8 @@ struct Pending {
     holder: Holder,
     is_queued: bool,
     part: Episode,
+    /// What the link was like.
+    link: RadioLink,
 }
 
 #[derive(Debug)]
@@ -100,6 +103,7 @@ pub(crate) struct Half {
     pub(crate) breakdown: Breakdown,
     pub(crate) tally: Tally,
     pub(crate) limits: Limits,
+    pub(super) uses: Uses,
     /// PDUs that may be sent now; `None`: not known, or none are needed.
     credits: Option<i64>,
     /// Since when there are none.
@@ -133,6 +137,7 @@ impl Half {
             breakdown: Breakdown::default(),
             tally: Tally::default(),
             limits: Limits::default(),
+            uses: Uses::default(),
             credits: None,
             dry_since: None,
             is_freshly_granted: false,
@@ -181,7 +186,7 @@ impl Half {
         self.since = Some((at, place));
         let part = Episode { from, to: at, places: (from_place, place) };
         if let Some(last) = self.pending.back_mut()
-            && (last.holder, last.is_queued) == (holder, is_queued)
+            && (last.holder, last.is_queued, last.link) == (holder, is_queued, *link)
         {
             (last.part.to, last.part.places.1) = (at, place);
             return;
@@ -192,9 +197,9 @@ impl Half {
             if self.is_sent_here && self.tally.completions.count == 0 {
                 oldest.holder = Holder::NotKnown;
             }
-            self.book(oldest, link);
+            self.book(oldest);
         }
-        self.pending.push_back(Pending { holder, is_queued, part });
+        self.pending.push_back(Pending { holder, is_queued, part, link: *link });
     }
 
     fn holder(&self, is_peers: bool, must_answer: bool, gap: u64, link: &RadioLink) -> (Holder, bool) {
@@ -223,7 +228,8 @@ impl Half {
     fn holder_there(&self, is_dry: bool, is_peers: bool, must_answer: bool, gap: u64, link: &RadioLink) -> Holder {
         // Given credits travel to the peer in one event, and what they allow comes in the next one.
         let round = if self.is_freshly_granted { 2 } else { 1 };
-        let is_soon = link.interval_ns > 0 && gap <= round * link.interval_ns + link.interval_ns / 8;
+        let interval = self.listens_ns(link);
+        let is_soon = interval > 0 && gap <= interval.saturating_mul(round).saturating_add(interval / 8);
         match is_soon {
             _ if self.lacks_credits() || self.tally.is_turnless => Holder::NotKnown,
             _ if is_dry => Holder::Credits,
@@ -290,15 +296,15 @@ impl Half {
         self.is_freshly_granted = false;
         if !self.is_sent_here {
             self.went(at, link);
-            self.settle(model::air_ns(acl.length, link, 1), link);
+            self.settle(model::air_ns(acl.length, link, 1));
             return;
         }
         if self.in_controller.is_empty() {
-            self.settle(0, link);
+            self.settle(0);
         }
         // A host keeps within its controller's buffers: completions are missing.
         if self.buffers > 0 && self.in_controller.len() >= usize::from(self.buffers) {
-            self.lost(link);
+            self.lost();
             self.is_adrift = false;
         }
         if self.in_controller.len() < MOST_IN_CONTROLLER {
@@ -344,10 +350,10 @@ impl Half {
     }
 
     /// Packets of the log are missing: what the controller has and which credits there are is not known.
-    pub(super) fn lost(&mut self, link: &RadioLink) {
+    pub(super) fn lost(&mut self) {
         self.tally.is_lossy = true;
         self.pending.iter_mut().for_each(|pending| pending.holder = Holder::NotKnown);
-        self.settle(0, link);
+        self.settle(0);
         self.in_controller.clear();
         (self.bytes_in_controller, self.left_over, self.is_full) = (0, 0, false);
         (self.credits, self.dry_since, self.is_freshly_granted) = (None, None, false);
@@ -361,13 +367,13 @@ impl Half {
     }
 
     /// The log does not tell when packets were through: until the last one nobody is known to have held them.
-    pub(super) fn never_told(&mut self, link: &RadioLink) {
+    pub(super) fn never_told(&mut self) {
         self.tally.is_blind = self.tally.packets > 0;
-        for Pending { holder, is_queued, part } in &mut self.pending {
+        for Pending { holder, is_queued, part, .. } in &mut self.pending {
             (*holder, *is_queued) = (Holder::NotKnown, false);
             part.to = part.to.min(self.newest).max(part.from);
         }
-        self.settle(0, link);
+        self.settle(0);
     }
 
     /// The controller is through with packets.
@@ -384,24 +390,27 @@ impl Half {
         }
         if any {
             self.tally.last_place = self.tally.last_place.max(place);
-            self.settle(air_ns, link);
+            self.settle(air_ns);
             self.left_over = self.in_controller.len();
         }
     }
 
     /// Counts how many go within one interval.
     fn went(&mut self, at: u64, link: &RadioLink) {
+        if link.interval_ns == 0 {
+            return;
+        }
         // A little less: what ends one event and what ends the next are not taken for one.
         let window = link.interval_ns - link.interval_ns / 10;
         while self.gone.front().is_some_and(|&then| then + window <= at) || self.gone.len() >= MOST_IN_CONTROLLER {
             self.gone.pop_front();
         }
         self.gone.push_back(at);
-        self.tally.per_interval = self.tally.per_interval.max(self.gone.len() as u64);
+        self.uses.went(link, self.gone.len() as u64);
     }
 
     /// Books what is pending, the last `air_ns` of it to the air.
-    fn settle(&mut self, air_ns: u64, link: &RadioLink) {
+    fn settle(&mut self, air_ns: u64) {
         let whole: u64 = self.pending.iter().map(|pending| pending.part.length()).sum();
         let mut others = whole.saturating_sub(air_ns);
         self.tally.air_ns += whole - others;
@@ -411,41 +420,56 @@ impl Half {
             others -= own;
             let whole = pending.part;
             pending.part.to = whole.from + own;
-            self.book(pending, link);
+            self.book(pending);
+            self.uses.add(&pending.link, length - own);
             self.breakdown.book(Holder::Air, Episode { from: whole.from + own, ..whole });
         }
     }
 
-    fn book(&mut self, pending: Pending, link: &RadioLink) {
-        let Pending { holder, is_queued, part } = pending;
+    fn book(&mut self, pending: Pending) {
+        let Pending { holder, is_queued, part, link } = pending;
+        if matches!(holder, Holder::Credits | Holder::ControllerBuffers | Holder::ConnectionInterval) {
+            self.uses.add(&link, part.length());
+        }
         if holder != Holder::ConnectionInterval {
             self.breakdown.book(holder, part);
             return;
         }
-        // An event comes each interval: what waits longer was not waiting for one.
-        let split = part.from + part.length().min(link.interval_ns);
+        // An event comes each interval, and the receiver need not listen to all: what waits longer was not waiting
+        // for one.
+        let waits = part.length().min(self.listens_ns(&link));
+        let skips = waits.saturating_sub(link.interval_ns);
+        self.tally.skipped_ns += skips;
         let counted = if is_queued { &mut self.tally.queued_ns } else { &mut self.tally.unqueued_ns };
-        *counted += part.length();
+        *counted += part.length() - skips;
+        let split = part.from + waits;
         self.breakdown.book(holder, Episode { to: split, ..part });
         self.breakdown.book(Holder::Air, Episode { from: split, ..part });
     }
 
+    /// The receiver listens once in this time at least: a peripheral may skip as many events as its latency says.
+    fn listens_ns(&self, link: &RadioLink) -> u64 {
+        let is_to_peripheral = link.is_central == Some(self.is_sent_here);
+        let skips = if is_to_peripheral { u64::from(link.latency) } else { 0 };
+        link.interval_ns.saturating_mul(1 + skips)
+    }
+
     /// An answer came: what passed until then is over, whether or not anything follows.
-    pub(super) fn answered(&mut self, link: &RadioLink) {
+    pub(super) fn answered(&mut self) {
         if self.is_sent_here && self.in_controller.is_empty() {
-            self.settle(0, link);
+            self.settle(0);
         }
     }
 
     /// Nothing more comes. What is waited for, by the sender or for a question's answer, was waited for until now;
     /// where nothing is, nobody held anything.
-    pub(super) fn ended(&mut self, at: u64, is_open: bool, link: &RadioLink) {
+    pub(super) fn ended(&mut self, at: u64, is_open: bool) {
         let is_dry = self.credits.is_some_and(|credits| credits <= 0);
         if let (true, Some(since)) = (is_dry, self.dry_since) {
             self.tally.ungranted = Some(at.saturating_sub(since));
         }
         if is_dry || is_open || !self.in_controller.is_empty() {
-            self.settle(0, link);
+            self.settle(0);
         }
         self.pending.clear();
     }

@@ -5,6 +5,7 @@ mod model;
 mod report;
 #[cfg(test)]
 mod tests;
+mod uses;
 mod verdict;
 
 use taut_event::{Channel as Kind, Direction as Way, Event, Flow, FlowKey, L2cap, RadioLink, Turn, What};
@@ -18,7 +19,8 @@ pub(crate) use verdict::CAUSES;
 pub(crate) struct Channel {
     pub(crate) flow: Flow,
     pub(crate) halves: [Half; 2],
-    pub(crate) link: RadioLink,
+    /// As it is now.
+    link: RadioLink,
     asked: Option<(u64, u64)>,
     turns: Turns,
     pub(crate) first: Option<u64>,
@@ -99,7 +101,7 @@ impl Channel {
                         if std::mem::take(&mut self.turns.is_asked[1 - way]) {
                             let took = at.saturating_sub(self.turns.since[1 - way]);
                             self.halves[1 - way].tally.answers.add(took);
-                            self.halves[1 - way].answered(&self.link);
+                            self.halves[1 - way].answered();
                         }
                     }
                 }
@@ -117,7 +119,7 @@ impl Channel {
             L2cap::Link(link) => self.link = link,
             L2cap::Lost => {
                 self.turns = Turns::default();
-                self.halves.iter_mut().for_each(|half| half.lost(&self.link));
+                self.halves.iter_mut().for_each(Half::lost);
             }
             L2cap::Ended { tells_completions } => self.ended(at, tells_completions),
         }
@@ -128,14 +130,19 @@ impl Channel {
         let Turns { is_asked, since, .. } = self.turns;
         for (way, half) in self.halves.iter_mut().enumerate() {
             if half.lacks_completions(tells_completions) {
-                half.never_told(&self.link);
+                half.never_told();
                 continue;
             }
             if is_asked[way] {
                 half.tally.unanswered = Some(at.saturating_sub(since[way]));
             }
-            half.ended(at, is_asked[0] || is_asked[1], &self.link);
+            half.ended(at, is_asked[0] || is_asked[1]);
         }
+    }
+
+    /// What the link was like while a direction used it.
+    fn link(&self, way: Way) -> RadioLink {
+        self.half(way).uses.main().map_or(self.link, |its| its.link)
     }
 
     /// The half of a direction.

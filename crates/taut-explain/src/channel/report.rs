@@ -1,9 +1,10 @@
 //! From a channel's state to the report of one direction.
 
-use taut_event::{Channel as Kind, Direction as Way, FlowKey, Holder};
+use taut_event::{Channel as Kind, Direction as Way, FlowKey, Holder, RadioLink};
 
 use super::{Channel, model, verdict};
 use crate::engine::{Breakdown, ChannelFacts, Direction, held};
+use crate::words;
 
 /// Time that could be had back.
 fn weight(breakdown: &Breakdown) -> u64 {
@@ -21,7 +22,7 @@ pub(crate) fn direction(channel: &Channel, way: Way, start: u64) -> Option<(Dire
     }
     let (near, far) = (key.near().to_string(), key.far().to_string());
     let (from, to) = if way == Way::Forward { (near, far) } else { (far, near) };
-    let link = &channel.link;
+    let link = &channel.link(way);
     let seen = |value: u16| Some(value).filter(|&value| value > 0);
     let facts = ChannelFacts {
         kind: match key.channel {
@@ -41,7 +42,7 @@ pub(crate) fn direction(channel: &Channel, way: Way, start: u64) -> Option<(Dire
         controller_buffers: seen(half.buffers),
         sdus: tally.sdus,
         pdus: tally.pdus,
-        most_packets_per_interval: tally.per_interval,
+        most_packets_per_interval: half.uses.main().map_or(0, |its| its.per_interval),
         median_completion_ns: tally.completions.median(),
     };
     let report = Direction {
@@ -67,14 +68,28 @@ pub(crate) fn direction(channel: &Channel, way: Way, start: u64) -> Option<(Dire
     Some((report, &half.breakdown, weight(&half.breakdown)))
 }
 
+/// What matters of a link.
+fn kind(link: &RadioLink, way: Way) -> String {
+    let (phy, length) = (verdict::phy_name(model::phy(link, way.index())), link.length[way.index()]);
+    format!("interval {}, LE {phy}, {length} B", words::time(link.interval_ns))
+}
+
 /// What the log lacks, and what follows from that.
 fn remarks(channel: &Channel, way: Way) -> Vec<String> {
     let mut remarks = Vec::new();
-    if !channel.link.from_start {
+    if !channel.link(way).from_start {
         remarks.push(
             "The link was made before the log begins: its interval and PHY are not known unless they changed since."
                 .to_owned(),
         );
+    }
+    let mut kinds: Vec<String> = channel.half(way).uses.all().map(|its| kind(&its.link, way)).collect();
+    kinds.dedup();
+    if kinds.len() > 1 {
+        remarks.push(format!(
+            "The link changed while it was used: {}. The model is that of the part with most time.",
+            kinds.join("; then ")
+        ));
     }
     let tally = &channel.half(way).tally;
     if tally.is_lossy && !tally.is_blind {

@@ -2,6 +2,7 @@
 
 mod ends;
 mod lacking;
+mod links;
 mod turns;
 
 use proptest::prelude::*;
@@ -50,6 +51,19 @@ impl Talk {
             talk.say(interval, Way::Forward, opened);
         }
         talk
+    }
+
+    fn link(&mut self, at: u64, change: impl FnOnce(&mut RadioLink)) {
+        let mut link = RadioLink {
+            interval_ns: self.interval,
+            is_central: Some(true),
+            phy: [1; 2],
+            length: [251; 2],
+            from_start: true,
+            ..RadioLink::default()
+        };
+        change(&mut link);
+        self.say(at, Way::Forward, L2cap::Link(link));
     }
 
     fn say(&mut self, at: u64, direction: Way, what: L2cap) {

@@ -2,7 +2,7 @@
 //! link's model; docs/explain.md has the formulas with their reasons.
 
 use taut_air::{Limit, Phy};
-use taut_event::{Coverage, Direction as Way, Holder, Kind};
+use taut_event::{Coverage, Direction as Way, Holder, Kind, RadioLink};
 
 use super::{Channel, Half, model};
 use crate::engine::{Certainty, Cost, Evidence, Found, Verdict, VerdictOn, is_enough};
@@ -28,11 +28,17 @@ const LEAST_EARLY: f64 = 0.05;
 /// Fewer packets say nothing of a rate.
 const LEAST_PACKETS: u64 = 20;
 
+/// More than LE 2M carries, in bits per second.
+const FASTEST_BPS: f64 = 2e6;
+
 /// What the figures of a direction come to.
 struct Facts<'a> {
     channel: &'a Channel,
     way: Way,
     half: &'a Half,
+    link: RadioLink,
+    /// Most packets that went within one interval.
+    per_interval: u64,
     whole_ns: u64,
     limit: Limit,
     /// Bits of the program.
@@ -46,9 +52,11 @@ impl<'a> Facts<'a> {
         let in_pdu = half.tally.bytes / half.tally.pdus.max(1);
         let sdu = half.tally.sdu_bytes.median().unwrap_or(in_pdu).max(1);
         let mps = if half.limits.mps > 0 { half.limits.mps } else { half.tally.largest_packet.saturating_sub(4) };
-        let limit = model::limit(&channel.link, way.index(), sdu, mps);
+        let link = channel.link(way);
+        let per_interval = half.uses.main().map_or(0, |its| its.per_interval);
+        let limit = model::limit(&link, way.index(), sdu, mps);
         let (whole_ns, bits) = (half.breakdown.total_ns(), half.tally.bytes as f64 * 8.0);
-        Self { channel, way, half, whole_ns, limit, bits }
+        Self { channel, way, half, link, per_interval, whole_ns, limit, bits }
     }
 
     fn ns(&self, holder: Holder) -> f64 {
@@ -56,7 +64,7 @@ impl<'a> Facts<'a> {
     }
 
     const fn interval(&self) -> u64 {
-        self.channel.link.interval_ns
+        self.link.interval_ns
     }
 
     /// Bits a second that the link would carry.
@@ -103,9 +111,9 @@ impl<'a> Facts<'a> {
         // it lasts.
         let is_seen = tally.queued_ns as f64 > 0.1 * self.whole_ns as f64;
         let most = match self.half.buffers {
-            _ if is_seen => tally.per_interval,
+            _ if is_seen => self.per_interval,
             0 => return 0.0,
-            of => tally.per_interval.max(2 * u64::from(of)),
+            of => self.per_interval.max(2 * u64::from(of)),
         };
         tally.packets as f64 / most.max(1) as f64 * self.interval() as f64
     }
@@ -143,9 +151,10 @@ impl<'a> Facts<'a> {
         let holders = CAUSES.iter().find(|(name, _)| *name == cause).map_or(&[][..], |(_, holders)| holders);
         let mut all = vec![self.longest(holders)];
         all.extend(evidence);
-        if saved > 0.0 && self.whole_ns > 0 {
-            let rate = |ns: f64| words::rate(self.half.tally.bytes, ns.max(1.0) as u64);
-            let whole = self.whole_ns as f64;
+        let rate = |ns: f64| words::rate(self.half.tally.bytes, ns.max(1.0) as u64);
+        let whole = self.whole_ns as f64;
+        // Less than the data takes on the fastest link there is: the log's times are not those of the air.
+        if saved > 0.0 && whole - saved >= self.bits * 1e9 / FASTEST_BPS {
             all.push(text(format!("Without it, by the model: {} instead of {}.", rate(whole - saved), rate(whole))));
         }
         let found = Found {
@@ -264,7 +273,15 @@ fn enough(facts: &Facts<'_>, holders: &[Holder]) -> bool {
 
 /// Whether the link's figures are known well enough to reckon with.
 fn is_modelled(facts: &Facts<'_>) -> bool {
-    facts.interval() > 0 && facts.channel.link.from_start && facts.half.tally.packets >= LEAST_PACKETS
+    facts.interval() > 0 && facts.link.from_start && facts.half.tally.packets >= LEAST_PACKETS
+}
+
+/// Why they are not.
+fn unknown_model(facts: &Facts<'_>) -> Judged {
+    if facts.interval() > 0 && facts.link.from_start {
+        return unknown("enough packets to reckon with", "log a longer transfer");
+    }
+    unknown("the link's interval and PHY", FROM_BEGIN)
 }
 
 fn controller(facts: &Facts<'_>) -> Judged {
@@ -275,7 +292,7 @@ fn controller(facts: &Facts<'_>) -> Judged {
         return unknown("what the log lost, perhaps completed packets", LOSES_NONE);
     }
     if !is_modelled(facts) {
-        return unknown("the link's interval and PHY", FROM_BEGIN);
+        return unknown_model(facts);
     }
     let saved = facts.beyond_model().min(facts.whole_ns as f64 - facts.by_credits());
     let tally = &facts.half.tally;
@@ -286,7 +303,7 @@ fn controller(facts: &Facts<'_>) -> Judged {
     let evidence = vec![text(format!(
         "At most {} packets of up to {} bytes went within an interval of {}, which has room for {} exchanges of {} \
          bytes.",
-        tally.per_interval,
+        facts.per_interval,
         tally.largest_packet,
         words::time(facts.interval()),
         fits,
@@ -333,8 +350,30 @@ const USUAL_NS: [u64; 8] =
     [7_500_000, 10_000_000, 11_250_000, 12_500_000, 15_000_000, 20_000_000, 30_000_000, 50_000_000];
 
 fn interval(facts: &Facts<'_>) -> Judged {
+    let quantised = quantised(facts);
+    let skipped = facts.half.tally.skipped_ns as f64;
+    if skipped < LEAST_SAVED * facts.whole_ns as f64 || skipped <= quantised.saved {
+        return quantised;
+    }
+    let interval = words::time(facts.interval());
+    let evidence = vec![text(format!(
+        "The interval is {interval}, and the peripheral may skip {} events in a row.",
+        facts.link.latency
+    ))];
+    facts.found(
+        "interval_quantisation",
+        skipped,
+        "The peripheral need not listen to each connection event: what goes to it waits until it does".to_owned(),
+        evidence,
+        "A peripheral latency of 0 while data goes: a connection parameter update, or conn_latency in the central's \
+         debugfs before connecting.",
+    )
+}
+
+/// What another interval would save.
+fn quantised(facts: &Facts<'_>) -> Judged {
     if !is_modelled(facts) {
-        return unknown("the link's interval and PHY", FROM_BEGIN);
+        return unknown_model(facts);
     }
     let now = facts.interval();
     let whole = facts.whole_ns as f64;
@@ -369,7 +408,7 @@ fn phy(facts: &Facts<'_>) -> Judged {
         return CLEAR;
     }
     if !is_modelled(facts) {
-        return unknown("the link's interval and PHY", FROM_BEGIN);
+        return unknown_model(facts);
     }
     let saved = facts.saved_by(Limit { phy: Phy::Le2M, ..facts.limit }, facts.interval());
     if saved < LEAST_SAVED * facts.whole_ns as f64 {
@@ -400,7 +439,7 @@ fn length(facts: &Facts<'_>) -> Judged {
         return CLEAR;
     }
     if !is_modelled(facts) {
-        return unknown("the link's interval and PHY", FROM_BEGIN);
+        return unknown_model(facts);
     }
     let saved = facts.saved_by(Limit { length: 251, ..facts.limit }, facts.interval());
     if saved < LEAST_SAVED * facts.whole_ns as f64 {
@@ -420,7 +459,7 @@ fn mtu(facts: &Facts<'_>) -> Judged {
         return unknown("the lengths of SDUs", "log the packets whole");
     }
     if !is_modelled(facts) {
-        return unknown("the link's interval and PHY", FROM_BEGIN);
+        return unknown_model(facts);
     }
     let saved = facts.saved_by(Limit { sdu: 4096, ..facts.limit }, facts.interval());
     if saved < LEAST_SAVED * facts.whole_ns as f64 {

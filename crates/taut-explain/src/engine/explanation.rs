@@ -88,8 +88,8 @@ pub struct Direction {
     pub channel: Option<ChannelFacts>,
 }
 
-/// What an L2CAP channel of Bluetooth and its link are like, as the log tells it last; what it does not tell is
-/// absent.
+/// What an L2CAP channel of Bluetooth and its link are like. Where the link changed it is as it was for most of the
+/// time in which packets used it or waited for it. What the log does not tell is absent.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct ChannelFacts {
     /// `att`, `credit_based`, or `dynamic` where its opening was not seen.
@@ -116,7 +116,7 @@ pub struct ChannelFacts {
     pub sdus: u64,
     /// PDUs.
     pub pdus: u64,
-    /// Most ACL packets that went within one interval.
+    /// Most ACL packets that went within one interval; 0 where that is not known.
     pub most_packets_per_interval: u64,
     /// Median time from a packet's hand-over until the controller told that it is through.
     pub median_completion_ns: Option<u64>,
