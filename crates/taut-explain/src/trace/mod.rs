@@ -12,9 +12,9 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use taut_event::{Closed, Event, Flow, FlowId, Holder, Sink};
+use taut_event::{Address, Closed, Event, Flow, FlowId, FlowKey, Holder, Sink};
 use taut_time::Instant;
 
 use connection::Connection;
@@ -32,6 +32,8 @@ pub struct Trace {
     worst: Vec<(u64, TracedDirection)>,
     totals: BTreeMap<Holder, (u64, u64)>,
     causes: Causes,
+    /// Those that are open, each as the end that is traced and the other one.
+    open: HashSet<(Address, Address)>,
     flows: u64,
     directions: u64,
 }
@@ -47,6 +49,7 @@ impl Trace {
             worst: Vec::new(),
             totals: BTreeMap::new(),
             causes: Causes::default(),
+            open: HashSet::new(),
             flows: 0,
             directions: 0,
         }
@@ -105,7 +108,15 @@ impl Sink for Trace {
             self.connections.resize_with(index + 1, || None);
         }
         self.connections[index] = Some(Box::new(Connection::new(*flow)));
-        self.flows += 1;
+        // Both ends of a connection on this host may be traced: it is one.
+        let is_known = match flow.key {
+            FlowKey::Tcp(own, peer) => {
+                self.open.insert((own, peer));
+                own != peer && self.open.contains(&(peer, own))
+            }
+            _ => false,
+        };
+        self.flows += u64::from(!is_known);
     }
 
     fn event(&mut self, event: &Event) {
@@ -119,6 +130,9 @@ impl Sink for Trace {
 
     fn close(&mut self, id: FlowId, why: Closed) {
         let Some(mut connection) = self.connections.get_mut(id.0 as usize).and_then(Option::take) else { return };
+        if let FlowKey::Tcp(own, peer) = connection.flow.key {
+            self.open.remove(&(own, peer));
+        }
         connection.finish((why == Closed::EndOfSource).then_some(self.end));
         self.report(&connection);
     }

@@ -57,6 +57,20 @@ impl Story {
     }
 }
 
+#[test]
+fn a_connection_of_which_both_ends_are_traced_is_one() {
+    let mut trace = Trace::new(5);
+    let Flow { key: FlowKey::Tcp(own, peer), .. } = flow() else { panic!() };
+    let other = Flow { key: FlowKey::Tcp(peer, own), ..flow() };
+    for (id, flow) in [(0, flow()), (1, other)] {
+        trace.flow(FlowId(id), &flow);
+    }
+    (0..2).for_each(|id| trace.close(FlowId(id), Closed::Ended));
+    // The ports are used again.
+    trace.flow(FLOW, &flow());
+    assert_eq!(trace.finish(Instant::from_nanos(MS)).connections, 2);
+}
+
 fn quiet() -> SocketState {
     SocketState {
         congestion_window_segments: 10,
