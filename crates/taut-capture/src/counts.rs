@@ -5,6 +5,8 @@ pub struct Counts {
     pub packets: u64,
     /// Segments of TCP, which became events.
     pub tcp: u64,
+    /// Other protocols, and what is in tunnels (GRE, VXLAN, MPLS, IP in IP).
+    pub not_tcp: u64,
     /// Of a link type that is not read.
     pub unknown_link: u64,
     /// Fragments other than the first; what they carry is not seen.

@@ -17,6 +17,11 @@ use crate::packet::Packet;
 /// The largest scale of a window (RFC 7323, section 2.3).
 const LARGEST_SCALE: u8 = 14;
 
+/// What jumps further in both directions at once is no hole of the capture but another connection.
+const FAR: i32 = 1 << 24;
+/// What stands so far below, once both ends have closed, does as well.
+const BEHIND: i32 = 1 << 20;
+
 /// So many are looked at for one to close.
 const LOOKED_AT: usize = 16;
 
@@ -52,6 +57,7 @@ struct Slot {
     /// Number of its last packet.
     last: u64,
     ways: [Way; 2],
+    has_fin: [bool; 2],
 }
 
 /// One direction's numbers.
@@ -76,8 +82,12 @@ impl Way {
             self.top = first;
             number.wrapping_sub(first as u32)
         });
-        let ahead = number.wrapping_sub(origin.wrapping_add(self.top as u32)) as i32;
-        self.top.saturating_add_signed(ahead.into())
+        self.top.saturating_add_signed(self.ahead(number, origin).into())
+    }
+
+    /// How far a sequence number is beyond the highest one so far.
+    const fn ahead(&self, number: u32, origin: u32) -> i32 {
+        number.wrapping_sub(origin.wrapping_add(self.top as u32)) as i32
     }
 }
 
@@ -140,7 +150,7 @@ impl Flows {
 
     fn skip(&mut self, why: Skipped) {
         match why {
-            Skipped::NotTcp => {}
+            Skipped::NotTcp => self.counts.not_tcp += 1,
             Skipped::UnknownLink => self.counts.unknown_link += 1,
             Skipped::Fragment => self.counts.fragments += 1,
             Skipped::Cut => self.counts.cut += 1,
@@ -160,10 +170,16 @@ impl Flows {
             let slot = &self.slots[number as usize];
             let direction = slot.direction(from_is_first);
             let other = opens && slot.ways[direction.index()].origin.is_some_and(|origin| origin != tcp.sequence);
-            if !other {
+            let is_unopened = !flags.has(SegmentFlags::SYN) && slot.is_another(tcp, direction);
+            if !other && !is_unopened {
                 return (FlowId(number), direction);
             }
+            let is_forward = slot.is_forward;
             sink.close(FlowId(number), Closed::Replaced);
+            if is_unopened {
+                self.open(number, key, is_forward, false, tcp, sink);
+                return (FlowId(number), direction);
+            }
             self.open(number, key, from_is_first, true, tcp, sink);
             return (FlowId(number), Direction::Forward);
         }
@@ -185,7 +201,7 @@ impl Flows {
         sink: &mut impl Sink,
     ) {
         self.counts.flows += 1;
-        let slot = Slot { key, is_forward, last: self.counts.packets, ways: [Way::default(); 2] };
+        let slot = Slot { key, is_forward, last: self.counts.packets, ways: [Way::default(); 2], has_fin: [false; 2] };
         match self.slots.get_mut(number as usize) {
             Some(old) => *old = slot,
             None => self.slots.push(slot),
@@ -217,9 +233,25 @@ impl Slot {
         if from_is_first == self.is_forward { Direction::Forward } else { Direction::Backward }
     }
 
+    /// Whether a packet without SYN belongs to another connection between the same ends, whose
+    /// opening is not in the capture.
+    fn is_another(&self, tcp: &TcpPacket, direction: Direction) -> bool {
+        let (own, other) = (self.ways[direction.index()], self.ways[direction.reverse().index()]);
+        let flags = SegmentFlags(tcp.flags);
+        if !flags.has(SegmentFlags::ACK) || flags.has(SegmentFlags::RST) {
+            return false;
+        }
+        let Some((origin, acked)) = own.origin.zip(other.origin) else { return false };
+        let (ahead, ack) = (own.ahead(tcp.sequence, origin), other.ahead(tcp.acknowledgement, acked));
+        let is_far = ahead.unsigned_abs() > FAR.unsigned_abs() && ack.unsigned_abs() > FAR.unsigned_abs();
+        // A FIN has a number of its own, and nothing comes behind it.
+        is_far || self.has_fin == [true; 2] && tcp.payload > 0 && !(-BEHIND..=1).contains(&ahead)
+    }
+
     fn segment(&mut self, tcp: &TcpPacket, direction: Direction) -> (Segment, ByteRange) {
         let flags = SegmentFlags(tcp.flags);
         let is_syn = flags.has(SegmentFlags::SYN);
+        self.has_fin[direction.index()] |= flags.has(SegmentFlags::FIN);
         let own = &mut self.ways[direction.index()];
         if is_syn {
             // An option that is absent since it was cut off is not known to be absent.

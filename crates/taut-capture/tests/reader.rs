@@ -204,6 +204,24 @@ fn a_new_opening_between_the_same_ends_is_another_connection() {
     assert_eq!(kept.closed, [Closed::Replaced, Closed::EndOfSource]);
 }
 
+/// Ports used again where the capture lacks the SYN: numbers that jump both ways, or data behind both FINs.
+#[test]
+fn a_connection_whose_opening_was_not_captured_is_another_one() {
+    let packet = |seq, ack, flags, payload| ipv4(&Tcp { seq, ack, flags, ..Tcp::default() }, payload);
+    let answer = |seq, ack, flags| {
+        let to = Tcp::default();
+        ipv4(&Tcp { seq, ack, flags, from: to.to, to: to.from, ..Tcp::default() }, 0)
+    };
+    let old = [packet(5, 900, 24, 10), answer(900, 15, 16)];
+    let closing = [packet(15, 900, 17, 0), answer(900, 16, 17), packet(16, 901, 16, 0)];
+    let another = |more: &[Vec<u8>]| follow(101, &[&old[..], more].concat(), 10).1.flows;
+    assert_eq!(another(&[packet(1 << 30, 3 << 30, 24, 10)]), 2);
+    assert_eq!(another(&[&closing[..], &[packet(1 << 20, 900, 24, 10)]].concat()), 2);
+    // Holes of the capture, and what is sent again, are of the same one.
+    assert_eq!(another(&[packet(1 << 26, 900, 24, 10)]), 1);
+    assert_eq!(another(&[&closing[..], &old[..], &closing[..]].concat()), 1);
+}
+
 #[test]
 fn of_too_many_connections_the_silent_ones_are_closed() {
     let data = |from| ipv4(&Tcp { from, seq: 1, ack: 1, flags: 16, ..Tcp::default() }, 1);
@@ -232,6 +250,8 @@ fn headers_below_tcp_are_walked() {
         (0, [vec![2, 0, 0, 0], plain.clone()].concat()),
         (12, plain.clone()),
         (113, sll),
+        (113, [vec![0; 14], vec![0x81, 0, 0, 5, 8, 0], plain.clone()].concat()),
+        (1, [vec![0; 12], vec![0x88, 0x64, 0x11, 0, 0, 1, 0, 52, 0, 0x21], plain.clone()].concat()),
         (276, sll2),
         (229, ipv6(&[], &tcp, 10)),
         // Hop-by-hop and destination options of eight bytes each.

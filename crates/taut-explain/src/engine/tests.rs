@@ -3,6 +3,7 @@
 mod blind;
 mod clock;
 mod end;
+mod opening;
 mod order;
 mod talk;
 

@@ -14,7 +14,7 @@ mod stretch;
 mod tally;
 mod vantage;
 
-use taut_event::{Event, Flow, Segment, SegmentFlags, What};
+use taut_event::{Event, Flow, Segment, SegmentFlags, TimestampOption, What};
 use taut_time::Instant;
 
 use ending::End;
@@ -89,7 +89,7 @@ impl Connection {
         }
         let has_ack = segment.flags.has(SegmentFlags::ACK);
         if has_ack && sender == 0 && !segment.flags.has(SegmentFlags::SYN) {
-            self.established(at, event.place);
+            self.established(at, event.place, segment.timestamps);
         }
         if has_ack {
             self.halves[1 - sender].acknowledged(&event, &segment, &mut self.loops);
@@ -111,10 +111,10 @@ impl Connection {
         self.mss[sender] = segment.mss;
         self.has_timestamps = segment.timestamps.is_some();
         if segment.flags.has(SegmentFlags::ACK) {
-            self.opening.syn_ack(at);
+            self.opening.syn_ack(at, segment.timestamps);
             self.agree();
         } else {
-            self.opening.syn(at, event.place);
+            self.opening.syn(at, event.place, segment.timestamps);
         }
     }
 
@@ -130,8 +130,8 @@ impl Connection {
         }
     }
 
-    fn established(&mut self, at: u64, place: u64) {
-        if let Some(loops) = self.opening.answer(at, place) {
+    fn established(&mut self, at: u64, place: u64, stamps: Option<TimestampOption>) {
+        if let Some(loops) = self.opening.answer(at, place, stamps) {
             self.loops = loops;
             if let Some(begin) = self.opening.first_syn {
                 self.halves.iter_mut().for_each(|half| half.opened(begin, (at, place)));
@@ -157,7 +157,7 @@ impl Connection {
 
     /// SYN and SYN/ACK that were sent again.
     pub(crate) const fn repeated_openings(&self) -> u64 {
-        self.opening.repeated
+        self.opening.repeated()
     }
 
     pub(crate) const fn has_handshake(&self) -> bool {

@@ -1,5 +1,7 @@
 //! Where on the path the packets were seen, and how long a round takes from there to either end.
 
+use taut_event::TimestampOption;
+
 /// Loops from the vantage point, in nanoseconds: to an end, through it, and back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Loops {
@@ -12,38 +14,85 @@ pub(super) struct Loops {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Opening {
     pub(super) first_syn: Option<(u64, u64)>,
-    last_syn: Option<u64>,
+    syns: Sent,
+    syn_acks: Sent,
+    /// The first SYN was the one that was answered: that it was sent again was needless.
+    is_first_answered: bool,
     syn_ack: Option<u64>,
-    pub(super) repeated: u64,
+    server_loop: Option<u64>,
+    repeated: u64,
     pub(super) established: Option<(u64, u64)>,
 }
 
 /// A loop that is shorter than this is no way at all: the sender is on this host, or next to it.
 const NEAR_NS: u64 = 300_000;
 
-impl Opening {
-    pub(super) fn syn(&mut self, at: u64, place: u64) {
-        if self.first_syn.is_some() {
-            self.repeated += 1;
+/// The sendings of a SYN or SYN/ACK: an answer to one that was sent again may be to any of them
+/// (Karn's algorithm, RFC 6298, section 3), unless it echoes a timestamp.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    /// Time, and the clock of the timestamps option; of more, those that are known stay.
+    known: [Option<(u64, Option<u32>)>; 4],
+    count: usize,
+}
+
+impl Sent {
+    fn add(&mut self, at: u64, value: Option<u32>) {
+        if let Some(place) = self.known.get_mut(self.count) {
+            *place = Some((at, value));
         }
-        self.first_syn.get_or_insert((at, place));
-        self.last_syn = Some(at);
+        self.count += 1;
     }
 
-    pub(super) fn syn_ack(&mut self, at: u64) {
+    /// Number and time of the one that an answer is to, if that can be told.
+    fn answered(&self, echo: Option<u32>) -> Option<(usize, u64)> {
+        let first = self.known[0]?;
+        if self.count == 1 {
+            return Some((0, first.0));
+        }
+        let echo = echo?;
+        let is_echoed = |known: &Option<(u64, Option<u32>)>| known.is_some_and(|(_, value)| value == Some(echo));
+        let number = self.known.iter().position(is_echoed)?;
+        let is_only = self.known.iter().filter(|known| is_echoed(known)).count() == 1;
+        self.known[number].filter(|_| is_only).map(|(at, _)| (number, at))
+    }
+}
+
+impl Opening {
+    pub(super) fn syn(&mut self, at: u64, place: u64, stamps: Option<TimestampOption>) {
+        self.repeated += u64::from(self.first_syn.is_some());
+        self.first_syn.get_or_insert((at, place));
+        self.syns.add(at, stamps.map(|stamps| stamps.value));
+    }
+
+    pub(super) fn syn_ack(&mut self, at: u64, stamps: Option<TimestampOption>) {
         self.repeated += u64::from(self.syn_ack.is_some());
+        if self.syn_ack.is_none() {
+            let answered = self.syns.answered(stamps.map(|stamps| stamps.echo));
+            self.is_first_answered = self.syns.count > 1 && answered.is_some_and(|(number, _)| number == 0);
+            self.server_loop = answered.map(|(_, syn)| at.saturating_sub(syn));
+        }
         self.syn_ack.get_or_insert(at);
+        self.syn_acks.add(at, stamps.map(|stamps| stamps.value));
+    }
+
+    /// Openings that were sent again for want of an answer.
+    pub(super) const fn repeated(&self) -> u64 {
+        if self.is_first_answered { 0 } else { self.repeated }
     }
 
     /// The first acknowledgement of the end that opened; what it tells of both loops.
-    pub(super) fn answer(&mut self, at: u64, place: u64) -> Option<Loops> {
-        let (syn, syn_ack) = (self.last_syn?, self.syn_ack?);
+    pub(super) fn answer(&mut self, at: u64, place: u64, stamps: Option<TimestampOption>) -> Option<Loops> {
+        self.first_syn?;
+        self.syn_ack?;
         if self.established.is_some() {
             return None;
         }
         self.established = Some((at, place));
-        let client = at.saturating_sub(syn_ack);
-        Some(Loops { least: [Some(client), Some(syn_ack.saturating_sub(syn))], is_by_handshake: true })
+        let answered = self.syn_acks.answered(stamps.map(|stamps| stamps.echo));
+        let client_loop = answered.map(|(_, syn_ack)| at.saturating_sub(syn_ack));
+        let is_by_handshake = client_loop.is_some() && self.server_loop.is_some();
+        Some(Loops { least: [client_loop, self.server_loop], is_by_handshake })
     }
 }
 

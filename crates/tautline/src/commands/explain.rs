@@ -204,6 +204,11 @@ fn remarks(counts: &Counts, clock_steps: u64, reader: &Reader<'_>, interrupt: &I
              that, and times around it may be wrong.",
         ),
         (counts.unknown_link, "packets are of a link type that is not read."),
+        (
+            // Beside connections, other traffic is no wonder.
+            if counts.tcp == 0 { counts.not_tcp } else { 0 },
+            "packets are of other protocols, or in tunnels that are not looked into (GRE, VXLAN, MPLS, IP in IP).",
+        ),
         (counts.fragments, "packets are later fragments of datagrams; what they carry is not seen."),
         (counts.cut, "packets are cut off before the end of their TCP header; capture at least 128 bytes of each."),
         (

@@ -1,0 +1,41 @@
+//! Openings that were sent again.
+
+use super::*;
+
+/// SYN at 0 and 1 s; SYN/ACK 20 ms after the second, which echoes the first, the second, or nothing.
+/// Then ten rounds of ten segments, each acknowledged after `round_trip`.
+fn opened(echo: Option<u32>, round_trip: u64) -> Direction {
+    let mut talk = Talk::new(true);
+    let syn = |flags, ack, stamps: Option<(u32, u32)>| Segment {
+        flags: SegmentFlags(flags),
+        window_is_scaled: true,
+        mss: 1460,
+        window: 65_535,
+        ack,
+        timestamps: stamps.map(|(value, echo)| TimestampOption { value, echo }),
+        ..Segment::default()
+    };
+    for (at, value) in [(0, 1), (1_000_000, 1_001)] {
+        talk.event(at, FORWARD, syn(SegmentFlags::SYN, 0, echo.map(|_| (value, 0))), ByteRange::new(1, 1));
+    }
+    let answer = syn(SegmentFlags::SYN | SegmentFlags::ACK, 1, echo.map(|echo| (1, echo)));
+    talk.event(1_020_000, BACKWARD, answer, ByteRange::new(1, 1));
+    talk.ack(1_020_050, FORWARD);
+    bulk(&mut talk, 1_021_000, round_trip, 10, |_| 10);
+    talk.ack(1_021_000 + 10 * round_trip, BACKWARD);
+    talk.forward()
+}
+
+#[test]
+fn an_answer_to_the_first_syn_is_no_short_round_trip() {
+    for echo in [Some(1), None] {
+        let direction = opened(echo, 1_020_000);
+        assert!(!is_found(&direction, "path_queue"), "{direction:#?}");
+        assert!(direction.min_rtt_ns > 1_000_000_000, "{}", direction.min_rtt_ns);
+        assert_eq!(is_found(&direction, "handshake_repeated"), echo.is_none());
+    }
+    // The twin: the second one was answered, and the path is short.
+    let direction = opened(Some(1_001), 20_000);
+    assert_eq!(direction.min_rtt_ns / 1_000_000, 19, "{}", direction.min_rtt_ns);
+    assert!(is_found(&direction, "handshake_repeated"));
+}
