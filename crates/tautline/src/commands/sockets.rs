@@ -158,6 +158,7 @@ fn rows(seen: Vec<Seen>) -> Vec<SocketRow> {
 
 fn row(seen: &Seen) -> SocketRow {
     let (first, last) = (&seen.first.info, &seen.last.info);
+    let state = seen.last.state_with(seen.options);
     let account = Account {
         span: seen.span,
         held: seen.held,
@@ -166,6 +167,7 @@ fn row(seen: &Seen) -> SocketRow {
         unread_bytes: seen.last.unread_bytes,
         unaccepted_samples: if seen.last.is_unaccepted() { seen.unaccepted_samples } else { 0 },
         full_samples: seen.full_samples,
+        opening_timeouts: if state.is_opening { state.timeouts } else { 0 },
         send_buffer_limited: last.send_buffer_limited.saturating_sub(first.send_buffer_limited),
     };
     let mut held: Vec<HeldTime> = Holder::ALL
@@ -181,7 +183,6 @@ fn row(seen: &Seen) -> SocketRow {
         remedy: one.remedy.to_owned(),
         time_ns: nanos(one.time),
     });
-    let state = seen.last.state_with(seen.options);
     SocketRow {
         local: seen.last.local.to_string(),
         peer: seen.last.peer.to_string(),
