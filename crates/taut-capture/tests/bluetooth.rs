@@ -172,6 +172,51 @@ fn a_channel_is_followed_from_its_opening() {
     assert_eq!(packets.iter().map(|(.., acl)| acl.turn).collect::<Vec<_>>()[3..], [Turn::Asks, Turn::Answers]);
 }
 
+fn signal(code: u8, identifier: u8, words: &[u16]) -> Vec<u8> {
+    let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    pdu(5, &[&[code, identifier, words.len() as u8, 0], &words[..]].concat())
+}
+
+#[test]
+fn an_identifier_is_of_the_channel_that_was_asked_for_last() {
+    let link = event(0x3e, &[1, 0, 0x40, 0, 1, 0, 1, 2, 3, 4, 5, 6, 24, 0, 0, 0, 42, 0, 0]);
+    let asks = |identifier| acl(false, false, &signal(0x14, identifier, &[0x80, 0x50, 512, 100, 2]));
+    let (kept, ..) = follow(&btsnoop(
+        1002,
+        &[
+            link.clone(),
+            asks(1),
+            asks(2),
+            acl(true, false, &signal(0x15, 2, &[0x60, 256, 90, 4, 0])),
+            acl(true, false, &pdu(0x50, &[1, 0, 9])),
+        ],
+    ));
+    // The first one was never answered.
+    assert_eq!((kept.flows.len(), kept.closed[0]), (2, Closed::Replaced));
+    let data = kept.events.iter().find(|event| matches!(event.what, What::L2cap(L2cap::Packet(_)))).unwrap();
+    let opened = kept.events.iter().find(|event| matches!(event.what, What::L2cap(L2cap::Opened { .. }))).unwrap();
+    assert_eq!((data.flow, data.direction), (opened.flow, Direction::Backward));
+    // A request that is not understood opens nothing.
+    let (kept, ..) = follow(&btsnoop(1002, &[link, asks(1), acl(true, false, &signal(0x01, 1, &[0]))]));
+    assert_eq!(kept.closed, [Closed::Over]);
+}
+
+#[test]
+fn a_link_from_before_the_log_may_turn_out_to_be_of_br_edr() {
+    let is_told = |packets: &[Hci]| {
+        let (kept, counts, _) = follow(&btsnoop(1002, packets));
+        (kept.events.iter().any(|event| event.what == What::L2cap(L2cap::Classic)), counts.classic)
+    };
+    let buffers = event(0x0e, &[1, 0x02, 0x20, 0, 251, 0, 2]);
+    let data = |length: usize| acl(false, false, &pdu(0x41, &vec![7; length]));
+    assert_eq!(is_told(&[buffers.clone(), data(200), data(200)]), (false, 0));
+    assert_eq!(is_told(&[buffers.clone(), data(200), data(600), data(200)]), (true, 2));
+    assert_eq!(is_told(&[data(600), acl(false, false, &pdu(1, &[10, 1, 2, 0, 2, 0]))]), (true, 1));
+    // One of LE whose begin was seen is one.
+    let link = event(0x3e, &[1, 0, 0x40, 0, 1, 0, 1, 2, 3, 4, 5, 6, 24, 0, 0, 0, 42, 0, 0]);
+    assert_eq!(is_told(&[buffers, link, data(600)]), (false, 0));
+}
+
 /// Whether the controller's two buffers count as full after three packets, two of them before `between`.
 fn fills_up(form: u32, between: &[Hci]) -> bool {
     let mut packets = vec![event(0x0e, &[1, 0x02, 0x20, 0, 251, 0, 2])];

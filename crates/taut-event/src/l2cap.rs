@@ -107,6 +107,8 @@ pub enum L2cap {
     Link(RadioLink),
     /// Packets are missing from the log before this, of whatever channel and kind.
     Lost,
+    /// The channel turns out to be one of BR/EDR, which is not followed.
+    Classic,
     /// Nothing more is seen of the channel: it or its link has ended, or the log has.
     Ended {
         /// Whether the log ever told of this adapter that packets are through (Number Of Completed Packets).

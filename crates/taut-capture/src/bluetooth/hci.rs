@@ -131,6 +131,8 @@ pub(super) enum Told<'a> {
     Completed(Completions<'a>),
     LeBuffers {
         packets: u16,
+        /// Of the longest one, in bytes.
+        length: u16,
     },
     Buffers {
         packets: u16,
@@ -177,7 +179,7 @@ fn told(code: u8, parameters: &[u8]) -> Option<Told<'_>> {
         codes::COMPLETED_PACKETS => Told::Completed(Completions(parameters.get(1..)?)),
         HARDWARE_ERROR => Told::Reset,
         codes::COMMAND_COMPLETE if is_success(3) => match word(1)? {
-            LE_READ_BUFFER_SIZE | LE_READ_BUFFER_SIZE_V2 => Told::LeBuffers { packets: byte(6)?.into() },
+            LE_READ_BUFFER_SIZE | LE_READ_BUFFER_SIZE_V2 => Told::LeBuffers { packets: byte(6)?.into(), length: word(4)? },
             READ_BUFFER_SIZE => Told::Buffers { packets: word(7)? },
             RESET => Told::Reset,
             _ => return None,

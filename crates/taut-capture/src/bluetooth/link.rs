@@ -17,6 +17,8 @@ pub(super) struct Adapter {
     /// Packets for links of LE that the controller has, and that it takes; 0: not seen.
     pub(super) in_use: u16,
     pub(super) of: u16,
+    /// Longest packet for links of LE; 0: not seen, or the same as for others.
+    pub(super) length: u16,
     /// Packets that it takes for all links, where it has none for LE alone.
     pub(super) shared: u16,
     pub(super) is_full: bool,

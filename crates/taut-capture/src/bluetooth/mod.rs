@@ -25,6 +25,8 @@ use out::{ACL_HEADER, NO_BYTES, Out, Place};
 
 /// The attribute protocol's channel on LE (Core Specification, Vol 3, Part A, section 2.1).
 const ATT_CID: u16 = 4;
+/// The signalling channel of BR/EDR (the same section).
+const CLASSIC_SIGNALLING_CID: u8 = 1;
 /// The length and the channel's identifier, before each PDU.
 const L2CAP_HEADER: usize = 4;
 /// So many channels are followed at once.
@@ -171,8 +173,17 @@ impl Bluetooth {
         data: &[u8],
         out: &mut Out<'_, impl Sink>,
     ) {
-        let index = self.link(adapter, handle, out);
+        let mut index = self.link(adapter, handle, out);
         let (w, is_sent) = (way.index(), way == Direction::Forward);
+        let owner = &self.adapters[adapter];
+        if !owner.links[index].facts.from_start && !owner.links[index].is_classic {
+            // A link made before the log: only BR/EDR has that channel, and packets beyond those of LE.
+            let signals = begins && out.kept_of(data.len()) >= L2CAP_HEADER && data[2..4] == [CLASSIC_SIGNALLING_CID, 0];
+            let is_long = is_sent && owner.length > 0 && data.len() > usize::from(owner.length);
+            if signals || is_long {
+                index = self.turns_out_classic(adapter, handle, out);
+            }
+        }
         let link = &mut self.adapters[adapter].links[index];
         if link.is_classic {
             out.counts.classic += 1;
@@ -230,6 +241,20 @@ impl Bluetooth {
         let (acl, bytes) = channel.packet(w, &part);
         let flow = channel.flow;
         out.tell(flow, way, L2cap::Packet(acl), bytes);
+    }
+
+    /// A link that was made before the log is one of BR/EDR.
+    fn turns_out_classic(&mut self, adapter: usize, handle: u16, out: &mut Out<'_, impl Sink>) -> usize {
+        let number = self.adapters[adapter].index;
+        for channel in self.channels.iter().flatten() {
+            if channel.adapter == number && channel.handle == handle {
+                out.tell(channel.flow, Direction::Forward, L2cap::Classic, NO_BYTES);
+            }
+        }
+        self.gone(adapter, handle, Closed::Over, out);
+        let index = self.link(adapter, handle, out);
+        self.adapters[adapter].links[index].is_classic = true;
+        index
     }
 
     /// The slot of the channel that a PDU goes over.
@@ -350,7 +375,9 @@ impl Bluetooth {
         match told {
             Told::Nothing => {}
             Told::Reset => self.reset(adapter, out),
-            Told::LeBuffers { packets } => self.adapters[adapter].of = packets,
+            Told::LeBuffers { packets, length } => {
+                (self.adapters[adapter].of, self.adapters[adapter].length) = (packets, length);
+            }
             Told::Buffers { packets } => self.adapters[adapter].shared = packets,
             Told::Connected { handle, is_central, peer, interval, latency } => {
                 self.gone(adapter, handle, Closed::Replaced, out);

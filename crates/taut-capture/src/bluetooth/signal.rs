@@ -36,6 +36,10 @@ impl Bluetooth {
             Signal::ConnectionRequest { spsm, source, mtu, mps, credits } => {
                 let mut cids = [None; 2];
                 cids[way.reverse().index()] = Some(source);
+                // An end names no identifier twice: the channel that had it is no more.
+                if let Some(dead) = self.slot_of(adapter, index, way.reverse(), source) {
+                    self.close(dead, Closed::Replaced, out);
+                }
                 let slot = self.open(adapter, index, Kind::CreditBased(spsm), cids, out);
                 let asked = Asked { way: way.index(), identifier, slot, source, limits: [mtu, mps, credits] };
                 self.adapters[adapter].links[index].asks(asked);
@@ -47,6 +51,11 @@ impl Bluetooth {
                 if result != 0 {
                     self.close(asked.slot, Closed::Over, out);
                     return;
+                }
+                let towards = Direction::BOTH[asked.way];
+                let dead = self.slot_of(adapter, index, towards, destination);
+                if let Some(dead) = dead.filter(|&dead| dead != asked.slot) {
+                    self.close(dead, Closed::Replaced, out);
                 }
                 let Some(channel) = self.channels[asked.slot].as_mut() else { return };
                 // What comes towards an end goes to the identifier that this end named.
@@ -71,7 +80,13 @@ impl Bluetooth {
                     self.close(slot, Closed::Over, out);
                 }
             }
-            Signal::DisconnectionRequest { .. } | Signal::Reject { .. } => {}
+            Signal::Reject { .. } => {
+                let link = &mut self.adapters[adapter].links[index];
+                if let Some(asked) = link.answered(way.index(), identifier) {
+                    self.close(asked.slot, Closed::Over, out);
+                }
+            }
+            Signal::DisconnectionRequest { .. } => {}
         }
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct Channel {
     pub(crate) first: Option<u64>,
     last: u64,
     pub(crate) packets: u64,
+    /// Whether it turned out to be one of BR/EDR.
+    is_classic: bool,
 }
 
 /// Whose turn it is, where a protocol takes turns.
@@ -53,7 +55,7 @@ impl Channel {
         let needs_credits = !matches!(flow.key, FlowKey::L2cap(key) if key.channel == Kind::Att);
         let halves = [true, false].map(|is_sent_here| Half::new(is_sent_here, needs_credits));
         let (link, turns) = (RadioLink::default(), Turns::default());
-        Self { flow, halves, link, asked: None, turns, first: None, last: 0, packets: 0 }
+        Self { flow, halves, link, asked: None, turns, first: None, last: 0, packets: 0, is_classic: false }
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
@@ -121,6 +123,7 @@ impl Channel {
                 self.turns = Turns::default();
                 self.halves.iter_mut().for_each(Half::lost);
             }
+            L2cap::Classic => self.is_classic = true,
             L2cap::Ended { tells_completions } => self.ended(at, tells_completions),
         }
     }

@@ -17,7 +17,7 @@ pub(crate) fn direction(channel: &Channel, way: Way, start: u64) -> Option<(Dire
     let half = channel.half(way);
     let tally = &half.tally;
     let FlowKey::L2cap(key) = channel.flow.key else { return None };
-    if tally.packets == 0 {
+    if tally.packets == 0 || channel.is_classic {
         return None;
     }
     let (near, far) = (key.near().to_string(), key.far().to_string());
@@ -77,7 +77,11 @@ fn kind(link: &RadioLink, way: Way) -> String {
 /// What the log lacks, and what follows from that.
 fn remarks(channel: &Channel, way: Way) -> Vec<String> {
     let mut remarks = Vec::new();
-    if !channel.link(way).from_start {
+    let link = channel.link(way);
+    let is_dynamic = matches!(channel.flow.key, FlowKey::L2cap(key) if matches!(key.channel, Kind::Dynamic(_)));
+    if !link.from_start && link.interval_ns == 0 && is_dynamic {
+        remarks.push("The link was made before the log begins, and may be one of BR/EDR: log from before.".to_owned());
+    } else if !link.from_start {
         remarks.push(
             "The link was made before the log begins: its interval and PHY are not known unless they changed since."
                 .to_owned(),

@@ -318,6 +318,7 @@ fn any_what() -> impl Strategy<Value = L2cap> {
         (0_u16..300).prop_map(|packets| L2cap::Completed { packets }),
         any::<u16>().prop_map(|count| L2cap::Credits { count }),
         Just(L2cap::Lost),
+        Just(L2cap::Classic),
         any::<bool>().prop_map(|tells_completions| L2cap::Ended { tells_completions }),
         (0_u16..9, 0_u16..9).prop_map(|(in_use, of)| L2cap::Buffers { in_use, of }),
         (0_u64..5_000 * MS, 0_u8..5, any::<u16>()).prop_map(|(interval_ns, phy, length)| L2cap::Link(RadioLink {

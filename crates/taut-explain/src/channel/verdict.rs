@@ -199,6 +199,11 @@ pub(super) fn verdicts(channel: &Channel, way: Way) -> Vec<VerdictOn> {
             } else {
                 judge(&facts)
             };
+            let is_hidden = facts.way == Way::Backward && 2.0 * facts.ns(Holder::NotKnown) > facts.whole_ns as f64;
+            let verdict = match verdict {
+                Verdict::Clear if is_hidden => unknown("who held most of the time", AT_SENDER).verdict,
+                verdict => verdict,
+            };
             (saved, VerdictOn { cause: (*cause).to_owned(), verdict })
         })
         .collect();

@@ -67,3 +67,25 @@ fn without_completions_nothing_is_known() {
     let direction = run(5, true);
     assert!(direction.span_ns > 59_000 * MS && share(&direction, Holder::Air) > 0.99, "{direction:#?}");
 }
+
+#[test]
+fn what_the_peers_host_did_meanwhile_is_not_clear() {
+    let mut talk = Talk::new(Kind::Att, 30 * MS, 0, 8);
+    (0..30).for_each(|n| talk.comes(n * 1_000 * MS, Turn::Free));
+    let explanation = talk.engine.finish();
+    let direction = &explanation.worst[0];
+    assert!(share(direction, Holder::NotKnown) > 0.9, "{direction:#?}");
+    assert!(is_unknown(direction, "interval_quantisation") && is_unknown(direction, "peer_turn"), "{direction:#?}");
+}
+
+#[test]
+fn times_at_the_end_of_the_clock_are_taken() {
+    let mut talk = Talk::new(Kind::Att, 30 * MS, 0, 8);
+    let end = u64::MAX - 2_000 * MS;
+    for n in 0..30 {
+        talk.send(end + n * MS, Turn::Asks);
+        talk.completed(end + n * MS + 1);
+        talk.comes(end + n * MS + 2, Turn::Answers);
+    }
+    assert!(talk.forward().span_ns > 0);
+}
