@@ -179,7 +179,9 @@ fn told(code: u8, parameters: &[u8]) -> Option<Told<'_>> {
         codes::COMPLETED_PACKETS => Told::Completed(Completions(parameters.get(1..)?)),
         HARDWARE_ERROR => Told::Reset,
         codes::COMMAND_COMPLETE if is_success(3) => match word(1)? {
-            LE_READ_BUFFER_SIZE | LE_READ_BUFFER_SIZE_V2 => Told::LeBuffers { packets: byte(6)?.into(), length: word(4)? },
+            LE_READ_BUFFER_SIZE | LE_READ_BUFFER_SIZE_V2 => {
+                Told::LeBuffers { packets: byte(6)?.into(), length: word(4)? }
+            }
             READ_BUFFER_SIZE => Told::Buffers { packets: word(7)? },
             RESET => Told::Reset,
             _ => return None,

@@ -178,7 +178,8 @@ impl Bluetooth {
         let owner = &self.adapters[adapter];
         if !owner.links[index].facts.from_start && !owner.links[index].is_classic {
             // A link made before the log: only BR/EDR has that channel, and packets beyond those of LE.
-            let signals = begins && out.kept_of(data.len()) >= L2CAP_HEADER && data[2..4] == [CLASSIC_SIGNALLING_CID, 0];
+            let signals =
+                begins && out.kept_of(data.len()) >= L2CAP_HEADER && data[2..4] == [CLASSIC_SIGNALLING_CID, 0];
             let is_long = is_sent && owner.length > 0 && data.len() > usize::from(owner.length);
             if signals || is_long {
                 index = self.turns_out_classic(adapter, handle, out);

@@ -402,7 +402,9 @@ impl Half {
         }
         // A little less: what ends one event and what ends the next are not taken for one.
         let window = link.interval_ns - link.interval_ns / 10;
-        while self.gone.front().is_some_and(|&then| then.saturating_add(window) <= at) || self.gone.len() >= MOST_IN_CONTROLLER {
+        while self.gone.front().is_some_and(|&then| then.saturating_add(window) <= at)
+            || self.gone.len() >= MOST_IN_CONTROLLER
+        {
             self.gone.pop_front();
         }
         self.gone.push_back(at);
