@@ -5,6 +5,7 @@ use taut_event::Holder;
 use super::half::{Half, MS};
 use super::sample::Sample;
 use super::sight::Lack;
+use super::silence::Silence;
 use crate::engine::Episode;
 
 /// A silence as long as this at the end is told.
@@ -26,15 +27,6 @@ pub(super) struct End {
     pub(super) is_client: bool,
     /// When data last passed the other way.
     pub(super) peer_data: Option<u64>,
-}
-
-/// The silence after the last data, up to the end of the connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Silence {
-    /// It was the peer's turn.
-    Unanswered(Episode),
-    /// Whether an answer was due, the packets do not tell.
-    Unclear(Episode),
 }
 
 impl Half {

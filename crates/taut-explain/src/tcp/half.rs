@@ -3,10 +3,10 @@
 use taut_event::{Event, Holder, Segment, SegmentFlags};
 
 use super::acks::{Ack, AckLog};
-use super::ending::Silence;
 use super::holes::{Holes, Late};
 use super::order::{Order, Sending};
 use super::sight::{Lack, Sight};
+use super::silence::Silence;
 use super::state::{Class, Known, Restart, Sent};
 use super::stretch::{Peaks, Stretch};
 use super::tally::Tally;

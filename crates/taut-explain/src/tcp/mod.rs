@@ -9,6 +9,7 @@ mod repeats;
 mod rules;
 pub(crate) mod sample;
 mod sight;
+mod silence;
 mod state;
 mod stretch;
 mod tally;
@@ -18,10 +19,10 @@ use taut_event::{Event, Flow, Segment, SegmentFlags, TimestampOption, What};
 use taut_time::Instant;
 
 use ending::End;
-pub(crate) use ending::Silence;
 pub(crate) use half::Half;
 use repeats::Repeats;
 pub(crate) use sight::Lack;
+pub(crate) use silence::Silence;
 pub(crate) use tally::Tally;
 use vantage::{Loops, Opening};
 
