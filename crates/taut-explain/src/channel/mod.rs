@@ -1,5 +1,6 @@
 //! An L2CAP channel of Bluetooth LE, followed packet by packet in the log of one of its hosts.
 
+mod facts;
 mod half;
 mod model;
 mod report;

@@ -2,10 +2,11 @@
 //! link's model; docs/explain.md has the formulas with their reasons.
 
 use taut_air::{Limit, Phy};
-use taut_event::{Coverage, Direction as Way, Holder, Kind, RadioLink};
+use taut_event::{Coverage, Direction as Way, Holder, Kind};
 
-use super::{Channel, Half, model};
-use crate::engine::{Certainty, Cost, Evidence, Found, Verdict, VerdictOn, is_enough};
+use super::facts::Facts;
+use super::{Channel, model};
+use crate::engine::{Certainty, Evidence, Found, Verdict, VerdictOn, is_enough};
 use crate::words;
 
 /// The causes with the holders whose time they are.
@@ -31,122 +32,7 @@ const LEAST_PACKETS: u64 = 20;
 /// More than LE 2M carries, in bits per second.
 const FASTEST_BPS: f64 = 2e6;
 
-/// What the figures of a direction come to.
-struct Facts<'a> {
-    channel: &'a Channel,
-    way: Way,
-    half: &'a Half,
-    link: RadioLink,
-    /// Most packets that went within one interval.
-    per_interval: u64,
-    whole_ns: u64,
-    limit: Limit,
-    /// Bits of the program.
-    bits: f64,
-}
-
-impl<'a> Facts<'a> {
-    fn new(channel: &'a Channel, way: Way) -> Self {
-        let half = channel.half(way);
-        // Where no SDU is known as a whole, each PDU counts as one.
-        let in_pdu = half.tally.bytes / half.tally.pdus.max(1);
-        let sdu = half.tally.sdu_bytes.median().unwrap_or(in_pdu).max(1);
-        let mps = if half.limits.mps > 0 { half.limits.mps } else { half.tally.largest_packet.saturating_sub(4) };
-        let link = channel.link(way);
-        let per_interval = half.uses.main().map_or(0, |its| its.per_interval);
-        let limit = model::limit(&link, way.index(), sdu, mps);
-        let (whole_ns, bits) = (half.breakdown.total_ns(), half.tally.bytes as f64 * 8.0);
-        Self { channel, way, half, link, per_interval, whole_ns, limit, bits }
-    }
-
-    fn ns(&self, holder: Holder) -> f64 {
-        self.half.breakdown.ns(holder) as f64
-    }
-
-    const fn interval(&self) -> u64 {
-        self.link.interval_ns
-    }
-
-    /// Bits a second that the link would carry.
-    fn carries(&self) -> f64 {
-        model::carries(&self.limit, self.interval())
-    }
-
-    /// Time that the data takes at so many bits a second.
-    fn takes(&self, bps: f64) -> f64 {
-        self.bits * 1e9 / bps.max(1.0)
-    }
-
-    /// Time in which the link had to do, with waits for events that could not take all there was.
-    fn busy(&self) -> f64 {
-        (self.ns(Holder::Air) + self.half.tally.queued_ns as f64).min(self.whole_ns as f64)
-    }
-
-    /// Part of the time in which the link had to do.
-    fn busy_share(&self) -> f64 {
-        self.busy() / (self.whole_ns as f64).max(1.0)
-    }
-
-    /// Time that is left over when a holder lets go and the link then is as busy as it was seen to be at best;
-    /// `least` is what other limits ask for.
-    fn saved_of(&self, held: f64, least: f64) -> f64 {
-        let whole = self.whole_ns as f64;
-        let least = self.takes(self.carries()).max(self.busy()).max(least);
-        let not_busy = (whole - self.busy()).max(1.0);
-        (whole - least).max(0.0) * (held / not_busy).min(1.0)
-    }
-
-    /// Least time with so many credits: what they allow goes in one event, and the next ones come in another.
-    fn by_credits(&self) -> f64 {
-        match self.half.tally.most_credits {
-            0 => 0.0,
-            most => self.half.tally.pdus as f64 / most as f64 * 2.0 * self.interval() as f64 - self.ns(Holder::Air),
-        }
-    }
-
-    /// Least time when the controller carries no more in an interval than it did at best, or than its buffers hold.
-    fn by_buffers(&self) -> f64 {
-        let tally = &self.half.tally;
-        // Where packets were left over an event was seen at its most; else the buffers may be filled again while
-        // it lasts.
-        let is_seen = tally.queued_ns as f64 > 0.1 * self.whole_ns as f64;
-        let most = match self.half.buffers {
-            _ if is_seen => self.per_interval,
-            0 => return 0.0,
-            of => self.per_interval.max(2 * u64::from(of)),
-        };
-        tally.packets as f64 / most.max(1) as f64 * self.interval() as f64
-    }
-
-    /// Time in which packets waited in the controller, beyond what the interval takes.
-    fn beyond_model(&self) -> f64 {
-        (self.busy() - self.takes(self.carries())).max(0.0)
-    }
-
-    /// Time saved by another link, where this one had to do.
-    fn saved_by(&self, other: Limit, interval: u64) -> f64 {
-        let now = self.takes(self.carries());
-        (now - self.takes(model::carries(&other, interval))).max(0.0) * self.busy_share()
-    }
-
-    fn cost(&self, holders: &[Holder]) -> Cost {
-        let cells = || holders.iter().filter_map(|&holder| self.half.breakdown.get(holder));
-        let held_ns = cells().map(|cell| cell.ns).sum();
-        Cost {
-            held_ns,
-            between_ns: [held_ns; 2],
-            share: held_ns as f64 / (self.whole_ns as f64).max(1.0),
-            episodes: cells().map(|cell| cell.episodes).sum(),
-        }
-    }
-
-    fn longest(&self, holders: &[Holder]) -> Evidence {
-        let cells = holders.iter().filter_map(|&holder| self.half.breakdown.get(holder));
-        let longest = cells.filter_map(|cell| cell.worst.first()).max_by_key(|episode| episode.length());
-        let text = longest.map_or_else(String::new, |episode| format!("Longest: {}.", words::time(episode.length())));
-        Evidence { text, frames: longest.map(|episode| episode.places.into()) }
-    }
-
+impl Facts<'_> {
     fn found(&self, cause: &str, saved: f64, summary: String, evidence: Vec<Evidence>, remedy: &str) -> Judged {
         let holders = CAUSES.iter().find(|(name, _)| *name == cause).map_or(&[][..], |(_, holders)| holders);
         let mut all = vec![self.longest(holders)];
