@@ -87,7 +87,9 @@ pub(super) fn verdicts(channel: &Channel, way: Way) -> Vec<VerdictOn> {
             };
             let is_hidden = facts.way == Way::Backward && 2.0 * facts.ns(Holder::NotKnown) > facts.whole_ns as f64;
             let verdict = match verdict {
-                Verdict::Clear if is_hidden => unknown("who held most of the time", AT_SENDER).verdict,
+                Verdict::Clear if is_hidden && (*cause != "credit_window" || facts.half.knows_credits()) => {
+                    unknown("who held most of the time", AT_SENDER).verdict
+                }
                 verdict => verdict,
             };
             (saved, VerdictOn { cause: (*cause).to_owned(), verdict })

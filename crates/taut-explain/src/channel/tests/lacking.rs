@@ -76,6 +76,8 @@ fn what_the_peers_host_did_meanwhile_is_not_clear() {
     let direction = &explanation.worst[0];
     assert!(share(direction, Holder::NotKnown) > 0.9, "{direction:#?}");
     assert!(is_unknown(direction, "interval_quantisation") && is_unknown(direction, "peer_turn"), "{direction:#?}");
+    // ATT has no credits.
+    assert!(!is_unknown(direction, "credit_window"), "{direction:#?}");
 }
 
 #[test]
