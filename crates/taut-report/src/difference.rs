@@ -80,7 +80,7 @@ impl Difference {
             before: before.file.clone(),
             after: after.file.clone(),
             holders: holders(first, second),
-            causes: causes(first, second),
+            causes: causes(first, second, is_bluetooth(before) == is_bluetooth(after)),
         }
     }
 
@@ -92,6 +92,10 @@ impl Difference {
         }
         for held in &self.holders {
             lines.push(format!("  {:<42} {:>24} {:>26}", held.name(), held.before.words(), held.after.words()));
+        }
+        if self.holders.is_empty() {
+            lines.push("There is no data in either, so there is nothing to compare.".to_owned());
+            return lines;
         }
         if self.causes.is_empty() {
             lines.push("No cause was found in either.".to_owned());
@@ -131,7 +135,7 @@ impl CauseChange {
             Change::New => format!("NEW {cause}: up to {after} of a direction's time."),
             Change::Gone => format!("GONE {cause}: it had up to {before} of a direction's time."),
             Change::Stays => format!("STAYS {cause}: up to {before} of a direction's time before, {after} after."),
-            Change::NotKnown => format!("CAN'T TELL {cause}: one of the captures does not show it; see --full."),
+            Change::NotKnown => format!("CAN'T TELL {cause}: a capture does not show it; see --full."),
         }
     }
 }
@@ -154,7 +158,12 @@ fn holders(before: &Explanation, after: &Explanation) -> Vec<HolderChange> {
     changes
 }
 
-fn causes(before: &Explanation, after: &Explanation) -> Vec<CauseChange> {
+const fn is_bluetooth(file: &ExplainedFile) -> bool {
+    file.hci_packets > 0
+}
+
+/// A capture of another kind does not show what the first one does.
+fn causes(before: &Explanation, after: &Explanation, are_alike: bool) -> Vec<CauseChange> {
     let of = |explanation: &Explanation, name: &str| explanation.causes.iter().find(|on| on.cause == name).cloned();
     let known = before.causes.iter().map(|on| &on.cause);
     let new = after.causes.iter().map(|on| &on.cause).filter(|name| of(before, name).is_none());
@@ -162,7 +171,11 @@ fn causes(before: &Explanation, after: &Explanation) -> Vec<CauseChange> {
         .chain(new)
         .filter_map(|name| {
             let (first, second) = (of(before, name), of(after, name));
-            let change = change(sight(first.as_ref(), before), sight(second.as_ref(), after))?;
+            let seen = |on: &Option<CauseIn>, capture| match sight(on.as_ref(), capture) {
+                Sight::Clear if !are_alike => Sight::Unknown,
+                sight => sight,
+            };
+            let change = change(seen(&first, before), seen(&second, after))?;
             let share = |on: Option<CauseIn>| on.filter(|on| on.found > 0).map_or(0.0, |on| on.largest_share);
             Some(CauseChange { cause: name.clone(), change, before_share: share(first), after_share: share(second) })
         })
@@ -197,7 +210,7 @@ const fn change(before: Sight, after: Sight) -> Option<Change> {
         (Sight::Found, Sight::Found) => Some(Change::Stays),
         (Sight::Found, Sight::Clear) => Some(Change::Gone),
         (Sight::Clear, Sight::Found) => Some(Change::New),
-        (Sight::Found, Sight::Unknown) | (Sight::Unknown, Sight::Found) => Some(Change::NotKnown),
+        (Sight::Unknown, Sight::Unknown | Sight::Found) | (Sight::Found, Sight::Unknown) => Some(Change::NotKnown),
         _ => None,
     }
 }
@@ -249,7 +262,9 @@ mod tests {
         let after = explained(1, &[("receive_window", 2, 0, 0.3), ("loss", 1, 0, 0.2), ("path_queue", 0, 1, 0.0)], &[]);
         let expected = [("receive_window", Change::New), ("nagle_delayed_ack", Change::Gone), ("loss", Change::Stays)];
         assert_eq!(changes(&before, &after), expected.map(|(cause, change)| (cause.to_owned(), change)));
-        assert!(changes(&before, &before).iter().all(|(_, change)| *change == Change::Stays));
+        let same = changes(&before, &before);
+        let stays = |(cause, change): &(String, Change)| (*change == Change::Stays) == (cause != "cork");
+        assert!(same.len() == 3 && same.iter().all(stays), "{same:?}");
     }
 
     #[test]
@@ -260,6 +275,16 @@ mod tests {
         assert_eq!(changes(&blind, &before), [("loss".to_owned(), Change::NotKnown)]);
         let empty = explained(0, &[], &[]);
         assert_eq!(changes(&before, &empty), [("loss".to_owned(), Change::NotKnown)]);
+    }
+
+    #[test]
+    fn captures_of_two_kinds_take_no_causes_from_each_other() {
+        let tcp = explained(1, &[("loss", 1, 0, 0.1)], &[("nagle", 600, 0.6)]);
+        let log = ExplainedFile { hci_packets: 9, ..explained(1, &[("credit_window", 1, 0, 0.5)], &[]) };
+        assert!(changes(&tcp, &log).iter().all(|(_, change)| *change == Change::NotKnown));
+        assert_eq!(changes(&tcp, &log).len(), 2);
+        let empty = Difference::between(&explained(0, &[], &[]), &explained(0, &[], &[])).to_lines().join(" ");
+        assert!(empty.contains("no data in either") && !empty.contains("No cause"), "{empty}");
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn verdict(file: &ExplainedFile) -> Vec<String> {
     });
     match found.clone().next() {
         Some((cause, found)) => findings.push(finding(cause, found, 2)),
-        None => findings.push(vec!["FOUND nothing that holds the data back.".to_owned()]),
+        None => findings.push(wrap("  ", &nothing_found(worst)).into_iter().map(unindented).collect()),
     }
     let also: Vec<String> =
         found.skip(1).map(|(cause, found)| format!("{cause} {}", units::share(found.cost.share))).collect();
@@ -98,6 +98,7 @@ fn verdict(file: &ExplainedFile) -> Vec<String> {
     });
     findings.push(tell.map_or_else(Vec::new, |tell| wrap("  ", &tell)));
     let remarks = worst.remarks.iter().chain(&file.remarks);
+    let of_remarks = remarks.clone().count();
     findings.push(remarks.take(2).flat_map(|remark| wrap("  ", remark)).collect());
     let mut last = Vec::new();
     if !also.is_empty() {
@@ -112,6 +113,10 @@ fn verdict(file: &ExplainedFile) -> Vec<String> {
         };
         last.push(format!("{are} data; --full shows the worst of them."));
     }
+    let all = lines.len() + findings.iter().map(Vec::len).sum::<usize>() + last.len();
+    if of_remarks > 2 || of_remarks > 0 && all > LINES {
+        last.push("--full has all remarks on what the capture lacks.".to_owned());
+    }
     // What does not fit goes from the end of each part, least needed first.
     let room = LINES.saturating_sub(last.len());
     for part in findings {
@@ -119,6 +124,30 @@ fn verdict(file: &ExplainedFile) -> Vec<String> {
     }
     lines.extend(last);
     lines
+}
+
+/// That no cause was found, and of how many that can be said.
+fn nothing_found(direction: &Direction) -> String {
+    let all = direction.verdicts.len();
+    let unknown = direction.verdicts.iter().filter(|on| matches!(on.verdict, Verdict::Unknown { .. })).count();
+    let not_known = taut_event::Holder::NotKnown.name();
+    let dark = direction.breakdown.iter().find(|held| held.holder == not_known).map_or(0.0, |held| held.share);
+    let dark_share = units::share(dark);
+    if 2 * unknown >= all.max(1) || dark >= 0.5 {
+        return format!(
+            "CAN'T TELL what holds the data back: {unknown} of {all} causes can't be told, and {dark_share} of the time \
+             is not known."
+        );
+    }
+    match (unknown, dark >= 0.05) {
+        (0, false) => "FOUND nothing that holds the data back.".to_owned(),
+        (0, true) => format!("FOUND nothing that holds the data back, but {dark_share} of the time is not known."),
+        _ => format!("FOUND nothing among {} of {all} causes; the others can't be told.", all - unknown),
+    }
+}
+
+fn unindented(line: String) -> String {
+    line.trim_start().to_owned()
 }
 
 fn headline(file: &ExplainedFile) -> String {
@@ -160,6 +189,15 @@ fn title(direction: &Direction) -> String {
         return cut(&format!("{} > {}: {bytes} in {span}, {}", direction.from, direction.to, link(channel)));
     }
     let place = match direction.vantage {
+        _ if direction.min_rtt_ns == 0 => {
+            return cut(&format!(
+                "{} > {}: {} in {}, where it was seen and RTT not known",
+                direction.from,
+                direction.to,
+                units::size(direction.bytes),
+                units::time(direction.span_ns)
+            ));
+        }
         _ if direction.min_rtt_ns < 500_000 => "seen near both ends".to_owned(),
         near if near <= 0.25 => "seen at the sender".to_owned(),
         far if far >= 0.75 => "seen at the receiver".to_owned(),

@@ -151,6 +151,27 @@ fn a_threshold_that_is_missed_is_code_3() {
     assert_eq!(met.status.code(), Some(0), "{}", text(&met.stderr));
 }
 
+/// A gate that can't see says so, and what can't be told is not "nothing".
+#[test]
+fn what_a_capture_can_not_tell_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let whole = capture();
+    let none = explain(&file(directory.path(), "none.pcap", &whole[..24]), &["--fail-on", "loss=1%"]);
+    assert_eq!(none.status.code(), Some(0));
+    assert!(text(&none.stderr).contains("no data in it, so loss can't be told"), "{}", text(&none.stderr));
+    let packets: Vec<_> = (0..9_u32)
+        .map(|number| {
+            let tcp = Tcp { seq: 1 + number * 100, ack: 1, flags: 24, ..Tcp::default() };
+            (1_700_000_000_000_000_000 + u64::from(number) * 10 * MS, ipv4(&tcp, 100))
+        })
+        .collect();
+    let path = file(directory.path(), "oneway.pcap", &pcap(false, true, 101, &packets));
+    let told = text(&explain(&path, &[]).stdout);
+    assert!(!told.contains("FOUND"), "{told}");
+    assert!(told.contains("CAN'T TELL what holds the data back: 13 of 13"), "{told}");
+    assert!(told.contains("RTT not known"), "{told}");
+}
+
 #[test]
 fn the_same_packets_say_the_same_from_a_pipe() {
     let directory = tempfile::tempdir().unwrap();

@@ -63,7 +63,7 @@ pub struct Direction {
     /// Where the capture was taken: 0 at the sender, 1 at the receiver, by the times of the
     /// handshake, or without one by the least times to answers.
     pub vantage: f64,
-    /// Least round trip of the path.
+    /// Least round trip of the path; 0: not known.
     pub min_rtt_ns: u64,
     /// Median round trip, with what the receiver delayed its acknowledgements.
     pub median_rtt_ns: Option<u64>,

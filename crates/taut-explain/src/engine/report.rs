@@ -50,7 +50,11 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         span_ns: breakdown.total_ns(),
         frames: [tally.first_place, tally.last_place],
         vantage: connection.position(way.index()),
-        min_rtt_ns: tally.least_round_trip.unwrap_or_else(|| connection.round_trip()).min(connection.round_trip()),
+        min_rtt_ns: if connection.knows_loops() {
+            tally.least_round_trip.unwrap_or_else(|| connection.round_trip()).min(connection.round_trip())
+        } else {
+            0
+        },
         median_rtt_ns: tally.round_trips.median(),
         mss_bytes: half.agreed_mss(),
         largest_window_bytes: Some(tally.largest_window).filter(|&window| window > 0),

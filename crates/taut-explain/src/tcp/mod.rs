@@ -170,6 +170,11 @@ impl Connection {
         self.loops.position(direction)
     }
 
+    /// Whether anything was seen that tells a round trip.
+    pub(crate) fn knows_loops(&self) -> bool {
+        self.loops.is_known()
+    }
+
     pub(crate) fn round_trip(&self) -> u64 {
         self.loops.round_trip()
     }

@@ -121,6 +121,10 @@ impl Loops {
         self.to_sender(1 - direction)
     }
 
+    pub(super) fn is_known(self) -> bool {
+        self.least.iter().any(Option::is_some)
+    }
+
     /// The least round trip, at least 10 µs.
     pub(super) fn round_trip(&self) -> u64 {
         (self.to_sender(0) + self.to_sender(1)).max(10_000)

@@ -122,6 +122,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 fn is_missed(limit: &Limit, document: &ExplainDocument) -> bool {
     let mut missed = false;
     for file in &document.files {
+        if file.explanation.directions == 0 {
+            anstream::eprintln!("taut: {}: there is no data in it, so {} can't be told", file.file, limit.cause);
+        }
         for cause in file.explanation.causes.iter().filter(|cause| cause.cause == limit.cause) {
             let (percent, most) = (cause.largest_share * 100.0, limit.share * 100.0);
             if cause.found > 0 && cause.largest_share > limit.share {
