@@ -135,8 +135,8 @@ fn nothing_found(direction: &Direction) -> String {
     let dark_share = units::share(dark);
     if 2 * unknown >= all.max(1) || dark >= 0.5 {
         return format!(
-            "CAN'T TELL what holds the data back: {unknown} of {all} causes can't be told, and {dark_share} of the time \
-             is not known."
+            "CAN'T TELL what holds the data back: {unknown} of {all} causes can't be told, and {dark_share} of the \
+             time is not known."
         );
     }
     match (unknown, dark >= 0.05) {
