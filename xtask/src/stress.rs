@@ -144,8 +144,8 @@ impl Sanitizer {
                 command.env("TAUT_STRESS_WITHOUT", "forks,handlers,cancellation,memory,descriptors");
                 command.env("TSAN_OPTIONS", format!("suppressions={} history_size=4", suppressions.display()));
             }
-            // It keeps freed memory for a while, which is what it is for. A stack of its own making would have the C library
-            // overlook, by their addresses, what is to be cleaned up when a handler jumps out of a wait.
+            // It keeps freed memory for a while, which is what it is for. A stack of its own making would have the C
+            // library overlook, by their addresses, what is to be cleaned up when a handler jumps out of a wait.
             Self::Address => {
                 let options = "detect_leaks=1:detect_stack_use_after_return=0";
                 command.env("TAUT_STRESS_WITHOUT", "memory").env("ASAN_OPTIONS", options);

@@ -1,5 +1,5 @@
-//! Requests that are canceled or whose descriptor is closed while a thread of the epoll engine is in the system call, and
-//! forks amid a submission: `programs/held.c`, which holds that thread up.
+//! Requests that are canceled or whose descriptor is closed while a thread of the epoll engine is in the system call,
+//! and forks amid a submission: `programs/held.c`, which holds that thread up.
 
 mod support;
 

@@ -58,7 +58,8 @@ impl<const INSIDE: usize, const FORKS: usize> Windows<INSIDE, FORKS> {
         }
     }
 
-    /// Whether others fork, and this thread is not between the handlers of a fork of its own, which would wait for itself.
+    /// Whether others fork, and this thread is not between the handlers of a fork of its own, which would wait for
+    /// itself.
     fn is_held_up(&self, thread: usize) -> bool {
         let is = |wanted: fn(usize, usize) -> bool| {
             self.forking.iter().any(|forking| wanted(forking.load(Ordering::Acquire), thread))

@@ -1,5 +1,5 @@
-//! Signal handlers that do with requests what a handler may: they submit, wait, cancel and close, whatever the thread was
-//! doing. Each has one of a few pairs of sockets to itself meanwhile.
+//! Signal handlers that do with requests what a handler may: they submit, wait, cancel and close, whatever the thread
+//! was doing. Each has one of a few pairs of sockets to itself meanwhile.
 //!
 //! But for one thing: who was interrupted while it allocates memory or starts a thread may have a lock of the C library
 //! that the library's own thread needs, and to wait for that thread then is to wait for ever. tautaio(3) says so.
