@@ -178,7 +178,8 @@ fn leap(random: &mut Random, what: Call, reads: &mut Reads, place: &mut Place, t
         let mut before = DEFERRED;
         // SAFETY: both are this thread's.
         assert_eq!(unsafe { pthread_setcanceltype(DEFERRED, &raw mut before) }, 0);
-        assert_eq!(before, DEFERRED, "the type of cancellation of a thread that left {what:?}");
+        // The C library's own close(2) leaves it so, too: glibc 2.36 cancels asynchronously while it is in the call.
+        assert!(before == DEFERRED || what == Call::Close, "a thread that left {what:?} is canceled asynchronously");
     }
     match what {
         Call::Suspend => {
