@@ -22,7 +22,7 @@ mod reader;
 mod step;
 
 pub use counts::Counts;
-pub use decode::{Decoded, Ends, Skipped, TcpPacket, decode};
+pub use decode::{Ends, Skipped, TcpPacket, decode};
 pub use error::Error;
 pub use flows::Flows;
 pub use packet::{Ending, LinkType, Packet};

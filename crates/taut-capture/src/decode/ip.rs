@@ -19,6 +19,7 @@ pub(super) struct Datagram<'a> {
 }
 
 /// `length` is what the capture says that the packet had from its IP header on.
+#[inline(always)]
 pub(super) fn datagram(bytes: &[u8], length: usize) -> Result<Datagram<'_>, Skipped> {
     match bytes.first().map(|first| first >> 4) {
         Some(4) => version_4(bytes, length),
@@ -27,6 +28,7 @@ pub(super) fn datagram(bytes: &[u8], length: usize) -> Result<Datagram<'_>, Skip
     }
 }
 
+#[inline(always)]
 fn version_4(bytes: &[u8], length: usize) -> Result<Datagram<'_>, Skipped> {
     let header: &[u8; 20] = bytes.first_chunk().ok_or(Skipped::Cut)?;
     if header[9] != TCP {

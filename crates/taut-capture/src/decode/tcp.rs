@@ -13,6 +13,7 @@ const WINDOW_SCALE: u8 = 3;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
+#[inline]
 pub(super) fn segment(datagram: &Datagram<'_>) -> Result<TcpPacket, Skipped> {
     let header: &[u8; 20] = datagram.segment.first_chunk().ok_or(Skipped::Cut)?;
     let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);

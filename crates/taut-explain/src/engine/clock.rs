@@ -46,11 +46,16 @@ impl Clock {
         held
     }
 
-    /// The event with its time, unless it is held.
-    pub(super) fn read(&mut self, event: &Event) -> Option<Event> {
+    /// Whether events wait for the next one to tell their time.
+    pub(super) const fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// The event's time, unless it is held.
+    pub(super) fn read(&mut self, event: &Event) -> Option<u64> {
         let at = self.of(event);
         let last = self.last.unwrap_or(at);
-        if !self.held.is_empty() || at > last.saturating_add(LEAST_STEP) {
+        if self.holds() || at > last.saturating_add(LEAST_STEP) {
             self.held.push(*event);
             return None;
         }
@@ -61,7 +66,7 @@ impl Clock {
         }
         let at = if is_set_back { last } else { at };
         self.last = Some(last.max(at));
-        Some(Event { at: Instant::from_nanos(at), ..*event })
+        Some(at)
     }
 
     fn of(&self, event: &Event) -> u64 {

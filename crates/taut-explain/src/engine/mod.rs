@@ -16,6 +16,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use taut_event::{Closed, Event, Flow, FlowId, FlowKey, Holder, Sink};
+use taut_time::Instant;
 
 pub(crate) use breakdown::{Breakdown, Episode};
 pub use detect::causes;
@@ -192,10 +193,12 @@ impl Sink for Engine {
     }
 
     fn event(&mut self, event: &Event) {
-        self.clock.release(Some(event)).iter().for_each(|held| self.pass(held));
-        if let Some(event) = self.clock.read(event) {
-            self.pass(&event);
+        if self.clock.holds() {
+            self.clock.release(Some(event)).iter().for_each(|held| self.pass(held));
         }
+        let Some(at) = self.clock.read(event).map(Instant::from_nanos) else { return };
+        // Nearly all keep their time; to copy one costs as much as to look at it.
+        if at == event.at { self.pass(event) } else { self.pass(&Event { at, ..*event }) }
     }
 
     fn close(&mut self, id: FlowId, why: Closed) {

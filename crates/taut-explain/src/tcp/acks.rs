@@ -90,6 +90,6 @@ impl AckLog {
     pub(super) fn last_rise(&self, from: u64, end: u64, is_wanted: impl Fn(&Ack) -> bool) -> Option<Ack> {
         let length = usize::try_from(end.saturating_sub(self.first)).ok()?.min(self.acks.len());
         let recent = self.acks.range(..length).rev().take_while(|ack| ack.at >= from);
-        recent.copied().find(|ack| ack.rises() && is_wanted(ack))
+        recent.filter(|ack| ack.rises()).find(|ack| is_wanted(ack)).copied()
     }
 }

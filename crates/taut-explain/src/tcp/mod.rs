@@ -63,10 +63,18 @@ impl Connection {
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
-        let What::Segment(segment) = event.what else { return };
         // The clock of a capture may step back, between packets of two queues or when it is set.
         let at = event.at.as_nanos().max(self.last);
-        let event = Event { at: Instant::from_nanos(at), ..*event };
+        if at == event.at.as_nanos() {
+            self.event_at(event);
+        } else {
+            self.event_at(&Event { at: Instant::from_nanos(at), ..*event });
+        }
+    }
+
+    fn event_at(&mut self, event: &Event) {
+        let What::Segment(segment) = &event.what else { return };
+        let at = event.at.as_nanos();
         let sender = event.direction.index();
         let says_nothing_new = if segment.flags.has(SegmentFlags::SYN) {
             true
@@ -75,7 +83,7 @@ impl Connection {
         } else {
             self.halves[sender].has_passed(event.bytes.end)
         };
-        if self.repeats.is_copy(&event, &segment, says_nothing_new) {
+        if self.repeats.is_copy(event, segment, says_nothing_new) {
             return;
         }
         (self.last, self.last_place) = (at, event.place);
@@ -86,14 +94,14 @@ impl Connection {
             return;
         }
         if segment.flags.has(SegmentFlags::SYN) {
-            self.open(&event, &segment);
+            self.open(event, segment);
         }
         let has_ack = segment.flags.has(SegmentFlags::ACK);
         if has_ack && sender == 0 && !segment.flags.has(SegmentFlags::SYN) {
             self.established(at, event.place, segment.timestamps);
         }
         if has_ack {
-            self.halves[1 - sender].acknowledged(&event, &segment, &mut self.loops);
+            self.halves[1 - sender].acknowledged(event, segment, &mut self.loops);
         }
         if segment.flags.has(SegmentFlags::SYN) {
             return;
@@ -104,7 +112,7 @@ impl Connection {
         }
         let asked = self.halves[1 - sender].last_data;
         let asked = asked.filter(|&asked| self.halves[sender].last_data.is_none_or(|own| own < asked));
-        self.halves[sender].sent(&event, &segment, &mut self.loops, asked);
+        self.halves[sender].sent(event, segment, &mut self.loops, asked);
     }
 
     fn open(&mut self, event: &Event, segment: &Segment) {
