@@ -8,6 +8,7 @@
 //! - [`nagle`]: writes held by Nagle's algorithm until the peer's delayed acknowledgement.
 //! - [`socket`]: who holds what a socket has to send, from its state at one moment.
 //! - [`trace`]: the ledger of a live trace: the same from the states at each event.
+//! - [`watch`]: losses that stand over several intervals.
 
 pub mod air;
 mod channel;
@@ -19,6 +20,7 @@ pub mod nagle;
 pub mod socket;
 mod tcp;
 pub mod trace;
+pub mod watch;
 mod words;
 
 pub use engine::{

@@ -4,6 +4,7 @@
 //! - [`ExplainDocument`]: what captures came to, as text and as JSON.
 //! - [`SocketsDocument`]: sockets of a host and who holds their data, likewise.
 //! - [`TraceDocument`]: what a live trace came to, likewise.
+//! - [`WatchDocument`]: what the connections of a host lost in an interval, likewise.
 //! - [`table`]: text for a terminal.
 //! - [`html`]: one self-contained page with charts.
 //! - [`perfetto`]: timelines for the Perfetto trace viewer.
@@ -29,6 +30,7 @@ mod stages;
 pub mod table;
 mod traced;
 pub mod units;
+mod watched;
 
 #[cfg(test)]
 #[path = "../tests/synthetic/mod.rs"]
@@ -40,9 +42,10 @@ pub use explained::ExplainDocument;
 pub use explained_file::ExplainedFile;
 pub use sockets::{HeldTime, SocketRow, SocketsDocument, Suspicion};
 pub use traced::TraceDocument;
+pub use watched::{EndedLoss, WatchDocument, WatchedLoss, WatchedPlace, summary as watch_summary};
 
-/// JSON Schema of all that `--json` prints: a recording with its findings, explained captures, sockets, or a
-/// trace.
+/// JSON Schema of all that `--json` prints: a recording with its findings, explained captures, sockets, a
+/// trace, or an interval of a watch.
 pub fn schema() -> serde_json::Value {
     #[derive(schemars::JsonSchema)]
     #[serde(untagged)]
@@ -52,6 +55,7 @@ pub fn schema() -> serde_json::Value {
         Explained(Box<ExplainDocument>),
         Sockets(Box<SocketsDocument>),
         Traced(Box<TraceDocument>),
+        Watched(Box<WatchDocument>),
     }
     schemars::schema_for!(Any).to_value()
 }

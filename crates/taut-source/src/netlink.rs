@@ -1,4 +1,5 @@
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const REQUEST_AND_DUMP: u16 = 0x301;
+const REQUEST: u16 = 1;
+const REQUEST_BYTES: usize = 72;
 const IPPROTO_TCP: u8 = 6;
 /// `1 << (INET_DIAG_INFO - 1)`.
 const WITH_INFO: u8 = 2;
@@ -42,6 +45,9 @@ const WITH_INFO: u8 = 2;
 const ANSWER_BYTES: usize = 64 << 10;
 /// The kernel answers from its own tables; longer means that nobody does.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Sockets asked for at once. All answers have to find room in the receive buffer (`net.core.rmem_default`), about
+/// 2 KiB each.
+const MOST_AT_ONCE: usize = 32;
 
 impl SocketTable {
     /// Opens the way to the kernel.
@@ -76,14 +82,49 @@ impl SocketTable {
         Ok(())
     }
 
+    /// Calls `each` with these sockets as they are now, without those that are gone; about 3 µs a socket. A listening
+    /// socket is only found by [`SocketTable::look`].
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses, or its answer breaks off.
+    pub fn look_at(&mut self, sockets: &[Socket], mut each: impl FnMut(&Socket)) -> Result<(), Error> {
+        for some in sockets.chunks(MOST_AT_ONCE) {
+            self.sequence = self.sequence.wrapping_add(1);
+            let requests: Vec<u8> = some.iter().flat_map(|socket| request_for(socket, self.sequence)).collect();
+            rustix::net::send(&self.netlink, &requests, SendFlags::empty())
+                .map_err(|error| Error::Refused(error.into()))?;
+            let mut answers = 0;
+            while answers < some.len() {
+                let length = self.receive()?;
+                let answer = &self.answer[..length];
+                // One that is gone, or whose addresses are another's by now (the cookie), is an error (`inet_diag_find_one_icsk`,
+                // net/ipv4/inet_diag.c).
+                match read(answer, self.sequence, &mut each) {
+                    Part::Error(error)
+                        if !matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::STALE)) =>
+                    {
+                        return Err(Error::Refused(error));
+                    }
+                    _ => answers += usize::from(is_to(answer, self.sequence)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<usize, Error> {
+        rustix::io::retry_on_intr(|| rustix::net::recv(&self.netlink, &mut *self.answer, RecvFlags::empty()))
+            .map(|(length, _)| length)
+            .map_err(|error| Error::BrokenOff(error.into()))
+    }
+
     fn dump(&mut self, family: AddressFamily, each: &mut impl FnMut(&Socket)) -> Result<(), Error> {
         self.sequence = self.sequence.wrapping_add(1);
         let request = request(family, self.sequence);
         rustix::net::send(&self.netlink, &request, SendFlags::empty()).map_err(|error| Error::Refused(error.into()))?;
         loop {
-            let (length, _) =
-                rustix::io::retry_on_intr(|| rustix::net::recv(&self.netlink, &mut *self.answer, RecvFlags::empty()))
-                    .map_err(|error| Error::BrokenOff(error.into()))?;
+            let length = self.receive()?;
             match read(&self.answer[..length], self.sequence, each) {
                 Part::More => {}
                 Part::Last => return Ok(()),
@@ -100,10 +141,36 @@ impl SocketTable {
     }
 }
 
-/// `struct nlmsghdr` and `struct inet_diag_req_v2`.
-fn request(family: AddressFamily, sequence: u32) -> [u8; 72] {
-    let mut bytes = [0; 72];
-    bytes[..4].copy_from_slice(&72_u32.to_ne_bytes());
+/// Whether an answer is one to this question.
+fn is_to(answer: &[u8], sequence: u32) -> bool {
+    answer.get(8..12).is_some_and(|bytes| bytes == sequence.to_ne_bytes())
+}
+
+/// Asks for one socket, by `struct inet_diag_sockid`.
+fn request_for(socket: &Socket, sequence: u32) -> [u8; REQUEST_BYTES] {
+    let family = if socket.local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let mut bytes = request(family, sequence);
+    bytes[6..8].copy_from_slice(&REQUEST.to_ne_bytes());
+    for (at, end) in [(24, socket.local), (26, socket.peer)] {
+        bytes[at..at + 2].copy_from_slice(&end.port().to_be_bytes());
+    }
+    for (at, end) in [(28, socket.local), (44, socket.peer)] {
+        match end.ip() {
+            IpAddr::V4(address) => bytes[at..at + 4].copy_from_slice(&address.octets()),
+            IpAddr::V6(address) => bytes[at..at + 16].copy_from_slice(&address.octets()),
+        }
+    }
+    bytes[60..64].copy_from_slice(&socket.interface.to_ne_bytes());
+    // Two words, the lower one first.
+    bytes[64..68].copy_from_slice(&(socket.id.0 as u32).to_ne_bytes());
+    bytes[68..72].copy_from_slice(&((socket.id.0 >> 32) as u32).to_ne_bytes());
+    bytes
+}
+
+/// `struct nlmsghdr` and `struct inet_diag_req_v2`, for all sockets of a family.
+fn request(family: AddressFamily, sequence: u32) -> [u8; REQUEST_BYTES] {
+    let mut bytes = [0; REQUEST_BYTES];
+    bytes[..4].copy_from_slice(&(REQUEST_BYTES as u32).to_ne_bytes());
     bytes[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     bytes[6..8].copy_from_slice(&REQUEST_AND_DUMP.to_ne_bytes());
     bytes[8..12].copy_from_slice(&sequence.to_ne_bytes());
@@ -181,6 +248,46 @@ mod tests {
             assert_eq!((ours.state, ours.info.bytes_sent), (State::Established, 4));
             assert_ne!(ours.id, theirs.id);
             assert_ne!(ours.inode, 0);
+        }
+    }
+
+    #[test]
+    fn single_ones_are_looked_at_and_those_that_are_gone_are_left_out() {
+        for address in ["127.0.0.1:0", "[::1]:0", "[::ffff:127.0.0.1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let pairs: Vec<_> = (0..40)
+                .map(|_| (TcpStream::connect(listener.local_addr().unwrap()).unwrap(), listener.accept().unwrap().0))
+                .collect();
+            let mut table = SocketTable::open().unwrap();
+            let mut all = Vec::new();
+            let port = listener.local_addr().unwrap().port();
+            table
+                .look(|socket| {
+                    if socket.state == State::Established && socket.peer.port() == port {
+                        all.push(*socket);
+                    }
+                })
+                .unwrap();
+            assert_eq!(all.len(), 40);
+            let mut pairs = pairs.into_iter();
+            let (gone, mut written) = (pairs.next().unwrap(), pairs.next().unwrap());
+            let local = |stream: &TcpStream| stream.local_addr().unwrap().port();
+            let (gone_port, written_port) = (local(&gone.0), local(&written.0));
+            // The end that closes last waits for nothing (TIME-WAIT is the other's).
+            drop(gone.1);
+            drop(gone.0);
+            written.1.write_all(b"four").unwrap();
+            let mut found = Vec::new();
+            table.look_at(&all, |socket| found.push(*socket)).unwrap();
+            assert_eq!(found.len(), 39, "{address}");
+            assert!(found.iter().all(|socket| socket.local.port() != gone_port));
+            let unread = |port: u16| found.iter().find(|socket| socket.local.port() == port).unwrap().unread_bytes;
+            assert_eq!((unread(written_port), unread(local(&pairs.next().unwrap().0))), (4, 0));
+            // It has the addresses of another one, and is not it.
+            let stale = Socket { id: crate::SocketId(all[5].id.0 ^ 1 << 40), ..all[5] };
+            found.clear();
+            table.look_at(&[stale, all[6]], |socket| found.push(*socket)).unwrap();
+            assert_eq!(found.iter().map(|socket| socket.id).collect::<Vec<_>>(), [all[6].id]);
         }
     }
 

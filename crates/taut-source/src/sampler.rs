@@ -1,10 +1,12 @@
 use std::collections::HashMap;
+use std::net::SocketAddr;
 
 use rustix::io::Errno;
 use taut_event::{Holder, SocketState};
+use taut_link::clock;
 use taut_time::{Duration, Instant};
 
-use crate::{AcceptQueue, Error, Options, Owner, Owners, Socket, SocketId, SocketTable};
+use crate::{AcceptQueue, Error, Options, Owner, Owners, Socket, SocketId, SocketTable, State};
 
 /// What was seen of one socket over the time of looking.
 #[derive(Clone, Debug)]
@@ -23,8 +25,12 @@ pub struct Seen {
     pub samples: u32,
     /// Samples in which bytes waited to be read.
     pub unread_samples: u32,
+    /// Time in which bytes waited to be read.
+    pub unread: Duration,
     /// Samples in which it was open and no program had accepted it.
     pub unaccepted_samples: u32,
+    /// Time in which it was open and no program had accepted it.
+    pub unaccepted: Duration,
     /// Samples in which the queue of a listening socket was full.
     pub full_samples: u32,
     /// From the first sample to the last.
@@ -35,6 +41,10 @@ pub struct Seen {
     /// The holder at the last sample; `None` when nothing waited to be sent or acknowledged.
     pub holder: Option<Holder>,
     at: Instant,
+    /// Whether its time begins with the next look.
+    is_new: bool,
+    /// When something waited last that need not.
+    met: Option<Instant>,
     /// Times that its owner was looked for in vain.
     tries: u8,
     /// Whether its options may not be looked at.
@@ -49,6 +59,25 @@ impl Seen {
             self.options = Some(Options::read(owner, self.last.inode)?);
         }
         Ok(())
+    }
+
+    /// Whether something waits that need not: all but the way to the peer and back.
+    fn waits(&self) -> bool {
+        let is_held = self.holder.is_some_and(|holder| holder != Holder::Delivery);
+        is_held || self.last.unread_bytes > 0 || self.last.is_unaccepted()
+    }
+
+    /// Whether something waited a short while ago. A listening socket is not found by itself.
+    fn is_suspect(&self, now: Instant) -> bool {
+        self.last.state != State::Listen && self.met.is_some_and(|met| now.saturating_since(met) < SUSPECT_FOR)
+    }
+
+    /// From now on it counts anew.
+    fn restart(&mut self) {
+        self.first = self.last;
+        (self.samples, self.unread_samples, self.unaccepted_samples, self.full_samples) = (0, 0, 0, 0);
+        (self.span, self.unread, self.unaccepted) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        self.held = [Duration::ZERO; Holder::ALL.len()];
     }
 
     /// Time in which nothing waited to be sent or acknowledged.
@@ -67,18 +96,27 @@ pub struct Sampler {
     reason: Reason,
     only: Option<i32>,
     owners: Owners,
-    owners_at: Option<Instant>,
+    /// From when on they may be looked for again.
+    owners_due: Option<Instant>,
+    most_work: u32,
     seen: HashMap<SocketId, Seen>,
     /// Those of the last look, of any program.
     latest: Vec<Socket>,
     port: Option<u16>,
     looks: u32,
+    /// When all were looked at last.
+    looked_at: Option<Instant>,
     forgotten: usize,
 }
 
 /// Owners of sockets that came up are looked for at most this often: it takes a system call for each descriptor of the
 /// host.
 const OWNERS_EVERY: Duration = Duration::from_millis(500);
+/// And then takes at most this part of a processor, as all other looking does (`taut sockets`).
+const MOST_WORK: u32 = 5;
+/// What waited is looked at more often for so long. If that ended with the wait, one that waits half of the time would be
+/// met in few of its waits, and booked as idle for the others.
+const SUSPECT_FOR: Duration = Duration::from_secs(2);
 /// A socket may be on its way to a program, so one look for its owner is not enough.
 const TRIES: u8 = 3;
 /// Sockets that are gone and still kept.
@@ -96,13 +134,22 @@ impl Sampler {
             reason,
             only,
             owners: Owners::default(),
-            owners_at: None,
+            owners_due: None,
+            most_work: MOST_WORK,
             seen: HashMap::new(),
             latest: Vec::new(),
             port,
             looks: 0,
+            looked_at: None,
             forgotten: 0,
         })
+    }
+
+    /// To look for the programs of new sockets takes at most this part of a processor; a fifth unless told otherwise.
+    #[must_use]
+    pub const fn within(mut self, part: u32) -> Self {
+        self.most_work = part;
+        self
     }
 
     /// Looks once.
@@ -119,13 +166,16 @@ impl Sampler {
                 sockets.push(*socket);
             }
         })?;
-        let is_due = self.owners_at.is_none_or(|last| now.saturating_since(last) >= OWNERS_EVERY);
+        let is_due = self.owners_due.is_none_or(|due| now >= due);
         let is_asked = is_due && sockets.iter().any(|socket| self.lacks_owner(socket));
         if is_asked {
+            let before = clock::thread_cpu();
             self.owners = Owners::read(self.only);
-            self.owners_at = Some(now);
+            let work = clock::thread_cpu().saturating_sub(before);
+            self.owners_due = Some(now + OWNERS_EVERY.max(work * self.most_work));
         }
         self.looks += 1;
+        self.looked_at = Some(now);
         for socket in &sockets {
             self.book(socket, now, is_asked);
         }
@@ -153,22 +203,32 @@ impl Sampler {
             options: None,
             samples: 0,
             unread_samples: 0,
+            unread: Duration::ZERO,
             unaccepted_samples: 0,
+            unaccepted: Duration::ZERO,
             full_samples: 0,
             span: Duration::ZERO,
             held: [Duration::ZERO; Holder::ALL.len()],
             holder: None,
             at: now,
+            is_new: true,
+            met: None,
             tries: 0,
             is_refused: false,
         });
-        if seen.samples == 0 {
-            (seen.first, seen.at) = (*socket, now);
+        if std::mem::take(&mut seen.is_new) {
+            (seen.first, seen.last, seen.at) = (*socket, *socket, now);
         }
         let since = now.saturating_since(seen.at);
         seen.span += since;
         if let Some(holder) = seen.holder {
             seen.held[holder.index()] += since;
+        }
+        if seen.last.unread_bytes > 0 {
+            seen.unread += since;
+        }
+        if seen.last.is_unaccepted() {
+            seen.unaccepted += since;
         }
         if seen.owner.is_none() {
             seen.owner = owner.cloned();
@@ -190,6 +250,9 @@ impl Sampler {
         seen.full_samples += u32::from(socket.accept_queue.is_some_and(AcceptQueue::is_full));
         seen.holder = (self.reason)(&socket.state_with(seen.options));
         seen.at = now;
+        if seen.waits() {
+            seen.met = Some(now);
+        }
     }
 
     /// Forgets those that are gone when they are too many: on a busy host they would fill its memory in the end.
@@ -206,10 +269,54 @@ impl Sampler {
     pub fn settle(&mut self) {
         self.looks = 0;
         for seen in self.seen.values_mut() {
-            (seen.samples, seen.unread_samples, seen.unaccepted_samples, seen.full_samples) = (0, 0, 0, 0);
-            (seen.span, seen.holder) = (Duration::ZERO, None);
-            seen.held = [Duration::ZERO; Holder::ALL.len()];
+            seen.restart();
+            (seen.holder, seen.is_new) = (None, true);
         }
+    }
+
+    /// Looks once at those alone in which something waited in the last two seconds; how many these are.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel's list of sockets can't be had.
+    pub fn look_at_suspects(&mut self, now: Instant) -> Result<usize, Error> {
+        let suspects: Vec<Socket> =
+            self.seen.values().filter(|seen| seen.is_suspect(now)).map(|seen| seen.last).collect();
+        let mut found = Vec::with_capacity(suspects.len());
+        self.table.look_at(&suspects, |socket| found.push(*socket))?;
+        for socket in &found {
+            self.book(socket, now, false);
+        }
+        Ok(suspects.len())
+    }
+
+    /// From now on it counts anew: what waits goes on to wait, and those that are gone are forgotten.
+    pub fn restart(&mut self) {
+        self.looks = 0;
+        let looked = self.looked_at;
+        self.seen.retain(|_, seen| looked.is_none_or(|looked| seen.at >= looked));
+        self.seen.values_mut().for_each(Seen::restart);
+    }
+
+    /// Those that are known by now, in no order. Their other ends are not looked for.
+    pub fn seen(&self) -> impl Iterator<Item = &Seen> {
+        self.seen.values()
+    }
+
+    /// The program that has the other end, where that is in this network namespace and may be looked at.
+    pub fn peer_of(&self, seen: &Seen) -> Option<&Owner> {
+        let ends = (seen.last.peer, seen.last.local);
+        self.seen.values().find(|other| (other.last.local, other.last.peer) == ends)?.owner.as_ref()
+    }
+
+    /// Whether a program listens where this end is: at its address, or at any. The connection was accepted then.
+    pub fn listens_at(&self, local: SocketAddr) -> bool {
+        self.latest.iter().any(|socket| {
+            let address = socket.local.ip();
+            socket.state == State::Listen
+                && socket.local.port() == local.port()
+                && (address == local.ip() || address.is_unspecified())
+        })
     }
 
     /// How often it looked.
@@ -258,6 +365,7 @@ impl Sampler {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
 
@@ -313,6 +421,43 @@ mod tests {
             assert_eq!((one.samples, one.span, held), (2, Duration::from_millis(20), Duration::from_millis(20)));
             assert!(one.owner.is_some() && one.options.is_some());
         }
+    }
+
+    #[test]
+    fn what_waits_is_looked_at_by_itself_and_counts_anew_after_a_restart() {
+        let (client, mut server, port) = pair();
+        let (_quiet, _other, _) = pair();
+        let mut sampler =
+            Sampler::new(None, None, |state| (state.unread_bytes > 0).then_some(Holder::NotKnown)).unwrap();
+        sampler.look(at(0)).unwrap();
+        let of = |sampler: &Sampler| {
+            let ours = |seen: &&Seen| seen.last.local == client.local_addr().unwrap();
+            sampler.seen().find(ours).map(|seen| (seen.samples, seen.span, seen.unread)).unwrap()
+        };
+        assert_eq!(of(&sampler), (1, Duration::ZERO, Duration::ZERO));
+        server.write_all(b"four").unwrap();
+        sampler.look(at(1000)).unwrap();
+        assert!(sampler.look_at_suspects(at(1020)).unwrap() >= 1);
+        let ms = Duration::from_millis;
+        assert_eq!(of(&sampler), (3, ms(1020), ms(20)));
+        sampler.restart();
+        sampler.look_at_suspects(at(1050)).unwrap();
+        assert_eq!(of(&sampler), (1, ms(30), ms(30)));
+        let mut read = [0; 4];
+        (&client).read_exact(&mut read).unwrap();
+        sampler.look_at_suspects(at(1060)).unwrap();
+        // It is a suspect for a while after that, and then it is not.
+        sampler.look_at_suspects(at(2900)).unwrap();
+        assert_eq!(of(&sampler), (3, ms(1880), ms(40)));
+        sampler.look_at_suspects(at(3100)).unwrap();
+        assert_eq!(of(&sampler).0, 3);
+        let seen = sampler.seen().find(|seen| seen.last.local == client.local_addr().unwrap()).unwrap();
+        assert_eq!(sampler.peer_of(seen).unwrap().pid, std::process::id() as i32);
+        let _ = port;
+        drop((client, server));
+        sampler.look(at(3200)).unwrap();
+        sampler.restart();
+        assert!(sampler.seen().all(|seen| seen.last.peer.port() != port && seen.last.local.port() != port));
     }
 
     #[test]

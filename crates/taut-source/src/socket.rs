@@ -74,6 +74,8 @@ pub struct Socket {
     pub state: State,
     /// Number of its inode; 0 when no program has it open.
     pub inode: u32,
+    /// Number of the interface that it is bound to; 0 when to none.
+    pub interface: u32,
     /// Received, and not yet read by the program, in bytes.
     pub unread_bytes: u32,
     /// Written, and not yet acknowledged by the peer, in bytes.
@@ -136,6 +138,7 @@ impl Socket {
             peer: SocketAddr::new(address(24)?.to_canonical(), port(6)),
             state,
             inode: native(68),
+            interface: native(40),
             unread_bytes: bytes(read),
             unacknowledged_bytes: bytes(write),
             // `tcp_diag_get_info`, net/ipv4/tcp_diag.c.

@@ -2,6 +2,7 @@
 //!
 //! One file for each command: parse, call, print.
 
+mod account;
 mod assertion;
 mod commands;
 mod exit;
@@ -43,6 +44,7 @@ enum Command {
     Explain(commands::explain::Args),
     Sockets(commands::sockets::Args),
     Trace(commands::trace::Args),
+    Watch(commands::watch::Args),
     Report(commands::report::Args),
     Generate(commands::generate::Args),
     CrowdHost(commands::crowd_host::Args),
@@ -72,6 +74,7 @@ fn execute(cli: Cli) -> ExitCode {
         Command::Explain(args) => commands::explain::run(args),
         Command::Sockets(args) => commands::sockets::run(args),
         Command::Trace(args) => commands::trace::run(args),
+        Command::Watch(args) => commands::watch::run(args),
         Command::Report(args) => commands::report::run(args),
         Command::Generate(args) => commands::generate::run(args, Cli::command()),
         Command::CrowdHost(args) => Ok(commands::crowd_host::run(args)),

@@ -38,6 +38,8 @@ fn help_of_every_command() {
         "doctor",
         "explain",
         "sockets",
+        "trace",
+        "watch",
         "report",
     ] {
         all.push_str(&format!("\n===== taut {command} --help\n\n{}", stdout(&format!("{command} --help"))));

@@ -17,4 +17,5 @@ pub(crate) mod stream;
 pub(crate) mod survey;
 pub(crate) mod trace;
 pub(crate) mod tune;
+pub(crate) mod watch;
 pub(crate) mod web;

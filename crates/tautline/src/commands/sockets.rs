@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use taut_event::Holder;
-use taut_explain::socket::{Account, FEWEST_SAMPLES, holder, suspicions};
+use taut_explain::socket::{FEWEST_SAMPLES, holder, suspicions};
 use taut_link::clock;
 use taut_record::{Ended, FORMAT_VERSION};
 use taut_report::{HeldTime, SocketRow, SocketsDocument, Suspicion};
 use taut_source::{Sampler, Seen};
 
+use crate::account::account;
 use crate::exit::Code;
 use crate::{output, run};
 
@@ -159,17 +160,7 @@ fn rows(seen: Vec<Seen>) -> Vec<SocketRow> {
 fn row(seen: &Seen) -> SocketRow {
     let (first, last) = (&seen.first.info, &seen.last.info);
     let state = seen.last.state_with(seen.options);
-    let account = Account {
-        span: seen.span,
-        held: seen.held,
-        samples: seen.samples,
-        unread_samples: seen.unread_samples,
-        unread_bytes: seen.last.unread_bytes,
-        unaccepted_samples: if seen.last.is_unaccepted() { seen.unaccepted_samples } else { 0 },
-        full_samples: seen.full_samples,
-        opening_timeouts: if state.is_opening { state.timeouts } else { 0 },
-        send_buffer_limited: last.send_buffer_limited.saturating_sub(first.send_buffer_limited),
-    };
+    let account = account(seen);
     let mut held: Vec<HeldTime> = Holder::ALL
         .into_iter()
         .zip(seen.held)

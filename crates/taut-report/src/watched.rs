@@ -1,0 +1,238 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use taut_record::Ended;
+
+use crate::lines::{WIDTH, cut, line_to, wrap};
+use crate::units;
+
+/// What the connections of a host lost in one interval: an object a line of `taut watch --json`.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct WatchDocument {
+    /// Version of this form.
+    pub format_version: u32,
+    /// `watch`.
+    pub command: String,
+    /// End of the interval, in ms since 1970-01-01 UTC.
+    pub at_unix_ms: u64,
+    /// Length of the interval.
+    pub span_ns: u64,
+    /// Connections at its end, listening sockets left out.
+    pub connections: u64,
+    /// Looks at all sockets.
+    pub looks: u32,
+    /// Looks at those alone in which something waited.
+    pub suspect_looks: u32,
+    /// Processor time of all this, in the interval.
+    pub work_ns: u64,
+    /// What loses time, the longest time in this interval first.
+    pub losses: Vec<WatchedLoss>,
+    /// What lost time before, and has not for some seconds.
+    pub ended: Vec<EndedLoss>,
+    /// What could not be seen, a sentence each.
+    pub remarks: Vec<String>,
+}
+
+/// Who loses time, and to what: all connections of one program with one service that lose it to the same cause.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct WatchedPlace {
+    /// Short name, as `taut explain` has it.
+    pub cause: String,
+    /// Name of the program; `null` when it may not be looked at, or none has the socket.
+    pub program: Option<String>,
+    /// Its process.
+    pub pid: Option<i32>,
+    /// Which side of the connection loses: `server` where a program listens at the address, else `client`.
+    pub side: String,
+    /// Address of the service: this end's for a server, the other end's for a client.
+    pub service: String,
+}
+
+/// A loss that stands.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct WatchedLoss {
+    /// Who loses, and to what.
+    #[serde(flatten)]
+    pub place: WatchedPlace,
+    /// What is the matter.
+    pub summary: String,
+    /// What to change.
+    pub remedy: String,
+    /// Connections that lost time in this interval.
+    pub connections: u64,
+    /// This end of the one that lost most.
+    pub worst_local: String,
+    /// Its other end.
+    pub worst_peer: String,
+    /// Name and number of the program at that end, if it is on this host.
+    pub worst_peer_program: Option<String>,
+    /// The part of the interval that it lost, from 0 to 1.
+    pub worst_share: f64,
+    /// Time lost in this interval by all of them together.
+    pub lost_ns: u64,
+    /// Time lost since it began.
+    pub total_lost_ns: u64,
+    /// Since when it stands.
+    pub stands_ns: u64,
+    /// Whether it stands since this interval.
+    pub is_new: bool,
+}
+
+/// A loss that is over, or the sum of several of one place.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct EndedLoss {
+    /// Who lost, and to what.
+    #[serde(flatten)]
+    pub place: WatchedPlace,
+    /// How long it stood.
+    pub stood_ns: u64,
+    /// Time lost.
+    pub lost_ns: u64,
+    /// How often it began.
+    pub episodes: u64,
+}
+
+impl WatchedPlace {
+    /// `nginx (812), server at 10.0.0.1:80`
+    fn name(&self) -> String {
+        format!("{}, {}", self.program(), self.part())
+    }
+
+    fn program(&self) -> String {
+        match (&self.program, self.pid) {
+            (Some(program), Some(pid)) => format!("{program} ({pid})"),
+            _ => "a program that is not seen".to_owned(),
+        }
+    }
+
+    fn part(&self) -> String {
+        let between = if self.side == "server" { "server at" } else { "client of" };
+        format!("{between} {}", self.service)
+    }
+}
+
+/// Losses that a screen or a summary shows, whatever its height.
+const SHOWN: usize = 20;
+const HEAD: &str = "STANDS      LOST  WORST  CAUSE               PROGRAM";
+
+impl WatchDocument {
+    /// One JSON object in one line.
+    pub fn to_json(&self) -> String {
+        // Keys are strings and nothing else can fail, so an error would be a bug of ours.
+        let mut json = serde_json::to_string(self).expect("a document is always JSON");
+        json.push('\n');
+        json
+    }
+
+    /// The interval as a table of at most so many lines, which a terminal has.
+    pub fn to_table(&self, height: Option<u16>) -> String {
+        let mut text = String::new();
+        let date = units::date(self.at_unix_ms / 1000);
+        let lose = match self.losses.len() {
+            0 => "nothing loses time that a look can see".to_owned(),
+            1 => "1 loss".to_owned(),
+            many => format!("{} losses", units::count(many as u64)),
+        };
+        let connections = connections(self.connections);
+        line_to(&mut text, &cut(&format!("taut watch  {date}  {connections}; {lose}")));
+        let work = units::share(self.work_ns as f64 / self.span_ns.max(1) as f64);
+        let looks = units::count(self.looks.into());
+        let suspects = units::count(self.suspect_looks.into());
+        let span = units::time(self.span_ns);
+        let looked = format!("{span}: all looked at {looks} times, the suspicious {suspects}; {work} of a processor");
+        line_to(&mut text, &cut(&looked));
+        let remarks: Vec<String> = self.remarks.iter().flat_map(|remark| wrap("", remark)).collect();
+        if !self.losses.is_empty() {
+            text.push('\n');
+            line_to(&mut text, HEAD);
+        }
+        // Two lines of head, an empty one, the columns, and one for what is left out.
+        let room = height.map_or(SHOWN, |height| {
+            let used = 6 + if remarks.is_empty() { 0 } else { remarks.len() + 1 };
+            (usize::from(height).saturating_sub(used) / 2).clamp(1, SHOWN)
+        });
+        for loss in self.losses.iter().take(room) {
+            loss.rows().iter().for_each(|line| line_to(&mut text, line));
+        }
+        if self.losses.len() > room {
+            line_to(&mut text, &format!("{} more", units::count((self.losses.len() - room) as u64)));
+        }
+        if !remarks.is_empty() {
+            text.push('\n');
+            remarks.iter().for_each(|line| line_to(&mut text, line));
+        }
+        text
+    }
+
+    /// What began and what ended in this interval, with the time; empty when nothing did.
+    pub fn to_log(&self) -> String {
+        let mut text = String::new();
+        let date = units::date(self.at_unix_ms / 1000);
+        for loss in self.losses.iter().filter(|loss| loss.is_new) {
+            let share = units::share(loss.worst_share);
+            let (place, name) = (&loss.place, loss.place.name());
+            let of = connections(loss.connections);
+            let head = format!("{date}  begins: {} at {name}, {of}, up to {share} of the time", place.cause);
+            wrap("", &head).iter().for_each(|line| line_to(&mut text, line));
+            loss.advice().iter().for_each(|line| line_to(&mut text, line));
+        }
+        for loss in &self.ended {
+            let (stood, lost) = (units::time(loss.stood_ns), units::time(loss.lost_ns));
+            let (cause, name) = (&loss.place.cause, loss.place.name());
+            wrap("", &format!("{date}  ended: {cause} at {name}, after {stood}; it took {lost}"))
+                .iter()
+                .for_each(|line| line_to(&mut text, line));
+        }
+        text
+    }
+}
+
+impl WatchedLoss {
+    fn rows(&self) -> [String; 2] {
+        let first = format!(
+            "{:>6}  {:>8}  {:>5}  {:<18}  {:<22}  {}",
+            units::apart(self.stands_ns / 1_000_000_000),
+            units::time(self.total_lost_ns),
+            format!("{:.0} %", self.worst_share * 100.0),
+            self.place.cause,
+            self.place.program(),
+            self.place.part(),
+        );
+        let second = format!("{:25}{}. {}. CHANGE {}.", "", connections(self.connections), self.summary, self.remedy);
+        debug_assert!(WIDTH >= HEAD.len());
+        [cut(&first), cut(&second)]
+    }
+
+    fn advice(&self) -> Vec<String> {
+        let peer = self.worst_peer_program.as_ref().map_or_else(String::new, |peer| format!(" ({peer})"));
+        let ends = format!("The worst is {} > {}{peer}.", self.worst_local, self.worst_peer);
+        wrap("  ", &format!("{}. {ends} CHANGE {}.", self.summary, self.remedy))
+    }
+}
+
+fn connections(count: u64) -> String {
+    if count == 1 { "1 connection".to_owned() } else { format!("{} connections", units::count(count)) }
+}
+
+/// What a whole watch came to, the longest time lost first, in at most 25 lines.
+pub fn summary(ended: Ended, watched_ns: u64, totals: &[EndedLoss]) -> String {
+    let mut text = String::new();
+    if ended == Ended::Interrupted {
+        text.push_str("PARTIAL: interrupted\n");
+    }
+    let watched = units::time(watched_ns);
+    if totals.is_empty() {
+        line_to(&mut text, &format!("Watched for {watched}: nothing lost time that a look can see."));
+        return text;
+    }
+    line_to(&mut text, &format!("Watched for {watched}. The longest time lost comes first:"));
+    line_to(&mut text, "    LOST     STOOD  TIMES  CAUSE AND PROGRAM");
+    for total in totals.iter().take(SHOWN) {
+        let (lost, stood) = (units::time(total.lost_ns), units::time(total.stood_ns));
+        let (times, cause, name) = (units::count(total.episodes), &total.place.cause, total.place.name());
+        line_to(&mut text, &cut(&format!("{lost:>8}  {stood:>8}  {times:>5}  {cause} at {name}")));
+    }
+    if totals.len() > SHOWN {
+        line_to(&mut text, &format!("{} more", units::count((totals.len() - SHOWN) as u64)));
+    }
+    text
+}
