@@ -98,8 +98,8 @@ impl SocketTable {
             while answers < some.len() {
                 let length = self.receive()?;
                 let answer = &self.answer[..length];
-                // One that is gone, or whose addresses are another's by now (the cookie), is an error (`inet_diag_find_one_icsk`,
-                // net/ipv4/inet_diag.c).
+                // One that is gone, or whose addresses are another's by now (the cookie), is an error
+                // (`inet_diag_find_one_icsk`, net/ipv4/inet_diag.c).
                 match read(answer, self.sequence, &mut each) {
                     Part::Error(error)
                         if !matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::STALE)) =>

@@ -114,8 +114,8 @@ pub struct Sampler {
 const OWNERS_EVERY: Duration = Duration::from_millis(500);
 /// And then takes at most this part of a processor, as all other looking does (`taut sockets`).
 const MOST_WORK: u32 = 5;
-/// What waited is looked at more often for so long. If that ended with the wait, one that waits half of the time would be
-/// met in few of its waits, and booked as idle for the others.
+/// What waited is looked at more often for so long. If that ended with the wait, one that waits half of the time would
+/// be met in few of its waits, and booked as idle for the others.
 const SUSPECT_FOR: Duration = Duration::from_secs(2);
 /// A socket may be on its way to a program, so one look for its owner is not enough.
 const TRIES: u8 = 3;
