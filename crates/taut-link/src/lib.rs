@@ -10,6 +10,7 @@
 //! - [`Shaper`]: a server asked to receive links in another way.
 //! - [`SocketRing`]: many sockets on one io_uring.
 //! - [`Epoll`]: epoll(7) with times in nanoseconds on every kernel.
+//! - [`affinity`]: which processors a thread runs on; [`descriptors`]: room for many links.
 //! - [`process`]: another process' CPU time, and ending with the process that started us.
 //! - [`wire`]: frames of the tests' protocol, parsed and emitted without I/O.
 //! - [`foreign`]: a TCP peer unlike Linux, with an ACK delay of one's choice, on a TUN device.
@@ -19,10 +20,12 @@
 //! - [`Interrupt`]: the user's wish to stop.
 //! - [`clock`]: the live clock and sleeping on an absolute schedule.
 
+pub mod affinity;
 pub mod bluetooth;
 mod boot;
 pub mod clock;
 mod crowd;
+pub mod descriptors;
 mod endpoint;
 mod epoll;
 mod error;

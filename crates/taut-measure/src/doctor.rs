@@ -5,11 +5,11 @@ use std::thread;
 use rustix::process::{Resource, getrlimit};
 use taut_link::bluetooth::{self, CreditRule, IntervalLimits, interval_in_words};
 use taut_link::foreign::{AckPolicy, ForeignHost};
-use taut_link::{Endpoint, Link, Listener, Result, SocketOption, clock, stamp};
+use taut_link::{Endpoint, Link, Listener, Result, SocketOption, affinity, clock, stamp};
 use taut_time::Duration;
 
+use crate::echo;
 use crate::interrupt::Interrupt;
-use crate::{echo, placement};
 use taut_record::CheckRow;
 
 /// Tries everything, without leaving anything behind.
@@ -31,7 +31,7 @@ fn check(what: &str, needed_for: &str, outcome: std::result::Result<String, (Str
 }
 
 fn cores() -> CheckRow {
-    let allowed = placement::allowed_cores();
+    let allowed = affinity::allowed_cores();
     let outcome = if allowed.len() >= 2 {
         Ok(format!("{} to use: {allowed:?}", allowed.len()))
     } else {

@@ -4,11 +4,10 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-use taut_link::clock;
+use taut_link::{affinity, clock};
 use taut_time::Duration;
 
 use crate::engine::{EngineKind, overhead};
-use crate::placement;
 use taut_record::stats::{Distribution, Quantile};
 use taut_record::{Floor, FloorRow};
 
@@ -35,7 +34,7 @@ pub fn rows() -> Vec<FloorRow> {
     let on_a_thread = |prepare: fn() -> bool| {
         thread::spawn(move || prepare().then(|| sleep_lateness(300))).join().unwrap_or_default()
     };
-    let cores = placement::allowed_cores();
+    let cores = affinity::allowed_cores();
     let same = cores.first().map(|&core| (core, core));
     let other = cores.get(1).map(|&second| (cores[0], second));
     [
@@ -118,12 +117,12 @@ fn sleep_lateness(count: u32) -> Distribution {
 fn empty_exchange(count: u32, cores: Option<(usize, usize)>) -> Option<Distribution> {
     let (mut here, mut there) = UnixStream::pair().ok()?;
     let echo = thread::spawn(move || {
-        let _placed = placement::on_core(cores.map(|(_, core)| core));
+        let _placed = affinity::on_core(cores.map(|(_, core)| core));
         let mut byte = [0];
         while there.read_exact(&mut byte).is_ok() && there.write_all(&byte).is_ok() {}
     });
     let ask = thread::spawn(move || {
-        let _placed = placement::on_core(cores.map(|(core, _)| core));
+        let _placed = affinity::on_core(cores.map(|(core, _)| core));
         let mut byte = [0];
         let mut times = Distribution::new();
         for turn in 0..count + 100 {

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use taut_link::affinity;
 use taut_record::{Floor, HostFacts};
 
 /// Reads the facts; what can't be read stands as `unknown`.
@@ -14,7 +15,7 @@ pub fn host_facts(floor: Floor) -> HostFacts {
         machine: uname.machine().to_string_lossy().into_owned(),
         processor: processor(),
         cores: online_cores().unwrap_or(cores),
-        allowed_cores: crate::placement::allowed_cores(),
+        allowed_cores: affinity::allowed_cores(),
         clocksource: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         load_1min: line("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0),
         tcp_congestion_control: line("/proc/sys/net/ipv4/tcp_congestion_control"),

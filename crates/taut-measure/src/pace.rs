@@ -11,10 +11,9 @@ mod simulated;
 #[cfg(test)]
 mod tests;
 
-use taut_link::{Error, Result};
+use taut_link::{Error, Result, affinity};
 
 use crate::interrupt::Interrupt;
-use crate::placement::{self};
 use crate::rounds;
 use analysis::{Receiver, Totals};
 use peer::Peer;
@@ -44,7 +43,7 @@ pub fn run(plan: &PacePlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usiz
     let peer = {
         // A peer on a thread of its own stays where that was started.
         let is_thread = matches!(plan.peer, PeerKind::Foreign(_));
-        let _placed = placement::on_core(plan.spot.peer_core.filter(|_| is_thread))?;
+        let _placed = affinity::on_core(plan.spot.peer_core.filter(|_| is_thread))?;
         Peer::new(&plan.peer)?
     };
     let receiver = Receiver {
@@ -55,7 +54,7 @@ pub fn run(plan: &PacePlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usiz
     };
     let mut totals = Totals::new(plan, receiver);
     let (_, ended) = rounds::run(plan.rounds, interrupt, progress, || {
-        let _placed = placement::on_core(plan.spot.core)?;
+        let _placed = affinity::on_core(plan.spot.core)?;
         let (round, error) = sender::send_round(plan, &peer, interrupt)?;
         totals.add(round);
         Ok(((), error))

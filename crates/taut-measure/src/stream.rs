@@ -8,11 +8,11 @@ use std::thread;
 
 use rustix::io::Errno;
 use taut_link::wire::{AckPolicy, CONTROL_BYTES, Summary, Work};
-use taut_link::{Endpoint, Error, Request, Result, Session, SocketOption, clock};
+use taut_link::{Endpoint, Error, Request, Result, Session, SocketOption, affinity, clock};
 use taut_time::{Duration, Framing, Instant};
 
 use crate::interrupt::Interrupt;
-use crate::placement::{self, Spot};
+use crate::placement::Spot;
 use crate::tcp_facts::tcp_facts;
 use crate::{rounds, standstill};
 use progress::{Course, LOOK, Progress, Steady, counted};
@@ -152,7 +152,7 @@ fn run_round(
             .iter()
             .map(|(session, course)| {
                 scope.spawn(move || {
-                    let _placed = placement::on_core(plan.spot.core)?;
+                    let _placed = affinity::on_core(plan.spot.core)?;
                     flow(plan, session, *course, time, interrupt)
                 })
             })

@@ -2,10 +2,9 @@
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use taut_link::{Endpoint, Epoll, Error, Link, Result, SocketOption, clock};
+use taut_link::{Endpoint, Epoll, Error, Link, Result, SocketOption, clock, descriptors};
 use taut_time::{Duration, Instant};
 
-use super::descriptors;
 use super::plan::MESSAGE_BYTES;
 use crate::interrupt::Interrupt;
 

@@ -4,11 +4,11 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 
 use rustix::io::Errno;
-use taut_link::{Endpoint, Error, Link, Listener, Result, SocketOption, process};
+use taut_link::affinity::stay_on_core;
+use taut_link::{Endpoint, Error, Link, Listener, Result, SocketOption, descriptors, process};
 use taut_time::Duration;
 
-use super::{CrowdEngine, descriptors, engine};
-use crate::placement;
+use super::{CrowdEngine, engine};
 
 /// What a host is told to do.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub fn run(order: &HostOrder) -> Result<()> {
 fn serve(order: &HostOrder) -> Result<()> {
     process::end_with_stdin().map_err(|error| Error::Unavailable(format!("the crowd host can't start: {error}")))?;
     if let Some(core) = order.core {
-        placement::stay_on_core(core)?;
+        stay_on_core(core)?;
     }
     descriptors::make_room(order.connections)?;
     let links = {

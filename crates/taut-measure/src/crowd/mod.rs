@@ -7,7 +7,6 @@
 //! link. A link that gets no answer there never will, which is what starvation means here.
 
 mod client;
-mod descriptors;
 mod engine;
 pub mod host;
 mod kind;
@@ -16,14 +15,13 @@ mod process;
 mod record;
 mod side;
 
-use taut_link::{Error, Fault, Result, clock};
+use taut_link::affinity::on_core;
+use taut_link::{Error, Fault, Result, clock, descriptors};
 use taut_time::Duration;
 
 use crate::interrupt::Interrupt;
-use crate::placement;
 use crate::rounds::turns;
 use client::{Crowd, Ending};
-pub use descriptors::most_connections;
 pub use host::HostOrder;
 pub use kind::CrowdEngine;
 use plan::Case;
@@ -50,7 +48,7 @@ pub fn run(plan: &CrowdPlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usi
     let cases = cases(plan)?;
     let largest = cases.iter().map(|case| case.connections).max().unwrap_or(0);
     descriptors::make_room(largest)?;
-    let _placed = placement::on_core(plan.spot.core)?;
+    let _placed = on_core(plan.spot.core)?;
     let mut record = Record::new(plan, &cases);
     let mut first_error = None;
     let mut ended = Ended::Complete;
@@ -208,7 +206,7 @@ mod tests {
             rounds: 5,
             time: Duration::from_millis(1),
             timeout: Duration::from_secs(2),
-            spot: placement::Spot::default(),
+            spot: crate::placement::Spot::default(),
             command: "taut crowd".to_owned(),
         }
     }

@@ -2,7 +2,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use taut_link::wire::Work;
-use taut_link::{Endpoint, Error, Request, Result, Session, SocketOption, clock};
+use taut_link::{Endpoint, Error, Request, Result, Session, SocketOption, affinity, clock};
 use taut_time::{Duration, Framing, Instant, Timeline};
 
 use super::copies::NUMBER_BYTES;
@@ -11,7 +11,6 @@ use super::ping_pong::PingPong;
 use super::plan::{EchoPlan, EchoSubject, Limit};
 use super::samples::{Sampled, Samples};
 use crate::interrupt::Interrupt;
-use crate::placement;
 use crate::tcp_facts::tcp_facts;
 use crate::verdict::compare;
 use taut_record::stats::{Interval, Quantile, interval, median};
@@ -105,7 +104,7 @@ impl<'a> Target<'a> {
     }
 
     fn measure(&mut self, round: usize, observe: bool, samples: &mut Samples, interrupt: &Interrupt) -> Result<()> {
-        let _placed = placement::on_core(self.subject.spot.core)?;
+        let _placed = affinity::on_core(self.subject.spot.core)?;
         let sessions = (0..self.plan.connections).map(|_| self.open(interrupt)).collect::<Result<Vec<_>>>()?;
         self.is_placed &= self.subject.spot.is_met(&sessions);
         if let Some(session) = sessions.first() {

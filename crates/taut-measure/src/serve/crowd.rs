@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::io::Errno;
+use taut_link::descriptors::most_connections;
 use taut_link::wire::{Frame, Hello, Refusal};
 use taut_link::{Endpoint, Link};
 
 use super::exchange::{Bounds, Outcome, SessionError, receive_frame, send};
 use super::shared::Shared;
-use crate::crowd::{CrowdEngine, HostFailure, HostOrder, HostProcess, most_connections};
+use crate::crowd::{CrowdEngine, HostFailure, HostOrder, HostProcess};
 
 /// Numbers of the Unix names that hosts get.
 static NAMES: AtomicU32 = AtomicU32::new(1);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
+use taut_link::affinity::{Placed, on_core};
 use taut_link::bluetooth::Agreed;
 use taut_link::clock;
 use taut_link::wire::{
@@ -20,9 +21,9 @@ use taut_time::{Duration, Instant};
 
 use super::limits::{Place, Rate};
 use super::look_period::LOOK_PERIOD;
+use super::processor;
 use super::seen::Seen;
 use super::shared::Shared;
-use crate::placement::{self, Placed};
 
 /// How long a session that is over is kept, when its client does not say that it has the report.
 const LINGER: Duration = Duration::from_secs(2);
@@ -211,7 +212,7 @@ impl DatagramServer<'_> {
             boot: boot_identity(),
             max_message_bytes: u32::try_from(limits.message_bytes).unwrap_or(u32::MAX),
             max_duration: limits.session,
-            core: placement::bound_core(&hello),
+            core: processor::bound_core(&hello),
         })
     }
 
@@ -224,7 +225,7 @@ impl DatagramServer<'_> {
         let agreed = self.sessions.values().all(|session| wish(&session.hello) == wish(hello));
         if self.placed.is_none() && agreed {
             // A processor that it may not use leaves it where it is, and the answer says so.
-            self.placed = placement::on_core(wish(hello).map(usize::from)).unwrap_or(None);
+            self.placed = on_core(wish(hello).map(usize::from)).unwrap_or(None);
         }
     }
 

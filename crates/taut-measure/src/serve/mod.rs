@@ -13,6 +13,7 @@ mod limits;
 mod look_period;
 #[cfg(test)]
 mod paths_tests;
+mod processor;
 mod seen;
 mod shape;
 mod shared;

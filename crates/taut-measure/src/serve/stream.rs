@@ -18,9 +18,9 @@ use taut_time::{Duration, Instant};
 use super::exchange::{Bounds, Outcome, SessionError, drain, receive_frame, send};
 use super::limits::{Place, Rate};
 use super::look_period::LOOK_PERIOD;
+use super::processor;
 use super::shared::Shared;
 use super::{crowd, shape};
-use crate::placement;
 
 /// Enough for the deepest call here; buffers are on the heap.
 const STACK_BYTES: usize = 256 * 1024;
@@ -107,7 +107,7 @@ fn serve(link: &Link, listener: &Listener, shared: &Shared) -> Outcome {
         receive_buffer: link.receive_buffer().unwrap_or(0),
         credit_rule: link.credit_rule(),
         agreed: link.agreed(),
-        core: placement::for_client(&hello),
+        core: processor::for_client(&hello),
     };
     send(link, &Frame::Accept(accept).emit(session), &greeting)?;
     match hello.work {

@@ -1,10 +1,9 @@
-use taut_link::{Error, Fault, Result};
+use taut_link::{Error, Fault, Result, affinity};
 
 use super::plan::TunePlan;
 use super::setting::{self, Setting};
 use super::trial::{self, Figures, Trial};
 use crate::interrupt::Interrupt;
-use crate::placement;
 use crate::rounds::turns;
 use crate::verdict::{confirm, stands_out};
 use taut_record::stats::{Losses, MOST_FALSE, Quantile, Ratio, losses_differ_at, median};
@@ -49,7 +48,7 @@ impl Candidate {
 impl Candidates {
     /// All settings; one that is in force already in a base with these options is not tried.
     pub(super) fn new(plan: &TunePlan, in_force: &[String]) -> Self {
-        let cores = placement::allowed_cores();
+        let cores = affinity::allowed_cores();
         let mut all = vec![Candidate::new(setting::base(plan), None)];
         all.extend(setting::all(plan).into_iter().map(|setting| {
             let why_not = setting.is_in_force(plan, in_force, &cores);

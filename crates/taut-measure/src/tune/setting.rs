@@ -1,10 +1,9 @@
-use taut_link::SocketOption;
 use taut_link::wire::AckPolicy;
+use taut_link::{SocketOption, affinity};
 
 use super::plan::{TunePlan, TuneWorkload};
 use crate::echo::WriteStyle;
 use crate::engine::EngineKind;
-use crate::placement;
 use taut_record::{PlacementKind, fact};
 
 /// One way to run the workload.
@@ -44,7 +43,7 @@ pub(super) fn all(plan: &TunePlan) -> Vec<Setting> {
     }
     // Where both ends have their processors already there is none to try.
     let is_placed = plan.spot.kind != PlacementKind::Free;
-    let cores = placement::allowed_cores().into_iter().take(if is_placed { 0 } else { CORES });
+    let cores = affinity::allowed_cores().into_iter().take(if is_placed { 0 } else { CORES });
     settings.extend(cores.map(|core| Setting {
         name: format!("core {core}"),
         place: "the program",
@@ -167,7 +166,7 @@ mod tests {
             workload: TuneWorkload::Echo { bytes: 32 },
             acks,
             plain: false,
-            spot: placement::Spot::default(),
+            spot: crate::placement::Spot::default(),
             rounds: 5,
             time: Duration::from_millis(1),
             command: String::new(),
@@ -184,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_is_in_force_is_not_tried() {
-        let first = placement::allowed_cores()[0];
+        let first = affinity::allowed_cores()[0];
         let none: [String; 0] = [];
         assert_eq!(out(AckPolicy::System, &["nodelay=0", "busy_poll=0"], &[first, first + 1]), none);
         assert_eq!(out(AckPolicy::System, &["nodelay=1", "busy_poll=0"], &[first, first + 1]), ["nodelay"]);

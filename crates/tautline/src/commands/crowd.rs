@@ -1,6 +1,6 @@
 use anyhow::Context;
 use taut_link::wire::Work;
-use taut_link::{Endpoint, Error};
+use taut_link::{Endpoint, Error, affinity};
 use taut_measure::Interrupt;
 use taut_measure::crowd::{self, CrowdEngine, CrowdPlan, Server};
 use taut_measure::placement::{self, Spot, Wish};
@@ -162,5 +162,5 @@ pub(crate) fn own_server() -> anyhow::Result<Server> {
 /// The placement that a crowd has when nobody says which: what a server costs is to be told apart
 /// from what its clients do.
 pub(crate) fn two_cores() -> Wish {
-    if placement::allowed_cores().len() < 2 { Wish::Free } else { Wish::TwoCores }
+    if affinity::allowed_cores().len() < 2 { Wish::Free } else { Wish::TwoCores }
 }

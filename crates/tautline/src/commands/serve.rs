@@ -2,8 +2,7 @@ use std::io::Read;
 use std::thread;
 
 use serde_json::json;
-use taut_link::{Endpoint, clock};
-use taut_measure::placement;
+use taut_link::{Endpoint, affinity, clock};
 use taut_measure::serve::{Faults, Limits, Server, ServerConfig, Stall};
 use taut_time::Duration;
 
@@ -62,7 +61,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if let Some(core) = args.cpu {
-        placement::stay_on_core(core)?;
+        affinity::stay_on_core(core)?;
     }
     let interrupt = run::interrupt_on_signals()?;
     let defaults = Limits::default();

@@ -4,7 +4,7 @@ use anyhow::Context;
 use taut_explain::Finding;
 use taut_link::foreign::ForeignHost;
 use taut_link::wire::{AckPolicy, Work};
-use taut_link::{Endpoint, Listener, SocketOption, foreign};
+use taut_link::{Endpoint, Listener, SocketOption, descriptors, foreign};
 use taut_measure::Interrupt;
 use taut_measure::air::{self, Excerpt};
 use taut_measure::crowd::{self, CrowdEngine, CrowdPlan};
@@ -232,7 +232,7 @@ impl Survey {
         const ENGINES: [CrowdEngine; 5] =
             [CrowdEngine::Poll, CrowdEngine::Epoll, CrowdEngine::Uring, CrowdEngine::AioSignal, CrowdEngine::AioWait];
         let (server, spot) = (own_server()?, placement::of_threads(Some(two_cores()), None)?.swap_remove(0));
-        let connections = crowd::most_connections().min(1000);
+        let connections = descriptors::most_connections().min(1000);
         let active = connections.min(10);
         let names = ENGINES.map(CrowdEngine::name).join(",");
         let mut plan = CrowdPlan {

@@ -1,5 +1,6 @@
+use taut_link::affinity;
 use taut_measure::route::{self, RouteCase, RouteSetting, RouteTimes};
-use taut_measure::{Interrupt, placement, turns};
+use taut_measure::{Interrupt, turns};
 use taut_record::stats::{Distribution, usual_rounds};
 use taut_record::{Ended, FloorRow, Row};
 use taut_report::Document;
@@ -119,7 +120,7 @@ fn is_unavailable(error: &anyhow::Error) -> bool {
 
 /// A processor for the sensor and one for user space, where there are two.
 pub(crate) fn cores() -> (Option<usize>, Option<usize>) {
-    match placement::allowed_cores()[..] {
+    match affinity::allowed_cores()[..] {
         [first, second, ..] => (Some(first), Some(second)),
         _ => (None, None),
     }

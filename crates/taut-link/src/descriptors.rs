@@ -1,7 +1,8 @@
 //! Room for many links: the limit of open files.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
-use taut_link::{Error, Result};
+
+use crate::error::{Error, Result};
 
 /// Descriptors that a process has besides its links, with room to spare.
 const OTHERS: u64 = 64;
@@ -10,7 +11,7 @@ const OTHERS: u64 = 64;
 ///
 /// # Errors
 /// [`Error::Unavailable`] when the hard limit does not suffice.
-pub(super) fn make_room(connections: usize) -> Result<()> {
+pub fn make_room(connections: usize) -> Result<()> {
     let needed = connections as u64 + OTHERS;
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
