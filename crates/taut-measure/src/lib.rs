@@ -1,6 +1,6 @@
 //! Workloads, engines and schedules, and the recordings they make.
 //!
-//! - [`echo`], [`pace`], [`stream`], [`crowd`]: the workloads; [`serve`] is their other side,
+//! - [`echo`], [`pace`], [`stream`], [`crowd`]: the workloads, whose other side is `taut-serve`;
 //!   [`tune`] tries settings on them.
 //! - [`route`]: what was measured of routes, as rows.
 //! - [`air`]: Bluetooth LE links in virtual time.
@@ -25,7 +25,6 @@ pub mod pace;
 pub mod placement;
 mod rounds;
 pub mod route;
-pub mod serve;
 mod standstill;
 pub mod stream;
 mod tcp_facts;

@@ -243,7 +243,7 @@ fn listed(text: &str) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::{Server, ServerConfig};
+    use taut_serve::{Server, ServerConfig};
 
     fn server(endpoint: &str) -> Server {
         Server::start(&[endpoint.parse().unwrap()], ServerConfig::default()).unwrap()

@@ -1,17 +1,13 @@
 //! Many links, few of them active: what does it cost a server to find the few?
 //!
-//! The engine under test drives a server process, the crowd host ([`host`]), which answers every
+//! The engine under test drives a server process, the crowd host ([`taut_serve::crowd`]), which answers every
 //! message with itself. The client holds all links and sends one message on each of `active` of
 //! them, drawn at random; when all replies are in, it draws again. Each round of each engine has a
 //! host and links of its own, one host at a time, and begins with a roll call: one message on every
 //! link. A link that gets no answer there never will, which is what starvation means here.
 
 mod client;
-mod engine;
-pub mod host;
-mod kind;
 mod plan;
-mod process;
 mod record;
 mod side;
 
@@ -22,15 +18,12 @@ use taut_time::Duration;
 use crate::interrupt::Interrupt;
 use crate::rounds::turns;
 use client::{Crowd, Ending};
-pub use host::HostOrder;
-pub use kind::CrowdEngine;
 use plan::Case;
 pub use plan::{CrowdOutcome, CrowdPlan, MESSAGE_BYTES, Server};
-pub use process::HostProgram;
-pub(crate) use process::{HostFailure, HostProcess};
 use record::{Cell, Record};
 use side::Side;
 use taut_record::Ended;
+use taut_serve::crowd::CrowdEngine;
 
 /// Exchanges of a cell that do not count: they bring caches and the processor's clock up. At most so many, in at most
 /// this time, and at least one.

@@ -1,10 +1,9 @@
 use taut_link::Endpoint;
 use taut_time::Duration;
 
-use super::kind::CrowdEngine;
-use super::process::HostProgram;
 use crate::placement::Spot;
 use taut_record::{CrowdRow, Ended};
+use taut_serve::crowd::{CrowdEngine, HostProgram};
 
 /// Bytes of one message.
 pub const MESSAGE_BYTES: usize = 32;

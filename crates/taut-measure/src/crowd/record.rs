@@ -7,6 +7,7 @@ use super::plan::{Case, CrowdPlan, MESSAGE_BYTES, Server};
 use crate::verdict::compare;
 use taut_record::stats::{Distribution, Interval, Quantile, Rounds, interval, median};
 use taut_record::{Comparison, CpuComparison, CrowdRound, CrowdRow, Starvation};
+use taut_serve::crowd::CrowdEngine;
 
 /// One engine with one number of active links in one round.
 #[derive(Clone, Debug, Default)]
@@ -214,7 +215,7 @@ impl<'a> Record<'a> {
 
     /// The CPU time of a message against that of the bare io_uring where it is there, else of the first engine.
     fn cpu_compared(&self, case: usize, active: usize, engine: usize) -> Option<CpuComparison> {
-        let base = self.plan.engines.iter().position(|&engine| engine == super::CrowdEngine::Uring).unwrap_or(0);
+        let base = self.plan.engines.iter().position(|&engine| engine == CrowdEngine::Uring).unwrap_or(0);
         // In picoseconds: ratios are of whole numbers.
         let costs = |engine: usize| -> Vec<Option<u64>> {
             let cost = |round: &CrowdRound| round.cpu_ns_per_message.map(|ns| (ns * 1e3) as u64);
@@ -257,10 +258,10 @@ fn nanos(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::CrowdEngine::{Epoll, GlibcAio, Poll, Uring};
     use super::super::tests::plan;
     use super::*;
     use taut_record::Verdict;
+    use taut_serve::crowd::CrowdEngine::{Epoll, GlibcAio, Poll, Uring};
 
     fn usage(cpu_us: u64) -> Usage {
         Usage { cpu: Duration::from_micros(cpu_us), threads: 3, rss_bytes: 4096 }

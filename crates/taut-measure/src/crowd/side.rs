@@ -5,9 +5,8 @@ use taut_link::{CrowdRequest, CrowdSession, Endpoint, Result};
 use taut_time::Duration;
 
 use super::plan::{CrowdPlan, MESSAGE_BYTES, Server};
-use super::process::HostProcess;
-use super::{CrowdEngine, HostOrder};
 use crate::interrupt::Interrupt;
+use taut_serve::crowd::{CrowdEngine, HostOrder, HostProcess};
 
 /// A crowd host with what is needed to reach it. Ends when dropped.
 pub(super) enum Side {

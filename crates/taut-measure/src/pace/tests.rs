@@ -11,8 +11,8 @@ use taut_time::Duration;
 
 use super::*;
 use crate::placement::Spot;
-use crate::serve::{Server, ServerConfig};
 use taut_record::Ended;
+use taut_serve::{Server, ServerConfig};
 
 /// Sends what it is given on to the client; `false` once that is gone.
 type Onward<'a> = &'a mut dyn FnMut(&[u8]) -> bool;

@@ -7,7 +7,7 @@ use std::thread;
 use taut_link::wire::Frame;
 
 use super::*;
-use crate::serve::{Server, ServerConfig};
+use taut_serve::{Server, ServerConfig};
 
 fn plain(endpoint: &str, time: Duration, rounds: usize) -> StreamRow {
     let plan = StreamPlan {

@@ -2,11 +2,12 @@ use anyhow::Context;
 use taut_link::wire::Work;
 use taut_link::{Endpoint, Error, affinity};
 use taut_measure::Interrupt;
-use taut_measure::crowd::{self, CrowdEngine, CrowdPlan, Server};
+use taut_measure::crowd::{self, CrowdPlan, Server};
 use taut_measure::placement::{self, Spot, Wish};
 use taut_record::stats::usual_rounds;
 use taut_record::{PlacementKind, Row};
 use taut_report::Document;
+use taut_serve::crowd::CrowdEngine;
 use taut_time::{Duration, Framing};
 
 use super::crowd_host;

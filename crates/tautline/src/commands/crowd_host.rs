@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 
 use taut_link::Endpoint;
-use taut_measure::crowd::{self, CrowdEngine, HostOrder, HostProgram};
+use taut_serve::crowd::{self, CrowdEngine, HostOrder, HostProgram};
 
 use crate::exit::Code;
 use crate::input;
@@ -30,7 +30,7 @@ pub(crate) fn program() -> std::io::Result<HostProgram> {
 pub(crate) fn run(args: Args) -> Code {
     let Args { engine, connections, listen, from, cpu } = args;
     // What goes wrong has been told on stdout, where the one who started us listens.
-    match crowd::host::run(&HostOrder { engine, connections, listen, from, core: cpu }) {
+    match crowd::run(&HostOrder { engine, connections, listen, from, core: cpu }) {
         Ok(()) => Code::Ok,
         Err(_) => Code::Failed,
     }

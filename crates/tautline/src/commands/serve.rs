@@ -3,7 +3,7 @@ use std::thread;
 
 use serde_json::json;
 use taut_link::{Endpoint, affinity, clock};
-use taut_measure::serve::{Faults, Limits, Server, ServerConfig, Stall};
+use taut_serve::{Faults, Limits, Server, ServerConfig, Stall};
 use taut_time::Duration;
 
 use super::crowd_host;

@@ -7,7 +7,7 @@ use taut_link::wire::{AckPolicy, Work};
 use taut_link::{Endpoint, Listener, SocketOption, descriptors, foreign};
 use taut_measure::Interrupt;
 use taut_measure::air::{self, Excerpt};
-use taut_measure::crowd::{self, CrowdEngine, CrowdPlan};
+use taut_measure::crowd::{self, CrowdPlan};
 use taut_measure::echo::{self, EchoPlan, EchoSubject, Limit, WriteStyle};
 use taut_measure::engine::EngineKind;
 use taut_measure::pace::{self, PacePlan, PeerKind};
@@ -19,6 +19,7 @@ use taut_record::{CheckRow, Ended, PlacementKind, Row};
 use taut_report::Document;
 use taut_route::bench::Plan as RoutePlan;
 use taut_route::bench::gpio::{self, GpioPlan, Simulation};
+use taut_serve::crowd::CrowdEngine;
 use taut_time::Duration;
 
 use super::crowd::{own_server, two_cores};

@@ -7,15 +7,17 @@ use taut_link::descriptors::most_connections;
 use taut_link::wire::{Frame, Hello, Refusal};
 use taut_link::{Endpoint, Link};
 
-use super::exchange::{Bounds, Outcome, SessionError, receive_frame, send};
-use super::shared::Shared;
-use crate::crowd::{CrowdEngine, HostFailure, HostOrder, HostProcess};
+use super::host::HostOrder;
+use super::kind::CrowdEngine;
+use super::process::{HostFailure, HostProcess};
+use crate::exchange::{Bounds, Outcome, SessionError, receive_frame, send};
+use crate::shared::Shared;
 
 /// Numbers of the Unix names that hosts get.
 static NAMES: AtomicU32 = AtomicU32::new(1);
 
 /// Serves a client whose hello has been accepted: starts the host that it asks for, and tells what that uses.
-pub(super) fn serve(link: &Link, shared: &Shared, hello: &Hello, session: u64, greeting: &Bounds<'_>) -> Outcome {
+pub(crate) fn serve(link: &Link, shared: &Shared, hello: &Hello, session: u64, greeting: &Bounds<'_>) -> Outcome {
     let limits = &shared.config.limits;
     let (_, Frame::Crowd { engine, connections }) = receive_frame(link, greeting)? else {
         return Err(SessionError::Misbehaved);

@@ -4,8 +4,10 @@
 //! wakes up sooner than any event loop, and the server must not be what is measured. Every client is bounded in
 //! number, message size, rate, time and memory ([`Limits`]), however busy it is: no call waits longer than a glance,
 //! and the limits are looked at after each. Nothing is sent to an address that has not shown that it gets our answers.
+//!
+//! [`crowd`]: the servers under test of a crowd, which are processes of their own.
 
-mod crowd;
+pub mod crowd;
 mod datagram;
 mod exchange;
 mod faults;
@@ -26,10 +28,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use serde::Serialize;
-use taut_link::{Endpoint, Listener, Result};
+use taut_link::{Endpoint, Interrupt, Listener, Result};
 use taut_time::Framing;
 
-use crate::interrupt::Interrupt;
 pub use faults::{Faults, Stall};
 pub use limits::Limits;
 use limits::Places;

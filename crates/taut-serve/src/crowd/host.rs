@@ -8,7 +8,8 @@ use taut_link::affinity::stay_on_core;
 use taut_link::{Endpoint, Error, Link, Listener, Result, SocketOption, descriptors, process};
 use taut_time::Duration;
 
-use super::{CrowdEngine, engine};
+use super::engine;
+use super::kind::CrowdEngine;
 
 /// What a host is told to do.
 #[derive(Clone, Debug)]

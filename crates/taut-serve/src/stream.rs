@@ -15,12 +15,13 @@ use taut_link::wire::{
 use taut_link::{Link, Listener, SocketOption, boot_identity, stamp};
 use taut_time::{Duration, Instant};
 
-use super::exchange::{Bounds, Outcome, SessionError, drain, receive_frame, send};
-use super::limits::{Place, Rate};
-use super::look_period::LOOK_PERIOD;
-use super::processor;
-use super::shared::Shared;
-use super::{crowd, shape};
+use crate::crowd::control;
+use crate::exchange::{Bounds, Outcome, SessionError, drain, receive_frame, send};
+use crate::limits::{Place, Rate};
+use crate::look_period::LOOK_PERIOD;
+use crate::processor;
+use crate::shape;
+use crate::shared::Shared;
 
 /// Enough for the deepest call here; buffers are on the heap.
 const STACK_BYTES: usize = 256 * 1024;
@@ -111,7 +112,7 @@ fn serve(link: &Link, listener: &Listener, shared: &Shared) -> Outcome {
     };
     send(link, &Frame::Accept(accept).emit(session), &greeting)?;
     match hello.work {
-        Work::Crowd => return crowd::serve(link, shared, &hello, session, &greeting),
+        Work::Crowd => return control::serve(link, shared, &hello, session, &greeting),
         Work::Shape => return shape::serve(link, listener, shared, &hello, session),
         _ => {}
     }

@@ -1,10 +1,10 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use super::faults::Faults;
-use super::limits::{Limits, Places};
-use crate::crowd::HostProgram;
-use crate::interrupt::Interrupt;
+use crate::crowd::process::HostProgram;
+use crate::faults::Faults;
+use crate::limits::{Limits, Places};
+use taut_link::Interrupt;
 
 /// How a server behaves.
 #[derive(Clone, Debug, Default)]

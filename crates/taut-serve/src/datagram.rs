@@ -19,11 +19,11 @@ use taut_link::wire::{
 use taut_link::{Listener, PeerAddress, boot_identity, is_this_boot};
 use taut_time::{Duration, Instant};
 
-use super::limits::{Place, Rate};
-use super::look_period::LOOK_PERIOD;
-use super::processor;
-use super::seen::Seen;
-use super::shared::Shared;
+use crate::limits::{Place, Rate};
+use crate::look_period::LOOK_PERIOD;
+use crate::processor;
+use crate::seen::Seen;
+use crate::shared::Shared;
 
 /// How long a session that is over is kept, when its client does not say that it has the report.
 const LINGER: Duration = Duration::from_secs(2);

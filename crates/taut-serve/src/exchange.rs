@@ -5,7 +5,7 @@ use taut_link::wire::{self, CONTROL_BYTES, Frame, HEADER_BYTES, Hello, Refusal};
 use taut_link::{Link, clock};
 use taut_time::{Duration, Instant};
 
-use super::shared::Shared;
+use crate::shared::Shared;
 
 /// How a session ended.
 pub(super) type Outcome = Result<(), SessionError>;

@@ -10,13 +10,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use taut_link::wire::Usage;
-use taut_link::{Endpoint, Error, Result, clock, process};
+use taut_link::{Endpoint, Error, Interrupt, Result, clock, process};
 use taut_time::Duration;
 
-use super::HostOrder;
-use crate::interrupt::Interrupt;
+use super::host::HostOrder;
 
-/// The program that works as a crowd host (it calls [`super::host::run`]), with the arguments that make it one. Those
+/// The program that works as a crowd host (it calls [`super::run`]), with the arguments that make it one. Those
 /// of the order come after them, in the form `--engine NAME --connections N --listen ENDPOINT [--from IP] [--cpu N]`.
 #[derive(Clone, Debug)]
 pub struct HostProgram {
@@ -28,7 +27,7 @@ pub struct HostProgram {
 
 /// A running crowd host. Killed when dropped, however busy it is.
 #[derive(Debug)]
-pub(crate) struct HostProcess {
+pub struct HostProcess {
     child: Child,
     stdout: ChildStdout,
     said: Vec<u8>,
@@ -37,11 +36,11 @@ pub(crate) struct HostProcess {
 
 /// A host that could not start working.
 #[derive(Debug)]
-pub(crate) struct HostFailure {
+pub struct HostFailure {
     /// The system's error number, 0 when there is none.
-    pub(crate) number: u32,
+    pub number: u32,
     /// What it said.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 /// Longest wait for a host to listen.
@@ -52,8 +51,11 @@ const READY: Duration = Duration::from_secs(50);
 const LOOK_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 impl HostProcess {
-    /// Starts a host and waits until it listens.
-    pub(crate) fn start(
+    /// Starts a host and waits until it listens, for 10 s at most and no longer than the user wants.
+    ///
+    /// # Errors
+    /// The program can't be started, can't listen, or does something else.
+    pub fn start(
         program: &HostProgram,
         order: &HostOrder,
         interrupt: &Interrupt,
@@ -85,18 +87,24 @@ impl HostProcess {
     }
 
     /// Where it takes its links.
-    pub(crate) const fn endpoint(&self) -> &Endpoint {
+    pub const fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Waits until it has all its links and its engine waits for them.
-    pub(crate) fn wait_ready(&mut self, interrupt: &Interrupt) -> std::result::Result<(), HostFailure> {
+    /// Waits until it has all its links and its engine waits for them, for 50 s at most.
+    ///
+    /// # Errors
+    /// Its engine can't be set up, or not all links came.
+    pub fn wait_ready(&mut self, interrupt: &Interrupt) -> std::result::Result<(), HostFailure> {
         let line = self.line(READY, interrupt)?;
         if line == "ready" { Ok(()) } else { Err(HostFailure::of(&line)) }
     }
 
-    /// What it uses by now.
-    pub(crate) fn usage(&self) -> Result<Usage> {
+    /// CPU time, threads and memory that it uses by now.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn usage(&self) -> Result<Usage> {
         let pid = self.child.id();
         let gone = |error| Error::Host { what: "the crowd host is gone".to_owned(), error };
         let cpu = process::cpu_time(pid).map_err(gone)?;
@@ -183,7 +191,7 @@ mod tests {
     #[test]
     fn a_program_that_is_no_host_is_told_by_what_it_does() {
         let order = HostOrder {
-            engine: super::super::CrowdEngine::Epoll,
+            engine: super::super::kind::CrowdEngine::Epoll,
             connections: 1,
             listen: "tcp://127.0.0.1:0".parse().unwrap(),
             from: None,

@@ -1,8 +1,8 @@
 use taut_link::clock;
 use taut_time::{Duration, Instant};
 
-use super::look_period::LOOK_PERIOD;
-use crate::interrupt::Interrupt;
+use crate::look_period::LOOK_PERIOD;
+use taut_link::Interrupt;
 
 /// Ways to make a server slow on purpose, by known amounts: what the measuring is held against.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,8 +4,8 @@ use taut_link::bluetooth::IntervalLimits;
 use taut_link::wire::{Frame, Hello, Refusal, Shape, Shaped};
 use taut_link::{Error, Link, Listener};
 
-use super::exchange::{Bounds, Outcome, SessionError, receive_frame, send};
-use super::shared::Shared;
+use crate::exchange::{Bounds, Outcome, SessionError, receive_frame, send};
+use crate::shared::Shared;
 
 /// Serves a client whose hello has been accepted.
 pub(super) fn serve(link: &Link, listener: &Listener, shared: &Shared, hello: &Hello, session: u64) -> Outcome {
