@@ -29,6 +29,7 @@ mod sockets;
 mod stages;
 pub mod table;
 mod traced;
+mod trial;
 pub mod units;
 mod watched;
 
@@ -42,6 +43,7 @@ pub use explained::ExplainDocument;
 pub use explained_file::ExplainedFile;
 pub use sockets::{HeldTime, SocketRow, SocketsDocument, Suspicion};
 pub use traced::TraceDocument;
+pub use trial::{TRIAL_PAIRS, Trial, TrialOutcome, TrialPair, TrialSlice, trial_outcome};
 pub use watched::{EndedLoss, WatchDocument, WatchedLoss, WatchedPlace, summary as watch_summary};
 
 /// JSON Schema of all that `--json` prints: a recording with its findings, explained captures, sockets, a

@@ -7,6 +7,7 @@ use taut_record::Ended;
 use crate::explained::{breakdown, finding};
 use crate::explained_file::holder;
 use crate::lines::{cut, line_to, wrap};
+use crate::trial::Trial;
 use crate::units;
 
 /// What a live trace came to: the one JSON object of `taut trace`.
@@ -30,6 +31,9 @@ pub struct TraceDocument {
     pub missing_hooks: Vec<String>,
     /// What could not be seen, a sentence each.
     pub remarks: Vec<String>,
+    /// What `--try` came to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<Trial>,
     /// Who held the data.
     #[serde(flatten)]
     pub result: Traced,
@@ -71,6 +75,7 @@ impl TraceDocument {
             let how = if is_full { "--top shows more of them" } else { "--full shows the worst of them" };
             lines.push(format!("{} more {are} data; {how}.", units::count(more)));
         }
+        lines.extend(self.trial.iter().flat_map(Trial::lines));
         lines.extend(self.remarks.iter().flat_map(|remark| wrap("", remark)));
         lines.extend(wrap("", UNSEEN));
         lines.iter().for_each(|line| line_to(&mut text, line));

@@ -1,9 +1,10 @@
-//! What can be seen of the sockets and programs of a host, without changing them.
+//! What can be seen of the sockets and programs of a host.
 //!
 //! - [`SocketTable`]: the TCP sockets of this network namespace with their state, by sock_diag(7); needs no right.
 //! - [`Owners`]: which program has which socket, from `/proc`.
 //! - [`Options`]: options that no list of sockets has, read from a descriptor borrowed for that moment.
 //! - [`Sampler`]: looks again and again, and books the time of each socket to holders.
+//! - [`NoDelay`]: `TCP_NODELAY` on sockets of running programs, for a while; nothing else here changes anything.
 //! - [`trace`]: the sockets of running programs, event by event, through programs in the kernel.
 
 mod netlink;
@@ -12,9 +13,11 @@ mod owners;
 mod sampler;
 mod socket;
 pub mod trace;
+mod trial;
 
 pub use netlink::{Error, SocketTable};
 pub use options::Options;
 pub use owners::{Owner, Owners};
 pub use sampler::{Reason, Sampler, Seen};
 pub use socket::{AcceptQueue, Socket, SocketId, State};
+pub use trial::{NoDelay, Settings};

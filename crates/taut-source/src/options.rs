@@ -1,3 +1,5 @@
+use std::os::fd::OwnedFd;
+
 use rustix::fs::fstat;
 use rustix::io::{Errno, Result};
 use rustix::net::sockopt;
@@ -29,18 +31,30 @@ impl Options {
     /// `BADF` and `SRCH` when the program has closed it, or ended. All else is here to stay: `PERM` without the right
     /// (`PTRACE_MODE_ATTACH_REALCREDS`, pidfd_getfd(2)), `NOSYS` before Linux 5.6.
     pub fn read(owner: &Owner, inode: u32) -> Result<Self> {
-        let process = pidfd_open(Pid::from_raw(owner.pid).ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
-        let lent = pidfd_getfd(&process, owner.fd, PidfdGetfdFlags::empty())?;
-        // The number may have become another socket's.
-        if fstat(&lent)?.st_ino != u64::from(inode) {
-            return Err(Errno::BADF);
-        }
+        let lent = lend(owner, inode)?;
         Ok(Self {
             no_delay: sockopt::tcp_nodelay(&lent)?,
             cork: sockopt::tcp_cork(&lent)?,
             quick_ack: sockopt::tcp_quickack(&lent)?,
         })
     }
+}
+
+/// Sets `TCP_NODELAY` of another program's socket, or clears it. To set it sends what Nagle's algorithm holds.
+///
+/// # Errors
+///
+/// As [`Options::read`].
+pub(crate) fn set_no_delay(owner: &Owner, inode: u32, is_on: bool) -> Result<()> {
+    sockopt::set_tcp_nodelay(lend(owner, inode)?, is_on)
+}
+
+/// A second descriptor of a socket that a program has open, for a moment.
+fn lend(owner: &Owner, inode: u32) -> Result<OwnedFd> {
+    let process = pidfd_open(Pid::from_raw(owner.pid).ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
+    let lent = pidfd_getfd(&process, owner.fd, PidfdGetfdFlags::empty())?;
+    // The number may have become another socket's.
+    if fstat(&lent)?.st_ino == u64::from(inode) { Ok(lent) } else { Err(Errno::BADF) }
 }
 
 #[cfg(test)]

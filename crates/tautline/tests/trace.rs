@@ -260,3 +260,75 @@ fn without_the_right_it_says_what_it_takes() {
     assert_eq!(output.status.code(), Some(4), "{told}");
     assert!(told.contains("setcap cap_bpf,cap_perfmon+ep") && told.contains("taut sockets"), "{told}");
 }
+
+/// What `--try nodelay` says of a client of this process, and whether its option is off at the end.
+fn tried(is_one_write: bool, more: &[&str]) -> (Value, bool) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let port = client.local_addr().unwrap().port().to_string();
+    let (mut server, _) = listener.accept().unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let output = thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut request = [0; 64];
+            while server.read_exact(&mut request).is_ok() && server.write_all(b"answered").is_ok() {}
+        });
+        let (client, is_over) = (&mut client, &is_over);
+        scope.spawn(move || {
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                if is_one_write {
+                    client.write_all(&[1; 64]).unwrap();
+                } else {
+                    client.write_all(&[1; 16]).unwrap();
+                    client.write_all(&[2; 48]).unwrap();
+                }
+                client.read_exact(&mut [0; 8]).unwrap();
+                sleep(Duration::from_millis(2));
+            }
+            client.shutdown(std::net::Shutdown::Write).unwrap();
+        });
+        let arguments = ["trace", "--port", &port, "--json", "--try", "nodelay"];
+        let output = taut().args(arguments).args(more).output().unwrap();
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        output
+    });
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    (parse(&output), !client.nodelay().unwrap())
+}
+
+#[test]
+fn what_nodelay_is_worth_is_proven_on_the_live_socket_which_is_as_before_then() {
+    let test = "what_nodelay_is_worth_is_proven_on_the_live_socket_which_is_as_before_then";
+    if !may_trace(test) {
+        return;
+    }
+    if !is_root() {
+        return skip(test, "root sets the options of others");
+    }
+    let (document, is_off) = tried(false, &["--for", "6s"]);
+    let trial = &document["trial"];
+    assert_eq!((trial["outcome"].as_str(), is_off), (Some("proven"), true), "{trial:#}");
+    let pairs = trial["pairs"].as_array().unwrap();
+    assert_eq!(pairs.len(), 6);
+    for pair in pairs {
+        assert!(pair["with"]["writes"].as_u64() > pair["without"]["writes"].as_u64(), "{pair:#}");
+    }
+    // The server's end has Nagle's algorithm as well.
+    assert_eq!(trial["sockets"].as_u64(), Some(2));
+    let (document, is_off) = tried(true, &["--for", "3s"]);
+    assert_eq!((document["trial"]["outcome"].as_str(), is_off), (Some("nothing_held"), true));
+}
+
+#[test]
+fn a_trial_without_a_socket_or_without_its_time_says_so() {
+    if !may_trace("a_trial_without_a_socket_or_without_its_time_says_so") {
+        return;
+    }
+    let output = taut().args(["trace", "--port", "9", "--try", "nodelay", "--for", "600ms"]).output().unwrap();
+    assert!(text(&output.stdout).contains("No socket could be changed"), "{}", text(&output.stdout));
+    let output = taut().args(["trace", "--try", "nodelay", "--", "true"]).output().unwrap();
+    assert!(text(&output.stdout).contains("No socket could be changed"), "{}", text(&output.stdout));
+    let output = taut().args(["trace", "--unit", "there-is-no-such-unit"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("systemctl status there-is-no-such-unit.service"));
+}

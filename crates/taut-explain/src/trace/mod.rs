@@ -36,6 +36,44 @@ pub struct Trace {
     open: HashSet<(Address, Address)>,
     flows: u64,
     directions: u64,
+    /// Of those that are closed.
+    closed: Written,
+}
+
+/// Sums over what traced programs wrote.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Written {
+    /// Writes that the kernel took something of.
+    pub writes: u64,
+    /// Of them, those that were still in the socket when the call came back.
+    pub held_writes: u64,
+    /// Time in which something was held, over all connections, by holder in the order of [`Holder::ALL`].
+    pub held_ns: [u64; Holder::ALL.len()],
+}
+
+impl Written {
+    fn add(&mut self, connection: &Connection) {
+        self.writes += connection.tally.writes;
+        self.held_writes += connection.tally.held.count;
+        let breakdown = connection.breakdown(taut_event::Direction::Forward);
+        for (holder, sum) in Holder::ALL.into_iter().zip(&mut self.held_ns) {
+            *sum += breakdown.get(holder).map_or(0, |cell| cell.ns);
+        }
+    }
+
+    /// What came after an earlier moment.
+    #[must_use]
+    pub fn since(mut self, earlier: &Self) -> Self {
+        self.writes -= earlier.writes.min(self.writes);
+        self.held_writes -= earlier.held_writes.min(self.held_writes);
+        self.held_ns.iter_mut().zip(earlier.held_ns).for_each(|(ns, before)| *ns = ns.saturating_sub(before));
+        self
+    }
+
+    /// Time for which one holder had something.
+    pub const fn held_by(&self, holder: Holder) -> u64 {
+        self.held_ns[holder.index()]
+    }
 }
 
 impl Trace {
@@ -52,6 +90,7 @@ impl Trace {
             open: HashSet::new(),
             flows: 0,
             directions: 0,
+            closed: Written::default(),
         }
     }
 
@@ -78,7 +117,15 @@ impl Trace {
         }
     }
 
+    /// What the traced programs wrote so far, with the time as of the last event of each connection.
+    pub fn written(&self) -> Written {
+        let mut written = self.closed;
+        self.connections.iter().flatten().for_each(|connection| written.add(connection));
+        written
+    }
+
     fn report(&mut self, connection: &Connection) {
+        self.closed.add(connection);
         let start = self.start.unwrap_or_default();
         for way in taut_event::Direction::BOTH {
             let Some(direction) = report::direction(connection, way, start) else { continue };

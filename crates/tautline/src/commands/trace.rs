@@ -1,3 +1,6 @@
+mod trial;
+mod unit;
+
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
@@ -13,6 +16,7 @@ use taut_link::clock;
 use taut_record::{Ended, FORMAT_VERSION};
 use taut_report::TraceDocument;
 use taut_source::trace::{Error, Scope, Tracer};
+use trial::{Choice, Running};
 
 use crate::exit::Code;
 use crate::{output, run};
@@ -30,8 +34,10 @@ use crate::{output, run};
     group = clap::ArgGroup::new("what").required(true).multiple(false),
     after_help = "Examples:
   sudo taut trace --pid 4711 --for 10s     a running program, and what it forks from now on
+  sudo taut trace --unit nginx --for 10s   all processes of a systemd unit
   sudo taut trace --port 5432 --full       all connections with this port, of any program
   sudo taut trace -- curl -s http://server/  from a program's start to its end
+  sudo taut trace --pid 4711 --try nodelay  would TCP_NODELAY help it? Sets it in turn, and puts it back
 
 Not seen: calls by io_uring and splice, UDP, Unix sockets, pipes, Bluetooth, waits for a processor, children that a
 program forked before. With --json the command's standard output goes to standard error.
@@ -44,9 +50,16 @@ pub(crate) struct Args {
     /// All connections with this port at either end
     #[arg(long, value_name = "PORT", group = "what", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
+    /// The processes of a running systemd unit, with what they fork from now on
+    #[arg(long, value_name = "UNIT", group = "what")]
+    unit: Option<String>,
     /// Stop after this time; what is traced goes on
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
     time: Option<Duration>,
+    /// Try an option on its open connections: six spans with it and six without, in turn, within the time of --for
+    /// (12s unless given). What is set is put back; a socket that is corked, or has it already, is left alone
+    #[arg(long = "try", value_name = "OPTION")]
+    choice: Option<Choice>,
     /// Print all kept directions with all details
     #[arg(long)]
     full: bool,
@@ -61,9 +74,13 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
+/// How long an option is tried unless told otherwise.
+const TRIAL_TIME: Duration = Duration::from_secs(12);
+
 /// What is traced, and how its end is seen.
 enum Target {
-    Port,
+    /// A port, or the processes of a unit: these may come and go.
+    Many,
     Process(OwnedFd),
     Child(Child),
 }
@@ -71,7 +88,7 @@ enum Target {
 impl Target {
     fn has_ended(&mut self) -> anyhow::Result<bool> {
         match self {
-            Self::Port => Ok(false),
+            Self::Many => Ok(false),
             Self::Process(pidfd) => {
                 let mut wait = [PollFd::new(pidfd, PollFlags::IN)];
                 let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -83,27 +100,34 @@ impl Target {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    let pid = match args.pid.map(process).transpose() {
-        Ok(pid) => pid,
+    let found = args.pid.map(process).transpose();
+    let found = found.and_then(|pid| Ok((pid, args.unit.as_deref().map(unit::processes).transpose()?)));
+    let (pid, unit) = match found {
+        Ok(found) => found,
         Err(text) => {
             anstream::eprintln!("taut: {text}");
             return Ok(Code::Usage);
         }
     };
+    let named_pids: Vec<i32> = pid.iter().map(|(pid, _)| *pid).chain(unit.iter().flatten().copied()).collect();
     let interrupt = run::interrupt_on_signals()?;
     let mut tracer = match Tracer::start(args.port.map_or(Scope::Processes, Scope::Port)) {
         Ok(tracer) => tracer,
         Err(error) => return Ok(refused(&error)),
     };
     let mut remarks = Vec::new();
-    let (mut target, what) = match (pid, args.port) {
-        (Some((pid, pidfd)), _) => {
-            tracer.follow(pid)?;
-            tracer.find_sockets(pid);
-            (Target::Process(pidfd), format!("process {}", named(pid)))
+    for &pid in &named_pids {
+        tracer.follow(pid)?;
+        tracer.find_sockets(pid);
+    }
+    let (mut target, what) = match (pid, &args.unit, args.port) {
+        (Some((pid, pidfd)), ..) => (Target::Process(pidfd), format!("process {}", named(pid))),
+        (_, Some(unit), _) => {
+            let processes = if named_pids.len() == 1 { "process" } else { "processes" };
+            (Target::Many, format!("unit {unit}, {} {processes}", named_pids.len()))
         }
-        (None, Some(port)) => (Target::Port, format!("port {port}")),
-        (None, None) => {
+        (_, _, Some(port)) => (Target::Many, format!("port {port}")),
+        (None, None, None) => {
             let child = start(&args.command, args.json, &mut tracer)?;
             let name = args.command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             let what = format!("{name} ({})", child.id());
@@ -115,18 +139,39 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     let mut trace = Trace::new(args.top.into());
     let mut names = HashMap::new();
-    let end = args.time.map(|time| clock::now() + time);
+    let time = args.time.or_else(|| args.choice.map(|_| TRIAL_TIME));
+    let end = time.map(|time| clock::now() + time);
+    let mut trial = match (args.choice, time) {
+        (Some(Choice::Nodelay), Some(time)) => Some(Running::start(args.port, time, clock::now())?),
+        _ => None,
+    };
+    if trial.is_some() {
+        anstream::eprintln!("taut: sets TCP_NODELAY on its connections every now and then, and puts it back");
+    }
     let mut has_ended = false;
-    while !has_ended && !interrupt.is_set() && end.is_none_or(|end| clock::now() < end) {
+    loop {
+        // A trial's last look may come late.
+        let is_over = trial.as_ref().map_or_else(|| end.is_some_and(|end| clock::now() >= end), Running::is_over);
+        if has_ended || is_over || interrupt.is_set() {
+            break;
+        }
         // It may end while the ring is read: what it did last is read after that.
         has_ended = target.has_ended()?;
         let pause = tracer.read(&mut trace);
         learn_names(&mut tracer, &mut names);
+        let mut next = clock::now() + pause;
+        if let Some(trial) = trial.as_mut() {
+            let processes = names.keys().map(|pid| pid.cast_signed()).chain(named_pids.iter().copied());
+            trial.go_on(clock::now(), &trace, &processes.collect())?;
+            next = if trial.is_over() { clock::now() } else { next.min(trial.due()) };
+        } else if let Some(end) = end {
+            next = next.min(end);
+        }
         if !has_ended {
-            let next = clock::now() + pause;
-            clock::sleep_until(end.map_or(next, |end| next.min(end)));
+            clock::sleep_until(next);
         }
     }
+    let trial = trial.map(Running::finish);
     let stopped = clock::now();
     // A trace without an end of its own is complete when its user ends it.
     let is_partial = interrupt.is_set() && !has_ended && (end.is_some() || !args.command.is_empty());
@@ -155,6 +200,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         lost_records: tracer.lost(),
         missing_hooks: tracer.missing().iter().map(|&hook| hook.to_owned()).collect(),
         remarks,
+        trial,
         result,
     };
     output::print(&if args.json { document.to_json() } else { document.to_text(args.full) })?;
