@@ -1,6 +1,6 @@
 use std::ffi::OsStr;
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -43,6 +43,9 @@ pub enum UnixAddress {
     /// A name in the abstract namespace (unix(7)), without its leading NUL.
     Abstract(String),
 }
+
+/// Port of `taut serve`, and of an endpoint that is a host alone.
+const SERVER_PORT: u16 = 9100;
 
 const FORMS: &str = "write tcp://HOST:PORT, udp://HOST:PORT, unix:PATH, unix-dgram:PATH (unix:@NAME for an abstract name), \
                      l2cap://ADDR/PSM or rfcomm://ADDR/CHANNEL";
@@ -262,7 +265,32 @@ impl FromStr for Endpoint {
                 return Ok(Self::of_bluetooth(protocol, BluetoothAddress::parse(protocol, rest)?));
             }
         }
-        Err(Error::Input(format!("`{text}` is no endpoint: {FORMS}")))
+        without_scheme(text)
+    }
+}
+
+/// `HOST`, `HOST:PORT`, `[::1]:PORT`, `::1`: TCP, and the port of `taut serve`.
+fn without_scheme(text: &str) -> Result<Endpoint> {
+    let wrong = |why: &str| Error::Input(format!("`{text}` is no endpoint{why}: {FORMS}"));
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+    if matches!(scheme, Some("http" | "https" | "ws" | "wss")) {
+        return Err(wrong(
+            ", since taut needs its own server (`taut serve`) or one that sends back what it gets at the other end; \
+             `taut watch`, `taut trace` and `taut explain` tell what holds up a web server. For an endpoint",
+        ));
+    }
+    if scheme.is_none() && text.contains('/') {
+        return Err(wrong(&format!("; a Unix socket would be unix:{text}")));
+    }
+    let is_host =
+        |host: &str| !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+    let alone = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    if alone.parse::<Ipv6Addr>().is_ok() || is_host(text) {
+        return Ok(Endpoint::Tcp(InetAddress { host: alone.to_owned(), port: SERVER_PORT }));
+    }
+    match text.rsplit_once(':') {
+        Some((host, _)) if is_host(host) || host.starts_with('[') => Ok(Endpoint::Tcp(inet(text, text)?)),
+        _ => Err(wrong("")),
     }
 }
 
@@ -355,6 +383,32 @@ mod tests {
             "rfcomm://any/0?adapter=hci1&rcvbuf=65536&security=high",
         ] {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_host_alone_is_tcp_at_the_port_of_the_server() {
+        for (text, expected) in [
+            ("127.0.0.1", "tcp://127.0.0.1:9100"),
+            ("127.0.0.1:7", "tcp://127.0.0.1:7"),
+            ("gateway.local", "tcp://gateway.local:9100"),
+            ("localhost:80", "tcp://localhost:80"),
+            ("::1", "tcp://[::1]:9100"),
+            ("[::1]", "tcp://[::1]:9100"),
+            ("[fe80::1]:5", "tcp://[fe80::1]:5"),
+        ] {
+            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), expected);
+        }
+        for (text, part) in [
+            ("https://example.org/", "taut watch"),
+            ("/run/x.sock", "unix:/run/x.sock"),
+            ("localhost:http", "`http` is no port"),
+            ("tpc://localhost:80", "is no endpoint"),
+            ("two words", "is no endpoint"),
+            ("host:", "`` is no port"),
+        ] {
+            let message = text.parse::<Endpoint>().unwrap_err().to_string();
+            assert!(message.contains(part) && message.contains("tcp://HOST:PORT"), "{text}: {message}");
         }
     }
 

@@ -19,14 +19,15 @@ pub(crate) const HELP: &str =
     "Exit codes: 0 ok, 1 failed, 2 usage, 3 a threshold of --assert missed, 4 a right or device is \
 missing, 130 interrupted (what was measured has been printed).
 
-Endpoints: tcp://HOST:PORT, udp://HOST:PORT, unix:PATH, unix-dgram:PATH (unix:@NAME for an abstract name),
-l2cap://ADDR/PSM, rfcomm://ADDR/CHANNEL (any for ADDR to listen; ?adapter=hci1&mtu=… after it); for echo, pace and
-stream also air:SCENARIO?NAME=VALUE&…, a Bluetooth LE link in virtual time (taut air).
+Endpoints: tcp://HOST:PORT (a HOST alone is tcp, port 9100), udp://HOST:PORT, unix:PATH,
+unix-dgram:PATH (unix:@NAME for an abstract name), l2cap://ADDR/PSM, rfcomm://ADDR/CHANNEL (any for
+ADDR to listen; ?adapter=hci1&mtu=… after it); for echo, pace and stream also
+air:SCENARIO?NAME=VALUE&…, a Bluetooth LE link in virtual time (taut air).
 
 Examples:
   taut survey --html survey.html            every local path of this machine, one report
   taut serve                                the other side of every test, on loopback
-  taut echo tcp://127.0.0.1:9100 udp://127.0.0.1:9100
+  taut echo 127.0.0.1 udp://127.0.0.1:9100  which is faster, and is the difference certain?
   taut pace --foreign-peer 56ms --nagle on  small messages every 10 ms to a peer with delayed ACKs
   taut tune tcp://127.0.0.1:9100 --workload write-write-read";
 

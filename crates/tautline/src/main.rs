@@ -7,6 +7,7 @@ mod assertion;
 mod commands;
 mod exit;
 mod findings;
+mod first_screen;
 mod input;
 mod link_args;
 mod local_server;
@@ -31,14 +32,19 @@ struct Cli {
 enum Command {
     Survey(commands::survey::Args),
     Serve(commands::serve::Args),
+    #[command(visible_alias = "ping")]
     Echo(commands::echo::Args),
     Pace(commands::pace::Args),
+    #[command(visible_alias = "throughput")]
     Stream(commands::stream::Args),
+    #[command(visible_alias = "connections")]
     Crowd(commands::crowd::Args),
     Tune(commands::tune::Args),
     Route(commands::route::Args),
+    #[command(visible_alias = "relay")]
     Pipe(commands::pipe::Args),
     Web(commands::web::Args),
+    #[command(visible_alias = "ble")]
     Air(commands::air::Args),
     Doctor(commands::doctor::Args),
     Explain(commands::explain::Args),
@@ -51,6 +57,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if std::env::args_os().len() <= 1 {
+        // As any usage error; but whoever types it wants to know what there is.
+        let printed = output::print(&first_screen::text());
+        return printed.map_or_else(|error| exit::Code::of(&error).into(), |()| exit::Code::Usage.into());
+    }
     let cli = Cli::parse();
     let code = execute(cli);
     taut_link::bluetooth::restore_adapters();

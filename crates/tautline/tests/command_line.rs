@@ -100,7 +100,7 @@ fn what_json_prints_fits_the_schema() {
 fn every_wrong_line_is_a_usage_error_that_says_what_to_write() {
     for (line, says) in [
         ("echo", "ENDPOINT"),
-        ("echo 127.0.0.1:9", "tcp://HOST:PORT"),
+        ("echo tpc://127.0.0.1:9", "tcp://HOST:PORT"),
         ("echo tcp://127.0.0.1:9 --size 0", "between 1 byte"),
         ("echo tcp://127.0.0.1:9 --assert p99", "p99"),
         ("echo tcp://127.0.0.1:9 --opt nagle", "nodelay"),
@@ -231,4 +231,44 @@ fn a_silent_server_does_not_keep_the_user() {
             "{line}"
         );
     }
+}
+
+#[test]
+fn without_a_command_it_says_what_to_run_for_which_question() {
+    let output = run("");
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(2), ""));
+    let screen = text(&output.stdout);
+    assert_eq!(screen.lines().count(), 15, "{screen}");
+    // Each line of it is understood.
+    for line in screen.lines().filter(|line| line.starts_with("  ")) {
+        for command in line[64..].split('&').map(str::trim) {
+            let command = command.strip_prefix("taut ").unwrap();
+            let words: Vec<&str> =
+                command.split(' ').take_while(|word| word.starts_with(|c: char| c.is_lowercase())).collect();
+            let help = run(&format!("{} --help", words.join(" ")));
+            assert!(help.status.success(), "{command}");
+            let options = command.split(' ').filter(|word| word.starts_with("--"));
+            options.for_each(|option| assert!(text(&help.stdout).contains(option), "{command}"));
+        }
+    }
+    assert!(screen.contains("This host: Linux "), "{screen}");
+}
+
+#[test]
+fn names_of_the_field_and_hosts_alone_are_understood() {
+    let server = Serve::start("tcp://127.0.0.1:0");
+    let address = server.socket_address(0).to_string();
+    for line in ["ping --count 200 --warmup 10", "echo --count 200 --deadline 1ms"] {
+        let output = run(&format!("{line} {address}"));
+        assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+        assert!(text(&output.stdout).contains(&format!("tcp://{address}")), "{line}");
+    }
+    for (alias, name) in
+        [("ping", "echo"), ("throughput", "stream"), ("connections", "crowd"), ("relay", "pipe"), ("ble", "air")]
+    {
+        assert_eq!(stdout(&format!("{alias} --help")), stdout(&format!("{name} --help")));
+    }
+    let refused = run("echo https://localhost/");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("taut watch"), "{}", text(&refused.stderr));
 }

@@ -52,10 +52,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "on|off", value_parser = input::switch)]
     nagle: Option<bool>,
     /// Send to a built-in peer unlike Linux, which acknowledges after this time
-    #[arg(long, value_name = "TIME", value_parser = input::duration)]
+    #[arg(long, visible_alias = "emulate-delack", value_name = "TIME", value_parser = input::duration)]
     foreign_peer: Option<Duration>,
     /// Round the foreign peer's delay up to the next tick of this length
-    #[arg(long, value_name = "TIME", requires = "foreign_peer", value_parser = input::positive_duration)]
+    #[arg(long, visible_alias = "delack-tick", value_name = "TIME", requires = "foreign_peer",
+          value_parser = input::positive_duration)]
     foreign_tick: Option<Duration>,
     /// Send under SCHED_FIFO (needs CAP_SYS_NICE)
     #[arg(long)]
