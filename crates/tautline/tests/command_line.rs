@@ -258,7 +258,7 @@ fn without_a_command_it_says_what_to_run_for_which_question() {
 fn names_of_the_field_and_hosts_alone_are_understood() {
     let server = Serve::start("tcp://127.0.0.1:0");
     let address = server.socket_address(0).to_string();
-    for line in ["ping --count 200 --warmup 10", "echo --count 200 --deadline 1ms"] {
+    for line in ["ping --count 200", "echo --count 200 --deadline 1ms"] {
         let output = run(&format!("{line} {address}"));
         assert!(output.status.success(), "{line}: {}", text(&output.stderr));
         assert!(text(&output.stdout).contains(&format!("tcp://{address}")), "{line}");
