@@ -75,6 +75,8 @@ struct Way {
 #[derive(Clone, Copy)]
 struct Syn {
     scale: Option<u8>,
+    /// It is a SYN/ACK.
+    is_answer: bool,
 }
 
 impl Way {
@@ -261,7 +263,8 @@ impl Slot {
         let own = &mut self.ways[direction.index()];
         if is_syn {
             // An option that is absent since it was cut off is not known to be absent.
-            own.syn = (!tcp.options_are_cut).then_some(Syn { scale: tcp.window_scale });
+            own.syn = (!tcp.options_are_cut)
+                .then_some(Syn { scale: tcp.window_scale, is_answer: flags.has(SegmentFlags::ACK) });
         }
         // A SYN stands at position 0; without one the first byte seen stands at 1, as in Wireshark.
         let start = own.position(tcp.sequence, if is_syn { 0 } else { 1 }) + u64::from(is_syn);
@@ -269,6 +272,9 @@ impl Slot {
         own.top = own.top.max(end);
         let scale = match (own.syn, self.ways[direction.reverse().index()].syn) {
             (Some(own), Some(other)) => Some(own.scale.filter(|_| other.scale.is_some()).unwrap_or(0)),
+            // Both scale, or none (RFC 7323, section 2.2); a SYN/ACK does only if the SYN did.
+            (Some(Syn { scale: None, .. }), None) | (None, Some(Syn { scale: None, .. })) => Some(0),
+            (Some(Syn { scale, is_answer: true }), None) => scale,
             _ => None,
         };
         let other = &mut self.ways[direction.reverse().index()];

@@ -196,6 +196,28 @@ fn without_the_opening_the_scale_is_not_known() {
     assert!(!kept.flows[0].from_start);
 }
 
+/// A SYN/ACK scales only if the SYN did, so it tells its own scale alone; a SYN does not (RFC 7323, section 2.2).
+#[test]
+fn half_an_opening_tells_what_it_can_of_the_scale() {
+    let client = Tcp { from: 1, to: 2, ..Tcp::default() };
+    let server = Tcp { from: 2, to: 1, ..Tcp::default() };
+    let windows = |opening: Vec<u8>| {
+        let packets = [
+            opening,
+            ipv4(&Tcp { seq: 10, ack: 6, flags: 16, window: 100, ..client.clone() }, 0),
+            ipv4(&Tcp { seq: 6, ack: 10, flags: 16, window: 100, ..server.clone() }, 0),
+        ];
+        let (kept, _) = follow(101, &packets, 10);
+        [1, 2].map(|event: usize| kept.events[event].2.window_is_scaled.then_some(kept.events[event].2.window))
+    };
+    let syn = |options: &[u8]| ipv4(&Tcp { seq: 9, flags: 2, window: 1000, ..client.options(options) }, 0);
+    let answer = |options: &[u8]| ipv4(&Tcp { seq: 5, ack: 10, flags: 18, window: 1000, ..server.options(options) }, 0);
+    assert_eq!(windows(answer(&[3, 3, 7, 0])), [None, Some(100 << 7)]);
+    assert_eq!(windows(answer(&[2, 4, 5, 0xb4])), [Some(100), Some(100)]);
+    assert_eq!(windows(syn(&[3, 3, 7, 0])), [None, None]);
+    assert_eq!(windows(syn(&[2, 4, 5, 0xb4])), [Some(100), Some(100)]);
+}
+
 #[test]
 fn a_new_opening_between_the_same_ends_is_another_connection() {
     let syn = |seq| ipv4(&Tcp { seq, flags: 2, ..Tcp::default() }, 0);

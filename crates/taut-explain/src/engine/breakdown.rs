@@ -79,13 +79,14 @@ impl Breakdown {
         }
     }
 
-    /// Books time of an episode that ends here, of which the parts were not next to each other.
+    /// Books time of an episode that ends here, of which the parts were not next to each other. It
+    /// counts as long as its parts are together.
     pub(crate) fn book_sum(&mut self, holder: Holder, ns: u64, episode: Episode) {
         if ns > 0 {
             self.close();
             let cell = self.cell(holder);
             cell.ns += ns;
-            cell.add(episode);
+            cell.add(Episode { to: episode.from.saturating_add(ns), ..episode });
         }
     }
 
@@ -157,6 +158,14 @@ mod tests {
         assert_eq!(breakdown.get(Holder::ReceiveWindow).unwrap().worst, [part(0, 9)]);
         assert_eq!(breakdown.get(Holder::SendingProgram).unwrap().episodes, 2);
         assert_eq!(breakdown.total_ns(), 12);
+    }
+
+    #[test]
+    fn no_stretch_of_a_sum_is_longer_than_the_sum() {
+        let mut breakdown = Breakdown::default();
+        breakdown.book_sum(Holder::Pacing, 7, part(0, 100));
+        let cell = breakdown.get(Holder::Pacing).unwrap();
+        assert_eq!((cell.ns, cell.worst[0].length(), cell.worst[0].places), (7, 7, (0, 100)));
     }
 
     #[test]

@@ -116,11 +116,19 @@ fn remarks(connection: &Connection, way: Way) -> Vec<String> {
         ),
     }
     if !connection.has_handshake() {
-        let scale =
-            if half.tally.largest_window == 0 { " Receive windows are not known but for closed ones." } else { "" };
-        remarks.push(format!(
-            "The connection was opened before the capture: where on the path it was taken is estimated.{scale}"
-        ));
+        let scale = match half.scale.learned() {
+            Some(bits) => format!(
+                " Receive windows are taken to be scaled by {bits} bits: what was in flight needs no more."
+            ),
+            None if half.tally.largest_window == 0 => " Receive windows are not known but for closed ones.".to_owned(),
+            None => String::new(),
+        };
+        let place = if connection.knows_sender(way.index()) {
+            "where on the path it was taken is estimated"
+        } else {
+            "how far from the sender it was taken can't be told, nor what the sender knew when it sent"
+        };
+        remarks.push(format!("The connection was opened before the capture: {place}.{scale}"));
     }
     let unseen = connection.unseen_bytes(way.index());
     if unseen > 0 {

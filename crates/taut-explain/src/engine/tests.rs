@@ -3,6 +3,7 @@
 mod blind;
 mod clock;
 mod end;
+mod mid;
 mod opening;
 mod order;
 mod talk;
@@ -92,6 +93,16 @@ fn a_full_window_that_stays_large_is_a_small_buffer() {
     assert!(share(&direction, Holder::ReceiveWindow) > 0.9, "{direction:#?}");
     assert_eq!(faults(&direction), ["receive_window"]);
     assert_eq!(direction.largest_window_bytes, Some(20 * MSS as u32));
+}
+
+/// As on loopback: a SYN grants 64 KiB, and the buffer is larger.
+#[test]
+fn a_window_that_grew_since_the_opening_did_not_shrink() {
+    let mut talk = Talk::open_with(20_000, 1_000_000);
+    bulk(&mut talk, 20_040, 20_000, 40, |round| if round == 0 { 44 } else { 684 });
+    let direction = talk.forward();
+    assert!(!is_found(&direction, "receiving_program"), "{direction:#?}");
+    assert_eq!(share(&direction, Holder::ReceivingProgram), 0.0, "{direction:#?}");
 }
 
 #[test]

@@ -15,7 +15,10 @@ pub(super) struct Ack {
     /// The right edge of the receive window; `u64::MAX` where it is not known.
     pub(super) edge_before: u64,
     pub(super) edge: u64,
+    /// As it stands in the segment where its scale is not known.
     pub(super) window: u32,
+    /// What was left of the window before was less than half of the largest one so far.
+    pub(super) is_shrunk: bool,
     /// It carried no data, so no program saw it.
     pub(super) is_pure: bool,
     pub(super) is_selective: bool,
@@ -60,6 +63,15 @@ impl AckLog {
         while self.first + 1 < end && self.acks.get(1).is_some_and(|ack| ack.at < before) {
             self.acks.pop_front();
             self.first += 1;
+        }
+    }
+
+    /// The windows are scaled by so many bits, as has just been found out.
+    pub(super) fn rescale(&mut self, bits: u32) {
+        let mut before = u64::MAX;
+        for ack in &mut self.acks {
+            ack.edge = ack.una + (u64::from(ack.window) << bits);
+            ack.edge_before = std::mem::replace(&mut before, ack.edge);
         }
     }
 

@@ -58,6 +58,9 @@ impl Half {
         if self.breakdown.get(Holder::Cork).is_some_and(|cell| cell.episodes < 3) {
             self.breakdown.rename(Holder::Cork, Holder::SendingProgram);
         }
+        if self.scale.is_doubtful() {
+            self.breakdown.rename(Holder::ReceiveWindow, Holder::NotKnown);
+        }
         self.look_back(end.has_pure);
         self.breakdown.close();
     }

@@ -3,8 +3,10 @@
 use taut_event::{Event, Holder, Segment, SegmentFlags};
 
 use super::acks::{Ack, AckLog};
+use super::echoes::Echoes;
 use super::holes::{Holes, Late};
 use super::order::{Order, Sending};
+use super::scale::Scale;
 use super::sight::{Lack, Sight};
 use super::silence::Silence;
 use super::state::{Class, Known, Restart, Sent};
@@ -14,8 +16,10 @@ use super::vantage::Loops;
 use crate::engine::{Breakdown, Episode};
 
 pub(super) const MS: u64 = 1_000_000;
-/// Longest payload that is taken for one segment where the handshake does not tell the size.
-const LARGEST_SEGMENT: u64 = 9000;
+/// Largest segment of Ethernet.
+const ETHERNET_MSS: u64 = 1460;
+/// Those of jumbo frames, with and without timestamps, over IPv4 and IPv6.
+const JUMBO_MSS: std::ops::RangeInclusive<u64> = 8900..=8960;
 
 /// The tracker of one direction.
 #[derive(Debug)]
@@ -40,6 +44,8 @@ pub(crate) struct Half {
     /// Position after the last byte, once its sender said so.
     fin: Option<u64>,
     edge: Option<u64>,
+    /// The scale of the receive window, where the opening does not tell it.
+    pub(crate) scale: Scale,
     pub(super) fin_at: Option<u64>,
     /// Bytes of the last segment of new data.
     pub(super) last_length: u64,
@@ -62,16 +68,24 @@ pub(crate) struct Half {
     timing: Option<(u64, u64)>,
     pub(super) smoothed: Option<u64>,
     recovery: Option<Recovery>,
-    lags: [(u64, u64); 8],
-    lag_count: usize,
-    /// Number of the newest ACK that the sender is known to have had, by the echo of its timestamp.
-    echoed: u64,
+    pub(super) echoes: Echoes,
     pub(super) peaks: Peaks,
     pub(super) stretch: Option<Stretch>,
     pub(super) before: Option<Class>,
     pub(super) nagle: Option<Episode>,
     /// When a pause ended that may have made the congestion window small.
     pub(super) restart: Option<Restart>,
+}
+
+/// The size of a full segment, by a payload of this length, where the handshake does not tell it.
+/// Longer payloads are several segments at once (TSO, GRO).
+const fn likely_mss(len: u64, has_timestamps: bool) -> u64 {
+    match len {
+        ..=ETHERNET_MSS => len,
+        _ if *JUMBO_MSS.start() <= len && len <= *JUMBO_MSS.end() => len,
+        _ if has_timestamps => ETHERNET_MSS - 12,
+        _ => ETHERNET_MSS,
+    }
 }
 
 /// The repair of losses.
@@ -101,6 +115,7 @@ impl Half {
             una: None,
             fin: None,
             edge: None,
+            scale: Scale::default(),
             fin_at: None,
             last_length: 0,
             probed_at: None,
@@ -117,9 +132,7 @@ impl Half {
             timing: None,
             smoothed: None,
             recovery: None,
-            lags: [(0, 0); 8],
-            lag_count: 0,
-            echoed: 0,
+            echoes: Echoes::default(),
             peaks: Peaks::default(),
             stretch: None,
             before: None,
@@ -155,6 +168,11 @@ impl Half {
         self.una.is_some_and(|una| end <= una)
     }
 
+    /// Whether none of its data has been seen so far, nor its opening.
+    const fn has_not_begun(&self) -> bool {
+        self.tally.segments == 0 && self.booked.is_none()
+    }
+
     pub(super) fn unseen_bytes(&self) -> u64 {
         self.holes.unseen_bytes
     }
@@ -169,8 +187,9 @@ impl Half {
         let ack = if self.fin == Some(segment.ack.wrapping_sub(1)) { segment.ack - 1 } else { segment.ack };
         let una_before = self.una.unwrap_or(ack);
         let una = una_before.max(ack);
-        let granted = segment.ack + u64::from(segment.window);
-        let (edge_before, edge) = match (segment.window_is_scaled, segment.window) {
+        let window = self.scale.window(segment);
+        let granted = segment.ack + u64::from(window.unwrap_or(segment.window));
+        let (edge_before, edge) = match (window.is_some(), segment.window) {
             (true, _) => {
                 let before = self.edge.filter(|&edge| edge != u64::MAX).unwrap_or(granted);
                 // The newest counts, even when it takes back what was granted.
@@ -185,7 +204,8 @@ impl Half {
         self.sight.acknowledged(at, segment, is_pure && !is_first, known_edge);
         match self.next {
             Some(next) if una > next => {
-                self.holes.unseen_bytes += una - next;
+                // What went before the first data that was seen is not missing from among it.
+                self.holes.unseen_bytes += if self.has_not_begun() { 0 } else { una - next };
                 self.next = Some(una);
             }
             None => self.next = Some(una),
@@ -207,8 +227,11 @@ impl Half {
             self.tally.zero_windows += u64::from(self.acks.last().is_none_or(|last| last.window != 0));
             self.zero_window_at = Some(at);
         }
-        if segment.window_is_scaled {
-            self.tally.largest_window = self.tally.largest_window.max(segment.window);
+        let left = edge_before.saturating_sub(una_before);
+        let is_shrunk = left.saturating_mul(2) < u64::from(self.tally.largest_window);
+        // A SYN grants no more than 65,535 bytes, whatever the buffer (RFC 7323, section 2.2).
+        if let Some(window) = window.filter(|_| !segment.flags.has(SegmentFlags::SYN)) {
+            self.tally.largest_window = self.tally.largest_window.max(window);
         }
         if !is_pure {
             self.peer_data = Some(at);
@@ -221,6 +244,7 @@ impl Half {
             edge_before,
             edge,
             window: segment.window,
+            is_shrunk,
             is_pure,
             is_selective: segment.sacked_to > una,
             value: segment.timestamps.map(|stamps| stamps.value),
@@ -239,6 +263,9 @@ impl Half {
         let Some((_, sent)) = self.timing.take_if(|(end, _)| una >= *end) else { return };
         let loop_ns = at.saturating_sub(sent);
         loops.saw_answer(1 - self.direction, loop_ns);
+        if loops.known_to_sender(self.direction).is_none() {
+            return;
+        }
         let behind = if loops.is_at_sender(self.direction) { 0 } else { self.lag(at, loops) };
         let round_trip = loop_ns + behind;
         self.tally.round_trips.add(round_trip);
@@ -261,6 +288,8 @@ impl Half {
         if event.bytes.is_empty() {
             return self.without_data(&sent);
         }
+        // What was on the way when the capture began does not lack in it.
+        let is_begin = self.has_not_begun();
         self.tally.segments += 1;
         self.tally.last_place = sent.place;
         if self.tally.first_place == 0 {
@@ -280,22 +309,24 @@ impl Half {
         if end <= next {
             return self.late(&sent, self.order.of(segment), next, una, edge, loops);
         }
-        if start > next {
+        if start > next && !is_begin {
             self.holes.passed_over(next, start, sent.at);
         }
-        if !self.mss_is_agreed && sent.len() <= LARGEST_SEGMENT {
+        if !self.mss_is_agreed {
             let so_far = if self.tally.bytes == 0 { 0 } else { self.mss };
-            self.mss = so_far.max(sent.len()).max(500);
+            self.mss = so_far.max(likely_mss(sent.len(), segment.timestamps.is_some())).max(500);
         }
         if let Some(asked_at) = asked_at {
             let think = sent.at.saturating_sub(asked_at).saturating_sub(loops.to_sender(self.direction));
             self.tally.answers.add(think);
         }
-        if let Some(ack) = self.acks.last().filter(|_| self.last_data.is_none_or(|last| last < sent.at)) {
-            loops.saw_reaction(self.direction, sent.at.saturating_sub(ack.at));
-        }
+        self.follow(sent.at, segment, loops);
         let known = self.known(&sent, segment, loops);
-        let class = match self.classify(&sent, next, &known, loops) {
+        let class = match loops.known_to_sender(self.direction) {
+            Some(_) => self.classify(&sent, next, &known, loops),
+            None => self.unplaced(&sent),
+        };
+        let class = match class {
             // What let it go is not in the capture.
             Class::Hold(_) | Class::Gated(_) | Class::Nagle if is_unseen => Class::Hold(Holder::NotKnown),
             class => class,
@@ -398,7 +429,6 @@ impl Half {
             let lag = loops.to_sender(self.direction);
             (lag, (600_000).max(lag / 10))
         } else {
-            self.follow_echo(sent.at, segment, loops);
             let lag = self.lag(sent.at, loops);
             (lag, (1_500_000).max(lag * 12 / 100))
         };
@@ -413,37 +443,6 @@ impl Half {
         // One that it did not have yet did not release it, nor one before the newest that it had.
         let is_newest = |ack: &Ack| echo.is_none_or(|echo| ack.value.is_none_or(|value| value == echo));
         Known { lag, slack, end, una, edge, release: self.acks.last_rise(since, end, is_newest) }
-    }
-
-    /// Which ACK the sender had, by the timestamp that it echoes; and so how long ago that one passed.
-    fn follow_echo(&mut self, at: u64, segment: &Segment, loops: &Loops) {
-        let Some(stamps) = segment.timestamps else { return };
-        let before = self.echoed;
-        while let Some(ack) = self.acks.get(self.echoed.max(self.acks.end().saturating_sub(4096)))
-            && ack.value.is_some_and(|value| (value.wrapping_sub(stamps.echo) as i32) <= 0)
-        {
-            self.echoed = self.echoed.max(self.acks.end().saturating_sub(4096)) + 1;
-        }
-        if self.echoed == before {
-            return;
-        }
-        let Some(ack) = self.acks.get(self.echoed - 1).filter(|ack| ack.is_pure) else { return };
-        let lag = at.saturating_sub(ack.at);
-        // With nothing left in flight the sender may have waited for its program.
-        let is_idle = self.next.is_none_or(|next| ack.una >= next);
-        let to_sender = loops.to_sender(self.direction);
-        if !is_idle || lag < to_sender + (3 * MS / 2).max(to_sender / 4) {
-            self.lags[self.lag_count % self.lags.len()] = (at, lag);
-            self.lag_count += 1;
-        }
-    }
-
-    /// From an ACK's passing to that of what it released: the least of late.
-    fn lag(&self, at: u64, loops: &Loops) -> u64 {
-        let recent = (300 * MS).max(8 * loops.round_trip());
-        let known = self.lags.iter().take(self.lag_count.min(self.lags.len()));
-        let least = known.filter(|(then, _)| at.saturating_sub(*then) < recent).map(|&(_, lag)| lag).min();
-        least.unwrap_or_else(|| loops.to_sender(self.direction))
     }
 
     /// Books the time since the last part; a repair of losses that was going on comes first.
@@ -493,6 +492,13 @@ impl Half {
         self.tally.peak_flight = self.tally.peak_flight.max(flight);
         let round_trip = self.round_trip(loops);
         self.peaks.flight(sent.at, flight, round_trip);
+        if let Some(newest) = known.end.checked_sub(1).and_then(|number| self.acks.get(number))
+            && let Some(bits) = self.scale.flight(flight, newest.window, self.mss)
+        {
+            self.acks.rescale(bits);
+            self.edge = self.acks.last().map(|ack| ack.edge);
+            self.breakdown.rename(Holder::ReceiveWindow, Holder::CongestionWindow);
+        }
         if let Some(stretch) = &mut self.stretch {
             stretch.flight(sent.at, flight);
         }
@@ -510,7 +516,8 @@ impl Half {
             self.small = Some((sent.end, sent.at));
         }
         self.timing.get_or_insert((sent.end, sent.at));
-        self.edge_then = known.edge;
+        let newest = known.end.checked_sub(1).and_then(|number| self.acks.get(number));
+        self.edge_then = newest.map_or(known.edge, |ack| ack.edge);
         self.known_then = known.end;
         self.last_was_pushed = segment.flags.has(SegmentFlags::PSH);
         self.last_was_full = sent.len().is_multiple_of(self.mss.max(1));
@@ -519,7 +526,9 @@ impl Half {
         self.order.passed(segment);
         self.next = Some(next.max(sent.end));
         // All that a later segment may still look back to.
-        self.acks.forget(sent.at.saturating_sub(3 * known.lag + 50 * MS), known.end);
+        if loops.known_to_sender(self.direction).is_some() {
+            self.acks.forget(sent.at.saturating_sub(3 * known.lag + 50 * MS), known.end);
+        }
     }
 
     /// With the algorithm no small segment leaves while another one is on its way.

@@ -1,6 +1,7 @@
 //! A connection of TCP, followed segment by segment: both directions, from any vantage point.
 
 mod acks;
+mod echoes;
 mod ending;
 mod half;
 mod holes;
@@ -8,6 +9,7 @@ mod order;
 mod repeats;
 mod rules;
 pub(crate) mod sample;
+mod scale;
 mod sight;
 mod silence;
 mod state;
@@ -178,9 +180,14 @@ impl Connection {
         self.loops.position(direction)
     }
 
-    /// Whether anything was seen that tells a round trip.
+    /// Whether the round trip and the place on the path were seen.
     pub(crate) fn knows_loops(&self) -> bool {
-        self.loops.is_known()
+        self.loops.are_known()
+    }
+
+    /// Whether it is known how long ago what passes here left its sender.
+    pub(crate) fn knows_sender(&self, direction: usize) -> bool {
+        self.loops.known_to_sender(direction).is_some()
     }
 
     pub(crate) fn round_trip(&self) -> u64 {

@@ -9,6 +9,8 @@ use super::stretch::{Gated, Stretch};
 use super::vantage::Loops;
 use crate::engine::Episode;
 
+/// Shorter gaps are no waits, in nanoseconds.
+const SHORTEST_WAIT: u64 = 300_000;
 /// The initial window (RFC 6928), and one more.
 const SMALL_WINDOW_SEGMENTS: u64 = 11;
 /// Linux keeps a corked segment for so long (tcp(7), `TCP_CORK`), and a little for the timer.
@@ -24,10 +26,11 @@ impl Half {
         let release = known.release;
         let round_trip = loops.round_trip();
         let is_new_release = release.is_some_and(|ack| ack.at + known.lag > last) && gap > known.slack;
-        if gap < 300_000.max(round_trip / 50) && !is_new_release {
+        if gap < SHORTEST_WAIT.max(round_trip / 50) && !is_new_release {
             return Class::Burst;
         }
         if let Some(holder) = self.receive_window(sent, next, known) {
+            self.scale.used_up();
             return Class::Hold(holder);
         }
         let mss = self.mss.max(1);
@@ -62,8 +65,25 @@ impl Half {
         if is_small && flight_before < 4 * mss && is_off {
             return self.program(last, sent.at);
         }
+        if ack.edge == u64::MAX {
+            // The window that an acknowledgement opened may as well be the receiver's.
+            return Class::Hold(Holder::NotKnown);
+        }
         let had_room = self.edge_then.saturating_sub(next) >= 2 * mss;
         Class::Gated(if self.last_was_pushed && had_room { Gated::WindowOrBuffer } else { Gated::Window })
+    }
+
+    /// Of a sender that may be any way off nobody knows what it knew. But after a part of a segment
+    /// with PSH it had no more to send.
+    pub(super) fn unplaced(&self, sent: &Sent) -> Class {
+        let last = self.booked.map_or(sent.at, |(last, _)| last);
+        match () {
+            () if sent.at.saturating_sub(last) < SHORTEST_WAIT => Class::Burst,
+            () if !self.last_was_pushed || self.last_was_full || self.is_outstanding() => Class::Hold(Holder::NotKnown),
+            // Nagle's algorithm may have held it until an acknowledgement was there.
+            () if sent.len() < self.mss && sent.at - last < 250 * MS => Class::Hold(Holder::NotKnown),
+            () => self.program(last, sent.at),
+        }
     }
 
     /// The window left no room for this segment, until an acknowledgement moved its edge.
@@ -83,9 +103,7 @@ impl Half {
             let is_late = self.last_data.is_some_and(|last| sent.at - last > 150 * MS);
             return (persisted && is_late).then_some(Holder::ReceivingProgram);
         };
-        let left = ack.edge_before.saturating_sub(ack.una_before);
-        let had_shrunk = left.saturating_mul(2) < u64::from(self.tally.largest_window);
-        Some(if was_zero || had_shrunk { Holder::ReceivingProgram } else { Holder::ReceiveWindow })
+        Some(if was_zero || ack.is_shrunk { Holder::ReceivingProgram } else { Holder::ReceiveWindow })
     }
 
     /// No acknowledgement made the sender send just then.

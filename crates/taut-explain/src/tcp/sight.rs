@@ -48,7 +48,8 @@ impl Sight {
             self.acks += 1;
             self.pure += u64::from(is_pure && !segment.flags.has(SegmentFlags::FIN));
         }
-        self.edge = self.edge.max(edge);
+        // A window whose scale is not known may reach any far.
+        self.edge = edge.map(|edge| self.edge.map_or(edge, |so_far| so_far.max(edge)));
         let Some(stamps) = segment.timestamps else { return };
         if self.ahead.take_if(|(echo, then)| *echo == stamps.value && at - *then < OUT_OF_ORDER).is_some() {
             self.unseen -= 1;
@@ -85,8 +86,9 @@ impl Sight {
     }
 
     /// Whether there were waits that only acknowledgements explain, of which no end sent one without data.
+    /// Where all carry data, those are missing only if one was echoed that was not seen.
     pub(super) const fn lacks_pure(&self, has_pure: bool) -> bool {
-        !has_pure && self.waits >= LEAST_WAITS
+        !has_pure && self.waits >= LEAST_WAITS && (self.newest.is_none() || self.unseen > 0)
     }
 
     /// Whether so many of these segments prove it that causes may be hidden.

@@ -6,8 +6,39 @@ use taut_event::TimestampOption;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Loops {
     /// By index of the direction that the end sends.
-    least: [Option<u64>; 2],
+    ends: [Loop; 2],
+}
+
+/// The loop to one end.
+#[derive(Clone, Copy, Debug, Default)]
+struct Loop {
+    /// The least that was seen.
+    least: Option<u64>,
     is_by_handshake: bool,
+    /// Of the timestamps that the end echoed.
+    echo: Echo,
+    /// Where there are none.
+    reactions: Reactions,
+}
+
+/// What the timestamps of an end tell that was not asked anything: it may have waited for its
+/// program before it sent, so the least wait is the loop only where something else shows that the
+/// loop is not much shorter.
+#[derive(Clone, Copy, Debug, Default)]
+struct Echo {
+    least: Option<u64>,
+    /// Segments that left at most half as long ago: newer acknowledgements had passed, of which the
+    /// end did not know yet.
+    proofs: u32,
+}
+
+/// How soon data followed an acknowledgement, after a gap.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reactions {
+    least: Option<u64>,
+    count: u32,
+    /// Those that came at once.
+    prompt: u32,
 }
 
 /// The opening of a connection.
@@ -26,6 +57,12 @@ pub(super) struct Opening {
 
 /// A loop that is shorter than this is no way at all: the sender is on this host, or next to it.
 const NEAR_NS: u64 = 300_000;
+/// So many segments prove that a loop is long: one may have lost the acknowledgement that it lacks.
+const LEAST_PROOFS: u32 = 3;
+/// So soon does a sender send that an acknowledgement lets go, in nanoseconds.
+const PROMPT_NS: u64 = 50_000;
+/// So many that do, and hardly any other, are no chance.
+const LEAST_PROMPT: u32 = 16;
 
 /// The sendings of a SYN or SYN/ACK: an answer to one that was sent again may be to any of them
 /// (Karn's algorithm, RFC 6298, section 3), unless it echoes a timestamp.
@@ -91,29 +128,59 @@ impl Opening {
         self.established = Some((at, place));
         let answered = self.syn_acks.answered(stamps.map(|stamps| stamps.echo));
         let client_loop = answered.map(|(_, syn_ack)| at.saturating_sub(syn_ack));
-        let is_by_handshake = client_loop.is_some() && self.server_loop.is_some();
-        Some(Loops { least: [client_loop, self.server_loop], is_by_handshake })
+        let of = |least: Option<u64>| Loop { least, is_by_handshake: least.is_some(), ..Loop::default() };
+        Some(Loops { ends: [of(client_loop), of(self.server_loop)] })
     }
 }
 
 impl Loops {
     /// Data went towards the end that sends `direction`, and an acknowledgement came back.
     pub(super) fn saw_answer(&mut self, direction: usize, loop_ns: u64) {
-        let least = &mut self.least[direction];
+        let least = &mut self.ends[direction].least;
         *least = Some(least.unwrap_or(u64::MAX).min(loop_ns));
     }
 
-    /// An acknowledgement went towards the end that sends `direction`, and new data came back.
-    /// It may have waited for its program, so a handshake knows better.
-    pub(super) fn saw_reaction(&mut self, direction: usize, loop_ns: u64) {
-        if !self.is_by_handshake {
-            self.saw_answer(direction, loop_ns);
+    /// Data came that was the first to echo an acknowledgement which had passed so long ago.
+    pub(super) fn saw_echo(&mut self, direction: usize, loop_ns: u64) {
+        let echo = &mut self.ends[direction].echo;
+        if echo.least.is_some_and(|least| loop_ns < least / 2) {
+            echo.proofs = 0;
         }
+        echo.least = Some(echo.least.unwrap_or(u64::MAX).min(loop_ns));
     }
 
-    /// To the sender of a direction and back.
+    /// Data came whose sender did not know of an acknowledgement that had passed so long ago.
+    pub(super) fn saw_ignorance(&mut self, direction: usize, since_ns: u64) {
+        let echo = &mut self.ends[direction].echo;
+        let is_proof = echo.least.is_some_and(|least| since_ns >= least / 2);
+        echo.proofs = echo.proofs.saturating_add(u32::from(is_proof));
+    }
+
+    /// An acknowledgement without a timestamp went towards the end that sends `direction`, and new
+    /// data came after a gap.
+    pub(super) fn saw_reaction(&mut self, direction: usize, loop_ns: u64) {
+        let reactions = &mut self.ends[direction].reactions;
+        reactions.least = Some(reactions.least.unwrap_or(u64::MAX).min(loop_ns));
+        reactions.count = reactions.count.saturating_add(1);
+        reactions.prompt = reactions.prompt.saturating_add(u32::from(loop_ns <= PROMPT_NS));
+    }
+
+    /// To the sender of a direction and back, if that is known.
+    pub(super) fn known_to_sender(&self, direction: usize) -> Option<u64> {
+        let end = &self.ends[direction];
+        if end.is_by_handshake {
+            return end.least;
+        }
+        let Echo { least: echoed, proofs } = end.echo;
+        let Reactions { least: reacted, count, prompt } = end.reactions;
+        let echoed = echoed.filter(|&echoed| end.least.is_some() || echoed <= NEAR_NS || proofs >= LEAST_PROOFS);
+        let reacted = reacted.filter(|_| prompt >= LEAST_PROMPT && prompt >= count - count / 8);
+        [end.least, echoed, reacted].into_iter().flatten().min()
+    }
+
+    /// The same, and 0 where it is not known.
     pub(super) fn to_sender(self, direction: usize) -> u64 {
-        self.least[direction].unwrap_or(0)
+        self.known_to_sender(direction).unwrap_or(0)
     }
 
     /// To its receiver and back.
@@ -121,8 +188,9 @@ impl Loops {
         self.to_sender(1 - direction)
     }
 
-    pub(super) fn is_known(self) -> bool {
-        self.least.iter().any(Option::is_some)
+    /// Whether both are known, without which there is neither a round trip nor a place.
+    pub(super) fn are_known(&self) -> bool {
+        [0, 1].iter().all(|&direction| self.known_to_sender(direction).is_some())
     }
 
     /// The least round trip, at least 10 µs.
@@ -137,7 +205,7 @@ impl Loops {
 
     /// Whether what passes here is what the sender has sent just now and takes in at once.
     pub(super) fn is_at_sender(&self, direction: usize) -> bool {
-        let loop_ns = self.to_sender(direction);
-        loop_ns <= NEAR_NS || loop_ns <= self.round_trip() / 4
+        let near = |loop_ns: u64| loop_ns <= NEAR_NS || loop_ns <= self.round_trip() / 4;
+        self.known_to_sender(direction).is_some_and(near)
     }
 }

@@ -127,3 +127,47 @@ fn a_path_that_went_dead_is_not_one_direction_only() {
     let direction = talk.forward();
     assert_eq!(faults(&direction), ["loss"]);
 }
+
+/// Of a connection whose SYN is not in the capture the SYN/ACK grants 64 KiB; what is granted later has a scale that
+/// is not known, and more goes.
+#[test]
+fn a_window_without_a_scale_is_no_proof_that_acknowledgements_are_missing() {
+    let mut talk = Talk::new(false);
+    let answer = Segment {
+        window_is_scaled: true,
+        mss: MSS as u16,
+        window: 65_535,
+        ..talk.segment(BACKWARD, SegmentFlags::SYN)
+    };
+    talk.event(0, BACKWARD, answer, ByteRange::new(1, 1));
+    for round in 0..40 {
+        let at = 1_000 + round * 20_000;
+        (0..100).for_each(|segment| talk.send(at + segment * 10, FORWARD, MSS));
+        let segment = Segment { window_is_scaled: false, window: 32_768, ..talk.segment(BACKWARD, 0) };
+        talk.event(at + 19_980, BACKWARD, segment, ByteRange::new(1, 1));
+    }
+    let direction = talk.forward();
+    assert!(!direction.remarks.iter().any(|remark| remark.contains("missing")), "{:?}", direction.remarks);
+    assert!(is_found(&direction, "congestion_window"), "{direction:#?}");
+}
+
+/// Data both ways all the time, so that each acknowledgement rides on data, and a pause now and then.
+#[test]
+fn acknowledgements_that_all_ride_on_data_are_not_missing() {
+    let mut talk = Talk::open(100_000);
+    let mut at = 200_000;
+    for turn in 0..200 {
+        for (way, after, len) in [(FORWARD, 0, 120), (BACKWARD, 5_000, 400)] {
+            let stamps = TimestampOption { value: (at + after) as u32 / 1_000, echo: (at as u32 - 95_000) / 1_000 };
+            let ack = talk.next[1 - way].saturating_sub(8 * [400, 120][way]).max(1);
+            let segment = Segment { timestamps: Some(stamps), ack, ..talk.segment(way, SegmentFlags::PSH) };
+            let start = talk.next[way];
+            talk.next[way] += len;
+            talk.event(at + after, way, segment, ByteRange::new(start, start + len));
+        }
+        at += if turn % 40 == 39 { 40_000 } else { 10_000 };
+    }
+    let direction = talk.forward();
+    assert!(!direction.remarks.iter().any(|remark| remark.contains("missing")), "{:?}", direction.remarks);
+    assert!(share(&direction, Holder::NotKnown) < 0.05, "{direction:#?}");
+}

@@ -39,3 +39,36 @@ fn an_answer_to_the_first_syn_is_no_short_round_trip() {
     assert_eq!(direction.min_rtt_ns / 1_000_000, 19, "{}", direction.min_rtt_ns);
     assert!(is_found(&direction, "handshake_repeated"));
 }
+
+/// At the client, that asks for all: the answer tells the way, and data that meets an acknowledgement does not.
+#[test]
+fn a_repeated_opening_without_timestamps_does_not_shorten_the_way() {
+    let mut talk = Talk::new(true);
+    talk.window = 20 * MSS as u32;
+    let syn = |flags, ack| Segment {
+        flags: SegmentFlags(flags),
+        window_is_scaled: true,
+        mss: 1460,
+        window: 29_200,
+        ack,
+        ..Segment::default()
+    };
+    for at in [0, 1_000_000] {
+        talk.event(at, FORWARD, syn(SegmentFlags::SYN, 0), ByteRange::new(1, 1));
+    }
+    talk.event(1_020_000, BACKWARD, syn(SegmentFlags::SYN | SegmentFlags::ACK, 1), ByteRange::new(1, 1));
+    talk.ack(1_020_030, FORWARD);
+    talk.send(1_021_000, FORWARD, 200);
+    for round in 0..40 {
+        for segment in 0..20 {
+            let at = 1_041_000 + round * 20_030 + segment * 500;
+            talk.send(at, BACKWARD, MSS);
+            talk.ack(at + 30, FORWARD);
+        }
+    }
+    let from = address(2, 80).to_string();
+    let direction = talk.finish().worst.into_iter().find(|direction| direction.from == from).unwrap();
+    assert!(direction.vantage > 0.9, "{}", direction.vantage);
+    assert!(is_found(&direction, "receive_window"), "{direction:#?}");
+    assert!(!is_found(&direction, "sending_program"), "{direction:#?}");
+}
