@@ -117,9 +117,9 @@ fn remarks(connection: &Connection, way: Way) -> Vec<String> {
     }
     if !connection.has_handshake() {
         let scale = match half.scale.learned() {
-            Some(bits) => format!(
-                " Receive windows are taken to be scaled by {bits} bits: what was in flight needs no more."
-            ),
+            Some(bits) => {
+                format!(" Receive windows are taken to be scaled by {bits} bits: what was in flight needs no more.")
+            }
             None if half.tally.largest_window == 0 => " Receive windows are not known but for closed ones.".to_owned(),
             None => String::new(),
         };

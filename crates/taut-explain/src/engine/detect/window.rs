@@ -21,8 +21,7 @@ impl Detector for ReceiveWindow {
     }
 
     fn found(&self, facts: &Facts<'_>) -> Verdict {
-        let certainty =
-            if facts.half.scale.learned().is_some() { Certainty::Consistent } else { Certainty::Seen };
+        let certainty = if facts.half.scale.learned().is_some() { Certainty::Consistent } else { Certainty::Seen };
         let found = seen(facts, self, certainty);
         let window = facts.tally().largest_window.into();
         let round_trip = facts.round_trip();

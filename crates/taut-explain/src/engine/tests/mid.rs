@@ -60,14 +60,8 @@ impl Flights {
     }
 }
 
-const CONGESTED: Flights = Flights {
-    segments: 60,
-    tail: MSS,
-    window: WIDE,
-    every: ROUND_TRIP + 30,
-    is_at_receiver: true,
-    has_stamps: true,
-};
+const CONGESTED: Flights =
+    Flights { segments: 60, tail: MSS, window: WIDE, every: ROUND_TRIP + 30, is_at_receiver: true, has_stamps: true };
 
 #[test]
 fn at_the_receiver_echoed_timestamps_tell_the_way_to_the_sender() {
