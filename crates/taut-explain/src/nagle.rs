@@ -20,6 +20,8 @@ use taut_time::{Duration, Instant, SendQueue, Timeline, What};
 
 use crate::{Finding, Unit};
 
+/// The cause that [`find`] names.
+pub const CAUSE: &str = "nagle_delayed_ack";
 /// A write that waited less is not called held: the wake-up of a busy machine takes as long.
 pub const LEAST_HOLD: Duration = Duration::from_millis(1);
 /// The kernel sends what it held while it handles the acknowledgement.
@@ -91,7 +93,7 @@ pub fn find(rounds: &[Timeline], context: &Context) -> Option<Finding> {
     let delay = median(releases.iter().map(|release| release.delay).collect());
     let example = held[held.len() / 2];
     Some(Finding {
-        cause: "nagle_delayed_ack".to_owned(),
+        cause: CAUSE.to_owned(),
         summary: "Writes were held by Nagle's algorithm, waiting for the peer's delayed ACK.".to_owned(),
         on: context.on.clone(),
         share,

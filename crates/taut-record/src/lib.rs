@@ -4,6 +4,7 @@
 //! Times are in nanoseconds and sizes in bytes; every key says so. A row stands by itself: it carries the command that
 //! repeats it.
 
+mod events;
 mod host;
 mod placement;
 mod row;
@@ -12,6 +13,7 @@ pub mod stats;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use events::{BadEvent, MOST_EVENTS, Observed, ObservedFraming, ObservedRound};
 pub use host::{Floor, HostFacts};
 pub use placement::{Placement, PlacementKind};
 pub use row::{
@@ -26,7 +28,7 @@ pub fn fact<'a>(options: &'a [String], name: &str) -> Option<&'a str> {
 }
 
 /// Version of the shape; a new number means that old readers would misread it.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// All that one command measured.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
@@ -47,6 +49,9 @@ pub struct Recording {
     pub host: HostFacts,
     /// What was measured.
     pub results: Vec<Row>,
+    /// What the detectors looked at, so that newer ones can look again; absent from format 1.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub observed: Vec<Observed>,
 }
 
 /// How a measurement came to its end.

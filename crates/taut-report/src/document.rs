@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use taut_explain::Finding;
-use taut_record::{Ended, FORMAT_VERSION, HostFacts, Recording, Row};
+use taut_record::{Ended, FORMAT_VERSION, HostFacts, Observed, Recording, Row};
 
 /// A recording with what was found in it: the one JSON object of every `--json`.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
@@ -17,6 +17,20 @@ pub struct Document {
     pub recording: Recording,
     /// What holds the data back, worst first.
     pub findings: Vec<Finding>,
+    /// Who made the findings, where that was not the Tautline that measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explained_again: Option<ExplainedAgain>,
+}
+
+/// That the events of a recording were looked at again.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct ExplainedAgain {
+    /// The version of Tautline that did.
+    pub by: String,
+    /// Rounds whose events it looked at.
+    pub rounds: u64,
+    /// Parts of the run whose events were not all kept: the findings in these are those of the recording.
+    pub not_again: u64,
 }
 
 /// Why a document could not be read. Every one names the file; what is wrong with it is for whoever
@@ -62,7 +76,7 @@ pub enum Error {
 impl Document {
     /// A recording with its findings, whatever order they were found in.
     pub fn new(recording: Recording, findings: Vec<Finding>) -> Self {
-        let mut document = Self { recording, findings };
+        let mut document = Self { recording, findings, explained_again: None };
         sort_worst_first(&mut document.findings);
         document
     }
@@ -82,7 +96,10 @@ impl Document {
         {
             return Err(Error::Newer { path: path.to_owned(), found });
         }
-        let read = Self::deserialize(&value).map(|document| Self::new(document.recording, document.findings));
+        let read = Self::deserialize(&value).map(|document| {
+            let explained_again = document.explained_again;
+            Self { explained_again, ..Self::new(document.recording, document.findings) }
+        });
         read.map_err(|error| {
             let (at, message) = locate(&value).unwrap_or_else(|| ("the document".to_owned(), error.to_string()));
             Error::Shape { path: path.to_owned(), at, message }
@@ -150,6 +167,14 @@ fn locate(value: &Value) -> Option<(String, String)> {
             return Some((key.to_owned(), "is missing".to_owned()));
         };
         if let Some(misfit) = check(part) {
+            return Some(misfit.under(key));
+        }
+    }
+    // Absent from format 1.
+    let later: [(&str, Check); 2] =
+        [("observed", misfit::<Vec<Observed>>), ("explained_again", misfit::<Option<ExplainedAgain>>)];
+    for (key, check) in later {
+        if let Some(misfit) = object.get(key).and_then(check) {
             return Some(misfit.under(key));
         }
     }
@@ -280,8 +305,8 @@ mod tests {
         assert!(read("{").unwrap_err().starts_with("r.json is not JSON: EOF"));
         assert!(read("[]").unwrap_err().ends_with("the document: expected an object"));
         assert_eq!(
-            broken(|value| value["format_version"] = json!(2)),
-            "r.json has format version 2, but this Tautline reads up to 1: use a newer one"
+            broken(|value| value["format_version"] = json!(3)),
+            "r.json has format version 3, but this Tautline reads up to 2: use a newer one"
         );
         let missing = |path: &str, key: &str| {
             broken(|value| {
@@ -295,6 +320,10 @@ mod tests {
         assert_eq!(missing("/results/0/rtt_ns", "p50"), format!("{prefix}results[0].rtt_ns: missing field `p50`"));
         assert_eq!(missing("/results/0", "workload"), format!("{prefix}results[0].workload: is missing"));
         assert_eq!(missing("/findings/0", "share"), format!("{prefix}findings[0]: missing field `share`"));
+        assert_eq!(
+            broken(|value| value["observed"] = json!([{"row": -1}])),
+            format!("{prefix}observed[0].row: invalid value: integer `-1`, expected usize")
+        );
         assert_eq!(
             broken(|value| value["results"][1]["workload"] = json!("swim")),
             format!("{prefix}results[1].workload: `swim` is not known")

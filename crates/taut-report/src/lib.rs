@@ -38,7 +38,7 @@ mod watched;
 mod synthetic;
 
 pub use difference::{CauseChange, Change, Difference, HeldIn, HolderChange};
-pub use document::{Document, Error};
+pub use document::{Document, Error, ExplainedAgain};
 pub use explained::ExplainDocument;
 pub use explained_file::ExplainedFile;
 pub use sockets::{HeldTime, SocketRow, SocketsDocument, Suspicion};

@@ -18,6 +18,20 @@ pub(crate) fn partial(recording: &Recording) -> Option<String> {
     }
 }
 
+/// That the findings are not those of the Tautline that measured, or not all of them.
+pub(crate) fn explained_again(document: &Document) -> Option<String> {
+    let again = document.explained_again.as_ref()?;
+    let (by, measured) = (&again.by, &document.recording.host.tautline);
+    let rounds =
+        if again.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", units::count(again.rounds)) };
+    let mut text =
+        format!("Explained again by Tautline {by}, from the events of {rounds} measured by Tautline {measured}");
+    if again.not_again > 0 {
+        text += "; where the recording does not keep all events, the findings are those of then";
+    }
+    Some(text + ".")
+}
+
 /// `99.1 % of the writes, 40.2 ms each (median)`; of a radio link, what the remedy gave: `51.5
 /// kbit/s, and 230 kbit/s with block=4032`.
 pub(crate) fn cost(finding: &Finding) -> String {

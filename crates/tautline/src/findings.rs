@@ -12,8 +12,13 @@ use taut_record::{AirSetting, CrowdRow, Ended, PlacementKind, Starvation, Stream
 use taut_report::units;
 use taut_time::{Duration, Timeline};
 
-/// Explains a pacing run, and fills in its ledger.
-pub(crate) fn of_pace(outcome: &mut PaceOutcome) -> Vec<Finding> {
+use crate::events::Kept;
+
+/// The cause of what helped and no detector named.
+pub(crate) const SETTING_HELPS: &str = "setting_helps";
+
+/// Explains a pacing run, fills in its ledger, and keeps its events with the number of its row.
+pub(crate) fn of_pace(outcome: &mut PaceOutcome, number: usize, kept: &mut Kept) -> Vec<Finding> {
     let row = &mut outcome.row;
     // One round's messages at a time: there may be millions.
     row.ledger_ns = ledger(outcome.timelines.iter().flat_map(Timeline::messages))
@@ -26,6 +31,7 @@ pub(crate) fn of_pace(outcome: &mut PaceOutcome) -> Vec<Finding> {
         min_rtt: min_rtt(row.tcp),
         several_writes: false,
     };
+    kept.keep(number, &context, &outcome.timelines);
     let mut findings: Vec<Finding> = nagle::find(&outcome.timelines, &context).into_iter().collect();
     if let Some(p50_ns) = row.delivery_ns.and_then(|times| times.p50.time()) {
         findings.extend(of_messages("pace", &row.endpoint, &row.options, p50_ns));
@@ -79,29 +85,35 @@ pub(crate) fn of_radio_tune(plan: &RadioPlan, outcome: &RadioOutcome) -> Vec<Fin
     findings
 }
 
-/// Explains the observed rows of an echo run.
-pub(crate) fn of_echo(outcome: &EchoOutcome) -> Vec<Finding> {
-    let explain = |(row, timeline): (&Option<_>, &Option<Timeline>)| {
-        let row: &taut_record::EchoRow = row.as_ref()?;
+/// Explains the observed rows of an echo run, of which the first is to have this number, and keeps
+/// their events.
+pub(crate) fn of_echo(outcome: &EchoOutcome, first: usize, kept: &mut Kept) -> Vec<Finding> {
+    // A subject of which nothing was measured has no row.
+    let measured =
+        outcome.rows.iter().zip(&outcome.timelines).filter_map(|(row, timeline)| Some((row.as_ref()?, timeline)));
+    let explain = |(index, (row, timeline)): (usize, (&taut_record::EchoRow, &Option<Timeline>))| {
+        let timeline = std::slice::from_ref(timeline.as_ref()?);
         let context = nagle::Context {
             on: format!("echo {} ({})", row.endpoint, row.writes),
             nagle: row.nagle.unwrap_or(false),
             min_rtt: min_rtt(row.tcp),
             several_writes: row.writes != "write",
         };
-        nagle::find(std::slice::from_ref(timeline.as_ref()?), &context)
+        kept.keep(first + index, &context, timeline);
+        nagle::find(timeline, &context)
     };
-    let held = outcome.rows.iter().zip(&outcome.timelines).filter_map(explain);
+    let held: Vec<Finding> = measured.enumerate().filter_map(explain).collect();
     let radio = outcome
         .rows
         .iter()
         .flatten()
         .filter_map(|row| Some(of_messages("echo", &row.endpoint, &row.options, row.rtt_ns?.p50.time()?)));
-    held.chain(radio.flatten()).collect()
+    held.into_iter().chain(radio.flatten()).collect()
 }
 
-/// Explains the base of a tuning run, and names the setting that helps most.
-pub(crate) fn of_tune(outcome: &TuneOutcome) -> Vec<Finding> {
+/// Explains the base of a tuning run, whose row is to have this number, keeps its events, and names
+/// the setting that helps most.
+pub(crate) fn of_tune(outcome: &TuneOutcome, number: usize, kept: &mut Kept) -> Vec<Finding> {
     let Some(base) = outcome.rows.first() else { return Vec::new() };
     let placed = base.placement.as_ref().map(|placement| placement.kind).filter(|kind| *kind != PlacementKind::Free);
     let placed = placed.map_or_else(String::new, |kind| format!(", {}", kind.name()));
@@ -111,15 +123,21 @@ pub(crate) fn of_tune(outcome: &TuneOutcome) -> Vec<Finding> {
         min_rtt: min_rtt(outcome.base_tcp),
         several_writes: base.measured == "write-write-read",
     };
-    let best = best_setting(&outcome.rows);
-    let mut finding = nagle::find(&outcome.base_timelines, &context);
+    kept.keep(number, &context, &outcome.base_timelines);
+    let finding = nagle::find(&outcome.base_timelines, &context);
+    of_tuned(&outcome.rows.iter().collect::<Vec<_>>(), &context.on, finding)
+}
+
+/// What was found in the base of these rows, with what helped.
+pub(crate) fn of_tuned(rows: &[&TuneRow], on: &str, mut finding: Option<Finding>) -> Vec<Finding> {
+    let best = best_setting(rows);
     if let (Some(finding), Some(best)) = (&mut finding, best) {
         finding.remedy = format!("{} Tried here: {}.", finding.remedy, describe(best));
     }
     let setting = best.filter(|_| finding.is_none()).map(|best| Finding {
-        cause: "setting_helps".to_owned(),
+        cause: SETTING_HELPS.to_owned(),
         summary: format!("`{}` ({}) shortens this path.", best.setting, best.place),
-        on: context.on.clone(),
+        on: on.to_owned(),
         share: 1.0,
         share_of: Unit::Messages,
         cost_ns: best.base_p50_ns.unwrap_or(0).saturating_sub(best.p50_ns.unwrap_or(0)),
@@ -274,8 +292,9 @@ fn starvation(row: &CrowdRow, starved: Starvation) -> Finding {
 }
 
 /// The setting that shortens the median most, in the fresh rounds that confirmed it.
-fn best_setting(rows: &[TuneRow]) -> Option<&TuneRow> {
+fn best_setting<'a>(rows: &[&'a TuneRow]) -> Option<&'a TuneRow> {
     rows.iter()
+        .copied()
         .filter(|row| row.verdict == Verdict::Shorter)
         .min_by(|a, b| a.p50_ratio.unwrap_or(1.0).total_cmp(&b.p50_ratio.unwrap_or(1.0)))
 }

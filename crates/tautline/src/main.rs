@@ -5,6 +5,7 @@
 mod account;
 mod assertion;
 mod commands;
+mod events;
 mod exit;
 mod findings;
 mod first_screen;

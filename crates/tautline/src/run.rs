@@ -9,6 +9,7 @@ use taut_measure::{Interrupt, floor, host_facts};
 use taut_record::{Ended, FORMAT_VERSION, HostFacts, Recording, Row};
 use taut_time::Instant;
 
+use crate::events::Kept;
 use crate::{exit, input};
 
 /// A command that measures, from its start to its recording.
@@ -18,6 +19,8 @@ pub(crate) struct Run {
     began: Instant,
     host: HostFacts,
     pub(crate) interrupt: Interrupt,
+    /// Events that go into the recording.
+    pub(crate) kept: Kept,
     bar: ProgressBar,
 }
 
@@ -28,7 +31,7 @@ impl Run {
         let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let began = clock::now();
         let host = host_facts(floor::quick());
-        Ok(Self { command, started_unix_s, began, host, interrupt, bar: progress_bar() })
+        Ok(Self { command, started_unix_s, began, host, interrupt, kept: Kept::default(), bar: progress_bar() })
     }
 
     /// Shows how far the work is, in percent of one part of several. Drawn between rounds only, never while measuring.
@@ -51,6 +54,7 @@ impl Run {
             ended,
             host: self.host,
             results,
+            observed: self.kept.observed,
         }
     }
 }

@@ -48,6 +48,37 @@ fn a_foreign_peer_with_a_56_ms_timer() {
     assert!(causes(&off).is_empty());
 }
 
+/// A recording keeps what its findings were made from, and one that was tampered with is refused with the place.
+#[test]
+fn a_recording_is_explained_again() {
+    let server = Serve::start("tcp://127.0.0.1:0");
+    let tcp = server.endpoint(0);
+    let measured = run_json(&format!("pace {tcp} --peer-ack delayed --nagle on --time 2s --rounds 2"));
+    assert_eq!(causes(&measured), [CAUSE]);
+    assert_eq!(measured["format_version"], 2);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pace.json");
+    let write = |document: &Value| std::fs::write(&file, document.to_string()).unwrap();
+    let mut forgotten = measured.clone();
+    forgotten["findings"] = Value::Array(Vec::new());
+    write(&forgotten);
+    let again = run_json(&format!("report {}", file.display()));
+    assert_eq!(again["findings"], measured["findings"]);
+    assert_eq!(again["explained_again"]["not_again"], 0);
+    let shown = run(&format!("report {}", file.display()));
+    assert!(text(&shown.stdout).contains("Explained again by Tautline"), "{}", text(&shown.stdout));
+    let mut broken = measured;
+    broken["observed"][0]["rounds"][1]["events"] = "i00,0,128 z1".into();
+    write(&broken);
+    let refused = run(&format!("report {}", file.display()));
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        text(&refused.stderr).contains("observed[0].rounds[1].events: event 2: its letter"),
+        "{}",
+        text(&refused.stderr)
+    );
+}
+
 #[test]
 fn a_linux_peer_with_delayed_acknowledgements() {
     let server = Serve::start("tcp://127.0.0.1:0");

@@ -34,7 +34,11 @@ fn header(page: &mut Page, document: &Document) {
         push!(page.body, "<p class=\"partial\" role=\"alert\">{}</p>", escape(&partial));
     }
     push!(page.body, "<p class=\"answer\">{}</p>", sentence(&prose::answer(document)));
-    push!(page.body, "<p class=\"when\">{date}, took {took}</p>{}</header>", code(&recording.command_line));
+    push!(page.body, "<p class=\"when\">{date}, took {took}</p>");
+    if let Some(again) = prose::explained_again(document) {
+        push!(page.body, "<p class=\"when\">{}</p>", escape(&again));
+    }
+    push!(page.body, "{}</header>", code(&recording.command_line));
 }
 
 /// The top of a page that belongs to no one document.

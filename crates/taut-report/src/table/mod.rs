@@ -67,10 +67,11 @@ fn repeating(sheets: &[Sheet]) -> String {
 }
 
 fn findings(document: &Document, width: Option<u16>) -> String {
+    let again = prose::explained_again(document).map(|again| wrap(&again, width, "", "", Tone::Faint));
     if document.findings.is_empty() {
-        return String::new();
+        return again.map_or_else(String::new, |again| again + "\n");
     }
-    let mut out = format!("{}\n", paint("Findings", Tone::Strong));
+    let mut out = format!("{}\n{}", paint("Findings", Tone::Strong), again.unwrap_or_default());
     for (i, finding) in document.findings.iter().enumerate() {
         let number = format!("{}. ", i + 1);
         let summary = format!("{} [{}]", finding.summary, finding.cause);

@@ -58,8 +58,10 @@ pub(crate) fn survey() -> Document {
             ended: Ended::Complete,
             host: host(),
             results,
+            observed: Vec::new(),
         },
         findings: vec![finding()],
+        explained_again: None,
     }
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if args.endpoints.iter().any(|place| place.endpoint().is_none()) {
         return run_over_air(&args, &plan);
     }
-    let run = Run::start("echo")?;
+    let mut run = Run::start("echo")?;
     let spots = args.spots(&run.interrupt)?;
     let subjects = args.subjects(&spots)?;
     plan.rounds = args.rounds.unwrap_or_else(|| usual_rounds(echo::comparisons(&subjects)));
@@ -112,7 +112,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
             .collect();
         output::write_perfetto(path, &timelines)?;
     }
-    let findings = findings::of_echo(&outcome);
+    let findings = findings::of_echo(&outcome, 0, &mut run.kept);
     let missed = outcome.rows.iter().flatten().fold(false, |missed, row| {
         let times = row.response_ns.as_ref().or(row.rtt_ns.as_ref());
         args.thresholds.are_missed(&row.endpoint, times, row.losses().lost, row.losses().messages) || missed

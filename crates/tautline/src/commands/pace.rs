@@ -75,7 +75,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let mut plan = args.plan()?;
     // Leaves no thread behind: without root the foreign peer's namespace can only be made by a process with one.
-    let run = Run::start("pace")?;
+    let mut run = Run::start("pace")?;
     let spots = args.spots(&plan, &run.interrupt)?;
     let of = spots.len();
     plan.time /= of as u32;
@@ -115,7 +115,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let (mut rows, mut findings, mut missed) = (Vec::new(), Vec::new(), false);
     for mut outcome in outcomes {
         outcome.row.observer = cost;
-        let found = findings::of_pace(&mut outcome);
+        let found = findings::of_pace(&mut outcome, rows.len(), &mut run.kept);
         // What the one shows the other shows again.
         if findings.is_empty() {
             findings = found;

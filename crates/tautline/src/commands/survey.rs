@@ -26,6 +26,7 @@ use super::crowd::{own_server, two_cores};
 use super::doctor;
 use super::route::bench::{self, Paths};
 use super::stream::{default_block, work};
+use crate::events::Kept;
 use crate::exit::Code;
 use crate::local_server::LocalServer;
 use crate::output::OutputArgs;
@@ -44,13 +45,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    let run = Run::start("survey")?;
+    let mut run = Run::start("survey")?;
     // First, while the process has one thread: without root its namespace can only be made then.
     let mut survey = Survey {
         interrupt: run.interrupt.clone(),
         progress: Box::new(|_, _| {}),
         rows: doctor::rows(),
         findings: Vec::new(),
+        kept: Kept::default(),
         failed: Vec::new(),
     };
     let directory = tempfile::tempdir().context("make a directory for the local sockets")?;
@@ -79,7 +81,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
             survey.failed.push(format!("{name}: {error:#}"));
         }
     }
-    let Survey { rows, findings, failed, .. } = survey;
+    let Survey { rows, findings, kept, failed, .. } = survey;
+    run.kept = kept;
     let ended = match () {
         () if run.interrupt.is_set() => Ended::Interrupted,
         () if failed.is_empty() => Ended::Complete,
@@ -105,6 +108,7 @@ struct Survey {
     progress: Box<dyn FnMut(usize, usize)>,
     rows: Vec<Row>,
     findings: Vec<Finding>,
+    kept: Kept,
     /// Steps that could not be measured, or not in whole, and why.
     failed: Vec<String>,
 }
@@ -223,7 +227,7 @@ impl Survey {
             command: repeat(tcp, &arguments),
         };
         let outcome = tune::run(&plan, &self.interrupt, &mut self.progress)?;
-        self.findings.extend(findings::of_tune(&outcome));
+        self.findings.extend(findings::of_tune(&outcome, self.rows.len(), &mut self.kept));
         self.rows.extend(outcome.rows.into_iter().map(|row| Row::Tune(Box::new(row))));
         whole(outcome.ended)
     }
@@ -361,7 +365,7 @@ impl Survey {
         };
         let mut outcome = echo::run(&plan, &subjects, &self.interrupt, &mut self.progress)?;
         echo::tell_engine_costs(&mut outcome);
-        self.findings.extend(findings::of_echo(&outcome));
+        self.findings.extend(findings::of_echo(&outcome, self.rows.len(), &mut self.kept));
         self.rows.extend(outcome.rows.into_iter().flatten().map(|row| Row::Echo(Box::new(row))));
         whole(outcome.ended)
     }
@@ -384,7 +388,7 @@ impl Survey {
         };
         let mut outcome = pace::run(&plan, &self.interrupt, &mut self.progress)?;
         outcome.row.observer = echo::observer_cost(&self.interrupt).unwrap_or_default();
-        self.findings.extend(findings::of_pace(&mut outcome));
+        self.findings.extend(findings::of_pace(&mut outcome, self.rows.len(), &mut self.kept));
         self.rows.push(Row::Pace(Box::new(outcome.row)));
         whole(outcome.ended)
     }

@@ -95,7 +95,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         );
     }
     let mut plan = args.plan()?;
-    let run = Run::start("tune")?;
+    let mut run = Run::start("tune")?;
     let wish = Some(args.place.unwrap_or(Wish::Free));
     let work = match plan.workload {
         TuneWorkload::Echo { .. } | TuneWorkload::WriteWriteRead { .. } => Work::Echo,
@@ -111,7 +111,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         let mut progress = run.progress("tune", done, of);
         match tune::run(&plan, &run.interrupt, &mut progress) {
             Ok(outcome) => {
-                findings.extend(findings::of_tune(&outcome));
+                findings.extend(findings::of_tune(&outcome, rows.len(), &mut run.kept));
                 rows.extend(outcome.rows.into_iter().map(|row| Row::Tune(Box::new(row))));
                 ended = outcome.ended;
             }
