@@ -1,4 +1,5 @@
-//! The clock of a capture, which may be set back, or stand far ahead in one packet.
+//! The clock of a capture, which may be set back, stand far ahead in a few packets, or be set for the
+//! first time while the capture runs.
 
 use taut_event::Event;
 use taut_time::Instant;
@@ -8,6 +9,12 @@ use taut_time::Instant;
 const LEAST_STEP: u64 = 1_000_000_000;
 /// A packet has fewer events; more are not waited for.
 const MOST_HELD: usize = 64;
+/// A pause as long as this, in nanoseconds, is told from a clock that stands ahead by more packets.
+const LONG_PAUSE: u64 = 3_600_000_000_000;
+const MOST_PACKETS: u32 = 4;
+/// 2001-09-09, in nanoseconds since 1970. A clock that says less was never set: boards without a
+/// battery begin at 1970, and learn the time from the network.
+const WAS_SET: u64 = 1_000_000_000_000_000_000;
 
 /// Gives each event a time on one timeline that goes on where the clock stepped: no time is booked
 /// for a step.
@@ -17,32 +24,48 @@ pub(super) struct Clock {
     last: Option<u64>,
     /// By how much this timeline is ahead of the clock, since that was set back.
     lead: u64,
-    /// How often the clock was set back, or stood far ahead in one packet.
+    /// By how much it is behind the clock, since that was set for the first time.
+    lag: u64,
+    /// How often the clock was set, or stood far ahead in a few packets.
     pub(super) steps: u64,
-    /// The events of one packet with a time far ahead: the next packet tells whether the clock
-    /// went on from there.
+    /// The events of packets with a time far ahead: the next packets tell whether the clock went on
+    /// from there.
     held: Vec<Event>,
+    /// Of so many packets.
+    packets: u32,
 }
 
 impl Clock {
     /// The events that were held, if `next` tells their time. Without a next one they stand as they are.
     pub(super) fn release(&mut self, next: Option<&Event>) -> Vec<Event> {
-        let Some(first) = self.held.first() else { return Vec::new() };
-        if next.is_some_and(|next| next.place == first.place) && self.held.len() < MOST_HELD {
+        let (Some(first), Some(newest)) = (self.held.first(), self.held.last()) else { return Vec::new() };
+        let is_full = self.held.len() >= MOST_HELD;
+        if next.is_some_and(|next| next.place == newest.place) && !is_full {
             return Vec::new();
         }
         let at = self.of(first);
         let last = self.last.unwrap_or(at);
+        let soon = next.map(|next| self.of(next).saturating_add(LEAST_STEP));
         // The next packet goes on from the one before.
-        let is_astray = next.map(|next| self.of(next).saturating_add(LEAST_STEP)).is_some_and(|next| {
-            let back_before = next < last;
-            next < at && !back_before
-        });
-        let at = if is_astray { last } else { at };
-        self.steps += u64::from(is_astray);
-        self.last = Some(at);
+        let is_astray = soon.is_some_and(|soon| soon < at && soon >= last);
+        let is_ahead = soon.is_some_and(|soon| soon >= at);
+        if is_ahead && at > last.saturating_add(LONG_PAUSE) && self.packets < MOST_PACKETS && !is_full {
+            self.packets += 1;
+            return Vec::new();
+        }
+        let is_first_set = !is_astray && last < WAS_SET && at >= WAS_SET;
+        if is_first_set {
+            self.lag = self.lag.saturating_add(at - last);
+        }
+        self.steps += u64::from(is_astray || is_first_set);
+        self.packets = 0;
         let mut held = std::mem::take(&mut self.held);
-        held.iter_mut().for_each(|event| event.at = Instant::from_nanos(at));
+        let mut reached = last;
+        for event in &mut held {
+            reached = if is_astray { last } else { reached.max(self.of(event)) };
+            event.at = Instant::from_nanos(reached);
+        }
+        self.last = Some(reached);
         held
     }
 
@@ -70,6 +93,6 @@ impl Clock {
     }
 
     fn of(&self, event: &Event) -> u64 {
-        event.at.as_nanos().saturating_add(self.lead)
+        event.at.as_nanos().saturating_add(self.lead).saturating_sub(self.lag)
     }
 }

@@ -14,8 +14,8 @@ pub struct Explanation {
     pub flows: u64,
     /// Connections that were booked before their end, since too many were open at once.
     pub evicted_flows: u64,
-    /// How often the clock of the capture was set back by more than a second, or stood so far ahead
-    /// in one packet. No time is booked for such a step.
+    /// How often the clock of the capture was set back by more than a second, stood so far ahead in a
+    /// few packets, or was set for the first time. No time is booked for such a step.
     #[serde(default)]
     pub clock_steps: u64,
     /// Directions of connections in which data went.

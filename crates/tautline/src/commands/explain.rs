@@ -203,7 +203,7 @@ fn remarks(counts: &Counts, clock_steps: u64, reader: &Reader<'_>, interrupt: &I
         (lost, "packets were lost by the capturing program, as it says itself."),
         (
             clock_steps,
-            "× the clock of the capture stepped back, or stood far ahead in one packet; no time is booked for \
+            "× the clock of the capture was set, or stood far ahead in a few packets; no time is booked for \
              that, and times around it may be wrong.",
         ),
         (counts.unknown_link, "packets are of a link type that is not read."),

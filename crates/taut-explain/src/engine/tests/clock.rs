@@ -56,3 +56,22 @@ fn packets_that_change_places_are_no_step() {
     let mixed = turns(|_, at| if at % 44_000 == 10 { at - 500 } else { at });
     assert_eq!(mixed.clock_steps, 0);
 }
+
+#[test]
+fn some_packets_with_a_time_far_ahead_are_no_pause() {
+    let straight = turns(|_, at| at);
+    let astray = turns(|turn, at| if turn == 7 { at + 12 * DAY } else { at });
+    assert_eq!(astray.clock_steps, 1);
+    assert!(straight.span_ns.abs_diff(astray.span_ns) < 100_000_000, "{}", astray.span_ns);
+}
+
+/// The clock of a board begins at 1970, and is set when the network is there.
+#[test]
+fn a_clock_that_is_set_for_the_first_time_goes_on_from_there() {
+    let straight = turns(|_, at| at);
+    let set = turns(|turn, at| if turn < 7 { at } else { at + 19_700 * DAY });
+    assert_eq!(set.clock_steps, 1);
+    assert!(straight.span_ns.abs_diff(set.span_ns) < 100_000_000, "{}", set.span_ns);
+    let back = turns(|turn, at| if !(7..=12).contains(&turn) { at } else { at + 19_700 * DAY });
+    assert!(straight.span_ns.abs_diff(back.span_ns) < 400_000_000, "{}", back.span_ns);
+}
