@@ -10,8 +10,8 @@ use crate::engine::Episode;
 
 /// A silence as long as this at the end is told.
 const STALL: u64 = 200 * MS;
-/// What is so short and follows the peer's data at once may only acknowledge it, as updates of
-/// HTTP/2 windows do.
+/// What is so short, or half as long as what it sent before, and follows the peer's data at once may
+/// only acknowledge it, as updates of HTTP/2 windows do.
 const RECEIPT_BYTES: u64 = 64;
 const RECEIPT_WITHIN: u64 = 10 * MS;
 
@@ -27,6 +27,8 @@ pub(super) struct End {
     pub(super) is_client: bool,
     /// When data last passed the other way.
     pub(super) peer_data: Option<u64>,
+    /// From the vantage point to the sender and back.
+    pub(super) to_sender: u64,
 }
 
 impl Half {
@@ -80,9 +82,12 @@ impl Half {
             return;
         }
         let silence = Episode { from, to: until, places: (from_place, end.place) };
-        let is_receipt = self.last_length < RECEIPT_BYTES && end.peer_data.is_some_and(|at| last - at < RECEIPT_WITHIN);
-        // It went on before without having been answered.
-        if self.unprompted > 0 || is_receipt {
+        let before = self.tally.bytes.saturating_sub(self.last_length) / (self.tally.segments.max(2) - 1);
+        let is_short = self.last_length < RECEIPT_BYTES.max(before / 2);
+        let at_once = RECEIPT_WITHIN + end.to_sender;
+        let is_receipt = is_short && end.peer_data.is_some_and(|at| last - at < at_once);
+        // It went on before without having been answered, or never was.
+        if self.unprompted > 0 || is_receipt || end.peer_data.is_none() {
             self.silence = Some(Silence::Unclear(silence));
             return;
         }

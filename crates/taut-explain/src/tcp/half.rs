@@ -147,6 +147,10 @@ impl Half {
             self.span_start = Some(from.0);
             self.breakdown.book(Holder::Handshake, Episode { from: from.0, to: to.0, places: (from.1, to.1) });
             self.booked = Some((to.0.max(from.0), to.1));
+        } else if self.tally.segments == 1 && self.last_data.is_some_and(|sent| sent <= from.0) {
+            // Its SYN had data, and what comes next waits for the answer all the same.
+            let answered = self.acked_at.map_or(to.0, |at| at.min(to.0));
+            self.book_up_to(Holder::Handshake, answered, to.1);
         }
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct Connection {
     opening: Opening,
     loops: Loops,
     repeats: Repeats,
+    /// The newest SYN with data, until it is answered.
+    early: Option<Box<Event>>,
     /// What each end said its largest segment is.
     mss: [u16; 2],
     pub(crate) has_timestamps: bool,
@@ -54,6 +56,7 @@ impl Connection {
             opening: Opening::default(),
             loops: Loops::default(),
             repeats: Repeats::default(),
+            early: None,
             mss: [0; 2],
             has_timestamps: false,
             was_reset: false,
@@ -97,6 +100,7 @@ impl Connection {
         }
         if segment.flags.has(SegmentFlags::SYN) {
             self.open(event, segment);
+            self.fast_open(event, segment);
         }
         let has_ack = segment.flags.has(SegmentFlags::ACK);
         if has_ack && sender == 0 && !segment.flags.has(SegmentFlags::SYN) {
@@ -105,7 +109,7 @@ impl Connection {
         if has_ack {
             self.halves[1 - sender].acknowledged(event, segment, &mut self.loops);
         }
-        if segment.flags.has(SegmentFlags::SYN) {
+        if segment.flags.has(SegmentFlags::SYN) && (!has_ack || event.bytes.is_empty()) {
             return;
         }
         if segment.timestamps.is_some() && !self.has_timestamps {
@@ -115,6 +119,19 @@ impl Connection {
         let asked = self.halves[1 - sender].last_data;
         let asked = asked.filter(|&asked| self.halves[sender].last_data.is_none_or(|own| own < asked));
         self.halves[sender].sent(event, segment, &mut self.loops, asked);
+    }
+
+    /// Data in a SYN counts if the SYN/ACK takes it (RFC 7413, section 4.2); else it is sent once more
+    /// after the opening.
+    fn fast_open(&mut self, event: &Event, segment: &Segment) {
+        if !segment.flags.has(SegmentFlags::ACK) {
+            self.early = (!event.bytes.is_empty()).then(|| Box::new(*event));
+            return;
+        }
+        let Some(early) = self.early.take().filter(|early| segment.ack >= early.bytes.end) else { return };
+        if let What::Segment(syn) = &early.what {
+            self.halves[early.direction.index()].sent(&early, syn, &mut self.loops, None);
+        }
     }
 
     fn open(&mut self, event: &Event, segment: &Segment) {
@@ -158,7 +175,8 @@ impl Connection {
         for (index, half) in self.halves.iter_mut().enumerate() {
             let is_client = has_handshake && index == 0;
             let (at, place, peer_data) = (self.last, self.last_place, data[index]);
-            half.finish(End { at, place, has_pure, is_client, peer_data });
+            let to_sender = self.loops.to_sender(index);
+            half.finish(End { at, place, has_pure, is_client, peer_data, to_sender });
         }
     }
 

@@ -72,3 +72,41 @@ fn a_repeated_opening_without_timestamps_does_not_shorten_the_way() {
     assert!(is_found(&direction, "receive_window"), "{direction:#?}");
     assert!(!is_found(&direction, "sending_program"), "{direction:#?}");
 }
+
+/// A request in the SYN, that the SYN/ACK takes or not; answered after 50 ms. Seen at the client.
+fn early(is_taken: bool) -> Explanation {
+    let mut talk = Talk::new(true);
+    let syn = |flags, ack| Segment {
+        flags: SegmentFlags(flags),
+        window_is_scaled: true,
+        mss: 1460,
+        window: 65_535,
+        ack,
+        ..Segment::default()
+    };
+    talk.event(0, FORWARD, syn(SegmentFlags::SYN, 0), ByteRange::new(1, 201));
+    let taken = if is_taken { 201 } else { 1 };
+    talk.event(20_000, BACKWARD, syn(SegmentFlags::SYN | SegmentFlags::ACK, taken), ByteRange::new(1, 1));
+    talk.ack(20_050, FORWARD);
+    if is_taken {
+        talk.next[FORWARD] = 201;
+    } else {
+        talk.send(20_060, FORWARD, 200);
+    }
+    talk.send(90_000, BACKWARD, 1_000);
+    talk.ack(90_030, FORWARD);
+    talk.finish()
+}
+
+#[test]
+fn data_in_a_syn_counts_once() {
+    for is_taken in [true, false] {
+        let explanation = early(is_taken);
+        let from = address(1, 4000).to_string();
+        let request = explanation.worst.iter().find(|direction| direction.from == from).expect("it was seen");
+        assert_eq!((request.bytes, request.segments, request.repeated_segments), (200, 1, 0), "{request:#?}");
+        let answer = explanation.worst.iter().find(|direction| direction.to == from).expect("it was seen");
+        assert!(is_found(answer, "sending_program") || share(answer, Holder::PeerTurn) > 0.0, "{answer:#?}");
+        assert_eq!(faults(request), Vec::<&str>::new());
+    }
+}
