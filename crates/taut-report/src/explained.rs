@@ -87,8 +87,11 @@ fn verdict(file: &ExplainedFile) -> Vec<String> {
         _ => None,
     });
     match found.clone().next() {
-        Some((cause, found)) => findings.push(finding(cause, found, 2)),
-        None => findings.push(wrap("  ", &nothing_found(worst)).into_iter().map(unindented).collect()),
+        Some((cause, found)) => {
+            findings.push(dark(worst).filter(|_| found.cost.share < 0.5).map_or_else(Vec::new, |line| wrapped(&line)));
+            findings.push(finding(cause, found, 2));
+        }
+        None => findings.push(wrapped(&nothing_found(worst))),
     }
     let also: Vec<String> =
         found.skip(1).map(|(cause, found)| format!("{cause} {}", units::share(found.cost.share))).collect();
@@ -126,12 +129,25 @@ fn verdict(file: &ExplainedFile) -> Vec<String> {
     lines
 }
 
+/// The share of time of which nobody knows who held the data.
+fn dark_share(direction: &Direction) -> f64 {
+    let not_known = taut_event::Holder::NotKnown.name();
+    direction.breakdown.iter().find(|held| held.holder == not_known).map_or(0.0, |held| held.share)
+}
+
+/// Before what was found: that it is not the half of it.
+fn dark(direction: &Direction) -> Option<String> {
+    let share = dark_share(direction);
+    (share >= 0.5).then(|| {
+        format!("CAN'T TELL what holds the data back for {} of the time; of the rest:", units::share(share))
+    })
+}
+
 /// That no cause was found, and of how many that can be said.
 fn nothing_found(direction: &Direction) -> String {
     let all = direction.verdicts.len();
     let unknown = direction.verdicts.iter().filter(|on| matches!(on.verdict, Verdict::Unknown { .. })).count();
-    let not_known = taut_event::Holder::NotKnown.name();
-    let dark = direction.breakdown.iter().find(|held| held.holder == not_known).map_or(0.0, |held| held.share);
+    let dark = dark_share(direction);
     let dark_share = units::share(dark);
     if 2 * unknown >= all.max(1) || dark >= 0.5 {
         return format!(
@@ -146,8 +162,8 @@ fn nothing_found(direction: &Direction) -> String {
     }
 }
 
-fn unindented(line: String) -> String {
-    line.trim_start().to_owned()
+fn wrapped(line: &str) -> Vec<String> {
+    wrap("  ", line).into_iter().map(|line| line.trim_start().to_owned()).collect()
 }
 
 fn headline(file: &ExplainedFile) -> String {

@@ -5,7 +5,6 @@ use taut_event::{Direction as Way, Holder, RadioLink};
 
 use super::{Channel, Half, model};
 use crate::engine::{Cost, Evidence};
-use crate::words;
 
 /// What the figures of a direction come to.
 pub(super) struct Facts<'a> {
@@ -106,20 +105,10 @@ impl<'a> Facts<'a> {
     }
 
     pub(super) fn cost(&self, holders: &[Holder]) -> Cost {
-        let cells = || holders.iter().filter_map(|&holder| self.half.breakdown.get(holder));
-        let held_ns = cells().map(|cell| cell.ns).sum();
-        Cost {
-            held_ns,
-            between_ns: [held_ns; 2],
-            share: held_ns as f64 / (self.whole_ns as f64).max(1.0),
-            episodes: cells().map(|cell| cell.episodes).sum(),
-        }
+        self.half.breakdown.cost(holders, self.whole_ns)
     }
 
     pub(super) fn longest(&self, holders: &[Holder]) -> Evidence {
-        let cells = holders.iter().filter_map(|&holder| self.half.breakdown.get(holder));
-        let longest = cells.filter_map(|cell| cell.worst.first()).max_by_key(|episode| episode.length());
-        let text = longest.map_or_else(String::new, |episode| format!("Longest: {}.", words::time(episode.length())));
-        Evidence { text, frames: longest.map(|episode| episode.places.into()) }
+        self.half.breakdown.longest_seen(holders)
     }
 }

@@ -391,6 +391,7 @@ fn peer_turn(facts: &Facts<'_>) -> Judged {
     evidence.extend(
         answers
             .median()
+            .filter(|&median| median > 0)
             .map(|median| text(format!("{} answers took {} (median).", answers.count, words::time(median)))),
     );
     facts.found(

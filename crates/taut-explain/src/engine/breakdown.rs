@@ -2,6 +2,9 @@
 
 use taut_event::Holder;
 
+use super::{Cost, Evidence};
+use crate::words;
+
 /// How many of the longest episodes are kept for each holder.
 const KEPT: usize = 3;
 
@@ -112,6 +115,31 @@ impl Breakdown {
 
     pub(crate) fn ns(&self, holder: Holder) -> u64 {
         self.get(holder).map_or(0, |cell| cell.ns)
+    }
+
+    /// What several holders had, of a whole of so long.
+    pub(crate) fn cost(&self, holders: &[Holder], whole_ns: u64) -> Cost {
+        let cells = || holders.iter().filter_map(|&holder| self.get(holder));
+        let held_ns = cells().map(|cell| cell.ns).sum();
+        Cost {
+            held_ns,
+            between_ns: [held_ns; 2],
+            share: held_ns as f64 / whole_ns.max(1) as f64,
+            episodes: cells().map(|cell| cell.episodes).sum(),
+        }
+    }
+
+    /// The longest stretch of several holders.
+    pub(crate) fn longest(&self, holders: &[Holder]) -> Option<Episode> {
+        let cells = holders.iter().filter_map(|&holder| self.get(holder));
+        cells.filter_map(|cell| cell.worst.first()).max_by_key(|episode| episode.length()).copied()
+    }
+
+    /// The same, as something to look at.
+    pub(crate) fn longest_seen(&self, holders: &[Holder]) -> Evidence {
+        let longest = self.longest(holders);
+        let text = longest.map_or_else(String::new, |episode| format!("Longest: {}.", words::time(episode.length())));
+        Evidence { text, frames: longest.map(|episode| episode.places.into()) }
     }
 
     pub(crate) fn total_ns(&self) -> u64 {

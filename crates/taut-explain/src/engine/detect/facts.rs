@@ -2,10 +2,8 @@
 
 use taut_event::{Coverage, Direction as Way, Holder};
 
-use crate::engine::breakdown::Episode;
 use crate::engine::{Certainty, Cost, Evidence, Found, Verdict};
 use crate::tcp::{Connection, Half, Tally};
-use crate::words;
 
 /// Of a capture that lacks more than this of what was acknowledged, losses can't be told.
 const MOST_UNSEEN: f64 = 0.001;
@@ -44,26 +42,12 @@ impl<'a> Facts<'a> {
     }
 
     pub(super) fn cost(&self, holders: &[Holder]) -> Cost {
-        let cells = || holders.iter().filter_map(|&holder| self.half.breakdown.get(holder));
-        let held_ns = cells().map(|cell| cell.ns).sum();
-        Cost {
-            held_ns,
-            between_ns: [held_ns; 2],
-            share: if self.whole_ns == 0 { 0.0 } else { held_ns as f64 / self.whole_ns as f64 },
-            episodes: cells().map(|cell| cell.episodes).sum(),
-        }
-    }
-
-    pub(super) fn longest(&self, holders: &[Holder]) -> Option<Episode> {
-        let cells = holders.iter().filter_map(|&holder| self.half.breakdown.get(holder));
-        cells.filter_map(|cell| cell.worst.first()).max_by_key(|episode| episode.length()).copied()
+        self.half.breakdown.cost(holders, self.whole_ns)
     }
 
     /// The longest stretch, as something to look at.
     pub(super) fn longest_seen(&self, holders: &[Holder]) -> Evidence {
-        let longest = self.longest(holders);
-        let text = longest.map_or_else(String::new, |episode| format!("Longest: {}.", words::time(episode.length())));
-        Evidence { text, frames: longest.map(|episode| episode.places.into()) }
+        self.half.breakdown.longest_seen(holders)
     }
 
     /// The least round trip, of path and host.

@@ -71,7 +71,7 @@ fn judge(detector: &dyn Detector, facts: &Facts<'_>) -> Verdict {
         };
     }
     let cost = facts.cost(detector.holders());
-    let longest = facts.longest(detector.holders()).map_or(0, |episode| episode.length());
+    let longest = facts.half.breakdown.longest(detector.holders()).map_or(0, |episode| episode.length());
     if is_enough(&cost, longest) {
         return detector.found(facts);
     }

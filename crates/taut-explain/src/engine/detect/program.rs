@@ -30,7 +30,11 @@ impl Detector for PeerTurn {
 
     fn found(&self, facts: &Facts<'_>) -> Verdict {
         let answers = &facts.other().tally.answers;
-        let took = answers.median().map(|median| format!("the peer took {} (median)", words::time(median)));
+        // An answer that this direction did not wait for is no time of its own; and on a path that
+        // is longer than it seemed some seem to take no time.
+        let longest = facts.half.breakdown.longest(self.holders()).map_or(0, |episode| episode.length());
+        let waited = answers.median().filter(|&median| (1..=longest).contains(&median));
+        let took = waited.map(|median| format!("the peer took {} (median)", words::time(median)));
         let summary = match (facts.half.silence, took) {
             (Some(Silence::Unanswered(silence)), took) => format!(
                 "The peer acknowledged the last data and did not answer: {}, up to the end of the connection{}",
@@ -45,7 +49,7 @@ impl Detector for PeerTurn {
             }
         };
         let mut evidence = vec![facts.longest_seen(self.holders())];
-        if answers.count > 0 {
+        if answers.count > 0 && (1..=longest).contains(&answers.max) {
             evidence.push(text(format!(
                 "{} answers, {} at most, less the way there and back of {}.",
                 answers.count,
