@@ -138,9 +138,8 @@ fn dark_share(direction: &Direction) -> f64 {
 /// Before what was found: that it is not the half of it.
 fn dark(direction: &Direction) -> Option<String> {
     let share = dark_share(direction);
-    (share >= 0.5).then(|| {
-        format!("CAN'T TELL what holds the data back for {} of the time; of the rest:", units::share(share))
-    })
+    (share >= 0.5)
+        .then(|| format!("CAN'T TELL what holds the data back for {} of the time; of the rest:", units::share(share)))
 }
 
 /// That no cause was found, and of how many that can be said.

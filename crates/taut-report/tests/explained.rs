@@ -5,9 +5,7 @@ use taut_report::ExplainDocument;
 
 /// A direction in which most of the time is not known, and a cause with so large a share.
 fn text(share: f64) -> String {
-    let held = |holder: &str, share: f64| {
-        json!({ "holder": holder, "side": "sender", "held_ns": (share * 1e9) as u64, "share": share, "episodes": 3, "longest": [] })
-    };
+    let held = |holder: &str, share: f64| json!({ "holder": holder, "side": "sender", "held_ns": (share * 1e9) as u64, "share": share, "episodes": 3, "longest": [] });
     let found = json!({
         "cause": "slow_start", "verdict": "found", "summary": "The congestion window was still doubling",
         "side": "sender", "certainty": "consistent", "evidence": [], "remedy": "Reuse connections.",
