@@ -1,5 +1,5 @@
 //! The daily commands, used by people and by CI alike: `cargo xtask check`, `test`, `bench`,
-//! `fuzz`, `stress`, `miri` and `lab`.
+//! `fuzz`, `stress`, `miri`, `lab` and `dist`.
 //!
 //! - [`check`]: formatting, lints, the rules of the house ([`house`]), licences and sources of the
 //!   dependencies, documentation.
@@ -10,12 +10,14 @@
 //! - [`stress`]: libtautaio against a model, also under the sanitizers.
 //! - [`miri`]: what of it can be interpreted, each access to memory checked.
 //! - [`lab`]: commands on stock kernels, in virtual machines.
+//! - [`dist`]: archives of static programs.
 //! - [`guard`]: what is left of a run of tests that was killed is ended.
 //! - [`packages`] and [`tools`] set up what these need; [`shell`] runs it.
 
 mod apart;
 mod bench;
 mod check;
+mod dist;
 mod fuzz;
 mod guard;
 mod house;
@@ -55,6 +57,8 @@ enum Command {
     Miri(miri::Args),
     /// Commands on Debian's stock kernels, in a virtual machine made for each.
     Lab(lab::Args),
+    /// Static binaries with what packages ship, as archives that are the same byte for byte, each of them tried.
+    Dist(dist::Args),
     /// What `bench pipe` sets beside pipes.
     #[command(hide = true)]
     Relay(bench::relay::Args),
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
         Command::Stress(args) => stress::run(&args),
         Command::Miri(args) => miri::run(&args),
         Command::Lab(args) => lab::run(&args),
+        Command::Dist(args) => dist::run(&args),
         Command::Guard(args) => guard::run(&args),
         Command::Relay(args) => bench::relay::run(&args).map(|()| ExitCode::SUCCESS),
     };

@@ -116,9 +116,9 @@ pub(crate) fn set_hci_uart_protocol(fd: BorrowedFd<'_>, protocol: c_int) -> io::
 /// Number of the adapter that such a terminal is (`HCIUARTGETDEVICE`).
 pub(crate) fn hci_uart_device(fd: BorrowedFd<'_>) -> io::Result<u16> {
     // hci_uart.h: _IOR('U', 202, int), which returns the number.
-    const HCIUARTGETDEVICE: libc::Ioctl = 0x8004_55CA;
+    const HCIUARTGETDEVICE: u32 = 0x8004_55CA;
     // SAFETY: the request touches no memory.
-    check(unsafe { libc::ioctl(fd.as_raw_fd(), HCIUARTGETDEVICE, 0) }).map(|number| number as u16)
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), HCIUARTGETDEVICE as libc::Ioctl, 0) }).map(|number| number as u16)
 }
 
 /// CPU time of a process, all threads, dead ones included: seconds and nanoseconds (clock_getcpuclockid(3)).
@@ -148,9 +148,10 @@ pub(crate) fn signal_when_readable(fd: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Sets scheduling policy and priority of the calling thread.
 pub(crate) fn set_scheduler(policy: c_int, priority: c_int) -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: the pointer is to a live sched_param; pid 0 is the calling thread.
-    check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) }).map(drop)
+    // `struct sched_param` of linux/sched/types.h is this int alone. musl's function only returns ENOSYS.
+    // SAFETY: the pointer is to a live struct sched_param; pid 0 is the calling thread.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Takes the descriptors that the service manager passed (sd_listen_fds(3)); `None` when they were taken before.

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use libc::{c_int, c_ulong, c_void, socklen_t};
+use libc::{Ioctl, c_int, c_void, socklen_t};
 
 /// Bytes in a TCP or Unix socket's or terminal's send queue (`SIOCOUTQ`, `TIOCOUTQ`: the same
 /// number); of TCP those without an acknowledgement, the FIN being one. Sockets of Bluetooth tell
@@ -19,7 +19,7 @@ pub(crate) fn unread(fd: BorrowedFd<'_>) -> Option<u64> {
     number(fd, libc::FIONREAD)
 }
 
-fn number(fd: BorrowedFd<'_>, request: c_ulong) -> Option<u64> {
+fn number(fd: BorrowedFd<'_>, request: Ioctl) -> Option<u64> {
     let mut value: c_int = 0;
     // SAFETY: both requests write one int to the pointer, which is valid for it.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw mut value) };

@@ -93,6 +93,7 @@ fn checked(result: c_int) -> Result<(), c_int> {
 }
 
 /// `struct aioinit` of glibc's `<aio.h>`.
+#[cfg(target_env = "gnu")]
 #[repr(C)]
 #[derive(Default)]
 struct AioInit {
@@ -106,14 +107,20 @@ struct AioInit {
     reserved: c_int,
 }
 
+#[cfg(target_env = "gnu")]
 unsafe extern "C" {
     fn aio_init(init: *const AioInit);
 }
 
-/// Lets the C library's own AIO have this many threads (glibc's aio_init). Only before its first operation.
+/// Lets the C library's own AIO have this many threads (glibc's aio_init). Only before its first operation. Other C
+/// libraries have no such pool: musl starts a thread for each operation.
+#[cfg_attr(not(target_env = "gnu"), expect(unused_variables, reason = "there is no pool"))]
 pub fn configure_system_pool(threads: usize) {
-    let threads = c_int::try_from(threads).unwrap_or(c_int::MAX);
-    let init = AioInit { threads, num: threads, idle_time: 1, ..AioInit::default() };
-    // SAFETY: glibc copies what it needs.
-    unsafe { aio_init(&raw const init) };
+    #[cfg(target_env = "gnu")]
+    {
+        let threads = c_int::try_from(threads).unwrap_or(c_int::MAX);
+        let init = AioInit { threads, num: threads, idle_time: 1, ..AioInit::default() };
+        // SAFETY: glibc copies what it needs.
+        unsafe { aio_init(&raw const init) };
+    }
 }

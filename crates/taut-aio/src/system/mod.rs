@@ -6,7 +6,7 @@ pub(crate) mod file;
 pub(crate) mod futex;
 pub(crate) mod own;
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_int, c_long};
 use std::mem;
 use std::time::Duration;
 
@@ -147,22 +147,27 @@ impl Drop for SignalsBlocked {
 /// The calling thread no longer preempts others when it is woken (`SCHED_BATCH`); gives whether that is
 /// so now. A thread that is not of the ordinary kind, but of a real-time one or idle, stays as it is.
 pub(crate) fn schedule_as_batch() -> bool {
-    // SAFETY: no memory is passed.
-    unsafe { libc::sched_getscheduler(0) == libc::SCHED_OTHER && schedule_as(libc::SCHED_BATCH) }
+    scheduler() == c_long::from(libc::SCHED_OTHER) && schedule_as(libc::SCHED_BATCH)
 }
 
 /// Undoes [`schedule_as_batch`] for a thread that inherited it.
 pub(crate) fn schedule_as_ordinary() {
-    // SAFETY: no memory is passed.
-    if unsafe { libc::sched_getscheduler(0) } == libc::SCHED_BATCH {
+    if scheduler() == c_long::from(libc::SCHED_BATCH) {
         schedule_as(libc::SCHED_OTHER);
     }
 }
 
+/// The calling thread's policy; musl's function only returns ENOSYS.
+fn scheduler() -> c_long {
+    // SAFETY: no memory is passed.
+    unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) }
+}
+
 fn schedule_as(policy: c_int) -> bool {
-    let parameters = libc::sched_param { sched_priority: 0 };
+    // `struct sched_param` of linux/sched/types.h is this int alone.
+    let priority: c_int = 0;
     // SAFETY: the struct outlives the call.
-    unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) == 0 }
 }
 
 /// The calling thread is listed under the program's name, as threads are that programs start.

@@ -33,8 +33,14 @@ impl TunDevice {
         let failed = |errno| failed("open a socket to set up", INTERFACE, errno);
         let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
             .map_err(|errno| failed(io::Error::from(errno)))?;
-        request("set the address of", &socket, libc::SIOCSIFADDR, INTERFACE, &socket_address(address))?;
-        request("set the netmask of", &socket, libc::SIOCSIFNETMASK, INTERFACE, &socket_address(netmask))?;
+        request("set the address of", &socket, libc::SIOCSIFADDR as libc::Ioctl, INTERFACE, &socket_address(address))?;
+        request(
+            "set the netmask of",
+            &socket,
+            libc::SIOCSIFNETMASK as libc::Ioctl,
+            INTERFACE,
+            &socket_address(netmask),
+        )?;
         bring_up(&socket, INTERFACE)?;
         bring_up(&socket, "lo")?;
         Ok(Self(device))
@@ -58,9 +64,9 @@ impl AsFd for TunDevice {
 }
 
 fn bring_up(socket: &OwnedFd, interface: &'static str) -> Result<()> {
-    let answer = request("read the flags of", socket, libc::SIOCGIFFLAGS, interface, &[])?;
+    let answer = request("read the flags of", socket, libc::SIOCGIFFLAGS as libc::Ioctl, interface, &[])?;
     let flags = i16::from_ne_bytes([answer.value[0], answer.value[1]]) | libc::IFF_UP as i16;
-    request("bring up", socket, libc::SIOCSIFFLAGS, interface, &flags.to_ne_bytes())?;
+    request("bring up", socket, libc::SIOCSIFFLAGS as libc::Ioctl, interface, &flags.to_ne_bytes())?;
     Ok(())
 }
 

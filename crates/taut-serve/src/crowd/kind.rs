@@ -58,9 +58,14 @@ impl CrowdEngine {
         self as u8
     }
 
-    /// The engine of that number in the tests' protocol.
+    /// The engine of that number in the tests' protocol; `None` also of one that this program is built without.
     pub fn of_number(number: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(number)).copied()
+        Self::ALL.get(usize::from(number)).copied().filter(|engine| engine.is_here())
+    }
+
+    /// Whether this program has it: another C library has another AIO.
+    const fn is_here(self) -> bool {
+        cfg!(target_env = "gnu") || !matches!(self, Self::GlibcAio | Self::GlibcAioThreads)
     }
 }
 
@@ -74,8 +79,13 @@ impl FromStr for CrowdEngine {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
-            let names: Vec<&str> = Self::ALL.iter().map(|kind| kind.name()).collect();
+        let here = || Self::ALL.into_iter().filter(|kind| kind.is_here());
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == text);
+        if found.is_some_and(|kind| !kind.is_here()) {
+            return Err(format!("`{text}` needs the GNU C library, and this program is built with another one"));
+        }
+        found.ok_or_else(|| {
+            let names: Vec<&str> = here().map(Self::name).collect();
             format!("there is no engine `{text}`; there are {}", names.join(", "))
         })
     }

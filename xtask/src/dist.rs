@@ -1,0 +1,141 @@
+//! `cargo xtask dist`: static binaries with what packages ship, as archives that are the same byte for byte whoever
+//! builds them, and each of them tried.
+
+mod machine;
+mod trial;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{packages, shell};
+use machine::Machine;
+
+/// What to build, and how sure to be of it.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only for this machine [default: all].
+    #[arg(long, value_enum)]
+    machine: Option<Machine>,
+    /// Build all of it a second time, in another directory, and compare: takes twice as long.
+    #[arg(long)]
+    twice: bool,
+}
+
+/// Builds, packs and tries an archive for each machine. They and `SHA256SUMS` are in `target/archives`.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    if std::env::consts::ARCH != "x86_64" {
+        bail!("the archives are built on x86_64, where Debian has the compilers for both machines");
+    }
+    let machines = args.machine.map_or_else(|| Machine::ALL.to_vec(), |machine| vec![machine]);
+    let needed: Vec<_> = machines.iter().flat_map(|machine| machine.packages().iter().copied()).collect();
+    let missing = packages::ensure(&needed);
+    if !missing.is_empty() {
+        bail!("not installed: {}", missing.join(", "));
+    }
+    let directory = shell::target_dir()?.join("archives");
+    fs::create_dir_all(&directory)?;
+    let mut archives = Vec::new();
+    for machine in machines {
+        machine.ensure_target()?;
+        let program = build(machine, &shell::target_dir()?)?;
+        let archive = pack(machine, &program, &directory)?;
+        if args.twice {
+            let again = directory.join("again");
+            let second = pack(machine, &build(machine, &again)?, &again)?;
+            if fs::read(&archive)? != fs::read(&second)? {
+                bail!("{} and {} differ: the build is not reproducible", archive.display(), second.display());
+            }
+            println!("{} was built twice, with the same bytes", name_of(&archive));
+        }
+        trial::run(machine, &archive)?;
+        archives.push(archive);
+    }
+    let names: Vec<String> = archives.iter().map(|archive| name_of(archive)).collect();
+    let sums = shell::output(Command::new("sha256sum").args(&names).current_dir(&directory))?;
+    fs::write(directory.join("SHA256SUMS"), format!("{}\n", sums.trim_end()))?;
+    for archive in &archives {
+        println!("{}  {} bytes", archive.display(), fs::metadata(archive)?.len());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The static program.
+fn build(machine: Machine, target_directory: &Path) -> Result<PathBuf> {
+    let triple = machine.triple();
+    let mut cargo = shell::cargo();
+    cargo.args(["build", "--locked", "--profile", "dist", "-p", "tautline", "--target", triple, "--target-dir"]);
+    cargo.arg(target_directory).envs(machine.compilers().iter().copied());
+    // Panics name the source's place, which is not to tell where it was built.
+    let home = std::env::var("CARGO_HOME").map_or_else(
+        |_| std::env::var("HOME").map(|home| PathBuf::from(home).join(".cargo")),
+        |home| Ok(PathBuf::from(home)),
+    )?;
+    let from = [(shell::root(), "/tautline"), (home, "/cargo")];
+    let remapped = from.map(|(path, to)| format!("--remap-path-prefix={}={to}", path.display()));
+    cargo.env("RUSTFLAGS", remapped.join(" ")).env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("CARGO_TARGET_DIR");
+    shell::run(&mut cargo)?;
+    Ok(target_directory.join(triple).join("dist/taut"))
+}
+
+/// Puts the program, its manual, completions, units and licences into `NAME.tar.gz`.
+fn pack(machine: Machine, program: &Path, directory: &Path) -> Result<PathBuf> {
+    let name = format!("taut-{}-linux-{}", env!("CARGO_PKG_VERSION"), machine.name());
+    let tree = directory.join(&name);
+    // What a build before left there is not shipped.
+    if tree.exists() {
+        fs::remove_dir_all(&tree)?;
+    }
+    for beneath in ["man", "completions", "systemd"] {
+        fs::create_dir_all(tree.join(beneath))?;
+    }
+    fs::copy(program, tree.join("taut"))?;
+    let root = shell::root();
+    for file in ["README.md", "CHANGELOG.md", "SECURITY.md", "LICENSE", "LICENSE-APACHE", "LICENSE-MIT"] {
+        fs::copy(root.join(file), tree.join(file)).with_context(|| format!("copy {file}"))?;
+    }
+    for unit in fs::read_dir(root.join("packaging/systemd"))? {
+        let unit = unit?;
+        fs::copy(unit.path(), tree.join("systemd").join(unit.file_name()))?;
+    }
+    let generated = |words: &[&str]| shell::output(machine.runner(program).arg("generate").args(words));
+    fs::write(tree.join("man/taut.1"), generated(&["man"])?)?;
+    for (shell, file) in [("bash", "taut.bash"), ("zsh", "_taut"), ("fish", "taut.fish")] {
+        fs::write(tree.join("completions").join(file), generated(&["completions", shell])?)?;
+    }
+    fs::write(tree.join("schema.json"), generated(&["schema"])?)?;
+    let archive = directory.join(format!("{name}.tar.gz"));
+    // Neither the order of a directory nor times, owners or modes of this machine are in it.
+    let mut tar = Command::new("tar")
+        .args(["--sort=name", "--format=ustar", "--owner=0", "--group=0", "--numeric-owner", "--mode=u=rwX,go=rX"])
+        .arg(format!("--mtime=@{}", committed()?))
+        .args(["-cf", "-", "-C"])
+        .arg(directory)
+        .arg(&name)
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("tar")?;
+    let packed = tar.stdout.take().context("tar has no output")?;
+    let is_zipped =
+        Command::new("gzip").args(["-9n"]).stdin(packed).stdout(File::create(&archive)?).status()?.success();
+    if !tar.wait()?.success() || !is_zipped {
+        bail!("{} could not be packed", archive.display());
+    }
+    Ok(archive)
+}
+
+/// When what is packed was committed, in seconds since 1970-01-01 UTC, or what `SOURCE_DATE_EPOCH` says.
+fn committed() -> Result<u64> {
+    let set = std::env::var("SOURCE_DATE_EPOCH").ok();
+    let text = match set {
+        Some(text) => text,
+        None => shell::output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(shell::root()))?,
+    };
+    text.trim().parse().with_context(|| format!("`{}` is no time in seconds", text.trim()))
+}

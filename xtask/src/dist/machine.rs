@@ -1,0 +1,95 @@
+//! Machines for which there are archives.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::packages::Package;
+use crate::shell;
+
+/// A C compiler for musl, which ring's sources take.
+const MUSL: Package = Package { name: "musl-tools", command: "musl-gcc" };
+const GCC_AARCH64: Package = Package { name: "gcc-aarch64-linux-gnu", command: "aarch64-linux-gnu-gcc" };
+const LIBC_AARCH64: Package = Package { name: "libc6-dev-arm64-cross", command: "aarch64-linux-gnu-gcc" };
+/// Runs programs of other machines.
+const QEMU_USER: Package = Package { name: "qemu-user-static", command: "qemu-aarch64-static" };
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub(super) enum Machine {
+    #[value(name = "x86_64")]
+    X86,
+    #[value(name = "aarch64")]
+    Arm,
+}
+
+impl Machine {
+    pub(super) const ALL: [Self; 2] = [Self::X86, Self::Arm];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::X86 => "x86_64",
+            Self::Arm => "aarch64",
+        }
+    }
+
+    pub(super) const fn triple(self) -> &'static str {
+        match self {
+            Self::X86 => "x86_64-unknown-linux-musl",
+            Self::Arm => "aarch64-unknown-linux-musl",
+        }
+    }
+
+    pub(super) const fn packages(self) -> &'static [&'static Package] {
+        match self {
+            Self::X86 => &[&MUSL],
+            Self::Arm => &[&GCC_AARCH64, &LIBC_AARCH64, &QEMU_USER],
+        }
+    }
+
+    /// What cargo and the build of C sources are told.
+    pub(super) const fn compilers(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::X86 => &[("CC_x86_64_unknown_linux_musl", "musl-gcc")],
+            Self::Arm => &[
+                ("CC_aarch64_unknown_linux_musl", "aarch64-linux-gnu-gcc"),
+                ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", "aarch64-linux-gnu-gcc"),
+            ],
+        }
+    }
+
+    /// The emulator; none where this machine runs the program itself.
+    pub(super) fn emulator(self) -> Option<&'static str> {
+        (self.name() != std::env::consts::ARCH).then_some(match self {
+            Self::X86 => "qemu-x86_64-static",
+            Self::Arm => "qemu-aarch64-static",
+        })
+    }
+
+    /// Runs a program of this machine.
+    pub(super) fn runner(self, program: &Path) -> Command {
+        self.emulator().map_or_else(
+            || Command::new(program),
+            |emulator| {
+                let mut command = Command::new(emulator);
+                command.arg(program);
+                command
+            },
+        )
+    }
+
+    /// Makes sure that the toolchain has the standard library for it.
+    pub(super) fn ensure_target(self) -> Result<()> {
+        let has = || {
+            let directory =
+                shell::output(Command::new("rustc").args(["--print", "target-libdir", "--target", self.triple()]));
+            directory.is_ok_and(|directory| Path::new(directory.trim()).is_dir())
+        };
+        let add =
+            || shell::run(Command::new("rustup").args(["target", "add", self.triple()]).current_dir(shell::root()));
+        if !has() && (shell::find("rustup").is_none() || add().is_err() || !has()) {
+            bail!("the standard library for {0} is missing; install it with: rustup target add {0}", self.triple());
+        }
+        Ok(())
+    }
+}
