@@ -105,3 +105,14 @@ impl AckLog {
         recent.filter(|ack| ack.rises()).find(|ack| is_wanted(ack)).copied()
     }
 }
+
+/// What the echoes of a sender told so far.
+#[derive(Debug, Default)]
+pub(super) struct Echoes {
+    /// When it was seen, and how long ago the acknowledgement had passed.
+    pub(super) lags: [(u64, u64); 8],
+    pub(super) count: usize,
+    /// Number after the newest ACK that the sender is known to have had.
+    pub(super) end: u64,
+    pub(super) newest: Option<u32>,
+}

@@ -3,6 +3,7 @@
 
 use taut_event::Segment;
 
+use super::acks::Echoes;
 use super::half::{Half, MS};
 use super::vantage::Loops;
 
@@ -10,17 +11,6 @@ use super::vantage::Loops;
 const FARTHEST: u64 = 4096;
 /// Data that comes sooner after other data goes with it, in nanoseconds.
 const LEAST_GAP: u64 = 300_000;
-
-/// What the echoes of a sender told so far.
-#[derive(Debug, Default)]
-pub(super) struct Echoes {
-    /// When it was seen, and how long ago the acknowledgement had passed.
-    lags: [(u64, u64); 8],
-    count: usize,
-    /// Number after the newest ACK that the sender is known to have had.
-    end: u64,
-    newest: Option<u32>,
-}
 
 impl Half {
     /// What new data tells of the loop to its sender.

@@ -2,8 +2,7 @@
 
 use taut_event::{Event, Holder, Segment, SegmentFlags};
 
-use super::acks::{Ack, AckLog};
-use super::echoes::Echoes;
+use super::acks::{Ack, AckLog, Echoes};
 use super::holes::{Holes, Late};
 use super::order::{Order, Sending};
 use super::scale::Scale;
