@@ -163,10 +163,19 @@ fn a_log_tells_what_begins_and_the_end_sums_up() {
 
 #[test]
 fn a_terminal_has_a_screen_of_its_own_and_its_old_one_back_at_the_end() {
+    on_a_terminal(60, 12);
+}
+
+#[test]
+fn a_terminal_with_hardly_any_room_does_not_scroll() {
+    on_a_terminal(20, 6);
+}
+
+fn on_a_terminal(columns: u16, rows: u16) {
     let (_listener, mut client, server) = pair();
     let port = server.local_addr().unwrap().port();
     client.write_all(b"unread").unwrap();
-    let (mut terminal, inner) = terminal(60, 12);
+    let (mut terminal, inner) = terminal(columns, rows);
     let mut child = watch(port, &["--every", "500ms"]).env("TERM", "xterm").stdout(inner).spawn().unwrap();
     let mut seen = Vec::new();
     let mut chunk = [0; 4096];
@@ -174,7 +183,8 @@ fn a_terminal_has_a_screen_of_its_own_and_its_old_one_back_at_the_end() {
     // The other end is closed when the program has ended (EIO).
     while let Ok(length @ 1..) = terminal.read(&mut chunk) {
         seen.extend_from_slice(&chunk[..length]);
-        if !is_interrupted && text(&seen).contains("unread") {
+        // The first table, whatever of it fits.
+        if !is_interrupted && text(&seen).contains(": all look") {
             interrupt(&child);
             is_interrupted = true;
         }
@@ -185,7 +195,8 @@ fn a_terminal_has_a_screen_of_its_own_and_its_old_one_back_at_the_end() {
     assert!(before.starts_with("\x1b[?1049h") && after.contains("Watched for"), "{seen:?}");
     for screen in before.split("\x1b[H").skip(2) {
         let lines: Vec<&str> = screen.split("\r\n").map(|line| line.split('\x1b').next().unwrap()).collect();
-        assert!(lines.len() < 12 && lines.iter().all(|line| line.chars().count() <= 60), "{lines:?}");
+        let fits = |line: &&str| line.chars().count() <= usize::from(columns);
+        assert!(lines.len() <= usize::from(rows) && lines.iter().all(fits), "{lines:?}");
     }
     drop(server);
 }

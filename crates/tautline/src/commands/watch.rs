@@ -166,9 +166,14 @@ impl Screen {
                 let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
                 let size = size.filter(|size| size.ws_row > 0 && size.ws_col > 0);
                 let columns = size.map_or(usize::MAX, |size| size.ws_col.into());
+                let rows = size.map_or(usize::MAX, |size| size.ws_row.into());
                 let table = document.to_table(size.map(|size| size.ws_row));
-                let lines: Vec<String> =
-                    table.lines().map(|line| line.chars().take(columns).chain(CLEAR_LINE.chars()).collect()).collect();
+                // One line more than the terminal has would scroll the first one away.
+                let lines: Vec<String> = table
+                    .lines()
+                    .take(rows)
+                    .map(|line| line.chars().take(columns).chain(CLEAR_LINE.chars()).collect())
+                    .collect();
                 format!("{HOME}{}{CLEAR_BELOW}", lines.join("\r\n"))
             }
         };
