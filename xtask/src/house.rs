@@ -44,15 +44,6 @@ const FLOORS: [(&str, u8); 18] = [
 const PURE: [&str; 5] = ["taut-time", "taut-event", "taut-record", "taut-explain", "taut-air"];
 const IMPURE: [&str; 6] = ["io-uring", "libc", "nix", "rustix", "socket2", "tokio"];
 
-/// Files in circles that are still to be untied, one of each knot. The list only shrinks.
-const KNOWN_KNOTS: [&str; 3] = [
-    // A controller, a host: one type whose methods stand in several files, with parts of its state defined beside them.
-    "crates/taut-air/src/controller/mod.rs",
-    "crates/taut-air/src/host/mod.rs",
-    // The parameters of a scenario set its fields, and it sets them by name.
-    "crates/taut-air/src/scenario/mod.rs",
-];
-
 /// Checks the rules; every breach is named.
 pub(crate) fn check() -> Result<()> {
     let metadata = shell::output(shell::cargo().args(["metadata", "--no-deps", "--format-version", "1", "--locked"]))?;
@@ -129,16 +120,11 @@ fn circles(metadata: &Value) -> Result<Vec<String>> {
         let source = Source::read(Path::new(target["src_path"].as_str().unwrap_or_default()))?;
         knots.extend(circles::knots(&source, &root));
     }
-    Ok(unknown(&knots, &KNOWN_KNOTS))
+    Ok(knots.iter().map(told).collect())
 }
 
-/// The knots in which no known file is, and the known files that are in none.
-fn unknown(knots: &[Knot], known: &[&str]) -> Vec<String> {
-    let has = |knot: &Knot, file: &str| knot.files.iter().any(|other| other == file);
-    let told = |knot: &Knot| format!("{}\n  import each other in a circle: {}", knot.files.join(" "), knot.circle);
-    let new = knots.iter().filter(|knot| !known.iter().any(|file| has(knot, file))).map(told);
-    let gone = known.iter().filter(|file| !knots.iter().any(|knot| has(knot, file)));
-    new.chain(gone.map(|file| format!("{file} is in no circle any more: take it from KNOWN_KNOTS"))).collect()
+fn told(knot: &Knot) -> String {
+    format!("{}\n  import each other in a circle: {}", knot.files.join(" "), knot.circle)
 }
 
 #[cfg(test)]
@@ -157,17 +143,5 @@ mod tests {
         assert_eq!(imports(&crate_with("taut-measure", "taut-report", Value::Null)).len(), 1);
         assert_eq!(imports(&crate_with("taut-link", "taut-report", json!("dev"))), Vec::<String>::new());
         assert_eq!(imports(&crate_with("taut-new", "serde", Value::Null)).len(), 1);
-    }
-
-    #[test]
-    fn a_knot_is_known_by_one_of_its_files_and_the_list_only_shrinks() {
-        let knot = |files: [&str; 2]| Knot { files: files.map(str::to_owned).to_vec(), circle: String::new() };
-        let knots = [knot(["a.rs", "b.rs"]), knot(["c.rs", "d.rs"])];
-        assert_eq!(unknown(&knots, &["b.rs", "c.rs"]), Vec::<String>::new());
-        assert!(unknown(&knots, &["b.rs"])[0].starts_with("c.rs d.rs"));
-        assert_eq!(
-            unknown(&knots, &["a.rs", "d.rs", "e.rs"]),
-            ["e.rs is in no circle any more: take it from KNOWN_KNOTS"]
-        );
     }
 }

@@ -12,7 +12,7 @@ use taut_record::{AirSetting, CrowdRow, Ended, PlacementKind, Starvation, Stream
 use taut_report::units;
 use taut_time::{Duration, Timeline};
 
-use crate::events::Kept;
+use crate::kept::Kept;
 
 /// The cause of what helped and no detector named.
 pub(crate) const SETTING_HELPS: &str = "setting_helps";

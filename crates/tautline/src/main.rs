@@ -3,13 +3,14 @@
 //! One file for each command: parse, call, print.
 
 mod account;
+mod again;
 mod assertion;
 mod commands;
-mod events;
 mod exit;
 mod findings;
 mod first_screen;
 mod input;
+mod kept;
 mod link_args;
 mod local_server;
 mod output;

@@ -9,7 +9,7 @@ use taut_measure::{Interrupt, floor, host_facts};
 use taut_record::{Ended, FORMAT_VERSION, HostFacts, Recording, Row};
 use taut_time::Instant;
 
-use crate::events::Kept;
+use crate::kept::Kept;
 use crate::{exit, input};
 
 /// A command that measures, from its start to its recording.

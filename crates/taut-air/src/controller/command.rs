@@ -5,8 +5,11 @@ use alloc::vec::Vec;
 
 use taut_time::Instant;
 
-use super::discovery::{Advertiser, Initiator, Scanner, Stage, Target};
-use super::{ALL_PHYS, Controller, FIRST_HANDLE, Output, classic, security};
+use super::parameters::{Failure, fixed, word};
+use super::procedures::{Advertiser, Initiator, Scanner, Stage, Target};
+use super::state::{ALL_PHYS, Controller, FIRST_HANDLE};
+use super::terms::Output;
+use super::{classic, security};
 use crate::hci::{self, command as op};
 use crate::link::{Link, Wanted};
 use crate::pdu::advertising::{Address, Kind};
@@ -67,9 +70,6 @@ const PERIPHERAL_FEATURE_EXCHANGE: u16 = 1 << 3;
 const DATA_LENGTH_EXTENSION: u16 = 1 << 5;
 const LE_2M_PHY: u16 = 1 << 8;
 const LE_CODED_PHY: u16 = 1 << 11;
-
-/// Status of a command that failed.
-pub(super) type Failure = u8;
 
 impl Controller {
     pub(super) fn command(&mut self, now: Instant, opcode: u16, parameters: &[u8]) {
@@ -382,15 +382,6 @@ fn supported_commands() -> [u8; 64] {
         bits[octet] |= 1 << bit;
     }
     bits
-}
-
-/// Parameters of exactly that many bytes.
-pub(super) fn fixed<const N: usize>(parameters: &[u8]) -> Result<&[u8; N], Failure> {
-    parameters.try_into().map_err(|_| hci::INVALID_PARAMETERS)
-}
-
-pub(super) const fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
-    u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
 /// What goes with the status of some commands, also when they failed: the handle or address that they were given.

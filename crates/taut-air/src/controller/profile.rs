@@ -1,4 +1,4 @@
-use super::Completion;
+use super::terms::Completion;
 
 /// What is known of a controller's buffers and habits.
 #[derive(Clone, Copy, Debug)]

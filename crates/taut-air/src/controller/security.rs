@@ -2,50 +2,17 @@
 
 use alloc::vec::Vec;
 
-use super::Controller;
-use super::command::{Failure, fixed, word};
+use super::parameters::{Failure, fixed, word};
+use super::state::Controller;
 use crate::cipher::{self, Key};
 use crate::hci::{self, event};
 use crate::link::KeyChoice;
-use crate::rng::Random;
 use crate::role::Role;
 
-/// What a controller has of its own for encryption.
-#[derive(Clone, Debug)]
-pub(super) struct Security {
-    /// What [`hci::command::LE_RAND`] and the links' secrets are drawn from. Whoever knows the seed knows them.
-    pub(super) random: Random,
-    /// Set Event Mask and LE Set Event Mask, of which only the events of encryption take notice:
-    /// the others are always told.
-    mask: u64,
-    le_mask: u64,
-}
-
-/// The masks after a reset (7.3.1, 7.8.1).
-const DEFAULT_MASK: u64 = 0x0000_1fff_ffff_ffff;
-const DEFAULT_LE_MASK: u64 = 0x1f;
 /// Bits of events in them.
 const ENCRYPTION_CHANGE: u64 = 1 << 7;
 const ENCRYPTION_KEY_REFRESH: u64 = 1 << 47;
 const LONG_TERM_KEY_REQUEST: u64 = 1 << 4;
-
-impl Security {
-    pub(super) const fn new(random: Random) -> Self {
-        Self { random, mask: DEFAULT_MASK, le_mask: DEFAULT_LE_MASK }
-    }
-
-    pub(super) const fn reset(&mut self) {
-        (self.mask, self.le_mask) = (DEFAULT_MASK, DEFAULT_LE_MASK);
-    }
-
-    pub(super) const fn set_mask(&mut self, mask: [u8; 8]) {
-        self.mask = u64::from_le_bytes(mask);
-    }
-
-    pub(super) const fn set_le_mask(&mut self, mask: [u8; 8]) {
-        self.le_mask = u64::from_le_bytes(mask);
-    }
-}
 
 /// LE Encrypt.
 pub(super) fn encrypt_block(parameters: &[u8]) -> Result<Vec<u8>, Failure> {

@@ -1,11 +1,11 @@
 //! From reset to an open channel.
 
-use alloc::vec::Vec;
-
 use taut_time::Instant;
 
 use super::connection::Connection;
-use super::{Host, Notice, Output, Plan, What, Wish};
+use super::state::Host;
+use super::step::Step;
+use super::terms::{Notice, Output, What};
 use crate::hci::command as op;
 use crate::hci::{self, event};
 use crate::l2cap::{Channel, ChannelParameters, FIRST_DYNAMIC_CID, Signal};
@@ -14,50 +14,6 @@ use crate::role::Role;
 
 /// PSM of the channel: one of the dynamic ones, as the article's.
 const SPSM: u16 = 254;
-
-/// What is being waited for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Step {
-    Reset,
-    BufferSize,
-    Connection,
-    Length,
-    Phy,
-    Channel,
-    Done,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Setup {
-    plan: Plan,
-    step: Step,
-    /// The link that is being set up.
-    next: usize,
-}
-
-impl Setup {
-    pub(super) const fn new(plan: Plan) -> Self {
-        Self { plan, step: Step::Reset, next: 0 }
-    }
-
-    pub(super) fn is_done(&self) -> bool {
-        self.step == Step::Done
-    }
-
-    const fn role(&self) -> Role {
-        match self.plan {
-            Plan::Peripheral => Role::Peripheral,
-            Plan::Central(_) => Role::Central,
-        }
-    }
-
-    fn wish(&self) -> Option<Wish> {
-        match &self.plan {
-            Plan::Peripheral => None,
-            Plan::Central(wishes) => wishes.get(self.next).copied(),
-        }
-    }
-}
 
 impl Host {
     pub(super) fn start(&mut self) {
@@ -252,13 +208,5 @@ impl Host {
         let connection = &mut self.connections[index];
         connection.channel = Some(Channel::new(parameters, self.config.credits));
         self.out.push_back(Output::Notice(Notice { handle: connection.handle, what: What::Open(parameters) }));
-    }
-}
-
-/// The peers of a central.
-impl Plan {
-    /// A central with these wishes.
-    pub fn central(wishes: impl IntoIterator<Item = Wish>) -> Self {
-        Self::Central(wishes.into_iter().collect::<Vec<_>>())
     }
 }

@@ -2,8 +2,9 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::error::ScenarioError;
+use super::terms::{Scenario, Side};
 use super::value::{self, Expected};
-use super::{Scenario, ScenarioError, Side};
 use crate::controller::PROFILES;
 use crate::role::Role;
 

@@ -8,8 +8,9 @@ use alloc::vec::Vec;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::error::ScenarioError;
 use super::parameter::{self, Target};
-use super::{Scenario, ScenarioError};
+use super::terms::Scenario;
 use crate::role::Role;
 
 pub(super) fn read(scenario: &mut Scenario, text: &str) -> Result<(), ScenarioError> {

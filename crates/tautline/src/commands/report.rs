@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use taut_report::{Document, Error, compare};
 
-use crate::events::{self, Misfit};
+use crate::again::{Misfit, explain_again};
 use crate::exit::Code;
 use crate::output::{self, OutputArgs};
 
@@ -26,7 +26,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let mut documents = args.files.iter().map(Document::read).collect::<Result<Vec<_>, _>>()?;
     let [before, after] = documents.as_slice() else {
         let shape = |Misfit { at, message }| Error::Shape { path: args.files[0].clone(), at, message };
-        let document = events::explain_again(documents.remove(0)).map_err(shape)?;
+        let document = explain_again(documents.remove(0)).map_err(shape)?;
         // However that recording ended, showing it is all that is asked for now.
         return args.output.emit(&document).map(|_| Code::Ok);
     };

@@ -5,9 +5,11 @@ use alloc::vec::Vec;
 
 use taut_time::Instant;
 
-use super::super::command::{Failure, fixed, word};
-use super::manager::{Setup, connection_complete};
-use super::{Controller, MOST_LINES};
+use super::super::parameters::{Failure, fixed, word};
+use super::super::state::Controller;
+use super::manager::connection_complete;
+use super::setup::Setup;
+use super::state::MOST_LINES;
 use crate::bredr::{Rate, SLOT, lmp};
 use crate::hci::{self, command as op, event};
 use crate::pdu::advertising::Address;

@@ -9,180 +9,27 @@ use alloc::vec::Vec;
 
 use taut_time::Instant;
 
-use super::manager::{Setup, connection_complete};
-use super::{Controller, Listener};
+use super::super::state::Controller;
+use super::manager::connection_complete;
+use super::procedures::{INQUIRY_UNIT, Inquirer, Pager, Paging, Scanning, TRAIN, Train};
+use super::setup::Setup;
+use super::state::Listener;
 use crate::bredr::{Body, INQUIRY, Packet, PacketType, SLOT, hop};
 use crate::hci::{self, event};
 use crate::pdu::advertising::Address;
-use crate::rng::Random;
 use crate::role::Role;
 use crate::time::{NEVER, Nanos, US, after};
 
 /// ID packets of a train go out that far apart.
 const HALF_SLOT: Nanos = SLOT / 2;
-/// Channels of a train.
-const TRAIN: u64 = 16;
 /// pagerespTO (8.3.3): slots until either side gives an answer up.
 const PATIENCE: Nanos = 8 * SLOT;
 /// FHS packets that a pager sends in that time.
 const TRIES: u8 = 3;
 /// When the answer must have begun: uncertainty, and the access code.
 const WINDOW: Nanos = 10 * US + 68 * US;
-/// Unit of inquiry lengths: 1.28 s.
-const INQUIRY_UNIT: Nanos = 2048 * SLOT;
 /// Longest backoff of a device that has heard an inquiry (8.4.3), in slots.
 const BACKOFF: u64 = 1024;
-
-/// A train of ID packets.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Train {
-    next: Instant,
-    count: u64,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Paging {
-    Train(Train),
-    /// An answer is coming in, for a train or for FHS.
-    Hearing {
-        fhs: Option<(Instant, u8)>,
-        train: Train,
-    },
-    Fhs {
-        at: Instant,
-        tries: u8,
-        train: Train,
-    },
-    /// FHS went out then; its answer begins until then.
-    Answer {
-        sent: Instant,
-        until: Instant,
-        tries: u8,
-        train: Train,
-    },
-}
-
-/// Looks for a device to connect to.
-#[derive(Clone, Debug)]
-pub(super) struct Pager {
-    pub(super) target: Address,
-    deadline: Instant,
-    paging: Paging,
-    lt_addr: u8,
-}
-
-impl Pager {
-    pub(super) const fn due(&self) -> Instant {
-        match self.paging {
-            Paging::Train(train) => train.next,
-            Paging::Fhs { at, .. } => at,
-            Paging::Answer { until, .. } => until,
-            Paging::Hearing { .. } => NEVER,
-        }
-    }
-
-    pub(super) const fn is_busy(&self) -> bool {
-        !matches!(self.paging, Paging::Train(_))
-    }
-}
-
-/// Looks for all devices.
-#[derive(Clone, Debug)]
-pub(super) struct Inquirer {
-    until: Instant,
-    train: Train,
-    hearing: bool,
-    most: u8,
-    found: Vec<Address>,
-}
-
-impl Inquirer {
-    pub(super) fn due(&self) -> Instant {
-        if self.hearing { NEVER } else { self.train.next.min(self.until) }
-    }
-
-    pub(super) const fn is_busy(&self) -> bool {
-        self.hearing
-    }
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Scanning {
-    Idle,
-    /// An ID packet is coming in, of a page or an inquiry.
-    Hearing {
-        inquiry: bool,
-    },
-    /// Answers a page then.
-    Respond {
-        at: Instant,
-        channel: u8,
-    },
-    /// Waits for FHS until then.
-    Fhs {
-        until: Instant,
-    },
-    HearingFhs,
-    /// Acknowledges it then, and belongs to that central.
-    Ack {
-        at: Instant,
-        channel: u8,
-        central: Address,
-        lt_addr: u8,
-        origin: Instant,
-    },
-    /// Answers an inquiry then.
-    Found {
-        at: Instant,
-        channel: u8,
-    },
-    Sending {
-        end: Instant,
-    },
-}
-
-/// Listens for pages and inquiries.
-#[derive(Clone, Debug)]
-pub(super) struct Scanner {
-    random: Random,
-    /// Where in its interval the clock of this device began.
-    phase: Nanos,
-    scanning: Scanning,
-    /// Has heard an inquiry, and answers the next one after that time.
-    backoff: Option<Instant>,
-}
-
-impl Scanner {
-    pub(super) fn new(mut random: Random) -> Self {
-        let phase = random.below(INQUIRY_UNIT);
-        Self { random, phase, scanning: Scanning::Idle, backoff: None }
-    }
-
-    pub(super) fn reset(mut self) -> Self {
-        (self.scanning, self.backoff) = (Scanning::Idle, None);
-        self
-    }
-
-    pub(super) const fn due(&self) -> Instant {
-        match self.scanning {
-            Scanning::Respond { at, .. } | Scanning::Ack { at, .. } | Scanning::Found { at, .. } => at,
-            Scanning::Fhs { until } => until,
-            Scanning::Sending { end } => end,
-            Scanning::Idle | Scanning::Hearing { .. } | Scanning::HearingFhs => NEVER,
-        }
-    }
-
-    pub(super) fn is_busy(&self) -> bool {
-        self.scanning != Scanning::Idle
-    }
-
-    /// Whether it listens at `now`, in windows of `[interval, window]` slots, and to which of a train's channels.
-    fn listens(&self, now: Instant, [interval, window]: [u16; 2]) -> Option<u64> {
-        let clock = now.as_nanos().wrapping_add(self.phase);
-        let within = clock % (Nanos::from(interval.max(1)) * SLOT);
-        (within < Nanos::from(window) * SLOT).then_some(clock / INQUIRY_UNIT % TRAIN)
-    }
-}
 
 impl Controller {
     /// Begins to page. The host hears at the end.

@@ -4,170 +4,28 @@
 mod command;
 mod discovery;
 mod manager;
+mod procedures;
+mod setup;
+mod state;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use taut_time::Instant;
 
-use super::{Controller, Output};
+use super::state::Controller;
+use super::terms::Output;
 use crate::bredr::{self, Acl, Llid, Packet, SLOT, Turn};
 use crate::hci::{self, Boundary, event};
 use crate::pdu::advertising::Address;
-use crate::rng::Random;
 use crate::role::Role;
-use crate::time::{NEVER, Nanos, after};
+use crate::time::{Nanos, after};
 
 pub(super) use command::COMMANDS;
-use discovery::{Inquirer, Pager, Scanner};
-use manager::Setup;
-
-/// Lowest handle of an ACL link of BR/EDR; LE's are below.
-pub(super) const FIRST_HANDLE: u16 = 0x0100;
-/// Peripherals of a piconet: logical transport addresses 1 to 7.
-const MOST_LINES: usize = 7;
-
-/// How the BR/EDR side of a controller is made.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct ClassicConfig {
-    /// Whether the controller tells its host of it. Without, it is one of LE alone.
-    pub on: bool,
-    /// Packets that it sends.
-    pub rate: bredr::Rate,
-    /// Most slots that one of them takes: 1, 3 or 5.
-    pub slots: u8,
-    /// ACL packets that it buffers from the host (Read Buffer Size).
-    pub acl_buffers: u16,
-    /// Bytes of data in each.
-    pub acl_size: u16,
-    /// Longest time between two polls, as a central (T_poll).
-    pub t_poll: Nanos,
-    /// Time after data during which it polls at every turn, as a central.
-    pub active: Nanos,
-}
-
-/// A link with what its manager knows.
-#[derive(Clone, Debug)]
-struct Line {
-    acl: Acl,
-    setup: Setup,
-    /// Of the peer's name, as far as it has come.
-    name: Vec<u8>,
-}
-
-/// What the host has set.
-#[derive(Clone, Debug)]
-struct Wishes {
-    name: Vec<u8>,
-    class: [u8; 3],
-    page_timeout: u16,
-    accept_timeout: u16,
-    /// Bit 0: inquiry scan, bit 1: page scan.
-    scan: u8,
-    /// Interval and window of page scan and of inquiry scan, in slots.
-    page_scan: [u16; 2],
-    inquiry_scan: [u16; 2],
-    /// Interlaced or not; told, and without effect.
-    scan_types: [u8; 2],
-    voice: u16,
-    le_host: u8,
-}
-
-/// Who listens to the packet that is coming in.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Listener {
-    /// By its handle: lines that end move the others up.
-    Line(u16),
-    Pager,
-    Inquirer,
-    Scanner,
-}
-
-/// The BR/EDR side.
-#[derive(Clone, Debug)]
-pub(super) struct Classic {
-    lines: Vec<Line>,
-    /// Who has the next turn when several may.
-    next: usize,
-    /// Logical transport addresses that a peripheral may still listen to, and until when.
-    reserved: Vec<(u8, Instant)>,
-    /// ACL packets in the buffers.
-    occupied: u16,
-    listening: Option<(Listener, Instant, u8)>,
-    wishes: Wishes,
-    pager: Option<Pager>,
-    inquirer: Option<Inquirer>,
-    scanner: Scanner,
-}
-
-impl Wishes {
-    fn new() -> Self {
-        Self {
-            name: Vec::from(*b"Tautline"),
-            class: [0; 3],
-            page_timeout: 0x2000,
-            accept_timeout: 0x1fa0,
-            scan: 0,
-            page_scan: [0x0800, 0x0012],
-            inquiry_scan: [0x1000, 0x0012],
-            scan_types: [0; 2],
-            voice: 0x0060,
-            le_host: 0,
-        }
-    }
-}
-
-impl Classic {
-    pub(super) fn new(random: Random) -> Self {
-        Self {
-            lines: Vec::new(),
-            next: 0,
-            reserved: Vec::new(),
-            occupied: 0,
-            listening: None,
-            wishes: Wishes::new(),
-            pager: None,
-            inquirer: None,
-            scanner: Scanner::new(random),
-        }
-    }
-
-    pub(super) fn reset(&mut self) {
-        *self = Self { scanner: self.scanner.clone().reset(), ..Self::new(Random::new(0)) };
-    }
-
-    /// Whether some link or procedure has the radio.
-    pub(super) fn is_busy(&self) -> bool {
-        let has_radio = |line: &Line| line.acl.is_busy();
-        self.lines.iter().any(has_radio)
-            || self.pager.as_ref().is_some_and(Pager::is_busy)
-            || self.inquirer.as_ref().is_some_and(Inquirer::is_busy)
-            || self.scanner.is_busy()
-    }
-
-    /// When something is due.
-    pub(super) fn due(&self) -> Instant {
-        let lines = self.lines.iter().map(|line| line.acl.due().min(line.setup.due()));
-        let pager = self.pager.as_ref().map_or(NEVER, Pager::due);
-        let inquirer = self.inquirer.as_ref().map_or(NEVER, Inquirer::due);
-        lines.min().unwrap_or(NEVER).min(pager).min(inquirer).min(self.scanner.due())
-    }
-
-    fn line(&self, handle: u16) -> Option<usize> {
-        self.lines.iter().position(|line| line.acl.handle == handle && !line.acl.is_gone())
-    }
-
-    /// One for another peripheral.
-    fn free_lt_addr(&self, now: Instant) -> Option<u8> {
-        let is_reserved = |lt_addr| self.reserved.iter().any(|(reserved, until)| *reserved == lt_addr && now < *until);
-        let is_used = |lt_addr| self.lines.iter().any(|line| line.acl.lt_addr == lt_addr && !line.acl.is_gone());
-        (1..=MOST_LINES as u8).find(|lt_addr| !is_reserved(*lt_addr) && !is_used(*lt_addr))
-    }
-
-    fn line_with(&self, peer: Address) -> Option<usize> {
-        self.lines.iter().position(|line| line.acl.peer == peer && !line.acl.is_gone())
-    }
-}
+use setup::Setup;
+pub use state::ClassicConfig;
+pub(super) use state::{Classic, FIRST_HANDLE};
+use state::{Line, Listener};
 
 impl Controller {
     pub(super) fn classic_timers(&mut self, now: Instant) {
