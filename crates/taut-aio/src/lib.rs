@@ -38,3 +38,5 @@ pub use face::{
 };
 #[cfg(not(loom))]
 pub use interface::{control_block, posix};
+#[cfg(not(loom))]
+pub use system::arena::Memory;

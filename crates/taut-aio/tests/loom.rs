@@ -12,6 +12,7 @@ use taut_aio::lockfree::announcement::{Announcement, Wait};
 use taut_aio::lockfree::completions::{Completed, Completions};
 use taut_aio::lockfree::in_flight::InFlight;
 use taut_aio::lockfree::inbox::{Inbox, Sleep};
+use taut_aio::lockfree::kept::Kept;
 use taut_aio::lockfree::windows::Windows;
 
 /// Letters of the model: their address is made up, their links are in an array.
@@ -406,5 +407,84 @@ fn who_is_inside_may_fork() {
         });
         windows.end_fork(2);
         windows.begin_fork(2, never);
+    });
+}
+
+/// The file of entry 0 and that of entry 5, which the I/O thread keeps one after the other under number 1.
+const FILES: [(u64, u32); 2] = [(700, 0), (800, 5)];
+
+/// Who is told that a file is at hand finds it there until its operation has arrived, and not another one, whatever
+/// comes between.
+#[test]
+fn what_is_pinned_stays_until_it_has_arrived() {
+    loom::model(|| {
+        let shared = Arc::new((Kept::<2>::new(), [AtomicBool::new(true), AtomicBool::new(false)], AtomicU32::new(0)));
+        let (kept, open, arrivals) = &*shared;
+        assert!(kept.keep(1, FILES[0].0, FILES[0].1));
+        let submitters: Vec<_> = [0, 1]
+            .map(|wanted: usize| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let (kept, open, arrivals) = &*shared;
+                    let (identity, entry) = FILES[wanted];
+                    let Some(pinned) = kept.pin(1, identity, || true) else { return };
+                    assert_eq!(pinned, entry);
+                    assert!(open[wanted].load(Ordering::SeqCst));
+                    arrivals.fetch_add(if wanted == 0 { 1 } else { 1 << 8 }, Ordering::SeqCst);
+                })
+            })
+            .into();
+        if kept.release(1, arrivals.load(Ordering::SeqCst)) {
+            open[0].store(false, Ordering::SeqCst);
+            open[1].store(true, Ordering::SeqCst);
+            assert!(kept.keep(1, FILES[1].0, FILES[1].1));
+        }
+        for submitter in submitters {
+            submitter.join().unwrap();
+        }
+        let arrived = arrivals.load(Ordering::SeqCst);
+        let arrived = if open[1].load(Ordering::SeqCst) { arrived >> 8 } else { arrived };
+        assert!(kept.settle(1, arrived) && kept.release(1, 0), "nothing else was pinned");
+        assert_eq!(kept.pin(1, FILES[0].0, || true), None);
+    });
+}
+
+/// When the number means another file, the I/O thread learns how many operations it has yet to expect.
+#[test]
+fn none_that_is_pinned_is_forgotten() {
+    loom::model(|| {
+        let shared = Arc::new(Kept::<2>::new());
+        assert!(shared.keep(1, 700, 3));
+        let submitters: Vec<_> = (0..2)
+            .map(|_| {
+                let kept = Arc::clone(&shared);
+                thread::spawn(move || u32::from(kept.pin(1, 700, || true) == Some(3)))
+            })
+            .collect();
+        let ended = shared.end(1);
+        assert!(shared.keep(1, 700, 4));
+        let pinned: u32 = submitters.into_iter().map(|submitter| submitter.join().unwrap()).sum();
+        assert_eq!(pinned, ended);
+    });
+}
+
+/// In the child of a fork by a handler that interrupts it, nothing is pinned.
+#[test]
+fn what_a_fork_interrupts_is_not_pinned() {
+    loom::model(|| {
+        let shared = Arc::new((Kept::<2>::new(), AtomicU32::new(0)));
+        assert!(shared.0.keep(1, 700, 3));
+        let other = Arc::clone(&shared);
+        // The child goes on with what the parent had begun: here another thread does.
+        let submitter = thread::spawn(move || {
+            let (kept, epoch) = &*other;
+            kept.pin(1, 700, || epoch.load(Ordering::SeqCst) == 0)
+        });
+        let (kept, epoch) = &*shared;
+        kept.reset();
+        epoch.store(1, Ordering::SeqCst);
+        assert!(kept.keep(1, 700, 6));
+        assert_ne!(submitter.join().unwrap(), Some(6));
+        assert!(kept.release(1, 0), "nothing of this life was pinned");
     });
 }

@@ -6,3 +6,7 @@
 pub mod aio;
 pub mod close;
 mod close_all;
+
+/// The library's threads get no memory from malloc(3): a handler that waits for them may have interrupted it.
+#[global_allocator]
+static MEMORY: taut_aio::Memory = taut_aio::Memory;

@@ -283,6 +283,33 @@ fn an_operation_outlives_the_thread_that_submitted_it() {
     assert_eq!(aio::wait_all(&requests), [Ok(4), Ok(4), Ok(4 << 20)]);
 }
 
+both_engines!(what_is_at_hand_is_closed_too);
+/// A file that had some operations a moment ago is open no longer than its number; closed behind the back a moment longer.
+fn what_is_at_hand_is_closed_too() {
+    let ways: [Closing; 3] = [
+        ("close", |fd| close(fd).unwrap()),
+        ("dup2", |fd| assert_eq!(dup2(0, fd), Ok(fd))),
+        ("the system call", close_by_system_call),
+    ];
+    for (name, closing) in ways {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        for _ in 0..4 {
+            let read = Request::read(&ours, 1).start();
+            theirs.write_all(b"x").unwrap();
+            assert_eq!(read.wait(), Ok(1));
+            assert_eq!(Request::write(&ours, b"y").start().wait(), Ok(1));
+            theirs.read_exact(&mut [0; 1]).unwrap();
+        }
+        let number = ours.into_raw_fd();
+        closing(number);
+        theirs.set_nonblocking(name != "the system call").unwrap();
+        assert_eq!(theirs.read(&mut [0; 1]).unwrap(), 0, "{name}");
+        if name == "dup2" {
+            close(number).unwrap();
+        }
+    }
+}
+
 both_engines!(threads_do_not_disturb_each_other);
 fn threads_do_not_disturb_each_other() {
     std::thread::scope(|scope| {

@@ -31,3 +31,8 @@ fn a_fork_amid_its_own_duplicate_leaves_none() {
         run_case(PROGRAM, "a_fork_amid_its_own_duplicate_leaves_none", library);
     }
 }
+
+#[test]
+fn what_is_at_hand_is_not_duplicated() {
+    run_case(PROGRAM, "what_is_at_hand_is_not_duplicated", Library::Uring);
+}

@@ -367,4 +367,11 @@ impl Backend for Epoll {
     }
 
     fn unregister(&mut self, _slot: u32) {}
+
+    fn has_places_to_spare(&self) -> bool {
+        false
+    }
+
+    /// Of use for registered files alone.
+    fn ask_for_tick(&mut self) {}
 }

@@ -62,6 +62,8 @@ pub(crate) enum Outcome {
     NotCancelable { id: u64 },
     /// It was not found when it was to be stopped: it has ended, or is about to be tried once more.
     NotFound { id: u64 },
+    /// Those milliseconds are over.
+    Tick,
 }
 
 /// Carries operations out.
@@ -90,6 +92,12 @@ pub(crate) trait Backend {
 
     /// Gives it back.
     fn unregister(&mut self, slot: u32);
+
+    /// Whether files may be registered that could do without.
+    fn has_places_to_spare(&self) -> bool;
+
+    /// Asks for a [tick](Outcome::Tick), a few milliseconds from now.
+    fn ask_for_tick(&mut self);
 }
 
 impl Job {

@@ -6,14 +6,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use super::{Job, Outcome};
-use crate::service::AbortOnPanic;
-use crate::system::{self, bell::Bell};
+use crate::service::{AbortOnPanic, shared};
+use crate::system::{self, arena, bell::Bell};
 use crate::worker::order::{Class, Kind};
 
 /// Threads at most. Enough to keep a disk's queue filled, few enough to start and forget.
 const MOST_THREADS: usize = 8;
 
-/// Threads that carry blocking steps out, started when there is work for them.
+/// Threads that carry blocking steps out, all but the first started when there is work for them.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: usize,
@@ -36,7 +36,10 @@ struct State {
 impl Pool {
     pub(crate) fn new(bell: &'static Bell) -> Self {
         let shared = Shared { state: Mutex::default(), work: Condvar::new(), bell };
-        Self { shared: Arc::new(shared), threads: 0 }
+        let shared = Arc::new(shared);
+        // Others are started when there is work for them, and not while their starter waits for a lock of malloc(3).
+        let threads = usize::from(shared.start_thread());
+        Self { shared, threads }
     }
 
     /// Hands a step over.
@@ -46,32 +49,18 @@ impl Pool {
         let short_of_threads = state.waiting.len() > state.idle;
         drop(state);
         if short_of_threads && self.threads < MOST_THREADS {
-            let shared = Arc::clone(&self.shared);
-            // The I/O thread has all signals blocked, which its children inherit.
-            match thread::Builder::new().name("tautaio-file".to_owned()).spawn(move || {
-                let _alive = AbortOnPanic;
-                shared.work()
-            }) {
-                Ok(_) => self.threads += 1,
-                // Those that run will come to it.
-                Err(_) if self.threads > 0 => {}
-                Err(_) => return self.work_here(),
-            }
+            self.threads += 1;
+            let pool = Arc::clone(&self.shared);
+            shared().starter.ask(Box::new(move || {
+                let is_started = pool.start_thread();
+                if !is_started {
+                    // Who was to start it does what it would have done, until the system has room for it.
+                    drop(pool.work_off(pool.lock()));
+                }
+                is_started
+            }));
         }
         self.shared.work.notify_one();
-    }
-
-    /// Without any thread the I/O thread has to block.
-    fn work_here(&self) {
-        let mut state = self.shared.lock();
-        while let Some(job) = state.waiting.pop_front() {
-            drop(state);
-            let result = carry_out(&job);
-            state = self.shared.lock();
-            state.done.push(Outcome::Done { id: job.id, result, emptied: false });
-        }
-        drop(state);
-        self.shared.bell.ring();
     }
 
     /// Takes a step back that nobody has begun.
@@ -84,7 +73,7 @@ impl Pool {
 
     /// What was done since it was last asked.
     pub(crate) fn collect(&self, outcomes: &mut Vec<Outcome>) {
-        if self.threads > 0 || !self.shared.lock().done.is_empty() {
+        if self.threads > 0 {
             outcomes.append(&mut self.shared.lock().done);
         }
     }
@@ -96,18 +85,38 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn start_thread(self: &Arc<Self>) -> bool {
+        let pool = Arc::clone(self);
+        // Whoever starts it has all signals blocked, which it inherits.
+        let work = move || {
+            arena::take_from_arena();
+            let _alive = AbortOnPanic;
+            if shared().runs_as_batch() {
+                system::schedule_as_batch();
+            }
+            pool.work()
+        };
+        thread::Builder::new().name("tautaio-file".to_owned()).spawn(work).is_ok()
+    }
+
+    /// Does all there is to do.
+    fn work_off<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        while let Some(job) = state.waiting.pop_front() {
+            drop(state);
+            let result = carry_out(&job);
+            state = self.lock();
+            state.done.push(Outcome::Done { id: job.id, result, emptied: false });
+            if state.done.len() == 1 {
+                self.bell.ring();
+            }
+        }
+        state
+    }
+
     fn work(&self) {
         let mut state = self.lock();
         loop {
-            while let Some(job) = state.waiting.pop_front() {
-                drop(state);
-                let result = carry_out(&job);
-                state = self.lock();
-                state.done.push(Outcome::Done { id: job.id, result, emptied: false });
-                if state.done.len() == 1 {
-                    self.bell.ring();
-                }
-            }
+            state = self.work_off(state);
             state.idle += 1;
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.idle -= 1;

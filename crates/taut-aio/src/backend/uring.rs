@@ -36,10 +36,16 @@ const STEP: u64 = 0;
 const READINESS: u64 = 1 << 60;
 const CANCEL: u64 = 2 << 60;
 const WAKE: u64 = 3 << 60;
+const TICK: u64 = 4 << 60;
 
-/// Files that can be registered at once: one for each file with operations in flight. No more than
-/// there may be descriptors (`RLIMIT_NOFILE`).
-const FILES: usize = 1024;
+/// Longer than a program takes from one request to the next, and short for whoever waits for an end.
+static TICK_AFTER: Timespec = Timespec::new().nsec(10_000_000);
+
+/// Files that can be registered at once: one for each file with operations in flight, or that had some a moment ago. No
+/// more than there may be descriptors (`RLIMIT_NOFILE`).
+const FILES: usize = 1 << 16;
+/// Of those, for files that have nothing else to hold them; fewer where there are few.
+const NEEDED: usize = 1024;
 
 /// `FUTEX2_SIZE_U32 | FUTEX2_PRIVATE` (include/uapi/linux/futex.h).
 const FUTEX_FLAGS: u32 = 2 | 128;
@@ -51,8 +57,9 @@ pub(crate) struct Uring {
     completions: CompletionQueue<'static>,
     bell: &'static Bell,
     own: &'static OwnDescriptors,
-    /// Places for registered files that are free.
+    /// Places for registered files that are free, and how many are left to those that need one.
     slots: Vec<u32>,
+    needed: usize,
     /// Steps that wait for readiness instead of running.
     polls: HashSet<u64>,
     /// What was completed while there was no room for submissions.
@@ -98,8 +105,9 @@ impl Uring {
             own.take(fd);
         }
         let slots = if has_places { (0..places as u32).rev().collect() } else { Vec::new() };
-        let mut uring =
-            Self { submitter, submissions, completions, bell, own, slots, polls: HashSet::new(), early: Vec::new() };
+        let needed = NEEDED.min(slots.len() / 2);
+        let (polls, early) = (HashSet::new(), Vec::new());
+        let mut uring = Self { submitter, submissions, completions, bell, own, slots, needed, polls, early };
         uring.listen();
         Ok(uring)
     }
@@ -189,6 +197,7 @@ impl Uring {
                 }
                 CANCEL if result == -(libc::EALREADY as isize) => outcomes.push(Outcome::NotCancelable { id }),
                 CANCEL if result == -(libc::ENOENT as isize) => not_found.push(Outcome::NotFound { id }),
+                TICK => outcomes.push(Outcome::Tick),
                 WAKE => deaf |= !cqueue::more(entry.flags()),
                 // Cancelled: its own completion says so.
                 _ => {}
@@ -284,6 +293,10 @@ impl Backend for Uring {
             }
             (true, at_most, _) => self.enter(1, at_most),
         }
+        if self.submissions.taskrun() {
+            // More has ended since, while others had the processor: so they are told of all of it at once.
+            self.enter(0, None);
+        }
         self.collect(outcomes);
     }
 
@@ -304,5 +317,13 @@ impl Backend for Uring {
         // Nothing can go wrong that would let the file be used: who gets the place next registers another.
         let _ = self.submitter.register_files_update(slot, &[-1]);
         self.slots.push(slot);
+    }
+
+    fn has_places_to_spare(&self) -> bool {
+        self.slots.len() > self.needed
+    }
+
+    fn ask_for_tick(&mut self) {
+        self.push(&opcode::Timeout::new(&TICK_AFTER).build().user_data(TICK));
     }
 }

@@ -349,7 +349,7 @@ unsafe fn begin(shared: &Shared, block: *mut ControlBlock, task: Task) -> u32 {
     unsafe {
         let fd = (*block).fd;
         shared.in_flight.enter(fd);
-        ControlBlock::begin(block, task.word(), shared.find_target(fd), epoch);
+        ControlBlock::begin(block, task.word(), shared.find_target(fd, epoch), epoch);
     }
     system::set_errno(errno);
     epoch

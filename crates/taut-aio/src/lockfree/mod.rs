@@ -4,4 +4,5 @@ pub mod announcement;
 pub mod completions;
 pub mod in_flight;
 pub mod inbox;
+pub mod kept;
 pub mod windows;

@@ -6,6 +6,7 @@ mod abort;
 pub(crate) mod command;
 pub(crate) mod queue;
 mod shared;
+pub(crate) mod starter;
 pub(crate) mod target;
 
 use std::env;
@@ -17,12 +18,12 @@ use std::thread;
 use crate::backend::{Backend, Epoll, Uring};
 use crate::service::command::Command;
 use crate::service::queue::Queue;
-use crate::system::{self, SignalsBlocked};
+use crate::system::{self, SignalsBlocked, arena};
 use crate::worker::Worker;
 
 pub(crate) use abort::AbortOnPanic;
 use shared::{IDLE, RUNNING, SHARED, STARTING};
-pub(crate) use shared::{Shared, Task, shared};
+pub(crate) use shared::{COUNTED, Shared, Task, shared};
 
 /// Completed requests that are kept for aio_waitcomplete(2) until somebody collects them.
 const QUEUE: usize = 1 << 16;
@@ -73,7 +74,17 @@ impl Shared {
         self.process.store(system::process(), Ordering::Relaxed);
         let queue = self.queue.get_or_init(|| Queue::new(QUEUE));
         self.own.settle();
-        let run = move || match choose_engine(self) {
+        let run = move || {
+            // Before it allocates anything.
+            arena::take_from_arena();
+            self.run(queue);
+        };
+        thread::Builder::new().name("tautaio".to_owned()).spawn(run).map(|_| ())
+    }
+
+    /// What the I/O thread does.
+    fn run(&'static self, queue: &'static Queue) {
+        match self.starter.run().and_then(|()| choose_engine(self)) {
             Ok(backend) => {
                 let worker = Worker::new(self, queue, backend);
                 // Who wakes us is in the middle of its own work and goes on with it on a shared core, instead of being
@@ -96,8 +107,7 @@ impl Shared {
                 }
                 self.set_state(IDLE);
             }
-        };
-        thread::Builder::new().name("tautaio".to_owned()).spawn(run).map(|_| ())
+        }
     }
 }
 
@@ -156,6 +166,7 @@ extern "C" fn after_fork() {
 /// The child has no I/O thread, and its operations are not the parent's.
 extern "C" fn after_fork_in_child() {
     SHARED.own.after_fork_in_child();
+    arena::after_fork_in_child();
     if SHARED.state.load(Ordering::Relaxed) == IDLE {
         return;
     }
@@ -165,6 +176,8 @@ extern "C" fn after_fork_in_child() {
     SHARED.inbox.reset();
     SHARED.suspended.reset();
     SHARED.in_flight.reset();
+    SHARED.starter.reset();
+    SHARED.kept.reset();
     if let Some(queue) = SHARED.queue() {
         queue.reset();
     }

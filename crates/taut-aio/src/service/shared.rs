@@ -7,20 +7,21 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering}
 
 use super::command::{Command, Request};
 use super::queue::Queue;
+use super::starter::Starter;
 use super::target::Target;
 use crate::interface::control_block::ControlBlock;
 use crate::lockfree::announcement::Announcement;
 use crate::lockfree::in_flight::InFlight;
 use crate::lockfree::inbox::{Inbox, Sleep};
+use crate::lockfree::kept::Kept;
 use crate::system::bell::Bell;
-use crate::system::file::FileKind;
 use crate::system::futex;
 use crate::system::own::OwnDescriptors;
 use crate::system::{self, Deadline};
 use crate::worker::order::Kind;
 
 /// Descriptors whose operations are counted one by one.
-const COUNTED: usize = 1 << 16;
+pub(crate) const COUNTED: usize = 1 << 16;
 
 /// How often a block is asked about in a row before the processor is offered to others. A few
 /// hundred nanoseconds' worth, which is what the offer costs where nobody takes it.
@@ -32,10 +33,13 @@ pub(crate) struct Shared {
     /// Who waits in aio_suspend(3) or lio_listio(3).
     pub(crate) suspended: Announcement,
     pub(crate) in_flight: InFlight<COUNTED>,
+    /// Files that the I/O thread has at hand.
+    pub(crate) kept: Kept<COUNTED>,
     /// The library's own descriptors.
     pub(crate) own: OwnDescriptors,
     /// Wakes the I/O thread.
     pub(crate) bell: Bell,
+    pub(crate) starter: Starter,
     pub(super) queue: OnceLock<Queue>,
     pub(super) state: AtomicU32,
     /// How often this process was forked since the library first started in an ancestor.
@@ -60,8 +64,10 @@ pub(super) static SHARED: Shared = Shared {
     inbox: Inbox::new(),
     suspended: Announcement::new(),
     in_flight: InFlight::new(),
+    kept: Kept::new(),
     own: OwnDescriptors::new(),
     bell: Bell::new(),
+    starter: Starter::new(),
     queue: OnceLock::new(),
     state: AtomicU32::new(IDLE),
     epoch: AtomicU32::new(0),
@@ -122,16 +128,16 @@ impl Shared {
         }
     }
 
-    /// The file that a number means, held where that can be. Without a descriptor left the I/O thread is asked
+    /// The file that a number means, held where that can be, for an operation of this epoch. Without a descriptor left the I/O thread is asked
     /// to come up to date first, since it gives most of them back as soon as the kernel has the operation.
-    pub(crate) fn find_target(&self, fd: c_int) -> Target {
-        let target = Target::find(fd, &self.own);
-        let lacks_one = target.own.is_none() && target.kind.is_some_and(FileKind::may_be_duplicated);
-        if !lacks_one || self.is_io_thread() || !self.runs_here() {
+    pub(crate) fn find_target(&self, fd: c_int, epoch: u32) -> Target {
+        let find = || Target::find(fd, &self.own, |identity| self.kept.pin(fd, identity, || self.epoch() == epoch));
+        let target = find();
+        if !target.lacks_a_descriptor() || self.is_io_thread() || !self.runs_here() {
             return target;
         }
         self.ask(Request::CatchUp);
-        Target::find(fd, &self.own)
+        find()
     }
 
     /// Asks the I/O thread and waits for its answer. In the child of a fork by a signal handler that
@@ -185,7 +191,7 @@ impl Shared {
         self.thread.load(Ordering::Relaxed) == system::thread()
     }
 
-    /// Whether the I/O thread was made `SCHED_BATCH`, which threads that it starts inherit.
+    /// Whether the I/O thread was made `SCHED_BATCH`.
     pub(crate) fn runs_as_batch(&self) -> bool {
         self.batch.load(Ordering::Relaxed)
     }

@@ -15,15 +15,31 @@ pub(crate) struct Target {
     pub(crate) kind: Option<FileKind>,
     /// A descriptor of the library's own that holds it, in place of the number.
     pub(crate) own: Option<c_int>,
+    /// The entry in which the I/O thread has it already, and keeps it until the operation has arrived.
+    pub(crate) kept: Option<u32>,
 }
 
+/// In [`Target::own_word`]: the upper half is an entry, not a descriptor.
+const KEPT: u64 = 1 << 8;
+
 impl Target {
-    /// What the number means now, held by a descriptor of our own where that does no harm and there is one left.
-    /// Async-signal-safe.
-    pub(crate) fn find(fd: c_int, descriptors: &OwnDescriptors) -> Self {
-        let Ok(meaning) = file::look(fd) else { return Self { identity: 0, kind: None, own: None } };
-        let own = if meaning.kind.may_be_duplicated() { descriptors.duplicate(fd).ok() } else { None };
-        Self { identity: meaning.identity, kind: Some(meaning.kind), own }
+    /// What the number means now: held by the I/O thread where `pin` says so, or by a descriptor of our own where that
+    /// does no harm and there is one left. Async-signal-safe.
+    pub(crate) fn find(fd: c_int, descriptors: &OwnDescriptors, pin: impl FnOnce(u64) -> Option<u32>) -> Self {
+        let Ok(meaning) = file::look(fd) else { return Self { identity: 0, kind: None, own: None, kept: None } };
+        let mut target = Self { identity: meaning.identity, kind: Some(meaning.kind), own: None, kept: None };
+        if meaning.kind.may_be_kept() {
+            target.kept = pin(meaning.identity);
+        }
+        if target.kept.is_none() && meaning.kind.may_be_duplicated() {
+            target.own = descriptors.duplicate(fd).ok();
+        }
+        target
+    }
+
+    /// Whether nothing holds it, since there is no descriptor left that would.
+    pub(crate) fn lacks_a_descriptor(self) -> bool {
+        self.own.is_none() && self.kept.is_none() && self.kind.is_some_and(FileKind::may_be_duplicated)
     }
 
     /// All but the identity.
@@ -36,8 +52,10 @@ impl Target {
             Some(FileKind::Character) => 4,
             Some(FileKind::Plain) => 5,
         };
-        let own = self.own.unwrap_or(-1);
-        u64::from(own.cast_unsigned()) << 32 | kind
+        match self.kept {
+            Some(entry) => u64::from(entry) << 32 | KEPT | kind,
+            None => u64::from(self.own.unwrap_or(-1).cast_unsigned()) << 32 | kind,
+        }
     }
 
     /// From what was stored.
@@ -50,7 +68,9 @@ impl Target {
             5 => Some(FileKind::Plain),
             _ => None,
         };
-        let own = ((word >> 32) as u32).cast_signed();
-        Self { identity, kind, own: Some(own).filter(|&own| own >= 0) }
+        let held = (word >> 32) as u32;
+        let is_kept = word & KEPT != 0;
+        let own = Some(held.cast_signed()).filter(|&own| own >= 0 && !is_kept);
+        Self { identity, kind, own, kept: Some(held).filter(|_| is_kept) }
     }
 }

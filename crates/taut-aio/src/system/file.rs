@@ -27,6 +27,12 @@ impl FileKind {
         matches!(self, Self::Socket | Self::Pipe | Self::Anonymous)
     }
 
+    /// Whether it is told from all others by its identity alone as long as it is open, and may stay open a moment
+    /// longer than its number.
+    pub(crate) const fn may_be_kept(self) -> bool {
+        matches!(self, Self::Socket | Self::Pipe)
+    }
+
     /// False: fsync(2) fails with `EINVAL`. Of devices only their drivers know.
     pub(crate) const fn can_be_synchronised(self) -> bool {
         matches!(self, Self::Character | Self::Plain)

@@ -1,6 +1,7 @@
 //! System calls and per-thread facts that several modules need.
 #![expect(unsafe_code, reason = "system calls")]
 
+pub(crate) mod arena;
 pub(crate) mod bell;
 pub(crate) mod file;
 pub(crate) mod futex;
@@ -148,13 +149,6 @@ impl Drop for SignalsBlocked {
 /// so now. A thread that is not of the ordinary kind, but of a real-time one or idle, stays as it is.
 pub(crate) fn schedule_as_batch() -> bool {
     scheduler() == c_long::from(libc::SCHED_OTHER) && schedule_as(libc::SCHED_BATCH)
-}
-
-/// Undoes [`schedule_as_batch`] for a thread that inherited it.
-pub(crate) fn schedule_as_ordinary() {
-    if scheduler() == c_long::from(libc::SCHED_BATCH) {
-        schedule_as(libc::SCHED_OTHER);
-    }
 }
 
 /// The calling thread's policy; musl's function only returns ENOSYS.

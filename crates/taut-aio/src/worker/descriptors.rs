@@ -3,9 +3,11 @@
 
 use std::ffi::c_int;
 
+use super::keeper::{Keeper, Stay};
 use super::mounts::Mounts;
 use super::order::{Class, Kind, Order};
 use crate::backend::{Backend, Place};
+use crate::service::Shared;
 use crate::service::target::Target;
 use crate::system::file::{self, FileKind};
 use crate::system::own::OwnDescriptors;
@@ -38,6 +40,8 @@ pub(crate) struct Descriptor {
     distant: bool,
     /// The number means another file by now; operations begun before go on.
     detached: bool,
+    /// Whether its file is at hand for those who submit.
+    stay: Stay,
 }
 
 const _: () = assert!(size_of::<Option<Descriptor>>() <= 128);
@@ -80,10 +84,13 @@ pub(crate) struct Descriptors {
     /// Entry of each number, plus one; 0 is none.
     by_fd: Vec<u32>,
     mounts: Mounts,
+    keeper: Keeper,
     own: &'static OwnDescriptors,
     /// How many of the entries are held by a descriptor of our own, and how many may be: the application needs most.
     held: u32,
     most_held: u32,
+    /// Of those, the ones that something else has replaced, with the identity of their file.
+    replaced: Vec<(c_int, u64)>,
 }
 
 /// An entry for an operation, and what became of others on its number.
@@ -97,14 +104,16 @@ pub(crate) struct Found {
 }
 
 impl Descriptors {
-    pub(crate) fn new(own: &'static OwnDescriptors) -> Self {
+    pub(crate) fn new(shared: &'static Shared) -> Self {
         Self {
             entries: Vec::new(),
             free: Vec::new(),
             by_fd: Vec::new(),
             mounts: Mounts::default(),
-            own,
+            keeper: Keeper::new(&shared.kept, &shared.in_flight),
+            own: &shared.own,
             held: 0,
+            replaced: Vec::new(),
             most_held: descriptor_limit().unsigned_abs() / 4,
         }
     }
@@ -116,23 +125,41 @@ impl Descriptors {
     pub(crate) fn find(&mut self, fd: c_int, target: Target, backend: &mut dyn Backend) -> Result<Found, c_int> {
         let kind = target.kind.ok_or(libc::EBADF)?;
         let number = usize::try_from(fd).map_err(|_| libc::EBADF)?;
-        let known = self.by_fd.get(number).and_then(|entry| entry.checked_sub(1));
+        if let Some(entry) = target.kept {
+            // Whatever the number means by now.
+            let descriptor = self.entries.get_mut(entry as usize).and_then(Option::as_mut);
+            // Nothing less, unless somebody wrote to the control block.
+            let descriptor = descriptor.filter(|known| known.stay != Stay::No && known.identity == target.identity);
+            self.keeper.arrived(&mut descriptor.ok_or(libc::ECANCELED)?.stay);
+            return Ok(Found { entry, orphaned: None, fresh: true });
+        }
+        let mut known = self.by_fd.get(number).and_then(|entry| entry.checked_sub(1));
         if let Some(entry) = known {
             let descriptor = self.get(entry);
-            let (idle, hold, same_kind) = (descriptor.order.is_idle(), descriptor.hold, descriptor.kind == kind);
-            if !idle && same_kind && descriptor.identity == target.identity && is_same_open_file(hold, target) {
-                self.join(entry, fd, target);
+            let (idle, hold, stays) = (descriptor.order.is_idle(), descriptor.hold, descriptor.stay != Stay::No);
+            let same = descriptor.kind == kind
+                && descriptor.identity == target.identity
+                && is_same_open_file(hold, target);
+            if same && (stays || !idle) {
+                self.join(entry, fd, target, backend);
                 return Ok(Found { entry, orphaned: None, fresh: false });
             }
-            if idle {
+            if idle && !stays {
                 let fresh = self.describe(fd, kind, target, backend)?;
                 self.entries[entry as usize] = Some(fresh);
+                if same {
+                    self.keep(entry, fd, backend);
+                }
                 return Ok(Found { entry, orphaned: None, fresh: true });
+            }
+            if idle {
+                self.forget(fd, backend);
+                known = None;
             }
         }
         let fresh = self.describe(fd, kind, target, backend)?;
         if let Some(entry) = known {
-            self.get(entry).detached = true;
+            self.detach(entry);
         }
         let entry = self.insert(fresh);
         if self.by_fd.len() <= number {
@@ -143,7 +170,7 @@ impl Descriptors {
     }
 
     /// An operation more on an entry with some: one hold does for all.
-    fn join(&mut self, entry: u32, fd: c_int, target: Target) {
+    fn join(&mut self, entry: u32, fd: c_int, target: Target, backend: &mut dyn Backend) {
         let Some(own) = target.own else {
             let descriptor = self.get(entry);
             if descriptor.hold == Hold::Nothing {
@@ -158,6 +185,62 @@ impl Descriptors {
         } else {
             self.close_own(own, target.identity);
         }
+        self.keep(entry, fd, backend);
+    }
+
+    /// Has a file at hand from its second operation on: whoever submits the next finds it held, which saves most of
+    /// what one costs.
+    fn keep(&mut self, entry: u32, fd: c_int, backend: &mut dyn Backend) {
+        let descriptor = self.get(entry);
+        let (identity, kind) = (descriptor.identity, descriptor.kind);
+        let Hold::Own(own) = descriptor.hold else { return };
+        if !kind.may_be_kept() || !backend.has_places_to_spare() {
+            return;
+        }
+        let Some(slot) = backend.register(own) else { return };
+        // What is looked at must be what is held.
+        let stay = if file::means(own, identity) { self.keeper.keep(fd, identity, entry) } else { Stay::No };
+        if stay == Stay::No {
+            backend.unregister(slot);
+            return;
+        }
+        // The backend may have steps that go by it and that the kernel has not taken yet.
+        self.replaced.push((own, identity));
+        let descriptor = self.get(entry);
+        (descriptor.hold, descriptor.stay) = (Hold::Registered(slot), stay);
+    }
+
+    /// Whether there are descriptors of our own that something else has replaced.
+    pub(crate) fn has_replaced(&self) -> bool {
+        !self.replaced.is_empty()
+    }
+
+    /// Closes those, once the kernel has taken all steps.
+    pub(crate) fn close_replaced(&mut self) {
+        while let Some((own, identity)) = self.replaced.pop() {
+            self.held -= 1;
+            self.close_own(own, identity);
+        }
+    }
+
+    /// The files that were at hand and had no operation for a while are so no more.
+    pub(crate) fn tick(&mut self, backend: &mut dyn Backend) {
+        for entry in self.keeper.tick() {
+            let Some(Some(descriptor)) = self.entries.get_mut(entry as usize) else { continue };
+            if self.keeper.look(entry, &mut descriptor.stay, descriptor.order.is_idle()) {
+                self.let_go(entry, backend);
+            }
+        }
+        if self.keeper.wants_tick() {
+            backend.ask_for_tick();
+        }
+    }
+
+    /// The number means another file, or none.
+    fn detach(&mut self, entry: u32) {
+        let descriptor = at(&mut self.entries, entry);
+        descriptor.detached = true;
+        self.keeper.end(&mut descriptor.stay);
     }
 
     /// Finds out about the file of a first operation, and holds it.
@@ -177,6 +260,7 @@ impl Descriptors {
             emptied: false,
             distant: false,
             detached: false,
+            stay: Stay::No,
         };
         if let Some(own) = target.own {
             // Made by a thread with a table of descriptors to itself (unshare(2)), the number is another file's here.
@@ -223,7 +307,7 @@ impl Descriptors {
     /// Forgets what the number means: it is about to be closed.
     pub(crate) fn forget(&mut self, fd: c_int, backend: &mut dyn Backend) {
         let Some(entry) = self.present(fd) else { return };
-        self.get(entry).detached = true;
+        self.detach(entry);
         if let Some(present) = usize::try_from(fd).ok().and_then(|number| self.by_fd.get_mut(number)) {
             *present = 0;
         }
@@ -251,19 +335,22 @@ impl Descriptors {
 
     /// A descriptor by its entry, which must exist.
     pub(crate) fn get(&mut self, entry: u32) -> &mut Descriptor {
-        match &mut self.entries[entry as usize] {
-            Some(descriptor) => descriptor,
-            None => unreachable!("an entry lives as long as an operation or a number names it"),
-        }
+        at(&mut self.entries, entry)
     }
 
     /// Gives back what nothing needs any more: the hold of an idle entry, and the entry when the number is not its own.
     pub(crate) fn release(&mut self, entry: u32, backend: &mut dyn Backend) {
-        let descriptor = self.get(entry);
+        let descriptor = at(&mut self.entries, entry);
         if !descriptor.order.is_idle() {
             return;
         }
         let detached = descriptor.detached;
+        if !self.keeper.may_go(entry, &mut descriptor.stay) {
+            if self.keeper.wants_tick() {
+                backend.ask_for_tick();
+            }
+            return;
+        }
         self.let_go(entry, backend);
         if detached {
             self.entries[entry as usize] = None;
@@ -309,6 +396,13 @@ impl Descriptors {
         }
         self.entries.push(Some(descriptor));
         self.entries.len() as u32 - 1
+    }
+}
+
+fn at(entries: &mut [Option<Descriptor>], entry: u32) -> &mut Descriptor {
+    match &mut entries[entry as usize] {
+        Some(descriptor) => descriptor,
+        None => unreachable!("an entry lives as long as an operation or a number names it"),
     }
 }
 

@@ -7,6 +7,7 @@
 
 pub(crate) mod cancel;
 mod descriptors;
+mod keeper;
 mod lists;
 mod mounts;
 pub(crate) mod notice;
@@ -82,7 +83,7 @@ impl Worker {
             backend,
             sender: Sender::this_process(),
             table: Table::default(),
-            descriptors: Descriptors::new(&shared.own),
+            descriptors: Descriptors::new(shared),
             lists: Lists::default(),
             cancellations: Cancellations::default(),
             notices: Vec::new(),
@@ -125,10 +126,11 @@ impl Worker {
     /// Has the kernel take what was begun, and gives back what held it until then.
     fn give_back(&mut self) {
         // What the kernel has not taken yet goes by the number that holds it.
-        if !self.begun.is_empty() && self.backend.submit() {
+        if (!self.begun.is_empty() || self.descriptors.has_replaced()) && self.backend.submit() {
             for entry in self.begun.drain(..) {
                 self.descriptors.release_begun(entry, &mut *self.backend);
             }
+            self.descriptors.close_replaced();
         }
         for command in self.waiting.drain(..) {
             // SAFETY: its caller waits for the answer.
@@ -292,6 +294,7 @@ impl Worker {
             return self.complete(index, -(libc::EINVAL as isize));
         }
         if job.class == Class::Socket
+            && matches!(job.place, Place::Descriptor(_))
             && let Some(operation) = self.table.get(index)
         {
             self.begun.push(operation.descriptor);
@@ -332,6 +335,7 @@ impl Worker {
                     _ => self.issue_if_there(index),
                 }
             }
+            Outcome::Tick => self.descriptors.tick(&mut *self.backend),
             Outcome::NotFound { id } => {
                 // The kernel doesn't find what it is about to try once more: data came, or went, in the moment
                 // when it began to wait. If that try comes to nothing, it waits again, and nobody would stop it.
@@ -509,8 +513,8 @@ impl Worker {
         let mut signaled = false;
         let mut filled: Vec<(Arc<Queue>, u32)> = Vec::new();
         let mut again = mem::take(&mut self.late);
-        // Lines that don't move in this turn, and the function that doesn't get its thread.
-        let (mut stuck, mut last) = (0, None);
+        // Lines that don't move in this turn.
+        let mut stuck = 0;
         for notice in again.drain(..).chain(self.notices.drain(..)) {
             // What can't be delivered keeps its place in its line, and holds no other line up.
             let line = notice.line();
@@ -518,14 +522,9 @@ impl Worker {
                 self.late.push_back(notice);
                 continue;
             }
-            if matches!(self.sender.deliver(&notice, self.shared.runs_as_batch()), Delivery::Later) {
+            if matches!(self.sender.deliver(&notice, &self.shared.starter), Delivery::Later) {
                 stuck |= line;
-                if matches!(notice, Notice::Function { .. }) {
-                    // It may be its attributes that the system has no room for, ever: the others are tried before it.
-                    last = Some(notice);
-                } else {
-                    self.late.push_back(notice);
-                }
+                self.late.push_back(notice);
                 continue;
             }
             signaled |= !matches!(notice, Notice::Queue { .. });
@@ -536,7 +535,6 @@ impl Worker {
                 }
             }
         }
-        self.late.extend(last);
         for (queue, added) in filled {
             self.woken |= queue.announce(added);
         }

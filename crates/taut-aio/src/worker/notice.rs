@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::interface::control_block::SigEvent;
 use crate::lockfree::completions::Completed;
 use crate::service::queue::Queue;
+use crate::service::starter::Starter;
 use crate::system;
 
 /// `sigev_notify` of the safe face: into a queue, whose `Arc` is in `sigev_notify_function`.
@@ -146,9 +147,9 @@ impl Sender {
         Self { process: system::process() }
     }
 
-    /// Delivers a notice, or says that it has to wait. What can't ever be delivered is done. `batch` says
-    /// whether this thread was made `SCHED_BATCH`, which the application's function is not to inherit.
-    pub(crate) fn deliver(self, notice: &Notice, batch: bool) -> Delivery {
+    /// Delivers a notice, or says that it has to wait. What can't ever be delivered is done. Threads for functions are
+    /// the `starter`'s.
+    pub(crate) fn deliver(self, notice: &Notice, starter: &Starter) -> Delivery {
         match *notice {
             Notice::Silent => Delivery::Done,
             Notice::Signal { signal, value } => {
@@ -165,7 +166,10 @@ impl Sender {
                     libc::syscall(libc::SYS_rt_tgsigqueueinfo, self.process, thread, signal, &raw const info)
                 })
             }
-            Notice::Function { function, value, attributes } => call(function, value, attributes, batch),
+            Notice::Function { function, value, attributes } => {
+                starter.ask(Box::new(move || call(function, value, attributes)));
+                Delivery::Done
+            }
             Notice::Queue { ref queue, completed } => {
                 if queue.completions().is_full() {
                     return Delivery::Later;
@@ -202,15 +206,14 @@ struct Call {
     function: extern "C" fn(usize),
     value: usize,
     joinable: bool,
-    /// It inherits what the library made of its I/O thread.
-    undo_batch: bool,
 }
 
-fn call(function: usize, value: usize, attributes: usize, undo_batch: bool) -> Delivery {
+/// Calls the function in a thread of its own; false when the system has no room for one now.
+fn call(function: usize, value: usize, attributes: usize) -> bool {
     // SAFETY: the application gave a `void (*)(union sigval)`, which is passed like an integer of its size.
     let function = unsafe { mem::transmute::<usize, extern "C" fn(usize)>(function) };
     // Asked for now: the function may destroy the attributes.
-    let call = Box::into_raw(Box::new(Call { function, value, joinable: is_joinable(attributes), undo_batch }));
+    let call = Box::into_raw(Box::new(Call { function, value, joinable: is_joinable(attributes) }));
     // SAFETY: the attributes are the application's, null or valid until now (POSIX); `call` goes over to the thread.
     let created = unsafe {
         let mut thread: libc::pthread_t = mem::zeroed();
@@ -218,11 +221,11 @@ fn call(function: usize, value: usize, attributes: usize, undo_batch: bool) -> D
         libc::pthread_create(&raw mut thread, attributes, start, call.cast::<c_void>())
     };
     if created == 0 {
-        return Delivery::Done;
+        return true;
     }
     // SAFETY: no thread has it.
     drop(unsafe { Box::from_raw(call) });
-    if created == libc::EAGAIN { Delivery::Later } else { Delivery::Done }
+    created != libc::EAGAIN
 }
 
 fn is_joinable(attributes: usize) -> bool {
@@ -242,12 +245,9 @@ unsafe extern "C" {
 extern "C" fn start(call: *mut c_void) -> *mut c_void {
     // SAFETY: made by `Box::into_raw`, and given to this thread alone.
     let call = unsafe { Box::from_raw(call.cast::<Call>()) };
-    let Call { function, value, joinable, undo_batch } = *call;
-    if undo_batch {
-        system::schedule_as_ordinary();
-    }
+    let Call { function, value, joinable } = *call;
     system::take_programs_name();
-    // Our I/O thread has all signals blocked; the application's function must not.
+    // Our threads have all signals blocked; the application's function must not.
     // SAFETY: the set is filled by sigemptyset. Nobody knows this thread to join it.
     unsafe {
         if joinable {

@@ -46,6 +46,9 @@ ssize_t write(int fd, const void *bytes, size_t length)
     return syscall(SYS_write, fd, bytes, length);
 }
 
+/* How many descriptors of its own the library has made. */
+static volatile int duplicates;
+
 /* What happens once a submission has its descriptor and nobody knows that yet. */
 static void (*volatile amid_a_duplicate)(void);
 
@@ -55,6 +58,7 @@ int fcntl(int fd, int command, ...)
 
     va_start(arguments, command);
     long result = syscall(SYS_fcntl, fd, command, va_arg(arguments, long));
+    duplicates += command == F_DUPFD_CLOEXEC;
     va_end(arguments);
     void (*happens)(void) = amid_a_duplicate;
     if (command == F_DUPFD_CLOEXEC && happens) {
@@ -224,6 +228,29 @@ static void a_fork_amid_its_own_duplicate_leaves_none(void)
     HOLDS(write(pair[1], "x", 1) == 1 && result_of(&read_block) == 1);
 }
 
+/* A socket and a pipe that have one request after the other are held by what the ring has of them. */
+static void what_is_at_hand_is_not_duplicated(void)
+{
+    int pair[2], ends[2];
+    char byte, other;
+
+    start_library();
+    stream_pair(pair);
+    HOLDS(pipe(ends) == 0);
+    for (int turn = 0; turn < 200; turn++) {
+        struct aiocb read_block = request(pair[0], &byte, 1, 0), write_block = request(pair[0], &byte, 1, 0);
+        struct aiocb pipe_block = request(ends[0], &other, 1, 0);
+        if (turn == 10)
+            duplicates = 0;
+        HOLDS(aio_read(&pipe_block) == 0 && aio_read(&read_block) == 0);
+        HOLDS(write(pair[1], "x", 1) == 1 && write(ends[1], "y", 1) == 1);
+        HOLDS(result_of(&read_block) == 1 && byte == 'x' && result_of(&pipe_block) == 1 && other == 'y');
+        HOLDS(aio_write(&write_block) == 0 && read(pair[1], &byte, 1) == 1 && result_of(&write_block) == 1);
+    }
+    /* A busy machine may hold a turn up for so long that nothing is at hand any more. */
+    HOLDS(duplicates < 100);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -233,6 +260,7 @@ static const struct {
     CASE(a_close_ends_what_can_not_be_canceled),
     CASE(a_fork_leaves_no_descriptor),
     CASE(a_fork_amid_its_own_duplicate_leaves_none),
+    CASE(what_is_at_hand_is_not_duplicated),
 };
 
 int main(int count, char **arguments)

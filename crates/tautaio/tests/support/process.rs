@@ -189,6 +189,11 @@ pub(crate) fn is_epoll() -> bool {
     std::env::var("TAUTAIO_ENGINE").is_ok_and(|engine| engine == "epoll")
 }
 
+/// How many threads the library starts with: its own, one that starts others, and with epoll one for files.
+pub(crate) fn threads_at_first() -> usize {
+    if is_epoll() { 3 } else { 2 }
+}
+
 /// Skips the test whose body is running.
 pub(crate) fn skip_here(reason: &str) {
     skip(&std::env::var(IN_CHILD).expect("in the process of a body"), reason);

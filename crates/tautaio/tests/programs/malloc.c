@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ * A signal handler that waits for requests has interrupted malloc, whose lock its thread has: what carries the requests
+ * out must not wait for that lock. The program has its own malloc, with one lock for all threads. */
+#include "try.h"
+
+#include <sys/mman.h>
+
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+extern void *__libc_memalign(size_t, size_t);
+extern void __libc_free(void *);
+
+static volatile int is_locked;
+static volatile pthread_t owner;
+/* How often another thread has come upon the lock. */
+static volatile int waited;
+
+static void pass(void)
+{
+    if (is_locked && !pthread_equal(pthread_self(), owner))
+        waited++;
+    while (is_locked && !pthread_equal(pthread_self(), owner))
+        pause_ms(1);
+}
+
+void *malloc(size_t bytes)
+{
+    pass();
+    return __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+    pass();
+    return __libc_calloc(count, bytes);
+}
+
+void *realloc(void *block, size_t bytes)
+{
+    pass();
+    return __libc_realloc(block, bytes);
+}
+
+void *memalign(size_t alignment, size_t bytes)
+{
+    pass();
+    return __libc_memalign(alignment, bytes);
+}
+
+void *aligned_alloc(size_t alignment, size_t bytes)
+{
+    return memalign(alignment, bytes);
+}
+
+int posix_memalign(void **block, size_t alignment, size_t bytes)
+{
+    *block = memalign(alignment, bytes);
+    return *block ? 0 : ENOMEM;
+}
+
+void free(void *block)
+{
+    pass();
+    __libc_free(block);
+}
+
+static void handled(int number) { (void)number; }
+
+/* Runs with the lock, as a handler does that has interrupted malloc. */
+static void locked(void (*work)(void))
+{
+    struct sigaction action = {.sa_handler = handled};
+
+    start_library();
+    HOLDS(sigaction(SIGUSR1, &action, NULL) == 0);
+    owner = pthread_self();
+    is_locked = 1;
+    work();
+    HOLDS(waited == 0);
+    is_locked = 0;
+}
+
+enum { MANY = 2000 };
+
+static struct aiocb blocks[MANY];
+static char bytes[MANY];
+
+/* All that makes the library's tables grow. */
+static void with_many(int fds[2], int own)
+{
+    for (int number = 0; number < MANY; number++) {
+        blocks[number] = request(fds[0], &bytes[number], 1, number);
+        HOLDS(aio_read(&blocks[number]) == 0);
+    }
+    if (own)
+        for (int number = 0; number < MANY / 2; number++)
+            HOLDS(write(fds[1], "x", 1) == 1);
+    for (int number = 0; number < (own ? MANY / 2 : MANY); number++)
+        HOLDS(done_within(&blocks[number], patience()) && aio_error(&blocks[number]) == 0);
+    if (own)
+        HOLDS(aio_cancel(fds[0], NULL) == AIO_CANCELED);
+    HOLDS(done_within(&blocks[MANY - 1], patience()));
+}
+
+static void sockets(void)
+{
+    int pair[2];
+
+    stream_pair(pair);
+    with_many(pair, 1);
+    HOLDS(close(pair[0]) == 0 && close(pair[1]) == 0);
+}
+
+static void pipes(void)
+{
+    int ends[2];
+
+    HOLDS(pipe(ends) == 0);
+    with_many(ends, 1);
+    HOLDS(close(ends[0]) == 0 && close(ends[1]) == 0);
+}
+
+/* With epoll there is one thread for them, and more can't begin. */
+static void files(void)
+{
+    int file = memfd_create("file", 0);
+
+    HOLDS(file >= 0 && ftruncate(file, MANY) == 0);
+    int fds[2] = {file, file};
+    with_many(fds, 0);
+    waited = 0;
+}
+
+static void lists(void)
+{
+    int pair[2];
+    struct aiocb *list[64];
+
+    stream_pair(pair);
+    for (int turn = 0; turn < 20; turn++) {
+        struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+
+        for (int number = 0; number < 64; number++) {
+            blocks[number] = request(pair[number % 2], &bytes[number], 1, 0);
+            blocks[number].aio_lio_opcode = number < 32 ? LIO_WRITE : LIO_READ;
+            list[number] = &blocks[number];
+        }
+        HOLDS(lio_listio(LIO_NOWAIT, list, 64, &event) == 0);
+        for (int number = 0; number < 64; number++)
+            HOLDS(done_within(&blocks[number], patience()));
+    }
+}
+
+static volatile int called;
+
+static void calls(union sigval value)
+{
+    (void)value;
+    called++;
+}
+
+/* Its thread can't begin, but nobody else waits for it. */
+static void functions(void)
+{
+    int pair[2];
+    char byte;
+
+    stream_pair(pair);
+    for (int turn = 0; turn < 20; turn++) {
+        struct aiocb read_block = request(pair[0], &byte, 1, 0);
+        read_block.aio_sigevent = (struct sigevent){.sigev_notify = SIGEV_THREAD, .sigev_notify_function = calls};
+        HOLDS(aio_read(&read_block) == 0 && write(pair[1], "x", 1) == 1);
+        HOLDS(done_within(&read_block, patience()));
+    }
+    sockets();
+    waited = 0;
+}
+
+static void functions_are_called_later(void)
+{
+    locked(functions);
+    for (double begin = now(); called < 20 && now() - begin < patience();)
+        pause_ms(1);
+    HOLDS(called == 20);
+}
+
+static void sockets_complete(void) { locked(sockets); }
+static void pipes_complete(void) { locked(pipes); }
+static void lists_complete(void) { locked(lists); }
+
+static void files_complete(void) { locked(files); }
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} CASES[] = {
+#define CASE(name) {#name, name}
+    CASE(sockets_complete),
+    CASE(pipes_complete),
+    CASE(files_complete),
+    CASE(lists_complete),
+    CASE(functions_are_called_later),
+};
+
+int main(int count, char **arguments)
+{
+    for (size_t index = 0; count == 2 && index < sizeof CASES / sizeof *CASES; index++)
+        if (strcmp(arguments[1], CASES[index].name) == 0) {
+            CASES[index].run();
+            fflush(NULL);
+            _exit(0);
+        }
+    fprintf(stderr, "one of the cases' names is wanted\n");
+    return 2;
+}
