@@ -284,7 +284,8 @@ fn an_operation_outlives_the_thread_that_submitted_it() {
 }
 
 both_engines!(what_is_at_hand_is_closed_too);
-/// A file that had some operations a moment ago is open no longer than its number; closed behind the back a moment longer.
+/// A file that had some operations a moment ago is open no longer than its number; closed behind the back, a moment
+/// longer.
 fn what_is_at_hand_is_closed_too() {
     let ways: [Closing; 3] = [
         ("close", |fd| close(fd).unwrap()),

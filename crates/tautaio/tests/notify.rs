@@ -139,7 +139,7 @@ both_engines!(a_signal_says_who_the_user_is_now);
 fn a_signal_says_who_the_user_is_now() {
     const NOBODY: libc::uid_t = 65534;
     if !descriptors::is_root() {
-        return support::process::skip_here("only root becomes somebody else");
+        return process::skip_here("only root becomes somebody else");
     }
     let signal = realtime(1);
     signals::block(&[signal]);

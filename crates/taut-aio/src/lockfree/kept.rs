@@ -51,8 +51,8 @@ impl<const NUMBERS: usize> Kept<NUMBERS> {
     /// The entry that has this file under this number: it keeps it until the operation that is told so has
     /// [arrived](Self::release). Async-signal-safe.
     ///
-    /// Nothing is pinned once `is_current` says no: a signal handler that interrupts this may fork, and in the child the
-    /// operation never arrives.
+    /// Nothing is pinned once `is_current` says no: a signal handler that interrupts this may fork, and in the child
+    /// the operation never arrives.
     pub fn pin(&self, fd: i32, identity: u64, is_current: impl Fn() -> bool) -> Option<u32> {
         let place = self.place(fd)?;
         let mut word = self.words[place].load(Ordering::Acquire);

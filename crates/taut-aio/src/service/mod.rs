@@ -84,14 +84,15 @@ impl Shared {
 
     /// What the I/O thread does.
     fn run(&'static self, queue: &'static Queue) {
-        match self.starter.run().and_then(|()| choose_engine(self)) {
+        // Whose threads are the application's: they are scheduled as it is.
+        let started = self.starter.run();
+        // Who wakes us is in the middle of its own work and goes on with it on a shared core, instead of being
+        // preempted for each operation that it submits (kernel/sched/fair.c, check_preempt_wakeup_fair).
+        let batch = env::var_os("TAUTAIO_SCHED").is_none_or(|how| how != "other") && system::schedule_as_batch();
+        self.batch.store(batch, Ordering::Relaxed);
+        match started.and_then(|()| choose_engine(self)) {
             Ok(backend) => {
                 let worker = Worker::new(self, queue, backend);
-                // Who wakes us is in the middle of its own work and goes on with it on a shared core, instead of being
-                // preempted for each operation that it submits (kernel/sched/fair.c, check_preempt_wakeup_fair).
-                let batch =
-                    env::var_os("TAUTAIO_SCHED").is_none_or(|how| how != "other") && system::schedule_as_batch();
-                self.batch.store(batch, Ordering::Relaxed);
                 self.thread.store(system::thread(), Ordering::Relaxed);
                 self.set_state(RUNNING);
                 // Without this thread everybody would wait for ever.

@@ -128,8 +128,9 @@ impl Shared {
         }
     }
 
-    /// The file that a number means, held where that can be, for an operation of this epoch. Without a descriptor left the I/O thread is asked
-    /// to come up to date first, since it gives most of them back as soon as the kernel has the operation.
+    /// The file that a number means, held where that can be, for an operation of this epoch. Without a descriptor left
+    /// the I/O thread is asked to come up to date first, since it gives most of them back as soon as the kernel has the
+    /// operation.
     pub(crate) fn find_target(&self, fd: c_int, epoch: u32) -> Target {
         let find = || Target::find(fd, &self.own, |identity| self.kept.pin(fd, identity, || self.epoch() == epoch));
         let target = find();

@@ -1,7 +1,7 @@
 //! The thread that starts others: functions of `SIGEV_THREAD`, and threads for files.
 //!
-//! pthread_create(3) allocates by malloc(3), whose lock a thread may have that a signal handler interrupted, which waits
-//! for a request. So the I/O thread, which would complete that request, does not call it.
+//! pthread_create(3) allocates by malloc(3), whose lock a thread may have whose signal handler waits for a request. So
+//! the I/O thread, which would complete that request, does not call it.
 #![expect(unsafe_code, reason = "what is to be done goes from thread to thread by its address")]
 
 use std::collections::VecDeque;
@@ -52,7 +52,9 @@ impl Starter {
             let _alive = AbortOnPanic;
             self.work()
         };
-        thread::Builder::new().name("tautaio-starter".to_owned()).spawn(work).map(|_| self.runs.store(true, Ordering::Relaxed))
+        thread::Builder::new().name("tautaio-starter".to_owned()).spawn(work)?;
+        self.runs.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Has it done, one after the other.

@@ -8,13 +8,14 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use super::Deadline;
 use super::futex;
 
-/// Bytes of address space at most; where that is limited (`RLIMIT_AS`), an eighth of the limit.
-const RESERVED: usize = 4 << 30;
+/// Bytes of address space at most, half a million requests' worth; where that is limited (`RLIMIT_AS`), an eighth of
+/// the limit.
+const RESERVED: usize = 256 << 20;
 /// Bytes that are made usable at a time, at least.
 const STEP: usize = 1 << 18;
 /// Blocks are powers of two, and this many bytes at least.
@@ -30,8 +31,8 @@ thread_local! {
     static IS_OURS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The allocator of a program or library that has this one's threads in it: they take their memory from a place of their
-/// own, so that nothing they do waits for a lock of malloc(3). All other threads have it from the system.
+/// The allocator of a program or library that has this one's threads in it: they take their memory from a place of
+/// their own, so that nothing they do waits for a lock of malloc(3). All other threads have it from the system.
 ///
 /// ```
 /// #[global_allocator]
@@ -43,7 +44,6 @@ pub struct Memory;
 
 /// From now on this thread's memory comes from the arena, where [`Memory`] is the allocator.
 pub(crate) fn take_from_arena() {
-    ARENA.reserve();
     IS_OURS.set(true);
 }
 
@@ -54,7 +54,9 @@ pub(crate) fn after_fork_in_child() {
 
 struct Arena {
     lock: AtomicU32,
-    /// 0: no address space.
+    /// It was tried to get the address space.
+    tried: AtomicBool,
+    /// 0: none.
     base: AtomicUsize,
     bytes: AtomicUsize,
     /// Bytes that were given out at least once, and those that can be.
@@ -71,6 +73,7 @@ unsafe impl Sync for Arena {}
 
 static ARENA: Arena = Arena {
     lock: AtomicU32::new(UNLOCKED),
+    tried: AtomicBool::new(false),
     base: AtomicUsize::new(0),
     bytes: AtomicUsize::new(0),
     used: AtomicUsize::new(0),
@@ -98,12 +101,8 @@ fn class_of(layout: Layout) -> usize {
 }
 
 impl Arena {
-    /// Gets the address space. Twice does no harm.
+    /// Gets the address space. With the lock.
     fn reserve(&self) {
-        let _locked = self.lock();
-        if self.base.load(Ordering::Relaxed) != 0 {
-            return;
-        }
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the kernel fills the struct.
         unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
@@ -138,11 +137,14 @@ impl Arena {
 
     /// A block, or null.
     fn allocate(&self, class: usize) -> *mut u8 {
+        let _locked = self.lock();
+        if !self.tried.swap(true, Ordering::Relaxed) {
+            self.reserve();
+        }
         let base = self.base.load(Ordering::Relaxed);
         if base == 0 || class >= CLASSES {
             return ptr::null_mut();
         }
-        let _locked = self.lock();
         self.collect();
         // SAFETY: we have the lock.
         let free = unsafe { &mut (*self.free.get())[class] };
@@ -229,8 +231,8 @@ impl Arena {
     }
 }
 
-// SAFETY: blocks are large enough, aligned to their size up to a page, and nobody else's; what is in the arena goes back
-// there, and all else to the system.
+// SAFETY: blocks are large enough, aligned to their size up to a page, and nobody else's; what is in the arena goes
+// back there, and all else to the system.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if IS_OURS.get() && layout.align() <= PAGE {

@@ -17,7 +17,8 @@ const MANY: u32 = 1 << 12;
 pub(crate) enum Stay {
     /// No.
     No,
-    /// Under this number: so many operations have arrived that were submitted on that, and it was idle last in this tick.
+    /// Under this number: so many operations have arrived that were submitted on that, and in this tick it was idle
+    /// last.
     Under { number: c_int, arrived: u32, idle_since: u32, listed: bool },
     /// No more, but so many operations that were submitted on that have yet to arrive.
     Owed(u32),

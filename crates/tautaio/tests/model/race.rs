@@ -8,7 +8,6 @@ use std::thread;
 use super::batch;
 use super::descriptor::{self, close};
 use super::operation::Operation;
-use super::raised;
 use super::round::{Context, Episode};
 use super::stream::{check_order, pop_ready};
 use super::wait;
@@ -53,11 +52,11 @@ impl Race {
                         let writes = write(&mut context, writer);
                         (Batch { step, writes, sent: Vec::new() }, context)
                     };
-                    raised::undisturbed(|| scope.spawn(race))
+                    scope.spawn(race)
                 })
                 .collect();
             self.read(context);
-            racers.into_iter().map(|racer| raised::undisturbed(|| racer.join()).expect("checked by the hook")).collect()
+            racers.into_iter().map(|racer| racer.join().expect("checked by the hook")).collect()
         });
         for (batch, other) in done {
             self.batches.push(batch);

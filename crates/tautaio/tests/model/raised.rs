@@ -1,12 +1,8 @@
 //! Signal handlers that do with requests what a handler may: they submit, wait, cancel and close, whatever the thread
-//! was doing. Each has one of a few pairs of sockets to itself meanwhile.
-//!
-//! But for one thing: who was interrupted while it allocates memory or starts a thread may have a lock of the C library
-//! that the library's own thread needs, and to wait for that thread then is to wait for ever. tautaio(3) says so.
-#![expect(unsafe_code, reason = "requests in signal handlers, and an allocator that counts")]
+//! was doing, malloc(3) among it. Each has one of a few pairs of sockets to itself meanwhile.
+#![expect(unsafe_code, reason = "requests in signal handlers")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -58,47 +54,6 @@ fn choice() -> u64 {
     (number ^ (number >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 33
 }
 
-thread_local! {
-    /// How deep this thread is in what may have a lock of the C library.
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Calls something during which handlers of this thread do nothing.
-pub(crate) fn undisturbed<T>(call: impl FnOnce() -> T) -> T {
-    DEPTH.with(|depth| depth.set(depth.get() + 1));
-    let result = call();
-    DEPTH.with(|depth| depth.set(depth.get() - 1));
-    result
-}
-
-struct Undisturbed;
-
-// SAFETY: it is the system's.
-unsafe impl GlobalAlloc for Undisturbed {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise, as below.
-        undisturbed(|| unsafe { System.alloc(layout) })
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        undisturbed(|| unsafe { System.dealloc(place, layout) });
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above.
-        undisturbed(|| unsafe { System.alloc_zeroed(layout) })
-    }
-
-    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as above.
-        undisturbed(|| unsafe { System.realloc(place, layout, size) })
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Undisturbed = Undisturbed;
-
 /// Before a round.
 pub(crate) fn set_up(seed: u64) {
     CHOICES.store(seed, Ordering::Relaxed);
@@ -127,9 +82,6 @@ pub(crate) fn put_away() {
 
 /// One step with one pair, in a handler.
 pub(crate) fn act() {
-    if DEPTH.with(Cell::get) > 0 {
-        return;
-    }
     let pair = &ALL[choice() as usize % PAIRS];
     let before = pair.state.load(Ordering::Relaxed);
     if !matches!(before, IDLE | READING)
