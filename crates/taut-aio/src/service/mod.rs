@@ -22,8 +22,8 @@ use crate::system::{self, SignalsBlocked, arena};
 use crate::worker::Worker;
 
 pub(crate) use abort::AbortOnPanic;
-use shared::{IDLE, RUNNING, SHARED, STARTING};
 pub(crate) use shared::{COUNTED, Shared, Task, shared};
+use shared::{IDLE, RUNNING, SHARED, STARTING};
 
 /// Completed requests that are kept for aio_waitcomplete(2) until somebody collects them.
 const QUEUE: usize = 1 << 16;

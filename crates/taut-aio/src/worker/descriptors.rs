@@ -137,9 +137,8 @@ impl Descriptors {
         if let Some(entry) = known {
             let descriptor = self.get(entry);
             let (idle, hold, stays) = (descriptor.order.is_idle(), descriptor.hold, descriptor.stay != Stay::No);
-            let same = descriptor.kind == kind
-                && descriptor.identity == target.identity
-                && is_same_open_file(hold, target);
+            let same =
+                descriptor.kind == kind && descriptor.identity == target.identity && is_same_open_file(hold, target);
             if same && (stays || !idle) {
                 self.join(entry, fd, target, backend);
                 return Ok(Found { entry, orphaned: None, fresh: false });
