@@ -201,6 +201,39 @@ fn an_identifier_is_of_the_channel_that_was_asked_for_last() {
     assert_eq!(kept.closed, [Closed::Over]);
 }
 
+/// Three channels of enhanced ATT asked for at once, of which the second is refused; a request on the third.
+#[test]
+fn channels_that_are_opened_together_are_followed_from_their_opening() {
+    let (kept, counts, _) = follow(&btsnoop(
+        1002,
+        &[
+            event(0x3e, &[1, 0, 0x40, 0, 1, 0, 1, 2, 3, 4, 5, 6, 24, 0, 0, 0, 42, 0, 0]),
+            acl(false, false, &signal(0x17, 3, &[0x27, 512, 247, 10, 0x40, 0x41, 0x42])),
+            acl(true, false, &signal(0x18, 3, &[256, 90, 30, 0, 0x50, 0, 0x52])),
+            acl(false, false, &pdu(0x52, &[5, 0, 0x12, 5, 0])),
+            acl(false, false, &pdu(0x52, &[0x12, 0])),
+            acl(true, false, &pdu(0x42, &[1, 0, 0x13])),
+            acl(true, false, &signal(0x16, 4, &[0x52, 1])),
+        ],
+    ));
+    assert_eq!((kept.flows.len(), kept.closed[0], counts.hci_other), (3, Closed::Over, 0));
+    let third = kept.flows[2].0;
+    let of = |flow: FlowId| kept.events.iter().filter(move |event| event.flow == flow);
+    let opened = What::L2cap(L2cap::Opened { mtu: [256, 512], mps: [90, 247], credits: [30, 10] });
+    assert!(of(third).any(|event| event.what == opened), "{:#?}", kept.events);
+    assert!(of(third).any(|event| event.what == What::L2cap(L2cap::Credits { count: 1 })));
+    assert!(of(kept.flows[0].0).any(|event| event.what == opened));
+    assert!(!of(kept.flows[1].0).any(|event| event.what == opened));
+    // The rest of an SDU has no opcode.
+    let turns: Vec<_> = of(third)
+        .filter_map(|event| match event.what {
+            What::L2cap(L2cap::Packet(acl)) => Some(acl.turn),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(turns, [Turn::Asks, Turn::Free, Turn::Answers]);
+}
+
 #[test]
 fn a_link_from_before_the_log_may_turn_out_to_be_of_br_edr() {
     let is_told = |packets: &[Hci]| {

@@ -3,6 +3,9 @@
 use taut_event::{Acl, Channel as Kind, FlowId, Turn};
 use taut_time::ByteRange;
 
+/// The SPSM of enhanced ATT bearers (Assigned Numbers, section 2.5).
+const EATT: u16 = 0x27;
+
 /// A channel that is followed.
 #[derive(Debug)]
 pub(super) struct Channel {
@@ -42,6 +45,9 @@ impl Channel {
     /// The packet, and which bytes of the program are in it.
     pub(super) fn packet(&mut self, way: usize, part: &Part<'_>) -> (Acl, ByteRange) {
         let mut length = part.bytes.len();
+        let is_att = matches!(self.kind, Kind::Att | Kind::CreditBased(EATT));
+        // Where the packet's opcode stands, if it is of ATT.
+        let mut opcode_at = (is_att && part.begins).then_some(0);
         let mut ends_sdu = part.ends;
         if matches!(self.kind, Kind::CreditBased(_)) {
             let left = &mut self.sdu_left[way];
@@ -49,19 +55,22 @@ impl Channel {
                 // The first PDU of an SDU begins with the SDU's length (Core Specification, Vol 3, Part A,
                 // section 3.4.3).
                 if let Some(two) = part.bytes.first_chunk::<2>() {
+                    opcode_at = opcode_at.map(|_| two.len());
                     self.is_endless[way] |= part.kept < two.len();
                     *left = u16::from_le_bytes(*two).into();
                     length -= two.len();
                 }
             }
+            // The rest of an SDU has no opcode.
+            opcode_at = opcode_at.filter(|&at| at > 0);
             *left = left.saturating_sub(length);
             ends_sdu = part.ends && *left == 0 && !self.is_endless[way];
         }
         let begin = self.position[way];
         self.position[way] += length as u64;
-        let turn = match (self.kind, part.bytes.first()) {
-            (Kind::Att, Some(_)) if part.begins && part.kept == 0 => Turn::NotKnown,
-            (Kind::Att, Some(&opcode)) if part.begins => turn(opcode),
+        let turn = match opcode_at.map(|at| (at, part.bytes.get(at))) {
+            Some((at, Some(_))) if part.kept <= at => Turn::NotKnown,
+            Some((_, Some(&opcode))) => turn(opcode),
             _ => Turn::Free,
         };
         let acl = Acl { length: part.length, begins_pdu: part.begins, ends_sdu, turn };

@@ -3,6 +3,7 @@
 //! Channels of LE are followed: credit-based ones and ATT. Those of BR/EDR are counted only.
 
 mod channel;
+mod enhanced;
 mod hci;
 mod link;
 mod out;

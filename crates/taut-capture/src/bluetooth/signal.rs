@@ -4,6 +4,7 @@ use taut_air::l2cap::{Frame, Signal};
 use taut_event::{Channel as Kind, Closed, Direction, L2cap, Sink};
 
 use super::Bluetooth;
+use super::enhanced::Enhanced;
 use super::link::Asked;
 use super::out::{NO_BYTES, Out};
 
@@ -22,50 +23,29 @@ impl Bluetooth {
             return;
         }
         let reassembly = &mut self.adapters[adapter].links[index].signalling[way.index()];
-        let parsed = match reassembly.push(begins, data) {
+        let payload = match reassembly.push(begins, data) {
             Ok(None) => return,
-            Ok(Some(pdu)) => Frame::parse(pdu).ok().and_then(|frame| Signal::parse(frame.payload).ok()),
+            Ok(Some(pdu)) => Frame::parse(pdu).ok().map(|frame| frame.payload.to_vec()),
             Err(_) => None,
         };
-        let Some((identifier, signal)) = parsed else {
-            // Other commands of the channel are none of ours: parameter updates, enhanced channels.
+        let payload = payload.unwrap_or_default();
+        if let Some((identifier, enhanced)) = Enhanced::parse(&payload) {
+            self.enhanced(adapter, index, way, identifier, &enhanced, out);
+            return;
+        }
+        let Ok((identifier, signal)) = Signal::parse(&payload) else {
+            // Other commands of the channel are none of ours: parameter updates.
             out.counts.hci_other += 1;
             return;
         };
         match signal {
             Signal::ConnectionRequest { spsm, source, mtu, mps, credits } => {
-                let mut cids = [None; 2];
-                cids[way.reverse().index()] = Some(source);
-                // An end names no identifier twice: the channel that had it is no more.
-                if let Some(dead) = self.slot_of(adapter, index, way.reverse(), source) {
-                    self.close(dead, Closed::Replaced, out);
-                }
-                let slot = self.open(adapter, index, Kind::CreditBased(spsm), cids, out);
-                let asked = Asked { way: way.index(), identifier, slot, source, limits: [mtu, mps, credits] };
-                self.adapters[adapter].links[index].asks(asked);
-                self.say(slot, way, L2cap::Asked, out);
+                self.asks(adapter, index, way, identifier, spsm, source, [mtu, mps, credits], out);
             }
             Signal::ConnectionResponse { destination, mtu, mps, credits, result } => {
-                let link = &mut self.adapters[adapter].links[index];
-                let Some(asked) = link.answered(way.index(), identifier) else { return };
-                if result != 0 {
-                    self.close(asked.slot, Closed::Over, out);
-                    return;
-                }
-                let towards = Direction::BOTH[asked.way];
-                let dead = self.slot_of(adapter, index, towards, destination);
-                if let Some(dead) = dead.filter(|&dead| dead != asked.slot) {
-                    self.close(dead, Closed::Replaced, out);
-                }
-                let Some(channel) = self.channels[asked.slot].as_mut() else { return };
-                // What comes towards an end goes to the identifier that this end named.
-                channel.cids[1 - asked.way] = Some(asked.source);
-                channel.cids[asked.way] = Some(destination);
-                let mut limits = [[mtu, mps, credits]; 2];
-                limits[1 - asked.way] = asked.limits;
-                let of = |which: usize| limits.map(|limits| limits[which]);
-                let opened = L2cap::Opened { mtu: of(0), mps: of(1), credits: of(2) };
-                self.say(asked.slot, Direction::Forward, opened, out);
+                let Some(asked) = self.adapters[adapter].links[index].answered(way.index(), identifier) else { return };
+                let destination = Some(destination).filter(|_| result == 0);
+                self.opens(adapter, index, &asked, destination, [mtu, mps, credits], out);
             }
             Signal::Credits { cid, credits } => {
                 // The identifier is the sender's own, to which the data comes.
@@ -81,13 +61,90 @@ impl Bluetooth {
                 }
             }
             Signal::Reject { .. } => {
-                let link = &mut self.adapters[adapter].links[index];
-                if let Some(asked) = link.answered(way.index(), identifier) {
+                while let Some(asked) = self.adapters[adapter].links[index].answered(way.index(), identifier) {
                     self.close(asked.slot, Closed::Over, out);
                 }
             }
             Signal::DisconnectionRequest { .. } => {}
         }
+    }
+
+    /// Channels of which several are asked for at once, and each answered.
+    fn enhanced(
+        &mut self,
+        adapter: usize,
+        index: usize,
+        way: Direction,
+        identifier: u8,
+        enhanced: &Enhanced<'_>,
+        out: &mut Out<'_, impl Sink>,
+    ) {
+        let limits = enhanced.limits;
+        if let Some(spsm) = enhanced.spsm {
+            for source in enhanced.cids() {
+                self.asks(adapter, index, way, identifier, spsm, source, limits, out);
+            }
+            return;
+        }
+        // Those that were refused have no identifier, or stand at the end without any.
+        let mut destinations = enhanced.cids();
+        while let Some(asked) = self.adapters[adapter].links[index].answered(way.index(), identifier) {
+            let destination = destinations.next().filter(|&cid| cid != 0);
+            self.opens(adapter, index, &asked, destination, limits, out);
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a request says, and where it was said")]
+    fn asks(
+        &mut self,
+        adapter: usize,
+        index: usize,
+        way: Direction,
+        identifier: u8,
+        spsm: u16,
+        source: u16,
+        limits: [u16; 3],
+        out: &mut Out<'_, impl Sink>,
+    ) {
+        let mut cids = [None; 2];
+        cids[way.reverse().index()] = Some(source);
+        // An end names no identifier twice: the channel that had it is no more.
+        if let Some(dead) = self.slot_of(adapter, index, way.reverse(), source) {
+            self.close(dead, Closed::Replaced, out);
+        }
+        let slot = self.open(adapter, index, Kind::CreditBased(spsm), cids, out);
+        self.adapters[adapter].links[index].asks(Asked { way: way.index(), identifier, slot, source, limits });
+        self.say(slot, way, L2cap::Asked, out);
+    }
+
+    /// A request is granted, with the identifier at the end that does, or refused.
+    fn opens(
+        &mut self,
+        adapter: usize,
+        index: usize,
+        asked: &Asked,
+        destination: Option<u16>,
+        limits: [u16; 3],
+        out: &mut Out<'_, impl Sink>,
+    ) {
+        let Some(destination) = destination else {
+            self.close(asked.slot, Closed::Over, out);
+            return;
+        };
+        let towards = Direction::BOTH[asked.way];
+        let dead = self.slot_of(adapter, index, towards, destination);
+        if let Some(dead) = dead.filter(|&dead| dead != asked.slot) {
+            self.close(dead, Closed::Replaced, out);
+        }
+        let Some(channel) = self.channels[asked.slot].as_mut() else { return };
+        // What comes towards an end goes to the identifier that this end named.
+        channel.cids[1 - asked.way] = Some(asked.source);
+        channel.cids[asked.way] = Some(destination);
+        let mut limits = [limits; 2];
+        limits[1 - asked.way] = asked.limits;
+        let of = |which: usize| limits.map(|limits| limits[which]);
+        let opened = L2cap::Opened { mtu: of(0), mps: of(1), credits: of(2) };
+        self.say(asked.slot, Direction::Forward, opened, out);
     }
 
     fn slot_of(&self, adapter: usize, index: usize, towards: Direction, cid: u16) -> Option<usize> {

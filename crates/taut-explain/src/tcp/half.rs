@@ -15,6 +15,8 @@ use super::vantage::Loops;
 use crate::engine::{Breakdown, Episode};
 
 pub(super) const MS: u64 = 1_000_000;
+/// So long a way to the sender is looked for, in nanoseconds, where the opening does not tell it.
+const LONGEST_WAY: u64 = 1000 * MS;
 /// Largest segment of Ethernet.
 const ETHERNET_MSS: u64 = 1460;
 /// Those of jumbo frames, with and without timestamps, over IPv4 and IPv6.
@@ -529,9 +531,9 @@ impl Half {
         self.order.passed(segment);
         self.next = Some(next.max(sent.end));
         // All that a later segment may still look back to.
-        if loops.known_to_sender(self.direction).is_some() {
-            self.acks.forget(sent.at.saturating_sub(3 * known.lag + 50 * MS), known.end);
-        }
+        let is_sought = segment.timestamps.is_some() && loops.known_to_sender(self.direction).is_none();
+        let back = if is_sought { LONGEST_WAY } else { 3 * known.lag + 50 * MS };
+        self.acks.forget(sent.at.saturating_sub(back), known.end);
     }
 
     /// With the algorithm no small segment leaves while another one is on its way.

@@ -1,0 +1,42 @@
+//! Commands that open several channels at once, as the enhanced ATT bearers (EATT) do (Core
+//! Specification, Vol 3, Part A, sections 4.25 and 4.26).
+
+/// L2CAP_CREDIT_BASED_CONNECTION_REQ.
+const REQUEST: u8 = 0x17;
+/// L2CAP_CREDIT_BASED_CONNECTION_RSP.
+const RESPONSE: u8 = 0x18;
+/// So many channels are asked for at most.
+const MOST: usize = 5;
+
+/// Such a command.
+#[derive(Debug)]
+pub(super) struct Enhanced<'a> {
+    /// Of a request.
+    pub(super) spsm: Option<u16>,
+    /// Longest SDU, longest PDU and credits, of each channel.
+    pub(super) limits: [u16; 3],
+    cids: &'a [u8],
+}
+
+impl<'a> Enhanced<'a> {
+    /// The command with its identifier, if it is one of these.
+    pub(super) fn parse(bytes: &'a [u8]) -> Option<(u8, Self)> {
+        let [code @ (REQUEST | RESPONSE), identifier, low, high, data @ ..] = bytes else { return None };
+        let (words, cids) = data.split_at_checked(8)?;
+        if data.len() != usize::from(u16::from_le_bytes([*low, *high])) || cids.len() > 2 * MOST {
+            return None;
+        }
+        let word = |index: usize| u16::from_le_bytes([words[2 * index], words[2 * index + 1]]);
+        // A response has its result last, and a request what it asks for first.
+        let command = match *code {
+            REQUEST => Self { spsm: Some(word(0)), limits: [word(1), word(2), word(3)], cids },
+            _ => Self { spsm: None, limits: [word(0), word(1), word(2)], cids },
+        };
+        Some((*identifier, command))
+    }
+
+    /// The channels' identifiers at its sender; 0 for one that is refused.
+    pub(super) fn cids(&self) -> impl Iterator<Item = u16> + use<'a> {
+        self.cids.as_chunks::<2>().0.iter().map(|cid| u16::from_le_bytes(*cid))
+    }
+}
