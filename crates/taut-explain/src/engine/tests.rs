@@ -6,6 +6,7 @@ mod end;
 mod mid;
 mod opening;
 mod order;
+mod table;
 mod talk;
 
 use proptest::prelude::*;
