@@ -5,7 +5,7 @@
 //! - [`SocketOption`]: options by name, applied and read back.
 //! - [`stamp`]: software timestamps of both directions (`SO_TIMESTAMPING`).
 //! - [`TcpInfo`]: what the kernel tells of a TCP connection.
-//! - [`Session`]: a link on which a server of the tests has agreed to work.
+//! - [`Session`]: a link on which a server of the tests has agreed to work; [`Numbering`] of its messages.
 //! - [`CrowdSession`]: the same for many links to a process of the server's.
 //! - [`Shaper`]: a server asked to receive links in another way.
 //! - [`SocketRing`]: many sockets on one io_uring.
@@ -35,6 +35,7 @@ mod keep_alive;
 mod link;
 mod listener;
 pub mod message;
+mod numbering;
 mod option;
 pub mod peer_clock;
 pub mod process;
@@ -60,6 +61,7 @@ pub use interrupt::Interrupt;
 pub use keep_alive::keep_alive;
 pub use link::Link;
 pub use listener::{Listener, PeerAddress};
+pub use numbering::Numbering;
 pub use option::SocketOption;
 pub use ring::{Completion, SocketRing};
 pub use session::{Request, Session};

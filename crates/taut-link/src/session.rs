@@ -6,6 +6,7 @@ use taut_time::{Duration, Framing, Instant};
 use crate::boot::{boot_identity, is_this_boot};
 use crate::clock;
 use crate::interrupt::{Interrupt, LOOK_PERIOD};
+use crate::numbering::Numbering;
 use crate::peer_clock::{self, ClockReading, PeerClock};
 use crate::questions::Questions;
 use crate::wire::{
@@ -226,33 +227,14 @@ impl Session {
     /// Writes what makes a message of this flow recognisable into its first bytes; a stream needs nothing.
     #[inline]
     pub fn mark(&self, message: &mut [u8], sequence: u64) {
-        match (self.link.endpoint().framing(), self.plain) {
-            (Framing::Stream, _) => {}
-            (Framing::Datagram, false) => wire::data_header(message, self.id, sequence),
-            (Framing::Datagram, true) => {
-                let bytes = sequence.to_le_bytes();
-                let kept = message.len().min(bytes.len());
-                message[..kept].copy_from_slice(&bytes[..kept]);
-            }
-        }
+        self.numbering().mark(message, sequence);
     }
 
-    /// Sequence number of a datagram that came back, given about which one is expected; `None` when
-    /// it is not of this flow.
+    /// How its messages are numbered.
     #[inline]
-    pub fn sequence(&self, datagram: &[u8], expected: u64) -> Option<u64> {
-        if !self.plain {
-            return wire::data_sequence(datagram)
-                .filter(|&(session, _)| session == self.id)
-                .map(|(_, sequence)| sequence);
-        }
-        let mut bytes = expected.to_le_bytes();
-        let kept = datagram.len().min(bytes.len());
-        if kept == 0 {
-            return None;
-        }
-        bytes[..kept].copy_from_slice(&datagram[..kept]);
-        Some(u64::from_le_bytes(bytes))
+    pub fn numbering(&self) -> Numbering {
+        let framing = self.link.endpoint().framing();
+        if self.plain { Numbering::plain(framing) } else { Numbering::of_session(framing, self.id) }
     }
 
     /// Says that the work is done and asks what it came to: the summary, and when bytes arrived (`Work::Collect`),

@@ -5,11 +5,17 @@
 //! what a stalled peer does to those who send on a schedule (coordinated omission); it reports both the time
 //! from the intended sending (response time) and from the actual one (service time), and its own lateness.
 
+mod client;
+#[cfg(test)]
+mod client_tests;
 mod copies;
 mod cost;
 mod event_loop;
+mod flights;
 #[cfg(test)]
 mod odd_peers;
+#[cfg(test)]
+mod parity;
 mod ping_pong;
 mod plan;
 mod samples;

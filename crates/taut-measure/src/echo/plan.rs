@@ -2,7 +2,7 @@ use std::fmt;
 
 use taut_link::wire::AckPolicy;
 use taut_link::{Endpoint, SocketOption};
-use taut_time::Duration;
+use taut_time::{Duration, Instant};
 
 use crate::engine::EngineKind;
 use crate::placement::Spot;
@@ -26,6 +26,25 @@ pub struct EchoPlan {
     pub connections: usize,
     /// Any server that echoes will do: no handshake.
     pub plain: bool,
+}
+
+impl EchoPlan {
+    /// Messages of a round that begins now, and when no more of them are begun.
+    pub(super) fn share_of(&self, round: usize, now: Instant) -> (u64, Instant) {
+        let rounds = self.rounds as u64;
+        let never = Instant::from_nanos(u64::MAX);
+        let time = match self.limit {
+            Limit::Count(count) => return (count / rounds + u64::from((round as u64) < count % rounds), never),
+            Limit::Time(time) => time / u32::try_from(rounds).unwrap_or(1),
+        };
+        match self.rate_hz {
+            // The plan of an open loop is a number of messages, those that are due before the end (less what a product
+            // of floating-point numbers is off by). A late one is sent late; but a sender that falls behind for good
+            // must end.
+            Some(rate) => (((time.as_secs_f64() * rate - 1e-6).ceil() as u64).max(1), now + time + self.timeout),
+            None => (u64::MAX, now + time),
+        }
+    }
 }
 
 /// When a measurement has enough.

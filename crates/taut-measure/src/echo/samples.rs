@@ -59,10 +59,13 @@ impl Samples {
         self.lateness.record(time);
     }
 
-    /// A reply came.
+    /// A reply came to a message that nobody has given up yet.
     #[inline]
-    pub(super) fn replied(&mut self, flight: Flight, at: Instant) {
+    pub(super) fn answered(&mut self, flight: Flight, at: Instant, timeout: Duration) {
         let service = at.saturating_since(flight.sent);
+        if service > timeout {
+            return self.replied_late();
+        }
         self.service.record(service);
         if self.open_loop {
             let response = at.saturating_since(flight.intended);
@@ -74,7 +77,7 @@ impl Samples {
     }
 
     /// A reply came after the time-out, and nobody had given up yet.
-    pub(super) fn replied_late(&mut self) {
+    fn replied_late(&mut self) {
         self.lose(1);
         self.late_replies += 1;
     }

@@ -1,18 +1,18 @@
-//! Round trips over a simulated link, in virtual time: the same loops, samples and row as over a socket.
-
-use std::collections::VecDeque;
+//! Round trips in virtual time: the same client, samples and row as over a socket.
 
 use taut_air::{AirLink, Role, ScenarioError};
-use taut_time::{Duration, Instant};
+use taut_link::Numbering;
+use taut_time::{Framing, Instant};
 
-use super::plan::{EchoPlan, Limit};
-use super::samples::{Flight, Sampled, Samples};
-use crate::Interrupt;
+use super::client::{EchoClient, Step};
+use super::plan::EchoPlan;
+use super::samples::Sampled;
 use crate::air::AirPlan;
+use crate::interrupt::Interrupt;
 use taut_record::{EchoRow, Ended};
 
 /// Sends from the scenario's sender; the other side sends back what it reads. Each round is a new
-/// link with the next seed.
+/// link with the next seed. There is no warm-up: nothing of a simulated link is cold.
 ///
 /// # Errors
 ///
@@ -25,6 +25,8 @@ pub fn run_simulated(
 ) -> Result<(EchoRow, Ended), ScenarioError> {
     let (mut sampled, mut ended) = (Sampled::new(plan), Ended::Complete);
     let mut options = Vec::new();
+    // What comes over a simulated link is believed, as from a server of the tests.
+    let numbering = Numbering::of_session(Framing::Stream, 0);
     for round in 0..plan.rounds {
         if interrupt.is_set() {
             ended = Ended::Interrupted;
@@ -33,13 +35,22 @@ pub fn run_simulated(
         let link = AirLink::open(&air.scenario, air.seed.wrapping_add(round as u64), &mut ())?;
         let near = air.scenario.sender;
         options = vec![format!("mtu {}", link.mtu(near)), format!("ci {} ns", air.scenario.ci)];
-        let mut echo = Echo::new(plan, link, near);
-        echo.round(round, interrupt);
+        let mut echo = AirEcho { link, near };
+        let mut client = EchoClient::new(plan, [numbering]);
+        let (messages, end) = plan.share_of(round, echo.now());
+        client.count(messages, end, echo.now());
+        let broken = run(&mut client, &mut echo, interrupt).err();
+        let mut samples = client.into_samples();
+        samples.lose_under_way();
         let lost = echo.link.disconnected();
-        echo.samples.complete = lost.is_none() && !interrupt.is_set();
-        sampled.add(&echo.samples);
+        samples.complete = lost.is_none() && broken.is_none() && !interrupt.is_set();
+        sampled.add(&samples);
         if let Some(reason) = lost {
             ended = Ended::PeerGone(format!("the link was lost (HCI error 0x{reason:02x})"));
+            break;
+        }
+        if let Some(broken) = broken {
+            ended = Ended::Failed(broken);
             break;
         }
     }
@@ -60,97 +71,75 @@ pub fn run_simulated(
     Ok((row, ended))
 }
 
-struct Echo<'a> {
-    plan: &'a EchoPlan,
-    link: AirLink,
-    near: Role,
-    samples: Samples,
-    /// Messages under way, oldest first, and whether each was given up. The channel keeps their order.
-    flights: VecDeque<(Flight, bool)>,
-    /// Bytes of the oldest one that have come back.
-    back: usize,
-    message: Vec<u8>,
+/// A link in virtual time to a peer that sends back what it reads.
+pub(super) trait SimulatedLink {
+    /// Virtual time.
+    fn now(&self) -> Instant;
+    /// Sends a message; there is always room.
+    fn write(&mut self, message: &[u8]);
+    /// Lets time pass until something has come back, at most to `until`.
+    fn wait(&mut self, until: Instant) -> Option<(Instant, Vec<u8>)>;
+    /// Whether nothing will ever come any more.
+    fn is_gone(&self) -> bool;
 }
 
-impl<'a> Echo<'a> {
-    fn new(plan: &'a EchoPlan, link: AirLink, near: Role) -> Self {
-        let (samples, message) = (Samples::new(plan), vec![0x5a; plan.message_bytes]);
-        Self { plan, link, near, samples, flights: VecDeque::new(), back: 0, message }
-    }
-
-    fn round(&mut self, round: usize, interrupt: &Interrupt) {
-        let begun = self.link.now();
-        let each =
-            |whole: u64| whole / self.plan.rounds as u64 + u64::from((round as u64) < whole % self.plan.rounds as u64);
-        let (messages, end) = match self.plan.limit {
-            Limit::Count(count) => (each(count), None),
-            Limit::Time(time) => (u64::MAX, Some(begun + time / u32::try_from(self.plan.rounds).unwrap_or(u32::MAX))),
-        };
-        for sequence in 0..messages {
-            let period = self.plan.rate_hz.map(|rate| Duration::from_secs_f64(sequence as f64 / rate));
-            let intended = period.map_or_else(|| self.link.now(), |offset| begun + offset);
-            if end.is_some_and(|end| intended >= end) || interrupt.is_set() || self.link.disconnected().is_some() {
-                break;
+/// Drives a client over a simulated link until it has enough.
+pub(super) fn run(
+    client: &mut EchoClient<'_>,
+    link: &mut impl SimulatedLink,
+    interrupt: &Interrupt,
+) -> Result<(), String> {
+    while !link.is_gone() {
+        if interrupt.is_set() {
+            client.stop(link.now());
+        }
+        match client.poll(link.now()) {
+            // There is always room.
+            Step::Done | Step::Stuck { .. } => break,
+            Step::Write { .. } => {
+                let (message, written) = client.unwritten();
+                let rest = &message[written..];
+                let bytes = rest.len();
+                link.write(rest);
+                client.wrote(bytes);
             }
-            // Virtual time stands still for the program, so a message leaves just when it should.
-            self.until(intended);
-            self.samples.sent += 1;
-            let flight = Flight { sequence, intended, sent: self.link.now() };
-            if self.plan.rate_hz.is_some() {
-                self.samples.sent_late_by(flight.sent.saturating_since(intended));
-            }
-            self.flights.push_back((flight, false));
-            self.link.write(self.near, &self.message);
-            if self.plan.rate_hz.is_none() {
-                self.await_reply(flight);
+            Step::Wait => {
+                let Some(until) = client.deadline() else { break };
+                if let Some((at, bytes)) = link.wait(until) {
+                    client.handle(0, &bytes, at)?;
+                }
             }
         }
-        if let Some(&(last, _)) = self.flights.back() {
-            self.until(last.sent + self.plan.timeout);
-        }
-        let missing = self.flights.drain(..).filter(|&(_, given_up)| !given_up).count();
-        self.samples.lose(missing as u64);
+    }
+    Ok(())
+}
+
+/// A simulated radio link whose far side echoes.
+struct AirEcho {
+    link: AirLink,
+    near: Role,
+}
+
+impl SimulatedLink for AirEcho {
+    fn now(&self) -> Instant {
+        self.link.now()
     }
 
-    /// A closed loop waits for this reply, or gives the message up.
-    fn await_reply(&mut self, flight: Flight) {
-        let deadline = flight.sent + self.plan.timeout;
-        while self.flights.back().is_some_and(|(last, _)| last.sequence == flight.sequence) {
-            if !self.step(deadline) {
-                break;
+    fn write(&mut self, message: &[u8]) {
+        self.link.write(self.near, message);
+    }
+
+    fn wait(&mut self, until: Instant) -> Option<(Instant, Vec<u8>)> {
+        loop {
+            let arrival = self.link.wait(until, &mut ())?;
+            if arrival.side == self.near {
+                return Some((arrival.at, arrival.bytes));
             }
-        }
-        if let Some((_, given_up)) = self.flights.back_mut() {
-            *given_up = true;
-            self.samples.lose(1);
-        }
-    }
-
-    fn until(&mut self, at: Instant) {
-        while self.step(at) {}
-    }
-
-    /// Lets time pass to the next thing read, or to `until`; whether something was read.
-    fn step(&mut self, until: Instant) -> bool {
-        let Some(arrival) = self.link.wait(until, &mut ()) else { return false };
-        if arrival.side != self.near {
             self.link.write(arrival.side, &arrival.bytes);
-            return true;
         }
-        self.back += arrival.bytes.len();
-        while self.back >= self.plan.message_bytes {
-            self.back -= self.plan.message_bytes;
-            let Some((flight, given_up)) = self.flights.pop_front() else { break };
-            let took = arrival.at.saturating_since(flight.sent);
-            if given_up {
-                self.samples.late_replies += 1;
-            } else if took > self.plan.timeout {
-                self.samples.lose(1);
-                self.samples.late_replies += 1;
-            } else {
-                self.samples.replied(flight, arrival.at);
-            }
-        }
-        true
+    }
+
+    fn is_gone(&self) -> bool {
+        self.link.disconnected().is_some()
     }
 }

@@ -18,6 +18,8 @@ pub(super) struct Strays {
     known_from: u64,
     /// Bytes still to come of replies to lost messages, and whether they count (streams).
     stale: VecDeque<(usize, bool)>,
+    /// All bytes of it.
+    stale_bytes: usize,
 }
 
 impl Strays {
@@ -53,19 +55,26 @@ impl Strays {
     /// A reply on a stream counts as lost, of which so many bytes are still to come.
     pub(super) fn lost_bytes(&mut self, bytes: usize) {
         self.stale.push_back((bytes, true));
+        self.stale_bytes += bytes;
     }
 
     /// Bytes still to come of lost replies.
-    pub(super) fn stale_bytes(&self) -> usize {
-        self.stale.iter().map(|(bytes, _)| bytes).sum()
+    #[inline]
+    pub(super) const fn stale_bytes(&self) -> usize {
+        self.stale_bytes
     }
 
     /// Takes the bytes of lost replies off `arrived`, and returns how many are left for those that are waited for.
     #[inline]
-    pub(super) fn bytes(&mut self, mut arrived: usize, samples: &mut Samples) -> usize {
+    pub(super) fn bytes(&mut self, arrived: usize, samples: &mut Samples) -> usize {
+        if self.stale_bytes == 0 { arrived } else { self.bytes_of_lost(arrived, samples) }
+    }
+
+    fn bytes_of_lost(&mut self, mut arrived: usize, samples: &mut Samples) -> usize {
         while let Some((missing, counts)) = self.stale.front_mut() {
             let taken = arrived.min(*missing);
             *missing -= taken;
+            self.stale_bytes -= taken;
             arrived -= taken;
             if *missing > 0 {
                 return 0;

@@ -3,8 +3,9 @@ use std::thread;
 
 use taut_link::wire::Work;
 use taut_link::{Endpoint, Error, Request, Result, Session, SocketOption, affinity, clock};
-use taut_time::{Duration, Framing, Instant, Timeline};
+use taut_time::{Duration, Framing, Timeline};
 
+use super::client::WARM_UP_MESSAGES;
 use super::copies::NUMBER_BYTES;
 use super::event_loop::EventLoop;
 use super::ping_pong::PingPong;
@@ -15,16 +16,6 @@ use crate::tcp_facts::tcp_facts;
 use crate::verdict::compare;
 use taut_record::stats::{Interval, Quantile, interval, median};
 use taut_record::{EchoRow, LossComparison, ObserverCost, PlacementKind, TcpFacts};
-
-/// Exchanges before each round that do not count: they bring caches, congestion window and ACK behaviour into their
-/// steady state. At most this many, in at most this time.
-const WARM_UP_MESSAGES: u64 = 32;
-const WARM_UP_TIME: Duration = Duration::from_millis(50);
-
-/// Runs a loop with samples that do not count, not even when it comes to grief already then.
-fn warm_up(plan: &EchoPlan, run: impl FnOnce(&mut Samples, Instant) -> Result<()>) -> Result<()> {
-    run(&mut Samples::new(plan), clock::now() + WARM_UP_TIME)
-}
 
 /// A subject with what has been measured of it.
 pub(super) struct Target<'a> {
@@ -148,7 +139,7 @@ impl<'a> Target<'a> {
         samples: &mut Samples,
         interrupt: &Interrupt,
     ) -> Result<()> {
-        let EchoPlan { rate_hz, connections, message_bytes, timeout, .. } = *self.plan;
+        let EchoPlan { rate_hz, connections, .. } = *self.plan;
         let engine = self.subject.engine;
         match rate_hz {
             None if connections == 1 => self.ping_pong(&sessions[0], round, observe, samples, interrupt),
@@ -158,22 +149,14 @@ impl<'a> Target<'a> {
                     .into(),
             )),
             _ => {
-                let period = rate_hz.map(|rate| Duration::from_secs_f64(1.0 / rate));
-                let mut events = EventLoop::new(sessions, engine, message_bytes, self.plan.plain, timeout, period)?;
-                let links = sessions.len() as u64;
-                warm_up(self.plan, |warm_up, end| events.run(warm_up, WARM_UP_MESSAGES * links, end, interrupt))?;
-                events.begin_counting();
+                let links: Vec<_> = sessions.iter().map(|session| (session.link(), session.numbering())).collect();
+                let mut events = EventLoop::new(self.plan, &links, engine, interrupt)?;
+                events.warm_up()?;
                 let now = clock::now();
-                let (count, end) = self.share_of(round, now);
-                match (rate_hz, self.plan.limit) {
-                    // The plan of an open loop is a number of messages, and a late one is sent late; but a sender that
-                    // falls behind for good must end.
-                    (Some(rate), Limit::Time(_)) => {
-                        let planned = end.saturating_since(now).as_secs_f64() * rate;
-                        events.run(samples, (planned.round() as u64).max(1), end + timeout, interrupt)
-                    }
-                    _ => events.run(samples, count, end, interrupt),
-                }
+                let (messages, end) = self.plan.share_of(round, now);
+                let result = events.count(messages, end, now);
+                *samples = events.into_samples();
+                result
             }
         }
     }
@@ -187,16 +170,17 @@ impl<'a> Target<'a> {
         interrupt: &Interrupt,
     ) -> Result<()> {
         let EchoSubject { engine, writes, .. } = *self.subject;
-        let EchoPlan { message_bytes, timeout, .. } = *self.plan;
-        let mut loop_ = PingPong::new(session, engine, writes, message_bytes, self.plan.plain, timeout, interrupt)?;
-        warm_up(self.plan, |warm_up, end| loop_.run(warm_up, WARM_UP_MESSAGES, end))?;
-        loop_.begin_counting();
+        let mut loop_ = PingPong::new(self.plan, session.link(), session.numbering(), engine, writes, interrupt)?;
+        loop_.warm_up()?;
         if observe {
             loop_.observe();
         }
-        let (count, end) = self.share_of(round, clock::now());
-        let result = loop_.run(samples, count, end);
-        if let Some(mut observer) = loop_.observer.take() {
+        let now = clock::now();
+        let (messages, end) = self.plan.share_of(round, now);
+        let result = loop_.count(messages, end, now);
+        let observer = loop_.observer.take();
+        *samples = loop_.into_samples();
+        if let Some(mut observer) = observer {
             observer.drain(session.link())?;
             self.timeline = Some(observer.into_timeline());
         }
@@ -213,7 +197,6 @@ impl<'a> Target<'a> {
     ) -> Result<()> {
         let EchoSubject { engine, writes, .. } = *self.subject;
         let plan = self.plan;
-        let EchoPlan { message_bytes, timeout, .. } = *plan;
         let links = sessions.len() as u64;
         // All begin together, when the last one is warm.
         let warm = Barrier::new(sessions.len());
@@ -224,18 +207,19 @@ impl<'a> Target<'a> {
                 .zip(0..)
                 .map(|(session, index)| {
                     scope.spawn(move || {
-                        let mut mine = Samples::new(plan);
-                        let new = PingPong::new(session, engine, writes, message_bytes, plan.plain, timeout, interrupt);
-                        let warmed = new.and_then(|mut loop_| {
-                            warm_up(plan, |warm_up, end| loop_.run(warm_up, WARM_UP_MESSAGES, end))?;
-                            loop_.begin_counting();
-                            Ok(loop_)
-                        });
+                        let (link, numbering) = (session.link(), session.numbering());
+                        let new = PingPong::new(plan, link, numbering, engine, writes, interrupt);
+                        let warmed = new.and_then(|mut loop_| loop_.warm_up().map(|()| loop_));
                         warm.wait();
-                        let (count, end) = self.share_of(round, clock::now());
-                        let each = count / links + u64::from(index < count % links);
-                        let result = warmed.and_then(|mut loop_| loop_.run(&mut mine, each, end));
-                        (mine, result)
+                        let mut loop_ = match warmed {
+                            Ok(loop_) => loop_,
+                            Err(error) => return (Samples::new(plan), Err(error)),
+                        };
+                        let now = clock::now();
+                        let (messages, end) = plan.share_of(round, now);
+                        let each = messages / links + u64::from(index < messages % links);
+                        let result = loop_.count(each, end, now);
+                        (loop_.into_samples(), result)
                     })
                 })
                 .collect();
@@ -250,17 +234,6 @@ impl<'a> Target<'a> {
             outcome = outcome.and(result);
         }
         outcome
-    }
-
-    /// Messages and end of a round that begins now.
-    fn share_of(&self, round: usize, now: Instant) -> (u64, Instant) {
-        let rounds = self.plan.rounds as u64;
-        match self.plan.limit {
-            Limit::Count(count) => {
-                (count / rounds + u64::from((round as u64) < count % rounds), Instant::from_nanos(u64::MAX))
-            }
-            Limit::Time(time) => (u64::MAX, now + time / u32::try_from(rounds).unwrap_or(1)),
-        }
     }
 
     /// The endpoint, with the engine where that is what sets it apart from others.
