@@ -2,7 +2,7 @@
 //! long a file and a line may be.
 
 mod circles;
-mod lengths;
+pub(crate) mod lengths;
 mod source;
 
 use std::fs;

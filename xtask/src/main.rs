@@ -1,5 +1,5 @@
 //! The daily commands, used by people and by CI alike: `cargo xtask check`, `test`, `bench`,
-//! `fuzz`, `stress`, `miri`, `lab` and `dist`.
+//! `fuzz`, `stress`, `miri`, `lab`, `lines` and `dist`.
 //!
 //! - [`check`]: formatting, lints, the rules of the house ([`house`]), licences and sources of the
 //!   dependencies, documentation.
@@ -10,6 +10,7 @@
 //! - [`stress`]: libtautaio against a model, also under the sanitizers.
 //! - [`miri`]: what of it can be interpreted, each access to memory checked.
 //! - [`lab`]: commands on stock kernels, in virtual machines.
+//! - [`lines`]: lines of product code by crate.
 //! - [`dist`]: archives of static programs.
 //! - [`guard`]: what is left of a run of tests that was killed is ended.
 //! - [`packages`] and [`tools`] set up what these need; [`shell`] runs it.
@@ -22,6 +23,7 @@ mod fuzz;
 mod guard;
 mod house;
 mod lab;
+mod lines;
 mod miri;
 mod packages;
 mod shell;
@@ -57,6 +59,8 @@ enum Command {
     Miri(miri::Args),
     /// Commands on Debian's stock kernels, in a virtual machine made for each.
     Lab(lab::Args),
+    /// Lines of product code by crate, as of each of some commits.
+    Lines(lines::Args),
     /// Static binaries with what packages ship, as archives that are the same byte for byte, each of them tried.
     Dist(dist::Args),
     /// What `bench pipe` sets beside pipes.
@@ -76,6 +80,7 @@ fn main() -> ExitCode {
         Command::Stress(args) => stress::run(&args),
         Command::Miri(args) => miri::run(&args),
         Command::Lab(args) => lab::run(&args),
+        Command::Lines(args) => lines::run(&args),
         Command::Dist(args) => dist::run(&args),
         Command::Guard(args) => guard::run(&args),
         Command::Relay(args) => bench::relay::run(&args).map(|()| ExitCode::SUCCESS),

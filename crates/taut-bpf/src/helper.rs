@@ -5,7 +5,6 @@ pub const MAP_LOOKUP_ELEM: i32 = 1;
 pub const MAP_UPDATE_ELEM: i32 = 2;
 pub const MAP_DELETE_ELEM: i32 = 3;
 pub const KTIME_GET_NS: i32 = 5;
-pub const GET_SMP_PROCESSOR_ID: i32 = 8;
 pub const SKB_STORE_BYTES: i32 = 9;
 pub const L4_CSUM_REPLACE: i32 = 11;
 pub const TAIL_CALL: i32 = 12;

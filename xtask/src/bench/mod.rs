@@ -9,7 +9,7 @@ mod alike;
 mod comparison;
 mod echo;
 mod explain;
-mod outcome;
+pub(crate) mod outcome;
 mod pace;
 mod pipe;
 mod process;

@@ -13,7 +13,7 @@ pub(super) struct Outcome {
 }
 
 /// Lines of a table: the first column to the left, the others to the right.
-pub(super) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain(header.get(column).map(|cell| cell.chars().count())).max().unwrap_or(0)

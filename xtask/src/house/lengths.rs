@@ -31,6 +31,31 @@ pub(super) fn too_long(file: &str, text: &str) -> Result<Vec<String>> {
     Ok(breaches)
 }
 
+/// Lines of code that are no part of tests.
+pub(crate) fn of_product(file: &str, text: &str) -> Result<usize> {
+    let tokens: TokenStream = text.parse().map_err(|error: LexError| anyhow!("{file}: {error}"))?;
+    let mut kept = Vec::new();
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        let marks_test = matches!(&token, TokenTree::Punct(sign) if sign.as_char() == '#')
+            && matches!(tokens.peek(), Some(TokenTree::Group(group)) if group.stream().to_string() == "cfg (test)");
+        if !marks_test {
+            kept.push(token);
+            continue;
+        }
+        // Up to the end of the item: its body, or a semicolon.
+        let is_end = |token: &TokenTree| match token {
+            TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+            TokenTree::Punct(sign) => sign.as_char() == ';',
+            _ => false,
+        };
+        tokens.by_ref().find(is_end);
+    }
+    let mut lines = Lines::default();
+    lines.add(kept.into_iter().collect());
+    Ok(lines.code.len())
+}
+
 /// The lines of a file that hold code. Comments, those of the documentation too, and empty lines are none.
 #[derive(Default)]
 struct Lines {
@@ -81,6 +106,13 @@ fn is_documentation(token: &TokenTree, sign: Span) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tests_are_no_product() {
+        let text =
+            "use a;\n\n/// A.\nfn f() {}\n#[cfg(test)]\nuse b;\n#[cfg(test)]\nmod tests {\n    use c;\n}\nfn g() {}\n";
+        assert_eq!(of_product("a.rs", text).unwrap(), 3);
+    }
 
     #[test]
     fn only_lines_with_code_count() {

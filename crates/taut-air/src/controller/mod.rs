@@ -77,11 +77,6 @@ impl Controller {
         self.out.pop_front()
     }
 
-    /// ACL packets that the host may send, as far as the controller is concerned.
-    pub const fn free_buffers(&self) -> u16 {
-        self.config.acl_buffers.saturating_sub(self.occupied)
-    }
-
     pub(crate) fn link(&self, handle: u16) -> Option<&Link> {
         self.links.get(usize::from(handle.wrapping_sub(FIRST_HANDLE)))
     }
