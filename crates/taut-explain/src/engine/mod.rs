@@ -112,7 +112,7 @@ impl Engine {
         for index in 0..self.connections.len() {
             self.close(FlowId(index as u32), Closed::EndOfSource);
         }
-        let whole: u64 = self.totals.values().map(|total| total.ns).sum();
+        let whole = self.totals.values().fold(0_u64, |sum, total| sum.saturating_add(total.ns));
         let share = |ns: u64| if whole == 0 { 0.0 } else { ns as f64 / whole as f64 };
         let held = |(&holder, total): (&Holder, &Total)| Held {
             holder: holder.name().to_owned(),
@@ -167,7 +167,8 @@ impl Engine {
             for holder in Holder::ALL {
                 let Some(cell) = breakdown.get(holder) else { continue };
                 let total = self.totals.entry(holder).or_default();
-                total.ns += cell.ns;
+                // Damaged times may be centuries apart in each direction.
+                total.ns = total.ns.saturating_add(cell.ns);
                 total.episodes += cell.episodes;
             }
             let place = self.worst.partition_point(|(known, other)| (*known, other.bytes) >= (weight, report.bytes));

@@ -5,7 +5,7 @@ use taut_event::Segment;
 
 use super::acks::Echoes;
 use super::half::{Half, MS};
-use super::vantage::Loops;
+use super::vantage::{LONGEST_LOOP, Loops};
 
 /// So many acknowledgements back the echoed one is looked for.
 const FARTHEST: u64 = 4096;
@@ -46,7 +46,7 @@ impl Half {
             return;
         }
         let Some(ack) = self.acks.get(self.echoes.end - 1).filter(|ack| ack.is_pure) else { return };
-        let lag = at.saturating_sub(ack.at);
+        let lag = at.saturating_sub(ack.at).min(LONGEST_LOOP);
         // With nothing left in flight the sender may have waited for its program.
         let is_idle = self.next.is_none_or(|next| ack.una >= next);
         let to_sender = loops.to_sender(self.direction);

@@ -11,7 +11,7 @@ use super::silence::Silence;
 use super::state::{Class, Known, Restart, Sent};
 use super::stretch::{Peaks, Stretch};
 use super::tally::Tally;
-use super::vantage::Loops;
+use super::vantage::{LONGEST_LOOP, Loops};
 use crate::engine::{Breakdown, Episode};
 
 pub(super) const MS: u64 = 1_000_000;
@@ -266,7 +266,7 @@ impl Half {
     /// A sample of the round trip, when the acknowledgement covers the segment that was timed.
     fn time(&mut self, at: u64, una: u64, loops: &mut Loops) {
         let Some((_, sent)) = self.timing.take_if(|(end, _)| una >= *end) else { return };
-        let loop_ns = at.saturating_sub(sent);
+        let loop_ns = at.saturating_sub(sent).min(LONGEST_LOOP);
         loops.saw_answer(1 - self.direction, loop_ns);
         if loops.known_to_sender(self.direction).is_none() {
             return;

@@ -55,6 +55,8 @@ pub(super) struct Opening {
     pub(super) established: Option<(u64, u64)>,
 }
 
+/// Longer ones are no loops, in nanoseconds: a program waited, or the clock was set.
+pub(super) const LONGEST_LOOP: u64 = 3_600_000_000_000;
 /// A loop that is shorter than this is no way at all: the sender is on this host, or next to it.
 const NEAR_NS: u64 = 300_000;
 /// So many segments prove that a loop is long: one may have lost the acknowledgement that it lacks.
@@ -128,7 +130,7 @@ impl Opening {
         self.established = Some((at, place));
         let answered = self.syn_acks.answered(stamps.map(|stamps| stamps.echo));
         let client_loop = answered.map(|(_, syn_ack)| at.saturating_sub(syn_ack));
-        let of = |least: Option<u64>| Loop { least, is_by_handshake: least.is_some(), ..Loop::default() };
+        let of = |least: Option<u64>| Loop { least: least.map(|ns| ns.min(LONGEST_LOOP)), is_by_handshake: least.is_some(), ..Loop::default() };
         Some(Loops { ends: [of(client_loop), of(self.server_loop)] })
     }
 }
@@ -137,7 +139,7 @@ impl Loops {
     /// Data went towards the end that sends `direction`, and an acknowledgement came back.
     pub(super) fn saw_answer(&mut self, direction: usize, loop_ns: u64) {
         let least = &mut self.ends[direction].least;
-        *least = Some(least.unwrap_or(u64::MAX).min(loop_ns));
+        *least = Some(least.unwrap_or(LONGEST_LOOP).min(loop_ns));
     }
 
     /// Data came that was the first to echo an acknowledgement which had passed so long ago.
@@ -146,7 +148,7 @@ impl Loops {
         if echo.least.is_some_and(|least| loop_ns < least / 2) {
             echo.proofs = 0;
         }
-        echo.least = Some(echo.least.unwrap_or(u64::MAX).min(loop_ns));
+        echo.least = Some(echo.least.unwrap_or(LONGEST_LOOP).min(loop_ns));
     }
 
     /// Data came whose sender did not know of an acknowledgement that had passed so long ago.
@@ -160,7 +162,7 @@ impl Loops {
     /// data came after a gap.
     pub(super) fn saw_reaction(&mut self, direction: usize, loop_ns: u64) {
         let reactions = &mut self.ends[direction].reactions;
-        reactions.least = Some(reactions.least.unwrap_or(u64::MAX).min(loop_ns));
+        reactions.least = Some(reactions.least.unwrap_or(LONGEST_LOOP).min(loop_ns));
         reactions.count = reactions.count.saturating_add(1);
         reactions.prompt = reactions.prompt.saturating_add(u32::from(loop_ns <= PROMPT_NS));
     }

@@ -75,3 +75,15 @@ fn a_clock_that_is_set_for_the_first_time_goes_on_from_there() {
     let back = turns(|turn, at| if !(7..=12).contains(&turn) { at } else { at + 19_700 * DAY });
     assert!(straight.span_ns.abs_diff(back.span_ns) < 400_000_000, "{}", back.span_ns);
 }
+
+/// A clock that jumps by a hundred years within a connection: what is reckoned with such ways stays in its bounds.
+#[test]
+fn ways_of_a_hundred_years_are_none() {
+    let mut talk = Talk::new(false);
+    for turn in 0..40 {
+        let at = (turn + 1) * 36_500 * DAY / 10;
+        talk.send(at, FORWARD, 200);
+        talk.ack(at + 36_500 * DAY / 20, BACKWARD);
+    }
+    assert!(talk.finish().span_ns > DAY * 1000);
+}
