@@ -130,7 +130,11 @@ impl Opening {
         self.established = Some((at, place));
         let answered = self.syn_acks.answered(stamps.map(|stamps| stamps.echo));
         let client_loop = answered.map(|(_, syn_ack)| at.saturating_sub(syn_ack));
-        let of = |least: Option<u64>| Loop { least: least.map(|ns| ns.min(LONGEST_LOOP)), is_by_handshake: least.is_some(), ..Loop::default() };
+        let of = |least: Option<u64>| Loop {
+            least: least.map(|ns| ns.min(LONGEST_LOOP)),
+            is_by_handshake: least.is_some(),
+            ..Loop::default()
+        };
         Some(Loops { ends: [of(client_loop), of(self.server_loop)] })
     }
 }
