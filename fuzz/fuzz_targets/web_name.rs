@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::{fs, os};
 
 use libfuzzer_sys::fuzz_target;
-use taut_web::{Found, Name, Tree};
+use taut_web::{Resource, Name, Tree};
 
 static TREE: LazyLock<(PathBuf, Tree)> = LazyLock::new(|| {
     let outer = std::env::temp_dir().join(format!("taut-fuzz-name-{}", std::process::id()));
@@ -30,7 +30,7 @@ fuzz_target!(|path: &str| {
         assert!(!segment.is_empty() && segment[0] != b'.' && !segment.contains(&b'/') && !segment.contains(&0));
     }
     let (root, tree) = &*TREE;
-    if let Ok(Found::File(file)) = tree.find(&name.path()) {
+    if let Ok(Resource::File(file)) = tree.find(&name.path()) {
         let opened = fs::read_link(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())).unwrap();
         assert!(opened.starts_with(root), "{path:?} is {}", opened.display());
     }

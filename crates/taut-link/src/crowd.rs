@@ -61,7 +61,7 @@ impl CrowdSession {
         };
         let (session, accept) = Session::greet(&request, interrupt)?;
         let question = Frame::Crowd { engine, connections: u32::try_from(connections).unwrap_or(u32::MAX) };
-        let Frame::Place { number } = session.ask(&question, "the question for a crowd")? else {
+        let Frame::HostAt { number } = session.ask(&question, "the question for a crowd")? else {
             return Err(session.broke_protocol("the peer did not tell where its crowd is"));
         };
         // The name may have several addresses: the host is at the one that answered.

@@ -20,11 +20,11 @@ pub struct Epoll {
     fd: OwnedFd,
     /// Those of the last wait.
     events: Vec<Event>,
-    way: Way,
+    way: TimedWait,
 }
 
 /// How one waits for a time.
-enum Way {
+enum TimedWait {
     Pwait2,
     /// ppoll(2), then epoll_wait(2), which has a structure of its own for the same.
     Poll(Vec<libc::epoll_event>),
@@ -43,7 +43,11 @@ impl Epoll {
     }
 
     fn of(fd: OwnedFd, room: usize, has_pwait2: bool) -> Self {
-        let way = if has_pwait2 { Way::Pwait2 } else { Way::Poll(vec![libc::epoll_event { events: 0, u64: 0 }; room]) };
+        let way = if has_pwait2 {
+            TimedWait::Pwait2
+        } else {
+            TimedWait::Poll(vec![libc::epoll_event { events: 0, u64: 0 }; room])
+        };
         Self { fd, events: Vec::with_capacity(room), way }
     }
 
@@ -80,8 +84,8 @@ impl Epoll {
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<&[Event]> {
         self.events.clear();
         let waited = match &mut self.way {
-            Way::Pwait2 => pwait2(&self.fd, &mut self.events, timeout),
-            Way::Poll(room) => poll_and_wait(&self.fd, &mut self.events, room, timeout),
+            TimedWait::Pwait2 => pwait2(&self.fd, &mut self.events, timeout),
+            TimedWait::Poll(room) => poll_and_wait(&self.fd, &mut self.events, room, timeout),
         };
         match waited {
             Ok(()) | Err(Errno::INTR) => Ok(&self.events),
@@ -164,8 +168,8 @@ mod tests {
         let version = (numbers.next().unwrap(), numbers.next().unwrap());
         let epoll = Epoll::new(1).unwrap();
         // A filter may take it away; nothing gives it to an older kernel.
-        assert!(version >= (5, 11) || matches!(epoll.way, Way::Poll(_)), "{release}");
-        assert_eq!(matches!(epoll.way, Way::Pwait2), has_pwait2(&epoll.fd));
+        assert!(version >= (5, 11) || matches!(epoll.way, TimedWait::Poll(_)), "{release}");
+        assert_eq!(matches!(epoll.way, TimedWait::Pwait2), has_pwait2(&epoll.fd));
     }
 
     #[test]
@@ -224,7 +228,7 @@ mod tests {
             assert!(
                 waits.any(|wait| wait < Duration::from_micros(900)),
                 "with epoll_pwait2: {}",
-                matches!(epoll.way, Way::Pwait2)
+                matches!(epoll.way, TimedWait::Pwait2)
             );
         }
     }

@@ -76,7 +76,7 @@ const fn may_answer(question: &Frame, frame: &Frame) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Summary, set_number};
+    use crate::wire::{Totals, set_number};
 
     #[test]
     fn an_answer_to_another_question_is_none() {
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_server_without_numbers_answers_in_kind() {
         let questions = Questions::default();
-        let summary = Frame::Summary(Summary::default());
+        let summary = Frame::Summary(Totals::default());
         let number = questions.number();
         let fits = |question: &Frame, answer: &Frame| questions.is_answer(question, number, &answer.emit(1), answer);
         assert!(fits(&Frame::Bye, &summary) && fits(&Frame::Start, &Frame::Ready));

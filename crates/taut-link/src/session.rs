@@ -10,8 +10,8 @@ use crate::numbering::Numbering;
 use crate::peer_clock::{self, ClockReading, PeerClock};
 use crate::questions::Questions;
 use crate::wire::{
-    self, Accept, AckPolicy, CONTROL_BYTES, DATA_HEADER_BYTES, Frame, HEADER_BYTES, Hello, RECORDS_PER_FETCH, Record,
-    Summary, Work,
+    self, Accept, AckPolicy, ArrivalRecord, CONTROL_BYTES, DATA_HEADER_BYTES, Frame, HEADER_BYTES, Hello,
+    RECORDS_PER_FETCH, Totals, Work,
 };
 use crate::{Endpoint, Error, Link, Result, SocketOption};
 
@@ -242,7 +242,7 @@ impl Session {
     ///
     /// # Errors
     /// The peer went away or broke the protocol; its report can't be true, or does not end.
-    pub fn finish(&self, sent: u64) -> Result<Option<(Summary, Vec<Record>)>> {
+    pub fn finish(&self, sent: u64) -> Result<Option<(Totals, Vec<ArrivalRecord>)>> {
         if self.plain {
             return Ok(None);
         }
@@ -269,17 +269,17 @@ impl Session {
     }
 
     /// The summary in the last bytes of a stream, `None` when they are something else.
-    pub fn summary_in(&self, tail: &[u8]) -> Option<Summary> {
+    pub fn summary_in(&self, tail: &[u8]) -> Option<Totals> {
         match Frame::parse(tail) {
             Ok((session, Frame::Summary(summary))) if session == self.id => Some(summary),
             _ => None,
         }
     }
 
-    fn read_report(&self, sent: u64) -> Result<(Summary, Vec<Record>)> {
+    fn read_report(&self, sent: u64) -> Result<(Totals, Vec<ArrivalRecord>)> {
         let patience = self.timeout.max(PATIENCE);
         let give_up = clock::now() + REPORT.max(patience);
-        let mut records: Vec<Record> = Vec::new();
+        let mut records: Vec<ArrivalRecord> = Vec::new();
         self.link.set_receive_timeout(Some(LOOK_PERIOD))?;
         loop {
             match self.receive_frame("the report", patience, give_up)? {
@@ -297,11 +297,11 @@ impl Session {
         }
     }
 
-    fn fetch_report(&self, sent: u64) -> Result<(Summary, Vec<Record>)> {
+    fn fetch_report(&self, sent: u64) -> Result<(Totals, Vec<ArrivalRecord>)> {
         let Frame::Summary(summary) = self.ask(&Frame::Bye, "the end of the work")? else {
             return Err(self.broke_protocol("the summary is not one"));
         };
-        let mut records: Vec<Record> = Vec::new();
+        let mut records: Vec<ArrivalRecord> = Vec::new();
         let expected = summary.messages.saturating_sub(summary.records_dropped.into());
         if expected > MOST_RECORDS {
             return Err(self.broke_protocol(&format!("a report of {expected} arrivals")));
@@ -327,7 +327,13 @@ impl Session {
     }
 
     /// Adds the next part of a report, if it is that and can be true.
-    fn add_records(&self, records: &mut Vec<Record>, index: u64, more: Vec<Record>, sent: u64) -> Result<()> {
+    fn add_records(
+        &self,
+        records: &mut Vec<ArrivalRecord>,
+        index: u64,
+        more: Vec<ArrivalRecord>,
+        sent: u64,
+    ) -> Result<()> {
         let known = records.len() as u64;
         let what = if index != known {
             format!("a part of its report is out of place: arrivals from {index} on instead of {known}")

@@ -4,7 +4,7 @@ use std::thread;
 
 use rustix::process::{Resource, getrlimit};
 use taut_link::bluetooth::{self, CreditRule, IntervalLimits, interval_in_words};
-use taut_link::foreign::{AckPolicy, ForeignHost};
+use taut_link::foreign::{AckTimer, ForeignHost};
 use taut_link::{Endpoint, Link, Listener, Result, SocketOption, affinity, clock, stamp};
 use taut_time::Duration;
 
@@ -111,7 +111,7 @@ fn foreign_peer() -> CheckRow {
     check(
         "network namespace and TUN device",
         "taut pace --foreign-peer",
-        match ForeignHost::start(AckPolicy::after(Duration::from_millis(40))) {
+        match ForeignHost::start(AckTimer::after(Duration::from_millis(40))) {
             Ok(_) => Ok("a peer could be started and stopped".to_owned()),
             Err(error) => {
                 Err((error.to_string(), "run as root, or allow user namespaces and open /dev/net/tun to the user"))

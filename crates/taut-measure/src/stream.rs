@@ -7,7 +7,7 @@ mod tests;
 use std::thread;
 
 use rustix::io::Errno;
-use taut_link::wire::{AckPolicy, CONTROL_BYTES, Summary, Work};
+use taut_link::wire::{AckPolicy, CONTROL_BYTES, Totals, Work};
 use taut_link::{Endpoint, Error, Request, Result, Session, SocketOption, affinity, clock};
 use taut_time::{Duration, Framing, Instant};
 
@@ -289,17 +289,17 @@ fn flow(
 }
 
 /// Bytes that the first read brought, as far as the summary tells.
-const fn mean_read(summary: &Summary) -> u64 {
+const fn mean_read(summary: &Totals) -> u64 {
     if summary.messages > 1 { summary.bytes / summary.messages } else { 0 }
 }
 
-fn arrival_time(summary: &Summary) -> Duration {
+fn arrival_time(summary: &Totals) -> Duration {
     Duration::from_nanos(summary.last_ns.saturating_sub(summary.first_ns))
 }
 
 /// Holds what the peer says of its arrivals against what is known here: no more can have come than was sent, nor over a
 /// longer time than has passed since `began`, as far as the two clocks may run apart (`MAXFREQ`, adjtimex(2)).
-fn believable(session: &Session, summary: &Summary, sent: u64, began: Instant) -> Result<()> {
+fn believable(session: &Session, summary: &Totals, sent: u64, began: Instant) -> Result<()> {
     let passed = clock::now().saturating_since(began);
     let what = if summary.bytes > sent {
         format!("the peer says that {} bytes arrived, and {sent} were sent", summary.bytes)
@@ -380,7 +380,7 @@ struct Received {
     at_first: u64,
     /// From the first to the last, and to the end of waiting for more where it broke off.
     duration: Duration,
-    summary: Option<Summary>,
+    summary: Option<Totals>,
 }
 
 /// Receives until the peer ends the stream; its summary is the last frame's length of it. Also

@@ -3,7 +3,7 @@
 //! - [`Side`], [`Address`]: one end as written.
 //! - [`Plan`], [`Options`]: a pipe to be made, and its limits; [`parse_config`] reads many from a file.
 //! - [`Engine`]: one thread that makes pipes of plans and moves bytes, until all are over.
-//! - [`Observer`], [`Summary`]: what it tells.
+//! - [`Observer`], [`PipeReport`]: what it tells.
 //! - [`framing`]: messages on streams, without I/O.
 //!
 //! From text to bytes: `address`, `config` > `plan` > `engine` (event loop) > `pipe` (one pair of
@@ -32,7 +32,7 @@ pub use config::parse as parse_config;
 pub use engine::Engine;
 pub use open::Which;
 pub use plan::{Options, Plan};
-pub use report::{Account, EndedBy, Observer, Summary};
+pub use report::{Account, EndedBy, Observer, PipeReport};
 pub use tls::TlsFiles;
 pub use tty::{Flow, Parity, TtySettings};
 

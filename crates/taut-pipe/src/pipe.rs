@@ -10,7 +10,7 @@ use crate::end::{End, Form, Left, Unread};
 use crate::flow::{Flow, Next, Tee, Turn};
 use crate::open::Which;
 use crate::plan::{Options, Plan};
-use crate::report::{Account, EndedBy, Summary};
+use crate::report::{Account, EndedBy, PipeReport};
 
 /// How long a pipe that is over waits for the other sides to acknowledge what they were sent, and for programs to end.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -365,7 +365,7 @@ impl Pipe {
     }
 
     /// The account.
-    pub(crate) fn summary(&mut self, plan: &Plan, now: Instant) -> Summary {
+    pub(crate) fn summary(&mut self, plan: &Plan, now: Instant) -> PipeReport {
         if !matches!(self.phase, Phase::Closing { .. }) {
             self.close(now);
         }
@@ -401,7 +401,7 @@ impl Pipe {
             Some(discarded) => account.undelivered > discarded,
             None => account.undelivered > 0 || account.lost_messages > 0,
         });
-        Summary {
+        PipeReport {
             pipe: self.number,
             plan: self.plan,
             names,

@@ -27,7 +27,7 @@ pub trait Observer {
     }
 
     /// A pipe has ended.
-    fn ended(&mut self, summary: Summary) {
+    fn ended(&mut self, summary: PipeReport) {
         let _ = summary;
     }
 }
@@ -82,7 +82,7 @@ pub struct Account {
 
 /// What became of a pipe.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Summary {
+pub struct PipeReport {
     /// Its number, from 1.
     pub pipe: u64,
     /// The plan that it belongs to.

@@ -15,7 +15,7 @@ use support::far::{Far, Kind, meet, prepare, refusal};
 use support::tls::Certificates;
 use support::{PATIENCE, Random, Running, plan};
 use taut_pipe::framing::Framing;
-use taut_pipe::{Account, Options, Summary};
+use taut_pipe::{Account, Options, PipeReport};
 
 /// How many when `TAUT_PIPE_TRANSFERS` does not say.
 const USUAL: u64 = 700;
@@ -340,7 +340,7 @@ fn play(far: Far, stage: &Stage<'_>, me: usize) -> Seen {
 }
 
 /// Makes a pipe of two kinds, plays both sides, and gives what they saw and the account.
-fn transfer(stage: &Stage<'_>, tls: &Certificates) -> ([Seen; 2], Summary) {
+fn transfer(stage: &Stage<'_>, tls: &Certificates) -> ([Seen; 2], PipeReport) {
     let directory = tempfile::tempdir().unwrap();
     let content = stage.writes(0).flat_map(|(bytes, _)| bytes).collect::<Vec<u8>>();
     let content = if stage.kinds[0] == Kind::File { content.as_slice() } else { &[] };
@@ -442,7 +442,7 @@ fn of_file(stage: &Stage<'_>, me: usize, directory: &std::path::Path) -> Seen {
 }
 
 /// Holds what the two sides saw against the account.
-fn judge(stage: &Stage<'_>, seen: &[Seen; 2], summary: &Summary) {
+fn judge(stage: &Stage<'_>, seen: &[Seen; 2], summary: &PipeReport) {
     for from in [0, 1] {
         judge_direction(stage, from, &seen[from], &seen[1 - from], &summary.accounts[from], summary);
     }
@@ -451,7 +451,7 @@ fn judge(stage: &Stage<'_>, seen: &[Seen; 2], summary: &Summary) {
     }
 }
 
-fn judge_direction(stage: &Stage<'_>, me: usize, from: &Seen, to: &Seen, account: &Account, summary: &Summary) {
+fn judge_direction(stage: &Stage<'_>, me: usize, from: &Seen, to: &Seen, account: &Account, summary: &PipeReport) {
     let (source, sink) = (stage.kinds[me], stage.kinds[1 - me]);
     let what = format!("{source:?} to {sink:?}: {from:?} {to:?} {account:?}");
     if me == 1 && (source == Kind::File || sink == Kind::File) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 use support::{PATIENCE, Random, Running};
-use taut_pipe::{Options, Summary};
+use taut_pipe::{Options, PipeReport};
 
 /// How many when `TAUT_PIPE_TRANSFERS` does not say.
 const USUAL: u64 = 400;
@@ -181,7 +181,7 @@ fn play(socket: &Socket, script: &Script, theirs: u64) -> Seen {
 }
 
 /// Holds what the two sides saw against the account.
-fn judge(a: &Seen, b: &Seen, scripts: [&Script; 2], summary: &Summary) {
+fn judge(a: &Seen, b: &Seen, scripts: [&Script; 2], summary: &PipeReport) {
     let whole = scripts.iter().all(|script| script.end == End::Whole);
     for (from, to, account, reader) in
         [(a, b, &summary.accounts[0], scripts[1]), (b, a, &summary.accounts[1], scripts[0])]

@@ -7,7 +7,7 @@ mod support;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use support::{Random, skip};
-use taut_route::bpf::{Hop, KernelRoute, KernelSpec, KernelTarget, Own, Place};
+use taut_route::bpf::{AttachPoint, Hop, KernelRoute, KernelSpec, KernelTarget, Own};
 use taut_route::condition::{Layout, Program};
 
 const SOURCES: [&str; 2] = ["192.0.2.77:9000", "[2001:db8:1:2:3:4:5:77]:9000"];
@@ -82,7 +82,7 @@ fn datagram(ethernet: [[u8; 6]; 2], from: SocketAddr, to: SocketAddr, hops: u8, 
 }
 
 /// The payload of a frame that is the source's, and that the stack takes.
-fn taken(frame: &[u8], source: SocketAddr, place: Place) -> Option<&[u8]> {
+fn taken(frame: &[u8], source: SocketAddr, place: AttachPoint) -> Option<&[u8]> {
     let six = source.is_ipv6();
     let [sender, own, udp] = places(six);
     let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
@@ -111,7 +111,8 @@ fn taken(frame: &[u8], source: SocketAddr, place: Place) -> Option<&[u8]> {
     let is_header_whole = six || remainder(&[&frame[14..34]]) == 0;
     // One that a device is to complete looks like this; in traffic control it is known that these are none.
     let pseudo = remainder(&[&frame[sender..udp], &[0, 17], &frame[udp + 4..udp + 6]]);
-    let is_to_be_completed = place != Place::Tc && u64::from(word(udp + 6)) % 0xffff == pseudo && word(udp + 6) != 0;
+    let is_to_be_completed =
+        place != AttachPoint::Tc && u64::from(word(udp + 6)) % 0xffff == pseudo && word(udp + 6) != 0;
     let is_whole = !six && word(udp + 6) == 0 || is_to_be_completed || remainder_of_udp(frame, six) == 0;
     (is_to_us && !is_martian && is_header_whole && is_whole).then(|| &frame[udp + 8..udp + length])
 }
@@ -212,7 +213,7 @@ fn may_be_answered(asker: SocketAddr, source: SocketAddr) -> bool {
 }
 
 struct Case {
-    place: Place,
+    place: AttachPoint,
     reply: bool,
     output: bool,
 }
@@ -228,7 +229,7 @@ fn compare(random: &mut Random, version: usize, case: &Case, frames: usize) -> R
     let spec = KernelSpec { own: OWN, replies: u32::MAX, ..KernelSpec::new(source, sinks) };
     let mut route = KernelRoute::load(&program, spec, case.place, "t").map_err(|error| error.to_string())?;
     route.set_hop(0, Some(HOP)).unwrap();
-    let (pass, drop, send) = if case.place == Place::Tc { (u32::MAX, 2, 7) } else { (2, 1, 3) };
+    let (pass, drop, send) = if case.place == AttachPoint::Tc { (u32::MAX, 2, 7) } else { (2, 1, 3) };
     let (mut seen, mut lost) = ([0; 3], 0);
     for number in 0..frames {
         let longest = if random.below(4) == 0 { 1400 } else { 60 };
@@ -236,7 +237,7 @@ fn compare(random: &mut Random, version: usize, case: &Case, frames: usize) -> R
         let mut frame = datagram(ETHERNET, sender, source, 64, &payload);
         change(&mut frame, random, six);
         // Test runs of traffic control take no frame without a whole header.
-        if case.place == Place::Tc && frame.len() < 64 {
+        if case.place == AttachPoint::Tc && frame.len() < 64 {
             continue;
         }
         let (verdict, after) = route.test_run(&frame).map_err(|error| error.to_string())?;
@@ -279,7 +280,7 @@ fn compare(random: &mut Random, version: usize, case: &Case, frames: usize) -> R
             expected.extend(&frame[udp + 8 + payload.len()..]);
         }
         assert_eq!(verdict, send, "{told}");
-        if six && !case.output && case.place == Place::Tc {
+        if six && !case.output && case.place == AttachPoint::Tc {
             // Traffic control carries the checksum over: one that was wrong is as wrong afterwards.
             assert_eq!(remainder_of_udp(&after, six), remainder_of_udp(&frame, six), "{told}");
             let field = after[60..62].to_vec();
@@ -295,7 +296,7 @@ fn compare(random: &mut Random, version: usize, case: &Case, frames: usize) -> R
 fn programs_do_with_frames_what_a_second_look_says() {
     let mut random = Random(0x5eed_0004);
     for version in [0, 1] {
-        for place in [Place::XdpGeneric, Place::Tc] {
+        for place in [AttachPoint::XdpGeneric, AttachPoint::Tc] {
             for (reply, output) in [(true, true), (true, false), (false, true), (false, false)] {
                 let case = Case { place, reply, output };
                 let seen = match compare(&mut random, version, &case, 1500) {

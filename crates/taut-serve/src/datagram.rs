@@ -13,13 +13,13 @@ use taut_link::affinity::{Placed, on_core};
 use taut_link::bluetooth::Agreed;
 use taut_link::clock;
 use taut_link::wire::{
-    self, Accept, AckPolicy, CONTROL_BYTES, FETCH_BYTES, Frame, Hello, RECORDS_PER_FETCH, Record, Refusal, Summary,
-    Work,
+    self, Accept, AckPolicy, ArrivalRecord, CONTROL_BYTES, FETCH_BYTES, Frame, Hello, RECORDS_PER_FETCH, Refusal,
+    Totals, Work,
 };
 use taut_link::{Listener, PeerAddress, boot_identity, is_this_boot};
 use taut_time::{Duration, Instant};
 
-use crate::limits::{Place, Rate};
+use crate::limits::{Rate, Slot};
 use crate::look_period::LOOK_PERIOD;
 use crate::processor;
 use crate::seen::Seen;
@@ -38,7 +38,7 @@ pub(super) fn serve_all(listener: &Listener, shared: &Arc<Shared>) {
         listener,
         shared,
         key: RandomState::new(),
-        sessions: HashMap::new(),
+        clients: HashMap::new(),
         began: clock::now(),
         swept: clock::now(),
         placed: None,
@@ -60,7 +60,7 @@ struct DatagramServer<'a> {
     listener: &'a Listener,
     shared: &'a Shared,
     key: RandomState,
-    sessions: HashMap<PeerAddress, Session>,
+    clients: HashMap<PeerAddress, Client>,
     began: Instant,
     swept: Instant,
     /// Where the clients of now want this thread; back to where it was when there are none.
@@ -69,15 +69,15 @@ struct DatagramServer<'a> {
     cpu_shared: Duration,
 }
 
-struct Session {
+struct Client {
     id: u64,
     hello: Hello,
-    place: Place,
+    slot: Slot,
     rate: Rate,
     deadline: Instant,
     last_seen: Instant,
-    summary: Summary,
-    records: Vec<Record>,
+    summary: Totals,
+    records: Vec<ArrivalRecord>,
     seen: Seen,
     /// Datagrams since the sessions last got their shares of the thread's CPU time.
     handled: u32,
@@ -98,7 +98,7 @@ impl DatagramServer<'_> {
     #[inline]
     fn handle_data(&mut self, datagram: &[u8], id: u64, sequence: u64, from: &PeerAddress) {
         let now = clock::now();
-        let Some(session) = self.sessions.get_mut(from).filter(|session| session.id == id && !session.finished) else {
+        let Some(session) = self.clients.get_mut(from).filter(|session| session.id == id && !session.finished) else {
             return self.drop_datagram();
         };
         let is_over = now > session.deadline;
@@ -145,7 +145,7 @@ impl DatagramServer<'_> {
             self.share_cpu();
         }
         let now = clock::now();
-        let Some(session) = self.sessions.get_mut(from).filter(|session| session.id == id) else {
+        let Some(session) = self.clients.get_mut(from).filter(|session| session.id == id) else {
             return self.drop_datagram();
         };
         if now > session.deadline || session.rate.pass(now).is_err() {
@@ -163,7 +163,7 @@ impl DatagramServer<'_> {
                 Frame::Records { index, records: session.records[start..end].to_vec() }
             }
             Frame::Done => {
-                self.sessions.remove(from);
+                self.clients.remove(from);
                 return;
             }
             _ => return self.drop_datagram(),
@@ -198,12 +198,12 @@ impl DatagramServer<'_> {
             return Err(Refusal::AcksNotOffered);
         }
         // A repeated hello, whose answer was lost, finds its session as it is.
-        if self.sessions.get(from).is_none_or(|session| session.id != hello.nonce) {
-            self.sessions.remove(from);
-            let place = self.shared.places.take()?;
+        if self.clients.get(from).is_none_or(|session| session.id != hello.nonce) {
+            self.clients.remove(from);
+            let slot = self.shared.slots.take()?;
             self.place(&hello);
             self.shared.clients.fetch_add(1, Ordering::Relaxed);
-            self.sessions.insert(from.clone(), Session::new(hello, place, self.shared, now));
+            self.clients.insert(from.clone(), Client::new(hello, slot, self.shared, now));
         }
         Ok(Accept {
             receive_buffer: 0,
@@ -219,10 +219,10 @@ impl DatagramServer<'_> {
     /// Goes to the processor that a new client wants, unless there are others that want something else.
     fn place(&mut self, hello: &Hello) {
         let wish = |hello: &Hello| hello.core.filter(|_| is_this_boot(hello.boot));
-        if self.sessions.is_empty() {
+        if self.clients.is_empty() {
             self.placed = None;
         }
-        let agreed = self.sessions.values().all(|session| wish(&session.hello) == wish(hello));
+        let agreed = self.clients.values().all(|session| wish(&session.hello) == wish(hello));
         if self.placed.is_none() && agreed {
             // A processor that it may not use leaves it where it is, and the answer says so.
             self.placed = on_core(wish(hello).map(usize::from)).unwrap_or(None);
@@ -235,8 +235,8 @@ impl DatagramServer<'_> {
         let used = clock::thread_cpu();
         let since = used.saturating_sub(self.cpu_shared);
         self.cpu_shared = used;
-        let handled: u64 = self.sessions.values().map(|session| u64::from(session.handled)).sum();
-        for session in self.sessions.values_mut().filter(|session| session.handled > 0) {
+        let handled: u64 = self.clients.values().map(|session| u64::from(session.handled)).sum();
+        for session in self.clients.values_mut().filter(|session| session.handled > 0) {
             session.summary.cpu += since.mul_f64(f64::from(session.handled) / handled as f64);
             session.handled = 0;
         }
@@ -263,7 +263,7 @@ impl DatagramServer<'_> {
             self.swept = now;
             self.share_cpu();
             let idle = self.shared.config.limits.idle;
-            self.sessions.retain(|_, session| {
+            self.clients.retain(|_, session| {
                 let patience = if session.finished { LINGER } else { idle };
                 now < session.deadline && now.saturating_since(session.last_seen) < patience
             });
@@ -271,18 +271,18 @@ impl DatagramServer<'_> {
     }
 }
 
-impl Session {
-    fn new(hello: Hello, place: Place, shared: &Shared, now: Instant) -> Self {
+impl Client {
+    fn new(hello: Hello, slot: Slot, shared: &Shared, now: Instant) -> Self {
         let limits = &shared.config.limits;
         let deadline = limits.deadline(&hello, now);
         Self {
             id: hello.nonce,
             hello,
-            place,
+            slot,
             rate: Rate::new(limits.rate, now),
             deadline,
             last_seen: now,
-            summary: Summary::default(),
+            summary: Totals::default(),
             records: Vec::new(),
             seen: Seen::default(),
             handled: 0,
@@ -292,9 +292,9 @@ impl Session {
 
     fn collect(&mut self, bytes: usize, sequence: u64, now: Instant) {
         self.count(bytes, now);
-        if self.place.take_record() {
+        if self.slot.take_record() {
             let end = (sequence.saturating_add(1)).saturating_mul(self.hello.message_bytes.into());
-            self.records.push(Record { end, received_ns: 0, read_ns: now.as_nanos() });
+            self.records.push(ArrivalRecord { end, received_ns: 0, read_ns: now.as_nanos() });
         } else {
             self.summary.records_dropped = self.summary.records_dropped.saturating_add(1);
         }
@@ -309,7 +309,7 @@ impl Session {
         self.summary.last_ns = now.as_nanos();
     }
 
-    const fn finish(&mut self) -> Summary {
+    const fn finish(&mut self) -> Totals {
         self.finished = true;
         self.summary
     }

@@ -33,7 +33,7 @@ use taut_time::Framing;
 
 pub use faults::{Faults, Stall};
 pub use limits::Limits;
-use limits::Places;
+use limits::Slots;
 use look_period::LOOK_PERIOD;
 pub use shared::ServerConfig;
 use shared::Shared;
@@ -71,7 +71,7 @@ impl Server {
     pub fn start(endpoints: &[Endpoint], config: ServerConfig) -> Result<Self> {
         let listeners = endpoints.iter().map(Listener::bind).collect::<Result<Vec<_>>>()?;
         let shared = Arc::new(Shared {
-            places: Places::new(&config.limits),
+            slots: Slots::new(&config.limits),
             config,
             stop: Interrupt::default(),
             has_crowd: AtomicBool::new(false),

@@ -13,7 +13,7 @@ pub struct Limits {
     pub message_bytes: usize,
     /// Length of one session, however busy it is.
     pub session: Duration,
-    /// Silence after which a client's place is given up.
+    /// Silence after which a client's slot is given up.
     pub idle: Duration,
     /// Time in which a client must have said what it wants.
     pub hello: Duration,
@@ -63,15 +63,15 @@ impl Limits {
 /// What a client that asked for the longest session gets for its start and its end.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Places for clients, and room for the records of their arrivals.
+/// Slots for clients, and room for the records of their arrivals.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+pub(super) struct Slots {
     clients: Arc<AtomicUsize>,
     records: Arc<AtomicUsize>,
     limit: usize,
 }
 
-impl Places {
+impl Slots {
     pub(super) fn new(limits: &Limits) -> Self {
         Self {
             clients: Arc::new(AtomicUsize::new(limits.clients)),
@@ -80,37 +80,37 @@ impl Places {
         }
     }
 
-    /// Takes a place, which is given back when the result is dropped.
-    pub(super) fn take(&self) -> Result<Place, Refusal> {
+    /// Takes a slot, which is given back when the result is dropped.
+    pub(super) fn take(&self) -> Result<Slot, Refusal> {
         if decrement(&self.clients) {
-            Ok(Place { places: self.clone(), records: 0 })
+            Ok(Slot { slots: self.clone(), records: 0 })
         } else {
             Err(Refusal::Busy(clamp(self.limit)))
         }
     }
 }
 
-/// A client's place.
+/// A client's slot.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Places,
+pub(super) struct Slot {
+    slots: Slots,
     records: usize,
 }
 
-impl Place {
+impl Slot {
     /// Whether there is room for one more record.
     #[inline]
     pub(super) fn take_record(&mut self) -> bool {
-        let taken = decrement(&self.places.records);
+        let taken = decrement(&self.slots.records);
         self.records += usize::from(taken);
         taken
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
-        self.places.records.fetch_add(self.records, Ordering::Relaxed);
-        self.places.clients.fetch_add(1, Ordering::Relaxed);
+        self.slots.records.fetch_add(self.records, Ordering::Relaxed);
+        self.slots.clients.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -156,12 +156,12 @@ mod tests {
 
     #[test]
     fn places_and_records_come_back() {
-        let places = Places::new(&Limits { clients: 1, records: 1, ..Limits::default() });
-        let mut place = places.take().unwrap();
-        assert!(place.take_record() && !place.take_record());
-        assert_eq!(places.take().unwrap_err(), Refusal::Busy(1));
-        drop(place);
-        assert!(places.take().unwrap().take_record());
+        let slots = Slots::new(&Limits { clients: 1, records: 1, ..Limits::default() });
+        let mut slot = slots.take().unwrap();
+        assert!(slot.take_record() && !slot.take_record());
+        assert_eq!(slots.take().unwrap_err(), Refusal::Busy(1));
+        drop(slot);
+        assert!(slots.take().unwrap().take_record());
     }
 
     #[test]

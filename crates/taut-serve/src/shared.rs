@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use crate::crowd::process::HostProgram;
 use crate::faults::Faults;
-use crate::limits::{Limits, Places};
+use crate::limits::{Limits, Slots};
 use taut_link::Interrupt;
 
 /// How a server behaves.
@@ -23,7 +23,7 @@ pub struct ServerConfig {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: ServerConfig,
-    pub(super) places: Places,
+    pub(super) slots: Slots,
     pub(super) stop: Interrupt,
     pub(super) has_crowd: AtomicBool,
     pub(super) clients: AtomicU64,

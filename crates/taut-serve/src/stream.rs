@@ -10,14 +10,14 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use taut_link::clock::{self, RealtimeOffset};
 use taut_link::wire::{
-    Accept, AckPolicy, CONTROL_BYTES, EndMark, Frame, Hello, RECORDS_PER_FRAME, Record, Refusal, Summary, Work,
+    Accept, AckPolicy, ArrivalRecord, CONTROL_BYTES, EndMark, Frame, Hello, RECORDS_PER_FRAME, Refusal, Totals, Work,
 };
 use taut_link::{Link, Listener, SocketOption, boot_identity, stamp};
 use taut_time::{Duration, Instant};
 
 use crate::crowd::control;
 use crate::exchange::{Bounds, Outcome, SessionError, drain, receive_frame, send};
-use crate::limits::{Place, Rate};
+use crate::limits::{Rate, Slot};
 use crate::look_period::LOOK_PERIOD;
 use crate::processor;
 use crate::shape;
@@ -25,7 +25,7 @@ use crate::shared::Shared;
 
 /// Enough for the deepest call here; buffers are on the heap.
 const STACK_BYTES: usize = 256 * 1024;
-/// Threads beyond the places, for clients that have not said hello yet or are told no.
+/// Threads beyond the slots, for clients that have not said hello yet or are told no.
 const WAITING_ROOM: usize = 1024;
 /// Room for reading: many small messages come with one call. Twice as much was slower, as it falls out of the cache.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -89,7 +89,7 @@ fn serve(link: &Link, listener: &Listener, shared: &Shared) -> Outcome {
         return Err(SessionError::Refused(Refusal::NotUnderstood));
     };
     note_agreement(link, shared);
-    let place = shared.places.take().map_err(SessionError::Refused)?;
+    let slot = shared.slots.take().map_err(SessionError::Refused)?;
     limits.check(&hello).map_err(SessionError::Refused)?;
 
     if link.endpoint().acknowledges() {
@@ -128,7 +128,7 @@ fn serve(link: &Link, listener: &Listener, shared: &Shared) -> Outcome {
     }
     send(link, &Frame::Ready.emit(session), &greeting)?;
     shared.clients.fetch_add(1, Ordering::Relaxed);
-    Worker::new(link, shared, hello, session, place).work()
+    Worker::new(link, shared, hello, session, slot).work()
 }
 
 /// One client at work.
@@ -137,7 +137,7 @@ struct Worker<'a> {
     shared: &'a Shared,
     hello: Hello,
     session: u64,
-    place: Place,
+    slot: Slot,
     rate: Rate,
     /// Where the transport can't tell the end of the stream.
     end: Option<EndMark>,
@@ -151,7 +151,7 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(link: &'a Link, shared: &'a Shared, hello: Hello, session: u64, place: Place) -> Self {
+    fn new(link: &'a Link, shared: &'a Shared, hello: Hello, session: u64, slot: Slot) -> Self {
         let limits = &shared.config.limits;
         let now = clock::now();
         let bounds = Bounds::new(shared, &hello);
@@ -162,7 +162,7 @@ impl<'a> Worker<'a> {
             shared,
             hello,
             session,
-            place,
+            slot,
             rate,
             end,
             is_over: false,
@@ -213,15 +213,15 @@ impl<'a> Worker<'a> {
         let cpu_before = clock::thread_cpu();
         let mut offset = RealtimeOffset::read();
         let mut buffer = vec![0; BUFFER_BYTES];
-        let mut records: Vec<Record> = Vec::new();
-        let mut summary = Summary::default();
+        let mut records: Vec<ArrivalRecord> = Vec::new();
+        let mut summary = Totals::default();
         while let Some((bytes, received)) = self.receive_stamped(&mut buffer, offset)? {
             let now = clock::now();
             self.last_progress = now;
             summary.bytes += bytes as u64;
             summary.note_arrival(now);
-            if self.place.take_record() {
-                records.push(Record {
+            if self.slot.take_record() {
+                records.push(ArrivalRecord {
                     end: summary.bytes,
                     received_ns: received.map_or(0, Instant::as_nanos),
                     read_ns: now.as_nanos(),
@@ -252,18 +252,18 @@ impl<'a> Worker<'a> {
     fn source(&mut self) -> Outcome {
         let cpu_before = clock::thread_cpu();
         self.write_for(self.hello.duration)?;
-        let summary = Summary { cpu: clock::thread_cpu().saturating_sub(cpu_before), ..Summary::default() };
+        let summary = Totals { cpu: clock::thread_cpu().saturating_sub(cpu_before), ..Totals::default() };
         self.close_with(summary)
     }
 
     fn duplex(&mut self) -> Outcome {
         let duration = self.hello.duration;
         let (link, shared, hello, session) = (self.link, self.shared, self.hello, self.session);
-        let writer_place = shared.places.take().map_err(SessionError::Refused)?;
+        let writer_slot = shared.slots.take().map_err(SessionError::Refused)?;
         let mut summary = thread::scope(|scope| {
             let writer = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, move || {
                 let before = clock::thread_cpu();
-                Worker::new(link, shared, hello, session, writer_place).write_for(duration)?;
+                Worker::new(link, shared, hello, session, writer_slot).write_for(duration)?;
                 Ok(clock::thread_cpu().saturating_sub(before))
             });
             let read = self.read_and_count();
@@ -279,10 +279,10 @@ impl<'a> Worker<'a> {
         self.close_with(summary)
     }
 
-    fn read_and_count(&mut self) -> Result<Summary, SessionError> {
+    fn read_and_count(&mut self) -> Result<Totals, SessionError> {
         let cpu_before = clock::thread_cpu();
         let mut buffer = vec![0; BUFFER_BYTES];
-        let mut summary = Summary::default();
+        let mut summary = Totals::default();
         while let Some(bytes) = self.receive(&mut buffer)? {
             summary.bytes += bytes as u64;
             self.last_progress = clock::now();
@@ -302,7 +302,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn close_with(&self, summary: Summary) -> Outcome {
+    fn close_with(&self, summary: Totals) -> Outcome {
         send(self.link, &Frame::Summary(summary).emit(self.session), &self.reporting())?;
         self.link.finish_sending().map_err(|_| SessionError::Gone)?;
         // Where halves can't be closed, closing takes back what is still to be sent: the client closes first.
@@ -413,7 +413,7 @@ impl<'a> Worker<'a> {
 }
 
 /// Takes from records what lies beyond the end of the data.
-fn cut(records: &mut Vec<Record>, bytes: u64) {
+fn cut(records: &mut Vec<ArrivalRecord>, bytes: u64) {
     let before_end = records.partition_point(|record| record.end < bytes);
     records.truncate(before_end + usize::from(bytes > 0));
     if let Some(last) = records.last_mut() {
@@ -426,7 +426,7 @@ trait NoteArrival {
     fn note_arrival(&mut self, now: Instant);
 }
 
-impl NoteArrival for Summary {
+impl NoteArrival for Totals {
     fn note_arrival(&mut self, now: Instant) {
         if self.messages == 0 {
             self.first_ns = now.as_nanos();

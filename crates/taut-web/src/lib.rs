@@ -46,4 +46,4 @@ pub use name::{Name, Refusal};
 pub use served::Served;
 pub use server::Server;
 pub use site::{Options, Site};
-pub use tree::{Found, Miss, OpenFile, Tree};
+pub use tree::{Miss, OpenFile, Resource, Tree};

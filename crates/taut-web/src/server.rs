@@ -30,12 +30,12 @@ struct Shared {
     site: Arc<Site>,
     limits: Arc<Limits>,
     watchers: Watchers,
-    places: Mutex<Places>,
+    slots: Mutex<Slots>,
 }
 
 /// Clients that are connected, by number.
 #[derive(Default)]
-struct Places {
+struct Slots {
     taken: HashMap<u64, Arc<Client>>,
     next: u64,
 }
@@ -60,7 +60,7 @@ impl Server {
             return Err(taut_link::Error::Input(why));
         }
         let watchers = Watchers { log, counts: Arc::default() };
-        let shared = Shared { site: Arc::new(site), limits: Arc::new(limits), watchers, places: Mutex::default() };
+        let shared = Shared { site: Arc::new(site), limits: Arc::new(limits), watchers, slots: Mutex::default() };
         Ok(Self { listeners, shared: Arc::new(shared) })
     }
 
@@ -157,7 +157,7 @@ async fn accept(
     }
 }
 
-/// Gives a client a place, or refuses it.
+/// Gives a client a slot, or refuses it.
 fn begin(shared: &Arc<Shared>, link: Link, stop: watch::Receiver<bool>) -> impl Future<Output = ()> + use<> {
     let shared = Arc::clone(shared);
     let delivers = link.endpoint().closes_by_halves();
@@ -167,9 +167,9 @@ fn begin(shared: &Arc<Shared>, link: Link, stop: watch::Receiver<bool>) -> impl 
         // for an acknowledgment.
         let _ = rustix::net::sockopt::set_tcp_nodelay(&link, true);
     }
-    let place = Place::take(&shared, &link);
+    let slot = Slot::take(&shared, &link);
     async move {
-        let Some(place) = place else { return shared.turn_away(&link) };
+        let Some(slot) = slot else { return shared.turn_away(&link) };
         let (more, limit) = (More::default(), Some(link.write_limit()).filter(|&limit| limit < usize::MAX));
         match LinkStream::new(link) {
             Ok(stream) => {
@@ -177,7 +177,7 @@ fn begin(shared: &Arc<Shared>, link: Link, stop: watch::Receiver<bool>) -> impl 
                 let connection = Connection {
                     site: Arc::clone(&shared.site),
                     limits: Arc::clone(&shared.limits),
-                    client: Arc::clone(&place.client),
+                    client: Arc::clone(&slot.client),
                     more,
                     linger,
                     delivers,
@@ -185,41 +185,41 @@ fn begin(shared: &Arc<Shared>, link: Link, stop: watch::Receiver<bool>) -> impl 
                 };
                 connection.run(stream, stop).await;
             }
-            Err(error) => shared.watchers.refused(&format!("#{}", place.number), error.to_string()),
+            Err(error) => shared.watchers.refused(&format!("#{}", slot.number), error.to_string()),
         }
     }
 }
 
-/// A place that is taken, until it is dropped.
-struct Place {
+/// A slot that is taken, until it is dropped.
+struct Slot {
     shared: Arc<Shared>,
     number: u64,
     client: Arc<Client>,
 }
 
-impl Place {
+impl Slot {
     /// When all are taken, whoever has been waited for the longest has to go; one that is being answered does not.
     fn take(shared: &Arc<Shared>, link: &Link) -> Option<Self> {
-        let mut places = shared.places.lock().unwrap_or_else(PoisonError::into_inner);
-        if places.taken.len() >= shared.limits.clients {
+        let mut slots = shared.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if slots.taken.len() >= shared.limits.clients {
             let waiting = |(&number, client): (&u64, &Arc<Client>)| Some((client.waiting_since()?, number));
-            let (_, oldest) = places.taken.iter().filter_map(waiting).min()?;
-            if let Some(client) = places.taken.remove(&oldest) {
+            let (_, oldest) = slots.taken.iter().filter_map(waiting).min()?;
+            if let Some(client) = slots.taken.remove(&oldest) {
                 client.evicted.notify_one();
             }
         }
-        let number = places.next;
-        places.next += 1;
+        let number = slots.next;
+        slots.next += 1;
         let client = Arc::new(Client::new(name(link, number)));
-        places.taken.insert(number, Arc::clone(&client));
+        slots.taken.insert(number, Arc::clone(&client));
         Some(Self { shared: Arc::clone(shared), number, client })
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         // It may have been taken away already.
-        self.shared.places.lock().unwrap_or_else(PoisonError::into_inner).taken.remove(&self.number);
+        self.shared.slots.lock().unwrap_or_else(PoisonError::into_inner).taken.remove(&self.number);
     }
 }
 

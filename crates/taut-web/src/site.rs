@@ -15,7 +15,7 @@ use crate::encoding::{Accepted, CODINGS, Coding};
 use crate::listing::{self, Line};
 use crate::media::media_type;
 use crate::range::Range;
-use crate::tree::{Found, Miss, OpenFile, Tree};
+use crate::tree::{Miss, OpenFile, Resource, Tree};
 use crate::{Body, Hosts, Name, Refusal, template};
 
 /// How a directory is served.
@@ -116,8 +116,8 @@ impl Site {
             return Err(Miss::Absent);
         }
         match self.tree.find(&name.path()) {
-            Ok(Found::File(file)) => self.file(head, name, file, now),
-            Ok(Found::Directory) => Ok(redirect(head, name)),
+            Ok(Resource::File(file)) => self.file(head, name, file, now),
+            Ok(Resource::Directory) => Ok(redirect(head, name)),
             Err(Miss::Absent) => self.template(name, &last, now),
             Err(miss) => Err(miss),
         }
@@ -125,7 +125,7 @@ impl Site {
 
     fn template(&self, name: &Name, last: &str, now: SystemTime) -> Result<Answer, Miss> {
         let source = template::source(last).ok_or(Miss::Absent)?;
-        let Found::File(file) = self.tree.find(&sibling(name, &source))? else { return Err(Miss::Absent) };
+        let Resource::File(file) = self.tree.find(&sibling(name, &source))? else { return Err(Miss::Absent) };
         if file.length > template::LONGEST {
             return Ok(error(StatusCode::INTERNAL_SERVER_ERROR, "a template of more than 1 MiB"));
         }
@@ -141,8 +141,8 @@ impl Site {
 
     fn index(&self, head: &Parts, name: &Name, now: SystemTime) -> Result<Answer, Miss> {
         match self.tree.find(&name.path())? {
-            Found::File(_) => return Err(Miss::Absent),
-            Found::Directory => {}
+            Resource::File(_) => return Err(Miss::Absent),
+            Resource::Directory => {}
         }
         match self.page(head, &name.join("index.html"), now) {
             Err(Miss::Absent) if self.options.listing => self.listing(name),
@@ -170,8 +170,8 @@ impl Site {
             return None;
         }
         match self.tree.find(&own).ok()? {
-            Found::Directory => Some(Line { name: entry, is_directory: true, length: None }),
-            Found::File(file) => match template::page(&entry) {
+            Resource::Directory => Some(Line { name: entry, is_directory: true, length: None }),
+            Resource::File(file) => match template::page(&entry) {
                 Some(page) => Some(Line { name: page, is_directory: false, length: None }),
                 None => Some(Line { name: entry, is_directory: false, length: Some(file.length) }),
             },
@@ -241,7 +241,7 @@ impl Site {
         for coding in CODINGS {
             let path = [name.path().as_slice(), coding.ending.as_bytes()].concat();
             // What can't be opened is not there, and one older than its file was made of another.
-            let Ok(Found::File(file)) = self.tree.find(&path) else { continue };
+            let Ok(Resource::File(file)) = self.tree.find(&path) else { continue };
             if file.modified < plain.modified {
                 continue;
             }

@@ -15,7 +15,7 @@ pub struct Tree {
 
 /// What a path names.
 #[derive(Debug)]
-pub enum Found {
+pub enum Resource {
     /// A regular file.
     File(OpenFile),
     /// A directory.
@@ -81,11 +81,11 @@ impl Tree {
     ///
     /// # Errors
     /// Why nothing was opened.
-    pub fn find(&self, path: &[u8]) -> Result<Found, Miss> {
+    pub fn find(&self, path: &[u8]) -> Result<Resource, Miss> {
         let seen = self.open_at(path, OFlags::PATH)?;
         let before = rustix::fs::fstat(&seen)?;
         match FileType::from_raw_mode(before.st_mode) {
-            FileType::Directory => Ok(Found::Directory),
+            FileType::Directory => Ok(Resource::Directory),
             FileType::RegularFile => {
                 let file = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
                 let stat = rustix::fs::fstat(&file)?;
@@ -93,7 +93,7 @@ impl Tree {
                 if (stat.st_dev, stat.st_ino) != (before.st_dev, before.st_ino) {
                     return Err(Miss::Absent);
                 }
-                Ok(Found::File(OpenFile::of(file, &stat)))
+                Ok(Resource::File(OpenFile::of(file, &stat)))
             }
             _ => Err(Miss::Special),
         }
@@ -203,10 +203,10 @@ mod tests {
     fn files_and_directories_beneath_are_found() {
         let (outer, tree) = tree();
         symlink("../page", outer.path().join("site/sub/link")).unwrap();
-        assert!(matches!(tree.find(b"page"), Ok(Found::File(OpenFile { length: 4, .. }))));
-        assert!(matches!(tree.find(b"sub/link"), Ok(Found::File(OpenFile { length: 4, .. }))));
-        assert!(matches!(tree.find(b"sub"), Ok(Found::Directory)));
-        assert!(matches!(tree.find(b"."), Ok(Found::Directory)));
+        assert!(matches!(tree.find(b"page"), Ok(Resource::File(OpenFile { length: 4, .. }))));
+        assert!(matches!(tree.find(b"sub/link"), Ok(Resource::File(OpenFile { length: 4, .. }))));
+        assert!(matches!(tree.find(b"sub"), Ok(Resource::Directory)));
+        assert!(matches!(tree.find(b"."), Ok(Resource::Directory)));
         assert!(matches!(tree.find(b"page/x"), Err(Miss::Absent)));
         assert!(matches!(tree.find(b"none"), Err(Miss::Absent)));
         assert!(matches!(tree.find(b"a\0b"), Err(Miss::Absent)));

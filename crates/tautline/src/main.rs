@@ -6,6 +6,7 @@ mod account;
 mod again;
 mod assertion;
 mod commands;
+mod destination;
 mod exit;
 mod findings;
 mod first_screen;
@@ -14,7 +15,6 @@ mod kept;
 mod link_args;
 mod local_server;
 mod output;
-mod place;
 mod run;
 mod scenario;
 

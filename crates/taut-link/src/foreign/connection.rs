@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 
 use taut_time::{ByteRange, Instant};
 
-use super::policy::AckPolicy;
+use super::policy::AckTimer;
 use super::segment::{Flags, Segment, WINDOW};
 
 /// One connection. Sends no data, so all that it ever has to repeat is an answer to a segment that the client repeats:
@@ -68,7 +68,7 @@ impl Connection {
         &mut self,
         now: Instant,
         segment: &Segment<'_>,
-        policy: AckPolicy,
+        policy: AckTimer,
     ) -> (Option<ByteRange>, Answer) {
         // Distance on the circle of sequence numbers: positive for a gap, negative for old data.
         let ahead = segment.sequence.wrapping_sub(self.next_expected()) as i32;
@@ -130,8 +130,8 @@ impl Connection {
         (!bytes.is_empty()).then_some(bytes)
     }
 
-    fn acknowledge_later(&mut self, now: Instant, policy: AckPolicy) -> Answer {
-        if AckPolicy::is_plenty(self.received - self.acknowledged) {
+    fn acknowledge_later(&mut self, now: Instant, policy: AckTimer) -> Answer {
+        if AckTimer::is_plenty(self.received - self.acknowledged) {
             return Answer::Acknowledge;
         }
         self.ack_due.get_or_insert_with(|| policy.due(now));

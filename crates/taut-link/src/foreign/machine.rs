@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use taut_time::Instant;
 
 use super::connection::{Answer, Connection};
-use super::policy::AckPolicy;
+use super::policy::AckTimer;
 use super::record::{AckSent, Arrival, Log};
 use super::segment::{Flags, Segment};
 
@@ -25,12 +25,12 @@ pub struct Config {
     /// The port on which it accepts connections. Segments to any other are answered with a RST.
     pub port: u16,
     /// When it acknowledges data.
-    pub policy: AckPolicy,
+    pub policy: AckTimer,
     /// Sequence number of its first SYN. Later connections follow in steps of 64,000.
     pub initial_sequence: u32,
 }
 
-/// A TCP receiver (RFC 9293) that takes in all data at once, sends none and acknowledges late, as its [`AckPolicy`]
+/// A TCP receiver (RFC 9293) that takes in all data at once, sends none and acknowledges late, as its [`AckTimer`]
 /// says.
 ///
 /// It grants a window of 65,535 bytes, accepts segments of 1460 bytes and knows no other option: no window scaling, no

@@ -27,7 +27,7 @@ fn ms(millis: u64) -> Instant {
     Instant::from_nanos(millis * 1_000_000)
 }
 
-fn peer(policy: AckPolicy) -> ForeignPeer {
+fn peer(policy: AckTimer) -> ForeignPeer {
     ForeignPeer::new(Config { address: *LOCAL.ip(), port: LOCAL.port(), policy, initial_sequence: OWN_START })
 }
 
@@ -57,7 +57,7 @@ fn ack_of(position: u32) -> (Flags, u32, u32) {
     (ACK, OWN_START.wrapping_add(1), CLIENT_START.wrapping_add(1).wrapping_add(position))
 }
 
-fn connected(policy: AckPolicy) -> ForeignPeer {
+fn connected(policy: AckTimer) -> ForeignPeer {
     let mut peer = peer(policy);
     peer.handle(ms(0), &client(SYN, CLIENT_START, 0, &[]));
     assert_eq!(said(&mut peer, ms(0)), [(SYN_ACK, OWN_START, CLIENT_START.wrapping_add(1))]);
@@ -73,7 +73,7 @@ fn ranges(peer: &mut ForeignPeer) -> Vec<(u64, ByteRange)> {
 
 #[test]
 fn the_handshake_offers_an_mss_and_nothing_else() {
-    let mut peer = peer(AckPolicy::after(DELAY));
+    let mut peer = peer(AckTimer::after(DELAY));
     peer.handle(ms(0), &client(SYN, CLIENT_START, 0, &[]));
     let packet = peer.poll(ms(0)).unwrap();
     let ip = Ipv4Slice::from_slice(&packet).unwrap();
@@ -85,7 +85,7 @@ fn the_handshake_offers_an_mss_and_nothing_else() {
 
 #[test]
 fn a_repeated_syn_is_answered_again() {
-    let mut peer = peer(AckPolicy::after(DELAY));
+    let mut peer = peer(AckTimer::after(DELAY));
     for now in [ms(0), ms(1000)] {
         peer.handle(now, &client(SYN, CLIENT_START, 0, &[]));
         assert_eq!(said(&mut peer, now), [(SYN_ACK, OWN_START, CLIENT_START.wrapping_add(1))]);
@@ -94,7 +94,7 @@ fn a_repeated_syn_is_answered_again() {
 
 #[test]
 fn a_syn_within_a_connection_is_challenged_and_a_rst_then_clears() {
-    let mut peer = connected(AckPolicy::after(DELAY));
+    let mut peer = connected(AckTimer::after(DELAY));
     peer.handle(ms(1), &client(SYN, 5, 0, &[]));
     assert_eq!(said(&mut peer, ms(1)), [ack_of(0)]);
     peer.handle(ms(2), &client(RST, CLIENT_START.wrapping_add(1), 0, &[]));
@@ -104,7 +104,7 @@ fn a_syn_within_a_connection_is_challenged_and_a_rst_then_clears() {
 
 #[test]
 fn a_wrong_acknowledgement_of_the_syn_is_reset() {
-    let mut peer = peer(AckPolicy::after(DELAY));
+    let mut peer = peer(AckTimer::after(DELAY));
     peer.handle(ms(0), &client(SYN, CLIENT_START, 0, &[]));
     said(&mut peer, ms(0));
     peer.handle(ms(1), &client(ACK, CLIENT_START.wrapping_add(1), 99, &[]));
@@ -113,7 +113,7 @@ fn a_wrong_acknowledgement_of_the_syn_is_reset() {
 
 #[test]
 fn data_is_acknowledged_exactly_after_the_delay_of_its_first_segment() {
-    let mut peer = connected(AckPolicy::after(DELAY));
+    let mut peer = connected(AckTimer::after(DELAY));
     peer.handle(ms(10), &data(ACK, 0, &[1; 128]));
     peer.handle(ms(30), &data(ACK, 128, &[1; 512]));
     assert_eq!(peer.deadline(), Some(ms(66)));
@@ -128,7 +128,7 @@ fn data_is_acknowledged_exactly_after_the_delay_of_its_first_segment() {
 
 #[test]
 fn a_tick_rounds_the_delay_up() {
-    let mut peer = connected(AckPolicy::on_tick(DELAY, Duration::from_millis(10)));
+    let mut peer = connected(AckTimer::on_tick(DELAY, Duration::from_millis(10)));
     peer.handle(ms(12), &data(ACK, 0, &[1; 128]));
     assert_eq!(peer.deadline(), Some(ms(70)));
     assert_eq!(said(&mut peer, ms(70)), [ack_of(128)]);
@@ -136,7 +136,7 @@ fn a_tick_rounds_the_delay_up() {
 
 #[test]
 fn two_full_segments_are_acknowledged_at_once() {
-    let mut peer = connected(AckPolicy::after(DELAY));
+    let mut peer = connected(AckTimer::after(DELAY));
     peer.handle(ms(1), &data(ACK, 0, &[1; 1460]));
     assert_eq!(said(&mut peer, ms(1)), []);
     peer.handle(ms(2), &data(ACK, 1460, &[1; 1460]));
@@ -147,7 +147,7 @@ fn two_full_segments_are_acknowledged_at_once() {
 
 #[test]
 fn repeated_data_is_acknowledged_at_once_and_does_not_arrive_again() {
-    let mut peer = connected(AckPolicy::after(DELAY));
+    let mut peer = connected(AckTimer::after(DELAY));
     peer.handle(ms(1), &data(ACK, 0, &[1; 128]));
     peer.handle(ms(2), &data(ACK, 0, &[1; 128]));
     assert_eq!(said(&mut peer, ms(2)), [ack_of(128)]);
@@ -158,7 +158,7 @@ fn repeated_data_is_acknowledged_at_once_and_does_not_arrive_again() {
 
 #[test]
 fn data_after_a_gap_is_dropped_with_an_acknowledgement_at_once() {
-    let mut peer = connected(AckPolicy::after(DELAY));
+    let mut peer = connected(AckTimer::after(DELAY));
     peer.handle(ms(1), &data(ACK, 128, &[1; 128]));
     assert_eq!((said(&mut peer, ms(1)), ranges(&mut peer)), (vec![ack_of(0)], vec![]));
     peer.handle(ms(2), &data(ACK, 0, &[1; 256]));
@@ -167,14 +167,14 @@ fn data_after_a_gap_is_dropped_with_an_acknowledgement_at_once() {
 
 #[test]
 fn a_keep_alive_probe_is_answered() {
-    let mut peer = connected(AckPolicy::after(DELAY));
+    let mut peer = connected(AckTimer::after(DELAY));
     peer.handle(ms(1), &client(ACK, CLIENT_START, OWN_START.wrapping_add(1), &[]));
     assert_eq!(said(&mut peer, ms(1)), [ack_of(0)]);
 }
 
 #[test]
 fn a_fin_closes_both_halves() {
-    let mut peer = connected(AckPolicy::after(DELAY));
+    let mut peer = connected(AckTimer::after(DELAY));
     peer.handle(ms(1), &data(FIN, 0, &[1; 128]));
     let (_, own, expected) = ack_of(129);
     assert_eq!(said(&mut peer, ms(1)), [(FIN, own, expected)]);
@@ -191,7 +191,7 @@ fn a_fin_closes_both_halves() {
 
 #[test]
 fn a_fin_after_all_data_is_taken() {
-    let mut peer = connected(AckPolicy::after(DELAY));
+    let mut peer = connected(AckTimer::after(DELAY));
     peer.handle(ms(1), &data(ACK, 0, &[1; 128]));
     peer.handle(ms(2), &data(FIN, 128, &[]));
     let (_, own, expected) = ack_of(129);
@@ -200,7 +200,7 @@ fn a_fin_after_all_data_is_taken() {
 
 #[test]
 fn a_rst_clears_only_inside_the_window() {
-    let mut peer = connected(AckPolicy::after(DELAY));
+    let mut peer = connected(AckTimer::after(DELAY));
     peer.handle(ms(1), &data(ACK, 0, &[1; 128]));
     peer.handle(ms(2), &data(RST, 127, &[]));
     assert_eq!(peer.deadline(), Some(ms(1) + DELAY));
@@ -211,7 +211,7 @@ fn a_rst_clears_only_inside_the_window() {
 
 #[test]
 fn a_segment_to_a_closed_port_is_reset() {
-    let mut peer = peer(AckPolicy::after(DELAY));
+    let mut peer = peer(AckTimer::after(DELAY));
     let closed = SocketAddrV4::new(*LOCAL.ip(), 10);
     let syn = Segment {
         source: CLIENT,
@@ -229,7 +229,7 @@ fn a_segment_to_a_closed_port_is_reset() {
 
 #[test]
 fn connections_are_apart_and_the_oldest_goes_when_there_are_too_many() {
-    let mut peer = connected(AckPolicy::after(DELAY));
+    let mut peer = connected(AckTimer::after(DELAY));
     for port in 1..=64 {
         let source = SocketAddrV4::new(*CLIENT.ip(), port);
         let (sequence, acknowledgment) = (u32::from(port), 0);
@@ -248,7 +248,7 @@ fn connections_are_apart_and_the_oldest_goes_when_there_are_too_many() {
 
 #[test]
 fn what_nobody_polls_is_bounded() {
-    let mut peer = connected(AckPolicy::after(DELAY));
+    let mut peer = connected(AckTimer::after(DELAY));
     for _ in 0..10_000 {
         peer.handle(ms(1), &data(ACK, 128, b"gap"));
     }
@@ -297,7 +297,7 @@ proptest! {
         ),
         polls in any::<u64>(),
     ) {
-        let mut peer = connected(AckPolicy::after(DELAY));
+        let mut peer = connected(AckTimer::after(DELAY));
         for (index, packet) in packets.iter().enumerate() {
             let now = ms(7 * index as u64);
             peer.handle(now, packet);
@@ -322,7 +322,7 @@ proptest! {
 
     #[test]
     fn a_stream_in_any_pieces_arrives_whole(pieces in prop::collection::vec(1..1460_usize, 1..40), gap in 0..80_u64) {
-        let mut peer = connected(AckPolicy::after(DELAY));
+        let mut peer = connected(AckTimer::after(DELAY));
         let mut position = 0;
         for (index, &piece) in pieces.iter().enumerate() {
             let now = ms(gap * index as u64);

@@ -6,15 +6,15 @@
 //! ACK delay. This module brings such a receiver to the local machine:
 //!
 //! - [`ForeignPeer`]: the receiver, without I/O and without a clock.
-//! - [`AckPolicy`]: when it acknowledges.
+//! - [`AckTimer`]: when it acknowledges.
 //! - [`ForeignHost`]: the receiver at work behind a TUN device, in a network namespace of its own. The sender under
 //!   test is the kernel's own TCP.
 //!
 //! ```no_run
 //! use std::{net::TcpStream, time::Duration};
-//! use taut_link::foreign::{AckPolicy, ForeignHost};
+//! use taut_link::foreign::{AckTimer, ForeignHost};
 //!
-//! let host = ForeignHost::start(AckPolicy::after(Duration::from_millis(56)))?;
+//! let host = ForeignHost::start(AckTimer::after(Duration::from_millis(56)))?;
 //! let stream = host.in_namespace(|| TcpStream::connect(host.address()))??;
 //! // ... write to the stream, from any thread, then:
 //! let arrivals = host.take_arrivals(stream.local_addr()?.port());
@@ -31,6 +31,6 @@ mod segment;
 mod tun;
 
 pub use machine::{Config, ForeignPeer};
-pub use policy::AckPolicy;
+pub use policy::AckTimer;
 pub use record::{AckSent, Arrival};
 pub use tun::ForeignHost;

@@ -7,7 +7,7 @@ use super::segment::MSS;
 /// Whatever the policy, two full segments of unacknowledged data are acknowledged at once, and so is a segment that is
 /// out of order (RFC 1122, section 4.2.3.2; RFC 5681, section 4.2).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct AckPolicy {
+pub struct AckTimer {
     /// Time from the arrival of the first unacknowledged segment to its acknowledgement.
     pub delay: Duration,
     /// Period of the timer that sends acknowledgements: they wait for its next tick after `delay`. Ticks fall on
@@ -15,7 +15,7 @@ pub struct AckPolicy {
     pub tick: Option<Duration>,
 }
 
-impl AckPolicy {
+impl AckTimer {
     /// Acknowledges `delay` after the first unacknowledged segment, to the nanosecond.
     pub const fn after(delay: Duration) -> Self {
         Self { delay, tick: None }
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_tick_rounds_up_and_keeps_what_is_on_it() {
-        let policy = AckPolicy::on_tick(50 * MS, 10 * MS);
+        let policy = AckTimer::on_tick(50 * MS, 10 * MS);
         assert_eq!(policy.due(Instant::from_nanos(0) + 3 * MS), Instant::from_nanos(0) + 60 * MS);
         assert_eq!(policy.due(Instant::from_nanos(0) + 10 * MS), Instant::from_nanos(0) + 60 * MS);
         assert_eq!(policy.due(Instant::from_nanos(10_000_001)), Instant::from_nanos(0) + 70 * MS);
@@ -56,9 +56,9 @@ mod tests {
     #[test]
     fn absurd_policies_saturate() {
         let end = Instant::from_nanos(u64::MAX);
-        assert_eq!(AckPolicy::after(Duration::MAX).due(end), end);
-        assert_eq!(AckPolicy::on_tick(Duration::MAX, 7 * MS).due(end), end);
-        assert_eq!(AckPolicy::on_tick(MS, Duration::ZERO).due(Instant::default()), Instant::default() + MS);
-        assert_eq!(AckPolicy::on_tick(MS, Duration::MAX).due(Instant::default()), Instant::default() + MS);
+        assert_eq!(AckTimer::after(Duration::MAX).due(end), end);
+        assert_eq!(AckTimer::on_tick(Duration::MAX, 7 * MS).due(end), end);
+        assert_eq!(AckTimer::on_tick(MS, Duration::ZERO).due(Instant::default()), Instant::default() + MS);
+        assert_eq!(AckTimer::on_tick(MS, Duration::MAX).due(Instant::default()), Instant::default() + MS);
     }
 }

@@ -14,7 +14,7 @@ use taut_time::Instant;
 use super::device::TunDevice;
 use super::machine::{Config, ForeignPeer};
 use super::namespace::{self, Namespace};
-use super::policy::AckPolicy;
+use super::policy::AckTimer;
 use super::record::{AckSent, Arrival};
 use crate::{Endpoint, Error, Result, clock};
 
@@ -55,7 +55,7 @@ impl ForeignHost {
     ///
     /// # Errors
     /// [`Error::Unavailable`] when a right or `/dev/net/tun` is missing, [`Error::Io`] when the device can't be set up.
-    pub fn start(policy: AckPolicy) -> Result<Self> {
+    pub fn start(policy: AckTimer) -> Result<Self> {
         namespace::acquire_right()?;
         // RFC 9293, section 3.4.1: a clock of 4 µs.
         let initial_sequence = (clock::now().as_nanos() / 4000) as u32;

@@ -14,7 +14,7 @@ const MESSAGES: u32 = 100;
 
 /// A host, or `None` and a note that the test is skipped.
 fn host_or_skip(test: &str, delay: Duration) -> Option<ForeignHost> {
-    match ForeignHost::start(AckPolicy::after(delay)) {
+    match ForeignHost::start(AckTimer::after(delay)) {
         Ok(host) => Some(host),
         Err(Error::Unavailable(reason)) => {
             crate::skip::note(&format!("foreign::{test}"), &reason);

@@ -89,19 +89,19 @@ impl Reader<'_> {
         self.take().map(u64::from_be_bytes)
     }
 
-    pub(super) fn records(&mut self) -> Result<Vec<Record>, WireError> {
+    pub(super) fn records(&mut self) -> Result<Vec<ArrivalRecord>, WireError> {
         if !self.0.len().is_multiple_of(RECORD_BYTES) {
             return Err(WireError::Length);
         }
         (0..self.0.len() / RECORD_BYTES)
-            .map(|_| Ok(Record { end: self.u64()?, received_ns: self.u64()?, read_ns: self.u64()? }))
+            .map(|_| Ok(ArrivalRecord { end: self.u64()?, received_ns: self.u64()?, read_ns: self.u64()? }))
             .collect()
     }
 }
 
 /// One arrival, on the server's `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Record {
+pub struct ArrivalRecord {
     /// Position after the last byte that arrived, counted from the start of the work.
     pub end: u64,
     /// When the server's kernel took it in, in ns; 0 when that is not known.

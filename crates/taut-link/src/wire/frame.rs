@@ -1,8 +1,8 @@
 use taut_time::Duration;
 
 use super::format::{
-    CONTROL_BYTES, DATA_HEADER_BYTES, FETCH_BYTES, HEADER_BYTES, RECORDS_PER_FRAME, Reader, Record, VERSION, WireError,
-    Writer,
+    ArrivalRecord, CONTROL_BYTES, DATA_HEADER_BYTES, FETCH_BYTES, HEADER_BYTES, RECORDS_PER_FRAME, Reader, VERSION,
+    WireError, Writer,
 };
 use super::hello::{Accept, Hello, Refusal, Shape, Shaped};
 
@@ -39,7 +39,7 @@ pub enum Frame {
     /// Client, datagrams only: nothing more to ask; the place is free. Has no answer.
     Done,
     /// Server: what the work came to.
-    Summary(Summary),
+    Summary(Totals),
     /// Client, datagrams only: send records from this index on.
     Fetch {
         /// Index of the first record wanted.
@@ -50,7 +50,7 @@ pub enum Frame {
         /// Index of the first record.
         index: u64,
         /// The records.
-        records: Vec<Record>,
+        records: Vec<ArrivalRecord>,
     },
     /// Client, streams only: make me a crowd host.
     Crowd {
@@ -60,7 +60,7 @@ pub enum Frame {
         connections: u32,
     },
     /// Server: the crowd host listens there.
-    Place {
+    HostAt {
         /// Port, or what stands after the dot of a Unix name.
         number: u32,
     },
@@ -85,7 +85,7 @@ pub struct Usage {
 
 /// What a session came to, as the server saw it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Summary {
+pub struct Totals {
     /// Bytes that arrived.
     pub bytes: u64,
     /// Messages that arrived (datagrams) or reads that brought something (streams).
@@ -119,7 +119,7 @@ impl Frame {
             }
             Self::Fetch { index } => drop(out.u64(*index)),
             Self::Crowd { engine, connections } => drop(out.u8(*engine).u8(0).u16(0).u32(*connections)),
-            Self::Place { number } => drop(out.u32(*number)),
+            Self::HostAt { number } => drop(out.u32(*number)),
             Self::Shape(shape) => shape.emit(&mut out),
             Self::Shaped(shaped) => shaped.emit(&mut out),
             Self::Usage(usage) => {
@@ -178,7 +178,7 @@ impl Frame {
             8 => Self::Bye,
             9 => Self::Fetch { index: from.u64()? },
             10 => Self::Records { index: from.u64()?, records: from.records()? },
-            11 => Self::Summary(Summary {
+            11 => Self::Summary(Totals {
                 bytes: from.u64()?,
                 messages: from.u64()?,
                 first_ns: from.u64()?,
@@ -192,7 +192,7 @@ impl Frame {
                 let _reserved = (from.u8()?, from.u16()?);
                 Self::Crowd { engine, connections: from.u32()? }
             }
-            14 => Self::Place { number: from.u32()? },
+            14 => Self::HostAt { number: from.u32()? },
             15 => {
                 let (cpu, threads, _reserved) = (Duration::from_nanos(from.u64()?), from.u32()?, from.u32()?);
                 Self::Usage(Usage { cpu, threads, rss_bytes: from.u64()? })
@@ -219,7 +219,7 @@ impl Frame {
             Self::Summary(_) => 11,
             Self::Done => 12,
             Self::Crowd { .. } => 13,
-            Self::Place { .. } => 14,
+            Self::HostAt { .. } => 14,
             Self::Usage(_) => 15,
             Self::Shape(_) => 16,
             Self::Shaped(_) => 17,
@@ -321,7 +321,7 @@ mod tests {
         let of_a_stranger = Accept { credit_rule: None, agreed: Agreed::default(), core: None, ..accept };
         let intervals = Some(IntervalLimits { min: 6, max: 40 });
         let shape = Shape { mtu: Some(2221), receive_buffer: Some(65_536), intervals, keep: true };
-        let record = Record { end: 128, received_ns: 5, read_ns: 6 };
+        let record = ArrivalRecord { end: 128, received_ns: 5, read_ns: 6 };
         vec![
             Frame::Hello(hello),
             Frame::Challenge { token: 77 },
@@ -335,9 +335,9 @@ mod tests {
             Frame::Done,
             Frame::Fetch { index: 50 },
             Frame::Records { index: 50, records: vec![record; 3] },
-            Frame::Summary(Summary { bytes: 1, messages: 2, first_ns: 3, last_ns: 4, ..Summary::default() }),
+            Frame::Summary(Totals { bytes: 1, messages: 2, first_ns: 3, last_ns: 4, ..Totals::default() }),
             Frame::Crowd { engine: 3, connections: 10_000 },
-            Frame::Place { number: 40_123 },
+            Frame::HostAt { number: 40_123 },
             Frame::Usage(Usage { cpu: Duration::from_millis(5), threads: 2, rss_bytes: 1 << 33 }),
             Frame::Shape(shape),
             Frame::Shape(Shape::default()),
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_number_takes_no_place_of_anything_else() {
-        let full = Summary {
+        let full = Totals {
             bytes: u64::MAX,
             messages: u64::MAX,
             first_ns: u64::MAX,
@@ -383,7 +383,8 @@ mod tests {
             };
             assert!(answer.emit(1).len() <= question, "{answer:?}");
         }
-        let full = Frame::Records { index: 0, records: vec![Record::default(); super::super::RECORDS_PER_FETCH] };
+        let full =
+            Frame::Records { index: 0, records: vec![ArrivalRecord::default(); super::super::RECORDS_PER_FETCH] };
         assert!(full.emit(1).len() <= FETCH_BYTES);
     }
 
@@ -399,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_full_frame_of_records_fits_its_length_field() {
-        let full = Frame::Records { index: 0, records: vec![Record::default(); RECORDS_PER_FRAME] };
+        let full = Frame::Records { index: 0, records: vec![ArrivalRecord::default(); RECORDS_PER_FRAME] };
         assert_eq!(Frame::parse(&full.emit(0)), Ok((0, full)));
     }
 

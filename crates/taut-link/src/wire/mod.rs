@@ -11,8 +11,8 @@ mod hello;
 
 pub use end_mark::EndMark;
 pub use format::{
-    CONTROL_BYTES, DATA_HEADER_BYTES, FETCH_BYTES, HEADER_BYTES, RECORDS_PER_FETCH, RECORDS_PER_FRAME, Record, VERSION,
-    WireError,
+    ArrivalRecord, CONTROL_BYTES, DATA_HEADER_BYTES, FETCH_BYTES, HEADER_BYTES, RECORDS_PER_FETCH, RECORDS_PER_FRAME,
+    VERSION, WireError,
 };
-pub use frame::{Frame, Summary, Usage, data_header, data_sequence, frame_length, number_of, set_number};
+pub use frame::{Frame, Totals, Usage, data_header, data_sequence, frame_length, number_of, set_number};
 pub use hello::{Accept, AckPolicy, Hello, Refusal, Shape, Shaped, Work};

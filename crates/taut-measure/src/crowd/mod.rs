@@ -8,7 +8,7 @@
 
 mod client;
 mod plan;
-mod record;
+mod results;
 mod side;
 
 use taut_link::affinity::on_core;
@@ -19,8 +19,8 @@ use crate::interrupt::Interrupt;
 use crate::rounds::turns;
 use client::{Crowd, Ending};
 use plan::Case;
-pub use plan::{CrowdOutcome, CrowdPlan, MESSAGE_BYTES, Server};
-use record::{Cell, Record};
+pub use plan::{CrowdOutcome, CrowdPlan, HostedBy, MESSAGE_BYTES};
+use results::{Cell, Results};
 use side::Side;
 use taut_record::Ended;
 use taut_serve::crowd::CrowdEngine;
@@ -42,7 +42,7 @@ pub fn run(plan: &CrowdPlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usi
     let largest = cases.iter().map(|case| case.connections).max().unwrap_or(0);
     descriptors::make_room(largest)?;
     let _placed = on_core(plan.spot.core)?;
-    let mut record = Record::new(plan, &cases);
+    let mut results = Results::new(plan, &cases);
     let mut first_error = None;
     let mut ended = Ended::Complete;
     let engines = plan.engines.len();
@@ -54,20 +54,20 @@ pub fn run(plan: &CrowdPlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usi
                     break 'rounds;
                 }
                 progress((round * cases.len() + at) * engines + index, steps);
-                if record.is_out(turn) {
+                if results.is_out(turn) {
                     continue;
                 }
-                match measure(plan, plan.engines[turn], case, &mut record, round, interrupt) {
-                    Ok(cells) => record.add(at, turn, round, cells),
+                match measure(plan, plan.engines[turn], case, &mut results, round, interrupt) {
+                    Ok(cells) => results.add(at, turn, round, cells),
                     Err(_) if interrupt.is_set() => break 'rounds,
                     Err(error)
-                        if error.is_peer_gone() && matches!(plan.server, Server::At(_)) && record.has_figures() =>
+                        if error.is_peer_gone() && matches!(plan.server, HostedBy::At(_)) && results.has_figures() =>
                     {
                         ended = Ended::PeerGone(error.to_string());
                         break 'rounds;
                     }
                     Err(error) => {
-                        record.put_out(turn, error.to_string());
+                        results.put_out(turn, error.to_string());
                         first_error.get_or_insert(error);
                     }
                 }
@@ -78,8 +78,8 @@ pub fn run(plan: &CrowdPlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usi
         ended = Ended::Interrupted;
     }
     match first_error {
-        Some(error) if record.is_empty() => Err(error),
-        _ => Ok(CrowdOutcome { rows: record.rows(), ended }),
+        Some(error) if results.is_empty() => Err(error),
+        _ => Ok(CrowdOutcome { rows: results.rows(), ended }),
     }
 }
 
@@ -119,12 +119,12 @@ fn measure(
     plan: &CrowdPlan,
     engine: CrowdEngine,
     case: &Case,
-    record: &mut Record<'_>,
+    results: &mut Results<'_>,
     round: usize,
     interrupt: &Interrupt,
 ) -> Result<Vec<Cell>> {
     let mut side = Side::start(plan, engine, case.connections, interrupt)?;
-    record.note_placement(side.is_placed(plan));
+    results.note_placement(side.is_placed(plan));
     let crowd = Crowd::connect(side.endpoint(), case.connections, plan.client_spins(), interrupt);
     // A host that died says why, which is worth more than that nobody listens.
     let mut crowd = match crowd {
@@ -191,7 +191,7 @@ mod tests {
 
     pub(super) fn plan(engines: &[CrowdEngine], active: &[usize], by_connections: &[usize]) -> CrowdPlan {
         CrowdPlan {
-            server: Server::At("tcp://127.0.0.1:9".parse().unwrap()),
+            server: HostedBy::At("tcp://127.0.0.1:9".parse().unwrap()),
             engines: engines.to_vec(),
             connections: 100,
             active: active.to_vec(),
@@ -232,7 +232,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
         let silent =
-            CrowdPlan { server: Server::At(endpoint.parse().unwrap()), ..plan(&[CrowdEngine::Epoll], &[1], &[]) };
+            CrowdPlan { server: HostedBy::At(endpoint.parse().unwrap()), ..plan(&[CrowdEngine::Epoll], &[1], &[]) };
         let interrupt = Interrupt::default();
         let user = interrupt.clone();
         std::thread::spawn(move || {

@@ -12,7 +12,7 @@ pub const MESSAGE_BYTES: usize = 32;
 #[derive(Clone, Debug)]
 pub struct CrowdPlan {
     /// Who runs the hosts.
-    pub server: Server,
+    pub server: HostedBy,
     /// The engines, interleaved; each is held against the first.
     pub engines: Vec<CrowdEngine>,
     /// Links of one host.
@@ -49,7 +49,7 @@ impl CrowdPlan {
 
 /// Who runs the hosts.
 #[derive(Clone, Debug)]
-pub enum Server {
+pub enum HostedBy {
     /// We do.
     Own {
         /// The program that is one.

@@ -4,7 +4,7 @@ use taut_link::wire::Usage;
 use taut_link::{CrowdRequest, CrowdSession, Endpoint, Result};
 use taut_time::Duration;
 
-use super::plan::{CrowdPlan, MESSAGE_BYTES, Server};
+use super::plan::{CrowdPlan, HostedBy, MESSAGE_BYTES};
 use crate::interrupt::Interrupt;
 use taut_serve::crowd::{CrowdEngine, HostOrder, HostProcess};
 
@@ -25,12 +25,12 @@ impl Side {
         interrupt: &Interrupt,
     ) -> Result<Self> {
         match &plan.server {
-            Server::Own { program, listen } => {
+            HostedBy::Own { program, listen } => {
                 let listen = listen.clone();
                 let order = HostOrder { engine, connections, listen, from: None, core: plan.spot.peer_core };
                 Ok(Self::Local(HostProcess::start(program, &order, interrupt)?))
             }
-            Server::At(endpoint) => {
+            HostedBy::At(endpoint) => {
                 let request = CrowdRequest {
                     endpoint: endpoint.clone(),
                     engine: engine.number(),

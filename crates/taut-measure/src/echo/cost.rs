@@ -6,7 +6,7 @@ use taut_link::wire::AckPolicy;
 use taut_link::{Error, Result};
 use taut_time::Duration;
 
-use super::plan::{EchoPlan, EchoSubject, Limit, WriteStyle};
+use super::plan::{EchoPlan, EchoSubject, RunLength, WriteStyle};
 use super::run;
 use crate::engine::EngineKind;
 use crate::interrupt::Interrupt;
@@ -36,7 +36,7 @@ pub fn observer_cost(interrupt: &Interrupt) -> Result<Option<ObserverCost>> {
     });
     let plan = EchoPlan {
         rounds: LEAST_ROUNDS,
-        limit: Limit::Time(Duration::from_millis(100)),
+        limit: RunLength::Time(Duration::from_millis(100)),
         rate_hz: None,
         timeout: Duration::from_secs(1),
         exceed: Vec::new(),

@@ -30,7 +30,7 @@ use crate::engine::{EngineKind, overhead};
 use crate::interrupt::Interrupt;
 use crate::rounds::turns;
 pub use cost::observer_cost;
-pub use plan::{EchoPlan, EchoSubject, Limit, WriteStyle};
+pub use plan::{EchoPlan, EchoSubject, RunLength, WriteStyle};
 pub use simulated::run_simulated;
 use target::Target;
 use taut_record::{EchoRow, Ended};
@@ -145,7 +145,7 @@ mod tests {
     pub(super) fn plan() -> EchoPlan {
         EchoPlan {
             rounds: 1,
-            limit: Limit::Count(1),
+            limit: RunLength::Count(1),
             rate_hz: None,
             timeout: Duration::from_secs(1),
             exceed: Vec::new(),

@@ -69,7 +69,7 @@ fn what_is_under_way_when_the_user_interrupts_a_stall_is_lost() {
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
             let _ = link.read_to_end(&mut Vec::new());
         });
-        let limit = Limit::Time(Duration::from_secs(60));
+        let limit = RunLength::Time(Duration::from_secs(60));
         let plan = EchoPlan { rate_hz, limit, timeout: Duration::from_secs(30), ..plan() };
         let outcome = measure(&endpoint, engine, &plan, &interrupt).unwrap();
         assert!(row(&outcome).lost >= least, "{engine}, {rate_hz:?}: {:?}", outcome.rows);
@@ -84,7 +84,7 @@ fn what_is_under_way_when_the_peer_dies_is_lost() {
             echo(&mut link, SOUND);
             link.read_exact(&mut [0; 32 * 5][..32 * unanswered]).unwrap();
         });
-        let limit = Limit::Time(Duration::from_secs(60));
+        let limit = RunLength::Time(Duration::from_secs(60));
         let plan = EchoPlan { rate_hz, limit, timeout: Duration::from_secs(30), ..plan() };
         let outcome = measure(&endpoint, engine, &plan, &Interrupt::default()).unwrap();
         assert!(row(&outcome).lost >= unanswered as u64, "{engine}, {rate_hz:?}: {:?}", outcome.rows);
@@ -124,7 +124,7 @@ fn a_reply_in_pieces_is_in_time_when_its_last_one_is() {
                 }
             }
         });
-        let plan = EchoPlan { limit: Limit::Count(3), timeout: Duration::from_millis(200), ..plan() };
+        let plan = EchoPlan { limit: RunLength::Count(3), timeout: Duration::from_millis(200), ..plan() };
         let outcome = measure(&endpoint, engine, &plan, &Interrupt::default()).unwrap();
         let row = outcome.rows[0].as_ref().unwrap();
         assert_eq!((row.sent, row.lost), (3, 3), "{engine}: {row:?}");
@@ -156,7 +156,7 @@ fn a_stream_that_is_no_echo_is_told() {
                 let mut message = [0; 32];
                 while link.read_exact(&mut message).is_ok() && link.write_all(&answer(&message)).is_ok() {}
             });
-            let plan = EchoPlan { rate_hz, limit: Limit::Count(100), ..plan() };
+            let plan = EchoPlan { rate_hz, limit: RunLength::Count(100), ..plan() };
             assert_no_echo(measure(&endpoint, engine, &plan, &Interrupt::default()), engine);
         }
     }
@@ -175,7 +175,7 @@ fn datagrams_that_are_no_copies_are_told() {
                 let (bytes, from) = socket.recv_from(&mut message).unwrap();
                 socket.send_to(&answer(&message[..bytes]), from)
             });
-            let plan = EchoPlan { rate_hz, limit: Limit::Count(100), ..plan() };
+            let plan = EchoPlan { rate_hz, limit: RunLength::Count(100), ..plan() };
             assert_no_echo(measure(&endpoint, engine, &plan, &Interrupt::default()), engine);
         }
     }
@@ -207,7 +207,7 @@ fn echoes_of_every_length_are_echoes() {
             let count = if message_bytes > 9 { 5 } else { 240 };
             let plan = EchoPlan {
                 rate_hz: rate_hz.filter(|_| message_bytes <= 9),
-                limit: Limit::Count(count),
+                limit: RunLength::Count(count),
                 message_bytes,
                 timeout: Duration::from_secs(10),
                 ..plan()

@@ -12,7 +12,7 @@ use taut_time::{Duration, Framing, Instant};
 use super::client::EchoClient;
 use super::event_loop::EventLoop;
 use super::ping_pong::PingPong;
-use super::plan::{EchoPlan, Limit, WriteStyle};
+use super::plan::{EchoPlan, RunLength, WriteStyle};
 use super::samples::Samples;
 use super::simulated::{self, SimulatedLink};
 use super::tests::plan;
@@ -86,7 +86,7 @@ fn counted(deeds: &[Deed]) -> u64 {
 
 fn parity_plan() -> EchoPlan {
     // Longer than a reply takes on a busy machine.
-    EchoPlan { timeout: Duration::from_secs(1), message_bytes: MESSAGE_BYTES, limit: Limit::Count(1), ..plan() }
+    EchoPlan { timeout: Duration::from_secs(1), message_bytes: MESSAGE_BYTES, limit: RunLength::Count(1), ..plan() }
 }
 
 /// A link to a peer behind a socket.

@@ -13,7 +13,7 @@ pub struct EchoPlan {
     /// Independent repetitions, each with new links.
     pub rounds: usize,
     /// How much of it.
-    pub limit: Limit,
+    pub limit: RunLength,
     /// Messages per second over all links of an endpoint (open loop); `None` for a closed loop.
     pub rate_hz: Option<f64>,
     /// After which a message counts as lost.
@@ -34,8 +34,8 @@ impl EchoPlan {
         let rounds = self.rounds as u64;
         let never = Instant::from_nanos(u64::MAX);
         let time = match self.limit {
-            Limit::Count(count) => return (count / rounds + u64::from((round as u64) < count % rounds), never),
-            Limit::Time(time) => time / u32::try_from(rounds).unwrap_or(1),
+            RunLength::Count(count) => return (count / rounds + u64::from((round as u64) < count % rounds), never),
+            RunLength::Time(time) => time / u32::try_from(rounds).unwrap_or(1),
         };
         match self.rate_hz {
             // The plan of an open loop is a number of messages, those that are due before the end (less what a product
@@ -49,7 +49,7 @@ impl EchoPlan {
 
 /// When a measurement has enough.
 #[derive(Clone, Copy, Debug)]
-pub enum Limit {
+pub enum RunLength {
     /// Messages for each endpoint, over all rounds.
     Count(u64),
     /// Time for each endpoint, over all rounds.

@@ -9,7 +9,7 @@ use super::client::WARM_UP_MESSAGES;
 use super::copies::NUMBER_BYTES;
 use super::event_loop::EventLoop;
 use super::ping_pong::PingPong;
-use super::plan::{EchoPlan, EchoSubject, Limit};
+use super::plan::{EchoPlan, EchoSubject, RunLength};
 use super::samples::{Sampled, Samples};
 use crate::interrupt::Interrupt;
 use crate::tcp_facts::tcp_facts;
@@ -120,8 +120,8 @@ impl<'a> Target<'a> {
             acks: self.subject.acks,
             message_bytes: self.plan.message_bytes,
             duration: match self.plan.limit {
-                Limit::Time(time) => time,
-                Limit::Count(_) => Duration::ZERO,
+                RunLength::Time(time) => time,
+                RunLength::Count(_) => Duration::ZERO,
             },
             options: self.subject.options.clone(),
             plain: self.plan.plain,

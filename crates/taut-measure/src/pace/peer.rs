@@ -1,6 +1,6 @@
 use taut_link::foreign::{Arrival, ForeignHost};
 use taut_link::peer_clock::{Disagreement, PeerClock, arrival};
-use taut_link::wire::{AckPolicy, Record, Work};
+use taut_link::wire::{AckPolicy, ArrivalRecord, Work};
 use taut_link::{Endpoint, Error, Request, Result, Session, clock};
 use taut_time::{ByteRange, Duration, Event, Framing, Host, Instant, Layer, Timeline, What};
 
@@ -170,7 +170,7 @@ pub(super) enum Report {
     /// On our clock.
     Here(Vec<Arrival>),
     /// On its own.
-    There(Vec<Record>),
+    There(Vec<ArrivalRecord>),
 }
 
 /// When what was sent can have left at the soonest.

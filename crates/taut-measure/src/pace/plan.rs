@@ -44,7 +44,7 @@ pub enum PeerKind {
     /// Any server that reads; what it sends is thrown away.
     Plain(Endpoint),
     /// The built-in TCP peer unlike Linux, in a network namespace of its own.
-    Foreign(foreign::AckPolicy),
+    Foreign(foreign::AckTimer),
     /// The other side of a simulated link, in virtual time.
     Simulated(Box<AirPlan>),
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use taut_link::peer_clock::Disagreement;
-use taut_link::wire::{self, AckPolicy, Frame, HEADER_BYTES, Record};
+use taut_link::wire::{self, AckPolicy, ArrivalRecord, Frame, HEADER_BYTES};
 use taut_time::Duration;
 
 use super::*;
@@ -116,8 +116,8 @@ fn endless(server: &Server, part: Part) -> String {
     })
 }
 
-const fn arrival(end: u64) -> Record {
-    Record { end, received_ns: 0, read_ns: 0 }
+const fn arrival(end: u64) -> ArrivalRecord {
+    ArrivalRecord { end, received_ns: 0, read_ns: 0 }
 }
 
 #[test]

@@ -219,7 +219,7 @@ fn a_stream_that_never_ends_is_no_complete_one() {
 #[test]
 fn a_summary_that_can_not_be_is_not_believed() {
     let server = server("tcp://127.0.0.1:0");
-    let with = |lie: fn(&mut Summary)| {
+    let with = |lie: fn(&mut Totals)| {
         let endpoint = path(&server, move |mut server, mut client| {
             let mut answer = [0; CONTROL_BYTES];
             while server.read_exact(&mut answer).is_ok() {
@@ -232,7 +232,7 @@ fn a_summary_that_can_not_be_is_not_believed() {
         });
         to_server(&endpoint, Direction::Up, Duration::from_millis(300), &Interrupt::default())
     };
-    let lies: [fn(&mut Summary); 3] = [
+    let lies: [fn(&mut Totals); 3] = [
         |summary| summary.bytes *= 1000,
         |summary| summary.bytes = u64::MAX,
         |summary| summary.last_ns = summary.first_ns + 1_000_000_000_000,

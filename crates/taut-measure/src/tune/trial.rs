@@ -3,7 +3,7 @@ use taut_time::{Duration, Timeline};
 
 use super::plan::{TunePlan, TuneWorkload};
 use super::setting::Setting;
-use crate::echo::{self, EchoPlan, EchoSubject, Limit};
+use crate::echo::{self, EchoPlan, EchoSubject, RunLength};
 use crate::interrupt::Interrupt;
 use crate::pace::{self, PacePlan, PeerKind};
 use crate::placement::Spot;
@@ -63,7 +63,7 @@ pub(super) fn run(plan: &TunePlan, setting: &Setting, observe: bool, interrupt: 
 fn run_echo(plan: &TunePlan, setting: &Setting, bytes: usize, observe: bool, interrupt: &Interrupt) -> Result<Trial> {
     let echo_plan = EchoPlan {
         rounds: 1,
-        limit: Limit::Time(plan.time),
+        limit: RunLength::Time(plan.time),
         rate_hz: None,
         timeout: Duration::from_secs(1),
         exceed: Vec::new(),

@@ -12,20 +12,20 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use taut_link::Endpoint;
-use taut_pipe::{Engine, Observer, Options, Plan, Summary};
+use taut_pipe::{Engine, Observer, Options, PipeReport, Plan};
 
 pub(crate) struct Running {
     pub(crate) endpoints: Vec<Endpoint>,
-    pub(crate) ended: Receiver<Summary>,
+    pub(crate) ended: Receiver<PipeReport>,
     pub(crate) notes: Receiver<String>,
     stop: UnixStream,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Teller(mpsc::Sender<Summary>, mpsc::Sender<String>);
+struct Teller(mpsc::Sender<PipeReport>, mpsc::Sender<String>);
 
 impl Observer for Teller {
-    fn ended(&mut self, summary: Summary) {
+    fn ended(&mut self, summary: PipeReport) {
         let _ = self.0.send(summary);
     }
 
@@ -57,7 +57,7 @@ impl Running {
     }
 
     /// The account of the next pipe that ends.
-    pub(crate) fn next(&self) -> Summary {
+    pub(crate) fn next(&self) -> PipeReport {
         self.ended.recv_timeout(PATIENCE).expect("a pipe ends")
     }
 

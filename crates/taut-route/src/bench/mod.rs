@@ -6,6 +6,6 @@ mod gpio_chip;
 mod gpio_kernel;
 mod udp;
 
-pub use crate::bpf::Place;
+pub use crate::bpf::AttachPoint;
 pub use gpio_kernel::KernelPath;
 pub use udp::{Bench, EVERY, Measured, Path, Plan, Start, TERMS, WHEN};

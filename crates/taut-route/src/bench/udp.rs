@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use taut_link::{Error, Result};
 
-use crate::bpf::{Attachment, Hop, KernelRoute, KernelSpec, KernelTarget, Own, Place};
+use crate::bpf::{AttachPoint, Attachment, Hop, KernelRoute, KernelSpec, KernelTarget, Own};
 use crate::condition::{Layout, Program, Verdict};
 use crate::net::namespace::Namespace;
-use crate::net::netlink::{Netlink, Way};
+use crate::net::netlink::{Netlink, NextHop};
 use crate::route::Source;
 use crate::run::set_fifo;
 
@@ -67,7 +67,7 @@ pub enum Path {
     /// A thread that sleeps in the receiving call, with all sockets open.
     KeptOpen,
     /// A program in the kernel.
-    Kernel(Place),
+    Kernel(AttachPoint),
 }
 
 /// What is measured.
@@ -125,21 +125,21 @@ impl Path {
         match self {
             Self::Naive => "naive",
             Self::KeptOpen => "kept-open",
-            Self::Kernel(Place::XdpNative) => "xdp",
-            Self::Kernel(Place::XdpGeneric) => "xdp-generic",
-            Self::Kernel(Place::Tc) => "tc",
+            Self::Kernel(AttachPoint::XdpNative) => "xdp",
+            Self::Kernel(AttachPoint::XdpGeneric) => "xdp-generic",
+            Self::Kernel(AttachPoint::Tc) => "tc",
         }
     }
 
     /// The paths for that many sinks.
     pub const fn all(sinks: usize) -> &'static [Self] {
-        const SEVERAL: &[Path] = &[Path::Naive, Path::KeptOpen, Path::Kernel(Place::Tc)];
+        const SEVERAL: &[Path] = &[Path::Naive, Path::KeptOpen, Path::Kernel(AttachPoint::Tc)];
         const ONE: &[Path] = &[
             Path::Naive,
             Path::KeptOpen,
-            Path::Kernel(Place::XdpNative),
-            Path::Kernel(Place::XdpGeneric),
-            Path::Kernel(Place::Tc),
+            Path::Kernel(AttachPoint::XdpNative),
+            Path::Kernel(AttachPoint::XdpGeneric),
+            Path::Kernel(AttachPoint::Tc),
         ];
         if sinks == 1 { ONE } else { SEVERAL }
     }
@@ -185,9 +185,9 @@ impl Cable {
         let (route_index, route_address) = end(&route, "route0", ROUTE)?;
         // Known for good, so that no question for an address falls into a measurement.
         sensor.inside(|| {
-            Netlink::open()?.set_neighbour(Way { ifindex: sensor_index, next: ROUTE.into() }, route_address)
+            Netlink::open()?.set_neighbour(NextHop { ifindex: sensor_index, next: ROUTE.into() }, route_address)
         })?;
-        let way = Way { ifindex: route_index, next: SENSOR.into() };
+        let way = NextHop { ifindex: route_index, next: SENSOR.into() };
         route.inside(|| Netlink::open()?.set_neighbour(way, sensor_address))?;
         let hop = Hop { ifindex: route_index, own: route_address, next: sensor_address };
         Ok(Self { sensor, route, hop })
@@ -215,7 +215,7 @@ impl Bench {
     ///
     /// # Errors
     /// [`Error::Unavailable`]: what it says instead.
-    pub fn try_place(&self, place: Place) -> Result<()> {
+    pub fn try_place(&self, place: AttachPoint) -> Result<()> {
         let cable = self.cable(Path::Kernel(place));
         let attempt = || {
             let program = program().map_err(io::Error::other)?;
@@ -223,24 +223,24 @@ impl Bench {
             let route = KernelRoute::load(&program, spec, place, "taut_bench").map_err(io::Error::other)?;
             Attachment::attach(cable.hop.ifindex, place, &[&route]).map_err(io::Error::other).map(drop)
         };
-        let hint = if place == Place::Tc { " (tcx needs Linux 6.6)" } else { "" };
+        let hint = if place == AttachPoint::Tc { " (tcx needs Linux 6.6)" } else { "" };
         cable.route.inside(attempt).map_err(|error| Error::Unavailable(format!("{}: {error}{hint}", place.name())))
     }
 
     const fn cable(&self, path: Path) -> &Cable {
-        if matches!(path, Path::Kernel(Place::XdpNative)) { &self.native } else { &self.plain }
+        if matches!(path, Path::Kernel(AttachPoint::XdpNative)) { &self.native } else { &self.plain }
     }
 
     /// How long it takes from the text of a condition ([`TERMS`]) to the program at work on a device, sample by sample.
     ///
     /// # Errors
     /// The kernel does not take it.
-    pub fn starts(&self, place: Place, samples: usize, plan: &Plan) -> Result<Vec<Start>> {
+    pub fn starts(&self, place: AttachPoint, samples: usize, plan: &Plan) -> Result<Vec<Start>> {
         (0..samples).map(|_| self.start(place, plan)).collect::<io::Result<_>>().map_err(failed("start a program"))
     }
 
     /// Twice: with nothing else going on, and with datagrams that come all the while.
-    fn start(&self, place: Place, plan: &Plan) -> io::Result<Start> {
+    fn start(&self, place: AttachPoint, plan: &Plan) -> io::Result<Start> {
         let Cable { sensor, route, hop } = &self.plain;
         let alone = route.inside(|| {
             pin(plan.route_core)?;
@@ -346,7 +346,7 @@ struct Started {
 
 impl Started {
     /// From the text on.
-    fn now(hop: Hop, place: Place) -> io::Result<Self> {
+    fn now(hop: Hop, place: AttachPoint) -> io::Result<Self> {
         let layout = Source::Udp(SOURCE.into()).layout();
         let began = Instant::now();
         let program = Program::parse(TERMS, &[], &layout).map_err(io::Error::other)?;
@@ -568,7 +568,7 @@ mod tests {
         };
         let two = thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
         let plan = Plan { sensor_core: two.then_some(0), route_core: two.then_some(1), ..PLAN };
-        for place in [Place::XdpGeneric, Place::Tc] {
+        for place in [AttachPoint::XdpGeneric, AttachPoint::Tc] {
             let starts = bench.starts(place, 3, &plan).unwrap();
             assert_eq!(starts.len(), 3);
             for start in starts {

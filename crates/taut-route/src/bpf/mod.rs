@@ -19,5 +19,5 @@ pub use header::{Hop, Own};
 pub use object::{KernelCounters, MemoryMap, RecordProgram};
 pub(crate) use outgoing::FIRST_PORT;
 pub use record::{RECORD_HEADER, RESULTS, RecordTarget, generate as generate_record};
-pub use route::{Attachment, KernelRoute, KernelSpec, KernelTarget, LogRecord, Place};
+pub use route::{AttachPoint, Attachment, KernelRoute, KernelSpec, KernelTarget, LogRecord};
 pub use taut_bpf::{BpfError, Instruction};

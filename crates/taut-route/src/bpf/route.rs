@@ -27,7 +27,7 @@ const LOG_RING: usize = 1 << 18;
 
 /// Where a route runs in the kernel.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Place {
+pub enum AttachPoint {
     /// XDP in the driver.
     XdpNative,
     /// XDP after the driver, for drivers without it.
@@ -100,7 +100,7 @@ pub struct Attachment {
     _programs: Option<Map>,
 }
 
-impl Place {
+impl AttachPoint {
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -167,7 +167,7 @@ impl Maps {
         Ok(Self { memory, sinks, log })
     }
 
-    fn code(&self, program: &Program, spec: &KernelSpec, place: Place) -> Vec<Instruction> {
+    fn code(&self, program: &Program, spec: &KernelSpec, place: AttachPoint) -> Vec<Instruction> {
         let sinks: Vec<NetSink> = spec
             .sinks
             .iter()
@@ -199,7 +199,7 @@ impl KernelRoute {
     ///
     /// # Errors
     /// The right is missing, or the kernel is too old for a part of it.
-    pub fn load(program: &Program, spec: KernelSpec, place: Place, name: &str) -> Result<Self, BpfError> {
+    pub fn load(program: &Program, spec: KernelSpec, place: AttachPoint, name: &str) -> Result<Self, BpfError> {
         let maps = Maps::create(program, &spec)?;
         let program = taut_bpf::load(place.kind(), &maps.code(program, &spec, place), place.attach_type(), name)?;
         let Maps { memory, sinks, log } = maps;
@@ -281,7 +281,7 @@ impl Attachment {
     ///
     /// # Errors
     /// The device has no such place, or it is taken (`EBUSY`: another XDP program).
-    pub fn attach(ifindex: u32, place: Place, routes: &[&KernelRoute]) -> Result<Self, BpfError> {
+    pub fn attach(ifindex: u32, place: AttachPoint, routes: &[&KernelRoute]) -> Result<Self, BpfError> {
         let attach = |program: BorrowedFd<'_>| {
             place.attach(program, ifindex).map_err(|error| BpfError::Io { what: "attach to the device", error })
         };
@@ -315,7 +315,7 @@ impl Attachment {
     /// # Errors
     /// As [`attach`](Self::attach).
     pub fn leave_alone(ifindex: u32) -> Result<Self, BpfError> {
-        let place = Place::XdpNative;
+        let place = AttachPoint::XdpNative;
         let program = taut_bpf::load(place.kind(), &network::leave_alone(), place.attach_type(), "taut_pass")?;
         let link = place.attach(program.as_fd(), ifindex);
         let link = link.map_err(|error| BpfError::Io { what: "attach to the device", error })?;
@@ -348,10 +348,11 @@ mod tests {
         let signs = (0..20).map(|byte| format!("(i8[{byte}] >> 63 & 5) != 1")).collect::<Vec<_>>().join(" && ");
         for text in [TERMS, filters, &signs] {
             let program = Program::parse(text, &[], &layout).unwrap();
-            for (source, place) in sources.iter().flat_map(|&source| [(source, Place::XdpGeneric), (source, Place::Tc)])
+            for (source, place) in
+                sources.iter().flat_map(|&source| [(source, AttachPoint::XdpGeneric), (source, AttachPoint::Tc)])
             {
                 let to = |port| KernelTarget::To(SocketAddr::new(source.ip(), port));
-                let sinks = if place == Place::Tc { 4 } else { 1 };
+                let sinks = if place == AttachPoint::Tc { 4 } else { 1 };
                 let sinks = (0..sinks).map(|i| (to(i), None)).collect();
                 let spec = KernelSpec { log: Some(None), ..KernelSpec::new(source, sinks) };
                 let verified = Maps::create(&program, &spec).map(|maps| {

@@ -68,7 +68,7 @@ pub(crate) struct Device {
 
 /// The way to an address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Way {
+pub(crate) struct NextHop {
     pub(crate) ifindex: u32,
     /// The next host on it.
     pub(crate) next: IpAddr,
@@ -126,7 +126,7 @@ fn link_header(index: u32, flags: u32, change: u32) -> [u8; 16] {
 }
 
 /// `struct ndmsg`.
-fn neighbour_header(way: Way, state: u16, flags: u8) -> [u8; 12] {
+fn neighbour_header(way: NextHop, state: u16, flags: u8) -> [u8; 12] {
     let mut header = [0; 12];
     header[0] = family(way.next);
     header[4..8].copy_from_slice(&way.ifindex.to_ne_bytes());
@@ -292,7 +292,7 @@ impl Netlink {
     }
 
     /// The way that datagrams to an address take.
-    pub(crate) fn way_to(&self, to: SocketAddr) -> io::Result<Way> {
+    pub(crate) fn next_hop_to(&self, to: SocketAddr) -> io::Result<NextHop> {
         let ip = to.ip();
         let destination = octets(ip);
         // struct rtmsg: family, length of the destination in bits.
@@ -302,7 +302,7 @@ impl Netlink {
         if scope(to) != 0 {
             message.attribute(RTA_OIF, &scope(to).to_ne_bytes());
         }
-        let mut way = Way { ifindex: 0, next: ip };
+        let mut way = NextHop { ifindex: 0, next: ip };
         self.ask(message, |body| {
             way.ifindex = attribute(body, 12, RTA_OIF).and_then(|value| number_at(value, 0)).unwrap_or(0);
             // IPv6 names the device that has the address; what goes there takes loopback all the same.
@@ -315,7 +315,7 @@ impl Netlink {
     }
 
     /// The Ethernet address of a neighbour, if the kernel knows it.
-    pub(crate) fn neighbour(&self, way: Way) -> Option<[u8; 6]> {
+    pub(crate) fn neighbour(&self, way: NextHop) -> Option<[u8; 6]> {
         let mut message = Message::new(RTM_GETNEIGH, 0, &neighbour_header(way, 0, 0));
         message.attribute(NDA_DST, &octets(way.next));
         let mut found = None;
@@ -327,7 +327,7 @@ impl Netlink {
     }
 
     /// Has the kernel find out a neighbour, or make sure of it, as if something were sent there (`NTF_USE`).
-    pub(crate) fn use_neighbour(&self, way: Way) -> io::Result<()> {
+    pub(crate) fn use_neighbour(&self, way: NextHop) -> io::Result<()> {
         let header = neighbour_header(way, 0, NTF_USE);
         let mut message = Message::new(RTM_NEWNEIGH, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE, &header);
         message.attribute(NDA_DST, &octets(way.next));
@@ -336,7 +336,7 @@ impl Netlink {
 
     /// Has the kernel forget a neighbour.
     #[cfg(test)]
-    pub(crate) fn forget_neighbour(&self, way: Way) -> io::Result<()> {
+    pub(crate) fn forget_neighbour(&self, way: NextHop) -> io::Result<()> {
         let mut message = Message::new(RTM_DELNEIGH, NLM_F_ACK, &neighbour_header(way, 0, 0));
         message.attribute(NDA_DST, &octets(way.next));
         self.tell(message)
@@ -374,7 +374,7 @@ impl Netlink {
     }
 
     /// Writes down the Ethernet address of a neighbour for good, so that nothing need ask for it.
-    pub(crate) fn set_neighbour(&self, way: Way, at: [u8; 6]) -> io::Result<()> {
+    pub(crate) fn set_neighbour(&self, way: NextHop, at: [u8; 6]) -> io::Result<()> {
         let header = neighbour_header(way, NUD_PERMANENT, 0);
         let mut message = Message::new(RTM_NEWNEIGH, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE, &header);
         message.attribute(NDA_DST, &octets(way.next));

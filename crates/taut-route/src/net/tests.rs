@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use super::namespace::Namespace;
-use super::netlink::{LOOPBACK, Netlink, Way};
-use crate::bpf::{Attachment, Hop, KernelRoute, KernelSpec, KernelTarget, Own, Place};
+use super::netlink::{LOOPBACK, Netlink, NextHop};
+use crate::bpf::{AttachPoint, Attachment, Hop, KernelRoute, KernelSpec, KernelTarget, Own};
 use crate::condition::{Layout, Program};
 use crate::route::{Host, Route, parse_file};
 
@@ -82,7 +82,7 @@ impl Cable {
         for (namespace, ifindex, [four, six]) in
             [(&sensor, at_sensor.index, [FOUR.route, SIX.route]), (&route, at_route.index, [FOUR.sensor, SIX.sensor])]
         {
-            let find = |next| namespace.inside(|| find(Way { ifindex, next })).unwrap();
+            let find = |next| namespace.inside(|| find(NextHop { ifindex, next })).unwrap();
             assert_eq!([find(four), find(six)].map(|address| address.is_some()), [true; 2]);
         }
         Some(Self { sensor, route, sensor_hop })
@@ -93,7 +93,7 @@ impl Cable {
         KernelSpec { own: Own { ethernet: self.sensor_hop.own, broadcast: None }, ..KernelSpec::new(source, sinks) }
     }
 
-    fn attach(&self, place: Place, routes: &[&KernelRoute]) -> Attachment {
+    fn attach(&self, place: AttachPoint, routes: &[&KernelRoute]) -> Attachment {
         self.route
             .inside(|| Attachment::attach(self.sensor_hop.ifindex, place, routes).map_err(std::io::Error::other))
             .unwrap_or_else(|error| panic!("{place:?}: {error}"))
@@ -106,10 +106,10 @@ impl Cable {
     }
 }
 
-const PLACES: [Place; 3] = [Place::XdpGeneric, Place::Tc, Place::XdpNative];
+const PLACES: [AttachPoint; 3] = [AttachPoint::XdpGeneric, AttachPoint::Tc, AttachPoint::XdpNative];
 
 /// The neighbour's Ethernet address, once it has answered.
-fn find(way: Way) -> std::io::Result<Option<[u8; 6]>> {
+fn find(way: NextHop) -> std::io::Result<Option<[u8; 6]>> {
     let netlink = Netlink::open()?;
     for _ in 0..1000 {
         netlink.use_neighbour(way)?;
@@ -139,14 +139,14 @@ fn the_way_and_the_neighbour_are_what_was_set_up() {
         let netlink = Netlink::open()?;
         assert_eq!(netlink.device_of(net.source())?, Some(index));
         assert_eq!(netlink.device_of(net.sensor(1))?, None);
-        let way = netlink.way_to(net.sensor(1))?;
-        assert_eq!(way, Way { ifindex: index, next: net.sensor });
+        let way = netlink.next_hop_to(net.sensor(1))?;
+        assert_eq!(way, NextHop { ifindex: index, next: net.sensor });
         netlink.forget_neighbour(way)?;
         assert_eq!(netlink.neighbour(way), None);
         assert_eq!(find(way)?, Some(cable.sensor_hop.next), "{net:?}");
-        assert_eq!(netlink.way_to(net.source())?, Way { ifindex: LOOPBACK, next: net.route });
-        assert!(netlink.way_to(SocketAddr::new(net.elsewhere, 1)).is_err());
-        netlink.set_neighbour(Way { next: net.nobody, ..way }, [2, 0, 0, 0, 0, 9])
+        assert_eq!(netlink.next_hop_to(net.source())?, NextHop { ifindex: LOOPBACK, next: net.route });
+        assert!(netlink.next_hop_to(SocketAddr::new(net.elsewhere, 1)).is_err());
+        netlink.set_neighbour(NextHop { next: net.nobody, ..way }, [2, 0, 0, 0, 0, 9])
     };
     for net in [FOUR, SIX] {
         cable.route.inside(|| look(net)).unwrap();
@@ -165,7 +165,7 @@ fn an_address_of_a_link_belongs_to_its_device() {
         netlink.set_up(index, &[own])?;
         assert_eq!(netlink.device_of(at(&format!("[fe80::78%{index}]:1")))?, Some(index));
         assert_eq!(netlink.device_of(at(&format!("[fe80::78%{}]:1", index + 1)))?, None);
-        assert_eq!(netlink.way_to(at(&format!("[fe80::1%{index}]:1")))?.ifindex, index);
+        assert_eq!(netlink.next_hop_to(at(&format!("[fe80::1%{index}]:1")))?.ifindex, index);
         Ok(())
     };
     cable.route.inside(look).unwrap();
@@ -187,7 +187,7 @@ fn datagrams_are_filtered_and_answered_in_every_place() {
             let mut route = KernelRoute::load(&program, spec, place, "t").unwrap_or_else(|error| panic!("{error}"));
             route.set_hop(0, Some(cable.sensor_hop)).unwrap();
             // What XDP sends back over a veth needs a program at the other end.
-            let _other = (place == Place::XdpNative).then(|| {
+            let _other = (place == AttachPoint::XdpNative).then(|| {
                 let attach = || {
                     let index = Netlink::open()?.device_named("sensor0")?.index;
                     Attachment::leave_alone(index).map_err(std::io::Error::other)
@@ -238,11 +238,11 @@ fn one_datagram_goes_to_many_sinks() {
         let reply = (KernelTarget::Reply, None);
         let sinks = vec![(to(7001), Some(0)), (to(7002), None), reply, (to(7003), Some(1)), (to(7004), None)];
         let spec = cable.spec(net.source(), sinks);
-        let mut route = KernelRoute::load(&program, spec, Place::Tc, "t").unwrap_or_else(|e| panic!("{e}"));
+        let mut route = KernelRoute::load(&program, spec, AttachPoint::Tc, "t").unwrap_or_else(|e| panic!("{e}"));
         for sink in 0..4 {
             route.set_hop(sink, Some(cable.sensor_hop)).unwrap();
         }
-        let _attached = cable.attach(Place::Tc, &[&route]);
+        let _attached = cable.attach(AttachPoint::Tc, &[&route]);
         let sockets: Vec<UdpSocket> = (7001..=7004).map(|port| cable.socket(net, port)).collect();
         let client = cable.socket(net, 0);
         let mut payload = 41_i64.to_be_bytes().to_vec();
@@ -271,7 +271,7 @@ fn a_sink_on_the_same_host_is_for_user_space() {
         let own = plan(net, SocketAddr::new(net.route, 7001));
         assert!(own.places.is_empty() && own.lacks.join("; ").contains("is this host's own"), "{own:?}");
         let other = plan(net, net.sensor(7001));
-        assert_eq!((other.places.first(), &other.lacks[..]), (Some(&Place::XdpGeneric), &[][..]), "{other:?}");
+        assert_eq!((other.places.first(), &other.lacks[..]), (Some(&AttachPoint::XdpGeneric), &[][..]), "{other:?}");
     }
 }
 
@@ -279,7 +279,7 @@ fn a_sink_on_the_same_host_is_for_user_space() {
 #[test]
 fn many_routes_share_a_device() {
     let Some(cable) = Cable::lay("net::many_routes_share_a_device") else { return };
-    for place in [Place::XdpGeneric, Place::Tc] {
+    for place in [AttachPoint::XdpGeneric, AttachPoint::Tc] {
         let at = |net: Net, index: u16| SocketAddr::new(net.route, 9000 + index);
         let load = |(net, index): (Net, u16)| {
             let number = i64::from(index) + if net.route.is_ipv6() { 1000 } else { 0 };
@@ -332,7 +332,7 @@ fn what_is_no_plain_datagram_of_ipv6_reaches_the_stack() {
             assert_eq!([counters.count, counters.short], expected, "{place:?}");
         };
         counted([0, 0]);
-        let way = Way { ifindex: cable.sensor_hop.ifindex, next: SIX.sensor };
+        let way = NextHop { ifindex: cable.sensor_hop.ifindex, next: SIX.sensor };
         cable.route.inside(|| Netlink::open()?.forget_neighbour(way)).unwrap();
         assert_eq!(cable.route.inside(|| find(way)).unwrap(), Some(cable.sensor_hop.next), "{place:?}");
         counted([0, 0]);

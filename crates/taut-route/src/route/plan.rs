@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use rustix::thread::CapabilitySet;
 
 use super::{Route, Source, Target, Wish, in_module};
-use crate::bpf::{KernelSpec, KernelTarget, LONGEST_SUMMED, Own, Place};
+use crate::bpf::{AttachPoint, KernelSpec, KernelTarget, LONGEST_SUMMED, Own};
 use crate::module::{self, ModulePlace, abi};
 use crate::net::filter;
-use crate::net::netlink::{Device, LOOPBACK, Netlink, Way};
+use crate::net::netlink::{Device, LOOPBACK, Netlink, NextHop};
 
 /// What is known of this host.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct Host {
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Places in the kernel to try, in that order; none for user space.
-    pub places: Vec<Place>,
+    pub places: Vec<AttachPoint>,
     /// Places in the kernel module to try before those.
     pub module: Vec<ModulePlace>,
     /// The device of the kernel's places.
@@ -75,14 +75,14 @@ impl Host {
             return plan;
         };
         (plan.ifindex, plan.device) = (device.index, device.name.clone());
-        let ways: Vec<Option<Way>> = spec.sinks.iter().map(|(target, _)| self.way(*target)).collect();
+        let ways: Vec<Option<NextHop>> = spec.sinks.iter().map(|(target, _)| self.way(*target)).collect();
         for ((target, _), way) in spec.sinks.iter().zip(&ways) {
             if let (KernelTarget::To(to), None) = (target, way) {
                 plan.lacks.push(format!("a way to udp://{to} (see ip route get {})", to.ip()));
             }
             // The stack takes none from an address of its own that it has not sent itself
             // (`fib_validate_source`, net/ipv4/fib_frontend.c).
-            if let (KernelTarget::To(to), Some(Way { ifindex: LOOPBACK, .. })) = (target, way)
+            if let (KernelTarget::To(to), Some(NextHop { ifindex: LOOPBACK, .. })) = (target, way)
                 && device.index != LOOPBACK
             {
                 plan.lacks.push(format!("a sink on another host: udp://{to} is this host's own"));
@@ -95,27 +95,27 @@ impl Host {
         let sums = sends_on || device.index != LOOPBACK;
         let longest = LONGEST_SUMMED as u32 + 48;
         let too_long = sums && device.mtu > longest;
-        let wanted: &[Place] = match route.wish {
-            Wish::XdpNative => &[Place::XdpNative],
-            Wish::XdpGeneric => &[Place::XdpGeneric],
-            Wish::Tc => &[Place::Tc],
-            _ if !(one && stays) || too_long => &[Place::Tc],
+        let wanted: &[AttachPoint] = match route.wish {
+            Wish::XdpNative => &[AttachPoint::XdpNative],
+            Wish::XdpGeneric => &[AttachPoint::XdpGeneric],
+            Wish::Tc => &[AttachPoint::Tc],
+            _ if !(one && stays) || too_long => &[AttachPoint::Tc],
             // What a driver sends back over a veth gets stuck unless there is a program at the
             // other end, which can't be seen from here (`veth_xdp_flush`, drivers/net/veth.c).
-            _ if device.kind.as_deref() == Some("veth") => &[Place::XdpGeneric, Place::Tc],
-            _ => &[Place::XdpNative, Place::XdpGeneric, Place::Tc],
+            _ if device.kind.as_deref() == Some("veth") => &[AttachPoint::XdpGeneric, AttachPoint::Tc],
+            _ => &[AttachPoint::XdpNative, AttachPoint::XdpGeneric, AttachPoint::Tc],
         };
-        if wanted[0] != Place::Tc && !(one && stays) {
+        if wanted[0] != AttachPoint::Tc && !(one && stays) {
             plan.lacks
                 .push("one sink at most, on the device of the source (XDP rewrites the datagram in place)".to_owned());
         }
-        if wanted[0] != Place::Tc && too_long {
+        if wanted[0] != AttachPoint::Tc && too_long {
             plan.lacks.push(format!(
                 "an MTU of {longest} at most on {} ({}): XDP sums up what comes, and what it sends on over IPv6",
                 device.name, device.mtu
             ));
         }
-        if wanted.last() == Some(&Place::Tc) && self.kernel < (6, 6) && wanted.len() == 1 {
+        if wanted.last() == Some(&AttachPoint::Tc) && self.kernel < (6, 6) && wanted.len() == 1 {
             let (major, minor) = self.kernel;
             let what =
                 if one && stays { "payloads longer than XDP sums up" } else { "several sinks or another device" };
@@ -133,7 +133,8 @@ impl Host {
             ));
             return plan;
         }
-        plan.places = wanted.iter().copied().filter(|place| *place != Place::Tc || self.kernel >= (6, 6)).collect();
+        plan.places =
+            wanted.iter().copied().filter(|place| *place != AttachPoint::Tc || self.kernel >= (6, 6)).collect();
         let version = version(spec.source);
         plan.why.push(format!("source and sinks are UDP over {version}, and datagrams come in on {}", device.name));
         plan.why.push(match (one, stays) {
@@ -222,10 +223,10 @@ impl Host {
     }
 
     /// The way to a target; a reply takes that on which the datagram came.
-    pub(crate) fn way(&self, target: KernelTarget) -> Option<Way> {
+    pub(crate) fn way(&self, target: KernelTarget) -> Option<NextHop> {
         match target {
             KernelTarget::Reply => None,
-            KernelTarget::To(to) => self.netlink.as_ref()?.way_to(to).ok().filter(|way| way.ifindex != 0),
+            KernelTarget::To(to) => self.netlink.as_ref()?.next_hop_to(to).ok().filter(|way| way.ifindex != 0),
         }
     }
 }

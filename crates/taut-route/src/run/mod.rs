@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use taut_link::{Error, Result};
 
-use crate::bpf::{Attachment, BpfError, Hop, KernelRoute, KernelTarget, Own, Place};
+use crate::bpf::{AttachPoint, Attachment, BpfError, Hop, KernelRoute, KernelTarget, Own};
 use crate::module::{Condition, ModuleError, ModuleRoute};
 use crate::net::netlink::Netlink;
 use crate::route::{Host, Plan, Route, Wish};
@@ -56,7 +56,7 @@ struct Running {
 
 #[derive(Debug)]
 enum Work {
-    Kernel { route: Box<KernelRoute>, place: Place },
+    Kernel { route: Box<KernelRoute>, place: AttachPoint },
     Module(ModuleRoute),
     User(UserRoute),
 }
@@ -136,7 +136,7 @@ impl Engine {
     }
 
     /// Attaches a group of routes; gives back those that have to go elsewhere.
-    fn try_kernel(&mut self, group: Vec<(Route, Plan)>, ifindex: u32, place: Place) -> Vec<(Route, Plan)> {
+    fn try_kernel(&mut self, group: Vec<(Route, Plan)>, ifindex: u32, place: AttachPoint) -> Vec<(Route, Plan)> {
         let refused = |group: Vec<(Route, Plan)>, error: &BpfError| -> Vec<(Route, Plan)> {
             let note = |(route, mut plan): (Route, Plan)| {
                 plan.places.remove(0);

@@ -28,7 +28,7 @@ pub(crate) fn serve(link: &Link, shared: &Shared, hello: &Hello, session: u64, g
         return Err(SessionError::Refused(Refusal::CrowdTooLarge(most)));
     }
     let engine = CrowdEngine::of_number(engine).ok_or(SessionError::Refused(Refusal::NotUnderstood))?;
-    let _taken = Taken::take(shared)?;
+    let _taken = CrowdSlot::take(shared)?;
     shared.clients.fetch_add(1, Ordering::Relaxed);
     let (listen, number) = place(link)?;
     let from = link.peer_address().map(|address| address.ip());
@@ -36,7 +36,7 @@ pub(crate) fn serve(link: &Link, shared: &Shared, hello: &Hello, session: u64, g
     let mut host = HostProcess::start(program, &order, &shared.stop).map_err(refuse)?;
     let number = number.or_else(|| port_of(host.endpoint())).ok_or(SessionError::Gone)?;
     let bounds = Bounds::new(shared, hello);
-    send(link, &Frame::Place { number }.emit(session), &bounds)?;
+    send(link, &Frame::HostAt { number }.emit(session), &bounds)?;
 
     loop {
         let answer = match receive_frame(link, &bounds) {
@@ -54,9 +54,9 @@ pub(crate) fn serve(link: &Link, shared: &Shared, hello: &Hello, session: u64, g
 }
 
 /// The server's one place for a crowd, given back when dropped.
-struct Taken<'a>(&'a Shared);
+struct CrowdSlot<'a>(&'a Shared);
 
-impl<'a> Taken<'a> {
+impl<'a> CrowdSlot<'a> {
     fn take(shared: &'a Shared) -> Result<Self, SessionError> {
         if shared.has_crowd.swap(true, Ordering::Relaxed) {
             return Err(SessionError::Refused(Refusal::CrowdTaken));
@@ -65,7 +65,7 @@ impl<'a> Taken<'a> {
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for CrowdSlot<'_> {
     fn drop(&mut self) {
         self.0.has_crowd.store(false, Ordering::Relaxed);
     }

@@ -2,7 +2,7 @@ use anyhow::Context;
 use taut_link::wire::Work;
 use taut_link::{Endpoint, Error, affinity};
 use taut_measure::Interrupt;
-use taut_measure::crowd::{self, CrowdPlan, Server};
+use taut_measure::crowd::{self, CrowdPlan, HostedBy};
 use taut_measure::placement::{self, Spot, Wish};
 use taut_record::stats::usual_rounds;
 use taut_record::{PlacementKind, Row};
@@ -134,7 +134,7 @@ impl Args {
                 let text = format!("{endpoint}: a crowd is one of streams: write tcp://HOST:PORT or unix:PATH");
                 return Err(Error::Input(text).into());
             }
-            Some(endpoint) => Server::At(endpoint.clone()),
+            Some(endpoint) => HostedBy::At(endpoint.clone()),
             None => own_server()?,
         };
         let mut plan = CrowdPlan {
@@ -155,9 +155,9 @@ impl Args {
 }
 
 /// Servers of our own.
-pub(crate) fn own_server() -> anyhow::Result<Server> {
+pub(crate) fn own_server() -> anyhow::Result<HostedBy> {
     let program = crowd_host::program().context("find the program itself")?;
-    Ok(Server::Own { program, listen: "tcp://127.0.0.1:0".parse()? })
+    Ok(HostedBy::Own { program, listen: "tcp://127.0.0.1:0".parse()? })
 }
 
 /// The placement that a crowd has when nobody says which: what a server costs is to be told apart

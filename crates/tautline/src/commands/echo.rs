@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use taut_link::wire::Work;
 use taut_link::{Endpoint, Error};
 use taut_measure::Interrupt;
-use taut_measure::echo::{self, EchoPlan, EchoSubject, Limit, WriteStyle};
+use taut_measure::echo::{self, EchoPlan, EchoSubject, RunLength, WriteStyle};
 use taut_measure::engine::EngineKind;
 use taut_measure::placement::{self, Spot, Wish};
 use taut_record::stats::usual_rounds;
@@ -12,10 +12,10 @@ use taut_report::Document;
 use taut_time::{Duration, Timeline};
 
 use crate::assertion::ThresholdArgs;
+use crate::destination::{Destination, refuse_in_virtual_time};
 use crate::exit::Code;
 use crate::link_args::LinkArgs;
 use crate::output::{self, OutputArgs};
-use crate::place::{Place, refuse_in_virtual_time};
 use crate::run::{self, Run};
 use crate::{findings, input, scenario};
 
@@ -38,7 +38,7 @@ use crate::{findings, input, scenario};
 pub(crate) struct Args {
     /// The peers: `taut serve`, with --plain any echo server, or simulated links (air:SCENARIO)
     #[arg(required = true, value_name = "ENDPOINT")]
-    endpoints: Vec<Place>,
+    endpoints: Vec<Destination>,
     /// Bytes of one message [default: 32, or 128 for write-write-read]
     #[arg(long, value_name = "SIZE", value_parser = input::size)]
     size: Option<usize>,
@@ -93,7 +93,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let spots = args.spots(&run.interrupt)?;
     let subjects = args.subjects(&spots)?;
     plan.rounds = args.rounds.unwrap_or_else(|| usual_rounds(echo::comparisons(&subjects)));
-    if let Limit::Time(time) = &mut plan.limit {
+    if let RunLength::Time(time) = &mut plan.limit {
         *time /= spots.iter().map(Vec::len).max().unwrap_or(1) as u32;
     }
     let mut progress = run.progress("echo", 0, 1);
@@ -171,7 +171,7 @@ impl Args {
         EchoPlan {
             // Simulated links don't scatter, and are not compared.
             rounds: self.rounds.unwrap_or_else(|| usual_rounds(0)),
-            limit: self.count.map_or(Limit::Time(self.time), Limit::Count),
+            limit: self.count.map_or(RunLength::Time(self.time), RunLength::Count),
             rate_hz: self.rate,
             timeout: self.timeout,
             exceed: self.thresholds.exceed.clone(),
@@ -183,7 +183,7 @@ impl Args {
 
     /// Where both ends of each endpoint's links are put.
     fn spots(&self, interrupt: &Interrupt) -> anyhow::Result<Vec<Vec<Spot>>> {
-        let endpoints: Vec<&Endpoint> = self.endpoints.iter().filter_map(Place::endpoint).collect();
+        let endpoints: Vec<&Endpoint> = self.endpoints.iter().filter_map(Destination::endpoint).collect();
         // Of many links each wants the processors for itself.
         let many = self.connections > 1;
         let wish = self.link.place.or_else(|| many.then_some(Wish::Free));
@@ -221,7 +221,7 @@ impl Args {
         Ok(self
             .endpoints
             .iter()
-            .filter_map(Place::endpoint)
+            .filter_map(Destination::endpoint)
             .zip(spots)
             .flat_map(|(endpoint, spots)| engines.iter().map(move |&engine| (endpoint, engine, spots)))
             .flat_map(|(endpoint, engine, spots)| {

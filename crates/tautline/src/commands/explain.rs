@@ -55,17 +55,17 @@ pub(crate) struct Args {
     top: u16,
     /// Fail with code 3 when a cause is found with more than this share of a direction's time (may be repeated)
     #[arg(long, value_name = "CAUSE=SHARE%", value_parser = limit)]
-    fail_on: Vec<Limit>,
+    fail_on: Vec<FailOn>,
 }
 
 /// `nagle_delayed_ack=1%`.
 #[derive(Clone, Debug)]
-struct Limit {
+struct FailOn {
     cause: String,
     share: f64,
 }
 
-fn limit(text: &str) -> Result<Limit, String> {
+fn limit(text: &str) -> Result<FailOn, String> {
     let names = || causes().map(|(cause, _)| cause).collect::<Vec<_>>().join(", ");
     let wrong = || format!("`{text}`: write CAUSE=SHARE%, such as nagle_delayed_ack=1%; causes: {}", names());
     let (cause, share) = text.split_once('=').ok_or_else(wrong)?;
@@ -76,7 +76,7 @@ fn limit(text: &str) -> Result<Limit, String> {
     if !(0.0..=100.0).contains(&percent) {
         return Err(format!("`{text}`: a share is from 0% to 100%"));
     }
-    Ok(Limit { cause: cause.to_owned(), share: percent / 100.0 })
+    Ok(FailOn { cause: cause.to_owned(), share: percent / 100.0 })
 }
 
 /// So many connections are followed at once.
@@ -119,7 +119,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 }
 
 /// Whether a cause takes more than it may; what can't be told is said.
-fn is_missed(limit: &Limit, document: &ExplainDocument) -> bool {
+fn is_missed(limit: &FailOn, document: &ExplainDocument) -> bool {
     let mut missed = false;
     for file in &document.files {
         if file.explanation.directions == 0 {

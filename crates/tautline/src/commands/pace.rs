@@ -11,10 +11,10 @@ use taut_report::Document;
 use taut_time::{Duration, Timeline};
 
 use crate::assertion::ThresholdArgs;
+use crate::destination::{Destination, refuse_in_virtual_time};
 use crate::exit::Code;
 use crate::link_args::LinkArgs;
 use crate::output::{self, OutputArgs};
-use crate::place::{Place, refuse_in_virtual_time};
 use crate::run::{self, Run};
 use crate::{findings, input};
 
@@ -35,7 +35,7 @@ use crate::{findings, input};
 pub(crate) struct Args {
     /// The receiver: `taut serve`, with --plain any server that reads, or a simulated link (air:SCENARIO)
     #[arg(value_name = "ENDPOINT", required_unless_present = "foreign_peer", conflicts_with = "foreign_peer")]
-    endpoint: Option<Place>,
+    endpoint: Option<Destination>,
     /// Bytes of one message
     #[arg(long, value_name = "SIZE", default_value = "128", value_parser = input::size)]
     size: usize,
@@ -156,8 +156,8 @@ impl Args {
         }
         let peer = match (self.foreign_peer, &self.endpoint) {
             (Some(delay), _) => PeerKind::Foreign(match self.foreign_tick {
-                Some(tick) => foreign::AckPolicy::on_tick(delay, tick),
-                None => foreign::AckPolicy::after(delay),
+                Some(tick) => foreign::AckTimer::on_tick(delay, tick),
+                None => foreign::AckTimer::after(delay),
             }),
             (None, Some(place)) => match (place.air()?, place.endpoint()) {
                 (Some(air), _) => {

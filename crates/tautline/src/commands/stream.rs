@@ -7,10 +7,10 @@ use taut_record::{Ended, Row};
 use taut_report::Document;
 use taut_time::{Duration, Framing};
 
+use crate::destination::{Destination, refuse_in_virtual_time};
 use crate::exit::Code;
 use crate::link_args::LinkArgs;
 use crate::output::OutputArgs;
-use crate::place::{Place, refuse_in_virtual_time};
 use crate::run::{self, Run};
 use crate::{findings, input, scenario};
 
@@ -30,7 +30,7 @@ use crate::{findings, input, scenario};
 pub(crate) struct Args {
     /// The peer: `taut serve`, with --plain any server that reads, or a simulated link (air:SCENARIO)
     #[arg(value_name = "ENDPOINT")]
-    endpoint: Place,
+    endpoint: Destination,
     /// Time of sending, over all rounds
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = input::positive_duration)]
     time: Duration,

@@ -8,7 +8,7 @@ use taut_link::{Endpoint, Listener, SocketOption, descriptors, foreign};
 use taut_measure::Interrupt;
 use taut_measure::air::{self, Excerpt};
 use taut_measure::crowd::{self, CrowdPlan};
-use taut_measure::echo::{self, EchoPlan, EchoSubject, Limit, WriteStyle};
+use taut_measure::echo::{self, EchoPlan, EchoSubject, RunLength, WriteStyle};
 use taut_measure::engine::EngineKind;
 use taut_measure::pace::{self, PacePlan, PeerKind};
 use taut_measure::placement::{self, Spot};
@@ -67,7 +67,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         ("direct path", Survey::direct_path),
         ("radio in virtual time", Survey::air),
     ];
-    if ForeignHost::start(foreign::AckPolicy::after(FOREIGN_DELAY)).is_ok() {
+    if ForeignHost::start(foreign::AckTimer::after(FOREIGN_DELAY)).is_ok() {
         steps.insert(3, ("pacing, foreign peer", Survey::foreign_pacing));
     }
     let of = steps.len();
@@ -171,7 +171,7 @@ impl Survey {
                 if nagle { "on" } else { "off" },
                 wish(&spot)
             );
-            let peer = PeerKind::Foreign(foreign::AckPolicy::after(FOREIGN_DELAY));
+            let peer = PeerKind::Foreign(foreign::AckTimer::after(FOREIGN_DELAY));
             self.pace(peer, spot, nagle, Duration::from_secs(5), command)?;
         }
         Ok(())
@@ -355,7 +355,7 @@ impl Survey {
             .collect();
         let plan = EchoPlan {
             rounds: usual_rounds(echo::comparisons(&subjects)),
-            limit: Limit::Time(time / of),
+            limit: RunLength::Time(time / of),
             rate_hz,
             timeout: Duration::from_secs(1),
             exceed: late_limits(),

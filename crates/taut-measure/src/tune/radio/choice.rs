@@ -8,7 +8,7 @@ use crate::stream::Direction;
 
 /// A link as it was found.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct InitialLink {
     /// Connection interval in units of 1.25 ms, where it was heard.
     pub(super) interval: Option<u16>,
     pub(super) phy: Option<Phy>,
@@ -46,7 +46,7 @@ const MANY: usize = 100;
 /// Longest payload of a data PDU (Bluetooth Core Specification, Vol 6, Part B, section 2.4).
 const LONGEST: u16 = 251;
 
-impl Found {
+impl InitialLink {
     /// The link as it was.
     pub(super) const fn base(&self) -> Choice {
         let Self { interval, phy, length, .. } = *self;
@@ -56,7 +56,7 @@ impl Found {
 
 impl Choice {
     /// Everything that differs from this in one thing, and could help.
-    pub(super) fn steps(&self, plan: &RadioPlan, found: &Found) -> Vec<Self> {
+    pub(super) fn steps(&self, plan: &RadioPlan, found: &InitialLink) -> Vec<Self> {
         let mut steps = Vec::new();
         let mtu = self.mtu.or(found.mtu).unwrap_or(0);
         if let Some(mps) = found.mps.filter(|_| !plan.plain) {
@@ -87,7 +87,7 @@ impl Choice {
     }
 
     /// Bytes of one write.
-    pub(super) fn block(&self, plan: &RadioPlan, found: &Found) -> usize {
+    pub(super) fn block(&self, plan: &RadioPlan, found: &InitialLink) -> usize {
         let mtu = usize::from(self.mtu.or(found.mtu).unwrap_or(1)).max(1);
         if self.whole { (plan.block_bytes - plan.block_bytes % mtu).max(mtu) } else { plan.block_bytes }
     }
@@ -108,32 +108,32 @@ impl Choice {
     }
 
     /// What it changes, as `name=value`.
-    pub(super) fn name(&self, found: &Found) -> String {
+    pub(super) fn name(&self, found: &InitialLink) -> String {
         let changes: Vec<String> = self.changes(found).map(|change| change.name(self)).collect();
         if changes.is_empty() { "base".to_owned() } else { changes.join(" ") }
     }
 
     /// What it changes of another choice.
-    pub(super) fn beyond(&self, other: &Self, found: &Found) -> String {
+    pub(super) fn beyond(&self, other: &Self, found: &InitialLink) -> String {
         let before: Vec<String> = other.changes(found).map(|change| change.name(other)).collect();
         let changes = self.changes(found).map(|change| change.name(self)).filter(|name| !before.contains(name));
         changes.collect::<Vec<_>>().join(" ")
     }
 
     /// Where it is set.
-    pub(super) fn place(&self, plan: &RadioPlan, found: &Found) -> String {
+    pub(super) fn place(&self, plan: &RadioPlan, found: &InitialLink) -> String {
         let mut places: Vec<&str> = self.changes(found).map(|change| change.place(plan)).collect();
         places.dedup();
         if places.is_empty() { "nothing set".to_owned() } else { places.join(", ") }
     }
 
     /// The lines that make it last; `None` for the base.
-    pub(super) fn apply(&self, plan: &RadioPlan, found: &Found) -> Option<String> {
+    pub(super) fn apply(&self, plan: &RadioPlan, found: &InitialLink) -> Option<String> {
         let lines: Vec<String> = self.changes(found).map(|change| change.apply(self, plan)).collect();
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
 
-    fn changes(&self, found: &Found) -> impl Iterator<Item = Change> {
+    fn changes(&self, found: &InitialLink) -> impl Iterator<Item = Change> {
         let base = found.base();
         let changed = [
             (self.interval != base.interval, Change::Interval),
@@ -247,8 +247,8 @@ mod tests {
         }
     }
 
-    fn found() -> Found {
-        Found {
+    fn found() -> InitialLink {
+        InitialLink {
             interval: Some(40),
             phy: Some(Phy::Le1M),
             length: Some(251),
@@ -258,7 +258,7 @@ mod tests {
         }
     }
 
-    fn names(plan: &RadioPlan, found: &Found, choice: &Choice) -> Vec<String> {
+    fn names(plan: &RadioPlan, found: &InitialLink, choice: &Choice) -> Vec<String> {
         choice.steps(plan, found).iter().map(|step| step.name(found)).collect()
     }
 
@@ -277,7 +277,7 @@ mod tests {
             "whole SDUs",
         ];
         assert_eq!(names(&plan, &found, &found.base()), all);
-        let old = Found { for_one_sdu: true, ..found.clone() };
+        let old = InitialLink { for_one_sdu: true, ..found.clone() };
         let large = RadioPlan { block_bytes: 131_072, ..plan.clone() };
         assert!(!names(&large, &old, &old.base()).iter().any(|name| name.contains("rcvbuf") || name.contains("whole")));
         let settled = Choice { mtu: Some(4938), interval: Some(6), phy: Some(Phy::Le2M), ..found.base() };
@@ -292,7 +292,7 @@ mod tests {
     fn what_can_t_be_asked_for_is_not_tried() {
         let held = RadioPlan { least_interval: 40, plain: true, ..plan(Direction::Up) };
         assert_eq!(names(&held, &found(), &found().base()), ["phy=2m", "whole SDUs"]);
-        let short = Found { length: Some(27), ..found() };
+        let short = InitialLink { length: Some(27), ..found() };
         assert!(names(&held, &short, &short.base()).contains(&"length=251".to_owned()));
     }
 

@@ -6,7 +6,7 @@ use taut_link::wire::Shape;
 use taut_link::{Link, Result, Shaper, clock};
 use taut_time::Duration;
 
-use super::choice::{Choice, Found};
+use super::choice::{Choice, InitialLink};
 use super::plan::RadioPlan;
 use super::trial::{Bench, PATIENCE, measure};
 use crate::interrupt::Interrupt;
@@ -28,7 +28,7 @@ const DISCONNECTING: Duration = Duration::from_millis(3_000);
 pub(super) fn check(
     plan: &RadioPlan,
     bench: Bench<'_>,
-    found: &Found,
+    found: &InitialLink,
     settled: &Choice,
     interrupt: &Interrupt,
 ) -> Result<Lasting> {
@@ -64,7 +64,7 @@ pub(super) fn check(
 }
 
 /// Connects, gives the peer the time to ask for another interval, and measures on that connection.
-fn settle(plan: &RadioPlan, found: &Found, choice: &Choice, interrupt: &Interrupt) -> Result<(f64, Vec<String>)> {
+fn settle(plan: &RadioPlan, found: &InitialLink, choice: &Choice, interrupt: &Interrupt) -> Result<(f64, Vec<String>)> {
     let endpoint = LinkChoice::default().on(&plan.endpoint).unwrap_or_else(|| plan.endpoint.clone());
     let _connection = Link::connect(&endpoint, PATIENCE)?;
     clock::sleep(Duration::from_secs(1));

@@ -14,7 +14,7 @@ use taut_link::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::rounds::turns;
 use crate::verdict::{confirm, stands_out};
-use choice::{Choice, Found};
+use choice::{Choice, InitialLink};
 pub use plan::RadioPlan;
 use taut_record::stats::{Ratio, median};
 use taut_record::{Ended, TuneRow, Verdict};
@@ -156,7 +156,7 @@ fn screen(entries: &mut [Entry], before: usize) -> Vec<usize> {
 }
 
 /// The base, what was settled on, and everything that could help on top of it.
-fn entries(plan: &RadioPlan, found: &Found, settled: &Choice, worse: &[String]) -> Vec<Entry> {
+fn entries(plan: &RadioPlan, found: &InitialLink, settled: &Choice, worse: &[String]) -> Vec<Entry> {
     let base = found.base();
     let mut choices = vec![base.clone()];
     choices.extend((*settled != base).then(|| settled.clone()));
@@ -221,7 +221,7 @@ impl Entry {
         median(&self.trials.iter().map(|trial| trial.bps).collect::<Vec<_>>())
     }
 
-    fn row(&self, plan: &RadioPlan, found: &Found, base: &Self, others: usize) -> TuneRow {
+    fn row(&self, plan: &RadioPlan, found: &InitialLink, base: &Self, others: usize) -> TuneRow {
         let is_base = self.choice == base.choice;
         let times = self.times();
         let fresh = Ratio::of_two_stages(&times, &base.times(), others).filter(|_| self.is_fresh);

@@ -5,7 +5,7 @@ use taut_link::wire::{AckPolicy, Shape};
 use taut_link::{Endpoint, Error, Link, Result, Shaper, SocketOption};
 use taut_time::Duration;
 
-use super::choice::{Choice, Found};
+use super::choice::{Choice, InitialLink};
 use super::plan::RadioPlan;
 use crate::interrupt::Interrupt;
 use crate::stream::{self, Direction, StreamPlan};
@@ -26,7 +26,7 @@ pub(super) struct Bench<'a> {
     /// Any other peer: a channel that nothing is sent on.
     #[expect(dead_code, reason = "held open, no more")]
     plain: Option<Link>,
-    found: Found,
+    found: InitialLink,
 }
 
 /// For every answer of the peer.
@@ -51,7 +51,7 @@ impl<'a> Bench<'a> {
         Ok(Self { found: found(&options, plan.direction), plan, shaper, plain })
     }
 
-    pub(super) fn found(&self) -> Found {
+    pub(super) fn found(&self) -> InitialLink {
         self.found.clone()
     }
 
@@ -95,7 +95,7 @@ pub(super) fn refused(endpoint: &Endpoint, errno: u32) -> Error {
     Error::Refused { endpoint: endpoint.to_string(), reason: format!("it can't set that: {error}") }
 }
 
-pub(super) fn measure(plan: &RadioPlan, found: &Found, choice: &Choice, interrupt: &Interrupt) -> Result<Trial> {
+pub(super) fn measure(plan: &RadioPlan, found: &InitialLink, choice: &Choice, interrupt: &Interrupt) -> Result<Trial> {
     let interval = Duration::from_micros(1250 * u64::from(choice.interval.or(found.interval).unwrap_or(0)));
     let endpoint = choice.here(plan).on(&plan.endpoint).unwrap_or_else(|| plan.endpoint.clone());
     let outcome = stream::run(
@@ -121,7 +121,7 @@ pub(super) fn measure(plan: &RadioPlan, found: &Found, choice: &Choice, interrup
     }
 }
 
-fn found(options: &[String], direction: Direction) -> Found {
+fn found(options: &[String], direction: Direction) -> InitialLink {
     let number = |name: &str| fact(options, name)?.parse::<u32>().ok();
     let short = |name: &str| number(name).and_then(|value| u16::try_from(value).ok());
     let [length, mtu, mps, rule] = match direction {
@@ -133,7 +133,7 @@ fn found(options: &[String], direction: Direction) -> Found {
         Some("coded_tx") => Phy::LeCoded,
         _ => Phy::Le1M,
     });
-    Found {
+    InitialLink {
         interval: number("connection_interval_us").and_then(|us| u16::try_from(us / 1250).ok()),
         phy,
         length: short(length),

@@ -7,7 +7,7 @@ use super::buffer::BUFFER_BYTES;
 
 /// What of a link's reply found no room and is still to be written.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rest(Vec<u8>);
+pub(super) struct Unsent(Vec<u8>);
 
 /// What to wait for next on a link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -20,7 +20,7 @@ pub(super) enum Next {
     Over,
 }
 
-impl Rest {
+impl Unsent {
     /// Goes on with a link that is ready: writes what is still to be written, or reads once and writes that back.
     #[inline]
     pub(super) fn turn(&mut self, link: &Link) -> Next {

@@ -3,7 +3,7 @@ use std::io;
 use rustix::event::epoll::EventFlags;
 use taut_link::{Epoll, Link};
 
-use super::echo::{Next, Rest};
+use super::echo::{Next, Unsent};
 
 /// Links that one call tells of at most.
 const EVENTS: usize = 512;
@@ -15,7 +15,7 @@ pub(super) fn run(links: &[Link], ready: &mut dyn FnMut()) -> io::Result<()> {
         link.set_nonblocking(true).map_err(io::Error::other)?;
         epoll.add(link, index as u64, EventFlags::IN)?;
     }
-    let mut rests = vec![(Rest::default(), Next::Read); links.len()];
+    let mut rests = vec![(Unsent::default(), Next::Read); links.len()];
     ready();
     loop {
         epoll.wait(None)?;

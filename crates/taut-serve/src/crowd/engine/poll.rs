@@ -5,7 +5,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use taut_link::Link;
 
-use super::echo::{Next, Rest};
+use super::echo::{Next, Unsent};
 
 /// poll(2): the array stays as it is, but the kernel looks at all of it at each call, and the
 /// program until it has found as many as are ready.
@@ -13,7 +13,7 @@ pub(super) fn run(links: &[Link], ready: &mut dyn FnMut()) -> io::Result<()> {
     links.iter().try_for_each(|link| link.set_nonblocking(true)).map_err(io::Error::other)?;
     let watch = |link: usize, flags| PollFd::from_borrowed_fd(links[link].as_fd(), flags);
     let mut fds: Vec<PollFd<'_>> = (0..links.len()).map(|link| watch(link, PollFlags::IN)).collect();
-    let mut rests = vec![(Rest::default(), Next::Read); links.len()];
+    let mut rests = vec![(Unsent::default(), Next::Read); links.len()];
     ready();
     loop {
         let count = match poll(&mut fds, None) {

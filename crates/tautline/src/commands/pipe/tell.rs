@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Value, json};
 use taut_link::{Fault, clock};
-use taut_pipe::{Account, EndedBy, Observer, Summary, Which};
+use taut_pipe::{Account, EndedBy, Observer, PipeReport, Which};
 use taut_report::capture::StreamCapture;
 use taut_time::Instant;
 
@@ -26,7 +26,7 @@ pub(super) struct Teller {
     sums: [Account; 2],
     pipes: u64,
     failed: u64,
-    last: Vec<Summary>,
+    last: Vec<PipeReport>,
 }
 
 impl Teller {
@@ -92,7 +92,7 @@ impl Teller {
     }
 }
 
-fn code(summary: &Summary, listens: bool) -> Code {
+fn code(summary: &PipeReport, listens: bool) -> Code {
     match (summary.fault, summary.ended_by) {
         (Some(Fault::Input), _) => Code::Usage,
         (Some(_), _) => Code::Failed,
@@ -103,7 +103,7 @@ fn code(summary: &Summary, listens: bool) -> Code {
     }
 }
 
-fn object(summary: &Summary) -> Value {
+fn object(summary: &PipeReport) -> Value {
     let account = |account: &Account| {
         json!({
             "bytes": account.bytes,
@@ -130,7 +130,7 @@ fn object(summary: &Summary) -> Value {
     })
 }
 
-fn line(summary: &Summary) -> String {
+fn line(summary: &PipeReport) -> String {
     // An end that could not be opened: nothing has moved, and why says which.
     if summary.fault.is_some() {
         return format!("pipe {}: {}", summary.pipe, summary.why);
@@ -194,7 +194,7 @@ impl Observer for Teller {
         }
     }
 
-    fn ended(&mut self, summary: Summary) {
+    fn ended(&mut self, summary: PipeReport) {
         if !self.quiet && !self.json || summary.fault.is_some() {
             anstream::eprintln!("taut: {}", line(&summary));
         }

@@ -5,7 +5,7 @@ use taut_record::stats::{Distribution, usual_rounds};
 use taut_record::{Ended, FloorRow, Row};
 use taut_report::Document;
 use taut_route::bench::gpio::{self, Figure, GpioMeasured, GpioPath, GpioPlan, Simulation};
-use taut_route::bench::{Bench, EVERY, KernelPath, Path, Place, Plan, Start, WHEN};
+use taut_route::bench::{AttachPoint, Bench, EVERY, KernelPath, Path, Plan, Start, WHEN};
 use taut_time::Duration;
 
 use crate::exit::Code;
@@ -169,7 +169,7 @@ pub(crate) fn udp_rows(
     progress: &mut dyn FnMut(usize, usize),
 ) -> anyhow::Result<(Vec<Row>, Ended)> {
     let bench = Bench::set_up()?;
-    let mut places = vec![Place::XdpNative, Place::XdpGeneric, Place::Tc];
+    let mut places = vec![AttachPoint::XdpNative, AttachPoint::XdpGeneric, AttachPoint::Tc];
     places.retain(|&place| {
         let tried = bench.try_place(place);
         tried.inspect_err(|error| eprintln!("taut: a path over UDP skipped: {error}")).is_ok()
@@ -216,15 +216,15 @@ pub(crate) fn udp_rows(
         route_fifo: plan.fifo,
     };
     let mut rows: Vec<Row> = route::rows(&cases, &setting).into_iter().map(|row| Row::Route(Box::new(row))).collect();
-    let is_started = |place: &Place| places.contains(place) && wanted.names.is_empty();
-    for place in [Place::XdpGeneric, Place::Tc].into_iter().filter(is_started) {
+    let is_started = |place: &AttachPoint| places.contains(place) && wanted.names.is_empty();
+    for place in [AttachPoint::XdpGeneric, AttachPoint::Tc].into_iter().filter(is_started) {
         rows.extend(started(&bench, place, plan)?.into_iter().map(|row| Row::Floor(Box::new(row))));
     }
     Ok((rows, ended))
 }
 
 /// From text to a program in the kernel, and at work on a device.
-fn started(bench: &Bench, place: Place, plan: &Plan) -> anyhow::Result<Vec<FloorRow>> {
+fn started(bench: &Bench, place: AttachPoint, plan: &Plan) -> anyhow::Result<Vec<FloorRow>> {
     let starts = bench.starts(place, STARTS, plan)?;
     let row = |until: &str, meaning: &str, ns: &dyn Fn(&Start) -> Option<u64>| {
         let mut times = Distribution::new();

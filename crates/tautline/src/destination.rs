@@ -11,14 +11,14 @@ use crate::scenario;
 
 /// What may stand for an ENDPOINT in commands that also run in virtual time.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum Destination {
     /// Sockets of this host.
     Endpoint(Endpoint),
     /// A simulated link: scenario, parameters set in it, and seed.
     Air { file: String, set: Vec<(String, String)>, seed: u64 },
 }
 
-impl FromStr for Place {
+impl FromStr for Destination {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -39,7 +39,7 @@ impl FromStr for Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Endpoint(endpoint) => endpoint.fmt(f),
@@ -48,7 +48,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl Place {
+impl Destination {
     /// The real endpoint, if it is one.
     pub(crate) const fn endpoint(&self) -> Option<&Endpoint> {
         match self {
@@ -80,16 +80,17 @@ mod tests {
 
     #[test]
     fn a_simulated_link_has_a_scenario_parameters_and_a_seed() {
-        let Ok(Place::Air { file, set, seed }) = "air:paper-000?ci=15ms&receiver.credits=batch(8,2)&seed=9".parse()
+        let Ok(Destination::Air { file, set, seed }) =
+            "air:paper-000?ci=15ms&receiver.credits=batch(8,2)&seed=9".parse()
         else {
             panic!("not air")
         };
         assert_eq!((file.as_str(), seed), ("paper-000", 9));
         assert_eq!(set[1], ("receiver.credits".to_owned(), "batch(8,2)".to_owned()));
-        assert!(matches!("air:".parse(), Ok(Place::Air { file, .. }) if file == scenario::DEFAULT));
-        assert!(matches!("tcp://127.0.0.1:1".parse(), Ok(Place::Endpoint(_))));
-        assert!("air:x?ci".parse::<Place>().is_err() && "air:x?seed=y".parse::<Place>().is_err());
+        assert!(matches!("air:".parse(), Ok(Destination::Air { file, .. }) if file == scenario::DEFAULT));
+        assert!(matches!("tcp://127.0.0.1:1".parse(), Ok(Destination::Endpoint(_))));
+        assert!("air:x?ci".parse::<Destination>().is_err() && "air:x?seed=y".parse::<Destination>().is_err());
         // A host alone has the usual port of TCP.
-        assert!(matches!("127.0.0.1".parse(), Ok(Place::Endpoint(_))));
+        assert!(matches!("127.0.0.1".parse(), Ok(Destination::Endpoint(_))));
     }
 }

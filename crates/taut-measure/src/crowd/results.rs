@@ -3,7 +3,7 @@
 use taut_link::wire::Usage;
 use taut_time::Duration;
 
-use super::plan::{Case, CrowdPlan, MESSAGE_BYTES, Server};
+use super::plan::{Case, CrowdPlan, HostedBy, MESSAGE_BYTES};
 use crate::verdict::compare;
 use taut_record::stats::{Distribution, Interval, Quantile, Rounds, interval, median};
 use taut_record::{Comparison, CpuComparison, CrowdRound, CrowdRow, Starvation};
@@ -61,7 +61,7 @@ impl Cell {
 }
 
 /// All cells, by case, number of active links, engine and round.
-pub(super) struct Record<'a> {
+pub(super) struct Results<'a> {
     plan: &'a CrowdPlan,
     cases: &'a [Case],
     engines: Vec<Engine>,
@@ -104,7 +104,7 @@ impl Series {
     }
 }
 
-impl<'a> Record<'a> {
+impl<'a> Results<'a> {
     pub(super) fn new(plan: &'a CrowdPlan, cases: &'a [Case]) -> Self {
         let empty = |case: &Case| vec![Series::default(); case.active.len()];
         let engine = |_| Engine { series: cases.iter().map(empty).collect(), starved: None, why_not: None };
@@ -170,7 +170,7 @@ impl<'a> Record<'a> {
         let cpu: Vec<f64> = rounds.iter().filter_map(|round| round.cpu_ns_per_message).collect();
         let across = interval(&cpu);
         let placement = self.plan.spot.told(self.is_placed);
-        let (Server::Own { listen: endpoint, .. } | Server::At(endpoint)) = &self.plan.server;
+        let (HostedBy::Own { listen: endpoint, .. } | HostedBy::At(endpoint)) = &self.plan.server;
         Some(CrowdRow {
             endpoint: endpoint.to_string(),
             transport: endpoint.transport().to_owned(),
@@ -281,14 +281,14 @@ mod tests {
         let rounds = taut_record::stats::rounds_needed(4);
         let plan = CrowdPlan { rounds, ..plan(&[Poll, Epoll, Uring], &[1], &[]) };
         let cases = [Case { connections: 100, active: vec![1] }];
-        let mut record = Record::new(&plan, &cases);
-        assert!(record.is_empty());
+        let mut results = Results::new(&plan, &cases);
+        assert!(results.is_empty());
         for round in 0..rounds {
-            record.add(0, 0, round, vec![cell(1000, 2000)]);
-            record.add(0, 1, round, vec![cell(100, 40)]);
-            record.add(0, 2, round, vec![cell(100, 20)]);
+            results.add(0, 0, round, vec![cell(1000, 2000)]);
+            results.add(0, 1, round, vec![cell(100, 40)]);
+            results.add(0, 2, round, vec![cell(100, 20)]);
         }
-        let rows = record.rows();
+        let rows = results.rows();
         assert_eq!(rows.len(), 3);
         assert_eq!((rows[0].cpu_ns_per_message, rows[0].sent, rows[0].exchanges), (Some(1_000_000.0), 16, 16));
         let compared = |row: &CrowdRow| row.compared.clone().map(|other| (other.with, other.verdict));
@@ -304,10 +304,10 @@ mod tests {
     fn an_engine_that_starves_has_rows_without_times_and_is_out() {
         let plan = plan(&[GlibcAio, Epoll], &[1, 10], &[]);
         let cases = [Case { connections: 100, active: vec![1, 10] }];
-        let mut record = Record::new(&plan, &cases);
-        record.add(0, 0, 0, vec![Cell::starved(100, 20, usage(1))]);
-        assert!(record.is_out(0) && !record.is_out(1) && !record.has_figures() && !record.is_empty());
-        let rows = record.rows();
+        let mut results = Results::new(&plan, &cases);
+        results.add(0, 0, 0, vec![Cell::starved(100, 20, usage(1))]);
+        assert!(results.is_out(0) && !results.is_out(1) && !results.has_figures() && !results.is_empty());
+        let rows = results.rows();
         assert_eq!(rows.len(), 2, "a row for each number of active links, and none for what was not tried yet");
         assert!(rows.iter().all(|row| row.rtt_ns.is_none() && row.cpu_ns_per_message.is_none()));
         assert_eq!((rows[0].sent, rows[0].lost, rows[1].sent), (100, 80, 0));
@@ -319,12 +319,12 @@ mod tests {
     fn what_came_before_a_starved_exchange_counts_no_more_and_earlier_rounds_do() {
         let plan = plan(&[Epoll], &[1], &[]);
         let cases = [Case { connections: 100, active: vec![1] }];
-        let mut record = Record::new(&plan, &cases);
-        record.add(0, 0, 0, vec![cell(100, 20)]);
+        let mut results = Results::new(&plan, &cases);
+        results.add(0, 0, 0, vec![cell(100, 20)]);
         let mut broken = cell(5, 20);
         broken.lose(1, 0);
-        record.add(0, 0, 1, vec![broken]);
-        let row = record.rows().remove(0);
+        results.add(0, 0, 1, vec![broken]);
+        let row = results.rows().remove(0);
         let times = row.rtt_ns.unwrap();
         assert!(times.count == 2 && times.min > Some(50_000), "{times:?}");
         assert_eq!((row.sent, row.lost), (5, 1));
@@ -335,9 +335,9 @@ mod tests {
     fn an_engine_that_can_not_be_had_says_why() {
         let plan = plan(&[Uring], &[1], &[]);
         let cases = [Case { connections: 100, active: vec![1] }];
-        let mut record = Record::new(&plan, &cases);
-        record.put_out(0, "no".to_owned());
-        assert!(record.is_out(0) && record.is_empty());
-        assert_eq!(record.rows()[0].why_not.as_deref(), Some("no"));
+        let mut results = Results::new(&plan, &cases);
+        results.put_out(0, "no".to_owned());
+        assert!(results.is_out(0) && results.is_empty());
+        assert_eq!(results.rows()[0].why_not.as_deref(), Some("no"));
     }
 }
