@@ -1,5 +1,5 @@
 //! How fast `taut explain` reads, on a capture of 64 connections made here, beside tcptrace where Debian has it; and
-//! whether its memory grows with the file.
+//! whether its memory grows with the file, and with the connections.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -24,6 +24,9 @@ const TIMES: f64 = 2.0;
 const GROWTH: f64 = 0.05;
 
 const CONNECTIONS: u32 = 64;
+/// Connections at once for the memory that each takes, and what they may take in all.
+const MANY: u32 = 10_000;
+const MOST_BYTES: u64 = 64_000_000 + 300 * MANY as u64;
 const PACKETS: u32 = 2_000_000;
 /// Bytes kept of each packet: the headers.
 const KEPT: usize = 66;
@@ -31,9 +34,11 @@ const MSS: u32 = 1448;
 
 pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
     let directory = tempfile::tempdir()?;
-    let (long, short) = (directory.path().join("long.pcap"), directory.path().join("short.pcap"));
-    write_capture(&long, PACKETS)?;
-    write_capture(&short, PACKETS / 4)?;
+    let [long, short, wide] = ["long.pcap", "short.pcap", "wide.pcap"].map(|name| directory.path().join(name));
+    write_capture(&long, PACKETS, CONNECTIONS)?;
+    write_capture(&short, PACKETS / 4, CONNECTIONS)?;
+    // So many packets of each that nothing is still growing.
+    write_capture(&wide, 600 * MANY, MANY)?;
     let taut = |file: &Path| {
         let mut command = pinned(setting.cores.client, setting.taut.file());
         command.args(["explain", "--json"]).arg(file);
@@ -54,6 +59,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
         }
     }
     let (rate, growth) = (median(&rates), median(&growths));
+    let of_many = taut(&wide)?.peak_bytes;
     let mut rows = vec![
         row(
             "packets a second of CPU time",
@@ -68,8 +74,14 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
             growth <= GROWTH,
         ),
         vec!["peak memory".to_owned(), format!("{:.1} MB", memory as f64 / 1e6), String::new(), String::new()],
+        row(
+            "peak memory, 10,000 connections at once",
+            format!("{:.1} MB", of_many as f64 / 1e6),
+            format!("<= {:.0} MB", MOST_BYTES as f64 / 1e6),
+            of_many <= MOST_BYTES,
+        ),
     ];
-    let mut met = rate >= PACKETS_PER_S && growth <= GROWTH;
+    let mut met = rate >= PACKETS_PER_S && growth <= GROWTH && of_many <= MOST_BYTES;
     if has_peer {
         let ratios: Vec<f64> = rates.iter().zip(&peers).map(|(taut, peer)| taut / peer).collect();
         let ratio = median(&ratios);
@@ -85,6 +97,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
         "packets_per_cpu_s_by_round": rates,
         "tcptrace_packets_per_cpu_s_by_round": peers,
         "peak_rss_bytes": memory,
+        "peak_rss_bytes_of_10000_connections": of_many,
         "memory_growth_by_round": growths,
     });
     Ok(Outcome { text: table(&["explain", "taut", "bar", ""], &rows), json, met: Some(met) })
@@ -129,14 +142,16 @@ fn cpu_of_children() -> Result<f64> {
     Ok((sum.0 + sum.1) / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// Bulk over 64 connections at once, an acknowledgement for two segments, with the timestamps option.
-fn write_capture(path: &Path, packets: u32) -> Result<()> {
+/// Bulk over so many connections at once, an acknowledgement for two segments, with the timestamps option.
+fn write_capture(path: &Path, packets: u32, connections: u32) -> Result<()> {
+    /// No client has this address.
+    const SERVER: u32 = 1 << 20;
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
     for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 96, 101] {
         out.write_all(&word.to_le_bytes())?;
     }
     for index in 0..packets {
-        let (flow, step) = (index % CONNECTIONS, index / CONNECTIONS);
+        let (flow, step) = (index % connections, index / connections);
         let at = 1_700_000_000_000_000_000 + u64::from(index) * 3_000;
         let (pair, phase) = (step.saturating_sub(3) / 3, step.saturating_sub(3) % 3);
         let sent = 1 + (2 * pair + phase.min(2)).wrapping_mul(MSS);
@@ -148,7 +163,7 @@ fn write_capture(path: &Path, packets: u32) -> Result<()> {
             (_, 2) => (false, 16, 1, sent, 0),
             _ => (true, if phase == 1 { 24 } else { 16 }, sent, 1, MSS),
         };
-        let (from, to) = if is_client { (flow, 1000) } else { (1000, flow) };
+        let (from, to) = if is_client { (flow, SERVER) } else { (SERVER, flow) };
         let mut packet = [0_u8; KEPT];
         packet[..2].copy_from_slice(&[0x45, 0]);
         packet[2..4].copy_from_slice(&((52 + payload) as u16).to_be_bytes());
