@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::{fs, os};
 
 use libfuzzer_sys::fuzz_target;
-use taut_web::{Resource, Name, Tree};
+use taut_web::{Name, Resource, Tree};
 
 static TREE: LazyLock<(PathBuf, Tree)> = LazyLock::new(|| {
     let outer = std::env::temp_dir().join(format!("taut-fuzz-name-{}", std::process::id()));
