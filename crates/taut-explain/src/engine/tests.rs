@@ -104,6 +104,15 @@ fn a_window_that_grew_since_the_opening_did_not_shrink() {
     let direction = talk.forward();
     assert!(!is_found(&direction, "receiving_program"), "{direction:#?}");
     assert_eq!(share(&direction, Holder::ReceivingProgram), 0.0, "{direction:#?}");
+    // What was in flight before the first window was scaled is no guess of its scale.
+    let mut talk = Talk::open_with(20_000, 1_000_000);
+    for round in 0..3 {
+        (0..684).for_each(|segment| talk.send(20_040 + round * 20_000 + segment, FORWARD, MSS));
+        talk.ack(40_030 + round * 20_000, BACKWARD);
+    }
+    let direction = talk.forward();
+    assert_eq!(share(&direction, Holder::NotKnown), 0.0, "{direction:#?}");
+    assert!(share(&direction, Holder::ReceiveWindow) > 0.2, "{direction:#?}");
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub(super) struct Ack {
     pub(super) edge: u64,
     /// As it stands in the segment where its scale is not known.
     pub(super) window: u32,
+    /// The scale of its window is known from the opening.
+    pub(super) is_scaled: bool,
     /// What was left of the window before was less than half of the largest one so far.
     pub(super) is_shrunk: bool,
     /// It carried no data, so no program saw it.
@@ -70,7 +72,9 @@ impl AckLog {
     pub(super) fn rescale(&mut self, bits: u32) {
         let mut before = u64::MAX;
         for ack in &mut self.acks {
-            ack.edge = ack.una + (u64::from(ack.window) << bits);
+            if !ack.is_scaled {
+                ack.edge = ack.una + (u64::from(ack.window) << bits);
+            }
             ack.edge_before = std::mem::replace(&mut before, ack.edge);
         }
     }

@@ -249,6 +249,7 @@ impl Half {
             edge_before,
             edge,
             window: segment.window,
+            is_scaled: segment.window_is_scaled,
             is_shrunk,
             is_pure,
             is_selective: segment.sacked_to > una,
@@ -498,6 +499,7 @@ impl Half {
         let round_trip = self.round_trip(loops);
         self.peaks.flight(sent.at, flight, round_trip);
         if let Some(newest) = known.end.checked_sub(1).and_then(|number| self.acks.get(number))
+            && !newest.is_scaled
             && let Some(bits) = self.scale.flight(flight, newest.window, self.mss)
         {
             self.acks.rescale(bits);
