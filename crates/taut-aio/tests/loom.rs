@@ -407,6 +407,23 @@ fn who_is_inside_may_fork() {
         });
         windows.end_fork(2);
         windows.begin_fork(2, never);
+        // So does a fork that waits for somebody else.
+        turns = 0;
+        let place = windows.enter(1, || {
+            turns += 1;
+            turns < 3
+        });
+        windows.leave(1, place);
+        let place = windows.enter(3, never);
+        windows.leave(3, place);
+        windows.end_fork(2);
+        windows.begin_fork(2, never);
+        turns = 0;
+        let _ = windows.enter(1, || {
+            turns += 1;
+            turns < 3
+        });
+        assert_eq!(turns, 3, "another fork is waited for");
     });
 }
 

@@ -4,7 +4,7 @@
 //! Who forks waits until nobody is in such a window, and who wants to enter one until the fork is over. A thread never
 //! waits for itself: a signal handler may interrupt it in a window and fork.
 
-use crate::sync::atomic::{AtomicUsize, Ordering, fence};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 /// Nobody. Threads have other numbers.
 const NOBODY: usize = 0;
@@ -14,6 +14,8 @@ const NOBODY: usize = 0;
 pub struct Windows<const INSIDE: usize, const FORKS: usize> {
     inside: [AtomicUsize; INSIDE],
     forking: [AtomicUsize; FORKS],
+    /// A fork takes longer than somebody was ready to wait.
+    overdue: AtomicBool,
 }
 
 /// A place among those inside; none where all are taken.
@@ -29,6 +31,7 @@ impl<const INSIDE: usize, const FORKS: usize> Windows<INSIDE, FORKS> {
         Self {
             inside: [const { AtomicUsize::new(NOBODY) }; INSIDE],
             forking: [const { AtomicUsize::new(NOBODY) }; FORKS],
+            overdue: AtomicBool::new(false),
         }
     }
 
@@ -36,11 +39,13 @@ impl<const INSIDE: usize, const FORKS: usize> Windows<INSIDE, FORKS> {
     #[cfg(loom)]
     pub fn new() -> Self {
         let nobody = |_| AtomicUsize::new(NOBODY);
-        Self { inside: std::array::from_fn(nobody), forking: std::array::from_fn(nobody) }
+        let overdue = AtomicBool::new(false);
+        Self { inside: std::array::from_fn(nobody), forking: std::array::from_fn(nobody), overdue }
     }
 
     /// A thread enters. `wait` lets time pass, and says no when that was enough: what holds a fork up for so long is
-    /// not let in the way of everybody else.
+    /// not let in the way of everybody else, nor waited for again. It may wait for a lock of malloc(3) whose thread
+    /// waits for us.
     pub fn enter(&self, thread: usize, mut wait: impl FnMut() -> bool) -> Place {
         loop {
             let place = claim(&self.inside, thread);
@@ -51,7 +56,8 @@ impl<const INSIDE: usize, const FORKS: usize> Windows<INSIDE, FORKS> {
             }
             self.leave(thread, place);
             while self.is_held_up(thread) {
-                if !wait() {
+                if self.overdue.load(Ordering::Relaxed) || !wait() {
+                    self.overdue.store(true, Ordering::Relaxed);
                     return claim(&self.inside, thread);
                 }
             }
@@ -96,6 +102,9 @@ impl<const INSIDE: usize, const FORKS: usize> Windows<INSIDE, FORKS> {
         for forking in &self.forking {
             if forking.load(Ordering::Relaxed) == thread {
                 forking.store(NOBODY, Ordering::Release);
+                if self.forking.iter().all(|forking| forking.load(Ordering::Relaxed) == NOBODY) {
+                    self.overdue.store(false, Ordering::Relaxed);
+                }
                 return;
             }
         }
@@ -109,6 +118,7 @@ impl<const INSIDE: usize, const FORKS: usize> Windows<INSIDE, FORKS> {
                 place.store(NOBODY, Ordering::Relaxed);
             }
         }
+        self.overdue.store(false, Ordering::Relaxed);
     }
 }
 
