@@ -5,7 +5,8 @@ use crate::rng::Random;
 /// What a controller has of its own for encryption.
 #[derive(Clone, Debug)]
 pub(super) struct Security {
-    /// What [`hci::command::LE_RAND`] and the links' secrets are drawn from. Whoever knows the seed knows them.
+    /// What [`LE_RAND`](crate::hci::command::LE_RAND) and the links' secrets are drawn from. Whoever knows the seed
+    /// knows them.
     pub(super) random: Random,
     /// Set Event Mask and LE Set Event Mask, of which only the events of encryption take notice:
     /// the others are always told.
