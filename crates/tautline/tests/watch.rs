@@ -52,7 +52,10 @@ fn a_loss_begins_stands_and_ends() {
     let (mut begins, mut stood, mut ended) = (0, 0, None);
     for line in lines(&mut child) {
         let document: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!((document["command"].as_str(), document["format_version"].as_u64()), (Some("watch"), Some(1)));
+        assert_eq!(
+            (document["command"].as_str(), document["format_version"].as_u64()),
+            (Some("watch"), Some(taut_record::FORMAT_VERSION.into()))
+        );
         for loss in losses(&line) {
             assert_eq!((loss["cause"].as_str(), loss["side"].as_str()), (Some("unread"), Some("server")), "{loss:#}");
             assert_eq!(loss["service"], format!("127.0.0.1:{port}"));

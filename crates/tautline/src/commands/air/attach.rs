@@ -120,6 +120,10 @@ fn stream(text: &str) -> Result<(usize, Endpoint), String> {
             digits.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("`{controller}`: {hint}"))?
         }
     };
+    // A host alone would be at the port of `taut serve`, where nobody means an HCI.
+    if !endpoint.contains(':') {
+        return Err(format!("`{endpoint}`: {hint}"));
+    }
     let endpoint: Endpoint = endpoint.parse().map_err(|error: Error| error.to_string())?;
     match endpoint {
         Endpoint::Unix(_) | Endpoint::Tcp(_) => Ok((number, endpoint)),
