@@ -38,3 +38,8 @@ fn lists_complete() {
 fn functions_are_called_later() {
     on_both_engines("functions_are_called_later");
 }
+
+#[test]
+fn nobody_waits_for_a_fork_for_long() {
+    on_both_engines("nobody_waits_for_a_fork_for_long");
+}

@@ -183,17 +183,19 @@ pub(crate) fn give_way() {
 #[derive(Debug)]
 pub(crate) struct Patience {
     turns: u32,
+    /// When it ends, once it was needed: a sleep takes as long as a busy machine likes.
+    until: Option<libc::timespec>,
 }
 
 impl Patience {
     pub(crate) const fn new() -> Self {
-        Self { turns: 0 }
+        Self { turns: 0, until: None }
     }
 
     /// Waits a little; false when it has been enough. Async-signal-safe, and no cancellation point.
     pub(crate) fn wait(&mut self) -> bool {
         const YIELDS: u32 = 50;
-        const SLEEPS: u32 = 5000;
+        const MOST: Duration = Duration::from_secs(1);
         static SLEEP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 200_000 };
         self.turns += 1;
         if self.turns <= YIELDS {
@@ -204,7 +206,9 @@ impl Patience {
             unsafe { libc::syscall(libc::SYS_nanosleep, &raw const SLEEP, std::ptr::null_mut::<libc::timespec>()) };
             set_errno(errno);
         }
-        self.turns < YIELDS + SLEEPS
+        let until = *self.until.get_or_insert_with(|| Deadline::after(MOST).timespec());
+        let now = monotonic();
+        (now.tv_sec, now.tv_nsec) < (until.tv_sec, until.tv_nsec)
     }
 }
 

@@ -183,6 +183,61 @@ static void functions_are_called_later(void)
     HOLDS(called == 20);
 }
 
+/* A fork has the lock of malloc among others, and takes it after the library's own handler has run. */
+static volatile int forking;
+
+static void is_forking(void)
+{
+    forking = 1;
+    pass();
+}
+
+static void mind_forks(void) { pthread_atfork(is_forking, NULL, NULL); }
+
+/* Before any library's, so that it runs after theirs. */
+__attribute__((section(".preinit_array"), used)) static void (*const before_all)(void) = mind_forks;
+
+static void *forks(void *nothing)
+{
+    pid_t child = fork();
+    int status;
+
+    if (child == 0)
+        _exit(0);
+    HOLDS(waitpid(child, &status, 0) == child);
+    return nothing;
+}
+
+static pthread_t forker;
+
+/* That fork waits for the handler, and the handler's requests do not wait for it again and again. */
+static void beside_a_fork(void)
+{
+    char byte;
+
+    HOLDS(pthread_create(&forker, NULL, forks, NULL) == 0);
+    while (!forking)
+        pause_ms(1);
+    double begin = now();
+    for (int turn = 0; turn < 20; turn++) {
+        int pair[2];
+
+        stream_pair(pair);
+        struct aiocb read_block = request(pair[0], &byte, 1, 0);
+        HOLDS(aio_read(&read_block) == 0 && write(pair[1], "x", 1) == 1);
+        HOLDS(done_within(&read_block, patience()));
+        HOLDS(close(pair[0]) == 0 && close(pair[1]) == 0);
+    }
+    HOLDS(now() - begin < patience() / 2);
+    waited = 0;
+}
+
+static void nobody_waits_for_a_fork_for_long(void)
+{
+    locked(beside_a_fork);
+    joined(forker);
+}
+
 static void sockets_complete(void) { locked(sockets); }
 static void pipes_complete(void) { locked(pipes); }
 static void lists_complete(void) { locked(lists); }
@@ -199,6 +254,7 @@ static const struct {
     CASE(files_complete),
     CASE(lists_complete),
     CASE(functions_are_called_later),
+    CASE(nobody_waits_for_a_fork_for_long),
 };
 
 int main(int count, char **arguments)
