@@ -47,6 +47,8 @@ pub(super) struct EchoClient<'a> {
     /// After an interrupt, when nothing is waited for any more.
     give_up_at: Option<Instant>,
     samples: Samples,
+    /// What is counted into after the warm-up. It is large, and made beforehand: the schedule begins with that.
+    to_count: Samples,
 }
 
 /// One link with its messages under way.
@@ -137,6 +139,7 @@ impl<'a> EchoClient<'a> {
             overdue_from: start,
             give_up_at: None,
             samples: Samples::new(plan),
+            to_count: Samples::new(plan),
         }
     }
 
@@ -154,7 +157,7 @@ impl<'a> EchoClient<'a> {
             flow.lose_all(self.message.len());
             flow.strays.begin_counting(flow.next_sequence);
         }
-        self.samples = Samples::new(self.plan);
+        std::mem::swap(&mut self.samples, &mut self.to_count);
         self.begin_part(messages, end, now);
     }
 
