@@ -43,16 +43,16 @@ impl NoDelay {
     ///
     /// When the kernel's list of sockets can't be had.
     pub fn set(&mut self, processes: &HashSet<i32>, port: Option<u16>) -> Result<Settings, Error> {
-        let owners = Owners::read(None);
+        // All processes of a large host take long.
+        let owners: Vec<Owners> = match port {
+            Some(_) => vec![Owners::read(None)],
+            None => processes.iter().map(|&pid| Owners::read(Some(pid))).collect(),
+        };
         let mut wanted = Vec::new();
         self.table.look(|socket| {
             let is_open = matches!(socket.state, State::Established | State::CloseWait);
-            let owner = owners.of(socket.inode).filter(|owner| {
-                port.map_or_else(
-                    || processes.contains(&owner.pid),
-                    |port| socket.local.port() == port || socket.peer.port() == port,
-                )
-            });
+            let is_asked = port.is_none_or(|port| socket.local.port() == port || socket.peer.port() == port);
+            let owner = owners.iter().find_map(|owners| owners.of(socket.inode)).filter(|_| is_asked);
             if let Some(owner) = owner.filter(|_| is_open) {
                 wanted.push((owner.clone(), socket.inode));
             }

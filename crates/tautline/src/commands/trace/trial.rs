@@ -23,8 +23,11 @@ pub(super) struct Running {
     slice: Duration,
     /// Begin of the span.
     begin: Instant,
-    /// When it is to end. Looks come late, which adds up to nothing.
+    /// When it is to end.
     due: Instant,
+    /// The option was just set or cleared, which may take long among many sockets: the span begins with what is
+    /// read next.
+    is_set_up: bool,
     /// Spans that are over, in the order of time.
     done: Vec<TrialSlice>,
     before: Written,
@@ -41,15 +44,16 @@ impl Running {
             slice,
             begin,
             due: begin + slice,
+            is_set_up: false,
             done: Vec::new(),
             before: Written::default(),
             most: Settings::default(),
         })
     }
 
-    /// When the span ends.
+    /// When to read the trace next, at the latest.
     pub(super) const fn due(&self) -> Instant {
-        self.due
+        if self.is_set_up { self.begin } else { self.due }
     }
 
     /// Without and with, with and without, …: what drifts is in both alike.
@@ -57,8 +61,12 @@ impl Running {
         matches!(slice % 4, 1 | 2)
     }
 
-    /// Ends a span that is over, and begins the next one.
+    /// Ends a span that is over, and begins the next one. To be called after each reading of the trace.
     pub(super) fn go_on(&mut self, now: Instant, trace: &Trace, processes: &HashSet<i32>) -> anyhow::Result<()> {
+        if std::mem::take(&mut self.is_set_up) {
+            (self.begin, self.due, self.before) = (now, now + self.slice, trace.written());
+            return Ok(());
+        }
         if now < self.due || self.is_over() {
             return Ok(());
         }
@@ -69,8 +77,8 @@ impl Running {
             writes: span.writes,
             held_ns: span.held_by(Holder::Nagle),
         });
-        (self.begin, self.due, self.before) = (now, self.due + self.slice, written);
         self.no_delay.clear();
+        self.is_set_up = true;
         if !self.is_over() && Self::is_with(self.done.len()) {
             let settings = self.no_delay.set(processes, self.port)?;
             self.most = Settings {
