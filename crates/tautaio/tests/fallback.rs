@@ -9,7 +9,7 @@ use std::time::Duration;
 use support::aio::{Request, cancel_all, timespec_of, waitcomplete};
 use support::descriptors;
 use support::process::{is_epoll, skip_here};
-use support::restrict::{forbid_io_uring, forbid_locked_memory, forbid_statx, forbid_threads};
+use support::restrict::{forbid_handles, forbid_io_uring, forbid_locked_memory, forbid_statx, forbid_threads};
 use support::{Library, Run, both_engines};
 
 /// `TAUTAIO_LOG=info` is set in all of them.
@@ -202,4 +202,15 @@ fn files_are_told_apart_without_statx() {
         use_everything();
     };
     Run::new(test, Library::Auto).body(body);
+}
+
+both_engines!(a_filter_may_come_later);
+/// It is this thread's alone (seccomp(2)): the library's is not refused what tells files apart, and knows them all the
+/// same.
+fn a_filter_may_come_later() {
+    use_everything();
+    forbid_handles(libc::EPERM);
+    use_everything();
+    forbid_statx(libc::EPERM);
+    use_everything();
 }

@@ -114,8 +114,10 @@ fn appending_keeps_the_order() {
     let file = File::options().append(true).open(path.path()).unwrap();
     let record = |i: u32| format!("{i:08}\n").repeat(1 + i as usize % 7 * 50).into_bytes();
     let records: Vec<_> = (0..500).map(record).collect();
-    // The offset of an appending write means nothing.
-    let writes: Vec<_> = records.iter().map(|record| Request::write(&file, record).at(0).start()).collect();
+    // The offset of an appending write means nothing, not even one that can't be.
+    let offsets = [0, -1, i64::MAX, i64::MIN].into_iter().cycle();
+    let start = |(record, offset): (&Vec<u8>, i64)| Request::write(&file, record).at(offset).start();
+    let writes: Vec<_> = records.iter().zip(offsets).map(start).collect();
     for (write, record) in writes.iter().zip(&records) {
         assert_eq!(write.wait(), Ok(record.len()));
     }

@@ -33,6 +33,13 @@ fn a_fork_amid_its_own_duplicate_leaves_none() {
 }
 
 #[test]
+fn a_file_replaced_amid_the_submission_is_let_go() {
+    for library in [Library::Uring, Library::Epoll] {
+        run_case(PROGRAM, "a_file_replaced_amid_the_submission_is_let_go", library);
+    }
+}
+
+#[test]
 fn what_is_at_hand_is_not_duplicated() {
     run_case(PROGRAM, "what_is_at_hand_is_not_duplicated", Library::Uring);
 }

@@ -43,3 +43,8 @@ fn functions_are_called_later() {
 fn nobody_waits_for_a_fork_for_long() {
     on_both_engines("nobody_waits_for_a_fork_for_long");
 }
+
+#[test]
+fn a_first_start_is_not_amid_a_fork() {
+    on_both_engines("a_first_start_is_not_amid_a_fork");
+}

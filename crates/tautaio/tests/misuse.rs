@@ -4,6 +4,7 @@
 mod support;
 
 use std::io::{Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::ptr;
 
@@ -62,6 +63,15 @@ fn a_bad_buffer_fails_the_operation() {
             assert_eq!(request.wait(), Err(libc::EFAULT), "{number} at {address:#x}");
         }
     }
+    use_it();
+}
+
+both_engines!(what_can_never_be_read_is_not_waited_for);
+/// An eventfd gives eight bytes or none.
+fn what_can_never_be_read_is_not_waited_for() {
+    // SAFETY: no memory is passed; the descriptor is nobody else's.
+    let counter = unsafe { OwnedFd::from_raw_fd(libc::eventfd(0, 0)) };
+    assert_eq!(Request::read(&counter, 4).start().wait(), Err(libc::EINVAL));
     use_it();
 }
 

@@ -1,4 +1,5 @@
 //! Sockets, pipes, terminals: what has no place to read at.
+#![expect(unsafe_code, reason = "clock_gettime(2)")]
 
 mod support;
 
@@ -383,4 +384,34 @@ fn a_sync_of_a_socket_with_a_read_under_way_fails_as_fsync_does() {
     assert_eq!(Request::sync(&ours).fsync(libc::O_SYNC), Err(libc::EINVAL));
     theirs.write_all(b"y").unwrap();
     assert_eq!(read.wait(), Ok(1));
+}
+
+both_engines!(an_error_queue_that_nobody_reads);
+/// Such a socket tells poll(2) of an error all the time, which is none of a read's: it waits, and can be canceled.
+fn an_error_queue_that_nobody_reads() {
+    let [ours, theirs] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    ours.connect(theirs.local_addr().unwrap()).unwrap();
+    theirs.connect(ours.local_addr().unwrap()).unwrap();
+    // SOF_TIMESTAMPING_TX_SOFTWARE, _SOFTWARE and _OPT_TSONLY (linux/net_tstamp.h).
+    let flags: libc::c_int = 1 << 1 | 1 << 4 | 1 << 11;
+    set_option(&ours, libc::SO_TIMESTAMPING, flags);
+    ours.send(b"x").unwrap();
+    let read = Request::read(&ours, 10).start();
+    let begun = used_time();
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(used_time() - begun < Duration::from_millis(30), "it is waited for in a loop");
+    theirs.send(b"hello").unwrap();
+    assert_eq!(read.wait(), Ok(5));
+    let read = Request::read(&ours, 10).start();
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(read.cancel(), Ok(libc::AIO_CANCELED));
+    assert_eq!(read.wait(), Err(libc::ECANCELED));
+}
+
+/// Processor time of this process.
+fn used_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the struct.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
 }

@@ -44,6 +44,9 @@ pub(crate) struct Epoll {
 struct Waiting {
     read: Option<Step>,
     write: Option<Step>,
+    /// It has told of an error that is no step's, as a socket does whose error queue nobody reads: that would be told
+    /// again and again, but for changes alone.
+    only_changes: bool,
 }
 
 /// A step that waits.
@@ -120,7 +123,7 @@ impl Epoll {
     /// Arms the descriptor's registration for what waits on it.
     fn arm(&self, fd: c_int) -> Result<(), c_int> {
         let Some(waiting) = self.waiting.get(&fd) else { return Ok(()) };
-        let mut events = libc::EPOLLONESHOT as u32;
+        let mut events = if waiting.only_changes { libc::EPOLLET } else { libc::EPOLLONESHOT } as u32;
         if waiting.read.is_some() {
             events |= libc::EPOLLIN as u32;
         }
@@ -217,6 +220,11 @@ impl Epoll {
                 }
             }
         }
+        let Some(waiting) = self.waiting.get_mut(&fd) else { return };
+        if waiting.only_changes {
+            return;
+        }
+        waiting.only_changes = events & (libc::EPOLLIN | libc::EPOLLOUT) as u32 == 0;
         // What still waits has to be armed anew.
         if let Err(errno) = self.arm(fd) {
             self.fail(fd, errno);
@@ -273,32 +281,36 @@ fn attempt(result: Result<isize, c_int>) -> Attempt {
     }
 }
 
-/// Pipes and terminals have no `MSG_DONTWAIT`; `RWF_NOWAIT` works for some, since some kernel.
+/// Pipes and terminals have no `MSG_DONTWAIT`; `RWF_NOWAIT` works for some, since some kernel. First, since it tells at
+/// once of what can never be; a file is not ready for that.
 fn try_stream(job: &Job, fd: c_int) -> Attempt {
-    let events = if job.kind == Kind::Read { libc::POLLIN } else { libc::POLLOUT };
-    let mut poll = libc::pollfd { fd, events, revents: 0 };
     let part = libc::iovec { iov_base: job.buffer as *mut libc::c_void, iov_len: job.length as usize };
-    // SAFETY: as above; the structs outlive the calls.
+    // SAFETY: as above; the struct outlives the call. Offset -1: the current position.
     let result = unsafe {
-        // A read of nothing waits for nothing.
-        if job.length > 0 && libc::poll(&raw mut poll, 1, 0) == 0 {
-            // The wrong end of a pipe is never ready.
-            let wrong = if job.kind == Kind::Read { libc::O_WRONLY } else { libc::O_RDONLY };
-            return match system::status_flags(fd) {
-                Ok(flags) if flags & libc::O_ACCMODE != wrong => Attempt::NotYet,
-                Ok(_) => Attempt::Result(-(libc::EBADF as isize)),
-                Err(errno) => Attempt::Result(-(errno as isize)),
-            };
-        }
-        // Offset -1: the current position.
         match job.kind {
             Kind::Read => libc::preadv2(fd, &raw const part, 1, -1, libc::RWF_NOWAIT),
             _ => libc::pwritev2(fd, &raw const part, 1, -1, libc::RWF_NOWAIT),
         }
     };
     match system::check(result) {
-        Err(libc::EOPNOTSUPP | libc::ENOSYS) => Attempt::MayBlock,
+        Err(libc::EOPNOTSUPP | libc::ENOSYS) => ask_whether_ready(job, fd),
         result => attempt(result),
+    }
+}
+
+fn ask_whether_ready(job: &Job, fd: c_int) -> Attempt {
+    let events = if job.kind == Kind::Read { libc::POLLIN } else { libc::POLLOUT };
+    let mut poll = libc::pollfd { fd, events, revents: 0 };
+    // SAFETY: the struct outlives the call. A read of nothing waits for nothing.
+    if job.length == 0 || unsafe { libc::poll(&raw mut poll, 1, 0) } != 0 {
+        return Attempt::MayBlock;
+    }
+    // The wrong end of a pipe is never ready.
+    let wrong = if job.kind == Kind::Read { libc::O_WRONLY } else { libc::O_RDONLY };
+    match system::status_flags(fd) {
+        Ok(flags) if flags & libc::O_ACCMODE != wrong => Attempt::NotYet,
+        Ok(_) => Attempt::Result(-(libc::EBADF as isize)),
+        Err(errno) => Attempt::Result(-(errno as isize)),
     }
 }
 

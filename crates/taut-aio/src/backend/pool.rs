@@ -1,7 +1,7 @@
 //! A few threads for what blocks whatever one does: regular files without io_uring.
 #![expect(unsafe_code, reason = "reads and writes the application's memory")]
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -28,9 +28,45 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Job>,
+    waiting: Waiting,
     done: Vec<Outcome>,
     idle: usize,
+}
+
+/// Steps that nobody has begun, the oldest first. To take one back takes no longer the more there are.
+#[derive(Default)]
+struct Waiting {
+    /// With some that were taken back.
+    jobs: VecDeque<Job>,
+    wanted: HashSet<u64>,
+}
+
+impl Waiting {
+    fn push(&mut self, job: Job) {
+        self.wanted.insert(job.id);
+        self.jobs.push_back(job);
+    }
+
+    fn pop(&mut self) -> Option<Job> {
+        loop {
+            let job = self.jobs.pop_front()?;
+            if self.wanted.remove(&job.id) {
+                return Some(job);
+            }
+        }
+    }
+
+    fn take_back(&mut self, id: u64) -> bool {
+        let is_there = self.wanted.remove(&id);
+        if self.jobs.len() > 2 * self.wanted.len() + 64 {
+            self.jobs.retain(|job| self.wanted.contains(&job.id));
+        }
+        is_there
+    }
+
+    fn len(&self) -> usize {
+        self.wanted.len()
+    }
 }
 
 impl Pool {
@@ -45,7 +81,7 @@ impl Pool {
     /// Hands a step over.
     pub(crate) fn submit(&mut self, job: Job) {
         let mut state = self.shared.lock();
-        state.waiting.push_back(job);
+        state.waiting.push(job);
         let short_of_threads = state.waiting.len() > state.idle;
         drop(state);
         if short_of_threads && self.threads < MOST_THREADS {
@@ -65,10 +101,7 @@ impl Pool {
 
     /// Takes a step back that nobody has begun.
     pub(crate) fn withdraw(&self, id: u64) -> bool {
-        let mut state = self.shared.lock();
-        let before = state.waiting.len();
-        state.waiting.retain(|job| job.id != id);
-        state.waiting.len() < before
+        self.shared.lock().waiting.take_back(id)
     }
 
     /// What was done since it was last asked.
@@ -101,7 +134,7 @@ impl Shared {
 
     /// Does all there is to do.
     fn work_off<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        while let Some(job) = state.waiting.pop_front() {
+        while let Some(job) = state.waiting.pop() {
             drop(state);
             let result = carry_out(&job);
             state = self.lock();
@@ -142,4 +175,48 @@ pub(crate) fn carry_out(job: &Job) -> isize {
         }
     };
     job.outcome(system::check(result).unwrap_or_else(|errno| -(errno as isize)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Place;
+
+    fn job(id: u64) -> Job {
+        Job {
+            id,
+            kind: Kind::Read,
+            class: Class::Stream,
+            place: Place::Descriptor(-1),
+            identity: 0,
+            buffer: 0,
+            length: 0,
+            offset: 0,
+            likely_empty: false,
+            may_block: false,
+        }
+    }
+
+    #[test]
+    fn what_is_taken_back_does_not_come() {
+        let mut waiting = Waiting::default();
+        (0..5).for_each(|id| waiting.push(job(id)));
+        assert!(waiting.take_back(0) && waiting.take_back(3) && !waiting.take_back(3) && !waiting.take_back(9));
+        assert_eq!(waiting.len(), 3);
+        let rest: Vec<u64> = std::iter::from_fn(|| waiting.pop()).map(|job| job.id).collect();
+        assert_eq!(rest, [1, 2, 4]);
+        assert!(!waiting.take_back(1));
+    }
+
+    #[test]
+    fn to_take_all_back_is_not_quadratic() {
+        const MANY: u64 = 500_000;
+        let mut waiting = Waiting::default();
+        (0..MANY).for_each(|id| waiting.push(job(id)));
+        let begun = std::time::Instant::now();
+        assert!((0..MANY).all(|id| waiting.take_back(id)));
+        // Linear it is a fraction of a second, quadratic minutes.
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20));
+        assert!(waiting.jobs.len() <= 64, "what was taken back is kept");
+    }
 }

@@ -53,7 +53,11 @@ impl Shared {
         // The new thread inherits that; and a handler here could not start what we are starting.
         let _blocked = SignalsBlocked::new();
         loop {
-            match self.state.compare_exchange(IDLE, STARTING, Ordering::AcqRel, Ordering::Acquire) {
+            // Not amid a fork: the child would have half of a start, and a descriptor that nobody knows.
+            let no_forks = self.own.keep_forks_away();
+            let state = self.state.compare_exchange(IDLE, STARTING, Ordering::AcqRel, Ordering::Acquire);
+            drop(no_forks);
+            match state {
                 Err(RUNNING) => return Ok(()),
                 Err(_) => self.await_start(),
                 Ok(_) => break,
@@ -72,7 +76,7 @@ impl Shared {
     fn begin(&'static self) -> io::Result<()> {
         self.strict_cancel.store(env::var_os("TAUTAIO_CANCEL").is_some_and(|how| how == "strict"), Ordering::Relaxed);
         self.process.store(system::process(), Ordering::Relaxed);
-        let queue = self.queue.get_or_init(|| Queue::new(QUEUE));
+        let queue = self.queue().unwrap_or_else(|| self.make_queue());
         self.own.settle();
         let run = move || {
             // Before it allocates anything.
@@ -80,6 +84,12 @@ impl Shared {
             self.run(queue);
         };
         thread::Builder::new().name("tautaio".to_owned()).spawn(run).map(|_| ())
+    }
+
+    fn make_queue(&self) -> &'static Queue {
+        let queue = Box::leak(Box::new(Queue::new(QUEUE)));
+        self.queue.store(queue, Ordering::Release);
+        queue
     }
 
     /// What the I/O thread does.
@@ -156,8 +166,15 @@ static AT_LOAD: extern "C" fn() = {
 /// A start that is under way in another thread would never end in the child, which would keep a descriptor that another
 /// thread has just opened.
 extern "C" fn before_fork() {
-    SHARED.await_start();
-    SHARED.own.before_fork();
+    loop {
+        SHARED.await_start();
+        SHARED.own.before_fork();
+        // None begins any more, but one may have begun before.
+        if SHARED.state.load(Ordering::Acquire) != STARTING {
+            return;
+        }
+        SHARED.own.after_fork();
+    }
 }
 
 extern "C" fn after_fork() {

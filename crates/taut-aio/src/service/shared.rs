@@ -2,8 +2,8 @@
 #![expect(unsafe_code, reason = "control blocks are the application's")]
 
 use std::ffi::c_int;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use super::command::{Command, Request};
 use super::queue::Queue;
@@ -40,7 +40,8 @@ pub(crate) struct Shared {
     /// Wakes the I/O thread.
     pub(crate) bell: Bell,
     pub(crate) starter: Starter,
-    pub(super) queue: OnceLock<Queue>,
+    /// Null before the first start. No `OnceLock`: in a child that was forked amid its making it would stay locked.
+    pub(super) queue: AtomicPtr<Queue>,
     pub(super) state: AtomicU32,
     /// How often this process was forked since the library first started in an ancestor.
     pub(super) epoch: AtomicU32,
@@ -68,7 +69,7 @@ pub(super) static SHARED: Shared = Shared {
     own: OwnDescriptors::new(),
     bell: Bell::new(),
     starter: Starter::new(),
-    queue: OnceLock::new(),
+    queue: AtomicPtr::new(ptr::null_mut()),
     state: AtomicU32::new(IDLE),
     epoch: AtomicU32::new(0),
     process: AtomicI32::new(0),
@@ -203,8 +204,9 @@ impl Shared {
     }
 
     /// Completed requests of the process, once something was submitted.
-    pub(crate) fn queue(&self) -> Option<&Queue> {
-        self.queue.get()
+    pub(crate) fn queue(&self) -> Option<&'static Queue> {
+        // SAFETY: null, or a queue that is never given back.
+        unsafe { self.queue.load(Ordering::Acquire).as_ref() }
     }
 
     /// Whether what the kernel has counts as not cancelable (`TAUTAIO_CANCEL=strict`).

@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-use crate::system::file::{self, FileKind};
+use crate::system::file::{self, FileKind, Meaning};
 use crate::system::own::OwnDescriptors;
 
 /// The file of an operation, as its control block carries it.
@@ -25,16 +25,29 @@ const KEPT: u64 = 1 << 8;
 impl Target {
     /// What the number means now: held by the I/O thread where `pin` says so, or by a descriptor of our own where that
     /// does no harm and there is one left. Async-signal-safe.
-    pub(crate) fn find(fd: c_int, descriptors: &OwnDescriptors, pin: impl FnOnce(u64) -> Option<u32>) -> Self {
-        let Ok(meaning) = file::look(fd) else { return Self { identity: 0, kind: None, own: None, kept: None } };
-        let mut target = Self { identity: meaning.identity, kind: Some(meaning.kind), own: None, kept: None };
-        if meaning.kind.may_be_kept() {
-            target.kept = pin(meaning.identity);
+    pub(crate) fn find(fd: c_int, descriptors: &OwnDescriptors, pin: impl Fn(u64) -> Option<u32>) -> Self {
+        loop {
+            let Ok(meaning) = file::look(fd) else { return Self { identity: 0, kind: None, own: None, kept: None } };
+            let mut target = Self::not_held(meaning);
+            if meaning.kind.may_be_kept() {
+                target.kept = pin(meaning.identity);
+            }
+            if target.kept.is_some() || !meaning.kind.may_be_duplicated() {
+                return target;
+            }
+            let Ok(own) = descriptors.duplicate(fd) else { return target };
+            // The number may have come to mean another file in between.
+            match file::look(own) {
+                Ok(held) if held.kind.may_be_duplicated() => return Self { own: Some(own), ..Self::not_held(held) },
+                Ok(_) => descriptors.close(own),
+                // Somebody has closed it behind our back.
+                Err(_) => descriptors.forget(own),
+            }
         }
-        if target.kept.is_none() && meaning.kind.may_be_duplicated() {
-            target.own = descriptors.duplicate(fd).ok();
-        }
-        target
+    }
+
+    const fn not_held(meaning: Meaning) -> Self {
+        Self { identity: meaning.identity, kind: Some(meaning.kind), own: None, kept: None }
     }
 
     /// Whether nothing holds it, since there is no descriptor left that would.

@@ -45,8 +45,31 @@ pub(crate) struct Meaning {
     pub(crate) kind: FileKind,
     /// Of device, inode and its generation, and what it is open for, mixed; the time when the file was made
     /// stands for that where there is none. Different files have different ones, but for anonymous files.
+    /// The lowest bits of a plain file's say what it was told by: see [`look_again`].
     pub(crate) identity: u64,
     pub(crate) device: (u32, u32),
+}
+
+/// What tells a plain file from one that had its inode before: a filter of system calls may refuse a thread what
+/// another one was given.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum ToldBy {
+    Handle,
+    Time,
+    Nothing,
+}
+
+impl ToldBy {
+    /// Bits of an identity that say so.
+    const BITS: u64 = 3;
+
+    const fn of(identity: u64) -> Self {
+        match identity & Self::BITS {
+            0 => Self::Handle,
+            1 => Self::Time,
+            _ => Self::Nothing,
+        }
+    }
 }
 
 /// Looks at a descriptor.
@@ -54,17 +77,33 @@ pub(crate) struct Meaning {
 /// # Errors
 /// `EBADF`: it is not open.
 pub(crate) fn look(fd: c_int) -> Result<Meaning, c_int> {
+    look_by(fd, ToldBy::Handle)
+}
+
+/// Looks at a descriptor in the way of who found this identity: the same file has the same one then.
+///
+/// # Errors
+/// As for [`look`].
+pub(crate) fn look_again(fd: c_int, identity: u64) -> Result<Meaning, c_int> {
+    look_by(fd, ToldBy::of(identity))
+}
+
+/// By no more than this.
+fn look_by(fd: c_int, most: ToldBy) -> Result<Meaning, c_int> {
     // Without asking a server: whoever waits here holds up all operations.
     let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
     let asked = libc::STATX_TYPE | libc::STATX_INO | libc::STATX_BTIME;
     // SAFETY: all-zero is a value of the struct.
     let mut stat: libc::statx = unsafe { mem::zeroed() };
     // SAFETY: the path is a string, the kernel fills the struct.
-    match check(unsafe { libc::statx(fd, c"".as_ptr(), flags, asked, &raw mut stat) } as isize) {
-        Ok(_) => {}
+    let time = match check(unsafe { libc::statx(fd, c"".as_ptr(), flags, asked, &raw mut stat) } as isize) {
+        Ok(_) => Some(time_of(&stat.stx_btime)),
         Err(libc::EBADF) => return Err(libc::EBADF),
+        Err(_) => None,
+    };
+    if time.is_none() {
         // A filter of system calls that is older than this one.
-        Err(_) => stat = old_stat(fd)?,
+        stat = old_stat(fd)?;
     }
     let kind = match u32::from(stat.stx_mode) & libc::S_IFMT {
         libc::S_IFSOCK => FileKind::Socket,
@@ -75,7 +114,7 @@ pub(crate) fn look(fd: c_int) -> Result<Meaning, c_int> {
     };
     let device = (stat.stx_dev_major, stat.stx_dev_minor);
     // Of a file on a disk the inode may be freed and used again.
-    let made = if kind == FileKind::Plain { handle_of(fd).unwrap_or_else(|| time_of(&stat.stx_btime)) } else { 0 };
+    let (told_by, made) = if kind == FileKind::Plain { tell(fd, time, most) } else { (ToldBy::Nothing, 0) };
     let place = u64::from(device.0) << 32 | u64::from(device.1);
     // The ends of a pipe are one inode. What it is open for never changes, unlike the other flags.
     // Sockets have no such thing.
@@ -88,7 +127,18 @@ pub(crate) fn look(fd: c_int) -> Result<Meaning, c_int> {
         ^ stat.stx_ino.wrapping_mul(0x9e37_79b9_7f4a_7c15)
         ^ place.wrapping_mul(0xc2b2_ae3d_27d4_eb4f).rotate_left(17)
         ^ made.wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(34);
+    let identity = if kind == FileKind::Plain { identity & !ToldBy::BITS | told_by as u64 } else { identity };
     Ok(Meaning { kind, identity, device })
+}
+
+/// What tells a plain file, by no more than this: its handle, or else the time when it was made.
+fn tell(fd: c_int, time: Option<u64>, most: ToldBy) -> (ToldBy, u64) {
+    let handle = if most == ToldBy::Handle { handle_of(fd) } else { None };
+    match (handle, time) {
+        (Some(handle), _) => (ToldBy::Handle, handle),
+        (None, Some(time)) if most != ToldBy::Nothing => (ToldBy::Time, time),
+        _ => (ToldBy::Nothing, 0),
+    }
 }
 
 /// By fstat(2), which does not know when a file was made.
@@ -151,7 +201,7 @@ fn handle_of(fd: c_int) -> Option<u64> {
 
 /// Whether a descriptor still means a file of this identity.
 pub(crate) fn means(fd: c_int, identity: u64) -> bool {
-    look(fd).is_ok_and(|meaning| meaning.identity == identity)
+    look_again(fd, identity).is_ok_and(|meaning| meaning.identity == identity)
 }
 
 /// Whether two descriptors mean the same open file; where nothing tells, it is taken for granted.

@@ -284,7 +284,7 @@ impl Descriptors {
             }
         }
         // Not before it is held: what is looked at must be what is held.
-        match file::look(fd) {
+        match file::look_again(fd, identity) {
             Ok(meaning) if meaning.identity == identity => {
                 let is_file = matches!(descriptor.order.class(), Class::File { .. });
                 if is_file {

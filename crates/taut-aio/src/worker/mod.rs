@@ -308,15 +308,18 @@ impl Worker {
         let operation = self.table.get(index)?;
         operation.issued = true;
         let descriptor = self.descriptors.get(operation.descriptor);
+        let class = descriptor.order.class();
+        // What is appended has no offset; the kernel would check it all the same.
+        let appends = class == (Class::File { append: true }) && operation.kind == Kind::Write;
         Some(Job {
             id,
             kind: operation.kind,
-            class: descriptor.order.class(),
+            class,
             place: descriptor.place()?,
             identity: descriptor.identity,
             buffer: operation.buffer + operation.moved as usize,
             length: operation.length - operation.moved,
-            offset: operation.offset,
+            offset: if appends { 0 } else { operation.offset },
             likely_empty: descriptor.emptied,
             may_block: descriptor.may_block(operation.kind),
         })
@@ -349,8 +352,10 @@ impl Worker {
                 let Some(operation) = self.table.get(index) else { return };
                 let descriptor = self.descriptors.get(operation.descriptor);
                 let in_parts = operation.kind == Kind::Write && descriptor.order.class() == Class::Stream;
-                // The kernel interrupts its thread in such a write.
-                if in_parts && descriptor.may_be_interrupted() && self.backend.holds_files() {
+                // The kernel interrupts its thread in such a write, and in all that waits for a socket.
+                let is_interrupted = in_parts && descriptor.may_be_interrupted()
+                    || operation.kind.moves_data() && descriptor.order.class() == Class::Socket;
+                if is_interrupted && self.backend.holds_files() {
                     return;
                 }
                 if operation.stop == Stop::Asked {

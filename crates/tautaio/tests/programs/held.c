@@ -5,6 +5,7 @@
 #include "try.h"
 
 #include <stdarg.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
 
@@ -49,18 +50,23 @@ ssize_t write(int fd, const void *bytes, size_t length)
 /* How many descriptors of its own the library has made. */
 static volatile int duplicates;
 
-/* What happens once a submission has its descriptor and nobody knows that yet. */
-static void (*volatile amid_a_duplicate)(void);
+/* What happens once a submission has looked at its file, and once it has its descriptor and nobody knows that yet. */
+static void (*volatile before_a_duplicate)(void), (*volatile amid_a_duplicate)(void);
 
 int fcntl(int fd, int command, ...)
 {
     va_list arguments;
 
+    void (*happens)(void) = before_a_duplicate;
+    if (command == F_DUPFD_CLOEXEC && happens) {
+        before_a_duplicate = NULL;
+        happens();
+    }
     va_start(arguments, command);
     long result = syscall(SYS_fcntl, fd, command, va_arg(arguments, long));
     duplicates += command == F_DUPFD_CLOEXEC;
     va_end(arguments);
-    void (*happens)(void) = amid_a_duplicate;
+    happens = amid_a_duplicate;
     if (command == F_DUPFD_CLOEXEC && happens) {
         amid_a_duplicate = NULL;
         happens();
@@ -228,6 +234,56 @@ static void a_fork_amid_its_own_duplicate_leaves_none(void)
     HOLDS(write(pair[1], "x", 1) == 1 && result_of(&read_block) == 1);
 }
 
+static int number, replacement;
+
+static void is_replaced(void)
+{
+    HOLDS(syscall(SYS_dup3, replacement, number, 0) == number);
+}
+
+static void is_closed(void)
+{
+    HOLDS(syscall(SYS_close, number) == 0);
+}
+
+/* Another thread has the number mean another file once the submission has looked at it. The request is about that
+ * file, and neither is held longer. */
+static void a_file_replaced_amid_the_submission_is_let_go(void)
+{
+    enum { TURNS = 20 };
+    int first[2], second[2], counter, file;
+    char bytes[TURNS];
+    uint64_t one = 1, count;
+
+    start_library();
+    stream_pair(first);
+    stream_pair(second);
+    counter = eventfd(0, 0);
+    file = temporary("/dev/shm");
+    HOLDS(counter >= 0);
+    number = dup(first[0]);
+    for (int turn = 0; turn < TURNS; turn++) {
+        const int files[] = {second[0], counter, file};
+        for (int index = 0; index < 3; index++) {
+            HOLDS(syscall(SYS_dup3, first[0], number, 0) == number);
+            replacement = files[index];
+            before_a_duplicate = is_replaced;
+            struct aiocb block = index == 1 ? request(number, &one, sizeof one, 0) : request(number, "x", 1, turn);
+            HOLDS(aio_write(&block) == 0 && result_of(&block) == (index == 1 ? (ssize_t)sizeof one : 1));
+            HOLDS(!before_a_duplicate);
+        }
+    }
+    HOLDS(read(second[1], bytes, TURNS) == TURNS && pread(file, bytes, TURNS, 0) == TURNS);
+    HOLDS(read(counter, &count, sizeof count) == sizeof count && count == TURNS);
+    HOLDS(recv(first[1], bytes, TURNS, MSG_DONTWAIT) == -1 && errno == EAGAIN);
+    before_a_duplicate = is_closed;
+    HOLDS(syscall(SYS_dup3, first[0], number, 0) == number);
+    struct aiocb block = request(number, "x", 1, 0);
+    HOLDS(aio_write(&block) == -1 ? errno == EBADF : result_of(&block) == -1 && errno == EBADF);
+    HOLDS(close(first[0]) == 0 && close(second[0]) == 0);
+    HOLDS(read(first[1], bytes, 1) == 0 && read(second[1], bytes, 1) == 0);
+}
+
 /* A socket and a pipe that have one request after the other are held by what the ring has of them. */
 static void what_is_at_hand_is_not_duplicated(void)
 {
@@ -260,6 +316,7 @@ static const struct {
     CASE(a_close_ends_what_can_not_be_canceled),
     CASE(a_fork_leaves_no_descriptor),
     CASE(a_fork_amid_its_own_duplicate_leaves_none),
+    CASE(a_file_replaced_amid_the_submission_is_let_go),
     CASE(what_is_at_hand_is_not_duplicated),
 };
 

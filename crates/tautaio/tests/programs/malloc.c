@@ -22,9 +22,18 @@ static void pass(void)
         pause_ms(1);
 }
 
+/* The thread that starts the library, held in its largest allocation until another one has forked. */
+static volatile int starts, starts_amid_fork, has_forked;
+static pthread_t starter;
+
 void *malloc(size_t bytes)
 {
     pass();
+    if (starts && bytes >= 1 << 20 && pthread_equal(pthread_self(), starter)) {
+        starts_amid_fork = 1;
+        while (!has_forked)
+            pause_ms(1);
+    }
     return __libc_malloc(bytes);
 }
 
@@ -190,6 +199,8 @@ static void is_forking(void)
 {
     forking = 1;
     pass();
+    for (double begin = now(); starts && !starts_amid_fork && now() - begin < 0.3;)
+        pause_ms(1);
 }
 
 static void mind_forks(void) { pthread_atfork(is_forking, NULL, NULL); }
@@ -238,6 +249,44 @@ static void nobody_waits_for_a_fork_for_long(void)
     joined(forker);
 }
 
+static void *start_amid_fork(void *nothing)
+{
+    starter = pthread_self();
+    starts = 1;
+    while (!forking)
+        sched_yield();
+    start_library();
+    return nothing;
+}
+
+/* One waits for the other: the child has no half of a start that would never end. */
+static void a_first_start_is_not_amid_a_fork(void)
+{
+    pthread_t thread;
+    int status;
+
+    HOLDS(pthread_create(&thread, NULL, start_amid_fork, NULL) == 0);
+    while (!starts)
+        sched_yield();
+    double begin = now();
+    pid_t child = fork();
+    if (child == 0) {
+        starts = 0;
+        start_library();
+        _exit(0);
+    }
+    /* What a fork holds up for a second goes on. */
+    HOLDS(!starts_amid_fork || now() - begin > 0.9);
+    has_forked = 1;
+    for (begin = now(); waitpid(child, &status, WNOHANG) == 0; pause_ms(1))
+        if (now() - begin > patience()) {
+            kill(child, SIGKILL);
+            HOLDS(!"the child starts the library");
+        }
+    HOLDS(status == 0);
+    HOLDS(pthread_join(thread, NULL) == 0);
+}
+
 static void sockets_complete(void) { locked(sockets); }
 static void pipes_complete(void) { locked(pipes); }
 static void lists_complete(void) { locked(lists); }
@@ -255,6 +304,7 @@ static const struct {
     CASE(lists_complete),
     CASE(functions_are_called_later),
     CASE(nobody_waits_for_a_fork_for_long),
+    CASE(a_first_start_is_not_amid_a_fork),
 };
 
 int main(int count, char **arguments)

@@ -17,6 +17,12 @@ pub(crate) fn forbid_statx(errno: i32) {
     filter(&mut [load, unless(libc::SYS_statx, 1), fail, allow]);
 }
 
+/// Has name_to_handle_at(2) fail with this from now on, in this thread.
+pub(crate) fn forbid_handles(errno: i32) {
+    let [load, fail, allow] = [load(NUMBER), fail(errno), allow()];
+    filter(&mut [load, unless(libc::SYS_name_to_handle_at, 1), fail, allow]);
+}
+
 /// Has io_uring_enter(2) fail with this from now on, where it waits for completions or only where it doesn't.
 pub(crate) fn fail_io_uring_enter(errno: i32, waiting: bool) {
     /// Its third argument, the number of completions that it waits for (struct seccomp_data).
