@@ -5,13 +5,15 @@ pub struct Counts {
     pub packets: u64,
     /// Segments of TCP, which became events.
     pub tcp: u64,
+    /// Datagrams of UDP, which became events.
+    pub udp: u64,
     /// Other protocols, and what is in tunnels (GRE, VXLAN, MPLS, IP in IP).
     pub not_tcp: u64,
     /// Of a link type that is not read.
     pub unknown_link: u64,
     /// Fragments other than the first; what they carry is not seen.
     pub fragments: u64,
-    /// Kept so little of that the TCP header is not whole.
+    /// Kept so little of that the header of TCP or UDP is not whole.
     pub cut: u64,
     /// Openings of connections (SYN) of whose options a part was not kept.
     pub openings_cut: u64,
@@ -31,7 +33,7 @@ pub struct Counts {
     pub hci_cut: u64,
     /// Of a log of Bluetooth, and of no use here: notes, audio, commands of other kinds.
     pub hci_other: u64,
-    /// Connections.
+    /// Connections, and flows of UDP.
     pub flows: u64,
     /// Connections that were closed to make room for others.
     pub evicted: u64,

@@ -17,10 +17,18 @@ pub enum Error {
         /// What to do.
         instead: &'static str,
     },
+    /// It is a zip archive, and none of its files is a capture by its name.
+    #[error("is a zip archive without a log of Bluetooth or a capture in it; it holds {holds}{advice}")]
+    NoMember {
+        /// Names of files in it, and how many there are beyond those.
+        holds: String,
+        /// What to do, where that is known.
+        advice: &'static str,
+    },
     /// Its first bytes are those of no capture.
     #[error(
-        "is no capture of packets: it begins with {begin}; pcap, pcapng and btsnoop are read, \
-         also compressed by gzip or zstd"
+        "is no capture of packets: it begins with {begin}; pcap, pcapng, btsnoop and snoop are \
+         read, also compressed by gzip or zstd, or in a zip archive"
     )]
     Unknown {
         /// The first bytes, in hexadecimal.

@@ -1,18 +1,18 @@
 //! From headers to events: who belongs to which connection, and positions that never wrap.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 
 use foldhash::fast::RandomState;
 use taut_event::{
-    Address, Closed, Coverage, Direction, Event, Flow, FlowId, FlowKey, Kind, Segment, SegmentFlags, Sink, VantageId,
-    What,
+    Closed, Coverage, Direction, Event, Flow, FlowId, FlowKey, Kind, Segment, SegmentFlags, Sink, VantageId, What,
 };
 use taut_time::{ByteRange, Layer};
 
-use crate::bluetooth::{Bluetooth, is_hci};
+use crate::bluetooth::{Bluetooth, MOST_CHANNELS, is_hci};
 use crate::counts::Counts;
-use crate::decode::{Skipped, TcpPacket, decode};
+use crate::datagrams::Datagrams;
+use crate::decode::{Skipped, TcpPacket, decode, decode_udp};
+use crate::ends::as_numbers;
 use crate::packet::Packet;
 
 /// The largest scale of a window (RFC 7323, section 2.3).
@@ -36,21 +36,13 @@ pub struct Flows {
     /// Where the search for a silent one goes on.
     hand: usize,
     bluetooth: Bluetooth,
+    datagrams: Datagrams,
     counts: Counts,
 }
 
 /// Both ends of a connection, the smaller first.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct Key((u128, u16), (u128, u16));
-
-/// An end as numbers, which are compared and hashed faster than an address.
-fn as_numbers(end: Address) -> (u128, u16) {
-    let ip = match end.ip {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        IpAddr::V6(ip) => ip,
-    };
-    (ip.to_bits(), end.port)
-}
 
 struct Slot {
     key: Key,
@@ -99,10 +91,11 @@ impl Flows {
     /// Follows at most `capacity` connections at once, and at least one.
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.clamp(1, 1 << 30);
-        // The channels of Bluetooth have the numbers behind those of connections.
+        // The channels of Bluetooth have the numbers behind those of connections, and flows of UDP those behind them.
         let bluetooth = Bluetooth::new(capacity as u32);
+        let datagrams = Datagrams::new((capacity + MOST_CHANNELS) as u32, capacity);
         let numbers = HashMap::default();
-        Self { numbers, slots: Vec::new(), capacity, hand: 0, bluetooth, counts: Counts::default() }
+        Self { numbers, slots: Vec::new(), capacity, hand: 0, bluetooth, datagrams, counts: Counts::default() }
     }
 
     /// What there was so far.
@@ -119,6 +112,12 @@ impl Flows {
         let decoded = decode(packet);
         let tcp = match &decoded {
             Ok(tcp) => tcp,
+            Err(Skipped::NotTcp) => {
+                return match decode_udp(packet) {
+                    Ok(udp) => self.datagrams.packet(packet, &udp, seen_by, &mut self.counts, sink),
+                    Err(why) => self.skip(why),
+                };
+            }
             Err(why) => return self.skip(*why),
         };
         let Some(at) = packet.at else {
@@ -150,6 +149,7 @@ impl Flows {
             sink.close(FlowId(number), Closed::EndOfSource);
         }
         self.bluetooth.finish(&mut self.counts, sink);
+        self.datagrams.finish(sink);
         self.numbers.clear();
         self.slots.clear();
     }

@@ -1,18 +1,23 @@
-//! Files of packets, read as streams, and the flows of TCP and channels of L2CAP in them as events.
+//! Files of packets, read as streams, and the flows of TCP and UDP and channels of L2CAP in them as events.
 //!
-//! - [`Reader`]: packets of a pcap, pcapng or btsnoop file, compressed by gzip or zstd or not, from anything
-//!   that can be read, a pipe too. What it holds in memory does not grow with the file.
+//! - [`Reader`]: packets of a pcap, pcapng, btsnoop or snoop file, compressed by gzip or zstd or not, from anything
+//!   that can be read, a pipe too; or of the capture in a zip archive. What it holds in memory does not grow with
+//!   the file.
 //! - `decode`: from a packet to its TCP header, through link and IP headers.
+//! - `datagrams`: the flows of UDP, and what each host asks servers of DNS.
 //! - `bluetooth`: from packets of the host controller interface to L2CAP channels.
 //! - [`Flows`]: from headers to [`taut_event::Event`]s for a [`taut_event::Sink`].
 //!
 //! No input makes it panic; what is damaged ends the reading, and is told by [`Reader::ending`].
 
+mod archive;
 mod bluetooth;
 mod buffer;
 mod bytes;
 mod counts;
+mod datagrams;
 mod decode;
+mod ends;
 mod error;
 mod flows;
 mod format;
@@ -21,6 +26,7 @@ mod packet;
 mod reader;
 mod step;
 
+pub use archive::Member;
 pub use counts::Counts;
 pub use decode::{Ends, Skipped, TcpPacket, decode};
 pub use error::Error;

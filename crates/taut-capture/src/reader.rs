@@ -1,7 +1,8 @@
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 
 use taut_time::Duration;
 
+use crate::archive::{self, Member};
 use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::format::{self, Format};
@@ -15,6 +16,7 @@ pub struct Reader<'a> {
     format: Format,
     frames: u64,
     ending: Option<Ending>,
+    member: Option<Member>,
 }
 
 impl<'a> Reader<'a> {
@@ -26,7 +28,30 @@ impl<'a> Reader<'a> {
     pub fn new(from: impl Read + Send + 'a) -> Result<Self, Error> {
         let mut buffer = Buffer::new(input::open(from)?);
         let format = format::recognise(&mut buffer)?;
-        Ok(Self { buffer, format, frames: 0, ending: None })
+        Ok(Self { buffer, format, frames: 0, ending: None, member: None })
+    }
+
+    /// The same of a file in which one can go back and forth; so the file may be a zip archive too, whose directory
+    /// stands at its end. Of its files one is read: see [`Self::member`].
+    ///
+    /// # Errors
+    ///
+    /// When the stream can't be read, is no capture of packets, or an archive without one.
+    pub fn of_file(mut from: impl Read + Seek + Send + 'a) -> Result<Self, Error> {
+        let start = from.stream_position()?;
+        let mut begin = Vec::new();
+        from.by_ref().take(4).read_to_end(&mut begin)?;
+        from.seek(SeekFrom::Start(start))?;
+        if !archive::is_zip(&begin) {
+            return Self::new(from);
+        }
+        let (from, member) = archive::open(from)?;
+        Ok(Self { member: Some(member), ..Self::new(from)? })
+    }
+
+    /// Of an archive the file that is read.
+    pub const fn member(&self) -> Option<&Member> {
+        self.member.as_ref()
     }
 
     /// The next packet; `None` at the end, of which [`Self::ending`] tells more.

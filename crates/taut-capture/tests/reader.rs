@@ -100,7 +100,6 @@ fn what_is_cut_off_or_damaged_ends_the_reading_and_is_told() {
 fn what_is_no_capture_says_what_it_is() {
     assert!(matches!(Reader::new(Cursor::new(b"")), Err(Error::Empty)));
     assert!(error(b"btsnoop\0\0\0\0\x01\0\0\x03\xeb").contains("btmon"));
-    assert!(error(b"snoop\0\0\0\0\0\0\x02\0\0\0\x04").contains("editcap"));
     assert!(error(b"{\"format_version\": 1}").contains("taut report"));
     let text = error(b"hello");
     assert!(text.contains("68 65 6c 6c") && text.contains("pcapng"), "{text}");
@@ -120,7 +119,7 @@ impl Sink for Kept {
     }
 
     fn event(&mut self, event: &Event) {
-        let What::Segment(segment) = event.what else { panic!("{event:?}") };
+        let What::Segment(segment) = event.what else { return };
         self.events.push((event.flow, event.direction, segment, event.bytes.start, event.bytes.end));
     }
 

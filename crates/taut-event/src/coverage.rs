@@ -7,6 +7,8 @@ pub enum Kind {
     Segments,
     /// The handshake, in which window scale and segment size are agreed on.
     Handshake,
+    /// Datagrams of UDP.
+    Datagrams,
     /// ACL packets between a host and its Bluetooth controller, with credits and completions.
     AclPackets,
     /// When a message was meant to be sent.
@@ -29,9 +31,10 @@ pub enum Kind {
 
 impl Kind {
     /// All, in the order in which a text names them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Segments,
         Self::Handshake,
+        Self::Datagrams,
         Self::AclPackets,
         Self::Schedule,
         Self::Writes,
@@ -49,6 +52,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Self::Segments => "segments",
             Self::Handshake => "the handshake",
+            Self::Datagrams => "datagrams",
             Self::AclPackets => "ACL packets of the host controller interface",
             Self::Schedule => "the schedule",
             Self::Writes => "writes",

@@ -1,6 +1,6 @@
 use taut_time::{ByteRange, Host, Instant, Layer, SendQueue};
 
-use crate::{FlowId, Kind, L2cap, SocketState, VantageId};
+use crate::{Datagram, FlowId, Kind, L2cap, SocketState, VantageId};
 
 /// Something that happened to bytes of a flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -63,6 +63,8 @@ pub struct TaskId(pub u32);
 pub enum What {
     /// A segment of TCP passed the vantage point. One that repeats bytes is an event of its own.
     Segment(Segment),
+    /// A datagram of UDP passed the vantage point.
+    Datagram(Datagram),
     /// Something of an L2CAP channel passed between a host and its Bluetooth controller.
     L2cap(L2cap),
     /// The bytes reached a stage on their way.
@@ -86,6 +88,7 @@ impl What {
     pub const fn kind(self) -> Kind {
         match self {
             Self::Segment(_) => Kind::Segments,
+            Self::Datagram(_) => Kind::Datagrams,
             Self::L2cap(_) => Kind::AclPackets,
             Self::Reached(Stamp::Intended) => Kind::Schedule,
             Self::Reached(Stamp::WriteBegin | Stamp::WriteEnd) => Kind::Writes,

@@ -34,6 +34,10 @@ impl fmt::Display for Address {
 pub enum FlowKey {
     /// A connection of TCP: the end that opened it or was seen first, and the other one.
     Tcp(Address, Address),
+    /// Datagrams of UDP: the end that was seen first, and the other one.
+    Udp(Address, Address),
+    /// What a host asks servers of DNS over UDP, of all its ports and whichever server. Forward is what it asks.
+    Dns(IpAddr),
     /// An L2CAP channel of Bluetooth. Forward is what the host sends whose controller was listened to.
     L2cap(ChannelKey),
     /// A socket of this host, by the kernel's cookie (`SO_COOKIE`).

@@ -46,6 +46,8 @@ pub enum Holder {
     TailLossProbe,
     /// The sender waited for its retransmission timer.
     RetransmissionTimeout,
+    /// Nobody answered what was then sent once more: it or its answer was lost, or the peer did not answer.
+    Unanswered,
     /// All had been sent; the last bytes and their acknowledgement were on their way.
     Delivery,
     /// What was seen does not tell.
@@ -67,7 +69,7 @@ pub enum Side {
 
 impl Holder {
     /// All, in the order of their indices.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Handshake,
         Self::SendingProgram,
         Self::PeerTurn,
@@ -89,6 +91,7 @@ impl Holder {
         Self::LossRecovery,
         Self::TailLossProbe,
         Self::RetransmissionTimeout,
+        Self::Unanswered,
         Self::Delivery,
         Self::NotKnown,
     ];
@@ -122,6 +125,7 @@ impl Holder {
             Self::LossRecovery => "loss_recovery",
             Self::TailLossProbe => "tail_loss_probe",
             Self::RetransmissionTimeout => "retransmission_timeout",
+            Self::Unanswered => "unanswered",
             Self::Delivery => "delivery",
             Self::NotKnown => "not_known",
         }
@@ -147,6 +151,7 @@ impl Holder {
             | Self::LossRecovery
             | Self::TailLossProbe
             | Self::RetransmissionTimeout
+            | Self::Unanswered
             | Self::Delivery
             | Self::Handshake => Side::Path,
             Self::NotKnown => Side::Unknown,
@@ -179,6 +184,7 @@ impl fmt::Display for Holder {
             Self::LossRecovery => "loss recovery",
             Self::TailLossProbe => "tail loss probe",
             Self::RetransmissionTimeout => "retransmission timeout",
+            Self::Unanswered => "no answer, asked again",
             Self::Delivery => "delivery",
             Self::NotKnown => "not known",
         })

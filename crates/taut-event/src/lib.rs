@@ -18,6 +18,7 @@
 extern crate alloc;
 
 mod coverage;
+mod datagram;
 mod event;
 mod flow;
 mod holder;
@@ -26,6 +27,7 @@ mod sink;
 mod socket;
 
 pub use coverage::{Coverage, Kind};
+pub use datagram::{ConnectionId, Content, Datagram, Dns, QuicLong};
 pub use event::{AckSentBy, Call, Direction, Event, Release, Segment, SegmentFlags, Stamp, Task, TaskId, Timer};
 pub use event::{TimestampOption, What};
 pub use flow::{Address, Flow, FlowId, FlowKey, Vantage, VantageId};

@@ -12,6 +12,7 @@
 
 pub mod air;
 mod channel;
+mod dns;
 mod engine;
 mod finding;
 pub mod l2cap;
@@ -20,12 +21,13 @@ pub mod nagle;
 pub mod socket;
 mod tcp;
 pub mod trace;
+mod udp;
 pub mod watch;
 mod words;
 
 pub use engine::{
-    CauseIn, Certainty, ChannelFacts, Cost, Direction, Engine, Evidence, Explanation, Found, Held, Stall, Verdict,
-    VerdictOn, causes,
+    CauseIn, Certainty, ChannelFacts, Cost, DatagramFacts, Direction, DnsFacts, DnsServer, Engine, Evidence,
+    Explanation, Found, Held, QuicFacts, Stall, Verdict, VerdictOn, causes,
 };
 pub use finding::{Finding, Proof, Unit};
 pub use ledger::{Stage, ledger};

@@ -244,6 +244,7 @@ mod tests {
             file: "a.pcap".to_owned(),
             packets: 0,
             tcp_packets: 0,
+            udp_packets: 0,
             hci_packets: 0,
             bytes: 0,
             remarks: Vec::new(),

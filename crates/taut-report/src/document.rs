@@ -61,6 +61,17 @@ pub enum Error {
         /// Its format version.
         found: u64,
     },
+    /// The file is what another command printed, which records no measurement.
+    #[error(
+        "{path} is what `taut {command}` printed, and no recording of a measurement: that command renders it itself",
+        path = .path.display()
+    )]
+    OtherCommand {
+        /// The file.
+        path: PathBuf,
+        /// The command's name.
+        command: String,
+    },
     /// The file is JSON, but not a recording.
     #[error("{path} is not a recording of Tautline: {at}: {message}", path = .path.display())]
     Shape {
@@ -101,6 +112,9 @@ impl Document {
             Self { explained_again, ..Self::new(document.recording, document.findings) }
         });
         read.map_err(|error| {
+            if let Some(command) = other_command(&value) {
+                return Error::OtherCommand { path: path.to_owned(), command: command.to_owned() };
+            }
             let (at, message) = locate(&value).unwrap_or_else(|| ("the document".to_owned(), error.to_string()));
             Error::Shape { path: path.to_owned(), at, message }
         })
@@ -144,6 +158,12 @@ fn weight(finding: &Finding) -> (bool, f64) {
         None => (false, finding.share * finding.cost_ns as f64),
         Some(proof) => (true, proof.after_bps / proof.before_bps.max(1.0)),
     }
+}
+
+/// The command that printed this, if it is one that records no measurement.
+fn other_command(value: &Value) -> Option<&str> {
+    let command = value.get("command")?.as_str()?;
+    ["explain", "sockets", "trace", "watch"].contains(&command).then_some(command)
 }
 
 /// Finds the place that does not fit. Flattened and tagged parts lose their path in serde, so each is tried by itself.
@@ -313,6 +333,10 @@ mod tests {
                 value.pointer_mut(path).unwrap().as_object_mut().unwrap().remove(key);
             })
         };
+        assert_eq!(
+            read(r#"{"format_version": 2, "command": "trace", "span_ns": 1}"#).unwrap_err(),
+            "r.json is what `taut trace` printed, and no recording of a measurement: that command renders it itself"
+        );
         let prefix = "r.json is not a recording of Tautline: ";
         assert_eq!(missing("", "findings"), format!("{prefix}findings: is missing"));
         assert_eq!(missing("/host", "kernel"), format!("{prefix}host: missing field `kernel`"));

@@ -7,6 +7,7 @@ use taut_explain::{ChannelFacts, Direction, Found, Held, Verdict};
 use taut_record::Ended;
 
 use crate::difference::Difference;
+use crate::explained_datagrams;
 use crate::explained_file::{ExplainedFile, holder};
 use crate::lines::{WIDTH, cut, line_to, wrap};
 use crate::units;
@@ -74,7 +75,7 @@ fn verdict(file: &ExplainedFile) -> Vec<String> {
     let explanation = &file.explanation;
     let mut lines = vec![headline(file)];
     let Some(worst) = explanation.worst.first() else {
-        lines.extend(wrap("", "No data over TCP or L2CAP on LE is in it, so there is nothing to explain."));
+        lines.extend(wrap("", "No data over TCP, UDP or L2CAP on LE is in it, so there is nothing to explain."));
         lines.extend(file.remarks.iter().flat_map(|remark| wrap("  ", remark)));
         lines.truncate(LINES);
         return lines;
@@ -172,7 +173,7 @@ fn headline(file: &ExplainedFile) -> String {
         "{} in {}, {}, {} with data",
         plural(file.packets, "packet"),
         units::time(explanation.span_ns),
-        plural(explanation.flows, if file.hci_packets > 0 { "channel" } else { "connection" }),
+        plural(explanation.flows, file.kind_of_flow()),
         plural(explanation.directions, "direction")
     );
     let room = WIDTH.saturating_sub(counts.chars().count() + 2);
@@ -199,6 +200,9 @@ fn link(channel: &ChannelFacts) -> String {
 }
 
 fn title(direction: &Direction) -> String {
+    if let Some(facts) = &direction.datagrams {
+        return explained_datagrams::title(direction, facts);
+    }
     if let Some(channel) = &direction.channel {
         let (bytes, span) = (units::size(direction.bytes), units::time(direction.span_ns));
         return cut(&format!("{} > {}: {bytes} in {span}, {}", direction.from, direction.to, link(channel)));
@@ -324,11 +328,12 @@ fn details(file: &ExplainedFile) -> Vec<String> {
         lines.push(String::new());
         lines.push(format!("[{}] {}", index + 1, title(direction)));
         lines.extend(breakdown(&direction.breakdown, direction.span_ns, usize::MAX));
-        if let Some(channel) = &direction.channel {
-            lines.extend(wrap("  ", &channel_facts(direction, channel)));
-        } else {
-            lines.extend(wrap("  ", &segment_facts(direction)));
-        }
+        let facts = match (&direction.channel, &direction.datagrams) {
+            (Some(channel), _) => vec![channel_facts(direction, channel)],
+            (None, Some(datagrams)) => explained_datagrams::facts(direction, datagrams),
+            (None, None) => vec![segment_facts(direction)],
+        };
+        lines.extend(facts.iter().flat_map(|facts| wrap("  ", facts)));
         let mut clear = Vec::new();
         for on in &direction.verdicts {
             match &on.verdict {

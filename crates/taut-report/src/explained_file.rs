@@ -13,6 +13,9 @@ pub struct ExplainedFile {
     pub packets: u64,
     /// Of them segments of TCP.
     pub tcp_packets: u64,
+    /// Of them datagrams of UDP.
+    #[serde(default)]
+    pub udp_packets: u64,
     /// Of them packets of the host controller interface of Bluetooth.
     #[serde(default)]
     pub hci_packets: u64,
@@ -23,6 +26,17 @@ pub struct ExplainedFile {
     /// Who held the data.
     #[serde(flatten)]
     pub explanation: Explanation,
+}
+
+impl ExplainedFile {
+    /// What one of its flows is called.
+    pub(crate) const fn kind_of_flow(&self) -> &'static str {
+        match (self.hci_packets, self.udp_packets) {
+            (1.., _) => "channel",
+            (0, 1..) => "flow",
+            (0, 0) => "connection",
+        }
+    }
 }
 
 /// A holder in the field's words, with the end that has to act.

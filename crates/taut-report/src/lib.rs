@@ -19,6 +19,7 @@ pub mod compare;
 mod difference;
 mod document;
 mod explained;
+mod explained_datagrams;
 mod explained_file;
 pub mod html;
 mod lines;
@@ -31,6 +32,7 @@ pub mod table;
 mod traced;
 mod trial;
 pub mod units;
+mod watch_metrics;
 mod watched;
 
 #[cfg(test)]
@@ -43,7 +45,8 @@ pub use explained::ExplainDocument;
 pub use explained_file::ExplainedFile;
 pub use sockets::{HeldTime, SocketRow, SocketsDocument, Suspicion};
 pub use traced::TraceDocument;
-pub use trial::{TRIAL_PAIRS, Trial, TrialOutcome, TrialPair, TrialSlice, trial_outcome};
+pub use trial::{TRIAL_PAIRS, Trial, TrialOutcome, TrialPair, TrialSlice, Tried, trial_outcome};
+pub use watch_metrics::WatchMetrics;
 pub use watched::{EndedLoss, WatchDocument, WatchedLoss, WatchedPlace, summary as watch_summary};
 
 /// JSON Schema of all that `--json` prints: a recording with its findings, explained captures, sockets, a

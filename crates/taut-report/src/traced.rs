@@ -42,7 +42,7 @@ pub struct TraceDocument {
 /// Rows of a breakdown in the short form.
 const ROWS: usize = 5;
 /// What this first form of the trace does not reach.
-const UNSEEN: &str = "Not seen: calls by io_uring and splice, UDP, Unix sockets, pipes, Bluetooth, and how long a \
+const UNSEEN: &str = "Not seen: splice from a socket, UDP, Unix sockets, pipes, Bluetooth, and how long a \
                       program that is ready waits for a processor.";
 
 impl TraceDocument {

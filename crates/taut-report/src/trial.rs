@@ -8,13 +8,13 @@ use crate::units;
 /// What an option was worth that was set on live sockets, in turn with spans without it.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Trial {
-    /// `TCP_NODELAY`
-    pub option: String,
+    /// What was tried.
+    pub option: Tried,
     /// Most sockets on which it was set at once.
     pub sockets: u64,
     /// Sockets that had it anyway.
     pub had: u64,
-    /// Sockets that were left alone as they are corked.
+    /// Sockets that were left alone as they are corked on purpose, or may be.
     pub corked: u64,
     /// Sockets that may not be changed.
     pub refused: u64,
@@ -24,6 +24,69 @@ pub struct Trial {
     pub pairs: Vec<TrialPair>,
     /// What the pairs come to.
     pub outcome: TrialOutcome,
+}
+
+/// An option that can be tried.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum Tried {
+    /// `TCP_NODELAY` set.
+    #[serde(rename = "TCP_NODELAY")]
+    NoDelay,
+    /// `TCP_CORK` cleared where the program never does.
+    #[serde(rename = "no TCP_CORK")]
+    Uncork,
+}
+
+impl Tried {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::NoDelay => "TCP_NODELAY",
+            Self::Uncork => "no TCP_CORK",
+        }
+    }
+
+    /// What holds data that it may let go.
+    const fn held(self) -> &'static str {
+        match self {
+            Self::NoDelay => "held by Nagle a write",
+            Self::Uncork => "held a write",
+        }
+    }
+
+    const fn nothing_held(self) -> &'static str {
+        match self {
+            Self::NoDelay => "Nagle's algorithm held nothing",
+            Self::Uncork => "TCP_CORK and Nagle's algorithm held nothing",
+        }
+    }
+
+    const fn change(self) -> &'static str {
+        match self {
+            Self::NoDelay => "set TCP_NODELAY in the program",
+            Self::Uncork => "clear TCP_CORK in the program at the end of each message",
+        }
+    }
+
+    const fn fits(self) -> &'static str {
+        match self {
+            Self::NoDelay => "TCP_NODELAY is set on open connections that have it not",
+            Self::Uncork => "TCP_CORK is cleared on connections that were corked all the time",
+        }
+    }
+
+    const fn had(self) -> &'static str {
+        match self {
+            Self::NoDelay => "had it already",
+            Self::Uncork => "are not corked",
+        }
+    }
+
+    const fn left_alone(self) -> &'static str {
+        match self {
+            Self::NoDelay => "are corked and were left alone",
+            Self::Uncork => "may be corked on purpose and were left alone",
+        }
+    }
 }
 
 /// A span without the option and the one with it that stands beside it.
@@ -42,7 +105,8 @@ pub struct TrialSlice {
     pub span_ns: u64,
     /// Writes of the programs.
     pub writes: u64,
-    /// Time for which Nagle's algorithm held something, over all connections.
+    /// Time for which that held something which the option may save, over all connections: Nagle's algorithm, and for
+    /// `no TCP_CORK` the cork, too.
     pub held_ns: u64,
 }
 
@@ -99,7 +163,7 @@ impl Trial {
             1 => "1 socket".to_owned(),
             many => format!("{} sockets", units::count(many)),
         };
-        let option = &self.option;
+        let option = self.option.name();
         let (slice, pairs) = (units::time(self.slice_ns), self.pairs.len());
         let spans = if pairs == 1 { "once".to_owned() } else { format!("{pairs} times") };
         let head = format!("TRIED {option} on {sockets}: {spans} {slice} with it and as often without, in turn.");
@@ -113,13 +177,13 @@ impl Trial {
                 format!("  {name:<22}  {:<28}  {}", side(|pair| pair.without), side(|pair| pair.with))
             };
             lines.push(format!("  {:22}  {:<28}  WITH", "", "WITHOUT"));
-            lines.push(row("held by Nagle a write", &TrialSlice::held_a_write, |ns| units::time(ns.round() as u64)));
+            lines.push(row(self.option.held(), &TrialSlice::held_a_write, |ns| units::time(ns.round() as u64)));
             lines.push(row("writes a second", &|slice| Some(slice.writes_a_second()), units::number));
         }
         lines.extend(wrap("  ", &self.verdict()));
         for (count, why) in [
-            (self.had, "had it already"),
-            (self.corked, "are corked and were left alone"),
+            (self.had, self.option.had()),
+            (self.corked, self.option.left_alone()),
             (self.refused, "may not be changed: run it as root"),
         ] {
             if count > 0 {
@@ -130,15 +194,16 @@ impl Trial {
     }
 
     fn verdict(&self) -> String {
-        let option = &self.option;
+        let option = self.option;
         match self.outcome {
             TrialOutcome::Proven => format!(
-                "PROVEN: in each of {} pairs less was held with it. The sockets are as they were before. CHANGE set \
-                 {option} in the program.",
-                self.pairs.len()
+                "PROVEN: in each of {} pairs less was held with it. The sockets are as they were before. CHANGE \
+                 {}.",
+                self.pairs.len(),
+                option.change()
             ),
             TrialOutcome::NothingHeld => {
-                "Nagle's algorithm held nothing without it either, so there is nothing to gain by it.".to_owned()
+                format!("{} without it either, so there is nothing to gain by it.", option.nothing_held())
             }
             TrialOutcome::NotProven => {
                 "NOT PROVEN: not in each pair less was held with it. A longer --for may tell.".to_owned()
@@ -146,9 +211,9 @@ impl Trial {
             TrialOutcome::TooFew => format!(
                 "TOO FEW: {TRIAL_PAIRS} pairs are needed in which the program writes. A longer --for, or more load, may tell."
             ),
-            TrialOutcome::NoSocket => format!(
-                "No socket could be changed, so nothing was tried: {option} is set on open connections that have it not."
-            ),
+            TrialOutcome::NoSocket => {
+                format!("No socket could be changed, so nothing was tried: {}.", option.fits())
+            }
         }
     }
 }
@@ -190,7 +255,7 @@ mod tests {
     fn it_fits_a_terminal_and_says_what_it_proves() {
         let pairs = pairs(6, 1000);
         let outcome = trial_outcome(2, &pairs);
-        let option = "TCP_NODELAY".to_owned();
+        let option = Tried::NoDelay;
         let trial =
             Trial { option, sockets: 2, had: 1, corked: 0, refused: 0, slice_ns: 1_000_000_000, pairs, outcome };
         let lines = trial.lines();
@@ -202,6 +267,12 @@ mod tests {
             "PROVEN: in each of 6 pairs",
             "had it already: 1.",
         ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let uncorked = Trial { option: Tried::Uncork, ..trial };
+        let text = uncorked.lines().join("\n");
+        for part in ["TRIED no TCP_CORK on 2", "held a write  ", "clear TCP_CORK in the program", "are not corked: 1."]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

@@ -5,7 +5,8 @@
 //! number, message size, rate, time and memory ([`Limits`]), however busy it is: no call waits longer than a glance,
 //! and the limits are looked at after each. Nothing is sent to an address that has not shown that it gets our answers.
 //!
-//! [`crowd`]: the servers under test of a crowd, which are processes of their own.
+//! [`crowd`]: the servers under test of a crowd, which are processes of their own. [`Staged`]: a client and a server
+//! with a mistake on purpose.
 
 pub mod crowd;
 mod datagram;
@@ -19,6 +20,7 @@ mod processor;
 mod seen;
 mod shape;
 mod shared;
+mod staged;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -37,6 +39,7 @@ use limits::Slots;
 use look_period::LOOK_PERIOD;
 pub use shared::ServerConfig;
 use shared::Shared;
+pub use staged::{Mistake, Staged};
 
 /// A running server. Ends when it is dropped.
 #[derive(Debug)]

@@ -4,7 +4,8 @@
 //! - [`Owners`]: which program has which socket, from `/proc`.
 //! - [`Options`]: options that no list of sockets has, read from a descriptor borrowed for that moment.
 //! - [`Sampler`]: looks again and again, and books the time of each socket to holders.
-//! - [`NoDelay`]: `TCP_NODELAY` on sockets of running programs, for a while; nothing else here changes anything.
+//! - [`Trying`]: `TCP_NODELAY` or no `TCP_CORK` on sockets of running programs, for a while; nothing else here
+//!   changes anything.
 //! - [`trace`]: the sockets of running programs, event by event, through programs in the kernel.
 
 mod netlink;
@@ -20,4 +21,4 @@ pub use options::Options;
 pub use owners::{Owner, Owners};
 pub use sampler::{Reason, Sampler, Seen};
 pub use socket::{AcceptQueue, Socket, SocketId, State};
-pub use trial::{NoDelay, Settings};
+pub use trial::{Change, Settings, Trying};

@@ -12,6 +12,7 @@
 //! - [`Site`]: from a request's head to an answer. Nothing below it knows of connections.
 //! - `conditional`, `range`, `encoding`, `media`, `template`, `listing`: a rule each.
 //! - [`Name`] and [`Tree`]: from a request's target to an open file beneath the directory, or to nothing.
+//! - [`Page`]: one text under one path, without all of this.
 //! - [`log`]: a line for each request, written by a thread of its own.
 //!
 //! Nothing that a client sends is evaluated, and nothing outside of the directory is opened.
@@ -29,6 +30,7 @@ pub mod log;
 mod media;
 mod name;
 mod packets;
+mod page;
 mod range;
 mod served;
 mod server;
@@ -43,6 +45,7 @@ pub use connection::serve_stream;
 pub use hosts::Hosts;
 pub use limits::Limits;
 pub use name::{Name, Refusal};
+pub use page::Page;
 pub use served::Served;
 pub use server::Server;
 pub use site::{Options, Site};

@@ -83,7 +83,7 @@ pub(crate) fn text() -> String {
     for line in Host::look().lines() {
         text.push_str(&format!("{line}\n"));
     }
-    text.push_str("taut help: all commands; taut COMMAND --help: examples; taut doctor: what is missing here.\n");
+    text.push_str("taut demo --explain: see it at work; taut help COMMAND: examples; taut doctor: what is missing.\n");
     text
 }
 

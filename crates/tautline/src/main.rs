@@ -5,6 +5,7 @@
 mod account;
 mod again;
 mod assertion;
+mod cause_limit;
 mod commands;
 mod destination;
 mod exit;
@@ -53,6 +54,7 @@ enum Command {
     Sockets(commands::sockets::Args),
     Trace(commands::trace::Args),
     Watch(commands::watch::Args),
+    Demo(commands::demo::Args),
     Report(commands::report::Args),
     Generate(commands::generate::Args),
     CrowdHost(commands::crowd_host::Args),
@@ -88,6 +90,7 @@ fn execute(cli: Cli) -> ExitCode {
         Command::Sockets(args) => commands::sockets::run(args),
         Command::Trace(args) => commands::trace::run(args),
         Command::Watch(args) => commands::watch::run(args),
+        Command::Demo(args) => commands::demo::run(args),
         Command::Report(args) => commands::report::run(args),
         Command::Generate(args) => commands::generate::run(args, Cli::command()),
         Command::CrowdHost(args) => Ok(commands::crowd_host::run(args)),

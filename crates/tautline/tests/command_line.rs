@@ -40,6 +40,7 @@ fn help_of_every_command() {
         "sockets",
         "trace",
         "watch",
+        "demo",
         "report",
     ] {
         all.push_str(&format!("\n===== taut {command} --help\n\n{}", stdout(&format!("{command} --help"))));
@@ -117,6 +118,9 @@ fn every_wrong_line_is_a_usage_error_that_says_what_to_write() {
         ("crowd --connections 50 --active 10 --by-connections 5", "of 5 connections"),
         ("crowd udp://127.0.0.1:9", "tcp://HOST:PORT"),
         ("crowd tcp://127.0.0.1:9 --server-cpu 0", "cannot be used with"),
+        ("demo --case deadlock", "slow-reader"),
+        ("demo --for 0s", "more than zero"),
+        ("demo --for 5s --explain", "cannot be used with"),
         ("serve --stall 2s/1s", "always stand still"),
         ("tune tcp://127.0.0.1:9 --workload write-write-read --split 4096", "shorter"),
         ("tune tcp://127.0.0.1:9 --rounds 4", "can't tell a gain from noise"),
@@ -125,6 +129,7 @@ fn every_wrong_line_is_a_usage_error_that_says_what_to_write() {
         ("sockets --port 65536", "65535"),
         ("explain x.pcap --fail-on nagle=1%", "nagle_delayed_ack"),
         ("explain x.pcap --fail-on loss=1", "CAUSE=SHARE%"),
+        ("trace --fail-on dns_retry=1% -- true", "nagle_delayed_ack"),
         ("explain x.pcap --top 0", "1..=1000"),
         ("tune l2cap://00:11:22:33:44:55/129 --keep --rounds 2", "at least 5"),
     ] {

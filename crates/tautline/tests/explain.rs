@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use packets::{Tcp, ipv4, pcap};
+use packets::files::{Zipped, snoop, zip};
+use packets::udp::{dns, udp};
+use packets::{Tcp, ethernet, ipv4, pcap};
 use serde_json::Value;
 use support::{parse, taut, text};
 
@@ -23,6 +25,10 @@ fn capture() -> Vec<u8> {
 
 /// The same, or with `TCP_NODELAY`: then the second piece leaves right behind the first.
 fn requests(is_held: bool) -> Vec<u8> {
+    pcap(false, true, 101, &packets_of(is_held))
+}
+
+fn packets_of(is_held: bool) -> Vec<(u64, Vec<u8>)> {
     let begin = 1_700_000_000_000_000_000;
     let mut packets = Vec::new();
     let mut next = [1_u32; 2];
@@ -58,7 +64,7 @@ fn requests(is_held: bool) -> Vec<u8> {
         packet(at + 45 * MS + 10_000, 0, 16, 0);
         at += 50 * MS;
     }
-    pcap(false, true, 101, &packets)
+    packets
 }
 
 fn file(directory: &Path, name: &str, bytes: &[u8]) -> PathBuf {
@@ -184,6 +190,78 @@ fn the_same_packets_say_the_same_from_a_pipe() {
     // Two files are explained each by itself.
     let both = parse(&taut().arg("explain").args([&path, &path]).arg("--json").output().unwrap());
     assert_eq!(both["files"][0]["worst"], both["files"][1]["worst"]);
+}
+
+/// As a file, and as standard input that is one.
+#[test]
+fn a_capture_in_an_archive_says_the_same_and_which_file_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = [Zipped::stored("a/slow.pcap", &capture()), Zipped::stored("short.pcap", b"")];
+    let archive = file(directory.path(), "report.zip", &zip(&files));
+    let output = explain(&archive, &[]);
+    let verdict = text(&output.stdout);
+    assert!(verdict.contains("FOUND nagle_delayed_ack"), "{verdict}{}", text(&output.stderr));
+    assert!(verdict.lines().next().unwrap().contains("report.zip (a/slow.pcap): 103 packets"), "{verdict}");
+    assert!(text(&explain(&archive, &["--full"]).stdout).contains("not read: short.pcap"));
+    let input = std::fs::File::open(&archive).unwrap();
+    let piped = taut().args(["explain", "-"]).stdin(input).output().unwrap();
+    assert_eq!(text(&piped.stdout).replace("- (", "report.zip (").lines().nth(1), verdict.lines().nth(1));
+    let none = explain(&file(directory.path(), "none.zip", &zip(&[Zipped::stored("bugreport.txt", b"x")])), &[]);
+    let error = text(&none.stderr);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(error.contains("it holds bugreport.txt") && error.contains("HCI snoop log"), "{error}");
+}
+
+#[test]
+fn a_capture_of_solaris_snoop_is_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let packets: Vec<_> = packets_of(true).into_iter().map(|(at, bytes)| (at, ethernet(&[], &bytes))).collect();
+    let output = explain(&file(directory.path(), "slow.snoop", &snoop(4, 2, &packets)), &[]);
+    assert!(text(&output.stdout).contains("FOUND nagle_delayed_ack"), "{}", text(&output.stdout));
+}
+
+/// The first server of resolv.conf is dead: each name takes 5 s.
+fn questions() -> Vec<u8> {
+    let begin = 1_700_000_000_000_000_000;
+    let client = |port| (std::net::Ipv4Addr::new(10, 0, 0, 5), port);
+    let server = |last| (std::net::Ipv4Addr::new(10, 0, 0, last), 53);
+    let mut packets = Vec::new();
+    for n in 0..4_u16 {
+        let (at, name) = (begin + u64::from(n) * 8_000 * MS, format!("host{n}.example.com"));
+        let ask = dns(n, false, &name, 1);
+        packets.push((at, udp(client(4000 + n), server(1), &ask)));
+        packets.push((at + 5_005 * MS, udp(client(5000 + n), server(2), &ask)));
+        packets.push((at + 5_017 * MS, udp(server(2), client(5000 + n), &dns(n, true, &name, 1))));
+    }
+    pcap(false, true, 101, &packets)
+}
+
+#[test]
+fn a_dead_server_of_dns_is_named_with_what_it_costs() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), "dns.pcap", &questions());
+    let output = explain(&path, &["--fail-on", "dns_retry=1%"]);
+    let verdict = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{verdict}{}", text(&output.stderr));
+    for says in [
+        "12 packets in 29.0 s, 1 flow, 1 direction with data",
+        "10.0.0.5 > DNS 10.0.0.1, 10.0.0.2: 8 questions in 29.0 s, 4 answers, 4 asked again",
+        "no answer, asked again (path)",
+        "FOUND dns_retry (69.0 %, path): 4 of 8 DNS questions",
+        "frame.number in {1..2}",
+        "10.0.0.1 answered 0 of 4",
+        "timeout:1",
+    ] {
+        assert!(verdict.contains(says), "{says}: {verdict}");
+    }
+    assert!(verdict.lines().all(|line| line.chars().count() <= 100) && verdict.lines().count() <= 15, "{verdict}");
+    let full = text(&explain(&path, &["--full"]).stdout);
+    assert!(full.contains("10.0.0.1: 4 questions, 0 answers, 4 unanswered."), "{full}");
+    let document = parse(&explain(&path, &["--json"]));
+    assert_eq!(document["files"][0]["udp_packets"], 12);
+    let schema = parse(&taut().args(["generate", "schema"]).output().unwrap());
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    assert!(validator.is_valid(&document));
 }
 
 #[test]

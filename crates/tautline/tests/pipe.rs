@@ -204,8 +204,7 @@ fn the_units_are_well_formed() {
         }
         // The program is where it was built, and manual pages are not installed yet.
         let unit = std::fs::read_to_string(entry.path()).unwrap();
-        let unit =
-            unit.replace("/usr/bin/taut", env!("CARGO_BIN_EXE_taut")).replace("Documentation=man:taut-pipe(1)\n", "");
+        let unit = unit.replace("/usr/bin/taut", env!("CARGO_BIN_EXE_taut")).replace("Documentation=man:taut(1)\n", "");
         std::fs::write(directory.path().join(&name), unit).unwrap();
         names.push(name);
     }

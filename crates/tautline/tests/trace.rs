@@ -3,85 +3,18 @@
 
 #[path = "support/mod.rs"]
 mod support;
+mod trace_support;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use rustix::net::sockopt::set_socket_recv_buffer_size;
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_tcp_cork, tcp_cork};
 use serde_json::Value;
 use support::{Serve, is_root, parse, skip, taut, text};
-
-/// Whether this user may trace here; else the test is skipped.
-fn may_trace(test: &str) -> bool {
-    let output = taut().args(["trace", "--", "true"]).output().unwrap();
-    match output.status.code() {
-        Some(0) => true,
-        Some(4) => {
-            skip(test, text(&output.stderr).trim());
-            false
-        }
-        code => panic!("{code:?}: {}", text(&output.stderr)),
-    }
-}
-
-/// A trace of a port that is attached, until it is asked for what it saw.
-struct Traced(Child);
-
-impl Traced {
-    fn start(port: u16) -> Self {
-        let port = port.to_string();
-        let arguments = ["trace", "--port", &port, "--json", "--top", "20"];
-        let mut child = taut().args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains("tracing port"), "{line}");
-        Self(child)
-    }
-
-    fn finish(self) -> Value {
-        kill(Pid::from_raw(self.0.id() as i32), Signal::SIGINT).unwrap();
-        let output = self.0.wait_with_output().unwrap();
-        assert!(output.status.success(), "{:?}", output.status);
-        let document = parse(&output);
-        assert_eq!(document["lost_records"], 0);
-        adds_up(&document);
-        document
-    }
-}
-
-/// The parts of each direction add up to its time, to the nanosecond.
-fn adds_up(document: &Value) {
-    let directions = document["worst"].as_array().unwrap();
-    for direction in directions {
-        let parts: u64 =
-            direction["breakdown"].as_array().unwrap().iter().map(|held| held["held_ns"].as_u64().unwrap()).sum();
-        assert_eq!(parts, direction["span_ns"].as_u64().unwrap(), "{direction}");
-    }
-}
-
-/// The direction in which this port sends.
-fn sent_by(document: &Value, port: u16) -> &Value {
-    let end = format!(":{port}");
-    let mut directions = document["worst"].as_array().unwrap().iter();
-    let found = directions.find(|one| one["is_outgoing"] == true && one["from"].as_str().unwrap().ends_with(&end));
-    found.unwrap_or_else(|| panic!("{document:#}"))
-}
-
-fn verdict<'a>(direction: &'a Value, cause: &str) -> &'a Value {
-    let mut verdicts = direction["verdicts"].as_array().unwrap().iter();
-    verdicts.find(|on| on["cause"] == cause).unwrap()
-}
-
-/// Whether events of this connection were missed: there are kernels that run no program in an interrupt that comes
-/// while a certain process is current.
-fn has_gap(direction: &Value) -> bool {
-    direction["remarks"].as_array().unwrap().iter().any(|remark| remark.as_str().unwrap().contains("were missed"))
-}
+use trace_support::{Traced, adds_up, has_gap, may_trace, sent_by, verdict};
 
 /// Nothing is called clear where events were missed, and all else is.
 fn is_clear_of_nagle(direction: &Value) {
@@ -194,6 +127,31 @@ fn a_reader_that_sleeps_is_named_as_the_holder() {
     let inward =
         inward.find(|one| one["is_outgoing"] == false && one["to"].as_str().unwrap().ends_with(&format!(":{port}")));
     assert_eq!(verdict(inward.unwrap(), "receiving_program")["verdict"], "found", "{document:#}");
+}
+
+/// A gate for tests: red with the cause when Nagle's algorithm holds what they write, and when they fail themselves.
+#[test]
+fn a_command_whose_writes_are_held_fails_with_the_cause() {
+    if !may_trace("a_command_whose_writes_are_held_fails_with_the_cause") {
+        return;
+    }
+    let serve = Serve::start("tcp://127.0.0.1:0");
+    let gate = |command: &[&str]| {
+        let fail_on = ["--fail-on", "nagle_delayed_ack=10%", "--fail-on", "cork=0%"];
+        taut().arg("trace").args(fail_on).arg("--").args(command).output().unwrap()
+    };
+    let paced = |nagle: &str| {
+        let pace = [env!("CARGO_BIN_EXE_taut"), "pace", &serve.endpoints[0], "--peer-ack", "delayed"];
+        gate(&[&pace[..], &["--nagle", nagle, "--time", "1s", "--rounds", "1"]].concat())
+    };
+    let held = paced("on");
+    let said = text(&held.stderr);
+    assert_eq!(held.status.code(), Some(3), "{said}");
+    assert!(said.contains("nagle_delayed_ack has ") && said.contains("at most 10 % is allowed"), "{said}");
+    let free = paced("off");
+    assert_eq!(free.status.code(), Some(0), "{}", text(&free.stderr));
+    assert_eq!(gate(&["false"]).status.code(), Some(1));
+    assert_eq!(gate(&["true"]).status.code(), Some(0));
 }
 
 #[test]
@@ -317,6 +275,77 @@ fn what_nodelay_is_worth_is_proven_on_the_live_socket_which_is_as_before_then() 
     assert_eq!(trial["sockets"].as_u64(), Some(2));
     let (document, is_off) = tried(true, &["--for", "3s"]);
     assert_eq!((document["trial"]["outcome"].as_str(), is_off), (Some("nothing_held"), true));
+}
+
+/// Whether the sockets of a process that have not `TCP_NODELAY` are corked.
+fn corked(pid: u32) -> Vec<bool> {
+    let output = taut().args(["sockets", "--json", "--time", "0s", "--pid", &pid.to_string()]).output().unwrap();
+    let document = parse(&output);
+    let sockets = document["sockets"].as_array().unwrap().iter();
+    sockets.filter(|row| row["nodelay"] == false).filter_map(|row| row["cork"].as_bool()).collect()
+}
+
+#[test]
+fn what_a_forgotten_cork_costs_is_proven_on_the_live_socket_which_is_corked_again_then() {
+    let test = "what_a_forgotten_cork_costs_is_proven_on_the_live_socket_which_is_corked_again_then";
+    if !may_trace(test) {
+        return;
+    }
+    if !is_root() {
+        return skip(test, "root sets the options of others");
+    }
+    let mut demo = taut().args(["demo", "--case", "cork"]).stdout(Stdio::piped()).spawn().unwrap();
+    BufReader::new(demo.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    let pid = demo.id().to_string();
+    let output = taut().args(["trace", "--pid", &pid, "--json", "--try", "uncork"]).output().unwrap();
+    let corked = corked(demo.id());
+    demo.kill().unwrap();
+    demo.wait().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let trial = &parse(&output)["trial"];
+    assert_eq!(
+        (trial["outcome"].as_str(), trial["option"].as_str()),
+        (Some("proven"), Some("no TCP_CORK")),
+        "{trial:#}"
+    );
+    assert_eq!((trial["sockets"].as_u64(), corked), (Some(1), vec![true]), "{trial:#}");
+}
+
+/// A cork that came back after the program has cleared its own would hold what it writes next.
+#[test]
+fn a_cork_that_the_program_clears_itself_is_left_to_it() {
+    if !may_trace("a_cork_that_the_program_clears_itself_is_left_to_it") {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    let port = client.local_addr().unwrap().port().to_string();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let output = thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut request = [0; 64];
+            while server.read_exact(&mut request).is_ok() && server.write_all(b"answered").is_ok() {}
+        });
+        let (client, is_over) = (&mut client, &is_over);
+        scope.spawn(move || {
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                set_tcp_cork(&*client, true).unwrap();
+                client.write_all(&[1; 16]).unwrap();
+                client.write_all(&[2; 48]).unwrap();
+                sleep(Duration::from_millis(20));
+                set_tcp_cork(&*client, false).unwrap();
+                client.read_exact(&mut [0; 8]).unwrap();
+            }
+            client.shutdown(std::net::Shutdown::Write).unwrap();
+        });
+        let output =
+            taut().args(["trace", "--port", &port, "--json", "--try", "uncork", "--for", "3s"]).output().unwrap();
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        output
+    });
+    let trial = &parse(&output)["trial"];
+    assert_eq!((trial["outcome"].as_str(), tcp_cork(&client).unwrap()), (Some("no_socket"), false), "{trial:#}");
 }
 
 #[test]

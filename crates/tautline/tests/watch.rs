@@ -257,7 +257,52 @@ fn the_unit_is_valid_and_starts_what_is_understood() {
 }
 
 #[test]
+fn a_collector_reads_what_was_lost_so_far() {
+    if !is_root() {
+        return skip("a_collector_reads_what_was_lost_so_far", "root reads the options of others");
+    }
+    let mut demo = taut().args(["demo", "--for", "60s"]).stdout(Stdio::null()).spawn().unwrap();
+    let mut watch = taut();
+    watch.args(["watch", "--prometheus", "0", "--every", "500ms"]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut watch = watch.spawn().unwrap();
+    let mut line = String::new();
+    let mut stderr = BufReader::new(watch.stderr.take().unwrap());
+    stderr.read_line(&mut line).unwrap();
+    let url = line.trim().strip_prefix("taut: metrics at ").unwrap_or_else(|| panic!("{line}")).to_owned();
+    assert!(url.starts_with("http://127.0.0.1:") && url.ends_with("/metrics"), "{url}");
+    let lost = |text: &str| {
+        let mut lines = text.lines().filter(|line| line.starts_with("taut_lost_seconds_total{"));
+        let line = lines.find(|line| line.contains("nagle_delayed_ack") && line.contains("program=\"taut\""))?;
+        line.rsplit_once(' ')?.1.parse::<f64>().ok()
+    };
+    // Two figures, of which the later one is larger.
+    let mut seen = Vec::new();
+    for _ in 0..300 {
+        let text = ureq::get(&url).call().unwrap().body_mut().read_to_string().unwrap();
+        if let Some(lost) = lost(&text).filter(|lost| seen.last() != Some(lost)) {
+            seen.push(lost);
+        }
+        if seen.len() == 2 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    interrupt(&watch);
+    assert!(watch.wait().unwrap().success());
+    demo.kill().unwrap();
+    demo.wait().unwrap();
+    assert!(seen.len() == 2 && 0.0 < seen[0] && seen[0] < seen[1], "{seen:?}");
+}
+
+#[test]
 fn what_can_not_be_is_refused() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let output = run(&format!("watch --prometheus {}", taken.local_addr().unwrap()));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("listen on 127.0.0.1:"), "{}", text(&output.stderr));
+    for line in ["watch --prometheus here", "watch --once --prometheus 0"] {
+        assert_eq!(run(line).status.code(), Some(2), "{line}");
+    }
     for line in ["watch --every 1ms", "watch --threshold 3", "watch --once --for 1s", "watch --port 0"] {
         let output = run(line);
         assert_eq!(output.status.code(), Some(2), "{line}");

@@ -31,7 +31,7 @@ const CLASSIC_SIGNALLING_CID: u8 = 1;
 /// The length and the channel's identifier, before each PDU.
 const L2CAP_HEADER: usize = 4;
 /// So many channels are followed at once.
-const MOST_CHANNELS: usize = 256;
+pub(crate) const MOST_CHANNELS: usize = 256;
 /// So many adapters and links are followed.
 const MOST_ADAPTERS: usize = 16;
 const MOST_LINKS: usize = 64;

@@ -1,6 +1,6 @@
 //! What is wanted of a packet's headers, and why it may not be had.
 
-use taut_event::{Address, TimestampOption};
+use taut_event::{Address, Datagram, TimestampOption};
 
 /// Why a packet is not followed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -53,4 +53,12 @@ pub struct TcpPacket {
     pub sacked_to: Option<u32>,
     /// The capture kept less than the options: what is absent may have been there.
     pub options_are_cut: bool,
+}
+
+/// A datagram of UDP.
+pub(crate) struct UdpPacket {
+    pub(crate) ends: Ends,
+    /// Bytes of payload, as it was on the wire.
+    pub(crate) payload: u32,
+    pub(crate) seen: Datagram,
 }

@@ -4,7 +4,9 @@ mod header;
 mod ip;
 mod link;
 mod tcp;
+mod udp;
 
+pub(crate) use self::header::UdpPacket;
 pub use self::header::{Ends, Skipped, TcpPacket};
 use crate::packet::Packet;
 
@@ -17,6 +19,17 @@ use crate::packet::Packet;
 pub fn decode(packet: &Packet<'_>) -> Result<TcpPacket, Skipped> {
     let start = link::network_layer(packet.link, packet.bytes)?;
     let length = packet.original_length.max(packet.bytes.len() as u32) as usize - start;
-    let datagram = ip::datagram(&packet.bytes[start..], length)?;
+    let datagram = ip::datagram::<{ ip::TCP }>(&packet.bytes[start..], length)?;
     tcp::segment(&datagram)
+}
+
+/// Finds the UDP header of a packet that is not TCP.
+///
+/// # Errors
+///
+/// Why a packet is not followed: it is not UDP either ([`Skipped::NotTcp`]), or its headers are not whole.
+pub(crate) fn decode_udp(packet: &Packet<'_>) -> Result<UdpPacket, Skipped> {
+    let start = link::network_layer(packet.link, packet.bytes)?;
+    let length = packet.original_length.max(packet.bytes.len() as u32) as usize - start;
+    udp::packet(&ip::datagram::<{ ip::UDP }>(&packet.bytes[start..], length)?)
 }

@@ -3,11 +3,13 @@
 mod btsnoop;
 mod pcap;
 mod pcapng;
+mod snoop;
 
 use std::io::{self, Read};
 
 use taut_time::Duration;
 
+use crate::archive;
 use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::step::Step;
@@ -16,6 +18,7 @@ pub(crate) enum Format {
     Btsnoop(btsnoop::Btsnoop),
     Pcap(pcap::Pcap),
     Pcapng(pcapng::Pcapng),
+    Snoop(snoop::Snoop),
 }
 
 /// Reads as much of a file as tells what it is.
@@ -37,11 +40,13 @@ pub(crate) fn recognise<R: Read>(buffer: &mut Buffer<R>) -> Result<Format, Error
         buffer.take(btsnoop::HEADER);
         return Ok(Format::Btsnoop(btsnoop));
     }
-    if begin.starts_with(b"snoop\0\0\0") {
-        return not_yet("a capture of Solaris snoop", "`editcap FILE new.pcapng` of Wireshark rewrites it as pcapng");
+    if let Some(snoop) = snoop::Snoop::recognise(begin) {
+        let snoop = snoop?;
+        buffer.take(snoop::HEADER);
+        return Ok(Format::Snoop(snoop));
     }
-    if begin.starts_with(b"PK\x03\x04") {
-        return not_yet("a zip archive", "unpack it and name the capture in it");
+    if archive::is_zip(begin) {
+        return not_yet("a zip archive within another file or from a pipe", "store it as a file and name that");
     }
     if begin.starts_with(b"{") {
         return not_yet("JSON", "`taut report FILE` shows a recording of Tautline");
@@ -56,12 +61,13 @@ impl Format {
             Self::Btsnoop(btsnoop) => btsnoop.step(buffer),
             Self::Pcap(pcap) => pcap.step(buffer),
             Self::Pcapng(pcapng) => pcapng.step(buffer),
+            Self::Snoop(snoop) => snoop.step(buffer),
         }
     }
 
     pub(crate) fn resolution(&self) -> Duration {
         match self {
-            Self::Btsnoop(_) => Duration::from_micros(1),
+            Self::Btsnoop(_) | Self::Snoop(_) => Duration::from_micros(1),
             Self::Pcap(pcap) => pcap.resolution(),
             Self::Pcapng(pcapng) => pcapng.resolution(),
         }
@@ -72,6 +78,7 @@ impl Format {
             Self::Btsnoop(btsnoop) => btsnoop.lost_by_capture(),
             Self::Pcap(_) => 0,
             Self::Pcapng(pcapng) => pcapng.lost_by_capture(),
+            Self::Snoop(snoop) => snoop.lost_by_capture(),
         }
     }
 }

@@ -1,5 +1,10 @@
 //! Files and packets, byte by byte.
 
+#[allow(dead_code, reason = "some tests use a part of it")]
+pub(crate) mod files;
+#[allow(dead_code, reason = "some tests use a part of it")]
+pub(crate) mod udp;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Tcp {
     pub(crate) from: u16,

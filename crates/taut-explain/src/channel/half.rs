@@ -194,7 +194,7 @@ impl Half {
         if self.pending.len() == MOST_PENDING
             && let Some(mut oldest) = self.pending.pop_front()
         {
-            if self.is_sent_here && self.tally.completions.count == 0 {
+            if self.is_sent_here && self.tally.completions.count() == 0 {
                 oldest.holder = Holder::NotKnown;
             }
             self.book(oldest);
@@ -363,7 +363,7 @@ impl Half {
     /// Whether the log lacks what tells when packets were through: it ever did of the adapter, or not.
     pub(super) fn lacks_completions(&self, tells_completions: bool) -> bool {
         let is_many = self.tally.is_lossy || self.in_controller.len() > MOST_BUFFERS;
-        self.is_sent_here && (!tells_completions || self.tally.completions.count == 0 && is_many)
+        self.is_sent_here && (!tells_completions || self.tally.completions.count() == 0 && is_many)
     }
 
     /// The log does not tell when packets were through: until the last one nobody is known to have held them.

@@ -64,6 +64,7 @@ pub(crate) fn direction(channel: &Channel, way: Way, start: u64) -> Option<(Dire
         verdicts: verdict::verdicts(channel, way),
         remarks: remarks(channel, way),
         channel: Some(facts),
+        datagrams: None,
     };
     Some((report, &half.breakdown, weight(&half.breakdown)))
 }

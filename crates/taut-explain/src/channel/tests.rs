@@ -3,6 +3,7 @@
 mod ends;
 mod lacking;
 mod links;
+mod table;
 mod turns;
 
 use proptest::prelude::*;
@@ -24,6 +25,8 @@ struct Talk {
     frame: u64,
     at: u64,
     interval: u64,
+    /// Of L2CAP; with the length of the SDU, that each packet begins here, where there is one.
+    header: u16,
     position: [u64; 2],
 }
 
@@ -33,7 +36,8 @@ impl Talk {
         let key = ChannelKey { adapter: 0, handle: 64, peer: Some([6, 5, 4, 3, 2, 1]), channel: kind };
         let coverage = Coverage::of(&[Seen::AclPackets, Seen::Handshake]);
         engine.flow(FlowId(0), &Flow { key: FlowKey::L2cap(key), from_start: true, coverage });
-        let mut talk = Self { engine, frame: 0, at: 0, interval, position: [0; 2] };
+        let header = if kind == Kind::Att { 4 } else { 6 };
+        let mut talk = Self { engine, frame: 0, at: 0, interval, header, position: [0; 2] };
         let link = RadioLink {
             interval_ns: interval,
             latency: 0,
@@ -70,7 +74,7 @@ impl Talk {
         self.frame += 1;
         self.at = at;
         let length = match what {
-            L2cap::Packet(acl) => u64::from(acl.length.saturating_sub(4)),
+            L2cap::Packet(acl) => u64::from(acl.length.saturating_sub(self.header)),
             _ => 0,
         };
         let begin = self.position[direction.index()];
@@ -247,55 +251,66 @@ fn a_write_with_response_waits_for_the_peer() {
     assert!(share(&direction, Holder::SendingProgram) < 0.01);
 }
 
-#[test]
-fn a_notification_waits_for_nobody() {
+/// Notifications, each handed over so long after the one before was through.
+fn notifications(pause: u64) -> Direction {
     let mut talk = Talk::new(Kind::Att, 30 * MS, 0, 20);
     let mut at = MS;
     for _ in 0..20 {
         talk.send(at, Turn::Free);
         let through = talk.anchor(at) + CYCLE;
         talk.completed(through);
-        at = through + 60 * MS;
+        at = through + pause;
     }
-    let direction = talk.forward();
+    talk.forward()
+}
+
+#[test]
+fn a_notification_waits_for_nobody() {
+    let direction = notifications(60 * MS);
     assert!(!found(&direction).contains(&"peer_turn"), "{direction:#?}");
     assert!(share(&direction, Holder::SendingProgram) > 0.5);
 }
 
-/// Two buffers, both sent in each event of 50 ms and filled again after it.
-#[test]
-fn a_controller_with_two_buffers_runs_dry() {
-    let run = |buffers: u16| {
-        let mut talk = Talk::new(coc(), 50 * MS, 10_000, buffers);
-        let mut at = 51 * MS;
-        for _ in 0..30 {
-            (0..2).for_each(|_| talk.send(at, Turn::Free));
-            talk.say(at, Way::Forward, L2cap::Buffers { in_use: 2, of: buffers });
-            let anchor = talk.anchor(at);
-            talk.say(anchor + CYCLE, Way::Forward, L2cap::Buffers { in_use: 1, of: buffers });
-            talk.completed(anchor + CYCLE);
-            talk.completed(anchor + 2 * CYCLE);
-            at = anchor + 2 * CYCLE + MS / 10;
-        }
-        talk.forward()
-    };
-    let small = run(2);
-    assert_eq!(found(&small)[0], "controller_buffers", "{small:#?}");
-    assert!(!found(&run(20)).contains(&"controller_buffers"));
+/// A controller with so many buffers, of which two are filled, sent in an event of 50 ms, and filled again after it.
+fn twos(buffers: u16) -> Direction {
+    let mut talk = Talk::new(coc(), 50 * MS, 10_000, buffers);
+    let mut at = 51 * MS;
+    for _ in 0..30 {
+        (0..2).for_each(|_| talk.send(at, Turn::Free));
+        talk.say(at, Way::Forward, L2cap::Buffers { in_use: 2, of: buffers });
+        let anchor = talk.anchor(at);
+        talk.say(anchor + CYCLE, Way::Forward, L2cap::Buffers { in_use: 1, of: buffers });
+        talk.completed(anchor + CYCLE);
+        talk.completed(anchor + 2 * CYCLE);
+        at = anchor + 2 * CYCLE + MS / 10;
+    }
+    talk.forward()
 }
 
 #[test]
-fn without_the_opening_credits_can_not_be_told() {
+fn a_controller_with_two_buffers_runs_dry() {
+    let small = twos(2);
+    assert_eq!(found(&small)[0], "controller_buffers", "{small:#?}");
+    assert!(!found(&twos(20)).contains(&"controller_buffers"));
+}
+
+/// A channel whose opening is not in the log, nor that of its link.
+fn unopened() -> Direction {
     let mut engine = Engine::new(1);
     let key = ChannelKey { adapter: 0, handle: 1, peer: None, channel: Kind::Dynamic(0x40) };
     let coverage = Coverage::of(&[Seen::AclPackets]);
     engine.flow(FlowId(0), &Flow { key: FlowKey::L2cap(key), from_start: false, coverage });
-    let mut talk = Talk { engine, frame: 0, at: 0, interval: 30 * MS, position: [0; 2] };
+    let mut talk = Talk { engine, frame: 0, at: 0, interval: 30 * MS, header: 6, position: [0; 2] };
     for n in 0..30 {
         talk.send(n * 60 * MS, Turn::Free);
         talk.completed(n * 60 * MS + 20 * MS);
     }
-    let direction = talk.forward();
+    talk.forward()
+}
+
+#[test]
+fn without_the_opening_credits_can_not_be_told() {
+    let direction = unopened();
     let on = direction.verdicts.iter().find(|on| on.cause == "credit_window").unwrap();
     assert!(matches!(on.verdict, Verdict::Unknown { .. }), "{on:?}");
     // Nobody can tell then whether the program had nothing or might not send.

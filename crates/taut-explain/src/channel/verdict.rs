@@ -143,7 +143,7 @@ fn credits(facts: &Facts<'_>) -> Judged {
     }));
     evidence.push(text(format!(
         "{} times the credits ran out, for {} (median); {} at first, then {} at once (median).",
-        tally.credit_waits.count,
+        tally.credit_waits.count(),
         words::time(median),
         facts.half.limits.credits,
         tally.grants.median().unwrap_or_default()
@@ -222,7 +222,12 @@ fn buffers(facts: &Facts<'_>) -> Judged {
         return unknown("what the log lost, perhaps completed packets", LOSES_NONE);
     }
     if facts.half.buffers == 0 && facts.ns(Holder::ControllerBuffers) == 0.0 {
-        return CLEAR;
+        // While the controller had packets the host may have kept others back for want of buffers.
+        let in_controller = facts.ns(Holder::ConnectionInterval) + facts.ns(Holder::Air);
+        if in_controller < LEAST_SAVED * facts.whole_ns as f64 {
+            return CLEAR;
+        }
+        return unknown("how many packets the controller takes at once", FROM_BEGIN);
     }
     let saved = facts.saved_of(facts.ns(Holder::ControllerBuffers), facts.by_credits());
     if saved < LEAST_SAVED * facts.whole_ns as f64 || !enough(facts, &[Holder::ControllerBuffers]) {
@@ -392,7 +397,7 @@ fn peer_turn(facts: &Facts<'_>) -> Judged {
         answers
             .median()
             .filter(|&median| median > 0)
-            .map(|median| text(format!("{} answers took {} (median).", answers.count, words::time(median)))),
+            .map(|median| text(format!("{} answers took {} (median).", answers.count(), words::time(median)))),
     );
     facts.found(
         "peer_turn",

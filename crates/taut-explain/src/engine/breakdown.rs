@@ -37,8 +37,9 @@ impl Cell {
         self.episodes += 1;
         let place = self.worst.partition_point(|known| known.length() >= episode.length());
         if place < KEPT {
-            if self.worst.is_empty() {
-                self.worst.reserve_exact(KEPT);
+            if self.worst.len() == self.worst.capacity() {
+                // Many have one episode only.
+                self.worst.reserve_exact(if self.worst.is_empty() { 1 } else { KEPT - self.worst.len() });
             }
             self.worst.truncate(KEPT - 1);
             self.worst.insert(place, episode);
@@ -148,6 +149,8 @@ impl Breakdown {
 
     fn cell(&mut self, holder: Holder) -> &mut Cell {
         let index = self.cells.iter().position(|(known, _)| *known == holder).unwrap_or_else(|| {
+            // Few holders have time of a direction: of one without data the opening only.
+            self.cells.reserve_exact(1);
             self.cells.push((holder, Cell::default()));
             self.cells.len() - 1
         });

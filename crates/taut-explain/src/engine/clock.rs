@@ -15,6 +15,9 @@ const MOST_PACKETS: u32 = 4;
 /// 2001-09-09, in nanoseconds since 1970. A clock that says less was never set: boards without a
 /// battery begin at 1970, and learn the time from the network.
 const WAS_SET: u64 = 1_000_000_000_000_000_000;
+/// The year 2554. Only damaged times are later, and clocks that step back again and again; hours that are added to
+/// a time do not overflow.
+const LATEST: u64 = u64::MAX - (1 << 50);
 
 /// Gives each event a time on one timeline that goes on where the clock stepped: no time is booked
 /// for a step.
@@ -93,6 +96,6 @@ impl Clock {
     }
 
     fn of(&self, event: &Event) -> u64 {
-        event.at.as_nanos().saturating_add(self.lead).saturating_sub(self.lag)
+        event.at.as_nanos().saturating_add(self.lead).saturating_sub(self.lag).min(LATEST)
     }
 }

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 pub struct Explanation {
     /// From the first to the last packet that is part of a connection.
     pub span_ns: u64,
-    /// Segments of TCP, without copies, and ACL packets of Bluetooth.
+    /// Segments of TCP, without copies, datagrams of UDP, and ACL packets of Bluetooth.
     pub segments: u64,
     /// Packets that the capture had twice; the copies were left out.
     pub copies: u64,
-    /// Connections of TCP and channels of L2CAP.
+    /// Connections of TCP, flows of UDP and channels of L2CAP.
     pub flows: u64,
     /// Connections that were booked before their end, since too many were open at once.
     pub evicted_flows: u64,
@@ -42,7 +42,7 @@ pub struct CauseIn {
 }
 
 /// One direction of a connection.
-#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Direction {
     /// Address and port of the sender.
     pub from: String,
@@ -86,6 +86,82 @@ pub struct Direction {
     /// trips, windows and repetitions are not seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelFacts>,
+    /// Of datagrams of UDP, what they are like; absent elsewhere. There `segments` are datagrams, `mss_bytes` is the
+    /// longest of them and `repeated_segments` those that were sent again with the same payload; round trips, windows
+    /// and the bytes in flight are not seen. The time goes from the first datagram to the last one, or to its answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<DatagramFacts>,
+}
+
+/// What the datagrams of a flow of UDP are like. What the capture does not tell is absent.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct DatagramFacts {
+    /// `udp`, `quic` or `dns`. Of DNS one report has all that a host asks, from whichever port.
+    pub protocol: String,
+    /// Payload per second over the whole time.
+    pub bits_per_second: u64,
+    /// Datagrams that came in several fragments of IP.
+    pub fragmented: u64,
+    /// Sent again with the same payload before anything came back; of DNS questions asked again.
+    pub repeated: u64,
+    /// How often something came the other way after these datagrams; of DNS answers.
+    pub answers: u64,
+    /// From the last datagram to the first one the other way, or from a question to its answer.
+    pub median_answer_ns: Option<u64>,
+    /// The longest of these times.
+    pub longest_answer_ns: Option<u64>,
+    /// Of QUIC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quic: Option<QuicFacts>,
+    /// Of DNS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns: Option<DnsFacts>,
+}
+
+/// What can be read of a connection of QUIC.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct QuicFacts {
+    /// `1`, `2`, `draft 29`.
+    pub version: String,
+    /// Destination's connection ID of the first packet with a long header, in hexadecimal.
+    pub connection_id: String,
+    /// Median time between two changes of the spin bit, which is a round trip with what the ends add; absent where it
+    /// does not spin.
+    pub spin_rtt_ns: Option<u64>,
+    /// How often the spin bit of this direction changed.
+    pub spin_changes: u64,
+}
+
+/// What a host asked servers of DNS.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct DnsFacts {
+    /// Questions that were neither answered nor asked again within 30 s.
+    pub given_up: u64,
+    /// Answers to questions that had been asked again by then.
+    pub late: u64,
+    /// Questions asked again of which the other one of a pair (A and AAAA, sent together) was answered.
+    pub of_pairs: u64,
+    /// Questions and answers that the capture has twice; the copies are left out.
+    pub copies: u64,
+    /// The servers, the first eight.
+    pub servers: Vec<DnsServer>,
+}
+
+/// What a server of DNS did.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct DnsServer {
+    /// Its address.
+    pub address: String,
+    /// Questions it was asked.
+    pub questions: u64,
+    /// Answers that came.
+    pub answers: u64,
+    /// Questions that it had not answered when they were asked again, or were given up.
+    pub unanswered: u64,
+    /// Answers that say that the server failed or refused.
+    pub failures: u64,
+    /// Median time to an answer.
+    pub median_answer_ns: Option<u64>,
 }
 
 /// What an L2CAP channel of Bluetooth and its link are like. Where the link changed it is as it was for most of the

@@ -22,14 +22,17 @@ pub(crate) use breakdown::{Breakdown, Episode};
 pub use detect::causes;
 pub(crate) use detect::is_enough;
 pub use explanation::{
-    CauseIn, Certainty, ChannelFacts, Cost, Direction, Evidence, Explanation, Found, Held, Stall, Verdict, VerdictOn,
+    CauseIn, Certainty, ChannelFacts, Cost, DatagramFacts, Direction, DnsFacts, DnsServer, Evidence, Explanation,
+    Found, Held, QuicFacts, Stall, Verdict, VerdictOn,
 };
 
 pub(crate) use report::held;
 
 use self::clock::Clock;
 use crate::channel::{self, Channel};
+use crate::dns::{self, Resolver};
 use crate::tcp::Connection;
+use crate::udp::{self, Datagrams};
 
 /// Takes events, gives an [`Explanation`].
 #[derive(Debug)]
@@ -50,6 +53,8 @@ pub struct Engine {
 enum Tracker {
     Connection(Box<Connection>),
     Channel(Box<Channel>),
+    Datagrams(Box<Datagrams>),
+    Resolver(Box<Resolver>),
 }
 
 /// What one holder had of all directions.
@@ -146,6 +151,8 @@ impl Engine {
         match self.connections.get_mut(event.flow.0 as usize) {
             Some(Some(Tracker::Connection(connection))) => connection.event(event),
             Some(Some(Tracker::Channel(channel))) => channel.event(event),
+            Some(Some(Tracker::Datagrams(datagrams))) => datagrams.event(event),
+            Some(Some(Tracker::Resolver(resolver))) => resolver.event(event),
             Some(None) | None => {}
         }
     }
@@ -160,6 +167,8 @@ impl Engine {
                     })
                 }
                 Tracker::Channel(channel) => channel::direction(channel, direction, start),
+                Tracker::Datagrams(datagrams) => udp::direction(datagrams, direction, start),
+                Tracker::Resolver(resolver) => dns::direction(resolver, direction, start),
             };
             let Some((report, breakdown, weight)) = reported else { continue };
             self.counts.directions += 1;
@@ -188,6 +197,8 @@ impl Sink for Engine {
         }
         self.connections[index] = Some(match flow.key {
             FlowKey::L2cap(_) => Tracker::Channel(Box::new(Channel::new(*flow))),
+            FlowKey::Udp(..) => Tracker::Datagrams(Box::new(Datagrams::new(*flow))),
+            FlowKey::Dns(_) => Tracker::Resolver(Box::new(Resolver::new(*flow))),
             FlowKey::Tcp(..) | FlowKey::Socket(_) => Tracker::Connection(Box::new(Connection::new(*flow))),
         });
         self.counts.flows += 1;
@@ -214,6 +225,14 @@ impl Sink for Engine {
             Tracker::Channel(channel) => {
                 channel.finish();
                 self.counts.segments += channel.packets;
+            }
+            Tracker::Datagrams(datagrams) => {
+                datagrams.finish();
+                self.counts.segments += datagrams.datagrams;
+            }
+            Tracker::Resolver(resolver) => {
+                resolver.finish();
+                self.counts.segments += resolver.datagrams;
             }
         }
         self.counts.evicted += u64::from(why == Closed::Evicted);

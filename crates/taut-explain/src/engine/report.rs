@@ -12,7 +12,7 @@ use crate::words;
 /// does an answer that never came: it may not have been due.
 pub(super) fn weight(half: &Half) -> u64 {
     let breakdown = &half.breakdown;
-    let unanswered = match half.silence {
+    let unanswered = match half.silence.as_deref() {
         Some(Silence::Unanswered(silence)) => silence.length() / 2,
         Some(Silence::Unclear(_)) | None => 0,
     };
@@ -37,7 +37,7 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
     let (first, second) = match connection.flow.key {
         FlowKey::Tcp(first, second) => (first.to_string(), second.to_string()),
         // Those have a report of their own.
-        FlowKey::L2cap(_) => return None,
+        FlowKey::L2cap(_) | FlowKey::Udp(..) | FlowKey::Dns(_) => return None,
         FlowKey::Socket(cookie) => (format!("socket {cookie}"), "its peer".to_owned()),
     };
     let (from, to) = if way == Way::Forward { (first, second) } else { (second, first) };
@@ -64,6 +64,7 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         verdicts: detect::verdicts(connection, way),
         remarks: remarks(connection, way),
         channel: None,
+        datagrams: None,
     };
     Some((report, breakdown))
 }
@@ -150,7 +151,7 @@ fn remarks(connection: &Connection, way: Way) -> Vec<String> {
     if half.tally.reordered > 0 {
         remarks.push(format!("{} segments came out of order.", half.tally.reordered));
     }
-    if let Some(silence) = half.silence {
+    if let Some(silence) = half.silence.as_deref() {
         remarks.push(told(silence, connection.halves[way.reverse().index()].tally.segments > 0));
     }
     if connection.was_reset {
@@ -160,7 +161,7 @@ fn remarks(connection: &Connection, way: Way) -> Vec<String> {
 }
 
 /// How a direction ended that waited, or seemed to.
-fn told(silence: Silence, has_answers: bool) -> String {
+fn told(silence: &Silence, has_answers: bool) -> String {
     let never = if has_answers { "" } else { " The peer sent no data at all, so its direction has no report." };
     match silence {
         Silence::Unanswered(silence) => format!(

@@ -239,6 +239,18 @@ fn a_retransmission_after_a_long_silence_is_a_timeout() {
 }
 
 #[test]
+fn what_is_sent_again_more_than_once_is_a_part_of_all_that_is_sent() {
+    let mut talk = Talk::open(20_000);
+    let start = talk.next[FORWARD];
+    talk.send(20_040, FORWARD, 1_000);
+    (1..=4).for_each(|time| talk.again(20_040 + time * time * 230_000, FORWARD, start, 1_000));
+    talk.ack(20_040 + 16 * 230_000 + 20_000, BACKWARD);
+    let direction = talk.forward();
+    let Verdict::Found(found) = verdict(&direction, "loss") else { panic!("{direction:#?}") };
+    assert_eq!(found.summary, "Packets were lost: 4 segments sent again, 80.0 % of all bytes sent");
+}
+
+#[test]
 fn whose_turn_it_was_is_told_apart() {
     let mut talk = Talk::open(4_000);
     let mut at = 10_000;

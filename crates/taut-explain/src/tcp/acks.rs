@@ -9,7 +9,6 @@ const CAPACITY: usize = 4096;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Ack {
     pub(super) at: u64,
-    pub(super) place: u64,
     pub(super) una_before: u64,
     pub(super) una: u64,
     /// The right edge of the receive window; `u64::MAX` where it is not known.
@@ -48,6 +47,10 @@ impl AckLog {
         if self.acks.len() == CAPACITY {
             self.acks.pop_front();
             self.first += 1;
+        }
+        if self.acks.capacity() == 0 {
+            // A direction without data needs no more than the newest one.
+            self.acks.reserve_exact(1);
         }
         self.acks.push_back(ack);
     }
@@ -110,13 +113,31 @@ impl AckLog {
     }
 }
 
+/// So many lags are kept.
+const LAGS: usize = 8;
+
 /// What the echoes of a sender told so far.
 #[derive(Debug, Default)]
 pub(super) struct Echoes {
     /// When it was seen, and how long ago the acknowledgement had passed.
-    pub(super) lags: [(u64, u64); 8],
-    pub(super) count: usize,
+    pub(super) lags: Vec<(u64, u64)>,
+    /// Which of them is the oldest, once there are as many as are kept.
+    pub(super) oldest: usize,
     /// Number after the newest ACK that the sender is known to have had.
     pub(super) end: u64,
     pub(super) newest: Option<u32>,
+}
+
+impl Echoes {
+    pub(super) fn lagged(&mut self, at: u64, lag: u64) {
+        if self.lags.len() < LAGS {
+            if self.lags.is_empty() {
+                self.lags.reserve_exact(LAGS);
+            }
+            self.lags.push((at, lag));
+        } else {
+            self.lags[self.oldest] = (at, lag);
+            self.oldest = (self.oldest + 1) % LAGS;
+        }
+    }
 }

@@ -3,7 +3,6 @@
 
 use taut_event::Segment;
 
-use super::acks::Echoes;
 use super::half::{Half, MS};
 use super::vantage::{LONGEST_LOOP, Loops};
 
@@ -51,17 +50,15 @@ impl Half {
         let is_idle = self.next.is_none_or(|next| ack.una >= next);
         let to_sender = loops.to_sender(self.direction);
         if !is_idle || lag < to_sender + (3 * MS / 2).max(to_sender / 4) {
-            self.echoes.lags[self.echoes.count % self.echoes.lags.len()] = (at, lag);
-            self.echoes.count += 1;
+            self.echoes.lagged(at, lag);
         }
     }
 
     /// From an ACK's passing to that of what it released: the least of late.
     pub(super) fn lag(&self, at: u64, loops: &Loops) -> u64 {
         let recent = (300 * MS).max(8 * loops.round_trip());
-        let Echoes { lags, count, .. } = &self.echoes;
-        let known = lags.iter().take((*count).min(lags.len()));
-        let least = known.filter(|(then, _)| at.saturating_sub(*then) < recent).map(|&(_, lag)| lag).min();
+        let lags = self.echoes.lags.iter();
+        let least = lags.filter(|(then, _)| at.saturating_sub(*then) < recent).map(|&(_, lag)| lag).min();
         least.unwrap_or_else(|| loops.to_sender(self.direction))
     }
 }

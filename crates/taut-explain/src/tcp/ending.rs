@@ -88,10 +88,10 @@ impl Half {
         let is_receipt = is_short && end.peer_data.is_some_and(|at| last - at < at_once);
         // It went on before without having been answered, or never was.
         if self.unprompted > 0 || is_receipt || end.peer_data.is_none() {
-            self.silence = Some(Silence::Unclear(silence));
+            self.silence = Some(Box::new(Silence::Unclear(silence)));
             return;
         }
-        self.silence = Some(Silence::Unanswered(silence));
+        self.silence = Some(Box::new(Silence::Unanswered(silence)));
         self.book_up_to(Holder::PeerTurn, until, end.place);
     }
 

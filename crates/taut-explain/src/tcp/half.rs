@@ -55,7 +55,7 @@ pub(crate) struct Half {
     /// How often it went on after a pause, all being acknowledged and nothing answered.
     pub(super) unprompted: u64,
     /// How it ended, if that was a wait.
-    pub(crate) silence: Option<Silence>,
+    pub(crate) silence: Option<Box<Silence>>,
     /// What the sender knew when it last sent: the right edge, and the number of the ACK after.
     pub(super) edge_then: u64,
     pub(super) known_then: u64,
@@ -71,7 +71,7 @@ pub(crate) struct Half {
     recovery: Option<Recovery>,
     pub(super) echoes: Echoes,
     pub(super) peaks: Peaks,
-    pub(super) stretch: Option<Stretch>,
+    pub(super) stretch: Option<Box<Stretch>>,
     pub(super) before: Option<Class>,
     pub(super) nagle: Option<Episode>,
     /// When a pause ended that may have made the congestion window small.
@@ -243,7 +243,6 @@ impl Half {
         }
         let ack = Ack {
             at,
-            place: event.place,
             una_before,
             una,
             edge_before,

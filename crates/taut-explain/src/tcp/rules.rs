@@ -234,10 +234,10 @@ impl Half {
             () if is_queued => Holder::PathQueue,
             () if self.peaks.is_growing() => Holder::SlowStart,
             () => {
-                if self.stretch.as_ref().is_some_and(Stretch::is_full) {
+                if self.stretch.as_ref().is_some_and(|stretch| stretch.is_full()) {
                     self.end_stretch(false);
                 }
-                let begin = || Stretch::begin(part.from, part.places.0, loops.round_trip());
+                let begin = || Box::new(Stretch::begin(part.from, part.places.0, loops.round_trip()));
                 self.stretch.get_or_insert_with(begin).add(gated, part);
                 self.booked = Some((sent.at, sent.place));
                 return;

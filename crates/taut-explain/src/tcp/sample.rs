@@ -2,14 +2,18 @@
 
 const KEPT: usize = 64;
 
-/// Every so many-th of the values seen, evenly over the whole.
+/// Every so many-th of the values seen, evenly over the whole. A connection has several, most of them
+/// without a value: such a one is a pointer, and no more.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sample {
+pub(crate) struct Sample(Option<Box<Seen>>);
+
+#[derive(Clone, Debug)]
+struct Seen {
     values: Values,
     /// One in so many is kept; a power of two.
     stride: u64,
-    pub(crate) count: u64,
-    pub(crate) max: u64,
+    count: u64,
+    max: u64,
 }
 
 /// Times of a connection are hardly ever longer than 4.29 s, and a connection has several samples: half as
@@ -18,12 +22,6 @@ pub(crate) struct Sample {
 enum Values {
     Narrow(Vec<u32>),
     Wide(Vec<u64>),
-}
-
-impl Default for Values {
-    fn default() -> Self {
-        Self::Narrow(Vec::new())
-    }
 }
 
 impl Values {
@@ -71,9 +69,33 @@ impl Values {
 
 impl Sample {
     pub(crate) fn add(&mut self, value: u64) {
-        if self.stride == 0 {
-            self.stride = 1;
-        }
+        let begin = || Box::new(Seen { values: Values::Narrow(Vec::new()), stride: 1, count: 0, max: 0 });
+        self.0.get_or_insert_with(begin).add(value);
+    }
+
+    /// How many values there were.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.as_ref().map_or(0, |seen| seen.count)
+    }
+
+    /// The largest one; 0 without any.
+    pub(crate) fn max(&self) -> u64 {
+        self.0.as_ref().map_or(0, |seen| seen.max)
+    }
+
+    pub(crate) fn median(&self) -> Option<u64> {
+        let sorted = self.0.as_ref()?.values.sorted();
+        sorted.get(sorted.len() / 2).copied()
+    }
+
+    #[cfg(test)]
+    fn kept(&self) -> usize {
+        self.0.as_ref().map_or(0, |seen| seen.values.len())
+    }
+}
+
+impl Seen {
+    fn add(&mut self, value: u64) {
         if self.count.is_multiple_of(self.stride) {
             if self.values.len() == KEPT {
                 self.values.thin();
@@ -86,11 +108,6 @@ impl Sample {
         self.count += 1;
         self.max = self.max.max(value);
     }
-
-    pub(crate) fn median(&self) -> Option<u64> {
-        let sorted = self.values.sorted();
-        sorted.get(sorted.len() / 2).copied()
-    }
 }
 
 #[cfg(test)]
@@ -101,9 +118,9 @@ mod tests {
     fn the_median_of_many_is_near_the_true_one() {
         let mut sample = Sample::default();
         (0..100_001).for_each(|value| sample.add(value));
-        assert!(sample.values.len() <= KEPT);
+        assert!(sample.kept() <= KEPT);
         assert!(sample.median().unwrap().abs_diff(50_000) < 4_000, "{:?}", sample.median());
-        assert_eq!((sample.count, sample.max), (100_001, 100_000));
+        assert_eq!((sample.count(), sample.max()), (100_001, 100_000));
         assert_eq!(Sample::default().median(), None);
     }
 
@@ -114,6 +131,6 @@ mod tests {
         [1, 2, long, long + 1, long + 2].into_iter().for_each(|value| sample.add(value));
         assert_eq!(sample.median(), Some(long));
         (0..1000).for_each(|_| sample.add(3));
-        assert_eq!((sample.median(), sample.values.len() <= KEPT), (Some(3), true));
+        assert_eq!((sample.median(), sample.kept() <= KEPT), (Some(3), true));
     }
 }

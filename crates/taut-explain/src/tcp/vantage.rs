@@ -42,17 +42,14 @@ struct Reactions {
 }
 
 /// The opening of a connection.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Opening {
-    pub(super) first_syn: Option<(u64, u64)>,
-    syns: Sent,
-    syn_acks: Sent,
+    /// What has passed of it so far; gone once it is established, as nothing asks for it any more.
+    sendings: Option<Box<Sendings>>,
     /// The first SYN was the one that was answered: that it was sent again was needless.
     is_first_answered: bool,
-    syn_ack: Option<u64>,
-    server_loop: Option<u64>,
+    pub(super) is_established: bool,
     repeated: u64,
-    pub(super) established: Option<(u64, u64)>,
 }
 
 /// Longer ones are no loops, in nanoseconds: a program waited, or the clock was set.
@@ -65,6 +62,15 @@ const LEAST_PROOFS: u32 = 3;
 const PROMPT_NS: u64 = 50_000;
 /// So many that do, and hardly any other, are no chance.
 const LEAST_PROMPT: u32 = 16;
+
+#[derive(Debug, Default)]
+struct Sendings {
+    /// Time and packet.
+    first_syn: Option<(u64, u64)>,
+    syns: Sent,
+    syn_acks: Sent,
+    server_loop: Option<u64>,
+}
 
 /// The sendings of a SYN or SYN/ACK: an answer to one that was sent again may be to any of them
 /// (Karn's algorithm, RFC 6298, section 3), unless it echoes a timestamp.
@@ -99,20 +105,38 @@ impl Sent {
 
 impl Opening {
     pub(super) fn syn(&mut self, at: u64, place: u64, stamps: Option<TimestampOption>) {
-        self.repeated += u64::from(self.first_syn.is_some());
-        self.first_syn.get_or_insert((at, place));
-        self.syns.add(at, stamps.map(|stamps| stamps.value));
+        let Some(sendings) = self.sendings() else {
+            self.repeated += 1;
+            return;
+        };
+        let is_repeated = sendings.first_syn.is_some();
+        sendings.first_syn.get_or_insert((at, place));
+        sendings.syns.add(at, stamps.map(|stamps| stamps.value));
+        self.repeated += u64::from(is_repeated);
     }
 
     pub(super) fn syn_ack(&mut self, at: u64, stamps: Option<TimestampOption>) {
-        self.repeated += u64::from(self.syn_ack.is_some());
-        if self.syn_ack.is_none() {
-            let answered = self.syns.answered(stamps.map(|stamps| stamps.echo));
-            self.is_first_answered = self.syns.count > 1 && answered.is_some_and(|(number, _)| number == 0);
-            self.server_loop = answered.map(|(_, syn)| at.saturating_sub(syn));
+        let Some(sendings) = self.sendings() else {
+            self.repeated += 1;
+            return;
+        };
+        let is_repeated = sendings.syn_acks.count > 0;
+        sendings.syn_acks.add(at, stamps.map(|stamps| stamps.value));
+        if is_repeated {
+            self.repeated += 1;
+            return;
         }
-        self.syn_ack.get_or_insert(at);
-        self.syn_acks.add(at, stamps.map(|stamps| stamps.value));
+        let answered = sendings.syns.answered(stamps.map(|stamps| stamps.echo));
+        sendings.server_loop = answered.map(|(_, syn)| at.saturating_sub(syn));
+        self.is_first_answered = sendings.syns.count > 1 && answered.is_some_and(|(number, _)| number == 0);
+    }
+
+    /// What has passed of it, until it is established.
+    fn sendings(&mut self) -> Option<&mut Sendings> {
+        if self.is_established {
+            return None;
+        }
+        Some(self.sendings.get_or_insert_default())
     }
 
     /// Openings that were sent again for want of an answer.
@@ -120,22 +144,20 @@ impl Opening {
         if self.is_first_answered { 0 } else { self.repeated }
     }
 
-    /// The first acknowledgement of the end that opened; what it tells of both loops.
-    pub(super) fn answer(&mut self, at: u64, place: u64, stamps: Option<TimestampOption>) -> Option<Loops> {
-        self.first_syn?;
-        self.syn_ack?;
-        if self.established.is_some() {
-            return None;
-        }
-        self.established = Some((at, place));
-        let answered = self.syn_acks.answered(stamps.map(|stamps| stamps.echo));
+    /// The first acknowledgement of the end that opened: when and where the opening began, and what it tells of
+    /// both loops.
+    pub(super) fn answer(&mut self, at: u64, stamps: Option<TimestampOption>) -> Option<((u64, u64), Loops)> {
+        let is_answered = |sendings: &mut Box<Sendings>| sendings.first_syn.is_some() && sendings.syn_acks.count > 0;
+        let Sendings { first_syn, syn_acks, server_loop, .. } = *self.sendings.take_if(is_answered)?;
+        self.is_established = true;
+        let answered = syn_acks.answered(stamps.map(|stamps| stamps.echo));
         let client_loop = answered.map(|(_, syn_ack)| at.saturating_sub(syn_ack));
         let of = |least: Option<u64>| Loop {
             least: least.map(|ns| ns.min(LONGEST_LOOP)),
             is_by_handshake: least.is_some(),
             ..Loop::default()
         };
-        Some(Loops { ends: [of(client_loop), of(self.server_loop)] })
+        Some((first_syn?, Loops { ends: [of(client_loop), of(server_loop)] }))
     }
 }
 

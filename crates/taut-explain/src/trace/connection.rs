@@ -63,6 +63,8 @@ pub(super) struct Tally {
     pub(super) by_other: u64,
     /// Times that records were lost.
     pub(super) gaps: u64,
+    /// States that were seen without `TCP_CORK`, and with it.
+    pub(super) corked: [u64; 2],
     pub(super) largest_window: u32,
     pub(super) least_window: Option<u32>,
     /// The last state in which each holder stood that is told with its state.
@@ -174,6 +176,7 @@ impl Connection {
             self.tally.largest_window = self.tally.largest_window.max(window);
             self.tally.least_window = Some(self.tally.least_window.map_or(window, |least| least.min(window)));
         }
+        self.tally.corked[usize::from(state.cork == Some(true))] += 1;
         self.state = Some(state);
         if let Some(held) = self.holder() {
             match self.tally.evidence.iter_mut().find(|(known, _)| *known == held) {

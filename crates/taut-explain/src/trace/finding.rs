@@ -85,10 +85,21 @@ const INWARD: [Cause; 1] = [Cause {
     remedy: "In the traced program: read sooner. What it does between two reads is the cause.",
 }];
 
+const fn of(way: Way) -> &'static [Cause] {
+    match way {
+        Way::Forward => &CAUSES,
+        Way::Backward => &INWARD,
+    }
+}
+
+/// Names of the causes of what the traced socket sends, or receives.
+pub fn causes(way: Way) -> impl Iterator<Item = &'static str> {
+    of(way).iter().map(|cause| cause.name)
+}
+
 /// What was found in a direction, worst first, then what is not there; with records lost nothing is surely not there.
 pub(super) fn verdicts(connection: &Connection, way: Way) -> Vec<VerdictOn> {
-    let causes: &[Cause] = if way == Way::Forward { &CAUSES } else { &INWARD };
-    let mut verdicts: Vec<VerdictOn> = causes
+    let mut verdicts: Vec<VerdictOn> = of(way)
         .iter()
         .map(|cause| VerdictOn { cause: cause.name.to_owned(), verdict: judge(cause, connection, way) })
         .collect();
@@ -162,14 +173,14 @@ fn line_of(text: String) -> Evidence {
 /// What became of the writes, whatever held them.
 fn written(connection: &Connection) -> Vec<String> {
     let tally = &connection.tally;
-    let held = (tally.held.count > 0).then(|| {
+    let held = (tally.held.count() > 0).then(|| {
         format!(
             "{} of {} writes were still in the socket when the call came back, and stayed for {} more (median), {} at \
              most.",
-            tally.held.count,
+            tally.held.count(),
             tally.writes,
             words::time(tally.held.median().unwrap_or_default()),
-            words::time(tally.held.max)
+            words::time(tally.held.max())
         )
     });
     held.into_iter().chain(released(connection)).collect()

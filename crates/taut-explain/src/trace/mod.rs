@@ -12,15 +12,19 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use taut_event::{Address, Closed, Event, Flow, FlowId, FlowKey, Holder, Sink};
 use taut_time::Instant;
 
 use connection::Connection;
+pub use finding::causes;
 pub use report::{Releases, Traced, TracedDirection};
 
 use crate::engine::{Causes, Held};
+
+/// One write, and its message may not be at its end.
+const FEWEST_CORKED: u64 = 2;
 
 /// Takes the events of a live source, gives a [`Traced`].
 #[derive(Debug)]
@@ -51,10 +55,19 @@ pub struct Written {
     pub held_ns: [u64; Holder::ALL.len()],
 }
 
+/// How `TCP_CORK` was seen on a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Corked {
+    /// It was set in each state seen so far, over several writes: the program does not clear it after a message.
+    pub is_forgotten: bool,
+    /// States in which it was set.
+    pub states: u64,
+}
+
 impl Written {
     fn add(&mut self, connection: &Connection) {
         self.writes += connection.tally.writes;
-        self.held_writes += connection.tally.held.count;
+        self.held_writes += connection.tally.held.count();
         let breakdown = connection.breakdown(taut_event::Direction::Forward);
         for (holder, sum) in Holder::ALL.into_iter().zip(&mut self.held_ns) {
             *sum += breakdown.get(holder).map_or(0, |cell| cell.ns);
@@ -122,6 +135,18 @@ impl Trace {
         let mut written = self.closed;
         self.connections.iter().flatten().for_each(|connection| written.add(connection));
         written
+    }
+
+    /// Open connections that were corked in some state, each as the end that is traced and the other one.
+    pub fn corks(&self) -> HashMap<(Address, Address), Corked> {
+        let connections = self.connections.iter().flatten().filter(|connection| connection.tally.corked[1] > 0);
+        let corked = connections.filter_map(|connection| {
+            let FlowKey::Tcp(own, peer) = connection.flow.key else { return None };
+            let tally = &connection.tally;
+            let is_forgotten = tally.writes >= FEWEST_CORKED && tally.corked[0] == 0;
+            Some(((own, peer), Corked { is_forgotten, states: tally.corked[1] }))
+        });
+        corked.collect()
     }
 
     fn report(&mut self, connection: &Connection) {

@@ -26,6 +26,11 @@ const AFTER_FIN: [u64; 3] = [8, 9, 11];
 const SYN_SENT: u64 = 2;
 const ESTABLISHED: u64 = 1;
 const CLOSED: u64 = 7;
+/// `EAGAIN` as the kernel returns it.
+const EAGAIN: i32 = -11;
+/// `MSG_PEEK`.
+const PEEK: u32 = 2;
+const WRITE_END: Happened = Happened::Reached(Stamp::WriteEnd);
 /// `TCP_NAGLE_OFF` and `TCP_NAGLE_CORK` of include/net/tcp.h.
 const NAGLE_OFF: u64 = 1;
 const NAGLE_CORK: u64 = 2;
@@ -194,7 +199,7 @@ impl Follower {
             self.gaps += 1;
         }
         let Some(ends) = ends(layout, record.copies) else { return };
-        let is_call = matches!(record.what, What::Call | What::Return);
+        let is_call = record.what.is_of_program();
         // An address of the kernel is used again; then the ends are others.
         if self
             .sockets
@@ -307,7 +312,7 @@ impl Socket {
             copied_seq: number(Known::CopiedSeq),
             wstamp: get(Known::Wstamp).max(self.wstamp),
         };
-        let is_call = matches!(record.what, What::Call | What::Return);
+        let is_call = record.what.is_of_program();
         // Anybody may be running when a segment comes.
         let who = is_call.then_some(TaskId(record.thread));
         let mut events = Events { at: Instant::from_nanos(record.ns), who, flow: self.flow, sink };
@@ -342,6 +347,8 @@ impl Socket {
             }
             What::Repeat => events.tell(Direction::Forward, Happened::Reached(Stamp::Repeated), 0, 0),
             What::Close => {}
+            What::Written => self.written(record, &now, &mut events),
+            What::Taken => self.taken(record, &now, &mut events),
         }
         self.seen_to = Some(now.snd_nxt);
         let state = state(layout, record, &now);
@@ -390,6 +397,34 @@ impl Socket {
             events.tell(Direction::Backward, Happened::Reached(Stamp::Read), to.saturating_sub(read), to);
         }
         events.tell(Direction::Backward, end, 0, 0);
+    }
+
+    /// A write without a call of its own: it begins and ends at once.
+    fn written(&mut self, record: &Record<'_>, now: &Snapshot, events: &mut Events<'_, impl Sink>) {
+        let result = record.short_result();
+        let to = self.out.of(now.write_seq);
+        let from = to.saturating_sub(u64::try_from(result).unwrap_or(0));
+        events.tell(Direction::Forward, Happened::Reached(Stamp::WriteBegin), from, from);
+        let is_refused = result <= 0;
+        let end = if is_refused { Happened::Call(Call::End { number: 0, result }) } else { WRITE_END };
+        events.tell(Direction::Forward, end, from, to);
+    }
+
+    /// The same of a read. One that finds nothing stays until something comes.
+    fn taken(&mut self, record: &Record<'_>, now: &Snapshot, events: &mut Events<'_, impl Sink>) {
+        let result = record.short_result();
+        if record.number & PEEK != 0 {
+            return;
+        }
+        if result == EAGAIN {
+            events.tell(Direction::Backward, Happened::Call(Call::Begin { number: 0 }), 0, 0);
+            return;
+        }
+        if let Ok(read @ 1..) = u64::try_from(result) {
+            let to = self.inward.of(now.copied_seq);
+            events.tell(Direction::Backward, Happened::Reached(Stamp::Read), to.saturating_sub(read), to);
+        }
+        events.tell(Direction::Backward, Happened::Call(Call::End { number: 0, result }), 0, 0);
     }
 
     fn queue(

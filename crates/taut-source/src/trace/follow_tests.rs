@@ -165,6 +165,37 @@ fn a_snapshot_is_brought_to_what_it_is_just_after() {
     assert_eq!(heard.flows.len(), 1);
 }
 
+/// By io_uring: results are an `int`, whose upper half is empty.
+#[test]
+fn what_is_written_and_read_without_a_call_begins_and_ends_at_once() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    let made = |what, result: i32, flags: i64, known, value| {
+        let mut made = Made::new(what, CLIENT);
+        made.number(flags, result.cast_unsigned().into()).set(Known::RcvNxt, 530).set(known, value);
+        made
+    };
+    tell(&mut follower, &mut heard, &made(What::Written, 40, 0, Known::WriteSeq, 140));
+    assert_eq!(heard.state().unsent_bytes, 40);
+    // A look alone takes nothing.
+    tell(&mut follower, &mut heard, &made(What::Taken, 30, PEEK.into(), Known::CopiedSeq, 500));
+    tell(&mut follower, &mut heard, &made(What::Taken, 20, 0, Known::CopiedSeq, 520));
+    assert_eq!(heard.stamps(), [(Stamp::WriteBegin, 0), (Stamp::WriteEnd, 40), (Stamp::Read, 20)]);
+    assert_eq!(heard.state().unread_bytes, 10);
+    heard.events.clear();
+    // No room, and nothing there: it waits.
+    tell(&mut follower, &mut heard, &made(What::Written, EAGAIN, 0, Known::WriteSeq, 140));
+    tell(&mut follower, &mut heard, &made(What::Taken, EAGAIN, 0, Known::CopiedSeq, 530));
+    let calls: Vec<_> = heard.events.iter().filter(|(_, what, _)| matches!(what, Happened::Call(_))).collect();
+    let expected = [
+        (Direction::Forward, Happened::Call(Call::End { number: 0, result: EAGAIN })),
+        (Direction::Backward, Happened::Call(Call::Begin { number: 0 })),
+    ];
+    assert_eq!(calls.len(), 2);
+    assert!(calls.iter().zip(expected).all(|(one, other)| (one.0, one.1) == other), "{calls:?}");
+    assert_eq!((follower.counts(), heard.flows.len()), ((1, 0), 1));
+    assert_eq!(follower.threads.get(&8), Some(&7));
+}
+
 /// As with gRPC or a driver of a database: one thread waits to read, and another one writes meanwhile.
 #[test]
 fn calls_of_two_threads_on_one_socket_are_kept_apart() {

@@ -33,6 +33,7 @@ pub use error::Error;
 use follow::Follower;
 use layout::{Layout, Offsets};
 use program::{MapNumbers, Plan};
+use record::What;
 pub use scope::Scope;
 
 /// Bytes of the ring: what a busy host writes in several of the reader's pauses.
@@ -53,7 +54,7 @@ struct Hook {
     code: fn(&Plan<'_>) -> Option<Vec<Instruction>>,
 }
 
-const HOOKS: [Hook; 13] = [
+const HOOKS: [Hook; 15] = [
     // Those that undo something stand before those that do it.
     Hook { name: "softirq_exit", arguments: &[], is_needed: false, code: |plan| Some(plan.softirq_exit()) },
     Hook {
@@ -95,6 +96,18 @@ const HOOKS: [Hook; 13] = [
     Hook { name: "inet_sock_set_state", arguments: &["sock"], is_needed: true, code: |plan| Some(plan.state()) },
     Hook { name: "sys_exit", arguments: &["pt_regs"], is_needed: true, code: |plan| Some(plan.call_return()) },
     Hook { name: "sys_enter", arguments: &["pt_regs"], is_needed: true, code: |plan| Some(plan.call()) },
+    Hook {
+        name: "sock_send_length",
+        arguments: &["sock"],
+        is_needed: false,
+        code: |plan| Some(plan.transfer(What::Written)),
+    },
+    Hook {
+        name: "sock_recv_length",
+        arguments: &["sock"],
+        is_needed: false,
+        code: |plan| Some(plan.transfer(What::Taken)),
+    },
     Hook { name: "net_dev_queue", arguments: &["sk_buff"], is_needed: true, code: |plan| Some(plan.queue()) },
     Hook {
         name: "tcp_retransmit_skb",
@@ -106,8 +119,16 @@ const HOOKS: [Hook; 13] = [
 ];
 
 /// The hooks whose programs write records.
-const WRITERS: [&str; 6] =
-    ["inet_sock_set_state", "sys_exit", "sys_enter", "net_dev_queue", "tcp_retransmit_skb", "tcp_probe"];
+const WRITERS: [&str; 8] = [
+    "inet_sock_set_state",
+    "sys_exit",
+    "sys_enter",
+    "sock_send_length",
+    "sock_recv_length",
+    "net_dev_queue",
+    "tcp_retransmit_skb",
+    "tcp_probe",
+];
 
 /// What the programs share.
 #[derive(Debug)]

@@ -138,6 +138,32 @@ impl Plan<'_> {
         })
     }
 
+    /// `sock_send_length(sk, result, flags)` or `sock_recv_length`, after the socket's own code ran: what no system
+    /// call of the lists above did, so io_uring or splice(2).
+    pub(super) fn transfer(&self, what: What) -> Vec<Instruction> {
+        self.write(|w| {
+            w.a.load(Width::B8, R7, R1, 0);
+            w.a.load(Width::B8, R6, R1, 8);
+            w.a.load(Width::B8, R9, R1, 16);
+            w.only_targets();
+            // A call that is traced tells of itself.
+            w.a.call(helper::GET_CURRENT_PID_TGID);
+            w.a.store(Width::B4, R10, KEY, R0);
+            w.map_and_key(self.maps.calls, KEY);
+            w.a.call(helper::MAP_LOOKUP_ELEM);
+            let end = w.end;
+            w.a.jump_if_imm(Jump::Unequal, R0, 0, end);
+            w.only_tcp();
+            w.only_wanted_ports();
+            w.follow();
+            w.forget_receiving();
+            w.begin(what);
+            w.a.store(Width::B8, R8, at::RESULT, R6);
+            w.a.store(Width::B4, R8, at::NUMBER, R9);
+            w.submit();
+        })
+    }
+
     /// `net_dev_queue(skb)`
     pub(super) fn queue(&self) -> Vec<Instruction> {
         let offsets = &self.offsets;
@@ -350,6 +376,12 @@ impl Writer<'_> {
         self.read(Width::B8, R7, R7, offsets.file_private);
         self.read(Width::B8, R7, R7, offsets.socket_sk);
         self.a.jump_if_imm(Jump::Equal, R7, 0, end);
+        self.only_tcp();
+    }
+
+    /// Ends unless the socket is one of TCP.
+    fn only_tcp(&mut self) {
+        let (offsets, end) = (self.plan.offsets, self.end);
         let inet = self.a.label();
         self.read(Width::B2, R8, R7, offsets.family);
         self.a.jump_if_imm(Jump::Equal, R8, INET, inet);
@@ -453,7 +485,7 @@ impl Writer<'_> {
     /// Begins a record, in R8, with the state of the socket. Nothing may end between this and [`submit`](Self::submit).
     fn begin(&mut self, what: What) {
         let (reserved, end) = (self.a.label(), self.end);
-        if !matches!(what, What::Call | What::Return | What::Queue | What::Receive) {
+        if matches!(what, What::Repeat | What::Close) {
             self.a.constant(R1, 0);
             self.a.store(Width::B8, R10, RECEIVING, R1);
             self.a.store(Width::B8, R10, TIMER, R1);

@@ -14,8 +14,9 @@ pub(super) mod at {
     pub(in crate::trace) const TCP: i16 = 40;
     /// Bytes of the segment from its header on.
     pub(in crate::trace) const LENGTH: i16 = 60;
-    /// Of a system call.
+    /// Of a system call, or of what was written or read without one.
     pub(in crate::trace) const RESULT: i16 = 64;
+    /// Of the system call; else the flags (`MSG_PEEK`).
     pub(in crate::trace) const NUMBER: i16 = 72;
     /// Records lost so far.
     pub(in crate::trace) const LOST: i16 = 80;
@@ -41,10 +42,20 @@ pub(super) enum What {
     Repeat = 5,
     /// The connection is over.
     Close = 6,
+    /// Something was written without a system call on the socket, or was refused.
+    Written = 7,
+    /// The same of reading.
+    Taken = 8,
 }
 
 impl What {
-    const ALL: [Self; 6] = [Self::Call, Self::Return, Self::Queue, Self::Receive, Self::Repeat, Self::Close];
+    const ALL: [Self; 8] =
+        [Self::Call, Self::Return, Self::Queue, Self::Receive, Self::Repeat, Self::Close, Self::Written, Self::Taken];
+
+    /// Whether the program itself did it, so that the thread is one of its own.
+    pub(super) const fn is_of_program(self) -> bool {
+        matches!(self, Self::Call | Self::Return | Self::Written | Self::Taken)
+    }
 }
 
 /// A record, read.
@@ -101,6 +112,11 @@ impl<'a> Record<'a> {
             lost: long(at::LOST),
             copies,
         })
+    }
+
+    /// The result of a [`What::Written`] or [`What::Taken`]: an `int`, whose upper half the tracepoint leaves empty.
+    pub(super) const fn short_result(&self) -> i32 {
+        (self.result as u32).cast_signed()
     }
 }
 

@@ -1,5 +1,5 @@
 use std::fs::File;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,17 +15,19 @@ use taut_measure::Interrupt;
 use taut_record::{Ended, FORMAT_VERSION};
 use taut_report::{Difference, ExplainDocument, ExplainedFile};
 
+use crate::cause_limit::CauseLimit;
 use crate::exit::Code;
 use crate::{output, run};
 
-/// Tell where the time went in a capture of TCP or a log of Bluetooth: who held the data, for how long, and what
-/// to change
+/// Tell where the time went in a capture of TCP or UDP or a log of Bluetooth: who held the data, for how long, and
+/// what to change
 ///
-/// Reads pcap, pcapng and btsnoop, compressed by gzip or zstd or not, whatever the file is called; - is standard
-/// input. Each nanosecond between the first and the last byte of a direction is booked to one holder: the sending
+/// Reads pcap, pcapng, btsnoop and snoop, compressed by gzip or zstd or not, whatever the file is called; - is
+/// standard input. Of a zip archive, such as a bug report of Android, it reads the log of Bluetooth or the capture
+/// in it. Each nanosecond between the first and the last byte of a direction is booked to one holder: the sending
 /// program, the peer's turn, Nagle's algorithm, the congestion window, the receive window, a loss, … On Bluetooth
-/// LE also credits, controller, connection interval and air. Nothing leaves this machine. Several files are
-/// explained each by itself.
+/// LE also credits, controller, connection interval and air. Of UDP it tells turns, questions of DNS that were asked
+/// again, and the handshake of QUIC. Nothing leaves this machine. Several files are explained each by itself.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut explain slow.pcapng
@@ -33,6 +35,7 @@ use crate::{output, run};
   taut explain --full --top 10 trace.pcap.gz
   taut explain --diff before.pcap after.pcap
   btmon -w slow.btsnoop ; taut explain slow.btsnoop
+  adb bugreport report.zip ; taut explain report.zip
   taut explain trace.pcap --fail-on nagle_delayed_ack=1% --fail-on loss=5%
 
 A capture taken at the sender tells most. -s 128 keeps the headers, which is all that is looked at.
@@ -55,28 +58,11 @@ pub(crate) struct Args {
     top: u16,
     /// Fail with code 3 when a cause is found with more than this share of a direction's time (may be repeated)
     #[arg(long, value_name = "CAUSE=SHARE%", value_parser = limit)]
-    fail_on: Vec<FailOn>,
+    fail_on: Vec<CauseLimit>,
 }
 
-/// `nagle_delayed_ack=1%`.
-#[derive(Clone, Debug)]
-struct FailOn {
-    cause: String,
-    share: f64,
-}
-
-fn limit(text: &str) -> Result<FailOn, String> {
-    let names = || causes().map(|(cause, _)| cause).collect::<Vec<_>>().join(", ");
-    let wrong = || format!("`{text}`: write CAUSE=SHARE%, such as nagle_delayed_ack=1%; causes: {}", names());
-    let (cause, share) = text.split_once('=').ok_or_else(wrong)?;
-    if !causes().any(|(known, _)| known == cause) {
-        return Err(format!("`{cause}` is no cause; there are {}", names()));
-    }
-    let percent: f64 = share.strip_suffix('%').and_then(|share| share.trim().parse().ok()).ok_or_else(wrong)?;
-    if !(0.0..=100.0).contains(&percent) {
-        return Err(format!("`{text}`: a share is from 0% to 100%"));
-    }
-    Ok(FailOn { cause: cause.to_owned(), share: percent / 100.0 })
+fn limit(text: &str) -> Result<CauseLimit, String> {
+    CauseLimit::parse(text, || causes().map(|(cause, _)| cause).collect())
 }
 
 /// So many connections are followed at once.
@@ -110,41 +96,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         difference,
     };
     output::print(&if args.json { document.to_json() } else { document.to_text(args.full) })?;
-    let missed = args.fail_on.iter().map(|limit| is_missed(limit, &document)).fold(false, |any, one| any | one);
+    // All are said.
+    let mut missed = false;
+    for limit in &args.fail_on {
+        for ExplainedFile { file, explanation, .. } in &document.files {
+            missed |= limit.is_missed(file, explanation.directions, &explanation.causes);
+        }
+    }
     Ok(match (interrupt.is_set(), missed) {
         (true, _) => Code::Interrupted,
         (false, true) => Code::ThresholdMissed,
         (false, false) => Code::Ok,
     })
-}
-
-/// Whether a cause takes more than it may; what can't be told is said.
-fn is_missed(limit: &FailOn, document: &ExplainDocument) -> bool {
-    let mut missed = false;
-    for file in &document.files {
-        if file.explanation.directions == 0 {
-            anstream::eprintln!("taut: {}: there is no data in it, so {} can't be told", file.file, limit.cause);
-        }
-        for cause in file.explanation.causes.iter().filter(|cause| cause.cause == limit.cause) {
-            let (percent, most) = (cause.largest_share * 100.0, limit.share * 100.0);
-            if cause.found > 0 && cause.largest_share > limit.share {
-                anstream::eprintln!(
-                    "taut: {}: {} has {percent:.2} % of a direction, at most {most} % is allowed",
-                    file.file,
-                    limit.cause
-                );
-                missed = true;
-            } else if cause.unknown > 0 {
-                anstream::eprintln!(
-                    "taut: {}: of {} directions can't be told whether {} is there",
-                    file.file,
-                    cause.unknown,
-                    limit.cause
-                );
-            }
-        }
-    }
-    missed
 }
 
 fn explain(path: &Path, top: usize, interrupt: &Interrupt) -> anyhow::Result<ExplainedFile> {
@@ -153,7 +116,8 @@ fn explain(path: &Path, top: usize, interrupt: &Interrupt) -> anyhow::Result<Exp
     let bar = progress(length, &name);
     let done = Arc::new(AtomicU64::new(0));
     let source = Stoppable { from: input, interrupt: interrupt.clone(), done: Arc::clone(&done) };
-    let mut reader = Reader::new(source).map_err(|error| named(error, &name))?;
+    let reader = if length.is_some() { Reader::of_file(source) } else { Reader::new(source) };
+    let mut reader = reader.map_err(|error| named(error, &name))?;
     let mut flows = Flows::new(CONNECTIONS);
     let mut engine = Engine::new(top);
     loop {
@@ -173,11 +137,12 @@ fn explain(path: &Path, top: usize, interrupt: &Interrupt) -> anyhow::Result<Exp
     Ok(ExplainedFile {
         packets: counts.packets,
         tcp_packets: counts.tcp,
+        udp_packets: counts.udp,
         hci_packets: counts.hci,
         bytes: reader.position(),
         remarks: remarks(&counts, explanation.clock_steps, &reader, interrupt),
         explanation,
-        file: name,
+        file: reader.member().map_or_else(|| name.clone(), |member| format!("{name} ({})", member.name)),
     })
 }
 
@@ -198,6 +163,11 @@ fn remarks(counts: &Counts, clock_steps: u64, reader: &Reader<'_>, interrupt: &I
             remarks.push(format!("The file is damaged at byte {at} ({why}); all before it was read."));
         }
     }
+    if let Some(member) = reader.member().filter(|member| member.other_count > 0) {
+        let (count, others) = (member.other_count, member.others.join(", "));
+        let more = if count > member.others.len() as u64 { ", …" } else { "" };
+        remarks.push(format!("{count} other captures in the archive were not read: {others}{more}. Unpack them."));
+    }
     let lost = reader.lost_by_capture();
     let told = [
         (lost, "packets were lost by the capturing program, as it says itself."),
@@ -209,11 +179,14 @@ fn remarks(counts: &Counts, clock_steps: u64, reader: &Reader<'_>, interrupt: &I
         (counts.unknown_link, "packets are of a link type that is not read."),
         (
             // Beside connections, other traffic is no wonder.
-            if counts.tcp == 0 { counts.not_tcp } else { 0 },
+            if counts.tcp + counts.udp == 0 { counts.not_tcp } else { 0 },
             "packets are of other protocols, or in tunnels that are not looked into (GRE, VXLAN, MPLS, IP in IP).",
         ),
         (counts.fragments, "packets are later fragments of datagrams; what they carry is not seen."),
-        (counts.cut, "packets are cut off before the end of their TCP header; capture at least 128 bytes of each."),
+        (
+            counts.cut,
+            "packets are cut off before the end of their TCP or UDP header; capture at least 128 bytes of each.",
+        ),
         (
             counts.openings_cut,
             "openings of connections are cut off within their options, so the scale of their windows is not known; \
@@ -226,7 +199,7 @@ fn remarks(counts: &Counts, clock_steps: u64, reader: &Reader<'_>, interrupt: &I
         ),
         (counts.classic, "packets are of BR/EDR, which is not explained yet; LE is."),
         (counts.without_time, "packets have no time, and were left out."),
-        (counts.evicted, "connections were booked before their end: too many were open at once."),
+        (counts.evicted, "connections or flows were booked before their end: too many were open at once."),
     ];
     remarks.extend(told.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
     if reader.resolution().as_micros() > 100 {
@@ -239,10 +212,10 @@ fn remarks(counts: &Counts, clock_steps: u64, reader: &Reader<'_>, interrupt: &I
 }
 
 fn open(path: &Path) -> io::Result<(OwnedFd, Option<u64>)> {
-    if path == Path::new("-") {
-        return Ok((rustix::stdio::stdin().try_clone_to_owned()?, None));
-    }
-    let file = File::open(path)?;
+    let file = match path == Path::new("-") {
+        true => rustix::stdio::stdin().try_clone_to_owned()?.into(),
+        false => File::open(path)?,
+    };
     let metadata = file.metadata()?;
     if metadata.is_dir() {
         return Err(io::Error::from(io::ErrorKind::IsADirectory));
@@ -275,6 +248,17 @@ impl Read for Stoppable {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+}
+
+impl Seek for Stoppable {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let to = match to {
+            SeekFrom::Start(at) => rustix::fs::SeekFrom::Start(at),
+            SeekFrom::End(from) => rustix::fs::SeekFrom::End(from),
+            SeekFrom::Current(from) => rustix::fs::SeekFrom::Current(from),
+        };
+        Ok(rustix::fs::seek(&self.from, to)?)
     }
 }
 

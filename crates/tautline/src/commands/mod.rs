@@ -3,6 +3,7 @@
 pub(crate) mod air;
 pub(crate) mod crowd;
 pub(crate) mod crowd_host;
+pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod echo;
 pub(crate) mod explain;

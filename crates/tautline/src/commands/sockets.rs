@@ -51,12 +51,29 @@ const PERIOD: Duration = Duration::from_millis(20);
 /// Looking takes at most this part of a processor: with very many sockets there are fewer looks.
 const MOST_WORK: u32 = 5;
 
+impl Args {
+    /// A process, for a time.
+    pub(crate) const fn of_process(pid: i32, time: Duration) -> Self {
+        Self { pid: Some(pid), port: None, time, all: false, json: false }
+    }
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    let document = match measure(&args)? {
+        Ok(document) => document,
+        Err(code) => return Ok(code),
+    };
+    output::print(&if args.json { document.to_json() } else { document.to_text(args.all) })?;
+    Ok(if document.ended == Ended::Interrupted { Code::Interrupted } else { Code::Ok })
+}
+
+/// Looks until the end; a code where it can't, after its reason was printed.
+pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<SocketsDocument, Code>> {
     if let Some(pid) = args.pid
         && let Some((code, text)) = trouble_with(pid)?
     {
         anstream::eprintln!("taut: {text}");
-        return Ok(code);
+        return Ok(Err(code));
     }
     let interrupt = run::interrupt_on_signals()?;
     let mut sampler = Sampler::new(args.pid, args.port, holder)?;
@@ -83,7 +100,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let span_ns = nanos(clock::now().saturating_since(begin));
     let (looks, hidden, forgotten) = (sampler.looks(), sampler.hidden(), sampler.forgotten());
     let sockets = rows(sampler.finish());
-    let document = SocketsDocument {
+    Ok(Ok(SocketsDocument {
         format_version: FORMAT_VERSION,
         command: "sockets".to_owned(),
         command_line: run::command_line(),
@@ -93,9 +110,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         is_enough: looks >= FEWEST_SAMPLES,
         remarks: remarks(&sockets, hidden, forgotten),
         sockets,
-    };
-    output::print(&if args.json { document.to_json() } else { document.to_text(args.all) })?;
-    Ok(if interrupt.is_set() { Code::Interrupted } else { Code::Ok })
+    }))
 }
 
 /// Why the sockets of a process can't be listed.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
+use taut_event::Direction;
 use taut_explain::trace::Trace;
 use taut_link::clock;
 use taut_record::{Ended, FORMAT_VERSION};
@@ -18,6 +19,7 @@ use taut_report::TraceDocument;
 use taut_source::trace::{Error, Scope, Tracer};
 use trial::{Choice, Running};
 
+use crate::cause_limit::CauseLimit;
 use crate::exit::Code;
 use crate::{output, run};
 
@@ -37,10 +39,12 @@ use crate::{output, run};
   sudo taut trace --unit nginx --for 10s   all processes of a systemd unit
   sudo taut trace --port 5432 --full       all connections with this port, of any program
   sudo taut trace -- curl -s http://server/  from a program's start to its end
+  sudo taut trace --fail-on nagle_delayed_ack=1% -- ./tests.sh  code 3 if a test waits for that
   sudo taut trace --pid 4711 --try nodelay  would TCP_NODELAY help it? Sets it in turn, and puts it back
+  sudo taut trace --pid 4711 --try uncork  the same for a TCP_CORK that it never clears
 
-Not seen: calls by io_uring and splice, UDP, Unix sockets, pipes, Bluetooth, waits for a processor, children that a
-program forked before. With --json the command's standard output goes to standard error.
+Not seen: splice from a socket, UDP, Unix sockets, pipes, Bluetooth, waits for a processor, children that a
+program forked before; before Linux 6.3 calls by io_uring. With --json the command's standard output goes to standard error.
 docs/trace.md has a worked case; `taut sockets` needs no right and tells less."
 )]
 pub(crate) struct Args {
@@ -57,7 +61,7 @@ pub(crate) struct Args {
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
     time: Option<Duration>,
     /// Try an option on its open connections: six spans with it and six without, in turn, within the time of --for
-    /// (12s unless given). What is set is put back; a socket that is corked, or has it already, is left alone
+    /// (12s unless given). What is changed is put back; a socket that holds back on purpose is left alone
     #[arg(long = "try", value_name = "OPTION")]
     choice: Option<Choice>,
     /// Print all kept directions with all details
@@ -69,6 +73,10 @@ pub(crate) struct Args {
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
+    /// Fail with code 3 when a cause is found with more than this share of a direction's time (may be repeated), and
+    /// with code 1 when COMMAND fails
+    #[arg(long, value_name = "CAUSE=SHARE%", value_parser = limit)]
+    fail_on: Vec<CauseLimit>,
     /// A program to start and trace, with its arguments
     #[arg(last = true, value_name = "COMMAND", group = "what")]
     command: Vec<OsString>,
@@ -99,21 +107,66 @@ impl Target {
     }
 }
 
+impl Args {
+    /// A process, for a time.
+    pub(crate) const fn of_process(pid: i32, time: Duration) -> Self {
+        Self {
+            pid: Some(pid),
+            port: None,
+            unit: None,
+            time: Some(time),
+            choice: None,
+            full: false,
+            top: 5,
+            json: false,
+            fail_on: Vec::new(),
+            command: Vec::new(),
+        }
+    }
+}
+
+/// What a trace saw.
+pub(crate) struct Measured {
+    pub(crate) document: TraceDocument,
+    /// A command was traced that ended with an error.
+    command_failed: bool,
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    let Measured { document, command_failed } = match measure(&args)? {
+        Ok(measured) => measured,
+        Err(code) => return Ok(code),
+    };
+    output::print(&if args.json { document.to_json() } else { document.to_text(args.full) })?;
+    // All are said.
+    let mut missed = false;
+    for limit in &args.fail_on {
+        missed |= limit.is_missed(&document.traced, document.result.directions, &document.result.causes);
+    }
+    Ok(match (document.ended, missed) {
+        (Ended::Interrupted, _) => Code::Interrupted,
+        (_, true) => Code::ThresholdMissed,
+        (_, false) if command_failed && !args.fail_on.is_empty() => Code::Failed,
+        (_, false) => Code::Ok,
+    })
+}
+
+/// Traces until the end; a code where it can't, after its reason was printed.
+pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
     let found = args.pid.map(process).transpose();
     let found = found.and_then(|pid| Ok((pid, args.unit.as_deref().map(unit::processes).transpose()?)));
     let (pid, unit) = match found {
         Ok(found) => found,
         Err(text) => {
             anstream::eprintln!("taut: {text}");
-            return Ok(Code::Usage);
+            return Ok(Err(Code::Usage));
         }
     };
     let named_pids: Vec<i32> = pid.iter().map(|(pid, _)| *pid).chain(unit.iter().flatten().copied()).collect();
     let interrupt = run::interrupt_on_signals()?;
     let mut tracer = match Tracer::start(args.port.map_or(Scope::Processes, Scope::Port)) {
         Ok(tracer) => tracer,
-        Err(error) => return Ok(refused(&error)),
+        Err(error) => return Ok(Err(refused(&error))),
     };
     let mut remarks = Vec::new();
     for &pid in &named_pids {
@@ -142,11 +195,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let time = args.time.or_else(|| args.choice.map(|_| TRIAL_TIME));
     let end = time.map(|time| clock::now() + time);
     let mut trial = match (args.choice, time) {
-        (Some(Choice::Nodelay), Some(time)) => Some(Running::start(args.port, time, clock::now())?),
+        (Some(choice), Some(time)) => Some(Running::start(choice, args.port, time, clock::now())?),
         _ => None,
     };
-    if trial.is_some() {
-        anstream::eprintln!("taut: sets TCP_NODELAY on its connections every now and then, and puts it back");
+    if let Some(choice) = args.choice {
+        let done = choice.in_words();
+        anstream::eprintln!("taut: {done} on its connections every now and then, and puts it back");
     }
     let mut has_ended = false;
     loop {
@@ -171,15 +225,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
             clock::sleep_until(next);
         }
     }
-    let trial = trial.map(Running::finish);
+    let trial = trial.map(|trial| trial.finish(&trace));
     let stopped = clock::now();
     // A trace without an end of its own is complete when its user ends it.
     let is_partial = interrupt.is_set() && !has_ended && (end.is_some() || !args.command.is_empty());
     tracer.stop(&mut trace);
     learn_names(&mut tracer, &mut names);
+    let mut command_failed = false;
     if let Target::Child(child) = &mut target {
         match child.try_wait()? {
-            Some(status) if !status.success() => remarks.push(format!("The command ended with {status}.")),
+            Some(status) if !status.success() => {
+                command_failed = true;
+                remarks.push(format!("The command ended with {status}."));
+            }
             Some(_) => {}
             None => remarks.push("The command goes on.".to_owned()),
         }
@@ -203,8 +261,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         trial,
         result,
     };
-    output::print(&if args.json { document.to_json() } else { document.to_text(args.full) })?;
-    Ok(if is_partial { Code::Interrupted } else { Code::Ok })
+    Ok(Ok(Measured { document, command_failed }))
+}
+
+fn limit(text: &str) -> Result<CauseLimit, String> {
+    CauseLimit::parse(text, || taut_explain::trace::causes(Direction::Forward).collect())
 }
 
 /// The process of a number, which may be a thread's, and what tells of its end.
@@ -293,6 +354,11 @@ fn unseen(tracer: &Tracer) -> Vec<String> {
     }
     if !tracer.missing().is_empty() {
         remarks.push(format!("This kernel has no tracepoint {}: less is told.", tracer.missing().join(", ")));
+    }
+    if tracer.missing().iter().any(|hook| matches!(*hook, "sock_send_length" | "sock_recv_length")) {
+        let text = "So what programs write and read by io_uring is not seen here (it takes Linux 6.3): their writes are \
+                    missing above, and what they have read may seem to wait for them.";
+        remarks.push(text.to_owned());
     }
     if !tracer.has_timer_names() {
         remarks.push(

@@ -1,14 +1,17 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use anyhow::Context;
 use taut_explain::socket::{Account, Suspicion, holder, suspicions};
 use taut_explain::watch::{Episode, Total, Watch};
 use taut_link::clock;
 use taut_record::{Ended, FORMAT_VERSION};
-use taut_report::{EndedLoss, WatchDocument, WatchedLoss, WatchedPlace, watch_summary};
+use taut_report::{EndedLoss, WatchDocument, WatchMetrics, WatchedLoss, WatchedPlace, watch_summary};
 use taut_source::{Sampler, Seen, State};
 use taut_time::Instant;
+use taut_web::Page;
 
 use crate::account::account;
 use crate::exit::Code;
@@ -26,6 +29,7 @@ use crate::{output, run};
   taut watch --once --json           one interval, for scripts
   sudo taut watch --for 10m > losses.log
   taut watch --port 5432 --threshold 20
+  sudo taut watch --prometheus 9465  sums for a collector, at http://127.0.0.1:9465/metrics
 
 docs/watch.md says what is seen, and has a systemd unit; `taut trace` explains what `taut watch` finds.")]
 pub(crate) struct Args {
@@ -47,6 +51,9 @@ pub(crate) struct Args {
     /// Print one JSON object a line, for each interval
     #[arg(long)]
     json: bool,
+    /// Serve what was lost so far under /metrics as Prometheus reads it, on this port of loopback, or at ADDRESS:PORT
+    #[arg(long, value_name = "PORT", value_parser = address, conflicts_with = "once")]
+    prometheus: Option<SocketAddr>,
 }
 
 /// Between two looks.
@@ -61,12 +68,40 @@ fn interval(text: &str) -> Result<Duration, String> {
     if is_possible { Ok(time) } else { Err("an interval has from 500ms to 1h".to_owned()) }
 }
 
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    port.or_else(|_| text.parse()).map_err(|_| "a port, or ADDRESS:PORT (127.0.0.1:9465, [::1]:9465)".to_owned())
+}
+
+/// What collectors read.
+struct Metrics {
+    sums: WatchMetrics,
+    page: Page,
+}
+
+impl Metrics {
+    fn serve(address: SocketAddr) -> anyhow::Result<Self> {
+        let media_type = "text/plain; version=0.0.4; charset=utf-8";
+        let page = Page::serve(address, "/metrics", media_type).with_context(|| format!("listen on {address}"))?;
+        anstream::eprintln!("taut: metrics at http://{}/metrics", page.address());
+        let sums = WatchMetrics::default();
+        page.renew(sums.text());
+        Ok(Self { sums, page })
+    }
+
+    fn add(&mut self, document: &WatchDocument) {
+        self.sums.add(document);
+        self.page.renew(self.sums.text());
+    }
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let interrupt = run::interrupt_on_signals()?;
     let mut sampler = Sampler::new(None, args.port, holder)?.within(MOST_WORK);
     // The first one goes through /proc and reads the options of all: it is no part of an interval.
     sampler.look(clock::now())?;
     sampler.settle();
+    let mut metrics = args.prometheus.map(Metrics::serve).transpose()?;
     let mut screen = Screen::open(&args)?;
     let mut watch = Watch::default();
     let begin = clock::now();
@@ -95,6 +130,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
             sampler.restart();
             work = Work { spent: cost(), ..Work::default() };
             from = now;
+            if let Some(metrics) = &mut metrics {
+                metrics.add(&document);
+            }
             screen.show(&document)?;
         } else {
             work.spent += cost();

@@ -41,7 +41,7 @@ fn a_link_that_changes_meanwhile_is_told() {
 }
 
 /// Commands to a peripheral at 30 ms that are through after 700 ms each.
-fn slow(latency: u16, is_central: bool) -> Direction {
+pub(super) fn slow(latency: u16, is_central: bool) -> Direction {
     let mut talk = Talk::new(Kind::Att, 30 * MS, 0, 8);
     talk.link(MS, |link| (link.latency, link.is_central) = (latency, Some(is_central)));
     for n in 0..40 {
@@ -64,12 +64,19 @@ fn a_peripheral_that_skips_events_is_the_links_parameter() {
     }
 }
 
+/// So many packets, each of which is through with the next event.
+pub(super) fn few(packets: u64) -> Direction {
+    let mut talk = Talk::new(coc(), 30 * MS, 100, 8);
+    for n in 0..packets {
+        talk.send(31 * MS + n * 30 * MS, Turn::Free);
+        talk.completed(60 * MS + n * 30 * MS);
+    }
+    talk.forward()
+}
+
 #[test]
 fn few_packets_are_named_as_what_lacks() {
-    let mut talk = Talk::new(coc(), 30 * MS, 100, 8);
-    talk.send(31 * MS, Turn::Free);
-    talk.completed(60 * MS);
-    let direction = talk.forward();
+    let direction = few(1);
     let on = direction.verdicts.iter().find(|on| on.cause == "controller").unwrap();
     let Verdict::Unknown { missing, .. } = &on.verdict else { panic!("{on:?}") };
     assert_eq!(missing, "enough packets to reckon with");

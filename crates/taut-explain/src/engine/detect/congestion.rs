@@ -29,7 +29,7 @@ impl Detector for PathQueue {
             summary: format!(
                 "The path is full: packets wait in its queue, and the round trip rose from {} to {}",
                 words::time(facts.round_trip()),
-                words::time(tally.round_trips.max)
+                words::time(tally.round_trips.max())
             ),
             evidence: vec![
                 facts.longest_seen(self.holders()),

@@ -48,9 +48,9 @@ impl Detector for Loss {
         let times = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         Verdict::Found(Found {
             summary: format!(
-                "Packets were lost: {} sent again, {} of all",
+                "Packets were lost: {} sent again, {} of all bytes sent",
                 times(tally.repeated_segments, "segment"),
-                words::share(tally.repeated_bytes as f64 / tally.bytes.max(1) as f64)
+                words::share(tally.repeated_bytes as f64 / (tally.bytes + tally.repeated_bytes).max(1) as f64)
             ),
             evidence: vec![
                 facts.longest_seen(self.holders()),

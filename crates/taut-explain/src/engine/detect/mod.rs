@@ -40,7 +40,8 @@ pub fn causes() -> impl Iterator<Item = (&'static str, &'static [Holder])> {
     let own = ALL.iter().map(|detector| (detector.cause(), detector.holders()));
     // Both know the turns of programs, by the same names.
     let is_known = |cause: &str| ALL.iter().any(|detector| detector.cause() == cause);
-    own.chain(crate::channel::CAUSES.into_iter().filter(move |(cause, _)| !is_known(cause)))
+    let others = crate::channel::CAUSES.into_iter().chain(crate::udp::CAUSES).chain(crate::dns::CAUSES);
+    own.chain(others.filter(move |(cause, _)| !is_known(cause)))
 }
 
 /// What each detector says, what was found first.

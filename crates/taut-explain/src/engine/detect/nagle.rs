@@ -34,11 +34,12 @@ impl Detector for NagleDelayedAck {
             "The sender's Nagle algorithm held small writes until the receiver acknowledged: {} each (median)",
             words::time(gap)
         );
-        let share = words::share(tally.nagle_gaps.count as f64 / tally.small_segments.max(1) as f64);
+        let share = words::share(tally.nagle_gaps.count() as f64 / tally.small_segments.max(1) as f64);
         found.evidence.push(facts.longest_seen(self.holders()));
         found.evidence.push(text(format!(
             "{} of {} small segments ({share}) left just when an ACK without data came.",
-            tally.nagle_gaps.count, tally.small_segments
+            tally.nagle_gaps.count(),
+            tally.small_segments
         )));
         if let Some(delay) = tally.nagle_delays.median() {
             let whose = match delay / 1_000_000 {

@@ -35,7 +35,7 @@ impl Detector for PeerTurn {
         let longest = facts.half.breakdown.longest(self.holders()).map_or(0, |episode| episode.length());
         let waited = answers.median().filter(|&median| (1..=longest).contains(&median));
         let took = waited.map(|median| format!("the peer took {} (median)", words::time(median)));
-        let summary = match (facts.half.silence, took) {
+        let summary = match (facts.half.silence.as_deref(), took) {
             (Some(Silence::Unanswered(silence)), took) => format!(
                 "The peer acknowledged the last data and did not answer: {}, up to the end of the connection{}",
                 words::time(silence.length()),
@@ -49,11 +49,11 @@ impl Detector for PeerTurn {
             }
         };
         let mut evidence = vec![facts.longest_seen(self.holders())];
-        if answers.count > 0 && (1..=longest).contains(&answers.max) {
+        if answers.count() > 0 && (1..=longest).contains(&answers.max()) {
             evidence.push(text(format!(
                 "{} answers, {} at most, less the way there and back of {}.",
-                answers.count,
-                words::time(answers.max),
+                answers.count(),
+                words::time(answers.max()),
                 words::time(facts.connection.round_trip())
             )));
         }

@@ -87,3 +87,23 @@ fn ways_of_a_hundred_years_are_none() {
     }
     assert!(talk.finish().span_ns > DAY * 1000);
 }
+
+/// A clock that is set back by a hundred years again and again is ahead of itself by all of them in the end.
+#[test]
+fn times_at_the_end_of_the_clock_are_taken() {
+    let mut talk = Talk::new(false);
+    for turn in 0..200 {
+        let at = 19_700 * DAY + turn * 44_000 + if turn % 2 == 0 { 36_500 * DAY } else { 0 };
+        // So many that it is no packet with a time far ahead.
+        for part in 0..10 {
+            talk.send(at + part * 4_000, FORWARD, MSS);
+            talk.ack(at + part * 4_000 + 2_000, BACKWARD);
+        }
+    }
+    let explanation = talk.finish();
+    assert!(explanation.clock_steps > 3 && !explanation.worst.is_empty());
+    for direction in &explanation.worst {
+        let sum: u64 = direction.breakdown.iter().map(|held| held.held_ns).sum();
+        assert_eq!(sum, direction.span_ns);
+    }
+}

@@ -182,8 +182,12 @@ fn letter(direction: &Direction, cause: &str) -> char {
 
 #[test]
 fn each_detector_stands_where_it_must_and_nowhere_else() {
-    let known: Vec<&str> = detect::causes().map(|(cause, _)| cause).take(CAUSES.len()).collect();
-    assert_eq!(known, CAUSES, "a detector without a column");
+    let known: Vec<&str> = detect::causes().map(|(cause, _)| cause).collect();
+    // Those of channels have a table of their own, and those of UDP and DNS have stories.
+    let others = crate::channel::CAUSES.into_iter().chain(crate::udp::CAUSES).chain(crate::dns::CAUSES);
+    let others = others.map(|(cause, _)| cause).filter(|cause| !CAUSES.contains(cause));
+    let columns: Vec<&str> = CAUSES.into_iter().chain(others).collect();
+    assert_eq!(known, columns, "a detector without a column");
     let mut wrong = String::new();
     let mut said = [const { String::new() }; CAUSES.len()];
     for Case { story, direction, says } in cases() {

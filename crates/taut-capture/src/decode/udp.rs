@@ -1,0 +1,94 @@
+//! The UDP header (RFC 768), and what of the payload tells about time: DNS, and QUIC's long header.
+
+use std::hash::{BuildHasher, Hasher};
+
+use foldhash::fast::FixedState;
+use taut_event::{Address, ConnectionId, Content, Datagram as Seen, Dns, QuicLong};
+
+use super::header::{Ends, Skipped, UdpPacket};
+use super::ip::Datagram;
+use crate::bytes::{be16, be32};
+
+const HEADER: usize = 8;
+const DNS: u16 = 53;
+const DNS_HEADER: usize = 12;
+/// RFC 1035, section 2.3.4.
+const LONGEST_NAME: usize = 255;
+
+pub(super) fn packet(datagram: &Datagram<'_>) -> Result<UdpPacket, Skipped> {
+    let header: &[u8; HEADER] = datagram.segment.first_chunk().ok_or(Skipped::Cut)?;
+    let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    // Of a fragmented datagram the header has the length of the whole; 0 is a jumbogram (RFC 2675).
+    let length = match usize::from(half(4)) {
+        0 => datagram.length,
+        length => length,
+    };
+    let payload = length.checked_sub(HEADER).and_then(|payload| u32::try_from(payload).ok());
+    let payload = payload.ok_or(Skipped::Malformed)?;
+    let kept = &datagram.segment[HEADER..datagram.segment.len().min(length).max(HEADER)];
+    let ends =
+        Ends { from: Address { ip: datagram.from, port: half(0) }, to: Address { ip: datagram.to, port: half(2) } };
+    let content = match dns(&ends, kept) {
+        Some(dns) => Content::Dns(dns),
+        None => quic(kept).map_or(Content::Other, Content::Quic),
+    };
+    let seen = Seen {
+        hash: (kept.len() == payload as usize && payload > 0).then(|| hash(kept)),
+        first: kept.first().copied(),
+        is_fragmented: datagram.has_more,
+        content,
+    };
+    Ok(UdpPacket { ends, payload, seen })
+}
+
+fn hash(bytes: &[u8]) -> u32 {
+    let mut hasher = FixedState::with_seed(1).build_hasher();
+    hasher.write(bytes);
+    (hasher.finish() >> 32) as u32
+}
+
+fn dns(ends: &Ends, payload: &[u8]) -> Option<Dns> {
+    let header = payload.get(..DNS_HEADER)?;
+    let flags = be16(header, 2)?;
+    let is_answer = flags & 0x8000 != 0;
+    let (server, client) = if is_answer { (ends.from, ends.to) } else { (ends.to, ends.from) };
+    // A standard query with one question: all that resolvers send.
+    if server.port != DNS || flags & 0x7800 != 0 || be16(header, 4)? > 1 {
+        return None;
+    }
+    let (name, kind) = question(&payload[DNS_HEADER..]).unwrap_or_default();
+    let code = (flags & 0xf) as u8;
+    Some(Dns { id: be16(header, 0)?, is_answer, code, name, kind, server, port: client.port })
+}
+
+/// Name, as a number, and kind of the first question; a question has no compressed name.
+fn question(bytes: &[u8]) -> Option<(u32, u16)> {
+    let mut end = 0;
+    while let Some(length @ 1..=63) = bytes.get(end).copied() {
+        end += 1 + usize::from(length);
+    }
+    if end > LONGEST_NAME || bytes.get(end) != Some(&0) {
+        return None;
+    }
+    let name = bytes.get(..end)?.to_ascii_lowercase();
+    Some((hash(&name).max(1), be16(bytes, end + 1)?))
+}
+
+/// RFC 8999, section 5.1; RFC 9000, section 17.2; the bit that is fixed there is set in each version known so far.
+fn quic(payload: &[u8]) -> Option<QuicLong> {
+    let version = be32(payload, 1).filter(|&version| payload[0] & 0x80 != 0 && is_version(version))?;
+    if version != 0 && payload[0] & 0x40 == 0 {
+        return None;
+    }
+    let length = usize::from(*payload.get(5)?);
+    let destination = ConnectionId::new(payload.get(6..6 + length)?)?;
+    // The source's, of which the length has to fit.
+    let source = usize::from(*payload.get(6 + length)?);
+    (source <= 20 && payload.len() > 6 + length + source).then_some(QuicLong { version, destination })
+}
+
+/// Versions in use: 1 and 2, drafts, and those that stand for none (RFC 9000, section 15). A negotiation (0) is
+/// too easily something else.
+const fn is_version(version: u32) -> bool {
+    matches!(version, 1 | 0x6b33_43cf) || version >> 8 == 0x00ff_0000 || version & 0x0f0f_0f0f == 0x0a0a_0a0a
+}

@@ -1,0 +1,89 @@
+//! A datagram of UDP, and what of its payload can be read.
+
+use crate::Address;
+
+/// A datagram of UDP passed the vantage point. The event's bytes are its payload.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Datagram {
+    /// Distinguishes payloads: two that are equal have the same one. `None` where the payload is empty or was not kept
+    /// whole.
+    pub hash: Option<u32>,
+    /// The payload's first byte; `None` where it is empty or was not kept.
+    pub first: Option<u8>,
+    /// It came in several fragments of IP.
+    pub is_fragmented: bool,
+    /// What could be read of it.
+    pub content: Content,
+}
+
+/// What the payload of a datagram is, where that can be read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Content {
+    /// Something else.
+    Other,
+    /// A question to a server of DNS, or its answer.
+    Dns(Dns),
+    /// A packet of QUIC with a long header (RFC 8999, section 5.1).
+    Quic(QuicLong),
+}
+
+/// A message of DNS (RFC 1035, section 4.1).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Dns {
+    /// Its transaction.
+    pub id: u16,
+    /// It is an answer.
+    pub is_answer: bool,
+    /// The response code of an answer (RFC 1035, section 4.1.1): 0 no error, 2 server failure, 3 no such name.
+    pub code: u8,
+    /// Distinguishes the names asked for, whatever their case; 0 where the name was not kept whole.
+    pub name: u32,
+    /// What of the name is asked for: 1 A, 28 AAAA; 0 where that is not known.
+    pub kind: u16,
+    /// The server's end.
+    pub server: Address,
+    /// Port of the end that asks.
+    pub port: u16,
+}
+
+/// The long header of QUIC, of any version.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct QuicLong {
+    /// The version; 0 in a negotiation of versions.
+    pub version: u32,
+    /// The destination's connection ID.
+    pub destination: ConnectionId,
+}
+
+/// A connection ID of QUIC: at most 20 bytes.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ConnectionId {
+    length: u8,
+    bytes: [u8; 20],
+}
+
+impl ConnectionId {
+    /// `None` of more than 20 bytes.
+    pub fn new(id: &[u8]) -> Option<Self> {
+        let mut bytes = [0; 20];
+        bytes.get_mut(..id.len())?.copy_from_slice(id);
+        Some(Self { length: id.len() as u8, bytes })
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length.into()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_id_is_as_long_as_it_was() {
+        assert_eq!(ConnectionId::new(b"abc").unwrap().as_bytes(), b"abc");
+        assert_eq!(ConnectionId::new(&[7; 20]).unwrap().as_bytes(), [7; 20]);
+        assert_eq!(ConnectionId::new(&[7; 21]), None);
+    }
+}

@@ -1,0 +1,114 @@
+//! Each cause on each story: found (F), clear (.), or not known (?).
+
+use taut_event::Recovery;
+
+use super::*;
+
+/// A story, and what is said of it: of what the traced program sends, in the order of the causes, which is
+/// nagle_delayed_ack, cork, receiving_program, receive_window, send_buffer, loss, pacing, congestion_window; then of
+/// what it receives.
+struct Case {
+    story: &'static str,
+    traced: Traced,
+    says: &'static str,
+}
+
+/// Where data stands for so many of 50 ms in a state, twenty times, and what comes back waits as long to be read.
+fn held(state: SocketState, ms: u64, unread_ms: u64) -> Traced {
+    waited(20, 50, state, ms, unread_ms, false)
+}
+
+fn waited(times: u64, turn_ms: u64, state: SocketState, ms: u64, unread_ms: u64, has_gap: bool) -> Traced {
+    let mut story = Story::new();
+    for round in 0..times {
+        let (at, bytes) = (round * turn_ms, (round * 48, round * 48 + 48));
+        story.stamp(at, Stamp::WriteBegin, (bytes.0, bytes.0)).state(at, state);
+        story.stamp(at + ms, Stamp::Scheduled, bytes).state(at + ms, on_the_way(0));
+        story.stamp(at + ms, Stamp::WriteEnd, bytes).state(at + ms, on_the_way(0));
+        if has_gap {
+            story.tell(at + ms, Way::Forward, What::Gap, (0, 0));
+        }
+        let read = at + turn_ms - 2;
+        let answer = (round * 8, round * 8 + 8);
+        story.stamp(read - unread_ms, Stamp::Received, answer);
+        story.state(read - unread_ms, SocketState { unread_bytes: 8, ..quiet() });
+        story.stamp(read, Stamp::Read, answer).state(read, quiet());
+    }
+    story.0.finish(Instant::from_nanos(times * turn_ms * MS))
+}
+
+fn cases() -> Vec<Case> {
+    let case = |story, traced, says| Case { story, traced, says };
+    let unsent = SocketState { unsent_bytes: 48, ..quiet() };
+    let nagle = on_the_way(48);
+    let cork = SocketState { cork: Some(true), ..nagle };
+    let closed = SocketState { send_window_bytes: Some(0), ..unsent };
+    let full = SocketState { unsent_bytes: 9_000, in_flight_bytes: 14_480, in_flight_segments: 10, ..quiet() };
+    let window = SocketState { send_window_bytes: Some(14_480), congestion_window_segments: 100, ..full };
+    let buffer = SocketState { unsent_bytes: 0, send_buffer_full: true, ..window };
+    let repeating = SocketState { recovery: Recovery::Repeating, ..full };
+    let timed_out = SocketState { timeouts: 1, ..full };
+    let paced = SocketState { unsent_bytes: 9_000, pacing_wait_ns: 40_000_000, ..quiet() };
+    let rest = SocketState { no_delay: Some(true), ..nagle };
+    vec![
+        case("a small write behind another one", held(nagle, 40, 0), "F........"),
+        case("the same with TCP_NODELAY", held(rest, 40, 0), "........."),
+        case("behind a whole segment", held(SocketState { small_in_flight: Some(false), ..nagle }, 40, 0), "........."),
+        case("corked", held(cork, 40, 0), ".F......."),
+        case("corked, nothing unsent", held(SocketState { unsent_bytes: 0, ..cork }, 40, 0), "........."),
+        case("the window is closed", held(closed, 40, 0), "..F......"),
+        case(
+            "nothing to send into a closed window",
+            held(SocketState { unsent_bytes: 0, ..closed }, 40, 0),
+            ".........",
+        ),
+        case("flight as large as the window", held(window, 40, 0), "...F....."),
+        case("a segment of room", held(SocketState { send_window_bytes: Some(16_000), ..window }, 40, 0), "........."),
+        case("the send buffer is full", held(buffer, 40, 0), "....F...."),
+        case("it is not full", held(SocketState { send_buffer_full: false, ..buffer }, 40, 0), "........."),
+        case("repeating what was lost", held(repeating, 40, 0), ".....F..."),
+        case("waiting for a time-out", held(timed_out, 40, 0), ".....F..."),
+        case("paced", held(paced, 40, 0), "......F.."),
+        case("the congestion window is full", held(full, 40, 0), ".......F."),
+        case("the same for 3 ms of 500", waited(20, 500, full, 3, 0, false), "........."),
+        case("answers wait 40 ms to be read", held(quiet(), 2, 40), "........F"),
+        case("answers are read at once", held(quiet(), 2, 0), "........."),
+        case("records were lost", waited(20, 50, quiet(), 2, 0, true), "?????????"),
+        case("records were lost, and Nagle's algorithm held", waited(20, 50, nagle, 40, 0, true), "F????????"),
+    ]
+}
+
+fn letter(verdict: &Verdict) -> char {
+    match verdict {
+        Verdict::Found(_) => 'F',
+        Verdict::Clear => '.',
+        Verdict::Unknown { .. } => '?',
+    }
+}
+
+#[test]
+fn each_cause_stands_where_it_must_and_nowhere_else() {
+    let columns: Vec<(&str, bool)> = causes(Way::Forward)
+        .map(|cause| (cause, true))
+        .chain(causes(Way::Backward).map(|cause| (cause, false)))
+        .collect();
+    let mut wrong = String::new();
+    let mut said = vec![String::new(); columns.len()];
+    for Case { story, traced, says } in cases() {
+        let on = |is_outgoing| traced.worst.iter().find(|direction| direction.is_outgoing == is_outgoing).unwrap();
+        let all = on(true).verdicts.len() + on(false).verdicts.len();
+        assert_eq!(all, columns.len(), "a cause without a column");
+        let verdict = |&(cause, is_outgoing): &(&str, bool)| {
+            letter(&on(is_outgoing).verdicts.iter().find(|on| on.cause == cause).unwrap().verdict)
+        };
+        let letters: String = columns.iter().map(verdict).collect();
+        if letters != says {
+            wrong += &format!("{story}: {letters}, not {says}\n");
+        }
+        said.iter_mut().zip(letters.chars()).for_each(|(said, letter)| said.push(letter));
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    for ((cause, _), said) in columns.iter().zip(said) {
+        assert!("F.?".chars().all(|letter| said.contains(letter)), "{cause} is never one of F.?: {said}");
+    }
+}

@@ -1,0 +1,100 @@
+//! From a flow's state to the report of one direction.
+
+use taut_event::{Direction as Way, FlowKey, Holder};
+
+use super::{Datagrams, verdict};
+use crate::engine::{Breakdown, DatagramFacts, Direction, QuicFacts, held};
+
+/// The report of a direction in which datagrams went, with its breakdown and its weight among others.
+pub(crate) fn direction(flow: &Datagrams, way: Way, start: u64) -> Option<(Direction, &Breakdown, u64)> {
+    let half = &flow.halves[way.index()];
+    let tally = &half.tally;
+    let FlowKey::Udp(first, second) = flow.flow.key else { return None };
+    if tally.datagrams == 0 {
+        return None;
+    }
+    let (from, to) = if way == Way::Forward { (first, second) } else { (second, first) };
+    let breakdown = &half.breakdown;
+    let spun = half.spin.round_trip();
+    let quic = flow.quic.map(|quic| QuicFacts {
+        version: version(quic.version),
+        connection_id: quic.id.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect(),
+        spin_rtt_ns: spun,
+        spin_changes: half.spin.changes(),
+    });
+    let facts = DatagramFacts {
+        protocol: if quic.is_some() { "quic" } else { "udp" }.to_owned(),
+        bits_per_second: rate(tally.bytes, breakdown.total_ns()),
+        fragmented: tally.fragmented,
+        repeated: tally.repeated,
+        answers: tally.answers.count(),
+        median_answer_ns: tally.answers.median(),
+        longest_answer_ns: Some(tally.answers.max()).filter(|_| tally.answers.count() > 0),
+        quic,
+        dns: None,
+    };
+    let report = Direction {
+        from: from.to_string(),
+        to: to.to_string(),
+        bytes: tally.bytes,
+        segments: tally.datagrams,
+        begin_ns: half.begin.unwrap_or(start).saturating_sub(start),
+        span_ns: breakdown.total_ns(),
+        frames: [tally.first_place, tally.last_place],
+        mss_bytes: tally.largest,
+        repeated_segments: tally.repeated,
+        breakdown: held(breakdown, start),
+        verdicts: verdict::verdicts(flow, way),
+        remarks: remarks(flow, way),
+        datagrams: Some(facts),
+        ..Direction::default()
+    };
+    Some((report, breakdown, breakdown.ns(Holder::Unanswered) + unanswered_opening(flow, way)))
+}
+
+/// Time of an opening that nobody answered.
+fn unanswered_opening(flow: &Datagrams, way: Way) -> u64 {
+    if flow.is_opening_unanswered(way) { flow.halves[way.index()].breakdown.ns(Holder::Handshake) } else { 0 }
+}
+
+pub(crate) fn rate(bytes: u64, ns: u64) -> u64 {
+    let bits = u128::from(bytes) * 8_000_000_000;
+    u64::try_from(bits.checked_div(ns.into()).unwrap_or(0)).unwrap_or(u64::MAX)
+}
+
+/// RFC 9000, RFC 9369 and the drafts by their names.
+fn version(version: u32) -> String {
+    match version {
+        1 => "1".to_owned(),
+        0x6b33_43cf => "2".to_owned(),
+        draft if draft >> 8 == 0x00ff_0000 => format!("draft {}", draft & 0xff),
+        other => format!("{other:#010x}"),
+    }
+}
+
+/// What a capture of UDP does not show, and what follows from that.
+fn remarks(flow: &Datagrams, way: Way) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let half = &flow.halves[way.index()];
+    if flow.quic.is_some() {
+        remarks.push(
+            "QUIC encrypts its acknowledgements and windows: who held the data after the handshake is not known. A qlog \
+             of one of the ends has it."
+                .to_owned(),
+        );
+    }
+    let other = &flow.halves[way.reverse().index()];
+    if other.tally.datagrams == 0 {
+        remarks.push(
+            "Nothing came the other way, or the capture lacks it: whether an answer was waited for is not known."
+                .to_owned(),
+        );
+    }
+    if half.tally.fragmented > 0 {
+        remarks.push(format!(
+            "{} datagrams came in fragments of IP: one that is lost loses the whole datagram.",
+            half.tally.fragmented
+        ));
+    }
+    remarks
+}

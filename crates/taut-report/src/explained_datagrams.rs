@@ -1,0 +1,93 @@
+//! What stands of datagrams of UDP in the text on captures.
+
+use std::fmt::Write;
+
+use taut_explain::{DatagramFacts, Direction, DnsFacts, DnsServer};
+
+use crate::lines::cut;
+use crate::units;
+
+/// `10.0.0.1:4000 > 10.0.0.2:5000 UDP: 12 kB in 3.00 s, 40 datagrams, 32 kbit/s`.
+pub(crate) fn title(direction: &Direction, facts: &DatagramFacts) -> String {
+    let Direction { from, to, .. } = direction;
+    let span = units::time(direction.span_ns);
+    let plural = |count: u64, one: &str| format!("{} {one}{}", units::count(count), if count == 1 { "" } else { "s" });
+    if facts.dns.is_some() {
+        let again = units::count(facts.repeated);
+        return cut(&format!(
+            "{from} > {to}: {} in {span}, {}, {again} asked again",
+            plural(direction.segments, "question"),
+            plural(facts.answers, "answer"),
+        ));
+    }
+    let protocol = if facts.quic.is_some() { "QUIC" } else { "UDP" };
+    cut(&format!(
+        "{from} > {to} {protocol}: {} in {span}, {}, {}",
+        units::size(direction.bytes),
+        plural(direction.segments, "datagram"),
+        units::bit_rate(facts.bits_per_second as f64)
+    ))
+}
+
+/// A sentence or some, for the details.
+pub(crate) fn facts(direction: &Direction, facts: &DatagramFacts) -> Vec<String> {
+    if let Some(dns) = &facts.dns {
+        return questions(facts, dns);
+    }
+    let mut text = format!(
+        "{} datagrams of at most {} bytes, {} sent again",
+        units::count(direction.segments),
+        direction.mss_bytes,
+        units::count(facts.repeated)
+    );
+    if facts.fragmented > 0 {
+        let _ = write!(text, "; {} in fragments of IP", units::count(facts.fragmented));
+    }
+    if let (Some(median), Some(longest)) = (facts.median_answer_ns, facts.longest_answer_ns) {
+        let (times, median, longest) = (units::count(facts.answers), units::time(median), units::time(longest));
+        let _ = write!(text, "; {times} times something came back, after {median} (median), {longest} at most");
+    }
+    let mut all = vec![text + "."];
+    if let Some(quic) = &facts.quic {
+        let mut text = format!("QUIC version {}, first connection ID {}", quic.version, quic.connection_id);
+        match quic.spin_rtt_ns {
+            Some(ns) => {
+                let _ = write!(text, "; by its spin bit the round trip takes {} (median)", units::time(ns));
+            }
+            None => text.push_str("; its spin bit does not spin"),
+        }
+        all.push(text + ".");
+    }
+    all
+}
+
+fn questions(facts: &DatagramFacts, dns: &DnsFacts) -> Vec<String> {
+    let count = |count: u64, what: &str| (count > 0).then(|| format!("{} {what}", units::count(count)));
+    let told = [
+        count(facts.repeated, "asked again before an answer came"),
+        count(dns.of_pairs, "of them where the other one of a pair was answered"),
+        count(dns.late, "answered after that"),
+        count(dns.given_up, "neither answered nor asked again"),
+        count(dns.copies, "twice in the capture"),
+    ];
+    let told: Vec<String> = told.into_iter().flatten().collect();
+    let questions = if told.is_empty() { Vec::new() } else { vec![format!("Questions: {}.", told.join(", "))] };
+    questions.into_iter().chain(dns.servers.iter().map(server)).collect()
+}
+
+fn server(server: &DnsServer) -> String {
+    let mut text = format!(
+        "{}: {} questions, {} answers, {} unanswered",
+        server.address,
+        units::count(server.questions),
+        units::count(server.answers),
+        units::count(server.unanswered)
+    );
+    if server.failures > 0 {
+        let _ = write!(text, ", {} failures", units::count(server.failures));
+    }
+    if let Some(median) = server.median_answer_ns {
+        let _ = write!(text, ", {} (median)", units::time(median));
+    }
+    text + "."
+}

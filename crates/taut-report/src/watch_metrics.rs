@@ -1,0 +1,191 @@
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::watched::WatchDocument;
+
+/// More are not told apart: each is a series in the collector's memory.
+const MOST_SERIES: usize = 1000;
+
+/// What a watch came to so far, in the text format of Prometheus (version 0.0.4).
+#[derive(Debug, Default)]
+pub struct WatchMetrics {
+    series: BTreeMap<Labels, Lost>,
+    intervals: u64,
+    looks: u64,
+    work_ns: u64,
+    connections: u64,
+    /// Lost by what found no series.
+    other_ns: u64,
+}
+
+/// Who loses, and to what, without numbers of processes: a program that starts anew is the same series.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct Labels {
+    cause: String,
+    program: String,
+    side: String,
+    service: String,
+}
+
+#[derive(Debug, Default)]
+struct Lost {
+    total_ns: u64,
+    /// In the last interval.
+    connections: u64,
+    worst_share: f64,
+}
+
+impl WatchMetrics {
+    /// Takes the next interval.
+    pub fn add(&mut self, document: &WatchDocument) {
+        self.intervals += 1;
+        self.looks += u64::from(document.looks) + u64::from(document.suspect_looks);
+        self.work_ns += document.work_ns;
+        self.connections = document.connections;
+        for lost in self.series.values_mut() {
+            (lost.connections, lost.worst_share) = (0, 0.0);
+        }
+        for loss in &document.losses {
+            let place = &loss.place;
+            let labels = Labels {
+                cause: place.cause.clone(),
+                program: place.program.clone().unwrap_or_default(),
+                side: place.side.clone(),
+                service: place.service.clone(),
+            };
+            if self.series.len() >= MOST_SERIES && !self.series.contains_key(&labels) {
+                self.other_ns += loss.lost_ns;
+                continue;
+            }
+            let lost = self.series.entry(labels).or_default();
+            lost.total_ns += loss.lost_ns;
+            lost.connections += loss.connections;
+            lost.worst_share = lost.worst_share.max(loss.worst_share);
+        }
+    }
+
+    /// The text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let mut plain = |name: &str, kind: &str, help: &str, value: String| {
+            text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"));
+        };
+        plain("taut_connections", "gauge", "TCP connections that were there.", self.connections.to_string());
+        plain("taut_intervals_total", "counter", "Intervals that were watched.", self.intervals.to_string());
+        plain("taut_looks_total", "counter", "Looks at sockets.", self.looks.to_string());
+        plain("taut_work_seconds_total", "counter", "Processor time that looking took.", seconds(self.work_ns));
+        let help = format!("Time lost by what came after the first {MOST_SERIES} series.");
+        plain("taut_other_lost_seconds_total", "counter", &help, seconds(self.other_ns));
+        let mut each = |name: &str, kind: &str, help: &str, value: &dyn Fn(&Lost) -> String| {
+            text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+            for (labels, lost) in &self.series {
+                let Labels { cause, program, side, service } = labels;
+                text.push_str(name);
+                let values = [("cause", cause), ("program", program), ("side", side), ("service", service)];
+                for (index, (label, value)) in values.into_iter().enumerate() {
+                    let before = if index == 0 { '{' } else { ',' };
+                    // Writing to a string never fails.
+                    let _ = write!(text, "{before}{label}=\"{}\"", escaped(value));
+                }
+                let _ = writeln!(text, "}} {}", value(lost));
+            }
+        };
+        let help = "Time that connections lost, all of one program, service and cause together.";
+        each("taut_lost_seconds_total", "counter", help, &|lost| seconds(lost.total_ns));
+        let help = "Connections that lost time in the last interval.";
+        each("taut_losing_connections", "gauge", help, &|lost| lost.connections.to_string());
+        let help = "The part of the last interval that the worst of them lost, from 0 to 1.";
+        each("taut_worst_share", "gauge", help, &|lost| lost.worst_share.to_string());
+        text
+    }
+}
+
+fn seconds(nanos: u64) -> String {
+    format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
+}
+
+/// Programs name themselves: nothing of it may end the label.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watched::{WatchedLoss, WatchedPlace};
+
+    fn interval(losses: Vec<WatchedLoss>) -> WatchDocument {
+        WatchDocument {
+            format_version: 1,
+            command: "watch".to_owned(),
+            at_unix_ms: 0,
+            span_ns: 2_000_000_000,
+            connections: 7,
+            looks: 10,
+            suspect_looks: 5,
+            work_ns: 20_000_000,
+            losses,
+            ended: Vec::new(),
+            remarks: Vec::new(),
+        }
+    }
+
+    fn loss(program: &str, pid: i32, service: &str) -> WatchedLoss {
+        let place = WatchedPlace {
+            cause: "nagle_delayed_ack".to_owned(),
+            program: Some(program.to_owned()),
+            pid: Some(pid),
+            side: "client".to_owned(),
+            service: service.to_owned(),
+        };
+        WatchedLoss {
+            place,
+            summary: String::new(),
+            remedy: String::new(),
+            connections: 2,
+            worst_local: String::new(),
+            worst_peer: String::new(),
+            worst_peer_program: None,
+            worst_share: 0.5,
+            lost_ns: 1_500_000_000,
+            total_lost_ns: 9_000_000_000,
+            stands_ns: 9_000_000_000,
+            is_new: false,
+        }
+    }
+
+    #[test]
+    fn losses_add_up_over_intervals_and_processes_and_end() {
+        let mut metrics = WatchMetrics::default();
+        metrics.add(&interval(vec![loss("app", 1, "10.0.0.1:80"), loss("app", 2, "10.0.0.1:80")]));
+        metrics.add(&interval(vec![loss("app", 3, "10.0.0.1:80")]));
+        let labels = r#"{cause="nagle_delayed_ack",program="app",side="client",service="10.0.0.1:80"}"#;
+        let text = metrics.text();
+        for line in [
+            format!("taut_lost_seconds_total{labels} 4.500000000"),
+            format!("taut_losing_connections{labels} 2"),
+            format!("taut_worst_share{labels} 0.5"),
+            "taut_connections 7".to_owned(),
+            "taut_looks_total 30".to_owned(),
+            "taut_work_seconds_total 0.040000000".to_owned(),
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line}: {text}");
+        }
+        metrics.add(&interval(Vec::new()));
+        let text = metrics.text();
+        assert!(text.contains(&format!("taut_losing_connections{labels} 0\n")), "{text}");
+        assert!(text.contains(&format!("taut_lost_seconds_total{labels} 4.500000000\n")), "{text}");
+    }
+
+    #[test]
+    fn a_name_ends_no_label_and_series_have_an_end() {
+        let mut metrics = WatchMetrics::default();
+        metrics.add(&interval(vec![loss("a\"} 1\nb\\", 1, "x")]));
+        assert!(metrics.text().contains(r#"program="a\"} 1\nb\\","#), "{}", metrics.text());
+        for port in 0..MOST_SERIES + 4 {
+            metrics.add(&interval(vec![loss("app", 1, &format!("10.0.0.1:{port}"))]));
+        }
+        assert_eq!(metrics.series.len(), MOST_SERIES);
+        assert!(metrics.text().contains("taut_other_lost_seconds_total 7.500000000\n"), "{}", metrics.text());
+    }
+}
