@@ -1,6 +1,8 @@
-//! `cargo xtask dist`: static binaries with what packages ship, as archives that are the same byte for byte whoever
-//! builds them, and each of them tried.
+//! `cargo xtask dist`: static binaries with what packages ship, as archives and Debian packages that are the same byte
+//! for byte whoever builds them, and each of them tried.
 
+mod deb;
+mod installed;
 mod machine;
 mod trial;
 
@@ -24,7 +26,8 @@ pub(crate) struct Args {
     twice: bool,
 }
 
-/// Builds, packs and tries an archive for each machine. They and `SHA256SUMS` are in `target/archives`.
+/// Builds, packs and tries an archive and a Debian package for each machine, and the package of libtautaio for this
+/// one. They and `SHA256SUMS` are in `target/archives`.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if std::env::consts::ARCH != "x86_64" {
         bail!("the archives are built on x86_64, where Debian has the compilers for both machines");
@@ -35,23 +38,29 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if !missing.is_empty() {
         bail!("not installed: {}", missing.join(", "));
     }
-    let directory = shell::target_dir()?.join("archives");
+    let target = shell::target_dir()?;
+    let directory = target.join("archives");
     fs::create_dir_all(&directory)?;
     let mut archives = Vec::new();
     for machine in machines {
         machine.ensure_target()?;
-        let program = build(machine, &shell::target_dir()?)?;
-        let archive = pack(machine, &program, &directory)?;
+        let made = make(machine, &target, &directory)?;
         if args.twice {
             let again = directory.join("again");
-            let second = pack(machine, &build(machine, &again)?, &again)?;
-            if fs::read(&archive)? != fs::read(&second)? {
-                bail!("{} and {} differ: the build is not reproducible", archive.display(), second.display());
+            for (first, second) in made.iter().zip(make(machine, &again, &again)?) {
+                if fs::read(first)? != fs::read(&second)? {
+                    bail!("{} and {} differ: the build is not reproducible", first.display(), second.display());
+                }
+                println!("{} was built twice, with the same bytes", name_of(first));
             }
-            println!("{} was built twice, with the same bytes", name_of(&archive));
         }
-        trial::run(machine, &archive)?;
-        archives.push(archive);
+        let [archive, package, library @ ..] = &made[..] else { bail!("too few were packed") };
+        trial::run(machine, archive)?;
+        installed::program(machine, package)?;
+        for package in library {
+            installed::library(machine, package)?;
+        }
+        archives.extend(made);
     }
     let names: Vec<String> = archives.iter().map(|archive| name_of(archive)).collect();
     let sums = shell::output(Command::new("sha256sum").args(&names).current_dir(&directory))?;
@@ -62,15 +71,33 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The archive, the package of the program, and that of the library if this machine is meant.
+fn make(machine: Machine, target: &Path, directory: &Path) -> Result<Vec<PathBuf>> {
+    let program = build(machine, "tautline", machine.triple(), target, &[])?.join("taut");
+    let archive = pack(machine, &program, directory)?;
+    let time = committed()?;
+    let mut made = vec![archive, deb::program(machine, &directory.join(name(machine)), directory, time)?];
+    if let Some(triple) = machine.native() {
+        let soname = format!("-Clink-arg=-Wl,-soname,{}", deb::LIBRARY);
+        let library = build(machine, "tautaio", triple, target, &[soname])?.join("libtautaio.so");
+        made.push(deb::library(machine, &library, directory, time)?);
+    }
+    Ok(made)
+}
+
+/// Of the archive, and of the directory in it.
+fn name(machine: Machine) -> String {
+    format!("taut-{}-linux-{}", env!("CARGO_PKG_VERSION"), machine.name())
+}
+
 fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The static program.
-fn build(machine: Machine, target_directory: &Path) -> Result<PathBuf> {
-    let triple = machine.triple();
+/// Builds one of our crates. Gives the directory of what came out.
+fn build(machine: Machine, package: &str, triple: &str, target_directory: &Path, flags: &[String]) -> Result<PathBuf> {
     let mut cargo = shell::cargo();
-    cargo.args(["build", "--locked", "--profile", "dist", "-p", "tautline", "--target", triple, "--target-dir"]);
+    cargo.args(["build", "--locked", "--profile", "dist", "-p", package, "--target", triple, "--target-dir"]);
     cargo.arg(target_directory).envs(machine.compilers().iter().copied());
     // Panics name the source's place, which is not to tell where it was built.
     let home = std::env::var("CARGO_HOME").map_or_else(
@@ -79,14 +106,15 @@ fn build(machine: Machine, target_directory: &Path) -> Result<PathBuf> {
     )?;
     let from = [(shell::root(), "/tautline"), (home, "/cargo")];
     let remapped = from.map(|(path, to)| format!("--remap-path-prefix={}={to}", path.display()));
-    cargo.env("RUSTFLAGS", remapped.join(" ")).env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("CARGO_TARGET_DIR");
+    let flags = [&remapped[..], flags].concat().join(" ");
+    cargo.env("RUSTFLAGS", flags).env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("CARGO_TARGET_DIR");
     shell::run(&mut cargo)?;
-    Ok(target_directory.join(triple).join("dist/taut"))
+    Ok(target_directory.join(triple).join("dist"))
 }
 
 /// Puts the program, its manual, completions, units and licences into `NAME.tar.gz`.
 fn pack(machine: Machine, program: &Path, directory: &Path) -> Result<PathBuf> {
-    let name = format!("taut-{}-linux-{}", env!("CARGO_PKG_VERSION"), machine.name());
+    let name = name(machine);
     let tree = directory.join(&name);
     // What a build before left there is not shipped.
     if tree.exists() {

@@ -11,7 +11,7 @@
 //! - [`miri`]: what of it can be interpreted, each access to memory checked.
 //! - [`lab`]: commands on stock kernels, in virtual machines.
 //! - [`lines`]: lines of product code by crate.
-//! - [`dist`]: archives of static programs.
+//! - [`dist`]: archives and Debian packages.
 //! - [`guard`]: what is left of a run of tests that was killed is ended.
 //! - [`packages`] and [`tools`] set up what these need; [`shell`] runs it.
 
@@ -61,7 +61,7 @@ enum Command {
     Lab(lab::Args),
     /// Lines of product code by crate, as of each of some commits.
     Lines(lines::Args),
-    /// Static binaries with what packages ship, as archives that are the same byte for byte, each of them tried.
+    /// Static binaries with what packages ship, as archives and Debian packages, each of them tried.
     Dist(dist::Args),
     /// What `bench pipe` sets beside pipes.
     #[command(hide = true)]

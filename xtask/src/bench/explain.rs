@@ -1,10 +1,12 @@
 //! How fast `taut explain` reads, on a capture of 64 connections made here, beside tcptrace where Debian has it; and
 //! whether its memory grows with the file, and with the connections.
 
+mod capture;
+
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -28,17 +30,29 @@ const CONNECTIONS: u32 = 64;
 const MANY: u32 = 10_000;
 const MOST_BYTES: u64 = 64_000_000 + 300 * MANY as u64;
 const PACKETS: u32 = 2_000_000;
-/// Bytes kept of each packet: the headers.
-const KEPT: usize = 66;
-const MSS: u32 = 1448;
+/// Share of a long run after which memory should not grow any more.
+const SETTLED: f64 = 0.1;
 
-pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
+/// What belongs to `explain` alone.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "explain")]
+#[group(id = "explain")]
+pub(crate) struct Options {
+    /// So many packets of 10,000 connections more, through a pipe: does memory grow? (10^9 take a quarter of an hour)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(60_000_000..=100_000_000_000))]
+    events: Option<u64>,
+}
+
+pub(crate) fn run(setting: &Setting, options: &Options) -> Result<Outcome> {
     let directory = tempfile::tempdir()?;
     let [long, short, wide] = ["long.pcap", "short.pcap", "wide.pcap"].map(|name| directory.path().join(name));
-    write_capture(&long, PACKETS, CONNECTIONS)?;
-    write_capture(&short, PACKETS / 4, CONNECTIONS)?;
+    let write = |path: &Path, packets: u32, connections| {
+        capture::write(File::create(path)?, packets.into(), connections, |_| {})
+    };
+    write(&long, PACKETS, CONNECTIONS)?;
+    write(&short, PACKETS / 4, CONNECTIONS)?;
     // So many packets of each that nothing is still growing.
-    write_capture(&wide, 600 * MANY, MANY)?;
+    write(&wide, 600 * MANY, MANY)?;
     let taut = |file: &Path| {
         let mut command = pinned(setting.cores.client, setting.taut.file());
         command.args(["explain", "--json"]).arg(file);
@@ -91,6 +105,25 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
     } else {
         rows.push(vec!["tcptrace".to_owned(), "is not installed".to_owned(), String::new(), String::new()]);
     }
+    let mut piped = serde_json::Value::Null;
+    if let Some(events) = options.events {
+        let run = through_a_pipe(setting, events)?;
+        let growth = run.peak_bytes as f64 / run.settled_bytes as f64 - 1.0;
+        let is_met = growth <= GROWTH && run.peak_bytes <= MOST_BYTES;
+        met &= is_met;
+        rows.push(row(
+            &format!("peak memory, {events} packets of 10,000 connections"),
+            format!("{:.1} MB, {:+.1} % since a tenth", run.peak_bytes as f64 / 1e6, growth * 100.0),
+            format!("<= {:.0} MB, <= {:.0} %", MOST_BYTES as f64 / 1e6, GROWTH * 100.0),
+            is_met,
+        ));
+        piped = json!({
+            "packets": events,
+            "cpu_s": run.cpu_s,
+            "peak_rss_bytes_after_a_tenth": run.settled_bytes,
+            "peak_rss_bytes": run.peak_bytes,
+        });
+    }
     let json = json!({
         "packets": PACKETS,
         "connections": CONNECTIONS,
@@ -99,6 +132,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
         "peak_rss_bytes": memory,
         "peak_rss_bytes_of_10000_connections": of_many,
         "memory_growth_by_round": growths,
+        "through_a_pipe": piped,
     });
     Ok(Outcome { text: table(&["explain", "taut", "bar", ""], &rows), json, met: Some(met) })
 }
@@ -110,27 +144,59 @@ fn row(what: &str, value: String, bar: String, met: bool) -> Vec<String> {
 struct Run {
     cpu_s: f64,
     peak_bytes: u64,
+    /// The most so far when a tenth of what goes through a pipe had been written.
+    settled_bytes: u64,
 }
 
 /// Runs a command to its end, with its CPU time and the most memory that it had.
 fn measured(command: &mut Command) -> Result<Run> {
+    watched(command, |_| Ok(()), || false)
+}
+
+/// Packets that no file has room for.
+fn through_a_pipe(setting: &Setting, packets: u64) -> Result<Run> {
+    let written = AtomicU64::new(0);
+    let mut command = pinned(setting.cores.client, setting.taut.file());
+    command.args(["explain", "--json", "-"]).stdin(Stdio::piped());
+    thread::scope(|scope| {
+        let begin = |child: &mut Child| {
+            let to = child.stdin.take().context("its stdin")?;
+            let written = &written;
+            scope.spawn(move || capture::write(to, packets, MANY, |index| written.store(index, Ordering::Relaxed)));
+            Ok(())
+        };
+        let least = (packets as f64 * SETTLED) as u64;
+        watched(&mut command, begin, || written.load(Ordering::Relaxed) < least)
+    })
+}
+
+/// The same, with something to do once it runs; `is_young` says whether memory may still grow.
+fn watched(
+    command: &mut Command,
+    begin: impl FnOnce(&mut Child) -> Result<()>,
+    is_young: impl Fn() -> bool,
+) -> Result<Run> {
     let before = cpu_of_children()?;
     let mut child =
         command.stdout(Stdio::null()).spawn().with_context(|| format!("cannot run `{}`", shell::line(command)))?;
+    begin(&mut child)?;
     let status = format!("/proc/{}/status", child.id());
-    let mut peak_kib = 0;
+    let (mut peak_kib, mut settled_kib) = (0, 0);
     let ended = loop {
         let text = fs::read_to_string(&status).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
         peak_kib = kib.unwrap_or(0).max(peak_kib);
+        if is_young() || settled_kib == 0 {
+            settled_kib = peak_kib;
+        }
         if let Some(ended) = child.try_wait()? {
             break ended;
         }
         thread::sleep(Duration::from_millis(5));
     };
     ensure!(ended.success(), "`{}` failed: {ended}", shell::line(command));
-    Ok(Run { cpu_s: cpu_of_children()? - before, peak_bytes: peak_kib * 1024 })
+    Ok(Run { cpu_s: cpu_of_children()? - before, peak_bytes: peak_kib * 1024, settled_bytes: settled_kib * 1024 })
 }
 
 /// CPU time of the children that have ended, in seconds (proc_pid_stat(5), `cutime` and `cstime`).
@@ -140,49 +206,4 @@ fn cpu_of_children() -> Result<f64> {
     let ticks = |field: usize| fields.get(field - 3).and_then(|ticks| ticks.parse::<f64>().ok());
     let sum = ticks(16).zip(ticks(17)).context("/proc/self/stat has no times of children")?;
     Ok((sum.0 + sum.1) / rustix::param::clock_ticks_per_second() as f64)
-}
-
-/// Bulk over so many connections at once, an acknowledgement for two segments, with the timestamps option.
-fn write_capture(path: &Path, packets: u32, connections: u32) -> Result<()> {
-    /// No client has this address.
-    const SERVER: u32 = 1 << 20;
-    let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
-    for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 96, 101] {
-        out.write_all(&word.to_le_bytes())?;
-    }
-    for index in 0..packets {
-        let (flow, step) = (index % connections, index / connections);
-        let at = 1_700_000_000_000_000_000 + u64::from(index) * 3_000;
-        let (pair, phase) = (step.saturating_sub(3) / 3, step.saturating_sub(3) % 3);
-        let sent = 1 + (2 * pair + phase.min(2)).wrapping_mul(MSS);
-        let stamp = (at / 1_000_000) as u32;
-        let (is_client, flags, seq, ack, payload) = match (step, phase) {
-            (0, _) => (true, 2, 0, 0, 0),
-            (1, _) => (false, 18, 0, 1, 0),
-            (2, _) => (true, 16, 1, 1, 0),
-            (_, 2) => (false, 16, 1, sent, 0),
-            _ => (true, if phase == 1 { 24 } else { 16 }, sent, 1, MSS),
-        };
-        let (from, to) = if is_client { (flow, SERVER) } else { (SERVER, flow) };
-        let mut packet = [0_u8; KEPT];
-        packet[..2].copy_from_slice(&[0x45, 0]);
-        packet[2..4].copy_from_slice(&((52 + payload) as u16).to_be_bytes());
-        packet[4..6].copy_from_slice(&(step as u16 | 1).to_be_bytes());
-        packet[8..10].copy_from_slice(&[64, 6]);
-        packet[12..16].copy_from_slice(&(0x0a00_0000 + from).to_be_bytes());
-        packet[16..20].copy_from_slice(&(0x0a00_0000 + to).to_be_bytes());
-        packet[20..22].copy_from_slice(&(from as u16 + 1).to_be_bytes());
-        packet[22..24].copy_from_slice(&(to as u16 + 1).to_be_bytes());
-        packet[24..28].copy_from_slice(&seq.to_be_bytes());
-        packet[28..32].copy_from_slice(&ack.to_be_bytes());
-        packet[32..36].copy_from_slice(&[0x80, flags, 0xff, 0xff]);
-        packet[40..44].copy_from_slice(&[1, 1, 8, 10]);
-        packet[44..48].copy_from_slice(&stamp.to_be_bytes());
-        let length = 52 + payload;
-        for word in [(at / 1_000_000_000) as u32, (at % 1_000_000_000) as u32, (KEPT as u32).min(length), length] {
-            out.write_all(&word.to_le_bytes())?;
-        }
-        out.write_all(&packet[..KEPT.min(length as usize)])?;
-    }
-    out.flush().context("write the capture")
 }

@@ -55,6 +55,8 @@ pub(crate) struct Args {
     taut: Option<PathBuf>,
     #[command(flatten)]
     alike: alike::Options,
+    #[command(flatten)]
+    explain: explain::Options,
 }
 
 /// The benches.
@@ -153,7 +155,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     for name in names {
         let title = format!("{name:?}").to_lowercase();
         eprintln!("running {title}");
-        match name.run(&setting, &args.alike) {
+        match name.run(&setting, args) {
             Ok(outcome) => {
                 met &= outcome.met != Some(false);
                 if !args.json {
@@ -196,7 +198,7 @@ impl Name {
         }
     }
 
-    fn run(self, setting: &Setting, alike: &alike::Options) -> Result<Outcome> {
+    fn run(self, setting: &Setting, args: &Args) -> Result<Outcome> {
         match self {
             Self::Echo => echo::run(setting),
             Self::Stream => stream::run(setting),
@@ -207,8 +209,8 @@ impl Name {
             Self::Air => air::run(setting),
             Self::Route => route::run(setting),
             Self::Web => web::run(setting),
-            Self::Explain => explain::run(setting),
-            Self::Alike => alike::run(setting, alike),
+            Self::Explain => explain::run(setting, &args.explain),
+            Self::Alike => alike::run(setting, &args.alike),
         }
     }
 }
@@ -258,8 +260,9 @@ mod tests {
         assert_eq!(refusal, "--rounds 3: `bench route` compares by intervals across rounds and needs at least 5");
         assert_eq!(too_few(&[Name::Echo, Name::Tune], 1), None);
         assert_eq!(too_few(&ALL, 5), None);
-        let alike = alike::Options::default();
-        let args = Args { names: vec![Name::Route], rounds: 3, time: Duration::ZERO, json: false, taut: None, alike };
+        let (alike, explain) = (alike::Options::default(), explain::Options::default());
+        let (names, time) = (vec![Name::Route], Duration::ZERO);
+        let args = Args { names, rounds: 3, time, json: false, taut: None, alike, explain };
         assert_eq!(format!("{:?}", run(&args).unwrap()), format!("{:?}", ExitCode::from(2)));
     }
 }

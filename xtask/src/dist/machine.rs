@@ -33,11 +33,24 @@ impl Machine {
         }
     }
 
+    /// What Debian calls it.
+    pub(super) const fn debian(self) -> &'static str {
+        match self {
+            Self::X86 => "amd64",
+            Self::Arm => "arm64",
+        }
+    }
+
     pub(super) const fn triple(self) -> &'static str {
         match self {
             Self::X86 => "x86_64-unknown-linux-musl",
             Self::Arm => "aarch64-unknown-linux-musl",
         }
+    }
+
+    /// Where libraries for its own C library are built; none if it isn't this machine.
+    pub(super) fn native(self) -> Option<&'static str> {
+        (self.emulator().is_none() && matches!(self, Self::X86)).then_some("x86_64-unknown-linux-gnu")
     }
 
     pub(super) const fn packages(self) -> &'static [&'static Package] {

@@ -30,6 +30,10 @@ const TIMING: &[(&str, &str)] = &[
         "its median gaps have to be within 5 %, and its messages are due every 10 ms",
     ),
     (
+        "tautline::demo each_case_is_named_by_the_trace_and_cured_nothing_is",
+        "no finding where nothing is held: a receiver that a busy core holds is one that holds",
+    ),
+    (
         "tautline::explain_lab the_time_breakdown_is_the_kernels",
         "what holds a write is seen at the receiver by how soon both ends answer: a busy core answers late",
     ),
@@ -54,6 +58,10 @@ const TIMING: &[(&str, &str)] = &[
     (
         "tautline::pace write_write_read_is_found_and_its_cures_are_not",
         "cures 500 times shorter: on a busy core a round trip waits for its turn",
+    ),
+    (
+        "tautline::trace_ring a_server_that_reads_by_io_uring_at_once_and_answers_late_holds_nothing_back_by_reading",
+        "no finding where nothing is held: a receiver that a busy core holds is one that holds",
     ),
 ];
 
