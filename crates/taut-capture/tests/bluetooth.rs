@@ -16,7 +16,7 @@ fn btsnoop(form: u32, packets: &[Hci]) -> Vec<u8> {
             1002 => (u32::from(*is_received), &packet[..]),
             _ => {
                 let opcode = match (packet[0], is_received) {
-                    (0, _) => u32::from(packet[1]),
+                    (0, _) => packet.get(1).map_or(0, |&code| code.into()),
                     (1, _) => 2,
                     (4, _) => 3,
                     (_, false) => 4,
