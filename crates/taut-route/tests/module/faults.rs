@@ -13,10 +13,10 @@ use std::time::Duration;
 use taut_route::bench::gpio::Simulation;
 
 use crate::bpf;
-use crate::memory::Objects;
+use crate::memory::lost_by;
 use crate::programs::{call, stats};
 use crate::support::Random;
-use crate::{Defer, PERIOD, chip, counters, start, status};
+use crate::{Defer, PERIOD, chip, counters, once, start, status};
 
 pub(crate) fn a_storm_masks_the_line_for_a_while() {
     let chip = chip();
@@ -95,7 +95,6 @@ pub(crate) fn what_is_refused_is_told() {
 pub(crate) fn a_program_that_is_refused_leaves_nothing() {
     let maps = [bpf::HASH, bpf::PROGRAM_ARRAY, bpf::PER_CPU_ARRAY].map(bpf::map);
     let (array, null) = (bpf::map(bpf::ARRAY), File::open("/dev/null").unwrap());
-    let (programs, before) = (bpf::counts()[0], Objects::now());
     // Offered many times, but loaded once: that takes the kernel as long as all the rest.
     let other = bpf::program(bpf::SOCKET_FILTER, None, 2);
     let long = bpf::program(bpf::XDP, None, 65_537);
@@ -104,25 +103,28 @@ pub(crate) fn a_program_that_is_refused_leaves_nothing() {
     let mut cases = vec![(array.as_raw_fd(), libc::EINVAL), (null.as_raw_fd(), libc::EINVAL), (-1, libc::EBADF)];
     cases.extend([(other.as_raw_fd(), libc::EINVAL), (long.as_raw_fd(), libc::E2BIG)]);
     cases.extend(with_maps.iter().map(|program| (program.as_raw_fd(), libc::EACCES)));
-    for turn in 0..200 {
-        for (program, error) in &cases {
-            // 1: the program is at fault.
-            assert_eq!(start_program(*program), Err((*error, 1)), "{program}");
+    let mut programs = None;
+    let lost = lost_by(25, || {
+        // What tests before this one left has gone by now.
+        programs.get_or_insert_with(bpf::counts);
+        for turn in 0..100 {
+            for (program, error) in &cases {
+                // 1: the program is at fault.
+                assert_eq!(start_program(*program), Err((*error, 1)), "{program}");
+            }
+            // The request was a good one: only the program was not.
+            if turn % 2 == 0 {
+                assert_eq!(start_program(good.as_raw_fd()), Ok(()));
+            }
         }
-        // The request was a good one: only the program was not.
-        if turn % 2 == 0 {
-            assert_eq!(start_program(good.as_raw_fd()), Ok(()));
-        }
-    }
-    drop((other, long, with_maps, good));
-    // Programs go in a work of the kernel's.
-    let all_gone = (0..1000).any(|_| {
-        thread::sleep(Duration::from_millis(1));
-        bpf::counts()[0] == programs
     });
-    assert!(all_gone, "{programs} programs before, {} after", bpf::counts()[0]);
-    let grown = before.grown(50);
-    assert!(grown.is_empty(), "{grown:?}");
+    assert!(lost.is_empty(), "{lost:?}");
+    // The module holds none of them.
+    let [mut programs, maps_then] = programs.unwrap();
+    programs -= 3 + with_maps.len();
+    drop((other, long, with_maps, good));
+    let [after, maps_now] = once(bpf::counts, |now| *now == [programs, maps_then]);
+    assert_eq!([programs, maps_then], [after, maps_now], "programs and maps before and after");
     assert_eq!(fs::read_to_string("/sys/module/taut_path/refcnt").unwrap(), "0\n");
     start("gpio:taut-gpio-sim/3", "true", &["gpio:taut-gpio-sim/5"], "kernel").unwrap();
 }
@@ -165,9 +167,8 @@ pub(crate) fn it_is_unloaded_a_hundred_times_under_load() {
                 chip.run(3, 200, Duration::from_micros(50)).unwrap();
             }
         });
-        let mut before = None;
-        for turn in 0..100 {
-            let place = if turn % 2 == 0 { crate::soonest() } else { "kthread" };
+        let mut turn = |turn: usize| {
+            let place = if turn.is_multiple_of(2) { crate::soonest() } else { "kthread" };
             let engine = start("gpio:taut-gpio-sim/3", "true", &["gpio:taut-gpio-sim/5", "led:taut-sim"], place);
             let engine = engine.unwrap_or_else(|error| panic!("turn {turn}: {error}"));
             while status(&engine).counters.passed == 0 {
@@ -178,18 +179,21 @@ pub(crate) fn it_is_unloaded_a_hundred_times_under_load() {
             let output = program("rmmod");
             assert!(output.status.success(), "turn {turn}: {}", String::from_utf8_lossy(&output.stderr));
             assert!(program("modprobe").status.success());
-            if turn == 9 {
-                before = Some((Objects::now(), bpf::counts()));
-            }
-        }
-        // Of what stayed there would be one more each turn, of ninety.
-        stop.store(true, Ordering::Relaxed);
-        let (objects, counts) = before.unwrap();
-        let grown = objects.grown(45);
-        assert!(grown.is_empty(), "{grown:?}");
-        assert_eq!(counts, bpf::counts());
+        };
+        (0..10).for_each(&mut turn);
+        let mut counts = None;
+        // Of what stayed there would be one more each turn, of forty-five.
+        let lost = lost_by(22, || {
+            counts.get_or_insert_with(bpf::counts);
+            (0..45).for_each(&mut turn);
+        });
+        assert!(lost.is_empty(), "{lost:?}");
+        let counts = counts.unwrap();
+        assert_eq!(counts, once(bpf::counts, |now| *now == counts), "programs and maps before and after");
     });
-    assert!(threads().is_empty(), "{:?}", threads());
+    // A thread that was stopped goes some time after that (kthread_stop, kernel/kthread.c).
+    let threads = once(threads, Vec::is_empty);
+    assert!(threads.is_empty(), "{threads:?}");
     let interrupts = fs::read_to_string("/proc/interrupts").unwrap();
     assert!(!interrupts.contains("taut_path"), "{interrupts}");
     let devices = fs::read_dir("/sys/bus/platform/devices").unwrap().flatten();

@@ -14,7 +14,7 @@ use std::time::Duration;
 use taut_route::run::Engine;
 
 use crate::faults::{ABI, ROUTE, number, route};
-use crate::memory::Objects;
+use crate::memory::lost_by;
 use crate::{PERIOD, chip, counters, soonest, start, start_with, status};
 
 /// Set for a process of this program that only reads a log.
@@ -186,10 +186,8 @@ pub(crate) fn it_is_unloaded_after_readers_that_wait() {
         assert!(program("modprobe").status.success());
     };
     (0..10).for_each(|_| turn());
-    // Of what stayed there would be one more each turn, of thirty; what others take now and then is less.
-    let before = Objects::now();
-    (0..30).for_each(|_| turn());
-    let grown = before.grown(15);
-    assert!(grown.is_empty(), "{grown:?}");
+    // Of what stayed there would be one more each turn, of fifteen; what others take now and then is less.
+    let lost = lost_by(8, || (0..15).for_each(|_| turn()));
+    assert!(lost.is_empty(), "{lost:?}");
     start("gpio:taut-gpio-sim/3", "true", &["gpio:taut-gpio-sim/5"], "kernel").unwrap();
 }

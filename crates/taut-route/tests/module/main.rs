@@ -91,6 +91,19 @@ impl<F: Fn()> Drop for Defer<F> {
     }
 }
 
+/// What is seen once it is as wanted, or after a minute: what the kernel frees goes in works of its
+/// own and after grace periods of RCU, and what is lost stays for ever.
+fn once<T>(look: impl Fn() -> T, is_wanted: impl Fn(&T) -> bool) -> T {
+    for _ in 0..300 {
+        let seen = look();
+        if is_wanted(&seen) {
+            return seen;
+        }
+        thread::sleep(Duration::from_millis(200));
+    }
+    look()
+}
+
 /// The chip.
 fn chip() -> Simulation {
     Simulation::find().unwrap()

@@ -13,12 +13,24 @@ use std::time::{Duration, Instant};
 const SETTLED: Duration = Duration::from_secs(6);
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// What turns lose: that of which at least so many more stay in each of two runs of `turns`. What
+/// the kernel takes once for itself, and be it a slab full of objects, grows in one of them alone.
+pub(crate) fn lost_by(most: i64, mut turns: impl FnMut()) -> Vec<String> {
+    let [first, second] = [(), ()].map(|()| {
+        let before = Objects::now();
+        turns();
+        before.grown(most)
+    });
+    let in_both = first.iter().filter_map(|(name, more)| Some((name, more, second.get(name)?)));
+    in_both.map(|(name, more, again)| format!("{name} {more}, then {again}")).collect()
+}
+
 /// How many objects there are in the general caches and in that of sysfs, and areas of vmalloc.
 ///
 /// The files stay open: each opened file of sysfs takes an object of kmalloc-96, freed seconds
 /// after it is closed (`kernfs_open_node`, fs/kernfs/file.c). A count that opens them again and
 /// again would find its own.
-pub(crate) struct Objects {
+struct Objects {
     caches: Vec<Cache>,
     areas: File,
     before: BTreeMap<String, i64>,
@@ -32,7 +44,7 @@ struct Cache {
 
 impl Objects {
     /// What there is now. What was freed before goes first, or it would hide as much that is lost later.
-    pub(crate) fn now() -> Self {
+    fn now() -> Self {
         let caches = fs::read_dir("/sys/kernel/slab").unwrap().flatten();
         let caches = caches.filter_map(|entry| Cache::watched(&entry.path())).collect();
         let mut objects = Self { caches, areas: File::open("/proc/vmallocinfo").unwrap(), before: BTreeMap::new() };
@@ -49,10 +61,10 @@ impl Objects {
         objects
     }
 
-    /// Those of which there are at least so many more than before, and stay: much is freed some
+    /// Those of which there are at least so many more than before, by name, and stay: much is freed some
     /// grace periods of RCU later, and the threads that do so wait for their turn in a guest that
     /// has a part of a processor. What is lost stays for ever, so a minute tells it as well.
-    pub(crate) fn grown(&self, most: i64) -> Vec<String> {
+    fn grown(&self, most: i64) -> BTreeMap<String, i64> {
         let mut least = self.count();
         for _ in 0..300 {
             if self.more(&least, most).is_empty() {
@@ -64,9 +76,9 @@ impl Objects {
         self.more(&least, most)
     }
 
-    fn more(&self, after: &BTreeMap<String, i64>, most: i64) -> Vec<String> {
-        let more = after.iter().map(|(name, count)| (name, count - self.before[name]));
-        more.filter(|(_, more)| *more >= most).map(|(name, more)| format!("{name} {more}")).collect()
+    fn more(&self, after: &BTreeMap<String, i64>, most: i64) -> BTreeMap<String, i64> {
+        let more = after.iter().map(|(name, count)| (name.clone(), count - self.before[name]));
+        more.filter(|(_, more)| *more >= most).collect()
     }
 
     /// Never too few, and too many where others allocate at the same time.
