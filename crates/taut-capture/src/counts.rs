@@ -33,6 +33,12 @@ pub struct Counts {
     pub hci_cut: u64,
     /// Of a log of Bluetooth, and of no use here: notes, audio, commands of other kinds.
     pub hci_other: u64,
+    /// Of Bluetooth LE on the air.
+    pub air: u64,
+    /// Of them not data PDUs of a link: advertising, and what a sniffer notes.
+    pub air_other: u64,
+    /// Of them without a link so far, and with a CRC that is wrong or was not looked at.
+    pub air_stray: u64,
     /// Connections, and flows of UDP.
     pub flows: u64,
     /// Connections that were closed to make room for others.

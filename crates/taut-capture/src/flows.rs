@@ -14,6 +14,7 @@ use crate::datagrams::Datagrams;
 use crate::decode::{Skipped, TcpPacket, decode, decode_udp};
 use crate::ends::as_numbers;
 use crate::packet::Packet;
+use crate::sniffer::{Sniffer, is_air};
 
 /// The largest scale of a window (RFC 7323, section 2.3).
 const LARGEST_SCALE: u8 = 14;
@@ -37,6 +38,7 @@ pub struct Flows {
     hand: usize,
     bluetooth: Bluetooth,
     datagrams: Datagrams,
+    sniffer: Sniffer,
     counts: Counts,
 }
 
@@ -91,11 +93,13 @@ impl Flows {
     /// Follows at most `capacity` connections at once, and at least one.
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.clamp(1, 1 << 30);
-        // The channels of Bluetooth have the numbers behind those of connections, and flows of UDP those behind them.
+        // The channels of Bluetooth have the numbers behind those of connections, and flows of UDP those behind them, and links
+        // on the air those behind them.
         let bluetooth = Bluetooth::new(capacity as u32);
         let datagrams = Datagrams::new((capacity + MOST_CHANNELS) as u32, capacity);
-        let numbers = HashMap::default();
-        Self { numbers, slots: Vec::new(), capacity, hand: 0, bluetooth, datagrams, counts: Counts::default() }
+        let sniffer = Sniffer::new((2 * capacity + MOST_CHANNELS) as u32);
+        let (numbers, slots, counts) = (HashMap::default(), Vec::new(), Counts::default());
+        Self { numbers, slots, capacity, hand: 0, bluetooth, datagrams, sniffer, counts }
     }
 
     /// What there was so far.
@@ -108,6 +112,9 @@ impl Flows {
         self.counts.packets += 1;
         if is_hci(packet.link) {
             return self.bluetooth.packet(packet, seen_by, &mut self.counts, sink);
+        }
+        if is_air(packet.link) {
+            return self.sniffer.packet(packet, seen_by, &mut self.counts, sink);
         }
         let decoded = decode(packet);
         let tcp = match &decoded {
@@ -150,6 +157,7 @@ impl Flows {
         }
         self.bluetooth.finish(&mut self.counts, sink);
         self.datagrams.finish(sink);
+        self.sniffer.finish(sink);
         self.numbers.clear();
         self.slots.clear();
     }

@@ -6,6 +6,7 @@
 //! - `decode`: from a packet to its TCP header, through link and IP headers.
 //! - `datagrams`: the flows of UDP, and what each host asks servers of DNS.
 //! - `bluetooth`: from packets of the host controller interface to L2CAP channels.
+//! - `sniffer`: links of Bluetooth LE on the air, their connection events and PDUs.
 //! - [`Flows`]: from headers to [`taut_event::Event`]s for a [`taut_event::Sink`].
 //!
 //! No input makes it panic; what is damaged ends the reading, and is told by [`Reader::ending`].
@@ -24,6 +25,7 @@ mod format;
 mod input;
 mod packet;
 mod reader;
+mod sniffer;
 mod step;
 
 pub use archive::Member;

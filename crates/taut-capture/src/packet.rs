@@ -29,6 +29,12 @@ pub struct LinkType(pub u16);
 impl LinkType {
     /// HCI packets with an H4 indicator, and their direction in front (`LINKTYPE_BLUETOOTH_HCI_H4_WITH_PHDR`).
     pub const HCI_H4_WITH_DIRECTION: Self = Self(201);
+    /// PDUs of Bluetooth LE from the access address on (`LINKTYPE_BLUETOOTH_LE_LL`).
+    pub const LE: Self = Self(251);
+    /// The same behind a header with channel, PHY and checks (`LINKTYPE_BLUETOOTH_LE_LL_WITH_PHDR`).
+    pub const LE_WITH_HEADER: Self = Self(256);
+    /// The same behind the headers of Nordic's sniffer (`LINKTYPE_NORDIC_BLE`).
+    pub const NORDIC_LE: Self = Self(272);
     /// Packets of Linux's monitor, adapter and opcode in front (`LINKTYPE_BLUETOOTH_LINUX_MONITOR`).
     pub const LINUX_MONITOR: Self = Self(254);
     /// btsnoop 1001: HCI packets without indicator.

@@ -11,6 +11,8 @@ pub enum Kind {
     Datagrams,
     /// ACL packets between a host and its Bluetooth controller, with credits and completions.
     AclPackets,
+    /// Data PDUs of Bluetooth LE on the air.
+    AirPdus,
     /// When a message was meant to be sent.
     Schedule,
     /// Writes of the sending program.
@@ -31,11 +33,12 @@ pub enum Kind {
 
 impl Kind {
     /// All, in the order in which a text names them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Segments,
         Self::Handshake,
         Self::Datagrams,
         Self::AclPackets,
+        Self::AirPdus,
         Self::Schedule,
         Self::Writes,
         Self::Reads,
@@ -54,6 +57,7 @@ impl fmt::Display for Kind {
             Self::Handshake => "the handshake",
             Self::Datagrams => "datagrams",
             Self::AclPackets => "ACL packets of the host controller interface",
+            Self::AirPdus => "PDUs of Bluetooth LE on the air",
             Self::Schedule => "the schedule",
             Self::Writes => "writes",
             Self::Reads => "reads",

@@ -1,6 +1,6 @@
 use taut_time::{ByteRange, Host, Instant, Layer, SendQueue};
 
-use crate::{Datagram, FlowId, Kind, L2cap, SocketState, VantageId};
+use crate::{Datagram, FlowId, Kind, L2cap, Le, SocketState, VantageId};
 
 /// Something that happened to bytes of a flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -67,6 +67,8 @@ pub enum What {
     Datagram(Datagram),
     /// Something of an L2CAP channel passed between a host and its Bluetooth controller.
     L2cap(L2cap),
+    /// Something of a Bluetooth LE link was on the air.
+    Le(Le),
     /// The bytes reached a stage on their way.
     Reached(Stamp),
     /// State of the sending socket just after a write.
@@ -90,6 +92,7 @@ impl What {
             Self::Segment(_) => Kind::Segments,
             Self::Datagram(_) => Kind::Datagrams,
             Self::L2cap(_) => Kind::AclPackets,
+            Self::Le(_) => Kind::AirPdus,
             Self::Reached(Stamp::Intended) => Kind::Schedule,
             Self::Reached(Stamp::WriteBegin | Stamp::WriteEnd) => Kind::Writes,
             Self::Reached(Stamp::Read) => Kind::Reads,

@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use taut_time::ClockMap;
 
-use crate::{ChannelKey, Coverage};
+use crate::{ChannelKey, Coverage, LeKey};
 
 /// Number of a flow within one source. A source may use it again once the flow is closed.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -40,6 +40,8 @@ pub enum FlowKey {
     Dns(IpAddr),
     /// An L2CAP channel of Bluetooth. Forward is what the host sends whose controller was listened to.
     L2cap(ChannelKey),
+    /// A link of Bluetooth LE, listened to on the air. Forward is what its central sends.
+    Le(LeKey),
     /// A socket of this host, by the kernel's cookie (`SO_COOKIE`).
     Socket(u64),
 }

@@ -40,6 +40,11 @@ pub enum Holder {
     ControllerBuffers,
     /// Data was on the air, or in a controller that had more than an event takes.
     Air,
+    /// A connection event of Bluetooth LE was over although its sender had told of more data and there was time for it.
+    ClosedEvent,
+    /// The sender's controller had nothing to send: its host had handed nothing over, or what came since waited for the
+    /// next connection event.
+    SendingHost,
     /// Lost segments were being repeated.
     LossRecovery,
     /// The sender waited for its probe of a lost tail.
@@ -69,7 +74,7 @@ pub enum Side {
 
 impl Holder {
     /// All, in the order of their indices.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::Handshake,
         Self::SendingProgram,
         Self::PeerTurn,
@@ -88,6 +93,8 @@ impl Holder {
         Self::ConnectionInterval,
         Self::ControllerBuffers,
         Self::Air,
+        Self::ClosedEvent,
+        Self::SendingHost,
         Self::LossRecovery,
         Self::TailLossProbe,
         Self::RetransmissionTimeout,
@@ -122,6 +129,8 @@ impl Holder {
             Self::ConnectionInterval => "connection_interval",
             Self::ControllerBuffers => "controller_buffers",
             Self::Air => "air",
+            Self::ClosedEvent => "closed_event",
+            Self::SendingHost => "sending_host",
             Self::LossRecovery => "loss_recovery",
             Self::TailLossProbe => "tail_loss_probe",
             Self::RetransmissionTimeout => "retransmission_timeout",
@@ -148,13 +157,14 @@ impl Holder {
             | Self::ConnectionInterval
             | Self::ControllerBuffers
             | Self::Air
+            | Self::ClosedEvent
             | Self::LossRecovery
             | Self::TailLossProbe
             | Self::RetransmissionTimeout
             | Self::Unanswered
             | Self::Delivery
             | Self::Handshake => Side::Path,
-            Self::NotKnown => Side::Unknown,
+            Self::SendingHost | Self::NotKnown => Side::Unknown,
         }
     }
 }
@@ -181,6 +191,8 @@ impl fmt::Display for Holder {
             Self::ConnectionInterval => "connection interval",
             Self::ControllerBuffers => "controller's buffers",
             Self::Air => "controller and air",
+            Self::ClosedEvent => "event closed early",
+            Self::SendingHost => "sender's host, or wait for an event",
             Self::LossRecovery => "loss recovery",
             Self::TailLossProbe => "tail loss probe",
             Self::RetransmissionTimeout => "retransmission timeout",

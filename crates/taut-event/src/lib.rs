@@ -23,6 +23,7 @@ mod event;
 mod flow;
 mod holder;
 mod l2cap;
+mod le;
 mod sink;
 mod socket;
 
@@ -33,5 +34,6 @@ pub use event::{TimestampOption, What};
 pub use flow::{Address, Flow, FlowId, FlowKey, Vantage, VantageId};
 pub use holder::{Holder, Side};
 pub use l2cap::{Acl, Channel, ChannelKey, L2cap, RadioLink, Turn};
+pub use le::{Le, LeHeader, LeKey, LeLink, LePdu};
 pub use sink::{Closed, Sink};
 pub use socket::{Recovery, SocketState};

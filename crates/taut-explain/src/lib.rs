@@ -18,6 +18,7 @@ mod finding;
 pub mod l2cap;
 mod ledger;
 pub mod nagle;
+mod sniffer;
 pub mod socket;
 mod tcp;
 pub mod trace;
@@ -26,7 +27,7 @@ pub mod watch;
 mod words;
 
 pub use engine::{
-    CauseIn, Certainty, ChannelFacts, Cost, DatagramFacts, Direction, DnsFacts, DnsServer, Engine, Evidence,
+    AirFacts, CauseIn, Certainty, ChannelFacts, Cost, DatagramFacts, Direction, DnsFacts, DnsServer, Engine, Evidence,
     Explanation, Found, Held, QuicFacts, Stall, Verdict, VerdictOn, causes,
 };
 pub use finding::{Finding, Proof, Unit};

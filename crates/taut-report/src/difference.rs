@@ -246,6 +246,7 @@ mod tests {
             tcp_packets: 0,
             udp_packets: 0,
             hci_packets: 0,
+            air_packets: 0,
             bytes: 0,
             remarks: Vec::new(),
             explanation,

@@ -7,6 +7,7 @@ use taut_explain::{ChannelFacts, Direction, Found, Held, Verdict};
 use taut_record::Ended;
 
 use crate::difference::Difference;
+use crate::explained_air;
 use crate::explained_datagrams;
 use crate::explained_file::{ExplainedFile, holder};
 use crate::lines::{WIDTH, cut, line_to, wrap};
@@ -75,7 +76,7 @@ fn verdict(file: &ExplainedFile) -> Vec<String> {
     let explanation = &file.explanation;
     let mut lines = vec![headline(file)];
     let Some(worst) = explanation.worst.first() else {
-        lines.extend(wrap("", "No data over TCP, UDP or L2CAP on LE is in it, so there is nothing to explain."));
+        lines.extend(wrap("", "No data over TCP, UDP or Bluetooth LE is in it, so there is nothing to explain."));
         lines.extend(file.remarks.iter().flat_map(|remark| wrap("  ", remark)));
         lines.truncate(LINES);
         return lines;
@@ -203,6 +204,9 @@ fn title(direction: &Direction) -> String {
     if let Some(facts) = &direction.datagrams {
         return explained_datagrams::title(direction, facts);
     }
+    if let Some(air) = &direction.air {
+        return explained_air::title(direction, air);
+    }
     if let Some(channel) = &direction.channel {
         let (bytes, span) = (units::size(direction.bytes), units::time(direction.span_ns));
         return cut(&format!("{} > {}: {bytes} in {span}, {}", direction.from, direction.to, link(channel)));
@@ -328,10 +332,11 @@ fn details(file: &ExplainedFile) -> Vec<String> {
         lines.push(String::new());
         lines.push(format!("[{}] {}", index + 1, title(direction)));
         lines.extend(breakdown(&direction.breakdown, direction.span_ns, usize::MAX));
-        let facts = match (&direction.channel, &direction.datagrams) {
-            (Some(channel), _) => vec![channel_facts(direction, channel)],
-            (None, Some(datagrams)) => explained_datagrams::facts(direction, datagrams),
-            (None, None) => vec![segment_facts(direction)],
+        let facts = match (&direction.channel, &direction.datagrams, &direction.air) {
+            (Some(channel), ..) => vec![channel_facts(direction, channel)],
+            (None, Some(datagrams), _) => explained_datagrams::facts(direction, datagrams),
+            (None, None, Some(air)) => explained_air::facts(direction, air),
+            (None, None, None) => vec![segment_facts(direction)],
         };
         lines.extend(facts.iter().flat_map(|facts| wrap("  ", facts)));
         let mut clear = Vec::new();

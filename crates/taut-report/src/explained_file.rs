@@ -19,6 +19,9 @@ pub struct ExplainedFile {
     /// Of them packets of the host controller interface of Bluetooth.
     #[serde(default)]
     pub hci_packets: u64,
+    /// Of them packets of Bluetooth LE on the air.
+    #[serde(default)]
+    pub air_packets: u64,
     /// Bytes read, uncompressed.
     pub bytes: u64,
     /// What of the file could not be read or followed, a sentence each.
@@ -31,10 +34,11 @@ pub struct ExplainedFile {
 impl ExplainedFile {
     /// What one of its flows is called.
     pub(crate) const fn kind_of_flow(&self) -> &'static str {
-        match (self.hci_packets, self.udp_packets) {
-            (1.., _) => "channel",
-            (0, 1..) => "flow",
-            (0, 0) => "connection",
+        match (self.air_packets, self.hci_packets, self.udp_packets) {
+            (1.., ..) => "link",
+            (0, 1.., _) => "channel",
+            (0, 0, 1..) => "flow",
+            (0, 0, 0) => "connection",
         }
     }
 }

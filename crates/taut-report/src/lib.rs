@@ -19,6 +19,7 @@ pub mod compare;
 mod difference;
 mod document;
 mod explained;
+mod explained_air;
 mod explained_datagrams;
 mod explained_file;
 pub mod html;

@@ -65,6 +65,7 @@ pub(crate) fn direction(channel: &Channel, way: Way, start: u64) -> Option<(Dire
         remarks: remarks(channel, way),
         channel: Some(facts),
         datagrams: None,
+        air: None,
     };
     Some((report, &half.breakdown, weight(&half.breakdown)))
 }

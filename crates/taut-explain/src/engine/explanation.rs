@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 pub struct Explanation {
     /// From the first to the last packet that is part of a connection.
     pub span_ns: u64,
-    /// Segments of TCP, without copies, datagrams of UDP, and ACL packets of Bluetooth.
+    /// Segments of TCP, without copies, datagrams of UDP, and of Bluetooth ACL packets, or data PDUs on the air.
     pub segments: u64,
     /// Packets that the capture had twice; the copies were left out.
     pub copies: u64,
-    /// Connections of TCP, flows of UDP and channels of L2CAP.
+    /// Connections of TCP, flows of UDP, channels of L2CAP, and links of Bluetooth LE on the air.
     pub flows: u64,
     /// Connections that were booked before their end, since too many were open at once.
     pub evicted_flows: u64,
@@ -91,6 +91,61 @@ pub struct Direction {
     /// and the bytes in flight are not seen. The time goes from the first datagram to the last one, or to its answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramFacts>,
+    /// Of a link of Bluetooth LE on the air, what it is like; absent elsewhere. There `bytes` are those of data PDUs,
+    /// `segments` PDUs with data or control, `mss_bytes` the longest of them, and `repeated_segments` those that were
+    /// sent again. The time goes from the first PDU with data to the answer to the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub air: Option<AirFacts>,
+}
+
+/// What a sniffer saw of a link of Bluetooth LE. What the capture does not tell is absent. Events are those of the
+/// link, PDUs those of this direction.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct AirFacts {
+    /// The link's access address, in hexadecimal.
+    pub access_address: String,
+    /// Connection interval in use at the end.
+    pub interval_ns: Option<u64>,
+    /// Whether a PDU told the interval; else it is that of the anchors.
+    pub is_interval_told: bool,
+    /// Events that the peripheral may skip.
+    pub latency: Option<u16>,
+    /// Physical layer of most PDUs with data: 1M, 2M, Coded.
+    pub phy: Option<String>,
+    /// Longest payload of a data PDU that was agreed on.
+    pub length_bytes: Option<u16>,
+    /// Whether encryption was seen to begin, or the capture marks PDUs as encrypted.
+    pub is_encrypted: bool,
+    /// Connection events of which a PDU was seen.
+    pub events: u64,
+    /// Connection events of which none was, by the interval or the sniffer's count.
+    pub unseen_events: u64,
+    /// Connection events in which the peripheral was not seen to answer.
+    pub silent_events: u64,
+    /// Median exchanges in an event.
+    pub exchanges_per_event: Option<u64>,
+    /// The most.
+    pub most_exchanges: u64,
+    /// Events that ended with more data told of (MD) and no time left.
+    pub full_events: u64,
+    /// Events that ended with more data told of and time left, since the central did not go on.
+    pub ended_by_central: u64,
+    /// The same, since the peripheral was not seen to answer.
+    pub ended_by_peripheral: u64,
+    /// The same, where the last PDU had a wrong CRC.
+    pub ended_by_crc: u64,
+    /// PDUs of link layer control.
+    pub control_pdus: u64,
+    /// Empty PDUs.
+    pub empty_pdus: u64,
+    /// PDUs whose answer asked for them once more (NESN).
+    pub refused: u64,
+    /// PDUs that the sniffer got with a wrong CRC.
+    pub wrong_crc: Option<u64>,
+    /// How often sequence numbers show that the sniffer missed PDUs.
+    pub unseen_pdus: u64,
+    /// Time on air of PDUs with data, repetitions not counted.
+    pub air_ns: u64,
 }
 
 /// What the datagrams of a flow of UDP are like. What the capture does not tell is absent.

@@ -22,8 +22,8 @@ pub(crate) use breakdown::{Breakdown, Episode};
 pub use detect::causes;
 pub(crate) use detect::is_enough;
 pub use explanation::{
-    CauseIn, Certainty, ChannelFacts, Cost, DatagramFacts, Direction, DnsFacts, DnsServer, Evidence, Explanation,
-    Found, Held, QuicFacts, Stall, Verdict, VerdictOn,
+    AirFacts, CauseIn, Certainty, ChannelFacts, Cost, DatagramFacts, Direction, DnsFacts, DnsServer, Evidence,
+    Explanation, Found, Held, QuicFacts, Stall, Verdict, VerdictOn,
 };
 
 pub(crate) use report::held;
@@ -31,6 +31,7 @@ pub(crate) use report::held;
 use self::clock::Clock;
 use crate::channel::{self, Channel};
 use crate::dns::{self, Resolver};
+use crate::sniffer::{self, Sniffed};
 use crate::tcp::Connection;
 use crate::udp::{self, Datagrams};
 
@@ -55,6 +56,7 @@ enum Tracker {
     Channel(Box<Channel>),
     Datagrams(Box<Datagrams>),
     Resolver(Box<Resolver>),
+    Sniffed(Box<Sniffed>),
 }
 
 /// What one holder had of all directions.
@@ -153,6 +155,7 @@ impl Engine {
             Some(Some(Tracker::Channel(channel))) => channel.event(event),
             Some(Some(Tracker::Datagrams(datagrams))) => datagrams.event(event),
             Some(Some(Tracker::Resolver(resolver))) => resolver.event(event),
+            Some(Some(Tracker::Sniffed(link))) => link.event(event),
             Some(None) | None => {}
         }
     }
@@ -169,6 +172,7 @@ impl Engine {
                 Tracker::Channel(channel) => channel::direction(channel, direction, start),
                 Tracker::Datagrams(datagrams) => udp::direction(datagrams, direction, start),
                 Tracker::Resolver(resolver) => dns::direction(resolver, direction, start),
+                Tracker::Sniffed(link) => sniffer::direction(link, direction, start),
             };
             let Some((report, breakdown, weight)) = reported else { continue };
             self.counts.directions += 1;
@@ -199,6 +203,7 @@ impl Sink for Engine {
             FlowKey::L2cap(_) => Tracker::Channel(Box::new(Channel::new(*flow))),
             FlowKey::Udp(..) => Tracker::Datagrams(Box::new(Datagrams::new(*flow))),
             FlowKey::Dns(_) => Tracker::Resolver(Box::new(Resolver::new(*flow))),
+            FlowKey::Le(_) => Tracker::Sniffed(Box::new(Sniffed::new(*flow))),
             FlowKey::Tcp(..) | FlowKey::Socket(_) => Tracker::Connection(Box::new(Connection::new(*flow))),
         });
         self.counts.flows += 1;
@@ -233,6 +238,10 @@ impl Sink for Engine {
             Tracker::Resolver(resolver) => {
                 resolver.finish();
                 self.counts.segments += resolver.datagrams;
+            }
+            Tracker::Sniffed(link) => {
+                link.finish();
+                self.counts.segments += link.pdus;
             }
         }
         self.counts.evicted += u64::from(why == Closed::Evicted);

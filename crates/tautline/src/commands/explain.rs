@@ -19,15 +19,16 @@ use crate::cause_limit::CauseLimit;
 use crate::exit::Code;
 use crate::{output, run};
 
-/// Tell where the time went in a capture of TCP or UDP or a log of Bluetooth: who held the data, for how long, and
-/// what to change
+/// Tell where the time went in a capture of TCP, UDP or Bluetooth LE, on the air or in a host's log: who held the data,
+/// for how long, and what to change
 ///
 /// Reads pcap, pcapng, btsnoop and snoop, compressed by gzip or zstd or not, whatever the file is called; - is
 /// standard input. Of a zip archive, such as a bug report of Android, it reads the log of Bluetooth or the capture
 /// in it. Each nanosecond between the first and the last byte of a direction is booked to one holder: the sending
 /// program, the peer's turn, Nagle's algorithm, the congestion window, the receive window, a loss, … On Bluetooth
 /// LE also credits, controller, connection interval and air. Of UDP it tells turns, questions of DNS that were asked
-/// again, and the handshake of QUIC. Nothing leaves this machine. Several files are explained each by itself.
+/// again, and the handshake of QUIC. Of a sniffer's capture of Bluetooth LE (link types 251, 256 and 272) it tells
+/// connection events, PDUs sent again, and who ended an event early. Nothing leaves this machine. Several files are explained each by itself.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut explain slow.pcapng
@@ -139,6 +140,7 @@ fn explain(path: &Path, top: usize, interrupt: &Interrupt) -> anyhow::Result<Exp
         tcp_packets: counts.tcp,
         udp_packets: counts.udp,
         hci_packets: counts.hci,
+        air_packets: counts.air,
         bytes: reader.position(),
         remarks: remarks(&counts, explanation.clock_steps, &reader, interrupt),
         explanation,
@@ -196,6 +198,10 @@ fn remarks(counts: &Counts, clock_steps: u64, reader: &Reader<'_>, interrupt: &I
         (
             counts.hci_cut,
             "events and signalling packets are not whole; what they say of links, channels and credits is not known.",
+        ),
+        (
+            counts.air_stray,
+            "PDUs on the air are of no link that is followed: their CRC is wrong, or their header can't be.",
         ),
         (counts.classic, "packets are of BR/EDR, which is not explained yet; LE is."),
         (counts.without_time, "packets have no time, and were left out."),

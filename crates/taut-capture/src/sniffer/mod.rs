@@ -1,0 +1,260 @@
+//! Links of Bluetooth LE as a sniffer gets them from the air: whose PDU it is, and in which connection event.
+
+mod frame;
+mod rhythm;
+
+use std::hash::{BuildHasher, Hasher};
+
+use foldhash::fast::FixedState;
+use taut_air::pdu::advertising::{ACCESS_ADDRESS, ConnectInd};
+use taut_air::pdu::control::Control;
+use taut_air::pdu::{Header, Llid};
+use taut_air::{HEADER_BYTES, MAX_LENGTH, MIC_BYTES, MIN_LENGTH};
+use taut_event::{
+    Closed, Coverage, Direction, Event, Flow, FlowId, FlowKey, Kind, Le, LeHeader, LeKey, LeLink, LePdu, Sink,
+    VantageId, What,
+};
+use taut_time::{ByteRange, Instant, Layer};
+
+use crate::counts::Counts;
+use crate::packet::Packet;
+pub(crate) use frame::is_air;
+use frame::{Frame, Not};
+use rhythm::Rhythm;
+
+/// So many links are followed at once.
+const MOST_LINKS: usize = 64;
+/// Of intervals, in nanoseconds.
+const UNIT_NS: u64 = 1_250_000;
+
+/// The links of a capture.
+#[derive(Debug)]
+pub(crate) struct Sniffer {
+    first_flow: u32,
+    links: Vec<Link>,
+}
+
+#[derive(Debug)]
+struct Link {
+    access_address: u32,
+    told: LeLink,
+    rhythm: Rhythm,
+    /// What each side said that it sends and takes; `None`: nothing yet.
+    lengths: [Option<(u16, u16)>; 2],
+    /// The latency that holds with the interval that will.
+    next_latency: Option<u16>,
+    positions: [u64; 2],
+    /// Number of the newest packet.
+    last: u64,
+}
+
+/// When and where a packet was seen.
+#[derive(Clone, Copy)]
+struct Place {
+    at: Instant,
+    seen_by: VantageId,
+    frame: u64,
+}
+
+impl Sniffer {
+    pub(crate) const fn new(first_flow: u32) -> Self {
+        Self { first_flow, links: Vec::new() }
+    }
+
+    /// Hands a packet's events to the sink.
+    pub(crate) fn packet(
+        &mut self,
+        packet: &Packet<'_>,
+        seen_by: VantageId,
+        counts: &mut Counts,
+        sink: &mut impl Sink,
+    ) {
+        let frame = match frame::read(packet) {
+            Ok(frame) => frame,
+            Err(Not::Cut) => return counts.cut += 1,
+            Err(Not::Other) => return counts.air_other += 1,
+        };
+        let Some(at) = packet.at else { return counts.without_time += 1 };
+        counts.air += 1;
+        let place = Place { at, seen_by, frame: packet.frame };
+        if frame.access_address == ACCESS_ADDRESS {
+            counts.air_other += 1;
+            if let Some(request) = ConnectInd::parse(frame.pdu).filter(|_| frame.is_right != Some(false)) {
+                self.begin(&request, &frame, place, counts, sink);
+            }
+            return;
+        }
+        let known = self.links.iter().position(|link| link.access_address == frame.access_address);
+        let header = frame.pdu.first_chunk().and_then(|header| Header::parse(*header));
+        let index = match (known, frame.is_right, header) {
+            (Some(index), ..) => index,
+            // Noise has any access address.
+            (None, Some(false), _) | (None, _, None) => return counts.air_stray += 1,
+            (None, _, Some(_)) => {
+                let link = Link::new(frame.access_address, &frame, LeLink::default());
+                self.open(link, None, counts, sink)
+            }
+        };
+        let flow = FlowId(self.first_flow + index as u32);
+        let link = &mut self.links[index];
+        link.last = counts.packets;
+        link.pdu(&frame, header.filter(|_| frame.is_right != Some(false)), flow, place, sink);
+    }
+
+    /// Closes all links.
+    pub(crate) fn finish(&mut self, sink: &mut impl Sink) {
+        for index in 0..self.links.len() {
+            sink.close(FlowId(self.first_flow + index as u32), Closed::EndOfSource);
+        }
+        self.links.clear();
+    }
+
+    /// A link begins with what its initiator set.
+    fn begin(
+        &mut self,
+        request: &ConnectInd,
+        frame: &Frame<'_>,
+        place: Place,
+        counts: &mut Counts,
+        sink: &mut impl Sink,
+    ) {
+        let told = LeLink {
+            latency: Some(request.latency),
+            length: Some([MIN_LENGTH as u16; 2]),
+            interval_ns: u64::from(request.interval) * UNIT_NS,
+            is_told: true,
+            ..LeLink::default()
+        };
+        let mut link = Link::new(request.access_address, frame, told);
+        // Data of LE 1M has no sender's mark where advertising has none; the first data PDU tells.
+        (link.told.tells_direction, link.told.tells_crc) = (false, frame.is_right.is_some());
+        link.rhythm.told(told.interval_ns);
+        let ends = Some([request.initiator, request.advertiser]);
+        let index = self.open(link, ends, counts, sink);
+        let flow = FlowId(self.first_flow + index as u32);
+        let told = Le::Link(self.links[index].told);
+        tell(flow, Direction::Forward, told, ByteRange::new(0, 0), place, sink);
+    }
+
+    fn open(&mut self, link: Link, ends: Option<[[u8; 6]; 2]>, counts: &mut Counts, sink: &mut impl Sink) -> usize {
+        counts.flows += 1;
+        let known = self.links.iter().position(|known| known.access_address == link.access_address);
+        let key = LeKey { access_address: link.access_address, ends };
+        let link = Link { last: counts.packets, ..link };
+        let index = match known {
+            Some(index) => {
+                sink.close(FlowId(self.first_flow + index as u32), Closed::Replaced);
+                index
+            }
+            None if self.links.len() == MOST_LINKS => {
+                let oldest = (0..MOST_LINKS).min_by_key(|&index| self.links[index].last).unwrap_or(0);
+                sink.close(FlowId(self.first_flow + oldest as u32), Closed::Evicted);
+                counts.evicted += 1;
+                oldest
+            }
+            None => self.links.len(),
+        };
+        match self.links.get_mut(index) {
+            Some(old) => *old = link,
+            None => self.links.push(link),
+        }
+        let coverage = Coverage::of(&[Kind::AirPdus]);
+        let flow = Flow { key: FlowKey::Le(key), from_start: ends.is_some(), coverage };
+        sink.flow(FlowId(self.first_flow + index as u32), &flow);
+        index
+    }
+}
+
+impl Link {
+    fn new(access_address: u32, frame: &Frame<'_>, told: LeLink) -> Self {
+        let told = LeLink {
+            tells_direction: frame.way.is_some(),
+            tells_crc: frame.is_right.is_some(),
+            tells_phy: frame.tells_phy,
+            ..told
+        };
+        let rhythm = Rhythm::default();
+        let (lengths, next_latency, positions) = ([None; 2], None, [0; 2]);
+        Self { access_address, told, rhythm, lengths, next_latency, positions, last: 0 }
+    }
+
+    /// A PDU, whose header is known if its CRC is right or was not looked at.
+    fn pdu(&mut self, frame: &Frame<'_>, header: Option<Header>, flow: FlowId, place: Place, sink: &mut impl Sink) {
+        let length = usize::from(frame.pdu[1]);
+        let air_ns = frame.phy.air_time(length.min(MAX_LENGTH + MIC_BYTES), false);
+        let at = place.at.as_nanos();
+        let stands = self.rhythm.pdu(at, at.saturating_add(air_ns), frame.way, frame.counter);
+        let before = self.told;
+        self.told.tells_direction |= frame.way.is_some();
+        self.told.is_encrypted |= frame.is_encrypted;
+        if self.rhythm.interval_ns != self.told.interval_ns {
+            self.told.interval_ns = self.rhythm.interval_ns;
+            // What was told holds with the interval that was told with it.
+            self.told.latency = self.next_latency.take().filter(|_| self.rhythm.is_told);
+        }
+        self.told.is_told = self.rhythm.is_told;
+        if self.told != before {
+            tell(flow, stands.way, Le::Link(self.told), ByteRange::new(0, 0), place, sink);
+        }
+        let payload = &frame.pdu[HEADER_BYTES..];
+        let mic = if self.told.is_encrypted { MIC_BYTES } else { 0 };
+        let is_data = header.is_some_and(|header| header.llid != Llid::Control);
+        let data = if is_data { length.saturating_sub(mic) as u64 } else { 0 };
+        let position = &mut self.positions[stands.way.index()];
+        let bytes = ByteRange::new(*position, position.saturating_add(data));
+        *position = bytes.end;
+        let mut hasher = FixedState::with_seed(1).build_hasher();
+        hasher.write(payload);
+        let pdu = LePdu {
+            header: header.map(|header| LeHeader {
+                is_control: header.llid == Llid::Control,
+                continues: header.llid == Llid::Continuation && header.length > 0,
+                sn: header.sn,
+                nesn: header.nesn,
+                md: header.md,
+                length: header.length,
+            }),
+            hash: (hasher.finish() >> 32) as u32,
+            air_ns: u32::try_from(air_ns).unwrap_or(u32::MAX),
+            phy: frame.phy.number(),
+            begins_event: stands.begins_event,
+            is_after_hole: stands.is_after_hole,
+            unseen_events: stands.unseen_events,
+        };
+        tell(flow, stands.way, Le::Pdu(pdu), bytes, place, sink);
+        let is_clear = !self.told.is_encrypted || frame.is_deciphered;
+        let is_control = header.is_some_and(|header| header.llid == Llid::Control);
+        if let (true, Ok(control)) = (is_control && is_clear, Control::parse(payload)) {
+            self.control(control, stands.way);
+            if self.told != before {
+                tell(flow, stands.way, Le::Link(self.told), ByteRange::new(0, 0), place, sink);
+            }
+        }
+    }
+
+    fn control(&mut self, control: Control, way: Direction) {
+        match control {
+            Control::ConnectionUpdate { interval, latency, .. } => {
+                self.rhythm.will_be(u64::from(interval) * UNIT_NS);
+                self.next_latency = Some(latency);
+            }
+            Control::StartEncryptionRequest => self.told.is_encrypted = true,
+            Control::Terminate { .. } => self.told.is_over = true,
+            Control::LengthRequest(length) | Control::LengthResponse(length) => {
+                self.lengths[way.index()] = Some((length.tx_octets, length.rx_octets));
+                if let [Some(central), Some(peripheral)] = self.lengths {
+                    let least = MIN_LENGTH as u16;
+                    let agreed = [central.0.min(peripheral.1).max(least), peripheral.0.min(central.1).max(least)];
+                    self.told.length = Some(agreed);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn tell(flow: FlowId, direction: Direction, what: Le, bytes: ByteRange, place: Place, sink: &mut impl Sink) {
+    let Place { at, seen_by, frame } = place;
+    let (what, layer) = (What::Le(what), Layer::Medium);
+    sink.event(&Event { at, seen_by, flow, direction, layer, what, bytes, who: None, place: frame });
+}

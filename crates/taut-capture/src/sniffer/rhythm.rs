@@ -1,0 +1,220 @@
+//! When connection events of a link begin, and whose turn it is, by the times of its PDUs.
+
+use taut_event::Direction;
+
+/// The inter frame space, in nanoseconds (Core Specification, Vol 6, Part B, section 4.1.1).
+const IFS_NS: u64 = 150_000;
+/// A PDU that follows another one by the inter frame space does so within this, with the clock of the sniffer.
+const TURN_NS: u64 = 50_000;
+/// Longer than the longest PDU of LE 1M with two inter frame spaces.
+const HOLE_NS: u64 = 2_600_000;
+/// Unit of intervals.
+const UNIT_NS: u64 = 1_250_000;
+/// Shortest and longest interval (section 4.5.1), in units.
+const UNITS: std::ops::RangeInclusive<u64> = 6..=3200;
+/// Distances of anchors that are remembered.
+const KEPT: usize = 8;
+/// So many of them that agree tell an interval.
+const ALIKE: usize = 4;
+
+/// The rhythm of a link.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rhythm {
+    /// Interval in use, in nanoseconds; 0: not known.
+    pub(super) interval_ns: u64,
+    /// Whether a PDU told it.
+    pub(super) is_told: bool,
+    /// An interval that a PDU told, which will hold.
+    pending: Option<u64>,
+    /// The begin of the newest event whose first PDU was seen.
+    anchor: Option<u64>,
+    end: u64,
+    way: Option<Direction>,
+    counter: Option<u16>,
+    /// Newest distances of anchors in units, of which 0 is none.
+    gaps: [u64; KEPT],
+    next: usize,
+}
+
+/// Where a PDU stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Stands {
+    pub(super) way: Direction,
+    pub(super) begins_event: bool,
+    pub(super) is_after_hole: bool,
+    pub(super) unseen_events: u16,
+}
+
+impl Rhythm {
+    /// The interval that a PDU tells, from the link's first event on.
+    pub(super) const fn told(&mut self, interval_ns: u64) {
+        (self.interval_ns, self.is_told) = (interval_ns, interval_ns > 0);
+    }
+
+    /// The interval that will hold.
+    pub(super) const fn will_be(&mut self, interval_ns: u64) {
+        self.pending = Some(interval_ns);
+    }
+
+    /// The next PDU, from `at` to `end`, with what the sniffer says of its sender and of the number of its event.
+    pub(super) fn pdu(&mut self, at: u64, end: u64, way: Option<Direction>, counter: Option<u16>) -> Stands {
+        let gap = at.saturating_sub(self.end);
+        let is_turn = self.way.is_some() && gap.abs_diff(IFS_NS) <= TURN_NS;
+        let is_near = self.is_near_anchor(at);
+        let begins_event = match (counter, self.counter) {
+            (Some(counter), Some(last)) => counter != last,
+            _ if self.way.is_none() => true,
+            _ if is_turn => false,
+            _ if is_near => way != Some(Direction::Backward),
+            _ if self.interval_ns > 0 => gap > HOLE_NS,
+            // Without an interval a lost PDU looks as an anchor does; the distances of anchors sort that out.
+            _ => way != Some(Direction::Backward) || gap > HOLE_NS,
+        };
+        let turn = if begins_event { None } else { self.way.map(Direction::reverse) };
+        let way = way.or(turn).unwrap_or(Direction::Forward);
+        // The central begins each event, and both take turns.
+        let is_after_hole = if begins_event {
+            way == Direction::Backward
+        } else {
+            !is_turn && self.way.is_some() && gap > IFS_NS || self.way == Some(way)
+        };
+        let mut unseen_events = 0;
+        if begins_event {
+            unseen_events = self.unseen(at, counter);
+            if way == Direction::Forward {
+                self.anchor(at);
+            }
+        }
+        (self.end, self.way, self.counter) = (end.max(self.end), Some(way), counter.or(self.counter));
+        Stands { way, begins_event, is_after_hole, unseen_events }
+    }
+
+    fn is_near_anchor(&self, at: u64) -> bool {
+        let Some(since) = self.anchor.map(|anchor| at.saturating_sub(anchor)) else { return false };
+        if self.interval_ns == 0 || since < self.interval_ns / 2 {
+            return false;
+        }
+        let beyond = since % self.interval_ns;
+        // Both sleep clocks are within 500 parts in a million.
+        let tolerance = (TURN_NS + since / 1000).min(self.interval_ns / 4);
+        beyond.min(self.interval_ns - beyond) <= tolerance
+    }
+
+    /// Events since the newest one that was seen, of which nothing was.
+    fn unseen(&self, at: u64, counter: Option<u16>) -> u16 {
+        if let (Some(counter), Some(last)) = (counter, self.counter) {
+            // A counter that goes back began anew.
+            return Some(counter.wrapping_sub(last)).filter(|&ahead| ahead < 1 << 15).unwrap_or(1).saturating_sub(1);
+        }
+        let Some(since) = self.anchor.map(|anchor| at.saturating_sub(anchor)) else { return 0 };
+        if self.interval_ns == 0 || self.pending.is_some_and(|pending| units(since) == Some(units_of(pending))) {
+            return 0;
+        }
+        u16::try_from(((since + self.interval_ns / 2) / self.interval_ns).saturating_sub(1)).unwrap_or(u16::MAX)
+    }
+
+    fn anchor(&mut self, at: u64) {
+        let Some(before) = self.anchor.replace(at) else { return };
+        let Some(gap) = units(at.saturating_sub(before)) else { return };
+        if self.pending.is_some_and(|pending| units_of(pending) == gap) {
+            (self.interval_ns, self.is_told, self.pending) = (gap * UNIT_NS, true, None);
+        }
+        self.gaps[self.next] = gap;
+        self.next = (self.next + 1) % KEPT;
+        let known = units_of(self.interval_ns);
+        let alike = self.gaps.iter().filter(|&&other| other == gap).count();
+        // Where events are not seen, anchors are several intervals apart.
+        let may_be_several = known > 0 && gap % known == 0;
+        if gap != known && (alike == KEPT || alike >= ALIKE && !may_be_several) {
+            (self.interval_ns, self.is_told) = (gap * UNIT_NS, false);
+        }
+    }
+}
+
+const fn units_of(interval_ns: u64) -> u64 {
+    interval_ns / UNIT_NS
+}
+
+/// A distance in whole units, if it is near enough to that.
+fn units(gap: u64) -> Option<u64> {
+    let units = (gap + UNIT_NS / 2) / UNIT_NS;
+    let tolerance = TURN_NS + gap / 1000;
+    (UNITS.contains(&units) && gap.abs_diff(units * UNIT_NS) <= tolerance).then_some(units)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const EMPTY: u64 = 80_000;
+
+    /// An exchange of empty PDUs in each event, the sender told or not; where each stands.
+    fn events(rhythm: &mut Rhythm, begins: impl Iterator<Item = u64>, is_told: bool) -> Vec<Stands> {
+        let way = |way| is_told.then_some(way);
+        begins
+            .flat_map(|at| {
+                let answer = at + EMPTY + IFS_NS;
+                let first = rhythm.pdu(at, at + EMPTY, way(Direction::Forward), None);
+                [first, rhythm.pdu(answer, answer + EMPTY, way(Direction::Backward), None)]
+            })
+            .collect()
+    }
+
+    #[test]
+    fn turns_and_interval_are_found_by_the_times_alone() {
+        for interval in [7 * MS + MS / 2, 30 * MS, 400 * MS] {
+            let mut rhythm = Rhythm::default();
+            let stands = events(&mut rhythm, (0..20).map(|n| MS + n * interval), false);
+            assert_eq!((rhythm.interval_ns, rhythm.is_told), (interval, false));
+            assert!(stands.iter().step_by(2).all(|stands| stands.begins_event && stands.way == Direction::Forward));
+            assert!(stands.iter().skip(1).step_by(2).all(|it| !it.begins_event && it.way == Direction::Backward));
+            assert!(stands.iter().all(|stands| !stands.is_after_hole && stands.unseen_events == 0));
+        }
+    }
+
+    #[test]
+    fn events_that_were_not_seen_are_counted() {
+        let mut rhythm = Rhythm::default();
+        rhythm.told(30 * MS);
+        let stands = events(&mut rhythm, [0, 1, 2, 5, 6].map(|n| n * 30 * MS).into_iter(), true);
+        let unseen: Vec<u16> = stands.iter().map(|stands| stands.unseen_events).collect();
+        assert_eq!(unseen, [0, 0, 0, 0, 0, 0, 2, 0, 0, 0]);
+        assert!(rhythm.is_told);
+    }
+
+    #[test]
+    fn a_pdu_within_an_event_that_was_not_seen_is_a_hole() {
+        let mut rhythm = Rhythm::default();
+        rhythm.told(30 * MS);
+        let way = Some(Direction::Forward);
+        rhythm.pdu(0, EMPTY, way, None);
+        let third = rhythm.pdu(2 * (EMPTY + IFS_NS), MS, way, None);
+        assert!(!third.begins_event && third.is_after_hole);
+        let late = rhythm.pdu(30 * MS + EMPTY + IFS_NS, 31 * MS, Some(Direction::Backward), None);
+        assert!(late.begins_event && late.is_after_hole);
+    }
+
+    #[test]
+    fn an_update_that_was_told_holds_once_it_is_seen_and_one_that_was_not_is_found() {
+        let mut rhythm = Rhythm::default();
+        rhythm.told(30 * MS);
+        events(&mut rhythm, (0..5).map(|n| n * 30 * MS), true);
+        rhythm.will_be(60 * MS);
+        let stands = events(&mut rhythm, (3..5).map(|n| n * 60 * MS), true);
+        assert_eq!((rhythm.interval_ns, rhythm.is_told), (60 * MS, true));
+        assert!(stands.iter().all(|stands| stands.unseen_events == 0));
+        events(&mut rhythm, (1..6).map(|n| 300 * MS + n * 45 * MS), true);
+        assert_eq!((rhythm.interval_ns, rhythm.is_told), (45 * MS, false));
+    }
+
+    #[test]
+    fn a_sniffer_that_counts_events_is_believed() {
+        let mut rhythm = Rhythm::default();
+        let mut pdu = |at, way, counter| rhythm.pdu(at, at + EMPTY, Some(way), Some(counter));
+        assert!(pdu(0, Direction::Forward, 65_534).begins_event);
+        assert!(!pdu(MS, Direction::Backward, 65_534).begins_event);
+        assert_eq!(pdu(2 * MS, Direction::Forward, 1).unseen_events, 2);
+        assert_eq!(pdu(3 * MS, Direction::Forward, 0).unseen_events, 0);
+    }
+}

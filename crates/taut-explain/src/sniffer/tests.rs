@@ -1,0 +1,271 @@
+//! Links as a sniffer tells of them, PDU by PDU.
+
+use proptest::prelude::*;
+use taut_event::{
+    Closed, Coverage, Direction as Way, Event, Flow, FlowId, FlowKey, Kind, Le, LeHeader, LeKey, LeLink, LePdu, Sink,
+    VantageId, What,
+};
+use taut_time::{ByteRange, Instant, Layer};
+
+use crate::engine::{Direction, Engine, Verdict};
+
+const MS: u64 = 1_000_000;
+const INTERVAL: u64 = 30 * MS;
+const IFS: u64 = 150_000;
+
+/// A link and a sniffer beside it.
+struct Air {
+    engine: Engine,
+    at: u64,
+    sn: [bool; 2],
+    place: u64,
+    begins: bool,
+    unseen: u16,
+}
+
+fn air_ns(length: u8) -> u32 {
+    (10 + u32::from(length)) * 8000
+}
+
+impl Air {
+    fn new(latency: Option<u16>) -> Self {
+        let mut engine = Engine::new(8);
+        let key = LeKey { access_address: 0x1234_5678, ends: Some([[1; 6], [2; 6]]) };
+        let coverage = Coverage::of(&[Kind::AirPdus]);
+        engine.flow(FlowId(0), &Flow { key: FlowKey::Le(key), from_start: true, coverage });
+        let mut air = Self { engine, at: MS, sn: [false; 2], place: 0, begins: true, unseen: 0 };
+        let (is_told, tells_direction, tells_crc, tells_phy) = (true, true, true, true);
+        let link = LeLink {
+            interval_ns: INTERVAL,
+            is_told,
+            latency,
+            tells_direction,
+            tells_crc,
+            tells_phy,
+            ..LeLink::default()
+        };
+        air.tell(Way::Forward, Le::Link(link), 0);
+        air
+    }
+
+    fn tell(&mut self, direction: Way, what: Le, bytes: u64) {
+        self.place += 1;
+        self.engine.event(&Event {
+            at: Instant::from_nanos(self.at),
+            seen_by: VantageId(0),
+            flow: FlowId(0),
+            direction,
+            layer: Layer::Medium,
+            what: What::Le(what),
+            bytes: ByteRange::new(0, bytes),
+            who: None,
+            place: self.place,
+        });
+    }
+
+    /// A PDU and the inter frame space behind it. One whose number is not `new` repeats the one before.
+    fn pdu(&mut self, way: Way, length: u8, md: bool, new: bool) {
+        let index = way.index();
+        self.sn[index] ^= new;
+        let header = LeHeader { sn: self.sn[index], nesn: !self.sn[1 - index], md, length, ..LeHeader::default() };
+        let hash = u32::from(length) << 1 | u32::from(self.sn[index]);
+        let unseen_events = std::mem::take(&mut self.unseen);
+        let pdu = LePdu {
+            header: Some(header),
+            hash,
+            air_ns: air_ns(length),
+            phy: 1,
+            begins_event: std::mem::take(&mut self.begins),
+            is_after_hole: false,
+            unseen_events,
+        };
+        self.tell(way, Le::Pdu(pdu), length.into());
+        self.at += u64::from(air_ns(length)) + IFS;
+    }
+
+    /// The next event, after so many that are not seen.
+    fn next(&mut self, unseen: u16) {
+        let since = (self.at - MS) / INTERVAL;
+        self.at = MS + (since + 1 + u64::from(unseen)) * INTERVAL;
+        (self.begins, self.unseen) = (true, unseen);
+    }
+
+    fn explained(mut self) -> Vec<Direction> {
+        self.engine.close(FlowId(0), Closed::EndOfSource);
+        self.engine.finish().worst
+    }
+
+    fn central(self) -> Direction {
+        self.explained().into_iter().find(|direction| direction.from.starts_with("central")).expect("data went")
+    }
+}
+
+fn share(direction: &Direction, holder: &str) -> f64 {
+    direction.breakdown.iter().find(|held| held.holder == holder).map_or(0.0, |held| held.share)
+}
+
+fn says(direction: &Direction, cause: &str) -> char {
+    match direction.verdicts.iter().find(|on| on.cause == cause).expect("all causes are told").verdict {
+        Verdict::Found(_) => 'F',
+        Verdict::Unknown { .. } => '?',
+        Verdict::Clear => '.',
+    }
+}
+
+/// So many events, with data of the central and what becomes of it.
+fn events(count: u64, latency: Option<u16>, mut event: impl FnMut(&mut Air, u64)) -> Direction {
+    let mut air = Air::new(latency);
+    for number in 0..count {
+        event(&mut air, number);
+        air.next(0);
+    }
+    air.central()
+}
+
+#[test]
+fn an_event_that_the_central_ends_although_there_is_more_is_told_with_who_did() {
+    let direction = events(20, Some(0), |air, _| {
+        air.pdu(Way::Forward, 100, true, true);
+        air.pdu(Way::Backward, 0, false, true);
+    });
+    assert!(share(&direction, "closed_event") > 0.9, "{direction:?}");
+    assert_eq!(says(&direction, "event_closed_early"), 'F');
+    let facts = direction.air.as_ref().unwrap();
+    assert_eq!((facts.ended_by_central, facts.ended_by_peripheral, facts.exchanges_per_event), (19, 0, Some(1)));
+}
+
+#[test]
+fn a_peripheral_that_does_not_answer_ends_events() {
+    let direction = events(20, Some(0), |air, number| {
+        air.pdu(Way::Forward, 100, true, true);
+        if number % 2 == 0 {
+            air.pdu(Way::Backward, 0, false, true);
+        }
+    });
+    let facts = direction.air.as_ref().unwrap();
+    // How much time was left after the last event is not known.
+    assert_eq!((facts.ended_by_peripheral, facts.silent_events), (9, 10));
+}
+
+#[test]
+fn the_same_pdu_once_more_is_a_repeat_and_the_time_until_then_a_loss() {
+    let direction = events(20, Some(0), |air, number| {
+        air.pdu(Way::Forward, 100, false, number % 2 == 0);
+        air.pdu(Way::Backward, 0, false, true);
+    });
+    assert_eq!((direction.repeated_segments, direction.segments), (10, 10));
+    assert!((0.4..0.6).contains(&share(&direction, "loss_recovery")), "{direction:?}");
+    assert_eq!(says(&direction, "loss"), 'F');
+}
+
+#[test]
+fn a_controller_with_nothing_to_send_waits_for_its_host() {
+    let direction = events(40, Some(0), |air, number| {
+        air.pdu(Way::Forward, if number % 4 == 0 { 100 } else { 0 }, false, true);
+        air.pdu(Way::Backward, 0, false, true);
+    });
+    assert!(share(&direction, "sending_host") > 0.9, "{direction:?}");
+    assert_eq!((says(&direction, "sending_host"), says(&direction, "loss")), ('?', '.'));
+}
+
+#[test]
+fn one_pdu_in_each_event_without_a_mark_may_be_a_limit_of_the_controller() {
+    let direction = events(20, Some(0), |air, _| {
+        air.pdu(Way::Forward, 100, false, true);
+        air.pdu(Way::Backward, 0, false, true);
+    });
+    assert_eq!(says(&direction, "event_closed_early"), '?');
+    let varied = events(20, Some(0), |air, number| {
+        for left in (0..=number % 5).rev() {
+            air.pdu(Way::Forward, 100, left > 0, true);
+            air.pdu(Way::Backward, 0, false, true);
+        }
+    });
+    assert_eq!(says(&varied, "event_closed_early"), '.');
+}
+
+#[test]
+fn time_of_events_that_were_not_seen_is_not_known() {
+    let mut air = Air::new(Some(0));
+    for _ in 0..10 {
+        air.pdu(Way::Forward, 100, true, true);
+        air.pdu(Way::Backward, 0, false, true);
+        air.next(3);
+    }
+    let direction = air.central();
+    assert!(share(&direction, "not_known") > 0.9, "{direction:?}");
+    assert_eq!(says(&direction, "event_closed_early"), '.');
+    assert_eq!(direction.air.unwrap().unseen_events, 27);
+}
+
+#[test]
+fn a_peripheral_may_skip_events_if_its_latency_allows_that() {
+    let told = |latency| {
+        let mut air = Air::new(latency);
+        for number in 0..20 {
+            air.pdu(Way::Forward, 0, false, true);
+            if number % 2 == 0 {
+                air.pdu(Way::Backward, 50, false, true);
+            }
+            air.next(0);
+        }
+        let all = air.explained();
+        let direction = all.into_iter().find(|direction| direction.from.starts_with("peripheral")).unwrap();
+        ["sending_host", "loss_recovery", "not_known"].map(|holder| share(&direction, holder) > 0.9)
+    };
+    assert_eq!(told(Some(4)), [true, false, false]);
+    assert_eq!(told(Some(0)), [false, true, false]);
+    assert_eq!(told(None), [false, false, true]);
+}
+
+#[test]
+fn a_link_that_is_busy_with_short_pdus_needs_longer_ones() {
+    let direction = events(20, Some(0), |air, _| {
+        for left in (0..44).rev() {
+            air.sn[0] ^= true;
+            let header =
+                LeHeader { sn: air.sn[0], md: left > 0, length: 27, continues: left % 8 != 0, ..LeHeader::default() };
+            let begins_event = std::mem::take(&mut air.begins);
+            let pdu = LePdu {
+                header: Some(header),
+                hash: left,
+                air_ns: air_ns(27),
+                phy: 1,
+                begins_event,
+                ..LePdu::default()
+            };
+            air.tell(Way::Forward, Le::Pdu(pdu), 27);
+            air.at += u64::from(air_ns(27)) + IFS;
+            air.pdu(Way::Backward, 0, false, true);
+        }
+    });
+    assert!(share(&direction, "air") > 0.9, "{direction:?}");
+    assert_eq!((says(&direction, "length"), says(&direction, "phy")), ('F', 'F'));
+}
+
+proptest! {
+    /// Whatever a sniffer tells, each nanosecond has one holder.
+    #[test]
+    fn the_ledger_adds_up(
+        pdus in prop::collection::vec((0..4_u8, any::<bool>(), any::<bool>(), any::<u8>(), any::<bool>(), 0..40_000_000_u64), 0..60)
+    ) {
+        let mut air = Air::new(None);
+        for (what, md, new, length, is_forward, gap) in pdus {
+            let way = if is_forward { Way::Forward } else { Way::Backward };
+            air.begins = what == 0;
+            air.unseen = u16::from(what == 0) * u16::from(length % 3);
+            match what {
+                3 => {
+                    let pdu = LePdu { air_ns: u32::MAX, is_after_hole: md, begins_event: new, ..LePdu::default() };
+                    air.tell(way, Le::Pdu(pdu), 0);
+                }
+                _ => air.pdu(way, length, md, new),
+            }
+            air.at += gap;
+        }
+        for direction in air.explained() {
+            let sum: u64 = direction.breakdown.iter().map(|held| held.held_ns).sum();
+            prop_assert_eq!(sum, direction.span_ns);
+        }
+    }
+}

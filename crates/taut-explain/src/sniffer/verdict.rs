@@ -1,0 +1,188 @@
+//! Causes of what a sniffer saw of a link.
+
+use taut_air::Phy;
+use taut_event::{Direction as Way, Holder};
+
+use super::Sniffed;
+use super::half::Half;
+use crate::engine::{Certainty, Cost, Evidence, Found, Verdict, VerdictOn, is_enough};
+use crate::words;
+
+/// The causes that no other kind of capture has, with the holders whose time they are.
+pub(crate) const CAUSES: [(&str, &[Holder]); 2] =
+    [("event_closed_early", &[Holder::ClosedEvent]), ("sending_host", &[Holder::SendingHost])];
+
+/// All, in the order in which a report has them.
+const ALL: [(&str, &[Holder]); 5] =
+    [CAUSES[0], ("loss", &[Holder::LossRecovery]), ("phy", &[Holder::Air]), ("length", &[Holder::Air]), CAUSES[1]];
+
+/// A link that has less to do is not held up by its PHY, or by the length of its PDUs.
+const BUSY: f64 = 0.3;
+/// Longest payload without the data length extension, with the MIC of an encrypted link and without.
+const SHORT: [u8; 2] = [27, 31];
+/// So many events that end alike are no chance.
+const LEAST_EVENTS: u64 = 8;
+
+const HOST_LOG: &str = "log at the sending host as well (`btmon -w FILE`) and explain that";
+
+/// What each cause comes to, what was found first.
+pub(super) fn verdicts(link: &Sniffed, way: Way) -> Vec<VerdictOn> {
+    let mut all: Vec<VerdictOn> = ALL
+        .iter()
+        .map(|(cause, holders)| VerdictOn { cause: (*cause).to_owned(), verdict: judge(link, way, cause, holders) })
+        .collect();
+    all.sort_by_key(|on| match &on.verdict {
+        Verdict::Found(found) => (0, std::cmp::Reverse(found.cost.held_ns)),
+        Verdict::Unknown { .. } => (1, std::cmp::Reverse(0)),
+        Verdict::Clear => (2, std::cmp::Reverse(0)),
+    });
+    all
+}
+
+fn judge(link: &Sniffed, way: Way, cause: &str, holders: &[Holder]) -> Verdict {
+    let half = &link.halves[way.index()];
+    let cost = half.breakdown.cost(holders, half.breakdown.total_ns());
+    let longest = half.breakdown.longest(holders).map_or(0, |episode| episode.length());
+    let is_held = is_enough(&cost, longest);
+    let said = match cause {
+        "event_closed_early" if is_held => closed(link),
+        "event_closed_early" => return always_as_many(half),
+        "loss" if is_held => loss(link, half),
+        "phy" | "length" => return shorter(link, half, cause),
+        "sending_host" if is_held => {
+            let share = words::share(cost.share);
+            let missing = format!(
+                "why the sender's controller had nothing to send for {share} of the time (no mark of more data, or an \
+                 empty PDU): its program, its credits, or data that came too late for the event"
+            );
+            return Verdict::Unknown { missing, ask: HOST_LOG.to_owned() };
+        }
+        _ => return Verdict::Clear,
+    };
+    let (summary, certainty, evidence, remedy) = said;
+    Verdict::Found(Found {
+        summary,
+        side: holders.first().map_or_else(String::new, |holder| holder.side().to_string()),
+        certainty,
+        cost,
+        evidence: [vec![half.breakdown.longest_seen(holders)], evidence].concat(),
+        remedy: remedy.to_owned(),
+    })
+}
+
+/// Summary, certainty, evidence and remedy of what was found.
+type Said = (String, Certainty, Vec<Evidence>, &'static str);
+
+fn closed(link: &Sniffed) -> Said {
+    let ended = &link.events.ended;
+    let early = ended.by_central + ended.by_peripheral + ended.by_crc;
+    let summary = format!(
+        "{early} of {} connection events were over although more data was told of (MD) and there was time for it",
+        link.events.seen
+    );
+    let who = text(format!(
+        "The central did not go on {} times; the peripheral was not seen to answer {} times; {} times the last PDU had \
+         a wrong CRC.",
+        ended.by_central, ended.by_peripheral, ended.by_crc
+    ));
+    let remedy = if ended.by_central >= ended.by_peripheral.max(ended.by_crc) {
+        "On the central: a longer connection event (its controller's limit of packets or of time in an event), or fewer \
+         other links and scans beside this one."
+    } else if ended.by_peripheral >= ended.by_crc {
+        "On the peripheral: look at what keeps its radio (other links, flash writes), or at the way to it: it did not \
+         answer, or the sniffer did not hear it. A sniffer nearer to the peripheral tells which."
+    } else {
+        "Fewer errors on the way: less distance, another place of the antennas, a channel map without the bad channels."
+    };
+    (summary, Certainty::Seen, vec![who], remedy)
+}
+
+/// Controllers that send no more than so many PDUs in an event do not mark that there is more.
+fn always_as_many(half: &Half) -> Verdict {
+    let tally = &half.tally;
+    let is_alike = tally.times_at_most >= LEAST_EVENTS && 2 * tally.times_at_most > tally.events;
+    if !is_alike {
+        return Verdict::Clear;
+    }
+    let missing = format!(
+        "whether the controller had more to send: {} of {} events with data had exactly {} PDUs, time for more, and no \
+         mark of more data (MD), as of a controller with a limit of its own",
+        tally.times_at_most, tally.events, tally.at_most
+    );
+    Verdict::Unknown { missing, ask: HOST_LOG.to_owned() }
+}
+
+fn loss(link: &Sniffed, half: &Half) -> Said {
+    let tally = &half.tally;
+    let whole = tally.data_pdus + tally.repeated;
+    let share = words::share(tally.repeated as f64 / whole.max(1) as f64);
+    let summary = format!("{} of {whole} data PDUs ({share}) were sent again", tally.repeated);
+    let mut evidence =
+        vec![text(format!("{} times the receiver's answer asked for the same PDU once more (NESN).", tally.refused))];
+    if link.events.silent > 0 {
+        evidence.push(text(format!(
+            "In {} of {} events the peripheral was not seen to answer.",
+            link.events.silent, link.events.seen
+        )));
+    }
+    if tally.wrong_crc > 0 {
+        evidence.push(text(format!("The sniffer itself got {} PDUs with a wrong CRC.", tally.wrong_crc)));
+    }
+    let remedy = "Less distance or a better place of the antennas; a channel map without the channels that Wi-Fi uses \
+                  there; LE Coded where range matters and rate does not.";
+    (summary, Certainty::Seen, evidence, remedy)
+}
+
+/// What shorter time on air would save, where the link has much to do.
+fn shorter(link: &Sniffed, half: &Half, cause: &str) -> Verdict {
+    let tally = &half.tally;
+    let whole = half.breakdown.total_ns();
+    let share = half.breakdown.ns(Holder::Air) as f64 / whole.max(1) as f64;
+    let [slow, fast, coded] = tally.by_phy;
+    if share < BUSY || tally.data_pdus == 0 {
+        return Verdict::Clear;
+    }
+    let (held_ns, summary, remedy) = if cause == "phy" {
+        if !link.link.tells_phy {
+            let missing = "on which PHY the PDUs were: this form of capture does not tell";
+            return unknown(missing, "capture with link type 256 or 272");
+        }
+        if slow + coded <= fast {
+            return Verdict::Clear;
+        }
+        let name = if slow >= coded { "LE 1M" } else { "LE Coded" };
+        let summary = format!("The link is on the air for {} of the time, on {name}", words::share(share));
+        (tally.air_ns / 2, summary, "LE 2M, if both ends support it: half the time on air for each PDU.")
+    } else {
+        if tally.continuations == 0 || !SHORT.contains(&tally.longest) {
+            return Verdict::Clear;
+        }
+        let phy = if fast > slow + coded { Phy::Le2M } else { Phy::Le1M };
+        let exchange = |length: usize| phy.air_time(length, false) as f64 + 380_000.0;
+        let ratio = (exchange(251) / 251.0) / (exchange(27) / 27.0);
+        let air = half.breakdown.ns(Holder::Air) as f64;
+        let summary = format!(
+            "Data PDUs are {} bytes at most, and {} of {} go on with an L2CAP PDU that did not fit in one",
+            tally.longest, tally.continuations, tally.data_pdus
+        );
+        let remedy = "Data length extension (251 bytes), which one end has to ask for; both have to support it.";
+        ((air * (1.0 - ratio)) as u64, summary, remedy)
+    };
+    let share = held_ns as f64 / whole.max(1) as f64;
+    Verdict::Found(Found {
+        summary,
+        side: Holder::Air.side().to_string(),
+        certainty: Certainty::Consistent,
+        cost: Cost { held_ns, between_ns: [0, held_ns], share, episodes: tally.data_pdus },
+        evidence: vec![half.breakdown.longest_seen(&[Holder::Air])],
+        remedy: remedy.to_owned(),
+    })
+}
+
+fn unknown(missing: &str, ask: &str) -> Verdict {
+    Verdict::Unknown { missing: missing.to_owned(), ask: ask.to_owned() }
+}
+
+fn text(text: String) -> Evidence {
+    Evidence { text, frames: None }
+}
