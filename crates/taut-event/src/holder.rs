@@ -192,7 +192,7 @@ impl fmt::Display for Holder {
             Self::ControllerBuffers => "controller's buffers",
             Self::Air => "controller and air",
             Self::ClosedEvent => "event closed early",
-            Self::SendingHost => "sender's host, or wait for an event",
+            Self::SendingHost => "sender's host or wait for event",
             Self::LossRecovery => "loss recovery",
             Self::TailLossProbe => "tail loss probe",
             Self::RetransmissionTimeout => "retransmission timeout",

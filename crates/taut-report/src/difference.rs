@@ -80,7 +80,7 @@ impl Difference {
             before: before.file.clone(),
             after: after.file.clone(),
             holders: holders(first, second),
-            causes: causes(first, second, is_bluetooth(before) == is_bluetooth(after)),
+            causes: causes(first, second, bluetooth(before) == bluetooth(after)),
         }
     }
 
@@ -158,8 +158,9 @@ fn holders(before: &Explanation, after: &Explanation) -> Vec<HolderChange> {
     changes
 }
 
-const fn is_bluetooth(file: &ExplainedFile) -> bool {
-    file.hci_packets > 0
+/// Whether it is of Bluetooth: a host's log, or the air.
+const fn bluetooth(file: &ExplainedFile) -> (bool, bool) {
+    (file.hci_packets > 0, file.air_packets > 0)
 }
 
 /// A capture of another kind does not show what the first one does.

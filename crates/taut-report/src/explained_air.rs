@@ -5,7 +5,7 @@ use taut_explain::{AirFacts, Direction};
 use crate::lines::cut;
 use crate::units;
 
-/// `central 06:…:01 > peripheral 06:…:02: 56 KiB in 2.01 s, LE 1M, interval 7.50 ms`.
+/// `central 00:AA:01:00:00:00 > peripheral: 56 KiB in 2.01 s, LE 1M, interval 7.50 ms`.
 pub(crate) fn title(direction: &Direction, facts: &AirFacts) -> String {
     let (bytes, span) = (units::size(direction.bytes), units::time(direction.span_ns));
     let phy = facts.phy.as_ref().map_or_else(String::new, |phy| format!(", LE {phy}"));
@@ -19,7 +19,9 @@ pub(crate) fn title(direction: &Direction, facts: &AirFacts) -> String {
             )
         },
     );
-    cut(&format!("{} > {}: {bytes} in {span}{phy}{interval}", direction.from, direction.to))
+    // The sender's address tells which link it is.
+    let to = direction.to.split(' ').next().unwrap_or_default();
+    cut(&format!("{} > {to}: {bytes} in {span}{phy}{interval}", direction.from))
 }
 
 /// A sentence for each kind of thing, for the details.

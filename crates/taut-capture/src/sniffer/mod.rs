@@ -38,6 +38,8 @@ pub(crate) struct Sniffer {
 struct Link {
     access_address: u32,
     told: LeLink,
+    /// What was last handed to the sink of that.
+    handed: Option<LeLink>,
     rhythm: Rhythm,
     /// What each side said that it sends and takes; `None`: nothing yet.
     lengths: [Option<(u16, u16)>; 2],
@@ -126,14 +128,12 @@ impl Sniffer {
             ..LeLink::default()
         };
         let mut link = Link::new(request.access_address, frame, told);
-        // Data of LE 1M has no sender's mark where advertising has none; the first data PDU tells.
-        (link.told.tells_direction, link.told.tells_crc) = (false, frame.is_right.is_some());
+        // Of advertising a capture may tell less; the first data PDU says.
+        link.told.tells_direction = false;
         link.rhythm.told(told.interval_ns);
         let ends = Some([request.initiator, request.advertiser]);
         let index = self.open(link, ends, counts, sink);
-        let flow = FlowId(self.first_flow + index as u32);
-        let told = Le::Link(self.links[index].told);
-        tell(flow, Direction::Forward, told, ByteRange::new(0, 0), place, sink);
+        self.links[index].hand_over(FlowId(self.first_flow + index as u32), Direction::Forward, place, sink);
     }
 
     fn open(&mut self, link: Link, ends: Option<[[u8; 6]; 2]>, counts: &mut Counts, sink: &mut impl Sink) -> usize {
@@ -175,7 +175,7 @@ impl Link {
         };
         let rhythm = Rhythm::default();
         let (lengths, next_latency, positions) = ([None; 2], None, [0; 2]);
-        Self { access_address, told, rhythm, lengths, next_latency, positions, last: 0 }
+        Self { access_address, told, handed: None, rhythm, lengths, next_latency, positions, last: 0 }
     }
 
     /// A PDU, whose header is known if its CRC is right or was not looked at.
@@ -184,8 +184,8 @@ impl Link {
         let air_ns = frame.phy.air_time(length.min(MAX_LENGTH + MIC_BYTES), false);
         let at = place.at.as_nanos();
         let stands = self.rhythm.pdu(at, at.saturating_add(air_ns), frame.way, frame.counter);
-        let before = self.told;
         self.told.tells_direction |= frame.way.is_some();
+        self.told.tells_crc |= frame.is_right.is_some();
         self.told.is_encrypted |= frame.is_encrypted;
         if self.rhythm.interval_ns != self.told.interval_ns {
             self.told.interval_ns = self.rhythm.interval_ns;
@@ -193,9 +193,7 @@ impl Link {
             self.told.latency = self.next_latency.take().filter(|_| self.rhythm.is_told);
         }
         self.told.is_told = self.rhythm.is_told;
-        if self.told != before {
-            tell(flow, stands.way, Le::Link(self.told), ByteRange::new(0, 0), place, sink);
-        }
+        self.hand_over(flow, stands.way, place, sink);
         let payload = &frame.pdu[HEADER_BYTES..];
         let mic = if self.told.is_encrypted { MIC_BYTES } else { 0 };
         let is_data = header.is_some_and(|header| header.llid != Llid::Control);
@@ -226,9 +224,14 @@ impl Link {
         let is_control = header.is_some_and(|header| header.llid == Llid::Control);
         if let (true, Ok(control)) = (is_control && is_clear, Control::parse(payload)) {
             self.control(control, stands.way);
-            if self.told != before {
-                tell(flow, stands.way, Le::Link(self.told), ByteRange::new(0, 0), place, sink);
-            }
+            self.hand_over(flow, stands.way, place, sink);
+        }
+    }
+
+    /// Tells what the link is like, if that changed.
+    fn hand_over(&mut self, flow: FlowId, way: Direction, place: Place, sink: &mut impl Sink) {
+        if self.handed.replace(self.told) != Some(self.told) {
+            tell(flow, way, Le::Link(self.told), ByteRange::new(0, 0), place, sink);
         }
     }
 

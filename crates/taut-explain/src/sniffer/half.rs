@@ -3,7 +3,6 @@
 use taut_event::{Holder, LeHeader, LePdu};
 
 use crate::engine::{Breakdown, Episode};
-use crate::tcp::Sample;
 
 /// A time, and the packet that it is of.
 type Seen = (u64, u64);
@@ -43,13 +42,11 @@ pub(super) struct Tally {
     pub(super) by_phy: [u64; 3],
     pub(super) first_place: u64,
     pub(super) last_place: u64,
-    /// Data PDUs of each event with some, and how many of these events ended with room for more and without the mark
-    /// of more data.
-    pub(super) per_event: Sample,
+    /// Events with data, the most data PDUs of one, and how often an event with so many ended with room for more and
+    /// without the mark of more data.
     pub(super) events: u64,
     pub(super) at_most: u64,
     pub(super) times_at_most: u64,
-    pub(super) lengths: Sample,
 }
 
 /// A PDU of this direction.
@@ -102,7 +99,6 @@ impl Half {
         }
         let tally = &mut self.tally;
         tally.events += 1;
-        tally.per_event.add(in_event);
         // With more data told, or no room, it is known why the event ended.
         if in_event > tally.at_most {
             (tally.at_most, tally.times_at_most) = (in_event, 0);
@@ -178,7 +174,6 @@ impl Half {
         tally.continuations += u64::from(header.continues);
         if !header.is_control {
             tally.longest = tally.longest.max(header.length);
-            tally.lengths.add(header.length.into());
         }
         tally.air_ns = tally.air_ns.saturating_add(pdu.air_ns.into());
         tally.by_phy[usize::from(pdu.phy.clamp(1, 3)) - 1] += 1;

@@ -105,9 +105,12 @@ fn always_as_many(half: &Half) -> Verdict {
         return Verdict::Clear;
     }
     let missing = format!(
-        "whether the controller had more to send: {} of {} events with data had exactly {} PDUs, time for more, and no \
+        "whether the controller had more to send: {} of {} events with data had exactly {} PDU{}, time for more, and no \
          mark of more data (MD), as of a controller with a limit of its own",
-        tally.times_at_most, tally.events, tally.at_most
+        tally.times_at_most,
+        tally.events,
+        tally.at_most,
+        if tally.at_most == 1 { "" } else { "s" }
     );
     Verdict::Unknown { missing, ask: HOST_LOG.to_owned() }
 }
