@@ -93,8 +93,8 @@ impl Flows {
     /// Follows at most `capacity` connections at once, and at least one.
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.clamp(1, 1 << 30);
-        // The channels of Bluetooth have the numbers behind those of connections, and flows of UDP those behind them, and links
-        // on the air those behind them.
+        // The channels of Bluetooth have the numbers behind those of connections, then come flows of UDP, and links
+        // on the air.
         let bluetooth = Bluetooth::new(capacity as u32);
         let datagrams = Datagrams::new((capacity + MOST_CHANNELS) as u32, capacity);
         let sniffer = Sniffer::new((2 * capacity + MOST_CHANNELS) as u32);

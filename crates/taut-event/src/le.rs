@@ -2,8 +2,6 @@
 
 use core::fmt;
 
-use crate::Direction;
-
 /// A link of Bluetooth LE, as a sniffer tells links apart. Forward is what its central sends.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct LeKey {
@@ -14,9 +12,9 @@ pub struct LeKey {
 }
 
 impl LeKey {
-    /// The end that sends in this direction, as a report names it.
-    pub const fn sender(&self, way: Direction) -> impl fmt::Display + use<> {
-        End { key: *self, is_central: matches!(way, Direction::Forward) }
+    /// An end, as a report names it.
+    pub const fn end(&self, is_central: bool) -> impl fmt::Display + use<> {
+        End { key: *self, is_central }
     }
 }
 
@@ -116,9 +114,9 @@ mod tests {
     #[test]
     fn ends_are_named_by_what_is_known() {
         let mut key = LeKey { access_address: 0x50_65_4a_3c, ends: None };
-        assert_eq!(key.sender(Direction::Backward).to_string(), "peripheral of 0x50654a3c");
+        assert_eq!(key.end(false).to_string(), "peripheral of 0x50654a3c");
         key.ends = Some([[0, 0, 1, 0xaa, 0, 6], [9; 6]]);
-        assert_eq!(key.sender(Direction::Forward).to_string(), "central 06:00:AA:01:00:00");
-        assert_eq!(key.sender(Direction::Backward).to_string(), "peripheral 09:09:09:09:09:09");
+        assert_eq!(key.end(true).to_string(), "central 06:00:AA:01:00:00");
+        assert_eq!(key.end(false).to_string(), "peripheral 09:09:09:09:09:09");
     }
 }

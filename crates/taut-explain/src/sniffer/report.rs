@@ -16,6 +16,7 @@ pub(crate) fn direction(link: &Sniffed, way: Way, start: u64) -> Option<(Directi
     }
     let now = &link.link;
     let events = &link.events;
+    let is_central = way == Way::Forward;
     let names = ["1M", "2M", "Coded"];
     let most = (0..3).max_by_key(|&phy| tally.by_phy[phy]).unwrap_or_default();
     let facts = AirFacts {
@@ -43,8 +44,8 @@ pub(crate) fn direction(link: &Sniffed, way: Way, start: u64) -> Option<(Directi
         air_ns: tally.air_ns,
     };
     let report = Direction {
-        from: key.sender(way).to_string(),
-        to: key.sender(way.reverse()).to_string(),
+        from: key.end(is_central).to_string(),
+        to: key.end(!is_central).to_string(),
         bytes: tally.bytes,
         segments: tally.data_pdus,
         begin_ns: half.begin.unwrap_or(start).saturating_sub(start),

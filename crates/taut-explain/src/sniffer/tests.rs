@@ -247,7 +247,10 @@ proptest! {
     /// Whatever a sniffer tells, each nanosecond has one holder.
     #[test]
     fn the_ledger_adds_up(
-        pdus in prop::collection::vec((0..4_u8, any::<bool>(), any::<bool>(), any::<u8>(), any::<bool>(), 0..40_000_000_u64), 0..60)
+        pdus in prop::collection::vec(
+            (0..4_u8, any::<bool>(), any::<bool>(), any::<u8>(), any::<bool>(), 0..40_000_000_u64),
+            0..60,
+        )
     ) {
         let mut air = Air::new(None);
         for (what, md, new, length, is_forward, gap) in pdus {

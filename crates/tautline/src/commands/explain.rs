@@ -28,7 +28,8 @@ use crate::{output, run};
 /// program, the peer's turn, Nagle's algorithm, the congestion window, the receive window, a loss, … On Bluetooth
 /// LE also credits, controller, connection interval and air. Of UDP it tells turns, questions of DNS that were asked
 /// again, and the handshake of QUIC. Of a sniffer's capture of Bluetooth LE (link types 251, 256 and 272) it tells
-/// connection events, PDUs sent again, and who ended an event early. Nothing leaves this machine. Several files are explained each by itself.
+/// connection events, PDUs sent again, and who ended an event early. Nothing leaves this machine.
+/// Several files are explained each by itself.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut explain slow.pcapng
