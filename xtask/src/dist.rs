@@ -1,14 +1,17 @@
-//! `cargo xtask dist`: static binaries with what packages ship, as archives and Debian packages that are the same byte
-//! for byte whoever builds them, and each of them tried.
+//! `cargo xtask dist`: static binaries with what packages ship, as archives, Debian packages and container images that
+//! are the same byte for byte whoever builds them, and each of them tried.
 
+mod bill;
 mod deb;
+mod image;
 mod installed;
 mod machine;
+mod tape;
 mod trial;
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 
@@ -26,8 +29,8 @@ pub(crate) struct Args {
     twice: bool,
 }
 
-/// Builds, packs and tries an archive and a Debian package for each machine, and the package of libtautaio for this
-/// one. They and `SHA256SUMS` are in `target/archives`.
+/// Builds, packs and tries an archive, a Debian package and a container image for each machine, with a bill of
+/// materials, and the package of libtautaio for this one. They and `SHA256SUMS` are in `target/archives`.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if std::env::consts::ARCH != "x86_64" {
         bail!("the archives are built on x86_64, where Debian has the compilers for both machines");
@@ -54,9 +57,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 println!("{} was built twice, with the same bytes", name_of(first));
             }
         }
-        let [archive, package, library @ ..] = &made[..] else { bail!("too few were packed") };
+        let [archive, package, image, _bill, library @ ..] = &made[..] else { bail!("too few were packed") };
         trial::run(machine, archive)?;
         installed::program(machine, package)?;
+        image::try_out(machine, image)?;
         for package in library {
             installed::library(machine, package)?;
         }
@@ -71,23 +75,24 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The archive, the package of the program, and that of the library if this machine is meant.
+/// The archive, the package of the program, its image and its bill of materials, and the package of the library if
+/// this machine is meant.
 fn make(machine: Machine, target: &Path, directory: &Path) -> Result<Vec<PathBuf>> {
     let program = build(machine, "tautline", machine.triple(), target, &[])?.join("taut");
     let archive = pack(machine, &program, directory)?;
-    let time = committed()?;
-    let mut made = vec![archive, deb::program(machine, &directory.join(name(machine)), directory, time)?];
+    let (unpacked, time) = (directory.join(machine.archive()), committed()?);
+    let mut made = vec![
+        archive,
+        deb::program(machine, &unpacked, directory, time)?,
+        image::pack(machine, &unpacked, directory, time)?,
+        bill::write(machine, "tautline", directory)?,
+    ];
     if let Some(triple) = machine.native() {
         let soname = format!("-Clink-arg=-Wl,-soname,{}", deb::LIBRARY);
         let library = build(machine, "tautaio", triple, target, &[soname])?.join("libtautaio.so");
         made.push(deb::library(machine, &library, directory, time)?);
     }
     Ok(made)
-}
-
-/// Of the archive, and of the directory in it.
-fn name(machine: Machine) -> String {
-    format!("taut-{}-linux-{}", env!("CARGO_PKG_VERSION"), machine.name())
 }
 
 fn name_of(path: &Path) -> String {
@@ -114,7 +119,7 @@ fn build(machine: Machine, package: &str, triple: &str, target_directory: &Path,
 
 /// Puts the program, its manual, completions, units and licences into `NAME.tar.gz`.
 fn pack(machine: Machine, program: &Path, directory: &Path) -> Result<PathBuf> {
-    let name = name(machine);
+    let name = machine.archive();
     let tree = directory.join(&name);
     // What a build before left there is not shipped.
     if tree.exists() {
@@ -138,24 +143,10 @@ fn pack(machine: Machine, program: &Path, directory: &Path) -> Result<PathBuf> {
         fs::write(tree.join("completions").join(file), generated(&["completions", shell])?)?;
     }
     fs::write(tree.join("schema.json"), generated(&["schema"])?)?;
-    let archive = directory.join(format!("{name}.tar.gz"));
-    // Neither the order of a directory nor times, owners or modes of this machine are in it.
-    let mut tar = Command::new("tar")
-        .args(["--sort=name", "--format=ustar", "--owner=0", "--group=0", "--numeric-owner", "--mode=u=rwX,go=rX"])
-        .arg(format!("--mtime=@{}", committed()?))
-        .args(["-cf", "-", "-C"])
-        .arg(directory)
-        .arg(&name)
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("tar")?;
-    let packed = tar.stdout.take().context("tar has no output")?;
-    let is_zipped =
-        Command::new("gzip").args(["-9n"]).stdin(packed).stdout(File::create(&archive)?).status()?.success();
-    if !tar.wait()?.success() || !is_zipped {
-        bail!("{} could not be packed", archive.display());
-    }
-    Ok(archive)
+    let archive = directory.join(format!("{name}.tar"));
+    tape::tar(directory, &name, &archive, committed()?)?;
+    tape::gzip(&archive)?;
+    Ok(directory.join(format!("{name}.tar.gz")))
 }
 
 /// When what is packed was committed, in seconds since 1970-01-01 UTC, or what `SOURCE_DATE_EPOCH` says.

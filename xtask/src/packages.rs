@@ -58,6 +58,10 @@ pub(crate) const BUSYBOX: Package = Package { name: "busybox-static", command: "
 pub(crate) const KMOD: Package = Package { name: "kmod", command: "depmod" };
 /// Debian's compression of kernels and modules up to 6.1.
 pub(crate) const XZ: Package = Package { name: "xz-utils", command: "xz" };
+/// Reads and copies container images.
+pub(crate) const SKOPEO: Package = Package { name: "skopeo", command: "skopeo" };
+/// Unpacks them.
+pub(crate) const UMOCI: Package = Package { name: "umoci", command: "umoci" };
 /// Debian's compression of kernels from 6.12 on.
 pub(crate) const ZSTD: Package = Package { name: "zstd", command: "zstd" };
 

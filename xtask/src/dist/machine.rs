@@ -33,6 +33,11 @@ impl Machine {
         }
     }
 
+    /// What its archive is called, and the directory in it.
+    pub(super) fn archive(self) -> String {
+        format!("taut-{}-linux-{}", env!("CARGO_PKG_VERSION"), self.name())
+    }
+
     /// What Debian calls it.
     pub(super) const fn debian(self) -> &'static str {
         match self {
