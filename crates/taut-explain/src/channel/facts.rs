@@ -93,6 +93,13 @@ impl<'a> Facts<'a> {
         tally.packets as f64 / most.max(1) as f64 * self.interval() as f64
     }
 
+    /// Whether events ended although their sender had more for them and credits, in the log of the receiver: packets came
+    /// an event later each, fewer in one than have room.
+    pub(super) fn is_cut_short(&self) -> bool {
+        let fits = self.interval() / self.limit.cycle(self.limit.length).max(1);
+        !self.half.is_sent_here() && 4 * self.half.tally.cut_short > self.half.tally.packets && self.per_interval < fits
+    }
+
     /// Time in which packets waited in the controller, beyond what the interval takes.
     pub(super) fn beyond_model(&self) -> f64 {
         (self.busy() - self.takes(self.carries())).max(0.0)

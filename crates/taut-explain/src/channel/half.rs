@@ -82,6 +82,21 @@ pub(crate) struct Tally {
     pub(crate) queued_ns: u64,
     /// Waits for an event after one that left none.
     pub(crate) unqueued_ns: u64,
+    /// From credits that came when there were none to the next packet.
+    pub(crate) wakes: Sample,
+    /// The same where a block begins.
+    pub(crate) block_wakes: Sample,
+    /// Bytes from one SDU that was shorter than the channel takes to the next.
+    pub(crate) blocks: Sample,
+    /// Packets that were reported through at once.
+    pub(crate) reported: Sample,
+    /// Reports that came less than an event after the one before.
+    pub(crate) close_reports: u64,
+    /// The least time from a packet's hand-over, with the controller empty, to its completion, or of what is received
+    /// from one packet to the next; with its length.
+    pub(crate) least_way: Option<(u16, u64)>,
+    /// Packets received with credits left that came an event after the one before them, though the sender had them.
+    pub(crate) cut_short: u64,
     /// Waits beyond an interval for a peripheral that may skip events.
     pub(crate) skipped_ns: u64,
 }
@@ -110,6 +125,10 @@ pub(crate) struct Half {
     dry_since: Option<u64>,
     /// Whether credits were given since there were none, and nothing has come since.
     is_freshly_granted: bool,
+    /// When they were.
+    granted_at: u64,
+    /// Bytes since an SDU that was shorter than the channel takes.
+    block: u64,
     /// Lengths of the packets in the controller, with when they were handed over.
     in_controller: VecDeque<(u16, u64)>,
     bytes_in_controller: u64,
@@ -141,6 +160,8 @@ impl Half {
             credits: None,
             dry_since: None,
             is_freshly_granted: false,
+            granted_at: 0,
+            block: 0,
             in_controller: VecDeque::new(),
             bytes_in_controller: 0,
             left_over: 0,
@@ -262,7 +283,7 @@ impl Half {
             && let Some(since) = self.dry_since.take()
         {
             self.tally.credit_waits.add(at.saturating_sub(since));
-            self.is_freshly_granted = true;
+            (self.is_freshly_granted, self.granted_at) = (true, at);
         }
     }
 
@@ -273,6 +294,7 @@ impl Half {
 
     /// A packet was handed over, or arrived.
     pub(super) fn packet(&mut self, (at, place): (u64, u64), acl: &Acl, bytes: u64, link: &RadioLink) {
+        self.notes_rhythm(at, acl, bytes, link);
         let tally = &mut self.tally;
         if tally.packets == 0 {
             tally.first_place = place;
@@ -311,6 +333,39 @@ impl Half {
             self.in_controller.push_back((acl.length, at));
             self.bytes_in_controller += u64::from(acl.length);
             self.tally.peak_bytes = self.tally.peak_bytes.max(self.bytes_in_controller);
+        }
+    }
+
+    /// What tells of the programs and of the way between host and controller.
+    fn notes_rhythm(&mut self, at: u64, acl: &Acl, bytes: u64, link: &RadioLink) {
+        let since_last = at.saturating_sub(self.newest);
+        if self.is_sent_here {
+            // Before the first SDU of a block the program may have made it.
+            if self.is_freshly_granted {
+                let wakes = if self.block > 0 { &mut self.tally.wakes } else { &mut self.tally.block_wakes };
+                wakes.add(at.saturating_sub(self.granted_at));
+            }
+        } else if self.tally.packets > 0 {
+            let has_credits = self.credits.is_some_and(|credits| credits > 0) && !self.is_freshly_granted;
+            let quarter = link.interval_ns / 4;
+            let is_later = link.interval_ns > 0 && since_last > link.interval_ns - quarter;
+            // The sender had more: an SDU was under way, or the next came in the very next event.
+            let had_more = self.sdu > 0 || since_last < link.interval_ns + quarter;
+            self.tally.cut_short += u64::from(has_credits && is_later && had_more);
+            self.notes_way(acl.length, since_last);
+        }
+        self.block += bytes;
+        if acl.ends_sdu && self.sdu + bytes < u64::from(self.limits.mtu) {
+            self.tally.blocks.add(std::mem::take(&mut self.block));
+        }
+    }
+
+    /// The longest packets tell most of the way's time for a byte.
+    fn notes_way(&mut self, length: u16, took: u64) {
+        if took > 0
+            && self.tally.least_way.is_none_or(|(longest, least)| length > longest || length == longest && took < least)
+        {
+            self.tally.least_way = Some((length, took));
         }
     }
 
@@ -380,11 +435,20 @@ impl Half {
     pub(super) fn completed(&mut self, (at, place): (u64, u64), packets: u16, link: &RadioLink) {
         let mut air_ns = 0;
         let mut any = false;
-        for _ in 0..packets {
+        let count = usize::from(packets).min(self.in_controller.len());
+        if count > 0 {
+            self.tally.reported.add(count as u64);
+            let is_close = self.gone.back().is_some_and(|&last| at.saturating_sub(last) < link.interval_ns / 2);
+            self.tally.close_reports += u64::from(is_close);
+        }
+        for n in 0..packets {
             let Some((length, handed_over)) = self.in_controller.pop_front() else { break };
             any = true;
             self.bytes_in_controller -= u64::from(length);
             self.tally.completions.add(at.saturating_sub(handed_over));
+            if n == 0 && count == 1 {
+                self.notes_way(length, at.saturating_sub(handed_over));
+            }
             air_ns += model::air_ns(length, link, 0);
             self.went(at, link);
         }

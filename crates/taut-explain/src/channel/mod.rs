@@ -1,6 +1,8 @@
 //! An L2CAP channel of Bluetooth LE, followed packet by packet in the log of one of its hosts.
 
 mod facts;
+mod fit;
+mod gain;
 mod half;
 mod model;
 mod report;

@@ -12,8 +12,14 @@ fn weight(breakdown: &Breakdown) -> u64 {
     held.iter().map(|&holder| breakdown.ns(holder)).sum()
 }
 
-/// The report of a direction in which data went, with its breakdown and its weight among others.
-pub(crate) fn direction(channel: &Channel, way: Way, start: u64) -> Option<(Direction, &Breakdown, u64)> {
+/// The report of a direction in which data went, with its breakdown and its weight among others; its causes
+/// in the order of the link's model, if that is wanted.
+pub(crate) fn direction(
+    channel: &Channel,
+    way: Way,
+    start: u64,
+    is_modelled: bool,
+) -> Option<(Direction, &Breakdown, u64)> {
     let half = channel.half(way);
     let tally = &half.tally;
     let FlowKey::L2cap(key) = channel.flow.key else { return None };
@@ -61,7 +67,7 @@ pub(crate) fn direction(channel: &Channel, way: Way, start: u64) -> Option<(Dire
         peak_flight_bytes: tally.peak_bytes,
         repeated_segments: 0,
         breakdown: held(&half.breakdown, start),
-        verdicts: verdict::verdicts(channel, way),
+        verdicts: verdict::verdicts(channel, way, is_modelled),
         remarks: remarks(channel, way),
         channel: Some(facts),
         datagrams: None,

@@ -5,6 +5,7 @@ use taut_air::{Limit, Phy};
 use taut_event::{Coverage, Direction as Way, Holder, Kind};
 
 use super::facts::Facts;
+use super::gain::Gains;
 use super::{Channel, model};
 use crate::engine::{Certainty, Evidence, Found, Verdict, VerdictOn, is_enough};
 use crate::words;
@@ -72,7 +73,7 @@ fn unknown(missing: &str, ask: &str) -> Judged {
 }
 
 /// What each cause comes to: what was found first, what would save most time before the rest.
-pub(super) fn verdicts(channel: &Channel, way: Way) -> Vec<VerdictOn> {
+pub(super) fn verdicts(channel: &Channel, way: Way, is_modelled: bool) -> Vec<VerdictOn> {
     let facts = Facts::new(channel, way);
     let judges: [fn(&Facts<'_>) -> Judged; 9] =
         [credits, controller, buffers, interval, phy, length, mtu, peer_turn, sending_program];
@@ -95,8 +96,26 @@ pub(super) fn verdicts(channel: &Channel, way: Way) -> Vec<VerdictOn> {
             (saved, VerdictOn { cause: (*cause).to_owned(), verdict })
         })
         .collect();
+    if is_modelled {
+        reweigh(&facts, &mut all);
+    }
     all.sort_by(|(a, on_a), (b, on_b)| rank(on_a).cmp(&rank(on_b)).then(b.total_cmp(a)));
     all.into_iter().map(|(_, on)| on).collect()
+}
+
+/// Where several causes were found, the order is that of what their remedies give in the link's model, if that carries
+/// what the log shows.
+fn reweigh(facts: &Facts<'_>, all: &mut [(f64, VerdictOn)]) {
+    let is_found = |on: &VerdictOn| matches!(on.verdict, Verdict::Found(_));
+    if all.iter().filter(|(_, on)| is_found(on)).count() < 2 {
+        return;
+    }
+    let Some(gains) = Gains::of(facts) else { return };
+    for (saved, on) in all.iter_mut().filter(|(_, on)| is_found(on)) {
+        if let Some(part) = gains.saved(&on.cause) {
+            *saved = part * facts.whole_ns as f64;
+        }
+    }
 }
 
 const fn rank(on: &VerdictOn) -> u8 {
@@ -177,9 +196,39 @@ fn unknown_model(facts: &Facts<'_>) -> Judged {
     unknown("the link's interval and PHY", FROM_BEGIN)
 }
 
+/// From the receiver's side: a sender's link layer that has more says so by the MD bit, and the event goes on (Vol 6,
+/// Part B, section 4.5.6). Where packets come one event after another though there is room, the sender's controller had
+/// no more, or did not go on.
+fn controller_there(facts: &Facts<'_>) -> Judged {
+    if !is_modelled(facts) || !facts.is_cut_short() {
+        return unknown("what the sender's controller had", AT_SENDER);
+    }
+    let saved = (facts.whole_ns as f64 - facts.takes(facts.carries()).max(facts.by_credits())).max(0.0);
+    if saved < LEAST_EARLY * facts.whole_ns as f64 {
+        return unknown("what the sender's controller had", AT_SENDER);
+    }
+    let evidence = vec![text(format!(
+        "{} of {} packets came an event after the one before, with credits left; at most {} within an interval of {}.",
+        facts.half.tally.cut_short,
+        facts.half.tally.packets,
+        facts.per_interval,
+        words::time(facts.interval())
+    ))];
+    facts.found(
+        "controller",
+        saved,
+        "Events brought less than they have room for, though the sender had more and credits: its controller closes them \
+         early or has too few buffers, or packets are repeated"
+            .to_owned(),
+        evidence,
+        "Log on the sending host: its controller's buffers show there. A sniffer's capture tells closed events from \
+         repeats.",
+    )
+}
+
 fn controller(facts: &Facts<'_>) -> Judged {
     if !facts.half.is_sent_here() {
-        return unknown("what the sender's controller had", AT_SENDER);
+        return controller_there(facts);
     }
     if facts.half.tally.is_lossy {
         return unknown("what the log lost, perhaps completed packets", LOSES_NONE);
@@ -244,8 +293,8 @@ fn buffers(facts: &Facts<'_>) -> Judged {
 }
 
 /// Intervals that a central usually gives.
-const USUAL_NS: [u64; 8] =
-    [7_500_000, 10_000_000, 11_250_000, 12_500_000, 15_000_000, 20_000_000, 30_000_000, 50_000_000];
+pub(super) const USUAL_NS: [u64; 9] =
+    [7_500_000, 10_000_000, 11_250_000, 12_500_000, 15_000_000, 20_000_000, 30_000_000, 50_000_000, 100_000_000];
 
 fn interval(facts: &Facts<'_>) -> Judged {
     let quantised = quantised(facts);

@@ -59,6 +59,9 @@ enum Tracker {
     Sniffed(Box<Sniffed>),
 }
 
+/// The links of so many directions are modelled at most: each takes tens of runs.
+const MOST_MODELLED: u64 = 64;
+
 /// What one holder had of all directions.
 #[derive(Clone, Copy, Debug, Default)]
 struct Total {
@@ -169,7 +172,9 @@ impl Engine {
                         (report, breakdown, report::weight(&connection.halves[direction.index()]))
                     })
                 }
-                Tracker::Channel(channel) => channel::direction(channel, direction, start),
+                Tracker::Channel(channel) => {
+                    channel::direction(channel, direction, start, self.counts.directions < MOST_MODELLED)
+                }
                 Tracker::Datagrams(datagrams) => udp::direction(datagrams, direction, start),
                 Tracker::Resolver(resolver) => dns::direction(resolver, direction, start),
                 Tracker::Sniffed(link) => sniffer::direction(link, direction, start),
