@@ -199,7 +199,9 @@ fn known(facts: &Facts<'_>) -> Option<Scenario> {
     receiver.host.mps = Some(half.limits.mps.min(half.limits.mtu));
     receiver.host.credits = credits(facts);
     let sender = scenario.side_mut(role);
-    sender.acl_size = tally.largest_packet.clamp(27, 1024);
+    // What arrives is as long as the link's PDUs, whatever the sender's host handed over.
+    let packet = if half.is_sent_here() { tally.largest_packet } else { half.limits.mps.saturating_add(4) };
+    sender.acl_size = packet.clamp(27, 1024);
     if half.is_sent_here() && half.buffers > 0 {
         sender.acl_buffers = half.buffers;
     }
