@@ -93,7 +93,8 @@ impl<'a> Facts<'a> {
         tally.packets as f64 / most.max(1) as f64 * self.interval() as f64
     }
 
-    /// Whether events ended although their sender had more for them and credits, in the log of the receiver: packets came
+    /// Whether events ended although their sender had more for them and credits, in the log of the receiver:
+    /// packets came
     /// an event later each, fewer in one than have room.
     pub(super) fn is_cut_short(&self) -> bool {
         let fits = self.interval() / self.limit.cycle(self.limit.length).max(1);

@@ -2,7 +2,8 @@
 //!
 //! What the log says is taken over: interval, latency, PHY, lengths (LE Connection Complete, PHY Update, Data Length
 //! Change), MTU, MPS and credits (L2CAP, Vol 3, Part A, sections 4.22 and 10.1), and the controller's buffers (LE Read
-//! Buffer Size). What it does not say is fitted, in this order, until the scenario carries the log's rate: the time that
+//! Buffer Size). What it does not say is fitted, in this order, until the scenario carries the log's rate: the
+//! time that
 //! the receiver takes to answer with credits, how many packets its controller puts into an event, and the share of
 //! packets that must be sent again.
 
@@ -36,7 +37,8 @@ pub(super) fn rate(scenario: &Scenario) -> Option<f64> {
     (outcome.duration_ns > 0 && outcome.disconnected.is_none()).then_some(outcome.throughput_bps)
 }
 
-/// The scenario that carries what the log shows, with its rate; `None` where the log lacks what it takes, or none does.
+/// The scenario that carries what the log shows, with its rate; `None` where the log lacks what it takes, or
+/// none does.
 pub(super) fn fit(facts: &Facts<'_>) -> Option<(Scenario, f64)> {
     let base = known(facts)?;
     let seen = facts.bits * 1e9 / (facts.whole_ns as f64 - facts.ns(Holder::Handshake)).max(1.0);
@@ -114,7 +116,8 @@ fn answers(facts: &Facts<'_>, scenario: &Scenario) -> Vec<Scenario> {
     all.iter().map(with).collect()
 }
 
-/// Where reports are an interval apart, they may be of what is through at once, or of all that went in the event before.
+/// Where reports are an interval apart, they may be of what is through at once, or of all that went in the
+/// event before.
 fn reports(facts: &Facts<'_>, scenario: &Scenario) -> Vec<Scenario> {
     let is_open = facts.half.is_sent_here() && facts.half.tally.reported.count() > 0 && is_apart(facts);
     let sender = scenario.sender;
@@ -135,7 +138,8 @@ fn is_apart(facts: &Facts<'_>) -> bool {
     tally.close_reports * 20 < tally.reported.count()
 }
 
-/// So many packets lost that the rate is what was seen, for want of another reason. A loss costs an exchange, and two in
+/// So many packets lost that the rate is what was seen, for want of another reason. A loss costs an exchange, and
+/// two in
 /// a row end the event (Vol 6, Part B, section 4.5.6).
 fn with_loss(scenario: Scenario, carried: f64, seen: f64) -> (Scenario, f64) {
     const STEPS: u32 = 6;
@@ -245,7 +249,8 @@ fn credits(facts: &Facts<'_>) -> CreditPolicy {
     }
 }
 
-/// When the controller tells of completed packets, which it may do for several at once (Vol 4, Part E, section 7.7.19).
+/// When the controller tells of completed packets, which it may do for several at once (Vol 4, Part E,
+/// section 7.7.19).
 fn completion(facts: &Facts<'_>) -> Completion {
     let reported = &facts.half.tally.reported;
     match (reported.median(), reported.max()) {
@@ -263,8 +268,10 @@ const LEAST_TELLING: u16 = 100;
 /// Bits a second of a usual UART.
 const BAUDS: [u32; 8] = [115_200, 230_400, 460_800, 921_600, 1_500_000, 2_000_000, 3_000_000, 4_000_000];
 
-/// The way between host and controller: the least time that a packet took, beyond its time on air, is that of its bytes.
-/// What arrives in another rhythm than the air's had to wait for the packet before it on that way: an exchange with its
+/// The way between host and controller: the least time that a packet took, beyond its time on air, is that of
+/// its bytes.
+/// What arrives in another rhythm than the air's had to wait for the packet before it on that way: an exchange
+/// with its
 /// two inter frame spaces cannot be shorter (Vol 6, Part B, section 4.1), but for what other packets on that way take.
 fn transport(facts: &Facts<'_>) -> Option<Transport> {
     // The events on the same way take as long as a short packet.

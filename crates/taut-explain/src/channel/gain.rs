@@ -9,7 +9,7 @@ use taut_air::{Phy, Pickup, Scenario, Side};
 
 use super::facts::Facts;
 use super::fit;
-use super::verdict::USUAL_NS;
+use super::model::USUAL_NS;
 
 /// A link as it is, and what it carries.
 #[derive(Debug)]
@@ -24,7 +24,8 @@ impl Gains {
         Some(Self { scenario, bps })
     }
 
-    /// The part of the time, 0 to 1, that is saved when a cause is gone; `None` for a cause that the model does not know.
+    /// The part of the time, 0 to 1, that is saved when a cause is gone; `None` for a cause that the model does
+    /// not know.
     pub(super) fn saved(&self, cause: &str) -> Option<f64> {
         let with = |change: &dyn Fn(&mut Scenario)| {
             let mut scenario = self.scenario.clone();

@@ -10,6 +10,10 @@ const LEAST_MPS: usize = 23;
 /// Payload of a data PDU without data length extension.
 const LEAST_LENGTH: usize = 27;
 
+/// Intervals that a central usually gives.
+pub(super) const USUAL_NS: [u64; 9] =
+    [7_500_000, 10_000_000, 11_250_000, 12_500_000, 15_000_000, 20_000_000, 30_000_000, 50_000_000, 100_000_000];
+
 /// The PHY of a direction. Of LE Coded the log does not tell the coding; S=8 is what Linux asks for.
 pub(super) fn phy(link: &RadioLink, way: usize) -> Phy {
     match link.phy[way] {

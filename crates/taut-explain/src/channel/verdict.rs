@@ -292,10 +292,6 @@ fn buffers(facts: &Facts<'_>) -> Judged {
     )
 }
 
-/// Intervals that a central usually gives.
-pub(super) const USUAL_NS: [u64; 9] =
-    [7_500_000, 10_000_000, 11_250_000, 12_500_000, 15_000_000, 20_000_000, 30_000_000, 50_000_000, 100_000_000];
-
 fn interval(facts: &Facts<'_>) -> Judged {
     let quantised = quantised(facts);
     let skipped = facts.half.tally.skipped_ns as f64;
@@ -333,7 +329,7 @@ fn quantised(facts: &Facts<'_>) -> Judged {
         let link = (facts.takes(rate(now)) - facts.takes(rate(other))) * facts.busy_share();
         (less + link).min(whole - facts.takes(rate(other)))
     };
-    let best = USUAL_NS.into_iter().filter(|&other| other != now).max_by(|&a, &b| saved(a).total_cmp(&saved(b)));
+    let best = model::USUAL_NS.into_iter().filter(|&other| other != now).max_by(|&a, &b| saved(a).total_cmp(&saved(b)));
     let Some(best) = best.filter(|&best| saved(best) >= LEAST_SAVED * whole) else { return CLEAR };
     let evidence = vec![text(format!(
         "The interval is {}; with {} waits for an event would take less.",
