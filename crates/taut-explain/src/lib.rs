@@ -4,6 +4,7 @@
 //! - [`ledger()`]: how long the messages waited in each layer.
 //! - [`Finding`]: cause, evidence, cost, remedy.
 //! - [`air`]: a Bluetooth LE link, and what binds its throughput.
+//! - [`join`]: two captures of one path on one timeline.
 //! - [`l2cap`]: an L2CAP channel of Bluetooth LE under a real kernel.
 //! - [`nagle`]: writes held by Nagle's algorithm until the peer's delayed acknowledgement.
 //! - [`socket`]: who holds what a socket has to send, from its state at one moment.
@@ -15,6 +16,7 @@ mod channel;
 mod dns;
 mod engine;
 mod finding;
+pub mod join;
 pub mod l2cap;
 mod ledger;
 pub mod nagle;

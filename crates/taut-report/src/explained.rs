@@ -3,6 +3,7 @@ use std::fmt::Write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use taut_explain::join::Joined;
 use taut_explain::{ChannelFacts, Direction, Found, Held, Verdict};
 use taut_record::Ended;
 
@@ -10,6 +11,7 @@ use crate::difference::Difference;
 use crate::explained_air;
 use crate::explained_datagrams;
 use crate::explained_file::{ExplainedFile, holder};
+use crate::explained_joined;
 use crate::lines::{WIDTH, cut, line_to, wrap};
 use crate::units;
 
@@ -26,6 +28,9 @@ pub struct ExplainDocument {
     pub ended: Ended,
     /// One entry for each file, in the order in which they were named.
     pub files: Vec<ExplainedFile>,
+    /// The other files on the timeline of the first one, where they hold the same connections.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub joined: Vec<Joined>,
     /// What changed from the first file to the second, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
@@ -67,6 +72,10 @@ impl ExplainDocument {
             if is_full {
                 details(file).iter().for_each(|line| line_to(&mut text, line));
             }
+        }
+        for joined in &self.joined {
+            text.push('\n');
+            explained_joined::lines(joined, is_full).iter().for_each(|line| line_to(&mut text, line));
         }
         text
     }

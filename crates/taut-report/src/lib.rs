@@ -22,6 +22,7 @@ mod explained;
 mod explained_air;
 mod explained_datagrams;
 mod explained_file;
+mod explained_joined;
 pub mod html;
 mod lines;
 pub mod perfetto;

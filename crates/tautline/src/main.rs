@@ -12,6 +12,7 @@ mod exit;
 mod findings;
 mod first_screen;
 mod input;
+mod joining;
 mod kept;
 mod link_args;
 mod local_server;

@@ -187,9 +187,80 @@ fn the_same_packets_say_the_same_from_a_pipe() {
     let piped = parse(&piped);
     assert_eq!(named["files"][0]["worst"], piped["files"][0]["worst"]);
     assert_eq!((piped["files"][0]["file"].as_str(), piped["files"][0]["packets"].as_u64()), (Some("-"), Some(103)));
-    // Two files are explained each by itself.
+    // Each file has a verdict of its own.
     let both = parse(&taut().arg("explain").args([&path, &path]).arg("--json").output().unwrap());
     assert_eq!(both["files"][0]["worst"], both["files"][1]["worst"]);
+}
+
+/// The same packets 0.4 ms away, on a clock that is so far ahead: what goes there is late, what comes left earlier.
+fn seen_afar(ahead: i64) -> Vec<u8> {
+    let moved = |(at, bytes): (u64, Vec<u8>)| {
+        // The destination's port is 80 on the way there.
+        let way = if bytes[22..24] == 80_u16.to_be_bytes() { 400_000 } else { -400_000 };
+        (at.wrapping_add_signed(ahead + way), bytes)
+    };
+    let mut packets: Vec<_> = packets_of(true).into_iter().map(moved).collect();
+    packets.sort_by_key(|(at, _)| *at);
+    pcap(false, true, 101, &packets)
+}
+
+fn join(files: &[&Path], more: &[&str]) -> Output {
+    taut().arg("explain").args(files).args(more).output().unwrap()
+}
+
+#[test]
+fn two_captures_of_one_path_are_put_on_one_timeline() {
+    let directory = tempfile::tempdir().unwrap();
+    let near = file(directory.path(), "near.pcap", &capture());
+    for ahead in [0, 3_200_000, -7_000_000_000, 86_400_000_000_000] {
+        let far = file(directory.path(), "far.pcap", &seen_afar(ahead));
+        let document = parse(&join(&[&near, &far], &["--join", "--json"]));
+        let joined = &document["joined"][0];
+        let clock = &joined["clock"];
+        let (offset, error) = (clock["offset_ns"].as_i64().unwrap(), clock["uncertainty_ns"].as_u64().unwrap());
+        assert!(offset.abs_diff(ahead) <= error && (390_000..600_000).contains(&error), "{joined}");
+        assert_eq!(joined["matched_packets"], 103);
+        assert_eq!((&joined["first_frames"], &joined["connections"]), (&serde_json::json!([1, 1]), &1.into()));
+        let schema = parse(&taut().args(["generate", "schema"]).output().unwrap());
+        assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document));
+    }
+    let far = file(directory.path(), "far.pcap", &seen_afar(3_200_000));
+    // By itself, too; the verdicts on the files stay as they are.
+    let told = text(&join(&[&near, &far], &[]).stdout);
+    let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("far.pcap's clock is 3.20 ms ahead of") && words.contains("103 packets"), "{told}");
+    assert!(told.starts_with(&text(&explain(&near, &[]).stdout)), "{told}");
+    assert!(text(&join(&[&far, &near], &[]).stdout).contains("behind"));
+    assert!(!text(&join(&[&near, &far], &["--diff"]).stdout).contains("JOINED"));
+}
+
+#[test]
+fn the_same_capture_twice_has_no_offset() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), "trace.pcap", &capture());
+    let joined = parse(&join(&[&path, &path], &["--json"]))["joined"][0].clone();
+    assert_eq!((&joined["is_same_place"], &joined["clock"]["offset_ns"]), (&true.into(), &0.into()), "{joined}");
+    assert!(text(&join(&[&path, &path], &[]).stdout).contains("the same packets at the same times"));
+}
+
+#[test]
+fn captures_that_can_not_be_joined_say_why_if_they_must_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let near = file(directory.path(), "near.pcap", &capture());
+    let names = file(directory.path(), "names.pcap", &questions());
+    let requests: Vec<_> = packets_of(true).into_iter().filter(|(_, bytes)| bytes[22..24] == [0, 80]).collect();
+    let oneway = file(directory.path(), "oneway.pcap", &pcap(false, true, 101, &requests));
+    for (other, says) in [(&names, "no connection in common"), (&oneway, "only one direction")] {
+        let output = join(&[&near, other], &["--join"]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains(says) && error.contains("near.pcap"), "{error}");
+        let alone = join(&[&near, other], &["--json"]);
+        assert!(alone.status.success() && parse(&alone)["joined"].is_null(), "{}", text(&alone.stderr));
+    }
+    assert!(text(&join(&[&near, &oneway], &["--full"]).stdout).contains("is not joined with"));
+    let one = join(&[&near], &["--join"]);
+    assert!(text(&one.stderr).contains("--join takes two captures or more"), "{}", text(&one.stderr));
 }
 
 /// As a file, and as standard input that is one.

@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use taut_capture::{Counts, Ending, Flows, Reader};
 use taut_event::VantageId;
+use taut_explain::join::Sightings;
 use taut_explain::{Engine, causes};
 use taut_measure::Interrupt;
 use taut_record::{Ended, FORMAT_VERSION};
@@ -17,6 +18,7 @@ use taut_report::{Difference, ExplainDocument, ExplainedFile};
 
 use crate::cause_limit::CauseLimit;
 use crate::exit::Code;
+use crate::joining::{self, sighting};
 use crate::{output, run};
 
 /// Tell where the time went in a capture of TCP, UDP or Bluetooth LE, on the air or in a host's log: who held the data,
@@ -28,14 +30,16 @@ use crate::{output, run};
 /// program, the peer's turn, Nagle's algorithm, the congestion window, the receive window, a loss, … On Bluetooth
 /// LE also credits, controller, connection interval and air. Of UDP it tells turns, questions of DNS that were asked
 /// again, and the handshake of QUIC. Of a sniffer's capture of Bluetooth LE (link types 251, 256 and 272) it tells
-/// connection events, PDUs sent again, and who ended an event early. Nothing leaves this machine.
-/// Several files are explained each by itself.
+/// connection events, PDUs sent again, and who ended an event early. Nothing leaves this machine. Several files are
+/// explained each by itself, and those that hold connections of the first one are put on its timeline: the offset of
+/// their clocks, with its error, by the packets that both hold.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut explain slow.pcapng
   tcpdump -i eth0 -s 128 -w - tcp port 5432 | taut explain -
   taut explain --full --top 10 trace.pcap.gz
   taut explain --diff before.pcap after.pcap
+  taut explain --join sender.pcap receiver.pcap
   btmon -w slow.btsnoop ; taut explain slow.btsnoop
   adb bugreport report.zip ; taut explain report.zip
   taut explain trace.pcap --fail-on nagle_delayed_ack=1% --fail-on loss=5%
@@ -52,6 +56,9 @@ pub(crate) struct Args {
     /// Print all details below the verdict: each detector, the longest stretches with their frames
     #[arg(long)]
     full: bool,
+    /// Fail if not all files can be put on the timeline of the first one; without this they are if they can be
+    #[arg(long, conflicts_with = "diff")]
+    join: bool,
     /// Print what changed from the first of two captures to the second
     #[arg(long)]
     diff: bool,
@@ -76,13 +83,27 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if args.diff && args.files.len() != 2 {
         anyhow::bail!("--diff takes two captures, the one before and the one after; {} given", args.files.len());
     }
+    if args.join && args.files.len() < 2 {
+        anyhow::bail!("--join takes two captures or more of one path; {} given", args.files.len());
+    }
     let interrupt = run::interrupt_on_signals()?;
-    let mut files = Vec::new();
+    let (mut files, mut joined) = (Vec::new(), Vec::new());
+    let mut first = None;
     for file in &args.files {
-        files.push(explain(file, args.top.into(), &interrupt)?);
+        let mut sightings = (args.files.len() > 1 && !args.diff).then(Sightings::new);
+        let mut explained = explain(file, args.top.into(), &interrupt, sightings.as_mut())?;
         if interrupt.is_set() {
+            files.push(explained);
             break;
         }
+        match (&first, sightings) {
+            (None, sightings) => first = sightings.map(|sightings| (explained.file.clone(), sightings)),
+            (Some(reference), Some(sightings)) => {
+                joined.extend(joining::join(reference, &mut explained, &sightings, args.join)?);
+            }
+            (Some(_), None) => {}
+        }
+        files.push(explained);
     }
     let ended = if interrupt.is_set() { Ended::Interrupted } else { Ended::Complete };
     let difference = match &files[..] {
@@ -95,6 +116,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         command_line: run::command_line(),
         ended,
         files,
+        joined,
         difference,
     };
     output::print(&if args.json { document.to_json() } else { document.to_text(args.full) })?;
@@ -112,7 +134,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     })
 }
 
-fn explain(path: &Path, top: usize, interrupt: &Interrupt) -> anyhow::Result<ExplainedFile> {
+/// The sightings are to be joined with those of another file.
+fn explain(
+    path: &Path,
+    top: usize,
+    interrupt: &Interrupt,
+    mut sightings: Option<&mut Sightings>,
+) -> anyhow::Result<ExplainedFile> {
     let name = path.display().to_string();
     let (input, length) = open(path).with_context(|| format!("{name} can't be opened"))?;
     let bar = progress(length, &name);
@@ -124,7 +152,12 @@ fn explain(path: &Path, top: usize, interrupt: &Interrupt) -> anyhow::Result<Exp
     let mut engine = Engine::new(top);
     loop {
         match reader.next_packet() {
-            Ok(Some(packet)) => flows.packet(&packet, VantageId(0), &mut engine),
+            Ok(Some(packet)) => {
+                if let Some(sightings) = sightings.as_deref_mut() {
+                    sighting(&packet).iter().for_each(|seen| sightings.add(seen));
+                }
+                flows.packet(&packet, VantageId(0), &mut engine);
+            }
             Ok(None) => break,
             Err(error) => return Err(named(error, &name)),
         }
@@ -135,6 +168,9 @@ fn explain(path: &Path, top: usize, interrupt: &Interrupt) -> anyhow::Result<Exp
     flows.finish(&mut engine);
     bar.finish_and_clear();
     let counts = *flows.counts();
+    if let Some(sightings) = sightings {
+        sightings.set_resolution(reader.resolution().as_nanos() as u64);
+    }
     let explanation = engine.finish();
     Ok(ExplainedFile {
         packets: counts.packets,

@@ -1,0 +1,135 @@
+//! What two joined files come to.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use taut_time::ClockMap;
+
+use super::fit::Fit;
+use super::matching::Matches;
+use super::sightings::{MOST_SIGHTINGS, Sightings};
+use super::stretches::{Placed, Stretches};
+
+/// Two files of one path on the timeline of the first.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Joined {
+    /// The file whose clock counts.
+    pub reference: String,
+    /// The file that was joined to it.
+    pub other: String,
+    /// Connections of which both have packets.
+    pub connections: u64,
+    /// Packets that are in both, and by which the clocks were fitted.
+    pub matched_packets: u64,
+    /// The first of them: its number in the reference, and in the other file.
+    pub first_frames: [u64; 2],
+    /// The last of them.
+    pub last_frames: [u64; 2],
+    /// Whether both files have the same packets at the same times, as far as their clocks tell: they were
+    /// taken at one place.
+    pub is_same_place: bool,
+    /// The clock of the other file.
+    pub clock: ClockFit,
+    /// What could not be joined, and what that means, a sentence each.
+    pub remarks: Vec<String>,
+}
+
+/// The clock of one file, as the packets tell that both files have.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct ClockFit {
+    /// By how much it is ahead of the reference's, at the middle of `span_ns`; negative: behind.
+    pub offset_ns: i64,
+    /// The offset may be wrong by so much, either way, at any time of `span_ns`. The true offset is within
+    /// this as long as both clocks run evenly; how the least round trip is shared between both ways can't be
+    /// told.
+    pub uncertainty_ns: u64,
+    /// By how much faster it runs, in parts per million.
+    pub rate_ppm: f64,
+    /// The least and the greatest rate at which no packet arrives before it left.
+    pub rate_between_ppm: [f64; 2],
+    /// The least round trip between both places.
+    pub least_round_trip_ns: u64,
+    /// From the first to the last packet that is in both files.
+    pub span_ns: u64,
+    /// How often one of the clocks was set, or changed its rate, among the packets of both files. The fit is that of
+    /// the stretch with the most packets.
+    pub steps: u64,
+}
+
+pub(super) fn report(
+    reference: &Sightings,
+    other: &Sightings,
+    matches: &Matches,
+    stretches: &Stretches,
+    best: usize,
+    fit: Fit,
+    map: &ClockMap,
+) -> Joined {
+    let packets = &stretches.all[best].packets;
+    let mut flows: Vec<u32> =
+        packets.iter().map(|placed| reference.seen[placed.found.reference as usize].flow).collect();
+    flows.sort_unstable();
+    flows.dedup();
+    let frames = |placed: &Placed| {
+        [reference.seen[placed.found.reference as usize].frame, other.seen[placed.found.other as usize].frame]
+    };
+    let times = || packets.iter().map(|placed| placed.point.at);
+    let span_ns = times().max().unwrap_or(0) - times().min().unwrap_or(0);
+    let clock = ClockFit {
+        offset_ns: fit.offset.round() as i64,
+        uncertainty_ns: u64::try_from(map.uncertainty.as_nanos()).unwrap_or(u64::MAX),
+        rate_ppm: fit.rate * 1e6,
+        rate_between_ppm: fit.rates.map(|rate| rate * 1e6),
+        least_round_trip_ns: fit.round_trip as u64,
+        span_ns,
+        steps: stretches.steps(),
+    };
+    let slack = 2 * (reference.resolution_ns + other.resolution_ns).max(1);
+    let is_same_place = packets.iter().all(|placed| fit.way(&placed.point).abs() <= slack as f64);
+    Joined {
+        connections: flows.len() as u64,
+        matched_packets: packets.len() as u64,
+        first_frames: packets.first().map_or([0; 2], frames),
+        last_frames: packets.last().map_or([0; 2], frames),
+        is_same_place,
+        clock,
+        remarks: remarks(reference, other, matches, stretches),
+        ..Joined::default()
+    }
+}
+
+fn remarks(reference: &Sightings, other: &Sightings, matches: &Matches, stretches: &Stretches) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if matches.is_translated {
+        remarks.push(
+            "The addresses are not the same in both files, as behind a NAT; packets were matched by their \
+             sequence and acknowledgement numbers."
+                .to_owned(),
+        );
+    }
+    if stretches.steps() > 0 {
+        remarks.push(format!(
+            "{} × a clock was set, or changed its rate; only the stretch with the most packets is joined.",
+            stretches.steps()
+        ));
+    }
+    let beyond = reference.beyond.max(other.beyond);
+    let told = [
+        (
+            matches.ambiguous,
+            "packets are in both files, but nothing in their headers tells which is which, as a repetition without \
+             another identification or timestamp; they were left out.",
+        ),
+        (
+            stretches.of_one_direction,
+            "packets are of connections of which only one direction is in both files; they were left out.",
+        ),
+        (stretches.strays, "packets fit no clock that runs evenly; they were left out."),
+    ];
+    remarks.extend(told.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
+    if beyond > 0 {
+        remarks.push(format!(
+            "Only the first {MOST_SIGHTINGS} segments of each file are held against each other; one has {beyond} more."
+        ));
+    }
+    remarks
+}

@@ -1,0 +1,155 @@
+mod scene;
+
+use taut_time::Instant;
+
+use super::*;
+use scene::{Random, Scene};
+
+fn joined(scene: &Scene) -> Joined {
+    let (near, far) = scene.files();
+    join(&near, &far).unwrap()
+}
+
+/// Whether what is said of the clock is wrong by no more than is said, at any time of the packets it was made of.
+fn holds(scene: &Scene) -> bool {
+    let (near, far) = scene.files();
+    let matches = Matches::between(&near, &far).unwrap();
+    let stretches = Stretches::of(&near, &far, &matches).unwrap();
+    let (best, fit) = stretches.longest();
+    let is_right = |at: u64| (fit.ahead(at) - scene.ahead(at) as f64).abs() <= fit.uncertainty + 1.0;
+    stretches.all[best].packets.iter().all(|placed| is_right(placed.point.at))
+}
+
+#[test]
+fn the_error_of_the_offset_holds_in_all_of_200_random_cases() {
+    let mut narrow = 0;
+    for seed in 0..200 {
+        let scene = Scene::random(seed);
+        let found = joined(&scene);
+        assert!(holds(&scene), "seed {seed}: {scene:?}\n{found:?}");
+        let [least, most] = found.clock.rate_between_ppm;
+        assert!((least..=most).contains(&scene.rate_ppm), "seed {seed}: {scene:?}\n{found:?}");
+        assert!(found.matched_packets > 100, "seed {seed}: {found:?}");
+        // The error is that of causality and not just large: about half a round trip.
+        let half = (scene.there + scene.back) as f64 / 2.0;
+        narrow += u64::from((found.clock.uncertainty_ns as f64) < 1.5 * half + 1e4);
+    }
+    assert!(narrow > 150, "{narrow}");
+}
+
+#[test]
+fn the_map_takes_times_of_the_other_clock_to_the_reference() {
+    for seed in 0..50 {
+        let scene = Scene { delay_varies: false, ..Scene::random(seed) };
+        let (near, far) = scene.files();
+        let matches = Matches::between(&near, &far).unwrap();
+        let stretches = Stretches::of(&near, &far, &matches).unwrap();
+        let fit = stretches.longest().1;
+        let map = fit.to_clock_map(Duration::from_nanos(1));
+        for at in [scene.begin, scene.begin + scene.length / 3, scene.begin + scene.length] {
+            let there = at.wrapping_add_signed(scene.ahead(at));
+            let back = map.to_reference(Instant::from_nanos(there)).as_nanos();
+            assert!(back.abs_diff(at) <= map.uncertainty.as_nanos() as u64 + 2, "seed {seed}: {back} {at} {map:?}");
+        }
+    }
+}
+
+#[test]
+fn the_same_file_twice_is_one_place_and_no_offset() {
+    let (near, _) = Scene::random(3).files();
+    let found = join(&near, &near).unwrap();
+    assert!(found.is_same_place);
+    assert_eq!((found.clock.offset_ns, found.clock.least_round_trip_ns, found.clock.steps), (0, 0, 0));
+    assert!(found.clock.uncertainty_ns < 100, "{found:?}");
+}
+
+#[test]
+fn in_the_other_order_the_offset_has_the_other_sign() {
+    let scene = Scene { rate_ppm: 0.0, ..Scene::random(5) };
+    let (near, far) = scene.files();
+    let (one, other) = (join(&near, &far).unwrap(), join(&far, &near).unwrap());
+    assert!((one.clock.offset_ns + other.clock.offset_ns).abs() <= 4, "{one:?}{other:?}");
+    assert_eq!(one.matched_packets, other.matched_packets);
+    assert!(!one.is_same_place);
+}
+
+/// The way there takes three times as long as the way back: the offset is wrong by a quarter of the round trip,
+/// and the error says so.
+#[test]
+fn a_path_that_is_not_symmetric_is_within_the_error() {
+    let scene = Scene { there: 30_000_000, back: 10_000_000, rate_ppm: 0.0, ..Scene::random(9) };
+    let found = joined(&scene);
+    let wrong = found.clock.offset_ns.abs_diff(scene.ahead(scene.begin));
+    assert!(wrong > 8_000_000 && wrong <= found.clock.uncertainty_ns, "{wrong} {found:?}");
+}
+
+#[test]
+fn clocks_that_are_set_have_stretches_and_the_longest_counts() {
+    for seed in 0..20 {
+        let scene = Scene { step: Some((2, 3, 1_000_000_000)), rate_ppm: 0.0, ..Scene::random(seed) };
+        let found = joined(&scene);
+        assert_eq!(found.clock.steps, 1, "seed {seed} {found:?}");
+        let wrong = found.clock.offset_ns.abs_diff(scene.offset);
+        assert!(wrong <= found.clock.uncertainty_ns + 2, "seed {seed}: {wrong} {found:?}");
+    }
+}
+
+#[test]
+fn addresses_that_were_translated_are_matched_by_numbers() {
+    let scene = Scene { is_translated: true, ..Scene::random(11) };
+    let found = joined(&scene);
+    assert!(holds(&scene) && found.remarks.iter().any(|remark| remark.contains("NAT")), "{found:?}");
+}
+
+/// Without identification and timestamp a repetition looks like its original; where one of both is lost on the way,
+/// nothing may be made of the other.
+#[test]
+fn a_repetition_is_never_taken_for_its_original() {
+    for seed in 0..50 {
+        let scene = Scene { lost_percent: 20, has_marks: false, ..Scene::random(seed) };
+        let found = joined(&scene);
+        assert!(holds(&scene), "seed {seed}: {scene:?}\n{found:?}");
+        assert_eq!(found.clock.steps, 0, "seed {seed}: {found:?}");
+    }
+}
+
+#[test]
+fn segments_that_were_put_together_or_cut_up_are_the_same() {
+    for seed in 0..20 {
+        let scene = Scene { pieces: 4, ..Scene::random(seed) };
+        let found = joined(&scene);
+        assert!(holds(&scene), "seed {seed}: {scene:?}\n{found:?}");
+    }
+}
+
+#[test]
+fn what_can_not_be_joined_says_why() {
+    let (near, far) = Scene::random(1).files();
+    let (other, _) = Scene { port: 9, ..Scene::random(2) }.files();
+    assert_eq!(join(&near, &other), Err(NotJoined::NothingInCommon));
+    let (later, _) = Scene::random(2).files();
+    assert_eq!(join(&near, &later), Err(NotJoined::OtherPackets));
+    assert_eq!(join(&near, &Sightings::new()), Err(NotJoined::NothingInCommon));
+    let one_way = near.only(|_, seen| seen.is_from_first);
+    assert_eq!(join(&one_way, &far), Err(NotJoined::OneDirection));
+    let few = |file: &Sightings| file.only(|number, _| number < 6);
+    assert!(matches!(join(&few(&near), &few(&far)), Err(NotJoined::TooFew { .. })));
+}
+
+/// Whatever the numbers are, nothing panics, and no clock is made of noise without saying so.
+#[test]
+fn files_that_make_no_sense_do_no_harm() {
+    let mut random = Random(77);
+    for _ in 0..200 {
+        let (mut near, mut far) = Scene::random(random.below(50)).files();
+        for file in [&mut near, &mut far] {
+            for _ in 0..random.below(40) {
+                let number = random.below(file.seen.len() as u64) as usize;
+                file.seen[number].at = random.next() >> random.below(64);
+            }
+        }
+        if let Ok(found) = join(&near, &far) {
+            assert!(found.clock.uncertainty_ns > 0);
+        }
+    }
+}
