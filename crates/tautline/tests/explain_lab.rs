@@ -309,6 +309,51 @@ fn in_words(shares: &Shares) -> String {
     words.join(" ")
 }
 
+/// The same capture by a clock that is so many seconds ahead.
+fn ahead_by(seconds: u32, capture: &[u8]) -> Vec<u8> {
+    let (mut moved, mut place) = (capture.to_vec(), 24);
+    while let Some(header) = capture.get(place..place + 16) {
+        let word = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().unwrap());
+        moved[place..place + 4].copy_from_slice(&(word(0) + seconds).to_le_bytes());
+        place += 16 + word(8) as usize;
+    }
+    moved
+}
+
+/// Both ends of the path are captured by one clock, of which one capture is moved.
+#[test]
+fn captures_of_both_ends_are_put_on_one_timeline() {
+    const TEST: &str = "captures_of_both_ends_are_put_on_one_timeline";
+    if !support::is_root() || !support::has("ip") {
+        return support::skip(TEST, "needs root and ip, for two network namespaces");
+    }
+    let path = match Path::start(&Conditions { lost: vec![5, 11], ..path(4) }) {
+        Ok(path) => path,
+        Err(error) => return support::skip(TEST, &error),
+    };
+    let receiver = path.spawn(1, move || serve(Reader::Answering(200, 100, ms(0)), None));
+    path.spawn(0, move || send(Sender::Requests(200, 100), "")).join().unwrap();
+    receiver.join().unwrap();
+    let [near, far] = path.finish();
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, capture: &[u8]| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, capture).unwrap();
+        path.display().to_string()
+    };
+    let (near, far) = (file("near.pcap", &near), file("far.pcap", &ahead_by(7, &far)));
+    for (one, other, sign) in [(&near, &far, 1), (&far, &near, -1)] {
+        let joined = support::run_json(&format!("explain --join {one} {other}"))["joined"][0].clone();
+        println!("{joined:#}");
+        let clock = &joined["clock"];
+        let (offset, error) = (clock["offset_ns"].as_i64().unwrap(), clock["uncertainty_ns"].as_u64().unwrap());
+        assert!(offset.abs_diff(sign * 7_000_000_000) <= error, "{joined}");
+        // No way is shorter than 4 ms.
+        assert!(clock["least_round_trip_ns"].as_u64().unwrap() >= 7_900_000, "{joined}");
+        assert!(joined["matched_packets"].as_u64().unwrap() > 100 && clock["steps"] == 0, "{joined}");
+    }
+}
+
 #[test]
 fn the_time_breakdown_is_the_kernels() {
     const TEST: &str = "the_time_breakdown_is_the_kernels";

@@ -153,3 +153,36 @@ fn files_that_make_no_sense_do_no_harm() {
         }
     }
 }
+
+/// As a capture of all interfaces has them.
+#[test]
+fn packets_that_a_file_has_twice_are_one() {
+    for seed in 0..20 {
+        let scene = Scene::random(seed);
+        let (near, far) = scene.files();
+        let (once, twice) = (join(&near, &far).unwrap(), join(&near.doubled(10_000), &far).unwrap());
+        assert_eq!((once.matched_packets, once.clock), (twice.matched_packets, twice.clock), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_file_that_begins_later_is_joined_from_there_on() {
+    let scene = Scene::random(21);
+    let (near, far) = scene.files();
+    let late = far.only(|number, _| number >= 150);
+    let found = join(&near, &late).unwrap();
+    assert!(found.matched_packets < joined(&scene).matched_packets - 100, "{found:?}");
+    let wrong = |at| (found.clock.offset_ns - scene.ahead(at)).unsigned_abs();
+    // In the middle of what is common, which is late in the scene.
+    let nearest = (0..100).map(|part| wrong(scene.begin + scene.length / 100 * part)).min().unwrap();
+    assert!(nearest <= found.clock.uncertainty_ns, "{nearest} {found:?}");
+}
+
+#[test]
+fn clocks_that_are_set_all_the_time_are_refused() {
+    let (near, mut far) = Scene { rate_ppm: 0.0, ..Scene::random(4) }.files();
+    for (number, seen) in far.seen.iter_mut().enumerate() {
+        seen.at += number as u64 / 10 * 3_000_000_000;
+    }
+    assert_eq!(join(&near, &far), Err(NotJoined::NoEvenClock));
+}

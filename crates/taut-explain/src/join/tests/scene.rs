@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use taut_event::{Address, SegmentFlags, TimestampOption};
 use taut_time::Instant;
 
+use crate::join::sightings::Seen;
 use crate::join::{Sighting, Sightings};
 
 /// SplitMix64.
@@ -172,5 +173,14 @@ impl Scene {
             });
         }
         file
+    }
+}
+
+impl Sightings {
+    /// Each packet once more, so many nanoseconds later.
+    pub(in crate::join) fn doubled(&self, later: u64) -> Self {
+        let mut doubled = self.only(|_, _| false);
+        doubled.seen = self.seen.iter().flat_map(|seen| [*seen, Seen { at: seen.at + later, ..*seen }]).collect();
+        doubled
     }
 }
