@@ -5,6 +5,8 @@
 //! line has to pass between both; all lines that do are possible, and no other is (Duda, Harrus, Haddad and Bernard,
 //! 1987; Moon, Skelly and Towsley, 1999, for the hull).
 
+use taut_time::{ClockDomain, ClockMap, Duration};
+
 /// Clocks whose rates differ by more than this are not one clock that runs evenly: Linux slews by 500 ppm at most,
 /// and two may slew apart.
 const MOST_RATE: f64 = 1e-3;
@@ -43,6 +45,16 @@ impl Fit {
     /// By how much the other clock is ahead at a time of the reference.
     pub(super) fn ahead(&self, at: u64) -> f64 {
         self.offset + self.rate * (at as i64).wrapping_sub(self.middle as i64) as f64
+    }
+
+    /// From the clock of the other file to that of the reference.
+    pub(super) fn to_clock_map(self, resolution: Duration) -> ClockMap {
+        // At reference time t the other clock shows t + offset + rate (t - middle).
+        let faster = self.rate / (1.0 + self.rate);
+        let offset = self.middle as f64 * faster - self.offset * (1.0 - faster);
+        let uncertainty = Duration::from_nanos(self.uncertainty.ceil() as u64);
+        let offset_ns = offset.round() as i64;
+        ClockMap { domain: ClockDomain::RealTime, offset_ns, rate_ppm: faster * 1e6, uncertainty, resolution }
     }
 
     /// The time that a packet took between both places, as the line has it: in the direction it went.

@@ -1,7 +1,7 @@
 //! Which packet of one file is which of the other.
 
-use super::NotJoined;
 use super::sightings::{Seen, Sightings, mix};
+use super::why::NotJoined;
 
 /// Copies of a packet in one file come so soon after each other, in nanoseconds.
 const SOON: u64 = 1_000_000;

@@ -1,12 +1,10 @@
 //! Stretches in which both clocks run evenly, and which place is on which side.
 
-use super::NotJoined;
 use super::fit::{Fit, Point, fit};
 use super::matching::{Match, Matches};
 use super::sightings::Sightings;
+use super::why::{LEAST, NotJoined};
 
-/// Fewer packets make no line.
-pub(super) const LEAST: usize = 8;
 /// Clocks that are set more often have no timeline.
 const MOST_STRETCHES: usize = 32;
 /// Packets that fit no line; more of them than one in so many are no accident.

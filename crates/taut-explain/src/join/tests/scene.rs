@@ -5,8 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use taut_event::{Address, SegmentFlags, TimestampOption};
 use taut_time::Instant;
 
-use crate::join::sightings::Seen;
-use crate::join::{Sighting, Sightings};
+use crate::join::sightings::{Seen, Sighting, Sightings};
 
 /// SplitMix64.
 pub(in crate::join) struct Random(pub(in crate::join) u64);

@@ -1,0 +1,53 @@
+//! Why files are not joined.
+
+use std::fmt;
+
+/// Fewer packets make no line.
+pub(super) const LEAST: usize = 8;
+
+/// Why two files can't be put on one timeline.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NotJoined {
+    /// No packet of one is in the other.
+    NothingInCommon,
+    /// There are connections between the same ends, but no packet of one file is in the other.
+    OtherPackets,
+    /// They have too few packets in common.
+    TooFew {
+        /// So many.
+        common: u64,
+    },
+    /// Only packets of one direction are in both.
+    OneDirection,
+    /// No clock that runs evenly explains the times, not even one that was set now and then.
+    NoEvenClock,
+}
+
+impl fmt::Display for NotJoined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NothingInCommon => f.write_str(
+                "they hold no connection in common: no segment of TCP of one is in the other (a proxy between the two \
+                 places makes connections of its own)",
+            ),
+            Self::OtherPackets => f.write_str(
+                "they hold connections between the same ends, but not the same packets: they were taken at other \
+                 times, or a proxy between the two places makes connections of its own, or nothing in their headers \
+                 tells one packet from the other",
+            ),
+            Self::TooFew { common } => {
+                write!(f, "they hold only {common} packets in common, and {} are needed", LEAST)
+            }
+            Self::OneDirection => f.write_str(
+                "only one direction of their connections is in both: then nothing tells the time on the way from the \
+                 offset of the clocks",
+            ),
+            Self::NoEvenClock => f.write_str(
+                "their clocks were set too often, or run too unevenly, for one timeline: packets would arrive before \
+                 they left",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NotJoined {}
