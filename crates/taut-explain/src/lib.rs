@@ -30,7 +30,7 @@ mod words;
 
 pub use engine::{
     AirFacts, CauseIn, Certainty, ChannelFacts, Cost, DatagramFacts, Direction, DnsFacts, DnsServer, Engine, Evidence,
-    Explanation, Found, Held, QuicFacts, Stall, Verdict, VerdictOn, causes,
+    Explanation, Found, Held, Picture, QuicFacts, Span, Stall, Verdict, VerdictOn, causes,
 };
 pub use finding::{Finding, Proof, Unit};
 pub use ledger::{Stage, ledger};

@@ -7,7 +7,7 @@
 //! - [`WatchDocument`]: what the connections of a host lost in an interval, likewise.
 //! - [`table`]: text for a terminal.
 //! - [`html`]: one self-contained page with charts.
-//! - [`perfetto`]: timelines for the Perfetto trace viewer.
+//! - [`perfetto`]: timelines for the Perfetto trace viewer; [`explained_trace`]: explained captures for it.
 //! - [`capture`]: packets of a simulated radio for Wireshark and btmon.
 //! - [`compare`]: two documents held against each other.
 //! - [`units`]: times, rates and shares in words.
@@ -23,6 +23,7 @@ mod explained_air;
 mod explained_datagrams;
 mod explained_file;
 mod explained_joined;
+pub mod explained_trace;
 pub mod html;
 mod lines;
 pub mod perfetto;

@@ -39,8 +39,12 @@ pub fn render(timelines: &[(String, &Timeline)]) -> String {
     }
     // Stable: events of one message at the same time stay in the order that nests them.
     events.sort_by_key(|&(at, _)| at);
-    let lines = names.into_iter().chain(events.into_iter().map(|(_, event)| event)).map(|event| event.to_string());
-    let lines: Vec<String> = lines.collect();
+    trace(names.into_iter().chain(events.into_iter().map(|(_, event)| event)))
+}
+
+/// The trace of these events, one a line.
+pub(crate) fn trace(events: impl Iterator<Item = Value>) -> String {
+    let lines: Vec<String> = events.map(|event| event.to_string()).collect();
     format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n", lines.join(",\n"))
 }
 

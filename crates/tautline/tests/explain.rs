@@ -394,3 +394,49 @@ fn an_interrupted_reading_gives_the_verdict_so_far() {
     assert_eq!(output.status.code(), Some(130), "{verdict}{}", text(&output.stderr));
     assert!(verdict.starts_with("PARTIAL: interrupted\n") && verdict.contains("FOUND nagle_delayed_ack"), "{verdict}");
 }
+
+/// The slices of a trace by track, each as its begin and its end in nanoseconds.
+fn tracks(trace: &Value) -> std::collections::BTreeMap<u64, Vec<(u64, u64)>> {
+    let mut tracks = std::collections::BTreeMap::<u64, Vec<(u64, u64)>>::new();
+    for slice in trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X") {
+        let ns = |key: &str| (slice[key].as_f64().unwrap() * 1000.0).round() as u64;
+        tracks.entry(slice["tid"].as_u64().unwrap()).or_default().push((ns("ts"), ns("ts") + ns("dur")));
+    }
+    tracks
+}
+
+#[test]
+fn the_trace_has_a_track_for_each_direction_as_long_as_its_breakdown_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let capture = file(directory.path(), "trace.pcap", &capture());
+    let path = directory.path().join("trace.json");
+    let output = explain(&capture, &["--json", "--perfetto", path.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "");
+    let trace = std::fs::read_to_string(&path).unwrap();
+    let tracks = tracks(&parse(trace.as_bytes()));
+    let document = parse(&output.stdout);
+    let worst = document["files"][0]["worst"].as_array().unwrap();
+    assert_eq!((worst.len(), tracks.len()), (2, 2));
+    for (direction, slices) in worst.iter().zip(tracks.values()) {
+        assert!(slices.windows(2).all(|pair| pair[0].1 == pair[1].0), "{slices:?}");
+        let whole: u64 = slices.iter().map(|(begin, end)| end - begin).sum();
+        assert_eq!(
+            (slices[0].0, whole),
+            (direction["begin_ns"].as_u64().unwrap(), direction["span_ns"].as_u64().unwrap())
+        );
+    }
+    assert!(trace.contains("FOUND nagle_delayed_ack") && trace.contains("Nagle's algorithm"), "{trace}");
+    // The verdict is the same without it.
+    let without = parse(&explain(&capture, &["--json"]).stdout);
+    assert_eq!(without["files"], document["files"]);
+}
+
+#[test]
+fn a_trace_that_can_not_be_written_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let capture = file(directory.path(), "trace.pcap", &capture());
+    let output = explain(&capture, &["--perfetto", "/nowhere/trace.json"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("write /nowhere/trace.json"), "{}", text(&output.stderr));
+}

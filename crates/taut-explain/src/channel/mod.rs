@@ -13,6 +13,7 @@ mod verdict;
 
 use taut_event::{Channel as Kind, Direction as Way, Event, Flow, FlowKey, L2cap, RadioLink, Turn, What};
 
+use crate::engine::Breakdown;
 pub(crate) use half::Half;
 pub(crate) use report::direction;
 pub(crate) use verdict::CAUSES;
@@ -154,6 +155,11 @@ impl Channel {
     /// The half of a direction.
     pub(crate) fn half(&self, way: Way) -> &Half {
         &self.halves[way.index()]
+    }
+
+    /// The breakdowns of both directions.
+    pub(crate) fn breakdowns(&mut self) -> [&mut Breakdown; 2] {
+        self.halves.each_mut().map(|half| &mut half.breakdown)
     }
 
     /// Nothing more comes.

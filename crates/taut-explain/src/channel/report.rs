@@ -72,6 +72,7 @@ pub(crate) fn direction(
         channel: Some(facts),
         datagrams: None,
         air: None,
+        picture: None,
     };
     Some((report, &half.breakdown, weight(&half.breakdown)))
 }

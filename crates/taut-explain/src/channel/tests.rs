@@ -13,6 +13,7 @@ use taut_event::{
 };
 use taut_time::{ByteRange, Instant, Layer};
 
+use crate::engine::drawn::assert_is_the_breakdown;
 use crate::{Direction, Engine, Verdict};
 
 const MS: u64 = 1_000_000;
@@ -32,7 +33,7 @@ struct Talk {
 
 impl Talk {
     fn new(kind: Kind, interval: u64, credits: u16, buffers: u16) -> Self {
-        let mut engine = Engine::new(4);
+        let mut engine = Engine::new(4).with_spans(1 << 12);
         let key = ChannelKey { adapter: 0, handle: 64, peer: Some([6, 5, 4, 3, 2, 1]), channel: kind };
         let coverage = Coverage::of(&[Seen::AclPackets, Seen::Handshake]);
         engine.flow(FlowId(0), &Flow { key: FlowKey::L2cap(key), from_start: true, coverage });
@@ -363,6 +364,7 @@ proptest! {
         for direction in talk.engine.finish().worst {
             let sum: u64 = direction.breakdown.iter().map(|held| held.held_ns).sum();
             prop_assert_eq!(sum, direction.span_ns);
+            assert_is_the_breakdown(&direction);
         }
     }
 }

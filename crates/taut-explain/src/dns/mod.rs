@@ -26,7 +26,7 @@ pub(crate) struct Resolver {
     flow: Flow,
     queries: Queries,
     servers: Servers,
-    breakdown: Breakdown,
+    pub(crate) breakdown: Breakdown,
     tally: Tally,
     /// Up to where time is booked.
     booked: Option<Seen>,

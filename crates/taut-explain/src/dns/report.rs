@@ -47,6 +47,7 @@ pub(crate) fn direction(resolver: &Resolver, way: Way, start: u64) -> Option<(Di
         verdicts: verdict::verdicts(resolver),
         remarks: remarks(resolver),
         datagrams: Some(facts),
+        picture: None,
         ..Direction::default()
     };
     Some((report, breakdown, breakdown.ns(Holder::Unanswered)))

@@ -7,6 +7,7 @@ use taut_event::{
 };
 use taut_time::{ByteRange, Instant, Layer};
 
+use crate::engine::drawn::assert_is_the_breakdown;
 use crate::{Direction, DnsFacts, Engine, Found, Verdict};
 
 const MS: u64 = 1_000_000;
@@ -24,7 +25,7 @@ struct Asked(u16, u16, u8, u32, u16);
 
 impl Talk {
     fn new() -> Self {
-        let mut engine = Engine::new(4);
+        let mut engine = Engine::new(4).with_spans(1 << 12);
         let coverage = Coverage::of(&[Kind::Datagrams]);
         let key = FlowKey::Dns([10, 0, 0, 5].into());
         engine.flow(FlowId(0), &Flow { key, from_start: false, coverage });
@@ -237,6 +238,7 @@ proptest! {
         }
         let direction = talk.finish();
         let sum: u64 = direction.breakdown.iter().map(|held| held.held_ns).sum();
+        assert_is_the_breakdown(&direction);
         prop_assert_eq!((sum, direction.span_ns), (at * MS, at * MS));
         prop_assert!(facts(&direction).servers.len() <= 8);
         let questions: u64 = facts(&direction).servers.iter().map(|server| server.questions).sum();

@@ -2,26 +2,14 @@
 
 use taut_event::Holder;
 
+use super::episode::Episode;
+use super::picture::Picture;
+use super::trail::Trail;
 use super::{Cost, Evidence};
 use crate::words;
 
 /// How many of the longest episodes are kept for each holder.
 const KEPT: usize = 3;
-
-/// One stretch in which the same holder had the data.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Episode {
-    pub(crate) from: u64,
-    pub(crate) to: u64,
-    /// Packet at its beginning, and the one that ended it.
-    pub(crate) places: (u64, u64),
-}
-
-impl Episode {
-    pub(crate) const fn length(&self) -> u64 {
-        self.to - self.from
-    }
-}
 
 /// What one holder had.
 #[derive(Clone, Debug, Default)]
@@ -61,6 +49,8 @@ pub(crate) struct Breakdown {
     cells: Vec<(Holder, Cell)>,
     /// Not yet finished: the next part may continue it.
     open: Option<(Holder, Episode)>,
+    /// All stretches, where a picture is wanted.
+    trail: Option<Box<Trail>>,
 }
 
 impl Breakdown {
@@ -71,6 +61,9 @@ impl Breakdown {
             return;
         }
         self.cell(holder).ns += part.length();
+        if let Some(trail) = &mut self.trail {
+            trail.add(holder, part, is_continuous(holder), true);
+        }
         match &mut self.open {
             Some((open, episode)) if *open == holder && episode.to == part.from && is_continuous(holder) => {
                 episode.to = part.to;
@@ -94,9 +87,39 @@ impl Breakdown {
         }
     }
 
+    /// A part that [`Self::book_sum`] will book; so far it looks as if this holder had it.
+    pub(crate) fn draw(&mut self, looks_like: Holder, part: Episode) {
+        if let Some(trail) = self.trail.as_mut().filter(|_| part.from < part.to) {
+            trail.add(looks_like, part, true, false);
+        }
+    }
+
+    /// What was drawn since the last decision was all of this holder, or what it looked like.
+    pub(crate) fn decide(&mut self, all_of: Option<Holder>) {
+        if let Some(trail) = &mut self.trail {
+            trail.decide(all_of);
+        }
+    }
+
+    /// From now on it keeps so many stretches for a picture.
+    pub(crate) fn keep_trail(&mut self, limit: usize) {
+        match &mut self.trail {
+            Some(trail) => trail.limit(limit),
+            None => self.trail = Some(Box::new(Trail::new(limit))),
+        }
+    }
+
+    /// At most so many of the longest stretches, if they were kept.
+    pub(crate) fn picture(&self, start: u64, most: usize) -> Option<Picture> {
+        Some(self.trail.as_ref()?.picture(start, most))
+    }
+
     /// Gives all that one holder had to another.
     pub(crate) fn rename(&mut self, from: Holder, to: Holder) {
         self.close();
+        if let Some(trail) = &mut self.trail {
+            trail.rename(from, to);
+        }
         if let Some(index) = self.cells.iter().position(|(holder, _)| *holder == from) {
             let (_, cell) = self.cells.swap_remove(index);
             self.cell(to).take_over(cell);

@@ -1,6 +1,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::picture::Picture;
+
 /// What the packets of one source came to.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Explanation {
@@ -146,6 +148,9 @@ pub struct AirFacts {
     pub unseen_pdus: u64,
     /// Time on air of PDUs with data, repetitions not counted.
     pub air_ns: u64,
+    /// Its time, stretch by stretch, where the engine was asked for it (`with_spans`).
+    #[serde(skip)]
+    pub picture: Option<Picture>,
 }
 
 /// What the datagrams of a flow of UDP are like. What the capture does not tell is absent.

@@ -7,8 +7,13 @@
 mod breakdown;
 mod clock;
 mod detect;
+#[cfg(test)]
+pub(crate) mod drawn;
+mod episode;
 mod explanation;
+mod picture;
 mod report;
+mod trail;
 
 #[cfg(test)]
 mod tests;
@@ -18,17 +23,20 @@ use std::collections::BTreeMap;
 use taut_event::{Closed, Event, Flow, FlowId, FlowKey, Holder, Sink};
 use taut_time::Instant;
 
-pub(crate) use breakdown::{Breakdown, Episode};
+pub(crate) use breakdown::Breakdown;
 pub use detect::causes;
 pub(crate) use detect::is_enough;
+pub(crate) use episode::Episode;
 pub use explanation::{
     AirFacts, CauseIn, Certainty, ChannelFacts, Cost, DatagramFacts, Direction, DnsFacts, DnsServer, Evidence,
     Explanation, Found, Held, QuicFacts, Stall, Verdict, VerdictOn,
 };
 
+pub use picture::{Picture, Span};
 pub(crate) use report::held;
 
 use self::clock::Clock;
+use self::trail::Allowance;
 use crate::channel::{self, Channel};
 use crate::dns::{self, Resolver};
 use crate::sniffer::{self, Sniffed};
@@ -47,6 +55,8 @@ pub struct Engine {
     totals: BTreeMap<Holder, Total>,
     causes: Causes,
     counts: Counts,
+    /// Where pictures are wanted.
+    pictures: Option<Allowance>,
 }
 
 /// What follows a flow.
@@ -61,6 +71,19 @@ enum Tracker {
 
 /// The links of so many directions are modelled at most: each takes tens of runs.
 const MOST_MODELLED: u64 = 64;
+
+impl Tracker {
+    fn keep_trails(&mut self, limit: usize) {
+        let keep = |breakdown: &mut Breakdown| breakdown.keep_trail(limit);
+        match self {
+            Self::Connection(connection) => connection.breakdowns().into_iter().for_each(keep),
+            Self::Channel(channel) => channel.breakdowns().into_iter().for_each(keep),
+            Self::Datagrams(datagrams) => datagrams.breakdowns().into_iter().for_each(keep),
+            Self::Resolver(resolver) => keep(&mut resolver.breakdown),
+            Self::Sniffed(link) => link.breakdowns().into_iter().for_each(keep),
+        }
+    }
+}
 
 /// What one holder had of all directions.
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,7 +136,15 @@ impl Engine {
             totals: BTreeMap::new(),
             causes: Causes::default(),
             counts: Counts::default(),
+            pictures: None,
         }
+    }
+
+    /// Of the directions that are kept it draws the time, too, with at most so many stretches in all. While flows are
+    /// open, they have as many again.
+    pub fn with_spans(mut self, limit: usize) -> Self {
+        self.pictures = Some(Allowance::new(limit));
+        self
     }
 
     /// What it all came to. Flows that were not closed are closed now.
@@ -163,6 +194,16 @@ impl Engine {
         }
     }
 
+    /// A flow begins; if pictures are wanted, its stretches are kept.
+    fn keep_trails(&mut self, index: usize) {
+        let Some(pictures) = &mut self.pictures else { return };
+        let all_get_less = pictures.opened();
+        let first = if all_get_less { 0 } else { index };
+        let open = self.connections.iter_mut().skip(first).flatten();
+        let of_flows = if all_get_less { usize::MAX } else { 1 };
+        open.take(of_flows).for_each(|tracker| tracker.keep_trails(pictures.each()));
+    }
+
     fn reported(&mut self, tracker: &Tracker) {
         let start = self.start.unwrap_or_default();
         for direction in taut_event::Direction::BOTH {
@@ -179,7 +220,7 @@ impl Engine {
                 Tracker::Resolver(resolver) => dns::direction(resolver, direction, start),
                 Tracker::Sniffed(link) => sniffer::direction(link, direction, start),
             };
-            let Some((report, breakdown, weight)) = reported else { continue };
+            let Some((mut report, breakdown, weight)) = reported else { continue };
             self.counts.directions += 1;
             report.verdicts.iter().for_each(|on| self.causes.add(on));
             for holder in Holder::ALL {
@@ -191,6 +232,8 @@ impl Engine {
             }
             let place = self.worst.partition_point(|(known, other)| (*known, other.bytes) >= (weight, report.bytes));
             if place < self.kept {
+                let pictures = self.pictures.as_ref();
+                report.picture = pictures.and_then(|its| breakdown.picture(start, its.of_reports(self.kept)));
                 self.worst.truncate(self.kept - 1);
                 self.worst.insert(place, (weight, report));
             }
@@ -212,6 +255,7 @@ impl Sink for Engine {
             FlowKey::Tcp(..) | FlowKey::Socket(_) => Tracker::Connection(Box::new(Connection::new(*flow))),
         });
         self.counts.flows += 1;
+        self.keep_trails(index);
     }
 
     fn event(&mut self, event: &Event) {
@@ -248,6 +292,9 @@ impl Sink for Engine {
                 link.finish();
                 self.counts.segments += link.pdus;
             }
+        }
+        if let Some(pictures) = &mut self.pictures {
+            pictures.closed();
         }
         self.counts.evicted += u64::from(why == Closed::Evicted);
         self.reported(&tracker);

@@ -66,6 +66,7 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         channel: None,
         datagrams: None,
         air: None,
+        picture: None,
     };
     Some((report, breakdown))
 }

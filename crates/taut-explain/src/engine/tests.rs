@@ -16,6 +16,7 @@ use taut_event::{
 };
 use taut_time::{ByteRange, Instant, Layer};
 
+use super::drawn::assert_is_the_breakdown;
 use super::{Direction, Engine, Explanation, Verdict};
 use talk::{BACKWARD, FORWARD, MSS, Talk, address, faults, is_found, share, verdict};
 
@@ -416,7 +417,7 @@ fn random() -> impl Strategy<Value = Random> {
 }
 
 fn run(packets: &[Random], swap: bool) -> Explanation {
-    let mut engine = Engine::new(2);
+    let mut engine = Engine::new(2).with_spans(1 << 12);
     let key = if swap { (address(1, 4000), address(2, 80)) } else { (address(9, 1), address(3, 65_535)) };
     let flow = Flow { key: FlowKey::Tcp(key.0, key.1), from_start: true, coverage: Coverage::of(&[Kind::Segments]) };
     engine.flow(FlowId(0), &flow);
@@ -456,6 +457,7 @@ proptest! {
         for direction in &explanation.worst {
             let sum: u64 = direction.breakdown.iter().map(|held| held.held_ns).sum();
             prop_assert_eq!(sum, direction.span_ns);
+            assert_is_the_breakdown(direction);
             let all: i64 = packets.iter().map(|packet| packet.after_us.abs() * 1000).sum();
             prop_assert!(direction.span_ns <= all.unsigned_abs());
         }

@@ -14,6 +14,8 @@ use half::{Half, Past};
 pub(crate) use report::direction;
 pub(crate) use verdict::CAUSES;
 
+use crate::engine::Breakdown;
+
 /// What is known of a link, in bounded memory.
 #[derive(Debug)]
 pub(crate) struct Sniffed {
@@ -73,6 +75,11 @@ impl Sniffed {
         self.halves[way.reverse().index()].answered(end, pdu.header, !pdu.begins_event);
         let past = Past { latency: self.link.latency };
         self.halves[way.index()].own(now, end, pdu, bytes, past);
+    }
+
+    /// The breakdowns of both directions.
+    pub(crate) fn breakdowns(&mut self) -> [&mut Breakdown; 2] {
+        self.halves.each_mut().map(|half| &mut half.breakdown)
     }
 
     /// Nothing more comes.

@@ -57,6 +57,7 @@ pub(crate) fn direction(link: &Sniffed, way: Way, start: u64) -> Option<(Directi
         verdicts: verdict::verdicts(link, way),
         remarks: remarks(link, way),
         air: Some(facts),
+        picture: None,
         ..Direction::default()
     };
     // Of what its sender's host had nobody knows how much could be had back; the most of it, with the most data.

@@ -20,6 +20,7 @@ mod vantage;
 use taut_event::{Event, Flow, Segment, SegmentFlags, TimestampOption, What};
 use taut_time::Instant;
 
+use crate::engine::Breakdown;
 use ending::End;
 pub(crate) use half::Half;
 use repeats::Repeats;
@@ -177,6 +178,11 @@ impl Connection {
             let to_sender = self.loops.to_sender(index);
             half.finish(End { at, place, has_pure, is_client, peer_data, to_sender });
         }
+    }
+
+    /// The breakdowns of both directions.
+    pub(crate) fn breakdowns(&mut self) -> [&mut Breakdown; 2] {
+        self.halves.each_mut().map(|half| &mut half.breakdown)
     }
 
     pub(crate) fn copies(&self) -> u64 {

@@ -238,7 +238,7 @@ impl Half {
                     self.end_stretch(false);
                 }
                 let begin = || Box::new(Stretch::begin(part.from, part.places.0, loops.round_trip()));
-                self.stretch.get_or_insert_with(begin).add(gated, part);
+                self.stretch.get_or_insert_with(begin).add(gated, part, &mut self.breakdown);
                 self.booked = Some((sent.at, sent.place));
                 return;
             }

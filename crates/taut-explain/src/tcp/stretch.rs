@@ -34,6 +34,16 @@ pub(super) struct Stretch {
     high: u64,
 }
 
+impl Gated {
+    /// Who had it, unless the stretch turns out to be a full send buffer.
+    const fn looks_like(self) -> Holder {
+        match self {
+            Self::Window | Self::WindowOrBuffer => Holder::CongestionWindow,
+            Self::Paced => Holder::Pacing,
+        }
+    }
+}
+
 impl Stretch {
     pub(super) fn begin(at: u64, place: u64, round_trip: u64) -> Self {
         Self {
@@ -53,7 +63,8 @@ impl Stretch {
         self.bins > MOST_BINS
     }
 
-    pub(super) fn add(&mut self, gated: Gated, part: Episode) {
+    pub(super) fn add(&mut self, gated: Gated, part: Episode, breakdown: &mut Breakdown) {
+        breakdown.draw(gated.looks_like(), part);
         self.ns[gated as usize] += part.length();
         self.episode.to = part.to;
         self.episode.places.1 = part.places.1;
@@ -79,8 +90,10 @@ impl Stretch {
         let [window, either, paced] = self.ns;
         let is_level = self.bins > LEAST_BINS && self.high.saturating_mul(100) <= self.low.saturating_mul(103);
         if is_level && !was_lossy && 2 * either >= window + either + paced {
+            breakdown.decide(Some(Holder::SendBufferOrCongestion));
             breakdown.book_sum(Holder::SendBufferOrCongestion, window + either + paced, self.episode);
         } else {
+            breakdown.decide(None);
             breakdown.book_sum(Holder::CongestionWindow, window + either, self.episode);
             breakdown.book_sum(Holder::Pacing, paced, self.episode);
         }

@@ -10,6 +10,7 @@ mod verdict;
 
 use taut_event::{ConnectionId, Content, Direction as Way, Event, Flow, Holder, What};
 
+use crate::engine::Breakdown;
 use half::Half;
 pub(crate) use report::{direction, rate};
 pub(crate) use verdict::CAUSES;
@@ -72,6 +73,11 @@ impl Datagrams {
     fn is_opening_unanswered(&self, way: Way) -> bool {
         let other = &self.halves[way.reverse().index()];
         self.quic.is_some_and(|quic| !quic.is_open) && other.tally.datagrams == 0
+    }
+
+    /// The breakdowns of both directions.
+    pub(crate) fn breakdowns(&mut self) -> [&mut Breakdown; 2] {
+        self.halves.each_mut().map(|half| &mut half.breakdown)
     }
 
     /// Nothing more comes.

@@ -47,6 +47,7 @@ pub(crate) fn direction(flow: &Datagrams, way: Way, start: u64) -> Option<(Direc
         verdicts: verdict::verdicts(flow, way),
         remarks: remarks(flow, way),
         datagrams: Some(facts),
+        picture: None,
         ..Direction::default()
     };
     Some((report, breakdown, breakdown.ns(Holder::Unanswered) + unanswered_opening(flow, way)))

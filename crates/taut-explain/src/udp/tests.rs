@@ -7,6 +7,7 @@ use taut_event::{
 };
 use taut_time::{ByteRange, Instant, Layer};
 
+use crate::engine::drawn::assert_is_the_breakdown;
 use crate::{Direction, Engine, Explanation, Verdict};
 
 const MS: u64 = 1_000_000;
@@ -18,7 +19,7 @@ struct Talk {
 
 impl Talk {
     fn new() -> Self {
-        let mut engine = Engine::new(4);
+        let mut engine = Engine::new(4).with_spans(1 << 12);
         let address = |last| Address { ip: [10, 0, 0, last].into(), port: 4000 };
         let key = FlowKey::Udp(address(1), address(2));
         let coverage = Coverage::of(&[Kind::Datagrams]);
@@ -269,6 +270,7 @@ proptest! {
             let way = usize::from(direction.from != "10.0.0.1:4000");
             let sum: u64 = direction.breakdown.iter().map(|held| held.held_ns).sum();
             prop_assert_eq!(sum, direction.span_ns);
+            assert_is_the_breakdown(&direction);
             let begin = first[way].unwrap();
             let whole = [last[way] - begin, end - begin];
             prop_assert!(whole.contains(&sum), "{} of {:?}", sum, whole);

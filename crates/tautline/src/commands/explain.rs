@@ -14,7 +14,7 @@ use taut_explain::join::Sightings;
 use taut_explain::{Engine, causes};
 use taut_measure::Interrupt;
 use taut_record::{Ended, FORMAT_VERSION};
-use taut_report::{Difference, ExplainDocument, ExplainedFile};
+use taut_report::{Difference, ExplainDocument, ExplainedFile, explained_trace};
 
 use crate::cause_limit::CauseLimit;
 use crate::exit::Code;
@@ -42,6 +42,7 @@ use crate::{output, run};
   taut explain --join sender.pcap receiver.pcap
   btmon -w slow.btsnoop ; taut explain slow.btsnoop
   adb bugreport report.zip ; taut explain report.zip
+  taut explain slow.pcapng --perfetto slow.json
   taut explain trace.pcap --fail-on nagle_delayed_ack=1% --fail-on loss=5%
 
 A capture taken at the sender tells most. -s 128 keeps the headers, which is all that is looked at.
@@ -62,7 +63,10 @@ pub(crate) struct Args {
     /// Print what changed from the first of two captures to the second
     #[arg(long)]
     diff: bool,
-    /// Directions that --full and --json report, worst first
+    /// Write who held the data at each moment for ui.perfetto.dev: a track for each direction
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
+    /// Directions that --full, --json and --perfetto report, worst first
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     top: u16,
     /// Fail with code 3 when a cause is found with more than this share of a direction's time (may be repeated)
@@ -78,6 +82,8 @@ fn limit(text: &str) -> Result<CauseLimit, String> {
 const CONNECTIONS: usize = 16_384;
 /// Files smaller than this are read before a bar could be seen.
 const WITH_BAR: u64 = 64 << 20;
+/// So many stretches of a file are drawn; the viewer takes a few seconds to open them.
+const SPANS: usize = 200_000;
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if args.diff && args.files.len() != 2 {
@@ -91,7 +97,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let mut first = None;
     for file in &args.files {
         let mut sightings = (args.files.len() > 1 && !args.diff).then(Sightings::new);
-        let mut explained = explain(file, args.top.into(), &interrupt, sightings.as_mut())?;
+        let engine = Engine::new(args.top.into());
+        let engine = if args.perfetto.is_some() { engine.with_spans(SPANS) } else { engine };
+        let mut explained = explain(file, engine, &interrupt, sightings.as_mut())?;
         if interrupt.is_set() {
             files.push(explained);
             break;
@@ -119,6 +127,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         joined,
         difference,
     };
+    if let Some(path) = &args.perfetto {
+        output::write_file(path, &explained_trace::render(&document))?;
+        if let Some(told) = explained_trace::left_out(&document) {
+            anstream::eprintln!("taut: {}: {told}", path.display());
+        }
+    }
     output::print(&if args.json { document.to_json() } else { document.to_text(args.full) })?;
     // All are said.
     let mut missed = false;
@@ -137,7 +151,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
 /// The sightings are to be joined with those of another file.
 fn explain(
     path: &Path,
-    top: usize,
+    mut engine: Engine,
     interrupt: &Interrupt,
     mut sightings: Option<&mut Sightings>,
 ) -> anyhow::Result<ExplainedFile> {
@@ -149,7 +163,6 @@ fn explain(
     let reader = if length.is_some() { Reader::of_file(source) } else { Reader::new(source) };
     let mut reader = reader.map_err(|error| named(error, &name))?;
     let mut flows = Flows::new(CONNECTIONS);
-    let mut engine = Engine::new(top);
     loop {
         match reader.next_packet() {
             Ok(Some(packet)) => {

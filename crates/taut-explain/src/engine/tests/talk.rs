@@ -8,6 +8,7 @@ use taut_event::{
 };
 use taut_time::{ByteRange, Instant, Layer};
 
+use crate::engine::drawn::assert_is_the_breakdown;
 use crate::engine::{Direction, Engine, Explanation, Verdict};
 
 pub(super) const MSS: u64 = 1460;
@@ -29,7 +30,7 @@ pub(super) fn address(last: u8, port: u16) -> Address {
 
 impl Talk {
     pub(super) fn new(handshake: bool) -> Self {
-        let mut engine = Engine::new(4);
+        let mut engine = Engine::new(4).with_spans(1 << 18);
         let kinds: &[Kind] = if handshake { &[Kind::Segments, Kind::Handshake] } else { &[Kind::Segments] };
         let key = FlowKey::Tcp(address(1, 4000), address(2, 80));
         engine.flow(FlowId(0), &Flow { key, from_start: handshake, coverage: Coverage::of(kinds) });
@@ -112,6 +113,7 @@ impl Talk {
         for direction in &explanation.worst {
             let sum: u64 = direction.breakdown.iter().map(|held| held.held_ns).sum();
             assert_eq!(sum, direction.span_ns, "{direction:#?}");
+            assert_is_the_breakdown(direction);
         }
         explanation
     }
