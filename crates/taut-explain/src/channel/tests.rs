@@ -13,7 +13,7 @@ use taut_event::{
 };
 use taut_time::{ByteRange, Instant, Layer};
 
-use crate::engine::drawn::assert_is_the_breakdown;
+use crate::engine::drawn::assert_adds_up;
 use crate::{Direction, Engine, Verdict};
 
 const MS: u64 = 1_000_000;
@@ -364,7 +364,7 @@ proptest! {
         for direction in talk.engine.finish().worst {
             let sum: u64 = direction.breakdown.iter().map(|held| held.held_ns).sum();
             prop_assert_eq!(sum, direction.span_ns);
-            assert_is_the_breakdown(&direction);
+            assert_adds_up(&direction);
         }
     }
 }

@@ -46,7 +46,7 @@ impl Cell {
 /// whole; what is moved between holders stays in the sum.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Breakdown {
-    cells: Vec<(Holder, Cell)>,
+    cells: Box<[(Holder, Cell)]>,
     /// Not yet finished: the next part may continue it.
     open: Option<(Holder, Episode)>,
     /// All stretches, where a picture is wanted.
@@ -121,7 +121,9 @@ impl Breakdown {
             trail.rename(from, to);
         }
         if let Some(index) = self.cells.iter().position(|(holder, _)| *holder == from) {
-            let (_, cell) = self.cells.swap_remove(index);
+            let mut cells = std::mem::take(&mut self.cells).into_vec();
+            let (_, cell) = cells.swap_remove(index);
+            self.cells = cells.into_boxed_slice();
             self.cell(to).take_over(cell);
         }
     }
@@ -173,8 +175,10 @@ impl Breakdown {
     fn cell(&mut self, holder: Holder) -> &mut Cell {
         let index = self.cells.iter().position(|(known, _)| *known == holder).unwrap_or_else(|| {
             // Few holders have time of a direction: of one without data the opening only.
-            self.cells.reserve_exact(1);
-            self.cells.push((holder, Cell::default()));
+            let mut cells = std::mem::take(&mut self.cells).into_vec();
+            cells.reserve_exact(1);
+            cells.push((holder, Cell::default()));
+            self.cells = cells.into_boxed_slice();
             self.cells.len() - 1
         });
         &mut self.cells[index].1
