@@ -132,6 +132,7 @@ mod tests {
             tcp_packets: 9,
             udp_packets: 0,
             hci_packets: 0,
+            air_packets: 0,
             bytes: 900,
             remarks: Vec::new(),
             explanation: Explanation { worst, directions: 2, ..Explanation::default() },

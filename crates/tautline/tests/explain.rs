@@ -414,8 +414,8 @@ fn the_trace_has_a_track_for_each_direction_as_long_as_its_breakdown_says() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(text(&output.stderr), "");
     let trace = std::fs::read_to_string(&path).unwrap();
-    let tracks = tracks(&parse(trace.as_bytes()));
-    let document = parse(&output.stdout);
+    let tracks = tracks(&serde_json::from_str(&trace).unwrap());
+    let document = parse(&output);
     let worst = document["files"][0]["worst"].as_array().unwrap();
     assert_eq!((worst.len(), tracks.len()), (2, 2));
     for (direction, slices) in worst.iter().zip(tracks.values()) {
@@ -428,7 +428,7 @@ fn the_trace_has_a_track_for_each_direction_as_long_as_its_breakdown_says() {
     }
     assert!(trace.contains("FOUND nagle_delayed_ack") && trace.contains("Nagle's algorithm"), "{trace}");
     // The verdict is the same without it.
-    let without = parse(&explain(&capture, &["--json"]).stdout);
+    let without = parse(&explain(&capture, &["--json"]));
     assert_eq!(without["files"], document["files"]);
 }
 

@@ -98,6 +98,9 @@ pub struct Direction {
     /// sent again. The time goes from the first PDU with data to the answer to the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub air: Option<AirFacts>,
+    /// Its time, stretch by stretch, where the engine was asked for it (`with_spans`).
+    #[serde(skip)]
+    pub picture: Option<Picture>,
 }
 
 /// What a sniffer saw of a link of Bluetooth LE. What the capture does not tell is absent. Events are those of the
@@ -148,9 +151,6 @@ pub struct AirFacts {
     pub unseen_pdus: u64,
     /// Time on air of PDUs with data, repetitions not counted.
     pub air_ns: u64,
-    /// Its time, stretch by stretch, where the engine was asked for it (`with_spans`).
-    #[serde(skip)]
-    pub picture: Option<Picture>,
 }
 
 /// What the datagrams of a flow of UDP are like. What the capture does not tell is absent.
