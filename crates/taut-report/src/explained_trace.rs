@@ -143,6 +143,7 @@ mod tests {
             command_line: "taut explain x.pcap".to_owned(),
             ended: Ended::Complete,
             files: vec![file],
+            joined: Vec::new(),
             difference: None,
         }
     }
