@@ -1,6 +1,6 @@
 //! What stands of joined captures in the text on captures.
 
-use taut_explain::join::{ClockFit, Joined};
+use taut_explain::join::{ClockFit, Joined, Way};
 
 use crate::lines::wrap;
 use crate::units;
@@ -12,6 +12,7 @@ pub(crate) fn lines(joined: &Joined, is_full: bool) -> Vec<String> {
         *first = first.trim_start().to_owned();
     }
     lines.extend(wrap("  ", &error(joined)));
+    lines.extend(ways(joined).iter().flat_map(|way| wrap("  ", way)));
     if is_full {
         let ([ours, theirs], [our_last, their_last]) = (joined.first_frames, joined.last_frames);
         lines.extend(wrap(
@@ -24,6 +25,34 @@ pub(crate) fn lines(joined: &Joined, is_full: bool) -> Vec<String> {
         ));
     }
     lines.extend(joined.remarks.iter().flat_map(|remark| wrap("  ", remark)));
+    lines
+}
+
+/// The time on the way, in both directions, and which of them has the queue.
+fn ways(joined: &Joined) -> Vec<String> {
+    if joined.is_same_place {
+        return Vec::new();
+    }
+    let Joined { reference, other, there, back, .. } = joined;
+    let error = units::time(joined.clock.uncertainty_ns);
+    let one = |from: &str, to: &str, way: &Way| {
+        let [left, came] = way.slowest_frames;
+        let least = units::time(way.least_ns.unsigned_abs());
+        let sign = if way.least_ns < 0 { "-" } else { "" };
+        let [median, p99, most] = [way.median_beyond_ns, way.p99_beyond_ns, way.most_beyond_ns].map(units::time);
+        let doubt = units::time(way.beyond_uncertainty_ns);
+        format!(
+            "{from} > {to}: {sign}{least} at least, ± {error}; beyond that {median} (median), {p99} (p99), {most} at \
+             most (frame {left}, there {came}), ± {doubt}."
+        )
+    };
+    let mut lines = vec![one(reference, other, there), one(other, reference, back)];
+    let with = [(there, back, reference, other), (back, there, other, reference)];
+    for (way, back, from, to) in with {
+        if way.has_the_queue(back) {
+            lines.push(format!("Packets wait on the way from {from} to {to}, and not on the way back."));
+        }
+    }
     lines
 }
 

@@ -220,6 +220,15 @@ fn two_captures_of_one_path_are_put_on_one_timeline() {
         let (offset, error) = (clock["offset_ns"].as_i64().unwrap(), clock["uncertainty_ns"].as_u64().unwrap());
         assert!(offset.abs_diff(ahead) <= error && (390_000..600_000).contains(&error), "{joined}");
         assert_eq!(joined["matched_packets"], 103);
+        assert_eq!((&joined["there"]["packets"], &joined["back"]["packets"]), (&62.into(), &41.into()));
+        for way in ["there", "back"] {
+            let least = joined[way]["least_ns"].as_i64().unwrap();
+            assert!(least.abs_diff(400_000) <= error, "{joined}");
+            assert!(
+                joined[way]["most_beyond_ns"].as_u64() <= joined[way]["beyond_uncertainty_ns"].as_u64(),
+                "{joined}"
+            );
+        }
         assert_eq!((&joined["first_frames"], &joined["connections"]), (&serde_json::json!([1, 1]), &1.into()));
         let schema = parse(&taut().args(["generate", "schema"]).output().unwrap());
         assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document));

@@ -15,7 +15,7 @@ mod why;
 #[cfg(test)]
 mod tests;
 
-pub use report::{ClockFit, Joined};
+pub use report::{ClockFit, Joined, Way};
 pub use sightings::{MOST_SIGHTINGS, Sighting, Sightings};
 pub use why::NotJoined;
 

@@ -29,6 +29,12 @@ pub struct Joined {
     pub is_same_place: bool,
     /// The clock of the other file.
     pub clock: ClockFit,
+    /// The way from the reference's place to the other one.
+    #[serde(default)]
+    pub there: Way,
+    /// The way back.
+    #[serde(default)]
+    pub back: Way,
     /// What could not be joined, and what that means, a sentence each.
     pub remarks: Vec<String>,
 }
@@ -53,6 +59,57 @@ pub struct ClockFit {
     /// How often one of the clocks was set, or changed its rate, among the packets of both files. The fit is that of
     /// the stretch with the most packets.
     pub steps: u64,
+}
+
+/// The time that packets took from one place to the other, in one direction.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Way {
+    /// Packets that went it and are in both files.
+    pub packets: u64,
+    /// The least time, which may be wrong by the `uncertainty_ns` of the clock, either way. What one way has
+    /// too much the other has too little.
+    pub least_ns: i64,
+    /// Median of what packets took beyond the least time. It does not depend on the offset of the clocks.
+    pub median_beyond_ns: u64,
+    /// What 99 of 100 took beyond it at most.
+    pub p99_beyond_ns: u64,
+    /// The most.
+    pub most_beyond_ns: u64,
+    /// What is beyond the least time may be wrong by so much, since the rate of the clock is not known exactly.
+    pub beyond_uncertainty_ns: u64,
+    /// The packet that took the most: its number in the file at whose place it left, and where it came.
+    pub slowest_frames: [u64; 2],
+}
+
+impl Way {
+    /// Whether packets wait on this way and not on the way back: a hundredth of them by more than 5 ms, and by more
+    /// than four times what is so on the way back. It has to be more whatever the rate of the clocks is.
+    pub fn has_the_queue(&self, back: &Self) -> bool {
+        let surely = self.p99_beyond_ns.saturating_sub(self.beyond_uncertainty_ns);
+        let at_most = back.p99_beyond_ns.saturating_add(back.beyond_uncertainty_ns);
+        surely > at_most.max(5_000_000) && self.p99_beyond_ns > back.p99_beyond_ns.saturating_mul(4)
+    }
+}
+
+/// The packets of one direction, by the line; the frames are those of reference and other file.
+fn way(packets: &[Placed], goes_there: bool, fit: &Fit, span_ns: u64, frames: impl Fn(&Placed) -> [u64; 2]) -> Way {
+    let of_way = packets.iter().filter(|placed| placed.point.goes_there == goes_there);
+    let mut times: Vec<(i64, &Placed)> = of_way.map(|placed| (fit.way(&placed.point).round() as i64, placed)).collect();
+    times.sort_by_key(|(ns, _)| *ns);
+    let (Some(&(least_ns, _)), Some(&(most, slowest))) = (times.first(), times.last()) else { return Way::default() };
+    let beyond = |ns: i64| ns.abs_diff(least_ns);
+    let rank = |of_hundred: usize| beyond(times[(times.len() * of_hundred).div_ceil(100).max(1) - 1].0);
+    let doubt = (fit.rates[1] - fit.rate).max(fit.rate - fit.rates[0]) * span_ns as f64;
+    let [ours, theirs] = frames(slowest);
+    Way {
+        packets: times.len() as u64,
+        least_ns,
+        median_beyond_ns: rank(50),
+        p99_beyond_ns: rank(99),
+        most_beyond_ns: beyond(most),
+        beyond_uncertainty_ns: doubt.ceil() as u64,
+        slowest_frames: if goes_there { [ours, theirs] } else { [theirs, ours] },
+    }
 }
 
 pub(super) fn report(
@@ -92,6 +149,8 @@ pub(super) fn report(
         last_frames: packets.last().map_or([0; 2], frames),
         is_same_place,
         clock,
+        there: way(packets, true, &fit, span_ns, frames),
+        back: way(packets, false, &fit, span_ns, frames),
         remarks: remarks(reference, other, matches, stretches),
         ..Joined::default()
     }

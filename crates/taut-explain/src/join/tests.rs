@@ -154,6 +154,34 @@ fn files_that_make_no_sense_do_no_harm() {
     }
 }
 
+/// One file only tells the round trip; two tell which way the queue is on.
+#[test]
+fn the_way_that_packets_wait_on_is_told() {
+    let mut told = 0;
+    for seed in 0..50 {
+        let scene = Scene { delay_varies: false, queue_there: 60_000_000, lost_percent: 0, ..Scene::random(seed) };
+        let (near, far) = scene.files();
+        for (found, is_turned) in [(join(&near, &far).unwrap(), false), (join(&far, &near).unwrap(), true)] {
+            let (with, without) = if is_turned { (&found.back, &found.there) } else { (&found.there, &found.back) };
+            assert!(with.p99_beyond_ns.abs_diff(60_000_000) <= with.beyond_uncertainty_ns + 3000, "{seed} {found:?}");
+            assert!(without.most_beyond_ns <= without.beyond_uncertainty_ns + 3000, "{seed} {found:?}");
+            // Where the rate may be anything nobody knows.
+            let is_known = with.beyond_uncertainty_ns < 25_000_000;
+            assert!(with.has_the_queue(without) || !is_known, "{seed} {found:?}");
+            assert!(!without.has_the_queue(with), "{seed} {found:?}");
+            told += u64::from(is_known);
+            let error = found.clock.uncertainty_ns + 3000;
+            assert!(with.least_ns.unsigned_abs().abs_diff(scene.there) <= error, "{seed} {found:?}");
+            assert!(without.least_ns.unsigned_abs().abs_diff(scene.back) <= error, "{seed} {found:?}");
+            assert_eq!(with.packets + without.packets, found.matched_packets);
+        }
+    }
+    assert!(told > 60, "{told}");
+    // Both ways vary alike.
+    let found = joined(&Scene { there: 1_000_000, back: 1_000_000, ..Scene::random(6) });
+    assert!(!found.there.has_the_queue(&found.back) && !found.back.has_the_queue(&found.there), "{found:?}");
+}
+
 /// As a capture of all interfaces has them.
 #[test]
 fn packets_that_a_file_has_twice_are_one() {

@@ -42,6 +42,8 @@ pub(in crate::join) struct Scene {
     pub(in crate::join) there: u64,
     pub(in crate::join) back: u64,
     pub(in crate::join) delay_varies: bool,
+    /// What a tenth of the requests waits on the way.
+    pub(in crate::join) queue_there: u64,
     pub(in crate::join) lost_percent: u64,
     pub(in crate::join) has_marks: bool,
     /// The clock is set after so many of so many parts, by so much.
@@ -79,6 +81,7 @@ impl Scene {
             there: way(&mut random),
             back: way(&mut random),
             delay_varies: true,
+            queue_there: 0,
             lost_percent: random.below(5),
             has_marks: true,
             step: None,
@@ -105,7 +108,7 @@ impl Scene {
         let mut identification = random.next() as u16;
         let rounds = 200;
         let mut at = self.begin;
-        for _ in 0..rounds {
+        for round in 0..rounds {
             for is_request in [true, false] {
                 let own = usize::from(!is_request);
                 let payload = 100 + random.below(1000) as u32 / 4 * 4;
@@ -121,6 +124,7 @@ impl Scene {
                     };
                     let way = if is_request { self.there } else { self.back };
                     let queue = if self.delay_varies { random.of_any_size(24) } else { 0 };
+                    let queue = queue + if is_request && round % 10 == 9 { self.queue_there } else { 0 };
                     seen[own].push((at, packet));
                     if random.below(100) >= self.lost_percent {
                         at += way + queue;
