@@ -137,7 +137,9 @@ fn large_messages_come_back_whole() {
 
 /// A known wait of the server is found in the figure, to within 2 %. The base is measured in the
 /// same minute, and both go before all that want the processor too: what those add to a sleep is in
-/// a figure as well, as it should be, but is no part of this sum.
+/// a figure as well, as it should be, but is no part of this sum. A message after a wait is not as
+/// quick as one right after another: it finds the processor and its caches cold. The recording tells
+/// how late a sleep ends here, and the sum may be late by as much.
 #[test]
 fn a_server_that_waits_is_reported_as_base_plus_wait() {
     let base = Serve::start_with(undisturbed(), "tcp://127.0.0.1:0 udp://127.0.0.1:0");
@@ -157,7 +159,9 @@ fn a_server_that_waits_is_reported_as_base_plus_wait() {
             let base_ns = figure(&document, 0, "rtt_ns", "p50");
             let found = figure(&document, 1, "rtt_ns", "p50");
             let expected = base_ns + wait_ms * 1e6;
-            assert!((found / expected - 1.0).abs() < 0.02, "{found} ns for {expected} ns");
+            let late = document["host"]["floor"]["sleep_late_p50_ns"].as_f64().unwrap();
+            let there = expected * 0.98..expected * 1.02 + late;
+            assert!(there.contains(&found), "{found} ns for {expected} ns; a sleep ends {late} ns late");
         }
     }
 }
