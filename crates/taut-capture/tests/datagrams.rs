@@ -3,16 +3,14 @@
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod packets;
 
-use std::io::Cursor;
 use std::net::Ipv4Addr;
 
 use packets::udp::{dns, quic, udp, udp6};
-use packets::{Tcp, ethernet, ipv4, pcap};
+use packets::{Tcp, ethernet, followed, ipv4};
 use proptest::prelude::*;
-use taut_capture::{Counts, Flows, Reader};
-use taut_event::{Closed, Content, Datagram, Direction, Event, Flow, FlowId, FlowKey, Sink, VantageId, What};
+use taut_capture::Counts;
+use taut_event::{Closed, Content, Datagram, Direction, Event, Flow, FlowId, FlowKey, Sink, What};
 
-const AT: u64 = 1_700_000_000_123_456_789;
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 5);
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
@@ -41,16 +39,7 @@ impl Sink for Kept {
 }
 
 fn follow(link: u16, packets: &[Vec<u8>], capacity: usize) -> (Kept, Counts) {
-    let packets: Vec<_> =
-        packets.iter().enumerate().map(|(i, packet)| (AT + i as u64 * 1000, packet.clone())).collect();
-    let file = pcap(false, true, link, &packets);
-    let mut reader = Reader::new(Cursor::new(file)).unwrap();
-    let (mut flows, mut kept) = (Flows::new(capacity), Kept::default());
-    while let Some(packet) = reader.next_packet().unwrap() {
-        flows.packet(&packet, VantageId(0), &mut kept);
-    }
-    flows.finish(&mut kept);
-    (kept, *flows.counts())
+    followed(link, packets, capacity)
 }
 
 #[test]

@@ -8,7 +8,7 @@ use taut_event::{Closed, Direction, Event, Flow, FlowId, FlowKey, Segment, Sink,
 
 mod packets;
 
-use packets::{Tcp, ethernet, fragment, ipv4, ipv6, pcap, pcapng};
+use packets::{AT, Tcp, ethernet, followed, fragment, ipv4, ipv6, pcap, pcapng};
 
 /// Number, time, link type and bytes of each packet, and how the reading ended.
 type Read = (Vec<(u64, Option<u64>, u16, Vec<u8>)>, Ending);
@@ -26,8 +26,6 @@ fn read(file: &[u8]) -> Read {
 fn error(file: &[u8]) -> String {
     Reader::new(Cursor::new(file)).err().expect("it is refused").to_string()
 }
-
-const AT: u64 = 1_700_000_000_123_456_789;
 
 #[test]
 fn pcap_of_both_orders_and_both_units() {
@@ -129,16 +127,7 @@ impl Sink for Kept {
 }
 
 fn follow(link: u16, packets: &[Vec<u8>], capacity: usize) -> (Kept, Counts) {
-    let packets: Vec<_> =
-        packets.iter().enumerate().map(|(i, packet)| (AT + i as u64 * 1000, packet.clone())).collect();
-    let file = pcap(false, true, link, &packets);
-    let mut reader = Reader::new(Cursor::new(file)).unwrap();
-    let (mut flows, mut kept) = (Flows::new(capacity), Kept::default());
-    while let Some(packet) = reader.next_packet().unwrap() {
-        flows.packet(&packet, VantageId(0), &mut kept);
-    }
-    flows.finish(&mut kept);
-    (kept, *flows.counts())
+    followed(link, packets, capacity)
 }
 
 #[test]

@@ -5,6 +5,29 @@ pub(crate) mod files;
 #[allow(dead_code, reason = "some tests use a part of it")]
 pub(crate) mod udp;
 
+use std::io::Cursor;
+
+use taut_capture::{Counts, Flows, Reader};
+use taut_event::{Sink, VantageId};
+
+/// When the first packet of a file was captured, in ns since 1970-01-01 UTC.
+pub(crate) const AT: u64 = 1_700_000_000_123_456_789;
+
+/// What a sink is told of a file of these packets, one each microsecond.
+#[allow(dead_code, reason = "some tests use a part of it")]
+pub(crate) fn followed<S: Sink + Default>(link: u16, packets: &[Vec<u8>], capacity: usize) -> (S, Counts) {
+    let packets: Vec<_> =
+        packets.iter().enumerate().map(|(i, packet)| (AT + i as u64 * 1000, packet.clone())).collect();
+    let file = pcap(false, true, link, &packets);
+    let mut reader = Reader::new(Cursor::new(file)).unwrap();
+    let (mut flows, mut sink) = (Flows::new(capacity), S::default());
+    while let Some(packet) = reader.next_packet().unwrap() {
+        flows.packet(&packet, VantageId(0), &mut sink);
+    }
+    flows.finish(&mut sink);
+    (sink, *flows.counts())
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Tcp {
     pub(crate) from: u16,
