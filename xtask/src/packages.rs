@@ -46,6 +46,10 @@ pub(crate) const TSHARK: Package = Package { name: "tshark", command: "tshark" }
 pub(crate) const TCPTRACE: Package = Package { name: "tcptrace", command: "tcptrace" };
 /// The peer of `taut stream`.
 pub(crate) const IPERF: Package = Package { name: "iperf3", command: "iperf3" };
+/// A broker of MQTT, the far side of `mqtt://`.
+pub(crate) const MOSQUITTO: Package = Package { name: "mosquitto", command: "mosquitto" };
+/// Its clients, peers of ours.
+pub(crate) const MOSQUITTO_CLIENTS: Package = Package { name: "mosquitto-clients", command: "mosquitto_sub" };
 /// The stock client of HTTP.
 pub(crate) const CURL: Package = Package { name: "curl", command: "curl" };
 /// Passes sockets as a service manager does, and checks units.

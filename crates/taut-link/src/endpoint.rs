@@ -9,6 +9,8 @@ use socket2::{Domain, SockAddr, Type};
 use taut_time::Framing;
 
 use crate::bluetooth::{self, BluetoothAddress, Protocol};
+use crate::broker::MqttAddress;
+use crate::inet_address::InetAddress;
 use crate::{Error, Result};
 
 /// The address of one end of a path.
@@ -26,13 +28,8 @@ pub enum Endpoint {
     L2cap(BluetoothAddress),
     /// `rfcomm://ADDR/CHANNEL`: a serial line over BR/EDR.
     Rfcomm(BluetoothAddress),
-}
-
-/// Host name or address with a port.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct InetAddress {
-    host: String,
-    port: u16,
+    /// `mqtt://HOST:PORT/TOPIC`: messages over a broker.
+    Mqtt(MqttAddress),
 }
 
 /// Name of a Unix socket.
@@ -48,7 +45,7 @@ pub enum UnixAddress {
 const SERVER_PORT: u16 = 9100;
 
 const FORMS: &str = "write tcp://HOST:PORT, udp://HOST:PORT, unix:PATH, unix-dgram:PATH (unix:@NAME for an abstract name), \
-                     l2cap://ADDR/PSM or rfcomm://ADDR/CHANNEL";
+                     l2cap://ADDR/PSM, rfcomm://ADDR/CHANNEL or mqtt://HOST/TOPIC";
 
 impl Endpoint {
     /// Short name of the transport, as it stands in the address.
@@ -60,6 +57,7 @@ impl Endpoint {
             Self::UnixDgram(_) => "unix-dgram",
             Self::L2cap(_) => Protocol::L2cap.name(),
             Self::Rfcomm(_) => Protocol::Rfcomm.name(),
+            Self::Mqtt(_) => "mqtt",
         }
     }
 
@@ -67,17 +65,19 @@ impl Endpoint {
     pub const fn framing(&self) -> Framing {
         match self {
             Self::Tcp(_) | Self::Unix(_) | Self::L2cap(_) | Self::Rfcomm(_) => Framing::Stream,
-            Self::Udp(_) | Self::UnixDgram(_) => Framing::Datagram,
+            Self::Udp(_) | Self::UnixDgram(_) | Self::Mqtt(_) => Framing::Datagram,
         }
     }
 
-    /// Largest message in bytes that one datagram carries; `None` on a stream.
+    /// Largest message in bytes that one datagram, or one message of a broker, carries; `None` on a stream.
     pub const fn datagram_limit(&self) -> Option<usize> {
         match self {
             // 65,535 less the IPv4 and UDP headers (RFC 768).
             Self::Udp(_) => Some(65_507),
             // Below the default net.core.wmem_default of 212,992, which bounds a Unix datagram.
             Self::UnixDgram(_) => Some(131_072),
+            // Ours: MQTT takes 256 MiB, and each message is held whole. As `taut serve --max-message` has it.
+            Self::Mqtt(_) => Some(1 << 20),
             Self::Tcp(_) | Self::Unix(_) | Self::L2cap(_) | Self::Rfcomm(_) => None,
         }
     }
@@ -85,13 +85,31 @@ impl Endpoint {
     /// Whether the transport acknowledges bytes, and so may hold small writes back (RFC 896) and choose when to
     /// acknowledge.
     pub const fn acknowledges(&self) -> bool {
-        matches!(self, Self::Tcp(_))
+        self.is_over_tcp()
+    }
+
+    /// Whether the socket is one of TCP.
+    pub const fn is_over_tcp(&self) -> bool {
+        matches!(self, Self::Tcp(_) | Self::Mqtt(_))
+    }
+
+    /// Whether a broker takes the messages and passes them on.
+    pub const fn has_broker(&self) -> bool {
+        matches!(self, Self::Mqtt(_))
+    }
+
+    /// The broker's address and topic.
+    pub(crate) const fn mqtt(&self) -> Option<&MqttAddress> {
+        match self {
+            Self::Mqtt(address) => Some(address),
+            _ => None,
+        }
     }
 
     /// Whether an end can say that it sends no more and go on receiving. Where it can't, closing is for both directions
     /// and at once, and the end of what is sent has to be told in it.
     pub const fn closes_by_halves(&self) -> bool {
-        !matches!(self, Self::L2cap(_) | Self::Rfcomm(_))
+        !matches!(self, Self::L2cap(_) | Self::Rfcomm(_) | Self::Mqtt(_))
     }
 
     /// Whether a radio link is below it whose interval, PHY and lengths can be chosen
@@ -112,7 +130,9 @@ impl Endpoint {
                 return Ok(Self::Tcp(InetAddress { host: inet.host.clone(), port }));
             }
             Self::Unix(address) => format!("unix:{address}.{number}"),
-            Self::Udp(_) | Self::UnixDgram(_) | Self::L2cap(_) | Self::Rfcomm(_) => return Err(Error::no_crowd(self)),
+            Self::Udp(_) | Self::UnixDgram(_) | Self::L2cap(_) | Self::Rfcomm(_) | Self::Mqtt(_) => {
+                return Err(Error::no_crowd(self));
+            }
         };
         place.parse()
     }
@@ -126,7 +146,7 @@ impl Endpoint {
 
     /// An IPv4 or IPv6 address and port as an endpoint of TCP.
     pub fn of_tcp(address: SocketAddr) -> Self {
-        Self::Tcp(InetAddress { host: address.ip().to_string(), port: address.port() })
+        Self::Tcp(address.into())
     }
 
     /// The endpoint of a bound stream socket of TCP or of the Unix domain.
@@ -148,9 +168,7 @@ impl Endpoint {
         }
         match (self, bound.as_socket()) {
             (Self::Tcp(_), Some(socket)) => Self::of_tcp(socket),
-            (Self::Udp(_), Some(socket)) => {
-                Self::Udp(InetAddress { host: socket.ip().to_string(), port: socket.port() })
-            }
+            (Self::Udp(_), Some(socket)) => Self::Udp(socket.into()),
             _ => self.clone(),
         }
     }
@@ -158,7 +176,7 @@ impl Endpoint {
     /// The socket addresses that the endpoint stands for, in the resolver's order.
     pub(crate) fn resolve(&self) -> Result<Vec<SockAddr>> {
         match self {
-            Self::Tcp(inet) | Self::Udp(inet) => {
+            Self::Tcp(inet) | Self::Udp(inet) | Self::Mqtt(MqttAddress { inet, .. }) => {
                 let addresses: Vec<SockAddr> = (inet.host.as_str(), inet.port)
                     .to_socket_addrs()
                     .map_err(|source| Error::io("resolve", self, source))?
@@ -208,8 +226,8 @@ impl Endpoint {
 
     pub(crate) fn socket_type(&self) -> Type {
         match self.framing() {
-            Framing::Stream => Type::STREAM,
-            Framing::Datagram => Type::DGRAM,
+            Framing::Datagram if !self.is_over_tcp() => Type::DGRAM,
+            Framing::Stream | Framing::Datagram => Type::STREAM,
         }
     }
 
@@ -254,6 +272,9 @@ impl FromStr for Endpoint {
         if let Some(rest) = text.strip_prefix("udp://") {
             return Ok(Self::Udp(inet(text, rest)?));
         }
+        if let Some(rest) = text.strip_prefix("mqtt://") {
+            return Ok(Self::Mqtt(MqttAddress::parse(rest)?));
+        }
         if let Some(rest) = text.strip_prefix("unix-dgram:") {
             return Ok(Self::UnixDgram(unix(text, rest)?));
         }
@@ -295,18 +316,7 @@ fn without_scheme(text: &str) -> Result<Endpoint> {
 }
 
 fn inet(whole: &str, rest: &str) -> Result<InetAddress> {
-    let wrong = |why: &str| Error::Input(format!("`{whole}`: {why}; {FORMS}"));
-    let (host, port) = rest.rsplit_once(':').ok_or_else(|| wrong("the port is missing"))?;
-    let port = port.parse().map_err(|_| wrong(&format!("`{port}` is no port (0 to 65535)")))?;
-    let host = match host.strip_prefix('[') {
-        Some(inner) => inner.strip_suffix(']').ok_or_else(|| wrong("the `[` is not closed"))?,
-        None if host.contains(':') => return Err(wrong("an IPv6 address stands in brackets, [::1]")),
-        None => host,
-    };
-    if host.is_empty() || host.contains(['/', '[', ']', '\0']) {
-        return Err(wrong("the host is missing or not a host"));
-    }
-    Ok(InetAddress { host: host.to_owned(), port })
+    InetAddress::parse(rest).map_err(|why| Error::Input(format!("`{whole}`: {why}; {FORMS}")))
 }
 
 fn unix(whole: &str, rest: &str) -> Result<UnixAddress> {
@@ -337,16 +347,7 @@ impl fmt::Display for Endpoint {
             Self::L2cap(address) => write!(f, "l2cap://{address}"),
             // The type is the only one there.
             Self::Rfcomm(address) => write!(f, "rfcomm://{}", address.without_type()),
-        }
-    }
-}
-
-impl fmt::Display for InetAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
+            Self::Mqtt(address) => write!(f, "mqtt://{address}"),
         }
     }
 }
@@ -381,6 +382,8 @@ mod tests {
             "l2cap://C0:AA:01:00:00:2F/128?adapter=hci0&type=random&mtu=2048&rcvbuf=65536&phy=2m&interval=7.5ms&length=251&security=medium",
             "rfcomm://00:AA:01:00:00:2F/3",
             "rfcomm://any/0?adapter=hci1&rcvbuf=65536&security=high",
+            "mqtt://127.0.0.1:1883/taut",
+            "mqtt://[::1]:18830/plant/line 2?qos=2&v=5&user=ann&password-file=/run/secret&nagle=on",
         ] {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
         }
@@ -422,7 +425,41 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_address_of_a_broker_has_its_usual_port_and_a_topic_to_publish_to() {
+        for (text, expected) in [
+            ("mqtt://b/taut", "mqtt://b:1883/taut"),
+            ("mqtt://[::1]/a/b?v=3&qos=0&nagle=off", "mqtt://[::1]:1883/a/b"),
+            ("mqtt://b:1/t?qos=1", "mqtt://b:1/t?qos=1"),
+        ] {
+            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), expected);
+        }
+        for (text, part) in [
+            ("mqtt://b", "the topic is missing"),
+            ("mqtt://b/", "1 to 60,000 bytes"),
+            ("mqtt://b/a/+/c", "no +, # or NUL"),
+            ("mqtt://b/$SYS/x", "begins with no $"),
+            ("mqtt://b/t?qos=3", "no setting qos=3"),
+            ("mqtt://b/t?qos", "NAME=VALUE"),
+            ("mqtt://b/t?password-file=/x", "goes with user=NAME"),
+            ("mqtt://b:x/t", "is no port"),
+        ] {
+            let message = text.parse::<Endpoint>().unwrap_err().to_string();
+            assert!(message.contains(part) && message.contains("mqtt://HOST:PORT/TOPIC"), "{text}: {message}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn any_address_of_a_broker_is_parsed_or_refused(
+            host in "[a-z0-9:\\[\\]]{0,8}", topic in "[a-z/+$]{0,6}",
+            list in "(\\?|)((qos|v)=[0-6]&|user=[a-z]{0,3}&|password-file=[a-z/]{0,3}&|nagle=(on|off)&|[a-z=&]{0,6}){0,4}",
+        ) {
+            if let Ok(endpoint) = format!("mqtt://{host}/{topic}{list}").parse::<Endpoint>() {
+                prop_assert_eq!(endpoint.to_string().parse::<Endpoint>().unwrap(), endpoint);
+            }
+        }
+
         #[test]
         fn any_text_is_parsed_or_refused(text in ".{0,40}") {
             if let Ok(endpoint) = text.parse::<Endpoint>() {

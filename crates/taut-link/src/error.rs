@@ -31,6 +31,14 @@ pub enum Error {
         /// At which point of the test.
         when: &'static str,
     },
+    /// The broker between the ends took no connection, or ended it.
+    #[error("{endpoint}: the broker {what}")]
+    Broker {
+        /// The broker's endpoint.
+        endpoint: String,
+        /// What it did.
+        what: String,
+    },
     /// The peer answered that it will not serve this.
     #[error("{endpoint}: the server refused: {reason}")]
     Refused {
@@ -117,6 +125,7 @@ impl Error {
         match self {
             Self::Input(_) => Fault::Input,
             Self::Closed { .. }
+            | Self::Broker { .. }
             | Self::Refused { .. }
             | Self::Unsecured { .. }
             | Self::Protocol { .. }
@@ -143,7 +152,7 @@ impl Error {
     /// Whether the peer went away (as against never having been there).
     pub fn is_peer_gone(&self) -> bool {
         match self {
-            Self::Closed { .. } => true,
+            Self::Closed { .. } | Self::Broker { .. } => true,
             Self::Io { error, .. } => {
                 matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
             }

@@ -1,6 +1,7 @@
 //! Endpoints and sockets of every kind, their options and timestamps, and the wire protocol of the tests.
 //!
-//! - [`Endpoint`]: the address of one end, `tcp://`, `udp://`, `unix:`, `unix-dgram:`, `l2cap://` or `rfcomm://`.
+//! - [`Endpoint`]: the address of one end, `tcp://`, `udp://`, `unix:`, `unix-dgram:`, `l2cap://`,
+//!   `rfcomm://` or `mqtt://`.
 //! - [`Link`] and [`Listener`]: an open channel, and what accepts channels; the same calls on every kind.
 //! - [`SocketOption`]: options by name, applied and read back.
 //! - [`stamp`]: software timestamps of both directions (`SO_TIMESTAMPING`).
@@ -15,6 +16,7 @@
 //! - [`wire`]: frames of the tests' protocol, parsed and emitted without I/O.
 //! - [`foreign`]: a TCP peer unlike Linux, with an ACK delay of one's choice, on a TUN device.
 //! - [`bluetooth`]: what is particular to L2CAP and RFCOMM.
+//! - [`broker`]: messages over an MQTT broker; its client without I/O.
 //! - [`message`]: data together with what the kernel knows of it.
 //! - [`service`]: what a service manager passes and wants to be told.
 //! - [`Interrupt`]: the user's wish to stop.
@@ -23,6 +25,7 @@
 pub mod affinity;
 pub mod bluetooth;
 mod boot;
+pub mod broker;
 pub mod clock;
 mod crowd;
 pub mod descriptors;
@@ -30,6 +33,7 @@ mod endpoint;
 mod epoll;
 mod error;
 pub mod foreign;
+mod inet_address;
 mod interrupt;
 mod keep_alive;
 mod link;
@@ -54,9 +58,10 @@ pub mod wire;
 
 pub use boot::{boot_identity, is_this_boot};
 pub use crowd::{CrowdRequest, CrowdSession};
-pub use endpoint::{Endpoint, InetAddress, UnixAddress};
+pub use endpoint::{Endpoint, UnixAddress};
 pub use epoll::Epoll;
 pub use error::{Error, Fault, Result};
+pub use inet_address::InetAddress;
 pub use interrupt::Interrupt;
 pub use keep_alive::keep_alive;
 pub use link::Link;

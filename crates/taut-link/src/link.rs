@@ -9,6 +9,7 @@ use socket2::{Socket, Type};
 use taut_time::{Duration, SendQueue};
 
 use crate::bluetooth::{Agreed, CreditRule, LinkObserver};
+use crate::broker::{Channel, Part};
 use crate::interrupt::{Interrupt, LOOK_PERIOD};
 use crate::wire::Accept;
 use crate::{Endpoint, Error, Result, TcpInfo, bluetooth, clock, endpoint, keep_alive, sys};
@@ -26,6 +27,8 @@ pub struct Link {
     observer: Option<LinkObserver>,
     /// What the server of a Bluetooth link has told of its end.
     peer: Vec<String>,
+    /// What carries messages over a broker.
+    channel: Option<Box<Channel>>,
 }
 
 impl Link {
@@ -43,6 +46,12 @@ impl Link {
     /// # Errors
     /// As [`connect`](Self::connect), and [`Error::Interrupted`].
     pub fn connect_unless(endpoint: &Endpoint, timeout: Duration, interrupt: &Interrupt) -> Result<Self> {
+        Self::open(endpoint, false, timeout, interrupt)
+    }
+
+    /// As [`connect_unless`](Self::connect_unless), to `taut serve` or to a `plain` peer; over a broker the latter is
+    /// its own subscription.
+    pub(crate) fn open(endpoint: &Endpoint, plain: bool, timeout: Duration, interrupt: &Interrupt) -> Result<Self> {
         if let Some((protocol, address)) = endpoint.bluetooth() {
             let opened = bluetooth::connect(endpoint, protocol, address, timeout)?;
             return Ok(Self {
@@ -51,17 +60,57 @@ impl Link {
                 write_limit: opened.write_limit,
                 observer: opened.observer,
                 peer: Vec::new(),
+                channel: None,
             });
         }
         let mut last = None;
         for address in endpoint.resolve()? {
             match Self::connect_to(endpoint, &address, timeout, interrupt) {
-                Ok(link) => return Ok(link),
+                Ok(link) => {
+                    let part = if plain { Part::Alone } else { Part::Asker };
+                    return link.log_in(part, timeout, interrupt);
+                }
                 Err(error @ Error::Interrupted { .. }) => return Err(error),
                 Err(error) => last = Some(error),
             }
         }
         Err(last.unwrap_or_else(|| Error::Input(format!("{endpoint}: the name has no address"))))
+    }
+
+    /// A connection to a broker, for a listener.
+    pub(crate) fn to_broker(endpoint: &Endpoint, timeout: Duration) -> Result<(Socket, Option<Box<Channel>>)> {
+        let interrupt = Interrupt::default();
+        let mut last = None;
+        for address in endpoint.resolve()? {
+            match Self::connect_to(endpoint, &address, timeout, &interrupt) {
+                Ok(link) => {
+                    let Self { socket, channel, .. } = link.log_in(Part::Responder, timeout, &interrupt)?;
+                    return Ok((socket, channel));
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| Error::Input(format!("{endpoint}: the name has no address"))))
+    }
+
+    /// Logs in to the broker at the other end, where there is one.
+    fn log_in(mut self, part: Part, timeout: Duration, interrupt: &Interrupt) -> Result<Self> {
+        if let Some(address) = self.endpoint.mqtt() {
+            let channel = Channel::open(&self.socket, &self.endpoint, address, part, timeout, interrupt)?;
+            // As a program that sets nothing; only a server answers at once, unless it is asked not to.
+            let nodelay = part == Part::Responder && !address.nagle;
+            let set = self.socket.set_tcp_nodelay(nodelay);
+            set.map_err(|source| Error::io("set an option on", &self.endpoint, source))?;
+            self.channel = Some(Box::new(channel));
+        }
+        Ok(self)
+    }
+
+    /// Has each read over a broker followed by an acknowledgement, or not; elsewhere the caller has to.
+    pub(crate) fn acknowledge_at_once(&self, on: bool) {
+        if let Some(channel) = &self.channel {
+            channel.acknowledge_at_once(on);
+        }
     }
 
     fn connect_to(
@@ -94,7 +143,7 @@ impl Link {
     }
 
     pub(crate) const fn accepted(socket: Socket, endpoint: Endpoint, write_limit: usize) -> Self {
-        Self { socket, endpoint, write_limit, observer: None, peer: Vec::new() }
+        Self { socket, endpoint, write_limit, observer: None, peer: Vec::new(), channel: None }
     }
 
     pub(crate) fn observed_by(self, observer: Option<LinkObserver>) -> Self {
@@ -152,12 +201,10 @@ impl Link {
     /// # Errors
     /// As setsockopt(2).
     pub fn keep_alive(&self) -> Result<()> {
-        match self.endpoint {
-            Endpoint::Tcp(_) => {
-                keep_alive(&self.socket).map_err(|error| Error::io("set an option on", &self.endpoint, error))
-            }
-            _ => Ok(()),
+        if !self.endpoint.is_over_tcp() {
+            return Ok(());
         }
+        keep_alive(&self.socket).map_err(|error| Error::io("set an option on", &self.endpoint, error))
     }
 
     /// Most bytes that one write should have: the peer's MTU on L2CAP, what the send buffer takes
@@ -169,7 +216,7 @@ impl Link {
     /// Whether small writes may be held back by the transport (TCP with neither `TCP_NODELAY` nor anything else that
     /// switches RFC 896 off).
     pub fn holds_small_writes(&self) -> bool {
-        matches!(self.endpoint, Endpoint::Tcp(_)) && !self.socket.tcp_nodelay().unwrap_or(true)
+        self.endpoint.is_over_tcp() && !self.socket.tcp_nodelay().unwrap_or(true)
     }
 
     /// Local port, where the transport has ports.
@@ -183,6 +230,9 @@ impl Link {
     /// As send(2).
     #[inline]
     pub fn send(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
+        if let Some(channel) = &self.channel {
+            return channel.send(&self.socket, bytes, SendFlags::empty());
+        }
         let taken = bytes.len().min(self.write_limit);
         rustix::net::send(&self.socket, &bytes[..taken], SendFlags::NOSIGNAL)
     }
@@ -193,6 +243,9 @@ impl Link {
     /// As send(2); `EAGAIN` when there is no room, or no credit of the peer's.
     #[inline]
     pub fn send_now(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
+        if let Some(channel) = &self.channel {
+            return channel.send(&self.socket, bytes, SendFlags::DONTWAIT);
+        }
         let taken = bytes.len().min(self.write_limit);
         rustix::net::send(&self.socket, &bytes[..taken], self.flags_of_send_now())
     }
@@ -223,6 +276,9 @@ impl Link {
         if first.len().saturating_add(second.len()) > self.write_limit {
             return self.send(first).map_err(io::Error::from);
         }
+        if self.channel.is_some() {
+            return self.send(&[first, second].concat()).map_err(io::Error::from);
+        }
         let pieces = [io::IoSlice::new(first), io::IoSlice::new(second)];
         self.socket.send_vectored_with_flags(&pieces, libc::MSG_NOSIGNAL)
     }
@@ -233,6 +289,10 @@ impl Link {
     /// # Errors
     /// As writev(2).
     pub fn send_vectored(&self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        if self.channel.is_some() {
+            let whole: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+            return self.send(&whole).map_err(io::Error::from);
+        }
         self.socket.send_vectored_with_flags(pieces, libc::MSG_NOSIGNAL)
     }
 
@@ -257,6 +317,9 @@ impl Link {
     /// As recv(2).
     #[inline]
     pub fn receive(&self, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+        if let Some(channel) = &self.channel {
+            return channel.receive(&self.socket, buffer, RecvFlags::empty());
+        }
         rustix::net::recv(&self.socket, buffer, RecvFlags::empty()).map(|(bytes, _)| bytes)
     }
 
@@ -266,6 +329,9 @@ impl Link {
     /// As recv(2); `EAGAIN` when nothing is there.
     #[inline]
     pub fn receive_now(&self, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+        if let Some(channel) = &self.channel {
+            return channel.receive(&self.socket, buffer, RecvFlags::DONTWAIT);
+        }
         rustix::net::recv(&self.socket, buffer, RecvFlags::DONTWAIT).map(|(bytes, _)| bytes)
     }
 
@@ -343,7 +409,7 @@ impl Link {
 
     /// What the kernel tells of the connection; `None` where the transport is not TCP.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
-        matches!(self.endpoint, Endpoint::Tcp(_)).then(|| TcpInfo::read(self.as_fd()).ok())?
+        self.endpoint.is_over_tcp().then(|| TcpInfo::read(self.as_fd()).ok())?
     }
 
     /// What both ends of a Bluetooth link agreed on and what the kernel tells of it, as `name=value`.
@@ -365,7 +431,7 @@ impl Link {
     /// Costs a system call, and two more when something waits.
     #[inline]
     pub fn waiting_to_send(&self) -> Option<SendQueue> {
-        if !matches!(self.endpoint, Endpoint::Tcp(_)) {
+        if !self.endpoint.is_over_tcp() {
             return None;
         }
         match sys::unsent_bytes(self.as_fd()) {
@@ -379,6 +445,9 @@ impl Link {
 
     /// The error of a failed call on this link.
     pub fn error(&self, operation: &'static str, errno: Errno) -> Error {
+        if let Some(what) = self.channel.as_ref().and_then(|channel| channel.failure()) {
+            return Error::Broker { endpoint: self.endpoint.to_string(), what };
+        }
         Error::io(operation, &self.endpoint, errno)
     }
 }

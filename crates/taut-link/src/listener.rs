@@ -9,7 +9,8 @@ use rustix::net::{RecvFlags, SendFlags, SocketAddrAny};
 use socket2::{Socket, Type};
 use taut_time::{Duration, Framing};
 
-use crate::{Endpoint, Error, Link, Result, bluetooth, endpoint};
+use crate::broker::Channel;
+use crate::{Endpoint, Error, Link, Result, bluetooth, endpoint, keep_alive};
 
 /// A bound socket: accepts links on a stream endpoint, exchanges datagrams on the others. Its
 /// socket file, if it has one, goes when the listener goes.
@@ -19,6 +20,8 @@ pub struct Listener {
     endpoint: Endpoint,
     file: Option<PathBuf>,
     radio: Option<Radio>,
+    /// What carries messages over a broker.
+    channel: Option<Box<Channel>>,
 }
 
 /// What a Bluetooth listener has beside its socket.
@@ -36,9 +39,19 @@ struct Radio {
 /// L2CAP_DEFAULT_MTU (l2cap.h), in bytes.
 const DEFAULT_MTU: u16 = 672;
 
+/// How long a broker may take to let a listener in.
+const LOGIN: Duration = Duration::from_secs(5);
+
 /// Where a datagram came from, and where its answer goes.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct PeerAddress(SocketAddrAny);
+pub struct PeerAddress(Peer);
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+enum Peer {
+    Socket(SocketAddrAny),
+    /// The name that an asker has taken below the topic of a broker.
+    Asker(String),
+}
 
 impl Listener {
     /// Binds to `endpoint`. Port 0 lets the kernel pick one; [`endpoint`](Self::endpoint) tells which.
@@ -53,7 +66,18 @@ impl Listener {
             let bluetooth::Listening { socket, observer, adapter, confirming } = listening;
             let bound = socket.local_addr().map_err(|source| Error::io("listen on", endpoint, source))?;
             let radio = Some(Radio { observer, adapter, receive_buffer: AtomicU32::new(0), _confirming: confirming });
-            return Ok(Self { socket, endpoint: endpoint.with_bound_address(&bound), file: None, radio });
+            return Ok(Self {
+                socket,
+                endpoint: endpoint.with_bound_address(&bound),
+                file: None,
+                radio,
+                channel: None,
+            });
+        }
+        if endpoint.has_broker() {
+            let (socket, channel) = Link::to_broker(endpoint, LOGIN)?;
+            keep_alive(&socket).map_err(|source| Error::io("listen on", endpoint, source))?;
+            return Ok(Self { socket, endpoint: endpoint.clone(), file: None, radio: None, channel });
         }
         let address = endpoint.resolve()?.swap_remove(0);
         let fail = |source: io::Error| Error::io("listen on", endpoint, source);
@@ -77,7 +101,7 @@ impl Listener {
         let bound = socket.local_addr().map_err(fail)?;
         let endpoint = endpoint.with_bound_address(&bound);
         let file = endpoint.socket_file().cloned();
-        Ok(Self { socket, endpoint, file, radio: None })
+        Ok(Self { socket, endpoint, file, radio: None, channel: None })
     }
 
     /// Takes over a socket that was bound, and set to listen where it is one of streams, by
@@ -86,6 +110,9 @@ impl Listener {
     /// # Errors
     /// [`Error::Input`] when the socket is not one of the endpoint's kind; else as getsockname(2).
     pub fn adopt(endpoint: &Endpoint, socket: OwnedFd) -> Result<Self> {
+        if endpoint.has_broker() {
+            return Err(Error::Input(format!("{endpoint}: a connection to a broker can't be handed over")));
+        }
         let socket = Socket::from(socket);
         let fail = |source: io::Error| Error::io("take over the socket of", endpoint, source);
         let bound = socket.local_addr().map_err(fail)?;
@@ -100,7 +127,7 @@ impl Listener {
         if endpoint.framing() == Framing::Stream && !socket.is_listener().map_err(fail)? {
             return Err(Error::Input(format!("{endpoint}: the socket handed over does not listen")));
         }
-        Ok(Self { endpoint: endpoint.with_bound_address(&bound), socket, file: None, radio: None })
+        Ok(Self { endpoint: endpoint.with_bound_address(&bound), socket, file: None, radio: None, channel: None })
     }
 
     /// Whether calls return `EAGAIN` instead of waiting.
@@ -193,8 +220,11 @@ impl Listener {
     /// without a name, which can't be answered: the caller looks whether it should stop, and calls again.
     #[inline]
     pub fn receive_from(&self, buffer: &mut [u8]) -> rustix::io::Result<(usize, PeerAddress)> {
+        if let Some(channel) = &self.channel {
+            return channel.hear(&self.socket, buffer).map(|(bytes, asker)| (bytes, PeerAddress(Peer::Asker(asker))));
+        }
         let (bytes, _, address) = rustix::net::recvfrom(&self.socket, buffer, RecvFlags::empty())?;
-        address.map(|address| (bytes, PeerAddress(address))).ok_or(rustix::io::Errno::INTR)
+        address.map(|address| (bytes, PeerAddress(Peer::Socket(address)))).ok_or(rustix::io::Errno::INTR)
     }
 
     /// Sends a datagram to an address, without waiting for room.
@@ -203,14 +233,33 @@ impl Listener {
     /// As sendto(2); `EAGAIN` when there is no room.
     #[inline]
     pub fn send_to(&self, bytes: &[u8], address: &PeerAddress) -> rustix::io::Result<usize> {
-        rustix::net::sendto(&self.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT, &address.0)
+        match (&address.0, &self.channel) {
+            (Peer::Socket(address), _) => {
+                rustix::net::sendto(&self.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT, address)
+            }
+            (Peer::Asker(asker), Some(channel)) => channel.answer(&self.socket, asker, bytes),
+            (Peer::Asker(_), None) => Err(rustix::io::Errno::DESTADDRREQ),
+        }
+    }
+
+    /// Why the broker is gone, where there was one: nothing comes any more, and a new listener has to take over.
+    pub fn lost(&self) -> Option<String> {
+        self.channel.as_ref()?.failure()
+    }
+
+    /// Has each read over a broker followed by an acknowledgement, or not.
+    pub fn acknowledge_at_once(&self, on: bool) {
+        if let Some(channel) = &self.channel {
+            channel.acknowledge_at_once(on);
+        }
     }
 
     /// Whether a datagram says that it comes from this very socket. None does by itself: its sender
     /// was made up, so that the answer comes back here, for ever.
     pub fn is_own(&self, peer: &PeerAddress) -> bool {
         let own = self.socket.local_addr().ok().and_then(|own| own.as_socket());
-        let (Some(own), Ok(peer)) = (own, SocketAddr::try_from(peer.0.clone())) else { return false };
+        let Peer::Socket(peer) = &peer.0 else { return false };
+        let (Some(own), Ok(peer)) = (own, SocketAddr::try_from(peer.clone())) else { return false };
         // Bound to no address it has all of this host's, which are those that can be bound to.
         let is_ours = || peer.ip().is_loopback() || std::net::UdpSocket::bind((peer.ip(), 0)).is_ok();
         peer.port() == own.port() && (peer.ip() == own.ip() || own.ip().is_unspecified() && is_ours())
@@ -228,10 +277,14 @@ impl Listener {
 /// Address and port; of a Unix socket its name.
 impl fmt::Display for PeerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Ok(address) = SocketAddr::try_from(self.0.clone()) {
+        let socket = match &self.0 {
+            Peer::Socket(socket) => socket,
+            Peer::Asker(name) => return f.write_str(name),
+        };
+        if let Ok(address) = SocketAddr::try_from(socket.clone()) {
             return write!(f, "{address}");
         }
-        match rustix::net::SocketAddrUnix::try_from(self.0.clone()) {
+        match rustix::net::SocketAddrUnix::try_from(socket.clone()) {
             Ok(address) => match (address.abstract_name(), address.path()) {
                 (Some(name), _) => write!(f, "@{}", name.escape_ascii()),
                 (None, Some(path)) => write!(f, "{}", path.to_bytes().escape_ascii()),

@@ -11,7 +11,7 @@ pub enum SocketOption {
     Nodelay(bool),
     /// `cork`: hold partial segments, up to 200 ms (`TCP_CORK`).
     Cork(bool),
-    /// `quickack`: acknowledge at once until the kernel changes its mind (`TCP_QUICKACK`).
+    /// `quickack`: acknowledge at once until the kernel changes its mind (`TCP_QUICKACK`); to a broker after each read.
     Quickack(bool),
     /// `notsent_lowat=BYTES`: not writable while more than this waits unsent (`TCP_NOTSENT_LOWAT`).
     NotsentLowat(u32),
@@ -61,7 +61,7 @@ impl SocketOption {
 
     /// Whether sockets of this kind have the option.
     pub fn applies_to(&self, endpoint: &Endpoint) -> bool {
-        self.level() != libc::IPPROTO_TCP || matches!(endpoint, Endpoint::Tcp(_))
+        self.level() != libc::IPPROTO_TCP || endpoint.is_over_tcp()
     }
 
     /// Sets the option on a socket.
@@ -71,6 +71,9 @@ impl SocketOption {
     pub fn apply(&self, link: &Link) -> Result<()> {
         if !self.applies_to(link.endpoint()) {
             return Err(Error::Input(format!("{}: the option `{self}` is one of TCP", link.endpoint())));
+        }
+        if let Self::Quickack(on) = self {
+            link.acknowledge_at_once(*on);
         }
         sys::set_option(link.as_fd(), self.level(), self.number(), self.value())
             .map_err(|source| Error::io("set an option on", link.endpoint(), source))

@@ -85,7 +85,7 @@ impl Session {
     /// As [`open`](Self::open), and [`Error::Interrupted`].
     pub fn open_unless(request: &Request, interrupt: &Interrupt) -> Result<Self> {
         check_size(request)?;
-        let link = Link::connect_unless(&request.endpoint, request.timeout, interrupt)?;
+        let link = Link::open(&request.endpoint, request.plain, request.timeout, interrupt)?;
         let mut session = Self::on(link, request, request.plain, interrupt);
         if !request.plain {
             session.shake_hands(request)?;
@@ -172,11 +172,16 @@ impl Session {
             core: request.core.and_then(|core| u16::try_from(core).ok()),
             boot: if request.core.is_some() { boot_identity() } else { 0 },
         };
-        let mut answer = self.ask(&Frame::Hello(hello), "the hello")?;
+        let name = if self.link.endpoint().has_broker() {
+            "the hello (is there a `taut serve` with this broker and topic?)"
+        } else {
+            "the hello"
+        };
+        let mut answer = self.ask(&Frame::Hello(hello), name)?;
         for _ in 0..CHALLENGES {
             let Frame::Challenge { token } = answer else { break };
             hello.token = token;
-            answer = self.ask(&Frame::Hello(hello), "the hello")?;
+            answer = self.ask(&Frame::Hello(hello), name)?;
         }
         let Frame::Accept(accept) = answer else {
             return Err(self.broke_protocol("the answer to the hello is neither yes nor no"));

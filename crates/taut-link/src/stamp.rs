@@ -54,6 +54,11 @@ impl TransmitStamps {
             Endpoint::Unix(_) | Endpoint::UnixDgram(_) => {
                 return Err(Error::Unavailable("Unix sockets have no transmit timestamps".to_owned()));
             }
+            Endpoint::Mqtt(_) => {
+                return Err(Error::Unavailable(
+                    "transmit timestamps of a broker's messages are not read here".to_owned(),
+                ));
+            }
             Endpoint::L2cap(_) | Endpoint::Rfcomm(_) => {
                 return Err(Error::Unavailable("transmit timestamps of Bluetooth are not read here".to_owned()));
             }

@@ -19,6 +19,7 @@ use taut_link::wire::{
 use taut_link::{Listener, PeerAddress, boot_identity, is_this_boot};
 use taut_time::{Duration, Instant};
 
+use crate::faults::sleep_until;
 use crate::limits::{Rate, Slot};
 use crate::look_period::LOOK_PERIOD;
 use crate::processor;
@@ -30,7 +31,22 @@ const LINGER: Duration = Duration::from_secs(2);
 /// How long a challenge holds, at least; at most twice that.
 const CHALLENGE: Duration = Duration::from_secs(10);
 
+/// Pause between two attempts to find a broker again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Serves until the server stops. A broker that went away is waited for, and its clients begin anew.
 pub(super) fn serve_all(listener: &Listener, shared: &Arc<Shared>) {
+    serve_until_lost(listener, shared);
+    while !shared.is_stopping() {
+        match Listener::bind(listener.endpoint()).and_then(|again| again.set_timeout(Some(LOOK_PERIOD)).map(|()| again))
+        {
+            Ok(again) => serve_until_lost(&again, shared),
+            Err(_) => sleep_until(clock::now() + AGAIN, &shared.stop),
+        }
+    }
+}
+
+fn serve_until_lost(listener: &Listener, shared: &Arc<Shared>) {
     let limit = shared.config.limits.message_bytes.max(FETCH_BYTES);
     // One byte more than allowed, so that a longer datagram shows.
     let mut buffer = vec![0; limit.min(listener.endpoint().datagram_limit().unwrap_or(limit)) + 1];
@@ -48,6 +64,7 @@ pub(super) fn serve_all(listener: &Listener, shared: &Arc<Shared>) {
         match listener.receive_from(&mut buffer) {
             Ok((length, from)) => server.handle(&buffer[..length], &from),
             Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) if listener.lost().is_some() => return,
             // For UDP, an earlier answer's ICMP error: nothing to do with the next client.
             Err(_) => clock::sleep(Duration::from_micros(100)),
         }
@@ -164,7 +181,7 @@ impl DatagramServer<'_> {
             }
             Frame::Done => {
                 self.clients.remove(from);
-                return;
+                return self.choose_acks();
             }
             _ => return self.drop_datagram(),
         };
@@ -194,8 +211,10 @@ impl DatagramServer<'_> {
         if matches!(hello.work, Work::Source | Work::Duplex | Work::Crowd | Work::Shape) {
             return Err(Refusal::WorkNotOffered);
         }
-        if hello.acks != AckPolicy::System {
-            return Err(Refusal::AcksNotOffered);
+        match hello.acks {
+            AckPolicy::System => {}
+            AckPolicy::Prompt if self.listener.endpoint().acknowledges() => {}
+            _ => return Err(Refusal::AcksNotOffered),
         }
         // A repeated hello, whose answer was lost, finds its session as it is.
         if self.clients.get(from).is_none_or(|session| session.id != hello.nonce) {
@@ -204,6 +223,7 @@ impl DatagramServer<'_> {
             self.place(&hello);
             self.shared.clients.fetch_add(1, Ordering::Relaxed);
             self.clients.insert(from.clone(), Client::new(hello, slot, self.shared, now));
+            self.choose_acks();
         }
         Ok(Accept {
             receive_buffer: 0,
@@ -227,6 +247,11 @@ impl DatagramServer<'_> {
             // A processor that it may not use leaves it where it is, and the answer says so.
             self.placed = on_core(wish(hello).map(usize::from)).unwrap_or(None);
         }
+    }
+
+    /// All clients come over one connection to a broker, which acknowledges at once as long as one of them wants that.
+    fn choose_acks(&self) {
+        self.listener.acknowledge_at_once(self.clients.values().any(|session| session.hello.acks == AckPolicy::Prompt));
     }
 
     /// Gives each session its share of the CPU time that this thread has used since it last did: by
@@ -267,6 +292,7 @@ impl DatagramServer<'_> {
                 let patience = if session.finished { LINGER } else { idle };
                 now < session.deadline && now.saturating_since(session.last_seen) < patience
             });
+            self.choose_acks();
         }
     }
 }

@@ -44,7 +44,7 @@ impl Faults {
 }
 
 /// Sleeps until then or until the server is to stop.
-fn sleep_until(end: Instant, stop: &Interrupt) {
+pub(super) fn sleep_until(end: Instant, stop: &Interrupt) {
     while !stop.is_set() && clock::now() < end {
         clock::sleep_until(end.min(clock::now() + LOOK_PERIOD));
     }

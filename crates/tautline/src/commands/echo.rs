@@ -34,6 +34,7 @@ use crate::{findings, input, scenario};
   taut echo udp://10.0.0.2:9100 --rate 60 --time 60s     at 60 per second, how many frames come late?
   taut echo tcp://10.0.0.2:7 --plain --assert 'p99<2ms'  any echo server; exit code 3 when it is slower
   taut echo tcp://127.0.0.1:9100 --engine blocking,epoll,tokio
+  taut echo 127.0.0.1 'mqtt://127.0.0.1/taut?qos=1'      what does the broker cost? (taut serve at the same topic)
   taut echo 'air:paper-000?ci=15ms' air:paper-000        over simulated Bluetooth LE links, in virtual time")]
 pub(crate) struct Args {
     /// The peers: `taut serve`, with --plain any echo server, or simulated links (air:SCENARIO)

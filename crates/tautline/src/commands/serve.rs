@@ -16,6 +16,9 @@ use crate::{input, output, run};
 /// and memory, and no address gets an answer longer than its question before it has shown that it gets
 /// our answers. The protocol stands in docs/protocol.md. Ends at Ctrl-C and then says what it has done.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  taut serve tcp://0.0.0.0:9100 udp://0.0.0.0:9100    for other machines
+  taut serve 'mqtt://broker/taut?qos=1'               over a broker: it hears the topic and answers")]
 pub(crate) struct Args {
     /// Where to listen
     #[arg(value_name = "ENDPOINT", default_values = ["tcp://127.0.0.1:9100", "udp://127.0.0.1:9100"])]

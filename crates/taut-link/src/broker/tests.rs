@@ -1,0 +1,180 @@
+//! The client against brokers of a few bytes: well behaved, refusing, and bad.
+
+use proptest::prelude::*;
+
+use super::{Login, MqttClient, MqttVersion};
+
+fn login(version: MqttVersion, qos: u8) -> MqttClient {
+    let filter = "t/1/rep".to_owned();
+    let (user, password) = (Some("ann".to_owned()), Some(b"secret".to_vec()));
+    MqttClient::new(Login { version, client: "taut-1".to_owned(), user, password, filter, qos }).unwrap()
+}
+
+/// CONNACK (MQTT 3.1.1, section 3.2; with no properties in MQTT 5).
+const fn taken(version: MqttVersion) -> &'static [u8] {
+    match version {
+        MqttVersion::V3 => &[0x20, 2, 0, 0],
+        MqttVersion::V5 => &[0x20, 3, 0, 0, 0],
+    }
+}
+
+/// SUBACK of packet 1.
+const fn subscribed(version: MqttVersion) -> &'static [u8] {
+    match version {
+        MqttVersion::V3 => &[0x90, 3, 0, 1, 1],
+        MqttVersion::V5 => &[0x90, 4, 0, 1, 0, 1],
+    }
+}
+
+fn ready(version: MqttVersion, qos: u8) -> MqttClient {
+    let mut client = login(version, qos);
+    client.handle(taken(version));
+    client.handle(subscribed(version));
+    assert!(client.is_ready(), "{client:?}");
+    client.wrote(usize::MAX);
+    client
+}
+
+fn failure(mut client: MqttClient, bytes: &[u8]) -> String {
+    client.handle(bytes);
+    client.failure().unwrap_or_else(|| panic!("{bytes:x?} is taken by {client:?}")).to_owned()
+}
+
+const VERSIONS: [MqttVersion; 2] = [MqttVersion::V3, MqttVersion::V5];
+
+#[test]
+fn it_logs_in_publishes_and_acknowledges() {
+    for version in VERSIONS {
+        let mut client = login(version, 1);
+        assert_eq!(client.output()[0], 0x10, "CONNECT");
+        let text = String::from_utf8_lossy(client.output()).into_owned();
+        assert!(text.contains("taut-1") && text.contains("ann") && text.contains("secret"), "{text:?}");
+        client.wrote(usize::MAX);
+        client.handle(taken(version));
+        assert_eq!(client.output()[0], 0x82, "SUBSCRIBE");
+        client.wrote(usize::MAX);
+        assert!(!client.is_ready());
+        client.handle(subscribed(version));
+        assert!(client.is_ready());
+        assert!(client.publish("t/1/req", b"hello").unwrap());
+        assert_eq!(client.output()[0], 0x32, "PUBLISH with QoS 1");
+        client.wrote(usize::MAX);
+        // Its own acknowledgement, and a message of packet 7 in two pieces.
+        client.handle(&[0x40, 2, 0, 1]);
+        let message: &[u8] = match version {
+            MqttVersion::V3 => b"\x32\x0d\x00\x07t/1/rep\x00\x07hi",
+            MqttVersion::V5 => b"\x32\x0e\x00\x07t/1/rep\x00\x07\x00hi",
+        };
+        client.handle(&message[..5]);
+        assert!(client.next_message().is_none());
+        client.handle(&message[5..]);
+        let heard = client.next_message().unwrap();
+        assert_eq!((heard.topic.as_str(), heard.payload()), ("t/1/rep", &b"hi"[..]));
+        assert_eq!(client.output()[..4], [0x40, 2, 0, 7], "PUBACK of packet 7");
+        assert_eq!(client.failure(), None);
+    }
+}
+
+#[test]
+fn no_more_is_under_way_than_the_broker_lets() {
+    let mut client = login(MqttVersion::V5, 1);
+    // Receive Maximum 2 (MQTT 5.0, section 3.2.2.3.3).
+    client.handle(&[0x20, 6, 0, 0, 3, 0x21, 0, 2]);
+    client.handle(subscribed(MqttVersion::V5));
+    assert_eq!([(); 3].map(|()| client.publish("t", b"x").unwrap()), [true, true, false]);
+    // Packet 1 was the subscription's, which is free again.
+    let first = client.output().windows(2).find(|pair| *pair == [0, 1]).is_some();
+    client.handle(if first { &[0x40, 2, 0, 1] } else { &[0x40, 2, 0, 2] });
+    assert!(client.publish("t", b"x").unwrap());
+}
+
+#[test]
+fn refusals_say_what_to_do() {
+    use MqttVersion::{V3, V5};
+    for (version, answer, words) in [
+        (V3, &[0x20_u8, 2, 0, 1][..], "does not speak MQTT 3.1.1: try v=5"),
+        (V3, &[0x20, 2, 0, 4], "user name or the password"),
+        (V3, &[0x20, 2, 0, 5], "may want user= and password-file="),
+        (V5, &[0x20, 3, 0, 0x84, 0], "does not speak MQTT 5: try v=3"),
+        (V5, &[0x20, 3, 0, 0x87, 0], "may want user="),
+        (V5, &[0x20, 3, 0, 0x97, 0], "quota exceeded"),
+        // As one that knows MQTT 3.1.1 only answers.
+        (V5, &[0x20, 2, 0, 1], "else v=3"),
+        (V3, b"HTTP/1.1 400 Bad Request\r\n\r\n", "is it a broker"),
+        (V3, b"SSH-2.0-OpenSSH\r\n", "is it a broker"),
+    ] {
+        let said = failure(login(version, 0), answer);
+        assert!(said.contains(words), "{answer:x?}: {said}");
+    }
+    for (version, answer) in [(V3, &[0x90_u8, 3, 0, 1, 0x80][..]), (V5, &[0x90, 4, 0, 1, 0, 0x87])] {
+        let mut client = login(version, 0);
+        client.handle(taken(version));
+        let said = failure(client, answer);
+        assert!(said.contains("refused to subscribe to t/1/rep"), "{said}");
+    }
+    assert!(failure(ready(V5, 1), &[0xE0, 2, 0x8E, 0]).contains("session taken over"));
+}
+
+#[test]
+fn a_bad_broker_ends_the_connection_and_takes_no_memory() {
+    for version in VERSIONS {
+        // An acknowledgement of what was never published; a packet of 256 MiB; a length that does not end.
+        for bytes in
+            [&[0x40_u8, 2, 0x12, 0x34][..], &[0x30, 0xFF, 0xFF, 0xFF, 0x7F], &[0x30, 0xFF, 0xFF, 0xFF, 0xFF, 1]]
+        {
+            let said = failure(ready(version, 1), bytes);
+            assert!(said.contains("sent a packet") || said.contains("broke the protocol"), "{bytes:x?}: {said}");
+        }
+        // What comes before it was asked for is not kept.
+        let mut client = login(version, 0);
+        client.handle(taken(version));
+        for _ in 0..1000 {
+            client.handle(if version == MqttVersion::V3 { b"\x30\x04\x00\x01xy" } else { b"\x30\x05\x00\x01x\x00y" });
+        }
+        assert!(client.next_message().is_none());
+    }
+}
+
+proptest! {
+    /// Whatever comes, no more is kept or answered than came.
+    #[test]
+    fn any_bytes_are_taken_or_end_the_connection(
+        is_v5: bool, qos in 0_u8..3, is_ready: bool, pieces in prop::collection::vec(piece(), 0..12),
+    ) {
+        let version = if is_v5 { MqttVersion::V5 } else { MqttVersion::V3 };
+        let mut client = if is_ready { ready(version, qos) } else { login(version, qos) };
+        client.wrote(usize::MAX);
+        let mut came = 0;
+        for piece in pieces {
+            client.handle(&piece);
+            came += piece.len();
+        }
+        let mut kept = 0;
+        while let Some(message) = client.next_message() {
+            kept += message.payload().len() + message.topic.len();
+        }
+        prop_assert!(kept <= came);
+        // An answer to a packet is not longer than it, but for the subscription.
+        prop_assert!(client.output().len() <= 2 * came + 32, "{} of {came}", client.output().len());
+        let _ = client.publish("t", b"x");
+    }
+}
+
+/// Bytes that begin as packets do, so that some go far.
+fn piece() -> impl Strategy<Value = Vec<u8>> {
+    let body = prop::collection::vec(any::<u8>(), 0..20);
+    let packet = (any::<u8>(), body).prop_map(|(first, body)| {
+        let mut packet = vec![first, body.len() as u8];
+        packet.extend(body);
+        packet
+    });
+    let publish = (0_u8..16, any::<u16>(), any::<[u8; 3]>()).prop_map(|(flags, number, payload)| {
+        let [high, low] = number.to_be_bytes();
+        [&[0x30 | flags, 8, 0, 1, b't', high, low][..], &payload].concat()
+    });
+    let known = (prop::sample::select(vec![0x40_u8, 0x50, 0x62, 0x70]), 0_u16..4).prop_map(|(first, number)| {
+        let [high, low] = number.to_be_bytes();
+        vec![first, 2, high, low]
+    });
+    prop_oneof![packet, publish, known, prop::collection::vec(any::<u8>(), 0..30)]
+}
