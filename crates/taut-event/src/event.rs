@@ -159,6 +159,17 @@ impl SegmentFlags {
     }
 }
 
+/// The first block of a selective acknowledgement: what made its sender send it (RFC 2018, section 4).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SackBlock {
+    /// Number of the first byte.
+    pub from: u32,
+    /// That behind the last one.
+    pub to: u32,
+    /// Those bytes came although they had arrived before (D-SACK, RFC 2883).
+    pub is_duplicate: bool,
+}
+
 /// A stage on the way of bytes from program to program.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]

@@ -30,7 +30,7 @@ mod socket;
 pub use coverage::{Coverage, Kind};
 pub use datagram::{ConnectionId, Content, Datagram, Dns, QuicLong};
 pub use event::{AckSentBy, Call, Direction, Event, Release, Segment, SegmentFlags, Stamp, Task, TaskId, Timer};
-pub use event::{TimestampOption, What};
+pub use event::{SackBlock, TimestampOption, What};
 pub use flow::{Address, Flow, FlowId, FlowKey, Vantage, VantageId};
 pub use holder::{Holder, Side};
 pub use l2cap::{Acl, Channel, ChannelKey, L2cap, RadioLink, Turn};

@@ -2,6 +2,7 @@
 
 use taut_explain::join::{ClockFit, Joined, Way};
 
+use crate::explained_lost::lines as lost;
 use crate::lines::wrap;
 use crate::units;
 
@@ -46,7 +47,10 @@ fn ways(joined: &Joined) -> Vec<String> {
              most (frame {left}, there {came}), ± {doubt}."
         )
     };
-    let mut lines = vec![one(reference, other, there), one(other, reference, back)];
+    let mut lines = vec![one(reference, other, there)];
+    lines.extend(lost(reference, other, there));
+    lines.push(one(other, reference, back));
+    lines.extend(lost(other, reference, back));
     let with = [(there, back, reference, other), (back, there, other, reference)];
     for (way, back, from, to) in with {
         if way.has_the_queue(back) {

@@ -23,6 +23,7 @@ mod explained_air;
 mod explained_datagrams;
 mod explained_file;
 mod explained_joined;
+mod explained_lost;
 pub mod explained_trace;
 pub mod html;
 mod lines;

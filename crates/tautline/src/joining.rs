@@ -21,6 +21,8 @@ pub(crate) fn sighting(packet: &Packet<'_>) -> Option<Sighting> {
         window: tcp.window,
         identification: tcp.identification,
         timestamps: tcp.timestamps,
+        sack: tcp.sack,
+        permits_sack: tcp.permits_sack,
     })
 }
 

@@ -194,12 +194,16 @@ fn the_same_packets_say_the_same_from_a_pipe() {
 
 /// The same packets 0.4 ms away, on a clock that is so far ahead: what goes there is late, what comes left earlier.
 fn seen_afar(ahead: i64) -> Vec<u8> {
+    afar(ahead, packets_of(true))
+}
+
+fn afar(ahead: i64, packets: Vec<(u64, Vec<u8>)>) -> Vec<u8> {
     let moved = |(at, bytes): (u64, Vec<u8>)| {
         // The destination's port is 80 on the way there.
         let way = if bytes[22..24] == 80_u16.to_be_bytes() { 400_000 } else { -400_000 };
         (at.wrapping_add_signed(ahead + way), bytes)
     };
-    let mut packets: Vec<_> = packets_of(true).into_iter().map(moved).collect();
+    let mut packets: Vec<_> = packets.into_iter().map(moved).collect();
     packets.sort_by_key(|(at, _)| *at);
     pcap(false, true, 101, &packets)
 }
@@ -229,6 +233,11 @@ fn two_captures_of_one_path_are_put_on_one_timeline() {
                 "{joined}"
             );
         }
+        let [losses, acknowledged] = ["losses", "acknowledged"].map(|what| &joined["there"][what]);
+        // 40 pieces of requests and the SYN; a first piece waits 42 ms, and each second one for the answer.
+        assert_eq!((&losses["segments"], &losses["repeated"]), (&41.into(), &0.into()), "{losses}");
+        assert_eq!(losses["between"]["segments"], 0);
+        assert_eq!(acknowledged["most_ns"], 41_200_000, "{acknowledged}");
         assert_eq!((&joined["first_frames"], &joined["connections"]), (&serde_json::json!([1, 1]), &1.into()));
         let schema = parse(&taut().args(["generate", "schema"]).output().unwrap());
         assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document));
@@ -241,6 +250,31 @@ fn two_captures_of_one_path_are_put_on_one_timeline() {
     assert!(told.starts_with(&text(&explain(&near, &[]).stdout)), "{told}");
     assert!(text(&join(&[&far, &near], &[]).stdout).contains("behind"));
     assert!(!text(&join(&[&near, &far], &["--diff"]).stdout).contains("JOINED"));
+}
+
+/// What the server acknowledges though its file does not have it was not lost.
+#[test]
+fn joined_files_tell_losses_from_holes() {
+    let directory = tempfile::tempdir().unwrap();
+    let near = file(directory.path(), "near.pcap", &capture());
+    let mut packets = packets_of(true);
+    let first_piece = packets[15].clone();
+    assert_eq!(packets[15].1[22..24], [0, 80]);
+    packets.remove(15);
+    let far = file(directory.path(), "far.pcap", &afar(0, packets));
+    let holed = parse(&join(&[&near, &far], &["--json"]))["joined"][0]["there"]["losses"].clone();
+    assert_eq!((&holed["between"]["segments"], &holed["not_captured"]), (&0.into(), &serde_json::json!([0, 1])));
+    // The same packet once more at the near place, before anything acknowledges it.
+    let mut twice = packets_of(true);
+    let (at, mut bytes) = first_piece;
+    bytes[4..6].copy_from_slice(&9999_u16.to_be_bytes());
+    twice.insert(16, (at + 10_000, bytes));
+    let near = file(directory.path(), "near.pcap", &pcap(false, true, 101, &twice));
+    let far = file(directory.path(), "far.pcap", &seen_afar(0));
+    let output = join(&[&near, &far], &[]);
+    let words = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("Of 42 segments on this way: 1 lost between"), "{words}");
+    assert!(words.contains("(frame 17)") && words.contains("The receiver acknowledged"), "{words}");
 }
 
 #[test]

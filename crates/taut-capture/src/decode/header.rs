@@ -1,6 +1,6 @@
 //! What is wanted of a packet's headers, and why it may not be had.
 
-use taut_event::{Address, Datagram, TimestampOption};
+use taut_event::{Address, Datagram, SackBlock, TimestampOption};
 
 /// Why a packet is not followed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -51,6 +51,10 @@ pub struct TcpPacket {
     pub timestamps: Option<TimestampOption>,
     /// Option: end of the highest range acknowledged selectively.
     pub sacked_to: Option<u32>,
+    /// Option: the first block acknowledged selectively.
+    pub sack: Option<SackBlock>,
+    /// Option: its sender understands selective acknowledgements.
+    pub permits_sack: bool,
     /// The capture kept less than the options: what is absent may have been there.
     pub options_are_cut: bool,
 }

@@ -1,6 +1,6 @@
 //! The TCP header (RFC 9293) and its options.
 
-use taut_event::{Address, TimestampOption};
+use taut_event::{Address, SackBlock, TimestampOption};
 
 use super::header::{Ends, Skipped, TcpPacket};
 use super::ip::Datagram;
@@ -10,6 +10,7 @@ const END: u8 = 0;
 const NOTHING: u8 = 1;
 const MSS: u8 = 2;
 const WINDOW_SCALE: u8 = 3;
+const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
@@ -36,6 +37,8 @@ pub(super) fn segment(datagram: &Datagram<'_>) -> Result<TcpPacket, Skipped> {
         window_scale: None,
         timestamps: None,
         sacked_to: None,
+        sack: None,
+        permits_sack: false,
         options_are_cut: datagram.segment.len() < header_length,
     };
     let kept = datagram.segment.len().min(header_length);
@@ -62,12 +65,23 @@ fn options(mut rest: &[u8], packet: &mut TcpPacket) {
                 let stamps = be32(option, 2).zip(be32(option, 6));
                 packet.timestamps = stamps.map(|(value, echo)| TimestampOption { value, echo });
             }
+            SACK_PERMITTED => packet.permits_sack = true,
             SACK => {
                 let ends = (1..).map_while(|block| be32(option, 8 * block - 2));
                 let above = |end: &u32| end.wrapping_sub(packet.acknowledgement);
                 packet.sacked_to = ends.max_by_key(above);
+                packet.sack = first_block(option, packet.acknowledgement);
             }
             _ => {}
         }
     }
+}
+
+/// A block at or below what is acknowledged, or within the one behind it, came twice (RFC 2883, section 4).
+fn first_block(option: &[u8], acknowledged: u32) -> Option<SackBlock> {
+    let (from, to) = be32(option, 2).zip(be32(option, 6))?;
+    let is_after = |one: u32, other: u32| one.wrapping_sub(other) as i32 > 0;
+    let is_within = |(left, right): (u32, u32)| !is_after(left, from) && !is_after(to, right);
+    let second = be32(option, 10).zip(be32(option, 14));
+    Some(SackBlock { from, to, is_duplicate: !is_after(to, acknowledged) || second.is_some_and(is_within) })
 }

@@ -1,10 +1,7 @@
 //! Which packet of one file is which of the other.
 
-use super::sightings::{Seen, Sightings, mix};
+use super::sightings::{SOON, Seen, Sightings, mix};
 use super::why::NotJoined;
-
-/// Copies of a packet in one file come so soon after each other, in nanoseconds.
-const SOON: u64 = 1_000_000;
 
 /// A packet that is in both files.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +20,8 @@ pub(super) struct Matches {
     pub(super) ambiguous: u64,
     /// The addresses are not the same at both places.
     pub(super) is_translated: bool,
+    /// Reference and other file have most packets twice.
+    pub(super) is_doubled: [bool; 2],
 }
 
 impl Matches {
@@ -34,6 +33,7 @@ impl Matches {
         let place = |seen: &Seen, pair: Option<u32>| if has_common { by_ends(pair, seen) } else { Some(0) };
         let ours = keys(reference, |seen| place(seen, Some(seen.flow)));
         let theirs = keys(other, |seen| place(seen, known[seen.flow as usize]));
+        let is_doubled = [reference.is_doubled(), other.is_doubled()];
         let (mut all, mut ambiguous) = (Vec::new(), 0);
         let mut rest = &theirs[..];
         for group in ours.chunk_by(|one, next| one.0 == next.0) {
@@ -43,14 +43,14 @@ impl Matches {
             if same.is_empty() {
                 continue;
             }
-            match (only(reference, group), only(other, same)) {
+            match (only(reference, group, is_doubled[0]), only(other, same, is_doubled[1])) {
                 (Some(reference), Some(other)) => all.push(Match { reference, other }),
                 _ => ambiguous += group.len() as u64,
             }
         }
         all.sort_unstable_by_key(|found| found.reference);
         match (all.is_empty(), has_common) {
-            (false, _) => Ok(Self { all, ambiguous, is_translated: !has_common }),
+            (false, _) => Ok(Self { all, ambiguous, is_translated: !has_common, is_doubled }),
             (true, true) => Err(NotJoined::OtherPackets),
             (true, false) => Err(NotJoined::NothingInCommon),
         }
@@ -66,12 +66,14 @@ fn keys(file: &Sightings, place: impl Fn(&Seen) -> Option<u32>) -> Vec<(u64, u32
 }
 
 /// The packet that has this mark, if there is one only. Copies of one packet are one, and count as the first of
-/// them; but without an identification they may as well be a repetition.
-fn only(file: &Sightings, group: &[(u64, u32)]) -> Option<u32> {
+/// them; but without an identification they may as well be a repetition, unless the file has everything twice.
+fn only(file: &Sightings, group: &[(u64, u32)], is_doubled: bool) -> Option<u32> {
     let first = group[0].1;
-    let is_copy = |number: u32| {
-        let (one, copy) = (&file.seen[first as usize], &file.seen[number as usize]);
-        copy.has_identification && copy.at.abs_diff(one.at) < SOON
-    };
+    let is_copy = |number: u32| is_copy(&file.seen[first as usize], &file.seen[number as usize], is_doubled);
     group[1..].iter().all(|&(_, number)| is_copy(number)).then_some(first)
+}
+
+/// Of two segments with the same mark.
+pub(super) fn is_copy(one: &Seen, other: &Seen, is_doubled: bool) -> bool {
+    (other.has_identification || is_doubled) && other.at.abs_diff(one.at) < SOON
 }

@@ -3,9 +3,15 @@
 //! - [`Sightings`]: the segments of TCP that one file has, so many at most.
 //! - `matching`: which packet of one file is which of the other; never a repetition for its original.
 //! - `fit`: the clock of one file on that of the other, by causality: nothing arrives before it left.
+//! - `lane`, `fate`, `losses`: on which side of the second place segments were lost, and how soon the receiver
+//!   acknowledged (`acknowledged`).
 //! - [`join()`]: both, as a report.
 
+mod acknowledged;
+mod fate;
 mod fit;
+mod lane;
+mod losses;
 mod matching;
 mod report;
 mod sightings;
@@ -15,6 +21,7 @@ mod why;
 #[cfg(test)]
 mod tests;
 
+pub use losses::{Acknowledged, Frames, Losses, Lost};
 pub use report::{ClockFit, Joined, Way};
 pub use sightings::{MOST_SIGHTINGS, Sighting, Sightings};
 pub use why::NotJoined;

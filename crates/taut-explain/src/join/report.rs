@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use taut_time::ClockMap;
 
 use super::fit::Fit;
+use super::losses::{Acknowledged, Losses, Told, losses};
 use super::matching::Matches;
 use super::sightings::{MOST_SIGHTINGS, Sightings};
 use super::stretches::{Placed, Stretches};
@@ -79,6 +80,12 @@ pub struct Way {
     pub beyond_uncertainty_ns: u64,
     /// The packet that took the most: its number in the file at whose place it left, and where it came.
     pub slowest_frames: [u64; 2],
+    /// What became of the segments that went this way.
+    #[serde(default)]
+    pub losses: Losses,
+    /// How soon the receiver of this way's data acknowledged it.
+    #[serde(default)]
+    pub acknowledged: Acknowledged,
 }
 
 impl Way {
@@ -109,6 +116,7 @@ fn way(packets: &[Placed], goes_there: bool, fit: &Fit, span_ns: u64, frames: im
         most_beyond_ns: beyond(most),
         beyond_uncertainty_ns: doubt.ceil() as u64,
         slowest_frames: if goes_there { [ours, theirs] } else { [theirs, ours] },
+        ..Way::default()
     }
 }
 
@@ -142,6 +150,9 @@ pub(super) fn report(
     };
     let slack = 2 * (reference.resolution_ns + other.resolution_ns).max(1);
     let is_same_place = packets.iter().all(|placed| fit.way(&placed.point).abs() <= slack as f64);
+    let [there, back] = losses(reference, other, matches, &stretches.sides);
+    let is_crowded = there.is_crowded || back.is_crowded;
+    let with = |way: Way, told: Told| Way { losses: told.losses, acknowledged: told.acknowledged, ..way };
     Joined {
         connections: flows.len() as u64,
         matched_packets: packets.len() as u64,
@@ -149,14 +160,20 @@ pub(super) fn report(
         last_frames: packets.last().map_or([0; 2], frames),
         is_same_place,
         clock,
-        there: way(packets, true, &fit, span_ns, frames),
-        back: way(packets, false, &fit, span_ns, frames),
-        remarks: remarks(reference, other, matches, stretches),
+        there: with(way(packets, true, &fit, span_ns, frames), there),
+        back: with(way(packets, false, &fit, span_ns, frames), back),
+        remarks: remarks(reference, other, matches, stretches, is_crowded),
         ..Joined::default()
     }
 }
 
-fn remarks(reference: &Sightings, other: &Sightings, matches: &Matches, stretches: &Stretches) -> Vec<String> {
+fn remarks(
+    reference: &Sightings,
+    other: &Sightings,
+    matches: &Matches,
+    stretches: &Stretches,
+    is_crowded: bool,
+) -> Vec<String> {
     let mut remarks = Vec::new();
     if matches.is_translated {
         remarks.push(
@@ -170,6 +187,9 @@ fn remarks(reference: &Sightings, other: &Sightings, matches: &Matches, stretche
             "{} × a clock was set, or changed its rate; only the stretch with the most packets is joined.",
             stretches.steps()
         ));
+    }
+    if is_crowded {
+        remarks.push("Some bytes are in more than 32 segments at once; what became of those is not told.".to_owned());
     }
     let beyond = reference.beyond.max(other.beyond);
     let told = [

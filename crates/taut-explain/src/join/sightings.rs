@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
-use taut_event::{Address, SegmentFlags, TimestampOption};
+use taut_event::{Address, SackBlock, SegmentFlags, TimestampOption};
 use taut_time::Instant;
 
-/// So many segments of a file are kept; of 32 bytes each, that is 16 MiB.
+/// So many segments of a file are kept; of 48 bytes each, that is 24 MiB.
 pub const MOST_SIGHTINGS: usize = 1 << 19;
+/// Copies of a packet in one file come so soon after each other, in nanoseconds.
+pub(super) const SOON: u64 = 1_000_000;
 
 /// A segment of TCP, as it stands in one file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -33,6 +35,10 @@ pub struct Sighting {
     pub identification: Option<u16>,
     /// The timestamps option.
     pub timestamps: Option<TimestampOption>,
+    /// The first block that it acknowledges selectively.
+    pub sack: Option<SackBlock>,
+    /// It is a SYN whose sender understands selective acknowledgements.
+    pub permits_sack: bool,
 }
 
 /// The segments of one file, the first [`MOST_SIGHTINGS`] of them.
@@ -41,6 +47,8 @@ pub struct Sightings {
     flows: HashMap<(Address, Address), u32>,
     pub(super) ends: Vec<(Address, Address)>,
     pub(super) seen: Vec<Seen>,
+    /// Selective acknowledgements with the number of their segment, in order; as many as segments at most.
+    pub(super) sacks: Vec<(u32, SackBlock)>,
     /// Segments that were not kept.
     pub(super) beyond: u64,
     pub(super) resolution_ns: u64,
@@ -58,6 +66,14 @@ pub(super) struct Seen {
     pub(super) is_from_first: bool,
     /// A host that sends it again gives it another identification.
     pub(super) has_identification: bool,
+    pub(super) sequence: u32,
+    pub(super) acknowledgement: u32,
+    /// Of its payload, SYN and FIN.
+    pub(super) length: u32,
+    pub(super) acknowledges: bool,
+    pub(super) permits_sack: bool,
+    /// A single byte may ask whether the peer is there, or its window open.
+    pub(super) may_be_probe: bool,
 }
 
 impl Sightings {
@@ -79,6 +95,12 @@ impl Sightings {
         if flow == next {
             self.ends.push(ends);
         }
+        let (flags, payload) = (sighting.flags, sighting.payload);
+        let is_opening = flags.has(SegmentFlags::SYN);
+        let ends_it = flags.has(SegmentFlags::FIN);
+        if let Some(block) = sighting.sack {
+            self.sacks.push((self.seen.len() as u32, block));
+        }
         self.seen.push(Seen {
             at: sighting.at.as_nanos(),
             frame: sighting.frame,
@@ -86,6 +108,12 @@ impl Sightings {
             flow,
             is_from_first,
             has_identification: sighting.identification.is_some_and(|number| number != 0),
+            sequence: sighting.sequence,
+            acknowledgement: sighting.acknowledgement,
+            length: payload.saturating_add(u32::from(is_opening) + u32::from(ends_it)),
+            acknowledges: flags.has(SegmentFlags::ACK),
+            permits_sack: is_opening && sighting.permits_sack,
+            may_be_probe: payload == 1 && !is_opening && !ends_it,
         });
     }
 
@@ -99,7 +127,22 @@ impl Sightings {
     pub(super) fn only(&self, which: impl Fn(usize, &Seen) -> bool) -> Self {
         let kept = self.seen.iter().enumerate().filter(|(number, seen)| which(*number, seen));
         let seen = kept.map(|(_, seen)| *seen).collect();
-        Self { flows: self.flows.clone(), ends: self.ends.clone(), seen, ..*self }
+        Self { flows: self.flows.clone(), ends: self.ends.clone(), sacks: Vec::new(), seen, ..*self }
+    }
+
+    /// Whether the file has most of its packets twice, as a capture of all interfaces does. Where packets have no
+    /// identification, this tells copies from repetitions: nobody repeats half of what it sends within [`SOON`].
+    pub(super) fn is_doubled(&self) -> bool {
+        let mut marks: Vec<(u64, u64)> =
+            self.seen.iter().map(|seen| (mix(seen.mark, seen.flow.into()), seen.at)).collect();
+        marks.sort_unstable();
+        let is_copied = |group: &[(u64, u64)]| group.len() > 1 && group[1].1 - group[0].1 < SOON;
+        let (mut copied, mut all) = (0, 0);
+        for group in marks.chunk_by(|one, next| one.0 == next.0) {
+            all += 1;
+            copied += usize::from(is_copied(group));
+        }
+        2 * copied > all
     }
 
     pub(super) fn flow_between(&self, ends: &(Address, Address)) -> Option<u32> {
@@ -126,5 +169,7 @@ fn mark(sighting: &Sighting) -> u64 {
         | u64::from(timestamps.is_some()) << 1
         | u64::from(has_data);
     let numbers = u64::from(sighting.sequence) << 32 | u64::from(sighting.acknowledgement);
-    [numbers, stamps, rest].into_iter().fold(1, mix)
+    // Acknowledgements that differ in nothing else have different blocks.
+    let block = sighting.sack.map_or(0, |block| u64::from(block.from) << 32 | u64::from(block.to));
+    [numbers, stamps, rest, block].into_iter().fold(1, mix)
 }

@@ -31,6 +31,8 @@ pub(super) struct Stretches {
     pub(super) strays: u64,
     /// Packets of such flows.
     pub(super) of_one_direction: u64,
+    /// Of each connection of the reference whether it was taken on the side of the smaller end.
+    pub(super) sides: Vec<Option<bool>>,
 }
 
 impl Stretches {
@@ -73,7 +75,7 @@ impl Stretches {
         if all.is_empty() {
             return Err(NotJoined::NoEvenClock);
         }
-        let mut stretches = Self { all, strays, of_one_direction };
+        let mut stretches = Self { all, strays, of_one_direction, sides };
         stretches.part();
         Ok(stretches)
     }

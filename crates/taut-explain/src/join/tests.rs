@@ -1,4 +1,6 @@
+mod losses;
 mod scene;
+mod transfer;
 
 use taut_time::Instant;
 

@@ -134,7 +134,8 @@ impl Scene {
                     at += 3_000_000 + random.below(200_000_000) / 50;
                 }
                 numbers[own] = numbers[own].wrapping_add(payload);
-                at += random.below(1_000_000);
+                // The last piece is there before the answer leaves.
+                at += u64::from(self.pieces) * 1000 + random.below(1_000_000);
             }
             at += (self.length / rounds).saturating_sub(self.there + self.back);
         }
@@ -173,6 +174,8 @@ impl Scene {
                 window: 1000,
                 identification: Some(packet.identification),
                 timestamps: self.has_marks.then_some(TimestampOption { value: packet.value, echo: 7 }),
+                sack: None,
+                permits_sack: false,
             });
         }
         file
