@@ -94,7 +94,7 @@ impl Transfer {
         let timeout = (ways[0] + ways[1]) * (2 + random.below(8)) + 100_000;
         let most_delay = [0, 40 * MS][random.below(2) as usize];
         let mut lost = [random.below(80), random.below(80), random.below(80)];
-        // A repetition that is lost while the receiver still delays looks like one that arrived in the original's place.
+        // A repetition that is lost while the receiver still delays looks like one that arrived in its place.
         if timeout < most_delay + 2 * (ways[0] + ways[1]) {
             lost[1] = 0;
         }
