@@ -4,6 +4,7 @@
 //! - [`ledger()`]: how long the messages waited in each layer.
 //! - [`Finding`]: cause, evidence, cost, remedy.
 //! - [`air`]: a Bluetooth LE link, and what binds its throughput.
+//! - [`broker`]: messages held on the way to a broker or from it.
 //! - [`join`]: two captures of one path on one timeline.
 //! - [`l2cap`]: an L2CAP channel of Bluetooth LE under a real kernel.
 //! - [`nagle`]: writes held by Nagle's algorithm until the peer's delayed acknowledgement.
@@ -12,6 +13,7 @@
 //! - [`watch`]: losses that stand over several intervals.
 
 pub mod air;
+pub mod broker;
 mod channel;
 mod dns;
 mod engine;

@@ -106,6 +106,21 @@ impl Link {
         Ok(self)
     }
 
+    /// What the broker of an endpoint says that it is, where it has one that says so within half a second.
+    pub fn broker_of(endpoint: &Endpoint) -> Option<String> {
+        const PATIENCE: Duration = Duration::from_millis(500);
+        endpoint.mqtt()?;
+        let interrupt = Interrupt::default();
+        let connect = |address| Self::connect_to(endpoint, &address, PATIENCE, &interrupt).ok();
+        let link = endpoint.resolve().ok()?.into_iter().find_map(connect)?;
+        let link = link.log_in(Part::About, PATIENCE, &interrupt).ok()?;
+        link.set_receive_timeout(Some(PATIENCE)).ok()?;
+        let mut name = [0; 80];
+        let bytes = link.receive(&mut name).ok()?;
+        let printable = |letter: &char| letter.is_ascii_graphic() || *letter == ' ';
+        Some(String::from_utf8_lossy(&name[..bytes]).chars().filter(printable).collect())
+    }
+
     /// Has each read over a broker followed by an acknowledgement, or not; elsewhere the caller has to.
     pub(crate) fn acknowledge_at_once(&self, on: bool) {
         if let Some(channel) = &self.channel {

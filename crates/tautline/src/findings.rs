@@ -1,9 +1,9 @@
 //! From what was measured to what it means: hands timelines to the explainer and puts the answers together.
 
-use taut_explain::{Finding, Proof, Unit, air as radio, l2cap, ledger, nagle};
+use taut_explain::{Finding, Proof, Unit, air as radio, broker, l2cap, ledger, nagle};
 use taut_measure::Interrupt;
 use taut_measure::air::{self, AirOutcome, AirPlan};
-use taut_measure::echo::EchoOutcome;
+use taut_measure::echo::{BrokerTrial, EchoOutcome, EchoPlan, EchoSubject};
 use taut_measure::pace::PaceOutcome;
 use taut_measure::stream::Direction;
 use taut_measure::tune::TuneOutcome;
@@ -109,6 +109,34 @@ pub(crate) fn of_echo(outcome: &EchoOutcome, first: usize, kept: &mut Kept) -> V
         .flatten()
         .filter_map(|row| Some(of_messages("echo", &row.endpoint, &row.options, row.rtt_ns?.p50.time()?)));
     held.into_iter().chain(radio.flatten()).collect()
+}
+
+/// Where round trips over a broker are long, tries who holds them: some seconds for each such endpoint.
+pub(crate) fn of_brokers(
+    plan: &EchoPlan,
+    subjects: &[EchoSubject],
+    outcome: &EchoOutcome,
+    interrupt: &Interrupt,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut tried = Vec::new();
+    for (subject, row) in subjects.iter().zip(&outcome.rows) {
+        let long = row.as_ref().and_then(|row| row.rtt_ns?.p90.time()).is_some_and(BrokerTrial::is_worth);
+        if !long || !subject.endpoint.has_broker() || tried.contains(&&subject.endpoint) || interrupt.is_set() {
+            continue;
+        }
+        tried.push(&subject.endpoint);
+        // Of what fails there is nothing to say: the run itself did not.
+        let Ok(trial) = BrokerTrial::run(plan, subject, interrupt) else { continue };
+        findings.extend(broker::find(&broker::Tried {
+            on: &format!("echo {}", subject.endpoint),
+            broker: trial.broker.as_deref(),
+            as_asked: &trial.as_asked,
+            nodelay: &trial.nodelay,
+            prompt: &trial.prompt,
+        }));
+    }
+    findings
 }
 
 /// Explains the base of a tuning run, whose row is to have this number, keeps its events, and names

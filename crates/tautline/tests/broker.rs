@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use support::{Serve, free_port, has, run, run_json, skip, taut, text, wait_for_tcp};
+use support::{Serve, causes, free_port, has, run, run_json, skip, taut, text, wait_for_tcp};
 
 /// A Mosquitto of the test's own, on a loopback port; ended when dropped.
 struct Mosquitto {
@@ -87,7 +87,9 @@ fn a_broker_is_one_path_among_others() {
 
 #[test]
 fn every_engine_and_many_links_and_sizes() {
-    let Some(broker) = Mosquitto::start("every_engine_and_many_links_and_sizes", OPEN) else { return };
+    // Else it drops what is more than 1000 messages ahead of a reader, as on a busy machine.
+    let lines = format!("{OPEN}\nmax_queued_messages 0");
+    let Some(broker) = Mosquitto::start("every_engine_and_many_links_and_sizes", &lines) else { return };
     let server = Serve::start(&broker.topic("taut?qos=1"));
     let endpoint = server.endpoint(0);
     for engine in ["blocking", "spin", "poll", "epoll", "tokio"] {
@@ -172,6 +174,72 @@ fn a_broker_that_goes_away_is_told_and_found_again_by_the_server() {
     let _again = Mosquitto::start_at(test, port, |_| OPEN.to_owned()).unwrap();
     let found = (0..20).any(|_| run(&format!("echo {endpoint} --count 10 --opt nodelay")).status.success());
     assert!(found, "the server did not come back to its broker");
+}
+
+const STOCK: &str = "allow_anonymous true";
+
+/// The table of who holds what: no absolute times, since the kernel chooses its delays.
+#[test]
+fn who_holds_messages_with_qos_1_is_named_and_cured() {
+    let test = "who_holds_messages_with_qos_1_is_named_and_cured";
+    let (Some(stock), Some(quick)) = (Mosquitto::start(test, STOCK), Mosquitto::start(test, OPEN)) else { return };
+    let topics = [stock.topic("t?qos=1"), quick.topic("t?qos=1"), stock.topic("zero"), quick.topic("n?qos=1&nagle=on")];
+    let server = Serve::start(&topics.join(" "));
+    let echo = |endpoint: &str, options: &str| {
+        let document = run_json(&format!("echo {endpoint} --count 40 --rounds 2 --place free --timeout 60s {options}"));
+        let row = &document["results"][0];
+        assert_eq!(row["lost"], 0, "{row:#}");
+        (row["rtt_ns"]["p50"].as_f64().unwrap(), document)
+    };
+    let named = |document: &serde_json::Value| causes(document).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let at = |index: usize| server.endpoint(index);
+
+    let (both, document) = echo(at(0), "");
+    assert_eq!(named(&document), ["client_nagle", "broker_nagle"], "{:#}", document["findings"]);
+    let finding = &document["findings"][1];
+    assert!(finding["evidence"][1].as_str().unwrap().contains("mosquitto version 2"), "{finding:#}");
+    assert!(finding["remedy"].as_str().unwrap().contains("set_tcp_nodelay true"), "{finding:#}");
+    let (of_broker, document) = echo(at(0), "--opt nodelay");
+    assert_eq!(named(&document), ["broker_nagle"], "{:#}", document["findings"]);
+    let (of_client, document) = echo(at(1), "");
+    assert_eq!(named(&document), ["client_nagle"], "{:#}", document["findings"]);
+    let (far_side, _) = echo(at(3), "");
+    // Without it on both sides, and with QoS 0 anyway, nothing is held and nothing is found.
+    let (none, document) = echo(at(1), "--opt nodelay");
+    assert!(named(&document).is_empty(), "{:#}", document["findings"]);
+    let (zero, document) = echo(at(2), "");
+    assert!(named(&document).is_empty(), "{:#}", document["findings"]);
+    // From outside: at one end alone it does nothing.
+    let (asker, _) = echo(at(0), "--opt nodelay --opt quickack");
+    let (responder, _) = echo(at(0), "--opt nodelay --peer-ack prompt");
+    let (cured, document) = echo(at(0), "--opt nodelay --opt quickack --peer-ack prompt");
+    assert!(named(&document).is_empty(), "{:#}", document["findings"]);
+
+    for (held, what) in [(of_broker, "broker"), (of_client, "client"), (asker, "asker"), (responder, "responder")] {
+        assert!((0.5..=1.5).contains(&(held / of_broker)), "{what}: {held} beside {of_broker}");
+        assert!(
+            held > 20.0 * none && held > 20.0 * cured && held > 20.0 * zero,
+            "{what}: {held} {none} {cured} {zero}"
+        );
+    }
+    for (held, what) in [(both, "client and broker"), (far_side, "both clients")] {
+        assert!((1.5..=3.0).contains(&(held / of_broker)), "{what}: {held} beside {of_broker}");
+    }
+}
+
+#[test]
+fn tune_finds_the_cure_around_a_broker() {
+    let test = "tune_finds_the_cure_around_a_broker";
+    let Some(stock) = Mosquitto::start(test, STOCK) else { return };
+    let server = Serve::start(&stock.topic("t?qos=1"));
+    let document = run_json(&format!("tune {} --time 100ms --place free", server.endpoint(0)));
+    let rows = document["results"].as_array().unwrap();
+    let shorter: Vec<&serde_json::Value> = rows.iter().filter(|row| row["verdict"] == "shorter").collect();
+    let best =
+        shorter.iter().min_by(|a, b| a["p50_ratio"].as_f64().unwrap().total_cmp(&b["p50_ratio"].as_f64().unwrap()));
+    let best = best.unwrap_or_else(|| panic!("{document:#}"));
+    assert_eq!(best["setting"], "nodelay, quickack at both ends", "{best:#}");
+    assert!(best["p50_ratio"].as_f64().unwrap() < 0.01, "{best:#}");
 }
 
 /// Answers a client's CONNECT with these bytes, sends the rest after its next packets, and stays.

@@ -30,6 +30,14 @@ const TIMING: &[(&str, &str)] = &[
         "its median gaps have to be within 5 %, and its messages are due every 10 ms",
     ),
     (
+        "tautline::broker tune_finds_the_cure_around_a_broker",
+        "the cure is 100 times shorter: on a busy core a round trip waits for its turn",
+    ),
+    (
+        "tautline::broker who_holds_messages_with_qos_1_is_named_and_cured",
+        "cures 20 times shorter: on a busy core a round trip waits for its turn",
+    ),
+    (
         "tautline::demo each_case_is_named_by_the_trace_and_cured_nothing_is",
         "no finding where nothing is held: a receiver that a busy core holds is one that holds",
     ),

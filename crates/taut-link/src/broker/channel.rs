@@ -24,6 +24,8 @@ pub(crate) enum Part {
     Responder,
     /// Publishes to the topic and hears it by its own subscription: the broker alone is the echo.
     Alone,
+    /// Hears what the broker says of itself, and publishes nothing.
+    About,
 }
 
 /// What a link or a listener has beside its socket when a broker is at the other end.
@@ -45,6 +47,8 @@ const MOST_WAITING: usize = 1 << 20;
 /// Ends of the topics on which is asked and answered.
 const ASKED: &str = "req";
 const ANSWERED: &str = "rep";
+/// Where brokers say what they are, by a convention of Mosquitto's.
+const ABOUT: &str = "$SYS/broker/version";
 
 impl Channel {
     /// Logs in over a socket that is connected to the broker, and subscribes; waits for at most `timeout`.
@@ -62,6 +66,7 @@ impl Channel {
             Part::Asker => (format!("{topic}/{id:016x}/{ANSWERED}"), format!("{topic}/{id:016x}/{ASKED}")),
             Part::Responder => (format!("{topic}/+/{ASKED}"), String::new()),
             Part::Alone => (topic.clone(), topic.clone()),
+            Part::About => (ABOUT.to_owned(), String::new()),
         };
         let login = Login {
             version: address.version,

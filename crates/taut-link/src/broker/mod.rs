@@ -7,6 +7,7 @@
 mod address;
 mod channel;
 mod mqtt;
+mod packet;
 #[cfg(test)]
 mod tests;
 mod words;

@@ -10,7 +10,7 @@ use mqtt_protocol_core::mqtt::result_code::{MqttError, SubackReasonCode, SubackR
 use mqtt_protocol_core::mqtt::{Connection, Version, role};
 
 use super::address::MqttVersion;
-use super::words;
+use super::{packet, words};
 
 /// Who we are to the broker, and what we want to hear.
 #[derive(Clone, Debug)]
@@ -45,6 +45,8 @@ pub struct MqttClient {
     state: State,
     /// Whether the broker has said anything.
     has_spoken: bool,
+    /// The beginning of a packet.
+    input: Vec<u8>,
     output: Vec<u8>,
     inbox: VecDeque<Message>,
     failure: Option<String>,
@@ -85,6 +87,7 @@ impl MqttClient {
             login,
             state: State::Connecting,
             has_spoken: false,
+            input: Vec::new(),
             output: Vec::new(),
             inbox: VecDeque::new(),
             failure: None,
@@ -124,11 +127,25 @@ impl MqttClient {
         {
             return self.fail("sent what is no answer");
         }
-        let mut cursor = Cursor::new(bytes);
-        while (cursor.position() as usize) < bytes.len() && self.failure.is_none() {
-            let events = self.connection.recv(&mut cursor);
+        self.input.extend_from_slice(bytes);
+        let mut taken = 0;
+        while self.failure.is_none() {
+            let rest = &self.input[taken..];
+            let length = match packet::length(rest) {
+                Ok(Some(length)) if length <= MOST_PACKET_BYTES as usize => length,
+                Ok(Some(_)) => return self.fail(&words::of_error(MqttError::PacketTooLarge)),
+                Ok(None) => break,
+                Err(why) => return self.fail(why),
+            };
+            let Some(whole) = rest.get(..length) else { break };
+            if !packet::has_sound_number(whole) {
+                return self.fail("sent a packet that is malformed: it has no number");
+            }
+            taken += length;
+            let events = self.connection.recv(&mut Cursor::new(whole));
             self.take(events);
         }
+        self.input.drain(..taken);
     }
 
     /// The next message that has come.

@@ -118,10 +118,14 @@ fn refusals_say_what_to_do() {
 #[test]
 fn a_bad_broker_ends_the_connection_and_takes_no_memory() {
     for version in VERSIONS {
-        // An acknowledgement of what was never published; a packet of 256 MiB; a length that does not end.
-        for bytes in
-            [&[0x40_u8, 2, 0x12, 0x34][..], &[0x30, 0xFF, 0xFF, 0xFF, 0x7F], &[0x30, 0xFF, 0xFF, 0xFF, 0xFF, 1]]
-        {
+        // Acknowledges what was never published; numbers of 0; a packet of 256 MiB; a length that does not end.
+        for bytes in [
+            &[0x40_u8, 2, 0x12, 0x34][..],
+            &[0x3A, 4, 0, 0, 0, 0],
+            &[0x62, 2, 0, 0],
+            &[0x30, 0xFF, 0xFF, 0xFF, 0x7F],
+            &[0x30, 0xFF, 0xFF, 0xFF, 0xFF, 1],
+        ] {
             let said = failure(ready(version, 1), bytes);
             assert!(said.contains("sent a packet") || said.contains("broke the protocol"), "{bytes:x?}: {said}");
         }

@@ -5,6 +5,7 @@
 //! what a stalled peer does to those who send on a schedule (coordinated omission); it reports both the time
 //! from the intended sending (response time) and from the actual one (service time), and its own lateness.
 
+mod broker;
 mod client;
 #[cfg(test)]
 mod client_tests;
@@ -29,6 +30,7 @@ use taut_time::Timeline;
 use crate::engine::{EngineKind, overhead};
 use crate::interrupt::Interrupt;
 use crate::rounds::turns;
+pub use broker::BrokerTrial;
 pub use cost::observer_cost;
 pub use plan::{EchoPlan, EchoSubject, RunLength, WriteStyle};
 pub use simulated::run_simulated;

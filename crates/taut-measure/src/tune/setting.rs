@@ -30,6 +30,7 @@ pub(super) fn all(plan: &TunePlan) -> Vec<Setting> {
     let mut settings = socket_options(plan, &base);
     settings.extend(ways_to_write(plan, &base));
     settings.extend(peer_acks(plan, &base));
+    settings.extend(around_a_broker(plan, &base));
     if matches!(plan.workload, TuneWorkload::Echo { .. } | TuneWorkload::WriteWriteRead { .. }) {
         settings.extend(EngineKind::ALL.into_iter().filter(|&engine| engine != base.engine).map(|engine| Setting {
             name: format!("engine {engine}"),
@@ -144,14 +145,31 @@ fn peer_acks(plan: &TunePlan, base: &Setting) -> Vec<Setting> {
         ..base.clone()
     };
     let quickack = format!("{} after each read", SocketOption::Quickack(true).line_of_code().trim_end_matches(';'));
-    vec![
-        peer("peer: quickack", quickack, AckPolicy::Prompt),
-        peer(
-            "peer: delack_max_us=8000",
-            SocketOption::DelackMaxUs(8000).line_of_code(),
-            AckPolicy::DelayedAtMost(8000),
-        ),
-    ]
+    let mut acks = vec![peer("peer: quickack", quickack, AckPolicy::Prompt)];
+    // One connection to a broker serves all clients: its timer is nobody's to choose.
+    if !plan.endpoint.has_broker() {
+        let line = SocketOption::DelackMaxUs(8000).line_of_code();
+        acks.push(peer("peer: delack_max_us=8000", line, AckPolicy::DelayedAtMost(8000)));
+    }
+    acks
+}
+
+/// What lets go the packets that a broker holds until they are acknowledged, without touching the broker.
+fn around_a_broker(plan: &TunePlan, base: &Setting) -> Option<Setting> {
+    let (nodelay, quickack) = (SocketOption::Nodelay(true), SocketOption::Quickack(true));
+    let lines = format!(
+        "{} and {} after each read, in all clients of the broker",
+        nodelay.line_of_code().trim_end_matches(';'),
+        quickack.line_of_code().trim_end_matches(';')
+    );
+    plan.endpoint.has_broker().then(|| Setting {
+        name: "nodelay, quickack at both ends".to_owned(),
+        place: "both sockets",
+        apply: Some(lines),
+        options: vec![nodelay, quickack],
+        acks: if plan.plain { base.acks } else { AckPolicy::Prompt },
+        ..base.clone()
+    })
 }
 
 #[cfg(test)]

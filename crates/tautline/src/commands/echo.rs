@@ -113,7 +113,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
             .collect();
         output::write_perfetto(path, &timelines)?;
     }
-    let findings = findings::of_echo(&outcome, 0, &mut run.kept);
+    let mut findings = findings::of_echo(&outcome, 0, &mut run.kept);
+    if outcome.ended == Ended::Complete {
+        findings.extend(findings::of_brokers(&plan, &subjects, &outcome, &run.interrupt));
+    }
     let missed = outcome.rows.iter().flatten().fold(false, |missed, row| {
         let times = row.response_ns.as_ref().or(row.rtt_ns.as_ref());
         args.thresholds.are_missed(&row.endpoint, times, row.losses().lost, row.losses().messages) || missed
