@@ -48,9 +48,9 @@ fn the_receivers_rule_of_credits_counts() {
     lab.assert_nothing_is_left();
 }
 
-/// In the peer's machine.
+/// In the peer's machine. On a busy host a request takes seconds to come over the radio after its channel has.
 const SERVE: &str =
-    "taut web /root/site --idle 2s --on 'l2cap://any/225?adapter=hci0' --on 'rfcomm://any/5?adapter=hci0'";
+    "taut web /root/site --idle 20s --on 'l2cap://any/225?adapter=hci0' --on 'rfcomm://any/5?adapter=hci0'";
 /// Pages over either link, here at a port of its own; it ends when somebody has connected to the last one.
 const FETCH: &str = "
 : @peer

@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     Apart,
     /// A quiet machine, or else the times that it asserts on are others'.
     Timing,
+    /// Virtual machines in the host's time, whose links end when neither has its turn: a quiet machine.
+    QuietGuest,
 }
 
 /// Tests that run when all others have ended, by themselves but for one that sleeps as they do, and
@@ -71,6 +73,10 @@ const TIMING: &[(&str, &str)] = &[
         "tautline::trace_ring a_server_that_reads_by_io_uring_at_once_and_answers_late_holds_nothing_back_by_reading",
         "no finding where nothing is held: a receiver that a busy core holds is one that holds",
     ),
+    (
+        "xtask::lab_two a_browser_shows_a_page_of_another_kernel_over_either_radio",
+        "two machines and a browser in the host's time: beside others a link is up later than kernels wait for it",
+    ),
 ];
 
 /// Tests of another kind than their package's.
@@ -90,6 +96,7 @@ impl Kind {
         let is_timing = TIMING.iter().any(|(timing, _)| *timing == name);
         let other = || OTHERS.iter().find(|(begin, _)| name.starts_with(begin)).map(|(_, kind)| *kind);
         match other() {
+            _ if is_timing && name.starts_with("xtask::lab") => Self::QuietGuest,
             _ if is_timing => Self::Timing,
             Some(kind) => kind,
             None if name.starts_with("xtask::lab") => Self::Guest,
@@ -99,7 +106,12 @@ impl Kind {
 
     /// Whether it has a virtual machine.
     pub(super) const fn has_a_guest(self) -> bool {
-        matches!(self, Self::Guest | Self::DebugKernel)
+        matches!(self, Self::Guest | Self::DebugKernel | Self::QuietGuest)
+    }
+
+    /// Whether it runs when all others have ended.
+    pub(super) const fn needs_quiet(self) -> bool {
+        matches!(self, Self::Timing | Self::QuietGuest)
     }
 
     /// Whether `--quick` has it.
@@ -127,6 +139,9 @@ impl Kind {
                 format!("{count} {} of the model checker or a sanitizer", if one { "build" } else { "builds" })
             }
             Self::Timing => format!("{count} that {} a quiet machine", if one { "needs" } else { "need" }),
+            Self::QuietGuest => {
+                format!("{count} in guests that {} a quiet machine", if one { "needs" } else { "need" })
+            }
         }
     }
 }
@@ -163,6 +178,8 @@ mod tests {
         assert_eq!(Kind::of("xtask::bin/xtask lab::apt::tests::a"), Kind::Host);
         assert_eq!(Kind::of("taut-report::browser a"), Kind::Browser);
         assert_eq!(Kind::of(TIMING[0].0), Kind::Timing);
+        let pair = TIMING.iter().find(|(name, _)| name.starts_with("xtask::lab")).unwrap();
+        assert!(Kind::of(pair.0) == Kind::QuietGuest && !Kind::of(pair.0).is_quick());
     }
 
     #[test]

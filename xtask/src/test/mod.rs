@@ -104,7 +104,7 @@ fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
     // Those that are quick have other forms, of which only some take another time.
     let [all, quick] = ["test-times.json", "test-times-quick.json"].map(|name| target.join(name));
     let mut times = if args.quick { Times::of(&quick, Some(&all)) } else { Times::of(&all, None) };
-    let (quiet, together): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| job.kind == Kind::Timing);
+    let (quiet, together): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| job.kind.needs_quiet());
     let cores = thread::available_parallelism()?.get();
     let busy = if args.busy { Some(Busy::on_each_core()?) } else { None };
     // One core more than there are, since none of them is busy all the time. Most tests mostly wait, so that it takes

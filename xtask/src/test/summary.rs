@@ -96,7 +96,7 @@ impl Display for Summary {
             let [time, cpu] = [test.time, test.cpu].map(|time| time.as_secs_f64());
             writeln!(f, "{time:>8.1} s {cpu:>8.1} s  {}", test.name)?;
         }
-        let timing = self.finished.iter().filter(|test| test.kind == Kind::Timing);
+        let timing = self.finished.iter().filter(|test| test.kind.needs_quiet());
         let (timing, failed) =
             timing.fold((0, 0), |(all, failed), test| (all + 1, failed + usize::from(test.verdict == Verdict::Failed)));
         if timing > 0 {

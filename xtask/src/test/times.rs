@@ -44,7 +44,9 @@ impl Times {
     /// What a job will need. One that has not run yet is taken for a long one if its kind is.
     pub(super) fn expected(&self, job: &Job) -> Past {
         let unknown = match job.kind {
-            Kind::Guest | Kind::DebugKernel | Kind::Apart => Past { time: Duration::from_secs(60), load: 1.0 },
+            Kind::Guest | Kind::DebugKernel | Kind::QuietGuest | Kind::Apart => {
+                Past { time: Duration::from_secs(60), load: 1.0 }
+            }
             Kind::Bench => Past { time: Duration::from_secs(60), load: UNKNOWN_LOAD },
             Kind::Host | Kind::Browser | Kind::Timing => Past { time: Duration::ZERO, load: UNKNOWN_LOAD },
         };

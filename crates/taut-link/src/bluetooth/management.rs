@@ -8,7 +8,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use taut_time::Duration;
 
 use super::{DeviceAddress, le16};
-use crate::{Error, Result, sys};
+use crate::{Error, Result, clock, sys};
 
 /// bluetooth.h; the libc crate has no names for them.
 pub(super) const BTPROTO_HCI: i32 = 1;
@@ -17,6 +17,8 @@ const HCI_DEV_NONE: u16 = 0xFFFF;
 
 /// Longest wait for an answer. Controllers need some hundred ms to start.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two attempts to turn a switch of a busy adapter.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A switch of an adapter: the command that sets it and its bit in the settings.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -67,6 +69,7 @@ const COMMAND_COMPLETE: u16 = 0x0001;
 const COMMAND_STATUS: u16 = 0x0002;
 const PERMISSION_DENIED: u8 = 0x14;
 const RFKILLED: u8 = 0x12;
+const BUSY: u8 = 0x0A;
 
 impl Switch {
     const fn opcode(self) -> u16 {
@@ -200,7 +203,14 @@ impl Management {
             (_, true) => 1,
         };
         let turn = format!("turn {} of hci{index} {}", switch.name(), if on { "on" } else { "off" });
-        self.ask(switch.opcode(), index, &[value]).map(drop).map_err(|failure| failure.error(&turn))
+        // Busy is an adapter of which something else, such as the end of its setup, is under way: that ends by itself.
+        let give_up = clock::now() + PATIENCE;
+        loop {
+            match self.ask(switch.opcode(), index, &[value]) {
+                Err(Failure::Status(BUSY)) if clock::now() < give_up => clock::sleep(PAUSE),
+                answer => return answer.map(drop).map_err(|failure| failure.error(&turn)),
+            }
+        }
     }
 
     /// Sends a command and waits for its answer; events of others pass by.

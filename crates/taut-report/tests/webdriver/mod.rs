@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+/// Longest time that a page or a script may take: of a page that comes over a simulated radio to a busy host, long.
+const PATIENCE_SECS: u64 = 150;
+
 /// One browser with one page. It ends with its last owner.
 pub(crate) struct Browser {
     driver: Child,
@@ -39,7 +42,7 @@ impl Browser {
         let port = port.expect("chromedriver prints its port");
         let profile = tempfile::tempdir().unwrap();
         let agent = ureq::Agent::config_builder()
-            .timeout_global(Some(Duration::from_secs(60)))
+            .timeout_global(Some(Duration::from_secs(PATIENCE_SECS + 30)))
             .http_status_as_error(false)
             .build()
             .new_agent();
@@ -59,7 +62,9 @@ impl Browser {
             "--window-size=1200,900",
             &data,
         ];
-        let wanted = json!({"goog:chromeOptions": {"args": args}, "goog:loggingPrefs": {"browser": "ALL"}});
+        let patience = PATIENCE_SECS * 1000;
+        let wanted = json!({"goog:chromeOptions": {"args": args}, "goog:loggingPrefs": {"browser": "ALL"},
+                            "timeouts": {"script": patience, "pageLoad": patience}});
         let session = browser.post("", json!({"capabilities": {"alwaysMatch": wanted}}));
         let id = session["sessionId"].as_str().expect("a session has an id").to_owned();
         browser.session = format!("{}/{id}", browser.session);
