@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use taut_link::broker::{Login, MqttClient, MqttVersion};
+use taut_link::broker::{Client, Login, MqttClient, MqttVersion};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((&how, mut rest)) = bytes.split_first() else { return };

@@ -50,6 +50,8 @@ pub(crate) const IPERF: Package = Package { name: "iperf3", command: "iperf3" };
 pub(crate) const MOSQUITTO: Package = Package { name: "mosquitto", command: "mosquitto" };
 /// Its clients, peers of ours.
 pub(crate) const MOSQUITTO_CLIENTS: Package = Package { name: "mosquitto-clients", command: "mosquitto_sub" };
+/// A broker of its own protocol, the far side of `nats://`.
+pub(crate) const NATS_SERVER: Package = Package { name: "nats-server", command: "nats-server" };
 /// The stock client of HTTP.
 pub(crate) const CURL: Package = Package { name: "curl", command: "curl" };
 /// Passes sockets as a service manager does, and checks units.

@@ -9,7 +9,7 @@ use socket2::{Domain, SockAddr, Type};
 use taut_time::Framing;
 
 use crate::bluetooth::{self, BluetoothAddress, Protocol};
-use crate::broker::MqttAddress;
+use crate::broker::{BrokerAddress, MqttAddress, NatsAddress};
 use crate::inet_address::InetAddress;
 use crate::{Error, Result};
 
@@ -30,6 +30,8 @@ pub enum Endpoint {
     Rfcomm(BluetoothAddress),
     /// `mqtt://HOST:PORT/TOPIC`: messages over a broker.
     Mqtt(MqttAddress),
+    /// `nats://HOST:PORT/SUBJECT`: messages over a NATS server.
+    Nats(NatsAddress),
 }
 
 /// Name of a Unix socket.
@@ -45,7 +47,7 @@ pub enum UnixAddress {
 const SERVER_PORT: u16 = 9100;
 
 const FORMS: &str = "write tcp://HOST:PORT, udp://HOST:PORT, unix:PATH, unix-dgram:PATH (unix:@NAME for an abstract name), \
-                     l2cap://ADDR/PSM, rfcomm://ADDR/CHANNEL or mqtt://HOST/TOPIC";
+                     l2cap://ADDR/PSM, rfcomm://ADDR/CHANNEL, mqtt://HOST/TOPIC or nats://HOST/SUBJECT";
 
 impl Endpoint {
     /// Short name of the transport, as it stands in the address.
@@ -58,6 +60,7 @@ impl Endpoint {
             Self::L2cap(_) => Protocol::L2cap.name(),
             Self::Rfcomm(_) => Protocol::Rfcomm.name(),
             Self::Mqtt(_) => "mqtt",
+            Self::Nats(_) => "nats",
         }
     }
 
@@ -65,7 +68,7 @@ impl Endpoint {
     pub const fn framing(&self) -> Framing {
         match self {
             Self::Tcp(_) | Self::Unix(_) | Self::L2cap(_) | Self::Rfcomm(_) => Framing::Stream,
-            Self::Udp(_) | Self::UnixDgram(_) | Self::Mqtt(_) => Framing::Datagram,
+            Self::Udp(_) | Self::UnixDgram(_) | Self::Mqtt(_) | Self::Nats(_) => Framing::Datagram,
         }
     }
 
@@ -77,7 +80,8 @@ impl Endpoint {
             // Below the default net.core.wmem_default of 212,992, which bounds a Unix datagram.
             Self::UnixDgram(_) => Some(131_072),
             // Ours: MQTT takes 256 MiB, and each message is held whole. As `taut serve --max-message` has it.
-            Self::Mqtt(_) => Some(1 << 20),
+            // It is a NATS server's own default (`max_payload`).
+            Self::Mqtt(_) | Self::Nats(_) => Some(1 << 20),
             Self::Tcp(_) | Self::Unix(_) | Self::L2cap(_) | Self::Rfcomm(_) => None,
         }
     }
@@ -90,18 +94,19 @@ impl Endpoint {
 
     /// Whether the socket is one of TCP.
     pub const fn is_over_tcp(&self) -> bool {
-        matches!(self, Self::Tcp(_) | Self::Mqtt(_))
+        matches!(self, Self::Tcp(_) | Self::Mqtt(_) | Self::Nats(_))
     }
 
     /// Whether a broker takes the messages and passes them on.
     pub const fn has_broker(&self) -> bool {
-        matches!(self, Self::Mqtt(_))
+        self.broker().is_some()
     }
 
     /// The broker's address and topic.
-    pub(crate) const fn mqtt(&self) -> Option<&MqttAddress> {
+    pub(crate) const fn broker(&self) -> Option<BrokerAddress<'_>> {
         match self {
-            Self::Mqtt(address) => Some(address),
+            Self::Mqtt(address) => Some(BrokerAddress::Mqtt(address)),
+            Self::Nats(address) => Some(BrokerAddress::Nats(address)),
             _ => None,
         }
     }
@@ -109,7 +114,7 @@ impl Endpoint {
     /// Whether an end can say that it sends no more and go on receiving. Where it can't, closing is for both directions
     /// and at once, and the end of what is sent has to be told in it.
     pub const fn closes_by_halves(&self) -> bool {
-        !matches!(self, Self::L2cap(_) | Self::Rfcomm(_) | Self::Mqtt(_))
+        !matches!(self, Self::L2cap(_) | Self::Rfcomm(_) | Self::Mqtt(_) | Self::Nats(_))
     }
 
     /// Whether a radio link is below it whose interval, PHY and lengths can be chosen
@@ -130,7 +135,7 @@ impl Endpoint {
                 return Ok(Self::Tcp(InetAddress { host: inet.host.clone(), port }));
             }
             Self::Unix(address) => format!("unix:{address}.{number}"),
-            Self::Udp(_) | Self::UnixDgram(_) | Self::L2cap(_) | Self::Rfcomm(_) | Self::Mqtt(_) => {
+            Self::Udp(_) | Self::UnixDgram(_) | Self::L2cap(_) | Self::Rfcomm(_) | Self::Mqtt(_) | Self::Nats(_) => {
                 return Err(Error::no_crowd(self));
             }
         };
@@ -176,7 +181,10 @@ impl Endpoint {
     /// The socket addresses that the endpoint stands for, in the resolver's order.
     pub(crate) fn resolve(&self) -> Result<Vec<SockAddr>> {
         match self {
-            Self::Tcp(inet) | Self::Udp(inet) | Self::Mqtt(MqttAddress { inet, .. }) => {
+            Self::Tcp(inet)
+            | Self::Udp(inet)
+            | Self::Mqtt(MqttAddress { inet, .. })
+            | Self::Nats(NatsAddress { inet, .. }) => {
                 let addresses: Vec<SockAddr> = (inet.host.as_str(), inet.port)
                     .to_socket_addrs()
                     .map_err(|source| Error::io("resolve", self, source))?
@@ -275,6 +283,9 @@ impl FromStr for Endpoint {
         if let Some(rest) = text.strip_prefix("mqtt://") {
             return Ok(Self::Mqtt(MqttAddress::parse(rest)?));
         }
+        if let Some(rest) = text.strip_prefix("nats://") {
+            return Ok(Self::Nats(NatsAddress::parse(rest)?));
+        }
         if let Some(rest) = text.strip_prefix("unix-dgram:") {
             return Ok(Self::UnixDgram(unix(text, rest)?));
         }
@@ -348,6 +359,7 @@ impl fmt::Display for Endpoint {
             // The type is the only one there.
             Self::Rfcomm(address) => write!(f, "rfcomm://{}", address.without_type()),
             Self::Mqtt(address) => write!(f, "mqtt://{address}"),
+            Self::Nats(address) => write!(f, "nats://{address}"),
         }
     }
 }
@@ -384,6 +396,8 @@ mod tests {
             "rfcomm://any/0?adapter=hci1&rcvbuf=65536&security=high",
             "mqtt://127.0.0.1:1883/taut",
             "mqtt://[::1]:18830/plant/line 2?qos=2&v=5&user=ann&password-file=/run/secret&nagle=on",
+            "nats://127.0.0.1:4222/taut",
+            "nats://[::1]:4/plant.line-2?user=ann&password-file=/run/secret&nagle=on",
         ] {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
         }
@@ -431,6 +445,8 @@ mod tests {
             ("mqtt://b/taut", "mqtt://b:1883/taut"),
             ("mqtt://[::1]/a/b?v=3&qos=0&nagle=off", "mqtt://[::1]:1883/a/b"),
             ("mqtt://b:1/t?qos=1", "mqtt://b:1/t?qos=1"),
+            ("nats://b/taut", "nats://b:4222/taut"),
+            ("nats://[::1]/a.b?nagle=off", "nats://[::1]:4222/a.b"),
         ] {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), expected);
         }
@@ -447,15 +463,28 @@ mod tests {
             let message = text.parse::<Endpoint>().unwrap_err().to_string();
             assert!(message.contains(part) && message.contains("mqtt://HOST:PORT/TOPIC"), "{text}: {message}");
         }
+        for (text, part) in [
+            ("nats://b", "the subject is missing"),
+            ("nats://b/", "1 to 1,024 bytes"),
+            ("nats://b/a.*.c", "without *, >"),
+            ("nats://b/a..c", "without *, >"),
+            ("nats://b/a b", "without *, >"),
+            ("nats://b/$SYS.x", "none begins with $"),
+            ("nats://b/t?qos=1", "no setting qos=1"),
+            ("nats://b:x/t", "is no port"),
+        ] {
+            let message = text.parse::<Endpoint>().unwrap_err().to_string();
+            assert!(message.contains(part) && message.contains("nats://HOST:PORT/SUBJECT"), "{text}: {message}");
+        }
     }
 
     proptest! {
         #[test]
         fn any_address_of_a_broker_is_parsed_or_refused(
-            host in "[a-z0-9:\\[\\]]{0,8}", topic in "[a-z/+$]{0,6}",
+            scheme in "(mqtt|nats)", host in "[a-z0-9:\\[\\]]{0,8}", topic in "[a-z/+$.]{0,6}",
             list in "(\\?|)((qos|v)=[0-6]&|user=[a-z]{0,3}&|password-file=[a-z/]{0,3}&|nagle=(on|off)&|[a-z=&]{0,6}){0,4}",
         ) {
-            if let Ok(endpoint) = format!("mqtt://{host}/{topic}{list}").parse::<Endpoint>() {
+            if let Ok(endpoint) = format!("{scheme}://{host}/{topic}{list}").parse::<Endpoint>() {
                 prop_assert_eq!(endpoint.to_string().parse::<Endpoint>().unwrap(), endpoint);
             }
         }

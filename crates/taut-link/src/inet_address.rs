@@ -25,6 +25,14 @@ impl InetAddress {
     }
 }
 
+impl InetAddress {
+    /// The same, where a host alone is at `port`.
+    pub(crate) fn parse_with(text: &str, port: u16) -> Result<Self, String> {
+        let has_port = text.rsplit_once(']').map_or(text, |(_, after)| after).contains(':');
+        if has_port { Self::parse(text) } else { Self::parse(&format!("{text}:{port}")) }
+    }
+}
+
 impl From<SocketAddr> for InetAddress {
     fn from(address: SocketAddr) -> Self {
         Self { host: address.ip().to_string(), port: address.port() }

@@ -16,7 +16,7 @@
 //! - [`wire`]: frames of the tests' protocol, parsed and emitted without I/O.
 //! - [`foreign`]: a TCP peer unlike Linux, with an ACK delay of one's choice, on a TUN device.
 //! - [`bluetooth`]: what is particular to L2CAP and RFCOMM.
-//! - [`broker`]: messages over an MQTT broker; its client without I/O.
+//! - [`broker`]: messages over a broker of MQTT or NATS; its clients without I/O.
 //! - [`message`]: data together with what the kernel knows of it.
 //! - [`service`]: what a service manager passes and wants to be told.
 //! - [`Interrupt`]: the user's wish to stop.

@@ -95,10 +95,10 @@ impl Link {
 
     /// Logs in to the broker at the other end, where there is one.
     fn log_in(mut self, part: Part, timeout: Duration, interrupt: &Interrupt) -> Result<Self> {
-        if let Some(address) = self.endpoint.mqtt() {
+        if let Some(address) = self.endpoint.broker() {
             let channel = Channel::open(&self.socket, &self.endpoint, address, part, timeout, interrupt)?;
             // As a program that sets nothing; only a server answers at once, unless it is asked not to.
-            let nodelay = part == Part::Responder && !address.nagle;
+            let nodelay = part == Part::Responder && !address.nagle();
             let set = self.socket.set_tcp_nodelay(nodelay);
             set.map_err(|source| Error::io("set an option on", &self.endpoint, source))?;
             self.channel = Some(Box::new(channel));
@@ -106,14 +106,18 @@ impl Link {
         Ok(self)
     }
 
-    /// What the broker of an endpoint says that it is, where it has one that says so within half a second.
+    /// What the broker of an endpoint says that it is, where it has one that says so within half a second: as it lets
+    /// clients in, or by a message.
     pub fn broker_of(endpoint: &Endpoint) -> Option<String> {
         const PATIENCE: Duration = Duration::from_millis(500);
-        endpoint.mqtt()?;
+        endpoint.broker()?;
         let interrupt = Interrupt::default();
         let connect = |address| Self::connect_to(endpoint, &address, PATIENCE, &interrupt).ok();
         let link = endpoint.resolve().ok()?.into_iter().find_map(connect)?;
         let link = link.log_in(Part::About, PATIENCE, &interrupt).ok()?;
+        if let Some(about) = link.channel.as_ref().and_then(|channel| channel.about()) {
+            return Some(about);
+        }
         link.set_receive_timeout(Some(PATIENCE)).ok()?;
         let mut name = [0; 80];
         let bytes = link.receive(&mut name).ok()?;

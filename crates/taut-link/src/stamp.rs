@@ -54,7 +54,7 @@ impl TransmitStamps {
             Endpoint::Unix(_) | Endpoint::UnixDgram(_) => {
                 return Err(Error::Unavailable("Unix sockets have no transmit timestamps".to_owned()));
             }
-            Endpoint::Mqtt(_) => {
+            Endpoint::Mqtt(_) | Endpoint::Nats(_) => {
                 return Err(Error::Unavailable(
                     "transmit timestamps of a broker's messages are not read here".to_owned(),
                 ));

@@ -1,123 +1,76 @@
-use std::fmt;
-use std::path::PathBuf;
-
-use crate::inet_address::InetAddress;
+use super::channel::Part;
+use super::client::Client;
+use super::mqtt_address::MqttAddress;
+use super::mqtt_client::{Login, MqttClient};
+use super::nats_address::NatsAddress;
+use super::nats_client::{NatsClient, NatsLogin};
 use crate::{Error, Result};
 
-/// `HOST[:PORT]/TOPIC?qos=…&v=…&user=…&password-file=…&nagle=on`: a topic of an MQTT broker, and how it is used.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct MqttAddress {
-    pub(crate) inet: InetAddress,
-    /// Topic below which the tests' messages are published.
-    pub(crate) topic: String,
-    /// Quality of service of what is published and subscribed to: 0, 1 or 2.
-    pub(crate) qos: u8,
-    pub(crate) version: MqttVersion,
-    pub(crate) user: Option<String>,
-    /// A file, since a password in an address would be in every recording.
-    pub(crate) password_file: Option<PathBuf>,
-    /// Whether a server leaves Nagle's algorithm on (RFC 896), as many clients do.
-    pub(crate) nagle: bool,
+/// Which broker, and which topic or subject of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BrokerAddress<'a> {
+    Mqtt(&'a MqttAddress),
+    Nats(&'a NatsAddress),
 }
 
-/// Version of the protocol.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub enum MqttVersion {
-    /// MQTT 3.1.1 (`v=3`).
-    #[default]
-    V3,
-    /// MQTT 5.0 (`v=5`).
-    V5,
-}
+/// Where MQTT brokers say what they are, by a convention of Mosquitto's.
+const ABOUT: &str = "$SYS/broker/version";
 
-/// Port of brokers without TLS, as registered with IANA.
-const PORT: u16 = 1883;
-/// Most bytes of a topic, of 65,535 (MQTT 5.0, section 1.5.4): room for what is added to it.
-const MOST_TOPIC_BYTES: usize = 60_000;
-const FORM: &str = "write mqtt://HOST:PORT/TOPIC?qos=0|1|2&v=3|5&user=NAME&password-file=PATH&nagle=on";
+impl BrokerAddress<'_> {
+    /// The topic or subject below which everything is.
+    pub(crate) const fn topic(&self) -> &str {
+        match self {
+            Self::Mqtt(address) => address.topic.as_str(),
+            Self::Nats(address) => address.subject.as_str(),
+        }
+    }
 
-impl MqttAddress {
-    /// Reads what stands after `mqtt://`.
-    pub(crate) fn parse(rest: &str) -> Result<Self> {
-        let wrong = |why: &str| Error::Input(format!("`mqtt://{rest}`: {why}; {FORM}"));
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (host, topic) = place.split_once('/').ok_or_else(|| wrong("the topic is missing"))?;
-        if topic.is_empty() || topic.len() > MOST_TOPIC_BYTES {
-            return Err(wrong("a topic has 1 to 60,000 bytes"));
+    /// What stands between the levels of a topic.
+    pub(crate) const fn separator(&self) -> char {
+        match self {
+            Self::Mqtt(_) => '/',
+            Self::Nats(_) => '.',
         }
-        if topic.starts_with('$') || topic.contains(['+', '#', '\0']) {
-            return Err(wrong("messages are published to the topic: it has no +, # or NUL, and begins with no $"));
+    }
+
+    /// What stands for any name of one level.
+    pub(crate) const fn any(&self) -> char {
+        match self {
+            Self::Mqtt(_) => '+',
+            Self::Nats(_) => '*',
         }
-        let has_port = host.rsplit_once(']').map_or(host, |(_, after)| after).contains(':');
-        let with_port = if has_port { host.to_owned() } else { format!("{host}:{PORT}") };
-        let inet = InetAddress::parse(&with_port).map_err(|why| wrong(&why))?;
-        let topic = topic.to_owned();
-        let version = MqttVersion::default();
-        let mut address = Self { inet, topic, qos: 0, version, user: None, password_file: None, nagle: false };
-        for part in query.split('&').filter(|part| !part.is_empty()) {
-            match part.split_once('=').ok_or_else(|| wrong("a setting is NAME=VALUE"))? {
-                ("qos", "0") => address.qos = 0,
-                ("qos", "1") => address.qos = 1,
-                ("qos", "2") => address.qos = 2,
-                ("v", "3") => address.version = MqttVersion::V3,
-                ("v", "5") => address.version = MqttVersion::V5,
-                ("user", name) if !name.is_empty() => address.user = Some(name.to_owned()),
-                ("password-file", path) if !path.is_empty() => address.password_file = Some(path.into()),
-                ("nagle", "on") => address.nagle = true,
-                ("nagle", "off") => address.nagle = false,
-                (name, value) => return Err(wrong(&format!("there is no setting {name}={value}"))),
+    }
+
+    /// Whether a server leaves Nagle's algorithm on.
+    pub(crate) const fn nagle(&self) -> bool {
+        match self {
+            Self::Mqtt(address) => address.nagle,
+            Self::Nats(address) => address.nagle,
+        }
+    }
+
+    /// A client of that name that hears what `filter` stands for.
+    pub(crate) fn client(
+        &self,
+        endpoint: &impl std::fmt::Display,
+        name: String,
+        part: Part,
+        filter: String,
+    ) -> Result<Box<dyn Client>> {
+        match self {
+            Self::Mqtt(address) => {
+                let filter = if part == Part::About { ABOUT.to_owned() } else { filter };
+                let password = address.password()?;
+                let (version, user, qos) = (address.version, address.user.clone(), address.qos);
+                let login = Login { version, client: name, user, password, filter, qos };
+                let client = MqttClient::new(login).map_err(|why| Error::Input(format!("{endpoint}: {why}")))?;
+                Ok(Box::new(client))
             }
-        }
-        if address.password_file.is_some() && address.user.is_none() {
-            return Err(wrong("a password goes with user=NAME (MQTT 3.1.1, section 3.1.2.9)"));
-        }
-        Ok(address)
-    }
-
-    /// The password, without the end of its line.
-    pub(crate) fn password(&self) -> Result<Option<Vec<u8>>> {
-        let Some(path) = &self.password_file else { return Ok(None) };
-        let read = std::fs::read(path);
-        let mut password =
-            read.map_err(|error| Error::Input(format!("mqtt://{self}: its password file can't be read: {error}")))?;
-        while password.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
-            password.pop();
-        }
-        Ok(Some(password))
-    }
-}
-
-impl fmt::Display for MqttAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.inet, self.topic)?;
-        let settings = [
-            (self.qos > 0).then(|| format!("qos={}", self.qos)),
-            (self.version == MqttVersion::V5).then(|| "v=5".to_owned()),
-            self.user.as_ref().map(|name| format!("user={name}")),
-            self.password_file.as_ref().map(|path| format!("password-file={}", path.display())),
-            self.nagle.then(|| "nagle=on".to_owned()),
-        ];
-        for (index, setting) in settings.into_iter().flatten().enumerate() {
-            write!(f, "{}{setting}", if index == 0 { '?' } else { '&' })?;
-        }
-        Ok(())
-    }
-}
-
-impl MqttVersion {
-    /// As it is called.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::V3 => "3.1.1",
-            Self::V5 => "5",
-        }
-    }
-
-    /// What to write for the other one.
-    pub(crate) const fn other(self) -> &'static str {
-        match self {
-            Self::V3 => "v=5",
-            Self::V5 => "v=3",
+            Self::Nats(address) => {
+                let password = address.password()?;
+                let filter = (part != Part::About).then_some(filter);
+                Ok(Box::new(NatsClient::new(NatsLogin { name, user: address.user.clone(), password, filter })))
+            }
         }
     }
 }

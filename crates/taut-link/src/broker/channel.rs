@@ -10,8 +10,8 @@ use rustix::net::{RecvFlags, SendFlags};
 use socket2::Socket;
 use taut_time::Duration;
 
-use super::address::MqttAddress;
-use super::mqtt::{Login, Message, MqttClient};
+use super::address::BrokerAddress;
+use super::client::{Client, Message};
 use crate::interrupt::{Interrupt, LOOK_PERIOD};
 use crate::{Error, Result, clock};
 
@@ -31,10 +31,12 @@ pub(crate) enum Part {
 /// What a link or a listener has beside its socket when a broker is at the other end.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    client: Mutex<MqttClient>,
+    client: Mutex<Box<dyn Client>>,
     /// Room for one read. Held while reading and until what was read has been taken in, so that bytes stay in order.
     input: Mutex<Box<[u8]>>,
     topic: String,
+    /// What stands between the levels of a topic.
+    separator: char,
     /// Where a link's own messages go.
     publish_to: String,
     /// Whether each read is followed by `TCP_QUICKACK`, which the kernel takes back by itself (tcp(7)).
@@ -47,40 +49,33 @@ const MOST_WAITING: usize = 1 << 20;
 /// Ends of the topics on which is asked and answered.
 const ASKED: &str = "req";
 const ANSWERED: &str = "rep";
-/// Where brokers say what they are, by a convention of Mosquitto's.
-const ABOUT: &str = "$SYS/broker/version";
 
 impl Channel {
     /// Logs in over a socket that is connected to the broker, and subscribes; waits for at most `timeout`.
     pub(crate) fn open(
         socket: &Socket,
         endpoint: &impl std::fmt::Display,
-        address: &MqttAddress,
+        address: BrokerAddress<'_>,
         part: Part,
         timeout: Duration,
         interrupt: &Interrupt,
     ) -> Result<Self> {
         let id = clock::now().as_nanos() ^ u64::from(std::process::id()).rotate_left(40);
-        let topic = &address.topic;
+        let (topic, separator, any) = (address.topic(), address.separator(), address.any());
+        let level = |name: &str, end: &str| format!("{topic}{separator}{name}{separator}{end}");
+        let name = format!("{id:016x}");
         let (filter, publish_to) = match part {
-            Part::Asker => (format!("{topic}/{id:016x}/{ANSWERED}"), format!("{topic}/{id:016x}/{ASKED}")),
-            Part::Responder => (format!("{topic}/+/{ASKED}"), String::new()),
-            Part::Alone => (topic.clone(), topic.clone()),
-            Part::About => (ABOUT.to_owned(), String::new()),
+            Part::Asker => (level(&name, ANSWERED), level(&name, ASKED)),
+            Part::Responder => (level(&any.to_string(), ASKED), String::new()),
+            Part::Alone => (topic.to_owned(), topic.to_owned()),
+            Part::About => Default::default(),
         };
-        let login = Login {
-            version: address.version,
-            client: format!("taut-{id:016x}"),
-            user: address.user.clone(),
-            password: address.password()?,
-            filter,
-            qos: address.qos,
-        };
-        let client = MqttClient::new(login).map_err(|why| Error::Input(format!("{endpoint}: {why}")))?;
+        let client = address.client(endpoint, format!("taut-{name}"), part, filter)?;
         let channel = Self {
             client: Mutex::new(client),
             input: Mutex::new(vec![0; INPUT_BYTES].into_boxed_slice()),
-            topic: topic.clone(),
+            topic: topic.to_owned(),
+            separator,
             publish_to,
             acknowledge_at_once: AtomicBool::new(false),
         };
@@ -127,7 +122,7 @@ impl Channel {
     /// Publishes an answer to the asker of that name.
     pub(crate) fn answer(&self, socket: &Socket, asker: &str, bytes: &[u8]) -> rustix::io::Result<usize> {
         let mut topic = String::with_capacity(self.topic.len() + asker.len() + 5);
-        let _ = write!(topic, "{}/{asker}/{ANSWERED}", self.topic);
+        let _ = write!(topic, "{}{separator}{asker}{separator}{ANSWERED}", self.topic, separator = self.separator);
         self.publish(socket, &topic, bytes, SendFlags::DONTWAIT)
     }
 
@@ -171,9 +166,10 @@ impl Channel {
     pub(crate) fn hear(&self, socket: &Socket, buffer: &mut [u8]) -> rustix::io::Result<(usize, String)> {
         let message = self.next(socket, RecvFlags::empty())?;
         // The broker may send what was never subscribed to.
-        let below = message.topic.strip_prefix(&self.topic).and_then(|rest| rest.strip_prefix('/'));
-        let asker = below.and_then(|rest| rest.strip_suffix(ASKED)).and_then(|rest| rest.strip_suffix('/'));
-        let asker = asker.filter(|asker| !asker.is_empty() && !asker.contains('/')).ok_or(Errno::INTR)?;
+        let separator = self.separator;
+        let below = message.topic.strip_prefix(&self.topic).and_then(|rest| rest.strip_prefix(separator));
+        let asker = below.and_then(|rest| rest.strip_suffix(ASKED)).and_then(|rest| rest.strip_suffix(separator));
+        let asker = asker.filter(|asker| !asker.is_empty() && !asker.contains(separator)).ok_or(Errno::INTR)?;
         Ok((copy(&message, buffer), asker.to_owned()))
     }
 
@@ -242,6 +238,11 @@ impl Channel {
         Ok(())
     }
 
+    /// What the broker has said that it is, as it let us in.
+    pub(crate) fn about(&self) -> Option<String> {
+        self.client().about()
+    }
+
     /// Why the connection is over.
     pub(crate) fn failure(&self) -> Option<String> {
         self.client().failure().map(str::to_owned)
@@ -252,7 +253,7 @@ impl Channel {
         self.acknowledge_at_once.store(on, Ordering::Relaxed);
     }
 
-    fn client(&self) -> MutexGuard<'_, MqttClient> {
+    fn client(&self) -> MutexGuard<'_, Box<dyn Client>> {
         self.client.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

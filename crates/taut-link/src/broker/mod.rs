@@ -1,17 +1,29 @@
 //! Brokers as paths: a message to a peer is published, and comes to it by its subscription.
 //!
-//! - [`MqttAddress`]: which broker, which topic, and how.
-//! - [`MqttClient`]: the client's side of MQTT 3.1.1 and 5 without I/O, over `mqtt-protocol-core`.
-//! - `Channel`: that client over a socket, for [`crate::Link`] and [`crate::Listener`].
+//! - [`MqttAddress`], [`NatsAddress`]: which broker, which topic, and how; `BrokerAddress` is either.
+//! - [`Client`]: what the client of any broker does, without I/O. [`MqttClient`] speaks MQTT 3.1.1 and 5, over
+//!   `mqtt-protocol-core`; [`NatsClient`] speaks core NATS.
+//! - `Channel`: a client over a socket, for [`crate::Link`] and [`crate::Listener`].
 
 mod address;
 mod channel;
-mod mqtt;
-mod packet;
+mod client;
+mod mqtt_address;
+mod mqtt_client;
+mod mqtt_packet;
 #[cfg(test)]
-mod tests;
-mod words;
+mod mqtt_tests;
+mod mqtt_words;
+mod nats_address;
+mod nats_client;
+#[cfg(test)]
+mod nats_tests;
+mod secret;
 
-pub use address::{MqttAddress, MqttVersion};
+pub(crate) use address::BrokerAddress;
 pub(crate) use channel::{Channel, Part};
-pub use mqtt::{Login, Message, MqttClient};
+pub use client::{Client, Message};
+pub use mqtt_address::{MqttAddress, MqttVersion};
+pub use mqtt_client::{Login, MqttClient};
+pub use nats_address::NatsAddress;
+pub use nats_client::{NatsClient, NatsLogin};

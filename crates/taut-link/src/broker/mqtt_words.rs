@@ -2,7 +2,7 @@
 
 use mqtt_protocol_core::mqtt::result_code::{ConnectReasonCode, ConnectReturnCode, MqttError};
 
-use super::address::MqttVersion;
+use super::mqtt_address::MqttVersion;
 
 /// Why a broker of MQTT 3.1.1 takes no connection (section 3.2.2.3); `None` when it does.
 pub(super) fn refusal_of_3(code: ConnectReturnCode) -> Option<String> {

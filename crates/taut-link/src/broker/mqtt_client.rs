@@ -3,14 +3,15 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use mqtt_protocol_core::mqtt::common::{ArcPayload, Cursor};
+use mqtt_protocol_core::mqtt::common::Cursor;
 use mqtt_protocol_core::mqtt::connection::{ConnectionOptions, Event};
 use mqtt_protocol_core::mqtt::packet::{GenericPacketTrait, Packet, Qos, SubEntry, SubOpts, v3_1_1, v5_0};
 use mqtt_protocol_core::mqtt::result_code::{MqttError, SubackReasonCode, SubackReturnCode};
 use mqtt_protocol_core::mqtt::{Connection, Version, role};
 
-use super::address::MqttVersion;
-use super::{packet, words};
+use super::client::{Client, MOST_BYTES, Message};
+use super::mqtt_address::MqttVersion;
+use super::{mqtt_packet as packet, mqtt_words as words};
 
 /// Who we are to the broker, and what we want to hear.
 #[derive(Clone, Debug)]
@@ -27,14 +28,6 @@ pub struct Login {
     pub filter: String,
     /// Quality of service of what is published and subscribed to: 0, 1, and 2 for anything above.
     pub qos: u8,
-}
-
-/// A message that came by the subscription.
-#[derive(Clone, Debug)]
-pub struct Message {
-    /// Its topic.
-    pub topic: String,
-    payload: ArcPayload,
 }
 
 /// One connection to a broker: CONNECT, SUBSCRIBE, then messages in both directions, each acknowledged when it is
@@ -59,8 +52,8 @@ enum State {
     Ready,
 }
 
-/// Largest packet that is taken, in bytes: the largest message of the tests and its header.
-const MOST_PACKET_BYTES: u32 = (1 << 20) + (1 << 17);
+/// Largest packet that is taken, in bytes.
+const MOST_PACKET_BYTES: u32 = MOST_BYTES as u32;
 
 /// What a broker's first packet begins with (MQTT 5.0, section 3.2.1). Other servers than brokers may begin with a byte
 /// after which a packet would be long in coming.
@@ -97,96 +90,6 @@ impl MqttClient {
         client.failure.take().map_or(Ok(client), Err)
     }
 
-    /// Whether the broker has taken the subscription.
-    pub fn is_ready(&self) -> bool {
-        self.state == State::Ready && self.failure.is_none()
-    }
-
-    /// What the broker did that ended the connection: `refused …`, `closed …`.
-    pub fn failure(&self) -> Option<&str> {
-        self.failure.as_deref()
-    }
-
-    /// The connection is over, for a reason that was seen elsewhere; the first reason counts.
-    pub fn fail(&mut self, why: &str) {
-        let hint = if self.state == State::Connecting {
-            let (name, other) = (self.login.version.name(), self.login.version.other());
-            format!(
-                ", before it had taken the connection: is it a broker, and does it speak MQTT {name}? (else {other})"
-            )
-        } else {
-            String::new()
-        };
-        self.failure.get_or_insert_with(|| format!("{why}{hint}"));
-    }
-
-    /// Takes in what the broker sent.
-    pub fn handle(&mut self, bytes: &[u8]) {
-        if let Some(first) = bytes.first().filter(|_| !std::mem::replace(&mut self.has_spoken, true))
-            && *first != CONNACK
-        {
-            return self.fail("sent what is no answer");
-        }
-        self.input.extend_from_slice(bytes);
-        let mut taken = 0;
-        while self.failure.is_none() {
-            let rest = &self.input[taken..];
-            let length = match packet::length(rest) {
-                Ok(Some(length)) if length <= MOST_PACKET_BYTES as usize => length,
-                Ok(Some(_)) => return self.fail(&words::of_error(MqttError::PacketTooLarge)),
-                Ok(None) => break,
-                Err(why) => return self.fail(why),
-            };
-            let Some(whole) = rest.get(..length) else { break };
-            if !packet::has_sound_number(whole) {
-                return self.fail("sent a packet that is malformed: it has no number");
-            }
-            taken += length;
-            let events = self.connection.recv(&mut Cursor::new(whole));
-            self.take(events);
-        }
-        self.input.drain(..taken);
-    }
-
-    /// The next message that has come.
-    pub fn next_message(&mut self) -> Option<Message> {
-        self.inbox.pop_front()
-    }
-
-    /// Publishes a message; `false` when the broker lets no more be under way until it has acknowledged some.
-    ///
-    /// # Errors
-    /// The broker takes no such message: it is too large for it, or for MQTT.
-    pub fn publish(&mut self, topic: &str, payload: &[u8]) -> Result<bool, String> {
-        let qos = qos(self.login.qos);
-        let is_full = || self.connection.get_receive_maximum_vacancy_for_send() == Some(0);
-        if qos != Qos::AtMostOnce && is_full() {
-            return Ok(false);
-        }
-        let number = match qos {
-            Qos::AtMostOnce => None,
-            Qos::AtLeastOnce | Qos::ExactlyOnce => match self.connection.acquire_packet_id() {
-                Ok(number) => Some(number),
-                Err(_) => return Ok(false),
-            },
-        };
-        let packet = publish(self.login.version, topic, qos, number, payload)
-            .map_err(|error| format!("takes no such message: {}", words::of_code(error)))?;
-        let events = self.connection.send(packet);
-        self.take(events);
-        self.failure.clone().map_or(Ok(true), Err)
-    }
-
-    /// Bytes that are to be written to the broker.
-    pub fn output(&self) -> &[u8] {
-        &self.output
-    }
-
-    /// So many of them have been written.
-    pub fn wrote(&mut self, bytes: usize) {
-        self.output.drain(..bytes.min(self.output.len()));
-    }
-
     fn take(&mut self, events: Vec<Event>) {
         for event in events {
             match event {
@@ -219,10 +122,10 @@ impl MqttClient {
             }
             // Before it is ready nothing that comes is meant for it.
             Packet::V3_1_1Publish(message) if self.state == State::Ready => {
-                self.inbox.push_back(Message::new(message.topic_name(), message.payload()));
+                self.inbox.push_back(Message::shared(message.topic_name(), message.payload()));
             }
             Packet::V5_0Publish(message) if self.state == State::Ready => {
-                self.inbox.push_back(Message::new(message.topic_name(), message.payload()));
+                self.inbox.push_back(Message::shared(message.topic_name(), message.payload()));
             }
             Packet::V5_0Puback(answer) => self.acknowledged(answer.reason_code().filter(|code| code.is_failure())),
             Packet::V5_0Pubrec(answer) => self.acknowledged(answer.reason_code().filter(|code| code.is_failure())),
@@ -264,14 +167,89 @@ impl MqttClient {
     }
 }
 
-impl Message {
-    fn new(topic: &str, payload: &ArcPayload) -> Self {
-        Self { topic: topic.to_owned(), payload: payload.clone() }
+impl Client for MqttClient {
+    fn is_ready(&self) -> bool {
+        self.state == State::Ready && self.failure.is_none()
     }
 
-    /// What was published.
-    pub fn payload(&self) -> &[u8] {
-        self.payload.as_slice()
+    fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    fn fail(&mut self, why: &str) {
+        let hint = if self.state == State::Connecting {
+            let (name, other) = (self.login.version.name(), self.login.version.other());
+            format!(
+                ", before it had taken the connection: is it a broker, and does it speak MQTT {name}? (else {other})"
+            )
+        } else {
+            String::new()
+        };
+        self.failure.get_or_insert_with(|| format!("{why}{hint}"));
+    }
+
+    fn handle(&mut self, bytes: &[u8]) {
+        if let Some(first) = bytes.first().filter(|_| !std::mem::replace(&mut self.has_spoken, true))
+            && *first != CONNACK
+        {
+            return self.fail("sent what is no answer");
+        }
+        self.input.extend_from_slice(bytes);
+        let mut taken = 0;
+        while self.failure.is_none() {
+            let rest = &self.input[taken..];
+            let length = match packet::length(rest) {
+                Ok(Some(length)) if length <= MOST_PACKET_BYTES as usize => length,
+                Ok(Some(_)) => return self.fail(&words::of_error(MqttError::PacketTooLarge)),
+                Ok(None) => break,
+                Err(why) => return self.fail(why),
+            };
+            let Some(whole) = rest.get(..length) else { break };
+            if !packet::has_sound_number(whole) {
+                return self.fail("sent a packet that is malformed: it has no number");
+            }
+            taken += length;
+            let events = self.connection.recv(&mut Cursor::new(whole));
+            self.take(events);
+        }
+        self.input.drain(..taken);
+    }
+
+    fn next_message(&mut self) -> Option<Message> {
+        self.inbox.pop_front()
+    }
+
+    fn publish(&mut self, topic: &str, payload: &[u8]) -> Result<bool, String> {
+        let qos = qos(self.login.qos);
+        let is_full = || self.connection.get_receive_maximum_vacancy_for_send() == Some(0);
+        if qos != Qos::AtMostOnce && is_full() {
+            return Ok(false);
+        }
+        let number = match qos {
+            Qos::AtMostOnce => None,
+            Qos::AtLeastOnce | Qos::ExactlyOnce => match self.connection.acquire_packet_id() {
+                Ok(number) => Some(number),
+                Err(_) => return Ok(false),
+            },
+        };
+        let packet = publish(self.login.version, topic, qos, number, payload)
+            .map_err(|error| format!("takes no such message: {}", words::of_code(error)))?;
+        let events = self.connection.send(packet);
+        self.take(events);
+        self.failure.clone().map_or(Ok(true), Err)
+    }
+
+    fn output(&self) -> &[u8] {
+        &self.output
+    }
+
+    fn wrote(&mut self, bytes: usize) {
+        self.output.drain(..bytes.min(self.output.len()));
+    }
+
+    /// MQTT has no place for it; Mosquitto's is a topic.
+    fn about(&self) -> Option<String> {
+        None
     }
 }
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Login, MqttClient, MqttVersion};
+use super::{Client, Login, MqttClient, MqttVersion};
 
 fn login(version: MqttVersion, qos: u8) -> MqttClient {
     let filter = "t/1/rep".to_owned();
