@@ -1,9 +1,9 @@
-use super::channel::Part;
 use super::client::Client;
 use super::mqtt_address::MqttAddress;
 use super::mqtt_client::{Login, MqttClient};
 use super::nats_address::NatsAddress;
 use super::nats_client::{NatsClient, NatsLogin};
+use super::part::Part;
 use crate::{Error, Result};
 
 /// Which broker, and which topic or subject of it.

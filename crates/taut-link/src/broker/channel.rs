@@ -12,21 +12,9 @@ use taut_time::Duration;
 
 use super::address::BrokerAddress;
 use super::client::{Client, Message};
+use super::part::Part;
 use crate::interrupt::{Interrupt, LOOK_PERIOD};
 use crate::{Error, Result, clock};
-
-/// Which end of the tests it is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Part {
-    /// Asks on `TOPIC/ID/req` and hears answers on `TOPIC/ID/rep`.
-    Asker,
-    /// Hears what all askers ask.
-    Responder,
-    /// Publishes to the topic and hears it by its own subscription: the broker alone is the echo.
-    Alone,
-    /// Hears what the broker says of itself, and publishes nothing.
-    About,
-}
 
 /// What a link or a listener has beside its socket when a broker is at the other end.
 #[derive(Debug)]

@@ -18,12 +18,14 @@ mod nats_address;
 mod nats_client;
 #[cfg(test)]
 mod nats_tests;
+mod part;
 mod secret;
 
 pub(crate) use address::BrokerAddress;
-pub(crate) use channel::{Channel, Part};
+pub(crate) use channel::Channel;
 pub use client::{Client, Message};
 pub use mqtt_address::{MqttAddress, MqttVersion};
 pub use mqtt_client::{Login, MqttClient};
 pub use nats_address::NatsAddress;
 pub use nats_client::{NatsClient, NatsLogin};
+pub(crate) use part::Part;
