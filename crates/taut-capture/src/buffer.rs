@@ -26,6 +26,7 @@ impl<R: Read> Buffer<R> {
     }
 
     /// The bytes ahead: at least `count`, or all that are left.
+    #[inline(always)]
     pub(crate) fn ahead(&mut self, count: usize) -> io::Result<&[u8]> {
         while self.end - self.start < count && !self.is_at_end {
             self.refill(count)?;
@@ -34,11 +35,13 @@ impl<R: Read> Buffer<R> {
     }
 
     /// Bytes that an earlier [`Self::take`] gave, for as long as nothing more is asked for.
+    #[inline(always)]
     pub(crate) fn taken(&self, range: Range<usize>) -> &[u8] {
         &self.bytes[range]
     }
 
     /// Consumes `count` bytes of those ahead; where they stand.
+    #[inline(always)]
     pub(crate) fn take(&mut self, count: usize) -> Range<usize> {
         let count = count.min(self.end - self.start);
         let range = self.start..self.start + count;
@@ -61,6 +64,8 @@ impl<R: Read> Buffer<R> {
         Ok(true)
     }
 
+    #[cold]
+    #[inline(never)]
     fn refill(&mut self, count: usize) -> io::Result<()> {
         if self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);

@@ -10,7 +10,7 @@ use taut_time::{ByteRange, Layer};
 
 use crate::counts::Counts;
 use crate::decode::UdpPacket;
-use crate::ends::as_numbers;
+use crate::ends::Pair;
 use crate::packet::Packet;
 
 /// So many are looked at for one to close.
@@ -29,8 +29,7 @@ pub(crate) struct Datagrams {
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum Key {
-    /// Both ends, the smaller first.
-    Ends((u128, u16), (u128, u16)),
+    Ends(Pair),
     /// Who asks servers of DNS.
     Dns(IpAddr),
 }
@@ -55,7 +54,7 @@ impl Datagrams {
     pub(crate) fn packet(
         &mut self,
         packet: &Packet<'_>,
-        udp: &UdpPacket,
+        udp: &UdpPacket<'_>,
         seen_by: VantageId,
         counts: &mut Counts,
         sink: &mut impl Sink,
@@ -98,18 +97,16 @@ impl Datagrams {
     }
 
     /// The datagram's flow, with the direction in which it goes.
-    fn find(&mut self, udp: &UdpPacket, counts: &mut Counts, sink: &mut impl Sink) -> (u32, Direction) {
-        let (from, to) = (udp.ends.from, udp.ends.to);
+    fn find(&mut self, udp: &UdpPacket<'_>, counts: &mut Counts, sink: &mut impl Sink) -> (u32, Direction) {
+        let (from, to) = (udp.ends.from(), udp.ends.to());
         let (key, is_first, flow) = match udp.seen.content {
             Content::Dns(dns) => {
                 let client = if dns.is_answer { to.ip } else { from.ip };
                 (Key::Dns(client), !dns.is_answer, FlowKey::Dns(client))
             }
             _ => {
-                let (near, far) = (as_numbers(from), as_numbers(to));
-                let is_first = near <= far;
-                let key = if is_first { Key::Ends(near, far) } else { Key::Ends(far, near) };
-                (key, is_first, FlowKey::Udp(from, to))
+                let (pair, is_first) = udp.ends.pair();
+                (Key::Ends(pair), is_first, FlowKey::Udp(from, to))
             }
         };
         let known = self.numbers.get(&key).copied();

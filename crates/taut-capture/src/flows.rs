@@ -12,9 +12,10 @@ use crate::bluetooth::{Bluetooth, MOST_CHANNELS, is_hci};
 use crate::counts::Counts;
 use crate::datagrams::Datagrams;
 use crate::decode::{Skipped, TcpPacket, decode, decode_udp};
-use crate::ends::as_numbers;
+use crate::ends::Pair;
 use crate::packet::Packet;
 use crate::sniffer::{Sniffer, is_air};
+use crate::ways::Ways;
 
 /// The largest scale of a window (RFC 7323, section 2.3).
 const LARGEST_SCALE: u8 = 14;
@@ -31,8 +32,11 @@ const LOOKED_AT: usize = 16;
 /// one of those that have been silent the longest is closed.
 pub struct Flows {
     /// Its hash has a seed of each process, and is several times as fast as the default one.
-    numbers: HashMap<Key, u32, RandomState>,
+    ways: Ways,
+    numbers: HashMap<Pair, u32, RandomState>,
     slots: Vec<Slot>,
+    /// The ends of each; asked for when one is closed only.
+    pairs: Vec<Pair>,
     capacity: usize,
     /// Where the search for a silent one goes on.
     hand: usize,
@@ -42,13 +46,10 @@ pub struct Flows {
     counts: Counts,
 }
 
-/// Both ends of a connection, the smaller first.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-struct Key((u128, u16), (u128, u16));
-
+/// What each packet of a connection looks at: one line of the processor's cache.
+#[repr(align(64))]
 struct Slot {
-    key: Key,
-    /// Whether the first of the key's ends is the one that the forward direction starts from.
+    /// Whether the first of its ends is the one that the forward direction starts from.
     is_forward: bool,
     /// Number of its last packet.
     last: u64,
@@ -64,6 +65,8 @@ struct Way {
     /// The highest position seen so far.
     top: u64,
     syn: Option<Syn>,
+    /// How far its windows are scaled, if that is known.
+    scale: Option<u8>,
 }
 
 #[derive(Clone, Copy)]
@@ -98,8 +101,9 @@ impl Flows {
         let bluetooth = Bluetooth::new(capacity as u32);
         let datagrams = Datagrams::new((capacity + MOST_CHANNELS) as u32, capacity);
         let sniffer = Sniffer::new((2 * capacity + MOST_CHANNELS) as u32);
-        let (numbers, slots, counts) = (HashMap::default(), Vec::new(), Counts::default());
-        Self { numbers, slots, capacity, hand: 0, bluetooth, datagrams, sniffer, counts }
+        let (numbers, counts) = (HashMap::default(), Counts::default());
+        let (slots, pairs) = (Vec::new(), Vec::new());
+        Self { ways: Ways::new(), numbers, slots, pairs, capacity, hand: 0, bluetooth, datagrams, sniffer, counts }
     }
 
     /// What there was so far.
@@ -110,23 +114,14 @@ impl Flows {
     /// Hands a packet's event to the sink, if it has one.
     pub fn packet(&mut self, packet: &Packet<'_>, seen_by: VantageId, sink: &mut impl Sink) {
         self.counts.packets += 1;
-        if is_hci(packet.link) {
-            return self.bluetooth.packet(packet, seen_by, &mut self.counts, sink);
+        match &decode(packet) {
+            Ok(tcp) => self.segment(packet, tcp, seen_by, sink),
+            Err(why) => self.other(packet, *why, seen_by, sink),
         }
-        if is_air(packet.link) {
-            return self.sniffer.packet(packet, seen_by, &mut self.counts, sink);
-        }
-        let decoded = decode(packet);
-        let tcp = match &decoded {
-            Ok(tcp) => tcp,
-            Err(Skipped::NotTcp) => {
-                return match decode_udp(packet) {
-                    Ok(udp) => self.datagrams.packet(packet, &udp, seen_by, &mut self.counts, sink),
-                    Err(why) => self.skip(why),
-                };
-            }
-            Err(why) => return self.skip(*why),
-        };
+    }
+
+    #[inline(always)]
+    fn segment(&mut self, packet: &Packet<'_>, tcp: &TcpPacket<'_>, seen_by: VantageId, sink: &mut impl Sink) {
         let Some(at) = packet.at else {
             self.counts.without_time += 1;
             return;
@@ -150,6 +145,22 @@ impl Flows {
         });
     }
 
+    /// What is not TCP. It is apart so that the way of most packets is short.
+    #[inline(never)]
+    fn other(&mut self, packet: &Packet<'_>, why: Skipped, seen_by: VantageId, sink: &mut impl Sink) {
+        match why {
+            Skipped::UnknownLink if is_hci(packet.link) => {
+                self.bluetooth.packet(packet, seen_by, &mut self.counts, sink)
+            }
+            Skipped::UnknownLink if is_air(packet.link) => self.sniffer.packet(packet, seen_by, &mut self.counts, sink),
+            Skipped::NotTcp => match decode_udp(packet) {
+                Ok(udp) => self.datagrams.packet(packet, &udp, seen_by, &mut self.counts, sink),
+                Err(why) => self.skip(why),
+            },
+            why => self.skip(why),
+        }
+    }
+
     /// Closes all connections.
     pub fn finish(&mut self, sink: &mut impl Sink) {
         for number in 0..self.slots.len() as u32 {
@@ -158,8 +169,10 @@ impl Flows {
         self.bluetooth.finish(&mut self.counts, sink);
         self.datagrams.finish(sink);
         self.sniffer.finish(sink);
+        self.ways.clear();
         self.numbers.clear();
         self.slots.clear();
+        self.pairs.clear();
     }
 
     fn skip(&mut self, why: Skipped) {
@@ -173,14 +186,28 @@ impl Flows {
     }
 
     /// The packet's connection, with the direction in which it goes.
-    fn find(&mut self, tcp: &TcpPacket, sink: &mut impl Sink) -> (FlowId, Direction) {
-        let (from, to) = (tcp.ends.from, tcp.ends.to);
-        let (near, far) = (as_numbers(from), as_numbers(to));
-        let from_is_first = near <= far;
-        let key = if from_is_first { Key(near, far) } else { Key(far, near) };
+    #[inline(always)]
+    fn find(&mut self, tcp: &TcpPacket<'_>, sink: &mut impl Sink) -> (FlowId, Direction) {
+        let flags = SegmentFlags(tcp.flags);
+        if let Some((number, from_is_first)) = self.ways.get(&tcp.ends)
+            && !flags.has(SegmentFlags::SYN)
+        {
+            let slot = &self.slots[number as usize];
+            let direction = slot.direction(from_is_first);
+            if !slot.is_another(tcp, direction) {
+                return (FlowId(number), direction);
+            }
+        }
+        self.find_in_all(tcp, sink)
+    }
+
+    #[inline(never)]
+    fn find_in_all(&mut self, tcp: &TcpPacket<'_>, sink: &mut impl Sink) -> (FlowId, Direction) {
+        let (pair, from_is_first) = tcp.ends.pair();
         let flags = SegmentFlags(tcp.flags);
         let opens = flags.has(SegmentFlags::SYN) && !flags.has(SegmentFlags::ACK);
-        if let Some(&number) = self.numbers.get(&key) {
+        if let Some(&number) = self.numbers.get(&pair) {
+            self.ways.set(&tcp.ends, number, from_is_first);
             let slot = &self.slots[number as usize];
             let direction = slot.direction(from_is_first);
             let other = opens && slot.ways[direction.index()].origin.is_some_and(|origin| origin != tcp.sequence);
@@ -191,37 +218,41 @@ impl Flows {
             let is_forward = slot.is_forward;
             sink.close(FlowId(number), Closed::Replaced);
             if is_unopened {
-                self.open(number, key, is_forward, false, tcp, sink);
+                self.open(number, pair, is_forward, false, tcp, sink);
                 return (FlowId(number), direction);
             }
-            self.open(number, key, from_is_first, true, tcp, sink);
+            self.open(number, pair, from_is_first, true, tcp, sink);
             return (FlowId(number), Direction::Forward);
         }
         let number = if self.slots.len() < self.capacity { self.slots.len() as u32 } else { self.evict(sink) };
         // Who answers an opening did not open.
         let answers = flags.has(SegmentFlags::SYN | SegmentFlags::ACK);
-        self.numbers.insert(key, number);
-        self.open(number, key, from_is_first != answers, opens, tcp, sink);
+        self.numbers.insert(pair, number);
+        self.open(number, pair, from_is_first != answers, opens, tcp, sink);
         (FlowId(number), if answers { Direction::Backward } else { Direction::Forward })
     }
 
+    #[cold]
     fn open(
         &mut self,
         number: u32,
-        key: Key,
+        pair: Pair,
         is_forward: bool,
         from_start: bool,
-        tcp: &TcpPacket,
+        tcp: &TcpPacket<'_>,
         sink: &mut impl Sink,
     ) {
         self.counts.flows += 1;
-        let slot = Slot { key, is_forward, last: self.counts.packets, ways: [Way::default(); 2], has_fin: [false; 2] };
-        match self.slots.get_mut(number as usize) {
-            Some(old) => *old = slot,
-            None => self.slots.push(slot),
+        let slot = Slot { is_forward, last: self.counts.packets, ways: [Way::default(); 2], has_fin: [false; 2] };
+        match self.slots.get_mut(number as usize).zip(self.pairs.get_mut(number as usize)) {
+            Some(old) => (*old.0, *old.1) = (slot, pair),
+            None => {
+                self.slots.push(slot);
+                self.pairs.push(pair);
+            }
         }
-        let from_is_first = as_numbers(tcp.ends.from) <= as_numbers(tcp.ends.to);
-        let ends = (tcp.ends.from, tcp.ends.to);
+        let (_, from_is_first) = tcp.ends.pair();
+        let ends = (tcp.ends.from(), tcp.ends.to());
         let (first, second) = if from_is_first == is_forward { ends } else { (ends.1, ends.0) };
         let has_handshake = from_start || SegmentFlags(tcp.flags).has(SegmentFlags::SYN);
         let segments = Coverage::of(&[Kind::Segments]);
@@ -230,12 +261,14 @@ impl Flows {
     }
 
     /// Closes the connection that has been silent the longest of the next few.
+    #[cold]
     fn evict(&mut self, sink: &mut impl Sink) -> u32 {
         let length = self.slots.len();
         let few = (0..LOOKED_AT.min(length)).map(|ahead| (self.hand + ahead) % length);
         let index = few.min_by_key(|&index| self.slots[index].last).unwrap_or(0);
         self.hand = (self.hand + LOOKED_AT) % length;
-        self.numbers.remove(&self.slots[index].key);
+        self.numbers.remove(&self.pairs[index]);
+        self.ways.forget(&self.pairs[index]);
         sink.close(FlowId(index as u32), Closed::Evicted);
         self.counts.evicted += 1;
         index as u32
@@ -250,7 +283,7 @@ impl Slot {
     /// Whether a packet without SYN belongs to another connection between the same ends, whose
     /// opening is not in the capture.
     #[inline(always)]
-    fn is_another(&self, tcp: &TcpPacket, direction: Direction) -> bool {
+    fn is_another(&self, tcp: &TcpPacket<'_>, direction: Direction) -> bool {
         let (own, other) = (self.ways[direction.index()], self.ways[direction.reverse().index()]);
         let flags = SegmentFlags(tcp.flags);
         if !flags.has(SegmentFlags::ACK) || flags.has(SegmentFlags::RST) {
@@ -263,8 +296,23 @@ impl Slot {
         is_far || self.has_fin == [true; 2] && tcp.payload > 0 && !(-BEHIND..=1).contains(&ahead)
     }
 
+    /// How far windows are scaled, by what the openings say.
+    #[cold]
+    fn agree(&mut self) {
+        let syns = self.ways.map(|way| way.syn);
+        for (way, (own, other)) in self.ways.iter_mut().zip([(syns[0], syns[1]), (syns[1], syns[0])]) {
+            way.scale = match (own, other) {
+                (Some(own), Some(other)) => Some(own.scale.filter(|_| other.scale.is_some()).unwrap_or(0)),
+                // Both scale, or none (RFC 7323, section 2.2); a SYN/ACK does only if the SYN did.
+                (Some(Syn { scale: None, .. }), None) | (None, Some(Syn { scale: None, .. })) => Some(0),
+                (Some(Syn { scale, is_answer: true }), None) => scale,
+                _ => None,
+            };
+        }
+    }
+
     #[inline(always)]
-    fn segment(&mut self, tcp: &TcpPacket, direction: Direction) -> (Segment, ByteRange) {
+    fn segment(&mut self, tcp: &TcpPacket<'_>, direction: Direction) -> (Segment, ByteRange) {
         let flags = SegmentFlags(tcp.flags);
         let is_syn = flags.has(SegmentFlags::SYN);
         self.has_fin[direction.index()] |= flags.has(SegmentFlags::FIN);
@@ -273,18 +321,14 @@ impl Slot {
             // An option that is absent since it was cut off is not known to be absent.
             own.syn = (!tcp.options_are_cut)
                 .then_some(Syn { scale: tcp.window_scale, is_answer: flags.has(SegmentFlags::ACK) });
+            self.agree();
         }
+        let own = &mut self.ways[direction.index()];
         // A SYN stands at position 0; without one the first byte seen stands at 1, as in Wireshark.
         let start = own.position(tcp.sequence, if is_syn { 0 } else { 1 }) + u64::from(is_syn);
         let end = start + u64::from(tcp.payload);
         own.top = own.top.max(end);
-        let scale = match (own.syn, self.ways[direction.reverse().index()].syn) {
-            (Some(own), Some(other)) => Some(own.scale.filter(|_| other.scale.is_some()).unwrap_or(0)),
-            // Both scale, or none (RFC 7323, section 2.2); a SYN/ACK does only if the SYN did.
-            (Some(Syn { scale: None, .. }), None) | (None, Some(Syn { scale: None, .. })) => Some(0),
-            (Some(Syn { scale, is_answer: true }), None) => scale,
-            _ => None,
-        };
+        let scale = own.scale;
         let other = &mut self.ways[direction.reverse().index()];
         let has_ack = flags.has(SegmentFlags::ACK);
         let ack = if has_ack { other.position(tcp.acknowledgement, 1) } else { 0 };
@@ -304,5 +348,15 @@ impl Slot {
             identification: tcp.identification,
         };
         (segment, ByteRange::new(start, end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_looks_at_one_line_of_the_cache() {
+        assert_eq!((size_of::<Slot>(), align_of::<Slot>()), (64, 64));
     }
 }

@@ -27,10 +27,12 @@ mod packet;
 mod reader;
 mod sniffer;
 mod step;
+mod ways;
 
 pub use archive::Member;
 pub use counts::Counts;
-pub use decode::{Ends, Skipped, TcpPacket, decode};
+pub use decode::{Skipped, TcpPacket, decode};
+pub use ends::Ends;
 pub use error::Error;
 pub use flows::Flows;
 pub use packet::{Ending, LinkType, Packet};

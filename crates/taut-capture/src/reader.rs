@@ -1,4 +1,4 @@
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 
 use taut_time::Duration;
 
@@ -59,21 +59,16 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// When the stream can't be read.
+    #[inline]
     pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, Error> {
         while self.ending.is_none() {
             // A compressed stream that stops in the middle tells so by an error of its own.
             let at = self.buffer.position();
-            let step = match self.format.step(&mut self.buffer) {
-                Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Step::End(Ending::Truncated { at }),
-                Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                    Step::End(Ending::Damaged { at, why: error.to_string() })
-                }
-                step => step?,
-            };
-            match step {
-                Step::Nothing => {}
-                Step::End(ending) => self.ending = Some(ending),
-                Step::Packet { at, link, bytes, original_length, flags } => {
+            match self.format.step(&mut self.buffer) {
+                Err(error) => self.ending = Some(ended_by(error, at)?),
+                Ok(Step::Nothing) => {}
+                Ok(Step::End(ending)) => self.ending = Some(ending),
+                Ok(Step::Packet { at, link, bytes, original_length, flags }) => {
                     self.frames += 1;
                     let (frame, lost) = (self.frames, self.format.lost_by_capture());
                     let bytes = self.buffer.taken(bytes);
@@ -102,5 +97,15 @@ impl<'a> Reader<'a> {
     /// Packets that the capturing program says it lost.
     pub const fn lost_by_capture(&self) -> u64 {
         self.format.lost_by_capture()
+    }
+}
+
+/// Damage ends the reading, and what else goes wrong is an error.
+#[cold]
+fn ended_by(error: io::Error, at: u64) -> io::Result<Ending> {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => Ok(Ending::Truncated { at }),
+        io::ErrorKind::InvalidData => Ok(Ending::Damaged { at, why: error.to_string() }),
+        _ => Err(error),
     }
 }

@@ -12,8 +12,8 @@ pub(crate) fn sighting(packet: &Packet<'_>) -> Option<Sighting> {
     Some(Sighting {
         at,
         frame: packet.frame,
-        from: tcp.ends.from,
-        to: tcp.ends.to,
+        from: tcp.ends.from(),
+        to: tcp.ends.to(),
         sequence: tcp.sequence,
         acknowledgement: tcp.acknowledgement,
         flags: SegmentFlags(tcp.flags),

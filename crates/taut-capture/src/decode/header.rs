@@ -1,6 +1,8 @@
 //! What is wanted of a packet's headers, and why it may not be had.
 
-use taut_event::{Address, Datagram, SackBlock, TimestampOption};
+use taut_event::{Datagram, SackBlock, TimestampOption};
+
+use crate::ends::Ends;
 
 /// Why a packet is not followed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -17,20 +19,11 @@ pub enum Skipped {
     Malformed,
 }
 
-/// Who sent a packet to whom.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Ends {
-    /// Its source.
-    pub from: Address,
-    /// Its destination.
-    pub to: Address,
-}
-
 /// The TCP header of a packet, with what is needed of the headers before it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct TcpPacket {
+pub struct TcpPacket<'a> {
     /// Between whom.
-    pub ends: Ends,
+    pub ends: Ends<'a>,
     /// Number of its first byte, or of its SYN.
     pub sequence: u32,
     /// The next byte that its sender waits for.
@@ -60,8 +53,8 @@ pub struct TcpPacket {
 }
 
 /// A datagram of UDP.
-pub(crate) struct UdpPacket {
-    pub(crate) ends: Ends,
+pub(crate) struct UdpPacket<'a> {
+    pub(crate) ends: Ends<'a>,
     /// Bytes of payload, as it was on the wire.
     pub(crate) payload: u32,
     pub(crate) seen: Datagram,

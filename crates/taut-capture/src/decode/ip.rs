@@ -1,17 +1,15 @@
 //! IPv4 and IPv6 headers: where the header of the transport begins, and how long what follows is.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
 use super::header::Skipped;
 use crate::bytes::be16;
+use crate::ends::Hosts;
 
 pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
 
 /// A datagram that carries the protocol asked for.
 pub(super) struct Datagram<'a> {
-    pub(super) from: IpAddr,
-    pub(super) to: IpAddr,
+    pub(super) hosts: Hosts<'a>,
     pub(super) identification: Option<u16>,
     /// Header and payload of the transport, as much as was kept.
     pub(super) segment: &'a [u8],
@@ -50,10 +48,9 @@ fn version_4<const PROTOCOL: u8>(bytes: &[u8], length: usize) -> Result<Datagram
     if header_length < 20 || total < header_length {
         return Err(Skipped::Malformed);
     }
-    let address = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
+    let hosts: &[u8; 8] = header.last_chunk().ok_or(Skipped::Cut)?;
     Ok(Datagram {
-        from: address(12).into(),
-        to: address(16).into(),
+        hosts: Hosts::V4(hosts),
         identification: Some(field(4)),
         segment: bytes.get(header_length..bytes.len().min(total).max(header_length)).ok_or(Skipped::Cut)?,
         length: total - header_length,
@@ -86,12 +83,8 @@ fn version_6<const PROTOCOL: u8>(bytes: &[u8], length: usize) -> Result<Datagram
         next = extension[0];
         at += long;
     }
-    let address = |at: usize| -> Option<IpAddr> {
-        let octets: [u8; 16] = *header.get(at..)?.first_chunk()?;
-        Some(Ipv6Addr::from(octets).into())
-    };
-    let (from, to) = address(8).zip(address(24)).ok_or(Skipped::Cut)?;
+    let hosts: &[u8; 32] = header.last_chunk().ok_or(Skipped::Cut)?;
     let length = total.checked_sub(at).ok_or(Skipped::Malformed)?;
     let segment = bytes.get(at..bytes.len().min(total).max(at)).ok_or(Skipped::Cut)?;
-    Ok(Datagram { from, to, identification: None, segment, length, has_more })
+    Ok(Datagram { hosts: Hosts::V6(hosts), identification: None, segment, length, has_more })
 }

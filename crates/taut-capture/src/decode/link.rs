@@ -15,6 +15,7 @@ const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 const MOST_TAGS: usize = 4;
 
 /// Where in the packet its IP header begins; never beyond its end.
+#[inline(always)]
 pub(super) fn network_layer(link: LinkType, bytes: &[u8]) -> Result<usize, Skipped> {
     let start = match link.0 {
         // LINKTYPE_NULL and _LOOP: four bytes of an address family, in the order of some host.

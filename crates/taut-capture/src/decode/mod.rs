@@ -7,7 +7,7 @@ mod tcp;
 mod udp;
 
 pub(crate) use self::header::UdpPacket;
-pub use self::header::{Ends, Skipped, TcpPacket};
+pub use self::header::{Skipped, TcpPacket};
 use crate::packet::Packet;
 
 /// Finds the TCP header of a packet. No bytes make it panic.
@@ -16,7 +16,7 @@ use crate::packet::Packet;
 ///
 /// Why a packet is not followed: it is not TCP, or its headers are not whole.
 #[inline]
-pub fn decode(packet: &Packet<'_>) -> Result<TcpPacket, Skipped> {
+pub fn decode<'a>(packet: &Packet<'a>) -> Result<TcpPacket<'a>, Skipped> {
     let start = link::network_layer(packet.link, packet.bytes)?;
     let length = packet.original_length.max(packet.bytes.len() as u32) as usize - start;
     let datagram = ip::datagram::<{ ip::TCP }>(&packet.bytes[start..], length)?;
@@ -28,7 +28,7 @@ pub fn decode(packet: &Packet<'_>) -> Result<TcpPacket, Skipped> {
 /// # Errors
 ///
 /// Why a packet is not followed: it is not UDP either ([`Skipped::NotTcp`]), or its headers are not whole.
-pub(crate) fn decode_udp(packet: &Packet<'_>) -> Result<UdpPacket, Skipped> {
+pub(crate) fn decode_udp<'a>(packet: &Packet<'a>) -> Result<UdpPacket<'a>, Skipped> {
     let start = link::network_layer(packet.link, packet.bytes)?;
     let length = packet.original_length.max(packet.bytes.len() as u32) as usize - start;
     udp::packet(&ip::datagram::<{ ip::UDP }>(&packet.bytes[start..], length)?)

@@ -1,10 +1,11 @@
 //! The TCP header (RFC 9293) and its options.
 
-use taut_event::{Address, SackBlock, TimestampOption};
+use taut_event::{SackBlock, TimestampOption};
 
-use super::header::{Ends, Skipped, TcpPacket};
+use super::header::{Skipped, TcpPacket};
 use super::ip::Datagram;
 use crate::bytes::{be16, be32};
+use crate::ends::Ends;
 
 const END: u8 = 0;
 const NOTHING: u8 = 1;
@@ -15,18 +16,16 @@ const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
 #[inline]
-pub(super) fn segment(datagram: &Datagram<'_>) -> Result<TcpPacket, Skipped> {
+pub(super) fn segment<'a>(datagram: &Datagram<'a>) -> Result<TcpPacket<'a>, Skipped> {
     let header: &[u8; 20] = datagram.segment.first_chunk().ok_or(Skipped::Cut)?;
+    let [ports @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = header;
     let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     let header_length = usize::from(header[12] >> 4) * 4;
     let payload = datagram.length.checked_sub(header_length).filter(|_| header_length >= 20);
     let payload = payload.and_then(|payload| u32::try_from(payload).ok()).ok_or(Skipped::Malformed)?;
     let mut packet = TcpPacket {
-        ends: Ends {
-            from: Address { ip: datagram.from, port: half(0) },
-            to: Address { ip: datagram.to, port: half(2) },
-        },
+        ends: Ends { hosts: datagram.hosts, ports },
         sequence: word(4),
         acknowledgement: word(8),
         flags: header[13],
@@ -42,12 +41,24 @@ pub(super) fn segment(datagram: &Datagram<'_>) -> Result<TcpPacket, Skipped> {
         options_are_cut: datagram.segment.len() < header_length,
     };
     let kept = datagram.segment.len().min(header_length);
-    options(&datagram.segment[20..kept], &mut packet);
+    match &datagram.segment[20..kept] {
+        [] => {}
+        // Those of nearly all segments (RFC 7323, appendix A).
+        &[NOTHING, NOTHING, TIMESTAMPS, 10, a, b, c, d, e, f, g, h] => {
+            packet.timestamps = Some(both_stamps(&[a, b, c, d, e, f, g, h]));
+        }
+        others => options(others, &mut packet),
+    }
     Ok(packet)
 }
 
+#[inline(always)]
+const fn both_stamps(&[a, b, c, d, e, f, g, h]: &[u8; 8]) -> TimestampOption {
+    TimestampOption { value: u32::from_be_bytes([a, b, c, d]), echo: u32::from_be_bytes([e, f, g, h]) }
+}
+
 /// Takes what is there; an option that is cut off ends the walk.
-fn options(mut rest: &[u8], packet: &mut TcpPacket) {
+fn options(mut rest: &[u8], packet: &mut TcpPacket<'_>) {
     while let Some(&kind) = rest.first() {
         if kind == END {
             return;
@@ -62,8 +73,7 @@ fn options(mut rest: &[u8], packet: &mut TcpPacket) {
             MSS => packet.mss = be16(option, 2).unwrap_or_default(),
             WINDOW_SCALE => packet.window_scale = option.get(2).copied(),
             TIMESTAMPS => {
-                let stamps = be32(option, 2).zip(be32(option, 6));
-                packet.timestamps = stamps.map(|(value, echo)| TimestampOption { value, echo });
+                packet.timestamps = option.get(2..).and_then(<[u8]>::first_chunk).map(both_stamps);
             }
             SACK_PERMITTED => packet.permits_sack = true,
             SACK => {

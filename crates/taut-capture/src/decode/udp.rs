@@ -3,11 +3,12 @@
 use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::FixedState;
-use taut_event::{Address, ConnectionId, Content, Datagram as Seen, Dns, QuicLong};
+use taut_event::{ConnectionId, Content, Datagram as Seen, Dns, QuicLong};
 
-use super::header::{Ends, Skipped, UdpPacket};
+use super::header::{Skipped, UdpPacket};
 use super::ip::Datagram;
 use crate::bytes::{be16, be32};
+use crate::ends::Ends;
 
 const HEADER: usize = 8;
 const DNS: u16 = 53;
@@ -15,7 +16,7 @@ const DNS_HEADER: usize = 12;
 /// RFC 1035, section 2.3.4.
 const LONGEST_NAME: usize = 255;
 
-pub(super) fn packet(datagram: &Datagram<'_>) -> Result<UdpPacket, Skipped> {
+pub(super) fn packet<'a>(datagram: &Datagram<'a>) -> Result<UdpPacket<'a>, Skipped> {
     let header: &[u8; HEADER] = datagram.segment.first_chunk().ok_or(Skipped::Cut)?;
     let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     // Of a fragmented datagram the header has the length of the whole; 0 is a jumbogram (RFC 2675).
@@ -26,8 +27,8 @@ pub(super) fn packet(datagram: &Datagram<'_>) -> Result<UdpPacket, Skipped> {
     let payload = length.checked_sub(HEADER).and_then(|payload| u32::try_from(payload).ok());
     let payload = payload.ok_or(Skipped::Malformed)?;
     let kept = &datagram.segment[HEADER..datagram.segment.len().min(length).max(HEADER)];
-    let ends =
-        Ends { from: Address { ip: datagram.from, port: half(0) }, to: Address { ip: datagram.to, port: half(2) } };
+    let [ports @ .., _, _, _, _] = header;
+    let ends = Ends { hosts: datagram.hosts, ports };
     let content = match dns(&ends, kept) {
         Some(dns) => Content::Dns(dns),
         None => quic(kept).map_or(Content::Other, Content::Quic),
@@ -47,11 +48,11 @@ fn hash(bytes: &[u8]) -> u32 {
     (hasher.finish() >> 32) as u32
 }
 
-fn dns(ends: &Ends, payload: &[u8]) -> Option<Dns> {
+fn dns(ends: &Ends<'_>, payload: &[u8]) -> Option<Dns> {
     let header = payload.get(..DNS_HEADER)?;
     let flags = be16(header, 2)?;
     let is_answer = flags & 0x8000 != 0;
-    let (server, client) = if is_answer { (ends.from, ends.to) } else { (ends.to, ends.from) };
+    let (server, client) = if is_answer { (ends.from(), ends.to()) } else { (ends.to(), ends.from()) };
     // A standard query with one question: all that resolvers send.
     if server.port != DNS || flags & 0x7800 != 0 || be16(header, 4)? > 1 {
         return None;

@@ -56,6 +56,7 @@ pub(crate) fn recognise<R: Read>(buffer: &mut Buffer<R>) -> Result<Format, Error
 }
 
 impl Format {
+    #[inline(always)]
     pub(crate) fn step<R: Read>(&mut self, buffer: &mut Buffer<R>) -> io::Result<Step> {
         match self {
             Self::Btsnoop(btsnoop) => btsnoop.step(buffer),
@@ -73,6 +74,7 @@ impl Format {
         }
     }
 
+    #[inline(always)]
     pub(crate) const fn lost_by_capture(&self) -> u64 {
         match self {
             Self::Btsnoop(btsnoop) => btsnoop.lost_by_capture(),

@@ -39,16 +39,19 @@ impl Pcap {
         Duration::from_nanos(if self.is_nanoseconds { 1 } else { 1000 })
     }
 
+    #[inline(always)]
     pub(super) fn step<R: Read>(&self, buffer: &mut Buffer<R>) -> io::Result<Step> {
         let position = buffer.position();
         let header = buffer.ahead(self.record_header)?;
-        if header.is_empty() {
-            return Ok(Step::End(Ending::Complete));
-        }
-        if header.len() < self.record_header {
-            return Ok(Step::End(Ending::Truncated { at: position }));
-        }
-        let field = |at| self.order.u32(header, at).unwrap_or_default();
+        let fields = header.first_chunk::<16>().filter(|_| header.len() >= self.record_header);
+        let Some(fields) = fields else {
+            let is_over = header.is_empty();
+            return Ok(Step::End(if is_over { Ending::Complete } else { Ending::Truncated { at: position } }));
+        };
+        let field = |at: usize| {
+            let field = u32::from_le_bytes([fields[at], fields[at + 1], fields[at + 2], fields[at + 3]]);
+            if self.order == Order::Big { field.swap_bytes() } else { field }
+        };
         let (seconds, fraction, kept, original_length) = (field(0), field(4), field(8), field(12));
         if kept > LONGEST {
             let why = format!("a packet of {kept} bytes");
