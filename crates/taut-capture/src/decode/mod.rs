@@ -15,7 +15,7 @@ use crate::packet::Packet;
 /// # Errors
 ///
 /// Why a packet is not followed: it is not TCP, or its headers are not whole.
-#[inline]
+#[inline(always)]
 pub fn decode<'a>(packet: &Packet<'a>) -> Result<TcpPacket<'a>, Skipped> {
     let start = link::network_layer(packet.link, packet.bytes)?;
     let length = packet.original_length.max(packet.bytes.len() as u32) as usize - start;

@@ -15,16 +15,26 @@ const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
-#[inline]
+#[inline(always)]
 pub(super) fn segment<'a>(datagram: &Datagram<'a>) -> Result<TcpPacket<'a>, Skipped> {
-    let header: &[u8; 20] = datagram.segment.first_chunk().ok_or(Skipped::Cut)?;
-    let [ports @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = header;
+    let header: &'a [u8; 20] = datagram.segment.first_chunk().ok_or(Skipped::Cut)?;
     let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let [ports @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = header;
     let header_length = usize::from(header[12] >> 4) * 4;
     let payload = datagram.length.checked_sub(header_length).filter(|_| header_length >= 20);
     let payload = payload.and_then(|payload| u32::try_from(payload).ok()).ok_or(Skipped::Malformed)?;
-    let mut packet = TcpPacket {
+    let kept = datagram.segment.len().min(header_length);
+    let options = datagram.segment.get(20..kept).unwrap_or_default();
+    let (timestamps, others) = match options {
+        // Those of nearly all segments (RFC 7323, appendix A).
+        &[NOTHING, NOTHING, TIMESTAMPS, 10, a, b, c, d, e, f, g, h] => {
+            (Some(u64::from_be_bytes([a, b, c, d, e, f, g, h])), Others::default())
+        }
+        [] => (None, Others::default()),
+        options => (stamps(options), others(options, word(8))),
+    };
+    Ok(TcpPacket {
         ends: Ends { hosts: datagram.hosts, ports },
         sequence: word(4),
         acknowledgement: word(8),
@@ -32,33 +42,28 @@ pub(super) fn segment<'a>(datagram: &Datagram<'a>) -> Result<TcpPacket<'a>, Skip
         window: half(14),
         payload,
         identification: datagram.identification,
-        mss: 0,
-        window_scale: None,
-        timestamps: None,
-        sacked_to: None,
-        sack: None,
-        permits_sack: false,
+        mss: others.mss,
+        window_scale: others.window_scale,
+        timestamps: timestamps.map(|both| TimestampOption { value: (both >> 32) as u32, echo: both as u32 }),
+        sacked_to: others.sacked_to,
+        sack: others.sack,
+        permits_sack: others.permits_sack,
         options_are_cut: datagram.segment.len() < header_length,
-    };
-    let kept = datagram.segment.len().min(header_length);
-    match &datagram.segment[20..kept] {
-        [] => {}
-        // Those of nearly all segments (RFC 7323, appendix A).
-        &[NOTHING, NOTHING, TIMESTAMPS, 10, a, b, c, d, e, f, g, h] => {
-            packet.timestamps = Some(both_stamps(&[a, b, c, d, e, f, g, h]));
-        }
-        others => options(others, &mut packet),
-    }
-    Ok(packet)
+    })
 }
 
-#[inline(always)]
-const fn both_stamps(&[a, b, c, d, e, f, g, h]: &[u8; 8]) -> TimestampOption {
-    TimestampOption { value: u32::from_be_bytes([a, b, c, d]), echo: u32::from_be_bytes([e, f, g, h]) }
+/// Options but timestamps; see [`TcpPacket`].
+#[derive(Default)]
+struct Others {
+    mss: u16,
+    window_scale: Option<u8>,
+    sacked_to: Option<u32>,
+    sack: Option<SackBlock>,
+    permits_sack: bool,
 }
 
-/// Takes what is there; an option that is cut off ends the walk.
-fn options(mut rest: &[u8], packet: &mut TcpPacket<'_>) {
+/// Hands over each option that is there, with its kind and length; one that is cut off ends the walk.
+fn walk<'a>(mut rest: &'a [u8], mut take: impl FnMut(u8, &'a [u8])) {
     while let Some(&kind) = rest.first() {
         if kind == END {
             return;
@@ -69,22 +74,39 @@ fn options(mut rest: &[u8], packet: &mut TcpPacket<'_>) {
         }
         let Some(option) = rest.get(1).and_then(|&length| rest.get(..length.max(2).into())) else { return };
         rest = &rest[option.len()..];
-        match kind {
-            MSS => packet.mss = be16(option, 2).unwrap_or_default(),
-            WINDOW_SCALE => packet.window_scale = option.get(2).copied(),
-            TIMESTAMPS => {
-                packet.timestamps = option.get(2..).and_then(<[u8]>::first_chunk).map(both_stamps);
-            }
-            SACK_PERMITTED => packet.permits_sack = true,
-            SACK => {
-                let ends = (1..).map_while(|block| be32(option, 8 * block - 2));
-                let above = |end: &u32| end.wrapping_sub(packet.acknowledgement);
-                packet.sacked_to = ends.max_by_key(above);
-                packet.sack = first_block(option, packet.acknowledgement);
-            }
-            _ => {}
-        }
+        take(kind, option);
     }
+}
+
+/// The sender's own clock in the upper half, its echo in the lower one. It is apart, and a number, since what comes
+/// back in registers is there at once.
+#[inline(never)]
+fn stamps(options: &[u8]) -> Option<u64> {
+    let mut stamps = None;
+    walk(options, |kind, option| {
+        if kind == TIMESTAMPS {
+            stamps = option.get(2..).and_then(<[u8]>::first_chunk).map(|bytes| u64::from_be_bytes(*bytes));
+        }
+    });
+    stamps
+}
+
+#[inline(never)]
+fn others(options: &[u8], acknowledgement: u32) -> Others {
+    let mut others = Others::default();
+    walk(options, |kind, option| match kind {
+        MSS => others.mss = be16(option, 2).unwrap_or_default(),
+        WINDOW_SCALE => others.window_scale = option.get(2).copied(),
+        SACK_PERMITTED => others.permits_sack = true,
+        SACK => {
+            let ends = (1..).map_while(|block| be32(option, 8 * block - 2));
+            let above = |end: &u32| end.wrapping_sub(acknowledgement);
+            others.sacked_to = ends.max_by_key(above);
+            others.sack = first_block(option, acknowledgement);
+        }
+        _ => {}
+    });
+    others
 }
 
 /// A block at or below what is acknowledged, or within the one behind it, came twice (RFC 2883, section 4).

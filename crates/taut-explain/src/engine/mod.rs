@@ -180,6 +180,7 @@ impl Engine {
     }
 
     /// Hands on an event, now that its time is known.
+    #[inline(always)]
     fn pass(&mut self, event: &Event) {
         let at = event.at.as_nanos();
         self.start = Some(self.start.map_or(at, |start| start.min(at)));
@@ -264,7 +265,14 @@ impl Sink for Engine {
         }
         let Some(at) = self.clock.read(event).map(Instant::from_nanos) else { return };
         // Nearly all keep their time; to copy one costs as much as to look at it.
-        if at == event.at { self.pass(event) } else { self.pass(&Event { at, ..*event }) }
+        let moved;
+        let event = if at == event.at {
+            event
+        } else {
+            moved = Event { at, ..*event };
+            &moved
+        };
+        self.pass(event);
     }
 
     fn close(&mut self, id: FlowId, why: Closed) {

@@ -40,13 +40,18 @@ pub(super) struct AckLog {
     acks: VecDeque<Ack>,
     /// Number of the oldest one kept.
     first: u64,
+    /// When the second oldest one passed. It is here too since it has long left the processor's cache where it is
+    /// kept, and each segment asks for it.
+    second_at: Option<u64>,
 }
 
 impl AckLog {
     pub(super) fn push(&mut self, ack: Ack) {
         if self.acks.len() == CAPACITY {
-            self.acks.pop_front();
-            self.first += 1;
+            self.forget_oldest();
+        }
+        if self.acks.len() == 1 {
+            self.second_at = Some(ack.at);
         }
         if self.acks.capacity() == 0 {
             // A direction without data needs no more than the newest one.
@@ -57,6 +62,9 @@ impl AckLog {
 
     /// Puts one in the place of the newest, which said the same.
     pub(super) fn replace_last(&mut self, ack: Ack) {
+        if self.acks.len() == 2 {
+            self.second_at = Some(ack.at);
+        }
         if let Some(last) = self.acks.back_mut() {
             *last = ack;
         }
@@ -65,10 +73,15 @@ impl AckLog {
     /// Forgets those that passed before a time, but for the last one of them, and none from the one
     /// before `end` on.
     pub(super) fn forget(&mut self, before: u64, end: u64) {
-        while self.first + 1 < end && self.acks.get(1).is_some_and(|ack| ack.at < before) {
-            self.acks.pop_front();
-            self.first += 1;
+        while self.first + 1 < end && self.second_at.is_some_and(|at| at < before) {
+            self.forget_oldest();
         }
+    }
+
+    fn forget_oldest(&mut self) {
+        self.acks.pop_front();
+        self.first += 1;
+        self.second_at = self.acks.get(1).map(|ack| ack.at);
     }
 
     /// The windows are scaled by so many bits, as has just been found out.
@@ -138,6 +151,62 @@ impl Echoes {
         } else {
             self.lags[self.oldest] = (at, lag);
             self.oldest = (self.oldest + 1) % LAGS;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ack(at: u64) -> Ack {
+        Ack {
+            at,
+            una_before: 0,
+            una: 0,
+            edge_before: 0,
+            edge: 0,
+            window: 0,
+            is_scaled: true,
+            is_shrunk: false,
+            is_pure: true,
+            is_selective: false,
+            value: None,
+        }
+    }
+
+    proptest! {
+        /// All that passed before the time go but the last of them, and none from the one before `end` on.
+        #[test]
+        fn what_is_kept_is_what_may_be_asked_for(
+            steps in prop::collection::vec((0..3_u8, 0..50_u64, 0..40_u64), 1..60),
+        ) {
+            let (mut log, mut all, mut first, mut now) = (AckLog::default(), Vec::new(), 0_usize, 0);
+            for (kind, wait, back) in steps {
+                now += wait;
+                match kind {
+                    0 if log.last().is_some() => {
+                        log.replace_last(ack(now));
+                        *all.last_mut().unwrap() = now;
+                    }
+                    1 => {
+                        let (before, end) = (now.saturating_sub(back), all.len().saturating_sub(back as usize % 3));
+                        log.forget(before, end as u64);
+                        while first + 1 < end && all.get(first + 1).is_some_and(|&at| at < before) {
+                            first += 1;
+                        }
+                    }
+                    _ => {
+                        log.push(ack(now));
+                        all.push(now);
+                    }
+                }
+                let kept = (0..all.len() as u64).map(|number| log.get(number).map(|ack| ack.at));
+                let wanted = all.iter().enumerate().map(|(number, &at)| (number >= first).then_some(at));
+                prop_assert!(kept.eq(wanted));
+            }
         }
     }
 }

@@ -160,6 +160,13 @@ impl Half {
         self.mss
     }
 
+    /// Whether so many bytes are whole segments: if not, no more was waiting, or something made it leave early.
+    #[inline(always)]
+    pub(super) const fn is_whole(&self, length: u64) -> bool {
+        // Most are one, and to divide takes long.
+        length == self.mss || length.is_multiple_of(if self.mss == 0 { 1 } else { self.mss })
+    }
+
     pub(super) fn is_outstanding(&self) -> bool {
         self.next.zip(self.una).is_some_and(|(next, una)| una < next)
     }
@@ -508,7 +515,7 @@ impl Half {
         if let Some(stretch) = &mut self.stretch {
             stretch.flight(sent.at, flight);
         }
-        if !sent.len().is_multiple_of(self.mss.max(1)) {
+        if !self.is_whole(sent.len()) {
             self.tally.small_segments += 1;
             let una = if loops.is_at_sender(self.direction) {
                 known.una
@@ -526,7 +533,7 @@ impl Half {
         self.edge_then = newest.map_or(known.edge, |ack| ack.edge);
         self.known_then = known.end;
         self.last_was_pushed = segment.flags.has(SegmentFlags::PSH);
-        self.last_was_full = sent.len().is_multiple_of(self.mss.max(1));
+        self.last_was_full = self.is_whole(sent.len());
         self.last_data = Some(sent.at);
         self.last_length = sent.len();
         self.order.passed(segment);

@@ -34,7 +34,7 @@ impl Half {
             return Class::Hold(holder);
         }
         let mss = self.mss.max(1);
-        let is_small = !sent.len().is_multiple_of(mss);
+        let is_small = !self.is_whole(sent.len());
         let is_off = self.nagle_is_off();
         let flight_now = next.saturating_sub(known.una);
         let at_sender = loops.is_at_sender(self.direction);
@@ -111,7 +111,7 @@ impl Half {
         let last = self.booked.map_or(sent.at, |(last, _)| last);
         let gap = sent.at.saturating_sub(last);
         let mss = self.mss.max(1);
-        let is_small = !sent.len().is_multiple_of(mss);
+        let is_small = !self.is_whole(sent.len());
         let in_flight = next.saturating_sub(known.una);
         if in_flight == 0 {
             let was_prompted = self.peer_data.is_some_and(|then| self.last_data.is_none_or(|last| then > last));

@@ -117,7 +117,9 @@ impl Peaks {
             self.begin = Some(at);
             self.start = at;
         }
-        let steps = at.saturating_sub(self.start) / width;
+        let since = at.saturating_sub(self.start);
+        // Most come sooner, and to divide takes long.
+        let steps = if since < width { 0 } else { since / width };
         for _ in 0..steps.min(3) {
             self.peaks.rotate_right(1);
             self.peaks[0] = 0;

@@ -131,6 +131,11 @@ impl Opening {
         self.is_first_answered = sendings.syns.count > 1 && answered.is_some_and(|(number, _)| number == 0);
     }
 
+    /// Whether something has passed of it, and it is not established.
+    pub(super) const fn is_under_way(&self) -> bool {
+        self.sendings.is_some()
+    }
+
     /// What has passed of it, until it is established.
     fn sendings(&mut self) -> Option<&mut Sendings> {
         if self.is_established {
@@ -194,11 +199,14 @@ impl Loops {
     }
 
     /// To the sender of a direction and back, if that is known.
+    #[inline(always)]
     pub(super) fn known_to_sender(&self, direction: usize) -> Option<u64> {
         let end = &self.ends[direction];
-        if end.is_by_handshake {
-            return end.least;
-        }
+        if end.is_by_handshake { end.least } else { Self::without_handshake(end) }
+    }
+
+    #[inline(never)]
+    fn without_handshake(end: &Loop) -> Option<u64> {
         let Echo { least: echoed, proofs } = end.echo;
         let Reactions { least: reacted, count, prompt } = end.reactions;
         let echoed = echoed.filter(|&echoed| end.least.is_some() || echoed <= NEAR_NS || proofs >= LEAST_PROOFS);
@@ -207,6 +215,7 @@ impl Loops {
     }
 
     /// The same, and 0 where it is not known.
+    #[inline(always)]
     pub(super) fn to_sender(self, direction: usize) -> u64 {
         self.known_to_sender(direction).unwrap_or(0)
     }
