@@ -1,5 +1,5 @@
-//! How fast `taut explain` reads, on a capture of 64 connections made here, beside tcptrace where Debian has it; and
-//! whether its memory grows with the file, and with the connections.
+//! How fast `taut explain` reads, on a capture of 64 connections made here, beside tcptrace and tshark where Debian has
+//! them; how fast whole packets; and whether its memory grows with the file, and with the connections.
 
 mod capture;
 
@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
+use self::capture::Kept;
 use super::outcome::{Outcome, median, table};
 use super::process::pinned;
 use super::setting::Setting;
@@ -20,8 +21,25 @@ use crate::shell;
 
 /// Packets a second of CPU time, at least.
 const PACKETS_PER_S: f64 = 5e6;
-/// How many times as fast as tcptrace, at least.
-const TIMES: f64 = 2.0;
+/// Bytes of whole packets a second of CPU time, at least.
+const BYTES_PER_S: f64 = 2e9;
+/// The other programs that read the same file: how they are called, and how many times as fast `taut` is at least.
+/// All count each segment of each connection. tshark follows TCP with what it does by default, and prints nothing but
+/// the connections (`-z conv,tcp`).
+const PEERS: [Peer; 2] = [
+    Peer { name: "tcptrace", arguments: &["-n", "-l"], file: None, times: 2.0, packets: PACKETS },
+    Peer { name: "tshark", arguments: &["-n", "-q", "-z", "conv,tcp"], file: Some("-r"), times: 50.0, packets: SHORT },
+];
+
+struct Peer {
+    name: &'static str,
+    arguments: &'static [&'static str],
+    /// The option in front of the file.
+    file: Option<&'static str>,
+    times: f64,
+    /// Of the file that it reads.
+    packets: u32,
+}
 /// Memory that a file four times as long may take more, as a share.
 const GROWTH: f64 = 0.05;
 
@@ -30,6 +48,8 @@ const CONNECTIONS: u32 = 64;
 const MANY: u32 = 10_000;
 const MOST_BYTES: u64 = 64_000_000 + 300 * MANY as u64;
 const PACKETS: u32 = 2_000_000;
+/// Of the shorter file, and of that with whole packets (0.5 GB).
+const SHORT: u32 = PACKETS / 4;
 /// Share of a long run after which memory should not grow any more.
 const SETTLED: f64 = 0.1;
 
@@ -45,12 +65,15 @@ pub(crate) struct Options {
 
 pub(crate) fn run(setting: &Setting, options: &Options) -> Result<Outcome> {
     let directory = tempfile::tempdir()?;
-    let [long, short, wide] = ["long.pcap", "short.pcap", "wide.pcap"].map(|name| directory.path().join(name));
+    let [long, short, wide, whole] =
+        ["long.pcap", "short.pcap", "wide.pcap", "whole.pcap"].map(|name| directory.path().join(name));
     let write = |path: &Path, packets: u32, connections| {
-        capture::write(File::create(path)?, packets.into(), connections, |_| {})
+        capture::write(File::create(path)?, Kept::Headers, packets.into(), connections, |_| {})
     };
     write(&long, PACKETS, CONNECTIONS)?;
-    write(&short, PACKETS / 4, CONNECTIONS)?;
+    write(&short, SHORT, CONNECTIONS)?;
+    capture::write(File::create(&whole)?, Kept::All, SHORT.into(), CONNECTIONS, |_| {})?;
+    let whole_bytes = fs::metadata(&whole)?.len() as f64;
     // So many packets of each that nothing is still growing.
     write(&wide, 600 * MANY, MANY)?;
     let taut = |file: &Path| {
@@ -58,21 +81,24 @@ pub(crate) fn run(setting: &Setting, options: &Options) -> Result<Outcome> {
         command.args(["explain", "--json"]).arg(file);
         measured(&mut command)
     };
-    let has_peer = shell::find("tcptrace").is_some();
-    let (mut rates, mut peers, mut growths) = (Vec::new(), Vec::new(), Vec::new());
+    let peers = PEERS.map(|peer| shell::find(peer.name).map(|_| peer));
+    let (mut rates, mut whole_rates, mut growths) = (Vec::new(), Vec::new(), Vec::new());
+    let mut peer_rates = [Vec::new(), Vec::new()];
     let mut memory = 0;
     for _ in 0..setting.rounds {
         let run = taut(&long)?;
         rates.push(f64::from(PACKETS) / run.cpu_s);
         growths.push(run.peak_bytes as f64 / taut(&short)?.peak_bytes as f64 - 1.0);
         memory = memory.max(run.peak_bytes);
-        if has_peer {
-            let mut command = pinned(setting.cores.client, "tcptrace");
-            command.args(["-n", "-l"]).arg(&long);
-            peers.push(f64::from(PACKETS) / measured(&mut command)?.cpu_s);
+        whole_rates.push(whole_bytes / taut(&whole)?.cpu_s);
+        for (peer, rates) in peers.iter().zip(&mut peer_rates) {
+            let Some(peer) = peer else { continue };
+            let mut command = pinned(setting.cores.client, peer.name);
+            command.args(peer.arguments).args(peer.file).arg(if peer.packets == PACKETS { &long } else { &short });
+            rates.push(f64::from(peer.packets) / measured(&mut command)?.cpu_s);
         }
     }
-    let (rate, growth) = (median(&rates), median(&growths));
+    let (rate, whole_rate, growth) = (median(&rates), median(&whole_rates), median(&growths));
     let of_many = taut(&wide)?.peak_bytes;
     let mut rows = vec![
         row(
@@ -80,6 +106,12 @@ pub(crate) fn run(setting: &Setting, options: &Options) -> Result<Outcome> {
             format!("{:.2} M", rate / 1e6),
             format!(">= {:.0} M", PACKETS_PER_S / 1e6),
             rate >= PACKETS_PER_S,
+        ),
+        row(
+            "bytes of whole packets a second of CPU time",
+            format!("{:.2} GB", whole_rate / 1e9),
+            format!(">= {:.0} GB", BYTES_PER_S / 1e9),
+            whole_rate >= BYTES_PER_S,
         ),
         row(
             "memory, file of 4 times the length",
@@ -95,15 +127,20 @@ pub(crate) fn run(setting: &Setting, options: &Options) -> Result<Outcome> {
             of_many <= MOST_BYTES,
         ),
     ];
-    let mut met = rate >= PACKETS_PER_S && growth <= GROWTH && of_many <= MOST_BYTES;
-    if has_peer {
-        let ratios: Vec<f64> = rates.iter().zip(&peers).map(|(taut, peer)| taut / peer).collect();
+    let mut met = rate >= PACKETS_PER_S && whole_rate >= BYTES_PER_S && growth <= GROWTH && of_many <= MOST_BYTES;
+    for ((peer, known), peer_rates) in PEERS.iter().zip(&peers).zip(&peer_rates) {
+        if known.is_none() {
+            rows.push(vec![peer.name.to_owned(), "is not installed".to_owned(), String::new(), String::new()]);
+            continue;
+        }
+        let mut ratios: Vec<f64> = rates.iter().zip(peer_rates).map(|(taut, peer)| taut / peer).collect();
+        ratios.sort_by(f64::total_cmp);
         let ratio = median(&ratios);
-        met &= ratio >= TIMES;
-        let value = format!("{ratio:.2} (tcptrace: {:.2} M)", median(&peers) / 1e6);
-        rows.push(row("times as fast as tcptrace -n -l", value, format!(">= {TIMES}"), ratio >= TIMES));
-    } else {
-        rows.push(vec!["tcptrace".to_owned(), "is not installed".to_owned(), String::new(), String::new()]);
+        met &= ratio >= peer.times;
+        let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
+        let value = format!("{ratio:.2} ({least:.2} to {most:.2}; its own: {:.3} M)", median(peer_rates) / 1e6);
+        let what = format!("times as fast as {} {}", peer.name, peer.arguments.join(" "));
+        rows.push(row(&what, value, format!(">= {}", peer.times), ratio >= peer.times));
     }
     let mut piped = serde_json::Value::Null;
     if let Some(events) = options.events {
@@ -128,7 +165,9 @@ pub(crate) fn run(setting: &Setting, options: &Options) -> Result<Outcome> {
         "packets": PACKETS,
         "connections": CONNECTIONS,
         "packets_per_cpu_s_by_round": rates,
-        "tcptrace_packets_per_cpu_s_by_round": peers,
+        "whole_packet_bytes_per_cpu_s_by_round": whole_rates,
+        "tcptrace_packets_per_cpu_s_by_round": peer_rates[0],
+        "tshark_packets_per_cpu_s_by_round": peer_rates[1],
         "peak_rss_bytes": memory,
         "peak_rss_bytes_of_10000_connections": of_many,
         "memory_growth_by_round": growths,
@@ -162,7 +201,8 @@ fn through_a_pipe(setting: &Setting, packets: u64) -> Result<Run> {
         let begin = |child: &mut Child| {
             let to = child.stdin.take().context("its stdin")?;
             let written = &written;
-            scope.spawn(move || capture::write(to, packets, MANY, |index| written.store(index, Ordering::Relaxed)));
+            let told = |index| written.store(index, Ordering::Relaxed);
+            scope.spawn(move || capture::write(to, Kept::Headers, packets, MANY, told));
             Ok(())
         };
         let least = (packets as f64 * SETTLED) as u64;

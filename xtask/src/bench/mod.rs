@@ -28,7 +28,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::packages::{BUSYBOX, CURL, FIO, IPERF, IPROUTE, SOCAT, SOCKPERF, TCPTRACE, UTIL_LINUX};
+use crate::packages::{BUSYBOX, CURL, FIO, IPERF, IPROUTE, SOCAT, SOCKPERF, TCPTRACE, TSHARK, UTIL_LINUX};
 use crate::{packages, shell};
 use outcome::Outcome;
 use process::Cores;
@@ -132,7 +132,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::from(USAGE));
     }
     if names.contains(&Name::Explain) {
-        needed.push(&TCPTRACE);
+        needed.extend([&TCPTRACE, &TSHARK]);
     }
     packages::ensure(&needed);
 

@@ -4,19 +4,34 @@ use std::io::{BufWriter, Write};
 
 use anyhow::{Context, Result};
 
-/// Bytes kept of each packet: the headers.
+/// Bytes kept of each packet where that is the headers only.
 const KEPT: usize = 66;
+/// What is kept of a packet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kept {
+    Headers,
+    All,
+}
+
 const MSS: u32 = 1448;
 
 /// Bulk over so many connections at once, an acknowledgement for two segments, with the timestamps option.
 /// `told` is asked before each packet with how many there were.
-pub(super) fn write(out: impl Write, packets: u64, connections: u32, mut told: impl FnMut(u64)) -> Result<()> {
+pub(super) fn write(
+    out: impl Write,
+    kept: Kept,
+    packets: u64,
+    connections: u32,
+    mut told: impl FnMut(u64),
+) -> Result<()> {
     /// No client has this address.
     const SERVER: u32 = 1 << 20;
     let mut out = BufWriter::with_capacity(1 << 20, out);
-    for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 96, 101] {
+    for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65_535, 101] {
         out.write_all(&word.to_le_bytes())?;
     }
+    // Each time the same of its bytes are written.
+    let mut packet = [0_u8; 52 + MSS as usize];
     for index in 0..packets {
         told(index);
         let (flow, step) = ((index % u64::from(connections)) as u32, (index / u64::from(connections)) as u32);
@@ -32,7 +47,6 @@ pub(super) fn write(out: impl Write, packets: u64, connections: u32, mut told: i
             _ => (true, if phase == 1 { 24 } else { 16 }, sent, 1, MSS),
         };
         let (from, to) = if is_client { (flow, SERVER) } else { (SERVER, flow) };
-        let mut packet = [0_u8; KEPT];
         packet[..2].copy_from_slice(&[0x45, 0]);
         packet[2..4].copy_from_slice(&((52 + payload) as u16).to_be_bytes());
         packet[4..6].copy_from_slice(&(step as u16 | 1).to_be_bytes());
@@ -47,10 +61,11 @@ pub(super) fn write(out: impl Write, packets: u64, connections: u32, mut told: i
         packet[40..44].copy_from_slice(&[1, 1, 8, 10]);
         packet[44..48].copy_from_slice(&stamp.to_be_bytes());
         let length = 52 + payload;
-        for word in [(at / 1_000_000_000) as u32, (at % 1_000_000_000) as u32, (KEPT as u32).min(length), length] {
+        let most = if kept == Kept::All { length } else { KEPT as u32 };
+        for word in [(at / 1_000_000_000) as u32, (at % 1_000_000_000) as u32, most.min(length), length] {
             out.write_all(&word.to_le_bytes())?;
         }
-        out.write_all(&packet[..KEPT.min(length as usize)])?;
+        out.write_all(&packet[..most.min(length) as usize])?;
     }
     out.flush().context("write the capture")
 }
