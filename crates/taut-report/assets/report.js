@@ -143,13 +143,13 @@
   }, { label: chart.y, ...UNIT[chart.unit ?? "ns"] });
 
   // A frame with axes for what uPlot has no kind of its own for; `draw` paints, `hover` answers for a place.
-  const canvas = (host, height, scales, axes, corner, draw, hover) => {
+  const canvas = (host, height, scales, axes, corner, draw, hover, drag = { x: true, y: false }) => {
     const tip = tipFor(host);
     return new uPlot({
       width: host.clientWidth, height, padding: [8, 18, 0, 0], legend: { show: false },
       scales: { x: { time: false, range: (u, a, b) => [a, b], ...scales.x }, y: { range: (u, a, b) => [a, b], ...scales.y } },
       axes, series: [{}, { paths: () => null, points: { show: false } }],
-      cursor: { points: { show: false }, drag: { x: true, y: false } },
+      cursor: { points: { show: false }, drag },
       hooks: {
         draw: [(u) => {
           u.ctx.save();
@@ -311,7 +311,130 @@
       [[0, chart.span], [-0.6, events.length - 0.4]], draw, hover);
   };
 
-  const KINDS = { percentiles, exceedance, scaling, spread, timeline, air };
+  // A lane for each direction, each stretch in the colour of who held the data. It can be zoomed and moved.
+  const lanes = (chart, host) => {
+    const { holders, lanes: all, from } = chart, to = Math.max(chart.to, from + 1);
+    // The first stretch that ends after a time: none begins before the one before has ended.
+    const firstAfter = (spans, time) => {
+      let low = 0, high = spans.length;
+      while (low < high) {
+        const middle = (low + high) >> 1;
+        if (spans[middle][0] + spans[middle][1] > time) high = middle; else low = middle + 1;
+      }
+      return low;
+    };
+    const draw = (u, ctx, px) => {
+      const X = (ns) => u.valToPos(ns, "x", true), { min, max } = u.scales.x;
+      const colours = holders.map((one) => colour(one.colour));
+      all.forEach((lane, row) => {
+        const middle = u.valToPos(row, "y", true), top = middle - 2 * px, height = 18 * px;
+        ctx.fillStyle = colour("fg");
+        ctx.font = `${12 * px}px system-ui, sans-serif`;
+        ctx.textAlign = "left";
+        ctx.textBaseline = "bottom";
+        ctx.fillText(lane.label, u.bbox.left + 4 * px, top - 3 * px);
+        // Stretches within one pixel: the pixel has the colour of who had most of it.
+        let column = -1, most = new Map();
+        const flush = () => {
+          let best = -1, time = 0;
+          for (const [holder, held] of most) if (held > time) [best, time] = [holder, held];
+          if (best >= 0) {
+            ctx.fillStyle = colours[best];
+            ctx.fillRect(column, top, 1, height);
+          }
+          most = new Map();
+        };
+        for (let i = firstAfter(lane.spans, min); i < lane.spans.length && lane.spans[i][0] < max; i++) {
+          const [begin, held, holder] = lane.spans[i], left = X(begin), right = X(begin + held);
+          if (Math.floor(left) !== column) {
+            flush();
+            column = Math.floor(left);
+          }
+          if (right - left < 1) {
+            most.set(holder, (most.get(holder) ?? 0) + held);
+            continue;
+          }
+          ctx.fillStyle = colours[holder];
+          ctx.fillRect(left, top, right - left, height);
+        }
+        flush();
+      });
+    };
+    const hover = (x, y) => {
+      const lane = all[Math.round(y)];
+      if (!lane) return null;
+      const near = lane.spans[firstAfter(lane.spans, x)];
+      if (!near || near[0] > x) return [lane.label, [["not drawn", ""]]];
+      const [begin, held, holder, first, last] = near, one = holders[holder];
+      return [one.name, [
+        ["to act", one.side], ["for", UNIT.ns.exact(held)], ["begins at", UNIT.ns.exact(begin)],
+        ["Wireshark", `frame.number in {${first}..${last}}`], ["direction", lane.label],
+      ]];
+    };
+    const u = canvas(host, 60 + 46 * all.length, { y: { dir: -1 } },
+      [
+        axis({ size: 26, label: "since the first packet", splits: (u, i, a, b) => linearSplits(a, b, roomFor(u, "x", 90)), values: (u, splits) => steps(splits) }),
+        axis({ show: false }),
+      ],
+      [[from, to], [-0.7, all.length - 0.3]], draw, hover, { x: false, y: false });
+    // As many digits as tell one tick from the next.
+    function steps(splits) {
+      const gap = splits.length > 1 ? splits[1] - splits[0] : 1, [size, unit] = TIME.findLast(([size]) => Math.abs(splits.at(-1) ?? 0) >= size) ?? TIME[0];
+      const after = Math.min(9, Math.max(0, -Math.floor(Math.log10(gap / size) + 1e-9)));
+      return splits.map((v) => `${(v / size).toFixed(after)} ${unit}`);
+    }
+    const show = (min, max) => {
+      const width = Math.min(to - from, Math.max(1, max - min)), left = Math.min(Math.max(from, min), to - width);
+      u.setScale("x", { min: left, max: left + width });
+    };
+    const zoom = (by, at) => {
+      const { min, max } = u.scales.x, place = at ?? (min + max) / 2;
+      show(place - (place - min) * by, place + (max - place) * by);
+    };
+    const move = (share) => {
+      const { min, max } = u.scales.x, off = (max - min) * share;
+      show(min + off, max + off);
+    };
+    host.classList.add("lanes");
+    host.tabIndex = 0;
+    u.over.addEventListener("wheel", (event) => {
+      const { min, max } = u.scales.x;
+      if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+        event.preventDefault();
+        move(event.deltaX / u.over.clientWidth);
+      } else if (event.deltaY < 0 || max - min < to - from) {
+        // Where all is shown already, the page scrolls.
+        event.preventDefault();
+        zoom(1.25 ** Math.sign(event.deltaY), u.posToVal(event.clientX - u.over.getBoundingClientRect().left, "x"));
+      }
+    }, { passive: false });
+    let held = null;
+    u.over.addEventListener("pointerdown", (event) => {
+      if (event.button) return;
+      held = event.clientX;
+      u.over.setPointerCapture(event.pointerId);
+    });
+    u.over.addEventListener("pointermove", (event) => {
+      if (held === null) return;
+      move((held - event.clientX) / u.over.clientWidth);
+      held = event.clientX;
+    });
+    for (const end of ["pointerup", "pointercancel"]) u.over.addEventListener(end, () => { held = null; });
+    u.over.addEventListener("dblclick", () => show(from, to));
+    host.onkeydown = (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      const keys = {
+        ArrowLeft: () => move(-0.2), ArrowRight: () => move(0.2), "+": () => zoom(0.8), "=": () => zoom(0.8),
+        "-": () => zoom(1.25), 0: () => show(from, to), Home: () => show(from, to),
+      };
+      if (!keys[event.key]) return;
+      event.preventDefault();
+      keys[event.key]();
+    };
+    return u;
+  };
+
+  const KINDS = { percentiles, exceedance, scaling, spread, timeline, air, lanes };
   const drawn = new Map();
   const draw = (host) => {
     drawn.get(host)?.destroy();

@@ -147,14 +147,14 @@ fn dark_share(direction: &Direction) -> f64 {
 }
 
 /// Before what was found: that it is not the half of it.
-fn dark(direction: &Direction) -> Option<String> {
+pub(crate) fn dark(direction: &Direction) -> Option<String> {
     let share = dark_share(direction);
     (share >= 0.5)
         .then(|| format!("CAN'T TELL what holds the data back for {} of the time; of the rest:", units::share(share)))
 }
 
 /// That no cause was found, and of how many that can be said.
-fn nothing_found(direction: &Direction) -> String {
+pub(crate) fn nothing_found(direction: &Direction) -> String {
     let all = direction.verdicts.len();
     let unknown = direction.verdicts.iter().filter(|on| matches!(on.verdict, Verdict::Unknown { .. })).count();
     let dark = dark_share(direction);
@@ -176,7 +176,7 @@ fn wrapped(line: &str) -> Vec<String> {
     wrap("  ", line).into_iter().map(|line| line.trim_start().to_owned()).collect()
 }
 
-fn headline(file: &ExplainedFile) -> String {
+pub(crate) fn headline(file: &ExplainedFile) -> String {
     let explanation = &file.explanation;
     let plural = |count: u64, one: &str| format!("{} {one}{}", units::count(count), if count == 1 { "" } else { "s" });
     let counts = format!(
@@ -209,7 +209,7 @@ fn link(channel: &ChannelFacts) -> String {
     if facts.is_empty() { "link not known".to_owned() } else { facts.join(", ") }
 }
 
-fn title(direction: &Direction) -> String {
+pub(crate) fn title(direction: &Direction) -> String {
     if let Some(facts) = &direction.datagrams {
         return explained_datagrams::title(direction, facts);
     }

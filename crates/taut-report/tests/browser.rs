@@ -1,5 +1,6 @@
 //! The HTML report in a real browser.
 
+mod explained_page;
 mod synthetic;
 mod webdriver;
 

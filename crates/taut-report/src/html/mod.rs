@@ -2,6 +2,7 @@
 
 mod air;
 mod chart;
+mod explained;
 mod page;
 mod section;
 
@@ -12,6 +13,7 @@ use crate::{Document, prose, units};
 use page::{code, escape, push, sentence};
 
 pub(crate) use chart::{Spread, SpreadRow, add_spread};
+pub use explained::render_explained;
 pub(crate) use page::Page;
 pub(crate) use section::sheet_tables;
 

@@ -14,7 +14,7 @@ use taut_explain::join::Sightings;
 use taut_explain::{Engine, causes};
 use taut_measure::Interrupt;
 use taut_record::{Ended, FORMAT_VERSION};
-use taut_report::{Difference, ExplainDocument, ExplainedFile, explained_trace};
+use taut_report::{Difference, ExplainDocument, ExplainedFile, explained_trace, html};
 
 use crate::cause_limit::CauseLimit;
 use crate::exit::Code;
@@ -42,6 +42,7 @@ use crate::{output, run};
   taut explain --join sender.pcap receiver.pcap
   btmon -w slow.btsnoop ; taut explain slow.btsnoop
   adb bugreport report.zip ; taut explain report.zip
+  taut explain slow.pcapng --html slow.html
   taut explain slow.pcapng --perfetto slow.json
   taut explain trace.pcap --fail-on nagle_delayed_ack=1% --fail-on loss=5%
 
@@ -66,7 +67,10 @@ pub(crate) struct Args {
     /// Write who held the data at each moment for ui.perfetto.dev: a track for each direction
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
-    /// Directions that --full, --json and --perfetto report, worst first
+    /// Write the verdicts as one HTML page that loads nothing, with who held the data at each moment drawn
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Directions that --full, --json, --html and --perfetto report, worst first
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     top: u16,
     /// Fail with code 3 when a cause is found with more than this share of a direction's time (may be repeated)
@@ -84,6 +88,8 @@ const CONNECTIONS: usize = 16_384;
 const WITH_BAR: u64 = 64 << 20;
 /// So many stretches of a file are drawn; the viewer takes a few seconds to open them.
 const SPANS: usize = 200_000;
+/// Where only a page draws them: it has them as text, some 35 bytes each.
+const PAGE_SPANS: usize = 50_000;
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if args.diff && args.files.len() != 2 {
@@ -98,7 +104,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     for file in &args.files {
         let mut sightings = (args.files.len() > 1 && !args.diff).then(Sightings::new);
         let engine = Engine::new(args.top.into());
-        let engine = if args.perfetto.is_some() { engine.with_spans(SPANS) } else { engine };
+        let engine = match (&args.perfetto, &args.html) {
+            (Some(_), _) => engine.with_spans(SPANS),
+            (None, Some(_)) => engine.with_spans(PAGE_SPANS),
+            (None, None) => engine,
+        };
         let mut explained = explain(file, engine, &interrupt, sightings.as_mut())?;
         if interrupt.is_set() {
             files.push(explained);
@@ -132,6 +142,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         if let Some(told) = explained_trace::left_out(&document) {
             anstream::eprintln!("taut: {}: {told}", path.display());
         }
+    }
+    if let Some(path) = &args.html {
+        output::write_file(path, &html::render_explained(&document))?;
     }
     output::print(&if args.json { document.to_json() } else { document.to_text(args.full) })?;
     // All are said.
