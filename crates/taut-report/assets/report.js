@@ -371,12 +371,14 @@
         ["Wireshark", `frame.number in {${first}..${last}}`], ["direction", lane.label],
       ]];
     };
-    const u = canvas(host, 60 + 46 * all.length, { y: { dir: -1 } },
+    // All lanes, whatever part of the time is shown.
+    const rows = [-0.7, all.length - 0.3];
+    const u = canvas(host, 60 + 46 * all.length, { y: { dir: -1, range: () => rows } },
       [
         axis({ size: 26, label: "since the first packet", splits: (u, i, a, b) => linearSplits(a, b, roomFor(u, "x", 90)), values: (u, splits) => steps(splits) }),
         axis({ show: false }),
       ],
-      [[from, to], [-0.7, all.length - 0.3]], draw, hover, { x: false, y: false });
+      [[from, to], rows], draw, hover, { x: false, y: false });
     // As many digits as tell one tick from the next.
     function steps(splits) {
       const gap = splits.length > 1 ? splits[1] - splits[0] : 1, [size, unit] = TIME.findLast(([size]) => Math.abs(splits.at(-1) ?? 0) >= size) ?? TIME[0];

@@ -182,6 +182,7 @@ fn lanes_can_be_zoomed_moved_and_asked() {
     until("nearer", "nagle", &|now| now > 2 * nagle);
     (0..9).for_each(|_| drop(key("ArrowLeft")));
     until("left", "nagle", &|now| now == 0);
+    until("left", "sending_program", &|now| now > program);
 
     assert_eq!(browser.run("return document.title"), "taut explain");
     assert_eq!(browser.run("return performance.getEntriesByType('resource').length"), 0);
