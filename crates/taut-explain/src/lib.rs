@@ -31,8 +31,9 @@ pub mod watch;
 mod words;
 
 pub use engine::{
-    AirFacts, CauseIn, Certainty, ChannelFacts, Cost, DatagramFacts, Direction, DnsFacts, DnsServer, Engine, Evidence,
-    Explanation, Found, Held, Picture, QuicFacts, Span, Stall, Verdict, VerdictOn, causes,
+    AirFacts, CauseIn, CauseTime, Certainty, ChannelFacts, Cost, DatagramFacts, Direction, DnsFacts, DnsServer, Engine,
+    Evidence, Explanation, Found, Held, HostPair, LongStall, MostHeld, OverAll, Picture, QuicFacts, Span, Stall,
+    Verdict, VerdictOn, causes,
 };
 pub use finding::{Finding, Proof, Unit};
 pub use ledger::{Stage, ledger};

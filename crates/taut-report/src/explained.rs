@@ -12,6 +12,7 @@ use crate::explained_air;
 use crate::explained_datagrams;
 use crate::explained_file::{ExplainedFile, holder};
 use crate::explained_joined;
+use crate::explained_over_all;
 use crate::lines::{WIDTH, cut, line_to, wrap};
 use crate::units;
 
@@ -118,6 +119,7 @@ fn verdict(file: &ExplainedFile) -> Vec<String> {
     if !also.is_empty() {
         last.push(cut(&format!("Also: {}.", also.join(", "))));
     }
+    last.extend(explained_over_all::short(explanation).iter().map(|line| cut(line)));
     let more = explanation.directions.saturating_sub(1);
     if more > 0 {
         let are = if more == 1 {
@@ -336,7 +338,8 @@ fn channel_facts(direction: &Direction, channel: &ChannelFacts) -> String {
 }
 
 fn details(file: &ExplainedFile) -> Vec<String> {
-    let mut lines = Vec::new();
+    let over_all = explained_over_all::full(&file.explanation);
+    let mut lines: Vec<String> = over_all.iter().flat_map(|line| wrapped(line)).collect();
     for (index, direction) in file.explanation.worst.iter().enumerate() {
         lines.push(String::new());
         lines.push(format!("[{}] {}", index + 1, title(direction)));

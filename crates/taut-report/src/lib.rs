@@ -24,6 +24,7 @@ mod explained_datagrams;
 mod explained_file;
 mod explained_joined;
 mod explained_lost;
+mod explained_over_all;
 pub mod explained_trace;
 pub mod html;
 mod lines;

@@ -1,6 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::over_all::OverAll;
 use super::picture::Picture;
 
 /// What the packets of one source came to.
@@ -26,6 +27,9 @@ pub struct Explanation {
     pub totals: Vec<Held>,
     /// The causes that were found or could not be told, over all directions.
     pub causes: Vec<CauseIn>,
+    /// What stands out over all directions, also of those that are not among the worst.
+    #[serde(default)]
+    pub over_all: OverAll,
     /// The directions in which most time could be had back, worst first.
     pub worst: Vec<Direction>,
 }

@@ -11,6 +11,7 @@ mod detect;
 pub(crate) mod drawn;
 mod episode;
 mod explanation;
+mod over_all;
 mod picture;
 mod report;
 mod trail;
@@ -32,10 +33,12 @@ pub use explanation::{
     Explanation, Found, Held, QuicFacts, Stall, Verdict, VerdictOn,
 };
 
+pub use over_all::{CauseTime, HostPair, LongStall, MostHeld, OverAll};
 pub use picture::{Picture, Span};
 pub(crate) use report::held;
 
 use self::clock::Clock;
+use self::over_all::Gathering;
 use self::trail::Allowance;
 use crate::channel::{self, Channel};
 use crate::dns::{self, Resolver};
@@ -54,6 +57,7 @@ pub struct Engine {
     worst: Vec<(u64, Direction)>,
     totals: BTreeMap<Holder, Total>,
     causes: Causes,
+    over_all: Gathering,
     counts: Counts,
     /// Where pictures are wanted.
     pictures: Option<Allowance>,
@@ -135,6 +139,7 @@ impl Engine {
             worst: Vec::new(),
             totals: BTreeMap::new(),
             causes: Causes::default(),
+            over_all: Gathering::default(),
             counts: Counts::default(),
             pictures: None,
         }
@@ -175,6 +180,7 @@ impl Engine {
             directions: self.counts.directions,
             totals,
             causes: self.causes.0,
+            over_all: self.over_all.finish(),
             worst: self.worst.into_iter().map(|(_, direction)| direction).collect(),
         }
     }
@@ -224,6 +230,7 @@ impl Engine {
             let Some((mut report, breakdown, weight)) = reported else { continue };
             self.counts.directions += 1;
             report.verdicts.iter().for_each(|on| self.causes.add(on));
+            self.over_all.add(&report, weight);
             for holder in Holder::ALL {
                 let Some(cell) = breakdown.get(holder) else { continue };
                 let total = self.totals.entry(holder).or_default();

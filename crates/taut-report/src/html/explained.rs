@@ -8,7 +8,7 @@ use taut_record::Ended;
 use super::page::{Page, code, escape, push, sentence};
 use crate::explained::{ExplainDocument, dark, headline, nothing_found, title};
 use crate::explained_file::{ExplainedFile, holder};
-use crate::{explained_joined, units};
+use crate::{explained_joined, explained_over_all, units};
 
 /// The document as one HTML page. The time of directions is drawn where the engine was asked for their pictures.
 pub fn render_explained(document: &ExplainDocument) -> String {
@@ -19,6 +19,8 @@ pub fn render_explained(document: &ExplainDocument) -> String {
         let name = file.file.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(&file.file);
         page.begin_section(&format!("file{}", index + 1), name);
         push!(page.body, "<p class=\"lead\">{}</p>", sentence(&headline(file)));
+        let over_all = [explained_over_all::short(&file.explanation), explained_over_all::full(&file.explanation)];
+        list(&mut page, "", over_all.iter().flatten().map(String::as_str));
         lanes(&mut page, file);
         for (place, direction) in file.explanation.worst.iter().enumerate() {
             one_direction(&mut page, place + 1, direction);
@@ -145,7 +147,7 @@ fn one_direction(page: &mut Page, place: usize, direction: &Direction) {
         })
         .collect();
     list(page, "Can't tell", unknown.iter().map(String::as_str));
-    list(page, "", direction.remarks.iter().map(String::as_str));
+    list(page, "What the capture lacks", direction.remarks.iter().map(String::as_str));
 }
 
 fn card(page: &mut Page, cause: &str, found: &Found) {
