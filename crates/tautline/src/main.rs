@@ -11,6 +11,7 @@ mod destination;
 mod exit;
 mod findings;
 mod first_screen;
+mod held_limit;
 mod input;
 mod joining;
 mod kept;

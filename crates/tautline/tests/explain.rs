@@ -483,3 +483,59 @@ fn a_trace_that_can_not_be_written_is_an_error() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("write /nowhere/trace.json"), "{}", text(&output.stderr));
 }
+
+#[test]
+fn a_limit_on_a_holder_is_code_3_and_names_the_direction() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), "trace.pcap", &capture());
+    let missed = explain(&path, &["--assert", "held(nagle)<1%", "--assert", "longest(nagle)<1s"]);
+    assert_eq!(missed.status.code(), Some(3));
+    let told = text(&missed.stderr);
+    assert!(told.contains("`held(nagle)<1%` does not hold: it is 8") && told.contains("10.0.15.160:4000 > "), "{told}");
+    assert!(!told.contains("longest"), "{told}");
+    let cured = explain(&file(directory.path(), "cured.pcap", &requests(false)), &["--assert", "held(nagle)<1%"]);
+    assert_eq!(cured.status.code(), Some(0), "{}", text(&cured.stderr));
+    let none = explain(&file(directory.path(), "none.pcap", &capture()[..24]), &["--assert", "held(nagle)<1%"]);
+    assert!(text(&none.stderr).contains("`held(nagle)<1%` can't be told"), "{}", text(&none.stderr));
+    let typo = explain(&path, &["--assert", "held(nagel)<1%"]);
+    assert!(!typo.status.success() && text(&typo.stderr).contains("there are handshake, "), "{}", text(&typo.stderr));
+}
+
+#[test]
+fn a_page_has_the_verdict_and_the_lanes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), "<b>trace.pcap", &capture());
+    let page = directory.path().join("page.html");
+    let output = explain(&path, &["--html", page.to_str().unwrap()]);
+    assert!(output.status.success() && text(&output.stdout).contains("FOUND"), "{}", text(&output.stderr));
+    let html = std::fs::read_to_string(&page).unwrap();
+    assert!(html.contains("nagle_delayed_ack") && html.contains("\"kind\":\"lanes\"") && html.contains("held-nagle"));
+    assert!(html.contains("&lt;b&gt;trace.pcap") && !html.contains("<b>trace"));
+}
+
+/// Stories of several connections: nothing goes beyond a terminal's width.
+#[test]
+fn no_line_is_wider_than_100_columns() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut two = packets_of(true);
+    // The same talk from another port.
+    for (at, mut bytes) in packets_of(true) {
+        // The client's port, in either direction.
+        let port = if bytes[20..22] == 4000_u16.to_be_bytes() { 21 } else { 23 };
+        bytes[port] ^= 1;
+        two.push((at + 5 * MS, bytes));
+    }
+    two.sort_by_key(|(at, _)| *at);
+    let stories = [("held.pcap", capture()), ("cured.pcap", requests(false)), ("two.pcap", pcap(false, true, 101, &two))];
+    for (name, bytes) in stories {
+        let path = file(directory.path(), &format!("{}{name}", "long".repeat(40)), &bytes);
+        for more in [&[][..], &["--full"]] {
+            let told = text(&explain(&path, more).stdout);
+            assert!(told.lines().all(|line| line.chars().count() <= 100), "{told}");
+            let verdict = told.lines().take_while(|line| !line.is_empty());
+            assert!(more.len() == 1 || verdict.count() <= 15, "{told}");
+        }
+        let told = text(&explain(&path, &[]).stdout);
+        assert_eq!(told.contains("ALL 4 directions: nagle_delayed_ack "), name == "two.pcap", "{told}");
+    }
+}

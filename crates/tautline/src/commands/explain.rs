@@ -18,6 +18,7 @@ use taut_report::{Difference, ExplainDocument, ExplainedFile, explained_trace, h
 
 use crate::cause_limit::CauseLimit;
 use crate::exit::Code;
+use crate::held_limit::HeldLimit;
 use crate::joining::{self, sighting};
 use crate::{output, run};
 
@@ -45,6 +46,7 @@ use crate::{output, run};
   taut explain slow.pcapng --html slow.html
   taut explain slow.pcapng --perfetto slow.json
   taut explain trace.pcap --fail-on nagle_delayed_ack=1% --fail-on loss=5%
+  taut explain trace.pcap --assert 'held(nagle)<1%' --assert 'longest(peer_turn)<20ms'
 
 A capture taken at the sender tells most. -s 128 keeps the headers, which is all that is looked at.
 docs/explain.md has each cause with its evidence and its cure.")]
@@ -76,6 +78,10 @@ pub(crate) struct Args {
     /// Fail with code 3 when a cause is found with more than this share of a direction's time (may be repeated)
     #[arg(long, value_name = "CAUSE=SHARE%", value_parser = limit)]
     fail_on: Vec<CauseLimit>,
+    /// Fail with code 3 unless it holds in each direction: held(nagle)<1%, held(receive_window)<50ms,
+    /// longest(peer_turn)<20ms (may be repeated)
+    #[arg(long, value_name = "LIMIT", value_parser = HeldLimit::parse)]
+    assert: Vec<HeldLimit>,
 }
 
 fn limit(text: &str) -> Result<CauseLimit, String> {
@@ -152,6 +158,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     for limit in &args.fail_on {
         for ExplainedFile { file, explanation, .. } in &document.files {
             missed |= limit.is_missed(file, explanation.directions, &explanation.causes);
+        }
+    }
+    for limit in &args.assert {
+        for ExplainedFile { file, explanation, .. } in &document.files {
+            missed |= limit.is_missed(file, explanation);
         }
     }
     Ok(match (interrupt.is_set(), missed) {
