@@ -27,7 +27,7 @@ pub struct Counts {
     pub l2cap: u64,
     /// Of them Number Of Completed Packets.
     pub hci_completions: u64,
-    /// Of them ACL packets of BR/EDR, which is not explained.
+    /// PDUs of BR/EDR on fixed channels, which are not followed.
     pub classic: u64,
     /// Events and signalling of Bluetooth that were not kept whole; what they say is not known.
     pub hci_cut: u64,

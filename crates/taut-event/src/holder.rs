@@ -34,6 +34,8 @@ pub enum Holder {
     ReceivingProgram,
     /// The peer had given no L2CAP credits.
     Credits,
+    /// The peer had given no credits of RFCOMM, or had said that it takes nothing.
+    RfcommCredits,
     /// Data in the controller waited for the next connection event.
     ConnectionInterval,
     /// All of the controller's buffers were taken.
@@ -74,7 +76,7 @@ pub enum Side {
 
 impl Holder {
     /// All, in the order of their indices.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Handshake,
         Self::SendingProgram,
         Self::PeerTurn,
@@ -90,6 +92,7 @@ impl Holder {
         Self::ReceiveWindow,
         Self::ReceivingProgram,
         Self::Credits,
+        Self::RfcommCredits,
         Self::ConnectionInterval,
         Self::ControllerBuffers,
         Self::Air,
@@ -126,6 +129,7 @@ impl Holder {
             Self::ReceiveWindow => "receive_window",
             Self::ReceivingProgram => "receiving_program",
             Self::Credits => "credits",
+            Self::RfcommCredits => "rfcomm_credits",
             Self::ConnectionInterval => "connection_interval",
             Self::ControllerBuffers => "controller_buffers",
             Self::Air => "air",
@@ -152,7 +156,9 @@ impl Holder {
             | Self::Pacing
             | Self::SendBuffer
             | Self::SendBufferOrCongestion => Side::Sender,
-            Self::PeerTurn | Self::ReceiveWindow | Self::ReceivingProgram | Self::Credits => Side::Receiver,
+            Self::PeerTurn | Self::ReceiveWindow | Self::ReceivingProgram | Self::Credits | Self::RfcommCredits => {
+                Side::Receiver
+            }
             Self::PathQueue
             | Self::ConnectionInterval
             | Self::ControllerBuffers
@@ -188,6 +194,7 @@ impl fmt::Display for Holder {
             Self::ReceiveWindow => "receive window",
             Self::ReceivingProgram => "receiving program",
             Self::Credits => "L2CAP credits",
+            Self::RfcommCredits => "RFCOMM credits",
             Self::ConnectionInterval => "connection interval",
             Self::ControllerBuffers => "controller's buffers",
             Self::Air => "controller and air",

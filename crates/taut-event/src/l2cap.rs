@@ -22,6 +22,21 @@ pub enum Channel {
     CreditBased(u16),
     /// A channel whose opening was not seen, by the identifier first seen.
     Dynamic(u16),
+    /// A channel of BR/EDR without credits, by its protocol/service multiplexer.
+    Basic(u16),
+    /// A channel of BR/EDR whose opening was not seen, by the identifier first seen.
+    Unopened(u16),
+    /// A connection of RFCOMM, by its data link connection identifier, 2 to 61.
+    Rfcomm(u8),
+    /// The media packets of a stream of AVDTP (A2DP), by the identifier of the channel.
+    Media(u16),
+}
+
+impl Channel {
+    /// Whether only links of BR/EDR have it, which have no connection events.
+    pub const fn is_classic(self) -> bool {
+        matches!(self, Self::Basic(_) | Self::Unopened(_) | Self::Rfcomm(_) | Self::Media(_))
+    }
 }
 
 impl fmt::Display for Channel {
@@ -29,7 +44,11 @@ impl fmt::Display for Channel {
         match self {
             Self::Att => f.write_str("ATT"),
             Self::CreditBased(psm) => write!(f, "PSM {psm:#06x}"),
-            Self::Dynamic(cid) => write!(f, "CID {cid:#06x}"),
+            Self::Dynamic(cid) | Self::Unopened(cid) => write!(f, "CID {cid:#06x}"),
+            Self::Basic(psm) => write!(f, "PSM {psm:#06x}"),
+            // Two connections may have the same server channel, one at each end.
+            Self::Rfcomm(dlci) => write!(f, "RFCOMM channel {} (DLCI {dlci})", dlci >> 1),
+            Self::Media(cid) => write!(f, "A2DP media CID {cid:#06x}"),
         }
     }
 }
@@ -96,6 +115,26 @@ pub enum L2cap {
         /// PDUs.
         count: u16,
     },
+    /// No credits limit this direction. Its receiver may still say that it takes nothing for now.
+    Stopped {
+        /// Whether it takes nothing from now on (RFCOMM: MSC with the FC bit, or FCoff).
+        is_stopped: bool,
+    },
+    /// Something limits both directions whose state is not known from now on: credits that were not seen, or
+    /// the window of a retransmission mode.
+    NotCounted,
+    /// The packet that comes next begins with this header of RTP (RFC 3550, section 5.1).
+    Media {
+        /// Its number.
+        sequence: u16,
+        /// When its first sample plays, in units of the stream's sampling rate.
+        timestamp: u32,
+    },
+    /// The stream was started, suspended or configured.
+    Stream {
+        /// Samples a second, of which timestamps count; 0: not seen.
+        hz: u32,
+    },
     /// Whether all buffers that the controller has for such links are taken, by whatever channel.
     Buffers {
         /// ACL packets in the controller.
@@ -107,7 +146,7 @@ pub enum L2cap {
     Link(RadioLink),
     /// Packets are missing from the log before this, of whatever channel and kind.
     Lost,
-    /// The channel turns out to be one of BR/EDR, which is not followed.
+    /// The channel turns out to be one of BR/EDR. What follows is told of another one.
     Classic,
     /// Nothing more is seen of the channel: it or its link has ended, or the log has.
     Ended {

@@ -204,6 +204,9 @@ fn tail(path: &str, room: usize) -> String {
 
 /// `LE 1M, interval 7.50 ms, 251 B`, the last of which a data PDU carries.
 fn link(channel: &ChannelFacts) -> String {
+    if matches!(channel.kind.as_str(), "basic" | "rfcomm" | "media") {
+        return "BR/EDR".to_owned();
+    }
     let mut facts = Vec::new();
     facts.extend(channel.phy.as_ref().map(|phy| format!("LE {phy}")));
     facts.extend(channel.interval_ns.map(|interval| format!("interval {}", units::time(interval))));
@@ -333,6 +336,9 @@ fn channel_facts(direction: &Direction, channel: &ChannelFacts) -> String {
     }
     if let Some(median) = channel.median_completion_ns {
         let _ = write!(facts, "; through after {} (median)", units::time(median));
+        if let Some(most) = channel.max_completion_ns {
+            let _ = write!(facts, ", {} at most", units::time(most));
+        }
     }
     facts + if channel.is_encrypted { "; encrypted." } else { "." }
 }

@@ -3,6 +3,8 @@
 use taut_event::{Acl, Channel as Kind, FlowId, Turn};
 use taut_time::ByteRange;
 
+use super::mux::Connection;
+
 /// The SPSM of enhanced ATT bearers (Assigned Numbers, section 2.5).
 const EATT: u16 = 0x27;
 
@@ -23,6 +25,15 @@ pub(super) struct Channel {
     position: [u64; 2],
     /// Number of its last packet.
     pub(super) last: u64,
+    /// Of RFCOMM: what is multiplexed on it.
+    pub(super) connections: Vec<Connection>,
+    /// Of BR/EDR: the longest SDU by direction, whether its receiver's wish was agreed to, and whether all that was
+    /// told.
+    pub(super) mtu: [u16; 2],
+    pub(super) is_agreed: [bool; 2],
+    pub(super) is_told: bool,
+    /// Whether it does not retransmit.
+    pub(super) is_basic: bool,
 }
 
 /// A part of a PDU, without its L2CAP header.
@@ -39,7 +50,22 @@ pub(super) struct Part<'a> {
 
 impl Channel {
     pub(super) const fn new(flow: FlowId, adapter: u16, handle: u16, kind: Kind, cids: [Option<u16>; 2]) -> Self {
-        Self { flow, adapter, handle, kind, cids, sdu_left: [0; 2], is_endless: [false; 2], position: [0; 2], last: 0 }
+        Self {
+            flow,
+            adapter,
+            handle,
+            kind,
+            cids,
+            sdu_left: [0; 2],
+            is_endless: [false; 2],
+            position: [0; 2],
+            last: 0,
+            connections: Vec::new(),
+            mtu: [0; 2],
+            is_agreed: [false; 2],
+            is_told: false,
+            is_basic: true,
+        }
     }
 
     /// The packet, and which bytes of the program are in it.

@@ -106,6 +106,7 @@ pub(super) enum Told<'a> {
     },
     ClassicConnected {
         handle: u16,
+        peer: [u8; 6],
     },
     Updated {
         handle: u16,
@@ -173,7 +174,10 @@ fn told(code: u8, parameters: &[u8]) -> Option<Told<'_>> {
     let handle = |at: usize| word(at).map(|handle| handle & 0xfff);
     let is_success = |at: usize| byte(at) == Some(0);
     Some(match code {
-        codes::CONNECTION_COMPLETE if is_success(0) => Told::ClassicConnected { handle: handle(1)? },
+        // Links for audio (SCO) have their own packets.
+        codes::CONNECTION_COMPLETE if is_success(0) && byte(9)? == 1 => {
+            Told::ClassicConnected { handle: handle(1)?, peer: *parameters.get(3..)?.first_chunk()? }
+        }
         codes::DISCONNECTION_COMPLETE if is_success(0) => Told::Disconnected { handle: handle(1)? },
         codes::ENCRYPTION_CHANGE if is_success(0) && byte(3)? > 0 => Told::Encrypted { handle: handle(1)? },
         codes::COMPLETED_PACKETS => Told::Completed(Completions(parameters.get(1..)?)),

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use taut_air::l2cap::Reassembly;
 use taut_event::RadioLink;
 
+use super::avdtp::Stream;
+
 /// So many packets are remembered until the controller tells that they went.
 const MOST_QUEUED: usize = 4096;
 /// So many requests for channels may wait for an answer.
@@ -14,23 +16,29 @@ const MOST_ASKED: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Adapter {
     pub(super) index: u16,
-    /// Packets for links of LE that the controller has, and that it takes; 0: not seen.
-    pub(super) in_use: u16,
+    /// Packets that the controller has in the buffers for links of LE alone, and in those for others.
+    pub(super) in_use: [u16; 2],
+    /// Packets for links of LE alone that it takes; 0: not seen, or none.
     pub(super) of: u16,
     /// Longest packet for links of LE; 0: not seen, or the same as for others.
     pub(super) length: u16,
-    /// Packets that it takes for all links, where it has none for LE alone.
+    /// Packets that it takes for links of BR/EDR, and for all where it has none for LE alone; 0: not seen.
     pub(super) shared: u16,
-    pub(super) is_full: bool,
+    pub(super) is_full: [bool; 2],
     /// Whether there ever was a Number Of Completed Packets.
     pub(super) tells_completions: bool,
     pub(super) links: Vec<Link>,
 }
 
 impl Adapter {
-    /// Buffers for links of LE: their own, or those for all links.
-    pub(super) const fn buffers(&self) -> u16 {
-        if self.of > 0 { self.of } else { self.shared }
+    /// Which buffers a link's packets take: 0 those for LE alone, 1 the others.
+    pub(super) const fn pool(&self, is_classic: bool) -> usize {
+        if is_classic || self.of == 0 { 1 } else { 0 }
+    }
+
+    /// So many packets fit into them; 0: not seen.
+    pub(super) const fn buffers(&self, pool: usize) -> u16 {
+        if pool == 0 { self.of } else { self.shared }
     }
 }
 
@@ -48,6 +56,7 @@ pub(super) struct Link {
     /// Whether the header of the PDU under way was not kept.
     pub(super) is_headless: [bool; 2],
     pub(super) asked: VecDeque<Asked>,
+    pub(super) stream: Stream,
 }
 
 /// The PDU under way.
@@ -57,6 +66,8 @@ pub(super) struct Current {
     pub(super) slot: Option<usize>,
     /// Bytes that it still lacks, with its header.
     pub(super) left: usize,
+    /// Bytes before the program's, without the header of L2CAP, and behind them.
+    pub(super) around: [usize; 2],
 }
 
 /// A request for a channel.
@@ -83,6 +94,7 @@ impl Link {
             current: [None; 2],
             is_headless: [false; 2],
             asked: VecDeque::new(),
+            stream: Stream::default(),
         }
     }
 

@@ -1,12 +1,16 @@
 //! From packets of the host controller interface to L2CAP channels, as events.
 //!
-//! Channels of LE are followed: credit-based ones and ATT. Those of BR/EDR are counted only.
+//! Of LE credit-based channels and ATT are followed; of BR/EDR L2CAP channels, RFCOMM and media of A2DP.
 
+mod avdtp;
 mod channel;
+mod classic;
 mod enhanced;
 mod hci;
 mod link;
+mod mux;
 mod out;
+mod rfcomm;
 mod signal;
 
 use taut_air::hci::{Boundary, PacketView};
@@ -18,16 +22,18 @@ use taut_event::{
 
 use crate::counts::Counts;
 use crate::packet::Packet;
+use avdtp::AVDTP_PSM;
 use channel::{Channel, Part};
 pub(crate) use hci::is_hci;
 use hci::{Record, Told};
 use link::{Adapter, Current, Link};
+use mux::RFCOMM_PSM;
 use out::{ACL_HEADER, NO_BYTES, Out, Place};
 
 /// The attribute protocol's channel on LE (Core Specification, Vol 3, Part A, section 2.1).
 const ATT_CID: u16 = 4;
 /// The signalling channel of BR/EDR (the same section).
-const CLASSIC_SIGNALLING_CID: u8 = 1;
+const CLASSIC_SIGNALLING_CID: u16 = 1;
 /// The length and the channel's identifier, before each PDU.
 const L2CAP_HEADER: usize = 4;
 /// So many channels are followed at once.
@@ -108,7 +114,7 @@ impl Bluetooth {
     /// What the controllers have is no longer known.
     fn lost(&mut self, out: &mut Out<'_, impl Sink>) {
         for adapter in &mut self.adapters {
-            adapter.in_use = 0;
+            adapter.in_use = [0; 2];
             for link in &mut adapter.links {
                 link.queue.clear();
                 link.current = [None; 2];
@@ -163,7 +169,7 @@ impl Bluetooth {
             let handle = link.handle;
             self.gone(adapter, handle, Closed::Over, out);
         }
-        self.adapters[adapter].in_use = 0;
+        self.adapters[adapter].in_use = [0; 2];
         self.buffers(out);
     }
 
@@ -180,17 +186,15 @@ impl Bluetooth {
         if !owner.links[index].facts.from_start && !owner.links[index].is_classic {
             // A link made before the log: only BR/EDR has that channel, and packets beyond those of LE.
             let signals =
-                begins && out.kept_of(data.len()) >= L2CAP_HEADER && data[2..4] == [CLASSIC_SIGNALLING_CID, 0];
+                begins && out.kept_of(data.len()) >= L2CAP_HEADER && data[2..4] == CLASSIC_SIGNALLING_CID.to_le_bytes();
             let is_long = is_sent && owner.length > 0 && data.len() > usize::from(owner.length);
             if signals || is_long {
                 index = self.turns_out_classic(adapter, handle, out);
             }
         }
         let link = &mut self.adapters[adapter].links[index];
-        if link.is_classic {
-            out.counts.classic += 1;
-            return;
-        }
+        let is_classic = link.is_classic;
+        let signalling = if is_classic { CLASSIC_SIGNALLING_CID } else { SIGNALLING_CID };
         let kept = out.kept_of(data.len());
         if begins {
             link.is_headless[w] = kept < data.len().min(L2CAP_HEADER);
@@ -209,6 +213,7 @@ impl Bluetooth {
                     cid: u16::from_le_bytes([cid_low, cid_high]),
                     slot: None,
                     left: 4 + usize::from(u16::from_le_bytes([low, high])),
+                    around: [0; 2],
                 }),
                 _ => None,
             };
@@ -222,27 +227,78 @@ impl Bluetooth {
             return;
         };
         current.left -= data.len();
-        if begins && current.cid != SIGNALLING_CID {
+        if begins && current.cid != signalling {
             current.slot = self.find(adapter, index, current.cid, way, out);
+            out.counts.classic += u64::from(is_classic && current.slot.is_none());
+            if let Some(slot) = current.slot.filter(|_| is_classic) {
+                let payload = &data[L2CAP_HEADER..kept.max(L2CAP_HEADER)];
+                (current.slot, current.around) = self.carried((adapter, index), slot, way, payload, out);
+            }
         }
         let link = &mut self.adapters[adapter].links[index];
         link.current[w] = Some(current).filter(|current| current.left > 0);
         if is_sent {
             self.taken(adapter, index, current.slot, out);
         }
-        if current.cid == SIGNALLING_CID {
-            self.signalling(adapter, index, way, begins, data, out);
+        match current.cid == signalling {
+            true if is_classic => self.classic_signalling((adapter, index), way, begins, data, out),
+            true => self.signalling(adapter, index, way, begins, data, out),
+            false => {}
         }
-        let Some(channel) = current.slot.and_then(|slot| self.channels[slot].as_mut()) else { return };
+        let Some(channel) = current.slot.and_then(|slot| self.channels[slot].as_mut()) else {
+            return;
+        };
         out.counts.l2cap += 1;
         channel.last = out.place.frame;
-        let header = if begins { L2CAP_HEADER } else { 0 };
-        let bytes = data.get(header..).unwrap_or_default();
+        let header = if begins { L2CAP_HEADER + current.around[0] } else { 0 };
+        // What stands behind the program's bytes may have begun in the packet before.
+        let behind = current.around[1].saturating_sub(current.left).min(data.len());
+        let bytes = data.get(header..data.len() - behind).unwrap_or_default();
         let kept = kept.saturating_sub(header);
         let part = Part { bytes, kept, length: data.len() as u16, begins, ends: current.left == 0 };
         let (acl, bytes) = channel.packet(w, &part);
         let flow = channel.flow;
         out.tell(flow, way, L2cap::Packet(acl), bytes);
+    }
+
+    /// A PDU begins on a channel of BR/EDR: whose it is, with the bytes around the program's.
+    fn carried(
+        &mut self,
+        at: (usize, usize),
+        slot: usize,
+        way: Direction,
+        payload: &[u8],
+        out: &mut Out<'_, impl Sink>,
+    ) -> (Option<usize>, [usize; 2]) {
+        let Some(Channel { kind, flow, .. }) = &self.channels[slot] else { return (None, [0; 2]) };
+        let (kind, flow) = (*kind, *flow);
+        match kind {
+            Kind::Basic(RFCOMM_PSM) => {
+                let its = self.frame(at, slot, way, payload, out);
+                // Behind the information is the frame check sequence.
+                return (its.map(|its| its.slot), its.map_or([0; 2], |its| [its.at, 1]));
+            }
+            Kind::Basic(AVDTP_PSM) => {
+                let stream = &mut self.adapters[at.0].links[at.1].stream;
+                if stream.signal(payload) {
+                    let (hz, handle) = (stream.hz, self.adapters[at.0].links[at.1].handle);
+                    let number = self.adapters[at.0].index;
+                    let is_media = |its: &&Channel| {
+                        matches!(its.kind, Kind::Media(_)) && (its.adapter, its.handle) == (number, handle)
+                    };
+                    for its in self.channels.iter().flatten().filter(is_media) {
+                        out.tell(its.flow, Direction::Forward, L2cap::Stream { hz }, NO_BYTES);
+                    }
+                }
+            }
+            Kind::Media(_) => {
+                if let Some((sequence, timestamp)) = avdtp::media(payload) {
+                    out.tell(flow, way, L2cap::Media { sequence, timestamp }, NO_BYTES);
+                }
+            }
+            _ => {}
+        }
+        (Some(slot), [0; 2])
     }
 
     /// A link that was made before the log is one of BR/EDR.
@@ -269,23 +325,26 @@ impl Bluetooth {
         out: &mut Out<'_, impl Sink>,
     ) -> Option<usize> {
         let owner = &self.adapters[adapter];
-        let (number, handle) = (owner.index, owner.links[index].handle);
+        let (number, handle, is_classic) = (owner.index, owner.links[index].handle, owner.links[index].is_classic);
         let is_its = |channel: &Channel| channel.adapter == number && channel.handle == handle;
         let mut known = self.channels.iter().enumerate().filter_map(|(slot, channel)| Some((slot, channel.as_ref()?)));
         if let Some((slot, _)) = known.find(|(_, channel)| is_its(channel) && channel.cids[way.index()] == Some(cid)) {
             return Some(slot);
         }
         let kind = match cid {
-            ATT_CID => Kind::Att,
-            taut_air::l2cap::FIRST_DYNAMIC_CID.. => Kind::Dynamic(cid),
-            _ => return None,
+            ATT_CID if !is_classic => Kind::Att,
+            _ if !mux::is_dynamic(cid) => return None,
+            _ if is_classic => Kind::Unopened(cid),
+            _ => Kind::Dynamic(cid),
         };
         let mut cids = [None; 2];
         cids[way.index()] = Some(cid);
         if kind == Kind::Att {
             cids = [Some(cid); 2];
         } else if let Some(channel) = self.channels.iter_mut().flatten().find(|channel| {
-            is_its(channel) && matches!(channel.kind, Kind::Dynamic(_)) && channel.cids[way.index()].is_none()
+            is_its(channel)
+                && matches!(channel.kind, Kind::Dynamic(_) | Kind::Unopened(_))
+                && channel.cids[way.index()].is_none()
         }) {
             // The other direction of a channel whose opening was not seen, as long as there is one only.
             channel.cids[way.index()] = Some(cid);
@@ -319,14 +378,19 @@ impl Bluetooth {
         let link = &owner.links[index];
         let flow = FlowId(self.first_flow + slot as u32);
         let key = ChannelKey { adapter: owner.index, handle: link.handle, peer: link.peer, channel: kind };
-        let from_start = matches!(kind, Kind::CreditBased(_)) || kind == Kind::Att && link.facts.from_start;
+        let from_start = match kind {
+            Kind::Att => link.facts.from_start,
+            Kind::Dynamic(_) | Kind::Unopened(_) => false,
+            _ => true,
+        };
         let packets = Coverage::of(&[Seen::AclPackets]);
         let coverage = if from_start { packets.and(Coverage::of(&[Seen::Handshake])) } else { packets };
         out.sink.flow(flow, &Flow { key: FlowKey::L2cap(key), from_start, coverage });
         let mut channel = Channel::new(flow, owner.index, link.handle, kind, cids);
         channel.last = out.place.frame;
         let facts = link.facts;
-        let (in_use, of) = (owner.in_use, owner.buffers());
+        let pool = owner.pool(link.is_classic);
+        let (in_use, of) = (owner.in_use[pool], owner.buffers(pool));
         self.channels[slot] = Some(channel);
         out.tell(flow, Direction::Forward, L2cap::Link(facts), NO_BYTES);
         if of > 0 {
@@ -341,6 +405,10 @@ impl Bluetooth {
         let tells_completions = adapters.any(|adapter| adapter.index == channel.adapter && adapter.tells_completions);
         out.tell(channel.flow, Direction::Forward, L2cap::Ended { tells_completions }, NO_BYTES);
         out.sink.close(channel.flow, why);
+        channel.connections.iter().for_each(|above| self.close(above.slot, why, out));
+        for below in self.channels.iter_mut().flatten() {
+            below.connections.retain(|above| above.slot != slot);
+        }
         for link in self.adapters.iter_mut().flat_map(|adapter| &mut adapter.links) {
             link.queue.iter_mut().filter(|of| **of == Some(slot)).for_each(|of| *of = None);
             link.current.iter_mut().flatten().filter(|of| of.slot == Some(slot)).for_each(|of| of.slot = None);
@@ -351,8 +419,9 @@ impl Bluetooth {
     /// The controller has one more packet.
     fn taken(&mut self, adapter: usize, index: usize, slot: Option<usize>, out: &mut Out<'_, impl Sink>) {
         let adapter = &mut self.adapters[adapter];
+        let pool = adapter.pool(adapter.links[index].is_classic);
         if !adapter.links[index].queued(slot) {
-            adapter.in_use = adapter.in_use.saturating_add(1);
+            adapter.in_use[pool] = adapter.in_use[pool].saturating_add(1);
         }
         self.buffers(out);
     }
@@ -360,15 +429,18 @@ impl Bluetooth {
     /// Tells the channels when the controller's buffers have become full, or are no longer.
     fn buffers(&mut self, out: &mut Out<'_, impl Sink>) {
         for adapter in &mut self.adapters {
-            let of = adapter.buffers();
-            let is_full = of > 0 && adapter.in_use >= of;
-            if is_full == adapter.is_full {
-                continue;
-            }
-            adapter.is_full = is_full;
-            let what = L2cap::Buffers { in_use: adapter.in_use, of };
-            for channel in self.channels.iter().flatten().filter(|channel| channel.adapter == adapter.index) {
-                out.tell(channel.flow, Direction::Forward, what, NO_BYTES);
+            for pool in [0, 1] {
+                let (in_use, of) = (adapter.in_use[pool], adapter.buffers(pool));
+                let is_full = of > 0 && in_use >= of;
+                if std::mem::replace(&mut adapter.is_full[pool], is_full) == is_full {
+                    continue;
+                }
+                let is_of = |channel: &Channel| {
+                    channel.adapter == adapter.index && adapter.pool(channel.kind.is_classic()) == pool
+                };
+                for channel in self.channels.iter().flatten().filter(|channel| is_of(channel)) {
+                    out.tell(channel.flow, Direction::Forward, L2cap::Buffers { in_use, of }, NO_BYTES);
+                }
             }
         }
     }
@@ -391,10 +463,11 @@ impl Bluetooth {
                 link.facts.is_central = Some(is_central);
                 link.facts.from_start = true;
             }
-            Told::ClassicConnected { handle } => {
+            Told::ClassicConnected { handle, peer } => {
                 self.gone(adapter, handle, Closed::Replaced, out);
                 let index = self.link(adapter, handle, out);
-                self.adapters[adapter].links[index].is_classic = true;
+                let link = &mut self.adapters[adapter].links[index];
+                (link.is_classic, link.peer, link.facts.from_start) = (true, Some(peer), true);
             }
             Told::Disconnected { handle } => self.gone(adapter, handle, Closed::Over, out),
             Told::Updated { handle, interval, latency } => self.changed(adapter, handle, out, |facts| {
@@ -440,12 +513,12 @@ impl Bluetooth {
 
     fn completed(&mut self, adapter: usize, handle: u16, packets: u16, out: &mut Out<'_, impl Sink>) {
         let Some(link) = self.adapters[adapter].links.iter_mut().find(|link| link.handle == handle) else { return };
-        if link.is_classic {
-            return;
-        }
         let count = usize::from(packets).min(link.queue.len());
         let mut done: Vec<Option<usize>> = link.queue.drain(..count).collect();
-        self.adapters[adapter].in_use = self.adapters[adapter].in_use.saturating_sub(count as u16);
+        let is_classic = link.is_classic;
+        let owner = &mut self.adapters[adapter];
+        let pool = owner.pool(is_classic);
+        owner.in_use[pool] = owner.in_use[pool].saturating_sub(count as u16);
         done.sort_unstable();
         for of_one in done.chunk_by(|a, b| a == b) {
             let Some(channel) = of_one[0].and_then(|slot| self.channels[slot].as_ref()) else { continue };
@@ -461,9 +534,8 @@ impl Bluetooth {
         let number = owner.index;
         if let Some(index) = owner.links.iter().position(|link| link.handle == handle) {
             let link = owner.links.remove(index);
-            if !link.is_classic {
-                owner.in_use = owner.in_use.saturating_sub(link.queue.len() as u16);
-            }
+            let pool = owner.pool(link.is_classic);
+            owner.in_use[pool] = owner.in_use[pool].saturating_sub(link.queue.len() as u16);
         }
         for slot in 0..self.channels.len() {
             if self.channels[slot].as_ref().is_some_and(|its| its.adapter == number && its.handle == handle) {

@@ -40,7 +40,7 @@ impl Bluetooth {
         };
         match signal {
             Signal::ConnectionRequest { spsm, source, mtu, mps, credits } => {
-                self.asks(adapter, index, way, identifier, spsm, source, [mtu, mps, credits], out);
+                self.asks(adapter, index, way, identifier, (Kind::CreditBased(spsm), source), [mtu, mps, credits], out);
             }
             Signal::ConnectionResponse { destination, mtu, mps, credits, result } => {
                 let Some(asked) = self.adapters[adapter].links[index].answered(way.index(), identifier) else { return };
@@ -82,7 +82,7 @@ impl Bluetooth {
         let limits = enhanced.limits;
         if let Some(spsm) = enhanced.spsm {
             for source in enhanced.cids() {
-                self.asks(adapter, index, way, identifier, spsm, source, limits, out);
+                self.asks(adapter, index, way, identifier, (Kind::CreditBased(spsm), source), limits, out);
             }
             return;
         }
@@ -95,14 +95,13 @@ impl Bluetooth {
     }
 
     #[expect(clippy::too_many_arguments, reason = "what a request says, and where it was said")]
-    fn asks(
+    pub(super) fn asks(
         &mut self,
         adapter: usize,
         index: usize,
         way: Direction,
         identifier: u8,
-        spsm: u16,
-        source: u16,
+        (kind, source): (Kind, u16),
         limits: [u16; 3],
         out: &mut Out<'_, impl Sink>,
     ) {
@@ -112,7 +111,7 @@ impl Bluetooth {
         if let Some(dead) = self.slot_of(adapter, index, way.reverse(), source) {
             self.close(dead, Closed::Replaced, out);
         }
-        let slot = self.open(adapter, index, Kind::CreditBased(spsm), cids, out);
+        let slot = self.open(adapter, index, kind, cids, out);
         self.adapters[adapter].links[index].asks(Asked { way: way.index(), identifier, slot, source, limits });
         self.say(slot, way, L2cap::Asked, out);
     }
@@ -147,7 +146,7 @@ impl Bluetooth {
         self.say(asked.slot, Direction::Forward, opened, out);
     }
 
-    fn slot_of(&self, adapter: usize, index: usize, towards: Direction, cid: u16) -> Option<usize> {
+    pub(super) fn slot_of(&self, adapter: usize, index: usize, towards: Direction, cid: u16) -> Option<usize> {
         let owner = &self.adapters[adapter];
         let (number, handle) = (owner.index, owner.links[index].handle);
         self.channels.iter().position(|channel| {
@@ -157,7 +156,7 @@ impl Bluetooth {
         })
     }
 
-    fn say(&self, slot: usize, way: Direction, what: L2cap, out: &mut Out<'_, impl Sink>) {
+    pub(super) fn say(&self, slot: usize, way: Direction, what: L2cap, out: &mut Out<'_, impl Sink>) {
         if let Some(channel) = &self.channels[slot] {
             out.tell(channel.flow, way, what, NO_BYTES);
         }

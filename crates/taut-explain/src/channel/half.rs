@@ -13,8 +13,9 @@
 
 use std::collections::VecDeque;
 
-use taut_event::{Acl, Holder, RadioLink};
+use taut_event::{Acl, Channel as Kind, Holder, RadioLink};
 
+use super::media::Media;
 use super::model;
 use super::uses::Uses;
 use crate::engine::{Breakdown, Episode};
@@ -115,6 +116,11 @@ struct Pending {
 pub(crate) struct Half {
     is_sent_here: bool,
     needs_credits: bool,
+    /// Whether the link has no connection events.
+    pub(super) is_classic: bool,
+    /// Where no credits are used: whether the receiver takes nothing for now.
+    pub(super) is_stopped: bool,
+    pub(super) media: Media,
     pub(crate) breakdown: Breakdown,
     pub(crate) tally: Tally,
     pub(crate) limits: Limits,
@@ -149,10 +155,13 @@ pub(crate) struct Half {
 }
 
 impl Half {
-    pub(super) fn new(is_sent_here: bool, needs_credits: bool) -> Self {
+    pub(super) fn new(is_sent_here: bool, kind: Kind) -> Self {
         Self {
             is_sent_here,
-            needs_credits,
+            needs_credits: !matches!(kind, Kind::Att | Kind::Basic(_) | Kind::Media(_)),
+            is_classic: kind.is_classic(),
+            is_stopped: false,
+            media: Media::default(),
             breakdown: Breakdown::default(),
             tally: Tally::default(),
             limits: Limits::default(),
@@ -196,6 +205,11 @@ impl Half {
         self.is_sent_here
     }
 
+    /// Whether the controller's buffers are all taken, by whatever channel.
+    pub(super) const fn is_full(&self) -> bool {
+        self.is_full
+    }
+
     /// Notes who held until now.
     pub(super) fn advance(&mut self, at: u64, place: u64, is_peers: bool, must_answer: bool, link: &RadioLink) {
         let Some((from, from_place)) = self.since else { return };
@@ -227,7 +241,10 @@ impl Half {
         if self.is_adrift {
             return (Holder::NotKnown, false);
         }
-        let is_dry = self.credits.is_some_and(|credits| credits <= 0);
+        let is_dry = self.is_dry();
+        if self.is_classic {
+            return self.holder_classic();
+        }
         if !self.is_sent_here {
             return (self.holder_there(is_dry, is_peers, must_answer, gap, link), false);
         }
@@ -264,7 +281,7 @@ impl Half {
 
     pub(super) fn opened(&mut self, asked: Option<(u64, u64)>, (at, place): (u64, u64), limits: Limits) {
         self.limits = limits;
-        self.credits = Some(limits.credits.into());
+        self.credits = self.needs_credits.then_some(limits.credits.into());
         self.tally.most_credits = limits.credits.into();
         if let (Some((from, from_place)), None) = (asked, self.since) {
             self.span_start = Some(from);
@@ -318,7 +335,7 @@ impl Half {
         self.is_freshly_granted = false;
         if !self.is_sent_here {
             self.went(at, link);
-            self.settle(model::air_ns(acl.length, link, 1));
+            self.settle(if self.is_classic { 0 } else { model::air_ns(acl.length, link, 1) });
             return;
         }
         if self.in_controller.is_empty() {
@@ -380,11 +397,29 @@ impl Half {
             // No host sends without a credit: some were given that the log lacks, so nobody waited for them.
             Some(_) => {
                 self.tally.overdrawn = Some(place);
-                (self.credits, self.dry_since) = (None, None);
-                self.give(Holder::Credits, Holder::NotKnown);
+                self.loses_credits();
             }
             None => {}
         }
+    }
+
+    /// How many credits there are is not known from now on.
+    pub(super) fn loses_credits(&mut self) {
+        (self.needs_credits, self.credits, self.dry_since) = (true, None, None);
+        (self.is_stopped, self.is_freshly_granted) = (false, false);
+        self.give(Holder::Credits, Holder::NotKnown);
+        self.give(Holder::RfcommCredits, Holder::NotKnown);
+    }
+
+    /// No credits are used, and the receiver may take nothing for now.
+    pub(super) const fn is_free_but(&mut self, is_stopped: bool) {
+        (self.needs_credits, self.credits, self.dry_since) = (false, None, None);
+        self.is_stopped = is_stopped;
+    }
+
+    /// Whether nothing may be sent for want of credits.
+    pub(super) fn is_dry(&self) -> bool {
+        self.is_stopped || self.credits.is_some_and(|credits| credits <= 0)
     }
 
     /// What one holder has of the stretches that are pending is another's.
@@ -449,7 +484,7 @@ impl Half {
             if n == 0 && count == 1 {
                 self.notes_way(length, at.saturating_sub(handed_over));
             }
-            air_ns += model::air_ns(length, link, 0);
+            air_ns += if self.is_classic { 0 } else { model::air_ns(length, link, 0) };
             self.went(at, link);
         }
         if any {
@@ -498,6 +533,7 @@ impl Half {
             self.uses.add(&link, part.length());
         }
         if holder != Holder::ConnectionInterval {
+            self.tally.queued_ns += if is_queued { part.length() } else { 0 };
             self.breakdown.book(holder, part);
             return;
         }
@@ -530,7 +566,7 @@ impl Half {
     /// Nothing more comes. What is waited for, by the sender or for a question's answer, was waited for until now;
     /// where nothing is, nobody held anything.
     pub(super) fn ended(&mut self, at: u64, is_open: bool) {
-        let is_dry = self.credits.is_some_and(|credits| credits <= 0);
+        let is_dry = self.is_dry();
         if let (true, Some(since)) = (is_dry, self.dry_since) {
             self.tally.ungranted = Some(at.saturating_sub(since));
         }

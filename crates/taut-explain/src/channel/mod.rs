@@ -1,9 +1,11 @@
-//! An L2CAP channel of Bluetooth LE, followed packet by packet in the log of one of its hosts.
+//! A channel of Bluetooth, followed packet by packet in the log of one of its hosts.
 
+mod classic;
 mod facts;
 mod fit;
 mod gain;
 mod half;
+mod media;
 mod model;
 mod report;
 #[cfg(test)]
@@ -14,6 +16,7 @@ mod verdict;
 use taut_event::{Channel as Kind, Direction as Way, Event, Flow, FlowKey, L2cap, RadioLink, Turn, What};
 
 use crate::engine::Breakdown;
+pub(crate) use classic::CAUSES as CLASSIC_CAUSES;
 pub(crate) use half::Half;
 pub(crate) use report::direction;
 pub(crate) use verdict::CAUSES;
@@ -30,7 +33,7 @@ pub(crate) struct Channel {
     pub(crate) first: Option<u64>,
     last: u64,
     pub(crate) packets: u64,
-    /// Whether it turned out to be one of BR/EDR.
+    /// Whether it turned out to be one of BR/EDR, which has another name.
     is_classic: bool,
 }
 
@@ -56,8 +59,11 @@ impl Turns {
 
 impl Channel {
     pub(crate) fn new(flow: Flow) -> Self {
-        let needs_credits = !matches!(flow.key, FlowKey::L2cap(key) if key.channel == Kind::Att);
-        let halves = [true, false].map(|is_sent_here| Half::new(is_sent_here, needs_credits));
+        let kind = match flow.key {
+            FlowKey::L2cap(key) => key.channel,
+            _ => Kind::Dynamic(0),
+        };
+        let halves = [true, false].map(|is_sent_here| Half::new(is_sent_here, kind));
         let (link, turns) = (RadioLink::default(), Turns::default());
         Self { flow, halves, link, asked: None, turns, first: None, last: 0, packets: 0, is_classic: false }
     }
@@ -128,6 +134,12 @@ impl Channel {
                 self.halves.iter_mut().for_each(Half::lost);
             }
             L2cap::Classic => self.is_classic = true,
+            L2cap::Stopped { is_stopped } => self.halves[way].is_free_but(is_stopped),
+            L2cap::NotCounted => self.halves.iter_mut().for_each(Half::loses_credits),
+            L2cap::Media { sequence, timestamp } => {
+                self.halves[way].media.packet((at, place), sequence, timestamp);
+            }
+            L2cap::Stream { hz } => self.halves.iter_mut().for_each(|half| half.media.starts(hz)),
             L2cap::Ended { tells_completions } => self.ended(at, tells_completions),
         }
     }

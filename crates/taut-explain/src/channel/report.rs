@@ -2,13 +2,19 @@
 
 use taut_event::{Channel as Kind, Direction as Way, FlowKey, Holder, RadioLink};
 
-use super::{Channel, model, verdict};
+use super::{Channel, classic, model, verdict};
 use crate::engine::{Breakdown, ChannelFacts, Direction, held};
 use crate::words;
 
 /// Time that could be had back.
 fn weight(breakdown: &Breakdown) -> u64 {
-    let held = [Holder::Credits, Holder::ControllerBuffers, Holder::ConnectionInterval, Holder::Handshake];
+    let held = [
+        Holder::Credits,
+        Holder::RfcommCredits,
+        Holder::ControllerBuffers,
+        Holder::ConnectionInterval,
+        Holder::Handshake,
+    ];
     held.iter().map(|&holder| breakdown.ns(holder)).sum()
 }
 
@@ -29,18 +35,22 @@ pub(crate) fn direction(
     let (near, far) = (key.near().to_string(), key.far().to_string());
     let (from, to) = if way == Way::Forward { (near, far) } else { (far, near) };
     let link = &channel.link(way);
+    let is_le = !key.channel.is_classic();
     let seen = |value: u16| Some(value).filter(|&value| value > 0);
     let facts = ChannelFacts {
         kind: match key.channel {
             Kind::Att => "att",
             Kind::CreditBased(_) => "credit_based",
-            Kind::Dynamic(_) => "dynamic",
+            Kind::Dynamic(_) | Kind::Unopened(_) => "dynamic",
+            Kind::Basic(_) => "basic",
+            Kind::Rfcomm(_) => "rfcomm",
+            Kind::Media(_) => "media",
         }
         .to_owned(),
         interval_ns: Some(link.interval_ns).filter(|&interval| interval > 0),
-        latency: link.from_start.then_some(link.latency),
-        phy: link.from_start.then(|| verdict::phy_name(model::phy(link, way.index())).to_owned()),
-        length_bytes: seen(link.length[way.index()]).filter(|_| link.from_start),
+        latency: (is_le && link.from_start).then_some(link.latency),
+        phy: (is_le && link.from_start).then(|| verdict::phy_name(model::phy(link, way.index())).to_owned()),
+        length_bytes: seen(link.length[way.index()]).filter(|_| is_le && link.from_start),
         is_encrypted: link.is_encrypted,
         mtu_bytes: seen(half.limits.mtu),
         mps_bytes: seen(half.limits.mps),
@@ -50,6 +60,7 @@ pub(crate) fn direction(
         pdus: tally.pdus,
         most_packets_per_interval: half.uses.main().map_or(0, |its| its.per_interval),
         median_completion_ns: tally.completions.median(),
+        max_completion_ns: Some(tally.completions.max()).filter(|&most| most > 0),
     };
     let report = Direction {
         from,
@@ -67,7 +78,7 @@ pub(crate) fn direction(
         peak_flight_bytes: tally.peak_bytes,
         repeated_segments: 0,
         breakdown: held(&half.breakdown, start),
-        verdicts: verdict::verdicts(channel, way, is_modelled),
+        verdicts: if is_le { verdict::verdicts(channel, way, is_modelled) } else { classic::verdicts(channel, way) },
         remarks: remarks(channel, way),
         channel: Some(facts),
         datagrams: None,
@@ -87,8 +98,17 @@ fn kind(link: &RadioLink, way: Way) -> String {
 fn remarks(channel: &Channel, way: Way) -> Vec<String> {
     let mut remarks = Vec::new();
     let link = channel.link(way);
+    let is_le = !channel.half(way).is_classic;
     let is_dynamic = matches!(channel.flow.key, FlowKey::L2cap(key) if matches!(key.channel, Kind::Dynamic(_)));
-    if !link.from_start && link.interval_ns == 0 && is_dynamic {
+    if !is_le {
+        let missing = channel.half(way).media.missing();
+        if !link.from_start {
+            remarks.push("The link was made before the log begins: what its channels are is not known.".to_owned());
+        }
+        if missing > 0 {
+            remarks.push(format!("{missing} numbers are missing between those of the media packets."));
+        }
+    } else if !link.from_start && link.interval_ns == 0 && is_dynamic {
         remarks.push("The link was made before the log begins, and may be one of BR/EDR: log from before.".to_owned());
     } else if !link.from_start {
         remarks.push(
@@ -96,7 +116,8 @@ fn remarks(channel: &Channel, way: Way) -> Vec<String> {
                 .to_owned(),
         );
     }
-    let mut kinds: Vec<String> = channel.half(way).uses.all().map(|its| kind(&its.link, way)).collect();
+    let mut kinds: Vec<String> =
+        channel.half(way).uses.all().filter(|_| is_le).map(|its| kind(&its.link, way)).collect();
     kinds.dedup();
     if kinds.len() > 1 {
         remarks.push(format!(

@@ -232,7 +232,7 @@ pub struct DnsServer {
 /// time in which packets used it or waited for it. What the log does not tell is absent.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct ChannelFacts {
-    /// `att`, `credit_based`, or `dynamic` where its opening was not seen.
+    /// `att`, `credit_based`, or `dynamic` where its opening was not seen; of BR/EDR `basic`, `rfcomm`, `media`.
     pub kind: String,
     /// Connection interval.
     pub interval_ns: Option<u64>,
@@ -260,6 +260,8 @@ pub struct ChannelFacts {
     pub most_packets_per_interval: u64,
     /// Median time from a packet's hand-over until the controller told that it is through.
     pub median_completion_ns: Option<u64>,
+    /// The longest such time.
+    pub max_completion_ns: Option<u64>,
 }
 
 /// What one holder had.

@@ -277,7 +277,7 @@ fn remarks(counts: &Counts, clock_steps: u64, reader: &Reader<'_>, interrupt: &I
             counts.air_stray,
             "PDUs on the air are of no link that is followed: their CRC is wrong, or their header can't be.",
         ),
-        (counts.classic, "packets are of BR/EDR, which is not explained yet; LE is."),
+        (counts.classic, "PDUs of BR/EDR are on fixed channels, which are not followed."),
         (counts.without_time, "packets have no time, and were left out."),
         (counts.evicted, "connections or flows were booked before their end: too many were open at once."),
     ];

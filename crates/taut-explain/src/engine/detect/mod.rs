@@ -41,7 +41,9 @@ pub fn causes() -> impl Iterator<Item = (&'static str, &'static [Holder])> {
     // Both know the turns of programs, by the same names.
     let is_known = |cause: &str| ALL.iter().any(|detector| detector.cause() == cause);
     let others = crate::channel::CAUSES.into_iter().chain(crate::udp::CAUSES).chain(crate::dns::CAUSES);
-    let others = others.chain(crate::sniffer::CAUSES);
+    // Those of BR/EDR have but one name of their own.
+    let classic = crate::channel::CLASSIC_CAUSES.into_iter().filter(|(cause, _)| *cause == "rfcomm_credits");
+    let others = others.chain(classic).chain(crate::sniffer::CAUSES);
     own.chain(others.filter(move |(cause, _)| !is_known(cause)))
 }
 

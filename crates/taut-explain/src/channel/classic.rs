@@ -1,0 +1,263 @@
+//! Channels of BR/EDR: who holds the data, and why.
+//!
+//! There are no connection events, and the log does not tell which packets the controllers use on the air. While
+//! the controller has packets of the channel, it and the air hold the data. Else the receiver's credits do, or the
+//! sending program; where other channels have taken all of the controller's buffers, nobody can tell whether the
+//! program had anything.
+
+use taut_event::{Channel as Kind, Direction as Way, FlowKey, Holder};
+
+use super::media::LATE_NS;
+use super::{Channel, Half};
+use crate::engine::{Certainty, Evidence, Found, Verdict, VerdictOn, is_enough};
+use crate::words;
+
+/// The causes with the holders whose time they are.
+pub(crate) const CAUSES: [(&str, &[Holder]); 3] = [
+    ("rfcomm_credits", &[Holder::RfcommCredits]),
+    ("controller", &[Holder::Air]),
+    ("sending_program", &[Holder::SendingProgram]),
+];
+
+/// Less of the time with a queue in the controller is no queue.
+const LEAST_QUEUED: f64 = 0.05;
+
+const FROM_BEGIN: &str = "begin the log before the link is made";
+const AT_SENDER: &str = "log on the sending host";
+
+impl Half {
+    /// Who holds, and whether several packets wait in the controller.
+    pub(super) fn holder_classic(&self) -> (Holder, bool) {
+        let holder = match self.in_controller() {
+            1.. => return (Holder::Air, self.in_controller() > 1),
+            0 if self.is_dry() => Holder::RfcommCredits,
+            0 if self.lacks_credits() || self.is_full() || !self.is_sent_here() => Holder::NotKnown,
+            0 => Holder::SendingProgram,
+        };
+        (holder, false)
+    }
+}
+
+struct Facts<'a> {
+    channel: &'a Channel,
+    half: &'a Half,
+    whole_ns: u64,
+}
+
+fn text(text: String) -> Evidence {
+    Evidence { text, frames: None }
+}
+
+fn unknown(missing: &str, ask: &str) -> (u64, Verdict) {
+    (0, Verdict::Unknown { missing: missing.to_owned(), ask: ask.to_owned() })
+}
+
+/// What each cause comes to, what was found first.
+pub(super) fn verdicts(channel: &Channel, way: Way) -> Vec<VerdictOn> {
+    let half = channel.half(way);
+    let facts = Facts { channel, half, whole_ns: half.breakdown.total_ns() };
+    let judges: [fn(&Facts<'_>) -> (u64, Verdict); 3] = [credits, controller, sending_program];
+    let mut all: Vec<(u64, VerdictOn)> = CAUSES
+        .iter()
+        .zip(judges)
+        .map(|((cause, _), judge)| {
+            let (held, verdict) = match judge {
+                _ if half.tally.is_blind => unknown(
+                    "when packets were through (Number Of Completed Packets)",
+                    "log all events of the controller",
+                ),
+                judge => judge(&facts),
+            };
+            (held, VerdictOn { cause: (*cause).to_owned(), verdict })
+        })
+        .collect();
+    all.sort_by_key(|(held, on)| {
+        let rank = match on.verdict {
+            Verdict::Found(_) => 0,
+            Verdict::Unknown { .. } => 1,
+            Verdict::Clear => 2,
+        };
+        (rank, std::cmp::Reverse(*held))
+    });
+    all.into_iter().map(|(_, on)| on).collect()
+}
+
+impl Facts<'_> {
+    fn ns(&self, holder: Holder) -> u64 {
+        self.half.breakdown.ns(holder)
+    }
+
+    fn enough(&self, holder: Holder) -> bool {
+        let longest = self.half.breakdown.get(holder).and_then(|cell| cell.worst.first());
+        let cost = self.half.breakdown.cost(&[holder], self.whole_ns);
+        is_enough(&cost, longest.map_or(0, crate::engine::Episode::length))
+    }
+
+    fn found(&self, holder: Holder, held: u64, summary: &str, mut more: Vec<Evidence>, remedy: &str) -> (u64, Verdict) {
+        more.insert(0, self.half.breakdown.longest_seen(&[holder]));
+        let found = Found {
+            summary: summary.to_owned(),
+            side: holder.side().to_string(),
+            certainty: Certainty::Consistent,
+            cost: self.half.breakdown.cost(&[holder], self.whole_ns),
+            evidence: more,
+            remedy: remedy.to_owned(),
+        };
+        (held, Verdict::Found(found))
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        match self.channel.flow.key {
+            FlowKey::L2cap(key) => Some(key.channel),
+            _ => None,
+        }
+    }
+
+    /// Why credits, or what else may hold back, can't be told.
+    fn without_credits(&self) -> Option<(u64, Verdict)> {
+        let tally = &self.half.tally;
+        self.half.lacks_credits().then(|| match self.kind() {
+            _ if tally.is_lossy => unknown("what the log lost, perhaps credits", "log again without losses"),
+            Some(Kind::Basic(_) | Kind::Media(_)) => {
+                unknown("the window of the channel's retransmission mode, which is not followed", AT_SENDER)
+            }
+            _ if tally.overdrawn.is_some() => {
+                unknown("some of the credits: more frames went than they allow", "log again without losses")
+            }
+            _ => unknown("the channel's opening, with its credits", FROM_BEGIN),
+        })
+    }
+}
+
+fn credits(facts: &Facts<'_>) -> (u64, Verdict) {
+    if let Some(unknown) = facts.without_credits() {
+        return unknown;
+    }
+    if !facts.enough(Holder::RfcommCredits) {
+        return (0, Verdict::Clear);
+    }
+    let tally = &facts.half.tally;
+    let mut evidence = Vec::from_iter(
+        tally
+            .ungranted
+            .map(|ns| text(format!("After the last credit was used none came any more, for {}.", words::time(ns)))),
+    );
+    if facts.half.knows_credits() {
+        evidence.push(text(format!(
+            "{} times the credits ran out, for {} (median); {} at first, then {} at once (median).",
+            tally.credit_waits.count(),
+            words::time(tally.credit_waits.median().unwrap_or_default()),
+            facts.half.limits.credits,
+            tally.grants.median().unwrap_or_default()
+        )));
+    } else {
+        evidence.push(text("The receiver said that it takes nothing (FC bit of MSC, or FCoff).".to_owned()));
+    }
+    facts.found(
+        Holder::RfcommCredits,
+        facts.ns(Holder::RfcommCredits),
+        "The receiver gave no credits of RFCOMM, so nothing could be sent",
+        evidence,
+        "On the receiver: read sooner; Linux gives credits when its program reads, and none while the socket's receive \
+         buffer is full (SO_RCVBUF). A larger window, where the stack has one: Linux gives 7 at first and up to 40.",
+    )
+}
+
+fn controller(facts: &Facts<'_>) -> (u64, Verdict) {
+    if !facts.half.is_sent_here() {
+        return unknown("what the sender's controller had", AT_SENDER);
+    }
+    let tally = &facts.half.tally;
+    if tally.is_lossy {
+        return unknown("what the log lost, perhaps completed packets", "log again without losses");
+    }
+    let is_media = matches!(facts.kind(), Some(Kind::Media(_)));
+    let is_queue = tally.queued_ns as f64 >= LEAST_QUEUED * facts.whole_ns as f64 && facts.enough(Holder::Air);
+    let is_late = tally.completions.max() >= LATE_NS;
+    if !(if is_media { is_late } else { is_queue || is_late && facts.enough(Holder::Air) }) {
+        return (0, Verdict::Clear);
+    }
+    let air = facts.ns(Holder::Air);
+    let mut evidence = vec![
+        text(format!(
+            "From hand-over to Number Of Completed Packets: {} (median), {} at most; up to {} bytes in the controller.",
+            words::time(tally.completions.median().unwrap_or_default()),
+            words::time(tally.completions.max()),
+            tally.peak_bytes
+        )),
+        text(format!(
+            "While it had packets they went at {}; the best of BR/EDR is 723 kbit/s with DH5, 1449 with 2-DH5, 2178 with \
+             3-DH5.",
+            words::rate(tally.bytes, air.max(1))
+        )),
+    ];
+    if facts.half.buffers > 0 {
+        evidence.push(text(format!("Its {} buffers were all taken at times.", facts.half.buffers)));
+    }
+    facts.found(
+        Holder::Air,
+        tally.queued_ns,
+        if is_media {
+            "Media waited in the controller longer than a sink's buffer lasts: packets were repeated, or others had the \
+             radio"
+        } else {
+            "Packets queued in the controller: the link carried no more"
+        },
+        evidence,
+        "Enhanced data rates and packets of 5 slots, where both controllers have them; less distance or interference; no \
+         inquiry, scan or other link meanwhile; of Wi-Fi on the same chip, 5 GHz.",
+    )
+}
+
+fn sending_program(facts: &Facts<'_>) -> (u64, Verdict) {
+    if let Some(unknown) = facts.without_credits() {
+        return unknown;
+    }
+    if !facts.half.is_sent_here() {
+        return unknown("when the peer's host handed data over", AT_SENDER);
+    }
+    if matches!(facts.kind(), Some(Kind::Media(_))) {
+        return late_media(facts);
+    }
+    if !facts.enough(Holder::SendingProgram) {
+        return (0, Verdict::Clear);
+    }
+    facts.found(
+        Holder::SendingProgram,
+        facts.ns(Holder::SendingProgram),
+        "The sending host handed nothing over, though it might send",
+        Vec::new(),
+        "Nothing in the radio helps; look at what the sending program does meanwhile, and whether it waits for an \
+         answer.",
+    )
+}
+
+/// Media is paced: that nothing is handed over for a while is no fault, unless it comes late.
+fn late_media(facts: &Facts<'_>) -> (u64, Verdict) {
+    let media = &facts.half.media;
+    if !media.knows_rate() {
+        return unknown("the stream's sampling rate (AVDTP Set Configuration)", FROM_BEGIN);
+    }
+    let worst = media.latest();
+    if worst.late_ns < LATE_NS {
+        return (0, Verdict::Clear);
+    }
+    let evidence = Evidence {
+        text: format!(
+            "{} of {} media packets were handed over more than {} later than their timestamps allow; the worst by {}.",
+            media.late(),
+            media.packets(),
+            words::time(LATE_NS),
+            words::time(worst.late_ns)
+        ),
+        frames: Some([worst.place; 2]),
+    };
+    facts.found(
+        Holder::SendingProgram,
+        facts.ns(Holder::SendingProgram),
+        "Media was handed over late: the encoder or the program that feeds it fell behind",
+        vec![evidence],
+        "Look at the sending host: its load, the priority of the audio server and encoder, suspended clocks. The radio \
+         had nothing to send.",
+    )
+}

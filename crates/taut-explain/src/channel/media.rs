@@ -1,0 +1,144 @@
+//! Media packets against their own timestamps (RFC 3550, section 5.1; A2DP, section 4).
+
+/// Media that is so late, or that waits so long, may not be heard: sinks keep 100 to 200 ms.
+pub(super) const LATE_NS: u64 = 100_000_000;
+/// A timestamp that is further from the one before begins anew: the stream was suspended or cut.
+const JUMP_NS: i64 = 2_000_000_000;
+/// The clocks of audio and host drift apart: what is on time is found anew in this time.
+const WINDOW_NS: u64 = 10_000_000_000;
+
+/// A packet and how late it was.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Latest {
+    pub(super) late_ns: u64,
+    pub(super) place: u64,
+}
+
+/// A stream, in bounded memory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Media {
+    hz: u32,
+    last: Option<Last>,
+    packets: u64,
+    late: u64,
+    latest: Latest,
+    missing: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    began: u64,
+    sequence: u16,
+    timestamp: u32,
+    /// How far the media has come.
+    media_ns: i64,
+    /// Of the window before and of this one: the least that a packet came behind its timestamp.
+    least: [i64; 2],
+    window: u64,
+}
+
+impl Media {
+    /// The stream starts, ends, or is configured.
+    pub(super) const fn starts(&mut self, hz: u32) {
+        if hz > 0 {
+            self.hz = hz;
+        }
+        self.last = None;
+    }
+
+    pub(super) fn packet(&mut self, (at, place): (u64, u64), sequence: u16, timestamp: u32) {
+        self.packets += 1;
+        if self.hz == 0 {
+            return;
+        }
+        let new = Last { began: at, sequence, timestamp, media_ns: 0, least: [0; 2], window: at };
+        let Some(mut last) = self.last.replace(new) else { return };
+        let steps = i64::from(timestamp.wrapping_sub(last.timestamp).cast_signed());
+        let step_ns = steps * 1_000_000_000 / i64::from(self.hz);
+        let skipped = sequence.wrapping_sub(last.sequence).wrapping_sub(1);
+        if !(0..JUMP_NS).contains(&step_ns) || skipped > 1000 {
+            return;
+        }
+        self.missing += u64::from(skipped);
+        (last.sequence, last.timestamp) = (sequence, timestamp);
+        last.media_ns = last.media_ns.saturating_add(step_ns);
+        let behind = i64::try_from(at.saturating_sub(last.began)).unwrap_or(i64::MAX).saturating_sub(last.media_ns);
+        if at.saturating_sub(last.window) > WINDOW_NS {
+            (last.window, last.least) = (at, [last.least[1], behind]);
+        }
+        last.least[1] = last.least[1].min(behind);
+        let late_ns = behind.saturating_sub(last.least[0].min(last.least[1])).unsigned_abs();
+        self.late += u64::from(late_ns >= LATE_NS);
+        if late_ns > self.latest.late_ns {
+            self.latest = Latest { late_ns, place };
+        }
+        self.last = Some(last);
+    }
+
+    pub(super) const fn knows_rate(&self) -> bool {
+        self.hz > 0
+    }
+
+    pub(super) const fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Packets that came so late that a sink may run out.
+    pub(super) const fn late(&self) -> u64 {
+        self.late
+    }
+
+    pub(super) const fn latest(&self) -> Latest {
+        self.latest
+    }
+
+    /// Numbers that are missing between those seen.
+    pub(super) const fn missing(&self) -> u64 {
+        self.missing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A packet each 20 ms for a minute, on a host's clock that is 100 ppm fast, and one that comes late by so much.
+    fn stream(late: u64) -> Media {
+        let mut media = Media::default();
+        media.starts(48_000);
+        for n in 0..3000_u64 {
+            let at = n * 20 * MS + n * 2_000 + if n == 1500 { late } else { 0 };
+            media.packet((at, n), (n as u16).wrapping_add(65_000), (n as u32 * 960).wrapping_add(u32::MAX - 5_000));
+        }
+        media
+    }
+
+    #[test]
+    fn what_comes_late_is_told_and_drift_is_not() {
+        let media = stream(150 * MS);
+        assert_eq!((media.packets(), media.late(), media.latest().place, media.missing()), (3000, 1, 1500, 0));
+        assert!(media.latest().late_ns.abs_diff(150 * MS) < 5 * MS, "{:?}", media.latest());
+        let media = stream(0);
+        assert!(media.late() == 0 && media.latest().late_ns < 5 * MS, "{:?}", media.latest());
+    }
+
+    #[test]
+    fn a_pause_is_not_late() {
+        let mut media = stream(0);
+        // The timestamps go on where they stopped, after a second.
+        media.starts(0);
+        media.packet((61_000 * MS, 1), 1, 7);
+        media.packet((61_020 * MS, 2), 2, 967);
+        // They jump by ten seconds, and back.
+        media.packet((61_040 * MS, 3), 3, 480_967);
+        media.packet((61_060 * MS, 4), 4, 967);
+        assert_eq!(media.late(), 0);
+        // Without the rate nothing is known.
+        let mut media = Media::default();
+        media.packet((0, 0), 0, 0);
+        media.packet((5_000 * MS, 1), 1, 960);
+        assert!(!media.knows_rate() && media.late() == 0);
+    }
+}
