@@ -1,5 +1,7 @@
 //! Logs of Bluetooth by hand, in all forms of btsnoop, and what becomes of them.
 
+mod classic;
+
 use proptest::prelude::*;
 use taut_capture::{Counts, Ending, Flows, Reader};
 use taut_event::{Channel, Closed, Direction, Event, Flow, FlowId, FlowKey, L2cap, Sink, Turn, VantageId, What};
@@ -243,8 +245,10 @@ fn a_link_from_before_the_log_may_turn_out_to_be_of_br_edr() {
     let buffers = event(0x0e, &[1, 0x02, 0x20, 0, 251, 0, 2]);
     let data = |length: usize| acl(false, false, &pdu(0x41, &vec![7; length]));
     assert_eq!(is_told(&[buffers.clone(), data(200), data(200)]), (false, 0));
-    assert_eq!(is_told(&[buffers.clone(), data(200), data(600), data(200)]), (true, 2));
-    assert_eq!(is_told(&[data(600), acl(false, false, &pdu(1, &[10, 1, 2, 0, 2, 0]))]), (true, 1));
+    assert_eq!(is_told(&[buffers.clone(), data(200), data(600), data(200)]), (true, 0));
+    // What has no connection is counted.
+    let connectionless = acl(false, false, &pdu(2, &[1, 0, 9]));
+    assert_eq!(is_told(&[data(600), acl(false, false, &pdu(1, &[10, 1, 2, 0, 2, 0])), connectionless]), (true, 1));
     // One of LE whose begin was seen is one.
     let link = event(0x3e, &[1, 0, 0x40, 0, 1, 0, 1, 2, 3, 4, 5, 6, 24, 0, 0, 0, 42, 0, 0]);
     assert_eq!(is_told(&[buffers, link, data(600)]), (false, 0));
@@ -355,12 +359,14 @@ proptest! {
     #[test]
     fn any_packets_are_followed_to_an_end(
         form in prop::sample::select(vec![1001_u32, 1002, 2001]),
-        places in prop::collection::vec((0..900_usize, any::<u8>()), 0..12),
-        order in prop::collection::vec(0..14_usize, 0..60),
+        places in prop::collection::vec((0..2500_usize, any::<u8>()), 0..12),
+        order in prop::collection::vec(0..50_usize, 0..90),
+        is_classic in any::<bool>(),
         garbage in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 1..40)), 0..6),
     ) {
-        let all = log();
-        let mut packets: Vec<Hci> = order.iter().map(|&n| all[n].clone()).collect();
+        let all = if is_classic { classic::log() } else { log() };
+        let mut packets = if is_classic { all.clone() } else { Vec::new() };
+        packets.extend(order.iter().map(|&n| all[n % all.len()].clone()));
         packets.extend(garbage);
         let mut file = btsnoop(form, &packets);
         for (place, byte) in places {

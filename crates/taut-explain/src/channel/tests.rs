@@ -1,5 +1,6 @@
 //! Channels made by hand, in the log of the sending host: each cause where it stands, and a twin where it must not.
 
+mod classic;
 mod ends;
 mod lacking;
 mod links;
@@ -335,6 +336,10 @@ fn any_what() -> impl Strategy<Value = L2cap> {
         any::<u16>().prop_map(|count| L2cap::Credits { count }),
         Just(L2cap::Lost),
         Just(L2cap::Classic),
+        Just(L2cap::NotCounted),
+        any::<bool>().prop_map(|is_stopped| L2cap::Stopped { is_stopped }),
+        (any::<u16>(), any::<u32>()).prop_map(|(sequence, timestamp)| L2cap::Media { sequence, timestamp }),
+        any::<u32>().prop_map(|hz| L2cap::Stream { hz }),
         any::<bool>().prop_map(|tells_completions| L2cap::Ended { tells_completions }),
         (0_u16..9, 0_u16..9).prop_map(|(in_use, of)| L2cap::Buffers { in_use, of }),
         (0_u64..5_000 * MS, 0_u8..5, any::<u16>()).prop_map(|(interval_ns, phy, length)| L2cap::Link(RadioLink {
@@ -352,9 +357,9 @@ proptest! {
     #[test]
     fn all_time_is_booked(
         events in prop::collection::vec((0_u64..200 * MS, any::<bool>(), any_what()), 1..80),
-        is_att in any::<bool>(),
+        kind in prop::sample::select(vec![Kind::Att, coc(), Kind::Rfcomm(2), Kind::Basic(1), Kind::Media(0x40), Kind::Unopened(0x40)]),
     ) {
-        let mut talk = Talk::new(if is_att { Kind::Att } else { coc() }, 30 * MS, 3, 4);
+        let mut talk = Talk::new(kind, 30 * MS, 3, 4);
         let mut last = 0;
         for (step, is_forward, what) in events {
             last = (last + step).saturating_sub(20 * MS);

@@ -1,0 +1,136 @@
+//! Channels of BR/EDR: each cause where it stands, and a twin where it must not.
+
+use super::*;
+
+/// So many buffers, and frames one each 10 ms of which each is through after 2 ms; the receiver gives three credits
+/// each 100 ms.
+fn credited(window: u16) -> Direction {
+    let mut talk = Talk::new(Kind::Rfcomm(2), 0, window, 8);
+    let mut left = window;
+    let mut at = 10 * MS;
+    for _ in 0..30 {
+        while left > 0 && at % (100 * MS) < 90 * MS {
+            talk.send(at, Turn::Free);
+            talk.completed(at + 2 * MS);
+            at += 10 * MS;
+            left -= 1;
+        }
+        at = at.next_multiple_of(100 * MS).max(at);
+        talk.credits(at, 3);
+        left += 3;
+        at += MS / 10;
+    }
+    talk.forward()
+}
+
+#[test]
+fn credits_of_rfcomm_that_run_out_are_the_receivers() {
+    let direction = credited(3);
+    assert_eq!(found(&direction)[0], "rfcomm_credits", "{direction:#?}");
+    assert!(share(&direction, Holder::RfcommCredits) > 0.6, "{direction:#?}");
+    assert!(evidence(&direction, "rfcomm_credits").contains("3 at first, then 3 at once"), "{direction:#?}");
+    // With plenty of them the program is what is waited for.
+    let direction = credited(1000);
+    assert_eq!(found(&direction), ["sending_program"], "{direction:#?}");
+    assert!(share(&direction, Holder::RfcommCredits) == 0.0);
+}
+
+/// Frames go and are through at once; the receiver stops the sender from 100 ms to a second, if so.
+fn stopped(stops: bool) -> Direction {
+    let mut talk = Talk::new(Kind::Rfcomm(2), 0, 0, 8);
+    talk.say(2 * MS, Way::Forward, L2cap::Stopped { is_stopped: false });
+    talk.send(50 * MS, Turn::Free);
+    talk.completed(52 * MS);
+    talk.say(100 * MS, Way::Forward, L2cap::Stopped { is_stopped: stops });
+    talk.say(1000 * MS, Way::Forward, L2cap::Stopped { is_stopped: false });
+    talk.send(1001 * MS, Turn::Free);
+    talk.completed(1003 * MS);
+    talk.ended(1100 * MS)
+}
+
+#[test]
+fn a_receiver_that_says_stop_holds() {
+    let direction = stopped(true);
+    assert_eq!(found(&direction)[0], "rfcomm_credits", "{direction:#?}");
+    assert!(share(&direction, Holder::RfcommCredits) > 0.9, "{direction:#?}");
+    assert!(evidence(&direction, "rfcomm_credits").contains("takes nothing"), "{direction:#?}");
+    assert_eq!(found(&stopped(false)), ["sending_program"]);
+}
+
+/// A channel without credits: so many packets are handed over together, each 20 ms, and go one after the other.
+fn together(count: u64) -> Direction {
+    let mut talk = Talk::new(Kind::Basic(0x1001), 0, 0, 8);
+    for n in 0..50 {
+        (0..count).for_each(|_| talk.send(20 * MS * n + 2 * MS, Turn::Free));
+        (1..=count).for_each(|m| talk.completed(20 * MS * n + 2 * MS + 4 * MS * m));
+    }
+    talk.forward()
+}
+
+#[test]
+fn a_queue_in_the_controller_is_the_links() {
+    let direction = together(4);
+    assert_eq!(found(&direction)[0], "controller", "{direction:#?}");
+    assert!(share(&direction, Holder::Air) > 0.75, "{direction:#?}");
+    // One at a time is no queue.
+    assert_eq!(found(&together(1)), ["sending_program"]);
+}
+
+#[test]
+fn where_others_have_the_buffers_nobody_can_tell() {
+    let mut talk = Talk::new(Kind::Basic(0x1001), 0, 0, 2);
+    talk.send(10 * MS, Turn::Free);
+    talk.completed(12 * MS);
+    talk.say(12 * MS, Way::Forward, L2cap::Buffers { in_use: 2, of: 2 });
+    talk.say(900 * MS, Way::Forward, L2cap::Buffers { in_use: 1, of: 2 });
+    talk.send(900 * MS, Turn::Free);
+    talk.completed(902 * MS);
+    let direction = talk.ended(903 * MS);
+    assert!(share(&direction, Holder::NotKnown) > 0.95, "{direction:#?}");
+    assert!(!found(&direction).contains(&"sending_program"), "{direction:#?}");
+}
+
+#[test]
+fn what_is_not_counted_can_not_be_told() {
+    for kind in [Kind::Rfcomm(2), Kind::Basic(0x1001), Kind::Unopened(0x41)] {
+        let mut talk = Talk::new(kind, 0, 5, 8);
+        talk.say(2 * MS, Way::Forward, L2cap::NotCounted);
+        for n in 0..5 {
+            talk.send(10 * MS + n * 500 * MS, Turn::Free);
+            talk.completed(12 * MS + n * 500 * MS);
+        }
+        let direction = talk.forward();
+        assert!(found(&direction).is_empty(), "{kind}: {direction:#?}");
+        assert!(is_unknown(&direction, "rfcomm_credits") && is_unknown(&direction, "sending_program"), "{kind}");
+    }
+}
+
+/// A media packet each 20 ms for two seconds; one is handed over late, and one is through late, by so much.
+fn media(late: u64, slow: u64) -> Direction {
+    let mut talk = Talk::new(Kind::Media(0x41), 0, 0, 8);
+    talk.say(2 * MS, Way::Forward, L2cap::Stream { hz: 48_000 });
+    let mut free = 0;
+    for n in 0..100 {
+        let at = (10 * MS + n * 20 * MS + if (50..50 + late / (20 * MS)).contains(&n) { late } else { 0 }).max(free);
+        talk.say(at, Way::Forward, L2cap::Media { sequence: n as u16, timestamp: n as u32 * 960 });
+        talk.send(at, Turn::Free);
+        free = at + 3 * MS + if n == 70 { slow } else { 0 };
+        talk.completed(free);
+    }
+    talk.forward()
+}
+
+#[test]
+fn media_waits_for_its_program_or_for_the_link() {
+    let late = media(200 * MS, 0);
+    assert_eq!(found(&late), ["sending_program"], "{late:#?}");
+    assert!(evidence(&late, "sending_program").contains("media packets were handed over"), "{late:#?}");
+    let slow = media(0, 90 * MS);
+    assert!(!found(&slow).contains(&"sending_program"), "{slow:#?}");
+    let slow = media(0, 150 * MS);
+    assert!(found(&slow).contains(&"controller"), "{slow:#?}");
+    // A stream that is on time waits most of the time, for nobody.
+    let clean = media(0, 0);
+    assert_eq!(found(&clean), [""; 0], "{clean:#?}");
+    assert!(share(&clean, Holder::SendingProgram) > 0.8);
+}
