@@ -52,7 +52,7 @@ fn stopped(stops: bool) -> Direction {
 fn a_receiver_that_says_stop_holds() {
     let direction = stopped(true);
     assert_eq!(found(&direction)[0], "rfcomm_credits", "{direction:#?}");
-    assert!(share(&direction, Holder::RfcommCredits) > 0.9, "{direction:#?}");
+    assert!(share(&direction, Holder::RfcommCredits) > 0.85, "{direction:#?}");
     assert!(evidence(&direction, "rfcomm_credits").contains("takes nothing"), "{direction:#?}");
     assert_eq!(found(&stopped(false)), ["sending_program"]);
 }
