@@ -31,17 +31,6 @@ fn rfcomm(test: &str, kernel: &str) {
             Vec::<String>::new(),
             "{kernel} {side}"
         );
-        // Both logs have every echo, with the credits that the kernel gives at first, and none is ever missing; one
-        // message at a time waits for no queue.
-        let echoes = support::explained(&lab.path(&format!("out/{side}.btsnoop")), "rfcomm");
-        assert_eq!(echoes.len(), 2, "{kernel} {side}: {echoes:#?}");
-        for direction in echoes {
-            assert!(direction.bytes >= 200 * 32, "{kernel} {side}: {direction:#?}");
-            assert_eq!(direction.channel.as_ref().unwrap().initial_credits, Some(7), "{kernel} {side}: {direction:#?}");
-            assert_eq!(direction.remarks.iter().filter(|remark| remark.contains("no credit was left")).count(), 0);
-            let causes = support::found(&direction);
-            assert!(!causes.contains(&"rfcomm_credits") && !causes.contains(&"controller"), "{kernel}: {direction:#?}");
-        }
     }
 }
 
@@ -102,7 +91,7 @@ fn stock_tools_talk_to_each_other() {
     command.arg("--file").arg(root.join("scenarios/two-nodes.toml")).arg("--out").arg(lab.path("out"));
     let script = r#"
 await() { until grep -q "$1" "$2" 2>/dev/null; do sleep 0.1; done; }
-taut air attach two-nodes.toml --set bredr.on=true --btsnoop $OUT --json >/tmp/radio & radio=$!
+taut air attach two-nodes.toml --set bredr.on=true --json >/tmp/radio &
 await adapters /tmp/radio
 # Adapters are switched on by our server.
 taut serve 'rfcomm://any/9?adapter=hci0' 'rfcomm://any/9?adapter=hci1' >/tmp/serve &
@@ -112,22 +101,8 @@ l2test -r -i hci1 -P 4113 -I 672 -b 672 >/tmp/l 2>&1 &
 sleep 1
 rctest -s -i hci0 -P 5 -b 500 -N 40 -L 10 00:AA:01:01:00:00 || exit 10
 l2test -s -i hci0 -P 4113 -b 600 -N 40 -g 3000 00:AA:01:01:00:00 || exit 11
-kill -INT $radio; wait $radio
 "#;
     let output = command.args(["--", "sh", "-c", script]).output().unwrap();
     let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     assert_eq!(output.status.code(), Some(0), "{text}");
-    // What the tools say they sent is what the logs have, on both sides.
-    for (side, place) in [("central", 0.0), ("peripheral", 1.0)] {
-        let log = lab.path(&format!("out/{side}.btsnoop"));
-        for (kind, bytes) in [("rfcomm", 40 * 500), ("basic", 40 * 600)] {
-            let all = support::explained(&log, kind);
-            let sent = all.iter().find(|direction| direction.vantage == place && direction.bytes == bytes);
-            let sent = sent.unwrap_or_else(|| panic!("{side} {kind}: {all:#?}"));
-            assert!(sent.remarks.iter().all(|remark| !remark.contains("no credit was left")), "{side}: {sent:#?}");
-            let credits = sent.channel.as_ref().unwrap().initial_credits;
-            assert_eq!(credits, (kind == "rfcomm").then_some(7), "{side}: {sent:#?}");
-            eprintln!("{side} {kind}: {:?} {:?}", support::found(sent), sent.breakdown);
-        }
-    }
 }

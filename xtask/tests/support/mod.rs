@@ -133,27 +133,6 @@ pub(crate) fn complaints(capture: &Path) -> Vec<String> {
     listing.lines().filter(complains).map(str::to_owned).collect()
 }
 
-/// What is made of a log: the directions with most data first, of one kind of channel.
-pub(crate) fn explained(log: &Path, kind: &str) -> Vec<taut_explain::Direction> {
-    let mut reader = taut_capture::Reader::new(fs::File::open(log).unwrap()).unwrap();
-    let (mut flows, mut engine) = (taut_capture::Flows::new(64), taut_explain::Engine::new(64));
-    while let Some(packet) = reader.next_packet().unwrap() {
-        flows.packet(&packet, taut_event::VantageId(0), &mut engine);
-    }
-    flows.finish(&mut engine);
-    assert_eq!((flows.counts().malformed, flows.counts().hci_cut), (0, 0), "{}", log.display());
-    let mut all = engine.finish().worst;
-    all.retain(|direction| direction.channel.as_ref().is_some_and(|channel| channel.kind == kind));
-    all.sort_by_key(|direction| std::cmp::Reverse(direction.bytes));
-    all
-}
-
-/// The causes that were found.
-pub(crate) fn found(direction: &taut_explain::Direction) -> Vec<&str> {
-    let is_found = |on: &&taut_explain::VerdictOn| matches!(on.verdict, taut_explain::Verdict::Found(_));
-    direction.verdicts.iter().filter(is_found).map(|on| on.cause.as_str()).collect()
-}
-
 /// Notes loudly that a test can't run here.
 pub(crate) fn note_skipped(test: &str, reason: &str) {
     eprintln!("SKIPPED: {test}: {reason}");

@@ -270,8 +270,10 @@ impl Bluetooth {
         payload: &[u8],
         out: &mut Out<'_, impl Sink>,
     ) -> (Option<usize>, [usize; 2]) {
-        let Some(Channel { kind, flow, .. }) = &self.channels[slot] else { return (None, [0; 2]) };
-        let (kind, flow) = (*kind, *flow);
+        let Some(channel) = &mut self.channels[slot] else { return (None, [0; 2]) };
+        // A multiplexer has no packets of its own, and is not to be forgotten before what it carries.
+        channel.last = out.place.frame;
+        let (kind, flow) = (channel.kind, channel.flow);
         match kind {
             Kind::Basic(RFCOMM_PSM) => {
                 let its = self.frame(at, slot, way, payload, out);

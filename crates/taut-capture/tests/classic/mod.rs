@@ -197,6 +197,21 @@ fn the_channel_after_open_has_the_media() {
 }
 
 #[test]
+fn a_multiplexer_is_not_forgotten_before_what_it_carries() {
+    let mut log = connects([0xf0, 0xe0]);
+    // Channels whose opening was not seen, more than are followed at once; frames of RFCOMM between them.
+    for n in 0..600_u16 {
+        log.push(acl(n % 2 == 0, false, &pdu(0x100 + n, &[1])));
+        log.push(frame(false, 2, 0xef, None, b"x"));
+        log.push(event(0x13, &[1, 0x40, 0, 2, 0]));
+    }
+    let (kept, counts, _) = follow(&btsnoop(1002, &log));
+    let all = told(&kept, |kind| kind == Channel::Rfcomm(2));
+    let packets = all.iter().filter(|(_, what)| matches!(what, L2cap::Packet(_))).count();
+    assert!(packets == 600 && counts.evicted > 0, "{packets} {counts:?}");
+}
+
+#[test]
 fn links_of_both_kinds_have_their_own_buffers() {
     // Two for BR/EDR, of which data of LE takes none; without their own, links of LE share them.
     let full = |le_buffers: u8| {

@@ -38,6 +38,9 @@ impl Half {
     }
 }
 
+/// Time that is held, and what that comes to.
+type Judged = (u64, Verdict);
+
 struct Facts<'a> {
     channel: &'a Channel,
     half: &'a Half,
@@ -48,7 +51,7 @@ fn text(text: String) -> Evidence {
     Evidence { text, frames: None }
 }
 
-fn unknown(missing: &str, ask: &str) -> (u64, Verdict) {
+fn unknown(missing: &str, ask: &str) -> Judged {
     (0, Verdict::Unknown { missing: missing.to_owned(), ask: ask.to_owned() })
 }
 
@@ -56,7 +59,7 @@ fn unknown(missing: &str, ask: &str) -> (u64, Verdict) {
 pub(super) fn verdicts(channel: &Channel, way: Way) -> Vec<VerdictOn> {
     let half = channel.half(way);
     let facts = Facts { channel, half, whole_ns: half.breakdown.total_ns() };
-    let judges: [fn(&Facts<'_>) -> (u64, Verdict); 3] = [credits, controller, sending_program];
+    let judges: [fn(&Facts<'_>) -> Judged; 3] = [credits, controller, sending_program];
     let mut all: Vec<(u64, VerdictOn)> = CAUSES
         .iter()
         .zip(judges)
@@ -93,7 +96,7 @@ impl Facts<'_> {
         is_enough(&cost, longest.map_or(0, crate::engine::Episode::length))
     }
 
-    fn found(&self, holder: Holder, held: u64, summary: &str, mut more: Vec<Evidence>, remedy: &str) -> (u64, Verdict) {
+    fn found(&self, holder: Holder, held: u64, summary: &str, mut more: Vec<Evidence>, remedy: &str) -> Judged {
         more.insert(0, self.half.breakdown.longest_seen(&[holder]));
         let found = Found {
             summary: summary.to_owned(),
@@ -114,7 +117,7 @@ impl Facts<'_> {
     }
 
     /// Why credits, or what else may hold back, can't be told.
-    fn without_credits(&self) -> Option<(u64, Verdict)> {
+    fn without_credits(&self) -> Option<Judged> {
         let tally = &self.half.tally;
         self.half.lacks_credits().then(|| match self.kind() {
             _ if tally.is_lossy => unknown("what the log lost, perhaps credits", "log again without losses"),
@@ -129,7 +132,7 @@ impl Facts<'_> {
     }
 }
 
-fn credits(facts: &Facts<'_>) -> (u64, Verdict) {
+fn credits(facts: &Facts<'_>) -> Judged {
     if let Some(unknown) = facts.without_credits() {
         return unknown;
     }
@@ -137,11 +140,13 @@ fn credits(facts: &Facts<'_>) -> (u64, Verdict) {
         return (0, Verdict::Clear);
     }
     let tally = &facts.half.tally;
-    let mut evidence = Vec::from_iter(
-        tally
-            .ungranted
-            .map(|ns| text(format!("After the last credit was used none came any more, for {}.", words::time(ns)))),
-    );
+    let mut evidence = Vec::from_iter(tally.ungranted.map(|ns| {
+        text(format!(
+            "After the last credit was used none came any more, for {}; whether the program \
+             had more to send, the log does not tell.",
+            words::time(ns)
+        ))
+    }));
     if facts.half.knows_credits() {
         evidence.push(text(format!(
             "{} times the credits ran out, for {} (median); {} at first, then {} at once (median).",
@@ -163,7 +168,7 @@ fn credits(facts: &Facts<'_>) -> (u64, Verdict) {
     )
 }
 
-fn controller(facts: &Facts<'_>) -> (u64, Verdict) {
+fn controller(facts: &Facts<'_>) -> Judged {
     if !facts.half.is_sent_here() {
         return unknown("what the sender's controller had", AT_SENDER);
     }
@@ -186,8 +191,8 @@ fn controller(facts: &Facts<'_>) -> (u64, Verdict) {
             tally.peak_bytes
         )),
         text(format!(
-            "While it had packets they went at {}; the best of BR/EDR is 723 kbit/s with DH5, 1449 with 2-DH5, 2178 with \
-             3-DH5.",
+            "While it had packets they went at {}; the best of BR/EDR is 723 kbit/s with DH5, 1449 with 2-DH5, 2178 \
+             with 3-DH5.",
             words::rate(tally.bytes, air.max(1))
         )),
     ];
@@ -198,18 +203,18 @@ fn controller(facts: &Facts<'_>) -> (u64, Verdict) {
         Holder::Air,
         tally.queued_ns,
         if is_media {
-            "Media waited in the controller longer than a sink's buffer lasts: packets were repeated, or others had the \
-             radio"
+            "Media waited in the controller longer than a sink's buffer lasts: packets were repeated, or others had \
+             the radio"
         } else {
             "Packets queued in the controller: the link carried no more"
         },
         evidence,
-        "Enhanced data rates and packets of 5 slots, where both controllers have them; less distance or interference; no \
-         inquiry, scan or other link meanwhile; of Wi-Fi on the same chip, 5 GHz.",
+        "Enhanced data rates and packets of 5 slots, where both controllers have them; less distance or interference; \
+         no inquiry, scan or other link meanwhile; of Wi-Fi on the same chip, 5 GHz.",
     )
 }
 
-fn sending_program(facts: &Facts<'_>) -> (u64, Verdict) {
+fn sending_program(facts: &Facts<'_>) -> Judged {
     if let Some(unknown) = facts.without_credits() {
         return unknown;
     }
@@ -233,7 +238,7 @@ fn sending_program(facts: &Facts<'_>) -> (u64, Verdict) {
 }
 
 /// Media is paced: that nothing is handed over for a while is no fault, unless it comes late.
-fn late_media(facts: &Facts<'_>) -> (u64, Verdict) {
+fn late_media(facts: &Facts<'_>) -> Judged {
     let media = &facts.half.media;
     if !media.knows_rate() {
         return unknown("the stream's sampling rate (AVDTP Set Configuration)", FROM_BEGIN);

@@ -357,7 +357,9 @@ proptest! {
     #[test]
     fn all_time_is_booked(
         events in prop::collection::vec((0_u64..200 * MS, any::<bool>(), any_what()), 1..80),
-        kind in prop::sample::select(vec![Kind::Att, coc(), Kind::Rfcomm(2), Kind::Basic(1), Kind::Media(0x40), Kind::Unopened(0x40)]),
+        kind in prop::sample::select(vec![
+            Kind::Att, coc(), Kind::Rfcomm(2), Kind::Basic(1), Kind::Media(0x40), Kind::Unopened(0x40),
+        ]),
     ) {
         let mut talk = Talk::new(kind, 30 * MS, 3, 4);
         let mut last = 0;
