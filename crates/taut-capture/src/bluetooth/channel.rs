@@ -3,7 +3,7 @@
 use taut_event::{Acl, Channel as Kind, FlowId, Turn};
 use taut_time::ByteRange;
 
-use super::mux::Connection;
+use super::rfcomm::Connection;
 
 /// The SPSM of enhanced ATT bearers (Assigned Numbers, section 2.5).
 const EATT: u16 = 0x27;

@@ -27,8 +27,8 @@ use channel::{Channel, Part};
 pub(crate) use hci::is_hci;
 use hci::{Record, Told};
 use link::{Adapter, Current, Link};
-use mux::RFCOMM_PSM;
 use out::{ACL_HEADER, NO_BYTES, Out, Place};
+use rfcomm::RFCOMM_PSM;
 
 /// The attribute protocol's channel on LE (Core Specification, Vol 3, Part A, section 2.1).
 const ATT_CID: u16 = 4;
@@ -335,7 +335,7 @@ impl Bluetooth {
         }
         let kind = match cid {
             ATT_CID if !is_classic => Kind::Att,
-            _ if !mux::is_dynamic(cid) => return None,
+            ..taut_air::l2cap::FIRST_DYNAMIC_CID => return None,
             _ if is_classic => Kind::Unopened(cid),
             _ => Kind::Dynamic(cid),
         };

@@ -1,32 +1,15 @@
 //! The multiplexer of RFCOMM on an L2CAP channel, and the connections on it.
 
-use taut_air::l2cap::FIRST_DYNAMIC_CID;
 use taut_event::{Channel as Kind, Closed, Direction, L2cap, Sink};
 
 use super::Bluetooth;
 use super::out::Out;
-use super::rfcomm::{self, Command, Head};
+use super::rfcomm::{self, Command, Connection, Head};
 
-/// The multiplexer of RFCOMM (Assigned Numbers, section 2.5).
-pub(super) const RFCOMM_PSM: u16 = 3;
 /// Longest information where nothing else was agreed on (RFCOMM, section 5.3).
 const DEFAULT_MTU: u16 = 127;
 /// DLCIs 2 to 61 are connections.
 const DLCIS: std::ops::RangeInclusive<u8> = 2..=61;
-
-/// A connection on a multiplexer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Connection {
-    pub(super) dlci: u8,
-    pub(super) slot: usize,
-    /// Whether credits limit it; `None`: its opening was not seen.
-    has_credits: Option<bool>,
-    mtu: u16,
-    /// By direction: frames that may be sent at first.
-    credits: [u16; 2],
-    /// Whether what comes next tells that it is open.
-    is_opening: bool,
-}
 
 /// Which part of a PDU is the program's, and of which connection.
 #[derive(Clone, Copy, Debug)]
@@ -235,9 +218,4 @@ impl Bluetooth {
             change(its);
         }
     }
-}
-
-/// Whether a channel of BR/EDR whose opening was not seen may have this identifier.
-pub(super) const fn is_dynamic(cid: u16) -> bool {
-    cid >= FIRST_DYNAMIC_CID
 }

@@ -1,6 +1,23 @@
 //! Frames of RFCOMM and commands of its multiplexer (RFCOMM with TS 07.10, Bluetooth SIG, sections 5 and 6; 3GPP
 //! TS 27.010, section 5).
 
+/// The multiplexer of RFCOMM (Assigned Numbers, section 2.5).
+pub(super) const RFCOMM_PSM: u16 = 3;
+
+/// A connection on a multiplexer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Connection {
+    pub(super) dlci: u8,
+    pub(super) slot: usize,
+    /// Whether credits limit it; `None`: its opening was not seen.
+    pub(super) has_credits: Option<bool>,
+    pub(super) mtu: u16,
+    /// By direction: frames that may be sent at first.
+    pub(super) credits: [u16; 2],
+    /// Whether what comes next tells that it is open.
+    pub(super) is_opening: bool,
+}
+
 /// The octets before a frame's information.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Head {
