@@ -88,6 +88,17 @@ impl<R: Read> Buffer<R> {
     }
 }
 
+/// What is ahead, and then the rest.
+impl<R: Read> Read for Buffer<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let ahead = self.ahead(1)?;
+        let count = ahead.len().min(to.len());
+        to[..count].copy_from_slice(&ahead[..count]);
+        self.take(count);
+        Ok(count)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

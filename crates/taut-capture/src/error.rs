@@ -28,7 +28,7 @@ pub enum Error {
     /// Its first bytes are those of no capture.
     #[error(
         "is no capture of packets: it begins with {begin}; pcap, pcapng, btsnoop and snoop are \
-         read, also compressed by gzip or zstd, or in a zip archive"
+         read, also compressed by gzip or zstd, or in a zip archive, and qlog"
     )]
     Unknown {
         /// The first bytes, in hexadecimal.

@@ -7,6 +7,7 @@
 //! - `datagrams`: the flows of UDP, and what each host asks servers of DNS.
 //! - `bluetooth`: from packets of the host controller interface to L2CAP channels.
 //! - `sniffer`: links of Bluetooth LE on the air, their connection events and PDUs.
+//! - [`Qlog`]: a log that an end of QUIC wrote of itself, as events. [`Source`] tells which of both a file is.
 //! - [`Flows`]: from headers to [`taut_event::Event`]s for a [`taut_event::Sink`].
 //!
 //! No input makes it panic; what is damaged ends the reading, and is told by [`Reader::ending`].
@@ -24,8 +25,10 @@ mod flows;
 mod format;
 mod input;
 mod packet;
+mod qlog;
 mod reader;
 mod sniffer;
+mod source;
 mod step;
 mod ways;
 
@@ -36,4 +39,6 @@ pub use ends::Ends;
 pub use error::Error;
 pub use flows::Flows;
 pub use packet::{Ending, LinkType, Packet};
+pub use qlog::{Qlog, QlogCounts};
 pub use reader::Reader;
+pub use source::Source;

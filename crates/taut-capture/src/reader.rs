@@ -26,7 +26,10 @@ impl<'a> Reader<'a> {
     ///
     /// When the stream can't be read, or is no capture of packets.
     pub fn new(from: impl Read + Send + 'a) -> Result<Self, Error> {
-        let mut buffer = Buffer::new(input::open(from)?);
+        Self::of_buffer(Buffer::new(input::open(from)?))
+    }
+
+    pub(crate) fn of_buffer(mut buffer: Buffer<Box<dyn Read + Send + 'a>>) -> Result<Self, Error> {
         let format = format::recognise(&mut buffer)?;
         Ok(Self { buffer, format, frames: 0, ending: None, member: None })
     }

@@ -13,6 +13,8 @@ pub enum Kind {
     AclPackets,
     /// Data PDUs of Bluetooth LE on the air.
     AirPdus,
+    /// What an end of a connection of QUIC logs of itself.
+    QuicEvents,
     /// When a message was meant to be sent.
     Schedule,
     /// Writes of the sending program.
@@ -33,12 +35,13 @@ pub enum Kind {
 
 impl Kind {
     /// All, in the order in which a text names them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Segments,
         Self::Handshake,
         Self::Datagrams,
         Self::AclPackets,
         Self::AirPdus,
+        Self::QuicEvents,
         Self::Schedule,
         Self::Writes,
         Self::Reads,
@@ -58,6 +61,7 @@ impl fmt::Display for Kind {
             Self::Datagrams => "datagrams",
             Self::AclPackets => "ACL packets of the host controller interface",
             Self::AirPdus => "PDUs of Bluetooth LE on the air",
+            Self::QuicEvents => "a log of QUIC",
             Self::Schedule => "the schedule",
             Self::Writes => "writes",
             Self::Reads => "reads",

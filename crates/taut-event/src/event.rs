@@ -1,6 +1,6 @@
 use taut_time::{ByteRange, Host, Instant, Layer, SendQueue};
 
-use crate::{Datagram, FlowId, Kind, L2cap, Le, SocketState, VantageId};
+use crate::{Datagram, FlowId, Kind, L2cap, Le, Quic, SocketState, VantageId};
 
 /// Something that happened to bytes of a flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -69,6 +69,8 @@ pub enum What {
     L2cap(L2cap),
     /// Something of a Bluetooth LE link was on the air.
     Le(Le),
+    /// An end of a connection of QUIC logged something.
+    Quic(Quic),
     /// The bytes reached a stage on their way.
     Reached(Stamp),
     /// State of the sending socket just after a write.
@@ -93,6 +95,7 @@ impl What {
             Self::Datagram(_) => Kind::Datagrams,
             Self::L2cap(_) => Kind::AclPackets,
             Self::Le(_) => Kind::AirPdus,
+            Self::Quic(_) => Kind::QuicEvents,
             Self::Reached(Stamp::Intended) => Kind::Schedule,
             Self::Reached(Stamp::WriteBegin | Stamp::WriteEnd) => Kind::Writes,
             Self::Reached(Stamp::Read) => Kind::Reads,

@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use taut_time::ClockMap;
 
-use crate::{ChannelKey, Coverage, LeKey};
+use crate::{ChannelKey, Coverage, LeKey, QuicKey};
 
 /// Number of a flow within one source. A source may use it again once the flow is closed.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -42,6 +42,8 @@ pub enum FlowKey {
     L2cap(ChannelKey),
     /// A link of Bluetooth LE, listened to on the air. Forward is what its central sends.
     Le(LeKey),
+    /// A connection of QUIC, as one of its ends logs it. Forward is what that end sends.
+    Quic(QuicKey),
     /// A socket of this host, by the kernel's cookie (`SO_COOKIE`).
     Socket(u64),
 }

@@ -17,6 +17,7 @@
 
 extern crate alloc;
 
+mod connection_id;
 mod coverage;
 mod datagram;
 mod event;
@@ -24,16 +25,19 @@ mod flow;
 mod holder;
 mod l2cap;
 mod le;
+mod quic;
 mod sink;
 mod socket;
 
+pub use connection_id::{ConnectionId, QuicKey};
 pub use coverage::{Coverage, Kind};
-pub use datagram::{ConnectionId, Content, Datagram, Dns, QuicLong};
+pub use datagram::{Content, Datagram, Dns, QuicLong};
 pub use event::{AckSentBy, Call, Direction, Event, Release, Segment, SegmentFlags, Stamp, Task, TaskId, Timer};
 pub use event::{SackBlock, TimestampOption, What};
 pub use flow::{Address, Flow, FlowId, FlowKey, Vantage, VantageId};
 pub use holder::{Holder, Side};
 pub use l2cap::{Acl, Channel, ChannelKey, L2cap, RadioLink, Turn};
 pub use le::{Le, LeHeader, LeKey, LeLink, LePdu};
+pub use quic::{Quic, QuicCongestion, QuicMetric, QuicPacket};
 pub use sink::{Closed, Sink};
 pub use socket::{Recovery, SocketState};

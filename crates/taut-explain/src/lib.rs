@@ -22,6 +22,7 @@ pub mod join;
 pub mod l2cap;
 mod ledger;
 pub mod nagle;
+mod quic;
 mod sniffer;
 pub mod socket;
 mod tcp;
@@ -32,8 +33,8 @@ mod words;
 
 pub use engine::{
     AirFacts, CauseIn, CauseTime, Certainty, ChannelFacts, Cost, DatagramFacts, Direction, DnsFacts, DnsServer, Engine,
-    Evidence, Explanation, Found, Held, HostPair, LongStall, MostHeld, OverAll, Picture, QuicFacts, Span, Stall,
-    Verdict, VerdictOn, causes,
+    Evidence, Explanation, Found, Held, HostPair, LongStall, MostHeld, OverAll, Picture, QuicFacts, QuicLogFacts, Span,
+    Stall, Verdict, VerdictOn, causes,
 };
 pub use finding::{Finding, Proof, Unit};
 pub use ledger::{Stage, ledger};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use taut_explain::{DatagramFacts, Direction, DnsFacts, DnsServer};
+use taut_explain::{DatagramFacts, Direction, DnsFacts, DnsServer, QuicFacts, QuicLogFacts};
 
 use crate::lines::cut;
 use crate::units;
@@ -21,10 +21,11 @@ pub(crate) fn title(direction: &Direction, facts: &DatagramFacts) -> String {
         ));
     }
     let protocol = if facts.quic.is_some() { "QUIC" } else { "UDP" };
+    let is_log = facts.quic.as_ref().is_some_and(|quic| quic.log.is_some());
     cut(&format!(
         "{from} > {to} {protocol}: {} in {span}, {}, {}",
         units::size(direction.bytes),
-        plural(direction.segments, "datagram"),
+        plural(direction.segments, if is_log { "packet" } else { "datagram" }),
         units::bit_rate(facts.bits_per_second as f64)
     ))
 }
@@ -33,6 +34,9 @@ pub(crate) fn title(direction: &Direction, facts: &DatagramFacts) -> String {
 pub(crate) fn facts(direction: &Direction, facts: &DatagramFacts) -> Vec<String> {
     if let Some(dns) = &facts.dns {
         return questions(facts, dns);
+    }
+    if let Some((quic, log)) = facts.quic.as_ref().and_then(|quic| Some((quic, quic.log.as_ref()?))) {
+        return vec![logged(direction, quic, log)];
     }
     let mut text = format!(
         "{} datagrams of at most {} bytes, {} sent again",
@@ -59,6 +63,40 @@ pub(crate) fn facts(direction: &Direction, facts: &DatagramFacts) -> Vec<String>
         all.push(text + ".");
     }
     all
+}
+
+/// Of a log of QUIC.
+fn logged(direction: &Direction, quic: &QuicFacts, log: &QuicLogFacts) -> String {
+    let mut text = format!(
+        "{} packets of at most {} bytes, {} with data",
+        units::count(direction.segments),
+        direction.mss_bytes,
+        units::count(log.data_packets)
+    );
+    let counts = [
+        (log.lost_packets, "taken for lost"),
+        (log.spurious_losses, "of them arrived after all"),
+        (log.probes, "probes"),
+        (Some(log.blocked), "times blocked by the receiver's limits"),
+    ];
+    for (count, what) in counts {
+        if let Some(count) = count {
+            let _ = write!(text, ", {} {what}", units::count(count));
+        }
+    }
+    if direction.peak_flight_bytes > 0 {
+        let _ = write!(text, "; at most {} in flight", units::size(direction.peak_flight_bytes));
+    }
+    if let Some(window) = log.largest_congestion_window_bytes {
+        let _ = write!(text, "; congestion window at most {}", units::size(window));
+    }
+    if direction.min_rtt_ns > 0 {
+        let _ = write!(text, "; least RTT {}", units::time(direction.min_rtt_ns));
+    }
+    if !quic.connection_id.is_empty() {
+        let _ = write!(text, "; connection ID {}", quic.connection_id);
+    }
+    text + ". Frames are numbers of the log's events."
 }
 
 fn questions(facts: &DatagramFacts, dns: &DnsFacts) -> Vec<String> {

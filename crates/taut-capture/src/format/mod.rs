@@ -49,7 +49,7 @@ pub(crate) fn recognise<R: Read>(buffer: &mut Buffer<R>) -> Result<Format, Error
         return not_yet("a zip archive within another file or from a pipe", "store it as a file and name that");
     }
     if begin.starts_with(b"{") {
-        return not_yet("JSON", "`taut report FILE` shows a recording of Tautline");
+        return not_yet("JSON and no qlog", "`taut report FILE` shows a recording of Tautline");
     }
     let begin: Vec<String> = begin.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     Err(Error::Unknown { begin: begin.join(" ") })

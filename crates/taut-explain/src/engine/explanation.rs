@@ -194,6 +194,30 @@ pub struct QuicFacts {
     pub spin_rtt_ns: Option<u64>,
     /// How often the spin bit of this direction changed.
     pub spin_changes: u64,
+    /// What a log of one of the ends has (qlog); absent of a capture. There the places of stretches are numbers of the
+    /// log's events, from 1, and `segments` are packets of QUIC. The time goes from the log's first event to the last
+    /// data, its acknowledgement, or the first answer to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<QuicLogFacts>,
+}
+
+/// What the log of an end of QUIC has of a direction. What it does not tell is absent.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct QuicLogFacts {
+    /// Whether the end that logs is the one that sends.
+    pub is_own: bool,
+    /// Packets with data of streams, or datagrams.
+    pub data_packets: u64,
+    /// Packets with data that the sender took for lost.
+    pub lost_packets: Option<u64>,
+    /// Of them such as were acknowledged after all.
+    pub spurious_losses: Option<u64>,
+    /// Probes after silence (PTO; RFC 9002, section 6.2).
+    pub probes: Option<u64>,
+    /// How often the sender said that the receiver's limits held it.
+    pub blocked: u64,
+    /// Largest congestion window.
+    pub largest_congestion_window_bytes: Option<u64>,
 }
 
 /// What a host asked servers of DNS.

@@ -30,7 +30,7 @@ pub(crate) use detect::is_enough;
 pub(crate) use episode::Episode;
 pub use explanation::{
     AirFacts, CauseIn, Certainty, ChannelFacts, Cost, DatagramFacts, Direction, DnsFacts, DnsServer, Evidence,
-    Explanation, Found, Held, QuicFacts, Stall, Verdict, VerdictOn,
+    Explanation, Found, Held, QuicFacts, QuicLogFacts, Stall, Verdict, VerdictOn,
 };
 
 pub use over_all::{CauseTime, HostPair, LongStall, MostHeld, OverAll};
@@ -42,6 +42,7 @@ use self::over_all::Gathering;
 use self::trail::Allowance;
 use crate::channel::{self, Channel};
 use crate::dns::{self, Resolver};
+use crate::quic::{self, Logged};
 use crate::sniffer::{self, Sniffed};
 use crate::tcp::Connection;
 use crate::udp::{self, Datagrams};
@@ -71,6 +72,7 @@ enum Tracker {
     Datagrams(Box<Datagrams>),
     Resolver(Box<Resolver>),
     Sniffed(Box<Sniffed>),
+    Logged(Box<Logged>),
 }
 
 /// The links of so many directions are modelled at most: each takes tens of runs.
@@ -85,6 +87,7 @@ impl Tracker {
             Self::Datagrams(datagrams) => datagrams.breakdowns().into_iter().for_each(keep),
             Self::Resolver(resolver) => keep(&mut resolver.breakdown),
             Self::Sniffed(link) => link.breakdowns().into_iter().for_each(keep),
+            Self::Logged(logged) => logged.breakdowns().into_iter().for_each(keep),
         }
     }
 }
@@ -197,6 +200,7 @@ impl Engine {
             Some(Some(Tracker::Datagrams(datagrams))) => datagrams.event(event),
             Some(Some(Tracker::Resolver(resolver))) => resolver.event(event),
             Some(Some(Tracker::Sniffed(link))) => link.event(event),
+            Some(Some(Tracker::Logged(logged))) => logged.event(event),
             Some(None) | None => {}
         }
     }
@@ -226,6 +230,7 @@ impl Engine {
                 Tracker::Datagrams(datagrams) => udp::direction(datagrams, direction, start),
                 Tracker::Resolver(resolver) => dns::direction(resolver, direction, start),
                 Tracker::Sniffed(link) => sniffer::direction(link, direction, start),
+                Tracker::Logged(logged) => quic::direction(logged, direction, start),
             };
             let Some((mut report, breakdown, weight)) = reported else { continue };
             self.counts.directions += 1;
@@ -260,6 +265,7 @@ impl Sink for Engine {
             FlowKey::Udp(..) => Tracker::Datagrams(Box::new(Datagrams::new(*flow))),
             FlowKey::Dns(_) => Tracker::Resolver(Box::new(Resolver::new(*flow))),
             FlowKey::Le(_) => Tracker::Sniffed(Box::new(Sniffed::new(*flow))),
+            FlowKey::Quic(_) => Tracker::Logged(Box::new(Logged::new(*flow))),
             FlowKey::Tcp(..) | FlowKey::Socket(_) => Tracker::Connection(Box::new(Connection::new(*flow))),
         });
         self.counts.flows += 1;
@@ -306,6 +312,10 @@ impl Sink for Engine {
             Tracker::Sniffed(link) => {
                 link.finish();
                 self.counts.segments += link.pdus;
+            }
+            Tracker::Logged(logged) => {
+                logged.finish();
+                self.counts.segments += logged.packets;
             }
         }
         if let Some(pictures) = &mut self.pictures {

@@ -17,10 +17,11 @@ pub(crate) fn direction(flow: &Datagrams, way: Way, start: u64) -> Option<(Direc
     let breakdown = &half.breakdown;
     let spun = half.spin.round_trip();
     let quic = flow.quic.map(|quic| QuicFacts {
-        version: version(quic.version),
+        version: quic_version(quic.version),
         connection_id: quic.id.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect(),
         spin_rtt_ns: spun,
         spin_changes: half.spin.changes(),
+        log: None,
     });
     let facts = DatagramFacts {
         protocol: if quic.is_some() { "quic" } else { "udp" }.to_owned(),
@@ -64,7 +65,7 @@ pub(crate) fn rate(bytes: u64, ns: u64) -> u64 {
 }
 
 /// RFC 9000, RFC 9369 and the drafts by their names.
-fn version(version: u32) -> String {
+pub(crate) fn quic_version(version: u32) -> String {
     match version {
         1 => "1".to_owned(),
         0x6b33_43cf => "2".to_owned(),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use taut_capture::{Counts, Ending, Flows, Reader};
+use taut_capture::{Counts, Ending, Flows, Qlog, QlogCounts, Reader, Source};
 use taut_event::VantageId;
 use taut_explain::join::Sightings;
 use taut_explain::{Engine, causes};
@@ -25,15 +25,16 @@ use crate::{output, run};
 /// Tell where the time went in a capture of TCP, UDP or Bluetooth LE, on the air or in a host's log: who held the data,
 /// for how long, and what to change
 ///
-/// Reads pcap, pcapng, btsnoop and snoop, compressed by gzip or zstd or not, whatever the file is called; - is
-/// standard input. Of a zip archive, such as a bug report of Android, it reads the log of Bluetooth or the capture
-/// in it. Each nanosecond between the first and the last byte of a direction is booked to one holder: the sending
-/// program, the peer's turn, Nagle's algorithm, the congestion window, the receive window, a loss, … On Bluetooth
-/// LE also credits, controller, connection interval and air. Of UDP it tells turns, questions of DNS that were asked
-/// again, and the handshake of QUIC. Of a sniffer's capture of Bluetooth LE (link types 251, 256 and 272) it tells
-/// connection events, PDUs sent again, and who ended an event early. Nothing leaves this machine. Several files are
-/// explained each by itself, and those that hold connections of the first one are put on its timeline: the offset of
-/// their clocks, with its error, by the packets that both hold.
+/// Reads pcap, pcapng, btsnoop and snoop, and logs of QUIC (qlog 0.3 and 0.4), compressed by gzip or zstd or not,
+/// whatever the file is called; - is standard input. Of a zip archive, such as a bug report of Android, it reads the
+/// log of Bluetooth or the capture in it. Each nanosecond between the first and the last byte of a direction is
+/// booked to one holder: the sending program, the peer's turn, Nagle's algorithm, the congestion window, the receive
+/// window, a loss, … On Bluetooth LE also credits, controller, connection interval and air. Of UDP it tells turns,
+/// questions of DNS that were asked again, and the handshake of QUIC; a qlog of one of its ends has the rest. Of a
+/// sniffer's capture of Bluetooth LE (link types 251, 256 and 272) it tells connection events, PDUs sent again, and
+/// who ended an event early. Nothing leaves this machine. Several files are explained each by itself, and those that
+/// hold connections of the first one are put on its timeline: the offset of their clocks, with its error, by the
+/// packets that both hold.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut explain slow.pcapng
@@ -43,6 +44,7 @@ use crate::{output, run};
   taut explain --join sender.pcap receiver.pcap
   btmon -w slow.btsnoop ; taut explain slow.btsnoop
   adb bugreport report.zip ; taut explain report.zip
+  taut explain client.qlog
   taut explain slow.pcapng --html slow.html
   taut explain slow.pcapng --perfetto slow.json
   taut explain trace.pcap --fail-on nagle_delayed_ack=1% --fail-on loss=5%
@@ -184,8 +186,13 @@ fn explain(
     let bar = progress(length, &name);
     let done = Arc::new(AtomicU64::new(0));
     let source = Stoppable { from: input, interrupt: interrupt.clone(), done: Arc::clone(&done) };
-    let reader = if length.is_some() { Reader::of_file(source) } else { Reader::new(source) };
-    let mut reader = reader.map_err(|error| named(error, &name))?;
+    let source = if length.is_some() { Source::of_file(source) } else { Source::new(source) };
+    let mut reader = match source.map_err(|error| named(error, &name))? {
+        Source::Packets(reader) => reader,
+        Source::Qlog(log) => {
+            return explain_log(name, log, engine, interrupt, || bar.set_position(done.load(Ordering::Relaxed)));
+        }
+    };
     let mut flows = Flows::new(CONNECTIONS);
     loop {
         match reader.next_packet() {
@@ -222,23 +229,61 @@ fn explain(
     })
 }
 
+/// The same of a log of QUIC.
+fn explain_log(
+    name: String,
+    log: Qlog<'_>,
+    mut engine: Engine,
+    interrupt: &Interrupt,
+    mut tick: impl FnMut(),
+) -> anyhow::Result<ExplainedFile> {
+    let read = log.read(VantageId(0), &mut engine, &mut tick);
+    let (counts, ending) = read.map_err(|error| named(error, &name))?;
+    let explanation = engine.finish();
+    Ok(ExplainedFile {
+        packets: counts.packets,
+        tcp_packets: 0,
+        udp_packets: 0,
+        hci_packets: 0,
+        air_packets: 0,
+        bytes: counts.bytes,
+        remarks: remarks_on_log(&counts, &ending, interrupt),
+        explanation,
+        file: name,
+    })
+}
+
+/// What of a log of QUIC could not be read or followed.
+fn remarks_on_log(counts: &QlogCounts, ending: &Ending, interrupt: &Interrupt) -> Vec<String> {
+    let told = [
+        (counts.unreadable, "events have no time or no name that can be read, and were left out."),
+        (counts.damaged, "records of the log are no JSON or longer than 1 MiB, and were left out."),
+        (counts.beyond, "events are of connections beyond the first 1024, and were left out."),
+    ];
+    let told = told.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    remark_on_ending(ending, interrupt).into_iter().chain(told).collect()
+}
+
+fn remark_on_ending(ending: &Ending, interrupt: &Interrupt) -> Option<String> {
+    match ending {
+        _ if interrupt.is_set() => Some("Reading was interrupted.".to_owned()),
+        Ending::Complete => None,
+        Ending::Truncated { at } => {
+            Some(format!("The file is cut off in the record at byte {at}; all before it was read."))
+        }
+        Ending::Damaged { at, why } => {
+            Some(format!("The file is damaged at byte {at} ({why}); all before it was read."))
+        }
+    }
+}
+
 fn named(error: taut_capture::Error, name: &str) -> anyhow::Error {
     anyhow::Error::new(error).context(name.to_owned())
 }
 
 /// What of the file could not be read or followed.
 fn remarks(counts: &Counts, clock_steps: u64, reader: &Reader<'_>, interrupt: &Interrupt) -> Vec<String> {
-    let mut remarks = Vec::new();
-    match reader.ending() {
-        _ if interrupt.is_set() => remarks.push("Reading was interrupted.".to_owned()),
-        Ending::Complete => {}
-        Ending::Truncated { at } => {
-            remarks.push(format!("The file is cut off in the record at byte {at}; all before it was read."))
-        }
-        Ending::Damaged { at, why } => {
-            remarks.push(format!("The file is damaged at byte {at} ({why}); all before it was read."));
-        }
-    }
+    let mut remarks: Vec<String> = remark_on_ending(reader.ending(), interrupt).into_iter().collect();
     if let Some(member) = reader.member().filter(|member| member.other_count > 0) {
         let (count, others) = (member.other_count, member.others.join(", "));
         let more = if count > member.others.len() as u64 { ", …" } else { "" };

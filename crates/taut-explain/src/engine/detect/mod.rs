@@ -43,7 +43,7 @@ pub fn causes() -> impl Iterator<Item = (&'static str, &'static [Holder])> {
     let others = crate::channel::CAUSES.into_iter().chain(crate::udp::CAUSES).chain(crate::dns::CAUSES);
     // Those of BR/EDR have but one name of their own.
     let classic = crate::channel::CLASSIC_CAUSES.into_iter().filter(|(cause, _)| *cause == "rfcomm_credits");
-    let others = others.chain(classic).chain(crate::sniffer::CAUSES);
+    let others = others.chain(classic).chain(crate::sniffer::CAUSES).chain(crate::quic::CAUSES);
     own.chain(others.filter(move |(cause, _)| !is_known(cause)))
 }
 
