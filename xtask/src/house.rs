@@ -1,14 +1,16 @@
 //! The rules of the house that a machine can see: which crate and which file may import which, how
-//! long a file and a line may be.
+//! long a file and a line may be, and that the documentation's links lead somewhere.
 
 mod circles;
 pub(crate) mod lengths;
+mod links;
 mod source;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use self::circles::Knot;
@@ -50,11 +52,23 @@ pub(crate) fn check() -> Result<()> {
     let mut breaches = imports(&serde_json::from_str(&metadata)?);
     breaches.extend(impurities()?);
     breaches.extend(long_files()?);
+    breaches.extend(dead_links()?);
     breaches.extend(circles(&serde_json::from_str(&metadata)?)?);
     if breaches.is_empty() {
         return Ok(());
     }
     bail!("{}", breaches.join("\n"));
+}
+
+/// Links of the documentation that lead nowhere.
+fn dead_links() -> Result<Vec<String>> {
+    let listed = shell::output(Command::new("git").args(["ls-files", "*.md"]).current_dir(shell::root()))?;
+    let mut breaches = Vec::new();
+    for file in listed.lines() {
+        let text = fs::read_to_string(shell::root().join(file)).with_context(|| format!("read {file}"))?;
+        breaches.extend(links::dead(&shell::root(), Path::new(file), &text));
+    }
+    Ok(breaches)
 }
 
 fn imports(metadata: &Value) -> Vec<String> {
@@ -95,7 +109,7 @@ fn impurities() -> Result<Vec<String>> {
 }
 
 fn long_files() -> Result<Vec<String>> {
-    let files = shell::output(std::process::Command::new("git").args(["ls-files", "*.rs"]).current_dir(shell::root()))?;
+    let files = shell::output(Command::new("git").args(["ls-files", "*.rs"]).current_dir(shell::root()))?;
     let mut breaches = Vec::new();
     for file in files.lines() {
         // A file removed from the work tree and not yet from the index has no lines.

@@ -163,7 +163,7 @@ fn weight(finding: &Finding) -> (bool, f64) {
 /// The command that printed this, if it is one that records no measurement.
 fn other_command(value: &Value) -> Option<&str> {
     let command = value.get("command")?.as_str()?;
-    ["explain", "sockets", "trace", "watch"].contains(&command).then_some(command)
+    ["check", "explain", "sockets", "trace", "watch"].contains(&command).then_some(command)
 }
 
 /// Finds the place that does not fit. Flattened and tagged parts lose their path in serde, so each is tried by itself.

@@ -4,6 +4,7 @@
 //! - [`ExplainDocument`]: what captures came to, as text and as JSON.
 //! - [`SocketsDocument`]: sockets of a host and who holds their data, likewise.
 //! - [`TraceDocument`]: what a live trace came to, likewise.
+//! - [`CheckDocument`]: what a gate checked, as text, JSON, JUnit and annotations.
 //! - [`WatchDocument`]: what the connections of a host lost in an interval, likewise.
 //! - [`table`]: text for a terminal.
 //! - [`html`]: one self-contained page with charts.
@@ -15,6 +16,7 @@
 //! Text and HTML are made from the same sheets of cells, so each figure is put into words in one place.
 
 pub mod capture;
+mod checked;
 pub mod compare;
 mod difference;
 mod document;
@@ -44,6 +46,7 @@ mod watched;
 #[path = "../tests/synthetic/mod.rs"]
 mod synthetic;
 
+pub use checked::{Check, CheckCause, CheckDocument, CheckKind, CheckOutcome};
 pub use difference::{CauseChange, Change, Difference, HeldIn, HolderChange};
 pub use document::{Document, Error, ExplainedAgain};
 pub use explained::ExplainDocument;
@@ -55,7 +58,7 @@ pub use watch_metrics::WatchMetrics;
 pub use watched::{EndedLoss, WatchDocument, WatchedLoss, WatchedPlace, summary as watch_summary};
 
 /// JSON Schema of all that `--json` prints: a recording with its findings, explained captures, sockets, a
-/// trace, or an interval of a watch.
+/// trace, an interval of a watch, or a gate.
 pub fn schema() -> serde_json::Value {
     #[derive(schemars::JsonSchema)]
     #[serde(untagged)]
@@ -66,6 +69,7 @@ pub fn schema() -> serde_json::Value {
         Sockets(Box<SocketsDocument>),
         Traced(Box<TraceDocument>),
         Watched(Box<WatchDocument>),
+        Checked(Box<CheckDocument>),
     }
     schemars::schema_for!(Any).to_value()
 }

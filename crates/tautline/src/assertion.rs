@@ -54,11 +54,30 @@ impl AssertArgs {
 
 /// A threshold on what was measured: `p99<2ms`, `max<=50ms`, `lost<0.1%`.
 #[derive(Clone, Debug)]
-struct Assertion {
+pub(crate) struct Assertion {
     text: String,
     figure: Figure,
     comparison: Comparison,
     limit: f64,
+}
+
+/// The figures of one row that a threshold may be on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judged<'a> {
+    pub(crate) times: Option<&'a Summary>,
+    /// Interval of the rounds' longest times, in ns.
+    pub(crate) longest: Option<(f64, f64)>,
+    pub(crate) lost: u64,
+    pub(crate) sent: u64,
+}
+
+/// What became of a threshold.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Threshold {
+    Holds,
+    /// The figure misses it, and some of the rounds do not.
+    Unsure(String),
+    Missed(String),
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -86,6 +105,35 @@ const FORM: &str = "write FIGURE<LIMIT (or <=, >, >=), with a FIGURE of min, mea
 like 2ms, or lost<0.1%";
 
 impl Assertion {
+    const fn holds(&self, value: f64) -> bool {
+        match self.comparison {
+            Comparison::Below => value < self.limit,
+            Comparison::AtMost => value <= self.limit,
+            Comparison::Above => value > self.limit,
+            Comparison::AtLeast => value >= self.limit,
+        }
+    }
+
+    /// As [`check`](Self::check), with the interval across rounds: a threshold is missed only where all of it lies
+    /// beyond. `longest` is the interval of the rounds' maxima, in ns, where there is one.
+    pub(crate) fn judge(&self, on: &str, of: Judged<'_>) -> Threshold {
+        let Err(text) = self.check(on, of.times, of.lost, of.sent) else { return Threshold::Holds };
+        let ends = |(low, high): (Quantile, Quantile)| (low.as_f64(), high.as_f64());
+        let interval = match self.figure {
+            Figure::P50 => of.times.and_then(|times| times.p50_ci).map(ends),
+            Figure::P99 => of.times.and_then(|times| times.p99_ci).map(ends),
+            Figure::Max => of.longest,
+            _ => None,
+        };
+        match interval {
+            Some((low, high)) if self.holds(low) || self.holds(high) => {
+                let end = |ns: f64| if ns.is_finite() { units::time(ns as u64) } else { units::LOST.to_owned() };
+                Threshold::Unsure(format!("{text}; but the rounds lie from {} to {}", end(low), end(high)))
+            }
+            _ => Threshold::Missed(text),
+        }
+    }
+
     /// Checks the figures of one row; what it says when the threshold is missed. A row without times misses every
     /// threshold on times, and one with too few of them those on percentiles that it has not.
     fn check(&self, on: &str, times: Option<&Summary>, lost: u64, sent: u64) -> Result<(), String> {
@@ -94,13 +142,7 @@ impl Assertion {
             (_, None) => None,
             (figure, Some(times)) => figure.of(times).map(Quantile::as_f64),
         };
-        let holds = value.is_some_and(|value| match self.comparison {
-            Comparison::Below => value < self.limit,
-            Comparison::AtMost => value <= self.limit,
-            Comparison::Above => value > self.limit,
-            Comparison::AtLeast => value >= self.limit,
-        });
-        if holds {
+        if value.is_some_and(|value| self.holds(value)) {
             return Ok(());
         }
         let too_few = |percentile: Percentile| {
@@ -212,6 +254,27 @@ mod tests {
         assert_eq!((check("max>1000s", 1), check("p90<200ms", 2)), (Ok(()), Ok(())));
         // Of those that came back, and said to be so.
         assert_eq!((check("mean<51ms", 2), check("min<=1ms", 2)), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn a_threshold_is_missed_where_all_rounds_miss_it() {
+        let mut rounds = taut_record::stats::Rounds::new();
+        for base_ms in [10, 11, 12, 13, 30] {
+            rounds.add(&(1..=100).map(|step| Duration::from_micros(base_ms * 1000 + step)).collect());
+        }
+        let times = rounds.summary();
+        let of = Judged { times: times.as_ref(), longest: Some((10e6, 30e6)), lost: 0, sent: 500 };
+        let judge = |text: &str| text.parse::<Assertion>().unwrap().judge("x", of);
+        assert_eq!(judge("p50<13ms"), Threshold::Holds);
+        assert!(matches!(judge("p50<11ms"), Threshold::Unsure(text) if text.contains("the rounds lie from 10.")));
+        assert!(matches!(judge("p50<9ms"), Threshold::Missed(_)));
+        assert!(matches!(judge("max<20ms"), Threshold::Unsure(_)));
+        assert!(matches!(judge("max<5ms"), Threshold::Missed(_)));
+        assert!(matches!(judge("p50>20ms"), Threshold::Unsure(_)));
+        // Without an interval the figure itself decides.
+        assert!(matches!(judge("mean<1ms"), Threshold::Missed(_)));
+        let none = Judged { times: None, longest: None, lost: 5, sent: 5 };
+        assert!(matches!("p50<1s".parse::<Assertion>().unwrap().judge("x", none), Threshold::Missed(_)));
     }
 
     #[test]

@@ -3,8 +3,9 @@ use taut_explain::CauseIn;
 /// The most of a direction's time that a cause may take: `nagle_delayed_ack=1%`.
 #[derive(Clone, Debug)]
 pub(crate) struct CauseLimit {
-    cause: String,
-    share: f64,
+    pub(crate) cause: String,
+    /// From 0 to 1.
+    pub(crate) share: f64,
 }
 
 impl CauseLimit {

@@ -16,7 +16,7 @@ pub(crate) enum Code {
 
 /// The one place where the codes are told to the user.
 pub(crate) const HELP: &str =
-    "Exit codes: 0 ok, 1 failed, 2 usage, 3 a threshold of --assert or --fail-on missed, 4 a right or device is \
+    "Exit codes: 0 ok, 1 failed, 2 usage, 3 a threshold of --assert or --fail-on, or a check, missed, 4 a right or device is \
 missing, 130 interrupted (what was measured has been printed).
 
 Endpoints: tcp://HOST:PORT (a HOST alone is tcp, port 9100), udp://HOST:PORT, unix:PATH,

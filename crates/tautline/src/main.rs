@@ -8,6 +8,8 @@ mod assertion;
 mod cause_limit;
 mod commands;
 mod destination;
+#[cfg(test)]
+mod documented;
 mod exit;
 mod findings;
 mod first_screen;
@@ -51,6 +53,7 @@ enum Command {
     Web(commands::web::Args),
     #[command(visible_alias = "ble")]
     Air(commands::air::Args),
+    Check(commands::check::Args),
     Doctor(commands::doctor::Args),
     Explain(commands::explain::Args),
     Sockets(commands::sockets::Args),
@@ -60,6 +63,7 @@ enum Command {
     Report(commands::report::Args),
     Generate(commands::generate::Args),
     CrowdHost(commands::crowd_host::Args),
+    CheckServer(commands::check_server::Args),
 }
 
 fn main() -> ExitCode {
@@ -87,6 +91,7 @@ fn execute(cli: Cli) -> ExitCode {
         Command::Pipe(args) => commands::pipe::run(args),
         Command::Web(args) => commands::web::run(args),
         Command::Air(args) => commands::air::run(args),
+        Command::Check(args) => commands::check::run(args, Cli::command()),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Explain(args) => commands::explain::run(args),
         Command::Sockets(args) => commands::sockets::run(args),
@@ -96,6 +101,7 @@ fn execute(cli: Cli) -> ExitCode {
         Command::Report(args) => commands::report::run(args),
         Command::Generate(args) => commands::generate::run(args, Cli::command()),
         Command::CrowdHost(args) => Ok(commands::crowd_host::run(args)),
+        Command::CheckServer(args) => commands::check_server::run(args),
     };
     match outcome {
         Ok(code) => code.into(),

@@ -35,6 +35,7 @@ fn help_of_every_command() {
         "air parameters",
         "route",
         "web",
+        "check",
         "doctor",
         "explain",
         "sockets",
@@ -72,9 +73,12 @@ fn schema() {
 fn what_json_prints_fits_the_schema() {
     let schema = serde_json::from_str(&stdout("generate schema")).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
-    let (server, _directory) = Serve::on_all();
+    let (server, directory) = Serve::on_all();
     let endpoints = server.endpoints.join(" ");
     let tcp = server.endpoint(0);
+    let gate = directory.path().join("gate.toml");
+    let head = format!("[workload]\ncommand = 'echo'\nendpoint = '{tcp}'\ntime = '100ms'\n");
+    std::fs::write(&gate, format!("{head}[limits]\nassert = ['p50<1s']\n[findings]\nforbid = ['cork']\n")).unwrap();
     for line in [
         format!("echo {endpoints} --count 500"),
         format!("echo {tcp} --rate 500 --time 1s"),
@@ -88,6 +92,7 @@ fn what_json_prints_fits_the_schema() {
         "stream air:paper-000 --time 1s".to_owned(),
         "air tune --time 1s --keep phy,mtu".to_owned(),
         "doctor".to_owned(),
+        format!("check {}", gate.display()),
         "sockets --time 100ms".to_owned(),
     ] {
         let document = run_json(&line);

@@ -97,6 +97,12 @@ pub fn causes(way: Way) -> impl Iterator<Item = &'static str> {
     of(way).iter().map(|cause| cause.name)
 }
 
+/// The names of those who hold the data where this is the cause; none of an unknown one. What is "not known" besides
+/// may be theirs, and no more than that.
+pub fn holders(way: Way, cause: &str) -> impl Iterator<Item = &'static str> {
+    of(way).iter().filter(move |one| one.name == cause).flat_map(|one| one.holders).map(|holder| holder.name())
+}
+
 /// What was found in a direction, worst first, then what is not there; with records lost nothing is surely not there.
 pub(super) fn verdicts(connection: &Connection, way: Way) -> Vec<VerdictOn> {
     let mut verdicts: Vec<VerdictOn> = of(way)

@@ -18,7 +18,7 @@ use taut_event::{Address, Closed, Event, Flow, FlowId, FlowKey, Holder, Sink};
 use taut_time::Instant;
 
 use connection::Connection;
-pub use finding::causes;
+pub use finding::{causes, holders};
 pub use report::{Releases, Traced, TracedDirection};
 
 use crate::engine::{Causes, Held};

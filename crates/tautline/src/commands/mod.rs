@@ -1,6 +1,8 @@
 //! The commands, one file each.
 
 pub(crate) mod air;
+pub(crate) mod check;
+pub(crate) mod check_server;
 pub(crate) mod crowd;
 pub(crate) mod crowd_host;
 pub(crate) mod demo;

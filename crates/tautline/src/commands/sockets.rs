@@ -22,9 +22,9 @@ use crate::{output, run};
 /// options of other users' programs take root. Waits shorter than the time between two looks are seen by chance only.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  taut sockets                       which connections of this host lose time now, and to what
-  taut sockets --pid 4711 --time 10s those of one program, for longer
-  sudo taut sockets --port 5432      those of one port, with all options
+  taut sockets                        which connections of this host lose time now, and to what
+  taut sockets --pid 4711 --time 10s  those of one program, for longer
+  sudo taut sockets --port 5432       those of one port, with all options
   taut sockets --all --json
 
 docs/sockets.md says how the holder is told and what can't be seen.")]

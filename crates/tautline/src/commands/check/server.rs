@@ -1,0 +1,112 @@
+//! The server under test, from its start to its end.
+
+use std::net::TcpStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process_group};
+use taut_measure::Interrupt;
+use tempfile::NamedTempFile;
+
+use super::child::end_of;
+use super::plan::Server;
+use crate::commands::check_server;
+use crate::input;
+
+/// Between two looks whether it is ready.
+const LOOK: Duration = Duration::from_millis(20);
+/// From the wish that it ends to its end by force.
+const GRACE: Duration = Duration::from_secs(2);
+/// Of what it wrote, when it is to blame.
+const LINES_TOLD: usize = 10;
+
+/// A server in a process group of its own, which ends with the value; should `taut` be killed, the kernel ends it.
+pub(super) struct Started {
+    child: Child,
+    output: NamedTempFile,
+    name: String,
+}
+
+impl Started {
+    /// Starts it and waits until it is ready; `None` where the user has no patience.
+    pub(super) fn start(server: &Server, endpoint: &str, interrupt: &Interrupt) -> anyhow::Result<Option<Self>> {
+        // Else that one would be measured.
+        ensure!(!takes_a_call(endpoint), "something listens at {endpoint} before the server is started: end it");
+        let output = NamedTempFile::new().context("make a file for what the server writes")?;
+        let mut command = Command::new(std::env::current_exe().context("find the program itself")?);
+        command.args(check_server::arguments()).args(&server.command).process_group(0);
+        command.stdin(Stdio::null()).stdout(output.reopen()?).stderr(output.reopen()?);
+        let child = command.spawn().context("start the server")?;
+        let mut started = Self { child, output, name: input::shell_line(&server.command) };
+        let end = Instant::now() + server.ready_within;
+        loop {
+            started.still_runs()?;
+            let is_ready = match &server.ready_line {
+                Some(line) => end_of(started.output.path()).contains(line),
+                None => takes_a_call(endpoint),
+            };
+            if is_ready {
+                return Ok(Some(started));
+            }
+            if interrupt.is_set() {
+                return Ok(None);
+            }
+            if Instant::now() >= end {
+                let what = server.ready_line.as_ref().map_or_else(
+                    || format!("takes no connection at {endpoint}"),
+                    |line| format!("has not written `{line}`"),
+                );
+                bail!("the server {what} after {:?}{}", server.ready_within, started.told());
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// An error with its last words if it has ended.
+    pub(super) fn still_runs(&mut self) -> anyhow::Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("the server (`{}`) has ended with {status}{}", self.name, self.told()),
+        }
+    }
+
+    fn told(&self) -> String {
+        let text = end_of(self.output.path());
+        let lines: Vec<&str> = text.lines().collect();
+        let last = lines[lines.len().saturating_sub(LINES_TOLD)..].join("\n  ");
+        if last.is_empty() { "; it wrote nothing".to_owned() } else { format!("; it wrote:\n  {last}") }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // Any of it may have ended, and its children may remain.
+        let group = Pid::from_child(&self.child);
+        let _ = kill_process_group(group, Signal::TERM);
+        let end = Instant::now() + GRACE;
+        while Instant::now() < end && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(LOOK);
+        }
+        let _ = kill_process_group(group, Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether a connection can be opened: of TCP and Unix endpoints only.
+fn takes_a_call(endpoint: &str) -> bool {
+    if let Some(address) = endpoint.strip_prefix("tcp://") {
+        return TcpStream::connect(address).is_ok();
+    }
+    match endpoint.strip_prefix("unix:") {
+        Some(name) if name.starts_with('@') => {
+            let address = SocketAddr::from_abstract_name(&name[1..]);
+            address.and_then(|address| UnixStream::connect_addr(&address)).is_ok()
+        }
+        Some(path) => UnixStream::connect(path).is_ok(),
+        None => false,
+    }
+}

@@ -1,0 +1,320 @@
+//! The gate: a server that loses `TCP_NODELAY` turns it red with the cause; the same server with it never does.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use serde_json::Value;
+use support::{Serve, is_root, long, parse, run, skip, taut, text};
+use tempfile::TempDir;
+
+const SIZE: usize = 64;
+
+/// The server under test, in a process of its own: this test program once more, told where to listen. It answers each
+/// request of 64 bytes with two writes and reads the next one, so without `TCP_NODELAY` the second write waits for the
+/// peer's delayed ACK.
+#[test]
+fn server() {
+    let port: Option<u16> = env::var("CHECK_SERVER_PORT").ok().map(|port| port.parse().unwrap());
+    let listener = TcpListener::bind(("127.0.0.1", port.unwrap_or(0))).unwrap();
+    if port.is_some() {
+        for stream in listener.incoming() {
+            thread::spawn(move || answer(stream.unwrap()));
+        }
+    }
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    thread::spawn(move || answer(listener.accept().unwrap().0));
+    let (request, mut reply) = ([7; SIZE], [0; SIZE]);
+    client.write_all(&request).unwrap();
+    client.read_exact(&mut reply).unwrap();
+    assert_eq!(reply, request);
+}
+
+fn answer(mut stream: TcpStream) {
+    stream.set_nodelay(env::var("CHECK_SERVER_NODELAY").is_ok()).unwrap();
+    let mut request = [0; SIZE];
+    while stream.read_exact(&mut request).is_ok() {
+        if stream.write_all(&request[..16]).is_err() || stream.write_all(&request[16..]).is_err() {
+            return;
+        }
+    }
+}
+
+struct Gate {
+    directory: TempDir,
+    port: u16,
+}
+
+impl Gate {
+    /// With what stands in the file after the server's port.
+    fn new(rest: &str) -> Self {
+        // Free now, and of a range that the kernel does not give away soon again.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let gate = Self { directory: tempfile::tempdir().unwrap(), port };
+        let head =
+            format!("[workload]\ncommand = 'echo'\nendpoint = 'tcp://127.0.0.1:{port}'\nplain = true\nsize = {SIZE}\n");
+        fs::write(gate.file(), format!("{head}{rest}")).unwrap();
+        gate
+    }
+
+    fn file(&self) -> PathBuf {
+        self.path("taut.toml")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self, nodelay: bool, more: &[&str]) -> Command {
+        let mut command = taut();
+        command.arg("check").arg(self.file()).args(more).arg("--").arg(env::current_exe().unwrap());
+        command.args(["--exact", "server"]).env("CHECK_SERVER_PORT", self.port.to_string());
+        if nodelay {
+            command.env("CHECK_SERVER_NODELAY", "1");
+        }
+        command
+    }
+
+    fn run(&self, nodelay: bool, more: &[&str]) -> Output {
+        self.command(nodelay, more).output().unwrap()
+    }
+
+    /// Nothing listens any more.
+    fn is_over(&self) -> bool {
+        let end = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < end {
+            if TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+                return true;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        false
+    }
+}
+
+const SHORT: &str =
+    "time = '500ms'\n[limits]\nassert = ['p50<20ms']\n[findings]\nforbid = ['nagle_delayed_ack']\ntime = '500ms'\n";
+
+#[test]
+fn a_server_that_loses_nodelay_turns_it_red_with_the_cause() {
+    let gate = Gate::new(&SHORT.replace("500ms", "1s"));
+    let junit = gate.path("report.xml");
+    let red = gate.run(false, &["--github", "--junit", junit.to_str().unwrap()]);
+    let told = text(&red.stdout);
+    assert_eq!(red.status.code(), Some(3), "{told}{}", text(&red.stderr));
+    assert!(told.contains("FAILED  limit p50<20ms: ") && told.contains("and so it was when measured again"), "{told}");
+    assert!(told.contains("FAILED  finding nagle_delayed_ack: it has "), "{told}");
+    assert!(told.contains("FOUND nagle_delayed_ack (") && told.contains("TCP_NODELAY"), "{told}");
+    let errors: Vec<&str> = told.lines().filter(|line| line.starts_with("::error file=")).collect();
+    assert!(errors.len() == 2 && errors[0].contains("nagle_delayed_ack"), "{told}");
+    let report = fs::read_to_string(junit).unwrap();
+    assert!(report.contains("failures=\"2\" errors=\"0\" skipped=\"0\""), "{report}");
+    assert!(gate.is_over(), "the server still listens");
+}
+
+/// 20 times, 100 with `CHECK_RUNS=100`: with `TCP_NODELAY` there is nothing that could turn it red.
+#[test]
+fn the_same_server_with_nodelay_is_never_red() {
+    let runs: usize = env::var("CHECK_RUNS").map_or(20, |runs| runs.parse().unwrap());
+    let gate = Gate::new(&SHORT.replace("500ms", "250ms"));
+    for number in 0..runs {
+        let green = gate.run(true, &["--json"]);
+        assert_eq!(green.status.code(), Some(0), "run {number}: {}{}", text(&green.stdout), text(&green.stderr));
+        let document = parse(&green);
+        let outcomes: Vec<&str> = of(&document, "outcome");
+        assert!(outcomes[0] == "passed" && outcomes[1] != "failed", "run {number}: {document:#}");
+    }
+    assert!(gate.is_over());
+}
+
+fn of<'a>(document: &'a Value, key: &str) -> Vec<&'a str> {
+    document["checks"].as_array().unwrap().iter().map(|check| check[key].as_str().unwrap()).collect()
+}
+
+/// Without the rights of a trace the cause comes from samples.
+#[test]
+fn without_rights_samples_name_the_cause() {
+    if !is_root() {
+        return skip("without_rights_samples_name_the_cause", "as another user all tests are of this kind");
+    }
+    let gate = Gate::new(&SHORT.replace("500ms", "1s"));
+    let line = gate.command(false, &["--json"]);
+    let mut command = Command::new("setpriv");
+    // Only what a trace needs is missing.
+    command.args(["--bounding-set=-bpf,-sys_admin,-perfmon", "--inh-caps=-bpf,-sys_admin,-perfmon"]);
+    command.arg(line.get_program()).args(line.get_args()).stdin(Stdio::null());
+    let red = command.env("CHECK_SERVER_PORT", gate.port.to_string()).output().unwrap();
+    let document = parse(&red);
+    assert_eq!(red.status.code(), Some(3), "{document:#}");
+    assert_eq!(document["causes"][0]["cause"], "nagle_delayed_ack", "{document:#}");
+    assert_eq!(document["causes"][0]["seen_by"], "sockets", "{document:#}");
+}
+
+#[test]
+fn a_server_that_does_not_start_or_ends_is_an_error_with_its_words() {
+    let gate = Gate::new(SHORT);
+    let file = gate.file();
+    let with = |server: &[&str]| taut().arg("check").arg(&file).args(["--json", "--"]).args(server).output().unwrap();
+    let gone = with(&["sh", "-c", "echo no licence; exit 7"]);
+    let document = parse(&gone);
+    assert_eq!(gone.status.code(), Some(1));
+    let why = document["ended"]["why"].as_str().unwrap();
+    assert!(why.contains("exit status: 7") && why.contains("no licence"), "{why}");
+    let why = text(&with(&["/nowhere/server"]).stdout);
+    assert!(why.contains("/nowhere/server can't be started"), "{why}");
+    // It never listens, and it has a child that ignores the wish.
+    let silent = gate.path("silent");
+    fs::write(&file, fs::read_to_string(&file).unwrap() + "[server]\nready_within = '300ms'\n").unwrap();
+    let script = format!("trap '' TERM; (trap '' TERM; echo $BASHPID >{}; sleep 60) & sleep 60", silent.display());
+    let begin = Instant::now();
+    let late = with(&["bash", "-c", &script]);
+    assert!(text(&late.stdout).contains("takes no connection at tcp://127.0.0.1:"), "{}", text(&late.stdout));
+    assert!(begin.elapsed() < Duration::from_secs(10));
+    let child = fs::read_to_string(silent).unwrap();
+    assert!(has_ended(child.trim()), "{child} still runs");
+}
+
+/// Or is a zombie that nobody has waited for.
+fn has_ended(pid: &str) -> bool {
+    let state = fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
+    state.is_empty() || state.contains(") Z ")
+}
+
+#[test]
+fn the_server_ends_with_the_gate_whether_interrupted_or_killed() {
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+    for (signal, code) in [(Signal::SIGINT, Some(130)), (Signal::SIGTERM, Some(130)), (Signal::SIGKILL, None)] {
+        let gate = Gate::new("time = '30s'\n[limits]\nassert = ['p50<20ms']\n");
+        let mut running = gate.command(true, &[]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while TcpStream::connect(("127.0.0.1", gate.port)).is_err() {
+            assert!(running.try_wait().unwrap().is_none(), "it ended before");
+            thread::sleep(Duration::from_millis(20));
+        }
+        kill(Pid::from_raw(running.id() as i32), signal).unwrap();
+        assert_eq!(running.wait().unwrap().code(), code, "{signal}");
+        assert!(gate.is_over(), "{signal}: the server still listens");
+    }
+}
+
+/// A server that is there already would be measured instead.
+#[test]
+fn an_endpoint_that_is_taken_is_refused() {
+    let gate = Gate::new(SHORT);
+    let _other = TcpListener::bind(("127.0.0.1", gate.port)).unwrap();
+    let refused = gate.run(true, &[]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stdout).contains("before the server is started"), "{}", text(&refused.stdout));
+}
+
+/// A baseline of its own is no change; of a server ten times as slow it is one.
+#[test]
+fn a_baseline_is_compared() {
+    let server = Serve::start("tcp://127.0.0.1:0");
+    let directory = tempfile::tempdir().unwrap();
+    let [file, before] = ["a.toml", "before.json"].map(|name| directory.path().join(name));
+    let head = format!(
+        "[workload]\ncommand = 'echo'\nendpoint = '{}'\nplace = 'same-core'\nrounds = 7\ntime = '1s'\n",
+        server.endpoint(0)
+    );
+    fs::write(&file, format!("{head}[limits]\nassert = ['p50<1s']\n")).unwrap();
+    let first = run(&format!("check {} --record {}", file.display(), before.display()));
+    assert_eq!(first.status.code(), Some(0), "{}", text(&first.stdout));
+    let baseline = format!("{head}[baseline]\nfile = '{}'\n", before.display());
+    fs::write(&file, &baseline).unwrap();
+    let mut recording: Value = serde_json::from_str(&fs::read_to_string(&before).unwrap()).unwrap();
+    // As if it had taken a hundredth of the time.
+    for round in recording["results"][0]["rounds"].as_array_mut().unwrap() {
+        for key in ["p50_ns", "p99_ns"] {
+            round[key] = (round[key].as_u64().unwrap() / 100).into();
+        }
+    }
+    let times = &mut recording["results"][0]["rtt_ns"];
+    for key in ["p50", "p99"] {
+        times[key] = (times[key].as_u64().unwrap() / 100).into();
+        let interval = format!("{key}_ci");
+        for end in times[&interval].as_array_mut().unwrap() {
+            *end = (end.as_u64().unwrap() / 100).into();
+        }
+    }
+    fs::write(&before, recording.to_string()).unwrap();
+    let red = run(&format!("check {} --json", file.display()));
+    let document = parse(&red);
+    assert_eq!(red.status.code(), Some(3), "{document:#}");
+    let checks = document["checks"].as_array().unwrap();
+    let failed = checks.iter().find(|check| check["outcome"] == "failed").unwrap();
+    assert!(failed["kind"] == "baseline" && failed["name"].as_str().unwrap().ends_with("round trip p50"), "{failed}");
+}
+
+#[test]
+fn a_command_is_traced_and_its_causes_checked() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("a.toml");
+    let gate = |command: &str| {
+        let text = format!("[trace]\ncommand = {command}\n[findings]\nforbid = ['nagle_delayed_ack', 'loss']\n");
+        fs::write(&file, text).unwrap();
+        run(&format!("check {} --json", file.display()))
+    };
+    let program = env!("CARGO_BIN_EXE_taut");
+    let staged = gate(&format!("['{program}', 'demo', '--for', '3s']"));
+    let document = parse(&staged);
+    if staged.status.code() == Some(4) {
+        assert_eq!(of(&document, "outcome"), ["unknown"; 3]);
+        return skip("a_command_is_traced_and_its_causes_checked", "no right to trace");
+    }
+    assert_eq!(staged.status.code(), Some(3), "{document:#}");
+    assert_eq!(of(&document, "outcome"), ["passed", "failed", "passed"], "{document:#}");
+    assert_eq!(document["causes"][0]["cause"], "nagle_delayed_ack");
+    let cured = gate(&format!("['{program}', 'demo', '--cured', '--for', '3s']"));
+    assert_eq!(cured.status.code(), Some(0), "{}", text(&cured.stdout));
+    let failed = gate("['false']");
+    assert_eq!(failed.status.code(), Some(3));
+    assert_eq!(of(&parse(&failed), "outcome")[0], "failed");
+}
+
+#[test]
+fn a_file_that_is_wrong_is_a_usage_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("a.toml");
+    let missing = run(&format!("check {}", file.display()));
+    assert!(missing.status.code() == Some(2) && text(&missing.stderr).contains("cannot read"));
+    fs::write(&file, "[workload]\ncommand = 'echo'\nendpoint = 'tcp://127.0.0.1:1'\nsiez = 1\n").unwrap();
+    let wrong = run(&format!("check {}", file.display()));
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(
+        text(&wrong.stderr).contains("line 4: workload.siez: `taut echo` has no option --siez"),
+        "{}",
+        text(&wrong.stderr)
+    );
+    fs::write(&file, [0xff, 0xfe, 0]).unwrap();
+    assert_eq!(run(&format!("check {}", file.display())).status.code(), Some(2));
+    // Nobody there, and no server to start.
+    fs::write(&file, "[workload]\ncommand = 'echo'\nendpoint = 'tcp://127.0.0.1:1'\n[limits]\nassert = ['p50<1s']\n")
+        .unwrap();
+    let nobody = run(&format!("check {}", file.display()));
+    assert!(
+        nobody.status.code() == Some(1) && text(&nobody.stdout).contains("NOT CHECKED"),
+        "{}",
+        text(&nobody.stdout)
+    );
+}
+
+/// The file that the documentation begins with does what it says.
+#[test]
+fn the_example_is_a_gate() {
+    if !long() && Command::new("python3").arg("--version").output().is_err() {
+        return skip("the_example_is_a_gate", "there is no python3");
+    }
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/check");
+    let at = |line: &[&str]| taut().current_dir(&examples).arg("check").args(line).output().unwrap();
+    let green = at(&["taut.toml"]);
+    assert_eq!(green.status.code(), Some(0), "{}{}", text(&green.stdout), text(&green.stderr));
+    let red = at(&["taut.toml", "--", "python3", "server.py", "--nagle"]);
+    assert_eq!(red.status.code(), Some(3), "{}", text(&red.stdout));
+    assert!(text(&red.stdout).contains("FOUND nagle_delayed_ack"), "{}", text(&red.stdout));
+}
