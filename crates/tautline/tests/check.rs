@@ -122,13 +122,17 @@ fn a_server_that_loses_nodelay_turns_it_red_with_the_cause() {
 fn the_same_server_with_nodelay_is_never_red() {
     let runs: usize = env::var("CHECK_RUNS").map_or(20, |runs| runs.parse().unwrap());
     let gate = Gate::new(&SHORT.replace("500ms", "250ms"));
+    let mut passed = 0;
     for number in 0..runs {
         let green = gate.run(true, &["--json"]);
         assert_eq!(green.status.code(), Some(0), "run {number}: {}{}", text(&green.stdout), text(&green.stderr));
         let document = parse(&green);
         let outcomes: Vec<&str> = of(&document, "outcome");
-        assert!(outcomes[0] == "passed" && outcomes[1] != "failed", "run {number}: {document:#}");
+        assert!(!outcomes.contains(&"failed"), "run {number}: {document:#}");
+        passed += usize::from(outcomes[0] == "passed");
     }
+    // Rounds of 50 ms, in which a busy machine may take the processor away for most of the time: then it can't be told.
+    assert!(passed * 2 > runs, "the limit was seen to hold in {passed} of {runs} runs only");
     assert!(gate.is_over());
 }
 
