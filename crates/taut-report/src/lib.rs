@@ -8,7 +8,8 @@
 //! - [`WatchDocument`]: what the connections of a host lost in an interval, likewise.
 //! - [`table`]: text for a terminal.
 //! - [`html`]: one self-contained page with charts.
-//! - [`perfetto`]: timelines for the Perfetto trace viewer; [`explained_trace`]: explained captures for it.
+//! - [`perfetto`]: timelines for the Perfetto trace viewer; [`explained_trace`]: explained captures for it;
+//!   [`traced_trace`]: live traces.
 //! - [`capture`]: packets of a simulated radio for Wireshark and btmon.
 //! - [`compare`]: two documents held against each other.
 //! - [`units`]: times, rates and shares in words.
@@ -29,6 +30,7 @@ mod explained_lost;
 mod explained_over_all;
 pub mod explained_trace;
 pub mod html;
+mod lane;
 mod lines;
 pub mod perfetto;
 mod prose;
@@ -37,6 +39,7 @@ mod sockets;
 mod stages;
 pub mod table;
 mod traced;
+pub mod traced_trace;
 mod trial;
 pub mod units;
 mod watch_metrics;

@@ -56,6 +56,9 @@ impl OutputArgs {
     }
 }
 
+/// So many stretches of who held the data are drawn; the viewer takes a few seconds to open them.
+pub(crate) const SPANS: usize = 200_000;
+
 /// Writes timelines for ui.perfetto.dev.
 pub(crate) fn write_perfetto(path: &Path, timelines: &[(String, &Timeline)]) -> anyhow::Result<()> {
     write_file(path, &perfetto::render(timelines))

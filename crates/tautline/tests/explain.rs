@@ -14,7 +14,7 @@ use packets::files::{Zipped, snoop, zip};
 use packets::udp::{dns, udp};
 use packets::{Tcp, ethernet, ipv4, pcap};
 use serde_json::Value;
-use support::{parse, taut, text};
+use support::{parse, taut, text, tracks};
 
 const MS: u64 = 1_000_000;
 
@@ -436,16 +436,6 @@ fn an_interrupted_reading_gives_the_verdict_so_far() {
     let verdict = text(&output.stdout);
     assert_eq!(output.status.code(), Some(130), "{verdict}{}", text(&output.stderr));
     assert!(verdict.starts_with("PARTIAL: interrupted\n") && verdict.contains("FOUND nagle_delayed_ack"), "{verdict}");
-}
-
-/// The slices of a trace by track, each as its begin and its end in nanoseconds.
-fn tracks(trace: &Value) -> std::collections::BTreeMap<u64, Vec<(u64, u64)>> {
-    let mut tracks = std::collections::BTreeMap::<u64, Vec<(u64, u64)>>::new();
-    for slice in trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X") {
-        let ns = |key: &str| (slice[key].as_f64().unwrap() * 1000.0).round() as u64;
-        tracks.entry(slice["tid"].as_u64().unwrap()).or_default().push((ns("ts"), ns("ts") + ns("dur")));
-    }
-    tracks
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_tcp_cork, tcp_cork};
 use serde_json::Value;
-use support::{Serve, is_root, parse, skip, taut, text};
+use support::{Serve, is_root, parse, skip, taut, text, tracks};
 use trace_support::{Traced, adds_up, has_gap, may_trace, sent_by, verdict};
 
 /// Nothing is called clear where events were missed, and all else is.
@@ -24,9 +24,13 @@ fn is_clear_of_nagle(direction: &Value) {
 
 /// A client that writes twice and reads the answer, 40 times, and the port that it had.
 fn write_write_read(is_nodelay: bool) -> (Value, u16) {
+    write_write_read_with(is_nodelay, &[])
+}
+
+fn write_write_read_with(is_nodelay: bool, more: &[&str]) -> (Value, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let trace = Traced::start(port);
+    let trace = Traced::of(&[&["--port", &port.to_string()], more].concat());
     let server = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut request = [0; 64];
@@ -360,4 +364,44 @@ fn a_trial_without_a_socket_or_without_its_time_says_so() {
     let output = taut().args(["trace", "--unit", "there-is-no-such-unit"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("systemctl status there-is-no-such-unit.service"));
+}
+
+#[test]
+fn the_picture_has_a_track_for_each_direction_as_long_as_its_breakdown_says() {
+    if !may_trace("the_picture_has_a_track_for_each_direction_as_long_as_its_breakdown_says") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trace.json");
+    let (document, port) = write_write_read_with(false, &["--perfetto", path.to_str().unwrap()]);
+    let picture: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let tracks = tracks(&picture);
+    let worst = document["worst"].as_array().unwrap();
+    // Both ends are traced, and each tells of both directions.
+    assert_eq!((worst.len(), tracks.len()), (4, 4), "{document:#}");
+    for (direction, slices) in worst.iter().zip(tracks.values()) {
+        assert!(slices.windows(2).all(|pair| pair[0].1 == pair[1].0), "{slices:?}");
+        let whole: u64 = slices.iter().map(|(begin, end)| end - begin).sum();
+        let told = |key: &str| direction[key].as_u64().unwrap();
+        assert_eq!((slices[0].0, whole), (told("begin_ns"), told("span_ns")));
+    }
+    // Each wait is a slice of its own, where it was.
+    let client = 1 + worst.iter().position(|one| one["from"].as_str().unwrap().ends_with(&format!(":{port}"))).unwrap();
+    let nagle = |event: &&Value| event["name"] == "Nagle's algorithm" && event["tid"] == client;
+    let events = picture["traceEvents"].as_array().unwrap();
+    let held = &sent_by(&document, port)["breakdown"][0];
+    assert_eq!(events.iter().filter(nagle).count() as u64, held["episodes"].as_u64().unwrap(), "{held:#}");
+    assert!(events.iter().any(|event| event["name"] == "FOUND nagle_delayed_ack" && event["ph"] == "i"));
+    let names = events.iter().filter(|event| event["name"] == "thread_name");
+    let names: Vec<&str> = names.map(|event| event["args"]["name"].as_str().unwrap()).collect();
+    assert!(names.iter().any(|name| name.contains(", sent by ")), "{names:?}");
+}
+
+/// A trace can't be repeated, so this is said before it and not after.
+#[test]
+fn a_picture_that_can_not_be_written_is_an_error_before_anything_runs() {
+    let output = taut().args(["trace", "--perfetto", "/nowhere/trace.json", "--", "echo", "ran"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("write /nowhere/trace.json"), "{}", text(&output.stderr));
+    assert!(!text(&output.stdout).contains("ran"));
 }

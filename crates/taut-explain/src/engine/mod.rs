@@ -36,10 +36,10 @@ pub use explanation::{
 pub use over_all::{CauseTime, HostPair, LongStall, MostHeld, OverAll};
 pub use picture::{Picture, Span};
 pub(crate) use report::held;
+pub(crate) use trail::Allowance;
 
 use self::clock::Clock;
 use self::over_all::Gathering;
-use self::trail::Allowance;
 use crate::channel::{self, Channel};
 use crate::dns::{self, Resolver};
 use crate::quic::{self, Logged};

@@ -112,6 +112,11 @@ impl Connection {
         }
     }
 
+    /// From now on it keeps so many stretches of each direction for a picture.
+    pub(super) fn keep_trails(&mut self, limit: usize) {
+        self.breakdowns.iter_mut().for_each(|breakdown| breakdown.keep_trail(limit));
+    }
+
     pub(super) const fn breakdown(&self, way: Way) -> &Breakdown {
         &self.breakdowns[way as usize]
     }

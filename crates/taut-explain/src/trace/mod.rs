@@ -21,7 +21,7 @@ use connection::Connection;
 pub use finding::{causes, holders};
 pub use report::{Releases, Traced, TracedDirection};
 
-use crate::engine::{Causes, Held};
+use crate::engine::{Allowance, Causes, Held};
 
 /// One write, and its message may not be at its end.
 const FEWEST_CORKED: u64 = 2;
@@ -42,6 +42,8 @@ pub struct Trace {
     directions: u64,
     /// Of those that are closed.
     closed: Written,
+    /// Where pictures are wanted.
+    pictures: Option<Allowance>,
 }
 
 /// Sums over what traced programs wrote.
@@ -104,7 +106,15 @@ impl Trace {
             flows: 0,
             directions: 0,
             closed: Written::default(),
+            pictures: None,
         }
+    }
+
+    /// Of the directions that are kept it draws the time, too, with at most so many stretches in all. While connections
+    /// are open, they have as many again.
+    pub fn with_spans(mut self, limit: usize) -> Self {
+        self.pictures = Some(Allowance::new(limit));
+        self
     }
 
     /// What it all came to, with the time until `end` for connections that are still open.
@@ -149,11 +159,21 @@ impl Trace {
         corked.collect()
     }
 
+    /// A connection begins; if pictures are wanted, its stretches are kept.
+    fn keep_trails(&mut self, index: usize) {
+        let Some(pictures) = &mut self.pictures else { return };
+        let all_get_less = pictures.opened();
+        let first = if all_get_less { 0 } else { index };
+        let open = self.connections.iter_mut().skip(first).flatten();
+        let of_flows = if all_get_less { usize::MAX } else { 1 };
+        open.take(of_flows).for_each(|connection| connection.keep_trails(pictures.each()));
+    }
+
     fn report(&mut self, connection: &Connection) {
         self.closed.add(connection);
         let start = self.start.unwrap_or_default();
         for way in taut_event::Direction::BOTH {
-            let Some(direction) = report::direction(connection, way, start) else { continue };
+            let Some(mut direction) = report::direction(connection, way, start) else { continue };
             self.directions += 1;
             direction.verdicts.iter().for_each(|on| self.causes.add(on));
             let breakdown = connection.breakdown(way);
@@ -166,6 +186,8 @@ impl Trace {
             let weight = report::weight(direction.is_outgoing, &direction.verdicts);
             let place = self.worst.partition_point(|(known, other)| (*known, other.bytes) >= (weight, direction.bytes));
             if place < self.kept {
+                let pictures = self.pictures.as_ref();
+                direction.picture = pictures.and_then(|its| breakdown.picture(start, its.of_reports(self.kept)));
                 self.worst.truncate(self.kept - 1);
                 self.worst.insert(place, (weight, direction));
             }
@@ -180,6 +202,7 @@ impl Sink for Trace {
             self.connections.resize_with(index + 1, || None);
         }
         self.connections[index] = Some(Box::new(Connection::new(*flow)));
+        self.keep_trails(index);
         // Both ends of a connection on this host may be traced: it is one.
         let is_known = match flow.key {
             FlowKey::Tcp(own, peer) => {
@@ -206,6 +229,9 @@ impl Sink for Trace {
             self.open.remove(&(own, peer));
         }
         connection.finish((why == Closed::EndOfSource).then_some(self.end));
+        if let Some(pictures) = &mut self.pictures {
+            pictures.closed();
+        }
         self.report(&connection);
     }
 }

@@ -4,7 +4,7 @@ use taut_event::{AckSentBy, Direction as Way, FlowKey, Holder};
 
 use super::connection::{Connection, Tally, ack_index};
 use super::finding;
-use crate::engine::{CauseIn, Held, Stall, Verdict, VerdictOn};
+use crate::engine::{CauseIn, Held, Picture, Stall, Verdict, VerdictOn};
 
 /// What a live trace came to.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -63,6 +63,9 @@ pub struct TracedDirection {
     pub verdicts: Vec<VerdictOn>,
     /// What was not seen.
     pub remarks: Vec<String>,
+    /// Its time, stretch by stretch, where the trace was asked for it (`with_spans`).
+    #[serde(skip)]
+    pub picture: Option<Picture>,
 }
 
 /// What let writes go that had been held.
@@ -179,5 +182,6 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         breakdown: rows,
         verdicts: finding::verdicts(connection, way),
         remarks,
+        picture: None,
     })
 }

@@ -9,6 +9,7 @@ use taut_time::{ByteRange, Layer};
 
 use super::*;
 use crate::engine::Verdict;
+use crate::engine::drawn::{assert_has_no_gaps, assert_is_of};
 
 const FLOW: FlowId = FlowId(0);
 const MS: u64 = 1_000_000;
@@ -23,7 +24,7 @@ struct Story(Trace);
 
 impl Story {
     fn new() -> Self {
-        let mut trace = Trace::new(5);
+        let mut trace = Trace::new(5).with_spans(10_000);
         trace.flow(FLOW, &flow());
         Self(trace)
     }
@@ -55,8 +56,17 @@ impl Story {
     fn end(self, at: u64) -> TracedDirection {
         let traced = self.0.finish(Instant::from_nanos(at * MS));
         assert_eq!(traced.directions as usize, traced.worst.len());
+        traced.worst.iter().for_each(assert_is_drawn);
         traced.worst.into_iter().find(|direction| direction.is_outgoing).unwrap()
     }
+}
+
+/// Its picture is its breakdown.
+fn assert_is_drawn(direction: &TracedDirection) {
+    let picture = direction.picture.as_ref().unwrap();
+    assert_is_of(picture, &direction.breakdown, direction.span_ns);
+    assert_has_no_gaps(picture);
+    assert!(picture.spans.first().is_none_or(|first| first.begin_ns == direction.begin_ns), "{direction:#?}");
 }
 
 #[test]
@@ -326,6 +336,7 @@ proptest! {
         for direction in &traced.worst {
             prop_assert_eq!(direction.breakdown.iter().map(|held| held.held_ns).sum::<u64>(), direction.span_ns);
             prop_assert_eq!(direction.span_ns, (at + 5) * MS);
+            assert_is_drawn(direction);
         }
     }
 }
@@ -345,4 +356,41 @@ fn only_a_cork_that_was_there_in_each_state_is_a_forgotten_one() {
     assert_eq!((corked(Some(true), 2), corked(Some(true), 1)), (vec![(true, 3)], vec![(false, 2)]));
     assert_eq!((corked(Some(false), 9), corked(None, 9)), (vec![(false, 9)], vec![(false, 9)]));
     assert_eq!(corked(Some(false), 0), []);
+}
+
+/// With as many short connections as one likes the pictures stay as small as allowed, and what is not drawn is counted.
+#[test]
+fn pictures_of_many_connections_are_bounded() {
+    let mut trace = Trace::new(2).with_spans(64);
+    for number in 0..200_u32 {
+        trace.flow(FlowId(number), &flow());
+    }
+    for round in 0..100_u64 {
+        for number in 0..200 {
+            for (at, what) in [(10 * round, Stamp::WriteBegin), (10 * round + 1, Stamp::Scheduled)] {
+                let event = Event {
+                    at: Instant::from_nanos(at),
+                    seen_by: VantageId(0),
+                    flow: FlowId(number),
+                    direction: Way::Forward,
+                    layer: Layer::Socket,
+                    what: What::Reached(what),
+                    bytes: ByteRange::new(round, round + u64::from(what == Stamp::Scheduled)),
+                    who: None,
+                    place: 0,
+                };
+                let state = if what == Stamp::Scheduled { on_the_way(0) } else { quiet() };
+                trace.event(&event);
+                trace.event(&Event { what: What::State(state), ..event });
+            }
+        }
+    }
+    let traced = trace.finish(Instant::from_nanos(1_000));
+    assert_eq!(traced.worst.len(), 2);
+    for direction in &traced.worst {
+        let picture = direction.picture.as_ref().unwrap();
+        let drawn: u64 = picture.spans.iter().map(|span| span.held_ns).sum();
+        assert!(picture.spans.len() <= 32 && picture.left_out > 0, "{picture:?}");
+        assert_eq!(drawn + picture.left_out_ns, direction.span_ns);
+    }
 }

@@ -94,8 +94,6 @@ fn limit(text: &str) -> Result<CauseLimit, String> {
 const CONNECTIONS: usize = 16_384;
 /// Files smaller than this are read before a bar could be seen.
 const WITH_BAR: u64 = 64 << 20;
-/// So many stretches of a file are drawn; the viewer takes a few seconds to open them.
-const SPANS: usize = 200_000;
 /// Where only a page draws them: it has them as text, some 35 bytes each.
 const PAGE_SPANS: usize = 50_000;
 
@@ -113,7 +111,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         let mut sightings = (args.files.len() > 1 && !args.diff).then(Sightings::new);
         let engine = Engine::new(args.top.into());
         let engine = match (&args.perfetto, &args.html) {
-            (Some(_), _) => engine.with_spans(SPANS),
+            (Some(_), _) => engine.with_spans(output::SPANS),
             (None, Some(_)) => engine.with_spans(PAGE_SPANS),
             (None, None) => engine,
         };

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use taut_event::Direction;
 use taut_explain::trace::Trace;
 use taut_link::clock;
 use taut_record::{Ended, FORMAT_VERSION};
-use taut_report::TraceDocument;
+use taut_report::{TraceDocument, traced_trace};
 use taut_source::trace::{Error, Scope, Tracer};
 use trial::{Choice, Running};
 
@@ -42,6 +43,7 @@ use crate::{output, run};
   sudo taut trace --fail-on nagle_delayed_ack=1% -- ./tests.sh  code 3 if a test waits for that
   sudo taut trace --pid 4711 --try nodelay  would TCP_NODELAY help it? Sets it in turn, and puts it back
   sudo taut trace --pid 4711 --try uncork  the same for a TCP_CORK that it never clears
+  sudo taut trace --pid 4711 --for 5s --perfetto slow.json  who held the data when, for ui.perfetto.dev
 
 Not seen: splice from a socket, UDP, Unix sockets, pipes, Bluetooth, waits for a processor, children that a
 program forked before; before Linux 6.3 calls by io_uring. With --json the command's standard output goes to standard error.
@@ -67,7 +69,10 @@ pub(crate) struct Args {
     /// Print all kept directions with all details
     #[arg(long)]
     full: bool,
-    /// Directions that --full and --json report, worst first
+    /// Write who held the data at each moment for ui.perfetto.dev: a track for each direction
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
+    /// Directions that --full, --json and --perfetto report, worst first
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     top: u16,
     /// Print one JSON object instead of text
@@ -117,6 +122,7 @@ impl Args {
             time: Some(time),
             choice: None,
             full: false,
+            perfetto: None,
             top: 5,
             json: false,
             fail_on: Vec::new(),
@@ -133,11 +139,22 @@ pub(crate) struct Measured {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    if let Some(path) = &args.perfetto {
+        // Not after the trace: it can't be repeated.
+        let opened = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        opened.with_context(|| format!("write {}", path.display()))?;
+    }
     let Measured { document, command_failed } = match measure(&args)? {
         Ok(measured) => measured,
         Err(code) => return Ok(code),
     };
     output::print(&if args.json { document.to_json() } else { document.to_text(args.full) })?;
+    if let Some(path) = &args.perfetto {
+        output::write_file(path, &traced_trace::render(&document))?;
+        if let Some(told) = traced_trace::left_out(&document) {
+            anstream::eprintln!("taut: {}: {told}", path.display());
+        }
+    }
     // All are said.
     let mut missed = false;
     for limit in &args.fail_on {
@@ -190,7 +207,8 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
     if args.command.is_empty() {
         anstream::eprintln!("taut: tracing {what}; Ctrl-C ends it");
     }
-    let mut trace = Trace::new(args.top.into());
+    let trace = Trace::new(args.top.into());
+    let mut trace = if args.perfetto.is_some() { trace.with_spans(output::SPANS) } else { trace };
     let mut names = HashMap::new();
     let time = args.time.or_else(|| args.choice.map(|_| TRIAL_TIME));
     let end = time.map(|time| clock::now() + time);

@@ -57,6 +57,16 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// The slices of a trace by track, each as its begin and its end in nanoseconds.
+pub(crate) fn tracks(trace: &Value) -> std::collections::BTreeMap<u64, Vec<(u64, u64)>> {
+    let mut tracks = std::collections::BTreeMap::<u64, Vec<(u64, u64)>>::new();
+    for slice in trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X") {
+        let ns = |key: &str| (slice[key].as_f64().unwrap() * 1000.0).round() as u64;
+        tracks.entry(slice["tid"].as_u64().unwrap()).or_default().push((ns("ts"), ns("ts") + ns("dur")));
+    }
+    tracks
+}
+
 pub(crate) fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
