@@ -46,6 +46,41 @@ pub enum FlowKey {
     Quic(QuicKey),
     /// A socket of this host, by the kernel's cookie (`SO_COOKIE`).
     Socket(u64),
+    /// A socket without a protocol that we follow, or a pipe, of this host. Forward is what is written to it.
+    Local(LocalKey),
+}
+
+/// A socket or a pipe of this host.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct LocalKey {
+    /// What it is.
+    pub kind: LocalKind,
+    /// The number of its inode, as `/proc/PID/fd` and `ss -e` have it.
+    pub inode: u64,
+    /// Its own address and the peer's, of UDP.
+    pub ends: Option<(Address, Address)>,
+}
+
+/// Kinds of sockets and pipes that are known by their calls alone.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum LocalKind {
+    /// A Unix socket of any type.
+    Unix,
+    /// A socket of UDP.
+    Udp,
+    /// A pipe or FIFO: one object for both its ends.
+    Pipe,
+}
+
+impl LocalKind {
+    /// Short name, the same in all versions.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unix => "unix",
+            Self::Udp => "udp",
+            Self::Pipe => "pipe",
+        }
+    }
 }
 
 /// A flow, as a source makes it known before its first event.

@@ -34,7 +34,7 @@ pub use coverage::{Coverage, Kind};
 pub use datagram::{Content, Datagram, Dns, QuicLong};
 pub use event::{AckSentBy, Call, Direction, Event, Release, Segment, SegmentFlags, Stamp, Task, TaskId, Timer};
 pub use event::{SackBlock, TimestampOption, What};
-pub use flow::{Address, Flow, FlowId, FlowKey, Vantage, VantageId};
+pub use flow::{Address, Flow, FlowId, FlowKey, LocalKey, LocalKind, Vantage, VantageId};
 pub use holder::{Holder, Side};
 pub use l2cap::{Acl, Channel, ChannelKey, L2cap, RadioLink, Turn};
 pub use le::{Le, LeHeader, LeKey, LeLink, LePdu};

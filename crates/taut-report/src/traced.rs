@@ -42,8 +42,8 @@ pub struct TraceDocument {
 /// Rows of a breakdown in the short form.
 const ROWS: usize = 5;
 /// What this first form of the trace does not reach.
-const UNSEEN: &str = "Not seen: splice from a socket, UDP, Unix sockets, pipes, Bluetooth, and how long a \
-                      program that is ready waits for a processor.";
+const UNSEEN: &str = "Not seen: splice, io_uring on anything but TCP, Bluetooth, and how long a program that is \
+                      ready waits for a processor.";
 
 impl TraceDocument {
     /// The document as one JSON object, indented, with a newline at the end.
@@ -93,16 +93,25 @@ impl TraceDocument {
         let mut lines = wrap(
             "",
             &format!(
-                "{}: {}, {} with data in {}; {}, {lost}",
+                "{}: {}{}, {} with data in {}; {}, {lost}",
                 self.traced,
                 plural(result.connections, "connection"),
+                if result.others == 0 {
+                    String::new()
+                } else {
+                    format!(
+                        " and {}",
+                        units::count(result.others)
+                            + if result.others == 1 { " other socket or pipe" } else { " other sockets and pipes" }
+                    )
+                },
                 plural(result.directions, "direction"),
                 units::time(result.span_ns),
                 plural(self.records, "record"),
             ),
         );
         if result.worst.is_empty() {
-            lines.push("No data over TCP was seen, so there is nothing to explain.".to_owned());
+            lines.push("No data over sockets or pipes was seen, so there is nothing to explain.".to_owned());
         }
         lines
     }

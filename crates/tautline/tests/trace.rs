@@ -182,7 +182,7 @@ fn a_program_that_ends_at_once_ends_the_trace() {
     }
     let output = taut().args(["trace", "--", "true"]).output().unwrap();
     assert!(output.status.success());
-    assert!(text(&output.stdout).contains("No data over TCP was seen"), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("No data over sockets or pipes was seen"), "{}", text(&output.stdout));
     let output = taut().args(["trace", "--", "false"]).output().unwrap();
     assert!(output.status.success() && text(&output.stdout).contains("exit status: 1"), "{}", text(&output.stdout));
     let output = taut().args(["trace", "--", "no-such-program-here"]).output().unwrap();

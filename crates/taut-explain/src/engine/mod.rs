@@ -266,7 +266,9 @@ impl Sink for Engine {
             FlowKey::Dns(_) => Tracker::Resolver(Box::new(Resolver::new(*flow))),
             FlowKey::Le(_) => Tracker::Sniffed(Box::new(Sniffed::new(*flow))),
             FlowKey::Quic(_) => Tracker::Logged(Box::new(Logged::new(*flow))),
-            FlowKey::Tcp(..) | FlowKey::Socket(_) => Tracker::Connection(Box::new(Connection::new(*flow))),
+            FlowKey::Tcp(..) | FlowKey::Socket(_) | FlowKey::Local(_) => {
+                Tracker::Connection(Box::new(Connection::new(*flow)))
+            }
         });
         self.counts.flows += 1;
         self.keep_trails(index);

@@ -37,7 +37,12 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
     let (first, second) = match connection.flow.key {
         FlowKey::Tcp(first, second) => (first.to_string(), second.to_string()),
         // Those have a report of their own.
-        FlowKey::L2cap(_) | FlowKey::Le(_) | FlowKey::Udp(..) | FlowKey::Dns(_) | FlowKey::Quic(_) => return None,
+        FlowKey::L2cap(_)
+        | FlowKey::Le(_)
+        | FlowKey::Udp(..)
+        | FlowKey::Dns(_)
+        | FlowKey::Quic(_)
+        | FlowKey::Local(_) => return None,
         FlowKey::Socket(cookie) => (format!("socket {cookie}"), "its peer".to_owned()),
     };
     let (from, to) = if way == Way::Forward { (first, second) } else { (second, first) };

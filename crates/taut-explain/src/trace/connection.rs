@@ -1,6 +1,9 @@
 use std::collections::VecDeque;
 
-use taut_event::{AckSentBy, Call, Direction as Way, Event, Flow, Holder, Release, SocketState, Stamp, Timer, What};
+use taut_event::{
+    AckSentBy, Call, Direction as Way, Event, Flow, FlowKey, Holder, LocalKind, Release, SocketState, Stamp, Timer,
+    What,
+};
 
 use crate::engine::{Breakdown, Episode};
 use crate::socket::holder;
@@ -8,6 +11,8 @@ use crate::tcp::sample::Sample;
 
 /// Writes that wait for their last byte to leave; of more the earliest are not followed.
 const MOST_WAITING: usize = 4096;
+/// A write that takes longer, into what was full meanwhile, has waited for room.
+const ROOM_NS: u64 = 100_000;
 /// `EAGAIN` as a system call returns it.
 const EAGAIN: i32 = -11;
 
@@ -31,6 +36,8 @@ pub(super) struct Connection {
     /// A write is going on, or the last one was refused for lack of room.
     is_writing: bool,
     is_reading: bool,
+    /// The last write was refused for lack of room, of a socket that is known by its calls alone.
+    is_refused: bool,
     waiting: VecDeque<Waiting>,
     /// Where the first byte that has not left stands.
     left_to: u64,
@@ -52,6 +59,10 @@ pub(super) struct Tally {
     pub(super) writes: u64,
     /// Writes that were still in the socket when the call came back; how long they stayed after that.
     pub(super) held: Sample,
+    /// Reads that got something.
+    pub(super) reads: u64,
+    /// Writes that waited for room, of a socket that is known by its calls alone.
+    pub(super) waited: u64,
     /// Writes that the kernel took nothing of, for lack of room.
     pub(super) refused: u64,
     pub(super) repeated: u64,
@@ -106,6 +117,7 @@ impl Connection {
             idle_from: None,
             is_writing: false,
             is_reading: false,
+            is_refused: false,
             waiting: VecDeque::new(),
             left_to: 0,
             release: None,
@@ -131,8 +143,11 @@ impl Connection {
             (What::Reached(Stamp::WriteBegin), _) => Some(Holder::SendingProgram),
             _ => None,
         };
-        self.advance(at, turn);
         self.who = event.who.map_or(self.who, |task| Some(task.0));
+        if let Some(kind) = self.local() {
+            return self.local_event(at, kind, turn, event);
+        }
+        self.advance(at, turn);
         let bytes = event.bytes;
         match event.what {
             What::Reached(Stamp::WriteBegin) => self.is_writing = true,
@@ -162,6 +177,87 @@ impl Connection {
             What::Reached(Stamp::Repeated) => self.tally.repeated += 1,
             What::State(state) => self.now(state),
             _ => {}
+        }
+    }
+
+    /// Its kind, if it is known by its calls alone.
+    pub(super) const fn local(&self) -> Option<LocalKind> {
+        match self.flow.key {
+            FlowKey::Local(key) => Some(key.kind),
+            _ => None,
+        }
+    }
+
+    /// An event of a Unix socket, a socket of UDP or a pipe. Their states tell only whether something waits to be read
+    /// and whether there is room; a state stands before the end of a write and after that of a read.
+    fn local_event(&mut self, at: u64, kind: LocalKind, turn: Option<Holder>, event: &Event) {
+        let unread = |state: &SocketState| state.unread_bytes > 0;
+        let had_unread = self.state.as_ref().is_some_and(unread);
+        let bytes = event.bytes.end.saturating_sub(event.bytes.start);
+        let turn = match event.what {
+            // What comes during a write is no answer to it.
+            What::Reached(Stamp::Received) => turn.filter(|_| !self.is_writing),
+            What::Reached(Stamp::Read) => (!had_unread && !self.is_writing).then_some(Holder::PeerTurn),
+            What::Reached(Stamp::WriteEnd) => {
+                let has_waited = self.idle_from.is_some_and(|from| at.saturating_sub(from) >= ROOM_NS);
+                let is_full = self.state.as_ref().is_some_and(|state| state.send_buffer_full);
+                self.tally.waited += u64::from(has_waited && is_full);
+                Some(if has_waited && is_full { who_makes_room(kind) } else { Holder::SendingProgram })
+            }
+            What::Call(Call::End { .. }) if event.direction == Way::Forward => Some(Holder::SendingProgram),
+            _ => turn,
+        };
+        // Something has come that nothing told of: nobody knows when.
+        let is_unheard = !had_unread && !self.is_reading && matches!(&event.what, What::State(state) if unread(state));
+        self.advance_local(at, kind, turn, is_unheard);
+        match event.what {
+            What::Reached(Stamp::WriteBegin) => (self.is_writing, self.is_refused) = (true, false),
+            What::Reached(Stamp::WriteEnd) => {
+                self.is_writing = false;
+                self.tally.writes += 1;
+                self.tally.sent_bytes += bytes;
+            }
+            What::Reached(Stamp::Read) => {
+                self.tally.reads += 1;
+                self.tally.received_bytes += bytes;
+            }
+            What::Call(Call::Begin { .. }) => self.is_reading = true,
+            What::Call(Call::End { result, .. }) => match event.direction {
+                Way::Backward => self.is_reading = false,
+                Way::Forward => {
+                    self.is_writing = false;
+                    self.is_refused = result == EAGAIN;
+                    self.tally.refused += u64::from(self.is_refused);
+                }
+            },
+            What::State(state) => self.state = Some(state),
+            _ => {}
+        }
+    }
+
+    /// Books the time since the last event.
+    fn advance_local(&mut self, at: u64, kind: LocalKind, turn: Option<Holder>, is_unheard: bool) {
+        if self.first.is_none() {
+            (self.first, self.last) = (Some(at), at);
+        }
+        let last = std::mem::replace(&mut self.last, at);
+        let Some(state) = self.state else {
+            return Way::BOTH.into_iter().for_each(|way| self.book(way, Holder::NotKnown, last, at));
+        };
+        let inward = match state.unread_bytes > 0 {
+            true => Holder::ReceivingProgram,
+            false if is_unheard => Holder::NotKnown,
+            false => Holder::PeerTurn,
+        };
+        self.book(Way::Backward, inward, last, at);
+        if self.is_refused {
+            self.book(Way::Forward, who_makes_room(kind), last, at);
+            return;
+        }
+        let from = *self.idle_from.get_or_insert(last);
+        if let Some(turn) = turn {
+            self.book(Way::Forward, turn, from, at);
+            self.idle_from = None;
         }
     }
 
@@ -259,7 +355,7 @@ impl Connection {
         self.advance(at, None);
         self.tally.gaps += 1;
         self.waiting.clear();
-        (self.is_writing, self.is_reading) = (false, false);
+        (self.is_writing, self.is_reading, self.is_refused) = (false, false, false);
     }
 
     /// Ends a time in which nothing was to be sent.
@@ -271,7 +367,18 @@ impl Connection {
 
     /// Nothing more comes; of a connection that is still open the time until `end` is known.
     pub(super) fn finish(&mut self, end: Option<u64>) {
-        if self.first.is_some() {
+        if let (Some(_), Some(kind)) = (self.first, self.local()) {
+            // It may be closed since its last call, which is not seen.
+            let end = end.filter(|_| self.is_reading || self.is_writing || self.is_refused);
+            self.advance_local(end.unwrap_or(self.last).max(self.last), kind, None, false);
+            let is_full = self.state.as_ref().is_some_and(|state| state.send_buffer_full);
+            let turn = match self.is_writing {
+                true if is_full => who_makes_room(kind),
+                false if self.is_reading => Holder::PeerTurn,
+                _ => Holder::SendingProgram,
+            };
+            self.settle(turn);
+        } else if self.first.is_some() {
             self.advance(end.unwrap_or(self.last).max(self.last), None);
         }
         self.settle(if self.is_reading { Holder::PeerTurn } else { Holder::SendingProgram });
@@ -281,5 +388,13 @@ impl Connection {
             }
             breakdown.close();
         }
+    }
+}
+
+/// Whose turn it is where a write waits for room: within a host what is written lies there until it is read.
+const fn who_makes_room(kind: LocalKind) -> Holder {
+    match kind {
+        LocalKind::Unix | LocalKind::Pipe => Holder::ReceivingProgram,
+        LocalKind::Udp => Holder::SendBuffer,
     }
 }

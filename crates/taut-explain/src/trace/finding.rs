@@ -1,6 +1,6 @@
 //! From what was booked to what is wrong: a cause is one line in [`CAUSES`] or [`INWARD`].
 
-use taut_event::{AckSentBy, Direction as Way, Holder, SocketState};
+use taut_event::{AckSentBy, Direction as Way, Holder, LocalKind, SocketState};
 
 use super::connection::{Connection, ack_index};
 use crate::engine::{Certainty, Cost, Evidence, Found, Verdict, VerdictOn};
@@ -85,10 +85,33 @@ const INWARD: [Cause; 1] = [Cause {
     remedy: "In the traced program: read sooner. What it does between two reads is the cause.",
 }];
 
+/// Of what a Unix socket or a pipe is given to send.
+const WITHIN_HOST: [Cause; 1] = [Cause {
+    name: "receiving_program",
+    holders: &[Holder::ReceivingProgram],
+    summary: "The other end read too slowly: writes waited for room",
+    remedy: "At the other end: read sooner. A larger buffer (SO_SNDBUF; F_SETPIPE_SZ of a pipe) only puts it off.",
+}];
+
+const DATAGRAMS: [Cause; 1] = [Cause {
+    name: "send_buffer",
+    holders: &[Holder::SendBuffer],
+    summary: "The send buffer was full: datagrams waited in it for the device",
+    remedy: "On the sender: send no faster than the device does. A larger SO_SNDBUF only puts it off.",
+}];
+
 const fn of(way: Way) -> &'static [Cause] {
     match way {
         Way::Forward => &CAUSES,
         Way::Backward => &INWARD,
+    }
+}
+
+const fn of_connection(connection: &Connection, way: Way) -> &'static [Cause] {
+    match (connection.local(), way) {
+        (Some(LocalKind::Unix | LocalKind::Pipe), Way::Forward) => &WITHIN_HOST,
+        (Some(LocalKind::Udp), Way::Forward) => &DATAGRAMS,
+        _ => of(way),
     }
 }
 
@@ -105,7 +128,7 @@ pub fn holders(way: Way, cause: &str) -> impl Iterator<Item = &'static str> {
 
 /// What was found in a direction, worst first, then what is not there; with records lost nothing is surely not there.
 pub(super) fn verdicts(connection: &Connection, way: Way) -> Vec<VerdictOn> {
-    let mut verdicts: Vec<VerdictOn> = of(way)
+    let mut verdicts: Vec<VerdictOn> = of_connection(connection, way)
         .iter()
         .map(|cause| VerdictOn { cause: cause.name.to_owned(), verdict: judge(cause, connection, way) })
         .collect();
@@ -179,6 +202,13 @@ fn line_of(text: String) -> Evidence {
 /// What became of the writes, whatever held them.
 fn written(connection: &Connection) -> Vec<String> {
     let tally = &connection.tally;
+    if connection.local().is_some() {
+        let text = format!(
+            "Of {} writes {} waited for room; {} more were refused.",
+            tally.writes, tally.waited, tally.refused
+        );
+        return vec![text];
+    }
     let held = (tally.held.count() > 0).then(|| {
         format!(
             "{} of {} writes were still in the socket when the call came back, and stayed for {} more (median), {} at \

@@ -39,6 +39,7 @@ pub struct Trace {
     /// Those that are open, each as the end that is traced and the other one.
     open: HashSet<(Address, Address)>,
     flows: u64,
+    others: u64,
     directions: u64,
     /// Of those that are closed.
     closed: Written,
@@ -46,7 +47,7 @@ pub struct Trace {
     pictures: Option<Allowance>,
 }
 
-/// Sums over what traced programs wrote.
+/// Sums over what traced programs wrote by TCP.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Written {
     /// Writes that the kernel took something of.
@@ -68,6 +69,9 @@ pub struct Corked {
 
 impl Written {
     fn add(&mut self, connection: &Connection) {
+        if connection.local().is_some() {
+            return;
+        }
         self.writes += connection.tally.writes;
         self.held_writes += connection.tally.held.count();
         let breakdown = connection.breakdown(taut_event::Direction::Forward);
@@ -104,6 +108,7 @@ impl Trace {
             causes: Causes::default(),
             open: HashSet::new(),
             flows: 0,
+            others: 0,
             directions: 0,
             closed: Written::default(),
             pictures: None,
@@ -133,6 +138,7 @@ impl Trace {
         Traced {
             span_ns: self.start.map_or(0, |start| self.end.saturating_sub(start)),
             connections: self.flows,
+            others: self.others,
             directions: self.directions,
             totals,
             causes: self.causes.0,
@@ -211,7 +217,9 @@ impl Sink for Trace {
             }
             _ => false,
         };
-        self.flows += u64::from(!is_known);
+        let is_other = matches!(flow.key, FlowKey::Local(_));
+        self.others += u64::from(is_other);
+        self.flows += u64::from(!is_known && !is_other);
     }
 
     fn event(&mut self, event: &Event) {

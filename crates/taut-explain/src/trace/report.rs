@@ -1,6 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taut_event::{AckSentBy, Direction as Way, FlowKey, Holder};
+use taut_event::{AckSentBy, Direction as Way, FlowKey, Holder, LocalKey, LocalKind};
 
 use super::connection::{Connection, Tally, ack_index};
 use super::finding;
@@ -11,8 +11,11 @@ use crate::engine::{CauseIn, Held, Picture, Stall, Verdict, VerdictOn};
 pub struct Traced {
     /// From the first event of a connection to the end.
     pub span_ns: u64,
-    /// Connections.
+    /// Connections of TCP.
     pub connections: u64,
+    /// Unix sockets, sockets of UDP and pipes.
+    #[serde(default)]
+    pub others: u64,
     /// Directions of connections in which data went.
     pub directions: u64,
     /// Who held the data of all directions, longest first.
@@ -30,6 +33,9 @@ pub struct TracedDirection {
     pub from: String,
     /// Address and port of the receiver.
     pub to: String,
+    /// What it is: `tcp`, `udp`, `unix` or `pipe`.
+    #[serde(default = "tcp")]
+    pub transport: String,
     /// Whether the traced socket is the sender; else it is the receiver, and the breakdown says how long what had
     /// come waited for the program.
     pub is_outgoing: bool,
@@ -66,6 +72,11 @@ pub struct TracedDirection {
     /// Its time, stretch by stretch, where the trace was asked for it (`with_spans`).
     #[serde(skip)]
     pub picture: Option<Picture>,
+}
+
+/// Before there were others.
+fn tcp() -> String {
+    "tcp".to_owned()
 }
 
 /// What let writes go that had been held.
@@ -136,13 +147,19 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
     let tally = &connection.tally;
     let is_outgoing = way == Way::Forward;
     let bytes = if is_outgoing { tally.sent_bytes } else { tally.received_bytes };
-    if bytes == 0 && (!is_outgoing || tally.writes == 0) {
+    // Of several datagrams in one call the bytes are not told.
+    let calls = if is_outgoing { tally.writes } else { tally.reads };
+    if bytes == 0 && calls == 0 {
         return None;
     }
     let breakdown = connection.breakdown(way);
     let whole = breakdown.total_ns();
-    let FlowKey::Tcp(local, peer) = connection.flow.key else { return None };
-    let (from, to) = if is_outgoing { (local, peer) } else { (peer, local) };
+    let (transport, own, peer) = match connection.flow.key {
+        FlowKey::Tcp(own, peer) => ("tcp", own.to_string(), peer.to_string()),
+        FlowKey::Local(key) => local(&key),
+        _ => return None,
+    };
+    let (from, to) = if is_outgoing { (own, peer) } else { (peer, own) };
     let mut rows: Vec<Held> = Holder::ALL
         .into_iter()
         .filter_map(|holder| {
@@ -164,8 +181,9 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         ));
     }
     Some(TracedDirection {
-        from: from.to_string(),
-        to: to.to_string(),
+        from,
+        to,
+        transport: transport.to_owned(),
         is_outgoing,
         thread: connection.who,
         program: None,
@@ -184,4 +202,17 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         remarks,
         picture: None,
     })
+}
+
+/// What it is, its own end and the other one, in words.
+fn local(key: &LocalKey) -> (&'static str, String, String) {
+    let LocalKey { kind, inode, ends } = key;
+    let (own, peer) = match (kind, ends) {
+        (LocalKind::Unix, _) => (format!("Unix socket {inode}"), "its peer".to_owned()),
+        (LocalKind::Pipe, _) => (format!("pipe {inode}"), "its other end".to_owned()),
+        (LocalKind::Udp, Some((own, peer))) if peer.port > 0 => (format!("UDP {own}"), format!("UDP {peer}")),
+        (LocalKind::Udp, Some((own, _))) => (format!("UDP {own}"), "any peer".to_owned()),
+        (LocalKind::Udp, None) => (format!("UDP socket {inode}"), "any peer".to_owned()),
+    };
+    (kind.name(), own, peer)
 }

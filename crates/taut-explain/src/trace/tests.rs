@@ -1,3 +1,4 @@
+mod local;
 mod table;
 
 use proptest::prelude::*;

@@ -5,17 +5,17 @@
 //! a wait for the receive window reads as "about to go".
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use taut_event::{
-    AckSentBy, Address, Call, Closed, Coverage, Direction, Event, Flow, FlowId, FlowKey, Kind, Recovery, Release, Sink,
-    SocketState, Stamp, TaskId, Timer, VantageId, What as Happened,
+    AckSentBy, Call, Closed, Coverage, Direction, Event, Flow, FlowId, FlowKey, Kind, Recovery, Release, Sink,
+    SocketState, Stamp, TaskId, Timer, What as Happened,
 };
-use taut_time::{ByteRange, Instant, Layer};
+use taut_time::Instant;
 
-use super::layout::{Known, Layout};
-use super::program::SENDS;
-use super::record::{Record, Segment, What};
+use super::layout::{Known, Layout, Others as OtherLayouts};
+use super::other::Others;
+use super::record::{Copied, Record, Segment, What};
+use super::told::{Ends, Events, FlowIds, address, ends, is_send};
 
 /// Segments that are remembered as sent and not acknowledged; with more the count is the kernel's own.
 const MOST_SENT: usize = 4096;
@@ -37,9 +37,6 @@ const NAGLE_CORK: u64 = 2;
 /// `SK_PACING_NEEDED` of include/net/sock.h; with `fq` it is the device's queue that spaces.
 const PACING_NEEDED: u64 = 1;
 
-/// Both ends of a connection, the own one first.
-pub(super) type Ends = (SocketAddr, SocketAddr);
-
 /// Turns records into events.
 #[derive(Debug)]
 pub(super) struct Follower {
@@ -49,8 +46,9 @@ pub(super) struct Follower {
     wanted: HashSet<Ends>,
     takes_all: bool,
     timers: HashMap<u64, Timer>,
-    free: Vec<u32>,
-    next: u32,
+    ids: FlowIds,
+    /// What is not TCP.
+    pub(super) others: Others,
     lost: u64,
     /// How often records were found to be lost.
     gaps: u64,
@@ -153,8 +151,8 @@ impl Follower {
             wanted: HashSet::new(),
             takes_all,
             timers,
-            free: Vec::new(),
-            next: 0,
+            ids: FlowIds::default(),
+            others: Others::default(),
             lost: 0,
             gaps: 0,
             is_doubtful: false,
@@ -167,7 +165,8 @@ impl Follower {
 
     /// Sockets that were met and not closed, and calls on them that are going on.
     pub(super) fn counts(&self) -> (usize, usize) {
-        (self.sockets.len(), self.sockets.values().map(|socket| socket.calls.len()).sum())
+        let calls: usize = self.sockets.values().map(|socket| socket.calls.len()).sum();
+        (self.sockets.len(), calls + self.others.calls())
     }
 
     /// A connection of a traced program, of which no call may be seen.
@@ -186,10 +185,11 @@ impl Follower {
             socket.gaps = self.gaps;
             Events { at, who: None, flow: socket.flow, sink }.tell(Direction::Forward, Happened::Gap, 0, 0);
         }
+        self.others.end(self.gaps, at, sink);
     }
 
     /// Takes the bytes of one record.
-    pub(super) fn take(&mut self, layout: &Layout, bytes: &[u8], sink: &mut impl Sink) {
+    pub(super) fn take(&mut self, layout: &Layout, others: Option<&OtherLayouts>, bytes: &[u8], sink: &mut impl Sink) {
         let Some(record) = Record::parse(bytes) else { return };
         self.records += 1;
         // What was left out may have come after the last record of that look.
@@ -198,8 +198,15 @@ impl Follower {
             self.lost = record.lost;
             self.gaps += 1;
         }
-        let Some(ends) = ends(layout, record.copies) else { return };
         let is_call = record.what.is_of_program();
+        if record.what.copied() != Copied::Tcp {
+            let Some(layouts) = others else { return };
+            if is_call {
+                self.meet_thread(&record);
+            }
+            return self.others.take(layouts, &record, self.gaps, &mut self.ids, sink);
+        }
+        let Some(ends) = ends(layout, record.copies) else { return };
         // An address of the kernel is used again; then the ends are others.
         if self
             .sockets
@@ -211,8 +218,8 @@ impl Follower {
         }
         let is_traced = is_call || self.takes_all || self.wanted.contains(&ends);
         self.meet(layout, &record, ends, is_traced, sink);
-        if is_call && self.threads.insert(record.thread, record.process) != Some(record.process) {
-            self.new_processes.push(record.process);
+        if is_call {
+            self.meet_thread(&record);
         }
         if record.what == What::Receive {
             let sent_by = self.by_ends.get(&(ends.1, ends.0)).and_then(|peer| self.sockets.get(peer));
@@ -228,6 +235,12 @@ impl Follower {
         }
         if record.what == What::Close {
             self.forget(record.socket, sink);
+        }
+    }
+
+    fn meet_thread(&mut self, record: &Record<'_>) {
+        if self.threads.insert(record.thread, record.process) != Some(record.process) {
+            self.new_processes.push(record.process);
         }
     }
 
@@ -254,12 +267,8 @@ impl Follower {
         // A call on what is over, or on what was never connected, is no connection.
         let is_over = record.what == What::Close || layout.get(record.copies, Known::State) == CLOSED;
         if is_traced && socket.flow.is_none() && !is_over {
-            let id = FlowId(self.free.pop().unwrap_or_else(|| {
-                self.next += 1;
-                self.next - 1
-            }));
+            let id = self.ids.take();
             socket.flow = Some(id);
-            let address = |end: SocketAddr| Address { ip: end.ip(), port: end.port() };
             let coverage = Coverage::of(&[Kind::Writes, Kind::Reads, Kind::KernelStamps, Kind::Queues, Kind::Releases]);
             let key = FlowKey::Tcp(address(ends.0), address(ends.1));
             sink.flow(id, &Flow { key, from_start: false, coverage });
@@ -273,28 +282,9 @@ impl Follower {
         }
         if let Some(id) = socket.flow {
             sink.close(id, Closed::Ended);
-            self.free.push(id.0);
+            self.ids.give_back(id);
         }
     }
-}
-
-/// Addresses and ports of a socket.
-fn ends(layout: &Layout, copies: &[u8]) -> Option<Ends> {
-    let pair = layout.word(copies, Known::PortPair);
-    // Our own port is in this machine's order, the peer's in the network's.
-    let (own, peer) = ((pair >> 16) as u16, u16::from_be(pair as u16));
-    let (local, remote) = match layout.get(copies, Known::Family) {
-        2 => {
-            let address = |known| layout.bytes(copies, known).map(Ipv4Addr::from_octets);
-            (address(Known::LocalV4)?.into(), address(Known::RemoteV4)?.into())
-        }
-        10 => {
-            let address = |known| layout.bytes(copies, known).map(Ipv6Addr::from_octets);
-            (address(Known::LocalV6)?.to_canonical(), address(Known::RemoteV6)?.to_canonical())
-        }
-        _ => return None,
-    };
-    Some((SocketAddr::new(local, own), SocketAddr::new(remote, peer)))
 }
 
 impl Socket {
@@ -346,7 +336,13 @@ impl Socket {
                 self.receive(&record.segment, scale, get(Known::State), &mut now, &mut events);
             }
             What::Repeat => events.tell(Direction::Forward, Happened::Reached(Stamp::Repeated), 0, 0),
-            What::Close => {}
+            // What is not TCP has another follower.
+            What::Close
+            | What::SocketCall
+            | What::SocketReturn
+            | What::SocketReady
+            | What::PipeCall
+            | What::PipeReturn => {}
             What::Written => self.written(record, &now, &mut events),
             What::Taken => self.taken(record, &now, &mut events),
         }
@@ -517,10 +513,6 @@ impl Socket {
     }
 }
 
-fn is_send(number: u32) -> bool {
-    SENDS.contains(&i64::from(number))
-}
-
 /// The state just after the record.
 fn state(layout: &Layout, record: &Record<'_>, now: &Snapshot) -> SocketState {
     let get = |known| layout.get(record.copies, known);
@@ -555,31 +547,6 @@ fn state(layout: &Layout, record: &Record<'_>, now: &Snapshot) -> SocketState {
         send_buffer_full: number(Known::WriteQueued) >= number(Known::SendBuffer),
         no_delay: Some(nonagle & NAGLE_OFF != 0),
         cork: Some(nonagle & NAGLE_CORK != 0),
-    }
-}
-
-/// Events of one record.
-struct Events<'a, S> {
-    at: Instant,
-    who: Option<TaskId>,
-    flow: Option<FlowId>,
-    sink: &'a mut S,
-}
-
-impl<S: Sink> Events<'_, S> {
-    fn tell(&mut self, direction: Direction, what: Happened, from: u64, to: u64) {
-        let Some(flow) = self.flow else { return };
-        self.sink.event(&Event {
-            at: self.at,
-            seen_by: VantageId(0),
-            flow,
-            direction,
-            layer: Layer::Socket,
-            what,
-            bytes: ByteRange::new(from, to.max(from)),
-            who: self.who,
-            place: 0,
-        });
     }
 }
 

@@ -1,7 +1,10 @@
 use proptest::prelude::*;
 
-use super::super::layout::tests::{plain, set};
+use super::super::layout::tests::{plain, plain_others, set, set_in};
 use super::super::record::{HEADER, at};
+use taut_event::LocalKind;
+use taut_time::ByteRange;
+
 use super::*;
 
 /// Keeps what it is told.
@@ -122,7 +125,7 @@ fn follower() -> Follower {
 }
 
 fn tell(follower: &mut Follower, heard: &mut Heard, made: &Made) {
-    follower.take(&plain(), &made.0, heard);
+    follower.take(&plain(), None, &made.0, heard);
 }
 
 fn call(what: What, result: i64, written: u64) -> Made {
@@ -352,21 +355,100 @@ fn pacing_lasts_as_long_as_the_segment_takes_at_its_rate() {
     assert_eq!(heard.state().pacing_wait_ns, 600_000);
 }
 
+const PIPE: u64 = 0xffff_8888_0000_3000;
+const UNIX: u64 = 0xffff_8888_0000_4000;
+
+/// A record of what is not TCP: a pipe of 16 buffers, or a Unix socket.
+fn other(what: What, inode: u64, ns: u64, number: i64, result: i64, set: &[(Known, u64)]) -> Made {
+    let others = plain_others();
+    let is_pipe = what.copied() == Copied::Pipe;
+    let layout = if is_pipe { &others.pipe } else { &others.socket };
+    let mut bytes = vec![0; HEADER as usize + layout.bytes as usize];
+    bytes[at::WHAT as usize] = what as u8;
+    let usual: &[(Known, u64)] = if is_pipe {
+        &[(Known::PipeRoom, 16)]
+    } else {
+        &[(Known::Family, 1), (Known::SendBytes, 1), (Known::SendBuffer, 1000)]
+    };
+    for &(known, value) in usual.iter().chain(set) {
+        set_in(layout, &mut bytes[HEADER as usize..], known, value);
+    }
+    let mut made = Made(bytes);
+    made.long(at::SOCKET, if is_pipe { PIPE } else { UNIX }).long(at::TASK, 7 << 32 | 8).long(at::NS, ns);
+    made.number(number, result).long(at::TCP, inode);
+    made
+}
+
+fn tell_other(follower: &mut Follower, heard: &mut Heard, made: &Made) {
+    follower.take(&plain(), Some(&plain_others()), &made.0, heard);
+}
+
+#[test]
+fn a_pipe_is_one_flow_and_a_write_to_it_is_there_to_be_read() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    let (write, read) = (libc::SYS_write, libc::SYS_read);
+    tell_other(&mut follower, &mut heard, &other(What::PipeCall, 5, 100, write, 0, &[]));
+    tell_other(&mut follower, &mut heard, &other(What::PipeReturn, 0, 200, write, 64, &[(Known::PipeHead, 1)]));
+    let state = heard.state();
+    assert_eq!((state.unread_bytes, state.send_buffer_full), (1, false));
+    tell_other(&mut follower, &mut heard, &other(What::PipeCall, 5, 300, read, 0, &[(Known::PipeHead, 1)]));
+    let empty = [(Known::PipeHead, 1), (Known::PipeTail, 1)];
+    tell_other(&mut follower, &mut heard, &other(What::PipeReturn, 0, 400, read, 64, &empty));
+    assert_eq!(heard.state().unread_bytes, 0);
+    let stamps: Vec<Stamp> = heard.stamps().into_iter().map(|(stamp, _)| stamp).collect();
+    assert_eq!(stamps, [Stamp::WriteBegin, Stamp::Received, Stamp::WriteEnd, Stamp::Read]);
+    let FlowKey::Local(key) = heard.flows[0] else { panic!("{:?}", heard.flows) };
+    assert_eq!((key.kind, key.inode, heard.flows.len()), (LocalKind::Pipe, 5, 1));
+    // Counters wrap, and half of the room is what counts as full.
+    let wrapped = [(Known::PipeHead, 3), (Known::PipeTail, u64::from(u32::MAX) - 4)];
+    tell_other(&mut follower, &mut heard, &other(What::PipeCall, 5, 500, write, 0, &wrapped));
+    assert_eq!((heard.state().unread_bytes, heard.state().send_buffer_full), (8, true));
+    // Its reader may have emptied it before the write came back.
+    let more_than_all = 100 * 4096;
+    tell_other(&mut follower, &mut heard, &other(What::PipeReturn, 0, 550, write, more_than_all, &[]));
+    assert_eq!((heard.state().unread_bytes, heard.state().send_buffer_full), (0, true));
+    // Another pipe at the same place of memory.
+    tell_other(&mut follower, &mut heard, &other(What::PipeCall, 6, 600, write, 0, &[]));
+    assert_eq!((heard.flows.len(), heard.closed), (2, 1));
+}
+
+#[test]
+fn a_unix_socket_that_no_call_was_seen_on_is_not_met_and_lost_records_are_a_gap() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    tell_other(&mut follower, &mut heard, &other(What::SocketReady, 0, 50, 0, 0, &[]));
+    tell_other(&mut follower, &mut heard, &other(What::SocketReturn, 0, 60, libc::SYS_sendto, 9, &[]));
+    assert_eq!((heard.flows.len(), heard.events.len()), (0, 0));
+    tell_other(&mut follower, &mut heard, &other(What::SocketCall, 5, 100, libc::SYS_recvfrom, 0, &[]));
+    tell_other(&mut follower, &mut heard, &other(What::SocketReady, 0, 150, 0, 0, &[(Known::ReceiveQueued, 1)]));
+    let mut back = other(What::SocketReturn, 0, 200, libc::SYS_recvfrom, 9, &[]);
+    tell_other(&mut follower, &mut heard, back.long(at::LOST, 3));
+    assert!(heard.events.iter().any(|(_, what, _)| *what == Happened::Gap));
+    // A refused write tells so, and its state.
+    tell_other(&mut follower, &mut heard, &other(What::SocketCall, 5, 300, libc::SYS_sendto, 0, &[]).clone());
+    let full = [(Known::SendBytes, 501)];
+    let mut refused = other(What::SocketReturn, 0, 400, libc::SYS_sendto, -11, &full);
+    tell_other(&mut follower, &mut heard, refused.long(at::LOST, 3));
+    assert!(heard.state().send_buffer_full);
+    let number = libc::SYS_sendto as u16;
+    assert_eq!(heard.events.last().unwrap().1, Happened::Call(Call::End { number, result: -11 }));
+}
+
 proptest! {
     #[test]
     fn no_record_is_too_wild(
-        records in prop::collection::vec((1_u8..8, prop::collection::vec(any::<u8>(), 0..500)), 0..20),
+        records in prop::collection::vec((1_u8..15, prop::collection::vec(any::<u8>(), 0..500)), 0..20),
     ) {
         let (mut follower, mut heard) = (Follower::new(true, HashMap::new()), Heard::default());
-        let layout = plain();
+        let (layout, others) = (plain(), plain_others());
         for (what, wild) in records {
             let mut made = Made::new(What::Queue, CLIENT).0;
+            made.truncate(made.len() - wild.len() % 100);
             for (place, byte) in made.iter_mut().skip(at::RECEIVING as usize).zip(&wild) {
                 *place = *byte;
             }
             made[at::WHAT as usize] = what;
-            follower.take(&layout, &made, &mut heard);
-            follower.take(&layout, &wild, &mut heard);
+            follower.take(&layout, Some(&others), &made, &mut heard);
+            follower.take(&layout, Some(&others), &wild, &mut heard);
         }
         for (_, _, bytes) in &heard.events {
             prop_assert!(bytes.start <= bytes.end);

@@ -39,10 +39,22 @@ pub(super) enum Known {
     CaState,
     Retransmits,
     ProbesOut,
+    Protocol,
+    ReceiveQueued,
+    ReceiveBytes,
+    SendBytes,
+    PipeHead,
+    PipeTail,
+    PipeRoom,
 }
 
-/// Structure and member of each, in the order of [`Known`].
-const FIELDS: [(Known, &str, &str); 31] = [
+type Member = (Known, &'static str, &'static str);
+
+/// How many members there are.
+const COUNT: usize = Known::PipeRoom as usize + 1;
+
+/// Structure and member of each of TCP, in the order of [`Known`].
+const FIELDS: [Member; 31] = [
     (Known::Family, "sock", "__sk_common.skc_family"),
     (Known::State, "sock", "__sk_common.skc_state"),
     (Known::PortPair, "sock", "__sk_common.skc_portpair"),
@@ -76,6 +88,28 @@ const FIELDS: [(Known, &str, &str); 31] = [
     (Known::ProbesOut, "tcp_sock", "inet_conn.icsk_probes_out"),
 ];
 
+/// The same of a Unix socket or one of UDP.
+const SOCKET_FIELDS: [Member; 11] = [
+    (Known::Family, "sock", "__sk_common.skc_family"),
+    (Known::PortPair, "sock", "__sk_common.skc_portpair"),
+    (Known::RemoteV4, "sock", "__sk_common.skc_daddr"),
+    (Known::LocalV4, "sock", "__sk_common.skc_rcv_saddr"),
+    (Known::RemoteV6, "sock", "__sk_common.skc_v6_daddr"),
+    (Known::LocalV6, "sock", "__sk_common.skc_v6_rcv_saddr"),
+    (Known::SendBuffer, "sock", "sk_sndbuf"),
+    (Known::Protocol, "sock", "sk_protocol"),
+    (Known::ReceiveQueued, "sock", "sk_receive_queue.qlen"),
+    (Known::ReceiveBytes, "sock", "sk_backlog.rmem_alloc.counter"),
+    (Known::SendBytes, "sock", "sk_wmem_alloc.refs.counter"),
+];
+
+/// And of a pipe.
+const PIPE_FIELDS: [Member; 3] = [
+    (Known::PipeHead, "pipe_inode_info", "head"),
+    (Known::PipeTail, "pipe_inode_info", "tail"),
+    (Known::PipeRoom, "pipe_inode_info", "max_usage"),
+];
+
 /// Members of IPv6, which a kernel may be built without.
 const OPTIONAL: [Known; 2] = [Known::RemoteV6, Known::LocalV6];
 /// Two members closer than this are copied together: one call of the kernel costs more than the bytes between.
@@ -105,15 +139,19 @@ pub(super) struct Layout {
 
 impl Layout {
     pub(super) fn of(btf: &Btf) -> Result<Self, Error> {
+        Self::of_members(btf, &FIELDS)
+    }
+
+    fn of_members(btf: &Btf, members: &[Member]) -> Result<Self, Error> {
         let mut found = Vec::new();
-        for (known, structure, path) in FIELDS {
+        for &(known, structure, path) in members {
             match btf.field(structure, path) {
                 Some(field) if field.bits > 0 => found.push((known, field)),
                 _ if OPTIONAL.contains(&known) => {}
                 _ => return Err(Error::Member(format!("{structure}.{path}"))),
             }
         }
-        Self::from_fields(&found).ok_or_else(|| Error::Member("tcp_sock".to_owned()))
+        Self::from_fields(&found).ok_or_else(|| Error::Member(members[0].1.to_owned()))
     }
 
     fn from_fields(found: &[(Known, Field)]) -> Option<Self> {
@@ -137,7 +175,7 @@ impl Layout {
         if bytes > MOST_BYTES {
             return None;
         }
-        let mut places = vec![None; FIELDS.len()];
+        let mut places = vec![None; COUNT];
         for (known, field) in found {
             let byte = field.byte();
             let range = ranges.iter().find(|range| range.from <= byte && byte < range.from + range.bytes)?;
@@ -167,6 +205,29 @@ impl Layout {
     pub(super) fn bytes<const N: usize>(&self, copies: &[u8], known: Known) -> Option<[u8; N]> {
         let (bit, _) = self.places[known as usize]?;
         copies.get((bit / 8) as usize..)?.get(..N)?.try_into().ok()
+    }
+}
+
+/// What is copied of what is not TCP, and what the programs need to find it.
+#[derive(Debug)]
+pub(super) struct Others {
+    pub(super) socket: Layout,
+    pub(super) pipe: Layout,
+    pub(super) inode_number: u32,
+    pub(super) inode_pipe: u32,
+}
+
+impl Others {
+    pub(super) fn of(btf: &Btf) -> Result<Self, Error> {
+        let byte = |path: &str| {
+            btf.field("inode", path).map(Field::byte).ok_or_else(|| Error::Member(format!("inode.{path}")))
+        };
+        Ok(Self {
+            socket: Layout::of_members(btf, &SOCKET_FIELDS)?,
+            pipe: Layout::of_members(btf, &PIPE_FIELDS)?,
+            inode_number: byte("i_ino")?,
+            inode_pipe: byte("i_pipe")?,
+        })
     }
 }
 
@@ -252,9 +313,23 @@ pub(super) mod tests {
         Layout::from_fields(&fields).unwrap()
     }
 
+    /// The same of what is not TCP.
+    pub(in crate::trace) fn plain_others() -> Others {
+        let of = |members: &[Member]| {
+            let field = |(at, member): (usize, &Member)| (member.0, Field { bit_offset: 128 * at as u32, bits: 64 });
+            Layout::from_fields(&members.iter().enumerate().map(field).collect::<Vec<_>>()).unwrap()
+        };
+        Others { socket: of(&SOCKET_FIELDS), pipe: of(&PIPE_FIELDS), inode_number: 0, inode_pipe: 0 }
+    }
+
     /// Sets a member in the copies of [`plain`].
     pub(in crate::trace) fn set(copies: &mut [u8], known: Known, value: u64) {
-        let (bit, _) = plain().places[known as usize].unwrap();
+        set_in(&plain(), copies, known, value);
+    }
+
+    /// Sets a member in copies.
+    pub(in crate::trace) fn set_in(layout: &Layout, copies: &mut [u8], known: Known, value: u64) {
+        let (bit, _) = layout.places[known as usize].unwrap();
         copies[(bit / 8) as usize..][..8].copy_from_slice(&value.to_le_bytes());
     }
 

@@ -7,9 +7,11 @@
 mod error;
 mod follow;
 mod layout;
+mod other;
 mod program;
 mod record;
 mod scope;
+mod told;
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +33,7 @@ use taut_time::Duration;
 use crate::{Owners, SocketTable};
 pub use error::Error;
 use follow::Follower;
-use layout::{Layout, Offsets};
+use layout::{Layout, Offsets, Others};
 use program::{MapNumbers, Plan};
 use record::What;
 pub use scope::Scope;
@@ -54,7 +56,7 @@ struct Hook {
     code: fn(&Plan<'_>) -> Option<Vec<Instruction>>,
 }
 
-const HOOKS: [Hook; 15] = [
+const HOOKS: [Hook; 16] = [
     // Those that undo something stand before those that do it.
     Hook { name: "softirq_exit", arguments: &[], is_needed: false, code: |plan| Some(plan.softirq_exit()) },
     Hook {
@@ -115,11 +117,17 @@ const HOOKS: [Hook; 15] = [
         is_needed: false,
         code: |plan| Some(plan.repeat()),
     },
+    Hook {
+        name: "sk_data_ready",
+        arguments: &["sock"],
+        is_needed: false,
+        code: |plan| plan.others.map(|_| plan.ready()),
+    },
     Hook { name: "tcp_probe", arguments: &["sock", "sk_buff"], is_needed: true, code: |plan| Some(plan.receive()) },
 ];
 
 /// The hooks whose programs write records.
-const WRITERS: [&str; 8] = [
+const WRITERS: [&str; 9] = [
     "inet_sock_set_state",
     "sys_exit",
     "sys_enter",
@@ -127,6 +135,7 @@ const WRITERS: [&str; 8] = [
     "sock_recv_length",
     "net_dev_queue",
     "tcp_retransmit_skb",
+    "sk_data_ready",
     "tcp_probe",
 ];
 
@@ -137,6 +146,7 @@ struct Maps {
     targets: Map,
     ports: Map,
     sockets: Map,
+    others: Map,
     calls: Map,
     context: Map,
     lost: Map,
@@ -153,6 +163,7 @@ impl Maps {
             targets: map(MapKind::Hash, 4, 4, MOST_PROCESSES, "taut_targets")?,
             ports: map(MapKind::LruHash, 8, 4, MOST_PORTS, "taut_ports")?,
             sockets: map(MapKind::LruHash, 8, 4, MOST_SOCKETS, "taut_sockets")?,
+            others: map(MapKind::LruHash, 8, 4, MOST_SOCKETS, "taut_others")?,
             calls: map(MapKind::LruHash, 4, 16, MOST_CALLS, "taut_calls")?,
             context: map(MapKind::PerCpuArray, 4, 16, 1, "taut_context")?,
             lost: map(MapKind::Array, 4, 8, 1, "taut_lost")?,
@@ -165,6 +176,7 @@ impl Maps {
             targets: self.targets.number(),
             ports: self.ports.number(),
             sockets: self.sockets.number(),
+            others: self.others.number(),
             calls: self.calls.number(),
             context: self.context.number(),
             lost: self.lost.number(),
@@ -183,6 +195,8 @@ pub struct Tracer {
     ring: Ring,
     maps: Maps,
     layout: Layout,
+    /// Where what is not TCP is traced, too.
+    others: Option<Others>,
     follower: Follower,
     missing: Vec<&'static str>,
     has_timer_names: bool,
@@ -200,7 +214,9 @@ impl Tracer {
         let btf = Btf::of_kernel()?;
         let (layout, offsets) = (Layout::of(&btf)?, Offsets::of(&btf)?);
         let maps = Maps::create()?;
-        let plan = Plan { layout: &layout, offsets, maps: maps.numbers(), scope };
+        // With a port only what has one is asked for. Without these types TCP is traced alone.
+        let others = Some(scope).filter(|scope| *scope == Scope::Processes).and_then(|_| Others::of(&btf).ok());
+        let plan = Plan { layout: &layout, others: others.as_ref(), offsets, maps: maps.numbers(), scope };
         let (mut links, mut programs, mut missing) = (Vec::new(), [Vec::new(), Vec::new()], Vec::new());
         for hook in &HOOKS {
             match attach(hook, &plan, &btf) {
@@ -226,6 +242,7 @@ impl Tracer {
             ring,
             maps,
             layout,
+            others,
             follower,
             missing,
             has_timer_names,
@@ -277,11 +294,11 @@ impl Tracer {
     /// caller up, and the ring must not fill up meanwhile.
     pub fn read(&mut self, sink: &mut impl Sink) -> Duration {
         self.look_for_left_out();
-        let Self { ring, follower, layout, .. } = self;
+        let Self { ring, follower, layout, others, .. } = self;
         let mut bytes_read = 0;
         ring.read(|bytes| {
             bytes_read += bytes.len();
-            follower.take(layout, bytes, sink);
+            follower.take(layout, others.as_ref(), bytes, sink);
         });
         if bytes_read > RING_BYTES / 16 { SHORT_PAUSE } else { PAUSE }
     }
@@ -324,6 +341,16 @@ impl Tracer {
     /// Whether there ever were more sockets or calls at once than the tables in the kernel surely hold.
     pub const fn was_crowded(&self) -> bool {
         self.was_crowded
+    }
+
+    /// Whether Unix sockets, sockets of UDP and pipes are traced: those of processes, if the kernel's types tell of them.
+    pub const fn traces_others(&self) -> bool {
+        self.others.is_some()
+    }
+
+    /// Sockets and pipes that were left out, since more are not followed at once.
+    pub const fn left_out_others(&self) -> u64 {
+        self.follower.others.left_out
     }
 
     /// Tracepoints that this kernel has not, or not as known; less is told without them.

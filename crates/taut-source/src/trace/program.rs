@@ -6,8 +6,8 @@
 use taut_bpf::helper;
 use taut_bpf::instruction::{Alu, Assembler, Instruction, Jump, Label, R, Width};
 
-use super::layout::{Layout, Offsets};
-use super::record::{HEADER, What, at};
+use super::layout::{Layout, Offsets, Others};
+use super::record::{Copied, HEADER, What, at};
 use super::scope::Scope;
 
 use R::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
@@ -23,6 +23,8 @@ pub(super) struct MapNumbers {
     pub(super) ports: i32,
     /// Sockets that are followed, by address.
     pub(super) sockets: i32,
+    /// Sockets that are not of TCP and that a call was made on, by address.
+    pub(super) others: i32,
     /// The system call that a thread is in.
     pub(super) calls: i32,
     /// Of each processor: the socket whose segment it takes in, and the timer that runs.
@@ -46,11 +48,18 @@ const TCP: i32 = 6;
 const NO_WAKE_UP: i32 = 1;
 /// `TCP_CLOSE` of include/net/tcp_states.h.
 const CLOSED: i32 = 7;
+const UNIX: i32 = 1;
 const INET: i32 = 2;
 const INET6: i32 = 10;
-/// `S_IFMT` and `S_IFSOCK`.
+/// `IPPROTO_UDP`.
+const UDP: i32 = 17;
+/// `S_IFMT`, `S_IFSOCK` and `S_IFIFO`.
 const KIND_OF_FILE: i32 = 0o170_000;
 const SOCKET: i32 = 0o140_000;
+const FIFO: i32 = 0o010_000;
+/// What a thread's call is on, beside its number: TCP, another socket, or a pipe.
+const ON_SOCKET: i64 = 1 << 32;
+const ON_PIPE: i64 = 2 << 32;
 
 /// System calls that send on a socket which is their first argument.
 pub(super) const SENDS: [i64; 6] =
@@ -63,6 +72,8 @@ pub(super) const RECEIVES: [i64; 5] =
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     pub(super) layout: &'a Layout,
+    /// Where what is not TCP is traced, too.
+    pub(super) others: Option<&'a Others>,
     pub(super) offsets: Offsets,
     pub(super) maps: MapNumbers,
     pub(super) scope: Scope,
@@ -103,19 +114,28 @@ impl Plan<'_> {
             w.only_targets();
             w.read(Width::B8, R8, R6, self.offsets.first_argument);
             w.a.store(Width::B8, R10, DESCRIPTOR, R8);
-            w.socket_of_descriptor();
+            let (other, pipe) = (w.a.label(), w.a.label());
+            w.socket_of_descriptor(self.others.map(|_| (other, pipe)));
             w.only_wanted_ports();
             w.follow();
             w.forget_receiving();
-            // The thread's call: the socket and the number.
-            w.a.call(helper::GET_CURRENT_PID_TGID);
-            w.a.store(Width::B4, R10, KEY, R0);
-            w.a.store(Width::B8, R10, VALUE, R7);
-            w.a.store(Width::B8, R10, VALUE + 8, R9);
-            w.update(self.maps.calls, VALUE);
+            w.enter(0);
             w.begin(What::Call);
             w.a.store(Width::B4, R8, at::NUMBER, R9);
             w.submit();
+            let Some(others) = self.others else { return };
+            w.a.jump(end);
+            w.a.place(other);
+            w.a.store(Width::B8, R10, KEY, R7);
+            w.a.constant(R1, 1);
+            w.a.store(Width::B4, R10, VALUE, R1);
+            w.update(self.maps.others, VALUE);
+            w.enter_other(What::SocketCall, ON_SOCKET, others);
+            w.a.jump(end);
+            w.a.place(pipe);
+            w.read(Width::B8, R7, R6, others.inode_pipe);
+            w.a.jump_if_imm(Jump::Equal, R7, 0, end);
+            w.enter_other(What::PipeCall, ON_PIPE, others);
         })
     }
 
@@ -129,11 +149,35 @@ impl Plan<'_> {
             w.a.load(Width::B8, R7, R0, 0);
             w.a.load(Width::B8, R9, R0, 8);
             w.delete(self.maps.calls, KEY);
+            let (socket, pipe) = (w.a.label(), w.a.label());
+            if self.others.is_some() {
+                w.a.mov(R8, R9);
+                w.a.alu_imm(Alu::ShiftRight, R8, 32);
+                w.a.jump_if_imm(Jump::Equal, R8, (ON_SOCKET >> 32) as i32, socket);
+                w.a.jump_if_imm(Jump::Equal, R8, (ON_PIPE >> 32) as i32, pipe);
+            }
             w.known();
             w.forget_receiving();
-            w.begin(What::Return);
-            w.a.store(Width::B8, R8, at::RESULT, R6);
-            w.a.store(Width::B4, R8, at::NUMBER, R9);
+            w.come_back(What::Return);
+            if self.others.is_some() {
+                let end = w.end;
+                w.a.jump(end);
+                w.a.place(socket);
+                w.come_back(What::SocketReturn);
+                w.a.jump(end);
+                w.a.place(pipe);
+                w.come_back(What::PipeReturn);
+            }
+        })
+    }
+
+    /// `sk_data_ready(sk)`: something was put into the receive queue.
+    pub(super) fn ready(&self) -> Vec<Instruction> {
+        self.write(|w| {
+            w.a.load(Width::B8, R7, R1, 0);
+            w.a.store(Width::B8, R10, KEY, R7);
+            w.look_up(self.maps.others, KEY);
+            w.begin(What::SocketReady);
             w.submit();
         })
     }
@@ -153,7 +197,7 @@ impl Plan<'_> {
             w.a.call(helper::MAP_LOOKUP_ELEM);
             let end = w.end;
             w.a.jump_if_imm(Jump::Unequal, R0, 0, end);
-            w.only_tcp();
+            w.only_tcp(None);
             w.only_wanted_ports();
             w.follow();
             w.forget_receiving();
@@ -349,8 +393,38 @@ impl Writer<'_> {
         self.look_up(self.plan.maps.targets, KEY);
     }
 
-    /// The socket behind the descriptor in R8, into R7; ends unless it is one of TCP.
-    fn socket_of_descriptor(&mut self) {
+    /// Keeps the thread's call: the socket in R7 and the number in R9, with what it is on.
+    fn enter(&mut self, on: i64) {
+        self.a.call(helper::GET_CURRENT_PID_TGID);
+        self.a.store(Width::B4, R10, KEY, R0);
+        self.a.store(Width::B8, R10, VALUE, R7);
+        self.a.constant(R1, on);
+        self.a.alu(Alu::Or, R1, R9);
+        self.a.store(Width::B8, R10, VALUE + 8, R1);
+        self.update(self.plan.maps.calls, VALUE);
+    }
+
+    /// Reports a call on what is not TCP, whose inode is in R6.
+    fn enter_other(&mut self, what: What, on: i64, others: &Others) {
+        self.read(Width::B8, R6, R6, others.inode_number);
+        self.enter(on);
+        self.begin(what);
+        self.a.store(Width::B4, R8, at::NUMBER, R9);
+        self.a.store(Width::B8, R8, at::TCP, R6);
+        self.submit();
+    }
+
+    /// Reports the end of the call with the result in R6 and the number in R9.
+    fn come_back(&mut self, what: What) {
+        self.begin(what);
+        self.a.store(Width::B8, R8, at::RESULT, R6);
+        self.a.store(Width::B4, R8, at::NUMBER, R9);
+        self.submit();
+    }
+
+    /// The socket behind the descriptor in R8, into R7; goes to the labels with another socket or with a pipe, whose
+    /// inode is in R6, and ends with all else.
+    fn socket_of_descriptor(&mut self, others: Option<(Label, Label)>) {
         let offsets = self.plan.offsets;
         let end = self.end;
         // A descriptor has 32 bits, whatever the register has.
@@ -369,26 +443,35 @@ impl Writer<'_> {
         self.a.alu(Alu::Add, R7, R8);
         self.read(Width::B8, R7, R7, 0);
         self.a.jump_if_imm(Jump::Equal, R7, 0, end);
-        self.read(Width::B8, R8, R7, offsets.file_inode);
-        self.read(Width::B2, R8, R8, offsets.inode_mode);
+        self.read(Width::B8, R6, R7, offsets.file_inode);
+        self.read(Width::B2, R8, R6, offsets.inode_mode);
         self.a.alu_imm(Alu::And, R8, KIND_OF_FILE);
+        if let Some((_, pipe)) = others {
+            self.a.jump_if_imm(Jump::Equal, R8, FIFO, pipe);
+        }
         self.a.jump_if_imm(Jump::Unequal, R8, SOCKET, end);
         self.read(Width::B8, R7, R7, offsets.file_private);
         self.read(Width::B8, R7, R7, offsets.socket_sk);
         self.a.jump_if_imm(Jump::Equal, R7, 0, end);
-        self.only_tcp();
+        self.only_tcp(others.map(|(other, _)| other));
     }
 
-    /// Ends unless the socket is one of TCP.
-    fn only_tcp(&mut self) {
+    /// Ends unless the socket is one of TCP; goes to the label with one of UDP or a Unix socket.
+    fn only_tcp(&mut self, other: Option<Label>) {
         let (offsets, end) = (self.plan.offsets, self.end);
         let inet = self.a.label();
         self.read(Width::B2, R8, R7, offsets.family);
+        if let Some(other) = other {
+            self.a.jump_if_imm(Jump::Equal, R8, UNIX, other);
+        }
         self.a.jump_if_imm(Jump::Equal, R8, INET, inet);
         self.a.jump_if_imm(Jump::Unequal, R8, INET6, end);
         self.a.place(inet);
         let width = if offsets.protocol.bits > 8 { Width::B2 } else { Width::B1 };
         self.read(width, R8, R7, offsets.protocol.byte());
+        if let Some(other) = other {
+            self.a.jump_if_imm(Jump::Equal, R8, UDP, other);
+        }
         self.a.jump_if_imm(Jump::Unequal, R8, TCP, end);
     }
 
@@ -485,13 +568,19 @@ impl Writer<'_> {
     /// Begins a record, in R8, with the state of the socket. Nothing may end between this and [`submit`](Self::submit).
     fn begin(&mut self, what: What) {
         let (reserved, end) = (self.a.label(), self.end);
-        if matches!(what, What::Repeat | What::Close) {
+        let plan = self.plan;
+        let layout = match (what.copied(), plan.others) {
+            (Copied::Socket, Some(others)) => &others.socket,
+            (Copied::Pipe, Some(others)) => &others.pipe,
+            _ => plan.layout,
+        };
+        if matches!(what, What::Repeat | What::Close) || what.copied() != Copied::Tcp {
             self.a.constant(R1, 0);
             self.a.store(Width::B8, R10, RECEIVING, R1);
             self.a.store(Width::B8, R10, TIMER, R1);
         }
         self.a.map(R1, self.plan.maps.ring);
-        self.a.constant(R2, (HEADER + self.plan.layout.bytes).into());
+        self.a.constant(R2, (HEADER + layout.bytes).into());
         self.a.constant(R3, 0);
         self.a.call(helper::RINGBUF_RESERVE);
         self.a.jump_if_imm(Jump::Unequal, R0, 0, reserved);
@@ -515,7 +604,7 @@ impl Writer<'_> {
         self.a.store(Width::B8, R8, at::LOST, R1);
         self.a.constant(R1, what as i64);
         self.a.store(Width::B8, R8, at::WHAT, R1);
-        for range in &self.plan.layout.ranges {
+        for range in &layout.ranges {
             self.copy_from((HEADER + range.at) as i16, range.bytes, R7, range.from);
         }
     }

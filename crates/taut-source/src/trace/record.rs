@@ -10,7 +10,7 @@ pub(super) mod at {
     pub(in crate::trace) const TIMER: i16 = 24;
     /// The thread in the lower half, its process in the upper one.
     pub(in crate::trace) const TASK: i16 = 32;
-    /// 20 bytes of the segment's header.
+    /// 20 bytes of the segment's header; of a call on what is not TCP, the number of the inode.
     pub(in crate::trace) const TCP: i16 = 40;
     /// Bytes of the segment from its header on.
     pub(in crate::trace) const LENGTH: i16 = 60;
@@ -46,15 +46,67 @@ pub(super) enum What {
     Written = 7,
     /// The same of reading.
     Taken = 8,
+    /// A system call begins on a Unix socket or one of UDP.
+    SocketCall = 9,
+    /// It came back.
+    SocketReturn = 10,
+    /// Something came for such a socket.
+    SocketReady = 11,
+    /// A system call on a pipe begins.
+    PipeCall = 12,
+    /// It came back.
+    PipeReturn = 13,
+}
+
+/// Which structure a record has copies of.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Copied {
+    /// A socket of TCP.
+    Tcp,
+    /// Another socket.
+    Socket,
+    /// A pipe.
+    Pipe,
 }
 
 impl What {
-    const ALL: [Self; 8] =
-        [Self::Call, Self::Return, Self::Queue, Self::Receive, Self::Repeat, Self::Close, Self::Written, Self::Taken];
+    const ALL: [Self; 13] = [
+        Self::Call,
+        Self::Return,
+        Self::Queue,
+        Self::Receive,
+        Self::Repeat,
+        Self::Close,
+        Self::Written,
+        Self::Taken,
+        Self::SocketCall,
+        Self::SocketReturn,
+        Self::SocketReady,
+        Self::PipeCall,
+        Self::PipeReturn,
+    ];
+
+    pub(super) const fn copied(self) -> Copied {
+        match self {
+            Self::SocketCall | Self::SocketReturn | Self::SocketReady => Copied::Socket,
+            Self::PipeCall | Self::PipeReturn => Copied::Pipe,
+            _ => Copied::Tcp,
+        }
+    }
 
     /// Whether the program itself did it, so that the thread is one of its own.
     pub(super) const fn is_of_program(self) -> bool {
-        matches!(self, Self::Call | Self::Return | Self::Written | Self::Taken)
+        matches!(
+            self,
+            Self::Call
+                | Self::Return
+                | Self::Written
+                | Self::Taken
+                | Self::SocketCall
+                | Self::SocketReturn
+                | Self::PipeCall
+                | Self::PipeReturn
+        )
     }
 }
 
@@ -69,6 +121,8 @@ pub(super) struct Record<'a> {
     pub(super) thread: u32,
     pub(super) process: u32,
     pub(super) segment: Segment,
+    /// Of what is not TCP.
+    pub(super) inode: u64,
     pub(super) result: i64,
     pub(super) number: u32,
     pub(super) lost: u64,
@@ -107,6 +161,7 @@ impl<'a> Record<'a> {
             thread: task as u32,
             process: (task >> 32) as u32,
             segment: Segment::parse(tcp, word(at::LENGTH)),
+            inode: long(at::TCP),
             result: long(at::RESULT).cast_signed(),
             number: word(at::NUMBER),
             lost: long(at::LOST),

@@ -32,9 +32,10 @@ fn the_verifier_takes_each_program_and_looks_at_each_instruction_about_once() {
         (_, Err(error)) => return skip(NAME, &error.to_string()),
     };
     let (layout, offsets) = (Layout::of(&btf).unwrap(), Offsets::of(&btf).unwrap());
+    let others = Others::of(&btf).ok();
     println!("{} ranges, {} bytes a record", layout.ranges.len(), record::HEADER + layout.bytes);
     for scope in [Scope::Processes, Scope::Port(443)] {
-        let plan = Plan { layout: &layout, offsets, maps: maps.numbers(), scope };
+        let plan = Plan { layout: &layout, others: others.as_ref(), offsets, maps: maps.numbers(), scope };
         for hook in &HOOKS {
             let Some(code) = (hook.code)(&plan) else { continue };
             if let Err(error) = taut_bpf::load(ProgramKind::RawTracepoint, &code, 0, hook.name) {
@@ -53,7 +54,7 @@ fn a_hook_with_other_arguments_is_refused_by_name() {
         return skip("trace::a_hook_with_other_arguments_is_refused_by_name", "no BPF here");
     };
     let (layout, offsets) = (Layout::of(&btf).unwrap(), Offsets::of(&btf).unwrap());
-    let plan = Plan { layout: &layout, offsets, maps: maps.numbers(), scope: Scope::Processes };
+    let plan = Plan { layout: &layout, others: None, offsets, maps: maps.numbers(), scope: Scope::Processes };
     let hook = |name, arguments| Hook { name, arguments, is_needed: true, code: |plan| Some(plan.repeat()) };
     let refused = |hook: &Hook| attach(hook, &plan, &btf).unwrap_err().to_string();
     assert!(

@@ -24,8 +24,8 @@ use crate::cause_limit::CauseLimit;
 use crate::exit::Code;
 use crate::{output, run};
 
-/// Tell who holds the data of a running program: each wait of its TCP connections with the reason, from the kernel's
-/// state
+/// Tell who holds the data of a running program: each wait of its connections, sockets and pipes with the reason, from
+/// the kernel's state
 ///
 /// Nothing in the program changes. Small programs at tracepoints of the kernel report writes, segments and
 /// acknowledgements with the state of the socket; each nanosecond of a connection is booked to one holder: Nagle's
@@ -45,8 +45,9 @@ use crate::{output, run};
   sudo taut trace --pid 4711 --try uncork  the same for a TCP_CORK that it never clears
   sudo taut trace --pid 4711 --for 5s --perfetto slow.json  who held the data when, for ui.perfetto.dev
 
-Not seen: splice from a socket, UDP, Unix sockets, pipes, Bluetooth, waits for a processor, children that a
-program forked before; before Linux 6.3 calls by io_uring. With --json the command's standard output goes to standard error.
+Of Unix sockets, UDP and pipes it tells who waits for whom; with --port only TCP is traced.
+Not seen: splice, Bluetooth, waits for a processor, children that a program forked before; io_uring on
+anything but TCP, and before Linux 6.3 on TCP. With --json the command's standard output goes to standard error.
 docs/trace.md has a worked case; `taut sockets` needs no right and tells less."
 )]
 pub(crate) struct Args {
@@ -260,7 +261,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
             None => remarks.push("The command goes on.".to_owned()),
         }
     }
-    remarks.extend(unseen(&tracer));
+    remarks.extend(unseen(&tracer, args.port.is_none()));
     let mut result = trace.finish(stopped);
     for direction in &mut result.worst {
         let process = direction.thread.and_then(|thread| tracer.process_of(thread));
@@ -343,7 +344,7 @@ fn refused(error: &Error) -> Code {
 }
 
 /// What this kernel or these rights keep from being seen.
-fn unseen(tracer: &Tracer) -> Vec<String> {
+fn unseen(tracer: &Tracer, is_by_process: bool) -> Vec<String> {
     let mut remarks = Vec::new();
     if tracer.lost() > 0 {
         remarks.push(format!(
@@ -369,6 +370,21 @@ fn unseen(tracer: &Tracer) -> Vec<String> {
             "The kernel left out {others} runs of programs that watch timers and interrupts: what let a write go may \
              be named wrongly as often."
         ));
+    }
+    if tracer.left_out_others() > 0 {
+        remarks.push(format!(
+            "{} Unix sockets, sockets of UDP or pipes are left out: more than are followed at once.",
+            tracer.left_out_others()
+        ));
+    }
+    if is_by_process && !tracer.traces_others() {
+        let text = "This kernel's types do not tell of Unix sockets, UDP and pipes as known: only TCP is traced.";
+        remarks.push(text.to_owned());
+    }
+    if tracer.missing().contains(&"sk_data_ready") {
+        let text = "So what has come over a Unix socket or UDP when a read begins came at an unknown time (it takes \
+                    Linux 6.3).";
+        remarks.push(text.to_owned());
     }
     if !tracer.missing().is_empty() {
         remarks.push(format!("This kernel has no tracepoint {}: less is told.", tracer.missing().join(", ")));

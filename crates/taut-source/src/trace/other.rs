@@ -1,0 +1,223 @@
+//! From records to events, of what is not TCP: Unix sockets, sockets of UDP, and pipes.
+//!
+//! These are known by their calls, by what comes into a receive queue, and by whether something waits to be read and
+//! whether there is room at each of these moments. A state is told before the end of a write and after that of a read.
+
+use std::collections::HashMap;
+
+use taut_event::{
+    Call, Closed, Coverage, Direction, Flow, FlowId, FlowKey, Kind, LocalKey, LocalKind, Sink, SocketState, Stamp,
+    TaskId, What as Happened,
+};
+use taut_time::Instant;
+
+use super::layout::{Known, Layout, Others as Layouts};
+use super::record::{Copied, Record, What};
+use super::told::{Events, FlowIds, address, ends, is_send};
+
+/// So many are followed at once.
+const MOST: usize = 4096;
+/// Threads in a call on one of them at once.
+const MOST_CALLS: usize = 64;
+/// `AF_UNIX`.
+const UNIX: u64 = 1;
+/// The calls whose result counts datagrams.
+const OF_MANY: [i64; 2] = [libc::SYS_sendmmsg, libc::SYS_recvmmsg];
+
+/// Those that calls were made on, by the address of the socket or the pipe.
+#[derive(Debug, Default)]
+pub(super) struct Others {
+    known: HashMap<u64, Other>,
+    /// Those that found no place.
+    pub(super) left_out: u64,
+}
+
+#[derive(Debug)]
+struct Other {
+    key: LocalKey,
+    flow: FlowId,
+    /// Bytes that were written and read.
+    out: u64,
+    inward: u64,
+    /// Threads in a call on it, and what was taken of the room when it began.
+    calls: Vec<(u32, u32)>,
+    gaps: u64,
+}
+
+impl Others {
+    /// Calls that are going on.
+    pub(super) fn calls(&self) -> usize {
+        self.known.values().map(|other| other.calls.len()).sum()
+    }
+
+    /// Records were lost, and nothing more is read.
+    pub(super) fn end(&mut self, gaps: u64, at: Instant, sink: &mut impl Sink) {
+        for other in self.known.values_mut().filter(|other| other.gaps != gaps) {
+            other.gaps = gaps;
+            Events { at, who: None, flow: Some(other.flow), sink }.tell(Direction::Forward, Happened::Gap, 0, 0);
+        }
+    }
+
+    /// Takes a record. `gaps` is how often records were found to be lost.
+    pub(super) fn take(
+        &mut self,
+        layouts: &Layouts,
+        record: &Record<'_>,
+        gaps: u64,
+        ids: &mut FlowIds,
+        sink: &mut impl Sink,
+    ) {
+        if matches!(record.what, What::SocketCall | What::PipeCall) {
+            self.meet(layouts, record, gaps, ids, sink);
+        }
+        if let Some(other) = self.known.get_mut(&record.socket) {
+            other.take(layouts, record, gaps, sink);
+        }
+    }
+
+    fn meet(&mut self, layouts: &Layouts, record: &Record<'_>, gaps: u64, ids: &mut FlowIds, sink: &mut impl Sink) {
+        let Some(key) = key(layouts, record) else { return };
+        if let Some(known) = self.known.get(&record.socket) {
+            // An address of the kernel is used again; a socket of UDP that is connected elsewhere is another flow.
+            if known.key == key {
+                return;
+            }
+            sink.close(known.flow, Closed::Ended);
+            ids.give_back(known.flow);
+            self.known.remove(&record.socket);
+        }
+        if self.known.len() >= MOST {
+            self.left_out += 1;
+            return;
+        }
+        let flow = ids.take();
+        let coverage = Coverage::of(&[Kind::Writes, Kind::Reads, Kind::Queues]);
+        sink.flow(flow, &Flow { key: FlowKey::Local(key), from_start: false, coverage });
+        self.known.insert(record.socket, Other { key, flow, out: 0, inward: 0, calls: Vec::new(), gaps });
+    }
+}
+
+/// What a call was made on.
+fn key(layouts: &Layouts, record: &Record<'_>) -> Option<LocalKey> {
+    let inode = record.inode;
+    let of = |kind, ends| LocalKey { kind, inode, ends };
+    if record.what.copied() == Copied::Pipe {
+        return Some(of(LocalKind::Pipe, None));
+    }
+    if layouts.socket.get(record.copies, Known::Family) == UNIX {
+        return Some(of(LocalKind::Unix, None));
+    }
+    let (own, peer) = ends(&layouts.socket, record.copies)?;
+    Some(of(LocalKind::Udp, Some((address(own), address(peer)))))
+}
+
+impl Other {
+    fn take(&mut self, layouts: &Layouts, record: &Record<'_>, gaps: u64, sink: &mut impl Sink) {
+        let who = record.what.is_of_program().then_some(TaskId(record.thread));
+        let mut events = Events { at: Instant::from_nanos(record.ns), who, flow: Some(self.flow), sink };
+        if self.gaps != gaps {
+            self.gaps = gaps;
+            self.calls.clear();
+            events.tell(Direction::Forward, Happened::Gap, 0, 0);
+        }
+        let room = Room::of(self.key.kind, layouts, record.copies);
+        let is_send = is_send(record.number);
+        match record.what {
+            What::SocketCall | What::PipeCall => {
+                self.calls.retain(|&(thread, _)| thread != record.thread);
+                if self.calls.len() < MOST_CALLS {
+                    self.calls.push((record.thread, room.taken));
+                }
+                events.tell(Direction::Forward, room.state(0), 0, 0);
+                if is_send {
+                    events.tell(Direction::Forward, Happened::Reached(Stamp::WriteBegin), self.out, self.out);
+                } else {
+                    let begin = Call::Begin { number: record.number as u16 };
+                    events.tell(Direction::Backward, Happened::Call(begin), 0, 0);
+                }
+            }
+            What::SocketReturn | What::PipeReturn => {
+                let begun = self.calls.iter().position(|&(thread, _)| thread == record.thread);
+                let taken = begun.map_or(0, |at| self.calls.swap_remove(at).1);
+                self.end(record, is_send, room, taken, &mut events);
+            }
+            _ => {
+                events.tell(Direction::Backward, Happened::Reached(Stamp::Received), 0, 0);
+                events.tell(Direction::Forward, room.state(0), 0, 0);
+            }
+        }
+    }
+
+    /// `taken` was taken of the room when the call began.
+    fn end(&mut self, record: &Record<'_>, is_send: bool, room: Room, taken: u32, events: &mut Events<'_, impl Sink>) {
+        let result = i32::try_from(record.result).unwrap_or(i32::MAX);
+        let end = Happened::Call(Call::End { number: record.number as u16, result });
+        let is_many = OF_MANY.contains(&record.number.into());
+        let bytes = if is_many { 0 } else { u64::try_from(result).unwrap_or(0) };
+        if is_send {
+            if self.key.kind == LocalKind::Pipe && result > 0 {
+                events.tell(Direction::Backward, Happened::Reached(Stamp::Received), 0, 0);
+            }
+            // Its reader may have emptied it meanwhile.
+            events.tell(Direction::Forward, room.state(u64::from(taken) + room.of_bytes(bytes)), 0, 0);
+            let from = self.out;
+            self.out += bytes;
+            let end = if result < 0 { end } else { Happened::Reached(Stamp::WriteEnd) };
+            events.tell(Direction::Forward, end, from, self.out);
+            return;
+        }
+        // The end of a stream is no data; a datagram may be empty.
+        if result > 0 {
+            let from = self.inward;
+            self.inward += bytes;
+            events.tell(Direction::Backward, Happened::Reached(Stamp::Read), from, self.inward);
+        }
+        events.tell(Direction::Forward, room.state(0), 0, 0);
+        events.tell(Direction::Backward, end, 0, 0);
+    }
+}
+
+/// What waits to be read, and how much of the room for writing is taken.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    kind: LocalKind,
+    unread: u32,
+    taken: u32,
+    all: u32,
+}
+
+/// Bytes of a pipe's buffer: a page.
+const BUFFER_BYTES: u64 = 4096;
+
+impl Room {
+    fn of(kind: LocalKind, layouts: &Layouts, copies: &[u8]) -> Self {
+        let of = |layout: &Layout, known| layout.word(copies, known);
+        let socket = |known| of(&layouts.socket, known);
+        let unread = match kind {
+            LocalKind::Pipe => of(&layouts.pipe, Known::PipeHead).wrapping_sub(of(&layouts.pipe, Known::PipeTail)),
+            LocalKind::Unix => socket(Known::ReceiveQueued),
+            LocalKind::Udp => socket(Known::ReceiveBytes),
+        };
+        let (taken, all) = match kind {
+            LocalKind::Pipe => (unread, of(&layouts.pipe, Known::PipeRoom)),
+            // The socket itself counts as one byte.
+            LocalKind::Unix | LocalKind::Udp => (socket(Known::SendBytes).saturating_sub(1), socket(Known::SendBuffer)),
+        };
+        Self { kind, unread, taken, all }
+    }
+
+    /// What so many bytes may take: the kernel counts its own structures, too, up to twice as much.
+    fn of_bytes(self, bytes: u64) -> u64 {
+        match self.kind {
+            LocalKind::Pipe => bytes.div_ceil(BUFFER_BYTES),
+            LocalKind::Unix | LocalKind::Udp => bytes.saturating_mul(2),
+        }
+    }
+
+    /// It counts as full if half of the room is taken, or was with `most` of it.
+    fn state(self, most: u64) -> Happened {
+        let taken = u64::from(self.taken).max(most);
+        let send_buffer_full = self.all > 0 && taken.saturating_mul(2) >= u64::from(self.all);
+        Happened::State(SocketState { unread_bytes: self.unread, send_buffer_full, ..SocketState::default() })
+    }
+}

@@ -1,0 +1,85 @@
+//! What followers of records share: numbers of flows, addresses of sockets, events.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use taut_event::{Address, Direction, Event, FlowId, Sink, TaskId, VantageId, What as Happened};
+use taut_time::{ByteRange, Instant, Layer};
+
+use super::layout::{Known, Layout};
+use super::program::SENDS;
+
+/// Both ends of a connection, the own one first.
+pub(super) type Ends = (SocketAddr, SocketAddr);
+
+/// Numbers of flows, used again once a flow is closed.
+#[derive(Debug, Default)]
+pub(super) struct FlowIds {
+    free: Vec<u32>,
+    next: u32,
+}
+
+impl FlowIds {
+    pub(super) fn take(&mut self) -> FlowId {
+        FlowId(self.free.pop().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        }))
+    }
+
+    pub(super) fn give_back(&mut self, id: FlowId) {
+        self.free.push(id.0);
+    }
+}
+
+/// Whether a system call of this number sends.
+pub(super) fn is_send(number: u32) -> bool {
+    SENDS.contains(&i64::from(number))
+}
+
+pub(super) fn address(end: SocketAddr) -> Address {
+    Address { ip: end.ip(), port: end.port() }
+}
+
+/// Addresses and ports of a socket.
+pub(super) fn ends(layout: &Layout, copies: &[u8]) -> Option<Ends> {
+    let pair = layout.word(copies, Known::PortPair);
+    // Our own port is in this machine's order, the peer's in the network's.
+    let (own, peer) = ((pair >> 16) as u16, u16::from_be(pair as u16));
+    let (local, remote) = match layout.get(copies, Known::Family) {
+        2 => {
+            let address = |known| layout.bytes(copies, known).map(Ipv4Addr::from_octets);
+            (address(Known::LocalV4)?.into(), address(Known::RemoteV4)?.into())
+        }
+        10 => {
+            let address = |known| layout.bytes(copies, known).map(Ipv6Addr::from_octets);
+            (address(Known::LocalV6)?.to_canonical(), address(Known::RemoteV6)?.to_canonical())
+        }
+        _ => return None,
+    };
+    Some((SocketAddr::new(local, own), SocketAddr::new(remote, peer)))
+}
+
+/// Events of one record.
+pub(super) struct Events<'a, S> {
+    pub(super) at: Instant,
+    pub(super) who: Option<TaskId>,
+    pub(super) flow: Option<FlowId>,
+    pub(super) sink: &'a mut S,
+}
+
+impl<S: Sink> Events<'_, S> {
+    pub(super) fn tell(&mut self, direction: Direction, what: Happened, from: u64, to: u64) {
+        let Some(flow) = self.flow else { return };
+        self.sink.event(&Event {
+            at: self.at,
+            seen_by: VantageId(0),
+            flow,
+            direction,
+            layer: Layer::Socket,
+            what,
+            bytes: ByteRange::new(from, to.max(from)),
+            who: self.who,
+            place: 0,
+        });
+    }
+}
