@@ -7,8 +7,8 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use taut_event::{
-    AckSentBy, Call, Closed, Coverage, Direction, Event, Flow, FlowId, FlowKey, Kind, Recovery, Release, Sink,
-    SocketState, Stamp, TaskId, Timer, What as Happened,
+    AckSentBy, Call, Closed, Coverage, Direction, Flow, FlowId, FlowKey, Kind, Recovery, Release, Sink, SocketState,
+    Stamp, TaskId, Timer, What as Happened,
 };
 use taut_time::Instant;
 
