@@ -5,7 +5,7 @@ mod trace_support;
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::net::UdpSocket;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Command;
 use std::thread::{self, sleep};
 use std::time::Duration;
@@ -27,6 +27,7 @@ fn the_part_that_is_traced() {
         "udp" => udp(is_sick),
         "pipe" => pipe(is_sick),
         "unix-answers" => answers(is_sick),
+        "unix-datagrams" => datagrams(is_sick),
         _ => panic!("{role}"),
     }
 }
@@ -78,6 +79,26 @@ fn answers(is_sick: bool) {
     }
     drop(client);
     answering.join().unwrap();
+}
+
+/// A sender that waits for the queue of a receiver that is at something else, or reads at once.
+fn datagrams(is_sick: bool) {
+    let (sender, receiver) = UnixDatagram::pair().unwrap();
+    let reader = thread::spawn(move || {
+        for _ in 0..ROUNDS {
+            receiver.recv(&mut [0; 2048]).unwrap();
+            if is_sick {
+                other_work();
+            }
+        }
+    });
+    // However many the queue takes: they are refused once the receiver has gone.
+    while sender.send(&[0; 100]).is_ok() && !reader.is_finished() {
+        if !is_sick {
+            sleep(Duration::from_millis(10));
+        }
+    }
+    reader.join().unwrap();
 }
 
 /// Datagrams that come while the receiver is at something else, or waits for them.
@@ -186,6 +207,11 @@ fn a_unix_socket_whose_reader_is_slow() {
 #[test]
 fn requests_over_a_unix_socket_that_wait_to_be_read() {
     is_found_and_its_twin_is_not("requests_over_a_unix_socket_that_wait_to_be_read", "unix-answers", false, 0.2);
+}
+
+#[test]
+fn a_queue_of_a_unix_socket_that_is_full_of_datagrams() {
+    is_found_and_its_twin_is_not("a_queue_of_a_unix_socket_that_is_full_of_datagrams", "unix-datagrams", true, 0.5);
 }
 
 #[test]

@@ -291,7 +291,8 @@ fn node() {
     }
     const PROGRAM: &str = "require('net').createServer(socket => { socket.setNoDelay(process.argv[1] == 'nodelay'); \
                            socket.on('error', () => {}); socket.on('data', () => { socket.write(Buffer.alloc(16)); \
-                           setImmediate(() => socket.write(Buffer.alloc(48))) }) }).listen(+process.argv[2], '127.0.0.1')";
+                           setImmediate(() => socket.write(Buffer.alloc(48))) }) }).listen(+process.argv[2], \
+                           '127.0.0.1')";
     is_named_until_it_is_cured(|how, port| Server::start("node", &["-e", PROGRAM, how, "{}"], port));
 }
 

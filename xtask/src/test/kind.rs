@@ -70,6 +70,26 @@ const TIMING: &[(&str, &str)] = &[
         "cures 500 times shorter: on a busy core a round trip waits for its turn",
     ),
     (
+        "tautline::trace_local a_pipe_whose_reader_is_slow",
+        "no finding where nothing is held: a receiver that a busy core holds is one that holds",
+    ),
+    (
+        "tautline::trace_local a_queue_of_a_unix_socket_that_is_full_of_datagrams",
+        "no finding where nothing is held: a receiver that a busy core holds is one that holds",
+    ),
+    (
+        "tautline::trace_local a_unix_socket_whose_reader_is_slow",
+        "no finding where nothing is held: a receiver that a busy core holds is one that holds",
+    ),
+    (
+        "tautline::trace_local datagrams_that_wait_to_be_read",
+        "no finding where nothing is held: a receiver that a busy core holds is one that holds",
+    ),
+    (
+        "tautline::trace_local requests_over_a_unix_socket_that_wait_to_be_read",
+        "no finding where nothing is held: a receiver that a busy core holds is one that holds",
+    ),
+    (
         "tautline::trace_ring a_server_that_reads_by_io_uring_at_once_and_answers_late_holds_nothing_back_by_reading",
         "no finding where nothing is held: a receiver that a busy core holds is one that holds",
     ),

@@ -198,13 +198,9 @@ impl Connection {
             // What comes during a write is no answer to it.
             What::Reached(Stamp::Received) => turn.filter(|_| !self.is_writing),
             What::Reached(Stamp::Read) => (!had_unread && !self.is_writing).then_some(Holder::PeerTurn),
-            What::Reached(Stamp::WriteEnd) => {
-                let has_waited = self.idle_from.is_some_and(|from| at.saturating_sub(from) >= ROOM_NS);
-                let is_full = self.state.as_ref().is_some_and(|state| state.send_buffer_full);
-                self.tally.waited += u64::from(has_waited && is_full);
-                Some(if has_waited && is_full { who_makes_room(kind) } else { Holder::SendingProgram })
-            }
-            What::Call(Call::End { .. }) if event.direction == Way::Forward => Some(Holder::SendingProgram),
+            What::Reached(Stamp::WriteEnd) => Some(self.writer(at, kind)),
+            // One that failed in the end may have waited as well.
+            What::Call(Call::End { .. }) if event.direction == Way::Forward => Some(self.writer(at, kind)),
             _ => turn,
         };
         // Something has come that nothing told of: nobody knows when.
@@ -233,6 +229,14 @@ impl Connection {
             What::State(state) => self.state = Some(state),
             _ => {}
         }
+    }
+
+    /// Who had the time of a write that ends now.
+    fn writer(&mut self, at: u64, kind: LocalKind) -> Holder {
+        let has_waited = self.is_writing && self.idle_from.is_some_and(|from| at.saturating_sub(from) >= ROOM_NS);
+        let is_full = self.state.as_ref().is_some_and(|state| state.send_buffer_full);
+        self.tally.waited += u64::from(has_waited && is_full);
+        if has_waited && is_full { who_makes_room(kind) } else { Holder::SendingProgram }
     }
 
     /// Books the time since the last event.

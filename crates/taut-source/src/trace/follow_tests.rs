@@ -368,7 +368,7 @@ fn other(what: What, inode: u64, ns: u64, number: i64, result: i64, set: &[(Know
     let usual: &[(Known, u64)] = if is_pipe {
         &[(Known::PipeRoom, 16)]
     } else {
-        &[(Known::Family, 1), (Known::SendBytes, 1), (Known::SendBuffer, 1000)]
+        &[(Known::Family, 1), (Known::Type, 1), (Known::SendBytes, 1), (Known::SendBuffer, 1000)]
     };
     for &(known, value) in usual.iter().chain(set) {
         set_in(layout, &mut bytes[HEADER as usize..], known, value);

@@ -343,7 +343,7 @@ impl Tracer {
         self.was_crowded
     }
 
-    /// Whether Unix sockets, sockets of UDP and pipes are traced: those of processes, if the kernel's types tell of them.
+    /// Whether Unix sockets, sockets of UDP and pipes are traced: those of processes, if the kernel's types have them.
     pub const fn traces_others(&self) -> bool {
         self.others.is_some()
     }
@@ -382,6 +382,7 @@ const fn is_crowded((sockets, calls): (usize, usize)) -> bool {
 
 /// Loads and attaches one, the program before its link; nothing for a hook that this scope has no use for.
 fn attach(hook: &Hook, plan: &Plan<'_>, btf: &Btf) -> Result<Option<(OwnedFd, OwnedFd)>, Error> {
+    let Some(code) = (hook.code)(plan) else { return Ok(None) };
     let wrong = |why: String| Error::Hook { hook: hook.name, why };
     let arguments = btf.tracepoint(hook.name).ok_or_else(|| wrong("the kernel's types do not have it".to_owned()))?;
     for (index, expected) in hook.arguments.iter().enumerate() {
@@ -391,7 +392,6 @@ fn attach(hook: &Hook, plan: &Plan<'_>, btf: &Btf) -> Result<Option<(OwnedFd, Ow
             return Err(wrong(format!("argument {} points to {found} and not to {expected}", index + 1)));
         }
     }
-    let Some(code) = (hook.code)(plan) else { return Ok(None) };
     let program = taut_bpf::load(ProgramKind::RawTracepoint, &code, 0, hook.name)?;
     let name = CString::new(hook.name).map_err(|error| wrong(error.to_string()))?;
     let link = sys::raw_tracepoint(program.as_fd(), &name).map_err(BpfError::of("attach to a tracepoint"))?;

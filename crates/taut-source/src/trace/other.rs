@@ -21,6 +21,8 @@ const MOST: usize = 4096;
 const MOST_CALLS: usize = 64;
 /// `AF_UNIX`.
 const UNIX: u64 = 1;
+/// `SOCK_STREAM`.
+const STREAM: u64 = 1;
 /// The calls whose result counts datagrams.
 const OF_MANY: [i64; 2] = [libc::SYS_sendmmsg, libc::SYS_recvmmsg];
 
@@ -184,6 +186,9 @@ struct Room {
     unread: u32,
     taken: u32,
     all: u32,
+    /// Datagrams between Unix sockets wait for room in the peer's queue (`unix_dgram_sendmsg`, net/unix/af_unix.c),
+    /// which is not seen: any write may have.
+    may_be_full: bool,
 }
 
 /// Bytes of a pipe's buffer: a page.
@@ -203,7 +208,8 @@ impl Room {
             // The socket itself counts as one byte.
             LocalKind::Unix | LocalKind::Udp => (socket(Known::SendBytes).saturating_sub(1), socket(Known::SendBuffer)),
         };
-        Self { kind, unread, taken, all }
+        let is_datagram = layouts.socket.get(copies, Known::Type) != STREAM;
+        Self { kind, unread, taken, all, may_be_full: kind == LocalKind::Unix && is_datagram }
     }
 
     /// What so many bytes may take: the kernel counts its own structures, too, up to twice as much.
@@ -217,7 +223,7 @@ impl Room {
     /// It counts as full if half of the room is taken, or was with `most` of it.
     fn state(self, most: u64) -> Happened {
         let taken = u64::from(self.taken).max(most);
-        let send_buffer_full = self.all > 0 && taken.saturating_mul(2) >= u64::from(self.all);
+        let send_buffer_full = self.may_be_full || self.all > 0 && taken.saturating_mul(2) >= u64::from(self.all);
         Happened::State(SocketState { unread_bytes: self.unread, send_buffer_full, ..SocketState::default() })
     }
 }

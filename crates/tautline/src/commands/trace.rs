@@ -381,7 +381,7 @@ fn unseen(tracer: &Tracer, is_by_process: bool) -> Vec<String> {
         let text = "This kernel's types do not tell of Unix sockets, UDP and pipes as known: only TCP is traced.";
         remarks.push(text.to_owned());
     }
-    if tracer.missing().contains(&"sk_data_ready") {
+    if is_by_process && tracer.missing().contains(&"sk_data_ready") {
         let text = "So what has come over a Unix socket or UDP when a read begins came at an unknown time (it takes \
                     Linux 6.3).";
         remarks.push(text.to_owned());

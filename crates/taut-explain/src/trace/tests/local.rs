@@ -100,6 +100,18 @@ fn a_refused_write_waits_until_it_is_tried_again() {
 }
 
 #[test]
+fn a_write_that_fails_in_the_end_has_waited_as_well() {
+    let mut calls = Calls::on(LocalKind::Unix);
+    calls.write(0, 0, false);
+    calls.0.stamp(10, Stamp::WriteBegin, (0, 0));
+    calls.state(300, 0, true);
+    calls.0.tell(300, Way::Forward, What::Call(Call::End { number: 1, result: -32 }), (0, 0));
+    let [Some(sent), None] = calls.end(300) else { panic!() };
+    assert_eq!(held_ms(&sent), [("receiving_program", 290.0), ("sending_program", 10.0)]);
+    assert_eq!((found(&sent), sent.refused_writes), (vec!["receiving_program"], 0));
+}
+
+#[test]
 fn what_comes_and_is_not_read_waits_for_the_program_and_an_answer_is_the_peers_turn() {
     let story = |wait: u64| {
         let mut calls = Calls::on(LocalKind::Unix);
