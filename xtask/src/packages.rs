@@ -52,7 +52,7 @@ pub(crate) const MOSQUITTO: Package = Package { name: "mosquitto", command: "mos
 pub(crate) const MOSQUITTO_CLIENTS: Package = Package { name: "mosquitto-clients", command: "mosquitto_sub" };
 /// A broker of its own protocol, the far side of `nats://`.
 pub(crate) const NATS_SERVER: Package = Package { name: "nats-server", command: "nats-server" };
-/// Programs that are traced at work: a store, a web server, a shell over the network, and a compiler of static programs.
+/// Programs that are traced at work: a store, a web server, a shell over the network, a compiler of static ones.
 pub(crate) const REDIS: Package = Package { name: "redis-server", command: "redis-server" };
 /// The same.
 pub(crate) const NGINX: Package = Package { name: "nginx-light", command: "nginx" };

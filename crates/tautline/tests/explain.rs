@@ -516,7 +516,8 @@ fn no_line_is_wider_than_100_columns() {
         two.push((at + 5 * MS, bytes));
     }
     two.sort_by_key(|(at, _)| *at);
-    let stories = [("held.pcap", capture()), ("cured.pcap", requests(false)), ("two.pcap", pcap(false, true, 101, &two))];
+    let stories =
+        [("held.pcap", capture()), ("cured.pcap", requests(false)), ("two.pcap", pcap(false, true, 101, &two))];
     for (name, bytes) in stories {
         let path = file(directory.path(), &format!("{}{name}", "long".repeat(40)), &bytes);
         for more in [&[][..], &["--full"]] {

@@ -4,9 +4,11 @@
 //! Only raw tracepoints are used: no kprobe, no fentry. A hook that this kernel lacks is named ([`Tracer::missing`]);
 //! of those that are needed the lack is an [`Error`].
 
+mod calls;
 mod error;
 mod follow;
 mod layout;
+mod maps;
 mod other;
 mod program;
 mod record;
@@ -34,7 +36,8 @@ use crate::{Owners, SocketTable};
 pub use error::Error;
 use follow::Follower;
 use layout::{Layout, Offsets, Others};
-use program::{MapNumbers, Plan};
+use maps::MapNumbers;
+use program::Plan;
 use record::What;
 pub use scope::Scope;
 

@@ -6,32 +6,13 @@
 use taut_bpf::helper;
 use taut_bpf::instruction::{Alu, Assembler, Instruction, Jump, Label, R, Width};
 
+use super::calls::{RECEIVES, SENDS};
 use super::layout::{Layout, Offsets, Others};
+use super::maps::MapNumbers;
 use super::record::{Copied, HEADER, What, at};
 use super::scope::Scope;
 
 use R::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
-
-/// Numbers of the maps' descriptors.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct MapNumbers {
-    /// Records.
-    pub(super) ring: i32,
-    /// Traced processes, by number.
-    pub(super) targets: i32,
-    /// Port pairs of traced connections as both ends see them.
-    pub(super) ports: i32,
-    /// Sockets that are followed, by address.
-    pub(super) sockets: i32,
-    /// Sockets that are not of TCP and that a call was made on, by address.
-    pub(super) others: i32,
-    /// The system call that a thread is in.
-    pub(super) calls: i32,
-    /// Of each processor: the socket whose segment it takes in, and the timer that runs.
-    pub(super) context: i32,
-    /// Records that found no room.
-    pub(super) lost: i32,
-}
 
 // The stack.
 const KEY: i16 = -8;
@@ -60,13 +41,6 @@ const FIFO: i32 = 0o010_000;
 /// What a thread's call is on, beside its number: TCP, another socket, or a pipe.
 const ON_SOCKET: i64 = 1 << 32;
 const ON_PIPE: i64 = 2 << 32;
-
-/// System calls that send on a socket which is their first argument.
-pub(super) const SENDS: [i64; 6] =
-    [libc::SYS_write, libc::SYS_writev, libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg, libc::SYS_sendfile];
-/// And those that receive.
-pub(super) const RECEIVES: [i64; 5] =
-    [libc::SYS_read, libc::SYS_readv, libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_recvmmsg];
 
 /// What the programs are made for.
 #[derive(Debug)]

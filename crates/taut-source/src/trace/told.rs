@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use taut_event::{Address, Direction, Event, FlowId, Sink, TaskId, VantageId, What as Happened};
 use taut_time::{ByteRange, Instant, Layer};
 
+use super::calls::SENDS;
 use super::layout::{Known, Layout};
-use super::program::SENDS;
 
 /// Both ends of a connection, the own one first.
 pub(super) type Ends = (SocketAddr, SocketAddr);
