@@ -119,7 +119,8 @@ mod tests {
     fn bytes_come_in_order_however_they_are_read() {
         let mut buffer = Buffer::new(Drip(b"abcdefgh"));
         assert_eq!(&buffer.ahead(3).unwrap()[..3], b"abc");
-        let taken = buffer.take(2);
+        // `Read::take` has the same name.
+        let taken = Buffer::take(&mut buffer, 2);
         assert_eq!(buffer.taken(taken), b"ab");
         assert!(buffer.skip(4).unwrap());
         assert_eq!(buffer.position(), 6);
