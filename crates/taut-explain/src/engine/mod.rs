@@ -11,6 +11,7 @@ mod detect;
 pub(crate) mod drawn;
 mod episode;
 mod explanation;
+mod gathering;
 mod over_all;
 mod picture;
 mod report;
@@ -39,7 +40,7 @@ pub(crate) use report::held;
 pub(crate) use trail::Allowance;
 
 use self::clock::Clock;
-use self::over_all::Gathering;
+use self::gathering::Gathering;
 use crate::channel::{self, Channel};
 use crate::dns::{self, Resolver};
 use crate::quic::{self, Logged};
