@@ -44,6 +44,10 @@ const TIMING: &[(&str, &str)] = &[
         "no finding where nothing is held: a receiver that a busy core holds is one that holds",
     ),
     (
+        "tautline::explain_drawn drawn_connections_are_broken_down_as_the_kernel_has_it",
+        "its sender is asked for its state each millisecond, and a busy core delays what the capture shows",
+    ),
+    (
         "tautline::explain_lab the_time_breakdown_is_the_kernels",
         "what holds a write is seen at the receiver by how soon both ends answer: a busy core answers late",
     ),

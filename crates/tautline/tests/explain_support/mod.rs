@@ -2,6 +2,8 @@
 //! as two captures, one at the sender and one at the receiver.
 #![expect(unsafe_code, reason = "rustix has no wrapper for the request that makes a TUN device")]
 
+pub(crate) mod traffic;
+
 use std::collections::VecDeque;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

@@ -1,0 +1,268 @@
+//! Programs at both ends of a path, and who held their data by the kernel's own state.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use taut_link::{Link, SocketOption, TcpInfo};
+
+use super::{Conditions, Path, RECEIVER};
+use crate::support;
+
+const PORT: u16 = 9;
+const TIME: Duration = Duration::from_secs(2);
+
+/// What the receiving program does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reader {
+    Fast,
+    /// Sleeps before each read of 16 KiB.
+    Slow(Duration),
+    /// Sleeps each time it has read so many bytes.
+    Pausing(usize, Duration),
+    /// Answers requests of so many bytes with so many, after thinking.
+    Answering(usize, usize, Duration),
+}
+
+/// What the sending program does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sender {
+    Bulk,
+    /// A request in two writes; waits for the answer; pauses.
+    TwoWrites(usize, usize),
+    /// A request in one write; waits for the answer; pauses.
+    Requests(usize, usize),
+    /// Small writes at a period.
+    Periodic(usize, Duration),
+}
+
+pub(crate) const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// One connection: its path, its programs and their sockets' options.
+#[derive(Clone, Debug)]
+pub(crate) struct Traffic {
+    pub(crate) conditions: Conditions,
+    /// Of the sender's socket, between commas; Nagle's algorithm is on unless they say otherwise.
+    pub(crate) options: String,
+    /// The sender's; the kernel's own choice, unless given.
+    pub(crate) congestion_control: Option<&'static str>,
+    pub(crate) receive_buffer: Option<usize>,
+    pub(crate) sender: Sender,
+    pub(crate) reader: Reader,
+}
+
+impl Traffic {
+    /// Runs it: the sender's state in the kernel, and the captures at the sender and at the receiver.
+    pub(crate) fn run(&self) -> Result<(Vec<Sample>, [Vec<u8>; 2]), String> {
+        let path = Path::start(&self.conditions)?;
+        let (reader, buffer, this) = (self.reader, self.receive_buffer, self.clone());
+        let receiver = path.spawn(1, move || serve(reader, buffer));
+        let samples = path.spawn(0, move || this.send()).join().unwrap();
+        receiver.join().unwrap();
+        Ok((samples, path.finish()))
+    }
+
+    fn nodelay(&self) -> bool {
+        self.options.contains("nodelay=on")
+    }
+}
+
+pub(crate) type Sample = (Instant, TcpInfo);
+
+fn serve(reader: Reader, receive_buffer: Option<usize>) {
+    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None).unwrap();
+    rustix::net::sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+    if let Some(bytes) = receive_buffer {
+        rustix::net::sockopt::set_socket_recv_buffer_size(&socket, bytes).unwrap();
+    }
+    let address: std::net::SocketAddrV4 = format!("0.0.0.0:{PORT}").parse().unwrap();
+    rustix::net::bind(&socket, &address).unwrap();
+    rustix::net::listen(&socket, 1).unwrap();
+    let (mut stream, _) = TcpListener::from(socket).accept().unwrap();
+    let mut buffer = vec![0; 256 << 10];
+    let mut total = 0;
+    loop {
+        let most = if let Reader::Slow(pause) = reader {
+            thread::sleep(pause);
+            16 << 10
+        } else {
+            buffer.len()
+        };
+        let Ok(read @ 1..) = stream.read(&mut buffer[..most]) else { return };
+        let before = total;
+        total += read;
+        match reader {
+            Reader::Pausing(each, pause) if before / each != total / each => thread::sleep(pause),
+            Reader::Answering(request, answer, think) if before / request != total / request => {
+                thread::sleep(think);
+                stream.write_all(&vec![b'r'; answer]).unwrap();
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Traffic {
+    /// Sends for a while, with the kernel's state meanwhile.
+    fn send(&self) -> Vec<Sample> {
+        if let Some(name) = self.congestion_control {
+            std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", name).unwrap();
+        }
+        let endpoint = format!("tcp://{RECEIVER}:{PORT}").parse().unwrap();
+        let begin = Instant::now();
+        let link = loop {
+            match Link::connect(&endpoint, Duration::from_secs(5)) {
+                Ok(link) => break link,
+                Err(error) => assert!(begin.elapsed() < Duration::from_secs(10), "{error}"),
+            }
+            thread::sleep(ms(50));
+        };
+        let options = if self.options.is_empty() { "nodelay=off" } else { &self.options };
+        let options: Vec<SocketOption> = options.split(',').map(|option| option.parse().unwrap()).collect();
+        link.set_options(&options).unwrap();
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let sampler = scope.spawn(|| {
+                let mut samples = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    samples.extend(link.tcp_info().map(|info| (Instant::now(), info)));
+                    thread::sleep(ms(1));
+                }
+                samples
+            });
+            drive(&link, self.sender);
+            let end = Instant::now() + Duration::from_secs(2);
+            let is_busy = |info: TcpInfo| info.unacked_segments + info.unsent_bytes > 0;
+            while Instant::now() < end && link.tcp_info().is_some_and(is_busy) {
+                thread::sleep(ms(2));
+            }
+            stop.store(true, Ordering::Relaxed);
+            sampler.join().unwrap()
+        })
+    }
+}
+
+fn drive(link: &Link, sender: Sender) {
+    let (begin, block) = (Instant::now(), vec![b'x'; 64 << 10]);
+    let mut answer = vec![0; 64 << 10];
+    let mut turn = 0;
+    while begin.elapsed() < TIME {
+        match sender {
+            Sender::Bulk => link.send_all(&block).unwrap(),
+            Sender::Periodic(bytes, period) => {
+                link.send_all(&block[..bytes]).unwrap();
+                turn += 1;
+                thread::sleep((begin + turn * period).saturating_duration_since(Instant::now()));
+            }
+            Sender::TwoWrites(bytes, back) => {
+                link.send_all(&block[..40]).unwrap();
+                link.send_all(&block[40..bytes]).unwrap();
+                link.receive_exact(&mut answer[..back], "the answer").unwrap();
+                thread::sleep(ms(20));
+            }
+            Sender::Requests(bytes, back) => {
+                link.send_all(&block[..bytes]).unwrap();
+                link.receive_exact(&mut answer[..back], "the answer").unwrap();
+                thread::sleep(ms(10));
+            }
+        }
+    }
+}
+
+pub(crate) type Shares = BTreeMap<&'static str, f64>;
+
+fn shares(parts: impl Iterator<Item = (&'static str, f64)>) -> Shares {
+    let mut shares = Shares::new();
+    parts.for_each(|(group, seconds)| *shares.entry(group).or_default() += seconds);
+    let whole: f64 = shares.values().sum();
+    shares.values_mut().for_each(|share| *share /= whole);
+    shares
+}
+
+/// Who held the data between two samples, by the kernel's own state.
+pub(crate) fn truth(samples: &[Sample], traffic: &Traffic) -> Shares {
+    let is_bulk = matches!(traffic.sender, Sender::Bulk);
+    let nodelay = traffic.nodelay();
+    let group = |before: &TcpInfo, now: &TcpInfo| {
+        let in_flight = u64::from(now.unacked_segments) * u64::from(now.send_mss_bytes);
+        // Recovery and Loss of `enum tcp_ca_state` (linux/tcp.h), or a probe of the tail on its way.
+        let is_repairing = now.congestion_state >= 3 || now.repeated_segments > 0;
+        if now.window_probes > 0 || now.receive_window_limited > before.receive_window_limited {
+            "window"
+        } else if is_repairing {
+            "loss"
+        } else if now.unsent_bytes == 0 {
+            if is_bulk { "network" } else { "program" }
+        } else if now.send_window_bytes.is_some_and(|window| in_flight + u64::from(now.send_mss_bytes) > window.into())
+        {
+            "window"
+        } else if now.unacked_segments < now.congestion_window_segments
+            && now.unsent_bytes < now.send_mss_bytes
+            && !nodelay
+        {
+            "nagle"
+        } else {
+            "network"
+        }
+    };
+    // What the kernel counts in ticks it counts late, so a window's time is that of the count, not of the sample.
+    let mut parts: Vec<_> = samples
+        .windows(2)
+        .map(|pair| {
+            let [(then, before), (at, now)] = pair else { unreachable!() };
+            (group(before, now), (*at - *then).as_secs_f64())
+        })
+        .collect();
+    // What a repetition waited for shows only once it leaves: since the last thing that happened before.
+    for end in 1..samples.len() {
+        let [before, now] = [&samples[end - 1].1, &samples[end].1];
+        if now.retransmitted_segments > before.retransmitted_segments {
+            let quiet = samples[..end].iter().rev().take_while(|(_, info)| {
+                info.data_segments_out == before.data_segments_out && info.bytes_acked == before.bytes_acked
+            });
+            let begin = end - quiet.count();
+            parts[begin..end].iter_mut().filter(|part| part.0 != "window").for_each(|part| part.0 = "loss");
+        }
+    }
+    shares(parts.into_iter())
+}
+
+pub(crate) fn said(direction: &Value) -> Shares {
+    let held = direction["breakdown"].as_array().unwrap().iter().filter_map(|held| {
+        let group = match held["holder"].as_str().unwrap() {
+            "handshake" | "delivery" => return None,
+            "sending_program" | "peer_turn" | "cork" => "program",
+            "nagle" => "nagle",
+            "receive_window" | "receiving_program" => "window",
+            "loss_recovery" | "retransmission_timeout" | "tail_loss_probe" => "loss",
+            "not_known" => "not known",
+            _ => "network",
+        };
+        Some((group, held["held_ns"].as_f64().unwrap()))
+    });
+    shares(held)
+}
+
+pub(crate) fn explain(capture: &[u8]) -> Value {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(capture).unwrap();
+    let document = support::run_json(&format!("explain {}", file.path().display()));
+    let directions = document["files"][0]["worst"].as_array().unwrap();
+    directions.iter().find(|direction| direction["to"] == format!("{RECEIVER}:{PORT}").as_str()).unwrap().clone()
+}
+
+pub(crate) fn in_words(shares: &Shares) -> String {
+    let words: Vec<String> = shares.iter().map(|(group, share)| format!("{group} {:.0}", share * 100.0)).collect();
+    words.join(" ")
+}
+
+/// The share of the time on which two agree.
+pub(crate) fn alike(one: &Shares, other: &Shares) -> f64 {
+    one.iter().map(|(group, share)| share.min(other.get(group).copied().unwrap_or_default())).sum()
+}
