@@ -8,6 +8,7 @@ mod opening;
 mod order;
 mod table;
 mod talk;
+mod writes;
 
 use proptest::prelude::*;
 use taut_event::{

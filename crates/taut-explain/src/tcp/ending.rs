@@ -35,8 +35,8 @@ impl Half {
     /// Nothing more comes.
     pub(super) fn finish(&mut self, end: End) {
         self.end_stretch(false);
-        if let Some(part) = self.nagle.take() {
-            self.breakdown.book(Holder::Nagle, part);
+        if let Some(held) = self.nagle.take() {
+            self.breakdown.book(Holder::Nagle, held.part);
         }
         if self.tally.acks == 0 {
             // Nothing is known of who waited for what; the time was booked so.

@@ -8,7 +8,7 @@ use super::order::{Order, Sending};
 use super::scale::Scale;
 use super::sight::{Lack, Sight};
 use super::silence::Silence;
-use super::state::{Class, Known, Restart, Sent};
+use super::state::{Class, Held, Known, Restart, Sent};
 use super::stretch::{Peaks, Stretch};
 use super::tally::Tally;
 use super::vantage::{LONGEST_LOOP, Loops};
@@ -66,6 +66,10 @@ pub(crate) struct Half {
     pub(super) peer_data: Option<u64>,
     pub(super) zero_window_at: Option<u64>,
     pub(super) acked_at: Option<u64>,
+    /// The acknowledgement that let the last segment go, by its time, and the sender's clock then.
+    /// 0: none, as for the clock.
+    released_by: u64,
+    value_then: u32,
     timing: Option<(u64, u64)>,
     pub(super) smoothed: Option<u64>,
     recovery: Option<Recovery>,
@@ -73,7 +77,7 @@ pub(crate) struct Half {
     pub(super) peaks: Peaks,
     pub(super) stretch: Option<Box<Stretch>>,
     pub(super) before: Option<Class>,
-    pub(super) nagle: Option<Episode>,
+    pub(super) nagle: Option<Box<Held>>,
     /// When a pause ended that may have made the congestion window small.
     pub(super) restart: Option<Restart>,
 }
@@ -130,6 +134,8 @@ impl Half {
             peer_data: None,
             zero_window_at: None,
             acked_at: None,
+            released_by: 0,
+            value_then: 0,
             timing: None,
             smoothed: None,
             recovery: None,
@@ -434,6 +440,10 @@ impl Half {
         }
     }
 
+    pub(super) const fn is_repairing(&self) -> bool {
+        self.recovery.is_some()
+    }
+
     /// What the sender knew when it sent this.
     fn known(&mut self, sent: &Sent, segment: &Segment, loops: &Loops) -> Known {
         let at_sender = loops.is_at_sender(self.direction);
@@ -454,7 +464,14 @@ impl Half {
         let echo = segment.timestamps.filter(|_| !at_sender).map(|stamps| stamps.echo);
         // One that it did not have yet did not release it, nor one before the newest that it had.
         let is_newest = |ack: &Ack| echo.is_none_or(|echo| ack.value.is_none_or(|value| value == echo));
-        Known { lag, slack, end, una, edge, release: self.acks.last_rise(since, end, is_newest) }
+        let release = self.acks.last_rise(since, end, is_newest);
+        // What left 2 ms after another one by the sender's own clock was not released with it.
+        let (released_by, value_then) = (self.released_by, self.value_then);
+        self.released_by = release.map_or(0, |ack| ack.at);
+        self.value_then = segment.timestamps.map_or(0, |stamps| stamps.value);
+        let is_later = value_then != 0 && (2..1 << 31).contains(&self.value_then.wrapping_sub(value_then));
+        let is_used = !at_sender && is_later && self.released_by == released_by;
+        Known { lag, slack, end, una, edge, release: release.filter(|_| !is_used) }
     }
 
     /// Books the time since the last part; a repair of losses that was going on comes first.
@@ -525,6 +542,10 @@ impl Half {
             };
             if self.small.is_some_and(|(end, _)| end > una) {
                 self.tally.small_beside_small += 1;
+            }
+            if known.una >= next && known.release.is_none() && sent.len() < self.mss {
+                self.tally.lone_segments += 1;
+                self.tally.lone_bytes = self.tally.lone_bytes.saturating_add(sent.len() as u32);
             }
             self.small = Some((sent.end, sent.at));
         }

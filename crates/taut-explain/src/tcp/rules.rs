@@ -4,7 +4,7 @@
 use taut_event::Holder;
 
 use super::half::{Half, MS};
-use super::state::{Class, Known, Restart, Sent};
+use super::state::{Class, Held, Known, Restart, Sent};
 use super::stretch::{Gated, Stretch};
 use super::vantage::Loops;
 use crate::engine::Episode;
@@ -62,7 +62,7 @@ impl Half {
             }
             return Class::Nagle;
         }
-        if is_small && flight_before < 4 * mss && is_off {
+        if is_small && flight_before < 4 * mss && is_off || self.had_sent_all(flight_before) {
             return self.program(last, sent.at);
         }
         if ack.edge == u64::MAX {
@@ -130,10 +130,16 @@ impl Half {
         {
             return Class::Nagle;
         }
-        if sent.len() >= mss && gap < self.round_trip(loops) * 3 / 4 {
+        if sent.len() >= mss && gap < self.round_trip(loops) * 3 / 4 && !self.had_sent_all(in_flight) {
             return Class::Gated(Gated::Paced);
         }
         self.program(last, sent.at)
+    }
+
+    /// A part of a segment with PSH leaves when there is no more to send. Where so little was in flight, no
+    /// congestion window had held it (the initial one is ten segments, RFC 6928), but for one after losses.
+    fn had_sent_all(&self, in_flight: u64) -> bool {
+        self.last_was_pushed && !self.last_was_full && in_flight < 4 * self.mss && !self.is_repairing()
     }
 
     /// A program had to act: the peer's, when its data came meanwhile.
@@ -163,7 +169,7 @@ impl Half {
             Class::Gated(gated) => self.gated(gated, part, sent, known, loops),
             Class::Nagle => {
                 self.end_stretch(false);
-                self.nagle = Some(part);
+                self.nagle = Some(Box::new(Held { part, writes: self.tally.writes_in(sent.len()) }));
                 self.booked = Some((sent.at, sent.place));
             }
             Class::Hold(Holder::PeerTurn) => {
@@ -197,18 +203,19 @@ impl Half {
     }
 
     /// When the write came that Nagle's algorithm held, a capture does not show. Before the peer's
-    /// turn it was right after the one before; else it may have been at any time, and half of the
-    /// gap is booked.
+    /// turn it was right after the one before. Else it may have been at any time: the first of N equal
+    /// writes comes after a part of 1/2N of the gap (half of it, if there was one), and the rest is booked.
     fn settle_nagle(&mut self, next: Class) {
-        let Some(part) = self.nagle.take() else { return };
+        let Some(held) = self.nagle.take() else { return };
+        let part = held.part;
         if next == Class::Hold(Holder::PeerTurn) {
             self.breakdown.book(Holder::Nagle, part);
             return;
         }
-        let middle = part.from + part.length() / 2;
+        let middle = part.from + part.length() / (2 * held.writes);
         self.breakdown.book(Holder::SendingProgram, Episode { to: middle, ..part });
         self.breakdown.book(Holder::Nagle, Episode { from: middle, ..part });
-        self.tally.nagle_doubt_ns += part.to - middle;
+        self.tally.nagle_doubt_ns += (middle - part.from).min(part.to - middle);
     }
 
     /// Congestion control held the data; which part of it?

@@ -4,6 +4,7 @@ use taut_event::Holder;
 
 use super::acks::Ack;
 use super::stretch::Gated;
+use crate::engine::Episode;
 
 /// The end of a pause.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,14 @@ pub(super) enum Class {
     Nagle,
     /// Too short to be a wait: goes with the gap before.
     Burst,
+}
+
+/// A gap at whose end a segment left that Nagle's algorithm had held.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) part: Episode,
+    /// That the segment was made of.
+    pub(super) writes: u64,
 }
 
 /// What a sender knew at the time of a segment.

@@ -18,6 +18,9 @@ pub(crate) struct Tally {
     pub(crate) small_segments: u64,
     /// Small segments that left while another one was on its way.
     pub(crate) small_beside_small: u64,
+    /// Small segments that left while nothing was on its way, and not just when that came to be: a write each.
+    pub(crate) lone_segments: u32,
+    pub(crate) lone_bytes: u32,
     pub(crate) window_probes: u64,
     pub(crate) zero_windows: u64,
     pub(crate) keep_alives: u64,
@@ -35,4 +38,11 @@ pub(crate) struct Tally {
     pub(crate) answers: Sample,
     pub(crate) round_trips: Sample,
     pub(crate) least_round_trip: Option<u64>,
+}
+
+impl Tally {
+    /// How many writes a segment of so many bytes was made of, by the length of those that left alone.
+    pub(super) fn writes_in(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(self.lone_segments.into()).checked_div(self.lone_bytes.into()).unwrap_or(1).max(1)
+    }
 }

@@ -1,0 +1,104 @@
+//! What a segment tells of the writes that it was made of, and of the sender's clock.
+
+use super::*;
+
+/// Writes of a segment and so much more, each 22 ms over a round trip of 48 ms.
+fn long_writes(rest: u64) -> Direction {
+    let mut events = Vec::new();
+    let mut end = 1;
+    for write in 0..40 {
+        let at = 60_000 + write * 22_000;
+        end += MSS + rest;
+        events.push((at, None));
+        events.push((at + 48_000, Some(end)));
+    }
+    events.sort_by_key(|event| event.0);
+    let mut talk = Talk::open(48_000);
+    for (at, ack) in events {
+        if let Some(ack) = ack {
+            talk.ack_up_to(at, BACKWARD, ack);
+        } else {
+            talk.send(at, FORWARD, MSS);
+            talk.send(at + 10, FORWARD, rest);
+        }
+    }
+    talk.forward()
+}
+
+#[test]
+fn after_a_part_of_a_segment_the_program_had_no_more() {
+    let direction = long_writes(203);
+    assert!(share(&direction, Holder::SendingProgram) > 0.9, "{direction:#?}");
+    assert!(is_found(&direction, "sending_program") && !is_found(&direction, "congestion_window"), "{direction:#?}");
+}
+
+#[test]
+fn behind_full_segments_more_may_wait() {
+    let direction = long_writes(MSS);
+    assert!(share(&direction, Holder::SendingProgram) < 0.1, "{direction:#?}");
+    assert!(!is_found(&direction, "sending_program"), "{direction:#?}");
+}
+
+/// A write of so many bytes, and then 1,120 bytes with each acknowledgement.
+fn held(first: u64) -> f64 {
+    let mut talk = Talk::open(24_000);
+    talk.send(30_000, FORWARD, first);
+    for round in 1..40 {
+        let at = 30_000 + round * 24_030;
+        talk.ack(at - 30, BACKWARD);
+        talk.send(at, FORWARD, 1_120);
+    }
+    let direction = talk.forward();
+    assert!(is_found(&direction, "nagle_delayed_ack"), "{direction:#?}");
+    share(&direction, Holder::Nagle)
+}
+
+#[test]
+fn nagle_held_the_first_of_several_writes_for_most_of_the_gap() {
+    // Four writes of 280 bytes: the first came after an eighth of the gap.
+    let share = held(280);
+    assert!((0.8..0.87).contains(&share), "{share}");
+    let share = held(1_120);
+    assert!((0.45..0.52).contains(&share), "{share}");
+}
+
+/// Seen at the receiver: two segments with each acknowledgement, the second one 4 ms after the first, sent so
+/// much later by the sender's clock. The window has room for just these two.
+fn pairs(sent_later: u32) -> Direction {
+    let mut talk = Talk::new(true);
+    talk.window = 2 * MSS as u32;
+    let mut tell = |at: u64, way: usize, flags: u8, len: u64, value: u32, echo: u32| {
+        let start = talk.next[way];
+        talk.next[way] += len;
+        let segment = Segment { timestamps: Some(TimestampOption { value, echo }), ..talk.segment(way, flags) };
+        let is_opening = flags & SegmentFlags::SYN != 0;
+        let flags = SegmentFlags(if way == FORWARD { flags } else { flags | SegmentFlags::ACK });
+        let segment = if is_opening { Segment { mss: MSS as u16, flags, ..segment } } else { segment };
+        talk.event(at, way, segment, ByteRange::new(start, start + len));
+    };
+    tell(0, FORWARD, SegmentFlags::SYN, 0, 0, 0);
+    tell(10, BACKWARD, SegmentFlags::SYN, 0, 0, 0);
+    tell(20_010, FORWARD, 0, 0, 10, 0);
+    for pair in 0..50 {
+        let released = 30_000 + pair * 24_030;
+        let (value, echo) = ((released / 1_000) as u32 + 10, (released / 1_000) as u32);
+        if pair > 0 {
+            tell(released, BACKWARD, 0, 0, echo, 0);
+        }
+        tell(released + 20_000, FORWARD, 0, MSS, value, echo);
+        tell(released + 24_000, FORWARD, 0, MSS, value + sent_later, echo);
+    }
+    talk.forward()
+}
+
+#[test]
+fn what_left_later_by_the_senders_clock_was_paced() {
+    let paced = |direction: &Direction| {
+        [Holder::Pacing, Holder::CongestionWindow].iter().map(|&holder| share(direction, holder)).sum::<f64>()
+    };
+    let direction = pairs(4);
+    assert!(paced(&direction) > 0.12, "{direction:#?}");
+    // The same, only that the path took the pair apart.
+    let direction = pairs(0);
+    assert!(paced(&direction) < 0.04, "{direction:#?}");
+}
