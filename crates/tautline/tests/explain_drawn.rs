@@ -1,5 +1,5 @@
-//! `taut explain` held against the kernel on connections whose parameters are drawn: path, sockets, programs and losses.
-//! `TAUT_AGREEMENT=all` draws many; `TAUT_SEED=N` draws others. docs/explain.md has what came of them.
+//! `taut explain` held against the kernel on connections whose parameters are drawn: path, sockets, programs and
+//! losses. `TAUT_AGREEMENT=all` draws many; `TAUT_SEED=N` draws others. docs/explain.md has what came of them.
 
 mod explain_support;
 mod support;
