@@ -183,9 +183,10 @@ fn letter(direction: &Direction, cause: &str) -> char {
 #[test]
 fn each_detector_stands_where_it_must_and_nowhere_else() {
     let known: Vec<&str> = detect::causes().map(|(cause, _)| cause).collect();
-    // Those of channels have a table of their own, and those of UDP, DNS and the air have stories.
+    // Those of channels have a table of their own, and those of UDP, DNS, BR/EDR and the air have stories.
     let others = crate::channel::CAUSES.into_iter().chain(crate::udp::CAUSES).chain(crate::dns::CAUSES);
-    let others = others.chain(crate::sniffer::CAUSES);
+    let classic = crate::channel::CLASSIC_CAUSES.into_iter().filter(|(cause, _)| *cause == "rfcomm_credits");
+    let others = others.chain(classic).chain(crate::sniffer::CAUSES);
     let others = others.map(|(cause, _)| cause).filter(|cause| !CAUSES.contains(cause));
     let columns: Vec<&str> = CAUSES.into_iter().chain(others).collect();
     assert_eq!(known, columns, "a detector without a column");
