@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use taut_event::Holder;
 
+use super::detect;
 use super::over_all::{CauseTime, HostPair, LongStall, MostHeld, OverAll};
 use super::{Direction, Verdict};
 
@@ -91,12 +92,14 @@ impl Gathering {
 
     pub(super) fn finish(self) -> OverAll {
         let mut all = self.all;
-        all.causes.sort_by_key(|cause| std::cmp::Reverse(cause.held_ns));
+        // The turns of programs last: two directions that wait for each other have the same time twice.
+        let order = |cause: &CauseTime| (detect::is_a_program(&cause.cause), std::cmp::Reverse(cause.held_ns));
+        all.causes.sort_by_key(order);
         let mut pairs: Vec<HostPair> = self.pairs.into_values().map(|(_, pair)| pair).collect();
         let sum = |pair: &HostPair| pair.causes.iter().fold(0_u64, |sum, cause| sum.saturating_add(cause.held_ns));
         pairs.sort_by_key(|pair| std::cmp::Reverse(sum(pair)));
         pairs.truncate(REPORTED);
-        pairs.iter_mut().for_each(|pair| pair.causes.sort_by_key(|cause| std::cmp::Reverse(cause.held_ns)));
+        pairs.iter_mut().for_each(|pair| pair.causes.sort_by_key(order));
         OverAll { pairs, ..all }
     }
 }

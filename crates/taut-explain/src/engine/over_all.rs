@@ -47,7 +47,7 @@ pub struct HostPair {
     pub hosts: [String; 2],
     /// Directions with data between them.
     pub directions: u64,
-    /// Time of all causes that were found, by cause, longest first.
+    /// Time of all causes that were found, by cause, longest first and the turns of programs last.
     pub causes: Vec<CauseTime>,
     /// The direction to look at first: that in which most time could be had back.
     pub first: String,
@@ -71,7 +71,7 @@ pub struct CauseTime {
 pub struct OverAll {
     /// What each holder had at most.
     pub most_held: Vec<MostHeld>,
-    /// Time of the causes that were found, longest first.
+    /// Time of the causes that were found, longest first and the turns of programs last.
     pub causes: Vec<CauseTime>,
     /// Pairs of hosts, the ten with the longest time of causes first.
     pub pairs: Vec<HostPair>,

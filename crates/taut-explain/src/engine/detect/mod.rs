@@ -47,6 +47,11 @@ pub fn causes() -> impl Iterator<Item = (&'static str, &'static [Holder])> {
     own.chain(others.filter(move |(cause, _)| !is_known(cause)))
 }
 
+/// Whether a cause is what a program does, in its turn or the peer's.
+pub(super) fn is_a_program(cause: &str) -> bool {
+    [program::CAUSE_SENDING, program::CAUSE_PEER].contains(&cause)
+}
+
 /// What each detector says, what was found first.
 pub(super) fn verdicts(connection: &Connection, way: Way) -> Vec<VerdictOn> {
     let half = &connection.halves[way.index()];
@@ -58,8 +63,7 @@ pub(super) fn verdicts(connection: &Connection, way: Way) -> Vec<VerdictOn> {
     verdicts.sort_by_key(|on| match &on.verdict {
         Verdict::Found(found) => {
             // What a program does is no fault of the path; but a small fault does not come before it.
-            let is_a_program = [program::CAUSE_SENDING, program::CAUSE_PEER].contains(&on.cause.as_str());
-            (u8::from(is_a_program || found.cost.share < LEADING_SHARE), std::cmp::Reverse(found.cost.held_ns))
+            (u8::from(is_a_program(&on.cause) || found.cost.share < LEADING_SHARE), std::cmp::Reverse(found.cost.held_ns))
         }
         Verdict::Unknown { .. } => (2, std::cmp::Reverse(0)),
         Verdict::Clear => (3, std::cmp::Reverse(0)),
