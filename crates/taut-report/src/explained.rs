@@ -340,6 +340,7 @@ fn channel_facts(direction: &Direction, channel: &ChannelFacts) -> String {
             let _ = write!(facts, ", {} at most", units::time(most));
         }
     }
+    let _ = write!(facts, "; on the air {}", units::time(channel.on_air_ns));
     facts + if channel.is_encrypted { "; encrypted." } else { "." }
 }
 

@@ -3,6 +3,7 @@
 use taut_air::Limit;
 use taut_event::{Direction as Way, Holder, RadioLink};
 
+use super::gains::Gains;
 use super::{Channel, Half, model};
 use crate::engine::{Cost, Evidence};
 
@@ -18,6 +19,8 @@ pub(super) struct Facts<'a> {
     pub(super) limit: Limit,
     /// Bits of the program.
     pub(super) bits: f64,
+    /// What the remedies give, where scenarios show what the log shows.
+    pub(super) gains: Option<Gains>,
 }
 
 impl<'a> Facts<'a> {
@@ -31,7 +34,7 @@ impl<'a> Facts<'a> {
         let per_interval = half.uses.main().map_or(0, |its| its.per_interval);
         let limit = model::limit(&link, way.index(), sdu, mps);
         let (whole_ns, bits) = (half.breakdown.total_ns(), half.tally.bytes as f64 * 8.0);
-        Self { channel, way, half, link, per_interval, whole_ns, limit, bits }
+        Self { channel, way, half, link, per_interval, whole_ns, limit, bits, gains: None }
     }
 
     pub(super) fn ns(&self, holder: Holder) -> f64 {
@@ -40,6 +43,17 @@ impl<'a> Facts<'a> {
 
     pub(super) const fn interval(&self) -> u64 {
         self.link.interval_ns
+    }
+
+    /// Packets that were through.
+    pub(super) fn through(&self) -> u64 {
+        if self.half.is_sent_here() { self.half.tally.completions.count() } else { self.half.tally.packets }
+    }
+
+    /// Bits a second that the link carried since the channel opened.
+    pub(super) fn rate(&self) -> f64 {
+        let part = self.through() as f64 / self.half.tally.packets.max(1) as f64;
+        self.bits * part * 1e9 / (self.whole_ns as f64 - self.ns(Holder::Handshake)).max(1.0)
     }
 
     /// Bits a second that the link would carry.
@@ -118,5 +132,16 @@ impl<'a> Facts<'a> {
 
     pub(super) fn longest(&self, holders: &[Holder]) -> Evidence {
         self.half.breakdown.longest_seen(holders)
+    }
+
+    /// Whether a cause that would save so much is worth a word: by what the log says itself, or by what its remedy gives.
+    pub(super) fn is_told(&self, cause: &str, saved: f64, least: f64) -> bool {
+        saved >= least * self.whole_ns as f64 || self.is_gain(cause)
+    }
+
+    /// Whether a cause's remedy gives something where it is run.
+    pub(super) fn is_gain(&self, cause: &str) -> bool {
+        const LEAST: f64 = 0.02;
+        self.gains.as_ref().is_some_and(|gains| gains.saved(cause) >= LEAST)
     }
 }

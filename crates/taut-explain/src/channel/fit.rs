@@ -1,83 +1,147 @@
-//! The link of a direction as a scenario of `taut-air`, from what the log tells of it.
+//! Scenarios of `taut-air` that show what the log shows.
 //!
-//! What the log says is taken over: interval, latency, PHY, lengths (LE Connection Complete, PHY Update, Data Length
-//! Change), MTU, MPS and credits (L2CAP, Vol 3, Part A, sections 4.22 and 10.1), and the controller's buffers (LE Read
-//! Buffer Size). What it does not say is fitted, in this order, until the scenario carries the log's rate: the
-//! time that
-//! the receiver takes to answer with credits, how many packets its controller puts into an event, and the share of
-//! packets that must be sent again.
+//! What the log says is taken over ([`known`]). What it leaves open is searched, one parameter after another: when the
+//! link layers take up late packets, how many PDUs they put into an event, the way between hosts and controllers, when
+//! completed packets are reported, the time that the receiver takes to answer with credits, the program's time, and the
+//! share of packets that must be sent again. Each candidate is run, and its run followed as a log by the same rules; the
+//! nearest in all figures ([`Shape`]) stand. There may be several that are about as near: a log does not tell them apart.
 
 use taut_air::controller::Completion;
 use taut_air::host::Latency;
-use taut_air::l2cap::CreditPolicy;
 use taut_air::transport::Transport;
-use taut_air::{Nanos, Pickup, Role, Scenario, Simulation};
-use taut_event::Holder;
+use taut_air::{Nanos, Pickup, Scenario};
 
 use super::facts::Facts;
-use super::model;
+use super::gains::Fitted;
+use super::known::{USB, known, transport};
+use super::replay::replay;
+use super::shape::Shape;
 
-/// So many packets show a rhythm.
-const LEAST_PACKETS: u64 = 40;
 /// The scenario is the log's link if it carries its rate to within this part.
 const NEAR: f64 = 0.15;
-/// What assumes more has to be nearer by this part.
-const MORE: f64 = 0.01;
-/// A longer way than this lies between a host and a controller: hardly a mistake of the log's clock.
-const LEAST_WAY_NS: u64 = 400_000;
+/// What assumes more has to be nearer by this much.
+const MORE: f64 = 1.0;
+/// So many scenarios stand for the log at most.
+const MOST_STANDING: usize = 3;
+/// Beyond the nearest one by more than this part of its distance and this much, another does not stand for the log.
+const BEYOND: (f64, f64) = (0.15, 4.0);
+/// No more are run.
+const MOST_RUNS: usize = 120;
 
-/// Virtual time of a run: enough events for the rhythm of blocks over events to repeat.
-fn duration(interval: Nanos) -> Nanos {
-    (100 * interval).clamp(1_000_000_000, 6_000_000_000)
+/// Virtual time of a run: enough events for the rhythm of blocks over events to repeat, and enough SDUs where a link is as
+/// slow as the log's.
+pub(super) fn duration(facts: &Facts<'_>) -> Nanos {
+    const SDUS: f64 = 16.0;
+    const LONGEST: f64 = 10e9;
+    let slow = SDUS * facts.limit.sdu as f64 * 8e9 / facts.rate().max(1.0);
+    (80 * facts.interval()).clamp(1_000_000_000, 4_000_000_000).max(slow.min(LONGEST) as Nanos)
 }
 
-/// Bits a second that a scenario carries; `None`: it cannot be.
-pub(super) fn rate(scenario: &Scenario) -> Option<f64> {
-    let outcome = Simulation::new(scenario, 1).ok()?.run(duration(scenario.ci), &mut ());
-    (outcome.duration_ns > 0 && outcome.disconnected.is_none()).then_some(outcome.throughput_bps)
-}
-
-/// The scenario that carries what the log shows, with its rate; `None` where the log lacks what it takes, or
-/// none does.
-pub(super) fn fit(facts: &Facts<'_>) -> Option<(Scenario, f64)> {
-    let base = known(facts)?;
-    let seen = facts.bits * 1e9 / (facts.whole_ns as f64 - facts.ns(Holder::Handshake)).max(1.0);
-    let far = |rate: f64| (rate / seen).ln().abs();
-    let mut best: Option<(Scenario, f64)> = None;
+/// The scenarios that show what the log shows, the nearest first; none where the log lacks what it takes, or no
+/// scenario carries its rate.
+pub(super) fn fit(facts: &Facts<'_>) -> Vec<Fitted> {
+    let Some(base) = known(facts) else { return Vec::new() };
+    let mut search = Search { facts, seen: Shape::of(facts), tried: Vec::new() };
     // What a link layer does with packets that come late changes all else: from each of its ways.
-    for start in std::iter::once(base.clone()).chain(pickups(&base)) {
-        let Some(found) = nearest(facts, start, &far) else { continue };
-        if best.as_ref().is_none_or(|(_, other)| far(found.1) < far(*other) - MORE) {
-            best = Some(found);
+    let mut best: Option<usize> = None;
+    for start in pickups(facts, &base) {
+        let Some(mut at) = search.run(start) else { continue };
+        at = search.nearest(at, &OPEN[1..]);
+        if best.is_none_or(|best| search.distance(at) < search.distance(best) - MORE) {
+            best = Some(at);
         }
     }
-    let (mut scenario, mut carried) = best?;
-    if carried > seen * 1.02 {
-        (scenario, carried) = with_loss(scenario, carried, seen);
+    let Some(mut best) = best else { return Vec::new() };
+    best = search.nearest(best, &OPEN);
+    best = search.nearest(best, &[finer_losses]);
+    let least = search.distance(best);
+    let mut standing: Vec<Fitted> = search.tried.into_iter().flatten().collect();
+    standing.retain(|fitted| fitted.distance <= least * (1.0 + BEYOND.0) + BEYOND.1);
+    standing.retain(|fitted| (fitted.rate / facts.rate()).ln().abs() <= NEAR);
+    standing.sort_by(|a, b| a.distance.total_cmp(&b.distance));
+    let mut apart: Vec<Fitted> = Vec::new();
+    for fitted in standing {
+        if apart.len() < MOST_STANDING && apart.iter().all(|other| differ(&other.scenario, &fitted.scenario)) {
+            apart.push(fitted);
+        }
     }
-    (far(carried) <= NEAR).then_some((scenario, carried))
+    apart
 }
 
-/// What the log leaves open is settled one after another, and once more where an earlier one now looks different.
-fn nearest(facts: &Facts<'_>, mut scenario: Scenario, far: &impl Fn(f64) -> f64) -> Option<(Scenario, f64)> {
-    let mut carried = rate(&scenario)?;
-    for _ in 0..2 {
-        for open in OPEN {
-            for other in open(facts, &scenario) {
-                let Some(rate) = rate(&other) else { continue };
-                if far(rate) < far(carried) - MORE {
-                    (scenario, carried) = (other, rate);
+/// What a scenario assumes beyond the usual counts as so much distance: what assumes less explains more.
+fn assumed(scenario: &Scenario) -> f64 {
+    let sender = scenario.side(scenario.sender);
+    let is_limited = f64::from(u8::from(sender.packets_per_event.is_some()));
+    let is_lossy = f64::from(u8::from(scenario.loss.per > 0.0));
+    let way = match sender.transport {
+        Transport::Uart { baud } if baud < 2_000_000 => 4.0,
+        Transport::Uart { .. } => 1.5,
+        Transport::None | Transport::Usb { .. } => 0.0,
+    };
+    8.0 * is_limited + 3.0 * is_lossy + way
+}
+
+/// Whether two scenarios differ in what their remedies depend on most.
+fn differ(a: &Scenario, b: &Scenario) -> bool {
+    let of = |all: &Scenario| {
+        let (sender, receiver) = (all.side(all.sender), all.side(all.sender.other()));
+        (sender.pickup, receiver.pickup, sender.packets_per_event, sender.nocp, sender.acl_buffers, all.loss.per > 0.0)
+    };
+    of(a) != of(b)
+}
+
+struct Search<'a> {
+    facts: &'a Facts<'a>,
+    seen: Shape,
+    /// `None`: it cannot be. The scenario is kept beside, to be known again.
+    tried: Vec<Option<Fitted>>,
+}
+
+impl Search<'_> {
+    /// Runs a scenario unless it was; where it is among those tried.
+    fn run(&mut self, scenario: Scenario) -> Option<usize> {
+        let known = self.tried.iter().position(|tried| tried.as_ref().is_some_and(|its| its.scenario == scenario));
+        if known.is_some() {
+            return known;
+        }
+        if self.tried.len() >= MOST_RUNS {
+            return None;
+        }
+        let ran = replay(&scenario, self.facts.way, &self.facts.link, 1, duration(self.facts));
+        let fitted = ran.map(|(channel, outcome)| {
+            let ran = Facts::new(&channel, self.facts.way);
+            let shape = Shape::of(&ran);
+            let distance = self.seen.distance(&shape) + assumed(&scenario);
+            Fitted { scenario, bps: outcome.throughput_bps, rate: ran.rate(), distance }
+        });
+        self.tried.push(fitted);
+        self.tried.last()?.as_ref()?;
+        Some(self.tried.len() - 1)
+    }
+
+    fn distance(&self, at: usize) -> f64 {
+        self.tried[at].as_ref().map_or(f64::INFINITY, |fitted| fitted.distance)
+    }
+
+    /// Settles what is open, one after another.
+    fn nearest(&mut self, mut at: usize, open: &[Open]) -> usize {
+        for open in open {
+            let Some(scenario) = self.tried[at].as_ref().map(|fitted| fitted.scenario.clone()) else { continue };
+            for other in open(self.facts, &scenario) {
+                let Some(other) = self.run(other) else { continue };
+                if self.distance(other) < self.distance(at) - MORE {
+                    at = other;
                 }
             }
         }
+        at
     }
-    Some((scenario, carried))
 }
 
 type Open = fn(&Facts<'_>, &Scenario) -> Vec<Scenario>;
 
 /// What the log leaves open, with what it may have been instead.
-const OPEN: [Open; 4] = [per_events, answers, reports, transports];
+const OPEN: [Open; 7] = [pickups, per_events, transports, losses, answers, reports, programs];
 
 fn with(scenario: &Scenario, change: impl FnOnce(&mut Scenario)) -> Scenario {
     let mut other = scenario.clone();
@@ -85,17 +149,31 @@ fn with(scenario: &Scenario, change: impl FnOnce(&mut Scenario)) -> Scenario {
     other
 }
 
-fn per_events(facts: &Facts<'_>, scenario: &Scenario) -> Vec<Scenario> {
-    let sender = scenario.sender;
-    let all = packets_per_event(facts).into_iter();
-    all.map(|most| with(scenario, |all| all.side_mut(sender).packets_per_event = Some(most))).collect()
-}
-
 /// A link layer may take up what comes while an event is open only in the next one: it has told by the MD bit that
 /// nothing follows (Vol 6, Part B, section 4.5.6).
-fn pickups(scenario: &Scenario) -> [Scenario; 2] {
-    [scenario.sender, scenario.sender.other()]
-        .map(|role| with(scenario, |all| all.side_mut(role).pickup = Pickup::AfterAck))
+fn pickups(_: &Facts<'_>, scenario: &Scenario) -> Vec<Scenario> {
+    let ways = [[false, false], [true, false], [false, true]];
+    let pickup = |late: bool| if late { Pickup::AfterAck } else { Pickup::AtOnce };
+    let with = |[sender, receiver]: [bool; 2]| {
+        with(scenario, |all| {
+            let from = all.sender;
+            all.side_mut(from).pickup = pickup(sender);
+            all.side_mut(from.other()).pickup = pickup(receiver);
+        })
+    };
+    ways.into_iter().map(with).collect()
+}
+
+fn per_events(facts: &Facts<'_>, scenario: &Scenario) -> Vec<Scenario> {
+    // In a packet of the host there may be several PDUs.
+    let pdus = u64::from(facts.half.tally.largest_packet).div_ceil(facts.limit.length as u64).max(1);
+    let fits = facts.interval() / facts.limit.cycle(facts.limit.length).max(1);
+    let mut all = vec![1, 2, 3, facts.per_interval * pdus];
+    all.retain(|&most| most > 0 && most < fits);
+    all.dedup();
+    let sender = scenario.sender;
+    let most = |most: Option<u16>| with(scenario, |all| all.side_mut(sender).packets_per_event = most);
+    std::iter::once(None).chain(all.into_iter().map(|most| u16::try_from(most).ok())).map(most).collect()
 }
 
 /// The time from the last packet to its credits, which the receiver's log has.
@@ -103,7 +181,9 @@ fn answers(facts: &Facts<'_>, scenario: &Scenario) -> Vec<Scenario> {
     let sender = scenario.sender;
     let is_sent_here = facts.half.is_sent_here();
     let known = facts.half.tally.credit_waits.median().filter(|_| !is_sent_here).map(|answer| answer.min(scenario.ci));
-    let all = known.map_or_else(|| vec![1_500_000, 3_000_000], |answer| vec![answer]);
+    let refill = facts.half.tally.refills.median().map(|refill| refill.min(scenario.ci));
+    let unknown = || [0, 800_000, 1_800_000, 3_000_000].into_iter().chain(refill).collect();
+    let all: Vec<Nanos> = known.map_or_else(unknown, |answer| vec![answer]);
     let with = |&answer: &Nanos| {
         with(scenario, |all| {
             all.side_mut(sender.other()).host.rx = Latency::fixed(answer);
@@ -116,175 +196,58 @@ fn answers(facts: &Facts<'_>, scenario: &Scenario) -> Vec<Scenario> {
     all.iter().map(with).collect()
 }
 
-/// Where reports are an interval apart, they may be of what is through at once, or of all that went in the
-/// event before.
+/// Reports may be of each packet at once, of two, or in the next event of all that went in the one before.
 fn reports(facts: &Facts<'_>, scenario: &Scenario) -> Vec<Scenario> {
-    let is_open = facts.half.is_sent_here() && facts.half.tally.reported.count() > 0 && is_apart(facts);
     let sender = scenario.sender;
-    let all = is_open.then(|| with(scenario, |all| all.side_mut(sender).nocp = Completion::NextEvent));
-    all.into_iter().collect()
+    let with = |nocp: Completion| with(scenario, |all| all.side_mut(sender).nocp = nocp);
+    let mut all = vec![Completion::Each, Completion::NextEvent];
+    if scenario.side(sender).acl_buffers >= 2 && !facts.half.is_sent_here() {
+        all.push(Completion::Batch(2));
+    }
+    all.into_iter().map(with).collect()
 }
 
 fn transports(facts: &Facts<'_>, scenario: &Scenario) -> Vec<Scenario> {
     let with = |transport: Transport| {
         with(scenario, |all| (all.central.transport, all.peripheral.transport) = (transport, transport))
     };
-    transport(facts).map(with).into_iter().collect()
+    let usual = [USB, Transport::Uart { baud: 3_000_000 }, Transport::Uart { baud: 921_600 }];
+    usual.into_iter().chain(transport(facts)).map(with).collect()
 }
 
-/// Whether reports of completed packets hardly ever come within one event.
-fn is_apart(facts: &Facts<'_>) -> bool {
-    let tally = &facts.half.tally;
-    tally.close_reports * 20 < tally.reported.count()
-}
-
-/// So many packets lost that the rate is what was seen, for want of another reason. A loss costs an exchange, and
-/// two in
-/// a row end the event (Vol 6, Part B, section 4.5.6).
-fn with_loss(scenario: Scenario, carried: f64, seen: f64) -> (Scenario, f64) {
-    const STEPS: u32 = 6;
-    const MOST: f64 = 0.4;
-    let (mut low, mut high) = (0.0, MOST);
-    let mut best = (scenario.clone(), carried);
-    for _ in 0..STEPS {
-        let mut lossy = scenario.clone();
-        lossy.loss.per = f64::midpoint(low, high);
-        let Some(rate) = rate(&lossy) else {
-            high = lossy.loss.per;
-            continue;
+/// How long the program takes for a block, and how long its blocks are where the log does not tell; of the sender's host
+/// and controller the receiver's log has nothing.
+fn programs(facts: &Facts<'_>, scenario: &Scenario) -> Vec<Scenario> {
+    let sender = scenario.sender;
+    if facts.half.is_sent_here() {
+        let host = &scenario.side(sender).host;
+        let (work, block, mtu) = (host.block_work.low, u64::from(host.block), u64::from(facts.half.limits.mtu));
+        let of = |work: Nanos, block: u64| {
+            with(scenario, |all| {
+                let host = &mut all.side_mut(sender).host;
+                host.block_work = Latency::fixed(work.min(200_000_000));
+                host.block = u32::try_from(block).unwrap_or(host.block);
+            })
         };
-        if rate > seen {
-            low = lossy.loss.per
-        } else {
-            high = lossy.loss.per
+        let works = [0, work, 2_000_000, 7_000_000, 20_000_000, 60_000_000];
+        let mut all: Vec<_> = works.into_iter().map(|work| of(work, block)).collect();
+        if facts.half.tally.blocks.count() == 0 {
+            all.extend([2, 6].map(|sdus| of(work * sdus * mtu / block.max(1), sdus * mtu)));
         }
-        if (rate - seen).abs() < (best.1 - seen).abs() {
-            best = (lossy, rate);
-        }
+        return all;
     }
-    best
+    let works = [0, 3_000_000, 20_000_000].into_iter();
+    let works = works.map(|work| with(scenario, |all| all.side_mut(sender).host.block_work = Latency::fixed(work)));
+    let buffers = [3, 8, 64].into_iter().map(|of| with(scenario, |all| all.side_mut(sender).acl_buffers = of));
+    works.chain(buffers).collect()
 }
 
-/// What goes in an event, where the log shows that it ended although there was more.
-fn packets_per_event(facts: &Facts<'_>) -> Option<u16> {
-    let tally = &facts.half.tally;
-    let fits = facts.interval() / facts.limit.cycle(facts.limit.length).max(1);
-    // In a packet of the host there may be several PDUs.
-    let pdus = u64::from(tally.largest_packet).div_ceil(facts.limit.length as u64).max(1);
-    let most = facts.per_interval * pdus;
-    let is_seen = if facts.half.is_sent_here() {
-        tally.queued_ns as f64 > 0.1 * facts.whole_ns as f64
-    } else {
-        facts.is_cut_short()
-    };
-    (is_seen && most > 0 && most < fits).then(|| u16::try_from(most).ok()).flatten()
+/// A loss costs an exchange, and two in a row end the event (Vol 6, Part B, section 4.5.6).
+fn losses(_: &Facts<'_>, scenario: &Scenario) -> Vec<Scenario> {
+    [0.0, 0.01, 0.03, 0.08, 0.2].into_iter().map(|per| with(scenario, |all| all.loss.per = per)).collect()
 }
 
-/// What the log says.
-fn known(facts: &Facts<'_>) -> Option<Scenario> {
-    let (half, tally) = (facts.half, &facts.half.tally);
-    let is_enough = tally.packets >= LEAST_PACKETS && tally.sdus > 0 && facts.link.from_start && facts.interval() > 0;
-    if !is_enough || !half.knows_credits() || half.limits.credits == 0 || half.limits.mps < 23 {
-        return None;
-    }
-    let role = if facts.link.is_central? == half.is_sent_here() { Role::Central } else { Role::Peripheral };
-    let mut scenario = Scenario {
-        ci: facts.interval(),
-        latency: facts.link.latency,
-        phy: model::phy(&facts.link, facts.way.index()),
-        length: facts.limit.length as u16,
-        encrypted: facts.link.is_encrypted,
-        sender: role,
-        ..Scenario::default()
-    };
-    let receiver = scenario.side_mut(role.other());
-    receiver.acl_size = half.limits.mps.saturating_add(4).clamp(27, 1024);
-    receiver.host.mtu = half.limits.mtu;
-    receiver.host.mps = Some(half.limits.mps.min(half.limits.mtu));
-    receiver.host.credits = credits(facts);
-    let sender = scenario.side_mut(role);
-    // What arrives is as long as the link's PDUs, whatever the sender's host handed over.
-    let packet = if half.is_sent_here() { tally.largest_packet } else { half.limits.mps.saturating_add(4) };
-    sender.acl_size = packet.clamp(27, 1024);
-    if half.is_sent_here() && half.buffers > 0 {
-        sender.acl_buffers = half.buffers;
-    }
-    sender.nocp = completion(facts);
-    sender.host.wakeup = Latency::fixed(tally.wakes.median().unwrap_or(0).min(20_000_000));
-    let wake = tally.wakes.median().unwrap_or(0);
-    let whole = 8 * u64::from(half.limits.mtu);
-    let block = tally.blocks.median().unwrap_or(whole).max(1);
-    sender.host.block = u32::try_from(block).unwrap_or(u32::MAX).min(1 << 30);
-    let work = match tally.block_wakes.median() {
-        Some(work) => work.saturating_sub(wake),
-        // What the program took besides its wake-ups, as far as nothing else was waited for.
-        None => {
-            let woken = tally.wakes.count() as f64 * wake as f64;
-            ((facts.ns(Holder::SendingProgram) - woken).max(0.0) * block as f64 / tally.bytes.max(1) as f64) as u64
-        }
-    };
-    if half.is_sent_here() {
-        sender.host.block_work = Latency::fixed(work.min(200_000_000));
-    }
-    if let (false, Some(transport)) = (half.is_sent_here(), transport(facts)) {
-        (scenario.central.transport, scenario.peripheral.transport) = (transport, transport);
-    }
-    scenario.check().ok()?;
-    Some(scenario)
-}
-
-/// The rule by which credits came. Linux states MTU / MPS + 1 at first, and fills up to what the receive buffer holds
-/// since 6.10; others give theirs back as many at a time as was seen.
-fn credits(facts: &Facts<'_>) -> CreditPolicy {
-    let (limits, tally) = (facts.half.limits, &facts.half.tally);
-    let first = u64::from(limits.credits);
-    let is_linux = first == u64::from(limits.mtu / limits.mps) + 1;
-    match (is_linux, tally.grants.median()) {
-        (true, _) if tally.most_credits > 2 * first => CreditPolicy::LinuxRecvbuf,
-        (true, Some(grant)) if grant > 1 || first <= 2 => CreditPolicy::LinuxOld,
-        (_, grant) => {
-            let batch = grant.unwrap_or(1).clamp(1, first) as u16;
-            CreditPolicy::Batch { window: limits.credits, batch }
-        }
-    }
-}
-
-/// When the controller tells of completed packets, which it may do for several at once (Vol 4, Part E,
-/// section 7.7.19).
-fn completion(facts: &Facts<'_>) -> Completion {
-    let reported = &facts.half.tally.reported;
-    match (reported.median(), reported.max()) {
-        (Some(many @ 2..), most) if many == most && many <= u64::from(facts.half.buffers) => {
-            Completion::Batch(many as u16)
-        }
-        (_, 2..) if is_apart(facts) => Completion::NextEvent,
-        (Some(many @ 2..), _) if many <= u64::from(facts.half.buffers) => Completion::Batch(many as u16),
-        _ => Completion::Each,
-    }
-}
-
-/// Shorter packets tell nothing of the way between host and controller.
-const LEAST_TELLING: u16 = 100;
-/// Bits a second of a usual UART.
-const BAUDS: [u32; 8] = [115_200, 230_400, 460_800, 921_600, 1_500_000, 2_000_000, 3_000_000, 4_000_000];
-
-/// The way between host and controller: the least time that a packet took, beyond its time on air, is that of
-/// its bytes.
-/// What arrives in another rhythm than the air's had to wait for the packet before it on that way: an exchange
-/// with its
-/// two inter frame spaces cannot be shorter (Vol 6, Part B, section 4.1), but for what other packets on that way take.
-fn transport(facts: &Facts<'_>) -> Option<Transport> {
-    // The events on the same way take as long as a short packet.
-    let (length, least) = facts.half.tally.least_way.filter(|&(length, _)| length >= LEAST_TELLING)?;
-    let on_air = model::air_ns(length, &facts.link, facts.way.index());
-    let way = if facts.half.is_sent_here() {
-        let way = least.saturating_sub(on_air);
-        Some(way).filter(|&way| (LEAST_WAY_NS..facts.interval() / 2).contains(&way))
-    } else {
-        Some(least).filter(|&least| least < on_air - on_air / 32 || least > on_air + on_air / 20)
-    }?;
-    // Header of the packet, and with it ten bits a byte; a little is the clock's.
-    let bits = (u64::from(length) + 5) * 10;
-    let seen = bits * 980_000_000 / way.max(1);
-    BAUDS.into_iter().find(|&baud| u64::from(baud) >= seen).map(|baud| Transport::Uart { baud })
+fn finer_losses(_: &Facts<'_>, scenario: &Scenario) -> Vec<Scenario> {
+    let of = |part: f64| with(scenario, |all| all.loss.per *= part);
+    if scenario.loss.per > 0.0 { vec![of(0.7), of(1.4)] } else { Vec::new() }
 }

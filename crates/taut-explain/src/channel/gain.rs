@@ -1,71 +1,39 @@
 //! What each cause's remedy gives, found by running it: limits that hold one another (a window, an interval and
 //! buffers at once) have no formula.
 
-use taut_air::controller::Completion;
-use taut_air::host::Latency;
-use taut_air::l2cap::CreditPolicy;
-use taut_air::transport::Transport;
-use taut_air::{Phy, Pickup, Scenario, Side};
+use taut_air::Simulation;
 
 use super::facts::Facts;
 use super::fit;
-use super::model::USUAL_NS;
+use super::gains::{Fitted, Gains, Remedied};
+use super::replay::replay;
+use crate::air::{Run, Suspect, suspects};
 
-/// A link as it is, and what it carries.
-#[derive(Debug)]
-pub(super) struct Gains {
-    scenario: Scenario,
-    bps: f64,
+/// What the remedies give; `None` where no scenario shows what the log shows.
+pub(super) fn gains(facts: &Facts<'_>) -> Option<Gains> {
+    let standing: Vec<_> = fit::fit(facts)
+        .into_iter()
+        .map(|fitted| {
+            let remedied = remedied(facts, &fitted);
+            (fitted, remedied)
+        })
+        .collect();
+    (!standing.is_empty()).then_some(Gains { standing })
 }
 
-impl Gains {
-    pub(super) fn of(facts: &Facts<'_>) -> Option<Self> {
-        let (scenario, bps) = fit::fit(facts)?;
-        Some(Self { scenario, bps })
-    }
-
-    /// The part of the time, 0 to 1, that is saved when a cause is gone; `None` for a cause that the model does
-    /// not know.
-    pub(super) fn saved(&self, cause: &str) -> Option<f64> {
-        let with = |change: &dyn Fn(&mut Scenario)| {
-            let mut scenario = self.scenario.clone();
-            change(&mut scenario);
-            fit::rate(&scenario)
-        };
-        let sender = self.scenario.sender;
-        let of_sender = |change: &dyn Fn(&mut Side)| with(&|all| change(all.side_mut(sender)));
-        let longer = |all: &mut Scenario| all.side_mut(sender.other()).host.mtu = 4096;
-        let mut rates: Vec<Option<f64>> = Vec::new();
-        match cause {
-            "credit_window" => {
-                rates.push(with(&|all| all.side_mut(sender.other()).host.credits = CreditPolicy::LinuxRecvbuf));
-                rates.push(with(&longer));
-            }
-            "controller" => {
-                rates.push(with(&|all| {
-                    all.side_mut(sender).packets_per_event = None;
-                    all.loss.per = 0.0;
-                }));
-                rates.push(of_sender(&|side| side.pickup = Pickup::AtOnce));
-            }
-            "controller_buffers" => rates.push(of_sender(&|side| {
-                side.acl_buffers = side.acl_buffers.max(16);
-                side.nocp = Completion::Each;
-            })),
-            "interval_quantisation" => {
-                rates.extend(USUAL_NS.iter().map(|&other| with(&|all| (all.ci, all.latency) = (other, 0))));
-            }
-            "phy" => rates.push(with(&|all| all.phy = Phy::Le2M)),
-            "length" => rates.push(with(&|all| all.length = 251)),
-            "mtu" => rates.push(with(&longer)),
-            "sending_program" => rates.push(of_sender(&|side| {
-                side.host.wakeup = Latency::default();
-                side.host.block_work = Latency::default();
-                side.transport = Transport::None;
-            })),
-            _ => return None,
-        }
-        let best = rates.into_iter().flatten().fold(self.bps, f64::max);
-        Some(1.0 - self.bps / best.max(1.0))
-    }
+/// Runs the remedies of all that may bind a scenario; of each the change that gives most.
+fn remedied(facts: &Facts<'_>, fitted: &Fitted) -> Vec<Remedied> {
+    let duration = fit::duration(facts);
+    let Some((_, outcome)) = replay(&fitted.scenario, facts.way, &facts.link, 1, duration) else { return Vec::new() };
+    let all = suspects(Run { scenario: &fitted.scenario, outcome: &outcome });
+    let best = |suspect: Suspect| {
+        let tried = suspect.trials.into_iter().filter_map(|change| {
+            let mut scenario = fitted.scenario.clone();
+            change.iter().try_for_each(|(name, value)| scenario.set(name, value)).ok()?;
+            let bps = Simulation::new(&scenario, 1).ok()?.run(duration, &mut ()).throughput_bps;
+            Some(Remedied { cause: suspect.cause, change, bps })
+        });
+        tried.max_by(|a, b| a.bps.total_cmp(&b.bps))
+    };
+    all.into_iter().filter_map(best).collect()
 }

@@ -17,6 +17,7 @@ use taut_event::{Acl, Channel as Kind, Holder, RadioLink};
 
 use super::media::Media;
 use super::model;
+use super::rhythm::Rhythm;
 use super::uses::Uses;
 use crate::engine::{Breakdown, Episode};
 use crate::tcp::sample::Sample;
@@ -89,6 +90,8 @@ pub(crate) struct Tally {
     pub(crate) block_wakes: Sample,
     /// Bytes from one SDU that was shorter than the channel takes to the next.
     pub(crate) blocks: Sample,
+    /// From a report that freed a buffer, when all were taken, to the next packet.
+    pub(crate) refills: Sample,
     /// Packets that were reported through at once.
     pub(crate) reported: Sample,
     /// Reports that came less than an event after the one before.
@@ -100,6 +103,8 @@ pub(crate) struct Tally {
     pub(crate) cut_short: u64,
     /// Waits beyond an interval for a peripheral that may skip events.
     pub(crate) skipped_ns: u64,
+    /// In which rhythm packets went.
+    pub(crate) rhythm: Rhythm,
 }
 
 /// A stretch of which only the next completion tells how much was air time.
@@ -141,6 +146,8 @@ pub(crate) struct Half {
     /// Packets that were in it after the last completion.
     left_over: usize,
     is_full: bool,
+    /// When a buffer became free while all were taken, until it is used.
+    freed_at: Option<u64>,
     pub(crate) buffers: u16,
     /// Packets that went lately.
     gone: VecDeque<u64>,
@@ -175,6 +182,7 @@ impl Half {
             bytes_in_controller: 0,
             left_over: 0,
             is_full: false,
+            freed_at: None,
             buffers: 0,
             gone: VecDeque::new(),
             sdu: 0,
@@ -334,8 +342,9 @@ impl Half {
         }
         self.is_freshly_granted = false;
         if !self.is_sent_here {
-            self.went(at, link);
-            self.settle(if self.is_classic { 0 } else { model::air_ns(acl.length, link, 1) });
+            let air_ns = if self.is_classic { 0 } else { model::air_ns(acl.length, link, 1) };
+            self.went(at, air_ns, link);
+            self.settle(air_ns);
             return;
         }
         if self.in_controller.is_empty() {
@@ -358,6 +367,11 @@ impl Half {
         let since_last = at.saturating_sub(self.newest);
         if self.is_sent_here {
             // Before the first SDU of a block the program may have made it.
+            if let Some(freed) = self.freed_at.take()
+                && !self.is_freshly_granted
+            {
+                self.tally.refills.add(at.saturating_sub(freed));
+            }
             if self.is_freshly_granted {
                 let wakes = if self.block > 0 { &mut self.tally.wakes } else { &mut self.tally.block_wakes };
                 wakes.add(at.saturating_sub(self.granted_at));
@@ -445,7 +459,7 @@ impl Half {
         self.pending.iter_mut().for_each(|pending| pending.holder = Holder::NotKnown);
         self.settle(0);
         self.in_controller.clear();
-        (self.bytes_in_controller, self.left_over, self.is_full) = (0, 0, false);
+        (self.bytes_in_controller, self.left_over, self.is_full, self.freed_at) = (0, 0, false, None);
         (self.credits, self.dry_since, self.is_freshly_granted) = (None, None, false);
         self.is_adrift = true;
     }
@@ -484,10 +498,14 @@ impl Half {
             if n == 0 && count == 1 {
                 self.notes_way(length, at.saturating_sub(handed_over));
             }
-            air_ns += if self.is_classic { 0 } else { model::air_ns(length, link, 0) };
-            self.went(at, link);
+            let own_ns = if self.is_classic { 0 } else { model::air_ns(length, link, 0) };
+            air_ns += own_ns;
+            self.went(at, own_ns, link);
         }
         if any {
+            if self.is_full && self.credits.is_none_or(|credits| credits > 0) {
+                self.freed_at = Some(at);
+            }
             self.tally.last_place = self.tally.last_place.max(place);
             self.settle(air_ns);
             self.left_over = self.in_controller.len();
@@ -495,10 +513,11 @@ impl Half {
     }
 
     /// Counts how many go within one interval.
-    fn went(&mut self, at: u64, link: &RadioLink) {
+    fn went(&mut self, at: u64, air_ns: u64, link: &RadioLink) {
         if link.interval_ns == 0 {
             return;
         }
+        self.tally.rhythm.went(at, link.interval_ns, air_ns);
         // A little less: what ends one event and what ends the next are not taken for one.
         let window = link.interval_ns - link.interval_ns / 10;
         while self.gone.front().is_some_and(|&then| then.saturating_add(window) <= at)

@@ -4,10 +4,15 @@ mod classic;
 mod facts;
 mod fit;
 mod gain;
+mod gains;
 mod half;
+mod known;
 mod media;
 mod model;
+mod replay;
 mod report;
+mod rhythm;
+mod shape;
 #[cfg(test)]
 mod tests;
 mod uses;

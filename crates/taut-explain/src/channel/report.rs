@@ -61,6 +61,7 @@ pub(crate) fn direction(
         most_packets_per_interval: half.uses.main().map_or(0, |its| its.per_interval),
         median_completion_ns: tally.completions.median(),
         max_completion_ns: Some(tally.completions.max()).filter(|&most| most > 0),
+        on_air_ns: tally.air_ns,
     };
     let report = Direction {
         from,

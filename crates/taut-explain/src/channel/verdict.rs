@@ -5,7 +5,7 @@ use taut_air::{Limit, Phy};
 use taut_event::{Coverage, Direction as Way, Holder, Kind};
 
 use super::facts::Facts;
-use super::gain::Gains;
+use super::gain::gains;
 use super::{Channel, model};
 use crate::engine::{Certainty, Evidence, Found, Verdict, VerdictOn, is_enough};
 use crate::words;
@@ -44,6 +44,14 @@ impl Facts<'_> {
         if saved > 0.0 && whole - saved >= self.bits * 1e9 / FASTEST_BPS {
             all.push(text(format!("Without it, by the model: {} instead of {}.", rate(whole - saved), rate(whole))));
         }
+        if let Some((change, [with, without])) = self.gains.as_ref().and_then(|gains| gains.remedy(cause)) {
+            let rate = |bps: f64| words::rate((bps / 8.0) as u64, 1_000_000_000);
+            all.push(text(format!(
+                "Tried in a simulated link that shows what this log shows: `{change}` gives {} instead of {}.",
+                rate(with),
+                rate(without)
+            )));
+        }
         let found = Found {
             summary,
             side: holders.first().map_or_else(String::new, |holder| holder.side().to_string()),
@@ -74,7 +82,10 @@ fn unknown(missing: &str, ask: &str) -> Judged {
 
 /// What each cause comes to: what was found first, what would save most time before the rest.
 pub(super) fn verdicts(channel: &Channel, way: Way, is_modelled: bool) -> Vec<VerdictOn> {
-    let facts = Facts::new(channel, way);
+    let mut facts = Facts::new(channel, way);
+    if is_modelled && !facts.half.tally.is_blind {
+        facts.gains = gains(&facts);
+    }
     let judges: [fn(&Facts<'_>) -> Judged; 9] =
         [credits, controller, buffers, interval, phy, length, mtu, peer_turn, sending_program];
     let mut all: Vec<(f64, VerdictOn)> = CAUSES
@@ -96,25 +107,18 @@ pub(super) fn verdicts(channel: &Channel, way: Way, is_modelled: bool) -> Vec<Ve
             (saved, VerdictOn { cause: (*cause).to_owned(), verdict })
         })
         .collect();
-    if is_modelled {
-        reweigh(&facts, &mut all);
-    }
+    reweigh(&facts, &mut all);
     all.sort_by(|(a, on_a), (b, on_b)| rank(on_a).cmp(&rank(on_b)).then(b.total_cmp(a)));
     all.into_iter().map(|(_, on)| on).collect()
 }
 
-/// Where several causes were found, the order is that of what their remedies give in the link's model, if that carries
-/// what the log shows.
+/// Where scenarios show what the log shows, the order is that of what the remedies give in them.
 fn reweigh(facts: &Facts<'_>, all: &mut [(f64, VerdictOn)]) {
-    let is_found = |on: &VerdictOn| matches!(on.verdict, Verdict::Found(_));
-    if all.iter().filter(|(_, on)| is_found(on)).count() < 2 {
-        return;
-    }
-    let Some(gains) = Gains::of(facts) else { return };
-    for (saved, on) in all.iter_mut().filter(|(_, on)| is_found(on)) {
-        if let Some(part) = gains.saved(&on.cause) {
-            *saved = part * facts.whole_ns as f64;
-        }
+    let Some(gains) = &facts.gains else { return };
+    for (saved, on) in
+        all.iter_mut().filter(|(_, on)| matches!(on.verdict, Verdict::Found(_)) && on.cause != "peer_turn")
+    {
+        *saved = gains.saved(&on.cause) * facts.whole_ns as f64;
     }
 }
 
@@ -148,7 +152,7 @@ fn credits(facts: &Facts<'_>) -> Judged {
     let tally = &facts.half.tally;
     let held = facts.ns(Holder::Credits);
     let saved = facts.saved_of(held, facts.by_buffers());
-    if saved < LEAST_SAVED * facts.whole_ns as f64 || !enough(facts, &[Holder::Credits]) {
+    if !facts.is_told("credit_window", saved, LEAST_SAVED) || !enough(facts, &[Holder::Credits]) {
         return CLEAR;
     }
     let median = tally.credit_waits.median().unwrap_or_default();
@@ -200,11 +204,11 @@ fn unknown_model(facts: &Facts<'_>) -> Judged {
 /// Part B, section 4.5.6). Where packets come one event after another though there is room, the sender's controller had
 /// no more, or did not go on.
 fn controller_there(facts: &Facts<'_>) -> Judged {
-    if !is_modelled(facts) || !facts.is_cut_short() {
+    if !is_modelled(facts) || !facts.is_cut_short() && !facts.is_gain("controller") {
         return unknown("what the sender's controller had", AT_SENDER);
     }
     let saved = (facts.whole_ns as f64 - facts.takes(facts.carries()).max(facts.by_credits())).max(0.0);
-    if saved < LEAST_EARLY * facts.whole_ns as f64 {
+    if !facts.is_told("controller", saved, LEAST_EARLY) {
         return unknown("what the sender's controller had", AT_SENDER);
     }
     let evidence = vec![text(format!(
@@ -238,7 +242,8 @@ fn controller(facts: &Facts<'_>) -> Judged {
     }
     let saved = facts.beyond_model().min(facts.whole_ns as f64 - facts.by_credits());
     let tally = &facts.half.tally;
-    if saved < LEAST_EARLY * facts.whole_ns as f64 || tally.queued_ns as f64 <= 0.5 * saved {
+    let is_seen = saved >= LEAST_EARLY * facts.whole_ns as f64 && tally.queued_ns as f64 > 0.5 * saved;
+    if !is_seen && !facts.is_gain("controller") {
         return CLEAR;
     }
     let fits = facts.interval() / facts.limit.cycle(facts.limit.length).max(1);
@@ -279,7 +284,7 @@ fn buffers(facts: &Facts<'_>) -> Judged {
         return unknown("how many packets the controller takes at once", FROM_BEGIN);
     }
     let saved = facts.saved_of(facts.ns(Holder::ControllerBuffers), facts.by_credits());
-    if saved < LEAST_SAVED * facts.whole_ns as f64 || !enough(facts, &[Holder::ControllerBuffers]) {
+    if !facts.is_told("controller_buffers", saved, LEAST_SAVED) || !enough(facts, &[Holder::ControllerBuffers]) {
         return CLEAR;
     }
     let evidence = vec![text(format!("The controller takes {} packets of LE at once.", facts.half.buffers))];
@@ -330,7 +335,8 @@ fn quantised(facts: &Facts<'_>) -> Judged {
         (less + link).min(whole - facts.takes(rate(other)))
     };
     let best = model::USUAL_NS.into_iter().filter(|&other| other != now).max_by(|&a, &b| saved(a).total_cmp(&saved(b)));
-    let Some(best) = best.filter(|&best| saved(best) >= LEAST_SAVED * whole) else { return CLEAR };
+    let is_told = |best: u64| facts.is_told("interval_quantisation", saved(best), LEAST_SAVED);
+    let Some(best) = best.filter(|&best| is_told(best)) else { return CLEAR };
     let evidence = vec![text(format!(
         "The interval is {}; with {} waits for an event would take less.",
         words::time(now),
@@ -354,7 +360,7 @@ fn phy(facts: &Facts<'_>) -> Judged {
         return unknown_model(facts);
     }
     let saved = facts.saved_by(Limit { phy: Phy::Le2M, ..facts.limit }, facts.interval());
-    if saved < LEAST_SAVED * facts.whole_ns as f64 {
+    if !facts.is_told("phy", saved, LEAST_SAVED) {
         return CLEAR;
     }
     facts.found(
@@ -385,7 +391,7 @@ fn length(facts: &Facts<'_>) -> Judged {
         return unknown_model(facts);
     }
     let saved = facts.saved_by(Limit { length: 251, ..facts.limit }, facts.interval());
-    if saved < LEAST_SAVED * facts.whole_ns as f64 {
+    if !facts.is_told("length", saved, LEAST_SAVED) {
         return CLEAR;
     }
     facts.found(
@@ -405,7 +411,7 @@ fn mtu(facts: &Facts<'_>) -> Judged {
         return unknown_model(facts);
     }
     let saved = facts.saved_by(Limit { sdu: 4096, ..facts.limit }, facts.interval());
-    if saved < LEAST_SAVED * facts.whole_ns as f64 {
+    if !facts.is_told("mtu", saved, LEAST_SAVED) {
         return CLEAR;
     }
     facts.found(

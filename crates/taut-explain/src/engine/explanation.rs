@@ -286,6 +286,9 @@ pub struct ChannelFacts {
     pub median_completion_ns: Option<u64>,
     /// The longest such time.
     pub max_completion_ns: Option<u64>,
+    /// Time on the air in nanoseconds, computed from the packets' lengths: data PDUs, their answers, and the spaces
+    /// between.
+    pub on_air_ns: u64,
 }
 
 /// What one holder had.
