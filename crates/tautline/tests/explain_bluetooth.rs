@@ -183,13 +183,12 @@ struct Score {
 }
 
 impl Score {
-    fn add(&mut self, run: &Run, told: &[String]) {
-        let proven = &run.proven[0].0;
+    fn add(&mut self, causes: &[(String, f64)], told: &[String]) {
+        let (proven, best) = (&causes[0].0, causes[0].1);
         self.runs += 1;
         self.first += u32::from(told.first().is_some_and(|told| is_alike(proven, told)));
         self.among_two += u32::from(told.iter().take(2).any(|told| is_alike(proven, told)));
-        let gain_of = |told: &String| run.proven.iter().find(|(cause, _)| is_alike(cause, told)).map(|(_, gain)| *gain);
-        let best = run.proven[0].1;
+        let gain_of = |told: &String| causes.iter().find(|(cause, _)| is_alike(cause, told)).map(|(_, gain)| *gain);
         let own = told.first().and_then(gain_of);
         let is_first = told.first().is_some_and(|told| is_alike(proven, told));
         self.tied += u32::from(is_first || own.is_some_and(|own| best - own < 0.01));
@@ -209,6 +208,35 @@ impl Score {
     }
 }
 
+/// A run to compare: whether it is random, its scenario, settings and seed.
+type Job = (bool, &'static str, Vec<(String, String)>, u64);
+
+/// What a run came to: what was proven, what the logs of sender and receiver told, and how far the time on the air is
+/// off.
+struct Compared {
+    is_random: bool,
+    proven: Vec<(String, f64)>,
+    told: [Vec<String>; 2],
+    off: f64,
+}
+
+fn compare((is_random, scenario, set, seed): &Job) -> Option<Compared> {
+    let run = air(scenario, set, *seed)?;
+    let direction = explain(&run.log(true));
+    let told = [causes(&direction), run.told(false)];
+    Some(Compared { is_random: *is_random, off: run.air_is_off(&direction), told, proven: run.proven })
+}
+
+/// On all processors.
+fn compare_all(jobs: &[Job]) -> Vec<Compared> {
+    let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        let work = |first: usize| jobs.iter().skip(first).step_by(workers).filter_map(compare).collect::<Vec<_>>();
+        let started: Vec<_> = (0..workers).map(|first| scope.spawn(move || work(first))).collect();
+        started.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    })
+}
+
 /// A part of the runs; all of them, as docs/explain.md has it, with `TAUT_AGREEMENT=all`, which takes minutes.
 ///
 /// The rules were made with the runs of `TRAINING`; those that count are drawn by another seed.
@@ -220,34 +248,34 @@ fn agreement_with_the_simulator() {
     let (is_whole, is_training) = (matches!(which.as_str(), "all" | "training"), which == "training");
     let intervals: &[&str] =
         if is_whole { &["7.5ms", "11.25ms", "15ms", "30ms", "50ms", "100ms"] } else { &["11.25ms", "50ms"] };
-    let random = if is_whole { 200 } else { 20 };
-    let mut scores: BTreeMap<&str, Score> = BTreeMap::new();
-    let mut by_cause: BTreeMap<String, Score> = BTreeMap::new();
-    let mut off: Vec<f64> = Vec::new();
-    let mut hold = |group: [&'static str; 2], run: Run| {
-        let direction = explain(&run.log(true));
-        off.push(run.air_is_off(&direction));
-        let told = causes(&direction);
-        scores.entry(group[0]).or_default().add(&run, &told);
-        by_cause.entry(run.proven[0].0.clone()).or_default().add(&run, &told);
-        scores.entry(group[1]).or_default().add(&run, &run.told(false));
-    };
+    let random = if is_whole { 200 } else { 40 };
+    let mut jobs: Vec<Job> = Vec::new();
     for scenario in ["paper-000", "saturate", "two-nodes"] {
         for &ci in intervals {
             let sets = [&[][..], &[("phy", "2m")], &[("length", "27")], &[("receiver.credits", "linux-recvbuf")]];
             for set in sets {
                 let set = settings(&[&[("ci", ci)], set].concat());
-                if let Some(run) = air(scenario, &set, 7) {
-                    hold(["1 built in, sender's log", "2 built in, receiver's log"], run);
-                }
+                jobs.push((false, scenario, set, 7));
             }
         }
     }
     let mut draw = Draw(if is_training { TRAINING } else { FRESH });
-    for seed in 0..random {
-        if let Some(run) = air("paper-000", &draw.scenario(), seed) {
-            hold(["3 random, sender's log", "4 random, receiver's log"], run);
-        }
+    jobs.extend((0..random).map(|seed| (true, "paper-000", draw.scenario(), seed)));
+    let mut scores: BTreeMap<&str, Score> = BTreeMap::new();
+    let mut by_cause: BTreeMap<String, Score> = BTreeMap::new();
+    let mut off: Vec<f64> = Vec::new();
+    for compared in compare_all(&jobs) {
+        let groups = if compared.is_random {
+            ["3 random, sender's log", "4 random, receiver's log"]
+        } else {
+            ["1 built in, sender's log", "2 built in, receiver's log"]
+        };
+        let proven = &compared.proven;
+        groups.into_iter().zip(&compared.told).for_each(|(group, told)| {
+            scores.entry(group).or_default().add(proven, told);
+        });
+        by_cause.entry(proven[0].0.clone()).or_default().add(proven, &compared.told[0]);
+        off.push(compared.off);
     }
     println!("| | runs | first | tied | among two | worth it |\n|---|---|---|---|---|---|");
     scores.iter().for_each(|(name, score)| println!("{}", score.row(&name[2..])));
@@ -261,8 +289,8 @@ fn agreement_with_the_simulator() {
         off.last().map_or(0.0, |most| most * 100.0)
     );
     // Floors below what was measured, against decay.
-    assert!(within * 100 >= off.len() * 95, "{within} of {}", off.len());
-    let floors = if is_whole { [88, 75] } else { [85, 60] };
+    assert!(within * 100 >= off.len() * 80, "{within} of {}", off.len());
+    let floors = if is_whole { [88, 75] } else { [85, 65] };
     for (group, floor) in ["built in", "random"].into_iter().zip(floors) {
         for (name, score) in scores.iter().filter(|(name, _)| name.contains(group)) {
             assert!(score.first * 100 >= score.runs * floor, "{name}: {} of {}", score.first, score.runs);

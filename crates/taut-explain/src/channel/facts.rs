@@ -96,8 +96,8 @@ impl<'a> Facts<'a> {
     /// Least time when the controller carries no more in an interval than it did at best, or than its buffers hold.
     pub(super) fn by_buffers(&self) -> f64 {
         let tally = &self.half.tally;
-        // Where packets were left over an event was seen at its most; else the buffers may be filled again while
-        // it lasts.
+        // Where packets were left over an event was seen at its most; else the buffers may be filled again while it
+        // lasts.
         let is_seen = tally.queued_ns as f64 > 0.1 * self.whole_ns as f64;
         let most = match self.half.buffers {
             _ if is_seen => self.per_interval,
@@ -107,9 +107,8 @@ impl<'a> Facts<'a> {
         tally.packets as f64 / most.max(1) as f64 * self.interval() as f64
     }
 
-    /// Whether events ended although their sender had more for them and credits, in the log of the receiver:
-    /// packets came
-    /// an event later each, fewer in one than have room.
+    /// Whether events ended although their sender had more for them and credits, in the log of the receiver: packets
+    /// came an event later each, fewer in one than have room.
     pub(super) fn is_cut_short(&self) -> bool {
         let fits = self.interval() / self.limit.cycle(self.limit.length).max(1);
         !self.half.is_sent_here() && 4 * self.half.tally.cut_short > self.half.tally.packets && self.per_interval < fits
@@ -134,14 +133,10 @@ impl<'a> Facts<'a> {
         self.half.breakdown.longest_seen(holders)
     }
 
-    /// Whether a cause that would save so much is worth a word: by what the log says itself, or by what its remedy gives.
-    pub(super) fn is_told(&self, cause: &str, saved: f64, least: f64) -> bool {
-        saved >= least * self.whole_ns as f64 || self.is_gain(cause)
-    }
-
-    /// Whether a cause's remedy gives something where it is run.
-    pub(super) fn is_gain(&self, cause: &str) -> bool {
-        const LEAST: f64 = 0.02;
-        self.gains.as_ref().is_some_and(|gains| gains.saved(cause) >= LEAST)
+    /// Whether a cause's remedy gives so much where it is run, and the log has time that it may have held: of its
+    /// holders, or of none that is known.
+    pub(super) fn is_gain(&self, cause: &str, holders: &[Holder], least: f64) -> bool {
+        let held: f64 = holders.iter().chain([&Holder::NotKnown]).map(|&holder| self.ns(holder)).sum();
+        held >= least * self.whole_ns as f64 && self.gains.as_ref().is_some_and(|gains| gains.saved(cause) >= least)
     }
 }

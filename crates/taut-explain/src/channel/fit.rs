@@ -3,8 +3,9 @@
 //! What the log says is taken over ([`known`]). What it leaves open is searched, one parameter after another: when the
 //! link layers take up late packets, how many PDUs they put into an event, the way between hosts and controllers, when
 //! completed packets are reported, the time that the receiver takes to answer with credits, the program's time, and the
-//! share of packets that must be sent again. Each candidate is run, and its run followed as a log by the same rules; the
-//! nearest in all figures ([`Shape`]) stand. There may be several that are about as near: a log does not tell them apart.
+//! share of packets that must be sent again. Each candidate is run, and its run followed as a log by the same rules;
+//! the nearest in all figures ([`Shape`]) stand. There may be several that are about as near: a log does not tell them
+//! apart.
 
 use taut_air::controller::Completion;
 use taut_air::host::Latency;
@@ -28,13 +29,17 @@ const BEYOND: (f64, f64) = (0.15, 4.0);
 /// No more are run.
 const MOST_RUNS: usize = 120;
 
-/// Virtual time of a run: enough events for the rhythm of blocks over events to repeat, and enough SDUs where a link is as
-/// slow as the log's.
+/// Virtual time of a run: enough events for the rhythm of blocks over events to repeat, and enough SDUs where a link is
+/// as slow as the log's.
 pub(super) fn duration(facts: &Facts<'_>) -> Nanos {
     const SDUS: f64 = 16.0;
     const LONGEST: f64 = 10e9;
+    const PACKETS: u64 = 600;
     let slow = SDUS * facts.limit.sdu as f64 * 8e9 / facts.rate().max(1.0);
-    (80 * facts.interval()).clamp(1_000_000_000, 4_000_000_000).max(slow.min(LONGEST) as Nanos)
+    let usual = (80 * facts.interval()).clamp(1_000_000_000, 4_000_000_000);
+    // A fast link shows its rhythm sooner.
+    let fast = PACKETS.saturating_mul(facts.whole_ns) / facts.half.tally.packets.max(1);
+    usual.min(fast.max(20 * facts.interval()).max(500_000_000)).max(slow.min(LONGEST) as Nanos)
 }
 
 /// The scenarios that show what the log shows, the nearest first; none where the log lacks what it takes, or no
@@ -215,8 +220,8 @@ fn transports(facts: &Facts<'_>, scenario: &Scenario) -> Vec<Scenario> {
     usual.into_iter().chain(transport(facts)).map(with).collect()
 }
 
-/// How long the program takes for a block, and how long its blocks are where the log does not tell; of the sender's host
-/// and controller the receiver's log has nothing.
+/// How long the program takes for a block, and how long its blocks are where the log does not tell; of the sender's
+/// host and controller the receiver's log has nothing.
 fn programs(facts: &Facts<'_>, scenario: &Scenario) -> Vec<Scenario> {
     let sender = scenario.sender;
     if facts.half.is_sent_here() {

@@ -2,12 +2,18 @@
 //! buffers at once) have no formula.
 
 use taut_air::Simulation;
+use taut_event::Holder;
 
 use super::facts::Facts;
 use super::fit;
 use super::gains::{Fitted, Gains, Remedied};
 use super::replay::replay;
 use crate::air::{Run, Suspect, suspects};
+
+/// Cause of the simulator: the sender's controller has too few buffers.
+const BUFFERS: &str = "buffers";
+/// Part of the time in which buffers held the data that is worth a try.
+const LEAST_FULL: f64 = 0.02;
 
 /// What the remedies give; `None` where no scenario shows what the log shows.
 pub(super) fn gains(facts: &Facts<'_>) -> Option<Gains> {
@@ -26,12 +32,20 @@ fn remedied(facts: &Facts<'_>, fitted: &Fitted) -> Vec<Remedied> {
     let duration = fit::duration(facts);
     let Some((_, outcome)) = replay(&fitted.scenario, facts.way, &facts.link, 1, duration) else { return Vec::new() };
     let all = suspects(Run { scenario: &fitted.scenario, outcome: &outcome });
-    let best = |suspect: Suspect| {
-        let tried = suspect.trials.into_iter().filter_map(|change| {
+    let mut all: Vec<_> = all.into_iter().map(|Suspect { cause, trials, .. }| (cause, trials)).collect();
+    // Buffers that are filled again too late for the event are its early end to the simulator. The log shows that they
+    // were all taken: what more of them give is tried as well.
+    let is_full = facts.ns(Holder::ControllerBuffers) >= LEAST_FULL * facts.whole_ns as f64;
+    if is_full && all.iter().all(|&(cause, _)| cause != BUFFERS) {
+        let many = [("sender.acl_buffers", "16"), ("sender.tx_slots", "0")];
+        all.push((BUFFERS, vec![many.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()]));
+    }
+    let best = |(cause, trials): (&'static str, Vec<Vec<(String, String)>>)| {
+        let tried = trials.into_iter().filter_map(|change| {
             let mut scenario = fitted.scenario.clone();
             change.iter().try_for_each(|(name, value)| scenario.set(name, value)).ok()?;
             let bps = Simulation::new(&scenario, 1).ok()?.run(duration, &mut ()).throughput_bps;
-            Some(Remedied { cause: suspect.cause, change, bps })
+            Some(Remedied { cause, change, bps })
         });
         tried.max_by(|a, b| a.bps.total_cmp(&b.bps))
     };

@@ -24,15 +24,15 @@ pub(super) struct Remedied {
     pub(super) bps: f64,
 }
 
-/// A link as it is, and what it carries without each of its limits: in one scenario that shows what the log shows, or in
-/// several.
+/// A link as it is, and what it carries without each of its limits: in one scenario that shows what the log shows, or
+/// in several.
 #[derive(Clone, Debug)]
 pub(super) struct Gains {
     pub(super) standing: Vec<(Fitted, Vec<Remedied>)>,
 }
 
-/// The cause of a log that a cause of the simulator counts as. A host's log has no air: early ends of events and repeats
-/// are one to it; a short SDU at the end of a block costs credits; and the driver is the host.
+/// The cause of a log that a cause of the simulator counts as. A host's log has no air: early ends of events and
+/// repeats are one to it; a short SDU at the end of a block costs credits; and the driver is the host.
 fn in_log(cause: &str) -> &str {
     match cause {
         "event_length" | "loss" => "controller",
@@ -51,6 +51,15 @@ impl Gains {
             1.0 - fitted.bps / rates.fold(fitted.bps, f64::max).max(1.0)
         });
         saved.sum::<f64>() / self.standing.len().max(1) as f64
+    }
+
+    /// How much the log's own evidence counts beside the scenarios, 0 to 1: the more, the less they show what it shows.
+    pub(super) fn doubt(&self) -> f64 {
+        const LEAST: f64 = 0.1;
+        /// At this distance the scenarios count for nothing.
+        const FAR: f64 = 300.0;
+        let distance = self.standing.first().map_or(FAR, |(fitted, _)| fitted.distance);
+        (LEAST + (1.0 - LEAST) * distance / FAR).min(1.0)
     }
 
     /// What relieves a cause most in the nearest scenario: the change, and the rates with it and without.

@@ -26,6 +26,10 @@ pub(super) const USB: Transport = Transport::Usb { delay: 125_000 };
 /// What the log says.
 pub(super) fn known(facts: &Facts<'_>) -> Option<Scenario> {
     let (half, tally) = (facts.half, &facts.half.tally);
+    // One link, and of LE: a model of what it was on the whole says nothing of each of its parts.
+    if half.is_classic || half.uses.all().count() > 1 {
+        return None;
+    }
     let is_enough = tally.packets >= LEAST_PACKETS && tally.sdus > 0 && facts.link.from_start && facts.interval() > 0;
     if !is_enough || !half.knows_credits() || half.limits.credits == 0 || half.limits.mps < 23 {
         return None;
@@ -59,7 +63,7 @@ pub(super) fn known(facts: &Facts<'_>) -> Option<Scenario> {
     let wake = tally.wakes.median().unwrap_or(0);
     sender.host.rx = Latency::fixed(refill);
     sender.host.wakeup = Latency::fixed(wake.saturating_sub(refill).min(20_000_000));
-    let block = tally.blocks.median().unwrap_or(MANY_SDUS * u64::from(half.limits.mtu)).max(1);
+    let block = tally.blocks.median().unwrap_or_else(|| MANY_SDUS * u64::from(half.limits.mtu)).max(1);
     sender.host.block = u32::try_from(block).unwrap_or(u32::MAX).min(1 << 30);
     // What the program took besides its wake-ups, as far as nothing else was waited for.
     let woken = tally.wakes.count() as f64 * wake as f64;
@@ -116,11 +120,10 @@ const LEAST_TELLING: u16 = 100;
 /// Bits a second of a usual UART.
 const BAUDS: [u32; 8] = [115_200, 230_400, 460_800, 921_600, 1_500_000, 2_000_000, 3_000_000, 4_000_000];
 
-/// The way between host and controller: the least time that a packet took, beyond its time on air, is that of
-/// its bytes.
-/// What arrives in another rhythm than the air's had to wait for the packet before it on that way: an exchange
-/// with its
-/// two inter frame spaces cannot be shorter (Vol 6, Part B, section 4.1), but for what other packets on that way take.
+/// The way between host and controller: the least time that a packet took, beyond its time on air, is that of its
+/// bytes. What arrives in another rhythm than the air's had to wait for the packet before it on that way: an exchange
+/// with its two inter frame spaces cannot be shorter (Vol 6, Part B, section 4.1), but for what other packets on that
+/// way take.
 pub(super) fn transport(facts: &Facts<'_>) -> Option<Transport> {
     // The events on the same way take as long as a short packet.
     let (length, least) = facts.half.tally.least_way.filter(|&(length, _)| length >= LEAST_TELLING)?;

@@ -23,6 +23,11 @@ pub(crate) const CAUSES: [(&str, &[Holder]); 9] = [
     ("sending_program", &[Holder::SendingProgram]),
 ];
 
+/// Those whose time a cause is.
+fn holders(cause: &str) -> &'static [Holder] {
+    CAUSES.iter().find(|(name, _)| *name == cause).map_or(&[][..], |(_, holders)| holders)
+}
+
 /// Less of the time is not worth a word.
 const LEAST_SAVED: f64 = 0.02;
 /// Of events that close early: less is within what the model does not know.
@@ -35,7 +40,7 @@ const FASTEST_BPS: f64 = 2e6;
 
 impl Facts<'_> {
     fn found(&self, cause: &str, saved: f64, summary: String, evidence: Vec<Evidence>, remedy: &str) -> Judged {
-        let holders = CAUSES.iter().find(|(name, _)| *name == cause).map_or(&[][..], |(_, holders)| holders);
+        let holders = holders(cause);
         let mut all = vec![self.longest(holders)];
         all.extend(evidence);
         let rate = |ns: f64| words::rate(self.half.tally.bytes, ns.max(1.0) as u64);
@@ -112,13 +117,16 @@ pub(super) fn verdicts(channel: &Channel, way: Way, is_modelled: bool) -> Vec<Ve
     all.into_iter().map(|(_, on)| on).collect()
 }
 
-/// Where scenarios show what the log shows, the order is that of what the remedies give in them.
+/// Where scenarios show what the log shows, the order is that of what the remedies give in them; the log's own evidence
+/// counts beside, by how far they are from it.
 fn reweigh(facts: &Facts<'_>, all: &mut [(f64, VerdictOn)]) {
     let Some(gains) = &facts.gains else { return };
+    let doubt = gains.doubt();
     for (saved, on) in
         all.iter_mut().filter(|(_, on)| matches!(on.verdict, Verdict::Found(_)) && on.cause != "peer_turn")
     {
-        *saved = gains.saved(&on.cause) * facts.whole_ns as f64;
+        let by_model = gains.saved(&on.cause) * facts.whole_ns as f64;
+        *saved = doubt * *saved + (1.0 - doubt) * by_model;
     }
 }
 
@@ -152,7 +160,7 @@ fn credits(facts: &Facts<'_>) -> Judged {
     let tally = &facts.half.tally;
     let held = facts.ns(Holder::Credits);
     let saved = facts.saved_of(held, facts.by_buffers());
-    if !facts.is_told("credit_window", saved, LEAST_SAVED) || !enough(facts, &[Holder::Credits]) {
+    if !is_told(facts, "credit_window", saved, LEAST_SAVED) || !enough(facts, &[Holder::Credits]) {
         return CLEAR;
     }
     let median = tally.credit_waits.median().unwrap_or_default();
@@ -192,6 +200,11 @@ fn is_modelled(facts: &Facts<'_>) -> bool {
     facts.interval() > 0 && facts.link.from_start && facts.half.tally.packets >= LEAST_PACKETS
 }
 
+/// Whether a cause that would save so much is worth a word: by what the log says itself, or by what its remedy gives.
+fn is_told(facts: &Facts<'_>, cause: &str, saved: f64, least: f64) -> bool {
+    saved >= least * facts.whole_ns as f64 || facts.is_gain(cause, holders(cause), least)
+}
+
 /// Why they are not.
 fn unknown_model(facts: &Facts<'_>) -> Judged {
     if facts.interval() > 0 && facts.link.from_start {
@@ -204,11 +217,12 @@ fn unknown_model(facts: &Facts<'_>) -> Judged {
 /// Part B, section 4.5.6). Where packets come one event after another though there is room, the sender's controller had
 /// no more, or did not go on.
 fn controller_there(facts: &Facts<'_>) -> Judged {
-    if !is_modelled(facts) || !facts.is_cut_short() && !facts.is_gain("controller") {
+    let is_gain = || facts.is_gain("controller", holders("controller"), LEAST_EARLY);
+    if !is_modelled(facts) || !facts.is_cut_short() && !is_gain() {
         return unknown("what the sender's controller had", AT_SENDER);
     }
     let saved = (facts.whole_ns as f64 - facts.takes(facts.carries()).max(facts.by_credits())).max(0.0);
-    if !facts.is_told("controller", saved, LEAST_EARLY) {
+    if !is_told(facts, "controller", saved, LEAST_EARLY) {
         return unknown("what the sender's controller had", AT_SENDER);
     }
     let evidence = vec![text(format!(
@@ -243,7 +257,9 @@ fn controller(facts: &Facts<'_>) -> Judged {
     let saved = facts.beyond_model().min(facts.whole_ns as f64 - facts.by_credits());
     let tally = &facts.half.tally;
     let is_seen = saved >= LEAST_EARLY * facts.whole_ns as f64 && tally.queued_ns as f64 > 0.5 * saved;
-    if !is_seen && !facts.is_gain("controller") {
+    // A link that carried all it can while it was busy leaves its controller no part in it.
+    let may_be = saved > 0.0 && facts.is_gain("controller", holders("controller"), LEAST_EARLY);
+    if !is_seen && !may_be {
         return CLEAR;
     }
     let fits = facts.interval() / facts.limit.cycle(facts.limit.length).max(1);
@@ -284,7 +300,7 @@ fn buffers(facts: &Facts<'_>) -> Judged {
         return unknown("how many packets the controller takes at once", FROM_BEGIN);
     }
     let saved = facts.saved_of(facts.ns(Holder::ControllerBuffers), facts.by_credits());
-    if !facts.is_told("controller_buffers", saved, LEAST_SAVED) || !enough(facts, &[Holder::ControllerBuffers]) {
+    if !is_told(facts, "controller_buffers", saved, LEAST_SAVED) || !enough(facts, &[Holder::ControllerBuffers]) {
         return CLEAR;
     }
     let evidence = vec![text(format!("The controller takes {} packets of LE at once.", facts.half.buffers))];
@@ -335,7 +351,7 @@ fn quantised(facts: &Facts<'_>) -> Judged {
         (less + link).min(whole - facts.takes(rate(other)))
     };
     let best = model::USUAL_NS.into_iter().filter(|&other| other != now).max_by(|&a, &b| saved(a).total_cmp(&saved(b)));
-    let is_told = |best: u64| facts.is_told("interval_quantisation", saved(best), LEAST_SAVED);
+    let is_told = |best: u64| is_told(facts, "interval_quantisation", saved(best), LEAST_SAVED);
     let Some(best) = best.filter(|&best| is_told(best)) else { return CLEAR };
     let evidence = vec![text(format!(
         "The interval is {}; with {} waits for an event would take less.",
@@ -360,7 +376,7 @@ fn phy(facts: &Facts<'_>) -> Judged {
         return unknown_model(facts);
     }
     let saved = facts.saved_by(Limit { phy: Phy::Le2M, ..facts.limit }, facts.interval());
-    if !facts.is_told("phy", saved, LEAST_SAVED) {
+    if !is_told(facts, "phy", saved, LEAST_SAVED) {
         return CLEAR;
     }
     facts.found(
@@ -391,7 +407,7 @@ fn length(facts: &Facts<'_>) -> Judged {
         return unknown_model(facts);
     }
     let saved = facts.saved_by(Limit { length: 251, ..facts.limit }, facts.interval());
-    if !facts.is_told("length", saved, LEAST_SAVED) {
+    if !is_told(facts, "length", saved, LEAST_SAVED) {
         return CLEAR;
     }
     facts.found(
@@ -411,7 +427,7 @@ fn mtu(facts: &Facts<'_>) -> Judged {
         return unknown_model(facts);
     }
     let saved = facts.saved_by(Limit { sdu: 4096, ..facts.limit }, facts.interval());
-    if !facts.is_told("mtu", saved, LEAST_SAVED) {
+    if !is_told(facts, "mtu", saved, LEAST_SAVED) {
         return CLEAR;
     }
     facts.found(
