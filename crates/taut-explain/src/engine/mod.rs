@@ -77,7 +77,7 @@ enum Tracker {
 }
 
 /// The links of so many directions are modelled at most: each takes tens of runs.
-const MOST_MODELLED: u64 = 64;
+const MOST_MODELLED: u64 = 16;
 
 impl Tracker {
     fn keep_trails(&mut self, limit: usize) {

@@ -63,7 +63,10 @@ pub(super) fn verdicts(connection: &Connection, way: Way) -> Vec<VerdictOn> {
     verdicts.sort_by_key(|on| match &on.verdict {
         Verdict::Found(found) => {
             // What a program does is no fault of the path; but a small fault does not come before it.
-            (u8::from(is_a_program(&on.cause) || found.cost.share < LEADING_SHARE), std::cmp::Reverse(found.cost.held_ns))
+            (
+                u8::from(is_a_program(&on.cause) || found.cost.share < LEADING_SHARE),
+                std::cmp::Reverse(found.cost.held_ns),
+            )
         }
         Verdict::Unknown { .. } => (2, std::cmp::Reverse(0)),
         Verdict::Clear => (3, std::cmp::Reverse(0)),
