@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
-    /// Write what was measured, a recording for [baseline] and taut report
+    /// Write what was measured, a recording for the baseline and taut report
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// The server to start instead of [server] command, with its arguments
