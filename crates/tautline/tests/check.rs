@@ -183,10 +183,19 @@ fn a_server_that_does_not_start_or_ends_is_an_error_with_its_words() {
     assert!(has_ended(child.trim()), "{child} still runs");
 }
 
-/// Or is a zombie that nobody has waited for.
+/// Or is a zombie that nobody has waited for. What is killed ends when it has its turn on a processor.
 fn has_ended(pid: &str) -> bool {
-    let state = fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
-    state.is_empty() || state.contains(") Z ")
+    let give_up = Instant::now() + Duration::from_secs(5);
+    loop {
+        let state = fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
+        if state.is_empty() || state.contains(") Z ") {
+            return true;
+        }
+        if Instant::now() > give_up {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]

@@ -382,8 +382,8 @@ fn unseen(tracer: &Tracer, is_by_process: bool) -> Vec<String> {
         remarks.push(text.to_owned());
     }
     if is_by_process && tracer.missing().contains(&"sk_data_ready") {
-        let text = "So what has come over a Unix socket or UDP when a read begins came at an unknown time (it takes \
-                    Linux 6.3).";
+        let text = "What has come over a Unix socket or UDP when a read begins came at an unknown time (to know it \
+                    takes Linux 6.3).";
         remarks.push(text.to_owned());
     }
     if !tracer.missing().is_empty() {
