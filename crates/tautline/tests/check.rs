@@ -194,7 +194,7 @@ fn has_ended(pid: &str) -> bool {
         if Instant::now() > give_up {
             return false;
         }
-        std::thread::sleep(Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(10));
     }
 }
 
