@@ -530,3 +530,21 @@ fn no_line_is_wider_than_100_columns() {
         assert_eq!(told.contains("ALL 4 directions: nagle_delayed_ack "), name == "two.pcap", "{told}");
     }
 }
+
+#[test]
+fn a_capture_is_never_overwritten() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), "held.pcap", &capture());
+    let link = directory.path().join("link.pcap");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    for out in [path.as_ref(), link.as_path()] {
+        for option in ["--html", "--perfetto"] {
+            let refused = explain(&path, &[option, out.to_str().unwrap()]);
+            assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+            assert!(std::fs::read(&path).unwrap() == capture(), "{option}");
+        }
+    }
+    let page = directory.path().join("page");
+    let page = page.to_str().unwrap();
+    assert_eq!(explain(&path, &["--html", page, "--perfetto", page]).status.code(), Some(2));
+}
