@@ -26,8 +26,9 @@ use crate::processor;
 use crate::seen::Seen;
 use crate::shared::Shared;
 
-/// How long a session that is over is kept, when its client does not say that it has the report.
-const LINGER: Duration = Duration::from_secs(2);
+/// How long a session that is over is kept, when its client does not say that it has the report: longer than a
+/// client waits for an answer, so that no question comes to a session that is gone.
+const LINGER: Duration = Duration::from_secs(10);
 /// How long a challenge holds, at least; at most twice that.
 const CHALLENGE: Duration = Duration::from_secs(10);
 

@@ -129,9 +129,11 @@ fn session(path: Path, messages: u64) -> (u64, usize, u64) {
     (summary.messages, records.len(), relay.from_client.load(Ordering::Relaxed))
 }
 
+/// The longest paths take two seconds, and a busy machine adds to that. A server forgot a session that was over after
+/// just two, so that the question for its arrivals met nobody.
 #[test]
-fn a_session_works_at_a_round_trip_of_two_seconds() {
-    let path = Path { delay: Duration::from_secs(1), jitter: Duration::ZERO, copies: 1 };
+fn a_session_works_at_a_round_trip_of_more_than_two_seconds() {
+    let path = Path { delay: Duration::from_millis(1_200), jitter: Duration::ZERO, copies: 1 };
     let (messages, records, sent) = session(path, 10);
     assert_eq!((messages, records), (10, 10));
     // Five questions; the first is repeated three times until its answer is there, the others wait
