@@ -136,6 +136,11 @@ pub(crate) fn has_debug_kernel() -> bool {
     Series::V6_12Debug.built().is_ok_and(|kernel| kernel.is_some())
 }
 
+/// Whether any of the kernels that are fetched is there.
+pub(crate) fn has_stock_kernels() -> bool {
+    Series::STOCK.iter().any(|kernel| kernel.place().is_ok_and(|directory| directory.is_dir()))
+}
+
 fn had(result: Result<()>) -> u8 {
     result.map_or_else(
         |error| {

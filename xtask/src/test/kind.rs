@@ -103,6 +103,12 @@ const TIMING: &[(&str, &str)] = &[
     ),
 ];
 
+/// Of these, which keep a core busy for a part of their time: nothing runs beside them.
+pub(super) const COMPUTING: &[&str] = &[
+    "tautline::pace tune_finds_the_remedy_by_itself",
+    "tautline::pace write_write_read_is_found_and_its_cures_are_not",
+];
+
 /// Tests of another kind than their package's.
 const OTHERS: &[(&str, Kind)] = &[
     ("taut-report::browser ", Kind::Browser),
@@ -112,6 +118,15 @@ const OTHERS: &[(&str, Kind)] = &[
     ("tautline::survey survey_", Kind::Bench),
     ("tautline::wake_up ", Kind::Bench),
     ("xtask::lab_module the_debug_kernel_", Kind::DebugKernel),
+];
+
+/// Those in guests that take minutes: they begin before the others, also where none has run yet.
+const LONG: &[&str] = &[
+    "xtask::lab_gpio ",
+    "xtask::lab_module it_stands_",
+    "xtask::lab_pair blocks_",
+    "xtask::lab_route ",
+    "xtask::lab_tune on_linux_6_12",
 ];
 
 impl Kind {
@@ -170,6 +185,11 @@ impl Kind {
     }
 }
 
+/// Whether it is known to take long.
+pub(super) fn is_long(name: &str) -> bool {
+    LONG.iter().any(|begin| name.starts_with(begin))
+}
+
 /// Why a test needs a quiet machine, where it does.
 pub(super) fn needs_quiet_since(name: &str) -> Option<&'static str> {
     TIMING.iter().find(|(timing, _)| *timing == name).map(|(_, why)| *why)
@@ -181,9 +201,10 @@ pub(super) fn needs_quiet_since(name: &str) -> Option<&'static str> {
 /// The names that no test has.
 pub(super) fn check(names: &[&str]) -> Result<()> {
     let is_there = |name: &str| names.contains(&name);
-    let gone: Vec<&str> = TIMING.iter().map(|(name, _)| *name).filter(|name| !is_there(name)).collect();
+    let exact = TIMING.iter().map(|(name, _)| *name).chain(COMPUTING.iter().copied());
+    let gone: Vec<&str> = exact.filter(|name| !is_there(name)).collect();
     let begins = |begin: &str| names.iter().any(|name| name.starts_with(begin));
-    let others = OTHERS.iter().map(|(begin, _)| *begin).filter(|begin| !begins(begin));
+    let others = OTHERS.iter().map(|(begin, _)| *begin).chain(LONG.iter().copied()).filter(|begin| !begins(begin));
     let gone: Vec<&str> = gone.into_iter().chain(others).collect();
     if !gone.is_empty() {
         bail!("xtask/src/test/kind.rs names what is no test: {}", gone.join(", "));

@@ -121,6 +121,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::job::{Verdict, Work};
+    use super::super::kind;
     use super::*;
 
     fn no_times() -> Times {
@@ -184,7 +185,7 @@ mod tests {
             let (kind, verdict) = (Kind::Timing, Verdict::Passed);
             times.note(&Finished { name, kind, verdict, time, cpu, is_short: false, output });
         }
-        let jobs = ["unknown", "computes", "waits", "paces"].map(|name| job(name, Kind::Timing, ""));
+        let jobs = ["computes", "waits", "paces"].map(|name| job(name, Kind::Timing, ""));
         let mut queue = Queue::new(jobs.into(), &times, Limits::QUIET);
         let mut next = || queue.next().map(|(job, past)| (job.name, past));
         let paces = next().unwrap();
@@ -195,6 +196,20 @@ mod tests {
         assert!(queue.next().is_none());
         queue.ended(Kind::Timing, waits.1);
         assert_eq!(queue.next().unwrap().0.name, "computes");
+        assert!(queue.next().is_none());
+    }
+
+    /// On a machine where none has run yet, two stand beside each other all the same.
+    #[test]
+    fn what_needs_quiet_is_taken_to_wait_but_for_what_is_known_to_compute() {
+        let computes = kind::COMPUTING[0];
+        let jobs = [computes, "one", "other", "third"].map(|name| job(name, Kind::Timing, ""));
+        let mut queue = Queue::new(jobs.into(), &no_times(), Limits::QUIET);
+        assert_eq!(queue.next().unwrap().0.name, computes);
+        assert!(queue.next().is_none());
+        queue.ended(Kind::Timing, no_times().expected(&job(computes, Kind::Timing, "")));
+        let two = [queue.next().unwrap(), queue.next().unwrap()].map(|(job, _)| job.name);
+        assert_eq!(two, ["one", "other"]);
         assert!(queue.next().is_none());
     }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::job::{Finished, Job, Verdict};
-use super::kind::Kind;
+use super::kind::{self, Kind};
 
 /// What is known of a test.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +31,8 @@ pub(super) struct Times {
 /// Cores that a test keeps busy of which nothing is known. Most mostly wait; but the first run on a
 /// machine, which knows of none, has to leave each the time that it needs.
 const UNKNOWN_LOAD: f64 = 1.0;
+/// The same for those that look at times: they wait for timers nearly always.
+const TIMING_LOAD: f64 = 0.25;
 /// What is left of the load that a test had once when the next run finds less: it may have waited for others then.
 const FADING: f64 = 0.9;
 
@@ -43,13 +45,14 @@ impl Times {
 
     /// What a job will need. One that has not run yet is taken for a long one if its kind is.
     pub(super) fn expected(&self, job: &Job) -> Past {
-        let unknown = match job.kind {
-            Kind::Guest | Kind::DebugKernel | Kind::QuietGuest | Kind::Apart => {
-                Past { time: Duration::from_secs(60), load: 1.0 }
-            }
-            Kind::Bench => Past { time: Duration::from_secs(60), load: UNKNOWN_LOAD },
-            Kind::Host | Kind::Browser | Kind::Timing => Past { time: Duration::ZERO, load: UNKNOWN_LOAD },
+        let (seconds, load) = match job.kind {
+            _ if job.kind.has_a_guest() && kind::is_long(&job.name) => (200, UNKNOWN_LOAD),
+            Kind::Guest | Kind::DebugKernel | Kind::QuietGuest | Kind::Apart | Kind::Bench => (60, UNKNOWN_LOAD),
+            Kind::Host | Kind::Browser => (0, UNKNOWN_LOAD),
+            Kind::Timing if kind::COMPUTING.contains(&job.name.as_str()) => (60, UNKNOWN_LOAD),
+            Kind::Timing => (0, TIMING_LOAD),
         };
+        let unknown = Past { time: Duration::from_secs(seconds), load };
         longest(&self.past, job).or_else(|| longest(&self.elsewhere, job)).unwrap_or(unknown)
     }
 

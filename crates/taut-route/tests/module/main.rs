@@ -19,7 +19,7 @@ mod support;
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use taut_route::bench::gpio::Simulation;
 use taut_route::route::{Route, parse_file};
@@ -73,9 +73,10 @@ fn main() -> ExitCode {
     let (mut passed, mut failed) = (0, 0);
     for (name, test) in TESTS.iter().filter(|(name, _)| is_wanted(name)) {
         println!("test {name} ...");
+        let begin = Instant::now();
         // What it said stands above.
         let is_ok = catch_unwind(test).is_ok();
-        println!("test {name} ... {}", if is_ok { "ok" } else { "FAILED" });
+        println!("test {name} ... {} ({:.1} s)", if is_ok { "ok" } else { "FAILED" }, begin.elapsed().as_secs_f64());
         *if is_ok { &mut passed } else { &mut failed } += 1;
     }
     println!("test result: {}. {passed} passed; {failed} failed", if failed == 0 { "ok" } else { "FAILED" });
