@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use support::{COMPLAINTS, DEBUG_KERNEL, Lab, module_tests};
+use support::{COMPLAINTS, DEBUG_KERNEL, Lab, test_program};
 
 /// What takes locks of others, comes and goes, or has to end: nothing whose result depends on how fast the guest is.
 const TESTS: &str = "a_key keys_light leds_on a_descriptor what_is a_program_that an_edge hundred_times";
@@ -20,7 +20,7 @@ const BOTH_EDGES: &str = "a_chip too_long what_reading after_readers";
 
 /// Runs tests of the module on two processors; the kernel's log has to stay clean.
 fn run(lab: &Lab, kernel: &str, tests: &str, passed: u32, more: &str) {
-    let program = format!("{}:/bin/module-tests", module_tests().display());
+    let program = format!("{}:/bin/module-tests", test_program("module").display());
     // kmemleak names itself at its start and counts what it found, which `more` looks at.
     let log = "dmesg | grep -v 'kmemleak: '";
     let script = format!("TAUT_MODULE_TESTS=1 module-tests {tests}\n{more}\n! {log} | grep -E '{COMPLAINTS}'");

@@ -3,7 +3,7 @@
 
 mod support;
 
-use support::{COMPLAINTS, Lab, module_tests};
+use support::{COMPLAINTS, Lab, test_program};
 
 const KERNELS: [&str; 2] = ["6.1", "6.12"];
 
@@ -20,7 +20,7 @@ fn run(lab: &Lab, kernel: &str, more: &[&str], script: &str) -> String {
 #[test]
 fn the_module_does_what_it_promises() {
     let Some(lab) = Lab::with_modules("the_module_does_what_it_promises") else { return };
-    let program = format!("{}:/bin/module-tests", module_tests().display());
+    let program = format!("{}:/bin/module-tests", test_program("module").display());
     for kernel in KERNELS {
         let stdout = run(
             &lab,

@@ -7,7 +7,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use explain_support::Conditions;
-use explain_support::traffic::{Reader, Sender, Shares, Traffic, alike, explain, in_words, ms, said, truth};
+use explain_support::traffic::{Reader, Sender, Shares, Traffic, alike, explain, in_words, keep, ms, said, truth};
 use serde_json::Value;
 
 /// Pseudo-random numbers (splitmix64, Steele, Lea and Flood 2014).
@@ -64,6 +64,7 @@ impl Draw {
             conditions,
             options: format!("{nodelay}{send_buffer}"),
             congestion_control: Some(congestion_controls[self.next() as usize % congestion_controls.len()]),
+            starts_anew: true,
             receive_buffer: self.one_in(4).then(|| self.within(8_000..100_000) as usize),
             sender,
             reader,
@@ -117,7 +118,6 @@ fn drawn_connections_are_broken_down_as_the_kernel_has_it() {
     }
     let is_whole = std::env::var_os("TAUT_AGREEMENT").is_some_and(|which| which == "all");
     let seed = std::env::var("TAUT_SEED").map_or(20_261_124, |seed| seed.parse().unwrap());
-    let kept = std::env::var_os("TAUT_KEEP");
     let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
     let controls: Vec<_> =
         ["reno", "bbr"].into_iter().filter(|name| known.split_whitespace().any(|has| has == *name)).collect();
@@ -142,10 +142,7 @@ fn drawn_connections_are_broken_down_as_the_kernel_has_it() {
             let faults = count(&mut named[place], &truth, &direction);
             let name = ["sender", "receiver"][place];
             println!("    {name:8} {:5.1} %: {} {faults:?}", agreed * 100.0, in_words(&said));
-            if let Some(directory) = &kept {
-                std::fs::write(std::path::Path::new(directory).join(format!("{seed}-{run}-{name}.pcap")), capture)
-                    .unwrap();
-            }
+            keep(&format!("{seed}-{run}-{name}"), capture);
         }
     }
     for place in 0..2 {

@@ -4,16 +4,14 @@
 mod explain_support;
 mod support;
 
+use std::thread;
+
 use explain_support::Conditions;
-use explain_support::traffic::{Reader, Sender, Traffic, alike, explain, in_words, ms, said, truth};
+use explain_support::traffic::{Reader, Sender, Traffic, alike, explain, in_words, keep, ms, said, truth};
 
 struct Case {
     name: &'static str,
-    conditions: Conditions,
-    options: &'static str,
-    receive_buffer: Option<usize>,
-    sender: Sender,
-    reader: Reader,
+    traffic: Traffic,
     /// The causes that must be found from both sides.
     found: &'static [&'static str],
     /// Those that must not.
@@ -22,105 +20,163 @@ struct Case {
     agreement: f64,
 }
 
-impl Case {
-    fn traffic(&self) -> Traffic {
-        Traffic {
-            conditions: self.conditions.clone(),
-            options: self.options.to_owned(),
-            congestion_control: None,
-            receive_buffer: self.receive_buffer,
-            sender: self.sender,
-            reader: self.reader,
-        }
-    }
-}
-
 fn path(delay: u64) -> Conditions {
     Conditions { delay: ms(delay), ..Conditions::default() }
 }
 
-fn cases() -> Vec<Case> {
-    let case = |name, delay, sender, reader, found, absent| Case {
-        name,
-        conditions: path(delay),
-        options: "",
+fn at_rate(delay: u64, rate: u64, queue_bytes: u64) -> Conditions {
+    Conditions { rate: Some(rate), queue_bytes, ..path(delay) }
+}
+
+fn traffic(conditions: Conditions, options: &str, sender: Sender, reader: Reader) -> Traffic {
+    Traffic {
+        conditions,
+        options: options.to_owned(),
+        congestion_control: Some("cubic"),
+        starts_anew: true,
         receive_buffer: None,
         sender,
         reader,
-        found,
-        absent,
-        agreement: 0.9,
-    };
+    }
+}
+
+fn cases() -> Vec<Case> {
+    const NAGLE: &str = "nagle_delayed_ack";
     let answers = Reader::Answering(200, 100, ms(0));
+    let bulk = |conditions| traffic(conditions, "", Sender::Bulk, Reader::Fast);
+    let by = |name, conditions| Traffic { congestion_control: Some(name), ..bulk(conditions) };
+    let case = |name, traffic, found, absent| Case { name, traffic, found, absent, agreement: 0.9 };
     vec![
-        case("request in two writes", 2, Sender::TwoWrites(200, 100), answers, &["nagle_delayed_ack"], &["loss"]),
+        case("request in two writes", traffic(path(2), "", Sender::TwoWrites(200, 100), answers), &[NAGLE], &["loss"]),
+        case(
+            "the same, TCP_NODELAY",
+            traffic(path(2), "nodelay=on", Sender::TwoWrites(200, 100), answers),
+            &[],
+            &[NAGLE, "loss"],
+        ),
+        case(
+            "period = round trip",
+            traffic(path(5), "nodelay=on", Sender::Periodic(128, ms(10)), Reader::Fast),
+            &["sending_program"],
+            &[NAGLE],
+        ),
+        case(
+            "periodic writes, Nagle",
+            traffic(path(10), "", Sender::Periodic(128, ms(8)), Reader::Fast),
+            &[NAGLE],
+            &["loss", "receive_window"],
+        ),
+        case(
+            "small receive buffer",
+            Traffic { receive_buffer: Some(32 << 10), ..bulk(path(20)) },
+            &["receive_window"],
+            &["receiving_program", NAGLE],
+        ),
+        case("slow reader", traffic(path(2), "", Sender::Bulk, Reader::Slow(ms(20))), &["receiving_program"], &[NAGLE]),
+        // A tail that is probed while the reader pauses counts as lost.
         Case {
-            options: "nodelay=on",
-            ..case(
-                "the same, TCP_NODELAY",
-                2,
-                Sender::TwoWrites(200, 100),
-                answers,
-                &[],
-                &["nagle_delayed_ack", "loss"],
-            )
-        },
-        Case {
-            options: "nodelay=on",
-            ..case(
-                "period = round trip",
-                5,
-                Sender::Periodic(128, ms(10)),
-                Reader::Fast,
-                &["sending_program"],
-                &["nagle_delayed_ack"],
-            )
-        },
-        Case {
-            receive_buffer: Some(32 << 10),
-            ..case(
-                "small receive buffer",
-                20,
-                Sender::Bulk,
-                Reader::Fast,
-                &["receive_window"],
-                &["receiving_program", "nagle_delayed_ack"],
-            )
-        },
-        case("slow reader", 2, Sender::Bulk, Reader::Slow(ms(20)), &["receiving_program"], &["nagle_delayed_ack"]),
-        Case {
-            receive_buffer: Some(128 << 10),
-            agreement: 0.85,
+            agreement: 0.75,
             ..case(
                 "pausing reader",
-                5,
-                Sender::Bulk,
-                Reader::Pausing(1_500_000, ms(400)),
+                Traffic {
+                    receive_buffer: Some(128 << 10),
+                    ..traffic(path(5), "", Sender::Bulk, Reader::Pausing(1_500_000, ms(400)))
+                },
                 &["receiving_program"],
-                &["nagle_delayed_ack"],
+                &[NAGLE],
             )
         },
+        // Whether the program was late after an acknowledgement, or its buffer was full, the kernel's state does not
+        // tell. On one processor it is late, since the path has to run as well.
         Case {
-            conditions: Conditions {
-                rate: Some(20_000_000),
-                queue_bytes: 256 << 10,
-                lost: vec![400, 800, 1300],
-                ..path(10)
-            },
-            ..case("three losses", 10, Sender::Bulk, Reader::Fast, &["loss"], &["nagle_delayed_ack", "receive_window"])
-        },
-        Case {
-            options: "nodelay=on",
+            agreement: if is_alone() { 0.25 } else { 0.8 },
             ..case(
-                "server thinks 30 ms",
-                5,
-                Sender::Requests(200, 5000),
-                Reader::Answering(200, 5000, ms(30)),
-                &["peer_turn"],
-                &["loss", "nagle_delayed_ack"],
+                "small send buffer",
+                traffic(path(10), "nodelay=on,sndbuf=16384", Sender::Bulk, Reader::Fast),
+                &[],
+                &["receive_window", "receiving_program", "loss", NAGLE],
             )
         },
+        case("bottleneck, Cubic", bulk(at_rate(10, 20_000_000, 32 << 10)), &["congestion_window"], &WINDOW),
+        case("bottleneck, Reno", by("reno", at_rate(10, 20_000_000, 32 << 10)), &["congestion_window"], &WINDOW),
+        case("bottleneck, BBR", by("bbr", at_rate(10, 20_000_000, 256 << 10)), &[], &WINDOW),
+        case("long queue", bulk(at_rate(2, 10_000_000, 2 << 20)), &["path_queue"], &["loss", "receive_window"]),
+        case(
+            "short transfer",
+            traffic(path(40), "", Sender::Once(1_200_000), Reader::Fast),
+            &["slow_start"],
+            &["loss", "slow_start_after_idle"],
+        ),
+        case(
+            "bursts after pauses",
+            traffic(path(20), "", Sender::Periodic(400_000, ms(980)), Reader::Fast),
+            &["slow_start_after_idle"],
+            &["loss"],
+        ),
+        case(
+            "the same, no new start",
+            Traffic { starts_anew: false, ..traffic(path(20), "", Sender::Periodic(400_000, ms(980)), Reader::Fast) },
+            &[],
+            &["slow_start_after_idle", "loss"],
+        ),
+        case(
+            "three losses",
+            bulk(Conditions { lost: vec![400, 800, 1300], ..at_rate(10, 20_000_000, 256 << 10) }),
+            &["loss"],
+            &[NAGLE, "receive_window"],
+        ),
+        case(
+            "lost tails",
+            traffic(
+                Conditions { lost: vec![8, 16, 24, 32], ..path(10) },
+                "nodelay=on",
+                Sender::Periodic(1000, ms(50)),
+                Reader::Fast,
+            ),
+            &["loss"],
+            &[NAGLE, "receive_window"],
+        ),
+        case(
+            "1 % lost",
+            bulk(Conditions { lost: (1..20_000).filter(|number| number * 7_919 % 101 == 5).collect(), ..path(10) }),
+            &["loss"],
+            &[NAGLE, "receive_window"],
+        ),
+        case(
+            "program idle",
+            traffic(path(5), "", Sender::Periodic(1000, ms(300)), Reader::Fast),
+            &["sending_program"],
+            &[NAGLE, "loss", "congestion_window"],
+        ),
+        case(
+            "server thinks 30 ms",
+            traffic(path(5), "nodelay=on", Sender::Requests(200, 5000), Reader::Answering(200, 5000, ms(30))),
+            &["peer_turn"],
+            &["loss", NAGLE],
+        ),
     ]
+}
+
+/// Whether there is one processor for all.
+fn is_alone() -> bool {
+    thread::available_parallelism().is_ok_and(|processors| processors.get() == 1)
+}
+
+/// What a full path is not.
+const WINDOW: [&str; 4] = ["receive_window", "receiving_program", "sending_program", "nagle_delayed_ack"];
+
+/// The same capture without each nth packet.
+fn without_each(nth: usize, capture: &[u8]) -> Vec<u8> {
+    let (mut left, mut place, mut count) = (capture[..24].to_vec(), 24, 0);
+    while let Some(header) = capture.get(place..place + 16) {
+        let end = place + 16 + u32::from_le_bytes(header[8..12].try_into().unwrap()) as usize;
+        count += 1;
+        if count % nth != 0 {
+            left.extend(&capture[place..end]);
+        }
+        place = end;
+    }
+    left
 }
 
 /// The same capture by a clock that is so many seconds ahead.
@@ -141,14 +197,8 @@ fn captures_of_both_ends_are_put_on_one_timeline() {
     if !support::is_root() || !support::has("ip") {
         return support::skip(TEST, "needs root and ip, for two network namespaces");
     }
-    let traffic = Traffic {
-        conditions: Conditions { lost: vec![5, 11], ..path(4) },
-        options: String::new(),
-        congestion_control: None,
-        receive_buffer: None,
-        sender: Sender::Requests(200, 100),
-        reader: Reader::Answering(200, 100, ms(0)),
-    };
+    let conditions = Conditions { lost: vec![5, 11], ..path(4) };
+    let traffic = traffic(conditions, "", Sender::Requests(200, 100), Reader::Answering(200, 100, ms(0)));
     let (_, [near, far]) = match traffic.run() {
         Ok(run) => run,
         Err(error) => return support::skip(TEST, &error),
@@ -180,14 +230,29 @@ fn the_time_breakdown_is_the_kernels() {
     }
     println!("{:24} {:8} {:>6}  by the kernel, then by the capture, in % of the time", "", "seen at", "alike");
     let mut wrong = Vec::new();
-    for case in cases() {
-        let traffic = case.traffic();
-        let (samples, captures) = match traffic.run() {
+    let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+    let is_there = |case: &Case| {
+        let control = case.traffic.congestion_control;
+        control.is_none_or(|control| known.split_whitespace().any(|known| known == control))
+    };
+    let (cases, lacking): (Vec<_>, Vec<_>) = cases().into_iter().partition(is_there);
+    lacking.iter().for_each(|case| println!("{:24} not here: the kernel has no such congestion control", case.name));
+    // They mostly wait, so that several stand beside each other where there is more than one processor.
+    let at_once = if is_alone() { 1 } else { 3 };
+    let runs = cases.chunks(at_once).flat_map(|cases| {
+        thread::scope(|scope| {
+            let runs: Vec<_> = cases.iter().map(|case| scope.spawn(|| case.traffic.run())).collect();
+            runs.into_iter().map(|run| run.join().unwrap()).collect::<Vec<_>>()
+        })
+    });
+    for (case, run) in cases.iter().zip(runs) {
+        let (samples, captures) = match run {
             Ok(run) => run,
             Err(error) => return support::skip(TEST, &error),
         };
-        let truth = truth(&samples, &traffic);
+        let truth = truth(&samples, &case.traffic);
         for (place, capture) in ["sender", "receiver"].into_iter().zip(captures) {
+            keep(&format!("{}-{place}", case.name.replace(' ', "-")), &capture);
             let direction = explain(&capture);
             let said = said(&direction);
             let alike = alike(&truth, &said);
@@ -204,9 +269,15 @@ fn the_time_breakdown_is_the_kernels() {
             check(lacking.is_empty(), format!("{lacking:?} not found"));
             let false_ones: Vec<_> = case.absent.iter().filter(is_found).collect();
             check(false_ones.is_empty(), format!("{false_ones:?} found"));
+            if case.traffic.conditions.lost.is_empty() && case.traffic.conditions.rate.is_some() {
+                let holes = explain(&without_each(100, &capture));
+                let loss = holes["verdicts"].as_array().unwrap().iter().find(|on| on["cause"] == "loss").unwrap();
+                let was = truth.get("loss").copied().unwrap_or_default();
+                check(loss["verdict"] != "found" || was > 0.0, format!("loss of what was not captured: {loss:#}"));
+            }
             let vantage = direction["vantage"].as_f64().unwrap();
             check(if place == "sender" { vantage < 0.25 } else { vantage > 0.75 }, format!("vantage {vantage}"));
-            if !case.conditions.lost.is_empty() {
+            if !case.traffic.conditions.lost.is_empty() {
                 let last = &samples.last().unwrap().1;
                 let (repeated, truth) = (direction["repeated_segments"].as_u64().unwrap(), last.retransmitted_segments);
                 check(repeated == u64::from(truth), format!("{repeated} segments repeated, {truth} by the kernel"));

@@ -99,24 +99,16 @@ pub(crate) const DEBUG_KERNEL: &str = "6.12-debug";
 pub(crate) const COMPLAINTS: &str = "WARNING|BUG|Oops|Call Trace|\\bstall|leak|deadlock|scheduling while atomic|Unbalanced|KASAN|\
                                      possible circular|possible recursive|Invalid wait context|UBSAN|ODEBUG|sleeping function|INFO:";
 
-/// The tests of the module, built.
-pub(crate) fn module_tests() -> PathBuf {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT
-        .get_or_init(|| {
-            let mut build = Command::new(env!("CARGO"));
-            build.args(["test", "--locked", "-p", "taut-route", "--test", "module", "--no-run"]);
-            let output = build.args(["--message-format", "json"]).output().unwrap();
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            let text = String::from_utf8(output.stdout).unwrap();
-            let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-            let built = messages.filter(|message| message["target"]["name"] == "module");
-            built
-                .filter_map(|message| Some(message["executable"].as_str()?.into()))
-                .next_back()
-                .expect("the tests' program")
-        })
-        .clone()
+/// A program of tests with that name, built as `cargo xtask test` builds all of them.
+pub(crate) fn test_program(name: &str) -> PathBuf {
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["test", "--locked", "--workspace", "--test", name, "--no-run", "--message-format", "json"]);
+    let output = build.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let built = messages.filter(|message| message["target"]["name"] == name);
+    built.filter_map(|message| Some(message["executable"].as_str()?.into())).next_back().expect("the tests' program")
 }
 
 /// What btmon can't make sense of in a capture.

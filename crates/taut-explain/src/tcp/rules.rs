@@ -198,7 +198,8 @@ impl Half {
     /// A long pause lets the congestion window be made small again.
     fn paused(&mut self, part: Episode) {
         if part.length() > 200 * MS {
-            self.restart = Some(Restart { at: part.to, was_small: false });
+            let flight_before = std::mem::take(&mut self.burst_flight);
+            self.restart = Some(Restart { at: part.to, flight_before, smaller_than: None });
         }
     }
 
@@ -228,16 +229,21 @@ impl Half {
         if self.restart.is_some_and(|restart| sent.at > restart.at + 8 * round_trip) {
             self.restart = None;
         }
-        // The first round trip after the pause tells whether the window had been made small.
-        let had_more = self.tally.peak_flight > 2 * small_window;
-        if let Some(restart) = self.restart.take_if(|restart| !restart.was_small)
-            && had_more
-            && flight <= small_window
-        {
-            self.restart = Some(Restart { was_small: true, ..restart });
+        // The first round trip after the pause tells whether the window had been made small: it is halved for each
+        // timeout that passes in the pause, down to 10 segments (`tcp_cwnd_restart`, net/ipv4/tcp_output.c).
+        if let Some(restart) = self.restart.take_if(|restart| restart.smaller_than.is_none()) {
+            let peak = self.tally.peak_flight;
+            let is_halved = gated != Gated::Paced && 2 * flight <= restart.flight_before;
+            let smaller_than = match () {
+                () if flight <= small_window && peak > 2 * small_window => Some(peak),
+                () if is_halved && restart.flight_before > 2 * small_window => Some(restart.flight_before),
+                () => None,
+            };
+            self.restart = smaller_than.map(|_| Restart { smaller_than, ..restart });
         }
+        let was_more = self.restart.and_then(|restart| restart.smaller_than);
         let holder = match () {
-            () if self.restart.is_some() && 2 * flight < self.tally.peak_flight => Holder::AfterIdle,
+            () if was_more.is_some_and(|peak| 2 * flight < peak) => Holder::AfterIdle,
             () if is_queued => Holder::PathQueue,
             () if self.peaks.is_growing() => Holder::SlowStart,
             () => {

@@ -36,8 +36,10 @@ pub(crate) enum Sender {
     TwoWrites(usize, usize),
     /// A request in one write; waits for the answer; pauses.
     Requests(usize, usize),
-    /// Small writes at a period.
+    /// Writes at a period.
     Periodic(usize, Duration),
+    /// So many bytes, and the end.
+    Once(usize),
 }
 
 pub(crate) const fn ms(ms: u64) -> Duration {
@@ -52,6 +54,8 @@ pub(crate) struct Traffic {
     pub(crate) options: String,
     /// The sender's; the kernel's own choice, unless given.
     pub(crate) congestion_control: Option<&'static str>,
+    /// Whether the congestion window starts anew after a pause (`tcp_slow_start_after_idle`), as it does unless told.
+    pub(crate) starts_anew: bool,
     pub(crate) receive_buffer: Option<usize>,
     pub(crate) sender: Sender,
     pub(crate) reader: Reader,
@@ -111,9 +115,9 @@ fn serve(reader: Reader, receive_buffer: Option<usize>) {
 impl Traffic {
     /// Sends for a while, with the kernel's state meanwhile.
     fn send(&self) -> Vec<Sample> {
-        if let Some(name) = self.congestion_control {
-            std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", name).unwrap();
-        }
+        // One that had another at its connect is paced ever after.
+        std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno").unwrap();
+        std::fs::write("/proc/sys/net/ipv4/tcp_slow_start_after_idle", u8::from(self.starts_anew).to_string()).unwrap();
         let endpoint = format!("tcp://{RECEIVER}:{PORT}").parse().unwrap();
         let begin = Instant::now();
         let link = loop {
@@ -126,6 +130,9 @@ impl Traffic {
         let options = if self.options.is_empty() { "nodelay=off" } else { &self.options };
         let options: Vec<SocketOption> = options.split(',').map(|option| option.parse().unwrap()).collect();
         link.set_options(&options).unwrap();
+        if let Some(name) = self.congestion_control {
+            rustix::net::sockopt::set_tcp_congestion(&link, name).unwrap();
+        }
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             let sampler = scope.spawn(|| {
@@ -155,8 +162,9 @@ fn drive(link: &Link, sender: Sender) {
     while begin.elapsed() < TIME {
         match sender {
             Sender::Bulk => link.send_all(&block).unwrap(),
+            Sender::Once(bytes) => return link.send_all(&vec![b'x'; bytes]).unwrap(),
             Sender::Periodic(bytes, period) => {
-                link.send_all(&block[..bytes]).unwrap();
+                link.send_all(&vec![b'x'; bytes]).unwrap();
                 turn += 1;
                 thread::sleep((begin + turn * period).saturating_duration_since(Instant::now()));
             }
@@ -187,7 +195,7 @@ fn shares(parts: impl Iterator<Item = (&'static str, f64)>) -> Shares {
 
 /// Who held the data between two samples, by the kernel's own state.
 pub(crate) fn truth(samples: &[Sample], traffic: &Traffic) -> Shares {
-    let is_bulk = matches!(traffic.sender, Sender::Bulk);
+    let is_bulk = matches!(traffic.sender, Sender::Bulk | Sender::Once(_));
     let nodelay = traffic.nodelay();
     let group = |before: &TcpInfo, now: &TcpInfo| {
         let in_flight = u64::from(now.unacked_segments) * u64::from(now.send_mss_bytes);
@@ -255,6 +263,13 @@ pub(crate) fn explain(capture: &[u8]) -> Value {
     let document = support::run_json(&format!("explain {}", file.path().display()));
     let directions = document["files"][0]["worst"].as_array().unwrap();
     directions.iter().find(|direction| direction["to"] == format!("{RECEIVER}:{PORT}").as_str()).unwrap().clone()
+}
+
+/// Keeps a capture in the directory `TAUT_KEEP`, where that is set.
+pub(crate) fn keep(name: &str, capture: &[u8]) {
+    if let Some(directory) = std::env::var_os("TAUT_KEEP") {
+        std::fs::write(std::path::Path::new(&directory).join(format!("{name}.pcap")), capture).unwrap();
+    }
 }
 
 pub(crate) fn in_words(shares: &Shares) -> String {

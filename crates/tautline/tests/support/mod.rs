@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 use rustix::thread::CpuSet;
 use serde_json::Value;
 
+/// `TAUT_PROGRAM`: another one than that of this build, such as a guest's.
 pub(crate) fn taut() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_taut"));
+    let program = std::env::var_os("TAUT_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_taut").into());
+    let mut command = Command::new(program);
     // The width of help would follow a terminal there.
     command.stdin(Stdio::null());
     command

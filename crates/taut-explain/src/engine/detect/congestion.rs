@@ -67,7 +67,7 @@ impl Detector for AfterIdle {
 
     fn found(&self, facts: &Facts<'_>) -> Verdict {
         Verdict::Found(Found {
-            summary: "After each pause the congestion window began anew from 10 segments".to_owned(),
+            summary: "After a pause the congestion window was smaller than before, and had to grow again".to_owned(),
             evidence: vec![
                 facts.longest_seen(self.holders()),
                 text(format!("Before the pauses {} had been in flight.", words::bytes(facts.tally().peak_flight))),
