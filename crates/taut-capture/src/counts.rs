@@ -19,6 +19,8 @@ pub struct Counts {
     pub openings_cut: u64,
     /// With a length in a header that can't be.
     pub malformed: u64,
+    /// Of TCP or UDP from an address and port to the same ones; its directions can't be told from each other.
+    pub to_itself: u64,
     /// Without a time.
     pub without_time: u64,
     /// Of the host controller interface of Bluetooth.

@@ -42,6 +42,17 @@ impl Ends<'_> {
         self.end(1)
     }
 
+    /// Whether both ends have the same address and port: those of a socket that is connected to itself.
+    #[inline(always)]
+    pub(crate) fn are_one(&self) -> bool {
+        let [a, b, c, d] = self.ports;
+        [a, b] == [c, d]
+            && match self.hosts {
+                Hosts::V4(bytes) => bytes[..4] == bytes[4..],
+                Hosts::V6(bytes) => bytes[..16] == bytes[16..],
+            }
+    }
+
     fn end(&self, index: usize) -> Address {
         let ip: IpAddr = match self.hosts {
             Hosts::V4(bytes) => Ipv4Addr::from_octets(bytes.as_chunks().0[index]).into(),

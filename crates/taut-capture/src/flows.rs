@@ -182,6 +182,7 @@ impl Flows {
             Skipped::Fragment => self.counts.fragments += 1,
             Skipped::Cut => self.counts.cut += 1,
             Skipped::Malformed => self.counts.malformed += 1,
+            Skipped::ToItself => self.counts.to_itself += 1,
         }
     }
 

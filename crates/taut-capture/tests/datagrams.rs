@@ -59,6 +59,13 @@ fn both_directions_are_one_flow_beside_those_of_tcp() {
 }
 
 #[test]
+fn what_an_address_and_port_sends_to_itself_is_counted_alone() {
+    let itself = udp((CLIENT, 4000), (CLIENT, 4000), b"hello");
+    let (kept, counts) = follow(101, &[itself, udp((CLIENT, 4000), (CLIENT, 5000), b"x")], 10);
+    assert_eq!((counts.to_itself, counts.udp, kept.events.len()), (1, 1, 1));
+}
+
+#[test]
 fn equal_payloads_are_told_where_they_were_kept_whole() {
     let send = |payload: &[u8]| udp((CLIENT, 4000), (SERVER, 5000), payload);
     let mut cut = send(&[7; 100]);

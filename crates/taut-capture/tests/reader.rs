@@ -276,6 +276,15 @@ fn headers_below_tcp_are_walked() {
     assert_eq!(one(101, fragment(&plain)).1.fragments, 1);
     assert_eq!(one(101, plain[..30].to_vec()).1.cut, 1);
     assert_eq!(one(147, plain.clone()).1.unknown_link, 1);
+    // A socket that is connected to itself: nothing tells one direction from the other.
+    let same = Tcp { from: 7, to: 7, ..tcp };
+    let mut v6 = ipv6(&[], &same, 5);
+    assert_eq!(one(101, v6.clone()).0, Some(5), "one port at two hosts");
+    v6[39] = 0xfd;
+    for itself in [ipv4(&same, 5), v6] {
+        let (length, counts) = one(101, itself);
+        assert_eq!((length, counts.to_itself, counts.tcp), (None, 1, 0));
+    }
     let mut malformed = plain;
     malformed[20 + 12] = 0x10;
     assert_eq!(one(101, malformed).1.malformed, 1);

@@ -17,6 +17,8 @@ pub enum Skipped {
     Cut,
     /// A length in a header can't be.
     Malformed,
+    /// Address and port are the same at both ends, so nothing tells one direction from the other.
+    ToItself,
 }
 
 /// The TCP header of a packet, with what is needed of the headers before it.

@@ -21,6 +21,10 @@ pub(super) fn segment<'a>(datagram: &Datagram<'a>) -> Result<TcpPacket<'a>, Skip
     let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     let [ports @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = header;
+    let ends = Ends { hosts: datagram.hosts, ports };
+    if ends.are_one() {
+        return Err(Skipped::ToItself);
+    }
     let header_length = usize::from(header[12] >> 4) * 4;
     let payload = datagram.length.checked_sub(header_length).filter(|_| header_length >= 20);
     let payload = payload.and_then(|payload| u32::try_from(payload).ok()).ok_or(Skipped::Malformed)?;
@@ -35,7 +39,7 @@ pub(super) fn segment<'a>(datagram: &Datagram<'a>) -> Result<TcpPacket<'a>, Skip
         options => (stamps(options), others(options, word(8))),
     };
     Ok(TcpPacket {
-        ends: Ends { hosts: datagram.hosts, ports },
+        ends,
         sequence: word(4),
         acknowledgement: word(8),
         flags: header[13],

@@ -29,6 +29,9 @@ pub(super) fn packet<'a>(datagram: &Datagram<'a>) -> Result<UdpPacket<'a>, Skipp
     let kept = &datagram.segment[HEADER..datagram.segment.len().min(length).max(HEADER)];
     let [ports @ .., _, _, _, _] = header;
     let ends = Ends { hosts: datagram.hosts, ports };
+    if ends.are_one() {
+        return Err(Skipped::ToItself);
+    }
     let content = match dns(&ends, kept) {
         Some(dns) => Content::Dns(dns),
         None => quic(kept).map_or(Content::Other, Content::Quic),
