@@ -7,11 +7,13 @@ use taut_capture::Source;
 use taut_event::VantageId;
 use taut_explain::Engine;
 
+/// Its events are on lines of their own.
+const LINES: &[u8] = b"{\"qlog_version\":\"0.3\",\"trace\":{}}\n";
 const SEQUENCE: &[u8] = b"\x1e{\"qlog_version\":\"0.3\",\"qlog_format\":\"JSON-SEQ\",\"trace\":{}}\n";
 
 fuzz_target!(|bytes: &[u8]| {
-    let behind = [SEQUENCE, bytes].concat();
-    for log in [bytes, &behind] {
+    let behind = [SEQUENCE, LINES].map(|begin| [begin, bytes].concat());
+    for log in [bytes, &behind[0], &behind[1]] {
         let Ok(Source::Qlog(log)) = Source::new(log) else { continue };
         let mut engine = Engine::new(8);
         if log.read(VantageId(0), &mut engine, &mut || {}).is_err() {

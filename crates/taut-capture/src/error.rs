@@ -17,6 +17,25 @@ pub enum Error {
         /// What to do.
         instead: &'static str,
     },
+    /// It is a log of QUIC that calls itself something that is not read.
+    #[error("is a log of QUIC (qlog) of another {what} than are read: {found}; write qlog 0.3 or 0.4")]
+    Qlog {
+        /// Version, schema or format.
+        what: &'static str,
+        /// What it says, cut and without what steers a terminal.
+        found: String,
+    },
+    /// It is a log of QUIC whose events are far from the order of time.
+    #[error(
+        "is a log of QUIC (qlog) whose events are not in the order of time: event {place} is {late_ms:.3} ms earlier \
+         than one that stands a thousand before it; sort its events by their times"
+    )]
+    Disordered {
+        /// Number of the event, from 1.
+        place: u64,
+        /// In milliseconds.
+        late_ms: f64,
+    },
     /// It is a zip archive, and none of its files is a capture by its name.
     #[error("is a zip archive without a log of Bluetooth or a capture in it; it holds {holds}{advice}")]
     NoMember {

@@ -128,7 +128,8 @@ fn times_are_absolute_relative_or_differences() {
         seen.events.iter().filter(|event| is_metric(&event.3)).map(|event| event.0).collect::<Vec<_>>()
     };
     let absolute = sequence(&texts);
-    assert_eq!(times(&absolute), [0, 2_500_000, 0]);
+    // The one at 2 ms is the first.
+    assert_eq!(times(&absolute), [0, 3_000_000, 5_500_000]);
     let delta = absolute.replace("\"group_id\"", "\"time_format\": \"relative_to_previous_event\", \"group_id\"");
     assert_eq!(times(&delta), [0, 7_500_000, 9_500_000]);
     // Behind the events it comes too late.
@@ -167,10 +168,84 @@ fn damage_ends_the_reading_and_what_is_no_such_log_is_refused() {
     let (_, counts, ending) = read(&sequence.as_bytes()[..sequence.len() - 9]).unwrap();
     assert_eq!(counts.events, 1);
     assert!(matches!(ending, Ending::Truncated { .. }), "{ending:?}");
-    assert!(refused(&file.replace("0.3", "0.2")).contains("another version"));
-    assert!(refused(&file.replace("\"JSON\"", "\"NDJSON\"")).contains("another form"));
+    for version in ["\"0.2\"", "\"0.30\"", "\"draft-02\"", "3", "0.3", "null", "[\"0.3\"]", r#""\u001b[2J""#] {
+        let told = refused(&file.replace("\"0.3\"", version));
+        assert!(told.contains("another version than are read"), "{version}: {told}");
+        assert!(!told.contains(char::is_control), "{told:?}");
+    }
+    assert!(refused(&file.replace("\"JSON\"", "\"CBOR\"")).contains("another format than are read: CBOR"));
+    assert!(refused(&sequence.replace(":sequential", ":other")).contains("another schema"));
+    let nameless = file.replace("\"qlog_version\": \"0.3\", ", "");
+    assert!(refused(&nameless).contains("neither its version nor its schema"));
+    assert!(read(file.replace("\"0.3\"", "\"0.4\"").as_bytes()).is_ok());
     assert!(refused("{\"traces\": []}").contains("no qlog"));
     assert!(matches!(Source::new(Cursor::new(&b"\x1e\x1e"[..])), Err(Error::Unknown { .. })));
+}
+
+/// A sequence without separators, which some write (NDJSON); also where only some texts have one.
+#[test]
+fn texts_on_lines_of_their_own_are_a_sequence_too() {
+    let flat = |text: &str| text.replace('\n', " ");
+    let head = r#"{"qlog_version": "0.3", "qlog_format": "NDJSON", "trace": {"common_fields": {"ODCID": "ab01"}}}"#;
+    let lines = [head, &flat(SENT), &flat(ACKED)].join("\n");
+    let (expected, counts, _) = read(sequence(&[SENT, ACKED]).as_bytes()).unwrap();
+    let same = |file: &str| {
+        let (seen, counts, ending) = read(file.as_bytes()).unwrap();
+        assert_eq!((ending, counts.damaged, counts.bytes), (Ending::Complete, 0, file.len() as u64), "{file}");
+        let told = |seen: Seen| seen.events.into_iter().filter(|event| !matches!(event.3, Quic::Role { .. }));
+        assert!(told(seen).eq(told(read(sequence(&[SENT, ACKED]).as_bytes()).unwrap().0)), "{file}");
+        assert_eq!(counts.events, 2);
+    };
+    assert_eq!((counts.events, expected.flows.len()), (2, 1));
+    same(&lines);
+    same(&format!("\u{feff}{lines}\n\n"));
+    same(&lines.replace('\n', "\r\n"));
+    same(&lines.replace('\n', "\n\x1e"));
+    same(&format!("\x1e{lines}\n"));
+    let (_, counts, _) = read(lines.replace("{\"time\"", "{broken\n{\"time\"").as_bytes()).unwrap();
+    assert_eq!((counts.events, counts.damaged), (2, 2));
+    let (_, counts, ending) = read(&lines.as_bytes()[..lines.len() - 9]).unwrap();
+    assert_eq!(counts.events, 1);
+    assert!(matches!(ending, Ending::Truncated { .. }), "{ending:?}");
+    // What is behind a log with all its events in one object is not left out untold.
+    let behind = format!("{} \n{}", object(&[SENT, ACKED]), flat(ACKED));
+    let (_, counts, ending) = read(behind.as_bytes()).unwrap();
+    assert_eq!(counts.events, 2);
+    assert!(matches!(&ending, Ending::Damaged { why, .. } if why.contains("more stands behind")), "{ending:?}");
+    assert_eq!(read(format!("{} \n", object(&[SENT])).as_bytes()).unwrap().2, Ending::Complete);
+}
+
+#[test]
+fn events_near_their_places_are_put_in_order_and_others_are_refused() {
+    let event =
+        |time: usize| format!(r#"{{"time": {time}, "name": "recovery:metrics_updated", "data": {{"cwnd": {time}}}}}"#);
+    let log = |times: &mut dyn Iterator<Item = usize>| {
+        let events: Vec<String> = times.map(event).collect();
+        sequence(&events.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let metrics = |file: &str| {
+        let (seen, counts, _) = read(file.as_bytes()).unwrap();
+        let metrics = seen.events.iter().filter_map(|event| match event.3 {
+            Quic::Metric(QuicMetric::Window, value) => Some((event.0, value)),
+            _ => None,
+        });
+        (metrics.collect::<Vec<_>>(), counts.reordered)
+    };
+    let (ordered, none) = metrics(&log(&mut (0..1000)));
+    assert_eq!((ordered[999], none), ((999_000_000, 999), 0));
+    assert_eq!(metrics(&log(&mut (0..1000).rev())), (ordered, 999));
+    // By two connections in turn, each in its own order.
+    let (two, late) = metrics(&log(&mut (0..6000).map(|n: usize| if n % 2 == 0 { n } else { n.saturating_sub(500) })));
+    assert!(two.is_sorted() && two.len() == 6000 && late > 2000, "{late}");
+    let told = refused(&log(&mut (0..3000).rev()));
+    assert!(told.contains("event 1026 is 1.000 ms earlier") && told.contains("sort its events"), "{told}");
+    let told =
+        refused(&object(&[&event(5); 1100].map(String::as_str).into_iter().chain([&*event(4)]).collect::<Vec<_>>()));
+    assert!(told.contains("event 1101 is 1.000 ms earlier"), "{told}");
+    // Each trace has its own order.
+    let object =
+        object(&[&event(7)]).replace("\"traces\": [", &format!("\"traces\": [{{\"events\": [{}]}},", event(9)));
+    assert_eq!(metrics(&object).0, [(0, 9), (0, 7)]);
 }
 
 #[test]

@@ -11,6 +11,8 @@ use taut_time::{ByteRange, Instant, Layer};
 
 use super::counts::QlogCounts;
 use super::event;
+use super::order::{Order, Waiting};
+use crate::archive::readable;
 use crate::error::Error;
 
 /// So many connections of a log are followed.
@@ -20,6 +22,10 @@ const LONGEST_NAME: usize = 256;
 const NS_PER_MS: f64 = 1e6;
 /// A century in milliseconds from 1970, and more than any log takes.
 const LATEST_MS: f64 = 4e12;
+/// What a file's schema is called, with its texts in one object or in a sequence.
+const SCHEMAS: [&str; 2] = ["urn:ietf:params:qlog:file:contained", "urn:ietf:params:qlog:file:sequential"];
+/// So much of what a log calls itself is told, in characters.
+const SHOWN: usize = 40;
 /// After so many events the caller is told.
 const TICK: u64 = 4096;
 
@@ -27,6 +33,10 @@ pub(super) struct Log<'s, S> {
     pub(super) counts: QlogCounts,
     /// Why the reading was given up.
     pub(super) refused: Option<Error>,
+    /// What stands at the top says which version it is.
+    pub(super) has_version: bool,
+    /// There was a list of events, so what stands behind the object is no further event.
+    pub(super) has_list: bool,
     sink: &'s mut S,
     tick: &'s mut dyn FnMut(),
     seen_by: VantageId,
@@ -48,8 +58,12 @@ struct Trace {
     name: String,
     /// Times are those since the event before.
     is_delta: bool,
-    /// The time of its newest event, in milliseconds.
+    /// The time of the event read last, in milliseconds.
     now: f64,
+    /// The latest time so far.
+    latest: f64,
+    order: Order,
+    has_events: bool,
     /// The time of its first event, and when that is for the sink.
     origin: Option<(f64, u64)>,
 }
@@ -63,32 +77,59 @@ struct State {
 impl<'s, S: Sink> Log<'s, S> {
     pub(super) fn new(seen_by: VantageId, sink: &'s mut S, tick: &'s mut dyn FnMut()) -> Self {
         let (counts, trace, numbers) = (QlogCounts::default(), Trace::default(), HashMap::default());
-        Self { counts, refused: None, sink, tick, seen_by, flows: Vec::new(), numbers, trace, traces: 0, newest: 0 }
+        Self {
+            counts,
+            refused: None,
+            has_version: false,
+            has_list: false,
+            sink,
+            tick,
+            seen_by,
+            flows: Vec::new(),
+            numbers,
+            trace,
+            traces: 0,
+            newest: 0,
+        }
     }
 
-    /// What stands at the top of a log.
+    /// What stands at the top of a log. Versions are texts (draft-ietf-quic-qlog-main-schema-00 to -09); later drafts
+    /// have a schema's name instead. What was before 0.3 (draft-marx-qlog-main-schema) has other fields.
     pub(super) fn version(&mut self, file: &Value) -> Result<(), Error> {
-        let not_yet = |form| Err(Error::NotYet { form, instead: "write qlog 0.3 or 0.4" });
-        let text = |name: &str| file[name].as_str();
-        if let Some(version) = text("qlog_version") {
-            let is_read = ["0.3", "0.4"].iter().any(|known| version.starts_with(known)) || version == "draft-02";
-            if !is_read {
-                return not_yet("a log of QUIC (qlog) of another version");
+        let known: [(&str, &str, &[&str]); 3] = [
+            ("qlog_version", "version", &["0.3", "0.4"]),
+            ("file_schema", "schema", &SCHEMAS),
+            // How texts are told from each other is seen from the log itself.
+            ("qlog_format", "format", &["JSON", "JSON-SEQ", "NDJSON"]),
+        ];
+        for (name, what, known) in known {
+            let Some(value) = file.get(name) else { continue };
+            if !value.as_str().is_some_and(|text| known.contains(&text)) {
+                return Err(Error::Qlog { what, found: shown(value) });
             }
+            self.has_version |= name != "qlog_format";
         }
-        match (text("qlog_format"), text("file_schema")) {
-            (Some("JSON" | "JSON-SEQ"), _) | (None, None) => Ok(()),
-            (Some(_), _) => not_yet("a log of QUIC (qlog) in another form than JSON and JSON-SEQ"),
-            (None, Some(schema)) if schema.starts_with("urn:ietf:params:qlog:file:") => Ok(()),
-            (None, Some(_)) => not_yet("a log of QUIC (qlog) of another schema"),
-        }
+        Ok(())
+    }
+
+    /// The whole log is read and must have said what it is.
+    pub(super) fn check_version(&self) -> Result<(), Error> {
+        let form = "a log of QUIC (qlog) that says neither its version nor its schema";
+        if self.has_version { Ok(()) } else { Err(Error::NotYet { form, instead: "write qlog 0.3 or 0.4" }) }
     }
 
     /// A trace begins.
     pub(super) fn begin(&mut self) {
         self.close();
         self.traces += 1;
-        self.trace = Trace::default();
+        self.trace = Trace { latest: f64::NEG_INFINITY, ..Trace::default() };
+    }
+
+    /// The first trace begins, if none has.
+    pub(super) fn begin_unless_begun(&mut self) {
+        if self.traces == 0 {
+            self.begin();
+        }
     }
 
     /// What a trace says of itself, before its events or behind them.
@@ -96,7 +137,7 @@ impl<'s, S: Sink> Log<'s, S> {
         let common = &trace["common_fields"];
         let format = common["time_format"].as_str();
         if matches!(format, Some("delta" | "relative_to_previous_event")) {
-            if self.trace.origin.is_some() {
+            if self.trace.has_events {
                 let form = "a log of QUIC (qlog) that says only behind its events that their times are differences";
                 return Err(Error::NotYet {
                     form,
@@ -120,38 +161,57 @@ impl<'s, S: Sink> Log<'s, S> {
         Ok(())
     }
 
-    /// An event of the trace.
-    pub(super) fn event(&mut self, value: &Value) {
+    /// An event of the trace. It is handed over once those that stand a little behind it can't be earlier.
+    ///
+    /// # Errors
+    ///
+    /// When it is earlier than what was handed over.
+    pub(super) fn event(&mut self, value: &Value) -> Result<(), Error> {
         self.counts.events += 1;
+        self.trace.has_events = true;
         if self.counts.events.is_multiple_of(TICK) {
             (self.tick)();
         }
-        let Some(at) = self.time(&value["time"]) else {
+        let (Some(at_ms), Some(name)) = (self.time(&value["time"]), value["name"].as_str()) else {
             self.counts.unreadable += 1;
-            return;
-        };
-        let Some(name) = value["name"].as_str() else {
-            self.counts.unreadable += 1;
-            return;
+            return Ok(());
         };
         // `transport:packet_sent`, `quic:packet_sent`.
         let name = name.rsplit(':').next().unwrap_or(name);
-        let Some(index) = self.flow(value) else {
+        let Some(flow) = self.flow(value) else {
             self.counts.beyond += 1;
-            return;
+            return Ok(());
         };
         self.counts.packets += u64::from(matches!(name, "packet_sent" | "packet_received"));
         let mut told = Vec::new();
         event::events(name, &value["data"], &mut |direction, what, length| told.push((direction, what, length)));
-        for (direction, what, length) in told {
-            self.hand_over(index, at, direction, what, length);
+        let place = self.counts.events;
+        self.trace
+            .order
+            .push(Waiting { at_ms, place, flow, told })
+            .map_err(|late_ms| Error::Disordered { place, late_ms })?;
+        while let Some(next) = self.trace.order.next(false) {
+            self.tell(next);
         }
-        if self.flows[index].role != self.trace.is_client {
-            self.tell_role(index, at);
+        Ok(())
+    }
+
+    /// Hands over what an event tells; never before an earlier one.
+    fn tell(&mut self, Waiting { at_ms, place, flow, told }: Waiting) {
+        let (first, begin) = *self.trace.origin.get_or_insert((at_ms, self.newest));
+        // Differences of doubles of today's time are exact to a quarter of a microsecond.
+        let since = ((at_ms - first) * NS_PER_MS).round() as u64;
+        let at = begin.saturating_add(since);
+        self.newest = self.newest.max(at);
+        for (direction, what, length) in told {
+            self.hand_over(flow, (at, place), direction, what, length);
+        }
+        if self.flows[flow].role != self.trace.is_client {
+            self.tell_role(flow, (at, place));
         }
     }
 
-    fn hand_over(&mut self, index: usize, at: u64, direction: Direction, what: Quic, length: u64) {
+    fn hand_over(&mut self, index: usize, (at, place): (u64, u64), direction: Direction, what: Quic, length: u64) {
         let position = &mut self.flows[index].positions[direction.index()];
         let bytes = ByteRange::new(*position, position.saturating_add(length));
         *position = bytes.end;
@@ -164,32 +224,29 @@ impl<'s, S: Sink> Log<'s, S> {
             what: What::Quic(what),
             bytes,
             who: None,
-            place: self.counts.events,
+            place,
         });
     }
 
-    fn tell_role(&mut self, index: usize, at: u64) {
+    fn tell_role(&mut self, index: usize, at: (u64, u64)) {
         self.flows[index].role = self.trace.is_client;
         if let Some(is_client) = self.trace.is_client {
             self.hand_over(index, at, Direction::Forward, Quic::Role { is_client }, 0);
         }
     }
 
-    /// The time of an event, in nanoseconds from the first one; never before an earlier one.
-    fn time(&mut self, time: &Value) -> Option<u64> {
+    /// The time of an event in milliseconds, by the log's own clock.
+    fn time(&mut self, time: &Value) -> Option<f64> {
         let told = event::real(time).filter(|time| (-LATEST_MS..LATEST_MS).contains(time))?;
         let trace = &mut self.trace;
         let now = if trace.is_delta { trace.now + told } else { told };
         if !(-LATEST_MS..LATEST_MS).contains(&now) {
             return None;
         }
+        self.counts.reordered += u64::from(now < trace.latest);
+        trace.latest = trace.latest.max(now);
         trace.now = now;
-        let (first, begin) = *trace.origin.get_or_insert((now, self.newest));
-        // Differences of doubles of today's time are exact to a quarter of a microsecond.
-        let since = ((now - first) * NS_PER_MS).round().max(0.0) as u64;
-        let at = begin.saturating_add(since);
-        self.newest = self.newest.max(at);
-        Some(at)
+        Some(now)
     }
 
     /// The event's connection; `None` if too many are followed.
@@ -217,11 +274,15 @@ impl<'s, S: Sink> Log<'s, S> {
 
     /// Closes the trace's connections.
     fn close(&mut self) {
+        while let Some(next) = self.trace.order.next(true) {
+            self.tell(next);
+        }
+        let end = (self.newest, self.counts.events);
         for (_, index) in std::mem::take(&mut self.numbers) {
             if self.flows[index].role != self.trace.is_client {
-                self.tell_role(index, self.newest);
+                self.tell_role(index, end);
             }
-            self.hand_over(index, self.newest, Direction::Forward, Quic::Ended, 0);
+            self.hand_over(index, end, Direction::Forward, Quic::Ended, 0);
             self.sink.close(FlowId(index as u32), Closed::EndOfSource);
         }
     }
@@ -239,4 +300,10 @@ fn id(name: &str) -> ConnectionId {
         if name.len().is_multiple_of(2) { name.as_bytes().chunks(2).map(hex).collect() } else { None };
     let bytes = bytes.unwrap_or_else(|| name.as_bytes().to_vec());
     ConnectionId::new(&bytes[..bytes.len().min(20)]).unwrap_or_default()
+}
+
+/// What a log calls itself, as it may be printed.
+fn shown(value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    readable(text.as_bytes()).chars().take(SHOWN).collect()
 }

@@ -1,10 +1,12 @@
 //! Logs that an end of a connection of QUIC writes of itself: qlog 0.3 and 0.4
 //! (draft-ietf-quic-qlog-main-schema, draft-ietf-quic-qlog-quic-events), as one JSON object or as a sequence of JSON
-//! texts (RFC 7464). Read as a stream: one event at a time is held in memory.
+//! texts, each behind a separator (RFC 7464) or on a line of its own (NDJSON). Read as a stream: of the events what the
+//! newest thousand tell is held in memory, since those may not stand in the order of their times.
 
 mod counts;
 mod event;
 mod log;
+mod order;
 mod read;
 
 use std::io::{self, Read};
@@ -61,7 +63,7 @@ impl<'a> Qlog<'a> {
     ///
     /// # Errors
     ///
-    /// When the stream can't be read, or is of a version that is not read.
+    /// When the stream can't be read, is of a version that is not read, or its events are far from the order of time.
     pub fn read(
         mut self,
         seen_by: VantageId,
@@ -72,6 +74,9 @@ impl<'a> Qlog<'a> {
         let is_sequence = self.from.ahead(64)?.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&SEPARATOR);
         let ending = if is_sequence { read::sequence(self.from, &mut log) } else { read::object(self.from, &mut log) };
         let ending = ending?;
+        if ending == Ending::Complete {
+            log.check_version()?;
+        }
         Ok((log.finish(), ending))
     }
 }

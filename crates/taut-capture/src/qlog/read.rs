@@ -8,19 +8,29 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 use serde_json::Value;
 use taut_event::Sink;
 
-use super::counts::{LONGEST, SEPARATOR};
+use super::counts::{LONGEST, NEWLINE, SEPARATOR};
 use super::log::Log;
 use crate::error::Error;
 use crate::packet::Ending;
 
-/// A sequence of JSON texts: the first one is about the trace, the others are events.
+/// A sequence of JSON texts, each behind a separator: the first one is about the trace, the others are events.
 pub(super) fn sequence<S: Sink>(from: impl Read, log: &mut Log<'_, S>) -> Result<Ending, Error> {
-    let mut from = BufReader::new(from);
-    let (mut text, mut at, mut is_first) = (Vec::new(), 0, true);
+    texts(BufReader::new(from), SEPARATOR, 0, true, log)
+}
+
+/// The texts from this byte on, which have this between them.
+fn texts<S: Sink>(
+    mut from: impl BufRead,
+    between: u8,
+    mut at: u64,
+    mut is_first: bool,
+    log: &mut Log<'_, S>,
+) -> Result<Ending, Error> {
+    let mut text = Vec::new();
     loop {
         text.clear();
         let begin = at;
-        let read = from.by_ref().take(LONGEST).read_until(SEPARATOR, &mut text);
+        let read = from.by_ref().take(LONGEST).read_until(between, &mut text);
         let read = match read {
             Ok(read) => read as u64,
             Err(error) => return ended_by(error, begin),
@@ -30,13 +40,13 @@ pub(super) fn sequence<S: Sink>(from: impl Read, log: &mut Log<'_, S>) -> Result
         if read == 0 {
             return Ok(Ending::Complete);
         }
-        let is_whole = text.pop_if(|last| *last == SEPARATOR).is_some();
+        let is_whole = text.pop_if(|last| *last == between).is_some();
         if !is_whole && read == LONGEST {
             log.counts.damaged += 1;
             loop {
                 let (skipped, found) = match from.fill_buf() {
                     Ok([]) => return Ok(Ending::Truncated { at: begin }),
-                    Ok(ahead) => match ahead.iter().position(|byte| *byte == SEPARATOR) {
+                    Ok(ahead) => match ahead.iter().position(|byte| *byte == between) {
                         Some(index) => (index + 1, true),
                         None => (ahead.len(), false),
                     },
@@ -51,19 +61,21 @@ pub(super) fn sequence<S: Sink>(from: impl Read, log: &mut Log<'_, S>) -> Result
             }
             continue;
         }
-        if text.iter().all(u8::is_ascii_whitespace) {
-            continue;
-        }
-        match serde_json::from_slice::<Value>(&text) {
-            Ok(value) if is_first => {
-                is_first = false;
-                log.version(&value)?;
-                log.begin();
-                log.trace(&value["trace"])?;
+        // A separator may be missing between some, or be there beside the ends of lines.
+        let text = text.strip_prefix(&[SEPARATOR]).unwrap_or(&text);
+        for value in serde_json::Deserializer::from_slice(text).into_iter::<Value>() {
+            match value {
+                Ok(value) if is_first => {
+                    is_first = false;
+                    log.version(&value)?;
+                    log.check_version()?;
+                    log.begin();
+                    log.trace(&value["trace"])?;
+                }
+                Ok(value) => log.event(&value)?,
+                Err(error) if error.is_eof() && !is_whole => return Ok(Ending::Truncated { at: begin }),
+                Err(_) => log.counts.damaged += 1,
             }
-            Ok(value) => log.event(&value),
-            Err(error) if error.is_eof() && !is_whole => return Ok(Ending::Truncated { at: begin }),
-            Err(_) => log.counts.damaged += 1,
         }
     }
 }
@@ -77,29 +89,55 @@ fn ended_by(error: io::Error, at: u64) -> Result<Ending, Error> {
     }
 }
 
-/// One JSON object with all traces.
+/// One JSON object with all traces; or one that is only about the trace, and its events on the lines behind it.
 pub(super) fn object<S: Sink>(mut from: impl Read, log: &mut Log<'_, S>) -> Result<Ending, Error> {
     let mark = b"\xef\xbb\xbf";
     let mut begin = Vec::new();
     from.by_ref().take(mark.len() as u64).read_to_end(&mut begin)?;
+    let mut at = 0;
     if begin == mark {
+        at = mark.len() as u64;
         begin.clear();
     }
     let from = io::Cursor::new(begin).chain(from);
-    let meter = Meter { left: Cell::new(LONGEST), at: Cell::new(0) };
-    let metered = Metered { from: BufReader::new(from), meter: &meter };
-    let mut json = serde_json::Deserializer::from_reader(metered);
+    let meter = Meter { left: Cell::new(LONGEST), at: Cell::new(at) };
+    let mut metered = Metered { from: BufReader::new(from), meter: &meter };
+    let mut json = serde_json::Deserializer::from_reader(&mut metered);
     let result = At { log, meter: &meter, place: Place::File }.deserialize(&mut json);
-    log.counts.bytes = meter.at.get();
+    let at = meter.at.get();
+    log.counts.bytes = at;
     if let Some(refused) = log.refused.take() {
         return Err(refused);
     }
-    let at = meter.at.get();
     match result {
-        Ok(()) => Ok(Ending::Complete),
+        Ok(()) if log.has_list => nothing_more(metered.from, at),
+        Ok(()) => {
+            log.check_version()?;
+            log.begin_unless_begun();
+            texts(metered.from, NEWLINE, at, false, log)
+        }
         Err(error) if error.is_io() => ended_by(error.into(), at),
         Err(error) if error.is_eof() => Ok(Ending::Truncated { at }),
         Err(error) => Ok(Ending::Damaged { at, why: error.to_string() }),
+    }
+}
+
+/// What stands behind the object would be left out untold.
+fn nothing_more(mut from: impl BufRead, mut at: u64) -> Result<Ending, Error> {
+    loop {
+        let ahead = match from.fill_buf() {
+            Ok([]) => return Ok(Ending::Complete),
+            Ok(ahead) => ahead,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return ended_by(error, at),
+        };
+        let blank = ahead.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        let is_all = blank == ahead.len();
+        from.consume(blank);
+        at += blank as u64;
+        if !is_all {
+            return Ok(Ending::Damaged { at, why: "more stands behind the end of the log".to_owned() });
+        }
     }
 }
 
@@ -202,6 +240,7 @@ impl<'de, S: Sink> Visitor<'de> for At<'_, '_, '_, S> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         let Self { log, meter, place } = self;
+        log.has_list = true;
         loop {
             meter.left.set(LONGEST);
             match place {
@@ -212,7 +251,12 @@ impl<'de, S: Sink> Visitor<'de> for At<'_, '_, '_, S> {
                     }
                 }
                 _ => match list.next_element::<Value>()? {
-                    Some(event) => log.event(&event),
+                    Some(event) => {
+                        if let Err(error) = log.event(&event) {
+                            log.refused = Some(error);
+                            return Err(A::Error::custom("refused"));
+                        }
+                    }
                     None => return Ok(()),
                 },
             }
