@@ -1,5 +1,5 @@
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
@@ -99,7 +99,7 @@ impl Document {
     /// When the file can't be read, is not JSON, is of a newer format, or lacks something.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let text = fs::read_to_string(path).map_err(|error| Error::Read { path: path.to_owned(), error })?;
+        let text = read(path).map_err(|error| Error::Read { path: path.to_owned(), error })?;
         let value: Value =
             serde_json::from_str(&text).map_err(|error| Error::NotJson { path: path.to_owned(), error })?;
         // Before the shape: a newer format may well have another one.
@@ -132,6 +132,17 @@ impl Document {
     pub fn schema() -> Value {
         schemars::schema_for!(Self).to_value()
     }
+}
+
+/// No recording is nearly as long, in bytes: what keeps all its events has some 10 MB.
+const LONGEST: u64 = 256 << 20;
+
+/// A file's text, of a device without an end no more than a recording may have.
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    fs::File::open(path)?.take(LONGEST + 1).read_to_string(&mut text)?;
+    let too_long = || io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {LONGEST} bytes"));
+    if text.len() as u64 > LONGEST { Err(too_long()) } else { Ok(text) }
 }
 
 /// Puts the worst first: paths by what their findings cost all messages together, then paths of
