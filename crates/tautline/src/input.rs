@@ -1,5 +1,8 @@
 //! What users write: durations, sizes, switches.
 
+use std::io;
+use std::path::Path;
+
 use taut_record::stats::LEAST_ROUNDS;
 use taut_time::Duration;
 
@@ -110,6 +113,15 @@ pub(crate) fn choices(text: &str) -> Result<(String, Vec<String>), String> {
         return Err(format!("`{text}`: a value is missing between two commas"));
     }
     Ok((name, values))
+}
+
+/// No configuration is longer, in bytes.
+const LONGEST_TEXT: u64 = 1 << 20;
+
+/// The text of a file of at most 1 MiB that a user writes.
+pub(crate) fn text_of(path: &Path) -> io::Result<String> {
+    let bytes = taut_link::read_short(path, LONGEST_TEXT)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text (UTF-8)"))
 }
 
 /// Arguments as one line that a shell reads back.

@@ -107,7 +107,7 @@ fn execute(cli: Cli) -> ExitCode {
         Ok(code) => code.into(),
         Err(error) => {
             if !exit::is_broken_pipe(&error) {
-                anstream::eprintln!("taut: {error:#}");
+                anstream::eprintln!("taut: {}", output::message(&error));
             }
             exit::Code::of(&error).into()
         }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anstream::AutoStream;
 use anyhow::Context;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use taut_link::Fault;
 use taut_record::Ended;
@@ -23,7 +24,7 @@ pub(crate) struct OutputArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// Write a self-contained HTML report
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = out_file())]
     pub(crate) html: Option<PathBuf>,
 }
 
@@ -33,7 +34,7 @@ impl OutputArgs {
         if let Some(path) = &self.html {
             write_file(path, &html::render(document))?;
         }
-        let text = if self.json { document.to_json() } else { table::render(document, style()) };
+        let text = if self.json { printable_json(&document.to_json()) } else { table::render(document, style()) };
         print(&text)?;
         Ok(match &document.recording.ended {
             Ended::Complete => Code::Ok,
@@ -58,6 +59,55 @@ impl OutputArgs {
 
 /// So many stretches of who held the data are drawn; the viewer takes a few seconds to open them.
 pub(crate) const SPANS: usize = 200_000;
+
+/// Parses the name of a file to be written. `-` is refused, since stdout has the text or the JSON already.
+pub(crate) fn out_file() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|name| match name.to_str() {
+        Some("-") => Err("stdout has the results as text or JSON: name a file"),
+        _ => Ok(PathBuf::from(name)),
+    })
+}
+
+/// A text from elsewhere as it may be printed: what steers a terminal is written out, as `\u{1b}`.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut printable, c| {
+        if steers(c) {
+            printable.extend(c.escape_unicode());
+        } else {
+            printable.push(c);
+        }
+        printable
+    })
+}
+
+/// JSON as it may be printed: the same values, with what steers a terminal written out.
+pub(crate) fn printable_json(json: &str) -> String {
+    json.chars().fold(String::with_capacity(json.len()), |mut printable, c| {
+        // Only strings can hold it, and none of it is beyond four digits; lines end between values alone.
+        if c != '\n' && steers(c) {
+            printable.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            printable.push(c);
+        }
+        printable
+    })
+}
+
+/// Control characters, and those that turn the direction of what follows (Unicode Standard Annex 9).
+fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A path as it may be printed.
+pub(crate) fn shown(path: &Path) -> String {
+    printable(&path.display().to_string())
+}
+
+/// The message of an error, which may name files and hosts and have several lines.
+pub(crate) fn message(error: &anyhow::Error) -> String {
+    let lines: Vec<String> = format!("{error:#}").split('\n').map(printable).collect();
+    lines.join("\n")
+}
 
 /// Writes timelines for ui.perfetto.dev.
 pub(crate) fn write_perfetto(path: &Path, timelines: &[(String, &Timeline)]) -> anyhow::Result<()> {
@@ -95,4 +145,17 @@ pub(crate) fn print_until(text: &str, is_over: impl Fn() -> bool) -> anyhow::Res
 
 pub(crate) fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(path, text).with_context(|| format!("write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_steers_a_terminal_is_written_out() {
+        assert_eq!(printable("\u{1b}[31m é\u{9b}1m\u{202e}a\n"), "\\u{1b}[31m é\\u{9b}1m\\u{202e}a\\u{a}");
+        let error = anyhow::anyhow!("line 1\nline\r2").context("a\u{7}b");
+        assert_eq!(printable_json("{\n\"a\": \"\u{9b}\u{202e}é\\n\"\n}"), "{\n\"a\": \"\\u009b\\u202eé\\n\"\n}");
+        assert_eq!(message(&error), "a\\u{7}b: line 1\nline\\u{d}2");
+    }
 }

@@ -8,6 +8,8 @@ use taut_measure::air::{AirPlan, Scenario, ScenarioError};
 use taut_record::AirSetting;
 use taut_time::Duration;
 
+use crate::input;
+
 /// The scenario that is run when none is named.
 pub(crate) const DEFAULT: &str = "paper-000";
 
@@ -43,7 +45,7 @@ fn read(file: &str) -> anyhow::Result<Scenario> {
     let built_in = BUILT_IN.iter().find(|(name, _)| *name == file).filter(|_| !path.exists());
     let text = match built_in {
         Some((_, text)) => (*text).to_owned(),
-        None => std::fs::read_to_string(path).with_context(|| {
+        None => input::text_of(path).with_context(|| {
             let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
             format!("read the scenario {file} (built in are: {})", names.join(", "))
         })?,

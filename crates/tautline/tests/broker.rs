@@ -146,6 +146,9 @@ fn who_is_not_let_in_is_told_so() {
     }
     let missing = run(&line("lab/x?user=ann&password-file=/nonexistent"));
     assert_eq!(missing.status.code(), Some(2), "{}", text(&missing.stderr));
+    let endless = run(&line("lab/x?user=ann&password-file=/dev/zero"));
+    assert_eq!(endless.status.code(), Some(2), "{}", text(&endless.stderr));
+    assert!(text(&endless.stderr).contains("longer than 65537 bytes"), "{}", text(&endless.stderr));
     // A password is nowhere in what is printed.
     let printed = run(&format!("{} --json", line(&format!("lab/x?user=ann&password-file={right}"))));
     assert!(!text(&printed.stdout).contains("secret"));

@@ -306,6 +306,17 @@ fn a_file_that_is_wrong_is_a_usage_error() {
     );
     fs::write(&file, [0xff, 0xfe, 0]).unwrap();
     assert_eq!(run(&format!("check {}", file.display())).status.code(), Some(2));
+    let endless = run("check /dev/zero");
+    assert_eq!(endless.status.code(), Some(2));
+    assert!(text(&endless.stderr).contains("longer than 1048576 bytes"), "{}", text(&endless.stderr));
+    let baseline = directory.path().join("before.json").display().to_string();
+    let plan = "[workload]\ncommand = 'echo'\nendpoint = 'tcp://127.0.0.1:1'\n[baseline]\nfile = ";
+    for (name, says) in [(baseline.as_str(), "cannot read"), ("/dev/zero", "longer than")] {
+        fs::write(&file, format!("{plan}'{name}'\n")).unwrap();
+        let missing = run(&format!("check {}", file.display()));
+        let error = text(&missing.stderr);
+        assert!(missing.status.code() == Some(2) && error.contains("[baseline]: ") && error.contains(says), "{error}");
+    }
     // Nobody there, and no server to start.
     fs::write(&file, "[workload]\ncommand = 'echo'\nendpoint = 'tcp://127.0.0.1:1'\n[limits]\nassert = ['p50<1s']\n")
         .unwrap();

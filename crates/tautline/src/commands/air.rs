@@ -63,13 +63,13 @@ struct RunArgs {
     #[command(flatten)]
     scenario: ScenarioArgs,
     /// Write every PDU on the air, for Wireshark
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     pcapng: Option<PathBuf>,
     /// Write the HCI packets of both hosts to central.btsnoop and peripheral.btsnoop there, for Wireshark and btmon
     #[arg(long, value_name = "DIR")]
     btsnoop: Option<PathBuf>,
     /// Write the timeline of every SDU and PDU for ui.perfetto.dev
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     perfetto: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,

@@ -4,7 +4,6 @@ mod look;
 mod plan;
 mod server;
 
-use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -14,7 +13,7 @@ use taut_record::{Ended, FORMAT_VERSION};
 use taut_report::{Check, CheckDocument, CheckKind, CheckOutcome, Document};
 
 use crate::exit::Code;
-use crate::{output, run};
+use crate::{input, output, run};
 use child::Running;
 use look::Seen;
 use plan::{Plan, Workload};
@@ -39,7 +38,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Write a JUnit report
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     junit: Option<PathBuf>,
     /// Print annotations for a build on GitHub (::error …) after the text
     #[arg(long, conflicts_with = "json")]
@@ -48,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Write what was measured, a recording for the baseline and taut report
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     record: Option<PathBuf>,
     /// The server to start instead of [server] command, with its arguments
     #[arg(last = true, value_name = "COMMAND")]
@@ -67,12 +66,13 @@ struct Outcome {
 
 /// `cli` is the whole of `taut`.
 pub(crate) fn run(args: Args, cli: clap::Command) -> anyhow::Result<Code> {
-    let text = match fs::read_to_string(&args.file) {
+    let text = match input::text_of(&args.file) {
         Ok(text) => text,
         Err(error) => return Err(Error::Input(format!("cannot read {}: {error}", args.file.display())).into()),
     };
     let plan = plan::parse(&args.file, &text, &args.command, &cli).map_err(Error::Input)?;
-    let baseline = plan.baseline.as_ref().map(Document::read).transpose()?;
+    let baseline = plan.baseline.as_ref().map(Document::read).transpose();
+    let baseline = baseline.map_err(|error| Error::Input(format!("[baseline]: {error}")))?;
     let interrupt = run::interrupt_on_signals()?;
     let began = clock::now();
     let mut outcome = Outcome::default();
@@ -85,14 +85,14 @@ pub(crate) fn run(args: Args, cli: clap::Command) -> anyhow::Result<Code> {
         format_version: FORMAT_VERSION,
         command: "check".to_owned(),
         command_line: run::command_line(),
-        file: args.file.display().to_string(),
+        file: output::shown(&args.file),
         ended,
         duration_ns: u64::try_from(clock::now().saturating_since(began).as_nanos()).unwrap_or(u64::MAX),
         checks: std::mem::take(&mut outcome.checks),
         causes: std::mem::take(&mut outcome.seen.causes),
         remarks: std::mem::take(&mut outcome.remarks),
     };
-    let mut text = if args.json { document.to_json() } else { document.to_text() };
+    let mut text = if args.json { output::printable_json(&document.to_json()) } else { document.to_text() };
     if args.github {
         text.push_str(&document.to_github());
     }

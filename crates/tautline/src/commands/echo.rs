@@ -75,7 +75,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HOW", value_parser = ["cork", "writev"])]
     join: Option<String>,
     /// Write the writes' timeline for ui.perfetto.dev (closed loop, one connection, blocking)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     perfetto: Option<PathBuf>,
     #[command(flatten)]
     thresholds: ThresholdArgs,

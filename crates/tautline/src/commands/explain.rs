@@ -70,10 +70,10 @@ pub(crate) struct Args {
     #[arg(long)]
     diff: bool,
     /// Write who held the data at each moment for ui.perfetto.dev: a track for each direction
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     perfetto: Option<PathBuf>,
     /// Write the verdicts as one HTML page that loads nothing, with who held the data at each moment drawn
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     html: Option<PathBuf>,
     /// Directions that --full, --json, --html and --perfetto report, worst first
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -123,10 +123,13 @@ fn spare_inputs(args: &Args) -> anyhow::Result<()> {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if args.diff && args.files.len() != 2 {
-        anyhow::bail!("--diff takes two captures, the one before and the one after; {} given", args.files.len());
+        let given = args.files.len();
+        let why = format!("--diff takes two captures, the one before and the one after; {given} given");
+        return Err(Error::Input(why).into());
     }
     if args.join && args.files.len() < 2 {
-        anyhow::bail!("--join takes two captures or more of one path; {} given", args.files.len());
+        let why = format!("--join takes two captures or more of one path; {} given", args.files.len());
+        return Err(Error::Input(why).into());
     }
     spare_inputs(&args)?;
     let interrupt = run::interrupt_on_signals()?;
@@ -171,13 +174,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if let Some(path) = &args.perfetto {
         output::write_file(path, &explained_trace::render(&document))?;
         if let Some(told) = explained_trace::left_out(&document) {
-            anstream::eprintln!("taut: {}: {told}", path.display());
+            anstream::eprintln!("taut: {}: {told}", output::shown(path));
         }
     }
     if let Some(path) = &args.html {
         output::write_file(path, &html::render_explained(&document))?;
     }
-    output::print(&if args.json { document.to_json() } else { document.to_text(args.full) })?;
+    output::print(&if args.json { output::printable_json(&document.to_json()) } else { document.to_text(args.full) })?;
     // All are said.
     let mut missed = false;
     for limit in &args.fail_on {
@@ -204,7 +207,7 @@ fn explain(
     interrupt: &Interrupt,
     mut sightings: Option<&mut Sightings>,
 ) -> anyhow::Result<ExplainedFile> {
-    let name = path.display().to_string();
+    let name = output::shown(path);
     let (input, length) = open(path).with_context(|| format!("{name} can't be opened"))?;
     let bar = progress(length, &name);
     let done = Arc::new(AtomicU64::new(0));
@@ -279,6 +282,7 @@ fn explain_log(
 /// What of a log of QUIC could not be read or followed.
 fn remarks_on_log(counts: &QlogCounts, ending: &Ending, interrupt: &Interrupt) -> Vec<String> {
     let told = [
+        (counts.reordered, "events stand behind later ones, and were put in the order of time."),
         (counts.unreadable, "events have no time or no name that can be read, and were left out."),
         (counts.damaged, "records of the log are no JSON or longer than 1 MiB, and were left out."),
         (counts.beyond, "events are of connections beyond the first 1024, and were left out."),
@@ -335,6 +339,11 @@ fn remarks(counts: &Counts, clock_steps: u64, reader: &Reader<'_>, interrupt: &I
             counts.openings_cut,
             "openings of connections are cut off within their options, so the scale of their windows is not known; \
              capture at least 128 bytes of each packet.",
+        ),
+        (
+            counts.to_itself,
+            "packets are of connections that have the same address and port at both ends: both directions look alike, \
+             so who held their data can't be told.",
         ),
         (counts.malformed, "packets have a length in a header that can't be."),
         (

@@ -62,7 +62,7 @@ pub(crate) struct Args {
     #[arg(long)]
     fifo: bool,
     /// Write the timeline of every message for ui.perfetto.dev
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     perfetto: Option<PathBuf>,
     #[command(flatten)]
     thresholds: ThresholdArgs,

@@ -71,7 +71,7 @@ pub(crate) struct Args {
     #[arg(long)]
     full: bool,
     /// Write who held the data at each moment for ui.perfetto.dev: a track for each direction
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     perfetto: Option<PathBuf>,
     /// Directions that --full, --json and --perfetto report, worst first
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -153,7 +153,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if let Some(path) = &args.perfetto {
         output::write_file(path, &traced_trace::render(&document))?;
         if let Some(told) = traced_trace::left_out(&document) {
-            anstream::eprintln!("taut: {}: {told}", path.display());
+            anstream::eprintln!("taut: {}: {told}", output::shown(path));
         }
     }
     // All are said.

@@ -47,7 +47,7 @@ pub(crate) struct AttachArgs {
     #[arg(long, value_name = "N", default_value = "7")]
     seed: u64,
     /// Write every PDU on the air, for Wireshark
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     pcapng: Option<PathBuf>,
     /// Write the HCI packets of both sides to central.btsnoop and peripheral.btsnoop there, for Wireshark and btmon
     #[arg(long, value_name = "DIR")]

@@ -2,7 +2,6 @@
 
 mod tell;
 
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -15,7 +14,7 @@ use taut_pipe::{Engine, Options, Plan, Side, TlsFiles, parse_config};
 use taut_time::Duration;
 
 use crate::exit::Code;
-use crate::input;
+use crate::{input, output};
 use tell::Teller;
 
 /// Join two endpoints in both directions
@@ -43,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Also write all that passes to a capture for Wireshark (pcapng), as made-up TCP and UDP packets
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     tee: Option<PathBuf>,
     /// Say nothing but errors
     #[arg(long, short)]
@@ -105,8 +104,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     let plans = match &args.config {
         Some(path) => {
-            let text =
-                fs::read_to_string(path).map_err(|error| Error::Input(format!("{}: {error}", path.display())))?;
+            let text = input::text_of(path).map_err(|error| Error::Input(format!("{}: {error}", path.display())))?;
             parse_config(&text).map_err(|error| Error::Input(format!("{}: {error}", path.display())))?
         }
         None => vec![plan(&args)?],

@@ -8,6 +8,8 @@ use clap::ValueEnum;
 use taut_link::Error;
 use taut_route::route::{Declaration, Route, SinkDeclaration, Wish, parse_file};
 
+use crate::{input, output};
+
 /// Where a route is to run.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PlaceArg {
@@ -49,7 +51,7 @@ pub(super) struct DeclareArgs {
     #[arg(long, value_name = "PLACE", default_value = "auto")]
     place: PlaceArg,
     /// Log events that pass, as lines of JSON; - is stdout
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     log: Option<PathBuf>,
     /// Processor of the route's thread in user space
     #[arg(long, value_name = "N")]
@@ -70,8 +72,7 @@ impl DeclareArgs {
                 let text = if path.as_os_str() == "-" {
                     std::io::read_to_string(std::io::stdin()).context("read stdin")?
                 } else {
-                    std::fs::read_to_string(path)
-                        .map_err(|error| Error::Input(format!("read {}: {error}", path.display())))?
+                    input::text_of(path).map_err(|error| Error::Input(format!("read {}: {error}", path.display())))?
                 };
                 parse_file(&text).map_err(|error| Error::Input(format!("{}: {error}", path.display())))?
             }
