@@ -203,6 +203,11 @@ impl Connection {
         self.loops.position(direction)
     }
 
+    /// The least time to the receiver of a direction and back.
+    pub(crate) fn to_receiver(&self, direction: usize) -> u64 {
+        self.loops.to_receiver(direction)
+    }
+
     /// Whether the round trip and the place on the path were seen.
     pub(crate) fn knows_loops(&self) -> bool {
         self.loops.are_known()

@@ -56,8 +56,7 @@ impl Half {
                 return self.program(last, sent.at);
             }
             if let Some((_, then)) = self.small {
-                let delay = ack.at.saturating_sub(then).saturating_sub(loops.to_receiver(self.direction));
-                self.tally.nagle_delays.add(delay);
+                self.tally.nagle_answers.add(ack.at.saturating_sub(then));
                 self.tally.nagle_gaps.add(gap);
             }
             return Class::Nagle;

@@ -31,7 +31,8 @@ pub(crate) struct Tally {
     pub(crate) last_place: u64,
     /// Holds of Nagle's algorithm, with the receiver's delay of the acknowledgement in each.
     pub(crate) nagle_gaps: Sample,
-    pub(crate) nagle_delays: Sample,
+    /// From small segments to the acknowledgements that released the next one, as seen here.
+    pub(crate) nagle_answers: Sample,
     /// Of the time of Nagle's algorithm, how much may as well have been the program's.
     pub(crate) nagle_doubt_ns: u64,
     /// From the last byte of what the peer asked to the first byte of the answer, less the way.

@@ -41,7 +41,9 @@ impl Detector for NagleDelayedAck {
             tally.nagle_gaps.count(),
             tally.small_segments
         )));
-        if let Some(delay) = tally.nagle_delays.median() {
+        if let Some(answer) = tally.nagle_answers.median() {
+            // By the way that is known in the end: of a connection that began earlier the first answer is all there is.
+            let delay = answer.saturating_sub(facts.connection.to_receiver(facts.way.index()));
             let whose = match delay / 1_000_000 {
                 ms if LINUX.contains(&ms) => ", the delayed-ACK timer of Linux",
                 ms if OTHERS.contains(&ms) => ", the delayed-ACK timer of BSD and Windows",

@@ -127,3 +127,25 @@ fn a_capture_that_begins_amid_a_flight_lacks_nothing() {
     let direction = talk.forward();
     assert!(!direction.remarks.iter().any(|remark| remark.contains("lacks")), "{:?}", direction.remarks);
 }
+
+/// The first answer that is seen is the late one, so for a while it is the shortest round trip that is known.
+#[test]
+fn how_late_an_answer_was_is_told_by_all_answers() {
+    // When a write leaves and is acknowledged, in microseconds, and how many bytes it has.
+    let writes =
+        [(10_000, 45_400, 58), (55_600, 9, 124)].into_iter().chain((1..7).map(|n| (60_000 + n * 20_000, 20, 60)));
+    let (mut talk, mut start, mut echo) = (Talk::new(false), 1, 9);
+    for (at, answer, bytes) in writes {
+        let stamped = |at: u64, echo: u64| Some(TimestampOption { value: (at / 1000) as u32, echo: echo as u32 });
+        let data = Segment { ack: 1, timestamps: stamped(at, echo), ..talk.segment(FORWARD, SegmentFlags::PSH) };
+        talk.event(at, FORWARD, data, ByteRange::new(start, start + bytes));
+        start += bytes;
+        echo = (at + answer) / 1000;
+        let ack = Segment { ack: start, timestamps: stamped(at + answer, at / 1000), ..talk.segment(BACKWARD, 0) };
+        talk.event(at + answer, BACKWARD, ack, ByteRange::new(1, 1));
+    }
+    let direction = talk.forward();
+    let Verdict::Found(found) = verdict(&direction, "nagle_delayed_ack") else { panic!("{direction:#?}") };
+    let told = |part: &str| found.evidence.iter().any(|seen| seen.text.contains(part));
+    assert!(told("45.4 ms late, the delayed-ACK timer of Linux"), "{found:#?}");
+}
