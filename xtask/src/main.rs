@@ -1,5 +1,5 @@
 //! The daily commands, used by people and by CI alike: `cargo xtask check`, `test`, `bench`,
-//! `fuzz`, `stress`, `miri`, `lab`, `lines` and `dist`.
+//! `fuzz`, `stress`, `miri`, `lab`, `captures`, `lines` and `dist`.
 //!
 //! - [`check`]: formatting, lints, the rules of the house ([`house`]), licences and sources of the
 //!   dependencies, documentation.
@@ -10,13 +10,17 @@
 //! - [`stress`]: libtautaio against a model, also under the sanitizers.
 //! - [`miri`]: what of it can be interpreted, each access to memory checked.
 //! - [`lab`]: commands on stock kernels, in virtual machines.
+//! - [`captures`]: captures of others, for the tests.
 //! - [`lines`]: lines of product code by crate.
 //! - [`dist`]: archives and Debian packages.
 //! - [`guard`]: what is left of a run of tests that was killed is ended.
+//! - [`apt`] has packages of other releases of Debian.
 //! - [`packages`] and [`tools`] set up what these need; [`shell`] runs it.
 
 mod apart;
+mod apt;
 mod bench;
+mod captures;
 mod check;
 mod dist;
 mod fuzz;
@@ -59,6 +63,9 @@ enum Command {
     Miri(miri::Args),
     /// Commands on Debian's stock kernels, in a virtual machine made for each.
     Lab(lab::Args),
+    /// Captures of others, from Debian's source packages: prints where they are, and fetches them when they are not
+    /// there. Exit code 77 when they can't be had here.
+    Captures(captures::Args),
     /// Lines of product code by crate, as of each of some commits.
     Lines(lines::Args),
     /// Static binaries with what packages ship, as archives and Debian packages, each of them tried.
@@ -80,6 +87,7 @@ fn main() -> ExitCode {
         Command::Stress(args) => stress::run(&args),
         Command::Miri(args) => miri::run(&args),
         Command::Lab(args) => lab::run(&args),
+        Command::Captures(args) => captures::run(&args),
         Command::Lines(args) => lines::run(&args),
         Command::Dist(args) => dist::run(&args),
         Command::Guard(args) => guard::run(&args),

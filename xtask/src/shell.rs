@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use crate::guard;
 
+/// Exit code of what can't be had on this machine, as tests have it.
+pub(crate) const NOT_HERE: u8 = 77;
+
 /// Root of the repository.
 pub(crate) fn root() -> PathBuf {
     let xtask =

@@ -10,9 +10,9 @@ use std::thread;
 
 use anyhow::{Context, Result};
 
-use super::apt::Apt;
 use super::kernel::{BOOTED_IMAGE, CONFIG_FILE, DEBUG_CONFIG, Series};
 use super::workshop::{self, TOOLS};
+use crate::apt::Apt;
 use crate::shell;
 
 const SERIES: Series = Series::V6_12Debug;

@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use super::apt::Apt;
 use super::kernel::{Kernel, Series};
 use super::workshop::{Workshop, copy, is_complaint};
+use crate::apt::Apt;
 use crate::{shell, tools};
 
 /// What dkms calls beside what a workshop has. dkms itself is taken alone: it depends on a compiler of Debian's choice.

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use super::apt::Apt;
+use crate::apt::Apt;
 use crate::{shell, tools};
 
 /// The kernels of the lab, as Debian has them when they are fetched.

@@ -11,7 +11,6 @@
 //! - [`pair`]: two Bluetooth adapters and a server in a guest; [`two`]: in two guests;
 //!   [`bluetooth`]: measurements with them.
 
-mod apt;
 mod bluetooth;
 mod booted;
 mod cpio;
@@ -41,6 +40,8 @@ pub(crate) use guest::PACKAGES;
 use guest::{GuestArgs, LAB_FAILED, built_modules, ensure_packages, own_modules, place_for_files, run_command};
 use kernel::Series;
 use two::PairCommand;
+
+use crate::shell;
 
 /// What to do in the lab.
 #[derive(Parser)]
@@ -115,8 +116,6 @@ struct FetchArgs {
 
 /// As benches have it.
 const BAR_MISSED: u8 = 3;
-/// As tests have it.
-const NOT_HERE: u8 = 77;
 
 /// Runs a command of the lab.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
@@ -145,7 +144,7 @@ fn had(result: Result<()>) -> u8 {
     result.map_or_else(
         |error| {
             eprintln!("lab: {error:#}");
-            NOT_HERE
+            shell::NOT_HERE
         },
         |()| 0,
     )

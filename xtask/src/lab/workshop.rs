@@ -13,8 +13,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use super::apt::Apt;
 use super::kernel::{Kernel, Series};
+use crate::apt::Apt;
 use crate::{shell, tools};
 
 /// What make and the kernel's makefiles call, but for the compiler; and sparse, which looks at our modules.

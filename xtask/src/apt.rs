@@ -15,7 +15,7 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const ARCHITECTURE: &str = "amd64";
 
 /// apt as a machine of another release would run it, with everything it keeps under a directory of ours.
-pub(super) struct Apt {
+pub(crate) struct Apt {
     directory: PathBuf,
 }
 
@@ -28,9 +28,18 @@ struct Mirrors {
 
 impl Apt {
     /// Fetches the package lists of a release, `trixie`, into a directory that is there and empty.
-    pub(super) fn of_release(release: &str, with_security: bool, directory: &Path) -> Result<Self> {
+    pub(crate) fn of_release(release: &str, with_security: bool, directory: &Path) -> Result<Self> {
+        Self::of(release, directory, |mirrors| mirrors.lines(release, with_security))
+    }
+
+    /// The same with the lists of source packages alone.
+    pub(crate) fn of_sources(release: &str, directory: &Path) -> Result<Self> {
+        Self::of(release, directory, |mirrors| Mirrors::line("deb-src", &mirrors.main, release))
+    }
+
+    fn of(release: &str, directory: &Path, lines: impl FnOnce(&Mirrors) -> String) -> Result<Self> {
         if shell::find("apt-get").is_none() || shell::find("dpkg-deb").is_none() {
-            bail!("the lab takes its kernels from Debian's packages, and there is no apt here");
+            bail!("it comes from Debian's packages, and there is no apt here");
         }
         if !Path::new(KEYRING).is_file() {
             bail!("{KEYRING} is missing: apt-get install debian-archive-keyring");
@@ -39,14 +48,14 @@ impl Apt {
         for part in ["lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(directory.join(part))?;
         }
-        fs::write(apt.sources(), Mirrors::of_this_machine()?.lines(release, with_security))?;
+        fs::write(apt.sources(), lines(&Mirrors::of_this_machine()?))?;
         shell::output(apt.command("apt-get").args(["-q", "update"]))
             .with_context(|| format!("cannot fetch the package lists of Debian {release}"))?;
         Ok(apt)
     }
 
     /// The package on which a metapackage depends, the one whose name begins so.
-    pub(super) fn dependency(&self, metapackage: &str, begin: &str) -> Result<String> {
+    pub(crate) fn dependency(&self, metapackage: &str, begin: &str) -> Result<String> {
         let text = shell::output(self.command("apt-cache").args(["depends", metapackage]))?;
         let found =
             text.lines().filter_map(|line| line.trim().strip_prefix("Depends: ")).find(|n| n.starts_with(begin));
@@ -54,7 +63,7 @@ impl Apt {
     }
 
     /// Fetches a package, verified, and unpacks its files into a directory.
-    pub(super) fn unpack(&self, package: &str, into: &Path) -> Result<()> {
+    pub(crate) fn unpack(&self, package: &str, into: &Path) -> Result<()> {
         let downloads = self.directory.join("downloads");
         fs::create_dir_all(&downloads)?;
         let mut download = self.command("apt-get");
@@ -68,8 +77,16 @@ impl Apt {
         Ok(())
     }
 
+    /// Fetches the files of a source package, verified, into a directory.
+    pub(crate) fn download_source(&self, package: &str, into: &Path) -> Result<()> {
+        let mut download = self.command("apt-get");
+        download.args(["-q", "-o", "APT::Sandbox::User=root", "source", "--download-only", "--only-source", package]);
+        shell::output(download.current_dir(into))?;
+        Ok(())
+    }
+
     /// Fetches packages with all that they need, verified, and unpacks their files into a directory.
-    pub(super) fn unpack_all<'a>(&self, packages: impl Iterator<Item = &'a str>, into: &Path) -> Result<()> {
+    pub(crate) fn unpack_all<'a>(&self, packages: impl Iterator<Item = &'a str>, into: &Path) -> Result<()> {
         let mut download = self.command("apt-get");
         let options = ["APT::Sandbox::User=root", "APT::Install-Recommends=false", "Debug::NoLocking=true"];
         for option in options {
@@ -110,7 +127,7 @@ impl Mirrors {
         let mut command = Command::new("apt-get");
         command.args(["indextargets", "--format", "$(LABEL) $(REPO_URI)", "Created-By: Packages"]);
         Self::parse(&shell::output(&mut command)?).context(
-            "apt here knows no repository of Debian (Label: Debian), from which the lab takes its kernels; \
+            "apt here knows no repository of Debian (Label: Debian), from which it comes; \
              on Debian, run `apt-get update` as root first",
         )
     }
@@ -126,13 +143,16 @@ impl Mirrors {
 
     /// sources.list(5) for a release.
     fn lines(&self, release: &str, with_security: bool) -> String {
-        let line =
-            |uri: &str, suite: &str| format!("deb [signed-by={KEYRING} arch={ARCHITECTURE}] {uri} {suite} main\n");
-        let mut lines = line(&self.main, release);
+        let mut lines = Self::line("deb", &self.main, release);
         if let Some(security) = self.security.as_ref().filter(|_| with_security) {
-            lines += &line(security, &format!("{release}-security"));
+            lines += &Self::line("deb", security, &format!("{release}-security"));
         }
         lines
+    }
+
+    /// One of its lines, of binary (`deb`) or source packages (`deb-src`).
+    fn line(kind: &str, uri: &str, suite: &str) -> String {
+        format!("{kind} [signed-by={KEYRING} arch={ARCHITECTURE}] {uri} {suite} main\n")
     }
 }
 
