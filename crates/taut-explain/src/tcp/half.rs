@@ -64,6 +64,9 @@ pub(crate) struct Half {
     /// The last small segment: its end, and when it passed.
     pub(super) small: Option<(u64, u64)>,
     pub(super) peer_data: Option<u64>,
+    /// When the last own segment without data passed, and what it echoed. 0: none.
+    pub(super) bare_at: u64,
+    pub(super) bare_echo: u32,
     pub(super) zero_window_at: Option<u64>,
     pub(super) acked_at: Option<u64>,
     /// The acknowledgement that let the last segment go, by its time, and the sender's clock then.
@@ -134,6 +137,8 @@ impl Half {
             last_was_full: false,
             small: None,
             peer_data: None,
+            bare_at: 0,
+            bare_echo: 0,
             zero_window_at: None,
             acked_at: None,
             released_by: 0,
@@ -307,7 +312,7 @@ impl Half {
             self.fin_at.get_or_insert(sent.at);
         }
         if event.bytes.is_empty() {
-            return self.without_data(&sent);
+            return self.without_data(&sent, segment);
         }
         // What was on the way when the capture began does not lack in it.
         let is_begin = self.has_not_begun();
@@ -357,7 +362,10 @@ impl Half {
     }
 
     /// A segment without data: an acknowledgement, a probe, or a keep-alive.
-    fn without_data(&mut self, sent: &Sent) {
+    fn without_data(&mut self, sent: &Sent, segment: &Segment) {
+        if let Some(stamps) = segment.timestamps {
+            (self.bare_at, self.bare_echo) = (sent.at, stamps.echo);
+        }
         let below = self.una.is_some_and(|una| sent.start + 1 == una);
         if below && self.next.is_some_and(|next| sent.start < next) {
             if self.acks.last().is_some_and(|ack| ack.window == 0) {

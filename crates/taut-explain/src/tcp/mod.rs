@@ -235,6 +235,6 @@ mod tests {
     #[test]
     fn what_a_connection_takes_without_any_data_stays_small() {
         assert!(size_of::<Half>() <= 1000, "{}", size_of::<Half>());
-        assert!(size_of::<Connection>() <= 2488, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 2496, "{}", size_of::<Connection>());
     }
 }

@@ -3,6 +3,7 @@
 
 use taut_event::Holder;
 
+use super::acks::Ack;
 use super::half::{Half, MS};
 use super::state::{Class, Held, Known, Restart, Sent};
 use super::stretch::{Gated, Stretch};
@@ -29,8 +30,9 @@ impl Half {
         if gap < SHORTEST_WAIT.max(round_trip / 50) && !is_new_release {
             return Class::Burst;
         }
-        if let Some(holder) = self.receive_window(sent, next, known) {
+        if let Some((holder, window)) = self.receive_window(sent, next, known) {
             self.scale.used_up();
+            self.tally.used_up_window = self.tally.used_up_window.max(window);
             return Class::Hold(holder);
         }
         let mss = self.mss.max(1);
@@ -52,7 +54,7 @@ impl Half {
             return self.program(last, sent.at);
         }
         if is_small && sent.len() < mss && (was_covered || (1..mss).contains(&flight_before)) {
-            if is_off {
+            if is_off || self.left_bare(&ack, sent, known) {
                 return self.program(last, sent.at);
             }
             if let Some((_, then)) = self.small {
@@ -85,8 +87,18 @@ impl Half {
         }
     }
 
-    /// The window left no room for this segment, until an acknowledgement moved its edge.
-    fn receive_window(&self, sent: &Sent, next: u64, known: &Known) -> Option<Holder> {
+    /// Whether its sender knew this acknowledgement when it sent a segment without data, well before this one: had
+    /// this one waited, it would have gone in its place.
+    fn left_bare(&self, ack: &Ack, sent: &Sent, known: &Known) -> bool {
+        let at = self.bare_at;
+        let knew = ack.value.is_some_and(|value| self.bare_echo.wrapping_sub(value) as i32 >= 0);
+        // A clock of the other end may say the same of what came a little before.
+        knew && at > ack.at + known.lag / 4 * 3 && at + 1_500_000 < sent.at
+    }
+
+    /// The window left no room for this segment, until an acknowledgement moved its edge; with how large it was
+    /// before, if it is the receiver's buffer that held.
+    fn receive_window(&self, sent: &Sent, next: u64, known: &Known) -> Option<(Holder, u32)> {
         let need = sent.len().min(self.mss);
         let was_full = self.edge_then.saturating_sub(next) < need;
         let opened =
@@ -100,9 +112,12 @@ impl Half {
             // A part of a segment, as large as the room there was: the persist timer made it.
             let persisted = known.edge.saturating_sub(next) == sent.len() && sent.len() < self.mss;
             let is_late = self.last_data.is_some_and(|last| sent.at - last > 150 * MS);
-            return (persisted && is_late).then_some(Holder::ReceivingProgram);
+            return (persisted && is_late).then_some((Holder::ReceivingProgram, 0));
         };
-        Some(if was_zero || ack.is_shrunk { Holder::ReceivingProgram } else { Holder::ReceiveWindow })
+        let window = ack.edge_before.saturating_sub(ack.una_before);
+        let is_late = was_zero || ack.is_shrunk;
+        let window = u32::try_from(window).unwrap_or(u32::MAX);
+        Some(if is_late { (Holder::ReceivingProgram, 0) } else { (Holder::ReceiveWindow, window) })
     }
 
     /// No acknowledgement made the sender send just then.

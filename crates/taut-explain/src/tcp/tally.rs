@@ -29,6 +29,8 @@ pub(crate) struct Tally {
     pub(crate) peak_flight: u64,
     pub(crate) first_place: u64,
     pub(crate) last_place: u64,
+    /// The largest receive window that was used up and held.
+    pub(crate) used_up_window: u32,
     /// Holds of Nagle's algorithm, with the receiver's delay of the acknowledgement in each.
     pub(crate) nagle_gaps: Sample,
     /// From small segments to the acknowledgements that released the next one, as seen here.

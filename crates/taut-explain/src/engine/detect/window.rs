@@ -4,6 +4,9 @@ use super::facts::{Detector, Facts, seen, text};
 use crate::engine::{Certainty, Found, Verdict};
 use crate::words;
 
+/// A window that became so many times as large as it was when it was used up was only on its way there.
+const GROWN: u64 = 2;
+
 /// The receive buffer is small for the path.
 pub(super) struct ReceiveWindow;
 
@@ -23,8 +26,27 @@ impl Detector for ReceiveWindow {
     fn found(&self, facts: &Facts<'_>) -> Verdict {
         let certainty = if facts.half.scale.learned().is_some() { Certainty::Consistent } else { Certainty::Seen };
         let found = seen(facts, self, certainty);
-        let window = facts.tally().largest_window.into();
+        let largest = u64::from(facts.tally().largest_window);
+        let window = u64::from(facts.tally().used_up_window);
         let round_trip = facts.round_trip();
+        if window > 0 && largest >= GROWN * window {
+            return Verdict::Found(Found {
+                summary: format!(
+                    "The receiver's window was still growing: {} of it were used up, for a round trip of {}",
+                    words::bytes(window),
+                    words::time(round_trip)
+                ),
+                evidence: vec![
+                    facts.longest_seen(self.holders()),
+                    text(format!("Later it was up to {}, so the buffer is not what limits.", words::bytes(largest))),
+                ],
+                remedy: "On the receiver: reuse connections, or let windows begin larger (the middle value of \
+                         net.ipv4.tcp_rmem)."
+                    .to_owned(),
+                ..found
+            });
+        }
+        let window = largest;
         Verdict::Found(Found {
             summary: format!(
                 "The receiver's window is small for this path: {} a round trip of {}",

@@ -102,3 +102,73 @@ fn what_left_later_by_the_senders_clock_was_paced() {
     let direction = pairs(0);
     assert!(paced(&direction) < 0.04, "{direction:#?}");
 }
+
+/// At the server, 120 ms from a client that writes again after each answer: 10 ms later, as an empty segment of the
+/// client shows that goes first, or at once, where Nagle's algorithm held the second piece of a request.
+fn requests_afar(are_held: bool) -> Direction {
+    let mut talk = Talk::new(true);
+    let mut tell = |at: u64, way: usize, flags: u8, len: u64, echo: u64| {
+        let start = talk.next[way];
+        talk.next[way] += len;
+        let stamps = TimestampOption { value: (at / 1_000) as u32 + 7, echo: (echo / 1_000) as u32 + 7 };
+        let segment = Segment { timestamps: Some(stamps), ..talk.segment(way, flags) };
+        let is_opening = flags & SegmentFlags::SYN != 0;
+        let flags = SegmentFlags(if is_opening && way == FORWARD { flags } else { flags | SegmentFlags::ACK });
+        let segment = if is_opening { Segment { mss: MSS as u16, flags, ..segment } } else { segment };
+        talk.event(at, way, segment, ByteRange::new(start, start + len));
+    };
+    tell(0, FORWARD, SegmentFlags::SYN, 0, 0);
+    tell(50, BACKWARD, SegmentFlags::SYN, 0, 0);
+    tell(120_050, FORWARD, 0, 0, 50);
+    let (mut at, mut answered) = (121_000, 50);
+    for _ in 0..6 {
+        tell(at, FORWARD, SegmentFlags::PSH, 200, answered);
+        tell(at + 40, BACKWARD, 0, 0, at);
+        if are_held {
+            at += 120_050;
+            tell(at, FORWARD, SegmentFlags::PSH, 100, at - 120_010);
+        }
+        answered = at + 80;
+        tell(answered, BACKWARD, SegmentFlags::PSH, 300, at);
+        if !are_held {
+            tell(answered + 120_000, FORWARD, 0, 0, answered);
+        }
+        at = answered + 130_000;
+    }
+    talk.forward()
+}
+
+#[test]
+fn what_left_after_an_empty_segment_was_not_held() {
+    let prompt = requests_afar(false);
+    assert_eq!(faults(&prompt), Vec::<&str>::new(), "{prompt:#?}");
+    assert_eq!(share(&prompt, Holder::Nagle), 0.0);
+    let held = requests_afar(true);
+    assert_eq!(faults(&held), ["nagle_delayed_ack"], "{held:#?}");
+}
+
+/// The window is used up in each round trip; in the last ones it is several times as large, and has room, or not.
+#[test]
+fn a_window_that_grew_later_was_not_the_buffers_limit() {
+    let summary = |then: u32| {
+        let mut talk = Talk::open_with(4_000, 20 * MSS as u32);
+        let mut at = 5_000;
+        for round in 0..12 {
+            (0..20).for_each(|segment| talk.send(at + segment, FORWARD, MSS));
+            if round == 9 {
+                talk.window = then;
+            }
+            talk.ack(at + 4_000, BACKWARD);
+            at += 4_030;
+        }
+        let direction = talk.forward();
+        let Verdict::Found(found) = verdict(&direction, "receive_window") else { panic!("{direction:#?}") };
+        found.summary.clone()
+    };
+    assert!(summary(100 * MSS as u32).contains("was still growing: 29 kB of it"), "{}", summary(100 * MSS as u32));
+    assert!(
+        summary(20 * MSS as u32).contains("is small for this path: 29 kB a round trip"),
+        "{}",
+        summary(20 * MSS as u32)
+    );
+}
