@@ -1,4 +1,4 @@
-//! Captures that others made, for other purposes: the test data of wireshark and tcpdump, from Debian's source packages.
+//! Captures that others made, for other purposes: the test data of wireshark and tcpdump, of Debian's source packages.
 //! None may panic, hang or print a breakdown that does not add up. `cargo test --test explain_strangers -- --nocapture`
 //! prints the table of verdicts.
 

@@ -44,6 +44,10 @@ const TIMING: &[(&str, &str)] = &[
         "no finding where nothing is held: a receiver that a busy core holds is one that holds",
     ),
     (
+        "tautline::explain_clean nothing_is_found_where_nothing_is_wrong",
+        "no finding where nothing is held: a path that a busy core stops loses time, packets and window",
+    ),
+    (
         "tautline::explain_drawn drawn_connections_are_broken_down_as_the_kernel_has_it",
         "its sender is asked for its state each millisecond, and a busy core delays what the capture shows",
     ),

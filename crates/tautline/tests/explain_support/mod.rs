@@ -1,5 +1,6 @@
 //! A path between two network namespaces, with delay, rate, and drops of one's choice. What passes its two ends is kept
 //! as two captures, one at the sender and one at the receiver.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 #![expect(unsafe_code, reason = "rustix has no wrapper for the request that makes a TUN device")]
 
 pub(crate) mod traffic;
@@ -67,6 +68,13 @@ impl Path {
     ) -> JoinHandle<T> {
         let name = self.names[end].clone();
         thread::spawn(move || inside(&name, run))
+    }
+
+    /// A program that will run inside the sender's (0) or the receiver's (1) namespace.
+    pub(crate) fn command(&self, end: usize, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.names[end], program]);
+        command
     }
 
     /// Ends the path; the captures at the sender and at the receiver.

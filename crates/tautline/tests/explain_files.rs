@@ -1,0 +1,149 @@
+//! What `taut explain` reads and writes: files that are no captures, names of all kinds, results that would overwrite
+//! something, and what is left out or put in order.
+
+#[allow(dead_code, reason = "these tests use a part of it")]
+#[path = "../../taut-capture/tests/packets/mod.rs"]
+mod packets;
+#[path = "explain_support/requests.rs"]
+mod requests;
+mod support;
+
+use packets::pcap;
+use requests::{MS, capture, explain, file, packets_of};
+use support::{parse, taut, text};
+
+#[test]
+fn what_can_not_be_explained_says_why_and_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| file(directory.path(), name, bytes);
+    for (path, code, says) in [
+        (file("empty", b""), 1, "empty"),
+        (file("text", b"What is this?"), 1, "no capture of packets"),
+        (file("hci.log", b"btsnoop\0\0\0\0\x01\0\0\x03\xeb"), 1, "another version or type"),
+        (directory.path().join("nowhere"), 1, "nowhere"),
+        (directory.path().to_owned(), 1, "directory"),
+    ] {
+        let output = explain(&path, &[]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{error}");
+        assert!(error.contains(says) && error.contains(path.to_str().unwrap()), "{error}");
+        assert!(output.stdout.is_empty());
+    }
+    let cut = capture();
+    let output = explain(&file("cut.pcap", &cut[..cut.len() - 5]), &[]);
+    assert!(text(&output.stdout).contains("cut off in the record at byte"), "{}", text(&output.stdout));
+    let none = explain(&file("none.pcap", &cut[..24]), &[]);
+    assert!(text(&none.stdout).contains("No data over TCP"), "{}", text(&none.stdout));
+    assert!(none.status.success());
+}
+
+#[test]
+fn a_trace_that_can_not_be_written_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let capture = file(directory.path(), "trace.pcap", &capture());
+    let output = explain(&capture, &["--perfetto", "/nowhere/trace.json"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("write /nowhere/trace.json"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_capture_is_never_overwritten() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), "held.pcap", &capture());
+    let link = directory.path().join("link.pcap");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    for out in [path.as_ref(), link.as_path()] {
+        for option in ["--html", "--perfetto"] {
+            let refused = explain(&path, &[option, out.to_str().unwrap()]);
+            assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+            assert!(std::fs::read(&path).unwrap() == capture(), "{option}");
+        }
+    }
+    let page = directory.path().join("page");
+    let page = page.to_str().unwrap();
+    assert_eq!(explain(&path, &["--html", page, "--perfetto", page]).status.code(), Some(2));
+}
+
+#[test]
+fn a_file_for_results_is_never_called_dash() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), "held.pcap", &capture());
+    for option in ["--html", "--perfetto"] {
+        let refused = taut().current_dir(&directory).arg("explain").arg(&path).args([option, "-"]).output().unwrap();
+        let error = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{error}");
+        assert!(error.contains("stdout has the results") && refused.stdout.is_empty(), "{error}");
+        assert!(!directory.path().join("-").exists());
+    }
+}
+
+/// As an argument, as what is joined, and in errors.
+#[test]
+fn a_name_that_steers_a_terminal_is_printed_without_steering() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), "a\u{1b}[31m\u{9b}1m\n\u{202e}.pcap", &capture());
+    let empty = file(directory.path(), "b\u{1b}]0;x\u{7}", b"");
+    let is_plain = |bytes: &[u8]| {
+        let told = text(bytes);
+        let steers = told.chars().find(|&c| c.is_control() && c != '\n' || c == '\u{202e}');
+        assert_eq!(steers, None);
+        told
+    };
+    for more in [&[][..], &["--full"], &["--json"], &["--fail-on", "nagle_delayed_ack=1%"]] {
+        let output = explain(&path, more);
+        is_plain(&output.stderr);
+        assert!(is_plain(&output.stdout).contains("u{1b}[31m"), "{}", text(&output.stdout));
+    }
+    is_plain(&taut().args(["explain", "--join"]).args([&path, &path]).output().unwrap().stdout);
+    is_plain(&taut().args(["explain", "--diff"]).args([&path, &path]).output().unwrap().stdout);
+    for path in [&empty, &directory.path().join("\u{1b}nowhere")] {
+        let output = explain(path, &[]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(is_plain(&output.stderr).contains("u{1b}"), "{}", text(&output.stderr));
+    }
+}
+
+/// A socket that is connected to itself, as by chance of a port on loopback: both directions look alike.
+#[test]
+fn a_connection_of_a_socket_with_itself_is_not_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let itself = packets_of(true).into_iter().map(|(at, mut bytes)| {
+        let (address, port) = (bytes[12..16].to_vec(), bytes[20..22].to_vec());
+        bytes[16..20].copy_from_slice(&address);
+        bytes[22..24].copy_from_slice(&port);
+        (at, bytes)
+    });
+    let path = file(directory.path(), "itself.pcap", &pcap(false, true, 101, &itself.collect::<Vec<_>>()));
+    let output = explain(&path, &["--fail-on", "loss=1%"]);
+    let told = text(&output.stdout);
+    assert!(output.status.success() && text(&output.stderr).contains("can't be told"), "{}", text(&output.stderr));
+    assert!(!told.contains("FOUND") && told.contains("103 packets are of connections that have the same"), "{told}");
+}
+
+/// Events of a log of QUIC behind later ones, and behind a line's end.
+#[test]
+fn what_is_done_with_a_logs_events_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let head = r#"{"qlog_version": "0.3", "trace": {"vantage_point": {"type": "client"}}}"#;
+    let event = |time: u32| {
+        format!(
+            "\n{{\"time\": {time}, \"name\": \"transport:packet_sent\", \"data\": {{\"header\": {{\"packet_type\": \
+             \"1RTT\", \"packet_number\": {time}}}, \"frames\": [{{\"frame_type\": \"stream\", \"stream_id\": 0, \
+             \"length\": 10}}]}}}}"
+        )
+    };
+    let log = |times: &mut dyn Iterator<Item = u32>| format!("{head}{}", times.map(event).collect::<String>());
+    let span = |name: &str, text: String| {
+        let document = parse(&explain(&file(directory.path(), name, text.as_bytes()), &["--json"]));
+        let (file, remarks) = (&document["files"][0], document["files"][0]["remarks"].to_string());
+        (file["packets"].as_u64().unwrap(), file["span_ns"].as_u64(), remarks)
+    };
+    let ordered = span("a.sqlog", log(&mut (0..900)));
+    let turned = span("b.sqlog", log(&mut (0..900).rev()));
+    assert_eq!((ordered.0, ordered.1), (900, Some(899 * MS)));
+    assert_eq!((turned.0, turned.1), (900, Some(899 * MS)));
+    assert!(!ordered.2.contains("order of time") && turned.2.contains("899 events stand behind later"), "{}", turned.2);
+    let refused = explain(&file(directory.path(), "c.sqlog", log(&mut (0..3000).rev()).as_bytes()), &[]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("not in the order of time"), "{}", text(&refused.stderr));
+}
