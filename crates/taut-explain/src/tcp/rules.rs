@@ -63,7 +63,8 @@ impl Half {
             }
             return Class::Nagle;
         }
-        if is_small && flight_before < 4 * mss && is_off || self.had_sent_all(flight_before) {
+        let is_near = flight_before < 4 * mss || self.writes_parts();
+        if is_small && is_near && is_off || self.had_sent_all(flight_before) {
             return self.program(last, sent.at);
         }
         if ack.edge == u64::MAX {
@@ -154,6 +155,13 @@ impl Half {
     /// congestion window had held it (the initial one is ten segments, RFC 6928), but for one after losses.
     fn had_sent_all(&self, in_flight: u64) -> bool {
         self.last_was_pushed && !self.last_was_full && in_flight < 4 * self.mss && !self.is_repairing()
+    }
+
+    /// Nearly all segments are parts, and nothing waited behind the one before: what waits for a window is put together
+    /// into whole ones.
+    fn writes_parts(&self) -> bool {
+        let (segments, small_segments) = (self.tally.segments, self.tally.small_segments);
+        segments >= 5 && small_segments >= segments - segments / 8 && self.last_was_pushed && !self.last_was_full
     }
 
     /// A program had to act: the peer's, when its data came meanwhile.

@@ -172,3 +172,25 @@ fn a_window_that_grew_later_was_not_the_buffers_limit() {
         summary(20 * MSS as u32)
     );
 }
+
+/// Each 10 ms a write that does not fill a segment, or in the twin one that does; five round trips are one of the path,
+/// so each leaves just when the acknowledgement of an earlier one comes.
+#[test]
+fn parts_of_segments_at_a_period_are_the_programs_however_many_are_under_way() {
+    let story = |bytes: u64| {
+        let mut talk = Talk::open(50_000);
+        for turn in 0..100 {
+            let at = 100_000 + turn * 10_000;
+            if turn >= 5 {
+                talk.ack_up_to(at, BACKWARD, 1 + (turn - 4) * bytes);
+            }
+            talk.send(at + 40, FORWARD, bytes);
+        }
+        talk.forward()
+    };
+    let parts = story(1_200);
+    assert_eq!(faults(&parts), Vec::<&str>::new(), "{parts:#?}");
+    assert!(share(&parts, Holder::SendingProgram) > 0.8, "{parts:#?}");
+    let whole = story(MSS);
+    assert!(share(&whole, Holder::SendingProgram) < 0.4, "{whole:#?}");
+}
