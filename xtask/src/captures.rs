@@ -1,6 +1,6 @@
 //! Captures that others made: the test data of Debian's source packages, fetched once and kept in the user's cache.
-//! They are read where they are, and none is part of this repository: licences differ, and some hold addresses of private
-//! devices.
+//! They are read where they are, and none is part of this repository: licences differ, and some hold addresses of
+//! private devices.
 
 use std::fs;
 use std::path::{Path, PathBuf};

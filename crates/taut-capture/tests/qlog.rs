@@ -235,7 +235,8 @@ fn events_near_their_places_are_put_in_order_and_others_are_refused() {
     assert_eq!((ordered[999], none), ((999_000_000, 999), 0));
     assert_eq!(metrics(&log(&mut (0..1000).rev())), (ordered, 999));
     // By two connections in turn, each in its own order.
-    let (two, late) = metrics(&log(&mut (0..6000).map(|n: usize| if n % 2 == 0 { n } else { n.saturating_sub(500) })));
+    let (two, late) =
+        metrics(&log(&mut (0..6000).map(|n: usize| if n.is_multiple_of(2) { n } else { n.saturating_sub(500) })));
     assert!(two.is_sorted() && two.len() == 6000 && late > 2000, "{late}");
     let told = refused(&log(&mut (0..3000).rev()));
     assert!(told.contains("event 1026 is 1.000 ms earlier") && told.contains("sort its events"), "{told}");
