@@ -59,6 +59,5 @@ pub fn run(plan: &PacePlan, interrupt: &Interrupt, progress: &mut dyn FnMut(usiz
         totals.add(round);
         Ok(((), error))
     })?;
-    let (row, timelines) = totals.finish();
-    Ok(PaceOutcome { row, timelines, ended })
+    Ok(totals.finish(ended))
 }

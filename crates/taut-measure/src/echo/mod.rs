@@ -24,6 +24,8 @@ mod simulated;
 mod stray;
 mod target;
 
+use std::ops::Range;
+
 use taut_link::{Error, Fault};
 use taut_time::Timeline;
 
@@ -32,7 +34,7 @@ use crate::interrupt::Interrupt;
 use crate::rounds::turns;
 pub use broker::BrokerTrial;
 pub use cost::observer_cost;
-pub use plan::{EchoPlan, EchoSubject, RunLength, WriteStyle};
+pub use plan::{EchoPlan, EchoSubject, EchoTimes, RunLength, WriteStyle};
 pub use simulated::run_simulated;
 use target::Target;
 use taut_record::{EchoRow, Ended};
@@ -42,6 +44,8 @@ use taut_record::{EchoRow, Ended};
 pub struct EchoOutcome {
     /// A row for each subject, in the order given; a subject of which nothing was measured has none.
     pub rows: Vec<Option<EchoRow>>,
+    /// All times of each subject.
+    pub times: Vec<EchoTimes>,
     /// Events of the last round of each subject that was observed.
     pub timelines: Vec<Option<Timeline>>,
     /// How it ended.
@@ -69,10 +73,34 @@ pub fn run(
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(usize, usize),
 ) -> taut_link::Result<EchoOutcome> {
+    run_rounds(plan, subjects, 0..plan.rounds, interrupt, progress)
+}
+
+/// Measures one round, the one with this number of a run that has no end. The number decides who begins.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_round(
+    plan: &EchoPlan,
+    subjects: &[EchoSubject],
+    number: usize,
+    interrupt: &Interrupt,
+) -> taut_link::Result<EchoOutcome> {
+    run_rounds(plan, subjects, number..number + 1, interrupt, &mut |_, _| {})
+}
+
+fn run_rounds(
+    plan: &EchoPlan,
+    subjects: &[EchoSubject],
+    rounds: Range<usize>,
+    interrupt: &Interrupt,
+    progress: &mut dyn FnMut(usize, usize),
+) -> taut_link::Result<EchoOutcome> {
     let mut targets: Vec<Target<'_>> = subjects.iter().map(|subject| Target::new(plan, subject)).collect();
     let steps = plan.rounds * targets.len();
     let mut failed: Vec<(usize, usize, Error)> = Vec::new();
-    'rounds: for round in 0..plan.rounds {
+    let first = rounds.start;
+    'rounds: for round in rounds {
         for (step, turn) in turns(round, targets.len()).enumerate() {
             if interrupt.is_set() {
                 break 'rounds;
@@ -85,7 +113,7 @@ pub fn run(
                 Ok(()) => {}
                 Err(Error::Interrupted { .. }) => break 'rounds,
                 // Wrong for all rounds to come, and found out before anything is lost by saying so.
-                Err(error) if round == 0 && error.fault() == Fault::Input => return Err(error),
+                Err(error) if round == first && error.fault() == Fault::Input => return Err(error),
                 Err(error) => failed.push((turn, round, error)),
             }
         }
@@ -98,7 +126,8 @@ pub fn run(
     let ended = if interrupt.is_set() { Ended::Interrupted } else { how_it_ended(plan, &targets, &failed) };
     let timelines = targets.iter_mut().map(Target::take_timeline).collect();
     let rows = target::rows(&targets);
-    Ok(EchoOutcome { rows, timelines, ended })
+    let times = targets.into_iter().map(Target::into_times).collect();
+    Ok(EchoOutcome { rows, times, timelines, ended })
 }
 
 /// Measures what each row's engine costs by itself, and enters it.

@@ -6,6 +6,7 @@ use taut_time::{Duration, Instant};
 
 use crate::engine::EngineKind;
 use crate::placement::Spot;
+use taut_record::stats::Distribution;
 
 /// What to send, how often, and for how long; the same for all endpoints of a comparison.
 #[derive(Clone, Debug)]
@@ -75,6 +76,15 @@ pub struct EchoSubject {
     pub observe: bool,
     /// The command that repeats the row.
     pub command: String,
+}
+
+/// All times of a subject's messages, whichever round they were of.
+#[derive(Clone, Debug)]
+pub struct EchoTimes {
+    /// From the actual sending to the reply.
+    pub round_trip: Distribution,
+    /// From the intended sending to the reply; empty in a closed loop.
+    pub response: Distribution,
 }
 
 /// How a message is handed to the kernel.

@@ -1,6 +1,6 @@
 use taut_time::{Duration, Instant};
 
-use super::plan::EchoPlan;
+use super::plan::{EchoPlan, EchoTimes};
 use taut_record::stats::{Distribution, ExceedanceCounter, Losses, Quantile, Rounds};
 use taut_record::{EchoRow, Round};
 
@@ -213,6 +213,11 @@ impl Sampled {
     /// Messages that never came, those never sent included.
     pub(super) const fn losses(&self) -> Losses {
         Losses { lost: self.lost + self.unsent, messages: self.sent + self.unsent }
+    }
+
+    /// All round trips and all response times.
+    pub(super) fn into_times(self) -> EchoTimes {
+        EchoTimes { round_trip: self.service.into_pooled(), response: self.response.into_pooled() }
     }
 
     /// Enters all figures into a row.

@@ -9,7 +9,7 @@ use super::client::WARM_UP_MESSAGES;
 use super::copies::NUMBER_BYTES;
 use super::event_loop::EventLoop;
 use super::ping_pong::PingPong;
-use super::plan::{EchoPlan, EchoSubject, RunLength};
+use super::plan::{EchoPlan, EchoSubject, EchoTimes, RunLength};
 use super::samples::{Sampled, Samples};
 use crate::interrupt::Interrupt;
 use crate::tcp_facts::tcp_facts;
@@ -58,6 +58,10 @@ impl<'a> Target<'a> {
 
     pub(super) fn take_timeline(&mut self) -> Option<Timeline> {
         self.timeline.take()
+    }
+
+    pub(super) fn into_times(self) -> EchoTimes {
+        self.sampled.into_times()
     }
 
     /// Measures one round over new links, and where the subject is observed one more that does not

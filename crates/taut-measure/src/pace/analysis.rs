@@ -1,9 +1,9 @@
 use taut_time::{Instant, MessageTimes, Timeline, What};
 
-use super::plan::{PacePlan, PeerKind};
+use super::plan::{PaceOutcome, PacePlan, PeerKind};
 use super::sender::SentRound;
 use taut_record::stats::{Distribution, ExceedanceCounter, Quantile, Rounds};
-use taut_record::{MessageExcerpt, PaceRound, PaceRow, TcpFacts};
+use taut_record::{Ended, MessageExcerpt, PaceRound, PaceRow, TcpFacts};
 
 /// Messages of the last round that the recording keeps one by one.
 const EXCERPT: usize = 300;
@@ -124,8 +124,8 @@ impl<'a> Totals<'a> {
         self.timelines.push(kept);
     }
 
-    /// The row, and the events that were kept.
-    pub(super) fn finish(self) -> (PaceRow, Vec<Timeline>) {
+    /// All there is, of a run that ended so.
+    pub(super) fn finish(self, ended: Ended) -> PaceOutcome {
         let (messages, segments) = (self.messages, self.segments);
         let row = PaceRow {
             endpoint: self.receiver.endpoint,
@@ -161,7 +161,7 @@ impl<'a> Totals<'a> {
             options: self.options,
             observer: None,
         };
-        (row, self.timelines)
+        PaceOutcome { row, deliveries: self.delivery.into_pooled(), timelines: self.timelines, ended }
     }
 }
 
@@ -334,7 +334,7 @@ mod tests {
         untold.timeline = Timeline::new(Framing::Stream);
         untold.timeline.extend(events);
         totals.add(SentRound { is_told: false, ..untold });
-        let (row, _) = totals.finish();
+        let row = totals.finish(Ended::Complete).row;
         let times = row.delivery_ns.unwrap();
         assert_eq!((times.p50.time(), times.p50_ci.unwrap().1.time()), (Some(1_000), Some(1_000)));
         assert_eq!((row.messages, times.count, row.lost, row.exceed[0].count), (140, 120, 0, 20));
@@ -348,7 +348,7 @@ mod tests {
         let mut totals = Totals::new(&plan, receiver());
         let of_each = MOST_EVENTS as u64 / 3 / 2;
         (0..4).for_each(|_| totals.add(round(of_each, 1_000, true)));
-        let (row, timelines) = totals.finish();
+        let PaceOutcome { row, timelines, .. } = totals.finish(Ended::Complete);
         assert_eq!((row.messages, row.dropped_rounds, row.rounds.len(), timelines.len()), (4 * of_each, 2, 4, 2));
         assert_eq!(row.delivery_ns.unwrap().count, 4 * of_each);
         assert!(size_of::<Event>() * MOST_EVENTS <= 80_000_000, "{}", size_of::<Event>());

@@ -4,6 +4,7 @@ use taut_time::{Duration, Timeline};
 
 use crate::air::AirPlan;
 use crate::placement::Spot;
+use taut_record::stats::Distribution;
 use taut_record::{Ended, PaceRow};
 
 /// What to send, how often, and to whom.
@@ -54,6 +55,8 @@ pub enum PeerKind {
 pub struct PaceOutcome {
     /// The figures.
     pub row: PaceRow,
+    /// All times from the intended sending to the arrival; empty where the receiver does not tell.
+    pub deliveries: Distribution,
     /// The events of each round, as far as there is room for them ([`PaceRow::dropped_rounds`]).
     pub timelines: Vec<Timeline>,
     /// How it ended.

@@ -36,8 +36,7 @@ pub(super) fn run(plan: &PacePlan, air: &AirPlan, interrupt: &Interrupt) -> Resu
             break;
         }
     }
-    let (row, timelines) = totals.finish();
-    Ok(PaceOutcome { row, timelines, ended })
+    Ok(totals.finish(ended))
 }
 
 fn send_round(

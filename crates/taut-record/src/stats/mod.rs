@@ -4,6 +4,7 @@ mod across;
 mod apart;
 mod distribution;
 mod exceedance;
+mod exponential;
 mod figures;
 mod loss;
 mod quantile;
@@ -14,6 +15,7 @@ pub use across::{Interval, LEAST_ROUNDS, interval, median, narrowest, sign_test_
 pub use apart::{apart_by_chance, moved, rounds_to_be_apart};
 pub use distribution::Distribution;
 pub use exceedance::{Exceedance, ExceedanceCounter};
+pub use exponential::{ExponentialHistogram, SCALE};
 pub use figures::Figures;
 pub use loss::{Losses, losses_differ, losses_differ_at};
 pub use quantile::{Percentile, Quantile};

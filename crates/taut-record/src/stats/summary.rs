@@ -97,6 +97,11 @@ impl Rounds {
         &self.pooled
     }
 
+    /// As [`Rounds::pooled`], at the end.
+    pub fn into_pooled(self) -> Distribution {
+        self.pooled
+    }
+
     /// The figures of each round; `None` for one without messages.
     pub fn each(&self) -> &[Option<Figures>] {
         &self.each
