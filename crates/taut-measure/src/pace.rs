@@ -12,6 +12,7 @@ mod simulated;
 mod tests;
 
 use taut_link::{Error, Result, affinity};
+use taut_time::Duration;
 
 use crate::interrupt::Interrupt;
 use crate::rounds;
@@ -21,6 +22,12 @@ pub use plan::{PaceOutcome, PacePlan, PeerKind};
 
 /// Every message of a round is kept with all its events, about 0.5 kB each, until its figures are known.
 const MOST_MESSAGES: u128 = 200_000;
+
+/// How few rounds have room for all messages of that time.
+pub fn least_rounds(time: Duration, period: Duration) -> usize {
+    let messages = time.as_nanos() / period.as_nanos().max(1);
+    usize::try_from(messages.div_ceil(MOST_MESSAGES)).unwrap_or(usize::MAX).max(1)
+}
 
 /// Sends on schedule, round by round.
 ///

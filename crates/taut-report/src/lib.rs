@@ -6,6 +6,7 @@
 //! - [`TraceDocument`]: what a live trace came to, likewise.
 //! - [`CheckDocument`]: what a gate checked, as text, JSON, JUnit and annotations.
 //! - [`WatchDocument`]: what the connections of a host lost in an interval, likewise.
+//! - [`figures`]: what the intervals of a run without an end came to, for the tools that collect them.
 //! - [`table`]: text for a terminal.
 //! - [`html`]: one self-contained page with charts.
 //! - [`perfetto`]: timelines for the Perfetto trace viewer; [`explained_trace`]: explained captures for it;
@@ -29,6 +30,7 @@ mod explained_joined;
 mod explained_lost;
 mod explained_over_all;
 pub mod explained_trace;
+pub mod figures;
 pub mod html;
 mod lane;
 mod lines;
@@ -61,7 +63,7 @@ pub use watch_metrics::WatchMetrics;
 pub use watched::{EndedLoss, WatchDocument, WatchedLoss, WatchedPlace, summary as watch_summary};
 
 /// JSON Schema of all that `--json` prints: a recording with its findings, explained captures, sockets, a
-/// trace, an interval of a watch, or a gate.
+/// trace, an interval of a watch, or a gate; and of a line of `--jsonl`.
 pub fn schema() -> serde_json::Value {
     #[derive(schemars::JsonSchema)]
     #[serde(untagged)]
@@ -73,6 +75,7 @@ pub fn schema() -> serde_json::Value {
         Traced(Box<TraceDocument>),
         Watched(Box<WatchDocument>),
         Checked(Box<CheckDocument>),
+        Interval(Box<figures::IntervalDocument>),
     }
     schemars::schema_for!(Any).to_value()
 }

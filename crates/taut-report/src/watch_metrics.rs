@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
+use crate::figures::{Family, Kind, Sample, Unit, Value};
 use crate::watched::WatchDocument;
 
 /// More are not told apart: each is a series in the collector's memory.
 const MOST_SERIES: usize = 1000;
 
-/// What a watch came to so far, in the text format of Prometheus (version 0.0.4).
+/// What a watch came to so far.
 #[derive(Debug, Default)]
 pub struct WatchMetrics {
     series: BTreeMap<Labels, Lost>,
@@ -64,54 +64,49 @@ impl WatchMetrics {
         }
     }
 
-    /// The text.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        let mut plain = |name: &str, kind: &str, help: &str, value: String| {
-            text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"));
-        };
-        plain("taut_connections", "gauge", "TCP connections that were there.", self.connections.to_string());
-        plain("taut_intervals_total", "counter", "Intervals that were watched.", self.intervals.to_string());
-        plain("taut_looks_total", "counter", "Looks at sockets.", self.looks.to_string());
-        plain("taut_work_seconds_total", "counter", "Processor time that looking took.", seconds(self.work_ns));
+    /// The figures.
+    pub fn families(&self) -> Vec<Family<'_>> {
+        use Kind::{Counter, Gauge};
+        use Unit::{Plain, Seconds};
+        let mut families = vec![
+            Family::plain("connections", "TCP connections that were there.", Gauge, Plain, self.connections as f64),
+            Family::plain("intervals", "Intervals that were watched.", Counter, Plain, self.intervals as f64),
+            Family::plain("looks", "Looks at sockets.", Counter, Plain, self.looks as f64),
+            Family::plain("work", "Processor time that looking took.", Counter, Seconds, seconds(self.work_ns)),
+        ];
         let help = format!("Time lost by what came after the first {MOST_SERIES} series.");
-        plain("taut_other_lost_seconds_total", "counter", &help, seconds(self.other_ns));
-        let mut each = |name: &str, kind: &str, help: &str, value: &dyn Fn(&Lost) -> String| {
-            text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
-            for (labels, lost) in &self.series {
-                let Labels { cause, program, side, service } = labels;
-                text.push_str(name);
-                let values = [("cause", cause), ("program", program), ("side", side), ("service", service)];
-                for (index, (label, value)) in values.into_iter().enumerate() {
-                    let before = if index == 0 { '{' } else { ',' };
-                    // Writing to a string never fails.
-                    let _ = write!(text, "{before}{label}=\"{}\"", escaped(value));
-                }
-                let _ = writeln!(text, "}} {}", value(lost));
-            }
+        families.push(Family::plain("other_lost", &help, Counter, Seconds, seconds(self.other_ns)));
+        let mut each = |name, help: &str, kind, unit, value: &dyn Fn(&Lost) -> f64| {
+            let sample =
+                |(labels, lost): (&Labels, &Lost)| Sample { labels: labels.told(), value: Value::Number(value(lost)) };
+            let samples = self.series.iter().map(sample).collect();
+            families.push(Family { name, help: help.to_owned(), kind, unit, samples });
         };
         let help = "Time that connections lost, all of one program, service and cause together.";
-        each("taut_lost_seconds_total", "counter", help, &|lost| seconds(lost.total_ns));
+        each("lost", help, Counter, Seconds, &|lost| seconds(lost.total_ns));
         let help = "Connections that lost time in the last interval.";
-        each("taut_losing_connections", "gauge", help, &|lost| lost.connections.to_string());
+        each("losing_connections", help, Gauge, Plain, &|lost| lost.connections as f64);
         let help = "The part of the last interval that the worst of them lost, from 0 to 1.";
-        each("taut_worst_share", "gauge", help, &|lost| lost.worst_share.to_string());
-        text
+        each("worst_share", help, Gauge, Plain, &|lost| lost.worst_share);
+        families
     }
 }
 
-fn seconds(nanos: u64) -> String {
-    format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
+impl Labels {
+    fn told(&self) -> Vec<(&'static str, String)> {
+        let Self { cause, program, side, service } = self.clone();
+        vec![("cause", cause), ("program", program), ("side", side), ("service", service)]
+    }
 }
 
-/// Programs name themselves: nothing of it may end the label.
-fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figures::text as told;
     use crate::watched::{WatchedLoss, WatchedPlace};
 
     fn interval(losses: Vec<WatchedLoss>) -> WatchDocument {
@@ -160,32 +155,36 @@ mod tests {
         metrics.add(&interval(vec![loss("app", 1, "10.0.0.1:80"), loss("app", 2, "10.0.0.1:80")]));
         metrics.add(&interval(vec![loss("app", 3, "10.0.0.1:80")]));
         let labels = r#"{cause="nagle_delayed_ack",program="app",side="client",service="10.0.0.1:80"}"#;
-        let text = metrics.text();
+        let text = told(&metrics.families());
         for line in [
-            format!("taut_lost_seconds_total{labels} 4.500000000"),
+            format!("taut_lost_seconds_total{labels} 4.5"),
             format!("taut_losing_connections{labels} 2"),
             format!("taut_worst_share{labels} 0.5"),
             "taut_connections 7".to_owned(),
             "taut_looks_total 30".to_owned(),
-            "taut_work_seconds_total 0.040000000".to_owned(),
+            "taut_work_seconds_total 0.04".to_owned(),
         ] {
             assert!(text.lines().any(|one| one == line), "{line}: {text}");
         }
         metrics.add(&interval(Vec::new()));
-        let text = metrics.text();
+        let text = told(&metrics.families());
         assert!(text.contains(&format!("taut_losing_connections{labels} 0\n")), "{text}");
-        assert!(text.contains(&format!("taut_lost_seconds_total{labels} 4.500000000\n")), "{text}");
+        assert!(text.contains(&format!("taut_lost_seconds_total{labels} 4.5\n")), "{text}");
     }
 
     #[test]
     fn a_name_ends_no_label_and_series_have_an_end() {
         let mut metrics = WatchMetrics::default();
         metrics.add(&interval(vec![loss("a\"} 1\nb\\", 1, "x")]));
-        assert!(metrics.text().contains(r#"program="a\"} 1\nb\\","#), "{}", metrics.text());
+        assert!(told(&metrics.families()).contains(r#"program="a\"} 1\nb\\","#), "{}", told(&metrics.families()));
         for port in 0..MOST_SERIES + 4 {
             metrics.add(&interval(vec![loss("app", 1, &format!("10.0.0.1:{port}"))]));
         }
         assert_eq!(metrics.series.len(), MOST_SERIES);
-        assert!(metrics.text().contains("taut_other_lost_seconds_total 7.500000000\n"), "{}", metrics.text());
+        assert!(
+            told(&metrics.families()).contains("taut_other_lost_seconds_total 7.5\n"),
+            "{}",
+            told(&metrics.families())
+        );
     }
 }

@@ -13,7 +13,7 @@ use crate::input;
 pub(crate) struct ThresholdArgs {
     /// Limits of the table of late messages
     #[arg(long, visible_alias = "deadline", value_name = "TIME,…", value_delimiter = ',', default_value = "16.7ms,50ms,100ms,200ms,300ms",
-          value_parser = input::duration)]
+          conflicts_with = "every", value_parser = input::duration)]
     pub(crate) exceed: Vec<Duration>,
     #[command(flatten)]
     assert: AssertArgs,

@@ -11,6 +11,7 @@ mod destination;
 #[cfg(test)]
 mod documented;
 mod exit;
+mod figures;
 mod findings;
 mod first_screen;
 mod held_limit;

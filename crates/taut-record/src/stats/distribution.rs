@@ -70,8 +70,8 @@ impl Distribution {
         (messages > 0).then(|| if rank > self.count() { Quantile::Lost } else { Quantile::Time(self.at_rank(rank)) })
     }
 
-    /// The times with how many there are of each, rising, in ns: equal to three digits, and told as the longest of them,
-    /// as percentiles are.
+    /// The times with how many there are of each, rising, in ns: equal to three digits, and told as the longest of
+    /// them, as percentiles are.
     pub fn times(&self) -> impl Iterator<Item = (u64, u64)> {
         self.histogram.iter_recorded().map(|step| (step.value_iterated_to(), step.count_since_last_iteration()))
     }

@@ -9,11 +9,13 @@ use taut_measure::placement::{self, Spot, Wish};
 use taut_record::stats::usual_rounds;
 use taut_record::{Ended, Row};
 use taut_report::Document;
+use taut_report::figures::IntervalRow;
 use taut_time::{Duration, Timeline};
 
 use crate::assertion::ThresholdArgs;
 use crate::destination::{Destination, refuse_in_virtual_time};
 use crate::exit::Code;
+use crate::figures::{self, IntervalArgs, Measured};
 use crate::link_args::LinkArgs;
 use crate::output::{self, OutputArgs};
 use crate::run::{self, Run};
@@ -35,6 +37,7 @@ use crate::{findings, input, scenario};
   taut echo tcp://10.0.0.2:7 --plain --assert 'p99<2ms'  any echo server; exit code 3 when it is slower
   taut echo tcp://127.0.0.1:9100 --engine blocking,epoll,tokio
   taut echo 127.0.0.1 'mqtt://127.0.0.1/taut?qos=1'      what does the broker cost? (taut serve at the same topic)
+  taut echo 127.0.0.1 --every 10s --prometheus 9466      on and on; docs/figures.md
   taut echo 'air:paper-000?ci=15ms' air:paper-000        over simulated Bluetooth LE links, in virtual time")]
 pub(crate) struct Args {
     /// The peers: `taut serve`, with --plain any echo server, or simulated links (air:SCENARIO)
@@ -47,7 +50,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", conflicts_with = "time", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Time for each endpoint, over all rounds
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = input::positive_duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", conflicts_with = "every",
+          value_parser = input::positive_duration)]
     time: Duration,
     /// Messages per second (open loop)
     #[arg(long, value_name = "HZ", value_parser = input::rate)]
@@ -83,12 +87,25 @@ pub(crate) struct Args {
     link: LinkArgs,
     #[command(flatten)]
     output: OutputArgs,
+    #[command(flatten)]
+    intervals: IntervalArgs,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let mut plan = args.plan();
+    let every = args.intervals.interval(&[
+        ("--count", args.count.is_some()),
+        ("--rounds", args.rounds.is_some()),
+        ("--perfetto", args.perfetto.is_some()),
+        ("--assert", args.thresholds.asserts()),
+        ("--json", args.output.json),
+        ("--html", args.output.html.is_some()),
+    ])?;
     if args.endpoints.iter().any(|place| place.endpoint().is_none()) {
         return run_over_air(&args, &plan);
+    }
+    if let Some(every) = every {
+        return run_intervals(&args, plan, every);
     }
     let mut run = Run::start("echo")?;
     let spots = args.spots(&run.interrupt)?;
@@ -135,6 +152,40 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     })
 }
 
+/// A round of all subjects in each interval, which they share.
+fn run_intervals(args: &Args, mut plan: EchoPlan, every: Duration) -> anyhow::Result<Code> {
+    let interrupt = run::interrupt_on_signals()?;
+    let spots = args.spots(&interrupt)?;
+    let mut subjects = args.subjects(&spots)?;
+    // Timelines are not kept.
+    subjects.iter_mut().for_each(|subject| subject.observe = false);
+    plan.rounds = 1;
+    let rows: Vec<IntervalRow> = subjects.iter().map(not_measured).collect();
+    let mut measure = |number, time: Duration| {
+        plan.limit = RunLength::Time(time / subjects.len() as u32);
+        let outcome = echo::run_round(&plan, &subjects, number, &interrupt)?;
+        let measured = outcome.rows.into_iter().zip(outcome.times).zip(&rows).map(|((row, times), nothing)| Measured {
+            row: row.map_or_else(|| nothing.clone(), IntervalRow::from),
+            round_trips: Some(times.round_trip),
+            responses: Some(times.response),
+            deliveries: None,
+        });
+        Ok((measured.collect(), outcome.ended))
+    };
+    figures::run("echo", &args.intervals, every, &interrupt, &rows, &mut measure)
+}
+
+fn not_measured(subject: &EchoSubject) -> IntervalRow {
+    IntervalRow {
+        endpoint: subject.endpoint.to_string(),
+        engine: Some(subject.engine.to_string()),
+        placement: Some(subject.spot.kind),
+        messages: Some(0),
+        lost: Some(0),
+        ..IntervalRow::default()
+    }
+}
+
 /// Simulated links, one after another: they don't disturb each other, so nothing is interleaved.
 fn run_over_air(args: &Args, plan: &EchoPlan) -> anyhow::Result<Code> {
     if args.endpoints.iter().any(|place| place.endpoint().is_some()) {
@@ -150,6 +201,7 @@ fn run_over_air(args: &Args, plan: &EchoPlan) -> anyhow::Result<Code> {
         ("--opt", !args.link.opt.is_empty()),
         ("--cpu", args.link.cpu.is_some()),
         ("--place", args.link.place.is_some()),
+        ("--every", args.intervals.every.is_some()),
     ])?;
     let run = Run::start("echo")?;
     let (mut rows, mut ended, mut missed) = (Vec::new(), Ended::Complete, false);

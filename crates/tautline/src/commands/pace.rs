@@ -8,11 +8,13 @@ use taut_measure::pace::{self, PaceOutcome, PacePlan, PeerKind};
 use taut_measure::placement::{self, Spot};
 use taut_record::{Ended, Row};
 use taut_report::Document;
+use taut_report::figures::IntervalRow;
 use taut_time::{Duration, Timeline};
 
 use crate::assertion::ThresholdArgs;
 use crate::destination::{Destination, refuse_in_virtual_time};
 use crate::exit::Code;
+use crate::figures::{self, IntervalArgs, Measured, each_in_turn};
 use crate::link_args::LinkArgs;
 use crate::output::{self, OutputArgs};
 use crate::run::{self, Run};
@@ -43,10 +45,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = input::positive_duration)]
     period: Duration,
     /// Time of sending, over all rounds
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = input::positive_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", conflicts_with = "every",
+          value_parser = input::positive_duration)]
     time: Duration,
     /// Independent repetitions, each with a new link
-    #[arg(long, value_name = "N", default_value = "5", value_parser = input::count)]
+    #[arg(long, value_name = "N", default_value = "5", conflicts_with = "every", value_parser = input::count)]
     rounds: usize,
     /// Nagle's algorithm: off is the option nodelay [default: as the system has it, on]
     #[arg(long, value_name = "on|off", value_parser = input::switch)]
@@ -70,10 +73,21 @@ pub(crate) struct Args {
     link: LinkArgs,
     #[command(flatten)]
     output: OutputArgs,
+    #[command(flatten)]
+    intervals: IntervalArgs,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let mut plan = args.plan()?;
+    let every = args.intervals.interval(&[
+        ("--perfetto", args.perfetto.is_some()),
+        ("--assert", args.thresholds.asserts()),
+        ("--json", args.output.json),
+        ("--html", args.output.html.is_some()),
+    ])?;
+    if let Some(every) = every {
+        return run_intervals(&args, &plan, every);
+    }
     // Leaves no thread behind: without root the foreign peer's namespace can only be made by a process with one.
     let mut run = Run::start("pace")?;
     let spots = args.spots(&plan, &run.interrupt)?;
@@ -128,6 +142,40 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     Ok(if code == Code::Ok && missed { Code::ThresholdMissed } else { code })
 }
 
+/// A round over each placement in each interval, which they share.
+fn run_intervals(args: &Args, plan: &PacePlan, every: Duration) -> anyhow::Result<Code> {
+    let interrupt = run::interrupt_on_signals()?;
+    let plans: Vec<PacePlan> =
+        args.spots(plan, &interrupt)?.into_iter().map(|spot| PacePlan { spot, ..plan.clone() }).collect();
+    let endpoint = match &plan.peer {
+        PeerKind::Server { endpoint, .. } | PeerKind::Plain(endpoint) => endpoint.to_string(),
+        PeerKind::Foreign(_) | PeerKind::Simulated(_) => String::new(),
+    };
+    let not_measured = |plan: &PacePlan| IntervalRow {
+        endpoint: endpoint.clone(),
+        placement: Some(plan.spot.kind),
+        messages: Some(0),
+        ..IntervalRow::default()
+    };
+    let rows: Vec<IntervalRow> = plans.iter().map(not_measured).collect();
+    let mut measure = |number, time: Duration| {
+        let share = time / plans.len() as u32;
+        each_in_turn(number, &rows, &interrupt, |at| {
+            let rounds = pace::least_rounds(share, plan.period);
+            let part = PacePlan { time: share, rounds, ..plans[at].clone() };
+            let outcome = pace::run(&part, &interrupt, &mut |_, _| {})?;
+            let measured = Measured {
+                row: outcome.row.into(),
+                round_trips: None,
+                responses: None,
+                deliveries: Some(outcome.deliveries),
+            };
+            Ok((measured, outcome.ended))
+        })
+    };
+    figures::run("pace", &args.intervals, every, &interrupt, &rows, &mut measure)
+}
+
 impl Args {
     /// Where both ends are put.
     fn spots(&self, plan: &PacePlan, interrupt: &Interrupt) -> anyhow::Result<Vec<Spot>> {
@@ -168,6 +216,7 @@ impl Args {
                         ("--opt", !self.link.opt.is_empty()),
                         ("--cpu", self.link.cpu.is_some()),
                         ("--place", self.link.place.is_some()),
+                        ("--every", self.intervals.every.is_some()),
                     ])?;
                     PeerKind::Simulated(Box::new(air))
                 }

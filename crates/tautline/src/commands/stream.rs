@@ -5,10 +5,12 @@ use taut_measure::placement::{self, Spot, Wish};
 use taut_measure::stream::{self, Direction, StreamPlan};
 use taut_record::{Ended, Row};
 use taut_report::Document;
+use taut_report::figures::IntervalRow;
 use taut_time::{Duration, Framing};
 
 use crate::destination::{Destination, refuse_in_virtual_time};
 use crate::exit::Code;
+use crate::figures::{self, IntervalArgs, Measured, each_in_turn};
 use crate::link_args::LinkArgs;
 use crate::output::OutputArgs;
 use crate::run::{self, Run};
@@ -32,10 +34,11 @@ pub(crate) struct Args {
     #[arg(value_name = "ENDPOINT")]
     endpoint: Destination,
     /// Time of sending, over all rounds
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = input::positive_duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", conflicts_with = "every",
+          value_parser = input::positive_duration)]
     time: Duration,
     /// Independent repetitions, each with new links
-    #[arg(long, value_name = "N", default_value = "5", value_parser = input::count)]
+    #[arg(long, value_name = "N", default_value = "5", conflicts_with = "every", value_parser = input::count)]
     rounds: usize,
     /// Links open at once
     #[arg(long, value_name = "N", default_value = "1", value_parser = input::count)]
@@ -50,9 +53,12 @@ pub(crate) struct Args {
     link: LinkArgs,
     #[command(flatten)]
     output: OutputArgs,
+    #[command(flatten)]
+    intervals: IntervalArgs,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    let every = args.intervals.interval(&[("--json", args.output.json), ("--html", args.output.html.is_some())])?;
     if let Some(air) = args.endpoint.air()? {
         return run_over_air(args, &air);
     }
@@ -74,6 +80,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         spot: Spot::default(),
         command: run::command_line(),
     };
+    if let Some(every) = every {
+        return run_intervals(&args.intervals, &plan, (wish, args.link.cpu), every);
+    }
     let run = Run::start("stream")?;
     let spots =
         placement::of_peers(wish, args.link.cpu, &[&plan.endpoint], work(plan.direction), plan.plain, &run.interrupt)?;
@@ -110,6 +119,34 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     args.output.emit(&Document::new(run.finish(ended, rows), findings))
 }
 
+/// A round over each placement in each interval, which they share.
+fn run_intervals(
+    args: &IntervalArgs,
+    plan: &StreamPlan,
+    (wish, core): (Option<Wish>, Option<usize>),
+    every: Duration,
+) -> anyhow::Result<Code> {
+    let interrupt = run::interrupt_on_signals()?;
+    let spots = placement::of_peers(wish, core, &[&plan.endpoint], work(plan.direction), plan.plain, &interrupt)?;
+    let spots = spots.into_iter().next().unwrap_or_default();
+    let plans: Vec<StreamPlan> = spots.into_iter().map(|spot| StreamPlan { spot, rounds: 1, ..plan.clone() }).collect();
+    let not_measured = |plan: &StreamPlan| IntervalRow {
+        endpoint: plan.endpoint.to_string(),
+        placement: Some(plan.spot.kind),
+        bytes: Some(0),
+        ..IntervalRow::default()
+    };
+    let rows: Vec<IntervalRow> = plans.iter().map(not_measured).collect();
+    let mut measure = |number, time: Duration| {
+        let share = time / plans.len() as u32;
+        each_in_turn(number, &rows, &interrupt, |at| {
+            let outcome = stream::run(&StreamPlan { time: share, ..plans[at].clone() }, &interrupt, &mut |_, _| {})?;
+            Ok((Measured::without_times(outcome.row.into()), outcome.ended))
+        })
+    };
+    figures::run("stream", args, every, &interrupt, &rows, &mut measure)
+}
+
 fn run_over_air(args: Args, plan: &AirPlan) -> anyhow::Result<Code> {
     refuse_in_virtual_time(&[
         ("--connections", args.connections > 1),
@@ -117,6 +154,7 @@ fn run_over_air(args: Args, plan: &AirPlan) -> anyhow::Result<Code> {
         ("--opt", !args.link.opt.is_empty()),
         ("--cpu", args.link.cpu.is_some()),
         ("--place", args.link.place.is_some()),
+        ("--every", args.intervals.every.is_some()),
     ])?;
     let run = Run::start("stream")?;
     let block = args.block.unwrap_or_else(|| plan.scenario.side(plan.scenario.sender).host.block as usize);

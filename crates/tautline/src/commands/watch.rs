@@ -1,20 +1,19 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
 use taut_explain::socket::{Account, Suspicion, holder, suspicions};
 use taut_explain::watch::{Episode, Total, Watch};
-use taut_link::clock;
+use taut_link::{Error, clock};
 use taut_record::{Ended, FORMAT_VERSION};
+use taut_report::figures::Span;
 use taut_report::{EndedLoss, WatchDocument, WatchMetrics, WatchedLoss, WatchedPlace, watch_summary};
 use taut_source::{Sampler, Seen, State};
 use taut_time::Instant;
-use taut_web::Page;
 
 use crate::account::account;
 use crate::exit::Code;
+use crate::figures::{ExportArgs, Exports, interval};
 use crate::{output, run};
 
 /// Watch all TCP connections of this host: which lose time now, to what, and since when
@@ -37,10 +36,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Stop after this time
-    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "once")]
+    #[arg(long = "for", visible_alias = "duration", value_name = "TIME", value_parser = humantime::parse_duration,
+          conflicts_with = "once")]
     time: Option<Duration>,
     /// One interval only
-    #[arg(long)]
+    #[arg(long, conflicts_with = "prometheus")]
     once: bool,
     /// Length of an interval, from 500ms to 1h
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = interval)]
@@ -51,9 +51,8 @@ pub(crate) struct Args {
     /// Print one JSON object a line, for each interval
     #[arg(long)]
     json: bool,
-    /// Serve what was lost so far under /metrics as Prometheus reads it, on this port of loopback, or at ADDRESS:PORT
-    #[arg(long, value_name = "PORT", value_parser = address, conflicts_with = "once")]
-    prometheus: Option<SocketAddr>,
+    #[command(flatten)]
+    exports: ExportArgs,
 }
 
 /// Between two looks.
@@ -62,46 +61,43 @@ const PERIOD: Duration = Duration::from_millis(20);
 /// search for programs.
 const MOST_WORK: u32 = 250;
 
-fn interval(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    let is_possible = (Duration::from_millis(500)..=Duration::from_secs(3600)).contains(&time);
-    if is_possible { Ok(time) } else { Err("an interval has from 500ms to 1h".to_owned()) }
-}
-
-fn address(text: &str) -> Result<SocketAddr, String> {
-    let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    port.or_else(|_| text.parse()).map_err(|_| "a port, or ADDRESS:PORT (127.0.0.1:9465, [::1]:9465)".to_owned())
-}
-
 /// What collectors read.
 struct Metrics {
     sums: WatchMetrics,
-    page: Page,
+    exports: Exports,
+    begin_unix_ns: u64,
 }
 
 impl Metrics {
-    fn serve(address: SocketAddr) -> anyhow::Result<Self> {
-        let media_type = "text/plain; version=0.0.4; charset=utf-8";
-        let page = Page::serve(address, "/metrics", media_type).with_context(|| format!("listen on {address}"))?;
-        anstream::eprintln!("taut: metrics at http://{}/metrics", page.address());
-        let sums = WatchMetrics::default();
-        page.renew(sums.text());
-        Ok(Self { sums, page })
+    fn open(args: &ExportArgs) -> anyhow::Result<Self> {
+        let (sums, mut exports) = (WatchMetrics::default(), Exports::open(args)?);
+        exports.sums(sums.families(), None);
+        Ok(Self { sums, exports, begin_unix_ns: 1_000_000 * unix_ms() })
     }
 
     fn add(&mut self, document: &WatchDocument) {
         self.sums.add(document);
-        self.page.renew(self.sums.text());
+        self.exports.line(|| document.to_json());
+        let end_unix_ns = (1_000_000 * document.at_unix_ms).max(self.begin_unix_ns);
+        self.exports.sums(self.sums.families(), Some(Span { begin_unix_ns: self.begin_unix_ns, end_unix_ns }));
     }
 }
 
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    if args.json && args.exports.take_stdout() {
+        return Err(Error::Input("--json and --jsonl - both write to stdout: leave one out".into()).into());
+    }
     let interrupt = run::interrupt_on_signals()?;
     let mut sampler = Sampler::new(None, args.port, holder)?.within(MOST_WORK);
     // The first one goes through /proc and reads the options of all: it is no part of an interval.
     sampler.look(clock::now())?;
     sampler.settle();
-    let mut metrics = args.prometheus.map(Metrics::serve).transpose()?;
+    let mut metrics = Metrics::open(&args.exports)?;
     let mut screen = Screen::open(&args)?;
     let mut watch = Watch::default();
     let begin = clock::now();
@@ -130,28 +126,31 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
             sampler.restart();
             work = Work { spent: cost(), ..Work::default() };
             from = now;
-            if let Some(metrics) = &mut metrics {
-                metrics.add(&document);
-            }
+            metrics.add(&document);
             screen.show(&document)?;
         } else {
             work.spent += cost();
         }
-        if is_over || args.once && from > begin {
+        if is_over || args.once && from > begin || !metrics.exports.are_wanted() {
             break;
         }
         let next = all_due.min(suspects_due).min(from + args.every);
         clock::sleep_until(end.map_or(next, |end| next.min(end)));
     }
     screen.close()?;
+    let is_whole = !metrics.exports.are_wanted() || metrics.exports.close();
     // A watch without an end of its own is complete when its user ends it.
     let is_partial = interrupt.is_set() && (args.once || args.time.is_some());
-    if !args.json && !args.once {
+    if !args.json && !args.once && !args.exports.take_stdout() {
         let ended = if is_partial { Ended::Interrupted } else { Ended::Complete };
         let totals: Vec<EndedLoss> = watch.finish().0.into_iter().map(total).collect();
         output::print(&watch_summary(ended, nanos(from.saturating_since(begin)), &totals))?;
     }
-    Ok(if is_partial { Code::Interrupted } else { Code::Ok })
+    Ok(match (is_whole, is_partial) {
+        (false, _) => Code::Failed,
+        (true, true) => Code::Interrupted,
+        (true, false) => Code::Ok,
+    })
 }
 
 /// What looking took, in one interval.
@@ -164,6 +163,8 @@ struct Work {
 /// Where the intervals go.
 enum Screen {
     Json,
+    /// They are lines of `--jsonl`.
+    Silent,
     /// One interval as a table.
     Table,
     /// What begins and ends.
@@ -183,6 +184,7 @@ impl Screen {
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         Ok(match args {
             Args { json: true, .. } => Self::Json,
+            _ if args.exports.take_stdout() => Self::Silent,
             Args { once: true, .. } => Self::Table,
             _ if std::io::stdout().is_terminal() && !is_dumb => {
                 output::print(&format!("{TO_ALTERNATE}{HOME}taut watch: the first interval takes a moment"))?;
@@ -198,6 +200,7 @@ impl Screen {
     fn show(&mut self, document: &WatchDocument) -> anyhow::Result<()> {
         let text = match self {
             Self::Json => document.to_json(),
+            Self::Silent => return Ok(()),
             Self::Table => document.to_table(None),
             Self::Log => document.to_log(),
             Self::Live => {
@@ -274,9 +277,7 @@ fn document(
     WatchDocument {
         format_version: FORMAT_VERSION,
         command: "watch".to_owned(),
-        at_unix_ms: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
+        at_unix_ms: unix_ms(),
         span_ns: nanos(to.saturating_since(from)),
         connections,
         looks: sampler.looks(),

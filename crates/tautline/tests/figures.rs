@@ -1,0 +1,346 @@
+//! Runs without an end: their lines, what becomes of them where they can't be written, and what a receiver gets.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::{Serve, run, taut, text, words};
+
+fn start(line: &str) -> Child {
+    taut().args(words(line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn interrupt(child: &Child) {
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+}
+
+/// All lines of a file, of which each has to be as the schema says.
+fn lines(path: &Path) -> Vec<Value> {
+    let schema = jsonschema::validator_for(&taut_report::schema()).unwrap();
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.is_empty() || text.ends_with('\n'), "{text}");
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines.inspect(|line| assert!(schema.is_valid(line), "{line:#}")).collect()
+}
+
+/// Waits until a file has so many lines.
+fn wait_for_lines(path: &Path, count: usize) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while std::fs::read_to_string(path).map_or(0, |text| text.matches('\n').count()) < count {
+        assert!(Instant::now() < deadline, "{} has not {count} lines", path.display());
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_interval_is_a_line_and_the_next_begins_on_schedule() {
+    let (server, directory) = Serve::on_all();
+    let file = directory.path().join("lines");
+    let (tcp, udp) = (server.endpoint(0), server.endpoint(1));
+    let line = format!("echo {tcp} {udp} --place free --every 500ms --for 2s --jsonl {}", file.display());
+    let output = run(&line);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let lines = lines(&file);
+    assert_eq!(lines.len(), 4, "{lines:#?}");
+    let began = |line: &Value| line["began_unix_ns"].as_u64().unwrap();
+    for (number, line) in lines.iter().enumerate() {
+        assert_eq!((&line["command"], &line["interval"]), (&json!("echo"), &json!(number)));
+        assert_eq!((&line["ended"]["how"], &line["lines_lost"]), (&json!("complete"), &json!(0)));
+        // The schedule is not drifted from: each is late by what its links took, and not by that of those before.
+        let since = (began(line) - began(&lines[0])) as f64 * 1e-9;
+        assert!((since - 0.5 * number as f64).abs() < 0.4, "{number}: {since} s");
+        let rows = line["results"].as_array().unwrap();
+        assert_eq!([&rows[0]["endpoint"], &rows[1]["endpoint"]], [tcp, udp]);
+        for row in rows {
+            assert_eq!((&row["complete"], &row["lost"], &row["placement"]), (&json!(true), &json!(0), &json!("free")));
+            assert_eq!(row["messages"], row["rtt_ns"]["count"]);
+            assert!(row["messages"].as_u64().unwrap() > 10, "{row:#}");
+            assert!(row["rtt_ns"]["p50"].as_u64() <= row["rtt_ns"]["p99"].as_u64());
+            assert!(row.get("response_ns").is_none() && row.get("bytes").is_none());
+        }
+    }
+    let log = text(&output.stdout);
+    assert_eq!(log.lines().count(), 8, "{log}");
+    assert!(log.lines().all(|line| line.contains("free") || line.contains("not placed")), "{log}");
+    // Once more: lines are added.
+    assert!(run(&line).status.success());
+    assert_eq!(self::lines(&file).len(), 8);
+}
+
+#[test]
+fn an_interrupt_ends_with_what_there_is_of_the_last_interval() {
+    let server = Serve::start("tcp://127.0.0.1:0");
+    let mut child = start(&format!("echo {} --place free --every 1h --jsonl -", server.endpoint(0)));
+    thread::sleep(Duration::from_millis(700));
+    interrupt(&child);
+    let mut written = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut written).unwrap();
+    assert!(child.wait().unwrap().success(), "a run without an end of its own is whole when its user ends it");
+    let line: Value = serde_json::from_str(&written).unwrap();
+    assert_eq!((&line["ended"]["how"], &line["interval"]), (&json!("interrupted"), &json!(0)));
+    assert!(line["results"][0]["messages"].as_u64().unwrap() > 0, "{line:#}");
+    assert_eq!(line["results"][0]["complete"], false);
+    assert!(line["duration_ns"].as_u64().unwrap() < 20_000_000_000);
+}
+
+#[test]
+fn pace_and_stream_have_intervals_of_their_own_figures() {
+    let (server, directory) = Serve::on_all();
+    let file = |name: &str| directory.path().join(name);
+    for (command, more) in [("pace", "--period 5ms"), ("stream", "")] {
+        let file = file(command);
+        let line = format!(
+            "{command} {} {more} --place free --every 600ms --for 1200ms --jsonl {}",
+            server.endpoint(0),
+            file.display()
+        );
+        let output = run(&line);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let lines = lines(&file);
+        assert_eq!(lines.len(), 2, "{lines:#?}");
+        for line in &lines {
+            let row = &line["results"][0];
+            assert_eq!((&line["command"], &row["complete"]), (&json!(command), &json!(true)), "{line:#}");
+            match command {
+                "pace" => {
+                    assert_eq!((&row["lost"], &row["messages"]), (&json!(0), &row["delivery_ns"]["count"]));
+                    // 600 ms hold 120 of 5 ms.
+                    assert!((60..=121).contains(&row["messages"].as_u64().unwrap()), "{row:#}");
+                }
+                _ => {
+                    assert!(row["throughput_bps"].as_f64().unwrap() > 1e6, "{row:#}");
+                    assert!(row["bytes"].as_u64().unwrap() > 100_000 && row.get("messages").is_none(), "{row:#}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_goes_is_told_and_measured_again_when_it_is_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("lines");
+    let mut server = Serve::start("tcp://127.0.0.1:0");
+    let endpoint = server.endpoint(0).to_owned();
+    let child = start(&format!("echo {endpoint} --place free --every 500ms --jsonl {}", file.display()));
+    wait_for_lines(&file, 1);
+    server.kill();
+    wait_for_lines(&file, 4);
+    let _again = Serve::start(&endpoint);
+    let there = lines(&file).len();
+    wait_for_lines(&file, there + 3);
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let lines = lines(&file);
+    let away: Vec<&Value> = lines.iter().filter(|line| line["ended"]["how"] == "peer_gone").collect();
+    assert!(away.len() >= 2, "{lines:#?}");
+    for line in away {
+        assert_eq!(
+            (&line["results"][0]["endpoint"], &line["results"][0]["complete"]),
+            (&json!(endpoint), &json!(false))
+        );
+        assert!(line["ended"]["why"].as_str().unwrap().contains("127.0.0.1"), "{line:#}");
+    }
+    assert_eq!(
+        (&lines[0]["ended"]["how"], &lines[there + 1]["ended"]["how"]),
+        (&json!("complete"), &json!("complete"))
+    );
+    // Nobody waited for one who was away: intervals kept to their schedule.
+    let began = |line: &Value| line["began_unix_ns"].as_u64().unwrap();
+    let span = (began(lines.last().unwrap()) - began(&lines[0])) as f64 * 1e-9;
+    assert!((span - 0.5 * (lines.len() - 1) as f64).abs() < 0.6, "{span} s for {} lines", lines.len());
+}
+
+#[test]
+fn a_peer_that_never_was_there_ends_it_at_once() {
+    let output = run("echo tcp://127.0.0.1:1 --place free --every 1s --jsonl /dev/null");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+}
+
+#[test]
+fn lines_that_can_not_be_written_are_told_and_counted() {
+    let server = Serve::start("tcp://127.0.0.1:0");
+    let line = format!("echo {} --place free --every 500ms --for 1s", server.endpoint(0));
+    let output = run(&format!("{line} --jsonl /dev/full"));
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("write to /dev/full: No space left on device"), "{told}");
+    assert!(told.contains("2 lines of --jsonl could not be written"), "{told}");
+    // It is the lines alone that are lost.
+    assert_eq!(text(&output.stdout).lines().count(), 2);
+    // Nobody reads any more, and nobody else wants figures: it ends by itself.
+    let mut child = start(&format!("echo {} --place free --every 500ms --jsonl -", server.endpoint(0)));
+    let mut first = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut first).unwrap();
+    drop(stdout);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && first.starts_with('{'), "{output:?}");
+    assert!(text(&output.stderr).contains("1 line of --jsonl could not be written"), "{}", text(&output.stderr));
+}
+
+/// A receiver of OTLP/HTTP by this test's own hand, since Debian's Prometheus (2.42) has none: it refuses the first
+/// request for the moment, takes the others, and gives all bodies.
+fn receiver(listener: TcpListener, requests: usize) -> thread::JoinHandle<Vec<Value>> {
+    thread::spawn(move || {
+        (0..requests)
+            .map(|number| {
+                let mut client = listener.accept().unwrap().0;
+                let mut reader = BufReader::new(client.try_clone().unwrap());
+                let (mut length, mut is_json, mut first) = (0, false, String::new());
+                reader.read_line(&mut first).unwrap();
+                assert_eq!(first, "POST /v1/metrics HTTP/1.1\r\n");
+                loop {
+                    let mut line = String::new();
+                    reader.read_line(&mut line).unwrap();
+                    let line = line.trim().to_ascii_lowercase();
+                    match line.split_once(": ") {
+                        Some(("content-length", value)) => length = value.parse().unwrap(),
+                        Some(("content-type", value)) => is_json = value == "application/json",
+                        Some(_) => {}
+                        None => break,
+                    }
+                }
+                assert!(is_json);
+                let mut body = vec![0; length];
+                reader.read_exact(&mut body).unwrap();
+                let answer = if number == 0 { "503 Busy\r\nRetry-After: 0" } else { "200 OK" };
+                write!(client, "HTTP/1.1 {answer}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}").unwrap();
+                serde_json::from_slice(&body).unwrap()
+            })
+            .collect()
+    })
+}
+
+#[test]
+fn a_receiver_of_opentelemetry_gets_cumulative_histograms() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("lines");
+    let server = Serve::start("tcp://127.0.0.1:0");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let receiver = receiver(listener, 4);
+    let line = format!(
+        "echo {} --place free --every 500ms --for 1500ms --otlp {url} --jsonl {}",
+        server.endpoint(0),
+        file.display()
+    );
+    let output = run(&line);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let bodies = receiver.join().unwrap();
+    assert_eq!(bodies[0], bodies[1], "what was refused for the moment comes again");
+    let number = |value: &Value| value.as_str().unwrap().parse::<u64>().unwrap();
+    let metric = |body: &Value, name: &str| {
+        let metrics = body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap();
+        metrics.iter().find(|metric| metric["name"] == name).unwrap_or_else(|| panic!("{name}: {body:#}")).clone()
+    };
+    let mut sum = 0;
+    let lines = lines(&file);
+    assert_eq!(lines.len(), 3);
+    for (line, body) in lines.iter().zip(&bodies[1..]) {
+        sum += line["results"][0]["rtt_ns"]["count"].as_u64().unwrap();
+        let resource = &body["resourceMetrics"][0]["resource"]["attributes"][0];
+        assert_eq!(resource, &json!({ "key": "service.name", "value": { "stringValue": "taut" } }));
+        let histogram = metric(body, "taut.round_trip");
+        assert_eq!(histogram["unit"], "s");
+        assert_eq!(histogram["exponentialHistogram"]["aggregationTemporality"], 2);
+        let point = &histogram["exponentialHistogram"]["dataPoints"][0];
+        let label = json!({ "key": "endpoint", "value": { "stringValue": server.endpoint(0) } });
+        assert!(point["attributes"].as_array().unwrap().contains(&label), "{point:#}");
+        let buckets: Vec<u64> = point["positive"]["bucketCounts"].as_array().unwrap().iter().map(number).collect();
+        assert_eq!((number(&point["count"]), buckets.iter().sum::<u64>() + number(&point["zeroCount"])), (sum, sum));
+        assert!(number(&point["startTimeUnixNano"]) < number(&point["timeUnixNano"]));
+        let messages = metric(body, "taut.messages")["sum"].clone();
+        assert_eq!(
+            (&messages["isMonotonic"], &messages["dataPoints"][0]["asDouble"]),
+            (&json!(true), &json!(sum as f64))
+        );
+    }
+}
+
+#[test]
+fn a_receiver_that_is_away_is_told_and_what_it_did_not_take_is_counted() {
+    let server = Serve::start("tcp://127.0.0.1:0");
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let line = format!("echo {} --place free --every 500ms --for 1500ms --otlp http://{nobody}", server.endpoint(0));
+    let output = run(&line);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("--otlp: 3 of 3 intervals were not taken: ") && told.contains("refused"), "{told}");
+    assert_eq!(text(&output.stdout).lines().count(), 3);
+}
+
+#[test]
+fn watch_writes_lines_as_well() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("lines");
+    let output = run(&format!("watch --port 1 --every 500ms --duration 1s --jsonl {}", file.display()));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let lines = lines(&file);
+    assert!((1..=3).contains(&lines.len()) && lines.iter().all(|line| line["command"] == "watch"), "{lines:#?}");
+    let output = run("watch --port 1 --every 500ms --for 1s --jsonl -");
+    assert!(text(&output.stdout).lines().all(|line| line.starts_with('{')), "{}", text(&output.stdout));
+    assert_eq!(run("watch --json --jsonl -").status.code(), Some(2));
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    for (line, why) in [
+        ("echo 127.0.0.1 --jsonl x", "--jsonl tells of intervals: add --every"),
+        ("pace 127.0.0.1 --prometheus 0", "--prometheus tells of intervals"),
+        ("stream 127.0.0.1 --otlp http://h", "--otlp tells of intervals"),
+        ("echo 127.0.0.1 --for 1s", "--every"),
+        ("echo 127.0.0.1 --every 1ms", "an interval has from 500ms to 1h"),
+        ("echo 127.0.0.1 --every 2h", "an interval has from 500ms to 1h"),
+        ("echo 127.0.0.1 --every 1s --time 1s", "cannot be used with"),
+        ("echo 127.0.0.1 --every 1s --exceed 1ms", "cannot be used with"),
+        ("echo 127.0.0.1 --every 1s --count 9", "--count is of a run with an end"),
+        ("echo 127.0.0.1 --every 1s --assert p99<1s", "--assert is of a run with an end"),
+        ("pace 127.0.0.1 --every 1s --rounds 3", "cannot be used with"),
+        ("stream 127.0.0.1 --every 1s --json", "--json is of a run with an end"),
+        ("echo 127.0.0.1 --every 1s --otlp https://h", "https is not possible"),
+        ("watch --otlp https://h", "https is not possible"),
+        ("echo 127.0.0.1 --every 1s --otlp h:4318", "write http://HOST:PORT/PATH"),
+        ("echo 127.0.0.1 --every 1s --prometheus here", "a port, or ADDRESS:PORT"),
+        ("echo air:paper-000 --every 1s", "--every"),
+        ("pace air:paper-000 --every 1s", "--every"),
+        ("stream air:paper-000 --every 1s", "--every"),
+    ] {
+        let output = run(line);
+        assert_eq!(output.status.code(), Some(2), "{line}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(why), "{line}: {}", text(&output.stderr));
+    }
+    let output = run("echo 127.0.0.1 --every 1s --jsonl /nowhere/x");
+    assert_eq!(output.status.code(), Some(1));
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = Serve::start("tcp://127.0.0.1:0");
+    let output = run(&format!("echo {} --every 1s --prometheus {}", server.endpoint(0), taken.local_addr().unwrap()));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("listen on 127.0.0.1:"), "{}", text(&output.stderr));
+}
+
+/// A pipe whose reader stands still holds up nobody.
+#[test]
+fn a_reader_that_stands_still_does_not_hold_up_the_intervals() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let server = Serve::start("tcp://127.0.0.1:0");
+    // Opened for both, so that it has a reader, and no room left.
+    let mut held = std::fs::OpenOptions::new().read(true).write(true).open(&fifo).unwrap();
+    rustix::pipe::fcntl_setpipe_size(&held, 4096).unwrap();
+    held.write_all(&[b'\n'; 4096]).unwrap();
+    let output =
+        run(&format!("echo {} --place free --every 1s --for 2s --jsonl {}", server.endpoint(0), fifo.display()));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("nobody reads it"), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).lines().count() >= 1);
+}
