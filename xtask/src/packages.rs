@@ -1,7 +1,8 @@
 //! Debian packages that tests and benches need: installed when missing.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 
 use anyhow::Result;
@@ -52,6 +53,8 @@ pub(crate) const MOSQUITTO: Package = Package { name: "mosquitto", command: "mos
 pub(crate) const MOSQUITTO_CLIENTS: Package = Package { name: "mosquitto-clients", command: "mosquitto_sub" };
 /// A broker of its own protocol, the far side of `nats://`.
 pub(crate) const NATS_SERVER: Package = Package { name: "nats-server", command: "nats-server" };
+/// Scrapes our figures, and checks the rules for it (`promtool`).
+pub(crate) const PROMETHEUS: Package = Package { name: "prometheus", command: "prometheus" };
 /// Programs that are traced at work: a store, a web server, a shell over the network, a compiler of static ones.
 pub(crate) const REDIS: Package = Package { name: "redis-server", command: "redis-server" };
 /// The same.
@@ -126,6 +129,7 @@ fn is_installed(name: &str) -> bool {
 }
 
 fn install(names: &[&str]) -> Result<()> {
+    let _no_daemons = NoDaemons::begin();
     let install = || shell::run(apt(&["install", "-y", "--no-install-recommends"]).args(names));
     if !has_package_lists() {
         shell::run(&mut apt(&["update"]))?;
@@ -144,6 +148,33 @@ fn apt(arguments: &[&str]) -> Command {
     command.args(["-q", "-o", "DPkg::Lock::Timeout=120"]).args(arguments);
     command.env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).stdout(io::stderr());
     command
+}
+
+/// What packages ask before they start a daemon (Debian's policy-rc.d). The tests start their own, in directories of
+/// their own; one that a package starts takes its port, and stays when they have ended.
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+/// No package starts a daemon meanwhile. A policy of the machine's own stands.
+struct NoDaemons {
+    is_ours: bool,
+}
+
+impl NoDaemons {
+    fn begin() -> Self {
+        // 101: an action that is not allowed.
+        let open = fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(POLICY);
+        let is_ours = open.and_then(|mut file| file.write_all(b"#!/bin/sh\nexit 101\n")).is_ok();
+        Self { is_ours }
+    }
+}
+
+impl Drop for NoDaemons {
+    fn drop(&mut self) {
+        if self.is_ours {
+            // Nothing else can be done about it.
+            let _ = fs::remove_file(POLICY);
+        }
+    }
 }
 
 fn has_package_lists() -> bool {

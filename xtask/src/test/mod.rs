@@ -31,8 +31,8 @@ use anyhow::{Result, bail};
 use crate::guard::Guard;
 use crate::packages::{
     self, BLUEZ, BLUEZ_TEST_TOOLS, CHROMIUM, CHROMIUM_DRIVER, CURL, DBUS, FIO, IPROUTE, MANDOC, MOSQUITTO,
-    MOSQUITTO_CLIENTS, MPICH, MUSL, NATS_SERVER, NGINX, OPENSSH_SERVER, PERF, POSTGRESQL, REDIS, SOCAT, STRESS_NG,
-    SYSTEMD, TSHARK,
+    MOSQUITTO_CLIENTS, MPICH, MUSL, NATS_SERVER, NGINX, OPENSSH_SERVER, PERF, POSTGRESQL, PROMETHEUS, REDIS, SOCAT,
+    STRESS_NG, SYSTEMD, TSHARK,
 };
 use crate::{apart, lab, shell};
 use busy::Busy;
@@ -84,7 +84,7 @@ fn repetition(args: &Args) -> String {
 fn run_all(args: &Args, summary: &mut Summary) -> Result<()> {
     let mut wanted = vec![&BLUEZ, &BLUEZ_TEST_TOOLS, &SOCAT, &CHROMIUM, &CHROMIUM_DRIVER, &IPROUTE, &MANDOC];
     wanted.extend([&FIO, &STRESS_NG, &PERF, &MPICH, &POSTGRESQL, &TSHARK, &CURL, &SYSTEMD, &DBUS]);
-    wanted.extend([&MOSQUITTO, &MOSQUITTO_CLIENTS, &NATS_SERVER, &REDIS, &NGINX, &OPENSSH_SERVER, &MUSL]);
+    wanted.extend([&MOSQUITTO, &MOSQUITTO_CLIENTS, &NATS_SERVER, &PROMETHEUS, &REDIS, &NGINX, &OPENSSH_SERVER, &MUSL]);
     let missing = packages::ensure(&[wanted.as_slice(), &lab::PACKAGES].concat());
     let target = shell::target_dir()?;
     fs::create_dir_all(&target)?;
