@@ -76,6 +76,7 @@ pub fn schema() -> serde_json::Value {
         Watched(Box<WatchDocument>),
         Checked(Box<CheckDocument>),
         Interval(Box<figures::IntervalDocument>),
+        RouteInterval(Box<figures::RouteIntervalDocument>),
     }
     schemars::schema_for!(Any).to_value()
 }

@@ -15,6 +15,8 @@ use taut_time::{Duration, Instant};
 const MOST_TIME: Duration = Duration::from_secs(5);
 /// Bodies that wait while the collector is away. One more, and the oldest is dropped.
 const MOST_WAITING: usize = 60;
+/// Of all of these together, but for the newest.
+const MOST_WAITING_BYTES: usize = 16 << 20;
 /// After the first failure; twice as long after each further one, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -169,10 +171,13 @@ impl Push {
     /// Sends one when those before it are gone.
     pub fn send(&self, body: Vec<u8>) {
         let mut state = self.shared.lock();
-        if state.waiting.len() >= MOST_WAITING {
+        state.waiting.push_back(body);
+        let is_full = |waiting: &VecDeque<Vec<u8>>| {
+            waiting.len() > MOST_WAITING || waiting.iter().map(Vec::len).sum::<usize>() > MOST_WAITING_BYTES
+        };
+        while state.waiting.len() > 1 && is_full(&state.waiting) {
             state.drop_first();
         }
-        state.waiting.push_back(body);
         self.shared.changed.notify_all();
     }
 
@@ -481,6 +486,13 @@ mod tests {
         assert!(clock::now().saturating_since(begun) < Duration::from_secs(3));
         assert_eq!((pushed.taken, pushed.dropped, pushed.waiting), (0, 5, MOST_WAITING));
         assert!(pushed.failure.unwrap().contains("refused"));
+        // Of large ones fewer wait, and one always does.
+        let push = Push::start(format!("http://{address}").parse().unwrap(), "text/plain", none).unwrap();
+        let large = |count: usize| (0..count).for_each(|_| push.send(vec![0; MOST_WAITING_BYTES / 4]));
+        large(6);
+        assert_eq!((push.so_far().dropped, push.so_far().waiting), (2, 4));
+        push.send(vec![0; MOST_WAITING_BYTES + 1]);
+        assert_eq!((push.so_far().dropped, push.so_far().waiting), (6, 1));
     }
 
     #[test]

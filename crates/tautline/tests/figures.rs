@@ -292,7 +292,52 @@ fn watch_writes_lines_as_well() {
 }
 
 #[test]
+fn routes_tell_what_they_did_in_each_interval_and_the_sums() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, port) = (directory.path().join("lines"), support::free_port());
+    let line = format!(
+        "route run --from timer:5ms --to file:/dev/null --place user --every 500ms --jsonl {} --prometheus {port}",
+        file.display()
+    );
+    let mut command = taut();
+    command.args(words(&line)).env("XDG_RUNTIME_DIR", directory.path());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for_lines(&file, 2);
+    let url = format!("http://127.0.0.1:{port}/metrics");
+    let served = ureq::get(&url).call().unwrap().body_mut().read_to_string().unwrap();
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let lines = lines(&file);
+    let events = |line: &Value| line["results"][0]["events"].as_u64().unwrap();
+    assert!(lines.len() >= 3, "the last one too: {lines:#?}");
+    for line in &lines[..2] {
+        assert_eq!((&line["command"], &line["results"][0]["name"]), (&json!("route run"), &json!("route")));
+        assert_eq!(line["results"][0]["passed"], line["results"][0]["events"]);
+        // A hundred, and for up to 200 ms more.
+        assert!((20..=180).contains(&events(line)), "{line:#}");
+    }
+    let all: u64 = lines.iter().map(events).sum();
+    assert!(text(&output.stdout).contains(&format!("events {all}  passed {all}")), "{all}: {}", text(&output.stdout));
+    let name = "taut_route_events_total{route=\"route\",runs=\"user\"} ";
+    let served: f64 = served.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse().unwrap();
+    assert!(served >= (events(&lines[0]) + events(&lines[1])) as f64 && served <= all as f64, "{served} of {all}");
+}
+
+#[test]
 fn what_does_not_go_together_is_refused() {
+    let route = "route run --from timer:1s --to file:/dev/null";
+    for (more, why) in [
+        ("--jsonl x", "add --every"),
+        ("--every 1s", "add one of them"),
+        ("--every 1s --jsonl x --detach", "cannot be used with"),
+        ("--every 1s --jsonl - --log -", "--jsonl - writes to stdout"),
+        ("--every 1s --jsonl - --json", "--jsonl - writes to stdout"),
+    ] {
+        let output = run(&format!("{route} {more}"));
+        assert_eq!(output.status.code(), Some(2), "{more}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(why), "{more}: {}", text(&output.stderr));
+    }
     for (line, why) in [
         ("echo 127.0.0.1 --jsonl x", "--jsonl tells of intervals: add --every"),
         ("pace 127.0.0.1 --prometheus 0", "--prometheus tells of intervals"),
@@ -320,6 +365,12 @@ fn what_does_not_go_together_is_refused() {
     }
     let output = run("echo 127.0.0.1 --every 1s --jsonl /nowhere/x");
     assert_eq!(output.status.code(), Some(1));
+    let server = Serve::start("tcp://127.0.0.1:0");
+    for line in ["echo {} --rate 1 --every 500ms", "pace {} --period 2s --every 1s"] {
+        let output = run(&line.replace("{}", server.endpoint(0)));
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(text(&output.stderr).contains("lengthen --every"), "{}", text(&output.stderr));
+    }
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = Serve::start("tcp://127.0.0.1:0");
     let output = run(&format!("echo {} --every 1s --prometheus {}", server.endpoint(0), taken.local_addr().unwrap()));

@@ -249,7 +249,7 @@ fn rules_are_what_promtool_takes_and_each_stands_where_it_must_and_nowhere_else(
     let rules = packaging().join("prometheus/taut.rules.yml");
     std::fs::copy(&rules, directory.path().join("rules.yml")).unwrap();
     let (is_fine, told) = promtool(&["check", "rules", "rules.yml"], directory.path());
-    assert!(is_fine && told.contains("6 rules found"), "{told}");
+    assert!(is_fine && told.contains("7 rules found"), "{told}");
     // Of each a series for which it stands, and a twin for which it does not.
     let cases = r#"
 rule_files: [rules.yml]
@@ -272,10 +272,12 @@ tests:
       - {series: 'taut_last_round_trip_seconds{endpoint="lossy",quantile="0.99"}', values: '0.001x25 Inf Inf Inf Inf Inf Inf Inf Inf Inf Inf Inf Inf Inf Inf Inf'}
       - {series: 'taut_lost_exports_total{instance="a",to="otlp"}', values: '0+1x40'}
       - {series: 'taut_lost_exports_total{instance="a",to="jsonl"}', values: '2x40'}
+      - {series: 'taut_route_lost_total{route="loses"}', values: '0+1x40'}
+      - {series: 'taut_route_lost_total{route="lost once"}', values: '9x40'}
       - {series: 'taut_worst_share{program="p",service="s",cause="unread"}', values: '0.5x40'}
       - {series: 'taut_worst_share{program="q",service="s",cause="unread"}', values: '0.1x40'}
     promql_expr_test:
-      - expr: count by (alertname, endpoint, instance, to, program) (ALERTS{alertstate="firing"})
+      - expr: count by (alertname, endpoint, instance, to, program, route) (ALERTS{alertstate="firing"})
         eval_time: 40m
         exp_samples:
           - {labels: '{alertname="TautDown",instance="gone"}', value: 1}
@@ -283,6 +285,7 @@ tests:
           - {labels: '{alertname="TautPeerAway",endpoint="away"}', value: 1}
           - {labels: '{alertname="TautSlow",endpoint="slow"}', value: 1}
           - {labels: '{alertname="TautExportsLost",instance="a",to="otlp"}', value: 1}
+          - {labels: '{alertname="TautRouteLoses",route="loses"}', value: 1}
           - {labels: '{alertname="TautConnectionsLoseTime",program="p"}', value: 1}
 "#;
     std::fs::write(directory.path().join("cases.yml"), cases).unwrap();
@@ -348,6 +351,7 @@ fn the_dashboard_asks_for_what_there_is_in_words_that_prometheus_takes() {
     others.add(&document, &[RowTimes { round_trip: None, response: all, delivery: all }]);
     note(&figures::text(&others.families()));
     note(&figures::text(&taut_report::WatchMetrics::default().families()));
+    note(&figures::text(&figures::route_families(&[])));
     served.insert("taut_lost_exports_total".to_owned());
     let rules = std::fs::read_to_string(packaging().join("prometheus/taut.rules.yml")).unwrap();
     let asked =

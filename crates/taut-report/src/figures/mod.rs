@@ -8,6 +8,7 @@ mod family;
 mod interval;
 mod otlp;
 mod protobuf;
+mod route;
 mod sums;
 mod text;
 
@@ -15,5 +16,6 @@ pub use family::{Family, Kind, Sample, Unit, Value};
 pub use interval::{IntervalDocument, IntervalRow};
 pub use otlp::{Span, otlp, refused_by_otlp};
 pub use protobuf::{MEDIA_TYPE as PROTOBUF, protobuf};
+pub use route::{RouteCounts, RouteIntervalDocument, route_families};
 pub use sums::{IntervalSums, RowTimes};
 pub use text::{MEDIA_TYPE as TEXT, text};

@@ -1,5 +1,5 @@
-use taut_record::Ended;
 use taut_record::stats::{Distribution, ExponentialHistogram, Percentile, Quantile, Summary};
+use taut_record::{Ended, PlacementKind};
 
 use super::family::{Family, Kind, Sample, Unit, Value};
 use super::interval::{IntervalDocument, IntervalRow};
@@ -89,7 +89,12 @@ impl IntervalSums {
     }
 
     fn series(&mut self, row: &IntervalRow) -> &mut Series {
-        let placement = row.placement.map(|placement| placement.name());
+        // As JSON has it.
+        let placement = row.placement.map(|kind| match kind {
+            PlacementKind::Free => "free",
+            PlacementKind::SameCore => "same_core",
+            PlacementKind::TwoCores => "two_cores",
+        });
         let who = Who { endpoint: row.endpoint.clone(), engine: row.engine.clone(), placement };
         let at = self.series.iter().position(|series| series.who == who).unwrap_or_else(|| {
             self.series.push(Series {
@@ -247,7 +252,6 @@ impl Who {
 
 #[cfg(test)]
 mod tests {
-    use taut_record::PlacementKind;
     use taut_time::Duration;
 
     use super::super::{otlp, protobuf, text};
@@ -292,7 +296,7 @@ mod tests {
         let away =
             IntervalRow { messages: Some(0), lost: Some(0), complete: false, rtt_ns: None, ..row("tcp://a:1", &times) };
         let away = IntervalDocument { ended: Ended::PeerGone("gone".to_owned()), ..interval(3, vec![away]) };
-        let labels = r#"{endpoint="tcp://a:1",engine="blocking",placement="same core""#;
+        let labels = r#"{endpoint="tcp://a:1",engine="blocking",placement="same_core""#;
         let before = text(&sums.families());
         sums.add(&away, &[]);
         let after = text(&sums.families());

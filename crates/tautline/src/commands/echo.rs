@@ -15,7 +15,7 @@ use taut_time::{Duration, Timeline};
 use crate::assertion::ThresholdArgs;
 use crate::destination::{Destination, refuse_in_virtual_time};
 use crate::exit::Code;
-use crate::figures::{self, IntervalArgs, Measured};
+use crate::figures::{self, IntervalArgs, Measured, refuse_slower};
 use crate::link_args::LinkArgs;
 use crate::output::{self, OutputArgs};
 use crate::run::{self, Run};
@@ -159,6 +159,9 @@ fn run_intervals(args: &Args, mut plan: EchoPlan, every: Duration) -> anyhow::Re
     let mut subjects = args.subjects(&spots)?;
     // Timelines are not kept.
     subjects.iter_mut().for_each(|subject| subject.observe = false);
+    if let Some(rate) = plan.rate_hz {
+        refuse_slower(Duration::from_secs_f64(1.0 / rate), every, subjects.len())?;
+    }
     plan.rounds = 1;
     let rows: Vec<IntervalRow> = subjects.iter().map(not_measured).collect();
     let mut measure = |number, time: Duration| {

@@ -14,7 +14,7 @@ use taut_time::{Duration, Timeline};
 use crate::assertion::ThresholdArgs;
 use crate::destination::{Destination, refuse_in_virtual_time};
 use crate::exit::Code;
-use crate::figures::{self, IntervalArgs, Measured, each_in_turn};
+use crate::figures::{self, IntervalArgs, Measured, each_in_turn, refuse_slower};
 use crate::link_args::LinkArgs;
 use crate::output::{self, OutputArgs};
 use crate::run::{self, Run};
@@ -147,6 +147,7 @@ fn run_intervals(args: &Args, plan: &PacePlan, every: Duration) -> anyhow::Resul
     let interrupt = run::interrupt_on_signals()?;
     let plans: Vec<PacePlan> =
         args.spots(plan, &interrupt)?.into_iter().map(|spot| PacePlan { spot, ..plan.clone() }).collect();
+    refuse_slower(plan.period, every, plans.len())?;
     let endpoint = match &plan.peer {
         PeerKind::Server { endpoint, .. } | PeerKind::Plain(endpoint) => endpoint.to_string(),
         PeerKind::Foreign(_) | PeerKind::Simulated(_) => String::new(),

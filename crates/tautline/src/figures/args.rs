@@ -14,10 +14,10 @@ pub(crate) struct ExportArgs {
     /// Append one JSON object a line to this file for each interval; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) jsonl: Option<PathBuf>,
-    /// Serve what was measured so far under /metrics as Prometheus reads it, on this port of loopback, or at ADDRESS:PORT
+    /// Serve the figures so far under /metrics as Prometheus reads them, on this port of loopback, or at ADDRESS:PORT
     #[arg(long, value_name = "PORT", value_parser = address)]
     pub(crate) prometheus: Option<SocketAddr>,
-    /// Send what was measured so far to a receiver of OpenTelemetry after each interval (OTLP/HTTP in JSON, without TLS):
+    /// Send the figures so far to a receiver of OpenTelemetry after each interval (OTLP/HTTP in JSON, without TLS):
     /// http://HOST:4318, to which /v1/metrics is added, or with a path
     #[arg(long, value_name = "URL", value_parser = target)]
     pub(crate) otlp: Option<Target>,

@@ -1,6 +1,6 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use taut_link::{Fault, clock};
+use taut_link::{Error, Fault, clock};
 use taut_measure::{Interrupt, turns};
 use taut_record::stats::Distribution;
 use taut_record::{Ended, FORMAT_VERSION};
@@ -110,6 +110,19 @@ pub(crate) fn run(
     })
 }
 
+/// Refuses a schedule on which no message is due in a row's part of an interval: it would be sent in each of them even
+/// so, and thus more often.
+pub(crate) fn refuse_slower(period: Duration, every: Duration, rows: usize) -> Result<(), Error> {
+    let part = every / u32::try_from(rows.max(1)).unwrap_or(u32::MAX);
+    if period <= part {
+        return Ok(());
+    }
+    let text = format!(
+        "a message every {period:?} is less than one in each row's part of an interval ({part:?}): lengthen --every"
+    );
+    Err(Error::Input(text))
+}
+
 /// Measures what stands for each row in turn, each interval beginning with another one. One that fails has the row
 /// given, and the others go on.
 ///
@@ -150,7 +163,7 @@ pub(crate) fn each_in_turn(
 }
 
 /// The first time of the schedule that leaves half an interval from now.
-fn due(begin: Instant, every: Duration, now: Instant) -> Instant {
+pub(crate) fn due(begin: Instant, every: Duration, now: Instant) -> Instant {
     let passed = now.saturating_since(begin) + every / 2;
     let number = passed.as_nanos().div_ceil(every.as_nanos().max(1)).max(1);
     begin + Duration::from_nanos(u64::try_from(number * every.as_nanos()).unwrap_or(u64::MAX))
@@ -175,7 +188,8 @@ fn times(one: &Measured) -> RowTimes<'_> {
     }
 }
 
-fn unix_ns() -> u64 {
+/// Now, by the wall clock, in nanoseconds since 1970.
+pub(crate) fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -7,4 +7,4 @@ mod lines;
 
 pub(crate) use args::{ExportArgs, IntervalArgs, interval};
 pub(crate) use exports::Exports;
-pub(crate) use intervals::{Measured, each_in_turn, run};
+pub(crate) use intervals::{Measured, due, each_in_turn, refuse_slower, run, unix_ns};

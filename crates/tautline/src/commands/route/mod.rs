@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 mod check;
 mod declare;
+mod figures;
 mod run;
 mod show;
 

@@ -11,6 +11,7 @@ use taut_route::route::{Route, Source, Target};
 use taut_route::run::Engine;
 
 use super::declare::DeclareArgs;
+use super::figures::RouteFiguresArgs;
 use super::show;
 use crate::exit::Code;
 use crate::output;
@@ -27,6 +28,8 @@ pub(super) struct Args {
     /// Print the last counters as one JSON object
     #[arg(long, conflicts_with = "detach")]
     json: bool,
+    #[command(flatten)]
+    figures: RouteFiguresArgs,
     /// The process of its own that --detach makes
     #[arg(long, hide = true, conflicts_with = "detach")]
     detached: bool,
@@ -36,6 +39,10 @@ pub(super) fn run(args: Args) -> anyhow::Result<Code> {
     // First, so that nothing is started for nothing.
     let routes = args.declare.routes()?;
     refuse_names_in_use(&routes)?;
+    if args.figures.take_stdout() && (args.json || routes.iter().any(|route| uses_streams(route, false))) {
+        let text = "--jsonl - writes to stdout, and so does a route, its log or --json: name a file for one of them";
+        return Err(Error::Input(text.into()).into());
+    }
     if args.detach {
         refuse_standard_streams(&routes)?;
         return detach();
@@ -45,6 +52,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<Code> {
         // The terminal and its signals are left behind.
         rustix::process::setsid().context("leave the session")?;
     }
+    let mut figures = args.figures.open()?;
     let mut server = ControlServer::open()?;
     let mut engine = Engine::start(routes)?;
     for status in engine.status() {
@@ -62,13 +70,17 @@ pub(super) fn run(args: Args) -> anyhow::Result<Code> {
     while !interrupt.is_set() && !engine.has_ended() {
         engine.turn(server.as_fd());
         server.serve(&mut engine);
+        if let Some(figures) = &mut figures {
+            figures.look(|| engine.status());
+        }
     }
     let last = engine.end();
-    if !args.detached {
+    let is_told = figures.is_none_or(|figures| figures.finish(&last));
+    if !args.detached && !args.figures.take_stdout() {
         // Routes may have written there, too, to a reader that stands still.
         output::print_until(&show::counters(args.json, "route run", &last)?, || interrupt.is_set())?;
     }
-    Ok(Code::Ok)
+    Ok(if is_told { Code::Ok } else { Code::Failed })
 }
 
 /// The line by which the process of its own tells that its routes are at work.
@@ -115,14 +127,16 @@ fn refuse_names_in_use(routes: &[Route]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn refuse_standard_streams(routes: &[Route]) -> anyhow::Result<()> {
+/// Whether a route writes to stdout, or with `or_stdin` reads from stdin.
+fn uses_streams(route: &Route, or_stdin: bool) -> bool {
     let is_stream = |path: &Path| path.as_os_str() == "-";
-    let uses_streams = |route: &&Route| {
-        matches!(&route.source, Source::Lines(path) if is_stream(path))
-            || route.log.as_deref().is_some_and(is_stream)
-            || route.sinks.iter().any(|sink| matches!(&sink.target, Target::File(path) if is_stream(path)))
-    };
-    match routes.iter().find(uses_streams) {
+    or_stdin && matches!(&route.source, Source::Lines(path) if is_stream(path))
+        || route.log.as_deref().is_some_and(is_stream)
+        || route.sinks.iter().any(|sink| matches!(&sink.target, Target::File(path) if is_stream(path)))
+}
+
+fn refuse_standard_streams(routes: &[Route]) -> anyhow::Result<()> {
+    match routes.iter().find(|route| uses_streams(route, true)) {
         Some(route) => {
             let text = format!("route {}: with --detach there is no stdin and no stdout; name a file", route.name);
             Err(Error::Input(text).into())
