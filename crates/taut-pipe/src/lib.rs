@@ -32,7 +32,7 @@ pub use config::parse as parse_config;
 pub use engine::Engine;
 pub use open::Which;
 pub use plan::{Options, Plan};
-pub use report::{Account, EndedBy, Observer, PipeReport};
+pub use report::{Account, EndedBy, Observer, OpenPipes, PipeReport};
 pub use tls::TlsFiles;
 pub use tty::{Flow, Parity, TtySettings};
 

@@ -364,6 +364,17 @@ impl Pipe {
         true
     }
 
+    /// What it has carried so far.
+    pub(crate) fn add_to(&self, sums: &mut [Account; 2]) {
+        for (flow, sum) in self.flows.iter().zip(sums) {
+            sum.bytes += flow.delivered;
+            sum.spliced += flow.spliced;
+            sum.writes += flow.writes;
+            sum.messages += flow.messages;
+            sum.lost_messages += flow.lost;
+        }
+    }
+
     /// The account.
     pub(crate) fn summary(&mut self, plan: &Plan, now: Instant) -> PipeReport {
         if !matches!(self.phase, Phase::Closing { .. }) {

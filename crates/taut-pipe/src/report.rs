@@ -26,6 +26,16 @@ pub trait Observer {
         let _ = (pipe, from, at, bytes);
     }
 
+    /// When [`look`](Self::look) is wanted next.
+    fn next_look(&self) -> Option<Instant> {
+        None
+    }
+
+    /// What those pipes that are open have carried so far.
+    fn look(&mut self, open: &OpenPipes) {
+        let _ = open;
+    }
+
     /// A pipe has ended.
     fn ended(&mut self, summary: PipeReport) {
         let _ = summary;
@@ -78,6 +88,15 @@ pub struct Account {
     /// Bytes given to the kernel of which it was not known at the end that the other side had got
     /// them. 0 where the kind can't tell.
     pub unconfirmed: u64,
+}
+
+/// Pipes that are open.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct OpenPipes {
+    /// How many there are.
+    pub count: u64,
+    /// What all of them have carried, from A to B and from B to A. What is known at a pipe's end alone is 0.
+    pub accounts: [Account; 2],
 }
 
 /// What became of a pipe.

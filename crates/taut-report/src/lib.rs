@@ -77,6 +77,7 @@ pub fn schema() -> serde_json::Value {
         Checked(Box<CheckDocument>),
         Interval(Box<figures::IntervalDocument>),
         RouteInterval(Box<figures::RouteIntervalDocument>),
+        PipeInterval(Box<figures::PipeIntervalDocument>),
     }
     schemars::schema_for!(Any).to_value()
 }

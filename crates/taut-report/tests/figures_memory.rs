@@ -34,8 +34,8 @@ static COUNTING: Counting = Counting;
 const MINUTE: u64 = 60;
 const DAY: u64 = 86_400;
 
-/// `--every 1s` for a day in virtual time: the clock is a number. Intervals have other times each, some of them over six
-/// decades and with a loss, and now and then their peer is away.
+/// `--every 1s` for a day in virtual time: the clock is a number. Intervals have other times each, some of them over
+/// six decades and with a loss, and now and then their peer is away.
 #[test]
 fn a_day_of_seconds_takes_what_a_minute_takes() {
     let mut state = 42_u64;

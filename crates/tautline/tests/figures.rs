@@ -266,6 +266,54 @@ fn a_receiver_of_opentelemetry_gets_cumulative_histograms() {
     }
 }
 
+/// What the help of a command lists it can do.
+#[test]
+fn every_command_with_intervals_reaches_a_receiver_and_a_scraper() {
+    let directory = tempfile::tempdir().unwrap();
+    let input = directory.path().join("numbers");
+    std::fs::write(&input, "1\n2\n").unwrap();
+    let server = Serve::start("tcp://127.0.0.1:0");
+    let endpoint = server.endpoint(0);
+    // One interval each.
+    for (line, name) in [
+        (format!("pace {endpoint} --place free --every 500ms --for 500ms"), "taut.delivery"),
+        (format!("stream {endpoint} --place free --every 500ms --for 500ms"), "taut.stream"),
+        ("watch --port 1 --every 500ms --for 400ms".to_owned(), "taut.connections"),
+        (format!("route run --from lines:{} --to file:/dev/null --every 1m", input.display()), "taut.route_events"),
+        ("pipe exec:true exec:true --every 1m".to_owned(), "taut.pipe"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let receiver = receiver(listener, 2);
+        let mut command = taut();
+        command.args(words(&line)).args(["--otlp", &url]).env("XDG_RUNTIME_DIR", directory.path());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+        let body = receiver.join().unwrap().pop().unwrap();
+        let metrics = body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap();
+        assert!(metrics.iter().any(|metric| metric["name"] == name), "{line}: {body:#}");
+    }
+    for (line, name) in [
+        (format!("pace {endpoint} --place free --every 500ms"), "taut_delivery_seconds_count{"),
+        (format!("stream {endpoint} --place free --every 500ms"), "taut_stream_bytes_per_second{"),
+        ("pipe stdio: exec:cat --every 500ms".to_owned(), "taut_pipes_open 1\n"),
+    ] {
+        let port = support::free_port();
+        let mut command = taut();
+        command.args(words(&line)).args(["--prometheus", &port.to_string()]).stdin(Stdio::piped());
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        support::wait_for_tcp(([127, 0, 0, 1], port).into());
+        let url = format!("http://127.0.0.1:{port}/metrics");
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !ureq::get(&url).call().unwrap().body_mut().read_to_string().unwrap().contains(name) {
+            assert!(Instant::now() < deadline, "{line} does not serve {name}");
+            thread::sleep(Duration::from_millis(50));
+        }
+        interrupt(&child);
+        child.wait().unwrap();
+    }
+}
+
 #[test]
 fn a_receiver_that_is_away_is_told_and_what_it_did_not_take_is_counted() {
     let server = Serve::start("tcp://127.0.0.1:0");
@@ -322,6 +370,44 @@ fn routes_tell_what_they_did_in_each_interval_and_the_sums() {
     let name = "taut_route_events_total{route=\"route\",runs=\"user\"} ";
     let served: f64 = served.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse().unwrap();
     assert!(served >= (events(&lines[0]) + events(&lines[1])) as f64 && served <= all as f64, "{served} of {all}");
+}
+
+#[test]
+fn pipes_tell_what_they_carried_while_they_are_open_and_when_they_have_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("lines");
+    let line = format!("pipe stdio: exec:cat --every 500ms --jsonl {}", file.display());
+    let mut child = taut();
+    child.args(words(&line)).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = child.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&[b'x'; 1000]).unwrap();
+    // Nothing else moves: it is the interval's end that wakes it up.
+    wait_for_lines(&file, 2);
+    stdin.write_all(&[b'y'; 234]).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout.len() == 1234, "{}", text(&output.stderr));
+    let lines = lines(&file);
+    let bytes = |line: &Value, way: &str| line[way]["bytes"].as_u64().unwrap();
+    assert_eq!(
+        (&lines[0]["command"], bytes(&lines[0], "a_to_b"), bytes(&lines[0], "b_to_a")),
+        (&json!("pipe"), 1000, 1000)
+    );
+    assert_eq!((&lines[0]["pipes_open"], &lines[0]["pipes_ended"]), (&json!(1), &json!(0)), "{:#}", lines[0]);
+    assert_eq!((&lines[1]["pipes_open"], bytes(&lines[1], "a_to_b")), (&json!(1), 0), "{:#}", lines[1]);
+    let last = lines.last().unwrap();
+    assert_eq!((&last["pipes_open"], &last["pipes_ended"], &last["pipes_failed"]), (&json!(0), &json!(1), &json!(0)));
+    for way in ["a_to_b", "b_to_a"] {
+        assert_eq!(lines.iter().map(|line| bytes(line, way)).sum::<u64>(), 1234, "{lines:#?}");
+    }
+    let output = run("pipe exec:true exec:true --every 1s --jsonl x --tee x");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    for line in ["pipe stdio: exec:cat --every 1s --jsonl -", "pipe exec:true exec:true --every 1s --jsonl - --json"] {
+        let output = run(line);
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(text(&output.stderr).contains("--jsonl - writes to stdout"), "{}", text(&output.stderr));
+    }
 }
 
 #[test]

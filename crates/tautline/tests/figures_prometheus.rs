@@ -159,6 +159,7 @@ fn percentiles_read_back_are_the_recordings() {
             let exact = times.quantile(q).map_or(0.0, Quantile::as_f64) / 1e9;
             let found = native.value(&format!("histogram_quantile({q}, taut_round_trip_seconds{of})"));
             assert!(near(found, exact, 0.011), "{endpoint} {q}: {found} for {exact}");
+            println!("{endpoint} {q}: {found:.6e} s for {exact:.6e} s, {:+.2} %", 100.0 * (found / exact - 1.0));
             // Of few buckets it is as coarse as these, and what is lost lies at the last bound.
             let found = classic.value(&format!("histogram_quantile({q}, taut_round_trip_seconds_bucket{of})"));
             assert!(near(found, exact.min(64.0), 0.42), "{endpoint} {q}: {found} for {exact}");

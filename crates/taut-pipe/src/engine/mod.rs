@@ -13,7 +13,7 @@ use std::sync::{Arc, mpsc};
 
 use rustix::event::{EventfdFlags, eventfd};
 use taut_link::{Endpoint, Error, Result, clock};
-use taut_time::Duration;
+use taut_time::{Duration, Instant};
 
 use crate::plan::Plan;
 use crate::poller::{Poller, Readiness, Token};
@@ -81,7 +81,8 @@ impl Engine {
         }
         let mut events = Vec::new();
         while !self.is_over() {
-            let wait = if self.pipes.have_turns() { Some(Duration::ZERO) } else { self.until_next() };
+            let wait =
+                if self.pipes.have_turns() { Some(Duration::ZERO) } else { self.until_next(observer.next_look()) };
             self.pipes.poller.wait(wait, &mut events).map_err(host)?;
             self.pipes.now = clock::now();
             for event in &events {
@@ -90,6 +91,9 @@ impl Engine {
             self.pipes.take_turns(observer);
             self.pipes.ring_alarms(observer);
             self.end_rests();
+            if observer.next_look().is_some_and(|at| at <= self.pipes.now) {
+                observer.look(&self.pipes.open_ones());
+            }
         }
         Ok(())
     }
@@ -99,9 +103,9 @@ impl Engine {
         self.pipes.plans.iter().all(|state| state.open == 0 && (self.pipes.stopped || !listens(state)))
     }
 
-    fn until_next(&self) -> Option<Duration> {
+    fn until_next(&self, look: Option<Instant>) -> Option<Duration> {
         let rests = self.pipes.plans.iter().filter_map(State::rest_over);
-        Some(self.pipes.next_alarm().into_iter().chain(rests).min()?.saturating_since(self.pipes.now))
+        Some(self.pipes.next_alarm().into_iter().chain(rests).chain(look).min()?.saturating_since(self.pipes.now))
     }
 
     fn end_rests(&mut self) {

@@ -16,7 +16,7 @@ use crate::open::{self, Which};
 use crate::pipe::{Phase, Pipe, Tap};
 use crate::plan::back_off;
 use crate::poller::{Poller, Readiness, Token};
-use crate::report::{EndedBy, Observer};
+use crate::report::{EndedBy, Observer, OpenPipes};
 
 /// One buffer serves all reads: the longest message of a Unix socket.
 const SCRATCH: usize = 128 << 10;
@@ -306,6 +306,16 @@ impl Pipes {
                 entry.and_then(|entry| entry.pipe.as_ref()).is_some_and(|pipe| pipe.alarm == Some(*at))
             });
         }
+    }
+
+    /// What those that are open have carried.
+    pub(super) fn open_ones(&self) -> OpenPipes {
+        let mut open = OpenPipes::default();
+        for pipe in self.slots.iter().filter_map(|slot| slot.pipe.as_ref()) {
+            open.count += 1;
+            pipe.add_to(&mut open.accounts);
+        }
+        open
     }
 
     pub(super) fn ring_alarms(&mut self, observer: &mut dyn Observer) {

@@ -7,6 +7,7 @@
 mod family;
 mod interval;
 mod otlp;
+mod pipe;
 mod protobuf;
 mod route;
 mod sums;
@@ -15,6 +16,7 @@ mod text;
 pub use family::{Family, Kind, Sample, Unit, Value};
 pub use interval::{IntervalDocument, IntervalRow};
 pub use otlp::{Span, otlp, refused_by_otlp};
+pub use pipe::{PipeCounts, PipeIntervalDocument, WayCounts};
 pub use protobuf::{MEDIA_TYPE as PROTOBUF, protobuf};
 pub use route::{RouteCounts, RouteIntervalDocument, route_families};
 pub use sums::{IntervalSums, RowTimes};

@@ -163,7 +163,7 @@ pub(crate) fn each_in_turn(
 }
 
 /// The first time of the schedule that leaves half an interval from now.
-pub(crate) fn due(begin: Instant, every: Duration, now: Instant) -> Instant {
+pub(super) fn due(begin: Instant, every: Duration, now: Instant) -> Instant {
     let passed = now.saturating_since(begin) + every / 2;
     let number = passed.as_nanos().div_ceil(every.as_nanos().max(1)).max(1);
     begin + Duration::from_nanos(u64::try_from(number * every.as_nanos()).unwrap_or(u64::MAX))
@@ -189,7 +189,7 @@ fn times(one: &Measured) -> RowTimes<'_> {
 }
 
 /// Now, by the wall clock, in nanoseconds since 1970.
-pub(crate) fn unix_ns() -> u64 {
+pub(super) fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -11,9 +11,11 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use taut_link::{Endpoint, Error, service};
 use taut_pipe::framing::Framing;
 use taut_pipe::{Engine, Options, Plan, Side, TlsFiles, parse_config};
+use taut_report::figures::PipeCounts;
 use taut_time::Duration;
 
 use crate::exit::Code;
+use crate::figures::BeatArgs;
 use crate::{input, output};
 use tell::Teller;
 
@@ -93,6 +95,8 @@ pub(crate) struct Args {
     /// clients need a certificate then
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     ca: Option<PathBuf>,
+    #[command(flatten)]
+    figures: BeatArgs,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
@@ -111,7 +115,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     };
     let listens = plans.iter().any(|plan| plan.sides.iter().any(|side| side.listens));
     let on_stdio = plans.iter().any(|plan| plan.sides.iter().any(|side| side.address == taut_pipe::Address::Stdio));
-    let mut teller = Teller::new(args.tee.as_deref(), args.quiet, args.json, listens)?;
+    if args.figures.take_stdout() && (args.json || on_stdio) {
+        let text = "--jsonl - writes to stdout, and so does --json, or the end stdio: name a file for the lines";
+        return Err(Error::Input(text.to_owned()).into());
+    }
+    if args.tee.as_deref().is_some_and(|tee| args.figures.write_to(tee)) {
+        return Err(Error::Input("--tee and --jsonl name the same file".to_owned()).into());
+    }
+    let figures = args.figures.open(PipeCounts::default().families())?;
+    let mut teller = Teller::new(args.tee.as_deref(), args.quiet, args.json, listens, figures)?;
     let mut engine = Engine::new(plans, passed)?;
     let endpoints: Vec<String> = engine.listening().iter().map(Endpoint::to_string).collect();
     service::tell_ready(&if listens { format!("listening on {}", endpoints.join(" ")) } else { "carrying".to_owned() });

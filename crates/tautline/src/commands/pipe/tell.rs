@@ -7,11 +7,14 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Value, json};
 use taut_link::{Fault, clock};
-use taut_pipe::{Account, EndedBy, Observer, PipeReport, Which};
+use taut_pipe::{Account, EndedBy, Observer, OpenPipes, PipeReport, Which};
+use taut_record::FORMAT_VERSION;
 use taut_report::capture::StreamCapture;
+use taut_report::figures::{PipeCounts, PipeIntervalDocument, WayCounts};
 use taut_time::Instant;
 
 use crate::exit::Code;
+use crate::figures::{Beat, Head};
 use crate::output;
 
 /// As many pipes stand one by one in the account; of all there are the sums.
@@ -24,20 +27,30 @@ pub(super) struct Teller {
     listens: bool,
     endpoints: Vec<String>,
     sums: [Account; 2],
+    figures: Option<Beat>,
+    /// What has been told by these.
+    told: PipeCounts,
     pipes: u64,
     failed: u64,
     last: Vec<PipeReport>,
 }
 
 impl Teller {
-    pub(super) fn new(tee: Option<&Path>, quiet: bool, json: bool, listens: bool) -> anyhow::Result<Self> {
+    pub(super) fn new(
+        tee: Option<&Path>,
+        quiet: bool,
+        json: bool,
+        listens: bool,
+        figures: Option<Beat>,
+    ) -> anyhow::Result<Self> {
         let capture = tee.map(|path| {
             let file = File::create(path).with_context(|| format!("write {}", path.display()))?;
             StreamCapture::begin(BufWriter::new(file)).with_context(|| format!("write {}", path.display()))
         });
         let capture = capture.transpose()?;
         let (sums, last, endpoints) = ([Account::default(); 2], Vec::new(), Vec::new());
-        Ok(Self { capture, quiet, json, listens, endpoints, sums, pipes: 0, failed: 0, last })
+        let told = PipeCounts::default();
+        Ok(Self { capture, quiet, json, listens, endpoints, sums, figures, told, pipes: 0, failed: 0, last })
     }
 
     pub(super) fn listening(&mut self, endpoints: Vec<String>) {
@@ -48,7 +61,9 @@ impl Teller {
     }
 
     /// The account of all.
-    pub(super) fn finish(self, on_stdio: bool) -> anyhow::Result<Code> {
+    pub(super) fn finish(mut self, on_stdio: bool) -> anyhow::Result<Code> {
+        self.tell(&OpenPipes::default());
+        let is_told = self.figures.is_none_or(Beat::close);
         if let Some(capture) = self.capture {
             capture.finish().context("write the capture")?;
         }
@@ -86,9 +101,47 @@ impl Teller {
             }
         }
         Ok(match last {
+            _ if !is_told => Code::Failed,
             Some(last) if !self.listens || self.pipes == 1 => code(last, self.listens),
             _ => Code::Ok,
         })
+    }
+}
+
+impl Teller {
+    /// Tells what was carried in the interval that ends now.
+    fn tell(&mut self, open: &OpenPipes) {
+        let Some(figures) = &mut self.figures else { return };
+        let way = |at: usize| {
+            let (ended, open) = (&self.sums[at], &open.accounts[at]);
+            WayCounts {
+                bytes: ended.bytes + open.bytes,
+                messages: ended.messages + open.messages,
+                lost_messages: ended.lost_messages + open.lost_messages,
+                undelivered_bytes: ended.undelivered,
+                unconfirmed_bytes: ended.unconfirmed,
+            }
+        };
+        let counts = PipeCounts { open: open.count, ended: self.pipes, failed: self.failed, ways: [way(0), way(1)] };
+        let since = counts.since(&self.told);
+        let line = |head: Head| {
+            let document = PipeIntervalDocument {
+                format_version: FORMAT_VERSION,
+                command: "pipe".to_owned(),
+                interval: head.interval,
+                began_unix_ns: head.began_unix_ns,
+                duration_ns: head.duration_ns,
+                lines_lost: head.lines_lost,
+                pipes_open: since.open,
+                pipes_ended: since.ended,
+                pipes_failed: since.failed,
+                a_to_b: since.ways[0],
+                b_to_a: since.ways[1],
+            };
+            document.to_json()
+        };
+        figures.tell(line, counts.families());
+        self.told = counts;
     }
 }
 
@@ -194,6 +247,14 @@ impl Observer for Teller {
         }
     }
 
+    fn next_look(&self) -> Option<Instant> {
+        self.figures.as_ref().map(Beat::due)
+    }
+
+    fn look(&mut self, open: &OpenPipes) {
+        self.tell(open);
+    }
+
     fn ended(&mut self, summary: PipeReport) {
         if !self.quiet && !self.json || summary.fault.is_some() {
             anstream::eprintln!("taut: {}", line(&summary));
@@ -202,6 +263,7 @@ impl Observer for Teller {
         self.failed += u64::from(summary.failed);
         for (sum, account) in self.sums.iter_mut().zip(&summary.accounts) {
             sum.bytes += account.bytes;
+            sum.messages += account.messages;
             sum.undelivered += account.undelivered;
             sum.unconfirmed += account.unconfirmed;
             sum.lost_messages += account.lost_messages;

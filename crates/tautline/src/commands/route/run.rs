@@ -6,14 +6,16 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 use taut_link::Error;
+use taut_report::figures::route_families;
 use taut_route::control::{self, Answers, ControlServer};
 use taut_route::route::{Route, Source, Target};
 use taut_route::run::Engine;
 
 use super::declare::DeclareArgs;
-use super::figures::RouteFiguresArgs;
+use super::figures::RouteFigures;
 use super::show;
 use crate::exit::Code;
+use crate::figures::BeatArgs;
 use crate::output;
 use crate::run::interrupt_on_signals;
 
@@ -23,13 +25,13 @@ pub(super) struct Args {
     #[command(flatten)]
     declare: DeclareArgs,
     /// Leave the routes at work in a process of their own
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["every", "jsonl", "prometheus", "otlp"])]
     detach: bool,
     /// Print the last counters as one JSON object
     #[arg(long, conflicts_with = "detach")]
     json: bool,
     #[command(flatten)]
-    figures: RouteFiguresArgs,
+    figures: BeatArgs,
     /// The process of its own that --detach makes
     #[arg(long, hide = true, conflicts_with = "detach")]
     detached: bool,
@@ -52,7 +54,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<Code> {
         // The terminal and its signals are left behind.
         rustix::process::setsid().context("leave the session")?;
     }
-    let mut figures = args.figures.open()?;
+    let mut figures = args.figures.open(route_families(&[]))?.map(RouteFigures::new);
     let mut server = ControlServer::open()?;
     let mut engine = Engine::start(routes)?;
     for status in engine.status() {
