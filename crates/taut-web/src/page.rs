@@ -313,5 +313,10 @@ mod tests {
         fn no_request_makes_it_panic(head in proptest::collection::vec(any::<u8>(), 0..200)) {
             judge(&head, "/metrics", FORMS);
         }
+
+        #[test]
+        fn whatever_is_accepted_there_is_a_form_for_it(accept in "[a-z/*;,=q.0-9 éÿ-]{0,60}") {
+            prop_assert!(wanted([accept.as_str()].into_iter(), FORMS) < FORMS.len());
+        }
     }
 }

@@ -3,9 +3,11 @@
 mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -48,14 +50,22 @@ fn an_interval_is_a_line_and_the_next_begins_on_schedule() {
     let output = run(&line);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let lines = lines(&file);
-    assert_eq!(lines.len(), 4, "{lines:#?}");
+    // On a busy machine one may take the time of the next.
+    assert!((3..=4).contains(&lines.len()), "{lines:#?}");
     let began = |line: &Value| line["began_unix_ns"].as_u64().unwrap();
+    let ended = |line: &Value| began(line) + line["duration_ns"].as_u64().unwrap();
+    let since = |at: u64| (at - began(&lines[0])) as f64 * 1e-9;
+    // The whole time is measured, and the schedule is not drifted from: no interval is early, and the last one ends
+    // when the time is over, later only by what its own replies took.
+    assert!((1.9..2.6).contains(&since(ended(lines.last().unwrap()))), "{lines:#?}");
+    for two in lines.windows(2) {
+        let gap = since(began(&two[1])) - since(ended(&two[0]));
+        assert!((-0.01..0.2).contains(&gap), "{gap} s without an interval");
+    }
     for (number, line) in lines.iter().enumerate() {
         assert_eq!((&line["command"], &line["interval"]), (&json!("echo"), &json!(number)));
         assert_eq!((&line["ended"]["how"], &line["lines_lost"]), (&json!("complete"), &json!(0)));
-        // The schedule is not drifted from: each is late by what its links took, and not by that of those before.
-        let since = (began(line) - began(&lines[0])) as f64 * 1e-9;
-        assert!((since - 0.5 * number as f64).abs() < 0.4, "{number}: {since} s");
+        assert!(since(began(line)) > 0.5 * number as f64 - 0.01, "{number}: {} s", since(began(line)));
         let rows = line["results"].as_array().unwrap();
         assert_eq!([&rows[0]["endpoint"], &rows[1]["endpoint"]], [tcp, udp]);
         for row in rows {
@@ -67,11 +77,11 @@ fn an_interval_is_a_line_and_the_next_begins_on_schedule() {
         }
     }
     let log = text(&output.stdout);
-    assert_eq!(log.lines().count(), 8, "{log}");
+    assert_eq!(log.lines().count(), 2 * lines.len(), "{log}");
     assert!(log.lines().all(|line| line.contains("free") || line.contains("not placed")), "{log}");
     // Once more: lines are added.
     assert!(run(&line).status.success());
-    assert_eq!(self::lines(&file).len(), 8);
+    assert!(self::lines(&file).len() >= lines.len() + 3);
 }
 
 #[test]
@@ -104,15 +114,15 @@ fn pace_and_stream_have_intervals_of_their_own_figures() {
         let output = run(&line);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let lines = lines(&file);
-        assert_eq!(lines.len(), 2, "{lines:#?}");
+        assert!((1..=2).contains(&lines.len()), "{lines:#?}");
         for line in &lines {
             let row = &line["results"][0];
             assert_eq!((&line["command"], &row["complete"]), (&json!(command), &json!(true)), "{line:#}");
             match command {
                 "pace" => {
                     assert_eq!((&row["lost"], &row["messages"]), (&json!(0), &row["delivery_ns"]["count"]));
-                    // 600 ms hold 120 of 5 ms.
-                    assert!((60..=121).contains(&row["messages"].as_u64().unwrap()), "{row:#}");
+                    // 600 ms hold 120 of 5 ms; half of an interval may have gone to the one before.
+                    assert!((20..=121).contains(&row["messages"].as_u64().unwrap()), "{row:#}");
                 }
                 _ => {
                     assert!(row["throughput_bps"].as_f64().unwrap() > 1e6, "{row:#}");
@@ -173,9 +183,10 @@ fn lines_that_can_not_be_written_are_told_and_counted() {
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains("write to /dev/full: No space left on device"), "{told}");
-    assert!(told.contains("2 lines of --jsonl could not be written"), "{told}");
     // It is the lines alone that are lost.
-    assert_eq!(text(&output.stdout).lines().count(), 2);
+    let count = text(&output.stdout).lines().count();
+    let lines = if count == 1 { "1 line".to_owned() } else { format!("{count} lines") };
+    assert!(count > 0 && told.contains(&format!("{lines} of --jsonl could not be written")), "{told}");
     // Nobody reads any more, and nobody else wants figures: it ends by itself.
     let mut child = start(&format!("echo {} --place free --every 500ms --jsonl -", server.endpoint(0)));
     let mut first = String::new();
@@ -189,35 +200,64 @@ fn lines_that_can_not_be_written_are_told_and_counted() {
 
 /// A receiver of OTLP/HTTP by this test's own hand, since Debian's Prometheus (2.42) has none: it refuses the first
 /// request for the moment, takes the others, and gives all bodies.
-fn receiver(listener: TcpListener, requests: usize) -> thread::JoinHandle<Vec<Value>> {
-    thread::spawn(move || {
-        (0..requests)
-            .map(|number| {
-                let mut client = listener.accept().unwrap().0;
-                let mut reader = BufReader::new(client.try_clone().unwrap());
-                let (mut length, mut is_json, mut first) = (0, false, String::new());
-                reader.read_line(&mut first).unwrap();
-                assert_eq!(first, "POST /v1/metrics HTTP/1.1\r\n");
-                loop {
-                    let mut line = String::new();
-                    reader.read_line(&mut line).unwrap();
-                    let line = line.trim().to_ascii_lowercase();
-                    match line.split_once(": ") {
-                        Some(("content-length", value)) => length = value.parse().unwrap(),
-                        Some(("content-type", value)) => is_json = value == "application/json",
-                        Some(_) => {}
-                        None => break,
-                    }
-                }
-                assert!(is_json);
-                let mut body = vec![0; length];
-                reader.read_exact(&mut body).unwrap();
-                let answer = if number == 0 { "503 Busy\r\nRetry-After: 0" } else { "200 OK" };
-                write!(client, "HTTP/1.1 {answer}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}").unwrap();
-                serde_json::from_slice(&body).unwrap()
-            })
-            .collect()
-    })
+struct Receiver {
+    url: String,
+    is_over: Arc<AtomicBool>,
+    thread: thread::JoinHandle<Vec<Value>>,
+}
+
+impl Receiver {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let is_over = Arc::<AtomicBool>::default();
+        let over = Arc::clone(&is_over);
+        Self { url, is_over, thread: thread::spawn(move || receive(&listener, &over)) }
+    }
+
+    /// All bodies, once nobody sends any more.
+    fn bodies(self) -> Vec<Value> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+fn receive(listener: &TcpListener, is_over: &AtomicBool) -> Vec<Value> {
+    listener.set_nonblocking(true).unwrap();
+    let mut bodies: Vec<Value> = Vec::new();
+    loop {
+        let over = is_over.load(Ordering::Relaxed);
+        match listener.accept() {
+            Ok((client, _)) => bodies.push(receive_one(client, bodies.is_empty())),
+            Err(_) if over => return bodies,
+            Err(_) => thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+fn receive_one(mut client: TcpStream, is_first: bool) -> Value {
+    client.set_nonblocking(false).unwrap();
+    let mut reader = BufReader::new(client.try_clone().unwrap());
+    let (mut length, mut is_json, mut first) = (0, false, String::new());
+    reader.read_line(&mut first).unwrap();
+    assert_eq!(first, "POST /v1/metrics HTTP/1.1\r\n");
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let line = line.trim().to_ascii_lowercase();
+        match line.split_once(": ") {
+            Some(("content-length", value)) => length = value.parse().unwrap(),
+            Some(("content-type", value)) => is_json = value == "application/json",
+            Some(_) => {}
+            None => break,
+        }
+    }
+    assert!(is_json);
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    let answer = if is_first { "503 Busy\r\nRetry-After: 0" } else { "200 OK" };
+    write!(client, "HTTP/1.1 {answer}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}").unwrap();
+    serde_json::from_slice(&body).unwrap()
 }
 
 #[test]
@@ -225,17 +265,16 @@ fn a_receiver_of_opentelemetry_gets_cumulative_histograms() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("lines");
     let server = Serve::start("tcp://127.0.0.1:0");
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let receiver = receiver(listener, 4);
+    let receiver = Receiver::start();
     let line = format!(
-        "echo {} --place free --every 500ms --for 1500ms --otlp {url} --jsonl {}",
+        "echo {} --place free --every 500ms --for 1500ms --otlp {} --jsonl {}",
         server.endpoint(0),
+        receiver.url,
         file.display()
     );
     let output = run(&line);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let bodies = receiver.join().unwrap();
+    let bodies = receiver.bodies();
     assert_eq!(bodies[0], bodies[1], "what was refused for the moment comes again");
     let number = |value: &Value| value.as_str().unwrap().parse::<u64>().unwrap();
     let metric = |body: &Value, name: &str| {
@@ -244,7 +283,7 @@ fn a_receiver_of_opentelemetry_gets_cumulative_histograms() {
     };
     let mut sum = 0;
     let lines = lines(&file);
-    assert_eq!(lines.len(), 3);
+    assert!(lines.len() >= 2 && bodies.len() == lines.len() + 1, "{} of {}", bodies.len(), lines.len());
     for (line, body) in lines.iter().zip(&bodies[1..]) {
         sum += line["results"][0]["rtt_ns"]["count"].as_u64().unwrap();
         let resource = &body["resourceMetrics"][0]["resource"]["attributes"][0];
@@ -282,14 +321,12 @@ fn every_command_with_intervals_reaches_a_receiver_and_a_scraper() {
         (format!("route run --from lines:{} --to file:/dev/null --every 1m", input.display()), "taut.route_events"),
         ("pipe exec:true exec:true --every 1m".to_owned(), "taut.pipe"),
     ] {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let receiver = receiver(listener, 2);
+        let receiver = Receiver::start();
         let mut command = taut();
-        command.args(words(&line)).args(["--otlp", &url]).env("XDG_RUNTIME_DIR", directory.path());
+        command.args(words(&line)).args(["--otlp", &receiver.url]).env("XDG_RUNTIME_DIR", directory.path());
         let output = command.output().unwrap();
         assert!(output.status.success(), "{line}: {}", text(&output.stderr));
-        let body = receiver.join().unwrap().pop().unwrap();
+        let body = receiver.bodies().pop().unwrap();
         let metrics = body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap();
         assert!(metrics.iter().any(|metric| metric["name"] == name), "{line}: {body:#}");
     }
@@ -322,8 +359,9 @@ fn a_receiver_that_is_away_is_told_and_what_it_did_not_take_is_counted() {
     let output = run(&line);
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("--otlp: 3 of 3 intervals were not taken: ") && told.contains("refused"), "{told}");
-    assert_eq!(text(&output.stdout).lines().count(), 3);
+    let count = text(&output.stdout).lines().count();
+    let lost = format!("--otlp: {count} of {count} intervals were not taken: ");
+    assert!(count >= 2 && told.contains(&lost) && told.contains("refused"), "{told}");
 }
 
 #[test]
@@ -362,8 +400,9 @@ fn routes_tell_what_they_did_in_each_interval_and_the_sums() {
     for line in &lines[..2] {
         assert_eq!((&line["command"], &line["results"][0]["name"]), (&json!("route run"), &json!("route")));
         assert_eq!(line["results"][0]["passed"], line["results"][0]["events"]);
-        // A hundred, and for up to 200 ms more.
-        assert!((20..=180).contains(&events(line)), "{line:#}");
+        // No more than there was time for.
+        let most = line["duration_ns"].as_u64().unwrap() / 5_000_000 + 2;
+        assert!((20..=most).contains(&events(line)), "{line:#}");
     }
     let all: u64 = lines.iter().map(events).sum();
     assert!(text(&output.stdout).contains(&format!("events {all}  passed {all}")), "{all}: {}", text(&output.stdout));
@@ -382,25 +421,26 @@ fn pipes_tell_what_they_carried_while_they_are_open_and_when_they_have_ended() {
     let mut child = child.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&[b'x'; 1000]).unwrap();
-    // Nothing else moves: it is the interval's end that wakes it up.
-    wait_for_lines(&file, 2);
+    // Nothing else moves: it is the interval's end that wakes it up, and the pipe is open.
+    let sum = |lines: &[Value], way: &str| lines.iter().map(|line| line[way]["bytes"].as_u64().unwrap()).sum::<u64>();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut open = Vec::new();
+    while sum(&open, "b_to_a") < 1000 {
+        assert!(Instant::now() < deadline, "{open:#?}");
+        wait_for_lines(&file, open.len() + 1);
+        open = lines(&file);
+    }
+    assert_eq!((sum(&open, "a_to_b"), sum(&open, "b_to_a")), (1000, 1000));
+    assert!(open.iter().all(|line| line["pipes_ended"] == 0) && open.last().unwrap()["pipes_open"] == 1, "{open:#?}");
     stdin.write_all(&[b'y'; 234]).unwrap();
     drop(stdin);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success() && output.stdout.len() == 1234, "{}", text(&output.stderr));
     let lines = lines(&file);
-    let bytes = |line: &Value, way: &str| line[way]["bytes"].as_u64().unwrap();
-    assert_eq!(
-        (&lines[0]["command"], bytes(&lines[0], "a_to_b"), bytes(&lines[0], "b_to_a")),
-        (&json!("pipe"), 1000, 1000)
-    );
-    assert_eq!((&lines[0]["pipes_open"], &lines[0]["pipes_ended"]), (&json!(1), &json!(0)), "{:#}", lines[0]);
-    assert_eq!((&lines[1]["pipes_open"], bytes(&lines[1], "a_to_b")), (&json!(1), 0), "{:#}", lines[1]);
     let last = lines.last().unwrap();
+    assert_eq!(last["command"], "pipe");
     assert_eq!((&last["pipes_open"], &last["pipes_ended"], &last["pipes_failed"]), (&json!(0), &json!(1), &json!(0)));
-    for way in ["a_to_b", "b_to_a"] {
-        assert_eq!(lines.iter().map(|line| bytes(line, way)).sum::<u64>(), 1234, "{lines:#?}");
-    }
+    assert_eq!((sum(&lines, "a_to_b"), sum(&lines, "b_to_a")), (1234, 1234), "{lines:#?}");
     let output = run("pipe exec:true exec:true --every 1s --jsonl x --tee x");
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
     for line in ["pipe stdio: exec:cat --every 1s --jsonl -", "pipe exec:true exec:true --every 1s --jsonl - --json"] {
