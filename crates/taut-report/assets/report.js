@@ -366,16 +366,17 @@
       const near = lane.spans[firstAfter(lane.spans, x)];
       if (!near || near[0] > x) return [lane.label, [["not drawn", ""]]];
       const [begin, held, holder, first, last] = near, one = holders[holder];
+      const frames = first === undefined ? [] : [["Wireshark", `frame.number in {${first}..${last}}`]];
       return [one.name, [
         ["to act", one.side], ["for", UNIT.ns.exact(held)], ["begins at", UNIT.ns.exact(begin)],
-        ["Wireshark", `frame.number in {${first}..${last}}`], ["direction", lane.label],
+        ...frames, ["direction", lane.label],
       ]];
     };
     // All lanes, whatever part of the time is shown.
     const rows = [-0.7, all.length - 0.3];
     const u = canvas(host, 60 + 46 * all.length, { y: { dir: -1, range: () => rows } },
       [
-        axis({ size: 26, label: "since the first packet", splits: (u, i, a, b) => linearSplits(a, b, roomFor(u, "x", 90)), values: (u, splits) => steps(splits) }),
+        axis({ size: 26, label: chart.since, splits: (u, i, a, b) => linearSplits(a, b, roomFor(u, "x", 90)), values: (u, splits) => steps(splits) }),
         axis({ show: false }),
       ],
       [[from, to], rows], draw, hover, { x: false, y: false });

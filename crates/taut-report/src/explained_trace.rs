@@ -4,6 +4,7 @@
 //! Times are in microseconds from the first packet of the file, with the nanoseconds behind the point.
 
 use crate::explained::ExplainDocument;
+use crate::explained_file::ExplainedFile;
 use crate::lane::{self, Lane};
 
 /// What was drawn of the directions that the document reports, as one JSON trace.
@@ -18,18 +19,22 @@ pub fn left_out(document: &ExplainDocument) -> Option<String> {
 
 fn lanes(document: &ExplainDocument) -> impl Iterator<Item = Lane<'_>> {
     let several = document.files.len() > 1;
-    document.files.iter().enumerate().flat_map(move |(number, file)| {
-        file.explanation.worst.iter().filter_map(move |direction| {
-            Some(Lane {
-                group: (number, if several { &file.file } else { "" }),
-                ends: [&direction.from, &direction.to],
-                who: String::new(),
-                begin_ns: direction.begin_ns,
-                span_ns: direction.span_ns,
-                verdicts: &direction.verdicts,
-                picture: direction.picture.as_ref()?,
-                has_frames: true,
-            })
+    let files = document.files.iter().enumerate();
+    files.flat_map(move |(number, file)| of_file((number, if several { &file.file } else { "" }), file))
+}
+
+/// The directions of one file that have a picture, in the group given.
+pub(crate) fn of_file<'a>(group: (usize, &'a str), file: &'a ExplainedFile) -> impl Iterator<Item = Lane<'a>> {
+    file.explanation.worst.iter().filter_map(move |direction| {
+        Some(Lane {
+            group,
+            ends: [&direction.from, &direction.to],
+            who: String::new(),
+            begin_ns: direction.begin_ns,
+            span_ns: direction.span_ns,
+            verdicts: &direction.verdicts,
+            picture: direction.picture.as_ref()?,
+            has_frames: true,
         })
     })
 }
@@ -42,7 +47,6 @@ mod tests {
     use taut_record::Ended;
 
     use super::*;
-    use crate::explained_file::ExplainedFile;
 
     fn document(from: &str, picture: Picture) -> ExplainDocument {
         let direction = |from: &str, to: &str, picture: Picture| Direction {

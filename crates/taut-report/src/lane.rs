@@ -1,4 +1,4 @@
-//! Tracks of the Perfetto trace viewer: who held the data of a direction, and when.
+//! Who held the data of a direction, and when, to be drawn; and its tracks of the Perfetto trace viewer.
 //!
 //! The two directions between the same two ends are the tracks of one process, a slice for each stretch of one holder.
 //! Times are in microseconds from the beginning of what was looked at, with the nanoseconds behind the point.

@@ -3,6 +3,7 @@
 mod air;
 mod chart;
 mod explained;
+mod held;
 mod page;
 mod section;
 
