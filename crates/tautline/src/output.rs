@@ -143,6 +143,33 @@ pub(crate) fn print_until(text: &str, is_over: impl Fn() -> bool) -> anyhow::Res
     Ok(())
 }
 
+/// Refuses outputs, each with its option, that would overwrite what is read (`-` is standard input) or each other.
+pub(crate) fn spare(inputs: &[&Path], outputs: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+
+    let place = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    let is_same = |one: &Path, other: &Path| one == other || place(one).is_some_and(|at| place(other) == Some(at));
+    let wrong = |text: String| Err(taut_link::Error::Input(text).into());
+    let outputs: Vec<(&str, &Path)> = outputs.iter().filter_map(|(option, path)| Some((*option, (*path)?))).collect();
+    for (index, &(option, out)) in outputs.iter().enumerate() {
+        let piped = Path::new("/dev/stdin");
+        let mut inputs = inputs.iter().map(|file| if file.as_os_str() == "-" { piped } else { file });
+        if inputs.any(|input| is_same(out, input)) {
+            return wrong(format!("{} is a capture to be read: it would be overwritten", out.display()));
+        }
+        if let Some((other, _)) = outputs[..index].iter().find(|(_, other)| is_same(out, other)) {
+            return wrong(format!("{other} and {option} name the same file"));
+        }
+    }
+    Ok(())
+}
+
+/// Creates what is written to at the end of something that can't be repeated; what is in it stays until then.
+pub(crate) fn make_sure(path: &Path) -> anyhow::Result<()> {
+    let opened = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    opened.map(drop).with_context(|| format!("write {}", path.display()))
+}
+
 pub(crate) fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(path, text).with_context(|| format!("write {}", path.display()))
 }

@@ -12,7 +12,6 @@ use taut_capture::{Counts, Ending, Flows, Qlog, QlogCounts, Reader, Source};
 use taut_event::VantageId;
 use taut_explain::join::Sightings;
 use taut_explain::{Engine, causes};
-use taut_link::Error;
 use taut_measure::Interrupt;
 use taut_record::{Ended, FORMAT_VERSION};
 use taut_report::{Difference, ExplainDocument, ExplainedFile, explained_trace, html};
@@ -98,29 +97,6 @@ const WITH_BAR: u64 = 64 << 20;
 /// Where only a page draws them: it has them as text, some 35 bytes each.
 const PAGE_SPANS: usize = 50_000;
 
-/// Refuses outputs that would overwrite a capture, or each other.
-fn spare_inputs(args: &Args) -> anyhow::Result<()> {
-    use std::os::unix::fs::MetadataExt;
-
-    let place = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    let is_same = |one: &Path, other: &Path| one == other || place(one).is_some_and(|at| place(other) == Some(at));
-    for out in args.perfetto.iter().chain(&args.html) {
-        let piped = Path::new("/dev/stdin");
-        let mut inputs = args.files.iter().map(|file| if file.as_os_str() == "-" { piped } else { file.as_path() });
-        if inputs.any(|input| is_same(out, input)) {
-            return Err(
-                Error::Input(format!("{} is a capture to be read: it would be overwritten", out.display())).into()
-            );
-        }
-    }
-    if let (Some(trace), Some(page)) = (&args.perfetto, &args.html)
-        && is_same(trace, page)
-    {
-        return Err(Error::Input("--perfetto and --html name the same file".to_owned()).into());
-    }
-    Ok(())
-}
-
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if args.diff && args.files.len() != 2 {
         let given = args.files.len();
@@ -131,7 +107,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         let why = format!("--join takes two captures or more of one path; {} given", args.files.len());
         return Err(Error::Input(why).into());
     }
-    spare_inputs(&args)?;
+    let inputs: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
+    output::spare(&inputs, &[("--perfetto", args.perfetto.as_deref()), ("--html", args.html.as_deref())])?;
     let interrupt = run::interrupt_on_signals()?;
     let (mut files, mut joined) = (Vec::new(), Vec::new());
     let mut first = None;

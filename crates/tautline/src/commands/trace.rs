@@ -140,11 +140,8 @@ pub(crate) struct Measured {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
-    if let Some(path) = &args.perfetto {
-        // Not after the trace: it can't be repeated.
-        let opened = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
-        opened.with_context(|| format!("write {}", path.display()))?;
-    }
+    // Not after the trace: it can't be repeated.
+    args.perfetto.iter().try_for_each(|path| output::make_sure(path))?;
     let Measured { document, command_failed } = match measure(&args)? {
         Ok(measured) => measured,
         Err(code) => return Ok(code),
