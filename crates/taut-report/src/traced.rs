@@ -13,6 +13,17 @@ use crate::units;
 /// What a live trace came to: the one JSON object of `taut trace`.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct TraceDocument {
+    /// How it was traced.
+    #[serde(flatten)]
+    pub facts: TraceFacts,
+    /// Who held the data.
+    #[serde(flatten)]
+    pub result: Traced,
+}
+
+/// How something was traced, and what could not be seen of it: all of a trace but its result.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct TraceFacts {
     /// Version of this form.
     pub format_version: u32,
     /// `trace`.
@@ -34,15 +45,12 @@ pub struct TraceDocument {
     /// What `--try` came to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
-    /// Who held the data.
-    #[serde(flatten)]
-    pub result: Traced,
 }
 
 /// Rows of a breakdown in the short form.
 const ROWS: usize = 5;
 /// What this first form of the trace does not reach.
-const UNSEEN: &str = "Not seen: splice, io_uring on anything but TCP, Bluetooth, and how long a program that is \
+pub(crate) const UNSEEN: &str = "Not seen: splice, io_uring on anything but TCP, Bluetooth, and how long a program that is \
                       ready waits for a processor.";
 
 impl TraceDocument {
@@ -58,10 +66,11 @@ impl TraceDocument {
     pub fn to_text(&self, is_full: bool) -> String {
         let mut text = String::new();
         let mut lines = Vec::new();
-        if self.ended == Ended::Interrupted {
+        if self.facts.ended == Ended::Interrupted {
             lines.push("PARTIAL: interrupted".to_owned());
         }
-        lines.extend(self.head());
+        lines.extend(wrap("", &self.head()));
+        lines.extend(self.nothing().map(str::to_owned));
         let shown = if is_full { self.result.worst.len() } else { 1 };
         for direction in self.result.worst.iter().take(shown) {
             if is_full {
@@ -75,58 +84,61 @@ impl TraceDocument {
             let how = if is_full { "--top shows more of them" } else { "--full shows the worst of them" };
             lines.push(format!("{} more {are} data; {how}.", units::count(more)));
         }
-        lines.extend(self.trial.iter().flat_map(Trial::lines));
-        lines.extend(self.remarks.iter().flat_map(|remark| wrap("", remark)));
+        lines.extend(self.facts.trial.iter().flat_map(Trial::lines));
+        lines.extend(self.facts.remarks.iter().flat_map(|remark| wrap("", remark)));
         lines.extend(wrap("", UNSEEN));
         lines.iter().for_each(|line| line_to(&mut text, line));
         text
     }
 
-    fn head(&self) -> Vec<String> {
-        let result = &self.result;
+    /// What was traced, in a sentence.
+    pub(crate) fn head(&self) -> String {
+        let (facts, result) = (&self.facts, &self.result);
         let plural =
             |count: u64, one: &str| format!("{} {one}{}", units::count(count), if count == 1 { "" } else { "s" });
-        let lost = match self.lost_records {
+        let lost = match facts.lost_records {
             0 => "none lost".to_owned(),
             lost => format!("{} LOST", units::count(lost)),
         };
-        let mut lines = wrap(
-            "",
-            &format!(
-                "{}: {}{}, {} with data in {}; {}, {lost}",
-                self.traced,
-                plural(result.connections, "connection"),
-                if result.others == 0 {
-                    String::new()
-                } else {
-                    format!(
-                        " and {}",
-                        units::count(result.others)
-                            + if result.others == 1 { " other socket or pipe" } else { " other sockets and pipes" }
-                    )
-                },
-                plural(result.directions, "direction"),
-                units::time(result.span_ns),
-                plural(self.records, "record"),
-            ),
-        );
-        if result.worst.is_empty() {
-            lines.push("No data over sockets or pipes was seen, so there is nothing to explain.".to_owned());
-        }
-        lines
+        let others = match result.others {
+            0 => String::new(),
+            1 => " and 1 other socket or pipe".to_owned(),
+            others => format!(" and {} other sockets and pipes", units::count(others)),
+        };
+        format!(
+            "{}: {}{others}, {} with data in {}; {}, {lost}",
+            facts.traced,
+            plural(result.connections, "connection"),
+            plural(result.directions, "direction"),
+            units::time(result.span_ns),
+            plural(facts.records, "record"),
+        )
+    }
+
+    /// That there is nothing to explain, where that is so.
+    pub(crate) fn nothing(&self) -> Option<&'static str> {
+        let nothing = "No data over sockets or pipes was seen, so there is nothing to explain.";
+        self.result.worst.is_empty().then_some(nothing)
     }
 }
 
-fn one(direction: &TracedDirection, is_full: bool) -> Vec<String> {
+/// Whose data went from where to where, and how much of it.
+pub(crate) fn title(direction: &TracedDirection) -> String {
     let program = direction.program.as_deref().map_or_else(String::new, |program| format!(", {program}"));
     let verb = if direction.is_outgoing { "sent" } else { "received" };
-    let mut lines = vec![cut(&format!(
+    format!(
         "{} > {}{program}: {} {verb} in {}",
         direction.from,
         direction.to,
         units::size(direction.bytes),
         units::time(direction.span_ns)
-    ))];
+    )
+}
+
+pub(crate) const NOTHING_FOUND: &str = "FOUND nothing that holds the data back.";
+
+fn one(direction: &TracedDirection, is_full: bool) -> Vec<String> {
+    let mut lines = vec![cut(&title(direction))];
     lines.extend(breakdown(&direction.breakdown, direction.span_ns, if is_full { usize::MAX } else { ROWS }));
     let mut has_found = false;
     let mut clear = Vec::new();
@@ -147,7 +159,7 @@ fn one(direction: &TracedDirection, is_full: bool) -> Vec<String> {
         }
     }
     if !has_found {
-        lines.push("FOUND nothing that holds the data back.".to_owned());
+        lines.push(NOTHING_FOUND.to_owned());
     }
     if is_full {
         if !clear.is_empty() {

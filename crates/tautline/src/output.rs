@@ -59,6 +59,8 @@ impl OutputArgs {
 
 /// So many stretches of who held the data are drawn; the viewer takes a few seconds to open them.
 pub(crate) const SPANS: usize = 200_000;
+/// Where only a page draws them: it has them as text, some 35 bytes each.
+pub(crate) const PAGE_SPANS: usize = 50_000;
 
 /// Parses the name of a file to be written. `-` is refused, since stdout has the text or the JSON already.
 pub(crate) fn out_file() -> impl TypedValueParser<Value = PathBuf> {
@@ -147,7 +149,12 @@ pub(crate) fn print_until(text: &str, is_over: impl Fn() -> bool) -> anyhow::Res
 pub(crate) fn spare(inputs: &[&Path], outputs: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
     use std::os::unix::fs::MetadataExt;
 
-    let place = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    // A file that is not there yet is known by its directory and its name.
+    let place = |path: &Path| {
+        let directory = path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+        let known = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+        known(path).map(|at| (at, None)).or_else(|| Some((known(directory?)?, path.file_name().map(ToOwned::to_owned))))
+    };
     let is_same = |one: &Path, other: &Path| one == other || place(one).is_some_and(|at| place(other) == Some(at));
     let wrong = |text: String| Err(taut_link::Error::Input(text).into());
     let outputs: Vec<(&str, &Path)> = outputs.iter().filter_map(|(option, path)| Some((*option, (*path)?))).collect();

@@ -405,3 +405,33 @@ fn a_picture_that_can_not_be_written_is_an_error_before_anything_runs() {
     assert!(text(&output.stderr).contains("write /nowhere/trace.json"), "{}", text(&output.stderr));
     assert!(!text(&output.stdout).contains("ran"));
 }
+
+#[test]
+fn the_page_has_the_findings_and_the_lanes_and_no_output_is_written_over_another() {
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("page.html");
+    let (path, other) = (page.to_str().unwrap(), directory.path().join(".").join("page.html"));
+    let output =
+        taut().args(["trace", "--html", path, "--perfetto"]).arg(&other).args(["--", "true"]).output().unwrap();
+    assert_eq!((output.status.code(), page.exists()), (Some(2), false), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("--perfetto and --html name the same file"), "{}", text(&output.stderr));
+    if !may_trace("the_page_has_the_findings_and_the_lanes_and_no_output_is_written_over_another") {
+        return;
+    }
+    let (document, port) = write_write_read_with(false, &["--html", path]);
+    let html = std::fs::read_to_string(&page).unwrap();
+    let direction = sent_by(&document, port);
+    let found = verdict(direction, "nagle_delayed_ack");
+    assert!(html.contains(found["evidence"][0]["text"].as_str().unwrap().split(' ').next().unwrap()), "{found:#}");
+    assert!(html.contains("nagle_delayed_ack") && html.contains("\"kind\":\"lanes\"") && html.contains("held-nagle"));
+    let data = html.split("<script type=\"application/json\" id=\"charts\">").nth(1).unwrap();
+    let charts: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+    let lanes = charts[0]["lanes"].as_array().unwrap();
+    let worst = document["worst"].as_array().unwrap();
+    assert_eq!(lanes.len(), worst.len());
+    for (lane, direction) in lanes.iter().zip(worst) {
+        let spans = lane["spans"].as_array().unwrap().iter();
+        let whole: u64 = spans.map(|span| span[1].as_u64().unwrap()).sum();
+        assert_eq!(whole, direction["span_ns"].as_u64().unwrap(), "{lane}");
+    }
+}

@@ -6,6 +6,7 @@ mod explained;
 mod held;
 mod page;
 mod section;
+mod traced;
 
 use taut_record::Recording;
 
@@ -17,6 +18,7 @@ pub(crate) use chart::{Spread, SpreadRow, add_spread};
 pub use explained::render_explained;
 pub(crate) use page::Page;
 pub(crate) use section::sheet_tables;
+pub use traced::render_traced;
 
 /// The document as one HTML page.
 pub fn render(document: &Document) -> String {

@@ -94,8 +94,6 @@ fn limit(text: &str) -> Result<CauseLimit, String> {
 const CONNECTIONS: usize = 16_384;
 /// Files smaller than this are read before a bar could be seen.
 const WITH_BAR: u64 = 64 << 20;
-/// Where only a page draws them: it has them as text, some 35 bytes each.
-const PAGE_SPANS: usize = 50_000;
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if args.diff && args.files.len() != 2 {
@@ -117,7 +115,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         let engine = Engine::new(args.top.into());
         let engine = match (&args.perfetto, &args.html) {
             (Some(_), _) => engine.with_spans(output::SPANS),
-            (None, Some(_)) => engine.with_spans(PAGE_SPANS),
+            (None, Some(_)) => engine.with_spans(output::PAGE_SPANS),
             (None, None) => engine,
         };
         let mut explained = explain(file, engine, &interrupt, sightings.as_mut())?;

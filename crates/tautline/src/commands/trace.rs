@@ -16,7 +16,7 @@ use taut_event::Direction;
 use taut_explain::trace::Trace;
 use taut_link::clock;
 use taut_record::{Ended, FORMAT_VERSION};
-use taut_report::{TraceDocument, traced_trace};
+use taut_report::{TraceDocument, TraceFacts, html, traced_trace};
 use taut_source::trace::{Error, Scope, Tracer};
 use trial::{Choice, Running};
 
@@ -43,7 +43,8 @@ use crate::{output, run};
   sudo taut trace --fail-on nagle_delayed_ack=1% -- ./tests.sh  code 3 if a test waits for that
   sudo taut trace --pid 4711 --try nodelay  would TCP_NODELAY help it? Sets it in turn, and puts it back
   sudo taut trace --pid 4711 --try uncork  the same for a TCP_CORK that it never clears
-  sudo taut trace --pid 4711 --for 5s --perfetto slow.json  who held the data when, for ui.perfetto.dev
+  sudo taut trace --pid 4711 --for 5s --html slow.html  a page: who held the data when, with what was seen
+  sudo taut trace --pid 4711 --for 5s --perfetto slow.json  the same for ui.perfetto.dev
 
 Of Unix sockets, UDP and pipes it tells who waits for whom; with --port only TCP is traced.
 Not seen: splice, Bluetooth, waits for a processor, children that a program forked before; io_uring on
@@ -73,7 +74,10 @@ pub(crate) struct Args {
     /// Write who held the data at each moment for ui.perfetto.dev: a track for each direction
     #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     perfetto: Option<PathBuf>,
-    /// Directions that --full, --json and --perfetto report, worst first
+    /// Write the findings as one HTML page that loads nothing, with who held the data at each moment drawn
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Directions that --full, --json, --html and --perfetto report, worst first
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     top: u16,
     /// Print one JSON object instead of text
@@ -124,6 +128,7 @@ impl Args {
             choice: None,
             full: false,
             perfetto: None,
+            html: None,
             top: 5,
             json: false,
             fail_on: Vec::new(),
@@ -141,7 +146,8 @@ pub(crate) struct Measured {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     // Not after the trace: it can't be repeated.
-    args.perfetto.iter().try_for_each(|path| output::make_sure(path))?;
+    output::spare(&[], &[("--perfetto", args.perfetto.as_deref()), ("--html", args.html.as_deref())])?;
+    args.perfetto.iter().chain(&args.html).try_for_each(|path| output::make_sure(path))?;
     let Measured { document, command_failed } = match measure(&args)? {
         Ok(measured) => measured,
         Err(code) => return Ok(code),
@@ -153,12 +159,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
             anstream::eprintln!("taut: {}: {told}", output::shown(path));
         }
     }
+    if let Some(path) = &args.html {
+        output::write_file(path, &html::render_traced(&document))?;
+    }
     // All are said.
     let mut missed = false;
     for limit in &args.fail_on {
-        missed |= limit.is_missed(&document.traced, document.result.directions, &document.result.causes);
+        missed |= limit.is_missed(&document.facts.traced, document.result.directions, &document.result.causes);
     }
-    Ok(match (document.ended, missed) {
+    Ok(match (document.facts.ended, missed) {
         (Ended::Interrupted, _) => Code::Interrupted,
         (_, true) => Code::ThresholdMissed,
         (_, false) if command_failed && !args.fail_on.is_empty() => Code::Failed,
@@ -206,7 +215,11 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
         anstream::eprintln!("taut: tracing {what}; Ctrl-C ends it");
     }
     let trace = Trace::new(args.top.into());
-    let mut trace = if args.perfetto.is_some() { trace.with_spans(output::SPANS) } else { trace };
+    let mut trace = match (&args.perfetto, &args.html) {
+        (Some(_), _) => trace.with_spans(output::SPANS),
+        (None, Some(_)) => trace.with_spans(output::PAGE_SPANS),
+        (None, None) => trace,
+    };
     let mut names = HashMap::new();
     let time = args.time.or_else(|| args.choice.map(|_| TRIAL_TIME));
     let end = time.map(|time| clock::now() + time);
@@ -264,7 +277,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
         let process = direction.thread.and_then(|thread| tracer.process_of(thread));
         direction.program = process.map(|pid| names.get(&pid).cloned().unwrap_or_else(|| pid.to_string()));
     }
-    let document = TraceDocument {
+    let facts = TraceFacts {
         format_version: FORMAT_VERSION,
         command: "trace".to_owned(),
         command_line: run::command_line(),
@@ -275,9 +288,8 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
         missing_hooks: tracer.missing().iter().map(|&hook| hook.to_owned()).collect(),
         remarks,
         trial,
-        result,
     };
-    Ok(Ok(Measured { document, command_failed }))
+    Ok(Ok(Measured { document: TraceDocument { facts, result }, command_failed }))
 }
 
 fn limit(text: &str) -> Result<CauseLimit, String> {

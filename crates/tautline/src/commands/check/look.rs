@@ -211,7 +211,7 @@ pub(super) fn at_command(command: &[String], interrupt: &Interrupt) -> anyhow::R
     anyhow::ensure!(done.status.success(), "{}", done.stderr.trim().trim_start_matches("taut: "));
     let document: TraceDocument = serde_json::from_str(&done.stdout)?;
     let mut seen = Seen::of_trace(&document);
-    let ended = document.remarks.iter().find(|remark| remark.starts_with("The command ended with"));
+    let ended = document.facts.remarks.iter().find(|remark| remark.starts_with("The command ended with"));
     seen.command_failed = ended.is_some();
     seen.remarks.extend(ended.cloned());
     Ok(Some(seen))
