@@ -47,7 +47,7 @@ pub enum Error {
     /// Its first bytes are those of no capture.
     #[error(
         "is no capture of packets: it begins with {begin}; pcap, pcapng, btsnoop and snoop are \
-         read, also compressed by gzip or zstd, or in a zip archive, and qlog"
+         read, also compressed by gzip or zstd, or in a zip archive, and qlog, and what taut trace --events wrote"
     )]
     Unknown {
         /// The first bytes, in hexadecimal.

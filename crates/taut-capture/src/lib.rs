@@ -7,7 +7,8 @@
 //! - `datagrams`: the flows of UDP, and what each host asks servers of DNS.
 //! - `bluetooth`: from packets of the host controller interface to L2CAP channels.
 //! - `sniffer`: links of Bluetooth LE on the air, their connection events and PDUs.
-//! - [`Qlog`]: a log that an end of QUIC wrote of itself, as events. [`Source`] tells which of both a file is.
+//! - [`Qlog`]: a log that an end of QUIC wrote of itself, as events.
+//! - [`Recorded`]: what a live trace saw, as [`Recorder`] wrote it. [`Source`] tells which of all a file is.
 //! - [`Flows`]: from headers to [`taut_event::Event`]s for a [`taut_event::Sink`].
 //!
 //! No input makes it panic; what is damaged ends the reading, and is told by [`Reader::ending`].
@@ -27,6 +28,7 @@ mod input;
 mod packet;
 mod qlog;
 mod reader;
+mod recorded;
 mod sniffer;
 mod source;
 mod step;
@@ -41,4 +43,5 @@ pub use flows::Flows;
 pub use packet::{Ending, LinkType, Packet};
 pub use qlog::{Qlog, QlogCounts};
 pub use reader::Reader;
+pub use recorded::{Recorded, RecordedEnd, Recorder};
 pub use source::Source;

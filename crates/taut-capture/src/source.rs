@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::input;
 use crate::qlog::{self, Qlog};
 use crate::reader::Reader;
+use crate::recorded::{self, Recorded};
 
 /// What a file is, by its content.
 pub enum Source<'a> {
@@ -13,6 +14,8 @@ pub enum Source<'a> {
     Packets(Reader<'a>),
     /// A log of QUIC.
     Qlog(Qlog<'a>),
+    /// What a live trace saw.
+    Recorded(Recorded<'a>),
 }
 
 impl<'a> Source<'a> {
@@ -20,9 +23,12 @@ impl<'a> Source<'a> {
     ///
     /// # Errors
     ///
-    /// When the stream can't be read, or is neither.
+    /// When the stream can't be read, or is none of these.
     pub fn new(from: impl Read + Send + 'a) -> Result<Self, Error> {
         let mut buffer = Buffer::new(input::open(from)?);
+        if recorded::is_recorded(&mut buffer)? {
+            return Ok(Self::Recorded(Recorded::new(buffer)));
+        }
         if qlog::is_qlog(&mut buffer)? {
             return Ok(Self::Qlog(Qlog::new(buffer)));
         }
@@ -33,7 +39,7 @@ impl<'a> Source<'a> {
     ///
     /// # Errors
     ///
-    /// When the stream can't be read, is neither, or an archive without a capture.
+    /// When the stream can't be read, is none of these, or an archive without a capture.
     pub fn of_file(mut from: impl Read + Seek + Send + 'a) -> Result<Self, Error> {
         let start = from.stream_position()?;
         let mut begin = Vec::new();

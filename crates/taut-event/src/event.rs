@@ -261,7 +261,10 @@ pub enum Task {
     /// Something woke it up; it does not run yet.
     Woken,
     /// It runs.
-    Ran,
+    Ran {
+        /// How long it had been ready to run before that, in ns: it had been woken up, or others were let run.
+        waited_ns: u64,
+    },
 }
 
 impl Event {

@@ -14,6 +14,7 @@ use crate::explained_file::{ExplainedFile, holder};
 use crate::explained_joined;
 use crate::explained_over_all;
 use crate::lines::{WIDTH, cut, line_to, wrap};
+use crate::traced::ExplainedTrace;
 use crate::units;
 
 /// What `taut explain` found out about captures: its one JSON object.
@@ -27,8 +28,11 @@ pub struct ExplainDocument {
     pub command_line: String,
     /// How it ended.
     pub ended: Ended,
-    /// One entry for each file, in the order in which they were named.
+    /// One entry for each capture, in the order in which they were named.
     pub files: Vec<ExplainedFile>,
+    /// One for each file that `taut trace --events` wrote, likewise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traces: Vec<ExplainedTrace>,
     /// The other files on the timeline of the first one, where they hold the same connections.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joined: Vec<Joined>,
@@ -73,6 +77,12 @@ impl ExplainDocument {
             if is_full {
                 details(file).iter().for_each(|line| line_to(&mut text, line));
             }
+        }
+        for (index, traced) in self.traces.iter().enumerate() {
+            if index + self.files.len() > 0 {
+                text.push('\n');
+            }
+            text += &traced.to_text(is_full);
         }
         for joined in &self.joined {
             text.push('\n');

@@ -6,6 +6,7 @@
 use crate::explained::ExplainDocument;
 use crate::explained_file::ExplainedFile;
 use crate::lane::{self, Lane};
+use crate::traced_trace;
 
 /// What was drawn of the directions that the document reports, as one JSON trace.
 pub fn render(document: &ExplainDocument) -> String {
@@ -18,9 +19,13 @@ pub fn left_out(document: &ExplainDocument) -> Option<String> {
 }
 
 fn lanes(document: &ExplainDocument) -> impl Iterator<Item = Lane<'_>> {
-    let several = document.files.len() > 1;
+    let several = document.files.len() + document.traces.len() > 1;
     let files = document.files.iter().enumerate();
-    files.flat_map(move |(number, file)| of_file((number, if several { &file.file } else { "" }), file))
+    let files = files.flat_map(move |(number, file)| of_file((number, if several { &file.file } else { "" }), file));
+    let traces = document.traces.iter().zip(document.files.len()..);
+    files.chain(traces.flat_map(move |(traced, number)| {
+        traced_trace::lanes((number, if several { &traced.file } else { "" }), &traced.trace)
+    }))
 }
 
 /// The directions of one file that have a picture, in the group given.
@@ -74,6 +79,7 @@ mod tests {
             command_line: "taut explain x.pcap".to_owned(),
             ended: Ended::Complete,
             files: vec![file],
+            traces: Vec::new(),
             joined: Vec::new(),
             difference: None,
         }

@@ -57,7 +57,7 @@ pub use document::{Document, Error, ExplainedAgain};
 pub use explained::ExplainDocument;
 pub use explained_file::ExplainedFile;
 pub use sockets::{HeldTime, SocketRow, SocketsDocument, Suspicion};
-pub use traced::{TraceDocument, TraceFacts};
+pub use traced::{ExplainedTrace, TraceDocument, TraceFacts};
 pub use trial::{TRIAL_PAIRS, Trial, TrialOutcome, TrialPair, TrialSlice, Tried, trial_outcome};
 pub use watch_metrics::WatchMetrics;
 pub use watched::{EndedLoss, WatchDocument, WatchedLoss, WatchedPlace, summary as watch_summary};

@@ -1,5 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use taut_explain::Verdict;
 use taut_explain::trace::{Traced, TracedDirection};
 use taut_record::Ended;
@@ -45,6 +46,48 @@ pub struct TraceFacts {
     /// What `--try` came to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
+}
+
+impl TraceFacts {
+    /// What a file says of a trace: as JSON, without characters that control a terminal. `None` if it does not.
+    pub fn from_json(json: &str) -> Option<Self> {
+        let mut value: Value = serde_json::from_str(json).ok()?;
+        clean(&mut value);
+        serde_json::from_value(value).ok()
+    }
+}
+
+fn clean(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = text.replace(|c: char| c.is_control(), "\u{fffd}"),
+        Value::Array(all) => all.iter_mut().for_each(clean),
+        Value::Object(all) => all.values_mut().for_each(clean),
+        _ => {}
+    }
+}
+
+/// What a trace came to that was recorded by `taut trace --events`.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct ExplainedTrace {
+    /// Path of the file; `-` for standard input.
+    pub file: String,
+    /// Bytes read, uncompressed.
+    pub bytes: u64,
+    /// What of the file could not be read, a sentence each.
+    pub remarks: Vec<String>,
+    /// The trace, as it printed it, or as this version explains it.
+    pub trace: TraceDocument,
+}
+
+impl ExplainedTrace {
+    /// The file, then what the trace itself prints.
+    pub(crate) fn to_text(&self, is_full: bool) -> String {
+        let mut text = String::new();
+        line_to(&mut text, &cut(&format!("{}: recorded by {}", self.file, self.trace.facts.command_line)));
+        text += &self.trace.to_text(is_full);
+        self.remarks.iter().flat_map(|remark| wrap("", remark)).for_each(|line| line_to(&mut text, &line));
+        text
+    }
 }
 
 /// Rows of a breakdown in the short form.

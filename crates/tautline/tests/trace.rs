@@ -12,7 +12,7 @@ use std::thread::{self, sleep};
 use std::time::Duration;
 
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_tcp_cork, tcp_cork};
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{Serve, is_root, parse, skip, taut, text, tracks};
 use trace_support::{Traced, adds_up, has_gap, may_trace, sent_by, verdict};
 
@@ -433,5 +433,63 @@ fn the_page_has_the_findings_and_the_lanes_and_no_output_is_written_over_another
         let spans = lane["spans"].as_array().unwrap().iter();
         let whole: u64 = spans.map(|span| span[1].as_u64().unwrap()).sum();
         assert_eq!(whole, direction["span_ns"].as_u64().unwrap(), "{lane}");
+    }
+}
+
+/// The finding and the breakdown of a trace come back from its file: all of JSON, and the text to the byte.
+#[test]
+fn what_was_recorded_is_explained_as_the_trace_told_it() {
+    const NAME: &str = "what_was_recorded_is_explained_as_the_trace_told_it";
+    if !may_trace(NAME) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.events");
+    let file = path.to_str().unwrap();
+    let explain = |more: &[&str]| taut().args(["explain", file]).args(more).output().unwrap();
+    let (document, port) = write_write_read_with(false, &["--events", file]);
+    let output = explain(&["--json", "--top", "200"]);
+    let explained = parse(&output);
+    assert_eq!(explained["traces"][0]["trace"], document);
+    assert_eq!((explained["files"].as_array().unwrap().len(), &explained["traces"][0]["remarks"]), (0, &json!([])));
+    let found = verdict(sent_by(&explained["traces"][0]["trace"], port), "nagle_delayed_ack")["verdict"].clone();
+    assert_eq!(found, "found");
+    assert_eq!(explain(&["--fail-on", "nagle_delayed_ack=1%"]).status.code(), Some(3));
+    for wrong in [&["--diff", file][..], &["--join", file], &["--assert", "held(nagle)<1%"], &["--html", file]] {
+        let output = explain(wrong);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", text(&output.stderr));
+    }
+    let page = directory.path().join("page.html");
+    assert!(explain(&["--html", page.to_str().unwrap()]).status.success());
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert!(page.contains("\"kind\":\"lanes\"") && page.contains("nagle_delayed_ack"));
+    // Cut off within: what was read so far, and that it is cut off.
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    let output = explain(&["--full"]);
+    let told = text(&output.stdout);
+    assert!(output.status.success() && told.contains("The file is cut off in the record at byte "), "{told}");
+    assert!(
+        told.contains("PARTIAL")
+            && told.contains(&format!("port {}", document["traced"].as_str().unwrap().trim_start_matches("port "))),
+        "{told}"
+    );
+
+    let serve = Serve::start("tcp://127.0.0.1:0");
+    let paced = format!(
+        "exec {} pace {} --peer-ack delayed --time 1s --rounds 1 >/dev/null 2>&1",
+        env!("CARGO_BIN_EXE_taut"),
+        serve.endpoints[0]
+    );
+    for full in [&[][..], &["--full"]] {
+        let traced =
+            taut().args(["trace", "--events", file]).args(full).args(["--", "sh", "-c", &paced]).output().unwrap();
+        assert!(traced.status.success(), "{}", text(&traced.stderr));
+        let output = explain(full);
+        let told = text(&output.stdout);
+        let (first, rest) = told.split_once('\n').unwrap();
+        assert!(first.contains("recorded by"), "{told}");
+        assert_eq!(rest, text(&traced.stdout));
+        assert!(rest.contains("FOUND nagle_delayed_ack"), "{rest}");
     }
 }

@@ -5,6 +5,7 @@ use taut_record::Ended;
 
 use super::held::{breakdown, card, found, lanes, lines, list, unknown};
 use super::page::{Page, code, push, sentence};
+use super::traced;
 use crate::explained::{ExplainDocument, dark, headline, nothing_found, title};
 use crate::explained_file::ExplainedFile;
 use crate::lane::Lane;
@@ -29,6 +30,10 @@ pub fn render_explained(document: &ExplainDocument) -> String {
         list(&mut page, "", file.remarks.iter().map(String::as_str));
         page.end_section();
     }
+    for (index, traced) in document.traces.iter().enumerate() {
+        traced::section(&mut page, &format!("trace{}", index + 1), &traced.file, &traced.trace);
+        list(&mut page, "", traced.remarks.iter().map(String::as_str));
+    }
     if let Some(difference) = &document.difference {
         lines(&mut page, "difference", "What changed", &difference.to_lines());
     }
@@ -44,10 +49,12 @@ fn header(page: &mut Page, document: &ExplainDocument) {
     if document.ended == Ended::Interrupted {
         push!(page.body, "<p class=\"partial\" role=\"alert\">PARTIAL: interrupted</p>");
     }
-    let several = document.files.len() > 1;
-    for file in &document.files {
-        let on = if several { format!("{}: ", file.file) } else { String::new() };
-        push!(page.body, "<p class=\"answer\">{}</p>", sentence(&format!("{on}{}", answer(file))));
+    let several = document.files.len() + document.traces.len() > 1;
+    let files = document.files.iter().map(|file| (&file.file, answer(file)));
+    let traces = document.traces.iter().map(|traced| (&traced.file, traced::answer(&traced.trace)));
+    for (name, answer) in files.chain(traces) {
+        let on = if several { format!("{name}: ") } else { String::new() };
+        push!(page.body, "<p class=\"answer\">{}</p>", sentence(&format!("{on}{answer}")));
     }
     push!(page.body, "{}</header>", code(&document.command_line));
 }

@@ -82,6 +82,7 @@ fn document(picture: bool) -> ExplainDocument {
         command_line: format!("taut explain {HOSTILE}"),
         ended: Ended::Interrupted,
         files: vec![file],
+        traces: Vec::new(),
         joined: Vec::new(),
         difference: None,
     }

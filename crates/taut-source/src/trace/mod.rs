@@ -371,6 +371,11 @@ impl Tracer {
         self.follower.threads.get(&thread).copied()
     }
 
+    /// Threads that made a call, each with its process.
+    pub fn threads(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.follower.threads.iter().map(|(&thread, &process)| (thread, process))
+    }
+
     /// Processes that made their first call since this was last asked, for who wants their names while they are there.
     pub fn take_new_processes(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.follower.new_processes)

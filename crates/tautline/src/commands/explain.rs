@@ -1,3 +1,5 @@
+mod recorded;
+
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,12 +11,13 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use taut_capture::{Counts, Ending, Flows, Qlog, QlogCounts, Reader, Source};
-use taut_event::VantageId;
+use taut_event::{Direction, VantageId};
 use taut_explain::join::Sightings;
+use taut_explain::trace::{self, Trace};
 use taut_explain::{Engine, causes};
 use taut_measure::Interrupt;
 use taut_record::{Ended, FORMAT_VERSION};
-use taut_report::{Difference, ExplainDocument, ExplainedFile, explained_trace, html};
+use taut_report::{Difference, ExplainDocument, ExplainedFile, ExplainedTrace, explained_trace, html};
 
 use crate::cause_limit::CauseLimit;
 use crate::exit::Code;
@@ -26,7 +29,8 @@ use crate::{output, run};
 /// for how long, and what to change
 ///
 /// Reads pcap, pcapng, btsnoop and snoop, and logs of QUIC (qlog 0.3 and 0.4), compressed by gzip or zstd or not,
-/// whatever the file is called; - is standard input. Of a zip archive, such as a bug report of Android, it reads the
+/// whatever the file is called; - is standard input. Of what `taut trace --events` wrote it tells what the trace told.
+/// Of a zip archive, such as a bug report of Android, it reads the
 /// log of Bluetooth or the capture in it. Each nanosecond between the first and the last byte of a direction is
 /// booked to one holder: the sending program, the peer's turn, Nagle's algorithm, the congestion window, the receive
 /// window, a loss, … On Bluetooth LE also credits, controller, connection interval and air. Of UDP it tells turns,
@@ -45,6 +49,7 @@ use crate::{output, run};
   btmon -w slow.btsnoop ; taut explain slow.btsnoop
   adb bugreport report.zip ; taut explain report.zip
   taut explain client.qlog
+  sudo taut trace --pid 4711 --for 10s --events slow.events ; taut explain --full slow.events
   taut explain slow.pcapng --html slow.html
   taut explain slow.pcapng --perfetto slow.json
   taut explain trace.pcap --fail-on nagle_delayed_ack=1% --fail-on loss=5%
@@ -87,7 +92,17 @@ pub(crate) struct Args {
 }
 
 fn limit(text: &str) -> Result<CauseLimit, String> {
-    CauseLimit::parse(text, || causes().map(|(cause, _)| cause).collect())
+    CauseLimit::parse(text, || {
+        let mut all: Vec<&str> = causes().map(|(cause, _)| cause).collect();
+        let more = of_traces().filter(|cause| !all.contains(cause)).collect::<Vec<_>>();
+        all.extend(more);
+        all
+    })
+}
+
+/// Causes that a recorded trace tells of.
+fn of_traces() -> impl Iterator<Item = &'static str> {
+    Direction::BOTH.into_iter().flat_map(trace::causes)
 }
 
 /// So many connections are followed at once.
@@ -108,17 +123,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let inputs: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
     output::spare(&inputs, &[("--perfetto", args.perfetto.as_deref()), ("--html", args.html.as_deref())])?;
     let interrupt = run::interrupt_on_signals()?;
-    let (mut files, mut joined) = (Vec::new(), Vec::new());
+    let (mut files, mut traces, mut joined) = (Vec::new(), Vec::new(), Vec::new());
     let mut first = None;
     for file in &args.files {
         let mut sightings = (args.files.len() > 1 && !args.diff).then(Sightings::new);
-        let engine = Engine::new(args.top.into());
-        let engine = match (&args.perfetto, &args.html) {
-            (Some(_), _) => engine.with_spans(output::SPANS),
-            (None, Some(_)) => engine.with_spans(output::PAGE_SPANS),
-            (None, None) => engine,
+        let explained = explain(file, &args, &interrupt, sightings.as_mut())?;
+        let mut explained = match explained {
+            Explained::Capture(explained) => *explained,
+            Explained::Trace(explained) => {
+                traces.push(*explained);
+                if interrupt.is_set() {
+                    break;
+                }
+                continue;
+            }
         };
-        let mut explained = explain(file, engine, &interrupt, sightings.as_mut())?;
         if interrupt.is_set() {
             files.push(explained);
             break;
@@ -143,6 +162,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         command_line: run::command_line(),
         ended,
         files,
+        traces,
         joined,
         difference,
     };
@@ -162,6 +182,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         for ExplainedFile { file, explanation, .. } in &document.files {
             missed |= limit.is_missed(file, explanation.directions, &explanation.causes);
         }
+        for ExplainedTrace { file, trace, .. } in &document.traces {
+            missed |= limit.is_missed(file, trace.result.directions, &trace.result.causes);
+            if of_traces().all(|cause| cause != limit.cause) {
+                anstream::eprintln!("taut: {file}: a trace does not tell of {}", limit.cause);
+            }
+        }
     }
     for limit in &args.assert {
         for ExplainedFile { file, explanation, .. } in &document.files {
@@ -175,14 +201,30 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     })
 }
 
+/// What one file came to.
+enum Explained {
+    Capture(Box<ExplainedFile>),
+    Trace(Box<ExplainedTrace>),
+}
+
 /// The sightings are to be joined with those of another file.
 fn explain(
     path: &Path,
-    mut engine: Engine,
+    args: &Args,
     interrupt: &Interrupt,
     mut sightings: Option<&mut Sightings>,
-) -> anyhow::Result<ExplainedFile> {
+) -> anyhow::Result<Explained> {
     let name = output::shown(path);
+    let spans = match (&args.perfetto, &args.html) {
+        (Some(_), _) => Some(output::SPANS),
+        (None, Some(_)) => Some(output::PAGE_SPANS),
+        (None, None) => None,
+    };
+    let engine = Engine::new(args.top.into());
+    let mut engine = match spans {
+        Some(spans) => engine.with_spans(spans),
+        None => engine,
+    };
     let (input, length) = open(path).with_context(|| format!("{name} can't be opened"))?;
     let bar = progress(length, &name);
     let done = Arc::new(AtomicU64::new(0));
@@ -191,7 +233,25 @@ fn explain(
     let mut reader = match source.map_err(|error| named(error, &name))? {
         Source::Packets(reader) => reader,
         Source::Qlog(log) => {
-            return explain_log(name, log, engine, interrupt, || bar.set_position(done.load(Ordering::Relaxed)));
+            let tick = || bar.set_position(done.load(Ordering::Relaxed));
+            let explained = explain_log(name, log, engine, interrupt, tick)?;
+            return Ok(Explained::Capture(Box::new(explained)));
+        }
+        Source::Recorded(recorded) => {
+            if let Some(option) = not_for_traces(args) {
+                let text = format!("{name} is what a trace saw; {option} is for captures");
+                return Err(taut_link::Error::Input(text).into());
+            }
+            let trace = Trace::new(args.top.into());
+            let trace = match spans {
+                Some(spans) => trace.with_spans(spans),
+                None => trace,
+            };
+            let tick = || bar.set_position(done.load(Ordering::Relaxed));
+            let remark = |ending: &Ending| remark_on_ending(ending, interrupt);
+            let explained = recorded::explain(name.clone(), recorded, trace, tick, remark);
+            bar.finish_and_clear();
+            return Ok(Explained::Trace(Box::new(explained.map_err(|error| named(error, &name))?)));
         }
     };
     let mut flows = Flows::new(CONNECTIONS);
@@ -217,7 +277,7 @@ fn explain(
         sightings.set_resolution(reader.resolution().as_nanos() as u64);
     }
     let explanation = engine.finish();
-    Ok(ExplainedFile {
+    Ok(Explained::Capture(Box::new(ExplainedFile {
         packets: counts.packets,
         tcp_packets: counts.tcp,
         udp_packets: counts.udp,
@@ -227,7 +287,13 @@ fn explain(
         remarks: remarks(&counts, explanation.clock_steps, &reader, interrupt),
         explanation,
         file: reader.member().map_or_else(|| name.clone(), |member| format!("{name} ({})", member.name)),
-    })
+    })))
+}
+
+/// An option that was given and has no meaning for recorded traces.
+fn not_for_traces(args: &Args) -> Option<&'static str> {
+    let given = [(args.diff, "--diff"), (args.join, "--join"), (!args.assert.is_empty(), "--assert")];
+    given.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option)
 }
 
 /// The same of a log of QUIC.

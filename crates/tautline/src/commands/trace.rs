@@ -1,3 +1,4 @@
+mod record;
 mod trial;
 mod unit;
 
@@ -10,13 +11,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
+use record::{Both, Recording};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 use taut_event::Direction;
 use taut_explain::trace::Trace;
 use taut_link::clock;
 use taut_record::{Ended, FORMAT_VERSION};
-use taut_report::{TraceDocument, TraceFacts, html, traced_trace};
+use taut_report::{TraceDocument, TraceFacts, Trial, html, traced_trace};
 use taut_source::trace::{Error, Scope, Tracer};
 use trial::{Choice, Running};
 
@@ -45,6 +47,7 @@ use crate::{output, run};
   sudo taut trace --pid 4711 --try uncork  the same for a TCP_CORK that it never clears
   sudo taut trace --pid 4711 --for 5s --html slow.html  a page: who held the data when, with what was seen
   sudo taut trace --pid 4711 --for 5s --perfetto slow.json  the same for ui.perfetto.dev
+  sudo taut trace --pid 4711 --for 5s --events slow.events  for later: `taut explain slow.events`
 
 Of Unix sockets, UDP and pipes it tells who waits for whom; with --port only TCP is traced.
 Not seen: splice, Bluetooth, waits for a processor, children that a program forked before; io_uring on
@@ -77,6 +80,9 @@ pub(crate) struct Args {
     /// Write the findings as one HTML page that loads nothing, with who held the data at each moment drawn
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Record what was seen for `taut explain FILE`, up to 1 GiB
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
     /// Directions that --full, --json, --html and --perfetto report, worst first
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     top: u16,
@@ -129,6 +135,7 @@ impl Args {
             full: false,
             perfetto: None,
             html: None,
+            events: None,
             top: 5,
             json: false,
             fail_on: Vec::new(),
@@ -146,8 +153,10 @@ pub(crate) struct Measured {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     // Not after the trace: it can't be repeated.
-    output::spare(&[], &[("--perfetto", args.perfetto.as_deref()), ("--html", args.html.as_deref())])?;
-    args.perfetto.iter().chain(&args.html).try_for_each(|path| output::make_sure(path))?;
+    let outputs = [("--perfetto", &args.perfetto), ("--html", &args.html), ("--events", &args.events)];
+    let outputs = outputs.map(|(option, path)| (option, path.as_deref()));
+    output::spare(&[], &outputs)?;
+    outputs.iter().filter_map(|(_, path)| *path).try_for_each(output::make_sure)?;
     let Measured { document, command_failed } = match measure(&args)? {
         Ok(measured) => measured,
         Err(code) => return Ok(code),
@@ -193,6 +202,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
         Err(error) => return Ok(Err(refused(&error))),
     };
     let mut remarks = Vec::new();
+    let is_by_process = args.port.is_none();
     for &pid in &named_pids {
         tracer.follow(pid)?;
         tracer.find_sockets(pid);
@@ -220,6 +230,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
         (None, Some(_)) => trace.with_spans(output::PAGE_SPANS),
         (None, None) => trace,
     };
+    let mut recording = args.events.as_deref().map(Recording::start).transpose()?;
     let mut names = HashMap::new();
     let time = args.time.or_else(|| args.choice.map(|_| TRIAL_TIME));
     let end = time.map(|time| clock::now() + time);
@@ -240,7 +251,11 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
         }
         // It may end while the ring is read: what it did last is read after that.
         has_ended = target.has_ended()?;
-        let pause = tracer.read(&mut trace);
+        let pause = tracer.read(&mut Both { trace: &mut trace, recording: recording.as_mut() });
+        if let Some(recording) = &mut recording {
+            recording
+                .tick(clock::now(), || facts(&tracer, Ended::Interrupted, &what, unseen(&tracer, is_by_process), None));
+        }
         learn_names(&mut tracer, &mut names);
         let mut next = clock::now() + pause;
         if let Some(trial) = trial.as_mut() {
@@ -258,7 +273,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
     let stopped = clock::now();
     // A trace without an end of its own is complete when its user ends it.
     let is_partial = interrupt.is_set() && !has_ended && (end.is_some() || !args.command.is_empty());
-    tracer.stop(&mut trace);
+    tracer.stop(&mut Both { trace: &mut trace, recording: recording.as_mut() });
     learn_names(&mut tracer, &mut names);
     let mut command_failed = false;
     if let Target::Child(child) = &mut target {
@@ -271,25 +286,34 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
             None => remarks.push("The command goes on.".to_owned()),
         }
     }
-    remarks.extend(unseen(&tracer, args.port.is_none()));
+    remarks.extend(unseen(&tracer, is_by_process));
     let mut result = trace.finish(stopped);
+    let program = |pid: u32| names.get(&pid).cloned().unwrap_or_else(|| pid.to_string());
     for direction in &mut result.worst {
-        let process = direction.thread.and_then(|thread| tracer.process_of(thread));
-        direction.program = process.map(|pid| names.get(&pid).cloned().unwrap_or_else(|| pid.to_string()));
+        direction.program = direction.thread.and_then(|thread| tracer.process_of(thread)).map(program);
     }
-    let facts = TraceFacts {
+    let ended = if is_partial { Ended::Interrupted } else { Ended::Complete };
+    let facts = facts(&tracer, ended, &what, remarks, trial);
+    if let Some(recording) = recording {
+        recording.finish(&facts, tracer.threads().map(|(thread, pid)| (thread, program(pid))), stopped)?;
+    }
+    Ok(Ok(Measured { document: TraceDocument { facts, result }, command_failed }))
+}
+
+/// All that is told of a trace but its result.
+fn facts(tracer: &Tracer, ended: Ended, traced: &str, remarks: Vec<String>, trial: Option<Trial>) -> TraceFacts {
+    TraceFacts {
         format_version: FORMAT_VERSION,
         command: "trace".to_owned(),
         command_line: run::command_line(),
-        ended: if is_partial { Ended::Interrupted } else { Ended::Complete },
-        traced: what,
+        ended,
+        traced: traced.to_owned(),
         records: tracer.records(),
         lost_records: tracer.lost(),
         missing_hooks: tracer.missing().iter().map(|&hook| hook.to_owned()).collect(),
         remarks,
         trial,
-    };
-    Ok(Ok(Measured { document: TraceDocument { facts, result }, command_failed }))
+    }
 }
 
 fn limit(text: &str) -> Result<CauseLimit, String> {

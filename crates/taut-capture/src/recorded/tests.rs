@@ -1,0 +1,245 @@
+use proptest::prelude::*;
+use taut_event::{
+    AckSentBy, Address, Call, Closed, Coverage, Direction, Event, Flow, FlowId, FlowKey, Kind, LocalKey, LocalKind,
+    Recovery, Release, Sink, SocketState, Stamp, Task, TaskId, Timer, VantageId, What,
+};
+use taut_time::{ByteRange, Instant, Layer};
+
+use super::{RecordedEnd, Recorder};
+use crate::{Ending, Error, Source};
+
+#[derive(Clone, Debug, PartialEq)]
+enum Told {
+    Flow(FlowId, Flow),
+    Event(Event),
+    Close(FlowId, Closed),
+}
+
+#[derive(Default)]
+struct Seen(Vec<Told>);
+
+impl Sink for Seen {
+    fn flow(&mut self, id: FlowId, flow: &Flow) {
+        self.0.push(Told::Flow(id, *flow));
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.0.push(Told::Event(*event));
+    }
+
+    fn close(&mut self, id: FlowId, why: Closed) {
+        self.0.push(Told::Close(id, why));
+    }
+}
+
+fn read(file: &[u8]) -> Result<(Vec<Told>, RecordedEnd), Error> {
+    let Source::Recorded(recorded) = Source::new(file)? else { panic!("it is a recorded trace") };
+    let mut seen = Seen::default();
+    let end = recorded.read(&mut seen, || {})?;
+    Ok((seen.0, end))
+}
+
+fn written(told: &[Told], limit: u64) -> Vec<u8> {
+    let mut recorder = Recorder::new(Vec::new(), limit);
+    recorder.facts("{\"traced\": \"first\"}");
+    for one in told {
+        match one {
+            Told::Flow(id, flow) => recorder.flow(*id, flow),
+            Told::Event(event) => recorder.event(event),
+            Told::Close(id, why) => recorder.close(*id, *why),
+        }
+    }
+    recorder.facts("{\"traced\": \"port 1\"}");
+    recorder.name(77, "python3 (77)");
+    recorder.finish(Instant::from_nanos(5_000)).unwrap()
+}
+
+const fn event(at: u64, flow: u32, what: What) -> Event {
+    Event {
+        at: Instant::from_nanos(at),
+        seen_by: VantageId(0),
+        flow: FlowId(flow),
+        direction: Direction::Forward,
+        layer: Layer::Socket,
+        what,
+        bytes: ByteRange { start: 0, end: 0 },
+        who: Some(TaskId(77)),
+        place: 0,
+    }
+}
+
+fn tcp() -> FlowKey {
+    let end = |text: &str, port| Address { ip: text.parse().unwrap(), port };
+    FlowKey::Tcp(end("127.0.0.1", 1), end("::1", 2))
+}
+
+fn flow(key: FlowKey) -> Flow {
+    Flow { key, from_start: false, coverage: Coverage::of(&[Kind::Writes, Kind::Releases]) }
+}
+
+fn story() -> Vec<Told> {
+    let state = SocketState { unsent_bytes: 48, cork: Some(false), ..SocketState::default() };
+    let pipe = FlowKey::Local(LocalKey { kind: LocalKind::Pipe, inode: 4711, ends: None });
+    vec![
+        Told::Flow(FlowId(0), flow(tcp())),
+        Told::Event(Event { bytes: ByteRange::new(10, 20), ..event(1_000, 0, What::Reached(Stamp::WriteBegin)) }),
+        Told::Event(event(1_000, 0, What::State(state))),
+        Told::Flow(FlowId(1), flow(pipe)),
+        // Records of two processors may come a little out of order.
+        Told::Event(event(900, 1, What::Call(Call::End { number: 1, result: -11 }))),
+        Told::Event(event(2_000, 0, What::State(SocketState { unread_bytes: 1, ..state }))),
+        Told::Close(FlowId(0), Closed::Ended),
+        Told::Flow(FlowId(0), flow(tcp())),
+        Told::Event(event(3_000, 0, What::State(state))),
+        Told::Event(event(3_000, 0, What::Task(Task::Ran { waited_ns: 70_000 }))),
+    ]
+}
+
+fn any_state() -> impl Strategy<Value = SocketState> {
+    let recovery = prop_oneof![Just(Recovery::None), Just(Recovery::Repeating), Just(Recovery::AfterTimeout)];
+    (
+        any::<[u32; 8]>(),
+        any::<[Option<bool>; 3]>(),
+        any::<[bool; 2]>(),
+        any::<[u8; 2]>(),
+        recovery,
+        any::<Option<u32>>(),
+    )
+        .prop_map(|(words, options, flags, bytes, recovery, send_window_bytes)| SocketState {
+            unsent_bytes: words[0],
+            in_flight_bytes: words[1],
+            unread_bytes: words[2],
+            in_flight_segments: words[3],
+            congestion_window_segments: words[4],
+            slow_start_threshold_segments: words[5],
+            send_window_bytes,
+            mss_bytes: words[6],
+            is_opening: flags[0],
+            recovery,
+            timeouts: bytes[0],
+            window_probes: bytes[1],
+            small_in_flight: options[0],
+            pacing_wait_ns: words[7],
+            send_buffer_full: flags[1],
+            no_delay: options[1],
+            cork: options[2],
+        })
+}
+
+fn any_what() -> impl Strategy<Value = What> {
+    let stamp = prop::sample::select(super::line::STAMPS.map(|(_, stamp)| stamp).to_vec());
+    let release = prop_oneof![
+        Just(Release::Call),
+        Just(Release::Acknowledgement(AckSentBy::Program)),
+        Just(Release::Timer(Timer::Pacing)),
+        Just(Release::Unknown),
+    ];
+    prop_oneof![
+        stamp.prop_map(What::Reached),
+        any_state().prop_map(What::State),
+        release.prop_map(What::Released),
+        any::<u16>().prop_map(|number| What::Call(Call::Begin { number })),
+        any::<(u16, i32)>().prop_map(|(number, result)| What::Call(Call::End { number, result })),
+        any::<u64>().prop_map(|waited_ns| What::Task(Task::Ran { waited_ns })),
+        Just(What::Task(Task::Slept)),
+        Just(What::Task(Task::Woken)),
+        Just(What::Gap),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_written_is_read_as_it_was(
+        events in prop::collection::vec((0..1_u64 << 50, 0..3_u32, any_what(), 0..1_u64 << 40, 0..5000_u64, any::<Option<u32>>(), any::<bool>()), 0..60),
+    ) {
+        let ends = if let FlowKey::Tcp(own, peer) = tcp() { Some((own, peer)) } else { None };
+        let local = |kind, ends| FlowKey::Local(LocalKey { kind, inode: 3, ends });
+        let keys = [tcp(), local(LocalKind::Udp, ends), local(LocalKind::Unix, None)];
+        let mut told: Vec<Told> = keys.into_iter().zip(0..).map(|(key, id)| Told::Flow(FlowId(id), flow(key))).collect();
+        for (at, id, what, start, length, who, is_back) in events {
+            let bytes = if matches!(what, What::Reached(_)) { ByteRange::new(start, start + length) } else { ByteRange::default() };
+            let direction = if is_back { Direction::Backward } else { Direction::Forward };
+            told.push(Told::Event(Event { bytes, direction, who: who.map(TaskId), ..event(at, id, what) }));
+        }
+        let (read, end) = read(&written(&told, u64::MAX)).unwrap();
+        prop_assert_eq!(read, told);
+        prop_assert_eq!(end.ending, Ending::Complete);
+    }
+
+    #[test]
+    fn no_lines_make_the_reader_panic(
+        lines in prop::collection::vec("[fzmpx.bcCwktgqosrd][<>]?( (-|[0-9]{1,20}|-[0-9]{1,19}|tcp|pipe|1:1|[0-9;-]{0,40}|\"\u{1b}\"))*|.*", 0..20),
+    ) {
+        let file = format!("taut-events 1\nf 0 1ff - tcp 1.1.1.1:1 1.1.1.1:2\n{}", lines.join("\n"));
+        let (told, end) = read(file.as_bytes()).unwrap();
+        prop_assert!(told.len() as u64 <= file.lines().count() as u64 && end.bytes <= file.len() as u64);
+    }
+}
+
+#[test]
+fn the_end_has_what_was_said_last_and_the_names() {
+    let (told, end) = read(&written(&story(), u64::MAX)).unwrap();
+    assert_eq!(told, story());
+    assert_eq!((end.at, end.events, end.is_full), (Some(Instant::from_nanos(5_000)), 6, false));
+    assert_eq!(end.facts.as_deref(), Some("{\"traced\": \"port 1\"}"));
+    assert_eq!(end.programs.get(&77).map(String::as_str), Some("python3 (77)"));
+}
+
+#[test]
+fn a_file_cut_anywhere_gives_what_stood_before_the_cut() {
+    let file = written(&story(), u64::MAX);
+    let mark = "taut-events 1\n".len();
+    for cut in mark..file.len() {
+        let (told, end) = read(&file[..cut]).unwrap();
+        assert_eq!(told, story()[..told.len()]);
+        let is_whole = file[cut - 1] == b'\n';
+        let at = file[..cut].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) as u64;
+        assert_eq!((end.at, end.bytes), (None, at), "{cut}");
+        assert_eq!(end.ending, Ending::Truncated { at }, "{cut} {is_whole}");
+    }
+}
+
+#[test]
+fn a_file_without_room_says_so_and_keeps_its_end() {
+    let (told, end) = read(&written(&story(), 120)).unwrap();
+    assert!(!told.is_empty() && told.len() < story().len(), "{told:?}");
+    assert_eq!(told, story()[..told.len()]);
+    assert!(end.is_full && end.at.is_some() && end.facts.is_some() && end.ending == Ending::Complete, "{end:?}");
+}
+
+#[test]
+fn what_can_not_be_is_named_with_its_place() {
+    let why = |lines: &str| {
+        let (_, end) = read(format!("taut-events 1\nf 0 1ff - tcp 1.1.1.1:1 1.1.1.1:2\n{lines}\n").as_bytes()).unwrap();
+        match end.ending {
+            Ending::Damaged { at, why } => (at, why),
+            ending => panic!("{lines}: {ending:?}"),
+        }
+    };
+    assert_eq!(why("f 0 1 - pipe 1").1, "a flow has a number that is too large, or that an open one has");
+    assert_eq!(why("f 65536 1 - pipe 1").1, "a flow has a number that is too large, or that an open one has");
+    assert_eq!(why("f 1 80000 - pipe 1").1, "a flow has no coverage that is known");
+    assert_eq!(why("f 1 1 - quic 1").1, "a flow has no kind that is known");
+    assert_eq!(why("g> 1 0 -"), (48, "an event is of a flow that is not open".to_owned()));
+    assert_eq!(why("g> 0 -1 -").1, "an event's time can't be");
+    assert_eq!(why("g> 0 9223372036854775807 -\ng> 0 1 -").1, "an event's time can't be");
+    assert_eq!(why("b> 0 0 - 1 9999999999").1, "an event's bytes can't be");
+    assert_eq!(why("q> 0 0 - 4294967296").1, "a socket's state can't be");
+    assert_eq!(why("q> 0 0 - ;;;;;;;;2").1, "a socket's state can't be");
+    assert_eq!(why("q> 0 0 - 1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1").1, "a socket's state can't be");
+    assert_eq!(why("g> 0 0 - 5").1, "a line has more than it should");
+    assert_eq!(why("hello").1, "a line begins with a word that is not known");
+    assert_eq!(why("z 1 ended").1, "a flow that is not open ends");
+    assert_eq!(why(&"m".repeat(1 << 20)).1, "a line is longer than 1 MiB");
+    // The same file twice.
+    assert_eq!(why(". 9\ntaut-events 1").1, "the trace has ended, and more comes behind it");
+    assert!(read(b"taut-events 2\n").is_err_and(|error| error.to_string().contains("another version of taut")));
+}
+
+#[test]
+fn a_name_does_not_control_the_terminal() {
+    let (_, end) = read(b"taut-events 1\np 7 \"a\\u001b[2Jb\"\n. 1\n").unwrap();
+    assert_eq!(end.programs[&7], "a\u{fffd}[2Jb");
+}

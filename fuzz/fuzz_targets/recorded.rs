@@ -1,0 +1,22 @@
+//! Any bytes behind the first lines of a recorded trace are read to an end and explained, each nanosecond booked to one
+//! holder, or are refused.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use taut_capture::Source;
+use taut_explain::trace::Trace;
+
+const BEGIN: &[u8] = b"taut-events 1\nf 0 3fff - tcp 1.1.1.1:1 2.2.2.2:2\nf 1 3fff - unix 7\nf 2 3fff - pipe 8\n";
+
+fuzz_target!(|bytes: &[u8]| {
+    let behind = [BEGIN, bytes].concat();
+    for file in [bytes, &behind] {
+        let Ok(Source::Recorded(recorded)) = Source::new(file) else { continue };
+        let mut trace = Trace::new(8).with_spans(64);
+        let Ok(end) = recorded.read(&mut trace, || {}) else { continue };
+        for direction in trace.finish(end.at.unwrap_or_default()).worst {
+            let sum: u64 = direction.breakdown.iter().map(|held| held.held_ns).sum();
+            assert_eq!(sum, direction.span_ns);
+        }
+    }
+});
