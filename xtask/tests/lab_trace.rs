@@ -41,6 +41,8 @@ fn names_nagle(test: &str, kernel: &str, missing_hooks: &[&str]) {
     let Some([held, free]) = trace(test, kernel) else { return };
     assert_eq!(held["lost_records"], 0, "{held:#}");
     assert_eq!(held["missing_hooks"], json!(missing_hooks), "{held:#}");
+    // Each of them tells when a thread was ready to run, and when it ran.
+    assert!(!held.to_string().contains("sched_waking"), "{held:#}");
     let remarks = held["remarks"].to_string();
     assert_eq!(remarks.contains("by io_uring is not seen here"), !missing_hooks.is_empty(), "{remarks}");
     // The paced connection loses the most: nearly all of its 200 writes were held, until the timer of the peer.

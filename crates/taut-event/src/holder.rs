@@ -32,6 +32,8 @@ pub enum Holder {
     ReceiveWindow,
     /// The receive window was full: the receiving program had not read.
     ReceivingProgram,
+    /// The receiving program was ready to run and had no processor.
+    Processor,
     /// The peer had given no L2CAP credits.
     Credits,
     /// The peer had given no credits of RFCOMM, or had said that it takes nothing.
@@ -76,7 +78,7 @@ pub enum Side {
 
 impl Holder {
     /// All, in the order of their indices.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Handshake,
         Self::SendingProgram,
         Self::PeerTurn,
@@ -91,6 +93,7 @@ impl Holder {
         Self::SendBuffer,
         Self::ReceiveWindow,
         Self::ReceivingProgram,
+        Self::Processor,
         Self::Credits,
         Self::RfcommCredits,
         Self::ConnectionInterval,
@@ -128,6 +131,7 @@ impl Holder {
             Self::SendBuffer => "send_buffer",
             Self::ReceiveWindow => "receive_window",
             Self::ReceivingProgram => "receiving_program",
+            Self::Processor => "processor",
             Self::Credits => "credits",
             Self::RfcommCredits => "rfcomm_credits",
             Self::ConnectionInterval => "connection_interval",
@@ -156,9 +160,12 @@ impl Holder {
             | Self::Pacing
             | Self::SendBuffer
             | Self::SendBufferOrCongestion => Side::Sender,
-            Self::PeerTurn | Self::ReceiveWindow | Self::ReceivingProgram | Self::Credits | Self::RfcommCredits => {
-                Side::Receiver
-            }
+            Self::PeerTurn
+            | Self::ReceiveWindow
+            | Self::ReceivingProgram
+            | Self::Processor
+            | Self::Credits
+            | Self::RfcommCredits => Side::Receiver,
             Self::PathQueue
             | Self::ConnectionInterval
             | Self::ControllerBuffers
@@ -193,6 +200,7 @@ impl fmt::Display for Holder {
             Self::SendBuffer => "send buffer",
             Self::ReceiveWindow => "receive window",
             Self::ReceivingProgram => "receiving program",
+            Self::Processor => "wait for a processor",
             Self::Credits => "L2CAP credits",
             Self::RfcommCredits => "RFCOMM credits",
             Self::ConnectionInterval => "connection interval",

@@ -93,8 +93,7 @@ impl ExplainedTrace {
 /// Rows of a breakdown in the short form.
 const ROWS: usize = 5;
 /// What this first form of the trace does not reach.
-pub(crate) const UNSEEN: &str = "Not seen: splice, io_uring on anything but TCP, Bluetooth, and how long a program that is \
-                      ready waits for a processor.";
+pub(crate) const UNSEEN: &str = "Not seen: splice, io_uring on anything but TCP, and Bluetooth.";
 
 impl TraceDocument {
     /// The document as one JSON object, indented, with a newline at the end.

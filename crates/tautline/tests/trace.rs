@@ -130,7 +130,10 @@ fn a_reader_that_sleeps_is_named_as_the_holder() {
     let mut inward = document["worst"].as_array().unwrap().iter();
     let inward =
         inward.find(|one| one["is_outgoing"] == false && one["to"].as_str().unwrap().ends_with(&format!(":{port}")));
-    assert_eq!(verdict(inward.unwrap(), "receiving_program")["verdict"], "found", "{document:#}");
+    let inward = inward.unwrap();
+    assert_eq!(verdict(inward, "receiving_program")["verdict"], "found", "{document:#}");
+    // It had a processor, and slept.
+    assert_ne!(verdict(inward, "processor")["verdict"], "found", "{document:#}");
 }
 
 /// A gate for tests: red with the cause when Nagle's algorithm holds what they write, and when they fail themselves.

@@ -1,8 +1,8 @@
 use std::collections::VecDeque;
 
 use taut_event::{
-    AckSentBy, Call, Direction as Way, Event, Flow, FlowKey, Holder, LocalKind, Release, SocketState, Stamp, Timer,
-    What,
+    AckSentBy, Call, Direction as Way, Event, Flow, FlowKey, Holder, LocalKind, Release, SocketState, Stamp, Task,
+    Timer, What,
 };
 
 use crate::engine::{Breakdown, Episode};
@@ -33,6 +33,8 @@ pub(super) struct Connection {
     pub(super) state: Option<SocketState>,
     /// Nothing is to be sent since then; whose turn it is, what comes next tells.
     idle_from: Option<u64>,
+    /// Something has waited to be read since then; whether its reader had no processor, what comes next tells.
+    unread_from: Option<u64>,
     /// A write is going on, or the last one was refused for lack of room.
     is_writing: bool,
     is_reading: bool,
@@ -115,6 +117,7 @@ impl Connection {
             last: 0,
             state: None,
             idle_from: None,
+            unread_from: None,
             is_writing: false,
             is_reading: false,
             is_refused: false,
@@ -143,9 +146,12 @@ impl Connection {
             (What::Reached(Stamp::WriteBegin), _) => Some(Holder::SendingProgram),
             _ => None,
         };
-        self.who = event.who.map_or(self.who, |task| Some(task.0));
+        if !matches!(event.what, What::Task(_)) {
+            self.who = event.who.map_or(self.who, |task| Some(task.0));
+        }
         if let Some(kind) = self.local() {
-            return self.local_event(at, kind, turn, event);
+            self.local_event(at, kind, turn, event);
+            return self.reader(at, event);
         }
         self.advance(at, turn);
         let bytes = event.bytes;
@@ -177,6 +183,40 @@ impl Connection {
             What::Reached(Stamp::Repeated) => self.tally.repeated += 1,
             What::State(state) => self.now(state),
             _ => {}
+        }
+        self.reader(at, event);
+    }
+
+    /// What an event tells of the reader: one that calls or reads has run until then.
+    fn reader(&mut self, at: u64, event: &Event) {
+        match event.what {
+            What::Task(Task::Ran { waited_ns }) => {
+                let Some(from) = self.unread_from else { return };
+                let ready = at.saturating_sub(waited_ns).clamp(from, at);
+                self.settle_unread(ready);
+                self.book(Way::Backward, Holder::Processor, ready, at);
+                self.unread_from = Some(at);
+            }
+            What::Reached(Stamp::Read) => self.settle_unread(at),
+            What::Call(_) if event.direction == Way::Backward => self.settle_unread(at),
+            _ => {}
+        }
+    }
+
+    /// Books a time of what is received.
+    fn book_inward(&mut self, holder: Holder, from: u64, to: u64) {
+        if holder == Holder::ReceivingProgram {
+            self.unread_from.get_or_insert(from);
+        } else {
+            self.settle_unread(from);
+            self.book(Way::Backward, holder, from, to);
+        }
+    }
+
+    /// What waited to be read until now waited for the program.
+    fn settle_unread(&mut self, at: u64) {
+        if let Some(from) = self.unread_from.take() {
+            self.book(Way::Backward, Holder::ReceivingProgram, from, at);
         }
     }
 
@@ -253,7 +293,7 @@ impl Connection {
             false if is_unheard => Holder::NotKnown,
             false => Holder::PeerTurn,
         };
-        self.book(Way::Backward, inward, last, at);
+        self.book_inward(inward, last, at);
         if self.is_refused {
             self.book(Way::Forward, who_makes_room(kind), last, at);
             return;
@@ -312,7 +352,7 @@ impl Connection {
             return;
         };
         let unread = if state.unread_bytes > 0 { Holder::ReceivingProgram } else { Holder::PeerTurn };
-        self.book(Way::Backward, unread, last, at);
+        self.book_inward(unread, last, at);
         match self.holder() {
             None => {
                 let from = *self.idle_from.get_or_insert(last);
@@ -355,6 +395,7 @@ impl Connection {
     /// What happened since the last event was lost, so nobody knows who held what.
     fn gap(&mut self, at: u64) {
         self.settle(Holder::NotKnown);
+        self.settle_unread(self.last);
         self.state = None;
         self.advance(at, None);
         self.tally.gaps += 1;
@@ -386,6 +427,7 @@ impl Connection {
             self.advance(end.unwrap_or(self.last).max(self.last), None);
         }
         self.settle(if self.is_reading { Holder::PeerTurn } else { Holder::SendingProgram });
+        self.settle_unread(self.last);
         for (open, breakdown) in self.open.iter_mut().zip(&mut self.breakdowns) {
             if let Some((holder, done)) = open.take() {
                 breakdown.book(holder, done);

@@ -1,6 +1,6 @@
 //! From what was booked to what is wrong: a cause is one line in [`CAUSES`] or [`INWARD`].
 
-use taut_event::{AckSentBy, Direction as Way, Holder, LocalKind, SocketState};
+use taut_event::{AckSentBy, Direction as Way, Holder, Kind, LocalKind, SocketState};
 
 use super::connection::{Connection, ack_index};
 use crate::engine::{Certainty, Cost, Evidence, Found, Verdict, VerdictOn};
@@ -78,12 +78,21 @@ const CAUSES: [Cause; 8] = [
     },
 ];
 
-const INWARD: [Cause; 1] = [Cause {
-    name: "receiving_program",
-    holders: &[Holder::ReceivingProgram],
-    summary: "What had arrived waited for this program to read it",
-    remedy: "In the traced program: read sooner. What it does between two reads is the cause.",
-}];
+const INWARD: [Cause; 2] = [
+    Cause {
+        name: "receiving_program",
+        holders: &[Holder::ReceivingProgram],
+        summary: "What had arrived waited for this program to read it",
+        remedy: "In the traced program: read sooner. What it does between two reads is the cause.",
+    },
+    Cause {
+        name: "processor",
+        holders: &[Holder::Processor],
+        summary: "What had arrived waited for this program, which was ready to run and had no processor",
+        remedy: "On this machine: let it run sooner. Look for what runs on its processors (top, taskset, cpuset, \
+                 cpu.max), and give it a higher priority (nice, chrt) or a processor of its own.",
+    },
+];
 
 /// Of what a Unix socket or a pipe is given to send.
 const WITHIN_HOST: [Cause; 1] = [Cause {
@@ -171,6 +180,12 @@ fn judge(cause: &Cause, connection: &Connection, way: Way) -> Verdict {
             evidence: evidence(cause, connection, way, longest),
             remedy: cause.remedy.to_owned(),
         });
+    }
+    if cause.holders.contains(&Holder::Processor) && !connection.flow.coverage.has(Kind::Tasks) {
+        return Verdict::Unknown {
+            missing: "when its threads were ready to run and ran was not seen".to_owned(),
+            ask: "trace it where the kernel has the tracepoints sched_waking and sched_switch".to_owned(),
+        };
     }
     if connection.tally.gaps > 0 {
         return Verdict::Unknown {

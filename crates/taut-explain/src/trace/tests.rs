@@ -3,8 +3,8 @@ mod table;
 
 use proptest::prelude::*;
 use taut_event::{
-    AckSentBy, Address, Call, Coverage, Direction as Way, Event, Flow, FlowId, FlowKey, Release, SocketState, Stamp,
-    Timer, VantageId, What,
+    AckSentBy, Address, Call, Coverage, Direction as Way, Event, Flow, FlowId, FlowKey, Kind, Release, SocketState,
+    Stamp, Task, Timer, VantageId, What,
 };
 use taut_time::{ByteRange, Layer};
 
@@ -17,7 +17,7 @@ const MS: u64 = 1_000_000;
 
 fn flow() -> Flow {
     let address = |port| Address { ip: std::net::Ipv4Addr::LOCALHOST.into(), port };
-    Flow { key: FlowKey::Tcp(address(4000), address(80)), from_start: false, coverage: Coverage::NONE }
+    Flow { key: FlowKey::Tcp(address(4000), address(80)), from_start: false, coverage: Coverage::of(&[Kind::Tasks]) }
 }
 
 /// Hand-made events of one flow, at times in milliseconds.

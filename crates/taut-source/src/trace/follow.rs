@@ -8,12 +8,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use taut_event::{
     AckSentBy, Call, Closed, Coverage, Direction, Flow, FlowId, FlowKey, Kind, Recovery, Release, Sink, SocketState,
-    Stamp, TaskId, Timer, What as Happened,
+    Stamp, Task, TaskId, Timer, What as Happened,
 };
 use taut_time::Instant;
 
 use super::layout::{Known, Layout, Others as OtherLayouts};
 use super::other::Others;
+use super::readers::Readers;
 use super::record::{Copied, Record, Segment, What};
 use super::told::{Ends, Events, FlowIds, address, ends, is_send};
 
@@ -45,6 +46,9 @@ pub(super) struct Follower {
     /// Connections of the traced programs that were there before; with all set every socket is a traced one.
     wanted: HashSet<Ends>,
     takes_all: bool,
+    /// Whether waits for a processor are seen.
+    sees_readers: bool,
+    readers: Readers,
     timers: HashMap<u64, Timer>,
     ids: FlowIds,
     /// What is not TCP.
@@ -79,6 +83,10 @@ struct Socket {
     small: Option<u32>,
     /// The calls on it that are going on: one thread may wait to read while another one writes.
     calls: Vec<CallBegun>,
+    /// The thread that read last, or is about to.
+    reader: Option<u32>,
+    /// Whether something waits to be read.
+    has_unread: bool,
     /// Up to where it was seen to send.
     seen_to: Option<u32>,
     /// Up to where segments were seen to come. None unless established: only then each is seen (`tcp_probe`).
@@ -144,15 +152,17 @@ struct Snapshot {
 }
 
 impl Follower {
-    pub(super) fn new(takes_all: bool, timers: HashMap<u64, Timer>) -> Self {
+    pub(super) fn new(takes_all: bool, sees_readers: bool, timers: HashMap<u64, Timer>) -> Self {
         Self {
+            sees_readers,
+            readers: Readers::default(),
             sockets: HashMap::new(),
             by_ends: HashMap::new(),
             wanted: HashSet::new(),
             takes_all,
             timers,
             ids: FlowIds::default(),
-            others: Others::default(),
+            others: Others::new(sees_readers),
             lost: 0,
             gaps: 0,
             is_doubtful: false,
@@ -198,13 +208,18 @@ impl Follower {
             self.lost = record.lost;
             self.gaps += 1;
         }
+        if record.what == What::Ran {
+            return self.ran(&record, sink);
+        }
         let is_call = record.what.is_of_program();
         if record.what.copied() != Copied::Tcp {
             let Some(layouts) = others else { return };
             if is_call {
                 self.meet_thread(&record);
             }
-            return self.others.take(layouts, &record, self.gaps, &mut self.ids, sink);
+            self.others.take(layouts, &record, self.gaps, &mut self.ids, sink);
+            self.readers.set(record.socket, self.others.reader(record.socket));
+            return;
         }
         let Some(ends) = ends(layout, record.copies) else { return };
         // An address of the kernel is used again; then the ends are others.
@@ -232,9 +247,22 @@ impl Follower {
         let gaps = self.gaps;
         if let Some(socket) = self.sockets.get_mut(&record.socket) {
             socket.take(layout, &record, timer, gaps, sink);
+            self.readers.set(record.socket, socket.reader.filter(|_| socket.has_unread));
         }
         if record.what == What::Close {
             self.forget(record.socket, sink);
+        }
+    }
+
+    /// A thread has waited for a processor: what it is to read has, and what woke it up.
+    fn ran(&self, record: &Record<'_>, sink: &mut impl Sink) {
+        let thread = record.thread;
+        let woken_by = Some(record.socket).filter(|by| self.readers.waits_for(thread).all(|socket| socket != *by));
+        for socket in self.readers.waits_for(thread).chain(woken_by) {
+            let flow = self.sockets.get(&socket).map_or_else(|| self.others.flow(socket), |socket| socket.flow);
+            let what = Happened::Task(Task::Ran { waited_ns: record.result.unsigned_abs() });
+            let at = Instant::from_nanos(record.ns);
+            Events { at, who: Some(TaskId(thread)), flow, sink }.tell(Direction::Backward, what, 0, 0);
         }
     }
 
@@ -256,6 +284,8 @@ impl Follower {
             wstamp: 0,
             small: None,
             calls: Vec::new(),
+            reader: None,
+            has_unread: false,
             seen_to: None,
             heard_to: None,
             sent_by: AckSentBy::NotSeen,
@@ -270,6 +300,7 @@ impl Follower {
             let id = self.ids.take();
             socket.flow = Some(id);
             let coverage = Coverage::of(&[Kind::Writes, Kind::Reads, Kind::KernelStamps, Kind::Queues, Kind::Releases]);
+            let coverage = if self.sees_readers { coverage.and(Coverage::of(&[Kind::Tasks])) } else { coverage };
             let key = FlowKey::Tcp(address(ends.0), address(ends.1));
             sink.flow(id, &Flow { key, from_start: false, coverage });
         }
@@ -277,6 +308,7 @@ impl Follower {
 
     fn forget(&mut self, address: u64, sink: &mut impl Sink) {
         let Some(socket) = self.sockets.remove(&address) else { return };
+        self.readers.set(address, None);
         if self.by_ends.get(&socket.ends) == Some(&address) {
             self.by_ends.remove(&socket.ends);
         }
@@ -342,12 +374,14 @@ impl Socket {
             | What::SocketReturn
             | What::SocketReady
             | What::PipeCall
-            | What::PipeReturn => {}
+            | What::PipeReturn
+            | What::Ran => {}
             What::Written => self.written(record, &now, &mut events),
             What::Taken => self.taken(record, &now, &mut events),
         }
         self.seen_to = Some(now.snd_nxt);
         let state = state(layout, record, &now);
+        self.has_unread = state.unread_bytes > 0;
         events.tell(Direction::Forward, Happened::State(state), 0, 0);
     }
 
@@ -362,6 +396,7 @@ impl Socket {
             let from = self.out.of(now.write_seq);
             events.tell(Direction::Forward, Happened::Reached(Stamp::WriteBegin), from, from);
         } else {
+            self.reader = Some(record.thread);
             let begin = Call::Begin { number: record.number as u16 };
             events.tell(Direction::Backward, Happened::Call(begin), 0, 0);
         }

@@ -121,7 +121,7 @@ impl Made {
 }
 
 fn follower() -> Follower {
-    Follower::new(false, HashMap::from([(DELACK, Timer::DelayedAck)]))
+    Follower::new(false, true, HashMap::from([(DELACK, Timer::DelayedAck)]))
 }
 
 fn tell(follower: &mut Follower, heard: &mut Heard, made: &Made) {
@@ -166,6 +166,41 @@ fn a_snapshot_is_brought_to_what_it_is_just_after() {
     );
     assert_eq!(heard.releases(), [Release::Call]);
     assert_eq!(heard.flows.len(), 1);
+}
+
+/// A wait for a processor is of what the thread is to read, or of what woke it up.
+#[test]
+fn a_thread_that_had_no_processor_is_told_to_what_waits_for_it_alone() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    let mut read = Made::new(What::Call, CLIENT);
+    tell(&mut follower, &mut heard, read.number(libc::SYS_read, 0));
+    let ran = |thread: u64, socket: u64| {
+        let mut made = Made::new(What::Ran, socket);
+        made.0.truncate(HEADER as usize);
+        made.long(at::TASK, thread).long(at::RESULT, 70_000);
+        made
+    };
+    let told = |heard: &mut Heard| {
+        let events = std::mem::take(&mut heard.events);
+        events.iter().filter(|(_, what, _)| *what == Happened::Task(Task::Ran { waited_ns: 70_000 })).count()
+    };
+    // Nothing waits yet.
+    tell(&mut follower, &mut heard, &ran(8, 0));
+    assert_eq!(told(&mut heard), 0);
+    let mut receive = Made::new(What::Receive, CLIENT);
+    tell(&mut follower, &mut heard, receive.segment(500, 100, 8, 300));
+    tell(&mut follower, &mut heard, &ran(8, 0));
+    tell(&mut follower, &mut heard, &ran(8, CLIENT));
+    assert_eq!(told(&mut heard), 2, "once each, whatever woke it up");
+    tell(&mut follower, &mut heard, &ran(9, 0));
+    assert_eq!(told(&mut heard), 0, "that thread reads nothing");
+    tell(&mut follower, &mut heard, &ran(9, CLIENT));
+    assert_eq!(told(&mut heard), 1, "it was woken up for it");
+    let mut back = Made::new(What::Return, CLIENT);
+    back.number(libc::SYS_read, 8).set(Known::RcvNxt, 508).set(Known::CopiedSeq, 508);
+    tell(&mut follower, &mut heard, &back);
+    tell(&mut follower, &mut heard, &ran(8, 0));
+    assert_eq!(told(&mut heard), 0, "it has read");
 }
 
 /// By io_uring: results are an `int`, whose upper half is empty.
@@ -438,7 +473,7 @@ proptest! {
     fn no_record_is_too_wild(
         records in prop::collection::vec((1_u8..15, prop::collection::vec(any::<u8>(), 0..500)), 0..20),
     ) {
-        let (mut follower, mut heard) = (Follower::new(true, HashMap::new()), Heard::default());
+        let (mut follower, mut heard) = (Follower::new(true, true, HashMap::new()), Heard::default());
         let (layout, others) = (plain(), plain_others());
         for (what, wild) in records {
             let mut made = Made::new(What::Queue, CLIENT).0;

@@ -244,6 +244,9 @@ pub(super) struct Offsets {
     pub(super) protocol: Field,
     pub(super) task_files: u32,
     pub(super) task_tgid: u32,
+    pub(super) task_pid: u32,
+    /// What a thread is at: 0 where it could run.
+    pub(super) task_state: Option<Field>,
     pub(super) task_signal: u32,
     pub(super) signal_live: u32,
     pub(super) files_fdt: u32,
@@ -278,6 +281,9 @@ impl Offsets {
             protocol: field("sock", "sk_protocol")?,
             task_files: byte("task_struct", "files")?,
             task_tgid: byte("task_struct", "tgid")?,
+            task_pid: byte("task_struct", "pid")?,
+            // Before Linux 5.14 the older name.
+            task_state: btf.field("task_struct", "__state").or_else(|| btf.field("task_struct", "state")),
             task_signal: byte("task_struct", "signal")?,
             signal_live: byte("signal_struct", "live")?,
             files_fdt: byte("files_struct", "fdt")?,

@@ -15,6 +15,8 @@ pub(super) struct MapNumbers {
     pub(super) others: i32,
     /// The system call that a thread is in.
     pub(super) calls: i32,
+    /// Threads that made a call: since when each is ready to run, or 0, and the socket whose segment woke it up, or 0.
+    pub(super) threads: i32,
     /// Of each processor: the socket whose segment it takes in, and the timer that runs.
     pub(super) context: i32,
     /// Records that found no room.

@@ -11,6 +11,7 @@ mod layout;
 mod maps;
 mod other;
 mod program;
+mod readers;
 mod record;
 mod scope;
 mod told;
@@ -51,7 +52,11 @@ const MOST_SOCKETS: usize = 16_384;
 const MOST_CALLS: usize = 16_384;
 const MOST_PORTS: usize = 65_536;
 
-/// A tracepoint, the structures that its first arguments point to, and whether a trace is nothing without it.
+/// Both tell when a thread that was ready to run had no processor.
+const SWITCH: &str = "sched_switch";
+const WAKING: &str = "sched_waking";
+
+/// A tracepoint, the structures that its first arguments point to (empty for one that may be anything), and whether a trace is nothing without it.
 struct Hook {
     name: &'static str,
     arguments: &'static [&'static str],
@@ -59,7 +64,7 @@ struct Hook {
     code: fn(&Plan<'_>) -> Option<Vec<Instruction>>,
 }
 
-const HOOKS: [Hook; 16] = [
+const HOOKS: [Hook; 18] = [
     // Those that undo something stand before those that do it.
     Hook { name: "softirq_exit", arguments: &[], is_needed: false, code: |plan| Some(plan.softirq_exit()) },
     Hook {
@@ -86,6 +91,13 @@ const HOOKS: [Hook; 16] = [
         is_needed: false,
         code: |plan| plan.offsets.hrtimer_function.map(|function| plan.timer(Some(function))),
     },
+    Hook {
+        name: SWITCH,
+        arguments: &["", "task_struct", "task_struct"],
+        is_needed: false,
+        code: |plan| plan.offsets.task_state.map(|state| plan.switch(state)),
+    },
+    Hook { name: WAKING, arguments: &["task_struct"], is_needed: false, code: |plan| Some(plan.waking()) },
     Hook {
         name: "sched_process_exit",
         arguments: &["task_struct"],
@@ -130,7 +142,8 @@ const HOOKS: [Hook; 16] = [
 ];
 
 /// The hooks whose programs write records.
-const WRITERS: [&str; 9] = [
+const WRITERS: [&str; 10] = [
+    SWITCH,
     "inet_sock_set_state",
     "sys_exit",
     "sys_enter",
@@ -151,6 +164,7 @@ struct Maps {
     sockets: Map,
     others: Map,
     calls: Map,
+    threads: Map,
     context: Map,
     lost: Map,
 }
@@ -168,6 +182,7 @@ impl Maps {
             sockets: map(MapKind::LruHash, 8, 4, MOST_SOCKETS, "taut_sockets")?,
             others: map(MapKind::LruHash, 8, 4, MOST_SOCKETS, "taut_others")?,
             calls: map(MapKind::LruHash, 4, 16, MOST_CALLS, "taut_calls")?,
+            threads: map(MapKind::LruHash, 4, 16, MOST_CALLS, "taut_threads")?,
             context: map(MapKind::PerCpuArray, 4, 16, 1, "taut_context")?,
             lost: map(MapKind::Array, 4, 8, 1, "taut_lost")?,
         })
@@ -181,6 +196,7 @@ impl Maps {
             sockets: self.sockets.number(),
             others: self.others.number(),
             calls: self.calls.number(),
+            threads: self.threads.number(),
             context: self.context.number(),
             lost: self.lost.number(),
         }
@@ -221,12 +237,15 @@ impl Tracer {
         let others = Some(scope).filter(|scope| *scope == Scope::Processes).and_then(|_| Others::of(&btf).ok());
         let plan = Plan { layout: &layout, others: others.as_ref(), offsets, maps: maps.numbers(), scope };
         let (mut links, mut programs, mut missing) = (Vec::new(), [Vec::new(), Vec::new()], Vec::new());
+        let mut sees_readers = 0;
         for hook in &HOOKS {
             match attach(hook, &plan, &btf) {
+                Ok(None) if hook.name == SWITCH => missing.push(hook.name),
                 Ok(None) => {}
                 Ok(Some((program, link))) => {
                     programs[usize::from(!WRITERS.contains(&hook.name))].push(program);
                     links.push(link);
+                    sees_readers += u32::from(matches!(hook.name, SWITCH | WAKING));
                 }
                 Err(Error::Bpf(error)) if error.is_missing_right() => return Err(error.into()),
                 Err(_) if !hook.is_needed => missing.push(hook.name),
@@ -235,7 +254,7 @@ impl Tracer {
         }
         let timers = timers();
         let has_timer_names = !timers.is_empty();
-        let follower = Follower::new(matches!(scope, Scope::Port(_)), timers);
+        let follower = Follower::new(matches!(scope, Scope::Port(_)), sees_readers == 2, timers);
         let ring =
             maps.ring.duplicate().and_then(|ring| Ring::new(ring, RING_BYTES)).map_err(BpfError::of("map the ring"))?;
         Ok(Self {
@@ -395,7 +414,7 @@ fn attach(hook: &Hook, plan: &Plan<'_>, btf: &Btf) -> Result<Option<(OwnedFd, Ow
     let arguments = btf.tracepoint(hook.name).ok_or_else(|| wrong("the kernel's types do not have it".to_owned()))?;
     for (index, expected) in hook.arguments.iter().enumerate() {
         let found = arguments.get(index).and_then(Option::as_deref);
-        if found != Some(*expected) {
+        if !expected.is_empty() && found != Some(*expected) {
             let found = found.unwrap_or("something else");
             return Err(wrong(format!("argument {} points to {found} and not to {expected}", index + 1)));
         }

@@ -30,6 +30,8 @@ const OF_MANY: [i64; 2] = [libc::SYS_sendmmsg, libc::SYS_recvmmsg];
 #[derive(Debug, Default)]
 pub(super) struct Others {
     known: HashMap<u64, Other>,
+    /// Whether waits for a processor are seen.
+    sees_readers: bool,
     /// Those that found no place.
     pub(super) left_out: u64,
 }
@@ -43,10 +45,28 @@ struct Other {
     inward: u64,
     /// Threads in a call on it, and what was taken of the room when it began.
     calls: Vec<(u32, u32)>,
+    /// The thread that read last, or is about to.
+    reader: Option<u32>,
+    /// Whether something waits to be read.
+    has_unread: bool,
     gaps: u64,
 }
 
 impl Others {
+    pub(super) fn new(sees_readers: bool) -> Self {
+        Self { sees_readers, ..Self::default() }
+    }
+
+    /// The flow of what stands at this address.
+    pub(super) fn flow(&self, address: u64) -> Option<FlowId> {
+        self.known.get(&address).map(|other| other.flow)
+    }
+
+    /// Who is to read what waits there.
+    pub(super) fn reader(&self, address: u64) -> Option<u32> {
+        self.known.get(&address).and_then(|other| other.reader.filter(|_| other.has_unread))
+    }
+
     /// Calls that are going on.
     pub(super) fn calls(&self) -> usize {
         self.known.values().map(|other| other.calls.len()).sum()
@@ -94,8 +114,10 @@ impl Others {
         }
         let flow = ids.take();
         let coverage = Coverage::of(&[Kind::Writes, Kind::Reads, Kind::Queues]);
+        let coverage = if self.sees_readers { coverage.and(Coverage::of(&[Kind::Tasks])) } else { coverage };
         sink.flow(flow, &Flow { key: FlowKey::Local(key), from_start: false, coverage });
-        self.known.insert(record.socket, Other { key, flow, out: 0, inward: 0, calls: Vec::new(), gaps });
+        let other = Other { key, flow, out: 0, inward: 0, calls: Vec::new(), reader: None, has_unread: false, gaps };
+        self.known.insert(record.socket, other);
     }
 }
 
@@ -123,6 +145,7 @@ impl Other {
             events.tell(Direction::Forward, Happened::Gap, 0, 0);
         }
         let room = Room::of(self.key.kind, layouts, record.copies);
+        self.has_unread = room.unread > 0;
         let is_send = is_send(record.number);
         match record.what {
             What::SocketCall | What::PipeCall => {
@@ -134,6 +157,7 @@ impl Other {
                 if is_send {
                     events.tell(Direction::Forward, Happened::Reached(Stamp::WriteBegin), self.out, self.out);
                 } else {
+                    self.reader = Some(record.thread);
                     let begin = Call::Begin { number: record.number as u16 };
                     events.tell(Direction::Backward, Happened::Call(begin), 0, 0);
                 }

@@ -3,8 +3,8 @@
 //! What is copied is decided by the [`Layout`], and nothing is judged here. No record wakes the reader up: a reader
 //! that is woken by each event takes the processor from the program that it watches, which makes more events.
 
-use taut_bpf::helper;
 use taut_bpf::instruction::{Alu, Assembler, Instruction, Jump, Label, R, Width};
+use taut_bpf::{Field, helper};
 
 use super::calls::{RECEIVES, SENDS};
 use super::layout::{Layout, Offsets, Others};
@@ -22,6 +22,9 @@ const DESCRIPTOR: i16 = -32;
 const RECEIVING: i16 = -40;
 const TIMER: i16 = -48;
 const SCRATCH: i16 = -56;
+
+/// Shorter waits for a processor are no record, in ns.
+const LEAST_WAIT_NS: i32 = 50_000;
 
 /// `IPPROTO_TCP`.
 const TCP: i32 = 6;
@@ -263,6 +266,73 @@ impl Plan<'_> {
         })
     }
 
+    /// `sched_waking(task)`: from now on it is ready to run.
+    pub(super) fn waking(&self) -> Vec<Instruction> {
+        self.write(|w| {
+            w.a.load(Width::B8, R6, R1, 0);
+            w.read(Width::B4, R8, R6, self.offsets.task_pid);
+            w.a.store(Width::B4, R10, KEY, R8);
+            w.look_up(self.maps.threads, KEY);
+            w.a.mov(R9, R0);
+            w.a.call(helper::KTIME_GET_NS);
+            w.a.store(Width::B8, R9, 0, R0);
+            w.context();
+            w.a.load(Width::B8, R1, R10, RECEIVING);
+            w.a.store(Width::B8, R9, 8, R1);
+        })
+    }
+
+    /// `sched_switch(preempt, prev, next, …)`: one that could go on is ready to run, and another one runs.
+    pub(super) fn switch(&self, state: Field) -> Vec<Instruction> {
+        self.write(|w| {
+            let (next, sleeps) = (w.a.label(), w.a.label());
+            w.a.load(Width::B8, R9, R1, 0);
+            w.a.load(Width::B8, R6, R1, 8);
+            w.a.load(Width::B8, R7, R1, 16);
+            // The one before is still the current one.
+            w.a.call(helper::GET_CURRENT_PID_TGID);
+            w.a.store(Width::B4, R10, KEY, R0);
+            w.map_and_key(self.maps.threads, KEY);
+            w.a.call(helper::MAP_LOOKUP_ELEM);
+            w.a.jump_if_imm(Jump::Equal, R0, 0, next);
+            w.a.mov(R8, R0);
+            w.a.constant(R1, 0);
+            w.a.store(Width::B8, R8, 0, R1);
+            w.a.store(Width::B8, R8, 8, R1);
+            let width = if state.bits > 32 { Width::B8 } else { Width::B4 };
+            let is_ready = w.a.label();
+            w.a.alu_imm(Alu::And, R9, 1);
+            w.a.jump_if_imm(Jump::Equal, R9, 1, is_ready);
+            w.read(width, R1, R6, state.byte());
+            w.a.jump_if_imm(Jump::Unequal, R1, 0, sleeps);
+            w.a.place(is_ready);
+            w.a.call(helper::KTIME_GET_NS);
+            w.a.store(Width::B8, R8, 0, R0);
+            w.a.place(sleeps);
+            w.a.place(next);
+            w.read(Width::B4, R8, R7, self.offsets.task_pid);
+            w.a.store(Width::B4, R10, KEY, R8);
+            w.look_up(self.maps.threads, KEY);
+            w.a.mov(R8, R0);
+            w.a.load(Width::B8, R6, R8, 0);
+            w.a.load(Width::B8, R7, R8, 8);
+            let end = w.end;
+            w.a.jump_if_imm(Jump::Equal, R6, 0, end);
+            w.a.constant(R1, 0);
+            w.a.store(Width::B8, R8, 0, R1);
+            w.a.store(Width::B8, R8, 8, R1);
+            w.a.call(helper::KTIME_GET_NS);
+            w.a.alu(Alu::Sub, R0, R6);
+            w.a.mov(R6, R0);
+            w.a.jump_if_imm(Jump::Less, R6, LEAST_WAIT_NS, end);
+            w.begin(What::Ran);
+            w.a.store(Width::B8, R8, at::RESULT, R6);
+            w.a.load(Width::B4, R1, R10, KEY);
+            w.a.store(Width::B8, R8, at::TASK, R1);
+            w.submit();
+        })
+    }
+
     /// `softirq_exit(vector)`
     pub(super) fn softirq_exit(&self) -> Vec<Instruction> {
         self.write(|w| w.forget_receiving())
@@ -376,6 +446,19 @@ impl Writer<'_> {
         self.a.alu(Alu::Or, R1, R9);
         self.a.store(Width::B8, R10, VALUE + 8, R1);
         self.update(self.plan.maps.calls, VALUE);
+        // Whoever calls runs, whatever was seen of its switches.
+        let (is_known, noted) = (self.a.label(), self.a.label());
+        self.map_and_key(self.plan.maps.threads, KEY);
+        self.a.call(helper::MAP_LOOKUP_ELEM);
+        self.a.constant(R1, 0);
+        self.a.jump_if_imm(Jump::Unequal, R0, 0, is_known);
+        self.a.store(Width::B8, R10, VALUE, R1);
+        self.a.store(Width::B8, R10, VALUE + 8, R1);
+        self.update(self.plan.maps.threads, VALUE);
+        self.a.jump(noted);
+        self.a.place(is_known);
+        self.a.store(Width::B8, R0, 0, R1);
+        self.a.place(noted);
     }
 
     /// Reports a call on what is not TCP, whose inode is in R6.
@@ -543,10 +626,11 @@ impl Writer<'_> {
     fn begin(&mut self, what: What) {
         let (reserved, end) = (self.a.label(), self.end);
         let plan = self.plan;
-        let layout = match (what.copied(), plan.others) {
-            (Copied::Socket, Some(others)) => &others.socket,
-            (Copied::Pipe, Some(others)) => &others.pipe,
-            _ => plan.layout,
+        let (bytes, ranges) = match (what.copied(), plan.others) {
+            (Copied::Nothing, _) => (0, &[][..]),
+            (Copied::Socket, Some(others)) => (others.socket.bytes, &others.socket.ranges[..]),
+            (Copied::Pipe, Some(others)) => (others.pipe.bytes, &others.pipe.ranges[..]),
+            _ => (plan.layout.bytes, &plan.layout.ranges[..]),
         };
         if matches!(what, What::Repeat | What::Close) || what.copied() != Copied::Tcp {
             self.a.constant(R1, 0);
@@ -554,7 +638,7 @@ impl Writer<'_> {
             self.a.store(Width::B8, R10, TIMER, R1);
         }
         self.a.map(R1, self.plan.maps.ring);
-        self.a.constant(R2, (HEADER + layout.bytes).into());
+        self.a.constant(R2, (HEADER + bytes).into());
         self.a.constant(R3, 0);
         self.a.call(helper::RINGBUF_RESERVE);
         self.a.jump_if_imm(Jump::Unequal, R0, 0, reserved);
@@ -578,7 +662,7 @@ impl Writer<'_> {
         self.a.store(Width::B8, R8, at::LOST, R1);
         self.a.constant(R1, what as i64);
         self.a.store(Width::B8, R8, at::WHAT, R1);
-        for range in &layout.ranges {
+        for range in ranges {
             self.copy_from((HEADER + range.at) as i16, range.bytes, R7, range.from);
         }
     }

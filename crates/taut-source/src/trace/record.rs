@@ -56,6 +56,9 @@ pub(super) enum What {
     PipeCall = 12,
     /// It came back.
     PipeReturn = 13,
+    /// A thread that waited for a processor runs: how long it waited is the result, and the socket is the one whose
+    /// segment woke it up, or 0.
+    Ran = 14,
 }
 
 /// Which structure a record has copies of.
@@ -67,10 +70,12 @@ pub(super) enum Copied {
     Socket,
     /// A pipe.
     Pipe,
+    /// None.
+    Nothing,
 }
 
 impl What {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Call,
         Self::Return,
         Self::Queue,
@@ -84,12 +89,14 @@ impl What {
         Self::SocketReady,
         Self::PipeCall,
         Self::PipeReturn,
+        Self::Ran,
     ];
 
     pub(super) const fn copied(self) -> Copied {
         match self {
             Self::SocketCall | Self::SocketReturn | Self::SocketReady => Copied::Socket,
             Self::PipeCall | Self::PipeReturn => Copied::Pipe,
+            Self::Ran => Copied::Nothing,
             _ => Copied::Tcp,
         }
     }

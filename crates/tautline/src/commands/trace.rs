@@ -32,7 +32,7 @@ use crate::{output, run};
 /// Nothing in the program changes. Small programs at tracepoints of the kernel report writes, segments and
 /// acknowledgements with the state of the socket; each nanosecond of a connection is booked to one holder: Nagle's
 /// algorithm, cork, pacing, the congestion window, the receive window, the send buffer, a loss, the programs
-/// themselves. Ends with the program, after the time given, or with Ctrl-C, and prints then. Needs root, or CAP_BPF
+/// themselves, or a processor that the reader waits for. Ends with the program, after the time given, or with Ctrl-C, and prints then. Needs root, or CAP_BPF
 /// and CAP_PERFMON.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -50,8 +50,8 @@ use crate::{output, run};
   sudo taut trace --pid 4711 --for 5s --events slow.events  for later: `taut explain slow.events`
 
 Of Unix sockets, UDP and pipes it tells who waits for whom; with --port only TCP is traced.
-Not seen: splice, Bluetooth, waits for a processor, children that a program forked before; io_uring on
-anything but TCP, and before Linux 6.3 on TCP. With --json the command's standard output goes to standard error.
+Not seen: splice, Bluetooth, children that a program forked before; io_uring on anything but TCP, and before
+Linux 6.3 on TCP. With --json the command's standard output goes to standard error.
 docs/trace.md has a worked case; `taut sockets` needs no right and tells less."
 )]
 pub(crate) struct Args {
@@ -421,6 +421,10 @@ fn unseen(tracer: &Tracer, is_by_process: bool) -> Vec<String> {
     }
     if !tracer.missing().is_empty() {
         remarks.push(format!("This kernel has no tracepoint {}: less is told.", tracer.missing().join(", ")));
+    }
+    if tracer.missing().iter().any(|hook| matches!(*hook, "sched_switch" | "sched_waking")) {
+        let text = "So a reader that is ready to run and has no processor counts as a program that does not read.";
+        remarks.push(text.to_owned());
     }
     if tracer.missing().iter().any(|hook| matches!(*hook, "sock_send_length" | "sock_recv_length")) {
         let text = "So what programs write and read by io_uring is not seen here (it takes Linux 6.3): their writes are \

@@ -6,7 +6,7 @@ use super::*;
 
 /// A story, and what is said of it: of what the traced program sends, in the order of the causes, which is
 /// nagle_delayed_ack, cork, receiving_program, receive_window, send_buffer, loss, pacing, congestion_window; then of
-/// what it receives.
+/// what it receives: receiving_program, processor.
 struct Case {
     story: &'static str,
     traced: Traced,
@@ -19,7 +19,27 @@ fn held(state: SocketState, ms: u64, unread_ms: u64) -> Traced {
 }
 
 fn waited(times: u64, turn_ms: u64, state: SocketState, ms: u64, unread_ms: u64, has_gap: bool) -> Traced {
-    let mut story = Story::new();
+    told(Story::new(), times, turn_ms, state, ms, unread_ms, has_gap, 0)
+}
+
+/// What comes back waits for 40 ms, for so many of which its reader is ready to run.
+fn starved(coverage: Coverage, ready_ms: u64) -> Traced {
+    let mut story = Story(Trace::new(5).with_spans(10_000));
+    story.0.flow(FLOW, &Flow { coverage, ..flow() });
+    told(story, 20, 50, quiet(), 2, 40, false, ready_ms)
+}
+
+#[expect(clippy::too_many_arguments, reason = "each is a number of the story")]
+fn told(
+    mut story: Story,
+    times: u64,
+    turn_ms: u64,
+    state: SocketState,
+    ms: u64,
+    unread_ms: u64,
+    has_gap: bool,
+    ready_ms: u64,
+) -> Traced {
     for round in 0..times {
         let (at, bytes) = (round * turn_ms, (round * 48, round * 48 + 48));
         story.stamp(at, Stamp::WriteBegin, (bytes.0, bytes.0)).state(at, state);
@@ -32,6 +52,10 @@ fn waited(times: u64, turn_ms: u64, state: SocketState, ms: u64, unread_ms: u64,
         let answer = (round * 8, round * 8 + 8);
         story.stamp(read - unread_ms, Stamp::Received, answer);
         story.state(read - unread_ms, SocketState { unread_bytes: 8, ..quiet() });
+        if ready_ms > 0 {
+            let ran = What::Task(Task::Ran { waited_ns: ready_ms * MS });
+            story.tell(read, Way::Backward, ran, (0, 0));
+        }
         story.stamp(read, Stamp::Read, answer).state(read, quiet());
     }
     story.0.finish(Instant::from_nanos(times * turn_ms * MS))
@@ -51,30 +75,37 @@ fn cases() -> Vec<Case> {
     let paced = SocketState { unsent_bytes: 9_000, pacing_wait_ns: 40_000_000, ..quiet() };
     let rest = SocketState { no_delay: Some(true), ..nagle };
     vec![
-        case("a small write behind another one", held(nagle, 40, 0), "F........"),
-        case("the same with TCP_NODELAY", held(rest, 40, 0), "........."),
-        case("behind a whole segment", held(SocketState { small_in_flight: Some(false), ..nagle }, 40, 0), "........."),
-        case("corked", held(cork, 40, 0), ".F......."),
-        case("corked, nothing unsent", held(SocketState { unsent_bytes: 0, ..cork }, 40, 0), "........."),
-        case("the window is closed", held(closed, 40, 0), "..F......"),
+        case("a small write behind another one", held(nagle, 40, 0), "F........."),
+        case("the same with TCP_NODELAY", held(rest, 40, 0), ".........."),
+        case(
+            "behind a whole segment",
+            held(SocketState { small_in_flight: Some(false), ..nagle }, 40, 0),
+            "..........",
+        ),
+        case("corked", held(cork, 40, 0), ".F........"),
+        case("corked, nothing unsent", held(SocketState { unsent_bytes: 0, ..cork }, 40, 0), ".........."),
+        case("the window is closed", held(closed, 40, 0), "..F......."),
         case(
             "nothing to send into a closed window",
             held(SocketState { unsent_bytes: 0, ..closed }, 40, 0),
-            ".........",
+            "..........",
         ),
-        case("flight as large as the window", held(window, 40, 0), "...F....."),
-        case("a segment of room", held(SocketState { send_window_bytes: Some(16_000), ..window }, 40, 0), "........."),
-        case("the send buffer is full", held(buffer, 40, 0), "....F...."),
-        case("it is not full", held(SocketState { send_buffer_full: false, ..buffer }, 40, 0), "........."),
-        case("repeating what was lost", held(repeating, 40, 0), ".....F..."),
-        case("waiting for a time-out", held(timed_out, 40, 0), ".....F..."),
-        case("paced", held(paced, 40, 0), "......F.."),
-        case("the congestion window is full", held(full, 40, 0), ".......F."),
-        case("the same for 3 ms of 500", waited(20, 500, full, 3, 0, false), "........."),
-        case("answers wait 40 ms to be read", held(quiet(), 2, 40), "........F"),
-        case("answers are read at once", held(quiet(), 2, 0), "........."),
-        case("records were lost", waited(20, 50, quiet(), 2, 0, true), "?????????"),
-        case("records were lost, and Nagle's algorithm held", waited(20, 50, nagle, 40, 0, true), "F????????"),
+        case("flight as large as the window", held(window, 40, 0), "...F......"),
+        case("a segment of room", held(SocketState { send_window_bytes: Some(16_000), ..window }, 40, 0), ".........."),
+        case("the send buffer is full", held(buffer, 40, 0), "....F....."),
+        case("it is not full", held(SocketState { send_buffer_full: false, ..buffer }, 40, 0), ".........."),
+        case("repeating what was lost", held(repeating, 40, 0), ".....F...."),
+        case("waiting for a time-out", held(timed_out, 40, 0), ".....F...."),
+        case("paced", held(paced, 40, 0), "......F..."),
+        case("the congestion window is full", held(full, 40, 0), ".......F.."),
+        case("the same for 3 ms of 500", waited(20, 500, full, 3, 0, false), ".........."),
+        case("answers wait 40 ms to be read", held(quiet(), 2, 40), "........F."),
+        case("its reader is ready for all of that", starved(Coverage::of(&[Kind::Tasks]), 60), ".........F"),
+        case("its reader is ready for half of that", starved(Coverage::of(&[Kind::Tasks]), 20), "........FF"),
+        case("nobody saw when its reader was ready", starved(Coverage::NONE, 0), "........F?"),
+        case("answers are read at once", held(quiet(), 2, 0), ".........."),
+        case("records were lost", waited(20, 50, quiet(), 2, 0, true), "??????????"),
+        case("records were lost, and Nagle's algorithm held", waited(20, 50, nagle, 40, 0, true), "F?????????"),
     ]
 }
 
