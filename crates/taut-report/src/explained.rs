@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use taut_explain::join::Joined;
-use taut_explain::{ChannelFacts, Direction, Found, Held, Verdict};
+use taut_explain::{ChannelFacts, Direction, Verdict};
 use taut_record::Ended;
 
 use crate::difference::Difference;
@@ -13,8 +13,9 @@ use crate::explained_datagrams;
 use crate::explained_file::{ExplainedFile, holder};
 use crate::explained_joined;
 use crate::explained_over_all;
+use crate::explained_recorded::ExplainedTrace;
+use crate::found::{breakdown, finding};
 use crate::lines::{WIDTH, cut, line_to, wrap};
-use crate::traced::ExplainedTrace;
 use crate::units;
 
 /// What `taut explain` found out about captures: its one JSON object.
@@ -253,55 +254,6 @@ pub(crate) fn title(direction: &Direction) -> String {
     let (bytes, span) = (units::size(direction.bytes), units::time(direction.span_ns));
     let rtt = units::time(direction.min_rtt_ns);
     cut(&format!("{} > {}: {bytes} in {span}, {place}, RTT {rtt}", direction.from, direction.to))
-}
-
-/// The rows of a breakdown, of which the last one is the sum of those that have no row of their own.
-pub(crate) fn breakdown(all: &[Held], span_ns: u64, rows: usize) -> Vec<String> {
-    let shown = if all.len() <= rows { all.len() } else { rows - 1 };
-    let mut table: Vec<(String, u64, String)> =
-        all[..shown].iter().map(|held| (holder(&held.holder), held.held_ns, times(held.episodes))).collect();
-    let rest: u64 = all[shown..].iter().map(|held| held.held_ns).sum();
-    if shown < all.len() {
-        table.push((format!("{} others", all.len() - shown), rest, String::new()));
-    }
-    let micros = adding_up(&table.iter().map(|(_, ns, _)| *ns).collect::<Vec<_>>());
-    let whole = span_ns.max(1);
-    let row = |((name, ns, times), micros): (&(String, u64, String), u64)| {
-        let (seconds, fraction) = (micros / 1_000_000, micros % 1_000_000);
-        let share = units::share(*ns as f64 / whole as f64);
-        format!("  {name:<44} {seconds:>6}.{fraction:06} s {share:>7}  {times}")
-    };
-    table.iter().zip(micros).map(row).collect()
-}
-
-fn times(count: u64) -> String {
-    if count == 1 { "once".to_owned() } else { format!("{} times", units::count(count)) }
-}
-
-/// Microseconds of parts in nanoseconds, such that they add up to the microseconds of the sum.
-fn adding_up(ns: &[u64]) -> Vec<u64> {
-    let mut micros: Vec<u64> = ns.iter().map(|ns| ns / 1000).collect();
-    let lacking = ns.iter().sum::<u64>() / 1000 - micros.iter().sum::<u64>();
-    let mut order: Vec<usize> = (0..ns.len()).collect();
-    order.sort_by_key(|&index| std::cmp::Reverse(ns[index] % 1000));
-    order.into_iter().take(usize::try_from(lacking).unwrap_or(0)).for_each(|index| micros[index] += 1);
-    micros
-}
-
-pub(crate) fn finding(cause: &str, found: &Found, evidence: usize) -> Vec<String> {
-    let summary = found.summary.trim_end_matches('.');
-    let share = units::share(found.cost.share);
-    let mut lines = wrap("  ", &format!("FOUND {cause} ({share}, {}): {summary}.", found.side));
-    if let Some(first) = lines.first_mut() {
-        *first = first.trim_start().to_owned();
-    }
-    for seen in found.evidence.iter().take(evidence) {
-        let frames =
-            seen.frames.map_or_else(String::new, |[from, to]| format!(" Wireshark: frame.number in {{{from}..{to}}}"));
-        lines.extend(wrap("    ", &format!("{}{frames}", seen.text)));
-    }
-    lines.extend(wrap("  ", &format!("CHANGE {}", found.remedy)));
-    lines
 }
 
 fn segment_facts(direction: &Direction) -> String {

@@ -152,14 +152,19 @@ proptest! {
 
     #[test]
     fn what_is_written_is_read_as_it_was(
-        events in prop::collection::vec((0..1_u64 << 50, 0..3_u32, any_what(), 0..1_u64 << 40, 0..5000_u64, any::<Option<u32>>(), any::<bool>()), 0..60),
+        events in prop::collection::vec(
+            (0..1_u64 << 50, 0..3_u32, any_what(), 0..1_u64 << 40, 0..5000_u64, any::<Option<u32>>(), any::<bool>()),
+            0..60,
+        ),
     ) {
         let ends = if let FlowKey::Tcp(own, peer) = tcp() { Some((own, peer)) } else { None };
         let local = |kind, ends| FlowKey::Local(LocalKey { kind, inode: 3, ends });
         let keys = [tcp(), local(LocalKind::Udp, ends), local(LocalKind::Unix, None)];
-        let mut told: Vec<Told> = keys.into_iter().zip(0..).map(|(key, id)| Told::Flow(FlowId(id), flow(key))).collect();
+        let flows = keys.into_iter().zip(0..).map(|(key, id)| Told::Flow(FlowId(id), flow(key)));
+        let mut told: Vec<Told> = flows.collect();
         for (at, id, what, start, length, who, is_back) in events {
-            let bytes = if matches!(what, What::Reached(_)) { ByteRange::new(start, start + length) } else { ByteRange::default() };
+            let is_stamp = matches!(what, What::Reached(_));
+            let bytes = if is_stamp { ByteRange::new(start, start + length) } else { ByteRange::default() };
             let direction = if is_back { Direction::Backward } else { Direction::Forward };
             told.push(Told::Event(Event { bytes, direction, who: who.map(TaskId), ..event(at, id, what) }));
         }

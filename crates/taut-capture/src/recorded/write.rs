@@ -10,7 +10,7 @@ use super::line::{
 };
 use super::state::Numbers;
 
-/// Writes what a live trace reports, as it comes. It stops at a limit, and at the first error, which is told at the end.
+/// Writes what a live trace reports, as it comes. It stops at a limit, and at the first error, which is told last.
 #[derive(Debug)]
 pub struct Recorder<W> {
     to: W,
@@ -46,7 +46,7 @@ impl<W: Write> Recorder<W> {
         recorder
     }
 
-    /// Facts of the trace so far, as a JSON object in one line; the last ones count. An object beyond 1 MiB is left out.
+    /// Facts of the trace so far, as a JSON object in one line; the last ones count. One beyond 1 MiB is left out.
     pub fn facts(&mut self, json: &str) {
         if json.len() as u64 + 8 < LONGEST && !json.contains('\n') {
             let _ = write!(self.line, "m {json}");

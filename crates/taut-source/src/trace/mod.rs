@@ -15,6 +15,7 @@ mod readers;
 mod record;
 mod scope;
 mod told;
+mod writer;
 
 #[cfg(test)]
 mod tests;
@@ -38,9 +39,9 @@ pub use error::Error;
 use follow::Follower;
 use layout::{Layout, Offsets, Others};
 use maps::MapNumbers;
-use program::Plan;
 use record::What;
 pub use scope::Scope;
+use writer::Plan;
 
 /// Bytes of the ring: what a busy host writes in several of the reader's pauses.
 const RING_BYTES: usize = 16 << 20;
@@ -56,7 +57,8 @@ const MOST_PORTS: usize = 65_536;
 const SWITCH: &str = "sched_switch";
 const WAKING: &str = "sched_waking";
 
-/// A tracepoint, the structures that its first arguments point to (empty for one that may be anything), and whether a trace is nothing without it.
+/// A tracepoint, the structures that its first arguments point to (empty for one that may be anything), and whether a
+/// trace is nothing without it.
 struct Hook {
     name: &'static str,
     arguments: &'static [&'static str],

@@ -32,8 +32,8 @@ use crate::{output, run};
 /// Nothing in the program changes. Small programs at tracepoints of the kernel report writes, segments and
 /// acknowledgements with the state of the socket; each nanosecond of a connection is booked to one holder: Nagle's
 /// algorithm, cork, pacing, the congestion window, the receive window, the send buffer, a loss, the programs
-/// themselves, or a processor that the reader waits for. Ends with the program, after the time given, or with Ctrl-C, and prints then. Needs root, or CAP_BPF
-/// and CAP_PERFMON.
+/// themselves, or a processor that the reader waits for. Ends with the program, after the time given, or with Ctrl-C,
+/// and prints then. Needs root, or CAP_BPF and CAP_PERFMON.
 #[derive(Debug, clap::Args)]
 #[command(
     group = clap::ArgGroup::new("what").required(true).multiple(false),

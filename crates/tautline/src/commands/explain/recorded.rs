@@ -4,7 +4,6 @@ use taut_capture::Recorded;
 use taut_explain::trace::Trace;
 use taut_record::{Ended, FORMAT_VERSION};
 use taut_report::{ExplainedTrace, TraceDocument, TraceFacts};
-use taut_time::Instant;
 
 /// Explains it.
 pub(super) fn explain(
@@ -26,7 +25,7 @@ pub(super) fn explain(
         remarks.push("The trace saw more than the file has room for; what came after that is not in it.".to_owned());
     }
     // Of events that are not all there the time after the last one is not known.
-    let until = end.at.filter(|_| !end.is_full).unwrap_or(Instant::default());
+    let until = end.at.filter(|_| !end.is_full).unwrap_or_default();
     let mut result = trace.finish(until);
     for direction in &mut result.worst {
         direction.program = direction.thread.and_then(|thread| end.programs.get(&thread).cloned());
