@@ -132,8 +132,12 @@ fn a_reader_that_sleeps_is_named_as_the_holder() {
         inward.find(|one| one["is_outgoing"] == false && one["to"].as_str().unwrap().ends_with(&format!(":{port}")));
     let inward = inward.unwrap();
     assert_eq!(verdict(inward, "receiving_program")["verdict"], "found", "{document:#}");
-    // It had a processor, and slept.
-    assert_ne!(verdict(inward, "processor")["verdict"], "found", "{document:#}");
+    // It slept. On a busy machine it may wait for a processor besides, whenever it wakes up.
+    let held = |holder: &str| -> u64 {
+        let mut held = inward["breakdown"].as_array().unwrap().iter();
+        held.find(|held| held["holder"] == holder).map_or(0, |held| held["held_ns"].as_u64().unwrap())
+    };
+    assert!(held("processor") * 3 < held("receiving_program"), "{document:#}");
 }
 
 /// A gate for tests: red with the cause when Nagle's algorithm holds what they write, and when they fail themselves.
@@ -168,7 +172,9 @@ fn a_command_is_traced_from_its_first_connection_and_keeps_its_output() {
     }
     let server = Serve::start("tcp://127.0.0.1:0");
     let arguments = ["echo", server.endpoint(0), "--count", "40", "--rounds", "2"];
-    let output = taut().args(["trace", "--json", "--", env!("CARGO_BIN_EXE_taut")]).args(arguments).output().unwrap();
+    // On a busy machine what comes in may wait for a processor, and is reported first.
+    let trace = ["trace", "--json", "--top", "200", "--", env!("CARGO_BIN_EXE_taut")];
+    let output = taut().args(trace).args(arguments).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let document = parse(&output);
     adds_up(&document);
