@@ -197,3 +197,20 @@ fn one(direction: &TracedDirection, is_full: bool) -> Vec<String> {
     lines.extend(direction.remarks.iter().flat_map(|remark| wrap("  ", remark)));
     lines
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_file_says_of_a_trace_does_not_control_the_terminal_and_may_be_anything() {
+        let said = r#"{"format_version": 2, "command": "trace", "command_line": "a\u001b[2J", "ended": {"how": "complete"},
+            "traced": "b\u0007", "records": 1, "lost_records": 0, "missing_hooks": ["\n"], "remarks": ["c\r"]}"#;
+        let facts = TraceFacts::from_json(said).unwrap();
+        let texts = [&facts.command_line, &facts.traced, &facts.missing_hooks[0], &facts.remarks[0]];
+        assert_eq!(texts, ["a\u{fffd}[2J", "b\u{fffd}", "\u{fffd}", "c\u{fffd}"]);
+        for said in ["", "{}", "[]", "{\"traced\": 1}", &said.replace("\"records\": 1", "\"records\": -1")] {
+            assert!(TraceFacts::from_json(said).is_none(), "{said}");
+        }
+    }
+}
