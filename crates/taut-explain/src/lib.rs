@@ -33,8 +33,8 @@ mod words;
 
 pub use engine::{
     AirFacts, CauseIn, CauseTime, Certainty, ChannelFacts, Cost, DatagramFacts, Direction, DnsFacts, DnsServer, Engine,
-    Evidence, Explanation, Found, Held, HostPair, LongStall, MostHeld, OverAll, Picture, QuicFacts, QuicLogFacts, Span,
-    Stall, Verdict, VerdictOn, causes,
+    Evidence, Explanation, Found, Held, HostPair, Latest, LongStall, MostHeld, OverAll, Percentile, Picture, QuicFacts,
+    QuicLogFacts, Rank, Span, Stall, Times, TimesOf, TimesOverAll, Verdict, VerdictOn, causes,
 };
 pub use finding::{Finding, Proof, Unit};
 pub use ledger::{Stage, ledger};

@@ -15,6 +15,7 @@ use crate::explained_joined;
 use crate::explained_over_all;
 use crate::explained_recorded::ExplainedTrace;
 use crate::found::{breakdown, finding};
+use crate::explained_times;
 use crate::lines::{WIDTH, cut, line_to, wrap};
 use crate::units;
 
@@ -308,7 +309,8 @@ fn channel_facts(direction: &Direction, channel: &ChannelFacts) -> String {
 
 fn details(file: &ExplainedFile) -> Vec<String> {
     let over_all = explained_over_all::full(&file.explanation);
-    let mut lines: Vec<String> = over_all.iter().flat_map(|line| wrapped(line)).collect();
+    let times = explained_times::over_all(&file.explanation);
+    let mut lines: Vec<String> = over_all.iter().chain(&times).flat_map(|line| wrapped(line)).collect();
     for (index, direction) in file.explanation.worst.iter().enumerate() {
         lines.push(String::new());
         lines.push(format!("[{}] {}", index + 1, title(direction)));
@@ -319,7 +321,8 @@ fn details(file: &ExplainedFile) -> Vec<String> {
             (None, None, Some(air)) => explained_air::facts(direction, air),
             (None, None, None) => vec![segment_facts(direction)],
         };
-        lines.extend(facts.iter().flat_map(|facts| wrap("  ", facts)));
+        let times = direction.times.iter().map(explained_times::line);
+        lines.extend(facts.into_iter().chain(times).flat_map(|facts| wrap("  ", &facts)));
         let mut clear = Vec::new();
         for on in &direction.verdicts {
             match &on.verdict {

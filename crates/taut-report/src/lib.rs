@@ -30,6 +30,7 @@ mod explained_joined;
 mod explained_lost;
 mod explained_over_all;
 mod explained_recorded;
+mod explained_times;
 pub mod explained_trace;
 pub mod figures;
 mod found;

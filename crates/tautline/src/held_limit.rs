@@ -35,7 +35,7 @@ impl HeldLimit {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "`{text}`: write held(HOLDER)<SHARE%, held(HOLDER)<TIME or longest(HOLDER)<TIME, with < or <=, such as held(nagle)<1%"
+                "`{text}`: write held(HOLDER)<SHARE%, held(HOLDER)<TIME, longest(HOLDER)<TIME or p99(turn)<TIME, with < or <=, such as held(nagle)<1%"
             )
         };
         let (subject, limit) = text.split_once('<').ok_or_else(wrong)?;

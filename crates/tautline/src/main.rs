@@ -23,6 +23,7 @@ mod local_server;
 mod output;
 mod run;
 mod scenario;
+mod times_limit;
 
 use std::process::ExitCode;
 

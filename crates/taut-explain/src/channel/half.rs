@@ -20,6 +20,7 @@ use super::model;
 use super::rhythm::Rhythm;
 use super::uses::Uses;
 use crate::engine::{Breakdown, Episode};
+use crate::tcp::Spread;
 use crate::tcp::sample::Sample;
 
 /// So many stretches wait at most for the completion that tells what they were.
@@ -57,9 +58,9 @@ pub(crate) struct Tally {
     /// Waits without credits, from the last one used to the next ones.
     pub(crate) credit_waits: Sample,
     /// From the packet's hand-over to its completion.
-    pub(crate) completions: Sample,
+    pub(crate) completions: Spread,
     /// From a question that is through to its answer.
-    pub(crate) answers: Sample,
+    pub(crate) answers: Spread,
     /// How long a question waited that was never answered.
     pub(crate) unanswered: Option<u64>,
     /// How long the sender waited for credits that never came.

@@ -23,7 +23,7 @@ use taut_event::{Channel as Kind, Direction as Way, Event, Flow, FlowKey, L2cap,
 use crate::engine::Breakdown;
 pub(crate) use classic::CAUSES as CLASSIC_CAUSES;
 pub(crate) use half::Half;
-pub(crate) use report::direction;
+pub(crate) use report::{direction, times};
 pub(crate) use verdict::CAUSES;
 
 /// What is known of a channel, in bounded memory. The direction with index 0 is that of what the log's host sends.

@@ -3,7 +3,7 @@
 use taut_event::{Channel as Kind, Direction as Way, FlowKey, Holder, RadioLink};
 
 use super::{Channel, classic, model, verdict};
-use crate::engine::{Breakdown, ChannelFacts, Direction, held};
+use crate::engine::{Breakdown, ChannelFacts, Direction, Timed, TimesOf, held};
 use crate::words;
 
 /// Time that could be had back.
@@ -81,12 +81,24 @@ pub(crate) fn direction(
         breakdown: held(&half.breakdown, start),
         verdicts: if is_le { verdict::verdicts(channel, way, is_modelled) } else { classic::verdicts(channel, way) },
         remarks: remarks(channel, way),
+        times: Vec::new(),
         channel: Some(facts),
         datagrams: None,
         air: None,
         picture: None,
     };
     Some((report, &half.breakdown, weight(&half.breakdown)))
+}
+
+/// How long the peer's answers took, and packets in the controller.
+pub(crate) fn times(channel: &Channel, way: Way) -> Vec<Timed<'_>> {
+    let tally = &channel.half(way).tally;
+    let unanswered = u64::from(tally.unanswered.is_some());
+    let timed = |of, spread, unanswered| Timed { of, spread, unanswered, is_judged: true };
+    let turns = timed(TimesOf::Turn, (!tally.is_turnless).then_some(&tally.answers), unanswered);
+    let completions = timed(TimesOf::Completion, Some(&tally.completions), 0);
+    let has_turns = tally.is_turnless || tally.answers.count() + unanswered > 0;
+    has_turns.then_some(turns).into_iter().chain((tally.completions.count() > 0).then_some(completions)).collect()
 }
 
 /// What matters of a link.

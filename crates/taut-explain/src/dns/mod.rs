@@ -10,11 +10,11 @@ mod verdict;
 use taut_event::{Content, Event, Flow, Holder, What};
 
 use crate::engine::{Breakdown, Episode};
-use crate::tcp::Sample;
+use crate::tcp::{Sample, Spread};
 use queries::{Queries, Query, Seen, State};
 use servers::Servers;
 
-pub(crate) use report::direction;
+pub(crate) use report::{direction, times};
 pub(crate) use verdict::CAUSES;
 
 /// A question that was neither answered nor asked again for so long is given up.
@@ -56,7 +56,7 @@ struct Tally {
     last_place: u64,
     /// From a question to its next try.
     waits: Sample,
-    times: Sample,
+    times: Spread,
 }
 
 impl Resolver {

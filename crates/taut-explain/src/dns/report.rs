@@ -4,7 +4,7 @@ use taut_event::{Direction as Way, FlowKey, Holder};
 
 use super::servers::Server;
 use super::{Resolver, verdict};
-use crate::engine::{Breakdown, DatagramFacts, Direction, DnsFacts, DnsServer, held};
+use crate::engine::{Breakdown, DatagramFacts, Direction, DnsFacts, DnsServer, Timed, TimesOf, held};
 use crate::udp::rate;
 
 /// The report of what a host asked, with its breakdown and its weight among others. The answers are part of it, and
@@ -51,6 +51,17 @@ pub(crate) fn direction(resolver: &Resolver, way: Way, start: u64) -> Option<(Di
         ..Direction::default()
     };
     Some((report, breakdown, breakdown.ns(Holder::Unanswered)))
+}
+
+/// How long answers took; a question that was asked again had none.
+pub(crate) fn times(resolver: &Resolver) -> Vec<Timed<'_>> {
+    let tally = &resolver.tally;
+    let unanswered = tally.repeated + tally.given_up;
+    let is_known = tally.answers > 0 && tally.questions > 0;
+    (tally.questions > 0)
+        .then_some(Timed { of: TimesOf::Turn, spread: is_known.then_some(&tally.times), unanswered, is_judged: true })
+        .into_iter()
+        .collect()
 }
 
 fn server(server: &Server) -> DnsServer {

@@ -3,6 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use super::over_all::OverAll;
 use super::picture::Picture;
+use super::times::Times;
 
 /// What the packets of one source came to.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -87,6 +88,9 @@ pub struct Direction {
     pub verdicts: Vec<VerdictOn>,
     /// What the capture lacks, and what that means for the figures.
     pub remarks: Vec<String>,
+    /// How long the peer's answers, round trips and packets in the controller took, where the capture tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub times: Vec<Times>,
     /// Of a channel of Bluetooth, what it and its link are like; absent elsewhere. There `segments` are ACL
     /// packets, `mss_bytes` is the longest of them and `peak_flight_bytes` the most in the controller; round
     /// trips, windows and repetitions are not seen.

@@ -6,6 +6,7 @@ use taut_event::Holder;
 
 use super::detect;
 use super::over_all::{CauseTime, HostPair, LongStall, MostHeld, OverAll};
+use super::times::{AllTimes, Timed};
 use super::{Direction, Verdict};
 
 /// So many pairs are told apart.
@@ -19,13 +20,15 @@ const LONG_NS: u64 = 200_000_000;
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     all: OverAll,
+    times: AllTimes,
     pairs: BTreeMap<[String; 2], (u64, HostPair)>,
 }
 
 impl Gathering {
     /// Adds a direction in which so much time could be had back.
-    pub(super) fn add(&mut self, direction: &Direction, weight: u64) {
+    pub(super) fn add(&mut self, direction: &Direction, weight: u64, timed: &[Timed<'_>]) {
         let name = format!("{} > {}", direction.from, direction.to);
+        timed.iter().for_each(|timed| self.times.add(timed, &name));
         for held in &direction.breakdown {
             let longest = held.longest.iter().map(|stall| stall.held_ns).max().unwrap_or_default();
             most(&mut self.all.most_held, &held.holder, (held.share, held.held_ns, longest), &name);
@@ -100,7 +103,7 @@ impl Gathering {
         pairs.sort_by_key(|pair| std::cmp::Reverse(sum(pair)));
         pairs.truncate(REPORTED);
         pairs.iter_mut().for_each(|pair| pair.causes.sort_by_key(order));
-        OverAll { pairs, ..all }
+        OverAll { pairs, times: self.times.finish(), ..all }
     }
 }
 
@@ -204,7 +207,7 @@ mod tests {
 
     fn gathered(all: &[Direction]) -> OverAll {
         let mut gathering = Gathering::default();
-        all.iter().for_each(|one| gathering.add(one, one.breakdown[0].held_ns));
+        all.iter().for_each(|one| gathering.add(one, one.breakdown[0].held_ns, &[]));
         gathering.finish()
     }
 

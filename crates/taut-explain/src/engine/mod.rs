@@ -15,6 +15,7 @@ mod gathering;
 mod over_all;
 mod picture;
 mod report;
+mod times;
 mod trail;
 
 #[cfg(test)]
@@ -37,6 +38,8 @@ pub use explanation::{
 pub use over_all::{CauseTime, HostPair, LongStall, MostHeld, OverAll};
 pub use picture::{Picture, Span};
 pub(crate) use report::held;
+pub(crate) use times::Timed;
+pub use times::{Latest, Percentile, Rank, Times, TimesOf, TimesOverAll};
 pub(crate) use trail::Allowance;
 
 use self::clock::Clock;
@@ -236,7 +239,15 @@ impl Engine {
             let Some((mut report, breakdown, weight)) = reported else { continue };
             self.counts.directions += 1;
             report.verdicts.iter().for_each(|on| self.causes.add(on));
-            self.over_all.add(&report, weight);
+            let timed = match tracker {
+                Tracker::Connection(connection) => report::times(connection, direction),
+                Tracker::Channel(channel) => channel::times(channel, direction),
+                Tracker::Datagrams(datagrams) => udp::times(datagrams, direction),
+                Tracker::Resolver(resolver) => dns::times(resolver),
+                Tracker::Sniffed(_) | Tracker::Logged(_) => Vec::new(),
+            };
+            report.times = timed.iter().filter_map(Timed::told).collect();
+            self.over_all.add(&report, weight, &timed);
             for holder in Holder::ALL {
                 let Some(cell) = breakdown.get(holder) else { continue };
                 let total = self.totals.entry(holder).or_default();

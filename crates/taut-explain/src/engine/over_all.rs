@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::times::TimesOverAll;
+
 /// What one holder had at most, each figure from the direction that has most of it.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct MostHeld {
@@ -80,4 +82,7 @@ pub struct OverAll {
     /// The ten longest stretches of 200 ms and more, of each direction at most three of each holder. Those of the
     /// sending program, of delivery and of nobody known are not among them.
     pub long_stalls: Vec<LongStall>,
+    /// How long answers, round trips and packets in a controller took.
+    #[serde(default)]
+    pub times: Vec<TimesOverAll>,
 }

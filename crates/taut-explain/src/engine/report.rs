@@ -4,6 +4,7 @@ use taut_event::{Direction as Way, FlowKey, Holder};
 
 use super::breakdown::Breakdown;
 use super::detect;
+use super::times::{Timed, TimesOf};
 use super::{Direction, Held, Stall};
 use crate::tcp::{Connection, Half, Lack, Silence};
 use crate::words;
@@ -68,12 +69,41 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         breakdown: held(breakdown, start),
         verdicts: detect::verdicts(connection, way),
         remarks: remarks(connection, way),
+        times: Vec::new(),
         channel: None,
         datagrams: None,
         air: None,
         picture: None,
     };
     Some((report, breakdown))
+}
+
+/// How long the peer's answers to a direction and its round trips took.
+pub(super) fn times(connection: &Connection, way: Way) -> Vec<Timed<'_>> {
+    let (half, peer) = (&connection.halves[way.index()], &connection.halves[way.reverse().index()]);
+    let unanswered = u64::from(matches!(half.silence.as_deref(), Some(Silence::Unanswered(_))));
+    let mut timed = Vec::new();
+    if peer.tally.answers.count() + unanswered > 0 {
+        // Else the way to the peer is in its times.
+        let is_known = connection.knows_sender(way.reverse().index());
+        let spread = is_known.then_some(&peer.tally.answers);
+        timed.push(Timed { of: TimesOf::Turn, spread, unanswered, is_judged: asks(connection, way) });
+    }
+    if half.tally.round_trips.count() > 0 {
+        timed.push(Timed { of: TimesOf::Rtt, spread: Some(&half.tally.round_trips), unanswered: 0, is_judged: true });
+    }
+    timed
+}
+
+/// Whether it is the client's direction: what passes before a client asks again is nobody's answer. Of a connection
+/// that was opened before the capture the end with the lower port is taken for the server.
+fn asks(connection: &Connection, way: Way) -> bool {
+    match connection.flow.key {
+        FlowKey::Tcp(first, second) if !connection.has_handshake() && first.port != second.port => {
+            (first.port > second.port) == (way == Way::Forward)
+        }
+        _ => way == Way::Forward,
+    }
 }
 
 /// What each holder had, longest first; times from the beginning of the capture.

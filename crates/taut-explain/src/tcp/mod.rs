@@ -12,6 +12,7 @@ pub(crate) mod sample;
 mod scale;
 mod sight;
 mod silence;
+mod spread;
 mod state;
 mod stretch;
 mod tally;
@@ -27,6 +28,7 @@ use repeats::Repeats;
 pub(crate) use sample::Sample;
 pub(crate) use sight::Lack;
 pub(crate) use silence::Silence;
+pub(crate) use spread::Spread;
 pub(crate) use tally::Tally;
 use vantage::{Loops, Opening};
 

@@ -1,6 +1,6 @@
 //! A median in bounded memory.
 
-const KEPT: usize = 64;
+pub(super) const KEPT: usize = 64;
 
 /// Every so many-th of the values seen, evenly over the whole. A connection has several, most of them
 /// without a value: such a one is a pointer, and no more.
@@ -68,6 +68,11 @@ impl Values {
 }
 
 impl Sample {
+    /// What is kept, rising: all, up to 64 of them.
+    pub(super) fn sorted(&self) -> Vec<u64> {
+        self.0.as_ref().map_or_else(Vec::new, |seen| seen.values.sorted())
+    }
+
     pub(crate) fn add(&mut self, value: u64) {
         let begin = || Box::new(Seen { values: Values::Narrow(Vec::new()), stride: 1, count: 0, max: 0 });
         self.0.get_or_insert_with(begin).add(value);

@@ -1,6 +1,7 @@
 //! What one direction did, in numbers.
 
 use super::sample::Sample;
+use super::spread::Spread;
 
 /// What one direction did, counted.
 #[derive(Clone, Debug, Default)]
@@ -38,8 +39,8 @@ pub(crate) struct Tally {
     /// Of the time of Nagle's algorithm, how much may as well have been the program's.
     pub(crate) nagle_doubt_ns: u64,
     /// From the last byte of what the peer asked to the first byte of the answer, less the way.
-    pub(crate) answers: Sample,
-    pub(crate) round_trips: Sample,
+    pub(crate) answers: Spread,
+    pub(crate) round_trips: Spread,
     pub(crate) least_round_trip: Option<u64>,
 }
 

@@ -5,7 +5,7 @@ use taut_event::{Datagram, Holder};
 use super::spin::Spin;
 use super::turns::{Rhythm, Turns};
 use crate::engine::{Breakdown, Episode};
-use crate::tcp::Sample;
+use crate::tcp::Spread;
 
 /// The same payload sooner than this is a copy of the capture or a burst, and nobody's second try.
 const LEAST_WAIT_NS: u64 = 100_000_000;
@@ -33,7 +33,7 @@ pub(super) struct Tally {
     /// Sent once more with the same payload, after no answer.
     pub(super) repeated: u64,
     /// From the last of these datagrams to the first of the other direction.
-    pub(super) answers: Sample,
+    pub(super) answers: Spread,
 }
 
 #[derive(Debug)]

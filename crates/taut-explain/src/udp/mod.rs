@@ -12,7 +12,7 @@ use taut_event::{ConnectionId, Content, Direction as Way, Event, Flow, Holder, W
 
 use crate::engine::Breakdown;
 use half::Half;
-pub(crate) use report::{direction, quic_version, rate};
+pub(crate) use report::{direction, quic_version, rate, times};
 pub(crate) use verdict::CAUSES;
 
 /// What is known of a flow, in bounded memory.

@@ -2,8 +2,9 @@
 
 use taut_event::{Direction as Way, FlowKey, Holder};
 
+use super::turns::Rhythm;
 use super::{Datagrams, verdict};
-use crate::engine::{Breakdown, DatagramFacts, Direction, QuicFacts, held};
+use crate::engine::{Breakdown, DatagramFacts, Direction, QuicFacts, Timed, TimesOf, held};
 
 /// The report of a direction in which datagrams went, with its breakdown and its weight among others.
 pub(crate) fn direction(flow: &Datagrams, way: Way, start: u64) -> Option<(Direction, &Breakdown, u64)> {
@@ -52,6 +53,24 @@ pub(crate) fn direction(flow: &Datagrams, way: Way, start: u64) -> Option<(Direc
         ..Direction::default()
     };
     Some((report, breakdown, breakdown.ns(Holder::Unanswered) + unanswered_opening(flow, way)))
+}
+
+/// How long the peer's answers took, the way there and back included. Who sends by a clock has none. The end with the
+/// lower port is taken for the server: what passes before the other one asks again is nobody's answer.
+pub(crate) fn times(flow: &Datagrams, way: Way) -> Vec<Timed<'_>> {
+    let half = &flow.halves[way.index()];
+    let FlowKey::Udp(first, second) = flow.flow.key else { return Vec::new() };
+    let asks = if first.port == second.port { Way::Forward } else { Way::BOTH[usize::from(first.port < second.port)] };
+    let unanswered = if half.knows_repeats { half.tally.repeated } else { 0 };
+    if flow.quic.is_some() || half.tally.answers.count() + unanswered == 0 {
+        return Vec::new();
+    }
+    let spread = match half.rhythm {
+        Rhythm::Waits => Some(&half.tally.answers),
+        Rhythm::OwnClock => return Vec::new(),
+        Rhythm::NotKnown => None,
+    };
+    vec![Timed { of: TimesOf::Turn, spread, unanswered, is_judged: way == asks }]
 }
 
 /// Time of an opening that nobody answered.

@@ -23,6 +23,7 @@ use crate::cause_limit::CauseLimit;
 use crate::exit::Code;
 use crate::held_limit::HeldLimit;
 use crate::joining::{self, sighting};
+use crate::times_limit::TimesLimit;
 use crate::{output, run};
 
 /// Tell where the time went in a capture of TCP, UDP or Bluetooth LE, on the air or in a host's log: who held the data,
@@ -54,6 +55,7 @@ use crate::{output, run};
   taut explain slow.pcapng --perfetto slow.json
   taut explain trace.pcap --fail-on nagle_delayed_ack=1% --fail-on loss=5%
   taut explain trace.pcap --assert 'held(nagle)<1%' --assert 'longest(peer_turn)<20ms'
+  taut explain trace.pcap --assert 'p99(turn)<20ms' --assert 'p50(rtt)<5ms'
 
 A capture taken at the sender tells most. -s 128 keeps the headers, which is all that is looked at.
 docs/explain.md has each cause with its evidence and its cure.")]
@@ -86,9 +88,24 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CAUSE=SHARE%", value_parser = limit)]
     fail_on: Vec<CauseLimit>,
     /// Fail with code 3 unless it holds in each direction: held(nagle)<1%, held(receive_window)<50ms,
-    /// longest(peer_turn)<20ms (may be repeated)
-    #[arg(long, value_name = "LIMIT", value_parser = HeldLimit::parse)]
-    assert: Vec<HeldLimit>,
+    /// longest(peer_turn)<20ms; p50, p90, p99, p999 or max of turn (the peer's time for an answer), rtt, completion:
+    /// p99(turn)<20ms (may be repeated)
+    #[arg(long, value_name = "LIMIT", value_parser = assertion)]
+    assert: Vec<Assertion>,
+}
+
+/// What has to hold.
+#[derive(Clone, Debug)]
+enum Assertion {
+    Held(HeldLimit),
+    Times(TimesLimit),
+}
+
+fn assertion(text: &str) -> Result<Assertion, String> {
+    if TimesLimit::is_meant(text) {
+        return TimesLimit::parse(text).map(Assertion::Times);
+    }
+    HeldLimit::parse(text).map(Assertion::Held)
 }
 
 fn limit(text: &str) -> Result<CauseLimit, String> {
@@ -191,7 +208,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     for limit in &args.assert {
         for ExplainedFile { file, explanation, .. } in &document.files {
-            missed |= limit.is_missed(file, explanation);
+            missed |= match limit {
+                Assertion::Held(limit) => limit.is_missed(file, explanation),
+                Assertion::Times(limit) => limit.is_missed(file, explanation),
+            };
         }
     }
     Ok(match (interrupt.is_set(), missed) {
