@@ -152,3 +152,32 @@ proptest! {
         }
     }
 }
+
+/// What is written is read again: of each scenario that is built in, and with values between the usual ones.
+#[test]
+fn a_scenario_that_is_written_is_read_as_it_was() {
+    for text in [
+        include_str!("../../../scenarios/paper-000.toml"),
+        include_str!("../../../scenarios/saturate.toml"),
+        include_str!("../../../scenarios/two-nodes.toml"),
+    ] {
+        let mut scenario = Scenario::from_toml(text).unwrap();
+        assert_eq!(Scenario::from_toml(&scenario.to_toml()).unwrap(), scenario, "{}", scenario.to_toml());
+        for (name, value) in [
+            ("sender.wakeup", "1234567ns"),
+            ("receiver.rx", "333us..1000001ns"),
+            ("per", "0.056"),
+            ("sender.nocp", "batch(2)"),
+            ("receiver.credits", "batch(9,3)"),
+            ("central.mps", "100"),
+            ("latency", "3"),
+            ("peripheral.event_length", "5ms"),
+        ] {
+            scenario.set(name, value).unwrap();
+        }
+        assert_eq!(Scenario::from_toml(&scenario.to_toml()).unwrap(), scenario, "{}", scenario.to_toml());
+    }
+    assert_eq!(Scenario::default().to_toml(), "");
+    let odd = Scenario { name: "a \"b\" \n[link]\nci = 'x' \\".to_owned(), ..Scenario::default() };
+    assert_eq!(Scenario::from_toml(&odd.to_toml()).unwrap().name, "a b [link]ci = 'x' ");
+}

@@ -12,6 +12,7 @@ use crate::explained_air;
 use crate::explained_datagrams;
 use crate::explained_file::{ExplainedFile, holder};
 use crate::explained_joined;
+use crate::explained_model;
 use crate::explained_over_all;
 use crate::explained_recorded::ExplainedTrace;
 use crate::found::{breakdown, finding};
@@ -76,6 +77,7 @@ impl ExplainDocument {
                 text.push('\n');
             }
             verdict(file).iter().for_each(|line| line_to(&mut text, line));
+            explained_model::lines(&file.explanation).iter().for_each(|line| line_to(&mut text, line));
             if is_full {
                 details(file).iter().for_each(|line| line_to(&mut text, line));
             }

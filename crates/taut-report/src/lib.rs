@@ -28,6 +28,7 @@ mod explained_datagrams;
 mod explained_file;
 mod explained_joined;
 mod explained_lost;
+mod explained_model;
 mod explained_over_all;
 mod explained_recorded;
 mod explained_times;

@@ -20,6 +20,7 @@ mod joining;
 mod kept;
 mod link_args;
 mod local_server;
+mod model_file;
 mod output;
 mod run;
 mod scenario;

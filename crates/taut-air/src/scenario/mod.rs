@@ -37,6 +37,18 @@ impl Scenario {
         Ok(scenario)
     }
 
+    /// The scenario as [`from_toml`](Self::from_toml) takes it: the name, and what is not as usual.
+    ///
+    /// ```
+    /// use taut_air::Scenario;
+    /// let scenario = Scenario::from_toml("[link]\nci = '7.5ms'\n[central]\nmtu = 247\n")?;
+    /// assert_eq!(Scenario::from_toml(&scenario.to_toml())?, scenario);
+    /// # Ok::<(), taut_air::ScenarioError>(())
+    /// ```
+    pub fn to_toml(&self) -> String {
+        text::write(self)
+    }
+
     /// Sets one parameter by its name, as `--set NAME=VALUE`: `ci`, `phy`, `per`, …; parameters of a side with
     /// `central.`, `peripheral.`, `sender.` or `receiver.` in front, or for both sides alike without.
     ///

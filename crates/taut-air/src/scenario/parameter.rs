@@ -482,6 +482,15 @@ pub(super) fn value(scenario: &Scenario, parameter: &Parameter) -> String {
     }
 }
 
+/// A parameter's value of one table; of a parameter of both sides as a whole there is none.
+pub(super) fn value_of(scenario: &Scenario, parameter: &Parameter, target: Target) -> Option<String> {
+    match (parameter.access, target) {
+        (Access::Whole { get, .. }, _) => Some(get(scenario)),
+        (Access::Side { get, .. }, Target::Side(role)) => Some(get(scenario.side(role))),
+        (Access::Side { .. }, _) => None,
+    }
+}
+
 pub(super) fn apply(
     scenario: &mut Scenario,
     parameter: &Parameter,

@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::ScenarioError;
-use super::parameter::{self, Target};
+use super::parameter::{self, PARAMETERS, Target};
 use super::terms::Scenario;
 use crate::role::Role;
 
@@ -48,6 +48,39 @@ pub(super) fn read(scenario: &mut Scenario, text: &str) -> Result<(), ScenarioEr
         read_table(scenario, text, table, targets, "")?;
     }
     Ok(())
+}
+
+/// What is not as in a scenario of which nothing is said.
+pub(super) fn write(scenario: &Scenario) -> String {
+    let usual = Scenario::default();
+    let mut text = String::new();
+    if scenario.name != usual.name {
+        // A basic string of TOML, in which all but control characters and two others stand for themselves.
+        let name: String = scenario.name.chars().filter(|sign| !sign.is_control() && !"\\\"".contains(*sign)).collect();
+        text.push_str(&format!("name = \"{name}\"\n"));
+    }
+    let tables = [
+        ("link", Target::Link),
+        ("medium", Target::Medium),
+        ("central", Target::Side(Role::Central)),
+        ("peripheral", Target::Side(Role::Peripheral)),
+    ];
+    for (table, target) in tables {
+        // A profile stands for other parameters, each of which has its own line.
+        let all =
+            PARAMETERS.iter().filter(|parameter| parameter.scope == target.scope() && parameter.name != "profile");
+        let lines: Vec<String> = all
+            .filter_map(|parameter| {
+                let own = parameter::value_of(scenario, parameter, target)?;
+                let is_usual = parameter::value_of(&usual, parameter, target).is_some_and(|usual| usual == own);
+                (!is_usual).then(|| format!("{} = '{own}'\n", parameter.name))
+            })
+            .collect();
+        if !lines.is_empty() {
+            text.push_str(&format!("\n[{table}]\n{}", lines.concat()));
+        }
+    }
+    text
 }
 
 fn in_order<'a, 'i>(table: &'a DeTable<'i>) -> Vec<(&'a Spanned<toml::de::DeString<'i>>, &'a Spanned<DeValue<'i>>)> {

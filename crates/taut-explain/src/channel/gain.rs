@@ -30,7 +30,9 @@ pub(super) fn gains(facts: &Facts<'_>) -> Option<Gains> {
 /// Runs the remedies of all that may bind a scenario; of each the change that gives most.
 fn remedied(facts: &Facts<'_>, fitted: &Fitted) -> Vec<Remedied> {
     let duration = fit::duration(facts);
-    let Some((_, outcome)) = replay(&fitted.scenario, facts.way, &facts.link, 1, duration) else { return Vec::new() };
+    let Some((_, outcome)) = replay(&fitted.scenario, facts.way, &facts.link, fit::SEED, duration) else {
+        return Vec::new();
+    };
     let all = suspects(Run { scenario: &fitted.scenario, outcome: &outcome });
     let mut all: Vec<_> = all.into_iter().map(|Suspect { cause, trials, .. }| (cause, trials)).collect();
     // Buffers that are filled again too late for the event are its early end to the simulator. The log shows that they
@@ -44,7 +46,7 @@ fn remedied(facts: &Facts<'_>, fitted: &Fitted) -> Vec<Remedied> {
         let tried = trials.into_iter().filter_map(|change| {
             let mut scenario = fitted.scenario.clone();
             change.iter().try_for_each(|(name, value)| scenario.set(name, value)).ok()?;
-            let bps = Simulation::new(&scenario, 1).ok()?.run(duration, &mut ()).throughput_bps;
+            let bps = Simulation::new(&scenario, fit::SEED).ok()?.run(duration, &mut ()).throughput_bps;
             Some(Remedied { cause, change, bps })
         });
         tried.max_by(|a, b| a.bps.total_cmp(&b.bps))

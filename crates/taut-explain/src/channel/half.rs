@@ -58,7 +58,9 @@ pub(crate) struct Tally {
     /// Waits without credits, from the last one used to the next ones.
     pub(crate) credit_waits: Sample,
     /// From the packet's hand-over to its completion.
-    pub(crate) completions: Spread,
+    pub(crate) completions: Sample,
+    /// The same, for percentiles.
+    pub(crate) completion_times: Spread,
     /// From a question that is through to its answer.
     pub(crate) answers: Spread,
     /// How long a question waited that was never answered.
@@ -496,6 +498,7 @@ impl Half {
             any = true;
             self.bytes_in_controller -= u64::from(length);
             self.tally.completions.add(at.saturating_sub(handed_over));
+            self.tally.completion_times.add(at.saturating_sub(handed_over));
             if n == 0 && count == 1 {
                 self.notes_way(length, at.saturating_sub(handed_over));
             }

@@ -23,15 +23,29 @@ pub(super) const MANY_SDUS: u64 = 100;
 /// The usual way between a host and a controller: a microframe of high-speed USB.
 pub(super) const USB: Transport = Transport::Usb { delay: 125_000 };
 
+/// What the log lacks for a scenario, or why there is none for such a channel.
+pub(super) fn lacks(facts: &Facts<'_>) -> Option<&'static str> {
+    let (half, tally) = (facts.half, &facts.half.tally);
+    Some(match () {
+        () if half.is_classic => "the channel is of BR/EDR; only LE is modelled",
+        // A model of what it was on the whole says nothing of each of its parts.
+        () if half.uses.all().count() > 1 => "the link changed (interval, PHY, lengths) while data went",
+        () if !facts.link.from_start || facts.interval() == 0 => {
+            "the log begins after the link was made: its interval and PHY are not known"
+        }
+        () if !half.knows_credits() || half.limits.credits == 0 || half.limits.mps < 23 => {
+            "it is no channel with credits (ATT has none), or the log lacks its opening"
+        }
+        () if tally.packets < LEAST_PACKETS => "fewer than 10 packets went",
+        () if tally.sdus == 0 => "no SDU is seen to end",
+        () => return None,
+    })
+}
+
 /// What the log says.
 pub(super) fn known(facts: &Facts<'_>) -> Option<Scenario> {
     let (half, tally) = (facts.half, &facts.half.tally);
-    // One link, and of LE: a model of what it was on the whole says nothing of each of its parts.
-    if half.is_classic || half.uses.all().count() > 1 {
-        return None;
-    }
-    let is_enough = tally.packets >= LEAST_PACKETS && tally.sdus > 0 && facts.link.from_start && facts.interval() > 0;
-    if !is_enough || !half.knows_credits() || half.limits.credits == 0 || half.limits.mps < 23 {
+    if lacks(facts).is_some() {
         return None;
     }
     let role = if facts.link.is_central? == half.is_sent_here() { Role::Central } else { Role::Peripheral };

@@ -9,6 +9,7 @@ mod half;
 mod known;
 mod media;
 mod model;
+mod modelled;
 mod replay;
 mod report;
 mod rhythm;

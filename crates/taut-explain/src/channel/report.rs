@@ -2,6 +2,7 @@
 
 use taut_event::{Channel as Kind, Direction as Way, FlowKey, Holder, RadioLink};
 
+use super::modelled::modelled;
 use super::{Channel, classic, model, verdict};
 use crate::engine::{Breakdown, ChannelFacts, Direction, Timed, TimesOf, held};
 use crate::words;
@@ -63,6 +64,12 @@ pub(crate) fn direction(
         max_completion_ns: Some(tally.completions.max()).filter(|&most| most > 0),
         on_air_ns: tally.air_ns,
     };
+    let (verdicts, model) = if is_le {
+        let (verdicts, gains) = verdict::verdicts(channel, way, is_modelled);
+        (verdicts, modelled(channel, way, is_modelled, gains.as_ref()))
+    } else {
+        (classic::verdicts(channel, way), modelled(channel, way, is_modelled, None))
+    };
     let report = Direction {
         from,
         to,
@@ -79,7 +86,8 @@ pub(crate) fn direction(
         peak_flight_bytes: tally.peak_bytes,
         repeated_segments: 0,
         breakdown: held(&half.breakdown, start),
-        verdicts: if is_le { verdict::verdicts(channel, way, is_modelled) } else { classic::verdicts(channel, way) },
+        verdicts,
+        model: Some(model),
         remarks: remarks(channel, way),
         times: Vec::new(),
         channel: Some(facts),
@@ -96,7 +104,7 @@ pub(crate) fn times(channel: &Channel, way: Way) -> Vec<Timed<'_>> {
     let unanswered = u64::from(tally.unanswered.is_some());
     let timed = |of, spread, unanswered| Timed { of, spread, unanswered, is_judged: true };
     let turns = timed(TimesOf::Turn, (!tally.is_turnless).then_some(&tally.answers), unanswered);
-    let completions = timed(TimesOf::Completion, Some(&tally.completions), 0);
+    let completions = timed(TimesOf::Completion, Some(&tally.completion_times), 0);
     let has_turns = tally.is_turnless || tally.answers.count() + unanswered > 0;
     has_turns.then_some(turns).into_iter().chain((tally.completions.count() > 0).then_some(completions)).collect()
 }

@@ -6,6 +6,7 @@ use taut_event::{Coverage, Direction as Way, Holder, Kind};
 
 use super::facts::Facts;
 use super::gain::gains;
+use super::gains::Gains;
 use super::{Channel, model};
 use crate::engine::{Certainty, Evidence, Found, Verdict, VerdictOn, is_enough};
 use crate::words;
@@ -85,8 +86,9 @@ fn unknown(missing: &str, ask: &str) -> Judged {
     Judged { saved: 0.0, verdict: Verdict::Unknown { missing: missing.to_owned(), ask: ask.to_owned() } }
 }
 
-/// What each cause comes to: what was found first, what would save most time before the rest.
-pub(super) fn verdicts(channel: &Channel, way: Way, is_modelled: bool) -> Vec<VerdictOn> {
+/// What each cause comes to: what was found first, what would save most time before the rest; and the scenarios that
+/// show what the log shows.
+pub(super) fn verdicts(channel: &Channel, way: Way, is_modelled: bool) -> (Vec<VerdictOn>, Option<Gains>) {
     let mut facts = Facts::new(channel, way);
     if is_modelled && !facts.half.tally.is_blind {
         facts.gains = gains(&facts);
@@ -114,7 +116,7 @@ pub(super) fn verdicts(channel: &Channel, way: Way, is_modelled: bool) -> Vec<Ve
         .collect();
     reweigh(&facts, &mut all);
     all.sort_by(|(a, on_a), (b, on_b)| rank(on_a).cmp(&rank(on_b)).then(b.total_cmp(a)));
-    all.into_iter().map(|(_, on)| on).collect()
+    (all.into_iter().map(|(_, on)| on).collect(), facts.gains)
 }
 
 /// Where scenarios show what the log shows, the order is that of what the remedies give in them; the log's own evidence

@@ -1,6 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::link_model::LinkModel;
 use super::over_all::OverAll;
 use super::picture::Picture;
 use super::times::Times;
@@ -106,6 +107,9 @@ pub struct Direction {
     /// sent again. The time goes from the first PDU with data to the answer to the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub air: Option<AirFacts>,
+    /// Of a channel of Bluetooth, the simulated link that shows what the log shows, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<LinkModel>,
     /// Its time, stretch by stretch, where the engine was asked for it (`with_spans`).
     #[serde(skip)]
     pub picture: Option<Picture>,

@@ -151,7 +151,8 @@ fn host(end: &str) -> &str {
 
 /// The timer of a holder that lasts as long, within 5 %: RFC 6298 has 1 s before the first round trip is known,
 /// RFC 2988 had 3 s; 200 ms is Linux's `TCP_RTO_MIN` (include/net/tcp.h), to which a round trip adds; 5 s is
-/// `RES_TIMEOUT` of glibc (resolv.h).
+/// `RES_TIMEOUT` of glibc (resolv.h). A write is held for 200 ms by TCP_CORK (tcp(7)), and by delayed ACKs of BSD and
+/// older Windows; RFC 6298 (2.4) lets no retransmission timeout be less than 1 s, which not all follow.
 fn timer(holder: &str, ns: u64) -> Option<&'static str> {
     let is = |ms: u64| ns.abs_diff(ms * 1_000_000) <= ms * 50_000;
     let known = |holder_of: Holder| holder == holder_of.name();
@@ -163,6 +164,15 @@ fn timer(holder: &str, ns: u64) -> Option<&'static str> {
     }
     if known(Holder::RetransmissionTimeout) && is(200) {
         return Some("200 ms: least retransmission timeout of Linux");
+    }
+    if known(Holder::RetransmissionTimeout) && is(1000) {
+        return Some("1 s: least retransmission timeout of RFC 6298");
+    }
+    if known(Holder::Cork) && is(200) {
+        return Some("200 ms: limit of TCP_CORK on Linux");
+    }
+    if known(Holder::Nagle) && is(200) {
+        return Some("200 ms: delayed ACK of BSD and older Windows");
     }
     if known(Holder::Unanswered) && is(5000) {
         return Some("5 s: second try of glibc's resolver");
@@ -251,6 +261,10 @@ mod tests {
         assert!(timer(Holder::Handshake, 3000).unwrap().starts_with("3 s"));
         assert!(timer(Holder::RetransmissionTimeout, 205).unwrap().starts_with("200 ms"));
         assert!(timer(Holder::Unanswered, 5003).unwrap().starts_with("5 s"));
+        assert!(timer(Holder::RetransmissionTimeout, 1002).unwrap().starts_with("1 s"));
+        assert!(timer(Holder::Cork, 201).unwrap().contains("TCP_CORK"));
+        assert!(timer(Holder::Nagle, 202).unwrap().contains("delayed ACK"));
+        assert_eq!([timer(Holder::Cork, 230), timer(Holder::ReceiveWindow, 200)], [None, None]);
         assert_eq!([timer(Holder::Handshake, 1500), timer(Holder::PeerTurn, 1000)], [None, None]);
         assert!(stalls(Holder::Nagle, 199).is_empty() && stalls(Holder::SendingProgram, 900).is_empty());
     }

@@ -12,6 +12,7 @@ pub(crate) mod drawn;
 mod episode;
 mod explanation;
 mod gathering;
+mod link_model;
 mod over_all;
 mod picture;
 mod report;
@@ -35,6 +36,7 @@ pub use explanation::{
     Explanation, Found, Held, QuicFacts, QuicLogFacts, Stall, Verdict, VerdictOn,
 };
 
+pub use link_model::{LinkModel, ModelledLink, ModelledRemedy};
 pub use over_all::{CauseTime, HostPair, LongStall, MostHeld, OverAll};
 pub use picture::{Picture, Span};
 pub(crate) use report::held;
@@ -66,6 +68,8 @@ pub struct Engine {
     counts: Counts,
     /// Where pictures are wanted.
     pictures: Option<Allowance>,
+    /// Whether the simulated links are told.
+    tells_models: bool,
 }
 
 /// What follows a flow.
@@ -149,7 +153,14 @@ impl Engine {
             over_all: Gathering::default(),
             counts: Counts::default(),
             pictures: None,
+            tells_models: false,
         }
+    }
+
+    /// Of channels of Bluetooth it tells the simulated link that shows what the log shows, too.
+    pub fn with_models(mut self) -> Self {
+        self.tells_models = true;
+        self
     }
 
     /// Of the directions that are kept it draws the time, too, with at most so many stretches in all. While flows are
@@ -246,6 +257,7 @@ impl Engine {
                 Tracker::Resolver(resolver) => dns::times(resolver),
                 Tracker::Sniffed(_) | Tracker::Logged(_) => Vec::new(),
             };
+            report.model = report.model.filter(|_| self.tells_models);
             report.times = timed.iter().filter_map(Timed::told).collect();
             self.over_all.add(&report, weight, &timed);
             for holder in Holder::ALL {

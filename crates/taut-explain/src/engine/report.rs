@@ -74,6 +74,7 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         datagrams: None,
         air: None,
         picture: None,
+        model: None,
     };
     Some((report, breakdown))
 }

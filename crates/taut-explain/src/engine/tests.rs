@@ -49,7 +49,7 @@ fn a_write_held_for_a_delayed_ack_is_nagles() {
     let Verdict::Found(found) = verdict(&held, "nagle_delayed_ack") else { unreachable!() };
     assert_eq!((found.cost.episodes, found.cost.held_ns), (20, 20 * 42_020_000));
     assert!(
-        found.evidence.iter().any(|seen| seen.text.contains("40.0 ms late, the delayed-ACK timer of Linux")),
+        found.evidence.iter().any(|seen| seen.text.contains("40.0 ms late, the delayed-ACK timer of Linux (40 ms")),
         "{found:#?}"
     );
     // SYN, SYN/ACK, ACK, then the first request.

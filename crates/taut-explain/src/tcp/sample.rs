@@ -93,6 +93,13 @@ impl Sample {
         sorted.get(sorted.len() / 2).copied()
     }
 
+    /// The ends of the middle half.
+    pub(crate) fn quarters(&self) -> Option<[u64; 2]> {
+        let sorted = self.sorted();
+        let quarter = sorted.len() / 4;
+        Some([*sorted.get(quarter)?, *sorted.get(sorted.len().checked_sub(quarter + 1)?)?])
+    }
+
     #[cfg(test)]
     fn kept(&self) -> usize {
         self.0.as_ref().map_or(0, |seen| seen.values.len())

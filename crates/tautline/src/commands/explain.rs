@@ -23,6 +23,7 @@ use crate::cause_limit::CauseLimit;
 use crate::exit::Code;
 use crate::held_limit::HeldLimit;
 use crate::joining::{self, sighting};
+use crate::model_file;
 use crate::times_limit::TimesLimit;
 use crate::{output, run};
 
@@ -51,6 +52,7 @@ use crate::{output, run};
   adb bugreport report.zip ; taut explain report.zip
   taut explain client.qlog
   sudo taut trace --pid 4711 --for 10s --events slow.events ; taut explain --full slow.events
+  taut explain slow.btsnoop --model=link.toml ; taut air run link.toml
   taut explain slow.pcapng --html slow.html
   taut explain slow.pcapng --perfetto slow.json
   taut explain trace.pcap --fail-on nagle_delayed_ack=1% --fail-on loss=5%
@@ -81,6 +83,10 @@ pub(crate) struct Args {
     /// Write the verdicts as one HTML page that loads nothing, with who held the data at each moment drawn
     #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     html: Option<PathBuf>,
+    /// Of a Bluetooth host's log: what a simulated link that shows what the log shows would carry without each of its
+    /// limits; its scenario is written to FILE, for taut air
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    model: Option<Option<PathBuf>>,
     /// Directions that --full, --json, --html and --perfetto report, worst first
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     top: u16,
@@ -138,7 +144,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         return Err(Error::Input(why).into());
     }
     let inputs: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
-    output::spare(&inputs, &[("--perfetto", args.perfetto.as_deref()), ("--html", args.html.as_deref())])?;
+    let model = args.model.as_ref().and_then(Option::as_deref);
+    let outputs = [("--perfetto", args.perfetto.as_deref()), ("--html", args.html.as_deref()), ("--model", model)];
+    output::spare(&inputs, &outputs)?;
     let interrupt = run::interrupt_on_signals()?;
     let (mut files, mut traces, mut joined) = (Vec::new(), Vec::new(), Vec::new());
     let mut first = None;
@@ -158,6 +166,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         if interrupt.is_set() {
             files.push(explained);
             break;
+        }
+        if args.model.is_some() {
+            model_file::refuse_others(&explained)?;
         }
         match (&first, sightings) {
             (None, sightings) => first = sightings.map(|sightings| (explained.file.clone(), sightings)),
@@ -193,6 +204,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         output::write_file(path, &html::render_explained(&document))?;
     }
     output::print(&if args.json { output::printable_json(&document.to_json()) } else { document.to_text(args.full) })?;
+    let has_model = match &args.model {
+        Some(to) if !interrupt.is_set() => model_file::write(&document.files, to.as_deref())?,
+        _ => true,
+    };
     // All are said.
     let mut missed = false;
     for limit in &args.fail_on {
@@ -214,10 +229,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
             };
         }
     }
-    Ok(match (interrupt.is_set(), missed) {
-        (true, _) => Code::Interrupted,
-        (false, true) => Code::ThresholdMissed,
-        (false, false) => Code::Ok,
+    Ok(match () {
+        () if interrupt.is_set() => Code::Interrupted,
+        () if missed => Code::ThresholdMissed,
+        () if !has_model => Code::Failed,
+        () => Code::Ok,
     })
 }
 
@@ -241,6 +257,7 @@ fn explain(
         (None, None) => None,
     };
     let engine = Engine::new(args.top.into());
+    let engine = if args.model.is_some() { engine.with_models() } else { engine };
     let mut engine = match spans {
         Some(spans) => engine.with_spans(spans),
         None => engine,

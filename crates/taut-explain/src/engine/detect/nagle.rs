@@ -2,14 +2,10 @@ use taut_event::{Coverage, Holder, Kind};
 
 use super::facts::{Detector, Facts, seen, text};
 use crate::engine::{Certainty, Found, Verdict};
-use crate::words;
+use crate::{quanta, words};
 
 /// Small writes held by Nagle's algorithm (RFC 896) until the receiver acknowledged.
 pub(super) struct NagleDelayedAck;
-
-/// Delays of acknowledgements by their timers, in milliseconds.
-const LINUX: std::ops::Range<u64> = 36..52;
-const OTHERS: std::ops::Range<u64> = 170..230;
 
 impl Detector for NagleDelayedAck {
     fn cause(&self) -> &'static str {
@@ -41,14 +37,14 @@ impl Detector for NagleDelayedAck {
             tally.nagle_gaps.count(),
             tally.small_segments
         )));
-        if let Some(answer) = tally.nagle_answers.median() {
+        if let (Some(answer), Some(quarters)) = (tally.nagle_answers.median(), tally.nagle_answers.quarters()) {
             // By the way that is known in the end: of a connection that began earlier the first answer is all there is.
-            let delay = answer.saturating_sub(facts.connection.to_receiver(facts.way.index()));
-            let whose = match delay / 1_000_000 {
-                ms if LINUX.contains(&ms) => ", the delayed-ACK timer of Linux",
-                ms if OTHERS.contains(&ms) => ", the delayed-ACK timer of BSD and Windows",
-                0..5 => ": the receiver did not wait, the path is what takes long",
-                _ => ", by a timer or a late reader",
+            let way = facts.connection.to_receiver(facts.way.index());
+            let delay = answer.saturating_sub(way);
+            let whose = match quanta::ack_timer(quarters.map(|answer| answer.saturating_sub(way))) {
+                Some(timer) => format!(", {timer}"),
+                None if delay < 5_000_000 => ": the receiver did not wait, the path is what takes long".to_owned(),
+                None => ", by a timer or a late reader".to_owned(),
             };
             found.evidence.push(text(format!("The receiver's ACKs came {} late{whose}.", words::time(delay))));
         }

@@ -3,7 +3,7 @@ use taut_event::{Coverage, Holder, Kind};
 use super::facts::{Detector, Facts, no_acks, seen, text};
 use crate::engine::{Certainty, Found, Verdict};
 use crate::tcp::{Lack, Silence};
-use crate::words;
+use crate::{quanta, words};
 
 pub(super) const CAUSE_PEER: &str = "peer_turn";
 pub(super) const CAUSE_SENDING: &str = "sending_program";
@@ -56,6 +56,12 @@ impl Detector for PeerTurn {
                 words::time(answers.max()),
                 words::time(facts.connection.round_trip())
             )));
+            if let Some(timer) = quanta::of_answers(answers) {
+                evidence.push(text(format!(
+                    "Half of them take as long as {timer}. A timer of the peer's program may be as long: that can't be \
+                     told here; a capture of what the peer waits for tells."
+                )));
+            }
         }
         Verdict::Found(Found {
             summary,

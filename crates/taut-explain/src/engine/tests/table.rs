@@ -78,6 +78,34 @@ fn turns(peer: u64, own: u64) -> Direction {
     })
 }
 
+/// The words of the peer's turn.
+fn told(direction: &Direction) -> String {
+    match verdict(direction, "peer_turn") {
+        Verdict::Found(found) => found.evidence.iter().map(|seen| seen.text.as_str()).collect::<Vec<_>>().join(" "),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn answers_as_long_as_a_timer_are_named_and_what_else_has_one_is_said() {
+    let timed = told(&turns(41_000, 1_000));
+    assert!(timed.contains("40 ms, Linux's delayed ACK") && timed.contains("can't be told here"), "{timed}");
+    let quick = told(&turns(30_000, 1_000));
+    assert!(quick.contains("20 answers") && !quick.contains("delayed ACK"), "{quick}");
+    // As long in the middle, and by chance.
+    let varied = talked(Talk::open(4_000), |talk| {
+        let mut at = 10_000;
+        for turn in 0..20 {
+            let peer = 22_000 + turn * 2_000;
+            talk.send(at, FORWARD, 200);
+            talk.send(at + 4_000 + peer, BACKWARD, 400);
+            talk.ack(at + 4_010 + peer, FORWARD);
+            at += 5_000 + peer;
+        }
+    });
+    assert!(!told(&varied).contains("delayed ACK"), "{}", told(&varied));
+}
+
 fn level(rest: u64) -> Direction {
     talked(Talk::open(20_000), |talk| {
         for round in 0..60 {
