@@ -15,8 +15,8 @@ use crate::explained_joined;
 use crate::explained_model;
 use crate::explained_over_all;
 use crate::explained_recorded::ExplainedTrace;
-use crate::found::{breakdown, finding};
 use crate::explained_times;
+use crate::found::{breakdown, finding};
 use crate::lines::{WIDTH, cut, line_to, wrap};
 use crate::units;
 

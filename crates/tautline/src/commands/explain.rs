@@ -15,6 +15,7 @@ use taut_event::{Direction, VantageId};
 use taut_explain::join::Sightings;
 use taut_explain::trace::{self, Trace};
 use taut_explain::{Engine, causes};
+use taut_link::Error;
 use taut_measure::Interrupt;
 use taut_record::{Ended, FORMAT_VERSION};
 use taut_report::{Difference, ExplainDocument, ExplainedFile, ExplainedTrace, explained_trace, html};
@@ -277,7 +278,7 @@ fn explain(
         Source::Recorded(recorded) => {
             if let Some(option) = not_for_traces(args) {
                 let text = format!("{name} is what a trace saw; {option} is for captures");
-                return Err(taut_link::Error::Input(text).into());
+                return Err(Error::Input(text).into());
             }
             let trace = Trace::new(args.top.into());
             let trace = match spans {
