@@ -399,34 +399,6 @@ fn a_limit_on_a_holder_is_code_3_and_names_the_direction() {
     assert!(!typo.status.success() && text(&typo.stderr).contains("there are handshake, "), "{}", text(&typo.stderr));
 }
 
-/// The server thinks for 980 µs, and the client asks again after 5 ms, which is nobody's answer.
-#[test]
-fn a_limit_on_a_percentile_is_code_3_and_what_is_too_little_for_it_too() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = file(directory.path(), "trace.pcap", &capture());
-    let met = explain(&path, &["--assert", "p90(turn)<1ms", "--assert", "max(turn)<=1ms", "--assert", "p50(rtt)<45ms"]);
-    assert_eq!((met.status.code(), text(&met.stderr).as_str()), (Some(0), ""));
-    let missed = explain(&path, &["--assert", "p90(turn)<900us", "--assert", "p50(turn)<1ms"]);
-    assert_eq!(missed.status.code(), Some(3));
-    let told = text(&missed.stderr);
-    assert!(told.contains("`p90(turn)<900us` does not hold: it is 980 µs of 10.0.15.160:4000 > "), "{told}");
-    assert!(!told.contains("p50"), "{told}");
-    for (limit, why) in
-        [("p99(turn)<1h", "it takes 100 times, and there are 20"), ("max(completion)<1h", "there is no completion")]
-    {
-        let output = explain(&path, &["--assert", limit]);
-        assert_eq!(output.status.code(), Some(3), "{limit}");
-        assert!(text(&output.stderr).contains(why), "{limit}: {}", text(&output.stderr));
-    }
-    let none = explain(&file(directory.path(), "none.pcap", &capture()[..24]), &["--assert", "p50(turn)<1h"]);
-    assert_eq!(none.status.code(), Some(3));
-    assert!(text(&none.stderr).contains("can't be told"), "{}", text(&none.stderr));
-    let typo = explain(&path, &["--assert", "p98(turn)<1ms"]);
-    assert!(!typo.status.success() && text(&typo.stderr).contains("RANK of p50, p90, p99"), "{}", text(&typo.stderr));
-    let full = text(&explain(&path, &["--full"]).stdout);
-    assert!(full.contains("turn: 20 times, p50 980 µs, p90 980 µs, max 980 µs."), "{full}");
-}
-
 #[test]
 fn a_page_has_the_verdict_and_the_lanes() {
     let directory = tempfile::tempdir().unwrap();
