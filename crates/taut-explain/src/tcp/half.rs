@@ -83,8 +83,6 @@ pub(crate) struct Half {
     pub(super) nagle: Option<Box<Held>>,
     /// When a pause ended that may have made the congestion window small.
     pub(super) restart: Option<Restart>,
-    /// Most bytes in flight since the last pause.
-    pub(super) burst_flight: u64,
 }
 
 /// The size of a full segment, by a payload of this length, where the handshake does not tell it.
@@ -152,7 +150,6 @@ impl Half {
             before: None,
             nagle: None,
             restart: None,
-            burst_flight: 0,
         }
     }
 
@@ -530,7 +527,6 @@ impl Half {
         self.tally.bytes += sent.end - sent.start.max(next);
         let flight = sent.end.saturating_sub(known.una);
         self.tally.peak_flight = self.tally.peak_flight.max(flight);
-        self.burst_flight = self.burst_flight.max(flight);
         let round_trip = self.round_trip(loops);
         self.peaks.flight(sent.at, flight, round_trip);
         if let Some(newest) = known.end.checked_sub(1).and_then(|number| self.acks.get(number))

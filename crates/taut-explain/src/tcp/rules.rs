@@ -220,7 +220,7 @@ impl Half {
     /// A long pause lets the congestion window be made small again.
     fn paused(&mut self, part: Episode) {
         if part.length() > 200 * MS {
-            let flight_before = std::mem::take(&mut self.burst_flight);
+            let flight_before = self.peaks.take_burst();
             self.restart = Some(Restart { at: part.to, flight_before, smaller_than: None });
         }
     }

@@ -108,6 +108,8 @@ pub(super) struct Peaks {
     /// The newest first.
     peaks: [u64; 3],
     rounds: u64,
+    /// Since the last pause.
+    burst: u64,
 }
 
 impl Peaks {
@@ -127,6 +129,12 @@ impl Peaks {
         self.start += steps * width;
         self.rounds += steps;
         self.peaks[0] = self.peaks[0].max(bytes);
+        self.burst = self.burst.max(bytes);
+    }
+
+    /// Most bytes in flight up to a pause, and none since.
+    pub(super) fn take_burst(&mut self) -> u64 {
+        std::mem::take(&mut self.burst)
     }
 
     /// Whether it grew by half in two round trips, or the connection is that young.
