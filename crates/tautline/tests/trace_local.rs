@@ -165,9 +165,13 @@ fn share(direction: &Value, holder: &str) -> f64 {
     held.find(|held| held["holder"] == holder).map_or(0.0, |held| held["share"].as_f64().unwrap())
 }
 
+/// What was found but waits for a processor, which come from what else runs on a busy machine.
 fn causes(direction: &Value) -> Vec<&str> {
     let verdicts = direction["verdicts"].as_array().unwrap().iter();
-    verdicts.filter(|on| on["verdict"] == "found").map(|on| on["cause"].as_str().unwrap()).collect()
+    verdicts
+        .filter(|on| on["verdict"] == "found" && on["cause"] != "processor")
+        .map(|on| on["cause"].as_str().unwrap())
+        .collect()
 }
 
 /// Which way something waits where it is sick, and how much of the time at least.

@@ -170,7 +170,10 @@ fn judge(cause: &Cause, connection: &Connection, way: Way) -> Verdict {
     let longest = cells().filter_map(|cell| cell.worst.first()).map(|episode| episode.length()).max().unwrap_or(0);
     let share = held_ns as f64 / whole as f64;
     let is_wake_up = way == Way::Backward && held_ns / episodes.max(1) < WAKE_UP_NS;
-    let is_enough = share >= LEAST_SHARE && (episodes >= LEAST_EPISODES || share >= MUCH) && !is_wake_up;
+    // Some wait for a processor is normal on a machine that is used.
+    let is_of_processor = cause.holders.contains(&Holder::Processor);
+    let least = if is_of_processor { MUCH } else { LEAST_SHARE };
+    let is_enough = share >= least && (episodes >= LEAST_EPISODES || share >= MUCH) && !is_wake_up;
     if is_enough || longest >= STALL_NS {
         return Verdict::Found(Found {
             summary: cause.summary.to_owned(),
@@ -181,7 +184,7 @@ fn judge(cause: &Cause, connection: &Connection, way: Way) -> Verdict {
             remedy: cause.remedy.to_owned(),
         });
     }
-    if cause.holders.contains(&Holder::Processor) && !connection.flow.coverage.has(Kind::Tasks) {
+    if is_of_processor && !connection.flow.coverage.has(Kind::Tasks) {
         return Verdict::Unknown {
             missing: "when its threads were ready to run and ran was not seen".to_owned(),
             ask: "trace it where the kernel has the tracepoints sched_waking and sched_switch".to_owned(),
