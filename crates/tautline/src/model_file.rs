@@ -36,7 +36,7 @@ pub(crate) fn write(files: &[ExplainedFile], to: Option<&Path>) -> anyhow::Resul
     };
     let Some(path) = to else { return Ok(true) };
     output::write_file(path, &format!("{}{}", head(direction, model), nearest.toml))?;
-    anstream::eprintln!("taut: wrote {}; taut air run {0} {}", path.display(), options(model));
+    anstream::eprintln!("taut: wrote {}; taut air run {0} {}", output::shown(path), options(model));
     Ok(true)
 }
 

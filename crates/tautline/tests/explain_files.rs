@@ -68,8 +68,16 @@ fn a_capture_is_never_overwritten() {
 fn a_file_for_results_is_never_called_dash() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(directory.path(), "held.pcap", &capture());
-    for option in ["--html", "--perfetto"] {
-        let refused = taut().current_dir(&directory).arg("explain").arg(&path).args([option, "-"]).output().unwrap();
+    let path = path.to_str().unwrap();
+    let explained = |option| ["explain", path, option];
+    let named = |options: &[&str]| taut().current_dir(&directory).args(options).output().unwrap();
+    for refused in [
+        named(&[&explained("--html")[..], &["-"]].concat()),
+        named(&[&explained("--perfetto")[..], &["-"]].concat()),
+        named(&explained("--model=-")),
+        named(&["trace", "--html", "-", "--", "true"]),
+        named(&["trace", "--events", "-", "--", "true"]),
+    ] {
         let error = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(2), "{error}");
         assert!(error.contains("stdout has the results") && refused.stdout.is_empty(), "{error}");

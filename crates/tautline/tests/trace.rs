@@ -464,7 +464,9 @@ fn what_was_recorded_is_explained_as_the_trace_told_it() {
     let found = verdict(sent_by(&explained["traces"][0]["trace"], port), "nagle_delayed_ack")["verdict"].clone();
     assert_eq!(found, "found");
     assert_eq!(explain(&["--fail-on", "nagle_delayed_ack=1%"]).status.code(), Some(3));
-    for wrong in [&["--diff", file][..], &["--join", file], &["--assert", "held(nagle)<1%"], &["--html", file]] {
+    for wrong in
+        [&["--diff", file][..], &["--join", file], &["--assert", "held(nagle)<1%"], &["--model"], &["--html", file]]
+    {
         let output = explain(wrong);
         assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", text(&output.stderr));
     }

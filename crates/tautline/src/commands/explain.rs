@@ -86,7 +86,7 @@ pub(crate) struct Args {
     html: Option<PathBuf>,
     /// Of a Bluetooth host's log: what a simulated link that shows what the log shows would carry without each of its
     /// limits; its scenario is written to FILE, for taut air
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, value_parser = output::out_file())]
     model: Option<Option<PathBuf>>,
     /// Directions that --full, --json, --html and --perfetto report, worst first
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -330,7 +330,12 @@ fn explain(
 
 /// An option that was given and has no meaning for recorded traces.
 fn not_for_traces(args: &Args) -> Option<&'static str> {
-    let given = [(args.diff, "--diff"), (args.join, "--join"), (!args.assert.is_empty(), "--assert")];
+    let given = [
+        (args.diff, "--diff"),
+        (args.join, "--join"),
+        (!args.assert.is_empty(), "--assert"),
+        (args.model.is_some(), "--model"),
+    ];
     given.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option)
 }
 

@@ -78,10 +78,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     perfetto: Option<PathBuf>,
     /// Write the findings as one HTML page that loads nothing, with who held the data at each moment drawn
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     html: Option<PathBuf>,
     /// Record what was seen for `taut explain FILE`, up to 1 GiB
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output::out_file())]
     events: Option<PathBuf>,
     /// Directions that --full, --json, --html and --perfetto report, worst first
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
