@@ -1,6 +1,6 @@
 //! `cargo xtask lab`: commands on Debian's stock kernels, in a virtual machine that is made for one command.
 //!
-//! - [`apt`] and [`kernel`]: the kernels, fetched once. [`modules`]: what of theirs a guest needs.
+//! - [`kernel`]: the kernels, fetched once. [`modules`]: what of theirs a guest needs.
 //! - [`image`]: the guest's first and only file system, packed by [`cpio`]; `init.sh` is its first process.
 //! - [`machine`]: QEMU, from its start to its end. [`booted`] and [`resume`]: machines that start where others
 //!   have booted, over [`qmp`].

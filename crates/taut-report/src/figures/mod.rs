@@ -1,8 +1,8 @@
 //! Figures of a run that has no end, for the tools that collect them.
 //!
 //! An [`IntervalDocument`] is what one interval came to: a line of JSON. [`IntervalSums`] adds intervals up, at a fixed
-//! size in memory, and tells the sums as [`Family`]s. Each form of the wire is made from those: [`text`] and
-//! [`protobuf`] for Prometheus, [`otlp`] for receivers of OpenTelemetry.
+//! size in memory, and tells the sums as [`Family`]s. Each form of the wire is made from those: [`text()`] and
+//! [`protobuf()`] for Prometheus, [`otlp()`] for receivers of OpenTelemetry.
 
 mod family;
 mod interval;

@@ -1,7 +1,8 @@
 //! The programs in the kernel: one for each tracepoint, all raw ones, so they need no types at loading.
 //!
-//! What is copied is decided by the [`Layout`], and nothing is judged here. No record wakes the reader up: a reader
-//! that is woken by each event takes the processor from the program that it watches, which makes more events.
+//! What is copied is decided by the [`Layout`](super::layout::Layout), and nothing is judged here. No record wakes the
+//! reader up: a reader that is woken by each event takes the processor from the program that it watches, which makes
+//! more events.
 
 use taut_bpf::instruction::{Alu, Instruction, Jump, R, Width};
 use taut_bpf::{Field, helper};
