@@ -221,7 +221,7 @@ impl Half {
     fn paused(&mut self, part: Episode) {
         if part.length() > 200 * MS {
             let flight_before = self.peaks.take_burst();
-            self.restart = Some(Restart { at: part.to, flight_before, smaller_than: None });
+            self.restart = Some(Restart { at: part.to, flight_before, was_small: false });
         }
     }
 
@@ -253,17 +253,20 @@ impl Half {
         }
         // The first round trip after the pause tells whether the window had been made small: it is halved for each
         // timeout that passes in the pause, down to 10 segments (`tcp_cwnd_restart`, net/ipv4/tcp_output.c).
-        if let Some(restart) = self.restart.take_if(|restart| restart.smaller_than.is_none()) {
-            let peak = self.tally.peak_flight;
-            let is_halved = gated != Gated::Paced && 2 * flight <= restart.flight_before;
+        if let Some(restart) = self.restart.take_if(|restart| !restart.was_small) {
+            let (peak, before) = (self.tally.peak_flight, u64::from(restart.flight_before));
+            let is_halved = gated != Gated::Paced && 2 * flight <= before;
             let smaller_than = match () {
                 () if flight <= small_window && peak > 2 * small_window => Some(peak),
-                () if is_halved && restart.flight_before > 2 * small_window => Some(restart.flight_before),
+                () if is_halved && before > 2 * small_window => Some(before),
                 () => None,
             };
-            self.restart = smaller_than.map(|_| Restart { smaller_than, ..restart });
+            self.restart = smaller_than.map(|flight| {
+                let flight_before = u32::try_from(flight).unwrap_or(u32::MAX);
+                Restart { flight_before, was_small: true, ..restart }
+            });
         }
-        let was_more = self.restart.and_then(|restart| restart.smaller_than);
+        let was_more = self.restart.filter(|restart| restart.was_small).map(|restart| u64::from(restart.flight_before));
         let holder = match () {
             () if was_more.is_some_and(|peak| 2 * flight < peak) => Holder::AfterIdle,
             () if is_queued => Holder::PathQueue,

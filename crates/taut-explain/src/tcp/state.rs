@@ -10,10 +10,10 @@ use crate::engine::Episode;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Restart {
     pub(super) at: u64,
-    /// Most bytes in flight between this pause and the one before.
-    pub(super) flight_before: u64,
-    /// The congestion window was seen to be smaller after it than with so many bytes in flight.
-    pub(super) smaller_than: Option<u64>,
+    /// Most bytes in flight between this pause and the one before; once the congestion window was seen to be small
+    /// after it, those that it had been large enough for.
+    pub(super) flight_before: u32,
+    pub(super) was_small: bool,
 }
 
 /// Who held the data in a gap, as far as the gap itself tells.

@@ -107,9 +107,10 @@ pub(super) struct Peaks {
     start: u64,
     /// The newest first.
     peaks: [u64; 3],
-    rounds: u64,
-    /// Since the last pause.
-    burst: u64,
+    /// As many as have passed, or 2.
+    rounds: u32,
+    /// Since the last pause; windows of 1 GiB are the largest (RFC 7323, section 2.3).
+    burst: u32,
 }
 
 impl Peaks {
@@ -127,13 +128,13 @@ impl Peaks {
             self.peaks[0] = 0;
         }
         self.start += steps * width;
-        self.rounds += steps;
+        self.rounds = (u64::from(self.rounds) + steps).min(2) as u32;
         self.peaks[0] = self.peaks[0].max(bytes);
-        self.burst = self.burst.max(bytes);
+        self.burst = self.burst.max(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
     /// Most bytes in flight up to a pause, and none since.
-    pub(super) fn take_burst(&mut self) -> u64 {
+    pub(super) fn take_burst(&mut self) -> u32 {
         std::mem::take(&mut self.burst)
     }
 
