@@ -457,7 +457,7 @@ fn what_does_not_go_together_is_refused() {
         ("--jsonl x", "add --every"),
         ("--every 1s", "add one of them"),
         ("--every 1s --jsonl x --detach", "cannot be used with"),
-        ("--every 1s --jsonl - --log -", "stdout has the results"),
+        ("--every 1s --jsonl - --log -", "--jsonl - writes to stdout"),
         ("--every 1s --jsonl - --json", "--jsonl - writes to stdout"),
     ] {
         let output = run(&format!("{route} {more}"));

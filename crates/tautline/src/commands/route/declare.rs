@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use taut_link::Error;
 use taut_route::route::{Declaration, Route, SinkDeclaration, Wish, parse_file};
 
-use crate::{input, output};
+use crate::input;
 
 /// Where a route is to run.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -51,7 +51,7 @@ pub(super) struct DeclareArgs {
     #[arg(long, value_name = "PLACE", default_value = "auto")]
     place: PlaceArg,
     /// Log events that pass, as lines of JSON; - is stdout
-    #[arg(long, value_name = "FILE", value_parser = output::out_file())]
+    #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// Processor of the route's thread in user space
     #[arg(long, value_name = "N")]
