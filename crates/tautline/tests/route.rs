@@ -357,6 +357,7 @@ fn who_does_not_read_stdout_keeps_no_route_alive() {
         let mut full = 0;
         // A pipe takes 64 KiB by default; a page may not be used up.
         while full < 60_000 {
+            assert!(child.try_wait().unwrap().is_none(), "{arguments:?} ended");
             full = rustix::io::ioctl_fionread(&stdout).unwrap();
             std::thread::sleep(Duration::from_millis(20));
         }
