@@ -90,9 +90,9 @@ fn cases() -> Vec<Case> {
             )
         },
         // Whether the program was late after an acknowledgement, or its buffer was full, the kernel's state does not
-        // tell. On one processor it is late, since the path has to run as well.
+        // tell: only causes are asked for.
         Case {
-            agreement: if is_alone() { 0.0 } else { 0.8 },
+            agreement: 0.0,
             ..case(
                 "small send buffer",
                 traffic(path(10), "nodelay=on,sndbuf=16384", Sender::Bulk, Reader::Fast),
@@ -287,7 +287,12 @@ fn the_time_breakdown_is_the_kernels() {
             if !case.traffic.conditions.lost.is_empty() {
                 let last = &samples.last().unwrap().1;
                 let (repeated, truth) = (direction["repeated_segments"].as_u64().unwrap(), last.retransmitted_segments);
-                check(repeated == u64::from(truth), format!("{repeated} segments repeated, {truth} by the kernel"));
+                // Of many, the last may leave when the kernel's state is read no more.
+                let may_differ = u64::from(case.traffic.conditions.lost.len() > 10);
+                check(
+                    repeated.abs_diff(truth.into()) <= may_differ,
+                    format!("{repeated} segments repeated, {truth} by the kernel"),
+                );
             }
         }
     }
