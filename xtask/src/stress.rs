@@ -190,7 +190,6 @@ impl Program {
         build.args(["build", "--locked", "--package", "tautaio", "--example", "stress", "--target", TARGET]);
         // The sanitizers are unstable options of the stable compiler.
         build.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags).env("CARGO_TARGET_DIR", &directory);
-        build.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
         shell::run(&mut build)?;
         let file = directory.join(TARGET).join("debug/examples/stress");
         Ok(Self { file, library: None, sanitizer: Some(sanitizer) })

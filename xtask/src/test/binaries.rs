@@ -39,11 +39,10 @@ pub(super) fn jobs(long: bool) -> Result<Vec<Job>> {
     Ok(jobs)
 }
 
-/// `cargo test` of the whole workspace: for a part, features differ and all is built again. Tests measure time, so
-/// `taut` is optimised.
+/// `cargo test` of the whole workspace: for a part, features differ and all is built again.
 fn cargo_test() -> Command {
     let mut command = shell::cargo();
-    command.args(["test", "--workspace", "--locked"]).env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
+    command.args(["test", "--workspace", "--locked"]);
     command
 }
 
@@ -72,8 +71,7 @@ impl Binary {
     fn job(&self, test: &str, long: bool) -> Job {
         let mut command = shell::without_package(Command::new(&self.executable));
         command.args(["--exact", test]).current_dir(&self.directory).env("CARGO_MANIFEST_DIR", &self.directory);
-        // Of what a test builds by itself, the same as here.
-        command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1").env("RUST_TEST_THREADS", "1").env_remove("TAUT_TEST_LONG");
+        command.env("RUST_TEST_THREADS", "1").env_remove("TAUT_TEST_LONG");
         if long {
             command.env("TAUT_TEST_LONG", "1");
         }
