@@ -53,6 +53,7 @@ pub(crate) fn check() -> Result<()> {
     breaches.extend(impurities()?);
     breaches.extend(long_files()?);
     breaches.extend(dead_links()?);
+    breaches.extend(lengths::too_long_readme(&fs::read_to_string(shell::root().join("README.md"))?));
     breaches.extend(circles(&serde_json::from_str(&metadata)?)?);
     if breaches.is_empty() {
         return Ok(());

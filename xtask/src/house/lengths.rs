@@ -31,6 +31,24 @@ pub(super) fn too_long(file: &str, text: &str) -> Result<Vec<String>> {
     Ok(breaches)
 }
 
+/// README is read in a terminal, and to its end.
+const MOST_README: (usize, usize) = (120, 100);
+
+/// What is too long in README, tables and all.
+pub(super) fn too_long_readme(text: &str) -> Vec<String> {
+    let (most_lines, most_columns) = MOST_README;
+    let wide = text.lines().enumerate().map(|(index, line)| (index + 1, line.chars().count()));
+    let wide = wide.filter(|(_, columns)| *columns > most_columns);
+    let mut breaches: Vec<String> = wide
+        .map(|(line, columns)| format!("README.md:{line} has {columns} columns, more than {most_columns}"))
+        .collect();
+    let lines = text.lines().count();
+    if lines > most_lines {
+        breaches.push(format!("README.md has {lines} lines, more than {most_lines}"));
+    }
+    breaches
+}
+
 /// Lines of code that are no part of tests.
 pub(crate) fn of_product(file: &str, text: &str) -> Result<usize> {
     let tokens: TokenStream = text.parse().map_err(|error: LexError| anyhow!("{file}: {error}"))?;
@@ -141,5 +159,14 @@ mod tests {
         assert_eq!(breaches(format!("const A: &str = \"{wide}\";")), Vec::<String>::new());
         // Columns are characters.
         assert_eq!(breaches(format!("// {}", "é".repeat(117))), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_readme_fits() {
+        let (most_lines, most_columns) = MOST_README;
+        let line = "ä".repeat(most_columns) + "\n";
+        assert!(too_long_readme(&line.repeat(most_lines)).is_empty());
+        assert_eq!(too_long_readme(&format!("\nä{line}")), ["README.md:2 has 101 columns, more than 100"]);
+        assert_eq!(too_long_readme(&"\n".repeat(most_lines + 1)), ["README.md has 121 lines, more than 120"]);
     }
 }
