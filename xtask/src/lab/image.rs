@@ -72,6 +72,8 @@ pub(super) fn taut() -> Result<PathBuf> {
 /// A `cargo build` whose programs run in guests; they are in `release` below the target's name.
 pub(super) fn for_guests(mut build: Command, directory: &Path) -> Command {
     build.args(["--release", "--target", TARGET]);
+    // Runs of seconds are worth no link-time optimisation.
+    build.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     build.env("CARGO_TARGET_DIR", directory).env("RUSTFLAGS", "-C target-feature=+crt-static");
     build
 }
