@@ -15,7 +15,8 @@ pub struct Finding {
     /// What the share is of.
     #[serde(default)]
     pub share_of: Unit,
-    /// What one of these loses, median; where the share is of time, what an SDU loses on average. 0: not known.
+    /// What one of these loses, median; where the share is of time, what an SDU loses on average; where it is of a
+    /// connection's, what all of them lost while they were looked at. 0: not known.
     pub cost_ns: u64,
     /// What was seen, a sentence each, with figures.
     pub evidence: Vec<String>,
@@ -41,6 +42,8 @@ pub enum Unit {
     Connections,
     /// The time of the work.
     Time,
+    /// The time of the connection that loses most, of those that the finding is on.
+    ConnectionTime,
 }
 
 impl Unit {
@@ -52,6 +55,7 @@ impl Unit {
             Self::Sdus => "SDUs",
             Self::Connections => "connections",
             Self::Time => "time",
+            Self::ConnectionTime => "worst connection's time",
         }
     }
 }

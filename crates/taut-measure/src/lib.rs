@@ -6,7 +6,7 @@
 //! - [`air`]: Bluetooth LE links in virtual time.
 //! - [`engine`]: how a process drives its I/O.
 //! - [`verdict`]: the one rule of comparing.
-//! - [`floor`], [`doctor`], [`host_facts()`]: what the host itself costs, offers and is.
+//! - [`floor`], [`doctor`], [`host_facts()`], [`settings`]: what the host itself costs, offers and is, and how it is set.
 //!
 //! All of it is kept in the shape of `taut-record`.
 
@@ -25,6 +25,7 @@ pub mod pace;
 pub mod placement;
 mod rounds;
 pub mod route;
+pub mod settings;
 mod standstill;
 pub mod stream;
 mod tcp_facts;

@@ -18,8 +18,9 @@ pub use host::{Floor, HostFacts};
 pub use placement::{Placement, PlacementKind};
 pub use row::{
     AirChangeRow, AirEventExcerpt, AirExcerpt, AirIdle, AirPdu, AirRow, AirSetting, CheckRow, Coarse, Comparison,
-    Counted, CpuComparison, CrowdRound, CrowdRow, EchoRow, FloorRow, LossComparison, MessageExcerpt, ObserverCost,
-    PaceRound, PaceRow, Round, RouteRow, Row, Starvation, StreamRound, StreamRow, TcpFacts, TuneRow, Verdict,
+    Counted, CpuComparison, CrowdRound, CrowdRow, EchoRow, FigureUnit, FloorRow, LossComparison, MessageExcerpt,
+    ObserverCost, PaceRound, PaceRow, PublishedFigure, PublishedRow, Round, RouteRow, Row, SettingRow, SettingVerdict,
+    Starvation, StreamRound, StreamRow, TcpFacts, TuneRow, Verdict, WatchRow, WatchedLoss, WatchedPlace,
 };
 
 /// The value of an option or of something negotiated, from a row's `options`.
@@ -27,8 +28,8 @@ pub fn fact<'a>(options: &'a [String], name: &str) -> Option<&'a str> {
     options.iter().find_map(|option| option.strip_prefix(name)?.strip_prefix('='))
 }
 
-/// Version of the shape; a new number means that old readers would misread it.
-pub const FORMAT_VERSION: u32 = 2;
+/// Version of the shape; a new number means that old readers can't read it.
+pub const FORMAT_VERSION: u32 = 3;
 
 /// All that one command measured.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]

@@ -336,8 +336,8 @@ mod tests {
         assert!(read("{").unwrap_err().starts_with("r.json is not JSON: EOF"));
         assert!(read("[]").unwrap_err().ends_with("the document: expected an object"));
         assert_eq!(
-            broken(|value| value["format_version"] = json!(3)),
-            "r.json has format version 3, but this Tautline reads up to 2: use a newer one"
+            broken(|value| value["format_version"] = json!(FORMAT_VERSION + 1)),
+            "r.json has format version 4, but this Tautline reads up to 3: use a newer one"
         );
         let missing = |path: &str, key: &str| {
             broken(|value| {

@@ -65,7 +65,7 @@ pub use sockets::{HeldTime, SocketRow, SocketsDocument, Suspicion};
 pub use traced::{TraceDocument, TraceFacts};
 pub use trial::{TRIAL_PAIRS, Trial, TrialOutcome, TrialPair, TrialSlice, Tried, trial_outcome};
 pub use watch_metrics::WatchMetrics;
-pub use watched::{EndedLoss, WatchDocument, WatchedLoss, WatchedPlace, summary as watch_summary};
+pub use watched::{EndedLoss, WatchDocument, summary as watch_summary};
 
 /// JSON Schema of all that `--json` prints: a recording with its findings, explained captures, sockets, a
 /// trace, an interval of a watch, or a gate; and of a line of `--jsonl`.

@@ -2,11 +2,12 @@
 
 use taut_explain::{Finding, Unit};
 use taut_record::stats::Quantile;
-use taut_record::{AirRow, Counted, Ended, HostFacts, Recording, RouteRow, Verdict};
+use taut_record::{AirRow, Counted, Ended, HostFacts, Recording, RouteRow, Verdict, WatchRow};
 
 use crate::Document;
 use crate::sheet::{Groups, connections, echo_labels, pace_labels, stream_labels};
 use crate::units;
+use crate::watched::connections as connections_in_words;
 
 /// A remark for the top of the page when not all was measured.
 pub(crate) fn partial(recording: &Recording) -> Option<String> {
@@ -48,8 +49,24 @@ pub(crate) fn each(finding: &Finding) -> Option<String> {
     let time = Some(finding.cost_ns).filter(|ns| *ns > 0).map(units::time)?;
     Some(match finding.share_of {
         Unit::Time => format!("{time} for each SDU (mean)"),
+        Unit::ConnectionTime => format!("{time} lost in all"),
         Unit::Messages | Unit::Writes | Unit::Sdus | Unit::Connections => format!("{time} each (median)"),
     })
+}
+
+/// What looks at the host's connections came to, in a sentence.
+pub(crate) fn watched(row: &WatchRow) -> String {
+    let (span, all, active) =
+        (units::time(row.span_ns), connections_in_words(row.connections), units::count(row.active));
+    let of = format!("{active} of {all} active in {span}");
+    match row.losses.len() {
+        _ if !row.is_enough => "Too few looks to tell which connections lose time.".to_owned(),
+        _ if row.connections == 0 => format!("This host had no TCP connection in {span}."),
+        _ if row.active == 0 => format!("Idle: nothing was sent, received or waiting in {all} in {span}."),
+        0 => format!("{of}: none loses time that a look can see."),
+        1 => format!("{of}: 1 loss."),
+        losses => format!("{of}: {} losses.", units::count(losses as u64)),
+    }
 }
 
 /// The machine, as pairs of a name and what it is.
@@ -90,6 +107,11 @@ pub(crate) fn floor(host: &HostFacts) -> Vec<(&'static str, String)> {
 
 /// The result in one line.
 pub(crate) fn answer(document: &Document) -> String {
+    let groups = Groups::of(&document.recording);
+    // What is staged for a comparison is no finding on this host.
+    if let Some(row) = groups.published.first() {
+        return row.meaning.clone();
+    }
     if let Some(worst) = document.findings.first().filter(|finding| finding.proof.is_none()) {
         let summary = worst.summary.trim_end_matches('.');
         let more = match document.findings.len() {
@@ -98,8 +120,10 @@ pub(crate) fn answer(document: &Document) -> String {
         };
         return format!("{summary}: {}.{more}", cost(worst));
     }
-    let groups = Groups::of(&document.recording);
-    aired(&groups)
+    // What is looked at first is what is asked first.
+    let of_host = groups.watch.first().map(|row| watched(row));
+    of_host
+        .or_else(|| aired(&groups))
         .or_else(|| tuned(&groups))
         .or_else(|| echoed(&groups))
         .or_else(|| paced(&groups))

@@ -107,7 +107,7 @@ fn seconds(nanos: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::figures::text as told;
-    use crate::watched::{WatchedLoss, WatchedPlace};
+    use taut_record::{WatchedLoss, WatchedPlace};
 
     fn interval(losses: Vec<WatchedLoss>) -> WatchDocument {
         WatchDocument {

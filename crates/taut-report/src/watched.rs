@@ -1,6 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taut_record::Ended;
+use taut_record::{Ended, WatchedLoss, WatchedPlace};
 
 use crate::lines::{WIDTH, cut, line_to, wrap};
 use crate::units;
@@ -32,51 +32,6 @@ pub struct WatchDocument {
     pub remarks: Vec<String>,
 }
 
-/// Who loses time, and to what: all connections of one program with one service that lose it to the same cause.
-#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
-pub struct WatchedPlace {
-    /// Short name, as `taut explain` has it.
-    pub cause: String,
-    /// Name of the program; `null` when it may not be looked at, or none has the socket.
-    pub program: Option<String>,
-    /// Its process.
-    pub pid: Option<i32>,
-    /// Which side of the connection loses: `server` where a program listens at the address, else `client`.
-    pub side: String,
-    /// Address of the service: this end's for a server, the other end's for a client.
-    pub service: String,
-}
-
-/// A loss that stands.
-#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
-pub struct WatchedLoss {
-    /// Who loses, and to what.
-    #[serde(flatten)]
-    pub place: WatchedPlace,
-    /// What is the matter.
-    pub summary: String,
-    /// What to change.
-    pub remedy: String,
-    /// Connections that lost time in this interval.
-    pub connections: u64,
-    /// This end of the one that lost most.
-    pub worst_local: String,
-    /// Its other end.
-    pub worst_peer: String,
-    /// Name and number of the program at that end, if it is on this host.
-    pub worst_peer_program: Option<String>,
-    /// The part of the interval that it lost, from 0 to 1.
-    pub worst_share: f64,
-    /// Time lost in this interval by all of them together.
-    pub lost_ns: u64,
-    /// Time lost since it began.
-    pub total_lost_ns: u64,
-    /// Since when it stands.
-    pub stands_ns: u64,
-    /// Whether it stands since this interval.
-    pub is_new: bool,
-}
-
 /// A loss that is over, or the sum of several of one place.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct EndedLoss {
@@ -89,25 +44,6 @@ pub struct EndedLoss {
     pub lost_ns: u64,
     /// How often it began.
     pub episodes: u64,
-}
-
-impl WatchedPlace {
-    /// `nginx (812), server at 10.0.0.1:80`
-    fn name(&self) -> String {
-        format!("{}, {}", self.program(), self.part())
-    }
-
-    fn program(&self) -> String {
-        match (&self.program, self.pid) {
-            (Some(program), Some(pid)) => format!("{program} ({pid})"),
-            _ => "a program that is not seen".to_owned(),
-        }
-    }
-
-    fn part(&self) -> String {
-        let between = if self.side == "server" { "server at" } else { "client of" };
-        format!("{between} {}", self.service)
-    }
 }
 
 /// Losses that a screen or a summary shows, whatever its height.
@@ -151,7 +87,7 @@ impl WatchDocument {
             (usize::from(height).saturating_sub(used) / 2).clamp(1, SHOWN)
         });
         for loss in self.losses.iter().take(room) {
-            loss.rows().iter().for_each(|line| line_to(&mut text, line));
+            rows(loss).iter().for_each(|line| line_to(&mut text, line));
         }
         if self.losses.len() > room {
             line_to(&mut text, &format!("{} more", units::count((self.losses.len() - room) as u64)));
@@ -173,7 +109,7 @@ impl WatchDocument {
             let of = connections(loss.connections);
             let head = format!("{date}  begins: {} at {name}, {of}, up to {share} of the time", place.cause);
             wrap("", &head).iter().for_each(|line| line_to(&mut text, line));
-            loss.advice().iter().for_each(|line| line_to(&mut text, line));
+            advice(loss).iter().for_each(|line| line_to(&mut text, line));
         }
         for loss in &self.ended {
             let (stood, lost) = (units::time(loss.stood_ns), units::time(loss.lost_ns));
@@ -186,30 +122,28 @@ impl WatchDocument {
     }
 }
 
-impl WatchedLoss {
-    fn rows(&self) -> [String; 2] {
-        let first = format!(
-            "{:>6}  {:>8}  {:>5}  {:<18}  {:<22}  {}",
-            units::apart(self.stands_ns / 1_000_000_000),
-            units::time(self.total_lost_ns),
-            format!("{:.0} %", self.worst_share * 100.0),
-            self.place.cause,
-            self.place.program(),
-            self.place.part(),
-        );
-        let second = format!("{:25}{}. {}. CHANGE {}.", "", connections(self.connections), self.summary, self.remedy);
-        debug_assert!(WIDTH >= HEAD.len());
-        [cut(&first), cut(&second)]
-    }
-
-    fn advice(&self) -> Vec<String> {
-        let peer = self.worst_peer_program.as_ref().map_or_else(String::new, |peer| format!(" ({peer})"));
-        let ends = format!("The worst is {} > {}{peer}.", self.worst_local, self.worst_peer);
-        wrap("  ", &format!("{}. {ends} CHANGE {}.", self.summary, self.remedy))
-    }
+fn rows(loss: &WatchedLoss) -> [String; 2] {
+    let first = format!(
+        "{:>6}  {:>8}  {:>5}  {:<18}  {:<22}  {}",
+        units::apart(loss.stands_ns / 1_000_000_000),
+        units::time(loss.total_lost_ns),
+        format!("{:.0} %", loss.worst_share * 100.0),
+        loss.place.cause,
+        loss.place.program_name(),
+        loss.place.part(),
+    );
+    let second = format!("{:25}{}. {}. CHANGE {}.", "", connections(loss.connections), loss.summary, loss.remedy);
+    debug_assert!(WIDTH >= HEAD.len());
+    [cut(&first), cut(&second)]
 }
 
-fn connections(count: u64) -> String {
+fn advice(loss: &WatchedLoss) -> Vec<String> {
+    let peer = loss.worst_peer_program.as_ref().map_or_else(String::new, |peer| format!(" ({peer})"));
+    let ends = format!("The worst is {} > {}{peer}.", loss.worst_local, loss.worst_peer);
+    wrap("  ", &format!("{}. {ends} CHANGE {}.", loss.summary, loss.remedy))
+}
+
+pub(crate) fn connections(count: u64) -> String {
     if count == 1 { "1 connection".to_owned() } else { format!("{} connections", units::count(count)) }
 }
 

@@ -25,7 +25,7 @@ ADDR to listen; ?adapter=hci1&mtu=… after it), mqtt://HOST/TOPIC?qos=1&v=5 and
 nats://HOST/SUBJECT (over a broker); for echo, pace and stream also air:SCENARIO?NAME=VALUE&…, a Bluetooth LE link in virtual time (taut air).
 
 Examples:
-  taut survey --html survey.html            every local path of this machine, one report
+  taut survey                               what this host loses, how it is set, how fast its paths are
   taut serve                                the other side of every test, on loopback
   taut echo 127.0.0.1 udp://127.0.0.1:9100  which is faster, and is the difference certain?
   taut pace --foreign-peer 56ms --nagle on  small messages every 10 ms to a peer with delayed ACKs

@@ -8,7 +8,10 @@ use taut_measure::pace::PaceOutcome;
 use taut_measure::stream::Direction;
 use taut_measure::tune::TuneOutcome;
 use taut_measure::tune::radio::{RadioOutcome, RadioPlan};
-use taut_record::{AirSetting, CrowdRow, Ended, PlacementKind, Starvation, StreamRow, TcpFacts, TuneRow, Verdict};
+use taut_record::{
+    AirSetting, CrowdRow, Ended, PlacementKind, Starvation, StreamRow, TcpFacts, TuneRow, Verdict, WatchRow,
+    WatchedLoss,
+};
 use taut_report::units;
 use taut_time::{Duration, Timeline};
 
@@ -16,6 +19,43 @@ use crate::kept::Kept;
 
 /// The cause of what helped and no detector named.
 pub(crate) const SETTING_HELPS: &str = "setting_helps";
+
+/// What the host's connections lose, the longest time first.
+pub(crate) fn of_watch(row: &WatchRow) -> Vec<Finding> {
+    row.losses.iter().map(of_loss).collect()
+}
+
+fn of_loss(loss: &WatchedLoss) -> Finding {
+    let sentence = |text: &str| {
+        let mut letters = text.chars();
+        letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+    };
+    let connections = match loss.connections {
+        1 => "1 connection".to_owned(),
+        many => format!("{} connections", units::count(many)),
+    };
+    let peer = loss.worst_peer_program.as_ref().map_or_else(String::new, |peer| format!(" ({peer})"));
+    let option = match loss.place.cause.as_str() {
+        nagle::CAUSE => Some(" --try nodelay` tries it"),
+        "cork" => Some(" --try uncork` tries it"),
+        _ => None,
+    };
+    let trace = loss.place.pid.map(|pid| {
+        let rest = option.unwrap_or("` shows each wait");
+        format!(" `sudo taut trace --pid {pid}{rest}.")
+    });
+    Finding {
+        cause: loss.place.cause.clone(),
+        summary: sentence(&loss.summary),
+        on: format!("{}, {connections}", loss.place.name()),
+        share: loss.worst_share,
+        share_of: Unit::ConnectionTime,
+        cost_ns: loss.lost_ns,
+        evidence: vec![format!("the worst is {} > {}{peer}", loss.worst_local, loss.worst_peer)],
+        remedy: sentence(&loss.remedy) + &trace.unwrap_or_default(),
+        proof: None,
+    }
+}
 
 /// Explains a pacing run, fills in its ledger, and keeps its events with the number of its row.
 pub(crate) fn of_pace(outcome: &mut PaceOutcome, number: usize, kept: &mut Kept) -> Vec<Finding> {

@@ -69,7 +69,7 @@ const QUESTIONS: [(&str, &str); 9] = [
     ("how long is a round trip, and which path is faster?", "taut serve & taut echo HOST"),
     ("which setting makes this path faster, with what certainty?", "taut tune HOST"),
     ("do periodic messages leave and arrive on time?", "taut pace HOST"),
-    ("what can the paths of this machine do? In one report", "taut survey"),
+    ("what does this host lose, how is it set, how fast is it?", "taut survey"),
     ("what would a Bluetooth LE link carry, and what stops it?", "taut air tune"),
 ];
 

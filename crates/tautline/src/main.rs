@@ -15,6 +15,7 @@ mod figures;
 mod findings;
 mod first_screen;
 mod held_limit;
+mod host_watch;
 mod input;
 mod joining;
 mod kept;

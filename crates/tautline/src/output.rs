@@ -31,10 +31,15 @@ pub(crate) struct OutputArgs {
 impl OutputArgs {
     /// Prints the document and writes the files asked for; the exit code that its end stands for.
     pub(crate) fn emit(&self, document: &Document) -> anyhow::Result<Code> {
+        self.emit_as(document, || table::render(document, style()))
+    }
+
+    /// The same with a text of its own instead of the tables.
+    pub(crate) fn emit_as(&self, document: &Document, text: impl FnOnce() -> String) -> anyhow::Result<Code> {
         if let Some(path) = &self.html {
             write_file(path, &html::render(document))?;
         }
-        let text = if self.json { printable_json(&document.to_json()) } else { table::render(document, style()) };
+        let text = if self.json { printable_json(&document.to_json()) } else { text() };
         print(&text)?;
         Ok(match &document.recording.ended {
             Ended::Complete => Code::Ok,

@@ -1,7 +1,7 @@
 //! What surrounds every measurement: the user's Ctrl-C, the progress bar, the recording's head.
 
 use std::io::IsTerminal;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use taut_link::clock;
@@ -40,6 +40,28 @@ impl Run {
         bar.set_message(what.to_owned());
         bar.set_length(100 * parts as u64);
         move |done, of| bar.set_position((100 * part + 100 * done / of.max(1)) as u64)
+    }
+
+    /// The same by the time that parts are expected to take: what lies before this one, itself, and all of them. It tells
+    /// the time left as well.
+    pub(crate) fn progress_in_time(
+        &self,
+        what: &str,
+        before: Duration,
+        part: Duration,
+        all: Duration,
+    ) -> impl FnMut(usize, usize) + use<> {
+        let (bar, what) = (self.bar.clone(), what.to_owned());
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        bar.set_length(millis(all));
+        let show = move |done: usize, of: usize| {
+            let gone = before + part.mul_f64((done as f64 / of.max(1) as f64).min(1.0));
+            let left = all.saturating_sub(gone).as_secs_f64().ceil();
+            bar.set_message(format!("{what}, {left} s left"));
+            bar.set_position(millis(gone));
+        };
+        show(0, 1);
+        show
     }
 
     /// The recording of what was measured.
@@ -81,7 +103,7 @@ fn progress_bar() -> ProgressBar {
     }
     let bar = ProgressBar::new(1);
     // A constant template: it can't be wrong.
-    if let Ok(style) = ProgressStyle::with_template("{msg:24} [{bar:40}] {percent:>3} %") {
+    if let Ok(style) = ProgressStyle::with_template("{msg:34} [{bar:40}] {percent:>3} %") {
         bar.set_style(style.progress_chars("=> "));
     }
     bar

@@ -115,3 +115,76 @@ fn for_a_time_it_runs_and_says_what_its_requests_took() {
     assert!(staged["staged"]["commands"].as_array().unwrap().len() >= 4);
     assert!(ended["ended"]["requests"].as_u64() > Some(0) && ended["ended"]["interrupted"] == false, "{ended}");
 }
+
+/// What a repetition has beside what was published.
+fn published(document: &Value) -> Value {
+    let mut rows = document["results"].as_array().unwrap().iter();
+    rows.find(|row| row["workload"] == "published").unwrap_or_else(|| panic!("{document:#}")).clone()
+}
+
+fn experiment(name: &str) -> Value {
+    let output = run(&format!("demo {name} --json"));
+    assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["command"], format!("demo {name}"));
+    published(&document)
+}
+
+/// Both values of the figure whose name begins so.
+fn both(published: &Value, figure: &str) -> (f64, f64) {
+    let mut figures = published["figures"].as_array().unwrap().iter();
+    let row = figures.find(|row| row["figure"].as_str().unwrap().starts_with(figure)).unwrap();
+    (row["published"].as_f64().unwrap(), row["here"].as_f64().unwrap_or_else(|| panic!("{row:#}")))
+}
+
+#[test]
+fn an_experiment_in_virtual_time_shows_its_figures_beside_those_published() {
+    let (there, here) = both(&experiment("ble"), "throughput at an interval of 7.5 ms");
+    assert!((here / there - 1.0).abs() < 0.05, "{here} for {there}");
+    let output = run("demo ble");
+    let shown = text(&output.stdout);
+    assert!(shown.contains("225 kbit/s") && shown.contains("It means: "), "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
+}
+
+#[test]
+fn an_experiment_over_loopback_shows_its_figures_beside_those_published() {
+    let published = experiment("latency");
+    let (there, here) = both(&published, "tcp: p50");
+    assert!(there > 1e6 && here > 0.0 && here < 1e8, "{published:#}");
+    assert!(published["figures"].as_array().unwrap().iter().any(|row| row["here"].is_null()), "no RFCOMM here");
+}
+
+#[test]
+fn an_experiment_on_nagle_gives_the_gap_of_the_receivers_timer() {
+    let published = experiment("nagle");
+    let mut figures = published["figures"].as_array().unwrap().iter();
+    let linux = figures.rfind(|row| row["figure"] == "mean gap, Nagle on, to Linux with delayed ACKs").unwrap();
+    // The kernel's timer never ends early.
+    assert!(linux["here"].as_f64() > Some(20e6), "{linux:#}");
+}
+
+/// With so few descriptors that there are few connections, which is quicker.
+#[test]
+fn an_experiment_with_a_server_of_many_connections_shows_both_engines() {
+    let script = "ulimit -n 600; exec \"$0\" demo aio --json";
+    let output = Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_taut")]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let published = published(&serde_json::from_slice(&output.stdout).unwrap());
+    let figures = published["figures"].as_array().unwrap();
+    for name in ["poll: round trip, 1 active", "network AIO to poll, 1 active"] {
+        let figure = figures.iter().find(|row| row["figure"].as_str() == Some(name)).unwrap();
+        assert!(figure["here"].as_f64() > Some(0.0), "{figure:#}");
+    }
+}
+
+#[test]
+fn an_experiment_with_a_virtual_cable_shows_all_ways_or_says_what_it_takes() {
+    let output = run("demo route --json");
+    if !output.status.success() {
+        assert!(text(&output.stderr).contains("sudo taut demo route"), "{}", text(&output.stderr));
+        return;
+    }
+    let published = published(&serde_json::from_slice(&output.stdout).unwrap());
+    assert!(both(&published, "kept open").1 > 0.0);
+}

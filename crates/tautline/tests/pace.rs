@@ -55,7 +55,7 @@ fn a_recording_is_explained_again() {
     let tcp = server.endpoint(0);
     let measured = run_json(&format!("pace {tcp} --peer-ack delayed --nagle on --time 2s --rounds 2"));
     assert_eq!(causes(&measured), [CAUSE]);
-    assert_eq!(measured["format_version"], 2);
+    assert_eq!(measured["format_version"], 3);
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("pace.json");
     let write = |document: &Value| std::fs::write(&file, document.to_string()).unwrap();

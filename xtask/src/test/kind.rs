@@ -117,6 +117,7 @@ pub(super) const COMPUTING: &[&str] = &[
 const OTHERS: &[(&str, Kind)] = &[
     ("taut-report::browser ", Kind::Browser),
     ("tautline::web a_browser", Kind::Browser),
+    ("tautline::demo an_experiment_", Kind::Bench),
     ("tautline::route bench_", Kind::Bench),
     ("tautline::survey a_survey_", Kind::Bench),
     ("tautline::survey survey_", Kind::Bench),

@@ -8,12 +8,15 @@ mod echo;
 mod floor;
 mod observer;
 mod pace;
+mod published;
 mod round;
 mod route;
+mod setting;
 mod stream;
 mod tcp;
 mod tune;
 mod usual;
+mod watch;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -26,11 +29,14 @@ pub use echo::EchoRow;
 pub use floor::FloorRow;
 pub use observer::ObserverCost;
 pub use pace::{MessageExcerpt, PaceRound, PaceRow};
+pub use published::{FigureUnit, PublishedFigure, PublishedRow};
 pub use round::Round;
 pub use route::RouteRow;
+pub use setting::{SettingRow, SettingVerdict};
 pub use stream::{Coarse, Counted, StreamRound, StreamRow};
 pub use tcp::TcpFacts;
 pub use tune::TuneRow;
+pub use watch::{WatchRow, WatchedLoss, WatchedPlace};
 
 /// Declares the kinds of rows, each with its name in JSON. All that goes through the kinds follows from this one list.
 macro_rules! rows {
@@ -79,4 +85,10 @@ rows! {
     "floor" => Floor(Box<FloorRow>),
     /// Whether something that Tautline needs works here.
     "check" => Check(CheckRow),
+    /// What the live connections of a host lose, and to what.
+    "watch" => Watch(Box<WatchRow>),
+    /// A setting of the host.
+    "setting" => Setting(SettingRow),
+    /// A published experiment beside its repetition.
+    "published" => Published(Box<PublishedRow>),
 }

@@ -150,7 +150,7 @@ fn label(row: &Row) -> Option<String> {
         }
         Row::AirChange(_) => None,
         Row::Floor(row) => Some(format!("floor: {}", row.what)),
-        Row::Tune(_) | Row::Check(_) => None,
+        Row::Tune(_) | Row::Check(_) | Row::Watch(_) | Row::Setting(_) | Row::Published(_) => None,
     }
 }
 
@@ -225,7 +225,7 @@ fn figures(row: &Row) -> Vec<Figure> {
             figures
         }
         Row::Floor(row) => times(["p50", "p99"], Some(&row.ns), Vec::new()),
-        Row::AirChange(_) | Row::Check(_) => Vec::new(),
+        Row::AirChange(_) | Row::Check(_) | Row::Watch(_) | Row::Setting(_) | Row::Published(_) => Vec::new(),
     };
     figures.into_iter().flatten().collect()
 }
@@ -237,7 +237,15 @@ fn losses(row: &Row) -> Option<Losses> {
         Row::Pace(row) => Some(Losses { lost: row.lost, messages: row.messages }),
         Row::Crowd(row) => Some(Losses { lost: row.lost, messages: row.sent }),
         Row::Route(row) => Some(row.losses()),
-        Row::Stream(_) | Row::Tune(_) | Row::Air(_) | Row::AirChange(_) | Row::Floor(_) | Row::Check(_) => None,
+        Row::Stream(_)
+        | Row::Tune(_)
+        | Row::Air(_)
+        | Row::AirChange(_)
+        | Row::Floor(_)
+        | Row::Check(_)
+        | Row::Watch(_)
+        | Row::Setting(_)
+        | Row::Published(_) => None,
     }
 }
 

@@ -17,6 +17,8 @@ use crate::units;
 
 pub(super) fn all(page: &mut Page, groups: &Groups<'_>) {
     let (floor, check) = (sheet::floor_sheets(&groups.floor), sheet::check_sheets(&groups.check));
+    section(page, &PUBLISHED, &sheet::published_sheets(&groups.published), |_| {});
+    section(page, &LIVE, &sheet::host_sheets(&groups.watch, &groups.setting), |_| {});
     section(page, &ECHO, &sheet::echo_sheets(&groups.echo), |page| echo(page, &groups.echo));
     section(page, &PACE, &sheet::pace_sheets(&groups.pace), |page| pace(page, &groups.pace));
     section(page, &STREAM, &sheet::stream_sheets(&groups.stream), |page| stream(page, &groups.stream));
@@ -34,6 +36,13 @@ struct Words {
     lead: &'static str,
 }
 
+const PUBLISHED: Words =
+    Words { id: "published", heading: "A published experiment", lead: "Its figures beside those measured here." };
+const LIVE: Words = Words {
+    id: "live",
+    heading: "This host",
+    lead: "What its live connections lose and to what, and the settings that bear on it.",
+};
 const ECHO: Words =
     Words { id: "echo", heading: "Round trips", lead: "From sending a message to its reply, never halved." };
 const PACE: Words =

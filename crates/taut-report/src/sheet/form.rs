@@ -78,6 +78,9 @@ impl Sheet {
     /// Columns of each table that the sheet becomes: all in one, unless cases next to one another
     /// do not fit. Then they are spread evenly.
     pub(crate) fn tables(&self, fits: impl Fn(&[usize]) -> bool) -> Vec<Vec<usize>> {
+        if self.columns.is_empty() {
+            return Vec::new();
+        }
         let Some(first) = self.cases_from else {
             return vec![(0..self.columns.len()).collect()];
         };

@@ -11,13 +11,17 @@ mod floor;
 mod form;
 mod label;
 mod pace;
+mod published;
 mod remark;
 mod route;
+mod setting;
 mod stream;
 mod tune;
+mod watch;
 
 use taut_record::{
-    AirChangeRow, AirRow, CheckRow, CrowdRow, EchoRow, FloorRow, PaceRow, Recording, RouteRow, Row, StreamRow, TuneRow,
+    AirChangeRow, AirRow, CheckRow, CrowdRow, EchoRow, FloorRow, PaceRow, PublishedRow, Recording, RouteRow, Row,
+    SettingRow, StreamRow, TuneRow, WatchRow,
 };
 
 pub(crate) use about::{About, commands, options};
@@ -46,6 +50,9 @@ pub(crate) struct Groups<'a> {
     pub(crate) air_changes: Vec<&'a AirChangeRow>,
     pub(crate) floor: Vec<&'a FloorRow>,
     pub(crate) check: Vec<&'a CheckRow>,
+    pub(crate) watch: Vec<&'a WatchRow>,
+    pub(crate) setting: Vec<&'a SettingRow>,
+    pub(crate) published: Vec<&'a PublishedRow>,
 }
 
 impl<'a> Groups<'a> {
@@ -63,10 +70,26 @@ impl<'a> Groups<'a> {
                 Row::AirChange(row) => groups.air_changes.push(row),
                 Row::Floor(row) => groups.floor.push(row),
                 Row::Check(row) => groups.check.push(row),
+                Row::Watch(row) => groups.watch.push(row),
+                Row::Setting(row) => groups.setting.push(row),
+                Row::Published(row) => groups.published.push(row),
             }
         }
         groups
     }
+}
+
+/// What the connections of the host lose, and how the host is set.
+pub(crate) fn host_sheets(watched: &[&WatchRow], settings: &[&SettingRow]) -> Vec<Sheet> {
+    let mut sheets: Vec<Sheet> = watched.iter().map(|row| watch::sheet(row)).collect();
+    if !settings.is_empty() {
+        sheets.push(setting::sheet(settings));
+    }
+    sheets
+}
+
+pub(crate) fn published_sheets(rows: &[&PublishedRow]) -> Vec<Sheet> {
+    rows.iter().map(|row| published::sheet(row)).collect()
 }
 
 pub(crate) fn echo_sheets(rows: &[&EchoRow]) -> Vec<Sheet> {

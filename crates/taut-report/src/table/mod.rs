@@ -1,13 +1,15 @@
 //! Text for a terminal or a file: tables by kind of row, then findings in words, then the host.
 
+mod brief;
 mod grid;
 mod paint;
 
 use crate::sheet::{
-    Groups, Sheet, Tone, air_sheets, check_sheets, commands, crowd_sheets, echo_sheets, floor_sheets, pace_sheets,
-    route_sheets, stream_sheets, tune_sheets,
+    Groups, Sheet, Tone, air_sheets, check_sheets, commands, crowd_sheets, echo_sheets, floor_sheets, host_sheets,
+    pace_sheets, published_sheets, route_sheets, stream_sheets, tune_sheets,
 };
-use crate::{Document, prose};
+use crate::{Document, prose, units};
+pub use brief::brief;
 use paint::{paint, wrap};
 
 /// How the text is to look.
@@ -27,6 +29,8 @@ pub fn render(document: &Document, style: Style) -> String {
         out.push_str(&format!("{}\n\n", paint(&partial, Tone::Bad)));
     }
     let sheets = [
+        published_sheets(&groups.published),
+        host_sheets(&groups.watch, &groups.setting),
         echo_sheets(&groups.echo),
         pace_sheets(&groups.pace),
         stream_sheets(&groups.stream),
@@ -50,6 +54,19 @@ pub fn render(document: &Document, style: Style) -> String {
     out.push_str(&findings(document, style.width));
     out.push_str(&host(document, style.width));
     paint::finish(&out, style.colour)
+}
+
+/// What a document says of a published experiment, without the tables of its repetition.
+pub fn published(document: &Document, style: Style) -> String {
+    let partial = prose::partial(&document.recording).map(|partial| format!("{}\n", paint(&partial, Tone::Bad)));
+    let rows: Vec<_> = Groups::of(&document.recording).published;
+    let mut text = partial.unwrap_or_default();
+    for (row, sheet) in rows.iter().zip(published_sheets(&rows)) {
+        text.push_str(&grid::render(&sheet, style.width));
+        let took = units::time(document.recording.duration_ns);
+        text.push_str(&wrap(&format!("Took {took}. At length: {}", row.command), style.width, "", "  ", Tone::Faint));
+    }
+    paint::finish(&text, style.colour)
 }
 
 /// Sheets that belong to no document.

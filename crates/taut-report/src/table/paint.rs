@@ -50,7 +50,8 @@ pub(super) fn wrap(text: &str, width: Option<u16>, first_indent: &str, indent: &
     let mut out = String::new();
     let (mut line, mut used) = (String::new(), first_indent.chars().count());
     let mut lead = first_indent;
-    for word in text.split_whitespace() {
+    // A blank that may not break is none of these.
+    for word in text.split([' ', '\n', '\t']).filter(|word| !word.is_empty()) {
         let long = word.chars().count() + usize::from(!line.is_empty());
         if !line.is_empty() && used + long > width {
             out.push_str(&format!("{lead}{}\n", paint(&line, tone)));

@@ -8,8 +8,9 @@ use taut_explain::{Finding, Unit};
 use taut_record::stats::{Distribution, Losses, Rounds};
 use taut_record::{
     AirChangeRow, AirEventExcerpt, AirExcerpt, AirIdle, AirPdu, AirRow, AirSetting, CheckRow, Comparison, Counted,
-    EchoRow, Ended, FORMAT_VERSION, Floor, FloorRow, HostFacts, LossComparison, MessageExcerpt, PaceRound, PaceRow,
-    Recording, Round, Row, StreamRound, StreamRow, TcpFacts, TuneRow, Verdict,
+    EchoRow, Ended, FORMAT_VERSION, FigureUnit, Floor, FloorRow, HostFacts, LossComparison, MessageExcerpt, PaceRound,
+    PaceRow, PublishedFigure, PublishedRow, Recording, Round, Row, SettingRow, SettingVerdict, StreamRound, StreamRow,
+    TcpFacts, TuneRow, Verdict, WatchRow, WatchedLoss, WatchedPlace,
 };
 
 use super::Document;
@@ -44,6 +45,11 @@ pub(crate) fn survey() -> Document {
     ];
     results.extend(crowds().into_iter().map(|row| Row::Crowd(Box::new(row))));
     results.extend(routes().into_iter().map(|row| Row::Route(Box::new(row))));
+    results.push(Row::Watch(Box::new(watched())));
+    results.push(Row::Setting(setting("net.core.somaxconn", SettingVerdict::Costs)));
+    results.push(Row::Setting(setting("net.ipv4.tcp_wmem", SettingVerdict::Clear)));
+    results.push(Row::Setting(setting("net.ipv4.tcp_slow_start_after_idle", SettingVerdict::Unknown)));
+    results.push(Row::Published(Box::new(published())));
     results.push(Row::AirChange(Box::new(air_change("receive-buffer=64KiB", 1.0, 11.9, true))));
     results.push(Row::AirChange(Box::new(air_change("block=4032", 11.9, 11.8, false))));
     results.push(Row::Air(Box::new(air(50_000_000, 51_600.0))));
@@ -392,6 +398,80 @@ fn tune(
         throughput_bps: None,
         options: Vec::new(),
         placement: None,
+    }
+}
+
+fn watched() -> WatchRow {
+    let loss = WatchedLoss {
+        place: WatchedPlace {
+            cause: "accept_queue".to_owned(),
+            program: Some("serve \"<all>\"".to_owned()),
+            pid: Some(4711),
+            side: "server".to_owned(),
+            service: "192.0.2.7:80".to_owned(),
+        },
+        summary: "the accept queue is full: connections wait for this program or are refused".to_owned(),
+        remedy: "accept sooner, or a larger backlog (listen(2) and net.core.somaxconn)".to_owned(),
+        connections: 1,
+        worst_local: "192.0.2.7:80".to_owned(),
+        worst_peer: "0.0.0.0:0".to_owned(),
+        worst_peer_program: None,
+        worst_share: 0.42,
+        lost_ns: 2_100_000_000,
+        total_lost_ns: 2_100_000_000,
+        stands_ns: 5_000_000_000,
+        is_new: true,
+    };
+    WatchRow {
+        command: "taut watch".to_owned(),
+        span_ns: 5_000_000_000,
+        connections: 1_234,
+        active: 56,
+        looks: 250,
+        suspect_looks: 40,
+        work_ns: 80_000_000,
+        is_enough: true,
+        losses: vec![loss],
+        remarks: vec!["The options of 7 connections can't be looked at: run it as root.".to_owned()],
+    }
+}
+
+fn setting(name: &str, verdict: SettingVerdict) -> SettingRow {
+    let (found, remedy) = match verdict {
+        SettingVerdict::Costs => ("an accept queue was full 12 times", Some("raise it")),
+        SettingVerdict::Clear => ("no send buffer was the limit", None),
+        SettingVerdict::Unknown => ("looks do not show it", Some("a trace does")),
+    };
+    let remedy = remedy.map(ToOwned::to_owned);
+    SettingRow {
+        name: name.to_owned(),
+        value: "4096 16384 4194304".to_owned(),
+        verdict,
+        found: found.to_owned(),
+        remedy,
+    }
+}
+
+fn published() -> PublishedRow {
+    let figure = |figure: &str, unit, published: Option<f64>, here: Option<f64>| PublishedFigure {
+        figure: figure.to_owned(),
+        unit,
+        published,
+        published_in_words: published.is_none().then(|| "grows with their number".to_owned()),
+        here,
+    };
+    PublishedRow {
+        experiment: "A synthetic experiment".to_owned(),
+        there: "two machines of then".to_owned(),
+        here: "this machine, over loopback".to_owned(),
+        figures: vec![
+            figure("mean gap", FigureUnit::Ns, Some(56_073_000.0), Some(56_130_000.0)),
+            figure("throughput", FigureUnit::Bps, Some(224_800.0), None),
+            figure("late", FigureUnit::Share, Some(0.016), Some(0.0)),
+            figure("100 active to 1", FigureUnit::Number, None, Some(0.92)),
+        ],
+        meaning: "It was the receiver's delayed ACK.".to_owned(),
+        command: "taut pace --foreign-peer 56ms".to_owned(),
     }
 }
 

@@ -7,23 +7,14 @@ use taut_record::stats::{Distribution, Quantile};
 use taut_report::units;
 use taut_serve::{Mistake, Staged};
 
-use super::{sockets, trace};
+use super::super::{sockets, trace};
 use crate::exit::Code;
 use crate::{output, run};
 
-/// Stage a slow program, to see taut find out what is wrong with it
-///
-/// A client and a server in this process talk over loopback, and one of them makes a mistake that programs make. It is
-/// staged, but the stall is the kernel's own. The output has the process number and the lines to try on it.
+/// A slow program, staged.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  taut demo --explain                the answer at once; with root from the kernel's events, else from samples
-  taut demo                          60 s to find it yourself, from another terminal
-  taut demo --cured                  the same program without the mistake: nothing is found any more
-  taut demo --case slow-reader --explain
-
-docs/trace.md says how the holder of the data is found.")]
-pub(crate) struct Args {
+#[group(id = "staged")]
+pub(super) struct Args {
     /// What is wrong
     #[arg(long, value_enum, default_value_t = Case::Nagle)]
     case: Case,
@@ -172,7 +163,7 @@ fn explain(pid: i32, is_json: bool) -> anyhow::Result<Code> {
     Ok(Code::Ok)
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+pub(super) fn run(args: &Args) -> anyhow::Result<Code> {
     let interrupt = run::interrupt_on_signals()?;
     let mut staged = Staged::start(args.case.mistake(), args.cured).context("stage a client and a server")?;
     let (pid, port) = (std::process::id(), staged.address().port());

@@ -1,0 +1,93 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the live TCP connections of a host lost while they were looked at.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct WatchRow {
+    /// The command that looks again.
+    pub command: String,
+    /// How long was looked.
+    pub span_ns: u64,
+    /// Connections at the end, listening sockets and those of the tool itself left out.
+    pub connections: u64,
+    /// Of them, those that sent or received something meanwhile, or in which something waited.
+    pub active: u64,
+    /// Looks at all sockets.
+    pub looks: u32,
+    /// Looks at those alone in which something waited.
+    pub suspect_looks: u32,
+    /// Processor time of all this.
+    pub work_ns: u64,
+    /// Whether there were enough looks to tell which connections lose time.
+    pub is_enough: bool,
+    /// What loses time, the longest time first.
+    pub losses: Vec<WatchedLoss>,
+    /// What could not be seen, a sentence each.
+    pub remarks: Vec<String>,
+}
+
+/// Who loses time, and to what: all connections of one program with one service that lose it to the same cause.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct WatchedPlace {
+    /// Short name, as `taut explain` has it.
+    pub cause: String,
+    /// Name of the program; `null` when it may not be looked at, or none has the socket.
+    pub program: Option<String>,
+    /// Its process.
+    pub pid: Option<i32>,
+    /// Which side of the connection loses: `server` where a program listens at the address, else `client`.
+    pub side: String,
+    /// Address of the service: this end's for a server, the other end's for a client.
+    pub service: String,
+}
+
+/// A loss that stands.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct WatchedLoss {
+    /// Who loses, and to what.
+    #[serde(flatten)]
+    pub place: WatchedPlace,
+    /// What is the matter.
+    pub summary: String,
+    /// What to change.
+    pub remedy: String,
+    /// Connections that lost time in this interval.
+    pub connections: u64,
+    /// This end of the one that lost most.
+    pub worst_local: String,
+    /// Its other end.
+    pub worst_peer: String,
+    /// Name and number of the program at that end, if it is on this host.
+    pub worst_peer_program: Option<String>,
+    /// The part of the interval that it lost, from 0 to 1.
+    pub worst_share: f64,
+    /// Time lost in this interval by all of them together.
+    pub lost_ns: u64,
+    /// Time lost since it began.
+    pub total_lost_ns: u64,
+    /// Since when it stands.
+    pub stands_ns: u64,
+    /// Whether it stands since this interval.
+    pub is_new: bool,
+}
+
+impl WatchedPlace {
+    /// `nginx (812), server at 10.0.0.1:80`
+    pub fn name(&self) -> String {
+        format!("{}, {}", self.program_name(), self.part())
+    }
+
+    /// `nginx (812)`
+    pub fn program_name(&self) -> String {
+        match (&self.program, self.pid) {
+            (Some(program), Some(pid)) => format!("{program} ({pid})"),
+            _ => "a program that is not seen".to_owned(),
+        }
+    }
+
+    /// `server at 10.0.0.1:80`
+    pub fn part(&self) -> String {
+        let between = if self.side == "server" { "server at" } else { "client of" };
+        format!("{between} {}", self.service)
+    }
+}

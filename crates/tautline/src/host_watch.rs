@@ -1,0 +1,252 @@
+//! All TCP connections of this host, looked at for a time: which lose time, to what, and since when.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use taut_explain::socket::{Account, FEWEST_SAMPLES, Suspicion, holder, suspicions};
+use taut_explain::watch::{Changes, Episode, Total, Watch};
+use taut_link::clock;
+use taut_record::{WatchRow, WatchedLoss, WatchedPlace};
+use taut_source::{Sampler, Seen, State};
+use taut_time::Instant;
+
+use crate::account::account;
+
+/// Between two looks.
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// Looks at all connections again and again, and at those in which something waited more often.
+pub(crate) struct HostWatch {
+    sampler: Sampler,
+    watch: Watch<WatchedPlace>,
+    most_work: u32,
+    threshold: f64,
+    from: Instant,
+    all_due: Instant,
+    suspects_due: Instant,
+    /// What looking took, in this interval.
+    spent: Duration,
+    suspect_looks: u32,
+}
+
+/// What the connections lost in one interval, and which losses are over.
+pub(crate) struct Interval {
+    pub(crate) row: WatchRow,
+    pub(crate) ended: Vec<Episode<WatchedPlace>>,
+}
+
+impl HostWatch {
+    /// Looks for the programs of all sockets, and begins. The looks at all, those at the suspicious ones, and the search
+    /// for programs take at most one part in `most_work` of a processor each. A loss counts from this share of a
+    /// connection's time on.
+    ///
+    /// # Errors
+    /// When the kernel's list of sockets can't be had.
+    pub(crate) fn begin(port: Option<u16>, most_work: u32, threshold: f64) -> anyhow::Result<Self> {
+        let mut sampler = Sampler::new(None, port, holder)?.within(most_work);
+        // The first one goes through /proc and reads the options of all: it is no part of an interval.
+        sampler.look(clock::now())?;
+        sampler.settle();
+        let from = clock::now();
+        Ok(Self {
+            sampler,
+            watch: Watch::default(),
+            most_work,
+            threshold,
+            from,
+            all_due: from,
+            suspects_due: from,
+            spent: Duration::ZERO,
+            suspect_looks: 0,
+        })
+    }
+
+    /// Looks, if that is due: every 20 ms, or less often where `most_work` allows no more.
+    ///
+    /// # Errors
+    /// When the kernel's list of sockets can't be had.
+    pub(crate) fn look(&mut self, now: Instant) -> anyhow::Result<()> {
+        let before = clock::thread_cpu();
+        let cost = || clock::thread_cpu().saturating_sub(before);
+        if now >= self.all_due {
+            self.sampler.look(now)?;
+            self.all_due = now + PERIOD.max(cost() * self.most_work);
+            self.suspects_due = now + PERIOD;
+        } else if now >= self.suspects_due {
+            self.sampler.look_at_suspects(now)?;
+            self.suspect_looks += 1;
+            self.suspects_due = now + PERIOD.max(cost() * self.most_work);
+        }
+        self.spent += cost();
+        Ok(())
+    }
+
+    /// When the next look is due.
+    pub(crate) fn due(&self) -> Instant {
+        self.all_due.min(self.suspects_due)
+    }
+
+    /// Begin of the interval.
+    pub(crate) const fn from(&self) -> Instant {
+        self.from
+    }
+
+    /// Whether there are enough looks for a verdict.
+    pub(crate) const fn is_enough(&self) -> bool {
+        self.sampler.looks() >= FEWEST_SAMPLES
+    }
+
+    /// What the interval came to, which ends now; the next one begins.
+    pub(crate) fn interval(&mut self, now: Instant) -> Interval {
+        let before = clock::thread_cpu();
+        let (places, counts) = places(&self.sampler, self.threshold);
+        let losses = places.iter().map(|(place, losses)| (place.clone(), sum(losses)));
+        let Changes { begun, ended } = self.watch.interval(self.from, now, losses);
+        let mut losses: Vec<WatchedLoss> = places
+            .iter()
+            .filter_map(|(place, losses)| {
+                let episode = self.watch.standing(place)?;
+                Some(loss(&self.sampler, place, losses, episode, begun.contains(place)))
+            })
+            .collect();
+        losses.sort_by_key(|loss| std::cmp::Reverse(loss.lost_ns));
+        let row = WatchRow {
+            command: "taut watch".to_owned(),
+            span_ns: nanos(now.saturating_since(self.from)),
+            connections: counts.connections,
+            active: counts.active,
+            looks: self.sampler.looks(),
+            suspect_looks: self.suspect_looks,
+            work_ns: nanos(self.spent),
+            is_enough: self.is_enough(),
+            losses,
+            remarks: remarks(&self.sampler, counts.without_options, self.watch.forgotten()),
+        };
+        self.sampler.restart();
+        (self.from, self.suspect_looks) = (now, 0);
+        self.spent = clock::thread_cpu().saturating_sub(before);
+        Interval { row, ended }
+    }
+
+    /// All losses, the longest time lost first; those that stand end here.
+    pub(crate) fn finish(self) -> Vec<Total<WatchedPlace>> {
+        self.watch.finish().0
+    }
+}
+
+fn places(sampler: &Sampler, threshold: f64) -> (BTreeMap<WatchedPlace, Vec<Loss<'_>>>, Counts) {
+    let mut places: BTreeMap<WatchedPlace, Vec<Loss<'_>>> = BTreeMap::new();
+    let mut counts = Counts::default();
+    // Connections of this program are none of the host's: a survey has some of its own.
+    let own = std::process::id().cast_signed();
+    for seen in sampler.seen().filter(|seen| seen.owner.as_ref().is_none_or(|owner| owner.pid != own)) {
+        if seen.last.state != State::Listen {
+            counts.connections += 1;
+            counts.active += u64::from(is_active(seen));
+        }
+        let is_told = seen.options.is_some() || seen.last.inode == 0 || seen.last.state != State::Established;
+        counts.without_options += u64::from(!is_told);
+        for suspicion in suspicions(&weighed(seen)) {
+            let share = suspicion.time.as_secs_f64() / seen.span.as_secs_f64();
+            if share >= 0.999 * threshold {
+                let place = place(sampler, seen, suspicion.cause);
+                places.entry(place).or_default().push(Loss { seen, suspicion, share });
+            }
+        }
+    }
+    (places, counts)
+}
+
+#[derive(Default)]
+struct Counts {
+    connections: u64,
+    active: u64,
+    without_options: u64,
+}
+
+/// Whether it sent or received something, or something waited in it.
+fn is_active(seen: &Seen) -> bool {
+    let (first, last) = (&seen.first.info, &seen.last.info);
+    let has_moved = (first.bytes_acked, first.bytes_received) != (last.bytes_acked, last.bytes_received);
+    has_moved || seen.idle() < seen.span || !seen.unread.is_zero()
+}
+
+/// One suspicion of one connection.
+struct Loss<'a> {
+    seen: &'a Seen,
+    suspicion: Suspicion,
+    share: f64,
+}
+
+/// Suspicious ones are looked at more often, so their samples count by the time that they stand for.
+fn weighed(seen: &Seen) -> Account {
+    let plain = account(seen);
+    let weigh = |time: Duration| {
+        let share = time.as_secs_f64() / seen.span.as_secs_f64().max(f64::MIN_POSITIVE);
+        (share * f64::from(seen.samples)).round() as u32
+    };
+    let unaccepted_samples = if plain.unaccepted_samples > 0 { weigh(seen.unaccepted) } else { 0 };
+    Account { unread_samples: weigh(seen.unread), unaccepted_samples, ..plain }
+}
+
+fn place(sampler: &Sampler, seen: &Seen, cause: &str) -> WatchedPlace {
+    let is_server = seen.last.state == State::Listen || sampler.listens_at(seen.last.local);
+    WatchedPlace {
+        cause: cause.to_owned(),
+        program: seen.owner.as_ref().map(|owner| owner.name.clone()),
+        pid: seen.owner.as_ref().map(|owner| owner.pid),
+        side: if is_server { "server" } else { "client" }.to_owned(),
+        service: if is_server { seen.last.local } else { seen.last.peer }.to_string(),
+    }
+}
+
+fn sum(losses: &[Loss<'_>]) -> Duration {
+    losses.iter().fold(Duration::ZERO, |sum, loss| sum + loss.suspicion.time)
+}
+
+fn loss(
+    sampler: &Sampler,
+    place: &WatchedPlace,
+    losses: &[Loss<'_>],
+    episode: &Episode<WatchedPlace>,
+    is_new: bool,
+) -> WatchedLoss {
+    let worst = losses.iter().max_by(|one, other| one.share.total_cmp(&other.share));
+    let suspicion = worst.map(|worst| worst.suspicion);
+    let end = |of: fn(&Seen) -> String| worst.map(|worst| of(worst.seen)).unwrap_or_default();
+    let peer = worst.and_then(|worst| sampler.peer_of(worst.seen));
+    WatchedLoss {
+        place: place.clone(),
+        summary: suspicion.map(|one| one.summary.to_owned()).unwrap_or_default(),
+        remedy: suspicion.map(|one| one.remedy.to_owned()).unwrap_or_default(),
+        connections: losses.len() as u64,
+        worst_local: end(|seen| seen.last.local.to_string()),
+        worst_peer: end(|seen| seen.last.peer.to_string()),
+        worst_peer_program: peer.map(|peer| format!("{} ({})", peer.name, peer.pid)),
+        worst_share: worst.map_or(0.0, |worst| worst.share.min(1.0)),
+        lost_ns: nanos(sum(losses)),
+        total_lost_ns: nanos(episode.lost),
+        stands_ns: nanos(episode.stood()),
+        is_new,
+    }
+}
+
+fn remarks(sampler: &Sampler, without_options: u64, forgotten: u64) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if without_options > 0 {
+        let connections = if without_options == 1 { "1 connection" } else { &format!("{without_options} connections") };
+        remarks.push(format!(
+            "The options of {connections} can't be looked at, so waits for Nagle's algorithm or TCP_CORK are not told \
+             there: run it as root."
+        ));
+    }
+    let lost = u64::try_from(sampler.forgotten()).unwrap_or(u64::MAX).saturating_add(forgotten);
+    if lost > 0 {
+        remarks.push(format!("{lost} connections or losses are left out: more than are kept."));
+    }
+    remarks
+}
+
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
