@@ -261,3 +261,23 @@ fn checked(groups: &Groups<'_>) -> Option<String> {
     (!groups.check.is_empty())
         .then(|| format!("{working} of {} things that Tautline needs work here.", groups.check.len()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic;
+
+    #[test]
+    fn what_looks_came_to_is_a_sentence() {
+        let document = synthetic::survey();
+        let mut rows = document.recording.results.into_iter();
+        let row = rows.find_map(|row| if let taut_record::Row::Watch(row) = row { Some(*row) } else { None }).unwrap();
+        assert_eq!(watched(&row), "56 of 1,234 connections active in 5.00 s: 1 loss.");
+        let none = WatchRow { losses: Vec::new(), ..row };
+        assert!(watched(&none).ends_with(": none loses time that a look can see."));
+        let idle = WatchRow { active: 0, connections: 1, ..none };
+        assert_eq!(watched(&idle), "Idle: nothing was sent, received or waiting in 1 connection in 5.00 s.");
+        assert_eq!(watched(&WatchRow { connections: 0, ..idle.clone() }), "This host had no TCP connection in 5.00 s.");
+        assert!(watched(&WatchRow { is_enough: false, ..idle }).starts_with("Too few looks"));
+    }
+}

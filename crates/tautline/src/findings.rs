@@ -387,8 +387,8 @@ fn min_rtt(tcp: Option<TcpFacts>) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use taut_record::Comparison;
     use taut_record::stats::Distribution;
+    use taut_record::{Comparison, WatchedPlace};
 
     use super::*;
 
@@ -429,6 +429,36 @@ mod tests {
             placement: None,
             client_spins: false,
         }
+    }
+
+    #[test]
+    fn a_loss_of_the_host_is_a_finding_with_what_to_try() {
+        let loss = |cause: &str, pid| WatchedLoss {
+            place: WatchedPlace {
+                cause: cause.to_owned(),
+                program: Some("db".to_owned()),
+                pid,
+                side: "client".to_owned(),
+                service: "192.0.2.1:80".to_owned(),
+            },
+            summary: "it waits".to_owned(),
+            remedy: "read sooner".to_owned(),
+            connections: 2,
+            worst_local: "192.0.2.7:999".to_owned(),
+            worst_peer: "192.0.2.1:80".to_owned(),
+            worst_peer_program: None,
+            worst_share: 0.5,
+            lost_ns: 7,
+            total_lost_ns: 9,
+            stands_ns: 1,
+            is_new: true,
+        };
+        let found = of_loss(&loss("unread", Some(7)));
+        assert_eq!((found.summary.as_str(), found.cost_ns, found.share), ("It waits.", 7, 0.5));
+        assert_eq!(found.on, "db (7), client of 192.0.2.1:80, 2 connections");
+        assert_eq!(found.remedy, "Read sooner. `sudo taut trace --pid 7` shows each wait.");
+        assert!(of_loss(&loss("cork", Some(7))).remedy.ends_with("`sudo taut trace --pid 7 --try uncork` tries it."));
+        assert_eq!(of_loss(&loss(nagle::CAUSE, None)).remedy, "Read sooner.");
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use taut_explain::Finding;
 use taut_record::{EchoRow, Placement, PlacementKind, SettingVerdict, StreamRow};
 
-use super::Style;
-use super::paint::{NO_BREAK, finish, paint, wrap};
+use super::paint::{NO_BREAK, paint, wrap};
 use crate::lines::WIDTH;
 use crate::sheet::{Groups, Tone};
 use crate::{Document, prose, units};
@@ -16,10 +15,9 @@ const MARGIN: usize = 13;
 /// One frame at 60 Hz, the limit by which late frames are told.
 const FRAME_NS: u64 = 16_700_000;
 
-/// The answer in at most 25 lines: what the connections of the host lose, worst first and with what to change; how it is
-/// set; how fast its paths are; what is missing; and where all of it stands.
-pub fn brief(document: &Document, style: Style, report: &str) -> String {
-    let width = style.width.map_or(WIDTH, |width| usize::from(width).clamp(40, WIDTH)) as u16;
+/// The answer, with its tones still marked.
+pub(super) fn render(document: &Document, width: Option<u16>, report: &str) -> String {
+    let width = width.map_or(WIDTH, |width| usize::from(width).clamp(40, WIDTH)) as u16;
     let paragraph = |name: &str, text: &str, tone: Tone| -> Vec<String> {
         let (first, others) = (format!("{name:<MARGIN$}"), " ".repeat(MARGIN));
         wrap(text, Some(width), &first, &others, tone).lines().map(ToOwned::to_owned).collect()
@@ -61,7 +59,7 @@ pub fn brief(document: &Document, style: Style, report: &str) -> String {
         lines.truncate(HEIGHT - 1);
         lines.extend(last);
     }
-    finish(&(lines.join("\n") + "\n"), style.colour)
+    lines.join("\n") + "\n"
 }
 
 /// As many of the findings as there is room for, the worst first.
@@ -193,19 +191,24 @@ fn missing(groups: &Groups<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::paint::finish;
     use super::*;
     use crate::synthetic;
+
+    fn brief(document: &Document, width: Option<u16>) -> String {
+        finish(&render(document, width, "taut report survey.json"), false)
+    }
 
     #[test]
     fn a_survey_fits_a_screen_and_names_the_worst_first() {
         let mut document = synthetic::survey();
-        insta::assert_snapshot!(brief(&document, Style::default(), "taut report survey.json"));
+        insta::assert_snapshot!(brief(&document, None));
         // Whatever was found, and however narrow the terminal is.
         let finding = document.findings[0].clone();
         document.findings.extend(vec![finding; 40]);
         document.recording.ended = taut_record::Ended::Failed("a part: ".repeat(200));
         for width in [None, Some(10), Some(60), Some(100), Some(200)] {
-            let text = brief(&document, Style { colour: false, width }, "taut report survey.json");
+            let text = brief(&document, width);
             assert!(text.lines().count() <= HEIGHT, "{width:?}\n{text}");
             assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{width:?}\n{text}");
             assert!(width < Some(60) && width.is_some() || text.contains(" more: see the report."), "{text}");
@@ -216,7 +219,7 @@ mod tests {
     fn a_document_without_anything_says_so() {
         let mut document = synthetic::survey();
         (document.recording.results, document.findings) = (Vec::new(), Vec::new());
-        let text = brief(&document, Style::default(), "none");
-        assert_eq!(text, "connections  not looked at\nreport       none\n");
+        let text = brief(&document, None);
+        assert_eq!(text, "connections  not looked at\nreport       taut report survey.json\n");
     }
 }

@@ -9,7 +9,6 @@ use crate::sheet::{
     pace_sheets, published_sheets, route_sheets, stream_sheets, tune_sheets,
 };
 use crate::{Document, prose, units};
-pub use brief::brief;
 use paint::{paint, wrap};
 
 /// How the text is to look.
@@ -54,6 +53,12 @@ pub fn render(document: &Document, style: Style) -> String {
     out.push_str(&findings(document, style.width));
     out.push_str(&host(document, style.width));
     paint::finish(&out, style.colour)
+}
+
+/// The answer of a survey in at most 25 lines: what the connections of the host lose, worst first and with what to change;
+/// how it is set; how fast its paths are; what is missing; and where all of it stands.
+pub fn brief(document: &Document, style: Style, report: &str) -> String {
+    paint::finish(&brief::render(document, style.width, report), style.colour)
 }
 
 /// What a document says of a published experiment, without the tables of its repetition.

@@ -26,9 +26,9 @@ use crate::exit::Code;
   taut demo                          60 s to find it yourself, from another terminal
   taut demo --cured                  the same program without the mistake: nothing is found any more
   taut demo --case slow-reader --explain
-  taut demo nagle                    a published experiment, its figures beside those of this machine
+  taut demo nagle                    a published experiment, beside the figures of this machine
 
-docs/trace.md says how the holder of the data is found, docs/experiments.md what became of the experiments.")]
+docs/trace.md says how the holder of the data is found; docs/experiments.md has the experiments.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     experiment: Option<Paper>,
@@ -39,15 +39,15 @@ pub(crate) struct Args {
 /// The published experiments.
 #[derive(Debug, clap::Subcommand)]
 enum Paper {
-    /// Nagle's algorithm and real-time sending: 128 bytes every 10 ms, with it and without (15 s)
+    /// Nagle's algorithm in real-time sending: 128 bytes every 10 ms, with it and without
     Nagle(Output),
-    /// POSIX network AIO: a server with up to 10,000 connections, few of them active, by poll and by AIO (50 s)
+    /// POSIX network AIO: a server of 10,000 connections, few of them active, by poll and AIO
     Aio(Output),
-    /// Latency of links: 1,000 echoes over TCP and UDP, and how many frames of a game come late (10 s)
+    /// Latency of links: 1,000 echoes over TCP and UDP, and the late frames of a game
     Latency(Output),
-    /// Throughput of Bluetooth LE: five connection intervals on a model of the link (some seconds)
+    /// Throughput of Bluetooth LE: five connection intervals, on a model of the link
     Ble(Output),
-    /// The direct path: a sensor's event opened anew, kept open, and in the kernel; takes root (15 s)
+    /// The direct path: files opened anew, kept open, and a condition in the kernel; as root
     Route(Output),
 }
 
