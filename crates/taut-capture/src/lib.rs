@@ -35,6 +35,7 @@ mod step;
 mod ways;
 
 pub use archive::Member;
+pub use bluetooth::{HostPacket, HostPackets};
 pub use counts::Counts;
 pub use decode::{Skipped, TcpPacket, decode};
 pub use ends::Ends;
@@ -44,4 +45,5 @@ pub use packet::{Ending, LinkType, Packet};
 pub use qlog::{Qlog, QlogCounts};
 pub use reader::Reader;
 pub use recorded::{Recorded, RecordedEnd, Recorder};
+pub use sniffer::{AirPayload, air_payload};
 pub use source::Source;

@@ -2,6 +2,7 @@
 
 use taut_explain::join::{ClockFit, Joined, Way};
 
+use crate::explained_bluetooth::lines as of_bluetooth;
 use crate::explained_lost::lines as lost;
 use crate::lines::wrap;
 use crate::units;
@@ -13,7 +14,10 @@ pub(crate) fn lines(joined: &Joined, is_full: bool) -> Vec<String> {
         *first = first.trim_start().to_owned();
     }
     lines.extend(wrap("  ", &error(joined)));
-    lines.extend(ways(joined).iter().flat_map(|way| wrap("  ", way)));
+    match &joined.bluetooth {
+        Some(bluetooth) => lines.extend(of_bluetooth(joined, bluetooth, is_full)),
+        None => lines.extend(ways(joined).iter().flat_map(|way| wrap("  ", way))),
+    }
     if is_full {
         let ([ours, theirs], [our_last, their_last]) = (joined.first_frames, joined.last_frames);
         lines.extend(wrap(
@@ -78,12 +82,16 @@ fn clock(joined: &Joined) -> String {
         format!("is {} {side} {reference}'s", units::time(offset))
     };
     let packets = units::count(joined.matched_packets);
+    let (packet, connection) = match &joined.bluetooth {
+        Some(_) => ("L2CAP PDUs", "link"),
+        None => ("packets", "connection"),
+    };
     let connections = match joined.connections {
-        1 => "1 connection".to_owned(),
-        count => format!("{} connections", units::count(count)),
+        1 => format!("1 {connection}"),
+        count => format!("{} {connection}s", units::count(count)),
     };
     format!(
-        "{place}{other}'s clock {offset}, ± {error}, and {}; by {packets} packets of {connections} that both have.",
+        "{place}{other}'s clock {offset}, ± {error}, and {}; by {packets} {packet} of {connections} that both have.",
         rate(clock)
     )
 }

@@ -24,6 +24,7 @@ mod difference;
 mod document;
 mod explained;
 mod explained_air;
+mod explained_bluetooth;
 mod explained_datagrams;
 mod explained_file;
 mod explained_joined;

@@ -1,12 +1,94 @@
 //! Several captures of one path on one timeline.
 
-use taut_capture::{Packet, decode};
-use taut_event::SegmentFlags;
-use taut_explain::join::{Joined, NotJoined, Sighting, Sightings, join as on_one_timeline};
+use taut_capture::{AirPayload, Flows, HostPacket, HostPackets, Packet, air_payload, decode};
+use taut_event::{Closed, Event, Flow, FlowId, FlowKey, Le, SegmentFlags, Sink, VantageId, What};
+use taut_explain::join::{
+    Crossings, Joined, NotJoined, OnAir, Sighting, Sightings, join as on_one_timeline, join_bluetooth,
+};
 use taut_report::ExplainedFile;
 
+/// What one file has to hold against another: segments of TCP, and what links of Bluetooth carried.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    tcp: Sightings,
+    bluetooth: Crossings,
+    host: HostPackets,
+}
+
+impl Seen {
+    /// Keeps what there is to keep of a packet, and hands it on.
+    pub(crate) fn packet(&mut self, packet: &Packet<'_>, flows: &mut Flows, sink: &mut impl Sink) {
+        sighting(packet).iter().for_each(|seen| self.tcp.add(seen));
+        self.host_packet(packet);
+        match air_payload(packet) {
+            Some(payload) => {
+                let mut both = Both { sink, links: &mut self.bluetooth, payload };
+                flows.packet(packet, VantageId(0), &mut both);
+            }
+            None => flows.packet(packet, VantageId(0), sink),
+        }
+    }
+
+    /// Nothing more comes; the clock's smallest step.
+    pub(crate) fn finish(&mut self, resolution_ns: u64) {
+        self.tcp.set_resolution(resolution_ns);
+        self.bluetooth.set_resolution(resolution_ns);
+        self.bluetooth.finish();
+    }
+
+    fn host_packet(&mut self, packet: &Packet<'_>) {
+        let Self { bluetooth, host, .. } = self;
+        host.read(packet, |told| {
+            let place = packet.at.map(|at| (at, packet.frame));
+            match (told, place) {
+                (HostPacket::Acl { link, is_received, begins, kept, length }, Some(place)) => {
+                    bluetooth.acl(place, link, is_received, begins, kept, length);
+                }
+                (HostPacket::Completed { link, packets }, Some(place)) => bluetooth.completed(place, link, packets),
+                (HostPacket::Connected { link, is_central, peer }, _) => bluetooth.connected(link, is_central, peer),
+                (HostPacket::Disconnected { link }, _) => bluetooth.disconnected(link),
+                (HostPacket::Reset { adapter }, _) => bluetooth.reset(adapter),
+                (HostPacket::Lost, _) | (_, None) => bluetooth.lost(),
+            }
+        });
+    }
+}
+
+/// Hands on what a sniffer's packet comes to, and keeps what its links carried.
+struct Both<'a, S> {
+    sink: &'a mut S,
+    links: &'a mut Crossings,
+    payload: AirPayload<'a>,
+}
+
+impl<S: Sink> Sink for Both<'_, S> {
+    fn flow(&mut self, id: FlowId, flow: &Flow) {
+        if let FlowKey::Le(key) = flow.key {
+            self.links.air_link(id.0, key.ends);
+        }
+        self.sink.flow(id, flow);
+    }
+
+    fn event(&mut self, event: &Event) {
+        match event.what {
+            What::Le(Le::Link(link)) => self.links.air_encrypted(event.flow.0, link.is_encrypted),
+            What::Le(Le::Pdu(pdu)) => {
+                let on_air = OnAir { payload: self.payload.bytes, is_deciphered: self.payload.is_deciphered };
+                self.links.air_pdu((event.at, event.place), event.flow.0, event.direction, &pdu, on_air);
+            }
+            _ => {}
+        }
+        self.sink.event(event);
+    }
+
+    fn close(&mut self, id: FlowId, why: Closed) {
+        self.links.air_over(id.0);
+        self.sink.close(id, why);
+    }
+}
+
 /// What a packet is held against those of the other file by, if it is a segment of TCP with a time.
-pub(crate) fn sighting(packet: &Packet<'_>) -> Option<Sighting> {
+fn sighting(packet: &Packet<'_>) -> Option<Sighting> {
     let at = packet.at?;
     let tcp = decode(packet).ok()?;
     Some(Sighting {
@@ -29,15 +111,25 @@ pub(crate) fn sighting(packet: &Packet<'_>) -> Option<Sighting> {
 /// A file on the timeline of the first one. Where that can't be, it is an error if it must be; else the file says
 /// why, unless they have nothing to do with each other.
 pub(crate) fn join(
-    (reference, first): &(String, Sightings),
+    (reference, first): &(String, Seen),
     file: &mut ExplainedFile,
-    other: &Sightings,
+    other: &Seen,
     is_wanted: bool,
 ) -> anyhow::Result<Option<Joined>> {
-    match on_one_timeline(first, other) {
-        Ok(joined) => Ok(Some(Joined { reference: reference.clone(), other: file.file.clone(), ..joined })),
+    let are_of_bluetooth = !first.bluetooth.is_empty() && !other.bluetooth.is_empty();
+    let joined = match are_of_bluetooth {
+        true => join_bluetooth(&first.bluetooth, &other.bluetooth),
+        false => on_one_timeline(&first.tcp, &other.tcp),
+    };
+    match joined {
+        Ok(mut joined) => {
+            if let Some(ways) = &mut joined.bluetooth {
+                ways.name(reference, &file.file);
+            }
+            Ok(Some(Joined { reference: reference.clone(), other: file.file.clone(), ..joined }))
+        }
         Err(why) if is_wanted => anyhow::bail!("{reference} and {} can't be joined: {why}", file.file),
-        Err(NotJoined::NothingInCommon | NotJoined::OtherPackets) => Ok(None),
+        Err(NotJoined::NothingInCommon | NotJoined::OtherPackets | NotJoined::OtherLinks) => Ok(None),
         Err(why) => {
             file.remarks.push(format!("It is not joined with {reference}: {why}."));
             Ok(None)

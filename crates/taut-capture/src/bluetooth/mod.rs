@@ -5,6 +5,7 @@
 mod avdtp;
 mod channel;
 mod classic;
+mod crossing;
 mod enhanced;
 mod hci;
 mod link;
@@ -24,6 +25,7 @@ use crate::counts::Counts;
 use crate::packet::Packet;
 use avdtp::AVDTP_PSM;
 use channel::{Channel, Part};
+pub use crossing::{HostPacket, HostPackets};
 pub(crate) use hci::is_hci;
 use hci::{Record, Told};
 use link::{Adapter, Current, Link};

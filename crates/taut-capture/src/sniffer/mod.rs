@@ -1,6 +1,7 @@
 //! Links of Bluetooth LE as a sniffer gets them from the air: whose PDU it is, and in which connection event.
 
 mod frame;
+mod payload;
 mod rhythm;
 
 use std::hash::{BuildHasher, Hasher};
@@ -20,6 +21,7 @@ use crate::counts::Counts;
 use crate::packet::Packet;
 pub(crate) use frame::is_air;
 use frame::{Frame, Not};
+pub use payload::{AirPayload, air_payload};
 use rhythm::Rhythm;
 
 /// So many links are followed at once.

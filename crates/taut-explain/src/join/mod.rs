@@ -6,8 +6,10 @@
 //! - `lane`, `fate`, `losses`: on which side of the second place segments were lost, and how soon the receiver
 //!   acknowledged (`acknowledged`).
 //! - [`join()`]: both, as a report.
+//! - [`join_bluetooth`]: the same for links of Bluetooth, of a host's log and a sniffer's capture, or of two hosts.
 
 mod acknowledged;
+mod bluetooth;
 mod fate;
 mod fit;
 mod lane;
@@ -21,6 +23,7 @@ mod why;
 #[cfg(test)]
 mod tests;
 
+pub use bluetooth::{BluetoothWay, BluetoothWays, Crossings, HostLink, InController, OnAir, TimesOn, join_bluetooth};
 pub use losses::{Acknowledged, Frames, Losses, Lost};
 pub use report::{ClockFit, Joined, Way};
 pub use sightings::{MOST_SIGHTINGS, Sighting, Sightings};

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taut_time::ClockMap;
 
+use super::bluetooth::BluetoothWays;
 use super::fit::Fit;
 use super::losses::{Acknowledged, Losses, Told, losses};
 use super::matching::Matches;
@@ -36,6 +37,10 @@ pub struct Joined {
     /// The way back.
     #[serde(default)]
     pub back: Way,
+    /// Of links of Bluetooth what their packets waited for; absent elsewhere. There `connections` are links, and
+    /// `matched_packets` L2CAP PDUs, whose losses and acknowledgements are not in `there` and `back`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bluetooth: Option<BluetoothWays>,
     /// What could not be joined, and what that means, a sentence each.
     pub remarks: Vec<String>,
 }
@@ -99,7 +104,13 @@ impl Way {
 }
 
 /// The packets of one direction, by the line; the frames are those of reference and other file.
-fn way(packets: &[Placed], goes_there: bool, fit: &Fit, span_ns: u64, frames: impl Fn(&Placed) -> [u64; 2]) -> Way {
+pub(super) fn way(
+    packets: &[Placed],
+    goes_there: bool,
+    fit: &Fit,
+    span_ns: u64,
+    frames: impl Fn(&Placed) -> [u64; 2],
+) -> Way {
     let of_way = packets.iter().filter(|placed| placed.point.goes_there == goes_there);
     let mut times: Vec<(i64, &Placed)> = of_way.map(|placed| (fit.way(&placed.point).round() as i64, placed)).collect();
     times.sort_by_key(|(ns, _)| *ns);
@@ -117,6 +128,19 @@ fn way(packets: &[Placed], goes_there: bool, fit: &Fit, span_ns: u64, frames: im
         beyond_uncertainty_ns: doubt.ceil() as u64,
         slowest_frames: if goes_there { [ours, theirs] } else { [theirs, ours] },
         ..Way::default()
+    }
+}
+
+/// What is said of the line.
+pub(super) fn clock(fit: &Fit, map: &ClockMap, span_ns: u64, steps: u64) -> ClockFit {
+    ClockFit {
+        offset_ns: fit.offset.round() as i64,
+        uncertainty_ns: u64::try_from(map.uncertainty.as_nanos()).unwrap_or(u64::MAX),
+        rate_ppm: fit.rate * 1e6,
+        rate_between_ppm: fit.rates.map(|rate| rate * 1e6),
+        least_round_trip_ns: fit.round_trip as u64,
+        span_ns,
+        steps,
     }
 }
 
@@ -139,15 +163,7 @@ pub(super) fn report(
     };
     let times = || packets.iter().map(|placed| placed.point.at);
     let span_ns = times().max().unwrap_or(0) - times().min().unwrap_or(0);
-    let clock = ClockFit {
-        offset_ns: fit.offset.round() as i64,
-        uncertainty_ns: u64::try_from(map.uncertainty.as_nanos()).unwrap_or(u64::MAX),
-        rate_ppm: fit.rate * 1e6,
-        rate_between_ppm: fit.rates.map(|rate| rate * 1e6),
-        least_round_trip_ns: fit.round_trip as u64,
-        span_ns,
-        steps: stretches.steps(),
-    };
+    let clock = clock(&fit, map, span_ns, stretches.steps());
     let slack = 2 * (reference.resolution_ns + other.resolution_ns).max(1);
     let is_same_place = packets.iter().all(|placed| fit.way(&placed.point).abs() <= slack as f64);
     let [there, back] = losses(reference, other, matches, &stretches.sides);

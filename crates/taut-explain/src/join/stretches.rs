@@ -58,8 +58,13 @@ impl Stretches {
             return Err(NotJoined::TooFew { common: placed.len() as u64 });
         }
         let slack = reference.resolution_ns + other.resolution_ns;
+        Ok(Self { of_one_direction, sides, ..Self::along(&placed, slack)? })
+    }
+
+    /// Of packets in order, whatever they are of. `slack` is what the clocks' steps leave open, in nanoseconds.
+    pub(super) fn along(placed: &[Placed], slack: u64) -> Result<Self, NotJoined> {
         let (mut all, mut strays) = (Vec::new(), 0_u64);
-        let mut rest = &placed[..];
+        let mut rest = placed;
         while !rest.is_empty() {
             let (length, line) = longest_even(rest, slack);
             let (even, later) = rest.split_at(length);
@@ -75,7 +80,7 @@ impl Stretches {
         if all.is_empty() {
             return Err(NotJoined::NoEvenClock);
         }
-        let mut stretches = Self { all, strays, of_one_direction, sides };
+        let mut stretches = Self { all, strays, of_one_direction: 0, sides: Vec::new() };
         stretches.part();
         Ok(stretches)
     }

@@ -19,6 +19,10 @@ pub enum NotJoined {
     },
     /// Only packets of one direction are in both.
     OneDirection,
+    /// No link of Bluetooth of one is in the other.
+    OtherLinks,
+    /// No link of one is known to be in the other, and the sniffer has one in cipher text without its begin.
+    Sealed,
     /// No clock that runs evenly explains the times, not even one that was set now and then.
     NoEvenClock,
 }
@@ -41,6 +45,13 @@ impl fmt::Display for NotJoined {
             Self::OneDirection => f.write_str(
                 "only one direction of their connections is in both: then nothing tells the time on the way from the \
                  offset of the clocks",
+            ),
+            Self::OtherLinks => f.write_str(
+                "they hold no link in common: no L2CAP PDUs of one are in the other, by their bytes or by their order",
+            ),
+            Self::Sealed => f.write_str(
+                "the sniffer has a link in cipher text and not from its begin, so only lengths tell its PDUs, and \
+                 those fit none of the log's or several; capture from before the connection opens",
             ),
             Self::NoEvenClock => f.write_str(
                 "their clocks were set too often, or run too unevenly, for one timeline: packets would arrive before \

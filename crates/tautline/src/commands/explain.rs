@@ -12,7 +12,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use taut_capture::{Counts, Ending, Flows, Qlog, QlogCounts, Reader, Source};
 use taut_event::{Direction, VantageId};
-use taut_explain::join::Sightings;
 use taut_explain::trace::{self, Trace};
 use taut_explain::{Engine, causes};
 use taut_link::Error;
@@ -23,7 +22,7 @@ use taut_report::{Difference, ExplainDocument, ExplainedFile, ExplainedTrace, ex
 use crate::cause_limit::CauseLimit;
 use crate::exit::Code;
 use crate::held_limit::HeldLimit;
-use crate::joining::{self, sighting};
+use crate::joining::{self, Seen};
 use crate::model_file;
 use crate::times_limit::TimesLimit;
 use crate::{output, run};
@@ -41,7 +40,8 @@ use crate::{output, run};
 /// sniffer's capture of Bluetooth LE (link types 251, 256 and 272) it tells connection events, PDUs sent again, and
 /// who ended an event early. Nothing leaves this machine. Several files are explained each by itself, and those that
 /// hold connections of the first one are put on its timeline: the offset of their clocks, with its error, by the
-/// packets that both hold.
+/// packets that both hold. So are a Bluetooth host's log and a sniffer's capture of its link, and the logs of both
+/// hosts.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut explain slow.pcapng
@@ -49,6 +49,7 @@ use crate::{output, run};
   taut explain --full --top 10 trace.pcap.gz
   taut explain --diff before.pcap after.pcap
   taut explain --join sender.pcap receiver.pcap
+  taut explain --join host.btsnoop sniffer.pcapng
   btmon -w slow.btsnoop ; taut explain slow.btsnoop
   adb bugreport report.zip ; taut explain report.zip
   taut explain client.qlog
@@ -152,7 +153,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let (mut files, mut traces, mut joined) = (Vec::new(), Vec::new(), Vec::new());
     let mut first = None;
     for file in &args.files {
-        let mut sightings = (args.files.len() > 1 && !args.diff).then(Sightings::new);
+        let mut sightings = (args.files.len() > 1 && !args.diff).then(Seen::default);
         let explained = explain(file, &args, &interrupt, sightings.as_mut())?;
         let mut explained = match explained {
             Explained::Capture(explained) => *explained,
@@ -249,7 +250,7 @@ fn explain(
     path: &Path,
     args: &Args,
     interrupt: &Interrupt,
-    mut sightings: Option<&mut Sightings>,
+    mut sightings: Option<&mut Seen>,
 ) -> anyhow::Result<Explained> {
     let name = output::shown(path);
     let spans = match (&args.perfetto, &args.html) {
@@ -295,12 +296,10 @@ fn explain(
     let mut flows = Flows::new(CONNECTIONS);
     loop {
         match reader.next_packet() {
-            Ok(Some(packet)) => {
-                if let Some(sightings) = sightings.as_deref_mut() {
-                    sighting(&packet).iter().for_each(|seen| sightings.add(seen));
-                }
-                flows.packet(&packet, VantageId(0), &mut engine);
-            }
+            Ok(Some(packet)) => match sightings.as_deref_mut() {
+                Some(sightings) => sightings.packet(&packet, &mut flows, &mut engine),
+                None => flows.packet(&packet, VantageId(0), &mut engine),
+            },
             Ok(None) => break,
             Err(error) => return Err(named(error, &name)),
         }
@@ -312,7 +311,7 @@ fn explain(
     bar.finish_and_clear();
     let counts = *flows.counts();
     if let Some(sightings) = sightings {
-        sightings.set_resolution(reader.resolution().as_nanos() as u64);
+        sightings.finish(reader.resolution().as_nanos() as u64);
     }
     let explanation = engine.finish();
     Ok(Explained::Capture(Box::new(ExplainedFile {

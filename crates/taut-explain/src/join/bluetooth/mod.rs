@@ -1,0 +1,39 @@
+//! Two captures of a link of Bluetooth on one timeline: a host's log and a sniffer's capture, or the logs of both hosts.
+//!
+//! - [`Crossings`]: the L2CAP PDUs that one file has, link by link, so many at most; of a sniffer the PDUs on the air,
+//!   too.
+//! - `align`: which PDU of one file is which of the other: by their bytes, and where those are in cipher text by their
+//!   order and lengths.
+//! - `pair`: which link of one file is which of the other, and what that tells of the clocks. The line through it is
+//!   `fit`'s, as for TCP.
+//! - `split`: what passed while the sender's controller had something.
+//! - `report`: all of it.
+
+mod air;
+mod align;
+mod crossings;
+mod host;
+mod pair;
+mod report;
+mod split;
+#[cfg(test)]
+mod tests;
+
+pub use air::OnAir;
+pub use crossings::Crossings;
+pub use host::HostLink;
+pub use report::{BluetoothWay, BluetoothWays, InController, TimesOn};
+
+use super::report::Joined;
+use super::why::NotJoined;
+
+/// Puts the links of `other` on the timeline of `reference`.
+///
+/// # Errors
+///
+/// When they do not hold the same PDUs, in both directions, with clocks that a line can explain.
+pub fn join_bluetooth(reference: &Crossings, other: &Crossings) -> Result<Joined, NotJoined> {
+    let paired = pair::Paired::between(reference, other)?;
+    let (stretches, is_early) = paired.stretches(reference, other)?;
+    Ok(report::report(reference, other, &paired, &stretches, is_early))
+}

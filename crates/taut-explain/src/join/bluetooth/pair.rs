@@ -1,0 +1,238 @@
+//! Which link of one file is which of the other, and what its PDUs tell of the clocks.
+
+use super::align::{Aligned, align};
+use super::crossings::{Crossings, Link, Pdu};
+use crate::join::fit::Point;
+use crate::join::matching::Match;
+use crate::join::stretches::{Placed, Stretches};
+use crate::join::why::{LEAST, NotJoined};
+
+/// Sniffers stamp PDUs with clocks of their own, and not to the nanosecond.
+const SNIFFERS_NS: u64 = 20_000;
+
+/// One direction of a link that is in both files.
+#[derive(Debug)]
+pub(super) struct PairedWay {
+    /// The direction's number in each file.
+    pub(super) ways: [usize; 2],
+    pub(super) pairs: Vec<[u32; 2]>,
+    /// Its data passes the reference's place first.
+    pub(super) goes_there: bool,
+}
+
+/// A link that is in both files.
+#[derive(Debug)]
+pub(super) struct PairedLink {
+    /// Its number in each file.
+    pub(super) links: [usize; 2],
+    pub(super) ways: Vec<PairedWay>,
+    /// PDUs told by their bytes.
+    pub(super) by_bytes: u64,
+}
+
+/// The links that are in both files.
+#[derive(Debug)]
+pub(super) struct Paired {
+    pub(super) all: Vec<PairedLink>,
+}
+
+/// A PDU that is in both files.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Crossing<'a> {
+    pub(super) reference: &'a Pdu,
+    pub(super) other: &'a Pdu,
+}
+
+impl Paired {
+    pub(super) fn between(reference: &Crossings, other: &Crossings) -> Result<Self, NotJoined> {
+        let mut candidates = Vec::new();
+        for (ours, one) in reference.links.iter().enumerate() {
+            for (theirs, two) in other.links.iter().enumerate() {
+                if one.is_classic != two.is_classic
+                    && !one.is_air()
+                    && !two.is_air()
+                    && one.from_start
+                    && two.from_start
+                    || one.is_classic && two.is_air()
+                    || two.is_classic && one.is_air()
+                {
+                    continue;
+                }
+                candidates.extend(pair(one, two).map(|(ways, by_bytes)| PairedLink {
+                    links: [ours, theirs],
+                    ways,
+                    by_bytes,
+                }));
+            }
+        }
+        let count = |link: &PairedLink| link.ways.iter().map(|way| way.pairs.len() as u64).sum::<u64>();
+        candidates.sort_by_key(|link| std::cmp::Reverse((link.by_bytes, count(link))));
+        let mut all: Vec<PairedLink> = Vec::new();
+        for candidate in candidates {
+            let is_taken = |known: &PairedLink| (0..2).any(|file| known.links[file] == candidate.links[file]);
+            if !all.iter().any(is_taken) {
+                all.push(candidate);
+            }
+        }
+        if !all.is_empty() {
+            return Ok(Self { all });
+        }
+        let is_sealed = |link: &Link| link.is_air() && link.ways.iter().flatten().any(|pdu| pdu.hash == 0);
+        let is_either_sealed = reference.links.iter().chain(&other.links).any(is_sealed);
+        Err(if is_either_sealed { NotJoined::Sealed } else { NotJoined::OtherLinks })
+    }
+
+    pub(super) fn crossings<'a>(
+        link: &PairedLink,
+        way: &'a PairedWay,
+        reference: &'a Crossings,
+        other: &'a Crossings,
+    ) -> impl Iterator<Item = Crossing<'a>> {
+        let ours = &reference.links[link.links[0]].ways[way.ways[0]];
+        let theirs = &other.links[link.links[1]].ways[way.ways[1]];
+        way.pairs.iter().map(|&[one, two]| Crossing { reference: &ours[one as usize], other: &theirs[two as usize] })
+    }
+
+    /// The lines through all, and whether a controller told that packets were through before they were acknowledged:
+    /// then what it told has no part in them.
+    pub(super) fn stretches(&self, reference: &Crossings, other: &Crossings) -> Result<(Stretches, bool), NotJoined> {
+        let slack = reference.resolution_ns + other.resolution_ns;
+        let pdus = self.all.iter().flat_map(|link| &link.ways).map(|way| way.pairs.len() as u64).sum();
+        if pdus < LEAST as u64 {
+            return Err(NotJoined::TooFew { common: pdus });
+        }
+        let with = self.placed(reference, other, true);
+        let has_both = |placed: &[Placed]| {
+            let first = placed.first().map(|placed| placed.point.goes_there);
+            placed.iter().any(|placed| Some(placed.point.goes_there) != first)
+        };
+        if !has_both(&with) {
+            return Err(NotJoined::OneDirection);
+        }
+        let all = Stretches::along(&with, slack);
+        let is_even = |stretches: &Stretches| stretches.steps() == 0 && stretches.strays == 0;
+        if all.as_ref().is_ok_and(is_even) {
+            return all.map(|all| (all, false));
+        }
+        let without = self.placed(reference, other, false);
+        if without.len() < with.len()
+            && has_both(&without)
+            && let Ok(fewer) = Stretches::along(&without, slack)
+            && (is_even(&fewer) || all.is_err())
+        {
+            return Ok((fewer, true));
+        }
+        if self.is_of_sniffers(reference, other)
+            && let Ok(looser) = Stretches::along(&with, slack + SNIFFERS_NS)
+        {
+            return Ok((looser, false));
+        }
+        all.map(|all| (all, false))
+    }
+
+    pub(super) fn is_of_sniffers(&self, reference: &Crossings, other: &Crossings) -> bool {
+        self.all.iter().all(|link| reference.links[link.links[0]].is_air() && other.links[link.links[1]].is_air())
+    }
+
+    /// What each PDU tells, in order.
+    fn placed(&self, reference: &Crossings, other: &Crossings, with_reports: bool) -> Vec<Placed> {
+        let mut all = Vec::new();
+        let mut number = 0;
+        for link in &self.all {
+            let is_air = [reference.links[link.links[0]].is_air(), other.links[link.links[1]].is_air()];
+            for way in &link.ways {
+                for Crossing { reference, other } in Self::crossings(link, way, reference, other) {
+                    let found = Match { reference: number, other: number };
+                    number += 1;
+                    let mut tells = |ours: u64, theirs: u64, goes_there: bool| {
+                        let point = Point { at: ours, ahead: theirs.wrapping_sub(ours) as i64, goes_there };
+                        all.push(Placed { found, point });
+                    };
+                    // Of the place that it passes first when its parts were there to go, of the other when they had.
+                    match (is_air, way.goes_there) {
+                        ([false, true], true) | ([true, false], false) => {
+                            tells(reference.begin, other.begin, way.goes_there);
+                            tells(reference.last, other.last, way.goes_there);
+                            if with_reports && reference.done > 0 && other.done > 0 {
+                                tells(reference.done, other.done, !way.goes_there);
+                            }
+                        }
+                        ([true, true], _) => tells(reference.begin, other.begin, way.goes_there),
+                        _ => tells(reference.end, other.end, way.goes_there),
+                    }
+                }
+            }
+        }
+        all.sort_by_key(|placed: &Placed| placed.point.at);
+        all
+    }
+}
+
+/// The directions of two links that hold the same PDUs, with how many were told by their bytes.
+fn pair(one: &Link, other: &Link) -> Option<(Vec<PairedWay>, u64)> {
+    // Direction 0 of the air is the central's, of a log what its host sends.
+    let [straight, crossed] = [[[0, 0], [1, 1]], [[0, 1], [1, 0]]];
+    let orientations = match (one.is_air(), other.is_air()) {
+        (true, true) => vec![straight],
+        (false, false) => vec![crossed, straight],
+        (is_first, _) => match if is_first { other.is_central } else { one.is_central } {
+            Some(true) => vec![straight],
+            Some(false) => vec![crossed],
+            None => vec![straight, crossed],
+        },
+    };
+    let from_start = one.from_start && other.from_start && !are_others(one, other);
+    let aligned = |ways: [[usize; 2]; 2]| {
+        let both = ways.map(|[ours, theirs]| align(&one.ways[ours], &other.ways[theirs], from_start));
+        (ways, both)
+    };
+    let count = |both: &[Aligned; 2]| {
+        let sum = |of: fn(&Aligned) -> u64| both.iter().map(of).sum::<u64>();
+        (sum(|aligned| aligned.by_bytes), sum(|aligned| aligned.pairs.len() as u64))
+    };
+    let (ways, both) = orientations.into_iter().map(aligned).max_by_key(|(_, both)| count(both))?;
+    let (by_bytes, all) = count(&both);
+    // By their order alone links with other ends are not the same.
+    if all == 0 || by_bytes == 0 && are_others(one, other) {
+        return None;
+    }
+    let is_first_late = ways == straight && first_is_late(one, other, &both);
+    let goes_there = |ours: usize| match (one.is_air(), other.is_air()) {
+        // What its host sends leaves a log's place; of a host's own two logs, times tell.
+        (false, true) => ours == 0,
+        (true, false) => ways[ours][1] == 1,
+        (false, false) if ways == crossed => ours == 0,
+        _ => (ours == 0) == is_first_late,
+    };
+    let ways = ways.into_iter().zip(both).filter(|(_, aligned)| !aligned.pairs.is_empty());
+    let ways = ways.map(|(ways, aligned)| PairedWay { ways, pairs: aligned.pairs, goes_there: goes_there(ways[0]) });
+    Some((ways.collect(), by_bytes))
+}
+
+/// Whether both tell addresses that can't be of one link. An address that a controller resolved is another one than
+/// that on the air, so this alone says little.
+fn are_others(one: &Link, other: &Link) -> bool {
+    let (host, air) = match (one.is_air(), other.is_air()) {
+        (false, true) => (one, other),
+        (true, false) => (other, one),
+        (true, true) => return one.ends.zip(other.ends).is_some_and(|(one, other)| one != other),
+        (false, false) => return false,
+    };
+    match (host.peer, air.ends, host.is_central) {
+        (Some(peer), Some(ends), Some(is_central)) => peer != ends[usize::from(is_central)],
+        _ => false,
+    }
+}
+
+/// Of one place twice: whether what goes in direction 0 is later in the other file than what goes in direction 1.
+fn first_is_late(one: &Link, other: &Link, both: &[Aligned; 2]) -> bool {
+    let median = |way: usize| {
+        let ahead = |&[ours, theirs]: &[u32; 2]| {
+            other.ways[way][theirs as usize].begin.wrapping_sub(one.ways[way][ours as usize].begin) as i64
+        };
+        let mut all: Vec<i64> = both[way].pairs.iter().map(ahead).collect();
+        all.sort_unstable();
+        all.get(all.len() / 2).copied()
+    };
+    median(0).zip(median(1)).is_none_or(|(first, second)| first >= second)
+}

@@ -1,0 +1,347 @@
+//! What two joined files of Bluetooth come to.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use taut_time::Duration;
+
+use super::crossings::{Crossings, MOST_PDUS, Pdu};
+use super::pair::{Crossing, Paired, PairedLink, PairedWay};
+use super::split::{Stay, split};
+use crate::join::fit::{Fit, Point};
+use crate::join::matching::Match;
+use crate::join::report::{Joined, clock, way};
+use crate::join::stretches::{Placed, Stretches};
+
+/// What only two files of a link of Bluetooth tell together.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct BluetoothWays {
+    /// L2CAP PDUs that were told by their bytes; the others by their order and length, as where the sniffer has cipher
+    /// text.
+    pub by_bytes: u64,
+    /// Whether what a controller told of packets that were through came too early for an acknowledgement, so that it
+    /// had no part in the clocks.
+    pub is_told_early: bool,
+    /// Directions of links, the longest first.
+    pub ways: Vec<BluetoothWay>,
+}
+
+/// One direction of one link.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct BluetoothWay {
+    /// The file whose host sends; absent where no file is of that host.
+    pub sender: Option<String>,
+    /// The file whose host receives.
+    pub receiver: Option<String>,
+    /// The file that is a sniffer's.
+    pub sniffer: Option<String>,
+    /// L2CAP PDUs that are in both files.
+    pub pdus: u64,
+    /// L2CAP PDUs of the sender's or receiver's log, of the time in which both files have some, that the other file
+    /// does not have.
+    pub missing: u64,
+    /// Parts of them that were sent again on the air.
+    pub repeats: u64,
+    /// From the host's hand-over to the controller to the begin of the first transmission on the air.
+    pub to_air: Option<TimesOn>,
+    /// From the hand-over to the end of the acknowledgement on the air of the last part.
+    pub to_acknowledgement: Option<TimesOn>,
+    /// From that acknowledgement to Number Of Completed Packets.
+    pub to_report: Option<TimesOn>,
+    /// From the end on the air to the receiver's host.
+    pub to_host: Option<TimesOn>,
+    /// From the hand-over to the receiver's host, of two hosts' logs.
+    pub end_to_end: Option<TimesOn>,
+    /// What passed while the sender's controller had packets.
+    pub in_controller: Option<InController>,
+}
+
+/// Times between both places. Each may be wrong by the `uncertainty_ns` of the clock, all in the same direction.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct TimesOn {
+    /// How many.
+    pub count: u64,
+    /// The least; negative only by the clock's error.
+    pub least_ns: i64,
+    /// Half took no longer.
+    pub median_ns: i64,
+    /// 99 of 100 took no longer.
+    pub p99_ns: i64,
+    /// The longest.
+    pub most_ns: i64,
+    /// The longest: its packets in the file where it began, and where it ended.
+    pub most_frames: [u64; 2],
+}
+
+/// The time in which the sender's controller had packets of a link, once where it had several. The parts add up to
+/// `held_ns`; the error of the clock shifts time between what precedes a transmission and what follows it.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct InController {
+    /// PDUs of which hand-over, acknowledgement and report are known.
+    pub pdus: u64,
+    /// All.
+    pub held_ns: u64,
+    /// PDUs of this direction, the answers to them, and the spaces between.
+    pub on_air_ns: u64,
+    /// From a PDU that was sent again to the answer to its last repetition, with events between.
+    pub repeats_ns: u64,
+    /// For the next connection event: the last one had no time left, or was over or too far when the data came, or only
+    /// an acknowledgement was to come.
+    pub waits_for_event_ns: u64,
+    /// The event was over with time left, although its sender had the data before its last PDU in it.
+    pub closed_early_ns: u64,
+    /// Within an event, for something else: an empty PDU, control, or what the other side sends.
+    pub in_event_ns: u64,
+    /// All was acknowledged, and the controller had not told.
+    pub reported_late_ns: u64,
+    /// The sniffer may have missed something.
+    pub not_known_ns: u64,
+}
+
+impl InController {
+    /// Its parts, by their names for people.
+    pub fn parts(&self) -> [(&'static str, u64); 7] {
+        [
+            ("on the air", self.on_air_ns),
+            ("repeats", self.repeats_ns),
+            ("for the next event", self.waits_for_event_ns),
+            ("event closed early", self.closed_early_ns),
+            ("other, in an event", self.in_event_ns),
+            ("report of the controller", self.reported_late_ns),
+            ("not known", self.not_known_ns),
+        ]
+    }
+}
+
+/// Times of the other file on the reference's clock, and the other way round.
+struct Clocks<'a> {
+    fit: &'a Fit,
+}
+
+impl Clocks<'_> {
+    fn to_reference(&self, at: u64) -> u64 {
+        // The clocks' rates differ by a thousandth at most, so a second step leaves nothing that counts.
+        let near = |by: u64| at.wrapping_add_signed(-(self.fit.ahead(by).round() as i64));
+        near(near(near(at)))
+    }
+}
+
+fn times(mut all: Vec<(i64, [u64; 2])>) -> Option<TimesOn> {
+    all.sort_unstable();
+    let (&(least_ns, _), &(most_ns, most_frames)) = (all.first()?, all.last()?);
+    let rank = |of_hundred: usize| all[(all.len() * of_hundred).div_ceil(100).max(1) - 1].0;
+    Some(TimesOn { count: all.len() as u64, least_ns, median_ns: rank(50), p99_ns: rank(99), most_ns, most_frames })
+}
+
+pub(super) fn report(
+    reference: &Crossings,
+    other: &Crossings,
+    paired: &Paired,
+    stretches: &Stretches,
+    is_told_early: bool,
+) -> Joined {
+    let (best, fit) = stretches.longest();
+    let map = fit.to_clock_map(Duration::from_nanos(other.resolution_ns.max(1)));
+    let points = &stretches.all[best].packets;
+    let at = |placed: &Placed| placed.point.at;
+    let span = [points.iter().map(at).min().unwrap_or(0), points.iter().map(at).max().unwrap_or(0)];
+    let clocks = Clocks { fit: &fit };
+    let slack = 2 * (reference.resolution_ns + other.resolution_ns).max(1);
+    let is_same_kind = paired.all.iter().all(|link| {
+        let [ours, theirs] = [reference.links[link.links[0]].is_air(), other.links[link.links[1]].is_air()];
+        ours == theirs
+    });
+    let is_same_place = is_same_kind && points.iter().all(|placed| fit.way(&placed.point).abs() <= slack as f64);
+    let mut whole = Vec::new();
+    let mut frames = Vec::new();
+    let mut ways = Vec::new();
+    let mut links = 0;
+    for link in &paired.all {
+        let before = whole.len();
+        for paired_way in &link.ways {
+            let is_within = |crossing: &Crossing<'_>| (span[0]..=span[1]).contains(&crossing.reference.begin);
+            let crossings: Vec<Crossing<'_>> =
+                Paired::crossings(link, paired_way, reference, other).filter(is_within).collect();
+            for crossing in &crossings {
+                let place = frames.len() as u32;
+                frames.push([crossing.reference.frames[0], crossing.other.frames[0]]);
+                let [ours, theirs] = passes(reference, other, link, paired_way, crossing);
+                let point =
+                    Point { at: ours, ahead: theirs.wrapping_sub(ours) as i64, goes_there: paired_way.goes_there };
+                whole.push(Placed { found: Match { reference: place, other: place }, point });
+            }
+            if !is_same_place && !crossings.is_empty() {
+                ways.extend(bluetooth_way(reference, other, link, paired_way, &crossings, &clocks, span));
+            }
+        }
+        links += u64::from(whole.len() > before);
+    }
+    ways.sort_by_key(|way: &BluetoothWay| std::cmp::Reverse(way.pdus));
+    let frames_of = |placed: &Placed| frames[placed.found.reference as usize];
+    let span_ns = span[1] - span[0];
+    let mut by_time: Vec<&Placed> = whole.iter().collect();
+    by_time.sort_by_key(|placed| placed.point.at);
+    Joined {
+        connections: links,
+        matched_packets: whole.len() as u64,
+        first_frames: by_time.first().map_or([0; 2], |placed| frames_of(placed)),
+        last_frames: by_time.last().map_or([0; 2], |placed| frames_of(placed)),
+        is_same_place,
+        clock: clock(&fit, &map, span_ns, stretches.steps()),
+        there: way(&whole, true, &fit, span_ns, frames_of),
+        back: way(&whole, false, &fit, span_ns, frames_of),
+        bluetooth: Some(BluetoothWays {
+            by_bytes: paired.all.iter().map(|link| link.by_bytes).sum(),
+            is_told_early,
+            ways,
+        }),
+        remarks: remarks(reference, other, stretches, is_told_early),
+        ..Joined::default()
+    }
+}
+
+/// When a PDU passed both places, by their own clocks.
+fn passes(
+    reference: &Crossings,
+    other: &Crossings,
+    link: &PairedLink,
+    way: &PairedWay,
+    crossing: &Crossing<'_>,
+) -> [u64; 2] {
+    let is_air = [reference.links[link.links[0]].is_air(), other.links[link.links[1]].is_air()];
+    let Crossing { reference, other } = crossing;
+    match (is_air, way.goes_there) {
+        ([false, true], true) | ([true, false], false) | ([true, true], _) => [reference.begin, other.begin],
+        _ => [reference.end, other.end],
+    }
+}
+
+fn bluetooth_way(
+    reference: &Crossings,
+    other: &Crossings,
+    link: &PairedLink,
+    way: &PairedWay,
+    crossings: &[Crossing<'_>],
+    clocks: &Clocks<'_>,
+    span: [u64; 2],
+) -> Option<BluetoothWay> {
+    let links = [&reference.links[link.links[0]], &other.links[link.links[1]]];
+    let is_air = links.map(|link| link.is_air());
+    // All on the reference's clock.
+    let on_reference = |pdu: &Pdu, is_others: bool| {
+        let time = |at: u64| if is_others && at > 0 { clocks.to_reference(at) } else { at };
+        Pdu { begin: time(pdu.begin), last: time(pdu.last), end: time(pdu.end), done: time(pdu.done), ..*pdu }
+    };
+    let all: Vec<[Pdu; 2]> = crossings
+        .iter()
+        .map(|crossing| [on_reference(crossing.reference, false), on_reference(crossing.other, true)])
+        .collect();
+    let between = |from: u64, to: u64| to.wrapping_sub(from) as i64;
+    // Which of both files has what leaves, and what comes.
+    let (left, came) = if way.goes_there { (0, 1) } else { (1, 0) };
+    let name = |is: bool, file: usize| is.then(|| NAMES[file].to_owned());
+    let missing = {
+        let log = if is_air[0] { 1 } else { 0 };
+        let seen = &links[log].ways[way.ways[log]];
+        let within = |pdu: &&Pdu| {
+            let at = if log == 1 { clocks.to_reference(pdu.begin) } else { pdu.begin };
+            (span[0]..=span[1]).contains(&at)
+        };
+        (seen.iter().filter(within).count() as u64).saturating_sub(all.len() as u64)
+    };
+    let mut told = BluetoothWay { pdus: all.len() as u64, missing, ..BluetoothWay::default() };
+    match is_air {
+        [true, true] => return None,
+        [false, false] => {
+            told.sender = name(true, left);
+            told.receiver = name(true, came);
+            let whole = |pdus: &[Pdu; 2]| {
+                (between(pdus[left].end, pdus[came].end), [pdus[left].frames[1], pdus[came].frames[1]])
+            };
+            told.end_to_end = times(all.iter().map(whole).collect());
+            return Some(told);
+        }
+        _ => {}
+    }
+    let (air, host) = if is_air[0] { (0, 1) } else { (1, 0) };
+    told.sniffer = name(true, air);
+    told.repeats = all.iter().map(|pdus| u64::from(pdus[air].repeats)).sum();
+    if came == host {
+        told.receiver = name(true, host);
+        let to_host =
+            |pdus: &[Pdu; 2]| (between(pdus[air].end, pdus[host].end), [pdus[air].frames[1], pdus[host].frames[1]]);
+        told.to_host = times(all.iter().map(to_host).collect());
+        return Some(told);
+    }
+    told.sender = name(true, host);
+    let to_air =
+        |pdus: &[Pdu; 2]| (between(pdus[host].begin, pdus[air].begin), [pdus[host].frames[0], pdus[air].frames[0]]);
+    told.to_air = times(all.iter().map(to_air).collect());
+    let acknowledged = all.iter().filter(|pdus| pdus[air].done > 0);
+    let to_acknowledgement =
+        |pdus: &[Pdu; 2]| (between(pdus[host].begin, pdus[air].done), [pdus[host].frames[0], pdus[air].frames[1]]);
+    told.to_acknowledgement = times(acknowledged.clone().map(to_acknowledgement).collect());
+    let reported = acknowledged.filter(|pdus| pdus[host].done > 0);
+    let to_report =
+        |pdus: &[Pdu; 2]| (between(pdus[air].done, pdus[host].done), [pdus[air].frames[1], pdus[host].done_frame]);
+    told.to_report = times(reported.map(to_report).collect());
+    // The air is the longer one, so what is few goes to its clock.
+    let to_air_clock = |at: u64| {
+        if air == 1 { at.wrapping_add_signed(clocks.fit.ahead(at).round() as i64) } else { at }
+    };
+    let stays: Vec<Stay> = all
+        .iter()
+        .filter(|pdus| pdus[air].done > 0 && pdus[host].done > 0)
+        .map(|pdus| Stay {
+            from: to_air_clock(pdus[host].begin),
+            last: to_air_clock(pdus[air].last),
+            acknowledged: to_air_clock(pdus[air].done),
+            reported: to_air_clock(pdus[host].done),
+        })
+        .collect();
+    let slots = links[air].air.as_ref().map_or(&[][..], |air| &air.slots[..]);
+    told.in_controller = (!stays.is_empty()).then(|| split(slots, way.ways[air], &stays));
+    Some(told)
+}
+
+/// What the files are called before their names are known.
+const NAMES: [&str; 2] = ["reference", "other"];
+
+impl BluetoothWays {
+    /// Puts the names of both files in.
+    pub fn name(&mut self, reference: &str, other: &str) {
+        for way in &mut self.ways {
+            for name in [&mut way.sender, &mut way.receiver, &mut way.sniffer].into_iter().flatten() {
+                *name = if *name == NAMES[0] { reference.to_owned() } else { other.to_owned() };
+            }
+        }
+    }
+}
+
+fn remarks(reference: &Crossings, other: &Crossings, stretches: &Stretches, is_told_early: bool) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if stretches.steps() > 0 {
+        remarks.push(format!(
+            "{} × a clock was set, or changed its rate; only the stretch with the most packets is joined.",
+            stretches.steps()
+        ));
+    }
+    if is_told_early {
+        remarks.push(
+            "The controller tells that packets are through before they are acknowledged on the air, so this had no \
+             part in the clocks."
+                .to_owned(),
+        );
+    }
+    if stretches.strays > 0 {
+        remarks.push(format!("{} times fit no clock that runs evenly; they were left out.", stretches.strays));
+    }
+    let beyond = reference.beyond.max(other.beyond);
+    if beyond > 0 {
+        remarks.push(format!(
+            "Only the first {MOST_PDUS} L2CAP PDUs of each file are held against each other, on the air the first \
+             {} PDUs; one has {beyond} packets more.",
+            super::crossings::MOST_AIR_PDUS
+        ));
+    }
+    remarks
+}

@@ -1,0 +1,171 @@
+//! What passed while the sender's controller had packets: on the air, for the next event, for repetitions, …
+//!
+//! From the hand-over of a PDU to its acknowledgement the controller has something to send; from then to its report to
+//! the host it is only late. On the air's side each moment belongs to a PDU or to what lies between two.
+
+use taut_event::Direction;
+
+use super::air::Slot;
+use super::report::InController;
+
+/// The inter frame space, and an empty PDU on LE 1M, in nanoseconds, as the sniffer's ledger has them.
+const IFS_NS: u64 = 150_000;
+const EMPTY_NS: u64 = 80_000;
+
+/// A PDU in the controller: on the air's clock its hand-over, its acknowledgement, and the report of that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stay {
+    pub(super) from: u64,
+    /// Its last part began on the air.
+    pub(super) last: u64,
+    pub(super) acknowledged: u64,
+    pub(super) reported: u64,
+}
+
+/// What a moment was for one direction.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// Its PDU, or the answer to it.
+    OnAir,
+    /// From a PDU that was sent again to the end of its last repetition's answer.
+    Repeats,
+    /// Of an event, but neither of these.
+    InEvent,
+    /// Between two events, the first of which had time for more or not. Its sender's last PDU in it began then.
+    Between {
+        has_room: bool,
+        last_chance: u64,
+    },
+    /// Its PDU had been sent, and its acknowledgement comes with the next event.
+    Unanswered,
+    NotKnown,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    from: u64,
+    to: u64,
+    state: State,
+}
+
+/// The air as one direction of a link has it, without gaps.
+fn parts(slots: &[Slot], way: usize) -> Vec<Part> {
+    let is_own = |slot: &Slot| slot.has(Slot::BACKWARD) == (way == Direction::Backward.index());
+    // What the direction sends next.
+    let mut next_air = vec![0_u32; slots.len()];
+    let mut next = 0;
+    for (number, slot) in slots.iter().enumerate().rev() {
+        if is_own(slot) && slot.has(Slot::DATA) && !slot.has(Slot::REPEAT) {
+            next = slot.air_ns;
+        }
+        next_air[number] = next;
+    }
+    let mut parts: Vec<Part> = Vec::with_capacity(2 * slots.len());
+    // Where what follows the PDU that waits for its acknowledgement begins, and whether it was sent again.
+    let mut pending: Option<(usize, bool)> = None;
+    let mut last_chance = 0;
+    let mut end = slots.first().map_or(0, |slot| slot.at);
+    for (number, slot) in slots.iter().enumerate() {
+        let at = slot.at.max(end);
+        let is_data = is_own(slot) && slot.has(Slot::DATA);
+        if at > end {
+            let state = match (slot.has(Slot::HOLE), slot.has(Slot::BEGINS), pending) {
+                (true, ..) => State::NotKnown,
+                (_, _, Some((_, true))) => State::Repeats,
+                (_, false, Some((_, false))) => State::OnAir,
+                // The inter frame space before it.
+                (_, false, None) if is_data && at - end <= 2 * IFS_NS => State::OnAir,
+                (_, false, None) => State::InEvent,
+                (_, true, None | Some((_, false))) => {
+                    let needs = 3 * IFS_NS + EMPTY_NS + u64::from(next_air[number]);
+                    State::Between { has_room: at - end >= needs, last_chance }
+                }
+            };
+            parts.push(Part { from: end, to: at, state });
+        }
+        if slot.has(Slot::BEGINS) {
+            last_chance = 0;
+        }
+        let to = slot.end().max(at);
+        if is_own(slot) {
+            last_chance = slot.at;
+        }
+        if let (true, Some((since, _))) = (is_data && slot.has(Slot::REPEAT), pending) {
+            let known = parts[since..].iter_mut().filter(|part| part.state != State::NotKnown);
+            known.for_each(|part| part.state = State::Repeats);
+            pending = Some((since, true));
+        }
+        let state = match pending {
+            _ if is_data && !slot.has(Slot::REPEAT) => State::OnAir,
+            _ if is_data => State::Repeats,
+            Some((_, true)) => State::Repeats,
+            Some((_, false)) if !is_own(slot) => State::OnAir,
+            _ => State::InEvent,
+        };
+        parts.push(Part { from: at, to, state });
+        if is_data && !slot.has(Slot::REPEAT) {
+            pending = Some((parts.len(), false));
+        } else if !is_own(slot) && slot.has(Slot::ACKNOWLEDGES) || is_own(slot) && !is_data {
+            pending = None;
+        }
+        end = to;
+    }
+    parts
+}
+
+/// Adds up what passed from each hand-over on.
+pub(super) fn split(slots: &[Slot], way: usize, stays: &[Stay]) -> InController {
+    let mut told = InController::default();
+    let parts = parts(slots, way);
+    let (Some(first), Some(last)) = (parts.first(), parts.last()) else { return told };
+    let window = [first.from, last.to];
+    // PDUs do not overtake each other; a clock's error may make it look so.
+    let mut stays: Vec<Stay> =
+        stays.iter().copied().filter(|stay| stay.from >= window[0] && stay.reported <= window[1]).collect();
+    stays.sort_by_key(|stay| (stay.acknowledged, stay.from));
+    let mut place = 0;
+    let mut covered = 0_u64;
+    for (number, stay) in stays.iter().enumerate() {
+        // With those before it this one has the time from here on.
+        let from = stay.from.max(covered);
+        let to = stay.acknowledged.max(from);
+        while place < parts.len() && parts[place].to <= from {
+            place += 1;
+        }
+        let mut at = place;
+        while at < parts.len() && parts[at].from < to {
+            let part = parts[at];
+            let held = part.to.min(to) - part.from.max(from);
+            *told.of(part, stay, stays.get(number + 1)) += held;
+            at += 1;
+        }
+        covered = covered.max(to);
+        told.pdus += 1;
+        // Of what was acknowledged and not yet told, the time in which nothing else was to be sent.
+        let next = stays.get(number + 1).map_or(u64::MAX, |next| next.from);
+        let late_to = stay.reported.min(next).max(covered);
+        told.reported_late_ns += late_to - covered;
+        covered = late_to;
+    }
+    told.held_ns = told.parts().iter().map(|(_, ns)| ns).sum();
+    told
+}
+
+impl InController {
+    /// Where a part of the time belongs in which a PDU was the oldest without acknowledgement.
+    fn of(&mut self, part: Part, stay: &Stay, next: Option<&Stay>) -> &mut u64 {
+        match part.state {
+            State::OnAir => &mut self.on_air_ns,
+            State::Repeats => &mut self.repeats_ns,
+            State::InEvent => &mut self.in_event_ns,
+            State::Between { has_room, last_chance } => {
+                // Of a PDU that was sent only the acknowledgement is to come, with the next event.
+                let waits = if stay.last > part.from { Some(stay) } else { next };
+                // The sender had it when it could last have sent it, or told of it.
+                let could = last_chance > 0 && waits.is_some_and(|waits| waits.from <= last_chance);
+                if has_room && could { &mut self.closed_early_ns } else { &mut self.waits_for_event_ns }
+            }
+            State::NotKnown => &mut self.not_known_ns,
+        }
+    }
+}
