@@ -104,6 +104,10 @@ pub enum L2cap {
     },
     /// An ACL packet with a part of a PDU. The event's bytes are those of the program in it.
     Packet(Acl),
+    /// The packet before this one began a PDU of the attribute protocol.
+    Att(Att),
+    /// A server told the type of an attribute.
+    Characteristic(Characteristic),
     /// The controller told that it sent so many of the flow's packets, and that the peer's took them
     /// (Number Of Completed Packets).
     Completed {
@@ -166,6 +170,87 @@ pub struct Acl {
     pub ends_sdu: bool,
     /// Whose turn it is after this.
     pub turn: Turn,
+}
+
+/// A PDU of the attribute protocol.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Att {
+    /// What it is.
+    pub kind: AttKind,
+    /// The attribute's handle, where it has one.
+    pub handle: Option<u16>,
+    /// Bytes of the attribute's value in it.
+    pub bytes: u16,
+}
+
+/// What a PDU of the attribute protocol is (Core Specification, Vol 3, Part F, section 3.4).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[expect(missing_docs, reason = "the names are those of the specification")]
+pub enum AttKind {
+    /// An answer that says why not.
+    Error {
+        /// The opcode of the question.
+        of: u8,
+        /// Why.
+        code: u8,
+    },
+    /// The longest PDU that the client takes.
+    MtuRequest {
+        mtu: u16,
+    },
+    /// The same of the server; the lesser one holds.
+    MtuResponse {
+        mtu: u16,
+    },
+    ReadRequest,
+    ReadBlobRequest,
+    ReadResponse,
+    WriteRequest,
+    WriteResponse,
+    PrepareWriteRequest,
+    WriteCommand,
+    Notification,
+    Indication,
+    Confirmation,
+    /// Another question.
+    OtherRequest,
+    /// The answer to another question.
+    OtherResponse,
+}
+
+/// An attribute with its type.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Characteristic {
+    /// The handle of its value.
+    pub handle: u16,
+    /// Its type.
+    pub uuid: AttUuid,
+}
+
+/// A type of attributes.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum AttUuid {
+    /// One of the Bluetooth SIG.
+    Short(u16),
+    /// Another one, its last byte first.
+    Long([u8; 16]),
+}
+
+impl fmt::Display for AttUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short(short) => write!(f, "{short:#06x}"),
+            Self::Long(bytes) => {
+                for (number, byte) in bytes.iter().rev().enumerate() {
+                    if matches!(number, 4 | 6 | 8 | 10) {
+                        f.write_str("-")?;
+                    }
+                    write!(f, "{byte:02x}")?;
+                }
+                Ok(())
+            }
+        }
+    }
 }
 
 /// What a PDU of a protocol that takes turns is.

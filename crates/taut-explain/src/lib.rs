@@ -34,9 +34,9 @@ mod words;
 
 pub use engine::{
     AirFacts, CauseIn, CauseTime, Certainty, ChannelFacts, Cost, DatagramFacts, Direction, DnsFacts, DnsServer, Engine,
-    Evidence, Explanation, Found, Held, HostPair, Latest, LinkModel, LongStall, ModelledLink, ModelledRemedy, MostHeld,
-    OverAll, Percentile, Picture, QuicFacts, QuicLogFacts, Rank, Span, Stall, Times, TimesOf, TimesOverAll, Verdict,
-    VerdictOn, causes,
+    Evidence, Explanation, Found, GattFacts, GattHandle, Held, HostPair, Latest, LinkModel, LongStall, ModelledLink,
+    ModelledRemedy, MostHeld, OverAll, Percentile, Picture, QuicFacts, QuicLogFacts, Rank, Span, Stall, Times, TimesOf,
+    TimesOverAll, Verdict, VerdictOn, causes,
 };
 pub use finding::{Finding, Proof, Unit};
 pub use ledger::{Stage, ledger};

@@ -11,6 +11,7 @@ use crate::difference::Difference;
 use crate::explained_air;
 use crate::explained_datagrams;
 use crate::explained_file::{ExplainedFile, holder};
+use crate::explained_gatt;
 use crate::explained_joined;
 use crate::explained_model;
 use crate::explained_over_all;
@@ -325,6 +326,8 @@ fn details(file: &ExplainedFile) -> Vec<String> {
         };
         let times = direction.times.iter().map(explained_times::line);
         lines.extend(facts.into_iter().chain(times).flat_map(|facts| wrap("  ", &facts)));
+        let gatt = direction.channel.as_ref().and_then(|channel| channel.gatt.as_ref());
+        lines.extend(gatt.into_iter().flat_map(explained_gatt::lines));
         let mut clear = Vec::new();
         for on in &direction.verdicts {
             match &on.verdict {

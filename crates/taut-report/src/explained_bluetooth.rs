@@ -32,19 +32,24 @@ pub(crate) fn lines(joined: &Joined, ways: &BluetoothWays, is_full: bool) -> Vec
 fn one(way: &BluetoothWay, error: &str, lines: &mut Vec<String>) {
     let name = |name: &Option<String>| name.clone().unwrap_or_default();
     let (sender, receiver, sniffer) = (name(&way.sender), name(&way.receiver), name(&way.sniffer));
-    let pdus = units::count(way.pdus);
+    let pdus = match way.pdus {
+        1 => "1 L2CAP PDU".to_owned(),
+        count => format!("{} L2CAP PDUs", units::count(count)),
+    };
     let head = match (&way.sender, &way.receiver) {
-        (Some(_), Some(_)) => format!("{sender} > {receiver}: {pdus} L2CAP PDUs"),
-        (Some(_), None) => format!("What {sender}'s host sends: {pdus} L2CAP PDUs"),
-        _ => format!("What {receiver}'s host receives: {pdus} L2CAP PDUs"),
+        (Some(_), Some(_)) => format!("{sender} > {receiver}: {pdus}"),
+        (Some(_), None) => format!("What {sender}'s host sends: {pdus}"),
+        _ => format!("What {receiver}'s host receives: {pdus}"),
     };
     let repeats = match (&way.sniffer, way.repeats) {
         (None, _) => String::new(),
         (_, 0) => ", nothing sent again on the air".to_owned(),
+        (_, 1) => ", 1 repeat on the air".to_owned(),
         (_, count) => format!(", {} repeats on the air", units::count(count)),
     };
     let missing = match way.missing {
         0 => String::new(),
+        1 => "; 1 more is not in the other file".to_owned(),
         count => format!("; {} more are not in the other file", units::count(count)),
     };
     lines.extend(wrap("  ", &format!("{head}{repeats}{missing}. Times, each ± {error}:")));

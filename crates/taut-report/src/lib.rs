@@ -27,6 +27,7 @@ mod explained_air;
 mod explained_bluetooth;
 mod explained_datagrams;
 mod explained_file;
+mod explained_gatt;
 mod explained_joined;
 mod explained_lost;
 mod explained_model;

@@ -1,8 +1,9 @@
 //! An L2CAP channel as its ACL packets pass.
 
-use taut_event::{Acl, Channel as Kind, FlowId, Turn};
+use taut_event::{Acl, Channel as Kind, FlowId, L2cap, Turn};
 use taut_time::ByteRange;
 
+use super::att::Attributes;
 use super::rfcomm::Connection;
 
 /// The SPSM of enhanced ATT bearers (Assigned Numbers, section 2.5).
@@ -34,6 +35,9 @@ pub(super) struct Channel {
     pub(super) is_told: bool,
     /// Whether it does not retransmit.
     pub(super) is_basic: bool,
+    /// Of a bearer of the attribute protocol, and where its PDU begins in the packet that came last.
+    attributes: Attributes,
+    att_at: Option<usize>,
 }
 
 /// A part of a PDU, without its L2CAP header.
@@ -65,6 +69,8 @@ impl Channel {
             is_agreed: [false; 2],
             is_told: false,
             is_basic: true,
+            attributes: Attributes::NEW,
+            att_at: None,
         }
     }
 
@@ -92,6 +98,7 @@ impl Channel {
             *left = left.saturating_sub(length);
             ends_sdu = part.ends && *left == 0 && !self.is_endless[way];
         }
+        self.att_at = opcode_at;
         let begin = self.position[way];
         self.position[way] += length as u64;
         let turn = match opcode_at.map(|at| (at, part.bytes.get(at))) {
@@ -101,6 +108,19 @@ impl Channel {
         };
         let acl = Acl { length: part.length, begins_pdu: part.begins, ends_sdu, turn };
         (acl, ByteRange::new(begin, self.position[way]))
+    }
+}
+
+impl Channel {
+    /// What the packet that came last tells of attributes, if it begins a PDU of theirs. So many bytes of it come later.
+    pub(super) fn attributes(&mut self, way: usize, part: &Part<'_>, left: usize, mut tell: impl FnMut(L2cap)) {
+        let Some(at) = self.att_at.take() else { return };
+        let Some(kept) = part.bytes.get(at..part.kept.min(part.bytes.len())) else { return };
+        let whole = part.bytes.len() - at + left;
+        let att = self.attributes.read(way, kept, whole, |one| tell(L2cap::Characteristic(one)));
+        if let Some(att) = att {
+            tell(L2cap::Att(att));
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Of LE credit-based channels and ATT are followed; of BR/EDR L2CAP channels, RFCOMM and media of A2DP.
 
+mod att;
 mod avdtp;
 mod channel;
 mod classic;
@@ -261,6 +262,8 @@ impl Bluetooth {
         let (acl, bytes) = channel.packet(w, &part);
         let flow = channel.flow;
         out.tell(flow, way, L2cap::Packet(acl), bytes);
+        let Some(channel) = current.slot.and_then(|slot| self.channels[slot].as_mut()) else { return };
+        channel.attributes(w, &part, current.left, |what| out.tell(flow, way, what, NO_BYTES));
     }
 
     /// A PDU begins on a channel of BR/EDR: whose it is, with the bytes around the program's.

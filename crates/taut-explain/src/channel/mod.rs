@@ -5,11 +5,13 @@ mod facts;
 mod fit;
 mod gain;
 mod gains;
+mod gatt;
 mod half;
 mod known;
 mod media;
 mod model;
 mod modelled;
+mod names;
 mod replay;
 mod report;
 mod rhythm;
@@ -36,6 +38,8 @@ pub(crate) struct Channel {
     link: RadioLink,
     asked: Option<(u64, u64)>,
     turns: Turns,
+    /// Of the attribute protocol.
+    gatt: Option<Box<gatt::Gatt>>,
     pub(crate) first: Option<u64>,
     last: u64,
     pub(crate) packets: u64,
@@ -71,7 +75,7 @@ impl Channel {
         };
         let halves = [true, false].map(|is_sent_here| Half::new(is_sent_here, kind));
         let (link, turns) = (RadioLink::default(), Turns::default());
-        Self { flow, halves, link, asked: None, turns, first: None, last: 0, packets: 0, is_classic: false }
+        Self { flow, halves, link, asked: None, turns, gatt: None, first: None, last: 0, packets: 0, is_classic: false }
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
@@ -132,12 +136,15 @@ impl Channel {
                     *ahead = ahead.saturating_sub(packets.into());
                 }
             }
+            L2cap::Att(att) => self.gatt.get_or_insert_default().att(at, way, &att),
+            L2cap::Characteristic(named) => self.gatt.get_or_insert_default().named(named),
             L2cap::Credits { count } => self.halves[way].granted(at, count),
             L2cap::Buffers { in_use, of } => self.halves[0].buffers(in_use, of),
             L2cap::Link(link) => self.link = link,
             L2cap::Lost => {
                 self.turns = Turns::default();
                 self.halves.iter_mut().for_each(Half::lost);
+                self.gatt.iter_mut().for_each(|gatt| gatt.lost());
             }
             L2cap::Classic => self.is_classic = true,
             L2cap::Stopped { is_stopped } => self.halves[way].is_free_but(is_stopped),

@@ -63,6 +63,10 @@ pub(crate) fn direction(
         median_completion_ns: tally.completions.median(),
         max_completion_ns: Some(tally.completions.max()).filter(|&most| most > 0),
         on_air_ns: tally.air_ns,
+        gatt: channel.gatt.as_ref().and_then(|gatt| {
+            let length = if link.from_start { link.length[way.index()] } else { 0 };
+            gatt.facts(way, half, length, link.interval_ns)
+        }),
     };
     let (verdicts, model) = if is_le {
         let (verdicts, gains) = verdict::verdicts(channel, way, is_modelled);

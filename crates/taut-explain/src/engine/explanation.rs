@@ -297,6 +297,56 @@ pub struct ChannelFacts {
     /// Time on the air in nanoseconds, computed from the packets' lengths: data PDUs, their answers, and the spaces
     /// between.
     pub on_air_ns: u64,
+    /// Of the attribute protocol what went over which handle; absent elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gatt: Option<GattFacts>,
+}
+
+/// What went over the attributes of a bearer of ATT in one direction.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct GattFacts {
+    /// Longest PDU of ATT that both take; 23 until they have told.
+    pub att_mtu_bytes: u16,
+    /// Whether the log has that exchange; without it the MTU may be another one.
+    pub is_mtu_exchanged: bool,
+    /// The handles, each kind of PDU by itself, the most bytes first.
+    pub handles: Vec<GattHandle>,
+    /// PDUs of further handles of the bearer, of both directions: 128 are followed.
+    pub beyond: u64,
+}
+
+/// One kind of PDU over one handle.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct GattHandle {
+    /// The attribute's handle.
+    pub handle: u16,
+    /// Its type, where the log has the discovery of that.
+    pub uuid: Option<String>,
+    /// The name of its type, of such as are often seen.
+    pub name: Option<String>,
+    /// `read`, `write_request`, `prepare_write_request`, `write_command`, `notification` or `indication`.
+    pub kind: String,
+    /// PDUs; of reads requests.
+    pub count: u64,
+    /// Bytes of values; of reads those of the answers.
+    pub bytes: u64,
+    /// The longest value in a PDU.
+    pub longest_bytes: u16,
+    /// Bytes of values over the time from the first PDU to the last one, or to its answer.
+    pub bits_per_second: Option<u64>,
+    /// Half of the answers came within this, as the log's host sees it: from its hand-over to the answer's arrival, or
+    /// from the arrival to the answer's hand-over. Absent where nothing is answered.
+    pub turn_p50_ns: Option<u64>,
+    /// 99 % of them.
+    pub turn_p99_ns: Option<u64>,
+    /// The median in connection intervals.
+    pub intervals_per_turn: Option<f64>,
+    /// Answers that say why not.
+    pub errors: u64,
+    /// What limits it, the first one most: `turn` (half of the time or more a question waits for its answer),
+    /// `program`, `link` (the log's breakdown has half of the time or more for it), `mtu` (half of the values or more
+    /// have all the room there is, and a data PDU on the air has more). Empty: too few, or not known.
+    pub limits: Vec<String>,
 }
 
 /// What one holder had.

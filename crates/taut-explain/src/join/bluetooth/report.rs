@@ -76,7 +76,7 @@ pub struct TimesOn {
 /// `held_ns`; the error of the clock shifts time between what precedes a transmission and what follows it.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct InController {
-    /// PDUs of which hand-over, acknowledgement and report are known.
+    /// PDUs whose hand-over and acknowledgement are known.
     pub pdus: u64,
     /// All.
     pub held_ns: u64,
@@ -290,12 +290,13 @@ fn bluetooth_way(
     };
     let stays: Vec<Stay> = all
         .iter()
-        .filter(|pdus| pdus[air].done > 0 && pdus[host].done > 0)
+        .filter(|pdus| pdus[air].done > 0)
         .map(|pdus| Stay {
             from: to_air_clock(pdus[host].begin),
             last: to_air_clock(pdus[air].last),
             acknowledged: to_air_clock(pdus[air].done),
-            reported: to_air_clock(pdus[host].done),
+            // A log may lack the report.
+            reported: to_air_clock(pdus[host].done.max(pdus[air].done)),
         })
         .collect();
     let slots = links[air].air.as_ref().map_or(&[][..], |air| &air.slots[..]);

@@ -36,8 +36,6 @@ enum State {
         has_room: bool,
         last_chance: u64,
     },
-    /// Its PDU had been sent, and its acknowledgement comes with the next event.
-    Unanswered,
     NotKnown,
 }
 
@@ -61,25 +59,25 @@ fn parts(slots: &[Slot], way: usize) -> Vec<Part> {
         next_air[number] = next;
     }
     let mut parts: Vec<Part> = Vec::with_capacity(2 * slots.len());
-    // Where what follows the PDU that waits for its acknowledgement begins, and whether it was sent again.
-    let mut pending: Option<(usize, bool)> = None;
+    let mut sent = Sent::default();
     let mut last_chance = 0;
     let mut end = slots.first().map_or(0, |slot| slot.at);
     for (number, slot) in slots.iter().enumerate() {
         let at = slot.at.max(end);
         let is_data = is_own(slot) && slot.has(Slot::DATA);
+        let is_repeat = is_data && slot.has(Slot::REPEAT);
         if at > end {
-            let state = match (slot.has(Slot::HOLE), slot.has(Slot::BEGINS), pending) {
-                (true, ..) => State::NotKnown,
-                (_, _, Some((_, true))) => State::Repeats,
-                (_, false, Some((_, false))) => State::OnAir,
-                // The inter frame space before it.
-                (_, false, None) if is_data && at - end <= 2 * IFS_NS => State::OnAir,
-                (_, false, None) => State::InEvent,
-                (_, true, None | Some((_, false))) => {
+            let state = match (slot.has(Slot::HOLE), slot.has(Slot::BEGINS)) {
+                (true, _) => State::NotKnown,
+                _ if sent.is_pending && sent.is_repeated => State::Repeats,
+                (_, true) => {
                     let needs = 3 * IFS_NS + EMPTY_NS + u64::from(next_air[number]);
                     State::Between { has_room: at - end >= needs, last_chance }
                 }
+                _ if sent.is_pending => State::OnAir,
+                // The inter frame space before it.
+                _ if is_data && at - end <= 2 * IFS_NS => State::OnAir,
+                _ => State::InEvent,
             };
             parts.push(Part { from: end, to: at, state });
         }
@@ -90,27 +88,40 @@ fn parts(slots: &[Slot], way: usize) -> Vec<Part> {
         if is_own(slot) {
             last_chance = slot.at;
         }
-        if let (true, Some((since, _))) = (is_data && slot.has(Slot::REPEAT), pending) {
+        if let (true, Some(since)) = (is_repeat, sent.since) {
+            // Its sender had not heard an acknowledgement, even if the sniffer had.
             let known = parts[since..].iter_mut().filter(|part| part.state != State::NotKnown);
             known.for_each(|part| part.state = State::Repeats);
-            pending = Some((since, true));
+            (sent.is_pending, sent.is_repeated) = (true, true);
         }
-        let state = match pending {
-            _ if is_data && !slot.has(Slot::REPEAT) => State::OnAir,
-            _ if is_data => State::Repeats,
-            Some((_, true)) => State::Repeats,
-            Some((_, false)) if !is_own(slot) => State::OnAir,
-            _ => State::InEvent,
+        let state = match () {
+            () if is_data && !is_repeat => State::OnAir,
+            () if is_repeat || sent.is_pending && sent.is_repeated => State::Repeats,
+            () if sent.is_pending && !is_own(slot) => State::OnAir,
+            () => State::InEvent,
         };
         parts.push(Part { from: at, to, state });
-        if is_data && !slot.has(Slot::REPEAT) {
-            pending = Some((parts.len(), false));
-        } else if !is_own(slot) && slot.has(Slot::ACKNOWLEDGES) || is_own(slot) && !is_data {
-            pending = None;
+        match () {
+            () if is_data && !is_repeat => {
+                sent = Sent { since: Some(parts.len()), is_pending: true, is_repeated: false }
+            }
+            () if is_own(slot) && !is_data => sent = Sent::default(),
+            () if !is_own(slot) && slot.has(Slot::ACKNOWLEDGES) => sent.is_pending = false,
+            () => {}
         }
         end = to;
     }
     parts
+}
+
+/// The newest PDU with data.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    /// What follows its first transmission begins with this part.
+    since: Option<usize>,
+    /// It is not acknowledged.
+    is_pending: bool,
+    is_repeated: bool,
 }
 
 /// Adds up what passed from each hand-over on.

@@ -1,1 +1,149 @@
-mod none {}
+use proptest::prelude::*;
+use taut_event::{Direction, LeHeader, LePdu};
+use taut_time::Instant;
+
+use super::align::align;
+use super::crossings::Pdu;
+use super::split::{Stay, split};
+use super::*;
+
+/// PDUs that are all different, or of which only lengths are known.
+fn pdus(lengths: &[u8], is_sealed: bool) -> Vec<Pdu> {
+    let of = |(number, length): (usize, &u8)| Pdu {
+        hash: if is_sealed { 0 } else { number as u64 + 1 },
+        length: 12 + u32::from(*length),
+        ..Pdu::default()
+    };
+    lengths.iter().enumerate().map(of).collect()
+}
+
+/// Those that a file has, with what they are; behind one that it lacks the next one says so.
+fn kept(all: &[Pdu], lost: &[bool]) -> (Vec<Pdu>, Vec<usize>) {
+    let (mut kept, mut numbers, mut has_hole) = (Vec::new(), Vec::new(), false);
+    for (number, pdu) in all.iter().enumerate() {
+        if lost.get(number).copied().unwrap_or(false) {
+            has_hole = true;
+            continue;
+        }
+        kept.push(Pdu { is_after_hole: std::mem::take(&mut has_hole), ..*pdu });
+        numbers.push(number);
+    }
+    (kept, numbers)
+}
+
+fn rarely() -> impl Strategy<Value = Vec<bool>> {
+    prop::collection::vec(prop::bool::weighted(0.05), 200)
+}
+
+proptest! {
+    #[test]
+    fn all_that_both_have_are_found_by_their_bytes_whatever_each_lacks(
+        lengths in prop::collection::vec(0..4_u8, 1..200), ours in rarely(), theirs in rarely(),
+    ) {
+        let all = pdus(&lengths, false);
+        let ((one, one_is), (other, other_is)) = (kept(&all, &ours), kept(&all, &theirs));
+        let found = align(&one, &other, true);
+        for [a, b] in &found.pairs {
+            prop_assert_eq!(one_is[*a as usize], other_is[*b as usize]);
+        }
+        let common = one_is.iter().filter(|number| other_is.contains(number)).count();
+        prop_assert_eq!(found.pairs.len(), common);
+    }
+
+    #[test]
+    fn of_cipher_text_none_is_taken_for_another_from_the_begin_on(
+        lengths in prop::collection::vec(0..4_u8, 1..200), ours in rarely(), theirs in rarely(),
+    ) {
+        let ((one, one_is), (other, other_is)) =
+            (kept(&pdus(&lengths, false), &ours), kept(&pdus(&lengths, true), &theirs));
+        let first_lost = ours.iter().zip(&theirs).position(|(one, other)| *one || *other).unwrap_or(lengths.len());
+        let found = align(&one, &other, true);
+        for [a, b] in &found.pairs {
+            prop_assert_eq!(one_is[*a as usize], other_is[*b as usize]);
+        }
+        prop_assert!(found.pairs.len() >= first_lost.min(lengths.len()), "{} {}", found.pairs.len(), first_lost);
+    }
+
+    #[test]
+    fn the_parts_of_the_time_add_up_and_any_pdus_are_joined_or_refused(
+        ops in prop::collection::vec((any::<u8>(), any::<u8>(), any::<u8>()), 0..300),
+    ) {
+        let files = [made(&ops, 0), made(&ops, 5_000_000)];
+        for (reference, other) in [(&files[0], &files[1]), (&files[1], &files[0]), (&files[0], &files[0])] {
+            let Ok(joined) = join_bluetooth(reference, other) else { continue };
+            for way in &joined.bluetooth.as_ref().unwrap().ways {
+                let Some(split) = way.in_controller else { continue };
+                prop_assert_eq!(split.parts().iter().map(|(_, ns)| ns).sum::<u64>(), split.held_ns);
+            }
+        }
+    }
+}
+
+/// A file of a host's link and of one on the air, by any bytes.
+fn made(ops: &[(u8, u8, u8)], ahead: u64) -> Crossings {
+    let mut file = Crossings::new();
+    file.connected((0, 1), Some(true), [1; 6]);
+    file.air_link(7, Some([[2; 6], [1; 6]]));
+    let mut at = 1_000_000_000 + ahead;
+    for (frame, &(kind, wait, value)) in ops.iter().enumerate() {
+        at += u64::from(wait) * 10_000;
+        let place = (Instant::from_nanos(at), frame as u64 + 1);
+        let payload = [value % 9, 0, 4, 0, value, value, value, value, value, value, value, value, value];
+        let payload = &payload[..4 + usize::from(value % 9)];
+        let way = if kind & 8 == 0 { Direction::Forward } else { Direction::Backward };
+        match kind & 7 {
+            0 | 1 => file.acl(place, (0, 1), kind & 8 != 0, kind & 16 == 0, payload, payload.len()),
+            2 => file.completed(place, (0, 1), u16::from(value & 3)),
+            3 if kind & 0xf0 == 0xf0 => file.lost(),
+            3 if kind & 0xf0 == 0xe0 => file.reset(0),
+            _ => {
+                let length = if kind & 32 == 0 { payload.len() as u8 } else { 0 };
+                let header = LeHeader {
+                    is_control: kind & 0xc0 == 0xc0,
+                    continues: value & 16 != 0,
+                    sn: value & 32 != 0,
+                    nesn: value & 64 != 0,
+                    md: value & 128 != 0,
+                    length,
+                };
+                let pdu = LePdu {
+                    header: (wait != 0).then_some(header),
+                    hash: value.into(),
+                    air_ns: 100_000,
+                    phy: 1,
+                    begins_event: kind & 16 != 0,
+                    is_after_hole: wait == 1,
+                    unseen_events: u16::from(wait == 2),
+                };
+                let on_air = OnAir { payload: &payload[..length.into()], is_deciphered: false };
+                file.air_pdu(place, 7, way, &pdu, on_air);
+            }
+        }
+    }
+    file.finish();
+    file
+}
+
+#[test]
+fn an_event_that_ends_although_the_next_pdu_is_there_was_closed_early_and_one_that_it_misses_was_not() {
+    use super::air::Slot;
+    const MS: u64 = 1_000_000;
+    let slot = |at: u64, marks: u16| Slot { at, air_ns: 100_000, marks };
+    let event = |at: u64| {
+        let answer = Slot::BACKWARD | Slot::ACKNOWLEDGES;
+        [slot(at, Slot::BEGINS | Slot::DATA), slot(at + 250_000, answer)]
+    };
+    let slots: Vec<Slot> = [10, 40, 70].into_iter().flat_map(|at| event(at * MS)).collect();
+    let stay = |from: u64, event: u64| Stay {
+        from,
+        last: event * MS,
+        acknowledged: event * MS + 350_000,
+        reported: event * MS + 400_000,
+    };
+    // The second one is there before the first event, the third one comes after the second event.
+    let told = split(&slots, 0, &[stay(10 * MS, 10), stay(10 * MS, 40), stay(50 * MS, 70)]);
+    assert_eq!(told.on_air_ns, 3 * 350_000);
+    assert_eq!(told.closed_early_ns, 30 * MS - 350_000);
+    assert_eq!(told.waits_for_event_ns, 20 * MS);
+    assert_eq!((told.repeats_ns, told.reported_late_ns, told.pdus), (0, 2 * 50_000, 3));
+}

@@ -1,0 +1,260 @@
+//! What goes over which attribute of ATT: how much, how fast, and how long its turns take.
+
+use taut_event::{Att, AttKind, AttUuid, Characteristic, Direction as Way, Holder};
+
+use super::Half;
+use super::names::name;
+use crate::engine::{GattFacts, GattHandle};
+use crate::tcp::Spread;
+
+/// So many handles of a bearer are followed, each kind of PDU by itself.
+const MOST_HANDLES: usize = 128;
+/// So many types of attributes are remembered.
+const MOST_NAMES: usize = 256;
+/// In force until another one is agreed on (Core Specification, Vol 3, Part F, section 3.2.8; Part G, section 5.2.1).
+const LEAST_MTU: u16 = 23;
+/// Header of L2CAP before a PDU.
+const L2CAP_HEADER: u16 = 4;
+/// A share of the time that limits.
+const MOST: f64 = 0.5;
+
+/// The attributes of a bearer.
+#[derive(Debug, Default)]
+pub(super) struct Gatt {
+    handles: Vec<Used>,
+    names: Vec<Characteristic>,
+    /// PDUs of handles beyond those that are followed.
+    beyond: u64,
+    /// The longest PDU that each side takes, as it said.
+    mtu: [Option<u16>; 2],
+    /// The question that waits for its answer, by the direction it went: its place, if it is followed, and its time.
+    asked: [Option<(Option<usize>, u64)>; 2],
+}
+
+/// One kind of PDU over one handle.
+#[derive(Debug)]
+struct Used {
+    way: usize,
+    kind: Kind,
+    handle: u16,
+    count: u64,
+    bytes: u64,
+    longest: u16,
+    /// PDUs whose value has all the room there is.
+    full: u64,
+    first: u64,
+    last: u64,
+    turns: Spread,
+    busy_ns: u64,
+    errors: u64,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    Read,
+    WriteRequest,
+    PrepareWrite,
+    WriteCommand,
+    Notification,
+    Indication,
+}
+
+impl Kind {
+    const fn of(kind: AttKind) -> Option<Self> {
+        match kind {
+            AttKind::ReadRequest | AttKind::ReadBlobRequest => Some(Self::Read),
+            AttKind::WriteRequest => Some(Self::WriteRequest),
+            AttKind::PrepareWriteRequest => Some(Self::PrepareWrite),
+            AttKind::WriteCommand => Some(Self::WriteCommand),
+            AttKind::Notification => Some(Self::Notification),
+            AttKind::Indication => Some(Self::Indication),
+            _ => None,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::WriteRequest => "write_request",
+            Self::PrepareWrite => "prepare_write_request",
+            Self::WriteCommand => "write_command",
+            Self::Notification => "notification",
+            Self::Indication => "indication",
+        }
+    }
+
+    /// Bytes of a PDU that are not of the value.
+    const fn header(self) -> u16 {
+        match self {
+            Self::Read => 1,
+            Self::PrepareWrite => 5,
+            _ => 3,
+        }
+    }
+
+    const fn takes_turns(self) -> bool {
+        !matches!(self, Self::WriteCommand | Self::Notification)
+    }
+}
+
+impl Gatt {
+    pub(super) fn named(&mut self, named: Characteristic) {
+        if let Some(known) = self.names.iter_mut().find(|known| known.handle == named.handle) {
+            *known = named;
+        } else if self.names.len() < MOST_NAMES {
+            self.names.push(named);
+        }
+    }
+
+    /// Packets of the log were lost.
+    pub(super) fn lost(&mut self) {
+        self.asked = [None; 2];
+    }
+
+    /// The MTU in force: the lesser one of what both said.
+    fn mtu(&self) -> u16 {
+        let [one, other] = self.mtu;
+        one.zip(other).map_or(LEAST_MTU, |(one, other)| one.min(other)).max(LEAST_MTU)
+    }
+
+    pub(super) fn att(&mut self, at: u64, way: usize, att: &Att) {
+        match att.kind {
+            AttKind::MtuRequest { mtu } => {
+                self.mtu[way] = Some(mtu);
+                self.asked[way] = Some((None, at));
+            }
+            AttKind::MtuResponse { mtu } => {
+                self.mtu[way] = Some(mtu);
+                self.asked[1 - way] = None;
+            }
+            AttKind::OtherRequest => self.asked[way] = Some((None, at)),
+            AttKind::OtherResponse | AttKind::ReadResponse | AttKind::WriteResponse | AttKind::Confirmation => {
+                self.answered(at, 1 - way, att.bytes, false);
+            }
+            AttKind::Error { .. } => self.answered(at, 1 - way, 0, true),
+            kind => {
+                let (Some(kind), Some(handle)) = (Kind::of(kind), att.handle) else { return };
+                let place = self.used(way, kind, handle, at);
+                if let Some(place) = place {
+                    let room = self.mtu().saturating_sub(kind.header());
+                    let used = &mut self.handles[place];
+                    used.count += 1;
+                    used.last = at;
+                    if kind != Kind::Read {
+                        used.takes(att.bytes, room);
+                    }
+                }
+                if kind.takes_turns() {
+                    self.asked[way] = Some((place, at));
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, at: u64, way: usize, bytes: u16, is_error: bool) {
+        let Some((place, since)) = self.asked[way].take() else { return };
+        let room = self.mtu().saturating_sub(1);
+        let Some(used) = place.map(|place| &mut self.handles[place]) else { return };
+        let took = at.saturating_sub(since);
+        used.turns.add(took);
+        used.busy_ns = used.busy_ns.saturating_add(took);
+        used.errors += u64::from(is_error);
+        used.last = at;
+        if used.kind == Kind::Read && !is_error {
+            used.takes(bytes, room);
+        }
+    }
+
+    fn used(&mut self, way: usize, kind: Kind, handle: u16, at: u64) -> Option<usize> {
+        let is_it = |used: &Used| (used.way, used.kind, used.handle) == (way, kind, handle);
+        let known = self.handles.iter().position(is_it);
+        if known.is_none() && self.handles.len() == MOST_HANDLES {
+            self.beyond += 1;
+            return None;
+        }
+        Some(known.unwrap_or_else(|| {
+            let (turns, first, last) = (Spread::default(), at, at);
+            let (count, bytes, longest, full, busy_ns, errors) = (0, 0, 0, 0, 0, 0);
+            let new = Used { way, kind, handle, count, bytes, longest, full, first, last, turns, busy_ns, errors };
+            self.handles.push(new);
+            self.handles.len() - 1
+        }))
+    }
+
+    /// What went over handles in a direction, the most bytes first. `length` is that of the longest data PDU on the
+    /// air, and `interval_ns` that of connection events; 0: not known.
+    pub(super) fn facts(&self, way: Way, half: &Half, length: u16, interval_ns: u64) -> Option<GattFacts> {
+        let mut handles: Vec<&Used> = self.handles.iter().filter(|used| used.way == way.index()).collect();
+        if handles.is_empty() {
+            return None;
+        }
+        handles.sort_by_key(|used| std::cmp::Reverse((used.bytes, used.count)));
+        let handles = handles.into_iter().map(|used| self.handle(used, half, length, interval_ns)).collect();
+        let is_exchanged = self.mtu.iter().all(Option::is_some);
+        Some(GattFacts { att_mtu_bytes: self.mtu(), is_mtu_exchanged: is_exchanged, handles, beyond: self.beyond })
+    }
+
+    fn handle(&self, used: &Used, half: &Half, length: u16, interval_ns: u64) -> GattHandle {
+        let uuid = self.names.iter().find(|named| named.handle == used.handle).map(|named| named.uuid);
+        let span = used.last - used.first;
+        let rate = (span > 0).then(|| (used.bytes as f64 * 8e9 / span as f64) as u64);
+        let intervals = |ns: u64| (interval_ns > 0).then(|| ns as f64 / interval_ns as f64);
+        let turn_p50_ns = used.turns.median();
+        GattHandle {
+            handle: used.handle,
+            uuid: uuid.map(|uuid| uuid.to_string()),
+            name: uuid.and_then(|uuid| match uuid {
+                AttUuid::Short(short) => name(short).map(str::to_owned),
+                AttUuid::Long(_) => None,
+            }),
+            kind: used.kind.name().to_owned(),
+            count: used.count,
+            bytes: used.bytes,
+            longest_bytes: used.longest,
+            bits_per_second: rate,
+            turn_p50_ns,
+            turn_p99_ns: used.turns.at((used.turns.count() * 99).div_ceil(100).max(1)),
+            intervals_per_turn: turn_p50_ns.and_then(intervals),
+            errors: used.errors,
+            limits: self.limits(used, half, length, span),
+        }
+    }
+
+    /// What limits it, the first one most.
+    fn limits(&self, used: &Used, half: &Half, length: u16, span: u64) -> Vec<String> {
+        /// Fewer PDUs have no rate.
+        const LEAST: u64 = 8;
+        let mut limits = Vec::new();
+        if used.count < LEAST || span == 0 {
+            return limits;
+        }
+        let share_of = |ns: u64, whole: u64| ns as f64 / whole.max(1) as f64;
+        if used.kind.takes_turns() {
+            let is_busy = share_of(used.busy_ns, span) >= MOST;
+            limits.push(if is_busy { "turn" } else { "program" }.to_owned());
+        } else {
+            let held = |holders: &[Holder]| holders.iter().map(|&holder| half.breakdown.ns(holder)).sum::<u64>();
+            let whole = half.breakdown.total_ns();
+            let link = held(&[Holder::ConnectionInterval, Holder::ControllerBuffers, Holder::Air]);
+            if share_of(held(&[Holder::SendingProgram, Holder::PeerTurn]), whole) >= MOST {
+                limits.push("program".to_owned());
+            } else if share_of(link, whole) >= MOST {
+                limits.push("link".to_owned());
+            }
+        }
+        // Most have all the room there is, and a data PDU on the air would have more.
+        let is_small = 2 * used.full >= used.count && (self.mtu() == LEAST_MTU || self.mtu() + L2CAP_HEADER < length);
+        if is_small && limits.first().is_none_or(|limit| limit != "program") {
+            limits.push("mtu".to_owned());
+        }
+        limits
+    }
+}
+
+impl Used {
+    fn takes(&mut self, bytes: u16, room: u16) {
+        self.bytes += u64::from(bytes);
+        self.longest = self.longest.max(bytes);
+        self.full += u64::from(bytes >= room);
+    }
+}
