@@ -366,7 +366,7 @@ fn in_drawn_cases_the_error_holds_the_truth_and_waits_and_split_are_the_simulato
         let truth = run.truth.closed_early_ns() as f64;
         println!("{what}: off {off:.0} of {said:.0}; held {held:.0}, closed early {early:.0}, truth {truth:.0}");
         // Each time that it began, the clock's error moves.
-        let tolerance = 0.05 * held + said * run.truth.begins() as f64;
+        let tolerance = 0.02 * held + said * run.truth.begins() as f64;
         assert!((early - truth).abs() <= tolerance, "{what}: {early} {truth} {held} {tolerance}");
     }
 }

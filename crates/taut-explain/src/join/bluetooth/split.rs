@@ -131,8 +131,9 @@ pub(super) fn split(slots: &[Slot], way: usize, stays: &[Stay]) -> InController 
     let (Some(first), Some(last)) = (parts.first(), parts.last()) else { return told };
     let window = [first.from, last.to];
     // PDUs do not overtake each other; a clock's error may make it look so.
-    let mut stays: Vec<Stay> =
-        stays.iter().copied().filter(|stay| stay.from >= window[0] && stay.reported <= window[1]).collect();
+    let is_seen = |stay: &&Stay| stay.acknowledged >= window[0] && stay.acknowledged <= window[1];
+    let within = |stay: &Stay| Stay { from: stay.from.max(window[0]), reported: stay.reported.min(window[1]), ..*stay };
+    let mut stays: Vec<Stay> = stays.iter().filter(is_seen).map(within).collect();
     stays.sort_by_key(|stay| (stay.acknowledged, stay.from));
     let mut place = 0;
     let mut covered = 0_u64;
