@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use libfuzzer_sys::fuzz_target;
 use taut_event::{Address, SackBlock, SegmentFlags, TimestampOption};
-use taut_explain::join::{Sighting, Sightings, join};
+use taut_explain::join::{DatagramSighting, Sighting, Sightings, join};
 use taut_time::Instant;
 
 fuzz_target!(|data: &[u8]| {
@@ -28,6 +28,20 @@ fuzz_target!(|data: &[u8]| {
             let end =
                 |last: u8| Address { ip: IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)), port: 1 + u16::from(kind >> 6) };
             let (from, to) = if is_turned { (end(2), end(1)) } else { (end(1), end(2)) };
+            if flags & 8 != 0 {
+                let kept = [seq, ack, left, right];
+                files[file].add_datagram(&DatagramSighting {
+                    at: Instant::from_nanos(at),
+                    frame: frames[file],
+                    from,
+                    to: if kind & 8 != 0 { Address { port: 53, ..to } } else { to },
+                    payload: u32::from(length >> file),
+                    kept: &kept[..kept.len().min(length.into())].repeat(6)[..],
+                    identification: (number != 0).then_some(number.into()),
+                    transaction: (kind & 32 != 0).then_some(stamp.into()),
+                });
+                continue;
+            }
             // Near the end of the numbers, and sometimes far from each other.
             let place = |byte: u8| u32::from(byte).wrapping_mul(if kind & 8 != 0 { 100 } else { 0x0200_0001 });
             let block = SackBlock { from: place(left), to: place(right), is_duplicate: kind & 32 != 0 };
@@ -55,6 +69,8 @@ fuzz_target!(|data: &[u8]| {
             let losses = &way.losses;
             assert!(losses.repeated <= losses.segments && losses.between.segments <= losses.segments, "{losses:?}");
             let named = [&losses.between, &losses.beyond, &losses.beyond_or_needless, &losses.needless];
+            let datagrams = &way.datagrams;
+            assert!(datagrams.between.segments <= datagrams.datagrams, "{datagrams:?}");
             assert!(named.iter().all(|lost| lost.first.len() as u64 == lost.segments.min(8)), "{losses:?}");
         }
         if std::ptr::eq(reference, other) {

@@ -37,7 +37,7 @@ mod ways;
 pub use archive::Member;
 pub use bluetooth::{HostPacket, HostPackets};
 pub use counts::Counts;
-pub use decode::{Skipped, TcpPacket, decode};
+pub use decode::{Skipped, TcpPacket, UdpPacket, decode, decode_udp};
 pub use ends::Ends;
 pub use error::Error;
 pub use flows::Flows;

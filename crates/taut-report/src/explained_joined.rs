@@ -86,10 +86,14 @@ fn clock(joined: &Joined) -> String {
         Some(_) => ("L2CAP PDUs", "link"),
         None => ("packets", "connection"),
     };
-    let connections = match joined.connections {
-        1 => format!("1 {connection}"),
-        count => format!("{} {connection}s", units::count(count)),
+    let counted = |count: u64, what: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        _ => Some(format!("{} {what}s", units::count(count))),
     };
+    let [tcp, udp] = [counted(joined.connections, connection), counted(joined.udp_flows, "flow")];
+    let udp = udp.map(|flows| format!("{flows} of UDP"));
+    let connections = tcp.into_iter().chain(udp).collect::<Vec<_>>().join(" and ");
     format!(
         "{place}{other}'s clock {offset}, ± {error}, and {}; by {packets} {packet} of {connections} that both have.",
         rate(clock)

@@ -1,6 +1,6 @@
 //! What stands of losses and acknowledgements in the text on joined captures.
 
-use taut_explain::join::{Frames, Losses, Lost, Way};
+use taut_explain::join::{DatagramLosses, Frames, Losses, Lost, Way};
 
 use crate::units;
 
@@ -9,7 +9,7 @@ const MOST_NAMED: usize = 4;
 
 /// Of the way from one file's place to that of the other.
 pub(crate) fn lines(from: &str, to: &str, way: &Way) -> Vec<String> {
-    let Way { losses, acknowledged, .. } = way;
+    let Way { losses, acknowledged, datagrams, .. } = way;
     let mut lines = Vec::new();
     if losses.segments > 0 {
         lines.push(lost(from, to, losses));
@@ -31,6 +31,43 @@ pub(crate) fn lines(from: &str, to: &str, way: &Way) -> Vec<String> {
             "The receiver acknowledged {} {least} at least after they came to {to}, {median} (median), {p99} (p99), \
              {most} at most (frame {data}, acknowledged by {answer}).",
             segments(acknowledged.segments)
+        ));
+    }
+    lines.extend(of_datagrams(from, to, datagrams));
+    lines
+}
+
+fn of_datagrams(from: &str, to: &str, told: &DatagramLosses) -> Vec<String> {
+    let count =
+        |count: u64| if count == 1 { "1 datagram".to_owned() } else { format!("{} datagrams", units::count(count)) };
+    let mut lines = Vec::new();
+    if told.datagrams > 0 {
+        let all = count(told.datagrams);
+        let what = match told.between.segments {
+            0 => " none was lost".to_owned(),
+            _ => format!(": {}", one((&told.between, format!("lost between {from} and {to}")))),
+        };
+        let overtaken = match told.overtaken {
+            0 => String::new(),
+            some => format!("; {} overtaken by a later one", units::count(some)),
+        };
+        lines.push(format!("Of {all} of UDP on this way{what}{overtaken}."));
+    }
+    let [near, far] = told.not_captured;
+    if near + far > 0 {
+        lines.push(format!(
+            "Not lost, but missing in the files: {} that passed {from}, {} that passed {to}.",
+            count(near),
+            count(far)
+        ));
+    }
+    if told.ambiguous > 0 {
+        lines.push(format!("{} on this way are equal to others, and nothing tells which came.", count(told.ambiguous)));
+    }
+    if told.cut_up > 0 {
+        lines.push(format!(
+            "What became of {} can't be told: their service's are cut up or put together on the way (offload).",
+            count(told.cut_up)
         ));
     }
     lines

@@ -1,16 +1,19 @@
 //! Several captures of one path on one timeline.
 
-use taut_capture::{AirPayload, Flows, HostPacket, HostPackets, Packet, air_payload, decode};
-use taut_event::{Closed, Event, Flow, FlowId, FlowKey, Le, SegmentFlags, Sink, VantageId, What};
+use taut_capture::{
+    AirPayload, Flows, HostPacket, HostPackets, Packet, Skipped, TcpPacket, UdpPacket, air_payload, decode, decode_udp,
+};
+use taut_event::{Closed, Content, Event, Flow, FlowId, FlowKey, Le, SegmentFlags, Sink, VantageId, What};
 use taut_explain::join::{
-    Crossings, Joined, NotJoined, OnAir, Sighting, Sightings, join as on_one_timeline, join_bluetooth,
+    Crossings, DatagramSighting, Joined, NotJoined, OnAir, Sighting, Sightings, join as on_one_timeline, join_bluetooth,
 };
 use taut_report::ExplainedFile;
+use taut_time::Instant;
 
-/// What one file has to hold against another: segments of TCP, and what links of Bluetooth carried.
+/// What one file has to hold against another: packets of TCP and UDP, and what links of Bluetooth carried.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    tcp: Sightings,
+    internet: Sightings,
     bluetooth: Crossings,
     host: HostPackets,
 }
@@ -18,7 +21,7 @@ pub(crate) struct Seen {
 impl Seen {
     /// Keeps what there is to keep of a packet, and hands it on.
     pub(crate) fn packet(&mut self, packet: &Packet<'_>, flows: &mut Flows, sink: &mut impl Sink) {
-        sighting(packet).iter().for_each(|seen| self.tcp.add(seen));
+        see(packet, &mut self.internet);
         self.host_packet(packet);
         match air_payload(packet) {
             Some(payload) => {
@@ -31,7 +34,7 @@ impl Seen {
 
     /// Nothing more comes; the clock's smallest step.
     pub(crate) fn finish(&mut self, resolution_ns: u64) {
-        self.tcp.set_resolution(resolution_ns);
+        self.internet.set_resolution(resolution_ns);
         self.bluetooth.set_resolution(resolution_ns);
         self.bluetooth.finish();
     }
@@ -87,13 +90,24 @@ impl<S: Sink> Sink for Both<'_, S> {
     }
 }
 
-/// What a packet is held against those of the other file by, if it is a segment of TCP with a time.
-fn sighting(packet: &Packet<'_>) -> Option<Sighting> {
-    let at = packet.at?;
-    let tcp = decode(packet).ok()?;
-    Some(Sighting {
+/// Keeps what a packet is held against those of the other file by, if it is one of TCP or UDP with a time.
+fn see(packet: &Packet<'_>, sightings: &mut Sightings) {
+    let Some(at) = packet.at else { return };
+    match decode(packet) {
+        Ok(tcp) => sightings.add(&segment(at, packet.frame, &tcp)),
+        Err(Skipped::NotTcp) => {
+            if let Ok(udp) = decode_udp(packet) {
+                sightings.add_datagram(&datagram(at, packet.frame, &udp));
+            }
+        }
+        Err(_) => {}
+    }
+}
+
+fn segment(at: Instant, frame: u64, tcp: &TcpPacket<'_>) -> Sighting {
+    Sighting {
         at,
-        frame: packet.frame,
+        frame,
         from: tcp.ends.from(),
         to: tcp.ends.to(),
         sequence: tcp.sequence,
@@ -105,7 +119,23 @@ fn sighting(packet: &Packet<'_>) -> Option<Sighting> {
         timestamps: tcp.timestamps,
         sack: tcp.sack,
         permits_sack: tcp.permits_sack,
-    })
+    }
+}
+
+fn datagram<'a>(at: Instant, frame: u64, udp: &UdpPacket<'a>) -> DatagramSighting<'a> {
+    DatagramSighting {
+        at,
+        frame,
+        from: udp.ends.from(),
+        to: udp.ends.to(),
+        payload: udp.payload,
+        kept: udp.kept,
+        identification: udp.identification,
+        transaction: match udp.seen.content {
+            Content::Dns(dns) => Some(dns.id),
+            _ => None,
+        },
+    }
 }
 
 /// A file on the timeline of the first one. Where that can't be, it is an error if it must be; else the file says
@@ -119,7 +149,7 @@ pub(crate) fn join(
     let are_of_bluetooth = !first.bluetooth.is_empty() && !other.bluetooth.is_empty();
     let joined = match are_of_bluetooth {
         true => join_bluetooth(&first.bluetooth, &other.bluetooth),
-        false => on_one_timeline(&first.tcp, &other.tcp),
+        false => on_one_timeline(&first.internet, &other.internet),
     };
     match joined {
         Ok(mut joined) => {

@@ -219,6 +219,57 @@ fn joined_files_tell_losses_from_holes() {
     assert!(words.contains("(frame 17)") && words.contains("The receiver acknowledged"), "{words}");
 }
 
+/// Questions of DNS from a port each, and a stream of voice the other way; the far place is 0.4 ms away.
+fn names_and_voice(is_far: bool, is_without: impl Fn(usize) -> bool) -> Vec<u8> {
+    let begin = 1_700_000_000_000_000_000_u64;
+    let ends = |port| ((std::net::Ipv4Addr::new(10, 0, 0, 5), port), (std::net::Ipv4Addr::new(10, 0, 0, 1), 53));
+    let way: i64 = if is_far { 400_000 } else { 0 };
+    let mut packets = Vec::new();
+    for n in 0..20_u16 {
+        let (at, name) = (begin + u64::from(n) * 100 * MS, format!("host{n}.example.com"));
+        let (client, server) = ends(4000 + n);
+        let [question, answer] = [false, true].map(|is_answer| dns(n, is_answer, &name, 1));
+        packets.push((at.wrapping_add_signed(way), udp(client, server, &question)));
+        packets.push((at.wrapping_add_signed(20 * MS as i64 - way), udp(server, client, &answer)));
+        let voice = [&[0x80, 0, 0, n as u8][..], &[7; 168]].concat();
+        packets.push((at.wrapping_add_signed(50 * MS as i64 - way), udp((server.0, 6000), (client.0, 6002), &voice)));
+    }
+    let kept: Vec<_> = packets.into_iter().enumerate().filter(|(number, _)| !is_without(*number)).collect();
+    pcap(false, true, 101, &kept.into_iter().map(|(_, packet)| packet).collect::<Vec<_>>())
+}
+
+#[test]
+fn captures_of_udp_are_joined_with_what_was_lost_between() {
+    let directory = tempfile::tempdir().unwrap();
+    // Of the questions one and its answer, of the stream one packet; the far file lacks a question that was answered.
+    let near = file(directory.path(), "near.pcap", &names_and_voice(false, |number| [13, 32].contains(&number)));
+    let far = file(directory.path(), "far.pcap", &names_and_voice(true, |number| [12, 13, 30].contains(&number)));
+    let document = parse(&join(&[&near, &far], &["--join", "--json"]));
+    let joined = &document["joined"][0];
+    assert_eq!((&joined["connections"], &joined["matched_packets"]), (&0.into(), &56.into()), "{joined}");
+    let [there, back] = ["there", "back"].map(|way| &joined[way]["datagrams"]);
+    assert_eq!((&there["between"]["segments"], &there["datagrams"]), (&1.into(), &20.into()), "{there}");
+    assert_eq!(there["not_captured"], serde_json::json!([0, 1]), "{there}");
+    assert_eq!((&back["between"]["segments"], &back["datagrams"]), (&1.into(), &39.into()), "{back}");
+    let schema = parse(&taut().args(["generate", "schema"]).output().unwrap());
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document));
+    let told = text(&join(&[&near, &far], &[]).stdout);
+    let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "by 56 packets of 20 flows of UDP that both have",
+        "Of 20 datagrams of UDP on this way: 1 lost between near.pcap and far.pcap",
+        "Not lost, but missing in the files: 0 datagrams that passed near.pcap, 1 datagram that passed far.pcap",
+    ] {
+        assert!(
+            words.contains(
+                &part.replace("near.pcap", &near.display().to_string()).replace("far.pcap", &far.display().to_string())
+            ) || words.contains(part),
+            "{part}\n{told}"
+        );
+    }
+    assert!(told.lines().all(|line| line.chars().count() <= 100 || line.contains("/")), "{told}");
+}
+
 #[test]
 fn the_same_capture_twice_has_no_offset() {
     let directory = tempfile::tempdir().unwrap();

@@ -55,9 +55,16 @@ pub struct TcpPacket<'a> {
 }
 
 /// A datagram of UDP.
-pub(crate) struct UdpPacket<'a> {
-    pub(crate) ends: Ends<'a>,
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct UdpPacket<'a> {
+    /// Between whom.
+    pub ends: Ends<'a>,
     /// Bytes of payload, as it was on the wire.
-    pub(crate) payload: u32,
-    pub(crate) seen: Datagram,
+    pub payload: u32,
+    /// What was kept of it.
+    pub kept: &'a [u8],
+    /// Identification of the IPv4 header.
+    pub identification: Option<u16>,
+    /// What can be read of it.
+    pub seen: Datagram,
 }

@@ -1,4 +1,4 @@
-//! From a packet to its TCP header.
+//! From a packet to its TCP or UDP header.
 
 mod header;
 mod ip;
@@ -6,8 +6,7 @@ mod link;
 mod tcp;
 mod udp;
 
-pub(crate) use self::header::UdpPacket;
-pub use self::header::{Skipped, TcpPacket};
+pub use self::header::{Skipped, TcpPacket, UdpPacket};
 use crate::packet::Packet;
 
 /// Finds the TCP header of a packet. No bytes make it panic.
@@ -28,7 +27,7 @@ pub fn decode<'a>(packet: &Packet<'a>) -> Result<TcpPacket<'a>, Skipped> {
 /// # Errors
 ///
 /// Why a packet is not followed: it is not UDP either ([`Skipped::NotTcp`]), or its headers are not whole.
-pub(crate) fn decode_udp<'a>(packet: &Packet<'a>) -> Result<UdpPacket<'a>, Skipped> {
+pub fn decode_udp<'a>(packet: &Packet<'a>) -> Result<UdpPacket<'a>, Skipped> {
     let start = link::network_layer(packet.link, packet.bytes)?;
     let length = packet.original_length.max(packet.bytes.len() as u32) as usize - start;
     udp::packet(&ip::datagram::<{ ip::UDP }>(&packet.bytes[start..], length)?)

@@ -42,7 +42,7 @@ pub(super) fn packet<'a>(datagram: &Datagram<'a>) -> Result<UdpPacket<'a>, Skipp
         is_fragmented: datagram.has_more,
         content,
     };
-    Ok(UdpPacket { ends, payload, seen })
+    Ok(UdpPacket { ends, payload, kept, identification: datagram.identification, seen })
 }
 
 fn hash(bytes: &[u8]) -> u32 {

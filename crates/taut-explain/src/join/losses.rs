@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::acknowledged::{Answered, answers, least_loop};
+use super::datagrams::{DatagramLosses, Datagrams};
 use super::fate::{Fates, bit, judge};
 use super::lane::Lane;
 use super::matching::{Match, Matches};
@@ -78,6 +79,7 @@ pub struct Acknowledged {
 pub(super) struct Told {
     pub(super) losses: Losses,
     pub(super) acknowledged: Acknowledged,
+    pub(super) datagrams: DatagramLosses,
     pub(super) is_crowded: bool,
 }
 
@@ -89,6 +91,7 @@ pub(super) fn losses(reference: &Sightings, other: &Sightings, matches: &Matches
         let seen = &reference.seen[found.reference as usize];
         sides[seen.flow as usize].map(|is_near_first| seen.is_from_first == is_near_first)
     };
+    let datagrams = Datagrams::of(reference, other, matches, goes_there);
     [true, false].map(|way| {
         let of_way: Vec<Match> = matches.all.iter().filter(|found| goes_there(found) == Some(way)).copied().collect();
         // Near and far.
@@ -103,7 +106,7 @@ pub(super) fn losses(reference: &Sightings, other: &Sightings, matches: &Matches
         let mut is_done = HashSet::new();
         for found in &of_way {
             let flow = reference.seen[found.reference as usize].flow;
-            if !is_done.insert(flow) {
+            if reference.ends[flow as usize].2 || !is_done.insert(flow) {
                 continue;
             }
             let [mut near, far] = places.map(|file| {
@@ -114,14 +117,15 @@ pub(super) fn losses(reference: &Sightings, other: &Sightings, matches: &Matches
             near.count_as(&far);
             tally.add(&near, &far, &windows);
         }
-        tally.finish()
+        let datagrams = datagrams.of_way(way, &windows);
+        Told { datagrams, ..tally.finish() }
     })
 }
 
 /// The places of the files between which both are known to have captured: numbers of sightings.
-struct Windows {
-    near: Range<u32>,
-    far: Range<u32>,
+pub(super) struct Windows {
+    pub(super) near: Range<u32>,
+    pub(super) far: Range<u32>,
 }
 
 /// The segments of each connection, in the order of the file.
@@ -235,10 +239,15 @@ impl Tally<'_> {
 
 impl Lost {
     /// Connections come one after another, and the first frames are those of the file.
-    fn add(&mut self, frames: Frames) {
+    pub(super) fn add(&mut self, frames: Frames) {
         self.segments += 1;
         let place = self.first.partition_point(|one| *one < frames);
         self.first.insert(place, frames);
         self.first.truncate(MOST_NAMED);
+    }
+
+    pub(super) fn add_all(&mut self, other: &Self) {
+        other.first.iter().for_each(|&frames| self.add(frames));
+        self.segments += other.segments - other.first.len() as u64;
     }
 }

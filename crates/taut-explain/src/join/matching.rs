@@ -22,20 +22,46 @@ pub(super) struct Matches {
     pub(super) is_translated: bool,
     /// Reference and other file have most packets twice.
     pub(super) is_doubled: [bool; 2],
+    /// Datagrams are told by few bytes.
+    pub(super) is_short: bool,
 }
+
+/// Shorter payloads of translated datagrams may be those of another flow; a question of DNS has more.
+const LEAST_TELLING: u32 = 12;
 
 impl Matches {
     pub(super) fn between(reference: &Sightings, other: &Sightings) -> Result<Self, NotJoined> {
         let known: Vec<Option<u32>> = other.ends.iter().map(|ends| reference.flow_between(ends)).collect();
         let has_common = known.iter().any(Option::is_some);
-        let by_ends = |pair: Option<u32>, seen: &Seen| pair.map(|pair| (pair + 1) << 1 | u32::from(seen.is_from_first));
-        // Of other ends, sequence and acknowledgement numbers tell as well: both are chosen at random.
-        let place = |seen: &Seen, pair: Option<u32>| if has_common { by_ends(pair, seen) } else { Some(0) };
-        let ours = keys(reference, |seen| place(seen, Some(seen.flow)));
-        let theirs = keys(other, |seen| place(seen, known[seen.flow as usize]));
+        let found = Self::by_ends(reference, other, &known);
+        // Of other ends, sequence and acknowledgement numbers tell as well: both are chosen at random. Some flows have
+        // the same ends everywhere (DHCP), so those that are common tell nothing of the others.
+        let found = if found.all.is_empty() { Self::by_marks(reference, other) } else { found };
+        match (found.all.is_empty(), has_common) {
+            (false, _) => Ok(found),
+            (true, true) => Err(NotJoined::OtherPackets),
+            (true, false) => Err(NotJoined::NothingInCommon),
+        }
+    }
+
+    fn by_ends(reference: &Sightings, other: &Sightings, known: &[Option<u32>]) -> Self {
+        let place = |pair: u32, seen: &Seen| (pair + 1) << 1 | u32::from(seen.is_from_first);
+        let is_short = reference.is_short || other.is_short;
+        let ours = keys(reference, is_short, |seen| Some(place(seen.flow, seen)));
+        let theirs = keys(other, is_short, |seen| Some(place(known[seen.flow as usize]?, seen)));
+        Self { is_translated: false, ..Self::of(reference, other, &ours, &theirs) }
+    }
+
+    fn by_marks(reference: &Sightings, other: &Sightings) -> Self {
+        let is_short = reference.is_short || other.is_short;
+        let [ours, theirs] = [reference, other].map(|file| keys(file, is_short, |seen| translated_place(file, seen)));
+        Self { is_translated: true, ..Self::of(reference, other, &ours, &theirs) }
+    }
+
+    fn of(reference: &Sightings, other: &Sightings, ours: &[(u64, u32)], theirs: &[(u64, u32)]) -> Self {
         let is_doubled = [reference.is_doubled(), other.is_doubled()];
         let (mut all, mut ambiguous) = (Vec::new(), 0);
-        let mut rest = &theirs[..];
+        let mut rest = theirs;
         for group in ours.chunk_by(|one, next| one.0 == next.0) {
             let key = group[0].0;
             rest = &rest[rest.partition_point(|&(other, _)| other < key)..];
@@ -49,20 +75,33 @@ impl Matches {
             }
         }
         all.sort_unstable_by_key(|found| found.reference);
-        match (all.is_empty(), has_common) {
-            (false, _) => Ok(Self { all, ambiguous, is_translated: !has_common, is_doubled }),
-            (true, true) => Err(NotJoined::OtherPackets),
-            (true, false) => Err(NotJoined::NothingInCommon),
-        }
+        Self { all, ambiguous, is_translated: false, is_doubled, is_short: reference.is_short || other.is_short }
     }
 }
 
 /// Marks with the number of their sighting, in order; of packets that may be in the other file.
-fn keys(file: &Sightings, place: impl Fn(&Seen) -> Option<u32>) -> Vec<(u64, u32)> {
-    let key = |(number, seen): (usize, &Seen)| Some((mix(seen.mark, place(seen)?.into()), number as u32));
+fn keys(file: &Sightings, is_short: bool, place: impl Fn(&Seen) -> Option<u32>) -> Vec<(u64, u32)> {
+    let key = |(number, seen): (usize, &Seen)| Some((key(seen, is_short, place(seen)?.into()), number as u32));
     let mut keys: Vec<(u64, u32)> = file.seen.iter().enumerate().filter_map(key).collect();
     keys.sort_unstable();
     keys
+}
+
+/// What of the place of a packet stays the same where addresses are translated: of datagrams, which may come back as
+/// they went, whether it comes from the end with the lower port.
+pub(super) fn translated_place(file: &Sightings, seen: &Seen) -> Option<u32> {
+    if !seen.is_datagram {
+        return Some(0);
+    }
+    let (first, second, _) = file.ends[seen.flow as usize];
+    let is_from_lower = (first.port < second.port) == seen.is_from_first;
+    (seen.length >= LEAST_TELLING).then_some(1 + u32::from(is_from_lower))
+}
+
+/// What a packet has alike in both files, with the place of its flow. A datagram also keeps its length.
+pub(super) fn key(seen: &Seen, is_short: bool, place: u64) -> u64 {
+    let length = if seen.is_datagram { u64::from(seen.length) + 1 } else { 0 };
+    mix(seen.mark_by(is_short), place ^ length << 40)
 }
 
 /// The packet that has this mark, if there is one only. Copies of one packet are one, and count as the first of

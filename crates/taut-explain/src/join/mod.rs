@@ -1,15 +1,17 @@
 //! Two captures of the same connections, taken at two places, on one timeline.
 //!
-//! - [`Sightings`]: the segments of TCP that one file has, so many at most.
+//! - [`Sightings`]: the segments of TCP and datagrams of UDP that one file has, so many at most.
 //! - `matching`: which packet of one file is which of the other; never a repetition for its original.
 //! - `fit`: the clock of one file on that of the other, by causality: nothing arrives before it left.
 //! - `lane`, `fate`, `losses`: on which side of the second place segments were lost, and how soon the receiver
 //!   acknowledged (`acknowledged`).
+//! - `datagrams`: which datagrams of UDP were lost between both places.
 //! - [`join()`]: both, as a report.
 //! - [`join_bluetooth`]: the same for links of Bluetooth, of a host's log and a sniffer's capture, or of two hosts.
 
 mod acknowledged;
 mod bluetooth;
+mod datagrams;
 mod fate;
 mod fit;
 mod lane;
@@ -24,9 +26,10 @@ mod why;
 mod tests;
 
 pub use bluetooth::{BluetoothWay, BluetoothWays, Crossings, HostLink, InController, OnAir, TimesOn, join_bluetooth};
+pub use datagrams::DatagramLosses;
 pub use losses::{Acknowledged, Frames, Losses, Lost};
 pub use report::{ClockFit, Joined, Way};
-pub use sightings::{MOST_SIGHTINGS, Sighting, Sightings};
+pub use sightings::{DatagramSighting, MOST_SIGHTINGS, Sighting, Sightings};
 pub use why::NotJoined;
 
 use taut_time::Duration;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use taut_time::ClockMap;
 
 use super::bluetooth::BluetoothWays;
+use super::datagrams::DatagramLosses;
 use super::fit::Fit;
 use super::losses::{Acknowledged, Losses, Told, losses};
 use super::matching::Matches;
@@ -18,8 +19,11 @@ pub struct Joined {
     pub reference: String,
     /// The file that was joined to it.
     pub other: String,
-    /// Connections of which both have packets.
+    /// Connections of TCP of which both have packets.
     pub connections: u64,
+    /// Flows of UDP (two addresses, two ports) of which both have packets.
+    #[serde(default)]
+    pub udp_flows: u64,
     /// Packets that are in both, and by which the clocks were fitted.
     pub matched_packets: u64,
     /// The first of them: its number in the reference, and in the other file.
@@ -91,6 +95,9 @@ pub struct Way {
     /// How soon the receiver of this way's data acknowledged it.
     #[serde(default)]
     pub acknowledged: Acknowledged,
+    /// What became of the datagrams of UDP that went this way.
+    #[serde(default)]
+    pub datagrams: DatagramLosses,
 }
 
 impl Way {
@@ -158,6 +165,7 @@ pub(super) fn report(
         packets.iter().map(|placed| reference.seen[placed.found.reference as usize].flow).collect();
     flows.sort_unstable();
     flows.dedup();
+    let udp_flows = flows.iter().filter(|&&flow| reference.ends[flow as usize].2).count() as u64;
     let frames = |placed: &Placed| {
         [reference.seen[placed.found.reference as usize].frame, other.seen[placed.found.other as usize].frame]
     };
@@ -168,9 +176,11 @@ pub(super) fn report(
     let is_same_place = packets.iter().all(|placed| fit.way(&placed.point).abs() <= slack as f64);
     let [there, back] = losses(reference, other, matches, &stretches.sides);
     let is_crowded = there.is_crowded || back.is_crowded;
-    let with = |way: Way, told: Told| Way { losses: told.losses, acknowledged: told.acknowledged, ..way };
+    let with =
+        |way: Way, Told { losses, acknowledged, datagrams, .. }: Told| Way { losses, acknowledged, datagrams, ..way };
     Joined {
-        connections: flows.len() as u64,
+        connections: flows.len() as u64 - udp_flows,
+        udp_flows,
         matched_packets: packets.len() as u64,
         first_frames: packets.first().map_or([0; 2], frames),
         last_frames: packets.last().map_or([0; 2], frames),
@@ -194,7 +204,7 @@ fn remarks(
     if matches.is_translated {
         remarks.push(
             "The addresses are not the same in both files, as behind a NAT; packets were matched by their \
-             sequence and acknowledgement numbers."
+             sequence and acknowledgement numbers, datagrams by their payload."
                 .to_owned(),
         );
     }
@@ -211,19 +221,24 @@ fn remarks(
     let told = [
         (
             matches.ambiguous,
-            "packets are in both files, but nothing in their headers tells which is which, as a repetition without \
-             another identification or timestamp; they were left out.",
+            "packets are in both files, but nothing tells which is which, as a repetition without another \
+             identification or timestamp; they were left out.",
         ),
         (
             stretches.of_one_direction,
             "packets are of connections of which only one direction is in both files; they were left out.",
+        ),
+        (
+            reference.cut + other.cut,
+            "datagrams of UDP are cut off in the first 16 bytes of their payload, and were left out; capture at least \
+             128 bytes of each packet.",
         ),
         (stretches.strays, "packets fit no clock that runs evenly; they were left out."),
     ];
     remarks.extend(told.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
     if beyond > 0 {
         remarks.push(format!(
-            "Only the first {MOST_SIGHTINGS} segments of each file are held against each other; one has {beyond} more."
+            "Only the first {MOST_SIGHTINGS} packets of TCP and UDP of each file are held against each other; one has {beyond} more."
         ));
     }
     remarks

@@ -1,14 +1,18 @@
 //! What one file has of the connections, packet by packet, in bounded memory.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use taut_event::{Address, SackBlock, SegmentFlags, TimestampOption};
 use taut_time::Instant;
 
-/// So many segments of a file are kept; of 48 bytes each, that is 24 MiB.
+/// So many packets of a file are kept; of 48 bytes each, that is 24 MiB.
 pub const MOST_SIGHTINGS: usize = 1 << 19;
 /// Copies of a packet in one file come so soon after each other, in nanoseconds.
 pub(super) const SOON: u64 = 1_000_000;
+/// Datagrams are told by so many bytes of their payload, or by the fewer ones if a file keeps no more.
+const TOLD_BY: usize = 48;
+const TOLD_BY_AT_LEAST: usize = 16;
 
 /// A segment of TCP, as it stands in one file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -41,20 +45,50 @@ pub struct Sighting {
     pub permits_sack: bool,
 }
 
-/// The segments of one file, the first [`MOST_SIGHTINGS`] of them.
+/// A datagram of UDP, as it stands in one file.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DatagramSighting<'a> {
+    /// When, on the clock of that file.
+    pub at: Instant,
+    /// Number of the packet in its file, from 1.
+    pub frame: u64,
+    /// Its sender.
+    pub from: Address,
+    /// Its receiver.
+    pub to: Address,
+    /// Bytes of payload.
+    pub payload: u32,
+    /// What was kept of the payload.
+    pub kept: &'a [u8],
+    /// Identification of the IPv4 header.
+    pub identification: Option<u16>,
+    /// What a question has alike with its answer, and with no other question of the same port.
+    pub transaction: Option<u16>,
+}
+
+/// The ends of a flow, the smaller one first, and whether it is one of UDP.
+pub(super) type FlowEnds = (Address, Address, bool);
+
+/// The packets of one file, the first [`MOST_SIGHTINGS`] of them.
 #[derive(Debug, Default)]
 pub struct Sightings {
-    flows: HashMap<(Address, Address), u32>,
-    pub(super) ends: Vec<(Address, Address)>,
+    flows: HashMap<FlowEnds, u32>,
+    pub(super) ends: Vec<FlowEnds>,
     pub(super) seen: Vec<Seen>,
     /// Selective acknowledgements with the number of their segment, in order; as many as segments at most.
     pub(super) sacks: Vec<(u32, SackBlock)>,
-    /// Segments that were not kept.
+    /// Transactions of datagrams with the number of their packet, in order.
+    pub(super) transactions: Vec<(u32, u16)>,
+    /// Packets that were not kept.
     pub(super) beyond: u64,
+    /// Datagrams of which the file has too little to tell one from another.
+    pub(super) cut: u64,
+    /// Some datagrams can be told by the fewer bytes only.
+    pub(super) is_short: bool,
     pub(super) resolution_ns: u64,
 }
 
-/// What is kept of a segment.
+/// What is kept of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) at: u64,
@@ -74,6 +108,19 @@ pub(super) struct Seen {
     pub(super) permits_sack: bool,
     /// A single byte may ask whether the peer is there, or its window open.
     pub(super) may_be_probe: bool,
+    /// It is one of UDP: `sequence` and `acknowledgement` have the mark by the fewer bytes, `length` the payload.
+    pub(super) is_datagram: bool,
+}
+
+impl Seen {
+    /// Its mark, of datagrams by the fewer bytes or by all.
+    pub(super) fn mark_by(&self, is_short: bool) -> u64 {
+        if self.is_datagram && is_short {
+            u64::from(self.sequence) << 32 | u64::from(self.acknowledgement)
+        } else {
+            self.mark
+        }
+    }
 }
 
 impl Sightings {
@@ -82,19 +129,9 @@ impl Sightings {
         Self::default()
     }
 
-    /// Adds a packet, in the order of the file.
+    /// Adds a segment, in the order of the file.
     pub fn add(&mut self, sighting: &Sighting) {
-        if self.seen.len() >= MOST_SIGHTINGS {
-            self.beyond += 1;
-            return;
-        }
-        let is_from_first = sighting.from <= sighting.to;
-        let ends = if is_from_first { (sighting.from, sighting.to) } else { (sighting.to, sighting.from) };
-        let next = self.ends.len() as u32;
-        let flow = *self.flows.entry(ends).or_insert(next);
-        if flow == next {
-            self.ends.push(ends);
-        }
+        let Some((flow, is_from_first)) = self.flow(sighting.from, sighting.to, false) else { return };
         let (flags, payload) = (sighting.flags, sighting.payload);
         let is_opening = flags.has(SegmentFlags::SYN);
         let ends_it = flags.has(SegmentFlags::FIN);
@@ -114,7 +151,62 @@ impl Sightings {
             acknowledges: flags.has(SegmentFlags::ACK),
             permits_sack: is_opening && sighting.permits_sack,
             may_be_probe: payload == 1 && !is_opening && !ends_it,
+            is_datagram: false,
         });
+    }
+
+    /// Adds a datagram, in the order of the file.
+    pub fn add_datagram(&mut self, sighting: &DatagramSighting<'_>) {
+        let DatagramSighting { payload, kept, .. } = *sighting;
+        let is_kept = |bytes: usize| kept.len() >= bytes.min(payload as usize);
+        if !is_kept(TOLD_BY_AT_LEAST) {
+            self.cut += 1;
+            return;
+        }
+        let Some((flow, is_from_first)) = self.flow(sighting.from, sighting.to, true) else { return };
+        self.is_short |= !is_kept(TOLD_BY);
+        if let Some(transaction) = sighting.transaction {
+            self.transactions.push((self.seen.len() as u32, transaction));
+        }
+        let identification = sighting.identification.unwrap_or(0);
+        let mark = |bytes: usize| {
+            let pieces = kept[..kept.len().min(bytes)].chunks(8);
+            let words = pieces.map(|piece| piece.iter().fold(0_u64, |word, &byte| word << 8 | u64::from(byte)));
+            words.fold(mix(2, identification.into()), mix)
+        };
+        let short = mark(TOLD_BY_AT_LEAST);
+        self.seen.push(Seen {
+            at: sighting.at.as_nanos(),
+            frame: sighting.frame,
+            mark: mark(TOLD_BY),
+            flow,
+            is_from_first,
+            has_identification: identification != 0,
+            sequence: (short >> 32) as u32,
+            acknowledgement: short as u32,
+            length: payload,
+            acknowledges: false,
+            permits_sack: false,
+            may_be_probe: false,
+            is_datagram: true,
+        });
+    }
+
+    /// The flow of one more packet, and whether it comes from the first of its ends; none if there are too many packets.
+    fn flow(&mut self, from: Address, to: Address, is_udp: bool) -> Option<(u32, bool)> {
+        if self.seen.len() >= MOST_SIGHTINGS {
+            self.beyond += 1;
+            return None;
+        }
+        let is_from_first = from <= to;
+        let (first, second) = if is_from_first { (from, to) } else { (to, from) };
+        let ends = (first, second, is_udp);
+        let next = self.ends.len() as u32;
+        let flow = *self.flows.entry(ends).or_insert(next);
+        if flow == next {
+            self.ends.push(ends);
+        }
+        Some((flow, is_from_first))
     }
 
     /// The smallest step of the file's clock, in nanoseconds.
@@ -127,7 +219,8 @@ impl Sightings {
     pub(super) fn only(&self, which: impl Fn(usize, &Seen) -> bool) -> Self {
         let kept = self.seen.iter().enumerate().filter(|(number, seen)| which(*number, seen));
         let seen = kept.map(|(_, seen)| *seen).collect();
-        Self { flows: self.flows.clone(), ends: self.ends.clone(), sacks: Vec::new(), seen, ..*self }
+        let (flows, ends) = (self.flows.clone(), self.ends.clone());
+        Self { flows, ends, sacks: Vec::new(), transactions: Vec::new(), seen, ..*self }
     }
 
     /// Whether the file has most of its packets twice, as a capture of all interfaces does. Where packets have no
@@ -145,8 +238,13 @@ impl Sightings {
         2 * copied > all
     }
 
-    pub(super) fn flow_between(&self, ends: &(Address, Address)) -> Option<u32> {
+    pub(super) fn flow_between(&self, ends: &FlowEnds) -> Option<u32> {
         self.flows.get(ends).copied()
+    }
+
+    /// All its packets, by number.
+    pub(super) fn numbers(&self) -> Range<u32> {
+        0..self.seen.len() as u32
     }
 }
 

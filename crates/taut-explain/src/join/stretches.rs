@@ -38,6 +38,22 @@ pub(super) struct Stretches {
 impl Stretches {
     pub(super) fn of(reference: &Sightings, other: &Sightings, matches: &Matches) -> Result<Self, NotJoined> {
         let sides = sides(reference, other, matches);
+        let found = Self::by_sides(reference, other, matches, sides)?;
+        if found.of_one_direction == 0 {
+            return Ok(found);
+        }
+        // A flow of one direction only, as a stream of UDP: once the clocks are known, its packets come late or early.
+        let sides = found.sides_by_clock(reference, other, matches);
+        let with_more = Self::by_sides(reference, other, matches, sides);
+        Ok(with_more.ok().filter(|with_more| with_more.steps() == found.steps()).unwrap_or(found))
+    }
+
+    fn by_sides(
+        reference: &Sightings,
+        other: &Sightings,
+        matches: &Matches,
+        sides: Vec<Option<bool>>,
+    ) -> Result<Self, NotJoined> {
         let mut placed = Vec::with_capacity(matches.all.len());
         let mut of_one_direction = 0;
         for &found in &matches.all {
@@ -94,6 +110,33 @@ impl Stretches {
     /// How often a clock was set.
     pub(super) fn steps(&self) -> u64 {
         self.all.len() as u64 - 1
+    }
+
+    /// The same with flows of one direction: if packets are late at the other place by a quarter of the round trip and
+    /// none is early, or the other way round.
+    fn sides_by_clock(&self, reference: &Sightings, other: &Sightings, matches: &Matches) -> Vec<Option<bool>> {
+        let (number, fit) = self.longest();
+        let times = || self.all[number].packets.iter().map(|placed| placed.point.at);
+        let (first, last) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
+        let mut votes: Vec<[u64; 3]> = vec![[0; 3]; reference.ends.len()];
+        for found in &matches.all {
+            let (seen, there) = (&reference.seen[found.reference as usize], &other.seen[found.other as usize]);
+            if !(first..=last).contains(&seen.at) {
+                continue;
+            }
+            let late = there.at.wrapping_sub(seen.at) as i64 as f64 - fit.ahead(seen.at);
+            let is_clear = late.abs() > fit.round_trip / 4.0;
+            let goes_there = late > 0.0;
+            let kind = if is_clear { usize::from(goes_there == seen.is_from_first) } else { 2 };
+            votes[seen.flow as usize][kind] += 1;
+        }
+        let side = |(side, votes): (&Option<bool>, &[u64; 3])| match votes {
+            _ if side.is_some() => *side,
+            &[0, late, unclear] if late > unclear => Some(true),
+            &[early, 0, unclear] if early > unclear => Some(false),
+            _ => None,
+        };
+        self.sides.iter().zip(&votes).map(side).collect()
     }
 
     /// While a clock is set packets are on their way; those that went in the direction of the step fit the line

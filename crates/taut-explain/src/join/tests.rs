@@ -1,3 +1,4 @@
+mod datagrams;
 mod losses;
 mod scene;
 mod transfer;

@@ -31,12 +31,12 @@ impl fmt::Display for NotJoined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NothingInCommon => f.write_str(
-                "they hold no connection in common: no segment of TCP of one is in the other (a proxy between the two \
-                 places makes connections of its own)",
+                "they hold no connection in common: no segment of TCP and no datagram of UDP of one is in the other (a \
+                 proxy between the two places makes connections of its own)",
             ),
             Self::OtherPackets => f.write_str(
                 "they hold connections between the same ends, but not the same packets: they were taken at other \
-                 times, or a proxy between the two places makes connections of its own, or nothing in their headers \
+                 times, or a proxy between the two places makes connections of its own, or nothing in them \
                  tells one packet from the other",
             ),
             Self::TooFew { common } => {

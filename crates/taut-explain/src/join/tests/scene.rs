@@ -19,7 +19,7 @@ impl Random {
     }
 
     /// Less than a power of two that is itself drawn, so small values are as likely as large ones.
-    fn of_any_size(&mut self, bits: u64) -> u64 {
+    pub(in crate::join) fn of_any_size(&mut self, bits: u64) -> u64 {
         let bits = self.below(bits);
         self.below(1 << bits)
     }
