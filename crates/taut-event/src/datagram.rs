@@ -25,6 +25,28 @@ pub enum Content {
     Dns(Dns),
     /// A packet of QUIC with a long header (RFC 8999, section 5.1).
     Quic(QuicLong),
+    /// What begins as a numbered packet does. Of RTP that may be chance: only a run of numbers shows it.
+    Numbered(Numbered),
+}
+
+/// A packet that has a number in its stream.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Numbered {
+    /// The stream: of RTP its SSRC, of Tautline the session.
+    pub stream: u64,
+    /// Its number; of RTP modulo 2^16.
+    pub sequence: u64,
+    /// Of RTP (RFC 3550, section 5.1); `None` of Tautline's own data.
+    pub rtp: Option<RtpClock>,
+}
+
+/// When RTP's data is to be played, and by which clock.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RtpClock {
+    /// In units of the payload's clock, modulo 2^32.
+    pub timestamp: u32,
+    /// 0 to 127.
+    pub payload_type: u8,
 }
 
 /// A message of DNS (RFC 1035, section 4.1).

@@ -35,8 +35,8 @@ mod words;
 pub use engine::{
     AirFacts, CauseIn, CauseTime, Certainty, ChannelFacts, Cost, DatagramFacts, Direction, DnsFacts, DnsServer, Engine,
     Evidence, Explanation, Found, GattFacts, GattHandle, Held, HostPair, Latest, LinkModel, LongStall, ModelledLink,
-    ModelledRemedy, MostHeld, OverAll, Percentile, Picture, QuicFacts, QuicLogFacts, Rank, Span, Stall, Times, TimesOf,
-    TimesOverAll, Verdict, VerdictOn, causes,
+    ModelledRemedy, MostHeld, OverAll, Percentile, Picture, QuicFacts, QuicLogFacts, Rank, Span, Stall, StreamFacts,
+    Times, TimesOf, TimesOverAll, Verdict, VerdictOn, causes,
 };
 pub use finding::{Finding, Proof, Unit};
 pub use ledger::{Stage, ledger};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use taut_explain::{DatagramFacts, Direction, DnsFacts, DnsServer, QuicFacts, QuicLogFacts};
+use taut_explain::{DatagramFacts, Direction, DnsFacts, DnsServer, QuicFacts, QuicLogFacts, StreamFacts};
 
 use crate::lines::cut;
 use crate::units;
@@ -52,6 +52,7 @@ pub(crate) fn facts(direction: &Direction, facts: &DatagramFacts) -> Vec<String>
         let _ = write!(text, "; {times} times something came back, after {median} (median), {longest} at most");
     }
     let mut all = vec![text + "."];
+    all.extend(facts.streams.iter().map(stream));
     if let Some(quic) = &facts.quic {
         let mut text = format!("QUIC version {}, first connection ID {}", quic.version, quic.connection_id);
         match quic.spin_rtt_ns {
@@ -63,6 +64,34 @@ pub(crate) fn facts(direction: &Direction, facts: &DatagramFacts) -> Vec<String>
         all.push(text + ".");
     }
     all
+}
+
+/// What the numbers of RTP or of Tautline's own data tell.
+fn stream(stream: &StreamFacts) -> String {
+    let mut text = match stream.payload_type {
+        Some(kind) => format!("RTP SSRC {}, payload type {kind}", stream.id),
+        None => format!("Tautline's session {}", stream.id),
+    };
+    let share = units::share(stream.lost_packets as f64 / stream.expected_packets.max(1) as f64);
+    let (lost, expected) = (units::count(stream.lost_packets), units::count(stream.expected_packets));
+    let _ = write!(text, ": {lost} of {expected} packets lost ({share})");
+    if stream.gaps > 0 {
+        let (gaps, row) = (units::count(stream.gaps), units::count(stream.most_lost_in_a_row));
+        let _ = write!(text, " in {gaps} gaps, at most {row} in a row");
+    }
+    let counts = [(stream.overtaken, "overtaken"), (stream.duplicates, "twice"), (stream.restarts, "new starts")];
+    for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
+        let _ = write!(text, ", {} {what}", units::count(count));
+    }
+    match (stream.jitter_ns, stream.most_jitter_ns, stream.clock_hz) {
+        (Some(last), Some(most), Some(hz)) => {
+            let (last, most) = (units::time(last), units::time(most));
+            let _ = write!(text, "; jitter {last} at the end, {most} at most (clock of {hz} Hz)");
+        }
+        _ if stream.payload_type.is_some() => text.push_str("; jitter not known, as its clock is not"),
+        _ => {}
+    }
+    text + "."
 }
 
 /// Of a log of QUIC.

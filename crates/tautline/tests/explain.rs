@@ -270,6 +270,69 @@ fn captures_of_udp_are_joined_with_what_was_lost_between() {
     assert!(told.lines().all(|line| line.chars().count() <= 100 || line.contains("/")), "{told}");
 }
 
+/// RTP beside what is none: drawn payloads, QUIC, DNS; and Tautline's own data.
+#[test]
+fn losses_of_numbered_streams_are_told_and_of_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let begin = 1_700_000_000_000_000_000_u64;
+    let ends = |port| ((std::net::Ipv4Addr::new(10, 0, 0, 5), 4000), (std::net::Ipv4Addr::new(10, 0, 0, 1), port));
+    let mut state = 1_u64;
+    let mut drawn = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u8
+    };
+    let mut packets = Vec::new();
+    for n in 0..1000_u64 {
+        let mut send = |port, payload: &[u8]| {
+            let (from, to) = ends(port);
+            packets.push((begin + n * 20 * MS + u64::from(port), udp(from, to, payload)));
+        };
+        let (number, stamp) = ((n as u16).to_be_bytes(), (n as u32 * 160).to_be_bytes());
+        let rtp = [&[0x80, 0][..], &number, &stamp, &[0, 0, 0xab, 0xcd], &[0xd5; 160]].concat();
+        // Beside it a report of RTCP now and then.
+        let rtcp = [&[0x80, 200, 0, 6][..], &[0; 24]].concat();
+        send(6000, if n % 100 == 50 { &rtcp } else { &rtp });
+        send(7000, &[0; 100].map(|_: u8| drawn()));
+        send(53, &dns(n as u16, false, "a.example.com", 1));
+        send(
+            443,
+            &if n < 2 {
+                packets::udp::quic(1, b"12345678")
+            } else {
+                [&[0x40][..], &[0; 60].map(|_: u8| drawn())].concat()
+            },
+        );
+        let mut own = [7; 64];
+        taut_link::wire::data_header(&mut own, 99, n + n / 500);
+        send(7900, &own);
+    }
+    let path = file(directory.path(), "streams.pcap", &pcap(false, true, 101, &packets));
+    let output = explain(&path, &["--json", "--top", "20", "--fail-on", "stream_loss=1%"]);
+    let document = parse(&output);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    let worst = document["files"][0]["worst"].as_array().unwrap();
+    let streams = |direction: &Value| direction["datagrams"]["streams"].as_array().cloned().unwrap_or_default();
+    let told: Vec<Value> = worst.iter().flat_map(streams).collect();
+    let mut protocols: Vec<_> = told
+        .iter()
+        .map(|stream| (stream["protocol"].as_str().unwrap(), stream["lost_packets"].as_u64().unwrap()))
+        .collect();
+    protocols.sort_unstable();
+    assert_eq!(protocols, [("rtp", 10), ("tautline", 1)], "{told:?}");
+    assert_eq!(worst.len(), 5);
+    let schema = parse(&taut().args(["generate", "schema"]).output().unwrap());
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document));
+    let full = text(&explain(&path, &["--full", "--top", "20"]).stdout);
+    let words = full.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "FOUND stream_loss",
+        "RTP SSRC 0x0000abcd, payload type 0: 10 of 1,000 packets lost (1.00 %) in 10 gaps, at most 1 in a row; jitter",
+        "Tautline's session 0000000000000063: 1 of",
+    ] {
+        assert!(words.contains(part), "{part}\n{full}");
+    }
+}
+
 #[test]
 fn the_same_capture_twice_has_no_offset() {
     let directory = tempfile::tempdir().unwrap();

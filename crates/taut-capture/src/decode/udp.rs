@@ -1,9 +1,9 @@
-//! The UDP header (RFC 768), and what of the payload tells about time: DNS, and QUIC's long header.
+//! The UDP header (RFC 768), and what of the payload tells about time: DNS, QUIC's long header, and numbers.
 
 use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::FixedState;
-use taut_event::{ConnectionId, Content, Datagram as Seen, Dns, QuicLong};
+use taut_event::{ConnectionId, Content, Datagram as Seen, Dns, Numbered, QuicLong, RtpClock};
 
 use super::header::{Skipped, UdpPacket};
 use super::ip::Datagram;
@@ -34,7 +34,7 @@ pub(super) fn packet<'a>(datagram: &Datagram<'a>) -> Result<UdpPacket<'a>, Skipp
     }
     let content = match dns(&ends, kept) {
         Some(dns) => Content::Dns(dns),
-        None => quic(kept).map_or(Content::Other, Content::Quic),
+        None => content(kept, payload as usize),
     };
     let seen = Seen {
         hash: (kept.len() == payload as usize && payload > 0).then(|| hash(kept)),
@@ -43,6 +43,34 @@ pub(super) fn packet<'a>(datagram: &Datagram<'a>) -> Result<UdpPacket<'a>, Skipp
         content,
     };
     Ok(UdpPacket { ends, payload, kept, identification: datagram.identification, seen })
+}
+
+fn content(kept: &[u8], length: usize) -> Content {
+    let quic = quic(kept).map(Content::Quic);
+    let numbered = || rtp(kept, length).or_else(|| tautline(kept)).map(Content::Numbered);
+    quic.or_else(numbered).unwrap_or(Content::Other)
+}
+
+/// RFC 3550, section 5.1. RTCP is none: beside it no stream has the payload types 64 to 95 (RFC 5761, section 4).
+fn rtp(kept: &[u8], length: usize) -> Option<Numbered> {
+    let header: &[u8; 12] = kept.first_chunk()?;
+    let payload_type = header[1] & 0x7f;
+    let (sources, has_extension) = (usize::from(header[0] & 0xf), header[0] & 0x10 != 0);
+    let whole = 12 + 4 * sources + if has_extension { 4 } else { 0 };
+    if header[0] >> 6 != 2 || (64..96).contains(&payload_type) || length < whole {
+        return None;
+    }
+    let (sequence, stream) = (be16(header, 2)?, be32(header, 8)?);
+    let rtp = RtpClock { timestamp: be32(header, 4)?, payload_type };
+    Some(Numbered { stream: stream.into(), sequence: sequence.into(), rtp: Some(rtp) })
+}
+
+/// Data of Tautline's own protocol, version 1 (docs/protocol.md): session and number.
+fn tautline(kept: &[u8]) -> Option<Numbered> {
+    let header: &[u8; 24] = kept.first_chunk()?;
+    let word = |at: usize| header[at..].first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
+    let is_data = header[..6] == *b"TAUT\x01\0";
+    is_data.then_some(Numbered { stream: word(8)?, sequence: word(16)?, rtp: None })
 }
 
 fn hash(bytes: &[u8]) -> u32 {

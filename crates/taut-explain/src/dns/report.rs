@@ -33,6 +33,7 @@ pub(crate) fn direction(resolver: &Resolver, way: Way, start: u64) -> Option<(Di
         longest_answer_ns: Some(tally.times.max()).filter(|_| tally.times.count() > 0),
         quic: None,
         dns: Some(dns),
+        streams: Vec::new(),
     };
     let report = Direction {
         from: client.to_string(),

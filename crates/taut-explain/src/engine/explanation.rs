@@ -188,6 +188,49 @@ pub struct DatagramFacts {
     /// Of DNS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns: Option<DnsFacts>,
+    /// Streams of numbered packets: RTP, and Tautline's own data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<StreamFacts>,
+}
+
+/// What the numbers of a stream tell, at the place of the capture.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct StreamFacts {
+    /// `rtp` or `tautline`.
+    pub protocol: String,
+    /// SSRC or session, in hexadecimal.
+    pub id: String,
+    /// Of RTP, that of the last packet.
+    pub payload_type: Option<u8>,
+    /// The first packet and the last one.
+    pub frames: [u64; 2],
+    /// Packets with a number of their own.
+    pub packets: u64,
+    /// Numbers from the first to the highest one (RFC 3550, appendix A.3).
+    pub expected_packets: u64,
+    /// Numbers of these that did not come. Copies do not make up for them, as they do in RFC 3550.
+    pub lost_packets: u64,
+    /// Runs of such numbers. What comes behind 128 later numbers or more counts as lost.
+    pub gaps: u64,
+    /// The most of them that are missing in a row.
+    pub most_lost_in_a_row: u64,
+    /// The longest time from the packet before such a run to the one behind it.
+    pub longest_gap_ns: u64,
+    /// These two packets.
+    pub longest_gap_frames: Option<[u64; 2]>,
+    /// Copies of packets that had come.
+    pub duplicates: u64,
+    /// Came behind a packet with a higher number.
+    pub overtaken: u64,
+    /// How often the numbers began anew.
+    pub restarts: u64,
+    /// The clock of RTP's timestamps: that of the payload type, or the usual one that they go by. Absent if neither is
+    /// known, and so is the jitter.
+    pub clock_hz: Option<u32>,
+    /// Interarrival jitter behind the last packet (RFC 3550, appendix A.8).
+    pub jitter_ns: Option<u64>,
+    /// The largest that it was.
+    pub most_jitter_ns: Option<u64>,
 }
 
 /// What can be read of a connection of QUIC.

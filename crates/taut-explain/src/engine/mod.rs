@@ -33,7 +33,7 @@ pub(crate) use detect::is_enough;
 pub(crate) use episode::Episode;
 pub use explanation::{
     AirFacts, CauseIn, Certainty, ChannelFacts, Cost, DatagramFacts, Direction, DnsFacts, DnsServer, Evidence,
-    Explanation, Found, GattFacts, GattHandle, Held, QuicFacts, QuicLogFacts, Stall, Verdict, VerdictOn,
+    Explanation, Found, GattFacts, GattHandle, Held, QuicFacts, QuicLogFacts, Stall, StreamFacts, Verdict, VerdictOn,
 };
 
 pub use link_model::{LinkModel, ModelledLink, ModelledRemedy};

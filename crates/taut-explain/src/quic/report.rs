@@ -44,6 +44,7 @@ pub(crate) fn direction(logged: &Logged, way: Way, start: u64) -> Option<(Direct
         longest_answer_ns: None,
         quic: Some(quic),
         dns: None,
+        streams: Vec::new(),
     };
     let report = Direction {
         from,

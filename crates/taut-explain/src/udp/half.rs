@@ -1,8 +1,9 @@
 //! One direction of a flow of UDP.
 
-use taut_event::{Datagram, Holder};
+use taut_event::{Content, Datagram, Holder};
 
 use super::spin::Spin;
+use super::streams::{Stream, Streams};
 use super::turns::{Rhythm, Turns};
 use crate::engine::{Breakdown, Episode};
 use crate::tcp::Spread;
@@ -45,6 +46,7 @@ pub(super) struct Half {
     /// Whether waits for answers that did not come can be told from a payload that is always the same.
     pub(super) knows_repeats: bool,
     pub(super) begin: Option<u64>,
+    streams: Option<Box<Streams>>,
     turns: Turns,
     last: Option<Last>,
 }
@@ -58,6 +60,7 @@ impl Default for Half {
             rhythm: Rhythm::NotKnown,
             knows_repeats: true,
             begin: None,
+            streams: None,
             turns: Turns::default(),
             last: None,
         }
@@ -87,6 +90,9 @@ impl Half {
         tally.fragmented += u64::from(datagram.is_fragmented);
         tally.last_place = at.1;
         self.begin.get_or_insert(at.0);
+        if let Content::Numbered(packet) = &datagram.content {
+            self.streams.get_or_insert_default().packet(at, packet);
+        }
         let now = Last { at, hash: datagram.hash, length, answer: None };
         let Some(last) = self.last.replace(now) else { return };
         match (book, last.answer) {
@@ -115,6 +121,12 @@ impl Half {
         }
     }
 
+    /// Streams of numbered packets, and packets of streams beyond those.
+    pub(super) fn streams(&self) -> (Vec<&Stream>, u64) {
+        let told = self.streams.as_ref().map(|streams| (streams.told(self.tally.datagrams), streams.beyond));
+        told.unwrap_or_default()
+    }
+
     fn book(&mut self, holder: Holder, from: Seen, to: Seen) {
         self.breakdown.book(holder, Episode { from: from.0, to: to.0, places: (from.1, to.1) });
     }
@@ -122,6 +134,7 @@ impl Half {
     /// Nothing more comes; now it is known what the gaps were.
     pub(super) fn finish(&mut self, is_quic: bool, is_answered: bool) {
         self.rhythm = self.turns.rhythm();
+        self.streams.iter_mut().for_each(|streams| streams.finish());
         // Where more went unanswered than answered, the payload may be the same by its nature, as a heartbeat's is.
         self.knows_repeats = self.tally.repeated == 0 || self.tally.answers.count() >= self.tally.repeated;
         if !self.knows_repeats {

@@ -3,6 +3,7 @@
 mod half;
 mod report;
 mod spin;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod turns;

@@ -2,9 +2,11 @@
 
 use taut_event::{Direction as Way, FlowKey, Holder};
 
+use super::half::Half;
+use super::streams::Stream;
 use super::turns::Rhythm;
 use super::{Datagrams, verdict};
-use crate::engine::{Breakdown, DatagramFacts, Direction, QuicFacts, Timed, TimesOf, held};
+use crate::engine::{Breakdown, DatagramFacts, Direction, QuicFacts, StreamFacts, Timed, TimesOf, held};
 
 /// The report of a direction in which datagrams went, with its breakdown and its weight among others.
 pub(crate) fn direction(flow: &Datagrams, way: Way, start: u64) -> Option<(Direction, &Breakdown, u64)> {
@@ -34,6 +36,7 @@ pub(crate) fn direction(flow: &Datagrams, way: Way, start: u64) -> Option<(Direc
         longest_answer_ns: Some(tally.answers.max()).filter(|_| tally.answers.count() > 0),
         quic,
         dns: None,
+        streams: streams(half),
     };
     let report = Direction {
         from: from.to_string(),
@@ -52,7 +55,34 @@ pub(crate) fn direction(flow: &Datagrams, way: Way, start: u64) -> Option<(Direc
         picture: None,
         ..Direction::default()
     };
-    Some((report, breakdown, breakdown.ns(Holder::Unanswered) + unanswered_opening(flow, way)))
+    let gaps: u64 = half.streams().0.iter().map(|stream| stream.gap_ns).sum();
+    Some((report, breakdown, breakdown.ns(Holder::Unanswered) + unanswered_opening(flow, way) + gaps))
+}
+
+fn streams(half: &Half) -> Vec<StreamFacts> {
+    let of = |stream: &&Stream| {
+        let jitter = stream.jitter();
+        StreamFacts {
+            protocol: if stream.is_rtp() { "rtp" } else { "tautline" }.to_owned(),
+            id: if stream.is_rtp() { format!("{:#010x}", stream.id) } else { format!("{:016x}", stream.id) },
+            payload_type: stream.payload_type,
+            frames: stream.frames(),
+            packets: stream.packets,
+            expected_packets: stream.expected(),
+            lost_packets: stream.lost(),
+            gaps: stream.gaps,
+            most_lost_in_a_row: stream.most_in_a_row,
+            longest_gap_ns: stream.longest.map_or(0, |gap| gap.length()),
+            longest_gap_frames: stream.longest.map(|gap| gap.places.into()),
+            duplicates: stream.duplicates,
+            overtaken: stream.overtaken,
+            restarts: stream.restarts,
+            clock_hz: jitter.map(|jitter| jitter.clock_hz),
+            jitter_ns: jitter.map(|jitter| jitter.last),
+            most_jitter_ns: jitter.map(|jitter| jitter.most),
+        }
+    };
+    half.streams().0.iter().map(of).collect()
 }
 
 /// How long the peer's answers took, the way there and back included. Who sends by a clock has none. The end with the
@@ -110,6 +140,10 @@ fn remarks(flow: &Datagrams, way: Way) -> Vec<String> {
             "Nothing came the other way, or the capture lacks it: whether an answer was waited for is not known."
                 .to_owned(),
         );
+    }
+    let (told, beyond) = half.streams();
+    if beyond > 0 && !told.is_empty() {
+        remarks.push(format!("{beyond} packets are of streams beyond the first eight of this direction."));
     }
     if half.tally.fragmented > 0 {
         remarks.push(format!(

@@ -1,20 +1,30 @@
 //! Causes of a flow of UDP.
 
-use taut_event::{Direction as Way, Holder};
+use taut_event::{Direction as Way, Holder, Side};
 
 use super::Datagrams;
 use super::half::Half;
+use super::streams::Stream;
 use super::turns::Rhythm;
-use crate::engine::{Certainty, Evidence, Found, Verdict, VerdictOn, is_enough};
+use crate::engine::{Certainty, Cost, Evidence, Found, Verdict, VerdictOn, is_enough};
 use crate::words;
 
 /// The causes with the holders whose time they are.
-pub(crate) const CAUSES: [(&str, &[Holder]); 4] = [
+pub(crate) const CAUSES: [(&str, &[Holder]); 5] = [
+    (STREAM_LOSS, &[]),
     ("handshake_repeated", &[Holder::Handshake]),
     ("udp_no_answer", &[Holder::Unanswered]),
     ("peer_turn", &[Holder::PeerTurn]),
     ("sending_program", &[Holder::SendingProgram]),
 ];
+
+/// Of streams of numbered packets; the time is that of their gaps, which are in other holders' as well.
+const STREAM_LOSS: &str = "stream_loss";
+/// Fewer missing packets are no finding, but in one long gap.
+const LEAST_SHARE: f64 = 0.01;
+const LEAST_GAPS: u64 = 3;
+/// A gap that is heard and seen.
+const LONG_NS: u64 = 200_000_000;
 
 const FULL: &str = "capture where both directions pass, and keep the payload";
 
@@ -44,16 +54,60 @@ pub(super) fn verdicts(flow: &Datagrams, way: Way) -> Vec<VerdictOn> {
             remedy: remedy.to_owned(),
         })
     };
-    let mut all: Vec<VerdictOn> = CAUSES
-        .iter()
-        .map(|(cause, holders)| VerdictOn { cause: (*cause).to_owned(), verdict: judge(cause, holders) })
-        .collect();
+    let named = |cause: &str, verdict: Verdict| VerdictOn { cause: cause.to_owned(), verdict };
+    let of_streams = stream_loss(half).map(|verdict| named(STREAM_LOSS, verdict));
+    let of_turns = CAUSES.iter().filter(|(cause, _)| *cause != STREAM_LOSS);
+    let of_turns = of_turns.map(|(cause, holders)| named(cause, judge(cause, holders)));
+    let mut all: Vec<VerdictOn> = of_streams.into_iter().chain(of_turns).collect();
     all.sort_by_key(|on| match on.verdict {
         Verdict::Found(_) => 0,
         Verdict::Unknown { .. } => 1,
         Verdict::Clear => 2,
     });
     all
+}
+
+/// What is missing of the streams of numbered packets, if there are such.
+fn stream_loss(half: &Half) -> Option<Verdict> {
+    let (streams, _) = half.streams();
+    if streams.is_empty() {
+        return None;
+    }
+    let sum = |of: fn(&Stream) -> u64| streams.iter().map(|stream| of(stream)).fold(0, u64::saturating_add);
+    let (lost, expected, gaps) = (sum(Stream::lost), sum(Stream::expected), sum(|stream| stream.gaps));
+    let share = lost as f64 / expected.max(1) as f64;
+    let longest = streams.iter().filter_map(|stream| stream.longest).max_by_key(|gap| gap.length());
+    let is_long = longest.is_some_and(|gap| gap.length() >= LONG_NS);
+    if !(is_long || share >= LEAST_SHARE && gaps >= LEAST_GAPS) {
+        return Some(Verdict::Clear);
+    }
+    let held_ns = sum(|stream| stream.gap_ns);
+    let row = streams.iter().map(|stream| stream.most_in_a_row).max().unwrap_or(0);
+    let gap = longest.map(|gap| Evidence {
+        text: format!("Longest gap: {}.", words::time(gap.length())),
+        frames: Some(gap.places.into()),
+    });
+    let counted = text(format!("{gaps} gaps, of {row} packets in a row at most; what came late is not among them."));
+    Some(Verdict::Found(Found {
+        summary: format!(
+            "{lost} of {expected} packets ({:.2} %) of {} are missing by their numbers: lost before the place of the \
+             capture, never sent, or not captured",
+            share * 100.0,
+            if streams[0].is_rtp() { "streams of RTP" } else { "Tautline's own streams" }
+        ),
+        side: Side::Path.to_string(),
+        certainty: Certainty::Seen,
+        cost: Cost {
+            held_ns,
+            between_ns: [held_ns; 2],
+            share: (held_ns as f64 / half.breakdown.total_ns().max(1) as f64).min(1.0),
+            episodes: gaps,
+        },
+        evidence: gap.into_iter().chain([counted]).collect(),
+        remedy: "Find where they are lost: capture at the sender too, and name both files. Less queue or more rate on \
+                 the path, wired instead of radio, or redundancy of the codec (FEC, RED, NACK) help."
+            .to_owned(),
+    }))
 }
 
 fn unknown(missing: &str, ask: &str) -> Verdict {
