@@ -9,6 +9,7 @@ use taut_record::Ended;
 
 use crate::difference::Difference;
 use crate::explained_air;
+use crate::explained_beside::{self, Beside};
 use crate::explained_datagrams;
 use crate::explained_file::{ExplainedFile, holder};
 use crate::explained_gatt;
@@ -40,6 +41,9 @@ pub struct ExplainDocument {
     /// The other files on the timeline of the first one, where they hold the same connections.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joined: Vec<Joined>,
+    /// What traces decide of connections that captures have, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Beside>,
     /// What changed from the first file to the second, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
@@ -47,6 +51,8 @@ pub struct ExplainDocument {
 
 /// Longest verdict on one file, in lines.
 const LINES: usize = 15;
+/// So many directions that a trace has, too, are told of without --full.
+const BESIDE: usize = 1;
 
 impl ExplainDocument {
     /// The document as one JSON object, indented, with a newline at the end.
@@ -92,6 +98,11 @@ impl ExplainDocument {
         for joined in &self.joined {
             text.push('\n');
             explained_joined::lines(joined, is_full).iter().for_each(|line| line_to(&mut text, line));
+        }
+        let shown = if is_full { self.beside.len() } else { self.beside.len().min(BESIDE) };
+        for beside in &self.beside[..shown] {
+            text.push('\n');
+            explained_beside::lines(beside).iter().for_each(|line| line_to(&mut text, line));
         }
         text
     }

@@ -81,6 +81,7 @@ mod tests {
             files: vec![file],
             traces: Vec::new(),
             joined: Vec::new(),
+            beside: Vec::new(),
             difference: None,
         }
     }

@@ -130,10 +130,10 @@ impl Stretches {
             let kind = if is_clear { usize::from(goes_there == seen.is_from_first) } else { 2 };
             votes[seen.flow as usize][kind] += 1;
         }
-        let side = |(side, votes): (&Option<bool>, &[u64; 3])| match votes {
+        let side = |(side, votes): (&Option<bool>, &[u64; 3])| match *votes {
             _ if side.is_some() => *side,
-            &[0, late, unclear] if late > unclear => Some(true),
-            &[early, 0, unclear] if early > unclear => Some(false),
+            [0, late, unclear] if late > unclear => Some(true),
+            [early, 0, unclear] if early > unclear => Some(false),
             _ => None,
         };
         self.sides.iter().zip(&votes).map(side).collect()

@@ -9,7 +9,7 @@ use super::traced;
 use crate::explained::{ExplainDocument, dark, headline, nothing_found, title};
 use crate::explained_file::ExplainedFile;
 use crate::lane::Lane;
-use crate::{explained_joined, explained_over_all, explained_trace, units};
+use crate::{explained_beside, explained_joined, explained_over_all, explained_trace, units};
 
 /// The document as one HTML page. The time of directions is drawn where the engine was asked for their pictures.
 pub fn render_explained(document: &ExplainDocument) -> String {
@@ -40,6 +40,10 @@ pub fn render_explained(document: &ExplainDocument) -> String {
     for (index, joined) in document.joined.iter().enumerate() {
         let told = explained_joined::lines(joined, true);
         lines(&mut page, &format!("joined{}", index + 1), "Both ends on one timeline", &told);
+    }
+    for (index, beside) in document.beside.iter().enumerate() {
+        let told = explained_beside::lines(beside);
+        lines(&mut page, &format!("beside{}", index + 1), "Captured and traced", &told);
     }
     page.finish()
 }

@@ -17,7 +17,7 @@ use taut_explain::{Engine, causes};
 use taut_link::Error;
 use taut_measure::Interrupt;
 use taut_record::{Ended, FORMAT_VERSION};
-use taut_report::{Difference, ExplainDocument, ExplainedFile, ExplainedTrace, explained_trace, html};
+use taut_report::{Difference, ExplainDocument, ExplainedFile, ExplainedTrace, beside, explained_trace, html};
 
 use crate::cause_limit::CauseLimit;
 use crate::exit::Code;
@@ -39,9 +39,9 @@ use crate::{output, run};
 /// questions of DNS that were asked again, and the handshake of QUIC; a qlog of one of its ends has the rest. Of a
 /// sniffer's capture of Bluetooth LE (link types 251, 256 and 272) it tells connection events, PDUs sent again, and
 /// who ended an event early. Nothing leaves this machine. Several files are explained each by itself, and those that
-/// hold connections of the first one are put on its timeline: the offset of their clocks, with its error, by the
-/// packets that both hold. So are a Bluetooth host's log and a sniffer's capture of its link, and the logs of both
-/// hosts.
+/// hold packets of the first one are put on its timeline: the offset of their clocks, with its error, by the packets of
+/// TCP and UDP that both hold. So are a Bluetooth host's log and a sniffer's capture of its link, and the logs of both
+/// hosts. What `taut trace --events` saw of a connection that a capture has, too, decides what the capture leaves open.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut explain slow.pcapng
@@ -54,6 +54,7 @@ use crate::{output, run};
   adb bugreport report.zip ; taut explain report.zip
   taut explain client.qlog
   sudo taut trace --pid 4711 --for 10s --events slow.events ; taut explain --full slow.events
+  taut explain slow.pcapng slow.events
   taut explain slow.btsnoop --model=link.toml ; taut air run link.toml
   taut explain slow.pcapng --html slow.html
   taut explain slow.pcapng --perfetto slow.json
@@ -132,6 +133,8 @@ fn of_traces() -> impl Iterator<Item = &'static str> {
 
 /// So many connections are followed at once.
 const CONNECTIONS: usize = 16_384;
+/// So many directions of a trace are held against those of captures.
+const BESIDE: usize = 1000;
 /// Files smaller than this are read before a bar could be seen.
 const WITH_BAR: u64 = 64 << 20;
 
@@ -186,6 +189,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         [before, after] if args.diff => Some(Difference::between(before, after)),
         _ => None,
     };
+    let beside = if args.diff { Vec::new() } else { beside(&files, &traces) };
+    traces.iter_mut().for_each(|traced| traced.trace.result.worst.truncate(args.top.into()));
     let document = ExplainDocument {
         format_version: FORMAT_VERSION,
         command: "explain".to_owned(),
@@ -194,6 +199,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         files,
         traces,
         joined,
+        beside,
         difference,
     };
     if let Some(path) = &args.perfetto {
@@ -278,10 +284,20 @@ fn explain(
         }
         Source::Recorded(recorded) => {
             if let Some(option) = not_for_traces(args) {
-                let text = format!("{name} is what a trace saw; {option} is for captures");
+                let why = match option {
+                    "--join" => {
+                        ": the clock of a trace runs from the start of the host, and it counts bytes from where it began, so \
+                         nothing tells which segment of a capture is which. Without --join, what both have of a \
+                         connection stands side by side"
+                    }
+                    _ => "",
+                };
+                let text = format!("{name} is what a trace saw; {option} is for captures{why}");
                 return Err(Error::Input(text).into());
             }
-            let trace = Trace::new(args.top.into());
+            // A capture beside it may have other directions than the worst; pictures share their room, so they get no more.
+            let kept = if args.files.len() > 1 && spans.is_none() { BESIDE } else { args.top.into() };
+            let trace = Trace::new(kept);
             let trace = match spans {
                 Some(spans) => trace.with_spans(spans),
                 None => trace,
