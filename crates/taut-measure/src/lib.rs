@@ -6,7 +6,8 @@
 //! - [`air`]: Bluetooth LE links in virtual time.
 //! - [`engine`]: how a process drives its I/O.
 //! - [`verdict`]: the one rule of comparing.
-//! - [`floor`], [`doctor`], [`host_facts()`], [`settings`]: what the host itself costs, offers and is, and how it is set.
+//! - [`floor`], [`doctor`], [`host_facts()`]: what the host itself costs, offers and is.
+//! - [`settings`]: what its settings cost.
 //!
 //! All of it is kept in the shape of `taut-record`.
 

@@ -1,7 +1,7 @@
 //! Settings of the host that bear on its connections, judged by what these lost and by the kernel's counters.
 //!
-//! A setting is judged by what was seen at its limit, never by its value alone: a value that nothing runs into is as good
-//! as any other.
+//! A setting is judged by what was seen at its limit, never by its value alone: a value that nothing runs into is
+//! as good as any other.
 
 use std::fs;
 

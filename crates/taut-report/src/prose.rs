@@ -2,12 +2,12 @@
 
 use taut_explain::{Finding, Unit};
 use taut_record::stats::Quantile;
-use taut_record::{AirRow, Counted, Ended, HostFacts, Recording, RouteRow, Verdict, WatchRow};
+use taut_record::{AirRow, Counted, Ended, HostFacts, Recording, RouteRow, Verdict};
 
 use crate::Document;
 use crate::sheet::{Groups, connections, echo_labels, pace_labels, stream_labels};
 use crate::units;
-use crate::watched::connections as connections_in_words;
+use crate::watched::sentence as watched_in_words;
 
 /// A remark for the top of the page when not all was measured.
 pub(crate) fn partial(recording: &Recording) -> Option<String> {
@@ -52,21 +52,6 @@ pub(crate) fn each(finding: &Finding) -> Option<String> {
         Unit::ConnectionTime => format!("{time} lost in all"),
         Unit::Messages | Unit::Writes | Unit::Sdus | Unit::Connections => format!("{time} each (median)"),
     })
-}
-
-/// What looks at the host's connections came to, in a sentence.
-pub(crate) fn watched(row: &WatchRow) -> String {
-    let (span, all, active) =
-        (units::time(row.span_ns), connections_in_words(row.connections), units::count(row.active));
-    let of = format!("{active} of {all} active in {span}");
-    match row.losses.len() {
-        _ if !row.is_enough => "Too few looks to tell which connections lose time.".to_owned(),
-        _ if row.connections == 0 => format!("This host had no TCP connection in {span}."),
-        _ if row.active == 0 => format!("Idle: nothing was sent, received or waiting in {all} in {span}."),
-        0 => format!("{of}: none loses time that a look can see."),
-        1 => format!("{of}: 1 loss."),
-        losses => format!("{of}: {} losses.", units::count(losses as u64)),
-    }
 }
 
 /// The machine, as pairs of a name and what it is.
@@ -121,7 +106,7 @@ pub(crate) fn answer(document: &Document) -> String {
         return format!("{summary}: {}.{more}", cost(worst));
     }
     // What is looked at first is what is asked first.
-    let of_host = groups.watch.first().map(|row| watched(row));
+    let of_host = groups.watch.first().map(|row| watched_in_words(row));
     of_host
         .or_else(|| aired(&groups))
         .or_else(|| tuned(&groups))
@@ -260,24 +245,4 @@ fn checked(groups: &Groups<'_>) -> Option<String> {
     let working = groups.check.iter().filter(|row| row.works).count();
     (!groups.check.is_empty())
         .then(|| format!("{working} of {} things that Tautline needs work here.", groups.check.len()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::synthetic;
-
-    #[test]
-    fn what_looks_came_to_is_a_sentence() {
-        let document = synthetic::survey();
-        let mut rows = document.recording.results.into_iter();
-        let row = rows.find_map(|row| if let taut_record::Row::Watch(row) = row { Some(*row) } else { None }).unwrap();
-        assert_eq!(watched(&row), "56 of 1,234 connections active in 5.00 s: 1 loss.");
-        let none = WatchRow { losses: Vec::new(), ..row };
-        assert!(watched(&none).ends_with(": none loses time that a look can see."));
-        let idle = WatchRow { active: 0, connections: 1, ..none };
-        assert_eq!(watched(&idle), "Idle: nothing was sent, received or waiting in 1 connection in 5.00 s.");
-        assert_eq!(watched(&WatchRow { connections: 0, ..idle.clone() }), "This host had no TCP connection in 5.00 s.");
-        assert!(watched(&WatchRow { is_enough: false, ..idle }).starts_with("Too few looks"));
-    }
 }

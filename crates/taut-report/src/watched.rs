@@ -1,6 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taut_record::{Ended, WatchedLoss, WatchedPlace};
+use taut_record::{Ended, WatchRow, WatchedLoss, WatchedPlace};
 
 use crate::lines::{WIDTH, cut, line_to, wrap};
 use crate::units;
@@ -147,6 +147,20 @@ pub(crate) fn connections(count: u64) -> String {
     if count == 1 { "1 connection".to_owned() } else { format!("{} connections", units::count(count)) }
 }
 
+/// What looks at the host's connections came to, in a sentence.
+pub(crate) fn sentence(row: &WatchRow) -> String {
+    let (span, all, active) = (units::time(row.span_ns), connections(row.connections), units::count(row.active));
+    let of = format!("{active} of {all} active in {span}");
+    match row.losses.len() {
+        _ if !row.is_enough => "Too few looks to tell which connections lose time.".to_owned(),
+        _ if row.connections == 0 => format!("This host had no TCP connection in {span}."),
+        _ if row.active == 0 => format!("Idle: nothing was sent, received or waiting in {all} in {span}."),
+        0 => format!("{of}: none loses time that a look can see."),
+        1 => format!("{of}: 1 loss."),
+        losses => format!("{of}: {} losses.", units::count(losses as u64)),
+    }
+}
+
 /// What a whole watch came to, the longest time lost first, in at most 25 lines.
 pub fn summary(ended: Ended, watched_ns: u64, totals: &[EndedLoss]) -> String {
     let mut text = String::new();
@@ -169,4 +183,27 @@ pub fn summary(ended: Ended, watched_ns: u64, totals: &[EndedLoss]) -> String {
         line_to(&mut text, &format!("{} more", units::count((totals.len() - SHOWN) as u64)));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic;
+
+    #[test]
+    fn what_looks_came_to_is_a_sentence() {
+        let document = synthetic::survey();
+        let mut rows = document.recording.results.into_iter();
+        let row = rows.find_map(|row| if let taut_record::Row::Watch(row) = row { Some(*row) } else { None }).unwrap();
+        assert_eq!(sentence(&row), "56 of 1,234 connections active in 5.00 s: 1 loss.");
+        let none = WatchRow { losses: Vec::new(), ..row };
+        assert!(sentence(&none).ends_with(": none loses time that a look can see."));
+        let idle = WatchRow { active: 0, connections: 1, ..none };
+        assert_eq!(sentence(&idle), "Idle: nothing was sent, received or waiting in 1 connection in 5.00 s.");
+        assert_eq!(
+            sentence(&WatchRow { connections: 0, ..idle.clone() }),
+            "This host had no TCP connection in 5.00 s."
+        );
+        assert!(sentence(&WatchRow { is_enough: false, ..idle }).starts_with("Too few looks"));
+    }
 }

@@ -36,9 +36,9 @@ pub(crate) struct Interval {
 }
 
 impl HostWatch {
-    /// Looks for the programs of all sockets, and begins. The looks at all, those at the suspicious ones, and the search
-    /// for programs take at most one part in `most_work` of a processor each. A loss counts from this share of a
-    /// connection's time on.
+    /// Looks for the programs of all sockets, and begins. The looks at all, those at the suspicious ones, and the
+    /// search for programs take at most one part in `most_work` of a processor each. A loss counts from this share of
+    /// a connection's time on.
     ///
     /// # Errors
     /// When the kernel's list of sockets can't be had.

@@ -42,8 +42,8 @@ impl Run {
         move |done, of| bar.set_position((100 * part + 100 * done / of.max(1)) as u64)
     }
 
-    /// The same by the time that parts are expected to take: what lies before this one, itself, and all of them. It tells
-    /// the time left as well.
+    /// The same by the time that parts are expected to take: what lies before this one, itself, and all of them. It
+    /// tells the time left as well.
     pub(crate) fn progress_in_time(
         &self,
         what: &str,

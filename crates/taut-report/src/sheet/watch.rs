@@ -1,7 +1,7 @@
 use taut_record::WatchRow;
 
 use super::{Cell, Column, Line, Note, Sheet, Tone};
-use crate::{prose, units};
+use crate::{units, watched};
 
 /// What the live connections of the host lose.
 pub(super) fn sheet(row: &WatchRow) -> Sheet {
@@ -30,7 +30,7 @@ pub(super) fn sheet(row: &WatchRow) -> Sheet {
     let (looks, suspects) = (units::count(row.looks.into()), units::count(row.suspect_looks.into()));
     let work = units::share(row.work_ns as f64 / row.span_ns.max(1) as f64);
     let context = format!("all looked at {looks} times, the suspicious {suspects} times; {work} of a processor");
-    let mut notes = vec![Note::new(prose::watched(row))];
+    let mut notes = vec![Note::new(watched::sentence(row))];
     notes.extend(row.remarks.iter().map(|remark| Note::toned(remark, Tone::Faint)));
     let columns = if row.losses.is_empty() { Vec::new() } else { columns };
     let heading = "Connections of this host".to_owned();

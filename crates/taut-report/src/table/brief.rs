@@ -6,7 +6,7 @@ use taut_record::{EchoRow, Placement, PlacementKind, SettingVerdict, StreamRow};
 use super::paint::{NO_BREAK, paint, wrap};
 use crate::lines::WIDTH;
 use crate::sheet::{Groups, Tone};
-use crate::{Document, prose, units};
+use crate::{Document, prose, units, watched};
 
 /// So many lines at most.
 const HEIGHT: usize = 25;
@@ -33,7 +33,7 @@ pub(super) fn render(document: &Document, width: Option<u16>, report: &str) -> S
     match groups.watch.first() {
         Some(row) => {
             let tone = if row.losses.is_empty() { Tone::Plain } else { Tone::Strong };
-            head.extend(paragraph("connections", &prose::watched(row), tone));
+            head.extend(paragraph("connections", &watched::sentence(row), tone));
             head.extend(row.remarks.iter().take(1).flat_map(|remark| paragraph("", remark, Tone::Faint)));
         }
         None => head.extend(paragraph("connections", "not looked at", Tone::Faint)),

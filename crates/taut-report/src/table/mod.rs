@@ -55,8 +55,8 @@ pub fn render(document: &Document, style: Style) -> String {
     paint::finish(&out, style.colour)
 }
 
-/// The answer of a survey in at most 25 lines: what the connections of the host lose, worst first and with what to change;
-/// how it is set; how fast its paths are; what is missing; and where all of it stands.
+/// The answer of a survey in at most 25 lines: what the connections of the host lose, worst first and with what to
+/// change; how it is set; how fast its paths are; what is missing; and where all of it stands.
 pub fn brief(document: &Document, style: Style, report: &str) -> String {
     paint::finish(&brief::render(document, style.width, report), style.colour)
 }

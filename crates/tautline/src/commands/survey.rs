@@ -30,10 +30,10 @@ use crate::{findings, input};
 
 /// This host in half a minute: what its live connections lose and to what, its settings, its paths
 ///
-/// Looks at all TCP connections for 5 s, as `taut watch` does, and judges the host's settings by what they lost. Then it
-/// measures round trips, frames at 60 a second and throughput over every local transport, against a server of its own.
-/// Prints the answer on one screen, worst first, and keeps the recording for `taut report`. Needs no right; the options
-/// of other users' programs take root.
+/// Looks at all TCP connections for 5 s, as `taut watch` does, and judges the host's settings by what they lost. Then
+/// it measures round trips, frames at 60 a second and throughput over every local transport, against a server of its
+/// own. Prints the answer on one screen, worst first, and keeps the recording for `taut report`. Needs no right; the
+/// options of other users' programs take root.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sudo taut survey                    the answer: what to change, and where the full report lies
@@ -138,7 +138,8 @@ fn report(kept: anyhow::Result<PathBuf>, html: Option<&Path>) -> String {
     page + &text
 }
 
-/// Keeps the recording, in the place of the last one: $XDG_STATE_HOME/taut/survey.json (XDG Base Directory Specification).
+/// Keeps the recording, in the place of the last one: $XDG_STATE_HOME/taut/survey.json (XDG Base Directory
+/// Specification).
 fn keep(document: &Document) -> anyhow::Result<PathBuf> {
     let of = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = of("XDG_STATE_HOME").or_else(|| Some(of("HOME")?.join(".local/state")));

@@ -1,4 +1,4 @@
-//! What can be shown on any machine: slow programs, staged for the other commands to find; and the published experiments.
+//! What can be shown on any machine: slow programs, staged for others to find; and the published experiments.
 
 mod aio;
 mod ble;
@@ -15,9 +15,9 @@ use crate::exit::Code;
 
 /// Stage a slow program, to see taut find out what is wrong with it; or repeat a published experiment
 ///
-/// Without an experiment, a client and a server in this process talk over loopback, and one of them makes a mistake that
-/// programs make. It is staged, but the stall is the kernel's own. The output has the process number and the lines to
-/// try on it. With one, its figures are printed beside those measured here now, in less than a minute.
+/// Without an experiment, a client and a server in this process talk over loopback, and one of them makes a mistake
+/// that programs make. It is staged, but the stall is the kernel's own. The output has the process number and the
+/// lines to try on it. With one, its figures are printed beside those measured here now, in less than a minute.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_value_name = "EXPERIMENT")]
 #[command(subcommand_help_heading = "Published experiments", disable_help_subcommand = true)]
