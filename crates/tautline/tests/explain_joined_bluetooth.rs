@@ -387,6 +387,24 @@ fn both_hosts_logs_are_joined_whatever_their_clocks_show() {
 }
 
 #[test]
+fn the_receivers_log_tells_how_long_it_took_from_the_air_to_its_host_in_either_order() {
+    let clock = Clock { offset_ns: 700_000_000, gains_ppm: 15.0 };
+    let run = Run::new(&settings(&[("ci", "30ms"), ("transport", "usb(125us)")]), 3, [clock; 2]);
+    let sent = run.truth.passages().len() as u64;
+    let files = [run.path("air.pcapng"), run.receivers_log()];
+    for [one, other] in [[0, 1], [1, 0]] {
+        let told = joined(&[&files[one], &files[other]]);
+        let ways = told["bluetooth"]["ways"].as_array().unwrap();
+        let way = ways.iter().find(|way| way["to_host"].is_object()).unwrap();
+        assert!(way["pdus"].as_u64().unwrap() + 2 >= sent, "{way} {sent}");
+        // Polled each 125 us, and with the controller's own time a little longer.
+        let said = told["clock"]["uncertainty_ns"].as_i64().unwrap();
+        let [least, most] = ["least_ns", "most_ns"].map(|name| way["to_host"][name].as_i64().unwrap());
+        assert!(least >= -said && most <= 1_000_000 + said, "{way} {said}");
+    }
+}
+
+#[test]
 fn a_file_joined_with_itself_has_no_offset() {
     let run = Run::new(&[], 3, [Clock::default(); 2]);
     for name in ["air.pcapng", HOSTS[0], HOSTS[1]] {

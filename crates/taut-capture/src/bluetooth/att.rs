@@ -145,7 +145,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_panic(pdus in proptest::collection::vec(proptest::collection::vec(proptest::num::u8::ANY, 0..30), 0..10)) {
+        fn no_bytes_panic(
+            pdus in proptest::collection::vec(proptest::collection::vec(proptest::num::u8::ANY, 0..30), 0..10),
+        ) {
             let mut attributes = Attributes::NEW;
             for (number, pdu) in pdus.iter().enumerate() {
                 attributes.read(number % 2, pdu, pdu.len() + number, |_| ());

@@ -112,7 +112,7 @@ impl Channel {
 }
 
 impl Channel {
-    /// What the packet that came last tells of attributes, if it begins a PDU of theirs. So many bytes of it come later.
+    /// What the packet that came last tells of attributes, if it begins a PDU of theirs. So many bytes of it follow.
     pub(super) fn attributes(&mut self, way: usize, part: &Part<'_>, left: usize, mut tell: impl FnMut(L2cap)) {
         let Some(at) = self.att_at.take() else { return };
         let Some(kept) = part.bytes.get(at..part.kept.min(part.bytes.len())) else { return };

@@ -262,7 +262,6 @@ impl Bluetooth {
         let (acl, bytes) = channel.packet(w, &part);
         let flow = channel.flow;
         out.tell(flow, way, L2cap::Packet(acl), bytes);
-        let Some(channel) = current.slot.and_then(|slot| self.channels[slot].as_mut()) else { return };
         channel.attributes(w, &part, current.left, |what| out.tell(flow, way, what, NO_BYTES));
     }
 

@@ -1,17 +1,14 @@
 //! What a sniffer's capture has of its links: L2CAP PDUs with their repetitions and acknowledgements, and each PDU on
 //! the air.
 
-use taut_event::{Direction, LeHeader, LePdu};
-use taut_time::Instant;
+use taut_event::{LeHeader, LePdu};
 
-use super::crossings::{Crossings, Hash, Link, MOST_AIR_PDUS, MOST_PDUS, Pdu};
+use super::pdu::{Hash, Pdu};
 
 /// Length and channel, before each L2CAP PDU.
 const HEADER: u32 = 4;
 /// Behind each PDU that is encrypted (Core Specification, Vol 6, Part B, section 2.4).
 const MIC: usize = 4;
-/// Flows of the air have numbers of their own.
-const AIR: u64 = 1 << 63;
 
 /// A PDU on the air.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +47,7 @@ impl Slot {
 pub(super) struct AirLink {
     pub(super) slots: Vec<Slot>,
     sides: [Side; 2],
-    is_encrypted: bool,
+    pub(super) is_encrypted: bool,
 }
 
 /// What one side sends.
@@ -111,44 +108,15 @@ pub struct OnAir<'a> {
     pub is_deciphered: bool,
 }
 
-impl Crossings {
-    /// A sniffer follows a link from now on. The addresses are those of central and peripheral.
-    pub fn air_link(&mut self, flow: u32, ends: Option<[[u8; 6]; 2]>) {
-        let air = Some(Box::default());
-        self.opened(AIR | u64::from(flow), Link { air, ends, from_start: ends.is_some(), ..Link::default() });
-    }
-
-    /// Nothing more comes of a link on the air.
-    pub fn air_over(&mut self, flow: u32) {
-        self.over(AIR | u64::from(flow));
-    }
-
-    /// The link is encrypted from now on, or known not to be.
-    pub fn air_encrypted(&mut self, flow: u32, is_encrypted: bool) {
-        let Some(index) = self.find(AIR | u64::from(flow)) else { return };
-        if let Some(air) = &mut self.links[index].air {
-            air.is_encrypted = is_encrypted;
-        }
-    }
-
-    /// A PDU of a link, in the order of the file.
-    pub fn air_pdu(&mut self, (at, frame): (Instant, u64), flow: u32, way: Direction, pdu: &LePdu, on_air: OnAir<'_>) {
-        let Some(index) = self.find(AIR | u64::from(flow)) else { return };
-        if self.kept_on_air >= MOST_AIR_PDUS || self.kept >= MOST_PDUS {
-            self.beyond += 1;
-            return;
-        }
-        self.kept_on_air += 1;
-        let Link { air, ways, .. } = &mut self.links[index];
-        let Some(air) = air else { return };
-        let before = ways[0].len() + ways[1].len();
-        air.pdu((at.as_nanos(), frame), way.index(), pdu, on_air, ways);
-        self.kept += ways[0].len() + ways[1].len() - before;
-    }
-}
-
 impl AirLink {
-    fn pdu(&mut self, (at, frame): (u64, u64), way: usize, pdu: &LePdu, on_air: OnAir<'_>, ways: &mut [Vec<Pdu>; 2]) {
+    pub(super) fn pdu(
+        &mut self,
+        (at, frame): (u64, u64),
+        way: usize,
+        pdu: &LePdu,
+        on_air: OnAir<'_>,
+        ways: &mut [Vec<Pdu>; 2],
+    ) {
         let end = at.saturating_add(pdu.air_ns.into());
         let is_gap = pdu.is_after_hole || pdu.unseen_events > 0;
         if is_gap {

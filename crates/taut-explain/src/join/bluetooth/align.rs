@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::crossings::Pdu;
+use super::pdu::Pdu;
 use crate::join::sightings::mix;
 
 /// Shorter PDUs are often alike, and are no mark by themselves.

@@ -2,41 +2,18 @@
 
 use std::collections::VecDeque;
 
-use super::air::AirLink;
-use super::host::Unfinished;
+use taut_event::{Direction, LePdu};
+use taut_time::Instant;
 
-/// So many L2CAP PDUs of a file are kept, of 96 bytes each.
-pub(super) const MOST_PDUS: usize = 1 << 17;
-/// So many PDUs on the air, of 16 bytes each.
-pub(super) const MOST_AIR_PDUS: usize = 1 << 19;
-/// So many links are followed, those that are over too.
-pub(super) const MOST_LINKS: usize = 64;
+use super::air::{AirLink, OnAir};
+use super::host::HostWay;
+use super::pdu::{MOST_AIR_PDUS, MOST_LINKS, MOST_PDUS, Pdu};
 
-/// An L2CAP PDU as it passed one place.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pdu {
-    /// Its first part was handed over, or began on the air.
-    pub(super) begin: u64,
-    /// Its last part was.
-    pub(super) last: u64,
-    /// Its last part was there: it had come to the host, or ended on the air when the receiver took it. Where that is
-    /// not known, when it first ended there.
-    pub(super) end: u64,
-    /// The controller was through with it, or the answer that acknowledged its last part ended; 0: not known.
-    pub(super) done: u64,
-    /// The packets of its first and its last part.
-    pub(super) frames: [u64; 2],
-    /// The packet that told that it was through.
-    pub(super) done_frame: u64,
-    /// Of all its bytes, with the header of L2CAP; 0: they are not known.
-    pub(super) hash: u64,
-    /// Bytes, with the header of L2CAP.
-    pub(super) length: u32,
-    /// Parts that were sent again on the air.
-    pub(super) repeats: u32,
-    /// Another one may have passed unseen before it.
-    pub(super) is_after_hole: bool,
-}
+/// So many packets in a controller are remembered.
+const MOST_IN_CONTROLLER: usize = 4096;
+
+/// Flows of the air have numbers of their own.
+const AIR: u64 = 1 << 63;
 
 /// A link at one place.
 #[derive(Debug, Default)]
@@ -53,9 +30,7 @@ pub(super) struct Link {
     pub(super) from_start: bool,
     /// What it carried: sent and received by the log's host; of the air what the central and the peripheral sent.
     pub(super) ways: [Vec<Pdu>; 2],
-    pub(super) unfinished: [Option<Unfinished>; 2],
-    /// Something may have passed unseen.
-    pub(super) has_hole: [bool; 2],
+    pub(super) under_way: [HostWay; 2],
     /// Packets that the controller has; of those that end a PDU, its number.
     pub(super) in_controller: VecDeque<Option<u32>>,
     /// What the controller has is not known.
@@ -68,7 +43,7 @@ impl Link {
     }
 }
 
-/// The links of one file, the first [`MOST_PDUS`] L2CAP PDUs of them.
+/// The links of one file, the first 131,072 L2CAP PDUs of them.
 #[derive(Debug, Default)]
 pub struct Crossings {
     pub(super) links: Vec<Link>,
@@ -131,7 +106,7 @@ impl Crossings {
 impl Link {
     /// Nothing more comes. So many PDUs became whole by that.
     fn finish(&mut self) -> usize {
-        self.unfinished = [None; 2];
+        self.under_way = Default::default();
         self.in_controller = VecDeque::new();
         let before = self.ways[0].len() + self.ways[1].len();
         if let Some(mut air) = self.air.take() {
@@ -142,20 +117,123 @@ impl Link {
     }
 }
 
-/// Of bytes that come in parts: the same however they are cut.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hash(u64);
+/// Which link it is: its adapter and its handle.
+pub type HostLink = (u16, u16);
 
-impl Hash {
-    pub(super) const NEW: Self = Self(0xcbf2_9ce4_8422_2325);
+const fn key((adapter, handle): (u16, u16)) -> u64 {
+    (adapter as u64) << 16 | handle as u64
+}
 
-    /// FNV-1a (Fowler, Noll, Vo), of 64 bits.
-    pub(super) fn add(&mut self, bytes: &[u8]) {
-        self.0 = bytes.iter().fold(self.0, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+impl Crossings {
+    /// The host's log has a link's begin. `is_central` is `None` on BR/EDR; addresses have their last byte first.
+    pub fn connected(&mut self, link: HostLink, is_central: Option<bool>, peer: [u8; 6]) {
+        let is_classic = is_central.is_none();
+        let new = Link { is_central, is_classic, peer: Some(peer), from_start: true, ..Link::default() };
+        self.opened(key(link), new);
     }
 
-    /// Never 0.
-    pub(super) const fn value(self) -> u64 {
-        if self.0 == 0 { 1 } else { self.0 }
+    /// The link is over.
+    pub fn disconnected(&mut self, link: HostLink) {
+        self.over(key(link));
+    }
+
+    /// The controller began anew, without links.
+    pub fn reset(&mut self, adapter: u16) {
+        let of: Vec<u64> =
+            self.open.iter().map(|(key, _)| *key).filter(|key| key >> 16 == u64::from(adapter)).collect();
+        of.into_iter().for_each(|key| self.over(key));
+    }
+
+    /// Packets of the log were lost.
+    pub fn lost(&mut self) {
+        for &(_, index) in &self.open {
+            let link = &mut self.links[index];
+            link.under_way = [true; 2].map(|has_hole| HostWay { has_hole, ..HostWay::default() });
+            link.in_controller.clear();
+            link.is_adrift = true;
+        }
+    }
+
+    /// An ACL packet of `length` bytes, of which `kept` were, in the order of the file.
+    pub fn acl(
+        &mut self,
+        (at, frame): (Instant, u64),
+        link: HostLink,
+        is_received: bool,
+        begins: bool,
+        kept: &[u8],
+        length: usize,
+    ) {
+        // What controllers still have when a log begins is not known.
+        let new = || Link { is_adrift: true, ..Link::default() };
+        let Some(index) = self.find(key(link)).or_else(|| self.opened(key(link), new())) else { return };
+        if self.kept >= MOST_PDUS {
+            self.beyond += 1;
+            return;
+        }
+        let link = &mut self.links[index];
+        let way = usize::from(is_received);
+        let whole = link.under_way[way].part((at.as_nanos(), frame), begins, kept, length);
+        let number = whole.map(|pdu| {
+            link.ways[way].push(pdu);
+            self.kept += 1;
+            link.ways[way].len() as u32 - 1
+        });
+        if !is_received {
+            if link.in_controller.len() == MOST_IN_CONTROLLER {
+                link.in_controller.pop_front();
+            }
+            link.in_controller.push_back(number);
+        }
+    }
+
+    /// The controller told that it is through with the oldest packets.
+    pub fn completed(&mut self, (at, frame): (Instant, u64), link: HostLink, packets: u16) {
+        let Some(index) = self.find(key(link)) else { return };
+        let link = &mut self.links[index];
+        let count = usize::from(packets).min(link.in_controller.len());
+        let is_adrift = link.is_adrift;
+        for number in link.in_controller.drain(..count).flatten().filter(|_| !is_adrift) {
+            let pdu = &mut link.ways[0][number as usize];
+            (pdu.done, pdu.done_frame) = (at.as_nanos(), frame);
+        }
+        // It had packets from before, and has none now.
+        link.is_adrift &= usize::from(packets) <= count;
+    }
+}
+
+impl Crossings {
+    /// A sniffer follows a link from now on. The addresses are those of central and peripheral.
+    pub fn air_link(&mut self, flow: u32, ends: Option<[[u8; 6]; 2]>) {
+        let air = Some(Box::default());
+        self.opened(AIR | u64::from(flow), Link { air, ends, from_start: ends.is_some(), ..Link::default() });
+    }
+
+    /// Nothing more comes of a link on the air.
+    pub fn air_over(&mut self, flow: u32) {
+        self.over(AIR | u64::from(flow));
+    }
+
+    /// The link is encrypted from now on, or known not to be.
+    pub fn air_encrypted(&mut self, flow: u32, is_encrypted: bool) {
+        let Some(index) = self.find(AIR | u64::from(flow)) else { return };
+        if let Some(air) = &mut self.links[index].air {
+            air.is_encrypted = is_encrypted;
+        }
+    }
+
+    /// A PDU of a link, in the order of the file.
+    pub fn air_pdu(&mut self, (at, frame): (Instant, u64), flow: u32, way: Direction, pdu: &LePdu, on_air: OnAir<'_>) {
+        let Some(index) = self.find(AIR | u64::from(flow)) else { return };
+        if self.kept_on_air >= MOST_AIR_PDUS || self.kept >= MOST_PDUS {
+            self.beyond += 1;
+            return;
+        }
+        self.kept_on_air += 1;
+        let Link { air, ways, .. } = &mut self.links[index];
+        let Some(air) = air else { return };
+        let before = ways[0].len() + ways[1].len();
+        air.pdu((at.as_nanos(), frame), way.index(), pdu, on_air, ways);
+        self.kept += ways[0].len() + ways[1].len() - before;
     }
 }

@@ -1,4 +1,4 @@
-//! Two captures of a link of Bluetooth on one timeline: a host's log and a sniffer's capture, or the logs of both hosts.
+//! Two captures of a link of Bluetooth on one timeline: a host's log and a sniffer's capture, or both hosts' logs.
 //!
 //! - [`Crossings`]: the L2CAP PDUs that one file has, link by link, so many at most; of a sniffer the PDUs on the air,
 //!   too.
@@ -14,15 +14,16 @@ mod align;
 mod crossings;
 mod host;
 mod pair;
+mod pdu;
 mod report;
 mod split;
 #[cfg(test)]
 mod tests;
+mod told;
 
 pub use air::OnAir;
-pub use crossings::Crossings;
-pub use host::HostLink;
-pub use report::{BluetoothWay, BluetoothWays, InController, TimesOn};
+pub use crossings::{Crossings, HostLink};
+pub use told::{BluetoothWay, BluetoothWays, InController, TimesOn};
 
 use super::report::Joined;
 use super::why::NotJoined;

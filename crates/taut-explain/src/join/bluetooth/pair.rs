@@ -1,7 +1,8 @@
 //! Which link of one file is which of the other, and what its PDUs tell of the clocks.
 
 use super::align::{Aligned, align};
-use super::crossings::{Crossings, Link, Pdu};
+use super::crossings::{Crossings, Link};
+use super::pdu::Pdu;
 use crate::join::fit::Point;
 use crate::join::matching::Match;
 use crate::join::stretches::{Placed, Stretches};

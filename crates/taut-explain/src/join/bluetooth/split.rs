@@ -6,7 +6,7 @@
 use taut_event::Direction;
 
 use super::air::Slot;
-use super::report::InController;
+use super::told::InController;
 
 /// The inter frame space, and an empty PDU on LE 1M, in nanoseconds, as the sniffer's ledger has them.
 const IFS_NS: u64 = 150_000;

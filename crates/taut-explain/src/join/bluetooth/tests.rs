@@ -3,7 +3,7 @@ use taut_event::{Direction, LeHeader, LePdu};
 use taut_time::Instant;
 
 use super::align::align;
-use super::crossings::Pdu;
+use super::pdu::Pdu;
 use super::split::{Stay, split};
 use super::*;
 
