@@ -341,7 +341,7 @@ fn a_trace_decides_what_a_capture_leaves_open() {
     let told = parse(&explain(&capture, &["--json"]))["files"][0]["worst"][0].clone();
     let ends = |from: &str, to: &str| {
         format!(
-            "taut-events 1\nf 0 3780 s tcp {from} {to}\nb> 0 1000000 4711 0 200\nq> 0 0 4711 \
+            "taut-events 1\nf 0 3780 s tcp {from} {to}\nb> 0 1000000 4711 0 200\ne> 0 10000 4711 0 200\nq> 0 0 4711 \
              160;40;0;1;10;2147483647;65536;1460\na> 0 42000000 - 0 200\nq> 0 0 - 0;0;0;0;10\n. 43000000\n"
         )
     };
@@ -350,7 +350,7 @@ fn a_trace_decides_what_a_capture_leaves_open() {
     let document = parse(&join(&[&capture, &trace], &["--json"]));
     let beside = &document["beside"];
     assert_eq!((&beside[0]["from"], beside.as_array().map(Vec::len)), (&told["from"], Some(1)), "{document}");
-    assert_eq!(beside[0]["bytes"], serde_json::json!([4000, 200]), "{beside}");
+    assert_eq!(beside[0]["bytes"], serde_json::json!([4000, 0]), "{beside}");
     let schema = parse(&taut().args(["generate", "schema"]).output().unwrap());
     assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document));
     let shown = text(&join(&[&trace, &capture], &[]).stdout);
