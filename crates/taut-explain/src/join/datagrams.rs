@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taut_event::Address;
 
-use super::losses::{Frames, Lost, Windows};
 use super::matching::{Match, Matches, is_copy, key, translated_place};
+use super::named::{Frames, Lost, Windows};
 use super::sightings::{Seen, Sightings};
 
 const DNS: u16 = 53;

@@ -1,7 +1,6 @@
 //! On which side of the farther place segments were lost, and how soon the receiver acknowledged.
 
 use std::collections::HashSet;
-use std::ops::Range;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,10 +10,8 @@ use super::datagrams::{DatagramLosses, Datagrams};
 use super::fate::{Fates, bit, judge};
 use super::lane::Lane;
 use super::matching::{Match, Matches};
+use super::named::{Frames, Lost, Windows};
 use super::sightings::Sightings;
-
-/// So many frames are named of each kind.
-const MOST_NAMED: usize = 8;
 
 /// What became of the segments with data, SYN or FIN that went one way.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -34,26 +31,6 @@ pub struct Losses {
     pub needless: Lost,
     /// Segments that passed the nearer and the farther place, and are not in the file from there. They are not lost.
     pub not_captured: [u64; 2],
-}
-
-/// Segments, with the first of them by name.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
-pub struct Lost {
-    /// So many.
-    pub segments: u64,
-    /// The first eight.
-    pub first: Vec<Frames>,
-}
-
-/// A segment in both files.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
-pub struct Frames {
-    /// Its number in the file from the place nearer to its sender; absent if that file lacks it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub near_frame: Option<u64>,
-    /// Its number in the other file; absent if it did not come there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub far_frame: Option<u64>,
 }
 
 /// How soon the receiver acknowledged: from the arrival of data at the farther place, which is the nearer one to the
@@ -120,12 +97,6 @@ pub(super) fn losses(reference: &Sightings, other: &Sightings, matches: &Matches
         let datagrams = datagrams.of_way(way, &windows);
         Told { datagrams, ..tally.finish() }
     })
-}
-
-/// The places of the files between which both are known to have captured: numbers of sightings.
-pub(super) struct Windows {
-    pub(super) near: Range<u32>,
-    pub(super) far: Range<u32>,
 }
 
 /// The segments of each connection, in the order of the file.
@@ -234,20 +205,5 @@ impl Tally<'_> {
             };
         }
         told
-    }
-}
-
-impl Lost {
-    /// Connections come one after another, and the first frames are those of the file.
-    pub(super) fn add(&mut self, frames: Frames) {
-        self.segments += 1;
-        let place = self.first.partition_point(|one| *one < frames);
-        self.first.insert(place, frames);
-        self.first.truncate(MOST_NAMED);
-    }
-
-    pub(super) fn add_all(&mut self, other: &Self) {
-        other.first.iter().for_each(|&frames| self.add(frames));
-        self.segments += other.segments - other.first.len() as u64;
     }
 }

@@ -17,6 +17,7 @@ mod fit;
 mod lane;
 mod losses;
 mod matching;
+mod named;
 mod report;
 mod sightings;
 mod stretches;
@@ -27,7 +28,8 @@ mod tests;
 
 pub use bluetooth::{BluetoothWay, BluetoothWays, Crossings, HostLink, InController, OnAir, TimesOn, join_bluetooth};
 pub use datagrams::DatagramLosses;
-pub use losses::{Acknowledged, Frames, Losses, Lost};
+pub use losses::{Acknowledged, Losses};
+pub use named::{Frames, Lost};
 pub use report::{ClockFit, Joined, Way};
 pub use sightings::{DatagramSighting, MOST_SIGHTINGS, Sighting, Sightings};
 pub use why::NotJoined;

@@ -192,7 +192,7 @@ impl Sightings {
         });
     }
 
-    /// The flow of one more packet, and whether it comes from the first of its ends; none if there are too many packets.
+    /// The flow of one more packet, and whether it comes from the first of its ends; none if there are too many.
     fn flow(&mut self, from: Address, to: Address, is_udp: bool) -> Option<(u32, bool)> {
         if self.seen.len() >= MOST_SIGHTINGS {
             self.beyond += 1;

@@ -3,16 +3,13 @@
 use taut_event::{Content, Datagram, Holder};
 
 use super::spin::Spin;
-use super::streams::{Stream, Streams};
+use super::streams::{Seen, Stream, Streams};
 use super::turns::{Rhythm, Turns};
 use crate::engine::{Breakdown, Episode};
 use crate::tcp::Spread;
 
 /// The same payload sooner than this is a copy of the capture or a burst, and nobody's second try.
 const LEAST_WAIT_NS: u64 = 100_000_000;
-
-/// A time and the packet of that time.
-pub(super) type Seen = (u64, u64);
 
 /// How the gap before a datagram is booked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -5,7 +5,6 @@
 
 use taut_event::{Numbered, RtpClock};
 
-use super::half::Seen;
 use crate::engine::Episode;
 
 /// So many streams of a direction are told apart.
@@ -32,6 +31,9 @@ const BASE: u64 = 1 << 16;
 const CLOCK_OFF: f64 = 20.0;
 /// A clock is recognised over this time at least, in nanoseconds.
 const LEAST_TIME: u64 = 500_000_000;
+
+/// A time and the packet of that time.
+pub(super) type Seen = (u64, u64);
 
 /// The streams of a direction, in bounded memory.
 #[derive(Clone, Debug, Default)]

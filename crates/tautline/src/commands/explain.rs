@@ -295,7 +295,7 @@ fn explain(
                 let text = format!("{name} is what a trace saw; {option} is for captures{why}");
                 return Err(Error::Input(text).into());
             }
-            // A capture beside it may have other directions than the worst; pictures share their room, so they get no more.
+            // A capture beside it may have other directions than the worst. Pictures share their room, and get no more.
             let kept = if args.files.len() > 1 && spans.is_none() { BESIDE } else { args.top.into() };
             let trace = Trace::new(kept);
             let trace = match spans {
