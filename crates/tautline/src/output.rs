@@ -14,7 +14,7 @@ use taut_report::table::Style;
 use taut_report::{Document, html, perfetto, table};
 use taut_time::Timeline;
 
-use crate::exit::Code;
+use crate::exit::{self, Code};
 use crate::run::Run;
 
 #[derive(Clone, Debug, clap::Args)]
@@ -148,6 +148,15 @@ pub(crate) fn print_until(text: &str, is_over: impl Fn() -> bool) -> anyhow::Res
         stdout.write_all(part).and_then(|()| stdout.flush()).context("write to stdout")?;
     }
     Ok(())
+}
+
+/// Whether something was written; an error is said, and is no reason to stop. A reader of stdout that went away is none.
+pub(crate) fn is_done(written: anyhow::Result<()>) -> bool {
+    let error = written.err().filter(|error| !exit::is_broken_pipe(error));
+    if let Some(error) = &error {
+        anstream::eprintln!("taut: {}", message(error));
+    }
+    error.is_none()
 }
 
 /// Refuses outputs, each with its option, that would overwrite what is read (`-` is standard input) or each other.

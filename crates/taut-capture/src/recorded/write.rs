@@ -10,7 +10,7 @@ use super::line::{
 };
 use super::state::Numbers;
 
-/// Writes what a live trace reports, as it comes. It stops at a limit, and at the first error, which is told last.
+/// Writes what a live trace reports, as it comes. It stops at a limit, and at the first error.
 #[derive(Debug)]
 pub struct Recorder<W> {
     to: W,
@@ -67,6 +67,18 @@ impl<W: Write> Recorder<W> {
     /// Whether events were left out for want of room.
     pub const fn is_full(&self) -> bool {
         self.is_full
+    }
+
+    /// The first error of all that was written so far; after it nothing more is written.
+    pub const fn error(&self) -> Option<&io::Error> {
+        self.failed.as_ref()
+    }
+
+    /// Hands on all lines so far, so that they are there even if the program is killed. An error is kept.
+    pub fn flush(&mut self) {
+        if self.failed.is_none() {
+            self.failed = self.to.flush().err();
+        }
     }
 
     /// Ends the file. The trace lasted until `end`.

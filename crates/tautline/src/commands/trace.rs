@@ -149,6 +149,8 @@ pub(crate) struct Measured {
     pub(crate) document: TraceDocument,
     /// A command was traced that ended with an error.
     command_failed: bool,
+    /// What `--events` names has all of it, if it was asked for.
+    is_recorded: bool,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
@@ -156,20 +158,23 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let outputs = [("--perfetto", &args.perfetto), ("--html", &args.html), ("--events", &args.events)];
     let outputs = outputs.map(|(option, path)| (option, path.as_deref()));
     output::spare(&[], &outputs)?;
+    args.events.as_deref().map_or(Ok(()), record::refuse_pipes)?;
     outputs.iter().filter_map(|(_, path)| *path).try_for_each(output::make_sure)?;
-    let Measured { document, command_failed } = match measure(&args)? {
+    let Measured { document, command_failed, is_recorded } = match measure(&args)? {
         Ok(measured) => measured,
         Err(code) => return Ok(code),
     };
-    output::print(&if args.json { document.to_json() } else { document.to_text(args.full) })?;
+    // It can't be repeated: whatever can't be written, all else is.
+    let text = if args.json { document.to_json() } else { document.to_text(args.full) };
+    let mut is_told = output::is_done(output::print(&text)) && is_recorded;
     if let Some(path) = &args.perfetto {
-        output::write_file(path, &traced_trace::render(&document))?;
+        is_told &= output::is_done(output::write_file(path, &traced_trace::render(&document)));
         if let Some(told) = traced_trace::left_out(&document) {
             anstream::eprintln!("taut: {}: {told}", output::shown(path));
         }
     }
     if let Some(path) = &args.html {
-        output::write_file(path, &html::render_traced(&document))?;
+        is_told &= output::is_done(output::write_file(path, &html::render_traced(&document)));
     }
     // All are said.
     let mut missed = false;
@@ -179,7 +184,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     Ok(match (document.facts.ended, missed) {
         (Ended::Interrupted, _) => Code::Interrupted,
         (_, true) => Code::ThresholdMissed,
-        (_, false) if command_failed && !args.fail_on.is_empty() => Code::Failed,
+        (_, false) if !is_told || command_failed && !args.fail_on.is_empty() => Code::Failed,
         (_, false) => Code::Ok,
     })
 }
@@ -231,6 +236,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
         (None, None) => trace,
     };
     let mut recording = args.events.as_deref().map(Recording::start).transpose()?;
+    let mut is_recorded = true;
     let mut names = HashMap::new();
     let time = args.time.or_else(|| args.choice.map(|_| TRIAL_TIME));
     let end = time.map(|time| clock::now() + time);
@@ -252,9 +258,9 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
         // It may end while the ring is read: what it did last is read after that.
         has_ended = target.has_ended()?;
         let pause = tracer.read(&mut Both { trace: &mut trace, recording: recording.as_mut() });
-        if let Some(recording) = &mut recording {
-            recording
-                .tick(clock::now(), || facts(&tracer, Ended::Interrupted, &what, unseen(&tracer, is_by_process), None));
+        let so_far = || facts(&tracer, Ended::Interrupted, &what, unseen(&tracer, is_by_process), None);
+        if recording.as_mut().is_some_and(|recording| !recording.tick(clock::now(), so_far)) {
+            (recording, is_recorded) = (None, false);
         }
         learn_names(&mut tracer, &mut names);
         let mut next = clock::now() + pause;
@@ -295,9 +301,10 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
     let ended = if is_partial { Ended::Interrupted } else { Ended::Complete };
     let facts = facts(&tracer, ended, &what, remarks, trial);
     if let Some(recording) = recording {
-        recording.finish(&facts, tracer.threads().map(|(thread, pid)| (thread, program(pid))), stopped)?;
+        let programs = tracer.threads().map(|(thread, pid)| (thread, program(pid)));
+        is_recorded = output::is_done(recording.finish(&facts, programs, stopped));
     }
-    Ok(Ok(Measured { document: TraceDocument { facts, result }, command_failed }))
+    Ok(Ok(Measured { document: TraceDocument { facts, result }, command_failed, is_recorded }))
 }
 
 /// All that is told of a trace but its result.
