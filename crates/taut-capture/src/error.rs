@@ -3,9 +3,12 @@ use std::io;
 /// Why a file can't be read as a capture of packets.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Reading failed.
+    /// Reading failed. The message has the error in it, so it is no source that would be told once more.
     #[error("cannot be read: {0}")]
-    Read(#[from] io::Error),
+    Read(io::Error),
+    /// It ends before the end of its header, or its compression does.
+    #[error("is cut off in its header; was it still being written, or copied in part?")]
+    CutOff,
     /// There is nothing in it.
     #[error("is empty: a capture has a header of at least 24 bytes; was it still being written?")]
     Empty,
@@ -53,4 +56,10 @@ pub enum Error {
         /// The first bytes, in hexadecimal.
         begin: String,
     },
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::UnexpectedEof { Self::CutOff } else { Self::Read(error) }
+    }
 }

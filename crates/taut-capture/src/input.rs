@@ -19,20 +19,40 @@ pub(crate) fn open<'a>(mut from: impl Read + Send + 'a) -> io::Result<Box<dyn Re
     let whole = io::Cursor::new(begin).chain(from);
     Ok(match (gzip, zstd) {
         (true, _) => Box::new(MultiGzDecoder::new(whole)),
-        (_, true) => Box::new(Zstd { from: whole, decoder: FrameDecoder::new(), is_open: false }),
+        (_, true) => {
+            let from = Watched { from: whole, is_over: false };
+            Box::new(Zstd { from, decoder: FrameDecoder::new(), is_open: false, is_cut: false })
+        }
         _ => Box::new(whole),
     })
 }
 
 /// All frames of a zstd stream, one after another.
 struct Zstd<R> {
-    from: R,
+    from: Watched<R>,
     decoder: FrameDecoder,
     is_open: bool,
+    is_cut: bool,
+}
+
+/// A stream, and whether more was wanted of it than there is.
+struct Watched<R> {
+    from: R,
+    is_over: bool,
+}
+
+impl<R: Read> Read for Watched<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(to)?;
+        self.is_over |= read == 0 && !to.is_empty();
+        Ok(read)
+    }
 }
 
 /// What is decoded at once.
 const STEP: usize = 256 << 10;
+/// An empty last block (RFC 8878, section 3.1.1.2), and a checksum, which is not looked at.
+const END_OF_FRAME: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 
 impl<R: Read> Read for Zstd<R> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
@@ -42,7 +62,15 @@ impl<R: Read> Read for Zstd<R> {
             }
             if self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
                 let strategy = BlockDecodingStrategy::UptoBytes(to.len().clamp(1, STEP));
-                self.decoder.decode_blocks(&mut self.from, strategy).map_err(wrong)?;
+                match self.decoder.decode_blocks(&mut self.from, strategy) {
+                    // What later blocks might refer to is kept back until the frame ends.
+                    Err(_) if self.from.is_over => {
+                        self.is_cut = true;
+                        let all = BlockDecodingStrategy::All;
+                        self.decoder.decode_blocks(&END_OF_FRAME[..], all).map_err(wrong)?;
+                    }
+                    decoded => drop(decoded.map_err(wrong)?),
+                }
             }
             let read = self.decoder.read(to)?;
             if read > 0 || to.is_empty() {
@@ -56,15 +84,23 @@ impl<R: Read> Read for Zstd<R> {
 impl<R: Read> Zstd<R> {
     /// Begins the next frame; `false` at the end of the stream.
     fn begin(&mut self) -> io::Result<bool> {
+        if self.is_cut {
+            return Err(cut_off());
+        }
         let mut first = [0];
         if self.from.read(&mut first)? == 0 {
             return Ok(false);
         }
         let frame = io::Cursor::new(first).chain(&mut self.from);
-        self.decoder.reset(frame).map_err(wrong)?;
+        let begun = self.decoder.reset(frame);
+        begun.map_err(|error| if self.from.is_over { cut_off() } else { wrong(error) })?;
         self.is_open = true;
         Ok(true)
     }
+}
+
+fn cut_off() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "its zstd compression is cut off")
 }
 
 fn wrong(error: impl std::error::Error) -> io::Error {

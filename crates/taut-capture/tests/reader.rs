@@ -76,6 +76,65 @@ fn compression_is_seen_by_content() {
     assert!(matches!(ending, Ending::Truncated { .. }), "{ending:?}");
 }
 
+/// A frame gives out what it may refer to at its end alone, which is not there.
+#[test]
+fn a_zstd_file_cut_anywhere_gives_what_stood_before_the_cut() {
+    let packets: Vec<_> = (0..3000_u32).map(|n| (AT, n.to_le_bytes().repeat(40))).collect();
+    let file = pcap(false, true, 101, &packets);
+    let whole = read(&file).0;
+    let zstd = ruzstd::encoding::compress_to_vec(&file[..], ruzstd::encoding::CompressionLevel::Fastest);
+    let mut most = 0;
+    for cut in (zstd.len() / 8..zstd.len()).step_by(zstd.len() / 50).chain(zstd.len() - 9..zstd.len()) {
+        let Ok(mut reader) = Reader::new(Cursor::new(&zstd[..cut])) else {
+            // Its first block is not whole.
+            assert_eq!(error(&zstd[..cut]), "is cut off in its header; was it still being written, or copied in part?");
+            assert!(cut < zstd.len() / 2, "{cut}");
+            continue;
+        };
+        let mut count = 0;
+        while let Some(packet) = reader.next_packet().unwrap() {
+            assert_eq!(packet.bytes, whole[count].3);
+            count += 1;
+        }
+        assert!(matches!(reader.ending(), Ending::Truncated { .. }), "{cut}: {:?}", reader.ending());
+        most = most.max(count);
+    }
+    assert!(most > 1000, "{most} of {}", whole.len());
+    // Damage is another thing.
+    let mut damaged = zstd;
+    let middle = damaged.len() / 2;
+    damaged[middle..].fill(0xff);
+    let ending = Reader::new(Cursor::new(damaged)).map(|mut reader| {
+        while reader.next_packet().unwrap().is_some() {}
+        reader.ending().clone()
+    });
+    assert!(matches!(ending, Ok(Ending::Damaged { .. })), "{ending:?}");
+}
+
+#[test]
+fn a_header_that_is_not_whole_is_told_as_such() {
+    let headers: [(&[u8], usize); 4] = [
+        (&pcap(false, true, 101, &[]), 24),
+        (&pcap(true, false, 101, &[]), 24),
+        (b"btsnoop\0\0\0\0\x01\0\0\x03\xe9", 16),
+        (b"snoop\0\0\0\0\0\0\x02\0\0\0\x04", 16),
+    ];
+    for (header, length) in headers {
+        for cut in 4..length {
+            assert!(error(&header[..cut]).starts_with("is cut off in its header"), "{cut} of {header:?}");
+        }
+    }
+    assert!(error(b"text").starts_with("is no capture of packets: it begins with 74 65 78 74;"));
+}
+
+/// Whoever prints an error with its sources says nothing twice.
+#[test]
+fn an_error_of_reading_stands_in_its_message_alone() {
+    let error = Error::from(std::io::Error::other("why"));
+    assert_eq!(error.to_string(), "cannot be read: why");
+    assert!(std::error::Error::source(&error).is_none());
+}
+
 #[test]
 fn what_is_cut_off_or_damaged_ends_the_reading_and_is_told() {
     let packets = vec![(AT, vec![1; 20]), (AT, vec![2; 20])];

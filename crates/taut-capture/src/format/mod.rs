@@ -12,6 +12,7 @@ use taut_time::Duration;
 use crate::archive;
 use crate::buffer::Buffer;
 use crate::error::Error;
+use crate::recorded::MARK;
 use crate::step::Step;
 
 pub(crate) enum Format {
@@ -21,11 +22,36 @@ pub(crate) enum Format {
     Snoop(snoop::Snoop),
 }
 
+/// What files begin with, and how long the header is that begins so.
+const BEGINS: [(&[u8], usize); 10] = [
+    (&[0xa1, 0xb2, 0xc3, 0xd4], pcap::HEADER),
+    (&[0xd4, 0xc3, 0xb2, 0xa1], pcap::HEADER),
+    (&[0xa1, 0xb2, 0x3c, 0x4d], pcap::HEADER),
+    (&[0x4d, 0x3c, 0xb2, 0xa1], pcap::HEADER),
+    (&[0xa1, 0xb2, 0xcd, 0x34], pcap::HEADER),
+    (&[0x34, 0xcd, 0xb2, 0xa1], pcap::HEADER),
+    (&[0x0a, 0x0d, 0x0d, 0x0a], 12),
+    (b"btsnoop\0", btsnoop::HEADER),
+    (b"snoop\0\0\0", snoop::HEADER),
+    (MARK.as_bytes(), MARK.len()),
+];
+
+/// Whether a file ends before its header does. Of fewer than four bytes nobody knows what they begin.
+fn is_cut_off(begin: &[u8]) -> bool {
+    BEGINS.iter().any(|(magic, length)| {
+        let known = magic.len().min(begin.len());
+        known >= 4 && begin.len() < *length && begin[..known] == magic[..known]
+    })
+}
+
 /// Reads as much of a file as tells what it is.
 pub(crate) fn recognise<R: Read>(buffer: &mut Buffer<R>) -> Result<Format, Error> {
     let begin = buffer.ahead(24)?;
     if begin.is_empty() {
         return Err(Error::Empty);
+    }
+    if is_cut_off(begin) {
+        return Err(Error::CutOff);
     }
     if let Some(pcap) = pcap::Pcap::recognise(begin) {
         buffer.take(pcap::HEADER);

@@ -3,7 +3,7 @@
 use taut_event::{AckSentBy, Closed, Coverage, Direction, Kind, LocalKind, Release, Stamp, Timer};
 
 /// The file begins with it; the version comes behind it.
-pub(super) const MARK: &str = "taut-events ";
+pub(crate) const MARK: &str = "taut-events ";
 /// The version that is written and read.
 pub(super) const VERSION: &str = "1";
 /// No line is longer, in bytes.

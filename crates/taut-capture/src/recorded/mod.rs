@@ -27,10 +27,11 @@ mod tests;
 use std::io::{self, Read};
 
 use crate::buffer::Buffer;
+pub(crate) use line::MARK;
 pub use read::{Recorded, RecordedEnd};
 pub use write::Recorder;
 
 /// Whether the stream is such a file, of whatever version.
 pub(crate) fn is_recorded<R: Read>(buffer: &mut Buffer<R>) -> io::Result<bool> {
-    Ok(buffer.ahead(line::MARK.len())?.starts_with(line::MARK.as_bytes()))
+    Ok(buffer.ahead(MARK.len())?.starts_with(MARK.as_bytes()))
 }

@@ -155,7 +155,10 @@ impl<S: Sink> Reading<'_, S> {
                 Ok(())
             }
             "." => {
-                let at: u64 = number(fields.next())?;
+                let at = number(fields.next())?;
+                if at > LARGEST {
+                    return Err("the time of the end can't be");
+                }
                 self.end.at = Some(Instant::from_nanos(at));
                 ended(&mut fields)
             }

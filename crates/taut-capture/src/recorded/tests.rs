@@ -238,6 +238,7 @@ fn what_can_not_be_is_named_with_its_place() {
     assert_eq!(why("hello").1, "a line begins with a word that is not known");
     assert_eq!(why("z 1 ended").1, "a flow that is not open ends");
     assert_eq!(why(&"m".repeat(1 << 20)).1, "a line is longer than 1 MiB");
+    assert_eq!(why(". 9223372036854775808").1, "the time of the end can't be");
     // The same file twice.
     assert_eq!(why(". 9\ntaut-events 1").1, "the trace has ended, and more comes behind it");
     assert!(read(b"taut-events 2\n").is_err_and(|error| error.to_string().contains("another version of taut")));
