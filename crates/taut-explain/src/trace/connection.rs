@@ -11,6 +11,8 @@ use crate::tcp::sample::Sample;
 
 /// Writes that wait for their last byte to leave; of more the earliest are not followed.
 const MOST_WAITING: usize = 4096;
+/// Room for so many is not given back.
+const FEW_WAITING: usize = 32;
 /// A write that takes longer, into what was full meanwhile, has waited for room.
 const ROOM_NS: u64 = 100_000;
 /// `EAGAIN` as a system call returns it.
@@ -61,6 +63,8 @@ pub(super) struct Tally {
     pub(super) writes: u64,
     /// Writes that were still in the socket when the call came back; how long they stayed after that.
     pub(super) held: Sample,
+    /// Writes of which it is not known when they left: too many waited at once.
+    pub(super) not_followed: u64,
     /// Reads that got something.
     pub(super) reads: u64,
     /// Writes that waited for room, of a socket that is known by its calls alone.
@@ -136,7 +140,18 @@ impl Connection {
         &self.breakdowns[way as usize]
     }
 
-    pub(super) fn event(&mut self, event: &Event) {
+    /// Writes that wait for their last byte to leave.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn room_to_wait(&self) -> usize {
+        self.waiting.capacity()
+    }
+
+    /// Another write may wait if there `is_room` for it beside those of all connections.
+    pub(super) fn event(&mut self, event: &Event, is_room: bool) {
         let at = event.at.as_nanos().max(self.last);
         if event.what == What::Gap {
             return self.gap(at);
@@ -161,10 +176,7 @@ impl Connection {
                 self.is_writing = false;
                 self.tally.writes += u64::from(bytes.end > bytes.start);
                 if bytes.end > self.left_to && bytes.end > bytes.start {
-                    if self.waiting.len() == MOST_WAITING {
-                        self.waiting.pop_front();
-                    }
-                    self.waiting.push_back(Waiting { end: bytes.end, returned: at });
+                    self.wait(Waiting { end: bytes.end, returned: at }, is_room);
                 }
             }
             What::Call(Call::Begin { .. }) if event.direction == Way::Backward => self.is_reading = true,
@@ -179,12 +191,21 @@ impl Connection {
             },
             What::Released(release) => self.release = Some(release),
             What::Reached(Stamp::Scheduled) => self.left(at, bytes.start, bytes.end),
-            What::Reached(Stamp::Received) => self.tally.received_bytes += bytes.end - bytes.start,
+            What::Reached(Stamp::Received) => self.add_received(bytes.end - bytes.start),
             What::Reached(Stamp::Repeated) => self.tally.repeated += 1,
             What::State(state) => self.now(state),
             _ => {}
         }
         self.reader(at, event);
+    }
+
+    /// A write waits from now on; where there is no room, in place of the earliest.
+    fn wait(&mut self, write: Waiting, is_room: bool) {
+        let has_room = is_room && self.waiting.len() < MOST_WAITING;
+        self.tally.not_followed += u64::from(!has_room);
+        if has_room || self.waiting.pop_front().is_some() {
+            self.waiting.push_back(write);
+        }
     }
 
     /// What an event tells of the reader: one that calls or reads has run until then.
@@ -251,11 +272,11 @@ impl Connection {
             What::Reached(Stamp::WriteEnd) => {
                 self.is_writing = false;
                 self.tally.writes += 1;
-                self.tally.sent_bytes += bytes;
+                self.tally.sent_bytes = self.tally.sent_bytes.saturating_add(bytes);
             }
             What::Reached(Stamp::Read) => {
                 self.tally.reads += 1;
-                self.tally.received_bytes += bytes;
+                self.add_received(bytes);
             }
             What::Call(Call::Begin { .. }) => self.is_reading = true,
             What::Call(Call::End { result, .. }) => match event.direction {
@@ -305,6 +326,10 @@ impl Connection {
         }
     }
 
+    fn add_received(&mut self, bytes: u64) {
+        self.tally.received_bytes = self.tally.received_bytes.saturating_add(bytes);
+    }
+
     fn left(&mut self, at: u64, start: u64, end: u64) {
         self.tally.sent_bytes += end.saturating_sub(start.max(self.left_to));
         self.left_to = self.left_to.max(end);
@@ -313,6 +338,9 @@ impl Connection {
             self.tally.held.add(at.saturating_sub(write.returned));
             self.tally.released(release);
             self.waiting.pop_front();
+        }
+        if self.waiting.capacity() > FEW_WAITING && self.waiting.len() < self.waiting.capacity() / 4 {
+            self.waiting.shrink_to(FEW_WAITING.max(2 * self.waiting.len()));
         }
     }
 
@@ -399,7 +427,7 @@ impl Connection {
         self.state = None;
         self.advance(at, None);
         self.tally.gaps += 1;
-        self.waiting.clear();
+        self.waiting = VecDeque::new();
         (self.is_writing, self.is_reading, self.is_refused) = (false, false, false);
     }
 

@@ -25,6 +25,9 @@ use crate::engine::{Allowance, Causes, Held};
 
 /// One write, and its message may not be at its end.
 const FEWEST_CORKED: u64 = 2;
+/// Writes that wait for their last byte to leave, over all connections: 4 MiB. Of more the earliest of the same
+/// connection are not followed.
+const MOST_WAITING: usize = 1 << 18;
 
 /// Takes the events of a live source, gives a [`Traced`].
 #[derive(Debug)]
@@ -38,6 +41,8 @@ pub struct Trace {
     causes: Causes,
     /// Those that are open, each as the end that is traced and the other one.
     open: HashSet<(Address, Address)>,
+    /// Writes of open connections that wait for their last byte to leave.
+    waiting: usize,
     flows: u64,
     others: u64,
     directions: u64,
@@ -76,7 +81,7 @@ impl Written {
         self.held_writes += connection.tally.held.count();
         let breakdown = connection.breakdown(taut_event::Direction::Forward);
         for (holder, sum) in Holder::ALL.into_iter().zip(&mut self.held_ns) {
-            *sum += breakdown.get(holder).map_or(0, |cell| cell.ns);
+            *sum = sum.saturating_add(breakdown.get(holder).map_or(0, |cell| cell.ns));
         }
     }
 
@@ -107,6 +112,7 @@ impl Trace {
             totals: BTreeMap::new(),
             causes: Causes::default(),
             open: HashSet::new(),
+            waiting: 0,
             flows: 0,
             others: 0,
             directions: 0,
@@ -128,7 +134,7 @@ impl Trace {
         for index in 0..self.connections.len() {
             self.close(FlowId(index as u32), Closed::EndOfSource);
         }
-        let whole: u64 = self.totals.values().map(|(ns, _)| ns).sum();
+        let whole = self.totals.values().fold(0_u64, |whole, (ns, _)| whole.saturating_add(*ns));
         let mut totals: Vec<Held> = self
             .totals
             .iter()
@@ -186,7 +192,8 @@ impl Trace {
             for holder in Holder::ALL {
                 if let Some(cell) = breakdown.get(holder) {
                     let total = self.totals.entry(holder).or_default();
-                    *total = (total.0 + cell.ns, total.1 + cell.episodes);
+                    // Of a file that was made up they may be as long as they like.
+                    *total = (total.0.saturating_add(cell.ns), total.1 + cell.episodes);
                 }
             }
             let weight = report::weight(direction.is_outgoing, &direction.verdicts);
@@ -207,7 +214,9 @@ impl Sink for Trace {
         if self.connections.len() <= index {
             self.connections.resize_with(index + 1, || None);
         }
-        self.connections[index] = Some(Box::new(Connection::new(*flow)));
+        if let Some(before) = self.connections[index].replace(Box::new(Connection::new(*flow))) {
+            self.waiting -= before.waiting();
+        }
         self.keep_trails(index);
         // Both ends of a connection on this host may be traced: it is one.
         let is_known = match flow.key {
@@ -227,12 +236,15 @@ impl Sink for Trace {
         self.start = Some(self.start.map_or(at, |start| start.min(at)));
         self.end = self.end.max(at);
         if let Some(Some(connection)) = self.connections.get_mut(event.flow.0 as usize) {
-            connection.event(event);
+            let waited = connection.waiting();
+            connection.event(event, self.waiting < MOST_WAITING);
+            self.waiting = self.waiting + connection.waiting() - waited;
         }
     }
 
     fn close(&mut self, id: FlowId, why: Closed) {
         let Some(mut connection) = self.connections.get_mut(id.0 as usize).and_then(Option::take) else { return };
+        self.waiting -= connection.waiting();
         if let FlowKey::Tcp(own, peer) = connection.flow.key {
             self.open.remove(&(own, peer));
         }

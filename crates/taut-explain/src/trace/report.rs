@@ -127,7 +127,7 @@ pub(super) fn weight(is_outgoing: bool, verdicts: &[VerdictOn]) -> u64 {
         Verdict::Found(found) => Some(found.cost.held_ns),
         _ => None,
     });
-    let found: u64 = found.sum();
+    let found = found.fold(0_u64, u64::saturating_add);
     if is_outgoing && found > 0 { found.saturating_add(1 << 62) } else { found }
 }
 
@@ -178,6 +178,13 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         remarks.push(format!(
             "Events were missed {} times while it was traced; the time around each is booked as not known.",
             tally.gaps
+        ));
+    }
+    if is_outgoing && tally.not_followed > 0 {
+        remarks.push(format!(
+            "{} writes were not followed until they left, as too many waited at once; how long writes were held and \
+             what let them go is told without these.",
+            tally.not_followed
         ));
     }
     Some(TracedDirection {
