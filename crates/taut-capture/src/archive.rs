@@ -155,9 +155,8 @@ fn fit(path: &str) -> Option<Fit> {
 
 /// A name as it may be printed: without what steers a terminal, and not endless.
 pub(crate) fn readable(name: &[u8]) -> String {
-    let name = String::from_utf8_lossy(name);
-    let printed = name.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c });
-    printed.take(LONGEST_NAME).collect()
+    let name: String = String::from_utf8_lossy(name).chars().take(LONGEST_NAME).collect();
+    taut_event::printable(&name).chars().take(LONGEST_NAME).collect()
 }
 
 fn list(names: &[String], files: u64) -> String {

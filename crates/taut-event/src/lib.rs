@@ -6,6 +6,7 @@
 //! - [`Holder`]: who had the data meanwhile.
 //! - [`SocketState`]: what a kernel tells of one of its sockets.
 //! - [`Sink`]: takes the events; the engine of `taut-explain` is one.
+//! - [`printable`]: names and other texts that come with them, without what steers a terminal.
 //!
 //! [`taut_time::Event`] is the older form, of one flow and two hosts, in which the workloads of this
 //! project keep their own stamps; a [`taut_time::Timeline`] is a list of those. [`Event::from_stamp`]
@@ -28,6 +29,7 @@ mod le;
 mod quic;
 mod sink;
 mod socket;
+mod text;
 
 pub use connection_id::{ConnectionId, QuicKey};
 pub use coverage::{Coverage, Kind};
@@ -41,3 +43,4 @@ pub use le::{Le, LeHeader, LeKey, LeLink, LePdu};
 pub use quic::{Quic, QuicCongestion, QuicMetric, QuicPacket};
 pub use sink::{Closed, Sink};
 pub use socket::{Recovery, SocketState};
+pub use text::{printable, steers};

@@ -1,9 +1,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use taut_event::printable;
 use taut_explain::Verdict;
 use taut_explain::trace::{Traced, TracedDirection};
-use taut_record::Ended;
+use taut_record::{Ended, FORMAT_VERSION};
 
 use crate::explained_file::holder;
 use crate::found::{breakdown, finding};
@@ -49,7 +50,13 @@ pub struct TraceFacts {
 }
 
 impl TraceFacts {
-    /// What a file says of a trace: as JSON, without characters that control a terminal. `None` if it does not.
+    /// The version of what a file says of a trace, if it is newer than what is read here.
+    pub fn newer_format(json: &str) -> Option<u64> {
+        let value: Value = serde_json::from_str(json).ok()?;
+        value.get("format_version")?.as_u64().filter(|&version| version > FORMAT_VERSION.into())
+    }
+
+    /// What a file says of a trace: as JSON, its texts as they may be printed. `None` if it does not.
     pub fn from_json(json: &str) -> Option<Self> {
         let mut value: Value = serde_json::from_str(json).ok()?;
         clean(&mut value);
@@ -59,7 +66,7 @@ impl TraceFacts {
 
 fn clean(value: &mut Value) {
     match value {
-        Value::String(text) => *text = text.replace(|c: char| c.is_control(), "\u{fffd}"),
+        Value::String(text) => *text = printable(text),
         Value::Array(all) => all.iter_mut().for_each(clean),
         Value::Object(all) => all.values_mut().for_each(clean),
         _ => {}
@@ -205,10 +212,10 @@ mod tests {
     #[test]
     fn what_a_file_says_of_a_trace_does_not_control_the_terminal_and_may_be_anything() {
         let said = r#"{"format_version": 2, "command": "trace", "command_line": "a\u001b[2J", "ended": {"how": "complete"},
-            "traced": "b\u0007", "records": 1, "lost_records": 0, "missing_hooks": ["\n"], "remarks": ["c\r"]}"#;
+            "traced": "b\u0007\u202e", "records": 1, "lost_records": 0, "missing_hooks": ["\n"], "remarks": ["c\r"]}"#;
         let facts = TraceFacts::from_json(said).unwrap();
         let texts = [&facts.command_line, &facts.traced, &facts.missing_hooks[0], &facts.remarks[0]];
-        assert_eq!(texts, ["a\u{fffd}[2J", "b\u{fffd}", "\u{fffd}", "c\u{fffd}"]);
+        assert_eq!(texts, ["a\\u{1b}[2J", "b\\u{7}\\u{202e}", "\\u{a}", "c\\u{d}"]);
         for said in ["", "{}", "[]", "{\"traced\": 1}", &said.replace("\"records\": 1", "\"records\": -1")] {
             assert!(TraceFacts::from_json(said).is_none(), "{said}");
         }

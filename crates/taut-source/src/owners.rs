@@ -91,7 +91,7 @@ fn names(directory: &str) -> impl Iterator<Item = String> {
 
 fn name_of(pid: i32) -> String {
     let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    String::from_utf8_lossy(&name).trim_end().replace(|c: char| c.is_control(), "\u{fffd}")
+    taut_event::printable(String::from_utf8_lossy(&name).trim_end())
 }
 
 #[cfg(test)]

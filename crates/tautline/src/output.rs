@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anstream::AutoStream;
 use anyhow::Context;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use rustix::event::{PollFd, PollFlags, Timespec};
+pub(crate) use taut_event::printable;
+use taut_event::steers;
 use taut_link::Fault;
 use taut_record::Ended;
 use taut_report::table::Style;
@@ -75,16 +78,10 @@ pub(crate) fn out_file() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
-/// A text from elsewhere as it may be printed: what steers a terminal is written out, as `\u{1b}`.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut printable, c| {
-        if steers(c) {
-            printable.extend(c.escape_unicode());
-        } else {
-            printable.push(c);
-        }
-        printable
-    })
+/// Lines as they may be printed: what steers a terminal is written out, but for their ends.
+pub(crate) fn printable_lines(text: &str) -> String {
+    let lines: Vec<String> = text.split('\n').map(printable).collect();
+    lines.join("\n")
 }
 
 /// JSON as it may be printed: the same values, with what steers a terminal written out.
@@ -100,11 +97,6 @@ pub(crate) fn printable_json(json: &str) -> String {
     })
 }
 
-/// Control characters, and those that turn the direction of what follows (Unicode Standard Annex 9).
-fn steers(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
 /// A path as it may be printed.
 pub(crate) fn shown(path: &Path) -> String {
     printable(&path.display().to_string())
@@ -112,8 +104,7 @@ pub(crate) fn shown(path: &Path) -> String {
 
 /// The message of an error, which may name files and hosts and have several lines.
 pub(crate) fn message(error: &anyhow::Error) -> String {
-    let lines: Vec<String> = format!("{error:#}").split('\n').map(printable).collect();
-    lines.join("\n")
+    printable_lines(&format!("{error:#}"))
 }
 
 /// Writes timelines for ui.perfetto.dev.
@@ -161,28 +152,41 @@ pub(crate) fn is_done(written: anyhow::Result<()>) -> bool {
 
 /// Refuses outputs, each with its option, that would overwrite what is read (`-` is standard input) or each other.
 pub(crate) fn spare(inputs: &[&Path], outputs: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
-    use std::os::unix::fs::MetadataExt;
-
     // A file that is not there yet is known by its directory and its name.
     let place = |path: &Path| {
         let directory = path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
         let known = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
         known(path).map(|at| (at, None)).or_else(|| Some((known(directory?)?, path.file_name().map(ToOwned::to_owned))))
     };
-    let is_same = |one: &Path, other: &Path| one == other || place(one).is_some_and(|at| place(other) == Some(at));
+    // Nothing is written over in /dev/null or a terminal.
+    let is_device = |path: &Path| fs::metadata(path).is_ok_and(|about| about.file_type().is_char_device());
+    let is_same = |one: &Path, other: &Path| {
+        let (one, other) = (followed(one), followed(other));
+        !is_device(&one) && (one == other || place(&one).is_some_and(|at| place(&other) == Some(at)))
+    };
     let wrong = |text: String| Err(taut_link::Error::Input(text).into());
     let outputs: Vec<(&str, &Path)> = outputs.iter().filter_map(|(option, path)| Some((*option, (*path)?))).collect();
     for (index, &(option, out)) in outputs.iter().enumerate() {
         let piped = Path::new("/dev/stdin");
         let mut inputs = inputs.iter().map(|file| if file.as_os_str() == "-" { piped } else { file });
         if inputs.any(|input| is_same(out, input)) {
-            return wrong(format!("{} is a capture to be read: it would be overwritten", out.display()));
+            return wrong(format!("{} is read, and {option} would write over it", out.display()));
         }
         if let Some((other, _)) = outputs[..index].iter().find(|(_, other)| is_same(out, other)) {
             return wrong(format!("{other} and {option} name the same file"));
         }
     }
     Ok(())
+}
+
+/// Where links lead, which may be nowhere yet: as many of them as the kernel follows (path_resolution(7)).
+fn followed(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..40 {
+        let Ok(to) = fs::read_link(&path) else { break };
+        path = path.parent().unwrap_or(Path::new("/")).join(to);
+    }
+    path
 }
 
 /// Creates what is written to at the end of something that can't be repeated; what is in it stays until then.
@@ -201,9 +205,34 @@ mod tests {
 
     #[test]
     fn what_steers_a_terminal_is_written_out() {
-        assert_eq!(printable("\u{1b}[31m é\u{9b}1m\u{202e}a\n"), "\\u{1b}[31m é\\u{9b}1m\\u{202e}a\\u{a}");
         let error = anyhow::anyhow!("line 1\nline\r2").context("a\u{7}b");
         assert_eq!(printable_json("{\n\"a\": \"\u{9b}\u{202e}é\\n\"\n}"), "{\n\"a\": \"\\u009b\\u202eé\\n\"\n}");
         assert_eq!(message(&error), "a\\u{7}b: line 1\nline\\u{d}2");
+    }
+
+    #[test]
+    fn one_file_is_known_by_whatever_name_it_has() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let link = |from: &str, to: &str| std::os::unix::fs::symlink(to, at(from)).unwrap();
+        link("a", "b");
+        link("b", "./new");
+        link("absolute", at("new").to_str().unwrap());
+        link("round", "round");
+        let told = |one: &Path, other: &Path| {
+            let outputs = spare(&[], &[("--one", Some(one)), ("--other", Some(other))]).err();
+            assert_eq!(outputs.is_some(), spare(&[one], &[("--other", Some(other))]).is_err());
+            outputs.map(|error| error.to_string())
+        };
+        let same = Some("--one and --other name the same file".to_owned());
+        for exists in [false, true] {
+            for (one, other) in [("new", "new"), ("./new", "new"), ("a", "new"), ("b", "a"), ("absolute", "a")] {
+                assert_eq!(told(&at(one), &at(other)), same, "{one} {other} {exists}");
+            }
+            assert_eq!(told(&at("a"), &at("another")), None);
+            fs::write(at("new"), "").unwrap();
+        }
+        assert_eq!(told(&at("round"), &at("new")), None);
+        assert_eq!(told(Path::new("/dev/null"), Path::new("/dev/null")), None);
     }
 }

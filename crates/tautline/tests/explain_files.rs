@@ -8,6 +8,8 @@ mod packets;
 mod requests;
 mod support;
 
+use std::fs::File;
+
 use packets::pcap;
 use requests::{MS, capture, explain, file, packets_of};
 use support::{parse, taut, text};
@@ -32,6 +34,12 @@ fn what_can_not_be_explained_says_why_and_what_to_do() {
     let cut = capture();
     let output = explain(&file("cut.pcap", &cut[..cut.len() - 5]), &[]);
     assert!(text(&output.stdout).contains("cut off in the record at byte"), "{}", text(&output.stdout));
+    // From a pipe, too; and nothing is said twice.
+    let header = taut().args(["explain", "-"]).stdin(File::open(file("header.pcap", &cut[..10])).unwrap()).output();
+    assert!(text(&header.unwrap().stderr).contains("-: is cut off in its header"));
+    let damaged = explain(&file("damaged.zst", &[&[0x28, 0xb5, 0x2f, 0xfd][..], &[0xff; 64]].concat()), &[]);
+    let error = text(&damaged.stderr);
+    assert_eq!((damaged.status.code(), error.matches("damaged: ").count()), (Some(1), 1), "{error}");
     let none = explain(&file("none.pcap", &cut[..24]), &[]);
     assert!(text(&none.stdout).contains("No data over TCP"), "{}", text(&none.stdout));
     assert!(none.status.success());
@@ -109,6 +117,41 @@ fn a_name_that_steers_a_terminal_is_printed_without_steering() {
         assert_eq!(output.status.code(), Some(1));
         assert!(is_plain(&output.stderr).contains("u{1b}"), "{}", text(&output.stderr));
     }
+}
+
+/// A file of events that was made elsewhere, by whomever.
+#[test]
+fn what_a_foreign_trace_says_does_not_steer_and_a_newer_one_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let facts = |version: u32| {
+        format!(
+            "{{\"format_version\":{version},\"command\":\"trace\",\"command_line\":\"taut\",\"ended\":{{\"how\":\"complete\"}},\
+             \"traced\":\"a\u{202e}b\",\"records\":1,\"lost_records\":0,\"missing_hooks\":[],\"remarks\":[\"c\u{2028}d\"]}}"
+        )
+    };
+    let events = |version: u32| {
+        format!(
+            "taut-events 1\nf 0 1ff - tcp 1.1.1.1:1 1.1.1.1:2\nb> 0 0 7 0 0\ns> 0 5 7 0 9\nm {}\np 7 \"e\u{2066}f\"\n. 9\n",
+            facts(version)
+        )
+    };
+    let path = file(directory.path(), "x.events", events(2).as_bytes());
+    let page = directory.path().join("page.html");
+    for more in [&["--full"][..], &["--json"], &["--html", page.to_str().unwrap()]] {
+        let output = explain(&path, more);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let page = std::fs::read_to_string(&page).unwrap_or_default();
+        for told in [text(&output.stdout), page] {
+            assert!(!told.contains(['\u{202e}', '\u{2028}', '\u{2066}']), "{told}");
+        }
+        assert!(text(&output.stdout).contains("u{202e}b"), "{}", text(&output.stdout));
+        assert!(text(&output.stdout).contains("e\\u{2066}f") || more == ["--json"], "{}", text(&output.stdout));
+    }
+    let newer = file(directory.path(), "newer.events", events(3).as_bytes());
+    let output = explain(&newer, &[]);
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{error}");
+    assert!(error.contains("newer.events has format version 3, but this Tautline reads up to 2"), "{error}");
 }
 
 /// A socket that is connected to itself, as by chance of a port on loopback: both directions look alike.

@@ -577,3 +577,20 @@ fn a_pipe_is_no_place_for_a_recording() {
     assert!(text(&output.stderr).contains("fifo is a pipe: name a file"), "{}", text(&output.stderr));
     assert!(!text(&output.stdout).contains("ran"));
 }
+
+#[test]
+fn a_process_whose_name_turns_what_follows_is_printed_without_turning() {
+    if !may_trace("a_process_whose_name_turns_what_follows_is_printed_without_turning") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("a\u{202e}b");
+    std::fs::write(&program, "#!/bin/sh\nread line\n").unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut child = Command::new(&program).stdin(Stdio::piped()).spawn().unwrap();
+    let output = taut().args(["trace", "--for", "100ms", "--pid", &child.id().to_string()]).output().unwrap();
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    let told = [text(&output.stdout), text(&output.stderr)].concat();
+    assert!(told.contains("a\\u{202e}b (") && !told.contains('\u{202e}'), "{told}");
+}

@@ -3,7 +3,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::net::SocketAddr;
 
 use taut_event::{
-    Address, Call, Direction, Event, Flow, FlowId, FlowKey, LocalKey, Sink, Task, TaskId, VantageId, What,
+    Address, Call, Direction, Event, Flow, FlowId, FlowKey, LocalKey, Sink, Task, TaskId, VantageId, What, printable,
 };
 use taut_time::{ByteRange, Instant, Layer};
 
@@ -27,7 +27,7 @@ pub struct RecordedEnd {
     pub at: Option<Instant>,
     /// What was last said of the trace: a JSON object, as it stands in the file.
     pub facts: Option<String>,
-    /// Programs of threads, without characters that control a terminal.
+    /// Programs of threads, as they may be printed.
     pub programs: HashMap<u32, String>,
     /// The trace saw more, for which the file had no room.
     pub is_full: bool,
@@ -211,7 +211,7 @@ impl<S: Sink> Reading<'_, S> {
         let thread = number(Some(thread))?;
         let name: String = serde_json::from_str(name).map_err(|_| "a thread's name is no JSON string")?;
         if self.end.programs.len() < MOST_NAMES {
-            self.end.programs.insert(thread, name.replace(|c: char| c.is_control(), "\u{fffd}"));
+            self.end.programs.insert(thread, printable(&name));
         }
         Ok(())
     }

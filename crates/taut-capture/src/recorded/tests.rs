@@ -246,6 +246,6 @@ fn what_can_not_be_is_named_with_its_place() {
 
 #[test]
 fn a_name_does_not_control_the_terminal() {
-    let (_, end) = read(b"taut-events 1\np 7 \"a\\u001b[2Jb\"\n. 1\n").unwrap();
-    assert_eq!(end.programs[&7], "a\u{fffd}[2Jb");
+    let (_, end) = read("taut-events 1\np 7 \"a\\u001b[2J\u{202e}b\"\n. 1\n".as_bytes()).unwrap();
+    assert_eq!(end.programs[&7], "a\\u{1b}[2J\\u{202e}b");
 }

@@ -36,7 +36,7 @@ pub(super) fn finish(text: &str, colour: bool) -> String {
             None if c == END && colour => out.push_str("\u{1b}[0m"),
             None if c == '\u{a0}' => out.push(' '),
             // A recording may come from anywhere, and a terminal does what such characters say.
-            None if c.is_control() && c != '\n' => out.push(char::REPLACEMENT_CHARACTER),
+            None if taut_event::steers(c) && !matches!(c, '\n' | END) => out.push(char::REPLACEMENT_CHARACTER),
             None if c != END => out.push(c),
             _ => {}
         }

@@ -38,12 +38,7 @@ impl Status {
         let Self { name, from, when, to, runs, device, why, lacks, .. } = &mut self;
         let texts = [name, from, when, runs].into_iter().chain(to).chain(device).chain(why).chain(lacks);
         for text in texts {
-            let print = |c: char| match c {
-                '\n' | '\t' => ' ',
-                c if c.is_control() => char::REPLACEMENT_CHARACTER,
-                c => c,
-            };
-            *text = text.chars().map(print).collect();
+            *text = taut_event::printable(&text.replace(['\n', '\t'], " "));
         }
         self
     }

@@ -211,7 +211,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if let Some(path) = &args.html {
         output::write_file(path, &html::render_explained(&document))?;
     }
-    output::print(&if args.json { output::printable_json(&document.to_json()) } else { document.to_text(args.full) })?;
+    output::print(&match args.json {
+        true => output::printable_json(&document.to_json()),
+        false => output::printable_lines(&document.to_text(args.full)),
+    })?;
     let has_model = match &args.model {
         Some(to) if !interrupt.is_set() => model_file::write(&document.files, to.as_deref())?,
         _ => true,
@@ -306,7 +309,7 @@ fn explain(
             let remark = |ending: &Ending| remark_on_ending(ending, interrupt);
             let explained = recorded::explain(name.clone(), recorded, trace, tick, remark);
             bar.finish_and_clear();
-            return Ok(Explained::Trace(Box::new(explained.map_err(|error| named(error, &name))?)));
+            return Ok(Explained::Trace(Box::new(explained?)));
         }
     };
     let mut flows = Flows::new(CONNECTIONS);

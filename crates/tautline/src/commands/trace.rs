@@ -165,7 +165,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         Err(code) => return Ok(code),
     };
     // It can't be repeated: whatever can't be written, all else is.
-    let text = if args.json { document.to_json() } else { document.to_text(args.full) };
+    let text = match args.json {
+        true => output::printable_json(&document.to_json()),
+        false => output::printable_lines(&document.to_text(args.full)),
+    };
     let mut is_told = output::is_done(output::print(&text)) && is_recorded;
     if let Some(path) = &args.perfetto {
         is_told &= output::is_done(output::write_file(path, &traced_trace::render(&document)));
@@ -216,12 +219,12 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
         (Some((pid, pidfd)), ..) => (Target::Process(pidfd), format!("process {}", named(pid))),
         (_, Some(unit), _) => {
             let processes = if named_pids.len() == 1 { "process" } else { "processes" };
-            (Target::Many, format!("unit {unit}, {} {processes}", named_pids.len()))
+            (Target::Many, format!("unit {}, {} {processes}", output::printable(unit), named_pids.len()))
         }
         (_, _, Some(port)) => (Target::Many, format!("port {port}")),
         (None, None, None) => {
             let child = start(&args.command, args.json, &mut tracer)?;
-            let name = args.command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let name = args.command.first().map(|name| output::printable(&name.to_string_lossy())).unwrap_or_default();
             let what = format!("{name} ({})", child.id());
             (Target::Child(child), what)
         }
@@ -363,7 +366,7 @@ fn learn_names(tracer: &mut Tracer, names: &mut HashMap<u32, String>) {
 /// `nginx (4711)`
 fn named(pid: i32) -> String {
     let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let name = String::from_utf8_lossy(&name).trim_end().replace(|c: char| c.is_control(), "\u{fffd}");
+    let name = output::printable(String::from_utf8_lossy(&name).trim_end());
     if name.is_empty() { pid.to_string() } else { format!("{name} ({pid})") }
 }
 

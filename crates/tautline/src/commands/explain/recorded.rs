@@ -12,8 +12,13 @@ pub(super) fn explain(
     mut trace: Trace,
     tick: impl FnMut(),
     remark: impl Fn(&taut_capture::Ending) -> Option<String>,
-) -> Result<ExplainedTrace, taut_capture::Error> {
-    let end = recorded.read(&mut trace, tick)?;
+) -> anyhow::Result<ExplainedTrace> {
+    let end = recorded.read(&mut trace, tick).map_err(|error| super::named(error, &file))?;
+    if let Some(found) = end.facts.as_deref().and_then(TraceFacts::newer_format) {
+        anyhow::bail!(
+            "{file} has format version {found}, but this Tautline reads up to {FORMAT_VERSION}: use a newer one"
+        );
+    }
     let facts = end.facts.as_deref().and_then(TraceFacts::from_json);
     let mut remarks: Vec<String> = remark(&end.ending).into_iter().collect();
     if facts.is_none() {
