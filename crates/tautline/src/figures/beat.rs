@@ -43,9 +43,9 @@ impl BeatArgs {
         Ok(Some(Beat { exports, every, begin, began: begin, due, number: 0 }))
     }
 
-    /// Whether lines go to this file.
-    pub(crate) fn write_to(&self, path: &Path) -> bool {
-        self.exports.jsonl.as_deref() == Some(path)
+    /// The file to which lines go.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.exports.jsonl.as_deref().filter(|path| path.as_os_str() != "-")
     }
 
     /// Whether lines go to stdout.

@@ -4,13 +4,13 @@ mod tell;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use taut_link::{Endpoint, Error, service};
 use taut_pipe::framing::Framing;
-use taut_pipe::{Engine, Options, Plan, Side, TlsFiles, parse_config};
+use taut_pipe::{Address, Engine, Options, Plan, Side, TlsFiles, parse_config};
 use taut_report::figures::PipeCounts;
 use taut_time::Duration;
 
@@ -114,14 +114,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         None => vec![plan(&args)?],
     };
     let listens = plans.iter().any(|plan| plan.sides.iter().any(|side| side.listens));
-    let on_stdio = plans.iter().any(|plan| plan.sides.iter().any(|side| side.address == taut_pipe::Address::Stdio));
+    let on_stdio = plans.iter().any(|plan| plan.sides.iter().any(|side| side.address == Address::Stdio));
     if args.figures.take_stdout() && (args.json || on_stdio) {
         let text = "--jsonl - writes to stdout, and so does --json, or the end stdio: name a file for the lines";
         return Err(Error::Input(text.to_owned()).into());
     }
-    if args.tee.as_deref().is_some_and(|tee| args.figures.write_to(tee)) {
-        return Err(Error::Input("--tee and --jsonl name the same file".to_owned()).into());
-    }
+    spare(&args, &plans)?;
     let figures = args.figures.open(PipeCounts::default().families())?;
     let mut teller = Teller::new(args.tee.as_deref(), args.quiet, args.json, listens, figures)?;
     let mut engine = Engine::new(plans, passed)?;
@@ -135,6 +133,26 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     service::tell_stopping();
     drop(engine);
     teller.finish(on_stdio)
+}
+
+/// Refuses a capture or lines that would be written into what the pipes read or write.
+fn spare(args: &Args, plans: &[Plan]) -> anyhow::Result<()> {
+    let file = |side: &Side| match &side.address {
+        Address::File(path) => Some(path.clone()),
+        _ => None,
+    };
+    let of_plan = |plan: &Plan| {
+        let TlsFiles { cert, key, ca } = plan.options.tls.clone();
+        [cert, key, ca, file(&plan.sides[0])]
+    };
+    let read: Vec<PathBuf> = args.config.iter().cloned().chain(plans.iter().flat_map(of_plan).flatten()).collect();
+    let read: Vec<&Path> = read.iter().map(PathBuf::as_path).collect();
+    let outputs = [("--tee", args.tee.as_deref()), ("--jsonl", args.figures.file())];
+    output::spare(&read, &outputs)?;
+    for written in plans.iter().filter_map(|plan| file(&plan.sides[1])) {
+        output::spare(&[], &[&outputs[..], &[("the end file:", Some(&written))]].concat())?;
+    }
+    Ok(())
 }
 
 fn plan(args: &Args) -> anyhow::Result<Plan> {

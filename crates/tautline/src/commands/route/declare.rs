@@ -1,7 +1,7 @@
 //! Routes as the user gives them: a file, or one of flags.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -65,6 +65,11 @@ pub(super) struct DeclareArgs {
 }
 
 impl DeclareArgs {
+    /// The file of routes.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
     /// The routes, checked.
     pub(super) fn routes(&self) -> anyhow::Result<Vec<Route>> {
         let declarations = match &self.file {

@@ -41,6 +41,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<Code> {
     // First, so that nothing is started for nothing.
     let routes = args.declare.routes()?;
     refuse_names_in_use(&routes)?;
+    spare(&args, &routes)?;
     if args.figures.take_stdout() && (args.json || routes.iter().any(|route| uses_streams(route, false))) {
         let text = "--jsonl - writes to stdout, and so does a route, its log or --json: name a file for one of them";
         return Err(Error::Input(text.into()).into());
@@ -83,6 +84,29 @@ pub(super) fn run(args: Args) -> anyhow::Result<Code> {
         output::print_until(&show::counters(args.json, "route run", &last)?, || interrupt.is_set())?;
     }
     Ok(if is_told { Code::Ok } else { Code::Failed })
+}
+
+/// Refuses lines that would be written into what is read, and lines of figures among those of a route.
+fn spare(args: &Args, routes: &[Route]) -> anyhow::Result<()> {
+    let declared: Vec<&Path> = args.declare.file().into_iter().collect();
+    let sources = routes.iter().filter_map(|route| match &route.source {
+        Source::Lines(path) => Some(path.as_path()),
+        _ => None,
+    });
+    let figures = ("--jsonl", args.figures.file());
+    output::spare(&declared.iter().copied().chain(sources).collect::<Vec<_>>(), &[figures])?;
+    for route in routes {
+        let sinks = route.sinks.iter().filter_map(|sink| match &sink.target {
+            Target::File(path) => Some(("a sink", path.as_path())),
+            _ => None,
+        });
+        let written = route.log.as_deref().map(|log| ("the log", log)).into_iter().chain(sinks);
+        for (what, path) in written.filter(|(_, path)| path.as_os_str() != "-") {
+            let name = format!("{what} of route {}", route.name);
+            output::spare(&declared, &[figures, (&name, Some(path))])?;
+        }
+    }
+    Ok(())
 }
 
 /// The line by which the process of its own tells that its routes are at work.
