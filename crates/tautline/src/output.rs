@@ -141,7 +141,8 @@ pub(crate) fn print_until(text: &str, is_over: impl Fn() -> bool) -> anyhow::Res
     Ok(())
 }
 
-/// Whether something was written; an error is said, and is no reason to stop. A reader of stdout that went away is none.
+/// Whether something was written; an error is said, and is no reason to stop. That a reader of stdout went away is
+/// none.
 pub(crate) fn is_done(written: anyhow::Result<()>) -> bool {
     let error = written.err().filter(|error| !exit::is_broken_pipe(error));
     if let Some(error) = &error {
@@ -184,7 +185,7 @@ fn followed(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..40 {
         let Ok(to) = fs::read_link(&path) else { break };
-        path = path.parent().unwrap_or(Path::new("/")).join(to);
+        path = path.parent().map_or_else(|| to.clone(), |parent| parent.join(&to));
     }
     path
 }

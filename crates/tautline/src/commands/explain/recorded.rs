@@ -1,5 +1,6 @@
 //! What `taut trace --events` wrote, explained by the same ledger as the trace itself.
 
+use anyhow::Context;
 use taut_capture::Recorded;
 use taut_explain::trace::Trace;
 use taut_record::{Ended, FORMAT_VERSION};
@@ -13,7 +14,7 @@ pub(super) fn explain(
     tick: impl FnMut(),
     remark: impl Fn(&taut_capture::Ending) -> Option<String>,
 ) -> anyhow::Result<ExplainedTrace> {
-    let end = recorded.read(&mut trace, tick).map_err(|error| super::named(error, &file))?;
+    let end = recorded.read(&mut trace, tick).with_context(|| file.clone())?;
     if let Some(found) = end.facts.as_deref().and_then(TraceFacts::newer_format) {
         anyhow::bail!(
             "{file} has format version {found}, but this Tautline reads up to {FORMAT_VERSION}: use a newer one"
