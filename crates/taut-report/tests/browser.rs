@@ -73,7 +73,7 @@ fn without_scripts_the_tables_remain() {
         found.as_array().map_or(0, Vec::len)
     };
     assert_eq!(shown("canvas"), 0);
-    assert_eq!(shown("main .scroll table"), 15);
+    assert_eq!(shown("main .scroll table"), 18);
     assert_eq!(shown("noscript p"), 1);
     assert_eq!(shown("button[hidden]"), 1);
 }
