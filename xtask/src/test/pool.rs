@@ -26,8 +26,8 @@ impl Limits {
     pub(super) const ALONE: Self = Self { jobs: 1, guests: 1, load: f64::INFINITY };
     /// For cores that are busy already: several that are known to sleep nearly all the time, else one.
     pub(super) const BUSY: Self = Self { jobs: 4, guests: 1, load: 0.5 };
-    /// For two cores or more that are to be quiet: two that are known to sleep nearly all the time, else one.
-    pub(super) const QUIET: Self = Self { jobs: 2, guests: 1, load: 0.5 };
+    /// For two cores or more that are to be quiet: three that are known to sleep nearly all the time, else one.
+    pub(super) const QUIET: Self = Self { jobs: 3, guests: 1, load: 0.75 };
 }
 
 /// What waits, the longest first, and what runs.
@@ -199,17 +199,17 @@ mod tests {
         assert!(queue.next().is_none());
     }
 
-    /// On a machine where none has run yet, two stand beside each other all the same.
+    /// On a machine where none has run yet, three stand beside each other all the same.
     #[test]
     fn what_needs_quiet_is_taken_to_wait_but_for_what_is_known_to_compute() {
         let computes = kind::COMPUTING[0];
-        let jobs = [computes, "one", "other", "third"].map(|name| job(name, Kind::Timing, ""));
+        let jobs = [computes, "one", "other", "third", "fourth"].map(|name| job(name, Kind::Timing, ""));
         let mut queue = Queue::new(jobs.into(), &no_times(), Limits::QUIET);
         assert_eq!(queue.next().unwrap().0.name, computes);
         assert!(queue.next().is_none());
         queue.ended(Kind::Timing, no_times().expected(&job(computes, Kind::Timing, "")));
-        let two = [queue.next().unwrap(), queue.next().unwrap()].map(|(job, _)| job.name);
-        assert_eq!(two, ["one", "other"]);
+        let three = [queue.next().unwrap(), queue.next().unwrap(), queue.next().unwrap()].map(|(job, _)| job.name);
+        assert_eq!(three, ["one", "other", "third"]);
         assert!(queue.next().is_none());
     }
 
