@@ -99,8 +99,8 @@ pub(crate) const DEBUG_KERNEL: &str = "6.12-debug";
 pub(crate) const COMPLAINTS: &str = "WARNING|BUG|Oops|Call Trace|\\bstall|leak|deadlock|scheduling while atomic|Unbalanced|KASAN|\
                                      possible circular|possible recursive|Invalid wait context|UBSAN|ODEBUG|sleeping function|INFO:";
 
-/// A program of tests with that name, built as `cargo xtask test` builds all of them: without what cargo or that says of
-/// this package. Build scripts that watch it (ring's) would have `taut` built again under the tests that run it.
+/// A program of tests with that name, built as `cargo xtask test` builds all of them: without what cargo or that says
+/// of this package. Build scripts that watch it (ring's) would have `taut` built again under the tests that run it.
 pub(crate) fn test_program(name: &str) -> PathBuf {
     let mut build = Command::new(env!("CARGO"));
     let ours = |name: &str| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix));
