@@ -265,6 +265,12 @@ pub enum Task {
         /// How long it had been ready to run before that, in ns: it had been woken up, or others were let run.
         waited_ns: u64,
     },
+    /// Its wait for one of several descriptors (epoll_wait, poll, select) came back, and it knows of what came since
+    /// the last read.
+    Polled {
+        /// How long it had been in that call, in ns.
+        waited_ns: u64,
+    },
 }
 
 impl Event {

@@ -240,6 +240,7 @@ impl<S: Sink> Reading<'_, S> {
             'w' => What::Task(Task::Slept),
             'k' => What::Task(Task::Woken),
             't' => What::Task(Task::Ran { waited_ns: number(fields.next())? }),
+            'u' => What::Task(Task::Polled { waited_ns: number(fields.next())? }),
             'g' => What::Gap,
             'o' => {
                 let word = fields.next().unwrap_or_default();

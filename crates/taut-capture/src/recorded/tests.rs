@@ -141,6 +141,7 @@ fn any_what() -> impl Strategy<Value = What> {
         any::<u16>().prop_map(|number| What::Call(Call::Begin { number })),
         any::<(u16, i32)>().prop_map(|(number, result)| What::Call(Call::End { number, result })),
         any::<u64>().prop_map(|waited_ns| What::Task(Task::Ran { waited_ns })),
+        any::<u64>().prop_map(|waited_ns| What::Task(Task::Polled { waited_ns })),
         Just(What::Task(Task::Slept)),
         Just(What::Task(Task::Woken)),
         Just(What::Gap),

@@ -5,6 +5,7 @@ use taut_event::{
     Timer, What,
 };
 
+use super::readiness::Readiness;
 use crate::engine::{Breakdown, Episode};
 use crate::socket::holder;
 use crate::tcp::sample::Sample;
@@ -46,6 +47,8 @@ pub(super) struct Connection {
     /// Where the first byte that has not left stands.
     left_to: u64,
     release: Option<Release>,
+    /// How what came was read.
+    pub(super) readiness: Readiness,
 }
 
 /// A write whose call came back before all of it had left.
@@ -128,6 +131,7 @@ impl Connection {
             waiting: VecDeque::new(),
             left_to: 0,
             release: None,
+            readiness: Readiness::default(),
         }
     }
 
@@ -218,7 +222,12 @@ impl Connection {
                 self.book(Way::Backward, Holder::Processor, ready, at);
                 self.unread_from = Some(at);
             }
-            What::Reached(Stamp::Read) => self.settle_unread(at),
+            What::Task(Task::Polled { waited_ns }) => self.readiness.polled(at, waited_ns),
+            What::Reached(Stamp::Read) => {
+                self.settle_unread(at);
+                self.readiness.read(at);
+            }
+            What::State(state) => self.readiness.state(at, state.unread_bytes > 0),
             What::Call(_) if event.direction == Way::Backward => self.settle_unread(at),
             _ => {}
         }
@@ -424,6 +433,7 @@ impl Connection {
     fn gap(&mut self, at: u64) {
         self.settle(Holder::NotKnown);
         self.settle_unread(self.last);
+        self.readiness.forget();
         self.state = None;
         self.advance(at, None);
         self.tally.gaps += 1;

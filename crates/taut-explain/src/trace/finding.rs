@@ -207,6 +207,9 @@ fn evidence(cause: &Cause, connection: &Connection, way: Way, longest: u64) -> V
         let state = tally.evidence.iter().rfind(|(holder, _)| cause.holders.contains(holder));
         lines.extend(state.map(|(_, state)| format!("The socket's state then: {}.", told(state))));
     }
+    if way == Way::Backward {
+        lines.extend(connection.readiness.told().iter().flat_map(|told| told.lines()));
+    }
     if cause.name == "loss" && tally.repeated > 0 {
         lines.push(format!("{} segments were sent again.", tally.repeated));
     }

@@ -7,6 +7,7 @@
 
 mod connection;
 mod finding;
+mod readiness;
 mod report;
 
 #[cfg(test)]
@@ -19,6 +20,7 @@ use taut_time::Instant;
 
 use connection::Connection;
 pub use finding::{causes, holders};
+pub use readiness::{ReadinessPart, TracedReadiness};
 pub use report::{Releases, Traced, TracedDirection};
 
 use crate::engine::{Allowance, Causes, Held};

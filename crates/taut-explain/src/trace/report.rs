@@ -4,6 +4,7 @@ use taut_event::{AckSentBy, Direction as Way, FlowKey, Holder, LocalKey, LocalKi
 
 use super::connection::{Connection, Tally, ack_index};
 use super::finding;
+use super::readiness::TracedReadiness;
 use crate::engine::{CauseIn, Held, Picture, Stall, Verdict, VerdictOn};
 
 /// What a live trace came to.
@@ -65,6 +66,9 @@ pub struct TracedDirection {
     pub span_ns: u64,
     /// Who held the data, longest first.
     pub breakdown: Vec<Held>,
+    /// Of what was received: how its program came to read it.
+    #[serde(default)]
+    pub readiness: Option<TracedReadiness>,
     /// What was found, worst first.
     pub verdicts: Vec<VerdictOn>,
     /// What was not seen.
@@ -205,6 +209,7 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         begin_ns: connection.first.unwrap_or(start).saturating_sub(start),
         span_ns: whole,
         breakdown: rows,
+        readiness: connection.readiness.told().filter(|_| !is_outgoing),
         verdicts: finding::verdicts(connection, way),
         remarks,
         picture: None,

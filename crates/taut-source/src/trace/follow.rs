@@ -7,8 +7,8 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use taut_event::{
-    AckSentBy, Call, Closed, Coverage, Direction, Flow, FlowId, FlowKey, Kind, Recovery, Release, Sink, SocketState,
-    Stamp, Task, TaskId, Timer, What as Happened,
+    AckSentBy, Call, Closed, Coverage, Direction, Flow, FlowId, FlowKey, Kind, Release, Sink, Stamp, Task, TaskId,
+    Timer, What as Happened,
 };
 use taut_time::Instant;
 
@@ -16,15 +16,13 @@ use super::layout::{Known, Layout, Others as OtherLayouts};
 use super::other::Others;
 use super::readers::Readers;
 use super::record::{Copied, Record, Segment, What};
+use super::snapshot::{AFTER_FIN, PACING_NEEDED, Position, Snapshot, ahead, later, state};
 use super::told::{Ends, Events, FlowIds, address, ends, is_send};
 
 /// Segments that are remembered as sent and not acknowledged; with more the count is the kernel's own.
 const MOST_SENT: usize = 4096;
 /// Threads in a call on one socket at once.
 const MOST_CALLS: usize = 64;
-/// States of include/net/tcp_states.h in which the peer's FIN counts as a received byte.
-const AFTER_FIN: [u64; 3] = [8, 9, 11];
-const SYN_SENT: u64 = 2;
 const ESTABLISHED: u64 = 1;
 const CLOSED: u64 = 7;
 /// `EAGAIN` as the kernel returns it.
@@ -32,11 +30,6 @@ const EAGAIN: i32 = -11;
 /// `MSG_PEEK`.
 const PEEK: u32 = 2;
 const WRITE_END: Happened = Happened::Reached(Stamp::WriteEnd);
-/// `TCP_NAGLE_OFF` and `TCP_NAGLE_CORK` of include/net/tcp.h.
-const NAGLE_OFF: u64 = 1;
-const NAGLE_CORK: u64 = 2;
-/// `SK_PACING_NEEDED` of include/net/sock.h; with `fq` it is the device's queue that spaces.
-const PACING_NEEDED: u64 = 1;
 
 /// Turns records into events.
 #[derive(Debug)]
@@ -49,6 +42,8 @@ pub(super) struct Follower {
     /// Whether waits for a processor are seen.
     sees_readers: bool,
     readers: Readers,
+    /// Threads that waited for one of several descriptors.
+    pollers: HashSet<u32>,
     timers: HashMap<u64, Timer>,
     ids: FlowIds,
     /// What is not TCP.
@@ -105,57 +100,12 @@ struct CallBegun {
     copied_seq: u32,
 }
 
-/// A number of TCP that never wraps.
-#[derive(Clone, Copy, Debug)]
-struct Position {
-    seq: u32,
-    at: u64,
-}
-
-impl Position {
-    /// Positions begin well above zero, so that a repetition of what came before the first one has one, too.
-    const fn new(seq: u32) -> Self {
-        Self { seq, at: 1 << 32 }
-    }
-
-    fn of(&mut self, seq: u32) -> u64 {
-        let at = self.at.saturating_add_signed(ahead(seq, self.seq).into());
-        if at > self.at {
-            *self = Self { seq, at };
-        }
-        at
-    }
-}
-
-/// How far `a` is ahead of `b`.
-const fn ahead(a: u32, b: u32) -> i32 {
-    a.wrapping_sub(b).cast_signed()
-}
-
-/// The one that is ahead.
-const fn later(a: u32, b: u32) -> u32 {
-    if ahead(b, a) > 0 { b } else { a }
-}
-
-/// The numbers of a snapshot that the correction is about.
-#[derive(Clone, Copy, Debug)]
-struct Snapshot {
-    write_seq: u32,
-    snd_nxt: u32,
-    snd_una: u32,
-    snd_wnd: u32,
-    snd_sml: u32,
-    packets_out: u32,
-    rcv_nxt: u32,
-    copied_seq: u32,
-    wstamp: u64,
-}
-
 impl Follower {
     pub(super) fn new(takes_all: bool, sees_readers: bool, timers: HashMap<u64, Timer>) -> Self {
         Self {
             sees_readers,
             readers: Readers::default(),
+            pollers: HashSet::new(),
             sockets: HashMap::new(),
             by_ends: HashMap::new(),
             wanted: HashSet::new(),
@@ -176,7 +126,7 @@ impl Follower {
     /// Sockets that were met and not closed, and calls on them that are going on.
     pub(super) fn counts(&self) -> (usize, usize) {
         let calls: usize = self.sockets.values().map(|socket| socket.calls.len()).sum();
-        (self.sockets.len(), calls + self.others.calls())
+        (self.sockets.len(), calls + self.others.calls() + self.pollers.len())
     }
 
     /// A connection of a traced program, of which no call may be seen.
@@ -208,8 +158,10 @@ impl Follower {
             self.lost = record.lost;
             self.gaps += 1;
         }
-        if record.what == What::Ran {
-            return self.ran(&record, sink);
+        match record.what {
+            What::Ran => return self.ran(&record, sink),
+            What::Polled => return self.polled(&record, sink),
+            _ => {}
         }
         let is_call = record.what.is_of_program();
         if record.what.copied() != Copied::Tcp {
@@ -217,7 +169,9 @@ impl Follower {
             if is_call {
                 self.meet_thread(&record);
             }
+            let before = self.others.last_reader(record.socket);
             self.others.take(layouts, &record, self.gaps, &mut self.ids, sink);
+            self.passed_on(before, self.others.last_reader(record.socket));
             self.readers.set(record.socket, self.others.reader(record.socket));
             return;
         }
@@ -246,8 +200,11 @@ impl Follower {
         let timer = (record.timer != 0).then(|| self.timers.get(&record.timer).copied().unwrap_or(Timer::Other));
         let gaps = self.gaps;
         if let Some(socket) = self.sockets.get_mut(&record.socket) {
+            let before = socket.reader;
             socket.take(layout, &record, timer, gaps, sink);
-            self.readers.set(record.socket, socket.reader.filter(|_| socket.has_unread));
+            let (reader, has_unread) = (socket.reader, socket.has_unread);
+            self.passed_on(before, reader);
+            self.readers.set(record.socket, reader.filter(|_| has_unread));
         }
         if record.what == What::Close {
             self.forget(record.socket, sink);
@@ -259,10 +216,31 @@ impl Follower {
         let thread = record.thread;
         let woken_by = Some(record.socket).filter(|by| self.readers.waits_for(thread).all(|socket| socket != *by));
         for socket in self.readers.waits_for(thread).chain(woken_by) {
-            let flow = self.sockets.get(&socket).map_or_else(|| self.others.flow(socket), |socket| socket.flow);
-            let what = Happened::Task(Task::Ran { waited_ns: record.result.unsigned_abs() });
-            let at = Instant::from_nanos(record.ns);
-            Events { at, who: Some(TaskId(thread)), flow, sink }.tell(Direction::Backward, what, 0, 0);
+            self.tell_reader(socket, record, Task::Ran { waited_ns: record.result.unsigned_abs() }, sink);
+        }
+    }
+
+    /// A thread has learned that it can read from sockets.
+    fn polled(&mut self, record: &Record<'_>, sink: &mut impl Sink) {
+        self.pollers.insert(record.thread);
+        let waited_ns = record.ns.saturating_sub(record.socket);
+        for socket in self.readers.told(record.thread, record.process, &self.threads) {
+            self.tell_reader(socket, record, Task::Polled { waited_ns }, sink);
+        }
+    }
+
+    fn tell_reader(&self, socket: u64, record: &Record<'_>, task: Task, sink: &mut impl Sink) {
+        let flow = self.sockets.get(&socket).map_or_else(|| self.others.flow(socket), |socket| socket.flow);
+        let (at, who) = (Instant::from_nanos(record.ns), Some(TaskId(record.thread)));
+        Events { at, who, flow, sink }.tell(Direction::Backward, Happened::Task(task), 0, 0);
+    }
+
+    /// The last reader of a socket may be another one now.
+    fn passed_on(&mut self, before: Option<u32>, now: Option<u32>) {
+        let (Some(before), Some(now)) = (before, now) else { return };
+        let process = self.threads.get(&now);
+        if let Some(&process) = process.filter(|process| before != now && self.threads.get(&before) == Some(process)) {
+            self.readers.share(process);
         }
     }
 
@@ -375,7 +353,8 @@ impl Socket {
             | What::SocketReady
             | What::PipeCall
             | What::PipeReturn
-            | What::Ran => {}
+            | What::Ran
+            | What::Polled => {}
             What::Written => self.written(record, &now, &mut events),
             What::Taken => self.taken(record, &now, &mut events),
         }
@@ -545,43 +524,6 @@ impl Socket {
             now.rcv_nxt = end;
             events.tell(Direction::Backward, Happened::Reached(Stamp::Received), from, to);
         }
-    }
-}
-
-/// The state just after the record.
-fn state(layout: &Layout, record: &Record<'_>, now: &Snapshot) -> SocketState {
-    let get = |known| layout.get(record.copies, known);
-    let number = |known| layout.word(record.copies, known);
-    let connection = get(Known::State);
-    let has_fin = AFTER_FIN.contains(&connection);
-    let left = (number(Known::SackedOut)).saturating_add(number(Known::LostOut));
-    let nonagle = get(Known::Nonagle);
-    let bytes = |a: u32, b: u32| ahead(a, b).max(0) as u32;
-    let is_paced = get(Known::PacingStatus) == PACING_NEEDED;
-    let wait = if is_paced { now.wstamp.saturating_sub(record.ns) } else { 0 };
-    let small = ahead(now.snd_sml, now.snd_una) > 0 && ahead(now.snd_sml, now.snd_nxt) <= 0;
-    SocketState {
-        unsent_bytes: bytes(now.write_seq, now.snd_nxt),
-        in_flight_bytes: bytes(now.snd_nxt, now.snd_una),
-        unread_bytes: bytes(now.rcv_nxt, now.copied_seq).saturating_sub(u32::from(has_fin)),
-        in_flight_segments: now.packets_out.saturating_sub(left).saturating_add(number(Known::RetransOut)),
-        congestion_window_segments: number(Known::SndCwnd),
-        slow_start_threshold_segments: number(Known::SndSsthresh),
-        send_window_bytes: Some(now.snd_wnd),
-        mss_bytes: number(Known::MssCache),
-        is_opening: connection == SYN_SENT,
-        recovery: match get(Known::CaState) {
-            3 => Recovery::Repeating,
-            4.. => Recovery::AfterTimeout,
-            _ => Recovery::None,
-        },
-        timeouts: get(Known::Retransmits) as u8,
-        window_probes: get(Known::ProbesOut) as u8,
-        small_in_flight: Some(small),
-        pacing_wait_ns: u32::try_from(wait).unwrap_or(u32::MAX),
-        send_buffer_full: number(Known::WriteQueued) >= number(Known::SendBuffer),
-        no_delay: Some(nonagle & NAGLE_OFF != 0),
-        cork: Some(nonagle & NAGLE_CORK != 0),
     }
 }
 

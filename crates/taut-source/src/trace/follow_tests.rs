@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::super::layout::tests::{plain, plain_others, set, set_in};
 use super::super::record::{HEADER, at};
-use taut_event::{Event, LocalKind};
+use taut_event::{Event, LocalKind, SocketState};
 use taut_time::ByteRange;
 
 use super::*;
@@ -201,6 +201,47 @@ fn a_thread_that_had_no_processor_is_told_to_what_waits_for_it_alone() {
     tell(&mut follower, &mut heard, &back);
     tell(&mut follower, &mut heard, &ran(8, 0));
     assert_eq!(told(&mut heard), 0, "it has read");
+}
+
+/// A wait for descriptors tells of each arrival once, and of what another thread reads only where they share sockets.
+#[test]
+fn a_wait_for_descriptors_is_told_to_what_came_since() {
+    let (mut follower, mut heard) = (follower(), Heard::default());
+    let read = |thread: u64| {
+        let mut made = Made::new(What::Call, CLIENT);
+        made.number(libc::SYS_read, 0).long(at::TASK, 7 << 32 | thread);
+        made
+    };
+    let polled = |thread: u64| {
+        let mut made = Made::new(What::Polled, 1_000);
+        made.0.truncate(HEADER as usize);
+        made.long(at::NS, 1_700).long(at::TASK, 7 << 32 | thread).long(at::RESULT, 1);
+        made
+    };
+    let told = |heard: &mut Heard| {
+        let events = std::mem::take(&mut heard.events);
+        events.iter().filter(|(_, what, _)| *what == Happened::Task(Task::Polled { waited_ns: 700 })).count()
+    };
+    tell(&mut follower, &mut heard, &read(8));
+    tell(&mut follower, &mut heard, &polled(8));
+    assert_eq!(told(&mut heard), 0, "nothing has come");
+    let mut receive = Made::new(What::Receive, CLIENT);
+    tell(&mut follower, &mut heard, receive.segment(500, 100, 8, 300));
+    tell(&mut follower, &mut heard, &polled(9));
+    assert_eq!(told(&mut heard), 0, "another thread waits for others");
+    tell(&mut follower, &mut heard, &polled(8));
+    tell(&mut follower, &mut heard, &polled(8));
+    assert_eq!(told(&mut heard), 1);
+    let mut back = Made::new(What::Return, CLIENT);
+    back.number(libc::SYS_read, 8).set(Known::RcvNxt, 508).set(Known::CopiedSeq, 508);
+    tell(&mut follower, &mut heard, &back);
+    // Another thread reads now: they share it.
+    tell(&mut follower, &mut heard, &read(9));
+    let mut receive = Made::new(What::Receive, CLIENT);
+    receive.set(Known::RcvNxt, 508).set(Known::CopiedSeq, 508);
+    tell(&mut follower, &mut heard, receive.segment(508, 100, 8, 300));
+    tell(&mut follower, &mut heard, &polled(8));
+    assert_eq!(told(&mut heard), 1);
 }
 
 /// By io_uring: results are an `int`, whose upper half is empty.

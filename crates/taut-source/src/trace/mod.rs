@@ -14,6 +14,7 @@ mod program;
 mod readers;
 mod record;
 mod scope;
+mod snapshot;
 mod told;
 mod writer;
 

@@ -62,6 +62,11 @@ impl Others {
         self.known.get(&address).map(|other| other.flow)
     }
 
+    /// Who read there last, or is about to.
+    pub(super) fn last_reader(&self, address: u64) -> Option<u32> {
+        self.known.get(&address).and_then(|other| other.reader)
+    }
+
     /// Who is to read what waits there.
     pub(super) fn reader(&self, address: u64) -> Option<u32> {
         self.known.get(&address).and_then(|other| other.reader.filter(|_| other.has_unread))

@@ -7,12 +7,15 @@
 use taut_bpf::instruction::{Alu, Instruction, Jump, R, Width};
 use taut_bpf::{Field, helper};
 
-use super::calls::{RECEIVES, SENDS};
+use super::calls::{POLLS, RECEIVES, SENDS};
 use super::record::{What, at};
-use super::writer::{CLOSED, DESCRIPTOR, KEY, ON_PIPE, ON_SOCKET, Plan, RECEIVING, VALUE};
+use super::scope::Scope;
+use super::writer::{CLOSED, DESCRIPTOR, KEY, ON_MANY, ON_PIPE, ON_SOCKET, Plan, RECEIVING, VALUE};
 
 use R::{R0, R1, R6, R7, R8, R9, R10};
 
+/// The greatest number of descriptors that may be ready.
+const MOST_READY: i32 = i32::MAX;
 /// Shorter waits for a processor are no record, in ns.
 const LEAST_WAIT_NS: i32 = 50_000;
 
@@ -26,7 +29,22 @@ impl Plan<'_> {
             for number in SENDS.into_iter().chain(RECEIVES) {
                 w.a.jump_if_imm(Jump::Equal, R9, number as i32, wanted);
             }
-            let end = w.end;
+            let (polls, end) = (w.a.label(), w.end);
+            for number in POLLS {
+                w.a.jump_if_imm(Jump::Equal, R9, number as i32, polls);
+            }
+            w.a.jump(end);
+            w.a.place(polls);
+            w.only_targets();
+            // With a port, one that never used a socket that is traced waits for something else.
+            if matches!(self.scope, Scope::Port(_)) {
+                w.a.call(helper::GET_CURRENT_PID_TGID);
+                w.a.store(Width::B4, R10, KEY, R0);
+                w.look_up(self.maps.threads, KEY);
+            }
+            w.a.call(helper::KTIME_GET_NS);
+            w.a.mov(R7, R0);
+            w.enter(ON_MANY);
             w.a.jump(end);
             w.a.place(wanted);
             w.only_targets();
@@ -67,18 +85,25 @@ impl Plan<'_> {
             w.a.load(Width::B8, R7, R0, 0);
             w.a.load(Width::B8, R9, R0, 8);
             w.delete(self.maps.calls, KEY);
-            let (socket, pipe) = (w.a.label(), w.a.label());
+            let (socket, pipe, many) = (w.a.label(), w.a.label(), w.a.label());
+            w.a.mov(R8, R9);
+            w.a.alu_imm(Alu::ShiftRight, R8, 32);
+            w.a.jump_if_imm(Jump::Equal, R8, (ON_MANY >> 32) as i32, many);
             if self.others.is_some() {
-                w.a.mov(R8, R9);
-                w.a.alu_imm(Alu::ShiftRight, R8, 32);
                 w.a.jump_if_imm(Jump::Equal, R8, (ON_SOCKET >> 32) as i32, socket);
                 w.a.jump_if_imm(Jump::Equal, R8, (ON_PIPE >> 32) as i32, pipe);
             }
             w.known();
             w.forget_receiving();
             w.come_back(What::Return);
+            let end = w.end;
+            w.a.jump(end);
+            w.a.place(many);
+            // None is ready, or it failed: then the result is a very large number.
+            w.a.jump_if_imm(Jump::Equal, R6, 0, end);
+            w.a.jump_if_imm(Jump::Greater, R6, MOST_READY, end);
+            w.come_back(What::Polled);
             if self.others.is_some() {
-                let end = w.end;
                 w.a.jump(end);
                 w.a.place(socket);
                 w.come_back(What::SocketReturn);

@@ -59,6 +59,9 @@ pub(super) enum What {
     /// A thread that waited for a processor runs: how long it waited is the result, and the socket is the one whose
     /// segment woke it up, or 0.
     Ran = 14,
+    /// A thread's wait for one of several descriptors came back with some that are ready: when it had begun stands in
+    /// the socket's place.
+    Polled = 15,
 }
 
 /// Which structure a record has copies of.
@@ -75,7 +78,7 @@ pub(super) enum Copied {
 }
 
 impl What {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Call,
         Self::Return,
         Self::Queue,
@@ -90,13 +93,14 @@ impl What {
         Self::PipeCall,
         Self::PipeReturn,
         Self::Ran,
+        Self::Polled,
     ];
 
     pub(super) const fn copied(self) -> Copied {
         match self {
             Self::SocketCall | Self::SocketReturn | Self::SocketReady => Copied::Socket,
             Self::PipeCall | Self::PipeReturn => Copied::Pipe,
-            Self::Ran => Copied::Nothing,
+            Self::Ran | Self::Polled => Copied::Nothing,
             _ => Copied::Tcp,
         }
     }

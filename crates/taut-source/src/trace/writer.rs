@@ -37,6 +37,8 @@ const FIFO: i32 = 0o010_000;
 /// What a thread's call is on, beside its number: TCP, another socket, or a pipe.
 pub(super) const ON_SOCKET: i64 = 1 << 32;
 pub(super) const ON_PIPE: i64 = 2 << 32;
+/// Or on several descriptors at once.
+pub(super) const ON_MANY: i64 = 3 << 32;
 
 /// What the programs are made for.
 #[derive(Debug)]

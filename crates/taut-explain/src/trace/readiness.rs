@@ -1,0 +1,261 @@
+//! What the time is made of from the arrival of data until its reading, where a program waits for several descriptors at
+//! once: its event loop was at something else, the wait came back, and then the task that reads had its turn.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::tcp::sample::Sample;
+use crate::words;
+
+/// Arrivals into what was empty, from the first byte of each to the first read after it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Readiness {
+    spell: Spell,
+    /// All of it has been taken, and the read that took it has not come back yet: it acknowledges before that.
+    is_taken: bool,
+    /// Until the program waits for its descriptors again; nothing if it did when the data came.
+    at_work: Stretch,
+    /// From there, until that wait comes back.
+    waking: Stretch,
+    /// From there to the read.
+    task: Stretch,
+    unpolled: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Spell {
+    /// Something may wait, or not; if so, nobody knows since when.
+    #[default]
+    NotKnown,
+    Empty,
+    Arrived(u64),
+    Polled {
+        arrived: u64,
+        called: u64,
+        returned: u64,
+    },
+    /// Something waits that was partly read, and its arrival is not known.
+    Begun,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Stretch {
+    ns: u64,
+    each: Sample,
+}
+
+impl Stretch {
+    fn add(&mut self, ns: u64) {
+        self.ns = self.ns.saturating_add(ns);
+        self.each.add(ns);
+    }
+
+    fn told(&self) -> ReadinessPart {
+        ReadinessPart {
+            held_ns: self.ns,
+            median_ns: self.each.median().unwrap_or_default(),
+            longest_ns: self.each.max(),
+        }
+    }
+}
+
+impl Readiness {
+    /// Something waits to be read now, or nothing does.
+    pub(super) const fn state(&mut self, at: u64, has_unread: bool) {
+        match self.spell {
+            Spell::Arrived(_) | Spell::Polled { .. } if !has_unread => self.is_taken = true,
+            _ if !has_unread => self.spell = Spell::Empty,
+            Spell::Empty => self.spell = Spell::Arrived(at),
+            // How that was read was not seen.
+            _ if self.is_taken => (self.spell, self.is_taken) = (Spell::Arrived(at), false),
+            _ => {}
+        }
+    }
+
+    /// A wait for several descriptors came back after so long.
+    pub(super) fn polled(&mut self, at: u64, waited_ns: u64) {
+        if let Spell::Arrived(arrived) = self.spell {
+            let called = at.saturating_sub(waited_ns).max(arrived);
+            self.spell = Spell::Polled { arrived, called, returned: at };
+        }
+    }
+
+    /// Something was read.
+    pub(super) fn read(&mut self, at: u64) {
+        let rest = if std::mem::take(&mut self.is_taken) { Spell::Empty } else { Spell::Begun };
+        match std::mem::replace(&mut self.spell, rest) {
+            Spell::Polled { arrived, called, returned } => {
+                self.at_work.add(called.saturating_sub(arrived));
+                self.waking.add(returned.saturating_sub(called));
+                self.task.add(at.saturating_sub(returned));
+            }
+            Spell::Arrived(_) => self.unpolled += 1,
+            _ => {}
+        }
+    }
+
+    /// What happened since the last event is not known.
+    pub(super) const fn forget(&mut self) {
+        (self.spell, self.is_taken) = (Spell::NotKnown, false);
+    }
+
+    /// What it came to; nothing if no wait for descriptors was seen to tell of an arrival.
+    pub(super) fn told(&self) -> Option<TracedReadiness> {
+        let arrivals = self.task.each.count();
+        (arrivals > 0).then(|| TracedReadiness {
+            arrivals,
+            other_arrivals: self.unpolled,
+            at_work: self.at_work.told(),
+            waking: self.waking.told(),
+            task: self.task.told(),
+        })
+    }
+}
+
+/// From the arrival of data into an empty receive queue to the first read after it, where epoll_wait(2), poll(2) or
+/// select(2) told the program of it. The three parts add up to that time.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct TracedReadiness {
+    /// Such arrivals.
+    pub arrivals: u64,
+    /// Arrivals that were read without such a call between: in a blocking read, or since the program asked for more.
+    pub other_arrivals: u64,
+    /// Until the program called epoll_wait, poll or select: its event loop was at something else.
+    pub at_work: ReadinessPart,
+    /// Until that call came back: the wake-up.
+    pub waking: ReadinessPart,
+    /// Until the read: the asynchronous runtime and the program's own tasks before this one.
+    pub task: ReadinessPart,
+}
+
+/// A part of that time.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct ReadinessPart {
+    /// In all.
+    pub held_ns: u64,
+    /// Of one arrival, the median.
+    pub median_ns: u64,
+    /// The longest.
+    pub longest_ns: u64,
+}
+
+impl TracedReadiness {
+    /// In words.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let whole = (self.at_work.held_ns + self.waking.held_ns + self.task.held_ns).max(1);
+        let part = |part: &ReadinessPart| {
+            let share = part.held_ns as f64 / whole as f64 * 100.0;
+            format!("{share:.0} % ({} at most)", words::time(part.longest_ns))
+        };
+        let mut lines = vec![format!(
+            "epoll_wait, poll or select told the program of {} arrivals. Of the time from arrival to read, its event \
+             loop was busy with something else for {}, the wake-up took {}, and the runtime's and the program's tasks \
+             {}.",
+            self.arrivals,
+            part(&self.at_work),
+            part(&self.waking),
+            part(&self.task)
+        )];
+        if self.other_arrivals > 0 {
+            lines.push(format!("{} more arrivals were read without such a call.", self.other_arrivals));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parts(told: &TracedReadiness) -> [u64; 3] {
+        [told.at_work.held_ns, told.waking.held_ns, told.task.held_ns]
+    }
+
+    #[test]
+    fn a_busy_loop_is_told_from_a_task_that_waits() {
+        let mut readiness = Readiness::default();
+        // What was there before nobody knows the arrival of.
+        readiness.state(5, true);
+        readiness.polled(6, 1);
+        readiness.read(7);
+        readiness.state(7, false);
+        assert_eq!(readiness.told(), None);
+        // The loop waits when it comes.
+        readiness.state(100, true);
+        readiness.polled(103, 50);
+        readiness.read(110);
+        readiness.state(110, false);
+        assert_eq!(parts(&readiness.told().unwrap()), [0, 3, 7]);
+        // The loop is at something else until 1,000; more comes, and half of it is read.
+        readiness.state(200, true);
+        readiness.state(300, true);
+        readiness.polled(1_001, 1);
+        readiness.polled(1_002, 1);
+        readiness.read(1_011);
+        readiness.state(1_011, true);
+        readiness.polled(2_000, 1);
+        readiness.read(2_001);
+        readiness.state(2_001, false);
+        assert_eq!(parts(&readiness.told().unwrap()), [800, 4, 17]);
+        // It is taken before the read comes back, and one of which that is not seen.
+        readiness.state(2_100, true);
+        readiness.polled(2_101, 5);
+        readiness.state(2_102, false);
+        readiness.read(2_103);
+        readiness.state(2_103, false);
+        readiness.state(2_200, true);
+        readiness.polled(2_201, 5);
+        readiness.state(2_202, false);
+        readiness.state(2_300, true);
+        readiness.polled(2_301, 5);
+        readiness.read(2_302);
+        readiness.state(2_302, false);
+        assert_eq!(parts(&readiness.told().unwrap()), [800, 6, 20]);
+        // A blocking read, and one of which events are missing.
+        readiness.state(3_000, true);
+        readiness.read(3_001);
+        readiness.state(3_001, false);
+        readiness.state(4_000, true);
+        readiness.forget();
+        readiness.read(4_001);
+        let told = readiness.told().unwrap();
+        assert_eq!((told.arrivals, told.other_arrivals), (4, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_add_up_to_the_time_from_arrival_to_read(
+            steps in prop::collection::vec((0_u8..4, 0_u64..50, 0_u64..200), 0..60),
+        ) {
+            let mut readiness = Readiness::default();
+            let (mut at, mut arrived, mut is_told, mut whole) = (0, None, false, 0);
+            readiness.state(0, false);
+            for (kind, step, waited) in steps {
+                at += step;
+                match kind {
+                    0 => {
+                        readiness.state(at, true);
+                        arrived.get_or_insert(at);
+                    }
+                    1 => {
+                        readiness.polled(at, waited);
+                        is_told |= arrived.is_some();
+                    }
+                    _ => {
+                        if kind == 2 {
+                            readiness.state(at, false);
+                        }
+                        readiness.read(at);
+                        readiness.state(at, false);
+                        let came = arrived.take();
+                        whole += came.filter(|_| is_told).map_or(0, |came| at - came);
+                        is_told = false;
+                    }
+                }
+            }
+            prop_assert_eq!(readiness.told().map_or(0, |told| parts(&told).iter().sum()), whole);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! A socket of TCP at one moment.
+
+use taut_event::{Recovery, SocketState};
+
+use super::layout::{Known, Layout};
+use super::record::Record;
+
+/// States of include/net/tcp_states.h in which the peer's FIN counts as a received byte.
+pub(super) const AFTER_FIN: [u64; 3] = [8, 9, 11];
+const SYN_SENT: u64 = 2;
+/// `TCP_NAGLE_OFF` and `TCP_NAGLE_CORK` of include/net/tcp.h.
+const NAGLE_OFF: u64 = 1;
+const NAGLE_CORK: u64 = 2;
+/// `SK_PACING_NEEDED` of include/net/sock.h; with `fq` it is the device's queue that spaces.
+pub(super) const PACING_NEEDED: u64 = 1;
+
+/// A number of TCP that never wraps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Position {
+    seq: u32,
+    at: u64,
+}
+
+impl Position {
+    /// Positions begin well above zero, so that a repetition of what came before the first one has one, too.
+    pub(super) const fn new(seq: u32) -> Self {
+        Self { seq, at: 1 << 32 }
+    }
+
+    pub(super) fn of(&mut self, seq: u32) -> u64 {
+        let at = self.at.saturating_add_signed(ahead(seq, self.seq).into());
+        if at > self.at {
+            *self = Self { seq, at };
+        }
+        at
+    }
+}
+
+/// How far `a` is ahead of `b`.
+pub(super) const fn ahead(a: u32, b: u32) -> i32 {
+    a.wrapping_sub(b).cast_signed()
+}
+
+/// The one that is ahead.
+pub(super) const fn later(a: u32, b: u32) -> u32 {
+    if ahead(b, a) > 0 { b } else { a }
+}
+
+/// The numbers of a snapshot that the correction is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Snapshot {
+    pub(super) write_seq: u32,
+    pub(super) snd_nxt: u32,
+    pub(super) snd_una: u32,
+    pub(super) snd_wnd: u32,
+    pub(super) snd_sml: u32,
+    pub(super) packets_out: u32,
+    pub(super) rcv_nxt: u32,
+    pub(super) copied_seq: u32,
+    pub(super) wstamp: u64,
+}
+
+/// The state just after the record.
+pub(super) fn state(layout: &Layout, record: &Record<'_>, now: &Snapshot) -> SocketState {
+    let get = |known| layout.get(record.copies, known);
+    let number = |known| layout.word(record.copies, known);
+    let connection = get(Known::State);
+    let has_fin = AFTER_FIN.contains(&connection);
+    let left = (number(Known::SackedOut)).saturating_add(number(Known::LostOut));
+    let nonagle = get(Known::Nonagle);
+    let bytes = |a: u32, b: u32| ahead(a, b).max(0) as u32;
+    let is_paced = get(Known::PacingStatus) == PACING_NEEDED;
+    let wait = if is_paced { now.wstamp.saturating_sub(record.ns) } else { 0 };
+    let small = ahead(now.snd_sml, now.snd_una) > 0 && ahead(now.snd_sml, now.snd_nxt) <= 0;
+    SocketState {
+        unsent_bytes: bytes(now.write_seq, now.snd_nxt),
+        in_flight_bytes: bytes(now.snd_nxt, now.snd_una),
+        unread_bytes: bytes(now.rcv_nxt, now.copied_seq).saturating_sub(u32::from(has_fin)),
+        in_flight_segments: now.packets_out.saturating_sub(left).saturating_add(number(Known::RetransOut)),
+        congestion_window_segments: number(Known::SndCwnd),
+        slow_start_threshold_segments: number(Known::SndSsthresh),
+        send_window_bytes: Some(now.snd_wnd),
+        mss_bytes: number(Known::MssCache),
+        is_opening: connection == SYN_SENT,
+        recovery: match get(Known::CaState) {
+            3 => Recovery::Repeating,
+            4.. => Recovery::AfterTimeout,
+            _ => Recovery::None,
+        },
+        timeouts: get(Known::Retransmits) as u8,
+        window_probes: get(Known::ProbesOut) as u8,
+        small_in_flight: Some(small),
+        pacing_wait_ns: u32::try_from(wait).unwrap_or(u32::MAX),
+        send_buffer_full: number(Known::WriteQueued) >= number(Known::SendBuffer),
+        no_delay: Some(nonagle & NAGLE_OFF != 0),
+        cork: Some(nonagle & NAGLE_CORK != 0),
+    }
+}
