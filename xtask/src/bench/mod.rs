@@ -18,6 +18,7 @@ mod route;
 mod setting;
 mod stream;
 mod taut;
+mod trace;
 mod tune;
 mod web;
 
@@ -82,12 +83,14 @@ enum Name {
     Web,
     /// A capture explained, beside tcptrace.
     Explain,
+    /// What `taut trace` and `taut watch` cost those who are looked at, and others. Needs root.
+    Trace,
     /// The same thing under two names through every command that compares; how often is it told apart? With --effects,
     /// known differences: how often are they found? Only when it is named: it takes half an hour. Needs root.
     Alike,
 }
 
-const ALL: [Name; 10] = [
+const ALL: [Name; 11] = [
     Name::Echo,
     Name::Stream,
     Name::Pace,
@@ -98,6 +101,7 @@ const ALL: [Name; 10] = [
     Name::Route,
     Name::Web,
     Name::Explain,
+    Name::Trace,
 ];
 
 /// Exit code for arguments that can't be followed, as clap has it.
@@ -210,6 +214,7 @@ impl Name {
             Self::Route => route::run(setting),
             Self::Web => web::run(setting),
             Self::Explain => explain::run(setting, &args.explain),
+            Self::Trace => trace::run(setting),
             Self::Alike => alike::run(setting, &args.alike),
         }
     }
