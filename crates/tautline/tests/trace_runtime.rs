@@ -1,5 +1,5 @@
-//! `taut trace` on programs that wait for several sockets at once: whether what came waited for a busy event loop, or for
-//! the task that was to read it. Where the kernel does not let this user trace, they are skipped.
+//! `taut trace` on programs that wait for several sockets at once: whether what came waited for a busy event loop, or
+//! for the task that was to read it. Where the kernel does not let this user trace, they are skipped.
 
 #[path = "support/mod.rs"]
 mod support;

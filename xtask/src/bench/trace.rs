@@ -84,7 +84,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Outcome> {
 impl Beside {
     /// The median round trip, in ns, and how many events of it the trace had.
     fn round_trip(self, setting: &Setting) -> Result<(f64, Option<f64>)> {
-        // On one processor, which has no time to sleep: the shortest round trip, of which a trace takes the largest share.
+        // On one processor, which never sleeps: the shortest round trip, of which a trace takes the largest share.
         let core = setting.cores.server;
         let taut = Taut::new(setting.taut.file().to_owned(), Cores { client: core, server: core });
         let serving = taut.serve()?;

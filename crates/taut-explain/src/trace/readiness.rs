@@ -1,5 +1,5 @@
-//! What the time is made of from the arrival of data until its reading, where a program waits for several descriptors at
-//! once: its event loop was at something else, the wait came back, and then the task that reads had its turn.
+//! What the time from the arrival of data to its reading is made of, where a program waits for several descriptors at
+//! once: its event loop was busy with something else, the wait came back, and then the task that reads had its turn.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
