@@ -197,3 +197,24 @@ fn an_old_survey_is_rendered_as_it_was() {
     }
     assert!(report.contains("[nagle_delayed_ack]") && !report.contains("Connections of this host"), "{report}");
 }
+
+/// A container may have it so.
+#[test]
+fn where_loopback_is_down_doctor_ends_and_says_what_is_missing() {
+    const NAME: &str = "where_loopback_is_down_doctor_ends_and_says_what_is_missing";
+    if !is_root() {
+        return skip(NAME, "takes root, for a network namespace");
+    }
+    let mut command = Command::new("timeout");
+    let output = command
+        .args(["60", "unshare", "--net"])
+        .arg(env!("CARGO_BIN_EXE_taut"))
+        .args(["doctor", "--json"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let document = parse(&output);
+    let mut checks = document["results"].as_array().unwrap().iter();
+    let observer = checks.find(|check| check["what"] == "observer of writes").unwrap();
+    assert_eq!((&observer["works"], &observer["remedy"]), (&false.into(), &"bring the loopback interface up".into()));
+}

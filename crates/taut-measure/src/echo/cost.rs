@@ -1,7 +1,8 @@
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::thread;
 
+use rustix::net::Shutdown;
 use taut_link::wire::AckPolicy;
 use taut_link::{Error, Result};
 use taut_time::Duration;
@@ -22,6 +23,7 @@ pub fn observer_cost(interrupt: &Interrupt) -> Result<Option<ObserverCost>> {
     let fail = |error| Error::Host { what: "measure what observing costs".to_owned(), error };
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(fail)?;
     let address = listener.local_addr().map_err(fail)?;
+    let ending = listener.try_clone().map_err(fail)?;
     // Two links a round, one after the other.
     let echoing = thread::spawn(move || {
         for stream in listener.incoming().take(2 * LEAST_ROUNDS) {
@@ -55,11 +57,9 @@ pub fn observer_cost(interrupt: &Interrupt) -> Result<Option<ObserverCost>> {
         command: String::new(),
     };
     let outcome = run(&plan, &[subject], interrupt, &mut |_, _| {});
-    // It leaves no thread behind, whatever became of the links that it waits for.
-    while !echoing.is_finished() {
-        let _ = TcpStream::connect(address);
-        thread::sleep(Duration::from_millis(1));
-    }
+    // It leaves no thread behind, whatever became of the links that it waits for: no accept(2) waits after this.
+    let ended = rustix::net::shutdown(&ending, Shutdown::Both).is_ok() && echoing.join().is_ok();
+    debug_assert!(ended, "a listening socket can be shut down, and its thread does not panic");
     let outcome = outcome?;
     Ok(outcome.rows.into_iter().flatten().find_map(|row| row.observer))
 }
