@@ -1,6 +1,6 @@
 use taut_time::{ByteRange, Host, Instant, Layer, SendQueue};
 
-use crate::{Datagram, FlowId, Kind, L2cap, Le, Quic, SocketState, VantageId};
+use crate::{ChannelEnd, Datagram, FlowId, Kind, L2cap, Le, Quic, SocketState, VantageId};
 
 /// Something that happened to bytes of a flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -83,6 +83,8 @@ pub enum What {
     State(SocketState),
     /// What made the bytes leave that are told of next.
     Released(Release),
+    /// Which channel of Bluetooth the socket is an end of.
+    IsEnd(ChannelEnd),
     /// The source lost what happened to this flow since its last event.
     Gap,
 }
@@ -100,7 +102,7 @@ impl What {
             Self::Reached(Stamp::WriteBegin | Stamp::WriteEnd) => Kind::Writes,
             Self::Reached(Stamp::Read) => Kind::Reads,
             Self::Reached(_) => Kind::KernelStamps,
-            Self::Queue(_) | Self::State(_) | Self::Gap => Kind::Queues,
+            Self::Queue(_) | Self::State(_) | Self::IsEnd(_) | Self::Gap => Kind::Queues,
             Self::Released(_) => Kind::Releases,
             Self::Call(_) => Kind::Calls,
             Self::Task(_) => Kind::Tasks,

@@ -70,15 +70,32 @@ pub enum LocalKind {
     Udp,
     /// A pipe or FIFO: one object for both its ends.
     Pipe,
+    /// A socket of Bluetooth: an L2CAP channel.
+    L2cap,
+    /// A socket of Bluetooth: a connection of RFCOMM.
+    Rfcomm,
+    /// A socket of Bluetooth: audio (SCO).
+    Sco,
 }
 
 impl LocalKind {
+    /// All.
+    pub const ALL: [Self; 6] = [Self::Unix, Self::Udp, Self::Pipe, Self::L2cap, Self::Rfcomm, Self::Sco];
+
+    /// Whether it is a socket of Bluetooth.
+    pub const fn is_bluetooth(self) -> bool {
+        matches!(self, Self::L2cap | Self::Rfcomm | Self::Sco)
+    }
+
     /// Short name, the same in all versions.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unix => "unix",
             Self::Udp => "udp",
             Self::Pipe => "pipe",
+            Self::L2cap => "l2cap",
+            Self::Rfcomm => "rfcomm",
+            Self::Sco => "sco",
         }
     }
 }

@@ -42,6 +42,8 @@ pub enum Holder {
     ConnectionInterval,
     /// All of the controller's buffers were taken.
     ControllerBuffers,
+    /// The sending host's kernel had it, with credits and room in the controller.
+    HciQueue,
     /// Data was on the air, or in a controller that had more than an event takes.
     Air,
     /// A connection event of Bluetooth LE was over although its sender had told of more data and there was time for it.
@@ -78,7 +80,7 @@ pub enum Side {
 
 impl Holder {
     /// All, in the order of their indices.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::Handshake,
         Self::SendingProgram,
         Self::PeerTurn,
@@ -98,6 +100,7 @@ impl Holder {
         Self::RfcommCredits,
         Self::ConnectionInterval,
         Self::ControllerBuffers,
+        Self::HciQueue,
         Self::Air,
         Self::ClosedEvent,
         Self::SendingHost,
@@ -136,6 +139,7 @@ impl Holder {
             Self::RfcommCredits => "rfcomm_credits",
             Self::ConnectionInterval => "connection_interval",
             Self::ControllerBuffers => "controller_buffers",
+            Self::HciQueue => "hci_queue",
             Self::Air => "air",
             Self::ClosedEvent => "closed_event",
             Self::SendingHost => "sending_host",
@@ -159,7 +163,8 @@ impl Holder {
             | Self::AfterIdle
             | Self::Pacing
             | Self::SendBuffer
-            | Self::SendBufferOrCongestion => Side::Sender,
+            | Self::SendBufferOrCongestion
+            | Self::HciQueue => Side::Sender,
             Self::PeerTurn
             | Self::ReceiveWindow
             | Self::ReceivingProgram
@@ -205,6 +210,7 @@ impl fmt::Display for Holder {
             Self::RfcommCredits => "RFCOMM credits",
             Self::ConnectionInterval => "connection interval",
             Self::ControllerBuffers => "controller's buffers",
+            Self::HciQueue => "HCI queue of the kernel",
             Self::Air => "controller and air",
             Self::ClosedEvent => "event closed early",
             Self::SendingHost => "sender's host or wait for event",

@@ -88,6 +88,39 @@ impl fmt::Display for Far<'_> {
     }
 }
 
+/// A socket of Bluetooth that is connected, as its kernel tells it. Addresses have their last byte first, as on the air.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct ChannelEnd {
+    /// Number of the adapter; `None` where it was not found.
+    pub adapter: Option<u16>,
+    /// Handle of the link.
+    pub handle: u16,
+    /// Address of the adapter, or the one that it goes by.
+    pub own: [u8; 6],
+    /// The peer's address.
+    pub peer: [u8; 6],
+    /// The protocol/service multiplexer of L2CAP, or the server channel of RFCOMM; 0 where there is none.
+    pub number: u16,
+    /// Identifiers of the L2CAP channel, the own one first; 0 of others.
+    pub cids: [u16; 2],
+}
+
+impl ChannelEnd {
+    /// Whether a log of the host controller interface means the same channel.
+    pub fn is_of(&self, key: &ChannelKey) -> bool {
+        let is_link = self.handle == key.handle
+            && self.adapter.is_none_or(|adapter| adapter == key.adapter)
+            && key.peer.is_none_or(|peer| peer == self.peer);
+        is_link
+            && match key.channel {
+                Channel::Att => self.number == 0 && self.cids.contains(&4),
+                Channel::CreditBased(psm) | Channel::Basic(psm) => self.number == psm && self.cids != [0; 2],
+                Channel::Dynamic(cid) | Channel::Unopened(cid) | Channel::Media(cid) => self.cids.contains(&cid),
+                Channel::Rfcomm(dlci) => self.cids == [0; 2] && self.number == u16::from(dlci >> 1),
+            }
+    }
+}
+
 /// What passed between a host and its controller about a channel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum L2cap {

@@ -59,7 +59,7 @@ pub(crate) fn set_cork(owner: &Owner, inode: u32, is_on: bool) -> Result<()> {
 }
 
 /// A second descriptor of a socket that a program has open, for a moment.
-fn lend(owner: &Owner, inode: u32) -> Result<OwnedFd> {
+pub(crate) fn lend(owner: &Owner, inode: u32) -> Result<OwnedFd> {
     let process = pidfd_open(Pid::from_raw(owner.pid).ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
     let lent = pidfd_getfd(&process, owner.fd, PidfdGetfdFlags::empty())?;
     // The number may have become another socket's.

@@ -48,7 +48,7 @@ pub(super) const CLOSINGS: [(&str, Closed); 5] = [
     ("evicted", Closed::Evicted),
 ];
 
-pub(super) const LOCAL: [LocalKind; 3] = [LocalKind::Unix, LocalKind::Udp, LocalKind::Pipe];
+pub(super) const LOCAL: [LocalKind; 6] = LocalKind::ALL;
 
 /// The word of a value.
 pub(super) fn word_of<W: Copy, T: PartialEq>(words: &[(W, T)], value: &T) -> Option<W> {

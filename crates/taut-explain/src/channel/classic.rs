@@ -28,11 +28,30 @@ const AT_SENDER: &str = "log on the sending host";
 impl Half {
     /// Who holds, and whether several packets wait in the controller.
     pub(super) fn holder_classic(&self) -> (Holder, bool) {
+        if let Some(has_more) = self.has_more() {
+            return self.holder_seen_classic(has_more);
+        }
         let holder = match self.in_controller() {
             1.. => return (Holder::Air, self.in_controller() > 1),
             0 if self.is_dry() => Holder::RfcommCredits,
             0 if self.lacks_credits() || self.is_full() || !self.is_sent_here() => Holder::NotKnown,
             0 => Holder::SendingProgram,
+        };
+        (holder, false)
+    }
+}
+
+impl Half {
+    /// The same where the program's writes are seen.
+    fn holder_seen_classic(&self, has_more: bool) -> (Holder, bool) {
+        let holder = match self.in_controller() {
+            1.. => return (Holder::Air, self.in_controller() > 1),
+            0 if !has_more && self.is_dry() => Holder::RfcommCredits,
+            0 if !has_more => Holder::SendingProgram,
+            0 if self.is_dry() => Holder::RfcommCredits,
+            0 if self.lacks_credits() => Holder::NotKnown,
+            0 if self.is_full() => Holder::ControllerBuffers,
+            0 => Holder::HciQueue,
         };
         (holder, false)
     }

@@ -17,6 +17,7 @@ use taut_event::{Acl, Channel as Kind, Holder, RadioLink};
 
 use super::media::Media;
 use super::model;
+use super::program::Program;
 use super::rhythm::Rhythm;
 use super::uses::Uses;
 use crate::engine::{Breakdown, Episode};
@@ -115,6 +116,11 @@ pub(crate) struct Tally {
 struct Pending {
     holder: Holder,
     is_queued: bool,
+    /// Whether the program waited for room meanwhile.
+    is_awaited: bool,
+    /// Without credits and with nothing in the kernel: a write that begins before credits come tells that it was the
+    /// program's.
+    is_tentative: bool,
     part: Episode,
     /// What the link was like.
     link: RadioLink,
@@ -157,6 +163,10 @@ pub(crate) struct Half {
     sdu: u64,
     /// When the newest packet was handed over, or arrived.
     newest: u64,
+    /// Where its program is seen at its socket.
+    pub(crate) program: Option<Box<Program>>,
+    /// Most packets in the controller at once.
+    most_in_controller: usize,
     /// Whether packets of the log were lost since then.
     is_adrift: bool,
     since: Option<(u64, u64)>,
@@ -190,6 +200,8 @@ impl Half {
             gone: VecDeque::new(),
             sdu: 0,
             newest: 0,
+            program: None,
+            most_in_controller: 0,
             is_adrift: false,
             since: None,
             span_start: None,
@@ -227,12 +239,15 @@ impl Half {
         if at <= from {
             return;
         }
+        let is_awaited = self.program.as_ref().is_some_and(|program| program.is_waiting());
+        let is_tentative = self.has_more() == Some(false) && self.in_controller.is_empty() && self.is_dry();
         let (holder, is_queued) =
             self.holder(is_peers, must_answer, at - self.gone.back().map_or(from, |&last| last.min(from)), link);
         self.since = Some((at, place));
         let part = Episode { from, to: at, places: (from_place, place) };
         if let Some(last) = self.pending.back_mut()
             && (last.holder, last.is_queued, last.link) == (holder, is_queued, *link)
+            && (last.is_awaited, last.is_tentative) == (is_awaited, is_tentative)
         {
             (last.part.to, last.part.places.1) = (at, place);
             return;
@@ -245,7 +260,7 @@ impl Half {
             }
             self.book(oldest);
         }
-        self.pending.push_back(Pending { holder, is_queued, part, link: *link });
+        self.pending.push_back(Pending { holder, is_queued, is_awaited, is_tentative, part, link: *link });
     }
 
     fn holder(&self, is_peers: bool, must_answer: bool, gap: u64, link: &RadioLink) -> (Holder, bool) {
@@ -259,6 +274,9 @@ impl Half {
         if !self.is_sent_here {
             return (self.holder_there(is_dry, is_peers, must_answer, gap, link), false);
         }
+        if let Some(has_more) = self.has_more() {
+            return self.holder_seen(has_more, is_peers);
+        }
         let holder = match self.in_controller.len() {
             0 if self.lacks_credits() || self.tally.is_turnless => Holder::NotKnown,
             0 if is_dry => Holder::Credits,
@@ -271,6 +289,42 @@ impl Half {
             _ => Holder::ConnectionInterval,
         };
         (holder, false)
+    }
+
+    /// Whether the kernel has more of the program than it gave to the controller, where that is seen.
+    pub(super) fn has_more(&self) -> Option<bool> {
+        self.program.as_ref().and_then(|program| program.has_more())
+    }
+
+    /// The same as [`holder`](Self::holder) where the program's writes are seen: a kernel that has more of it hands it
+    /// over unless credits or the controller's buffers are missing.
+    fn holder_seen(&self, has_more: bool, is_peers: bool) -> (Holder, bool) {
+        let count = self.in_controller.len();
+        // Where the controller did not tell how many it takes, it is full with as many as it had at most.
+        let is_full = self.is_full || self.buffers == 0 && count > 0 && count >= self.most_in_controller;
+        let holder = match count {
+            0 if !has_more && is_peers => Holder::PeerTurn,
+            // Linux lets a program that waits for its turn (poll) wait as long as there are no credits.
+            0 if !has_more && self.is_dry() => Holder::Credits,
+            0 if !has_more => Holder::SendingProgram,
+            _ if self.left_over >= LEFT_OVER && count > 0 => return (Holder::ConnectionInterval, true),
+            _ if !has_more => Holder::ConnectionInterval,
+            _ if self.lacks_credits() => Holder::NotKnown,
+            _ if self.is_dry() => Holder::Credits,
+            _ if is_full => Holder::ControllerBuffers,
+            _ => Holder::HciQueue,
+        };
+        (holder, false)
+    }
+
+    /// A write of the program begins: where it could have written before, it held what came since.
+    pub(crate) fn write_begins(&mut self) {
+        if !self.is_dry() {
+            return;
+        }
+        for pending in self.pending.iter_mut().rev().take_while(|pending| pending.is_tentative) {
+            (pending.holder, pending.is_tentative) = (Holder::SendingProgram, false);
+        }
     }
 
     /// Who held what comes from the peer, of which only the arrival is seen.
@@ -310,6 +364,7 @@ impl Half {
         if *credits > 0
             && let Some(since) = self.dry_since.take()
         {
+            self.pending.iter_mut().for_each(|pending| pending.is_tentative = false);
             self.tally.credit_waits.add(at.saturating_sub(since));
             (self.is_freshly_granted, self.granted_at) = (true, at);
         }
@@ -350,6 +405,9 @@ impl Half {
             self.settle(air_ns);
             return;
         }
+        if let Some(program) = &mut self.program {
+            program.handed_over(bytes);
+        }
         if self.in_controller.is_empty() {
             self.settle(0);
         }
@@ -361,6 +419,7 @@ impl Half {
         if self.in_controller.len() < MOST_IN_CONTROLLER {
             self.in_controller.push_back((acl.length, at));
             self.bytes_in_controller += u64::from(acl.length);
+            self.most_in_controller = self.most_in_controller.max(self.in_controller.len());
             self.tally.peak_bytes = self.tally.peak_bytes.max(self.bytes_in_controller);
         }
     }
@@ -465,6 +524,9 @@ impl Half {
         (self.bytes_in_controller, self.left_over, self.is_full, self.freed_at) = (0, 0, false, None);
         (self.credits, self.dry_since, self.is_freshly_granted) = (None, None, false);
         self.is_adrift = true;
+        if let Some(program) = &mut self.program {
+            program.has_queued(None);
+        }
     }
 
     /// Whether the log lacks what tells when packets were through: it ever did of the adapter, or not.
@@ -546,18 +608,26 @@ impl Half {
             pending.part.to = whole.from + own;
             self.book(pending);
             self.uses.add(&pending.link, length - own);
-            self.breakdown.book(Holder::Air, Episode { from: whole.from + own, ..whole });
+            self.put(Holder::Air, Episode { from: whole.from + own, ..whole }, pending.is_awaited);
         }
     }
 
+    /// Books a part, and whether the program waited for room meanwhile.
+    fn put(&mut self, holder: Holder, part: Episode, is_awaited: bool) {
+        if let Some(program) = self.program.as_mut().filter(|_| is_awaited && part.from < part.to) {
+            program.waited_ns[holder.index()] += part.length();
+        }
+        self.breakdown.book(holder, part);
+    }
+
     fn book(&mut self, pending: Pending) {
-        let Pending { holder, is_queued, part, link } = pending;
+        let Pending { holder, is_queued, is_awaited, part, link, .. } = pending;
         if matches!(holder, Holder::Credits | Holder::ControllerBuffers | Holder::ConnectionInterval) {
             self.uses.add(&link, part.length());
         }
         if holder != Holder::ConnectionInterval {
             self.tally.queued_ns += if is_queued { part.length() } else { 0 };
-            self.breakdown.book(holder, part);
+            self.put(holder, part, is_awaited);
             return;
         }
         // An event comes each interval, and the receiver need not listen to all: what waits longer was not waiting
@@ -568,8 +638,8 @@ impl Half {
         let counted = if is_queued { &mut self.tally.queued_ns } else { &mut self.tally.unqueued_ns };
         *counted += part.length() - skips;
         let split = part.from + waits;
-        self.breakdown.book(holder, Episode { to: split, ..part });
-        self.breakdown.book(Holder::Air, Episode { from: split, ..part });
+        self.put(holder, Episode { to: split, ..part }, is_awaited);
+        self.put(Holder::Air, Episode { from: split, ..part }, is_awaited);
     }
 
     /// The receiver listens once in this time at least: a peripheral may skip as many events as its latency says.

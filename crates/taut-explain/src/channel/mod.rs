@@ -12,6 +12,7 @@ mod media;
 mod model;
 mod modelled;
 mod names;
+mod program;
 mod replay;
 mod report;
 mod rhythm;
@@ -155,6 +156,18 @@ impl Channel {
             L2cap::Stream { hz } => self.halves.iter_mut().for_each(|half| half.media.starts(hz)),
             L2cap::Ended { tells_completions } => self.ended(at, tells_completions),
         }
+    }
+
+    /// The program of this end did something at its socket.
+    pub(crate) fn program(&mut self, at: u64, change: impl FnOnce(&mut Half, &mut program::Program)) {
+        let at = at.max(self.last);
+        self.last = at;
+        for way in [0, 1] {
+            self.halves[way].advance(at, 0, self.turns.is_peers(way), self.turns.is_asked[1 - way], &self.link);
+        }
+        let mut program = self.halves[0].program.take().unwrap_or_default();
+        change(&mut self.halves[0], &mut program);
+        self.halves[0].program = Some(program);
     }
 
     /// What is still waited for has been waited for until now.

@@ -1,8 +1,8 @@
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use taut_event::{
-    AckSentBy, Call, Direction as Way, Event, Flow, FlowKey, Holder, LocalKind, Release, SocketState, Stamp, Task,
-    Timer, What,
+    AckSentBy, Call, ChannelEnd, Direction as Way, Event, Flow, FlowKey, Holder, LocalKind, Release, SocketState,
+    Stamp, Task, Timer, What,
 };
 
 use super::readiness::Readiness;
@@ -43,6 +43,10 @@ pub(super) struct Connection {
     is_reading: bool,
     /// The last write was refused for lack of room, of a socket that is known by its calls alone.
     is_refused: bool,
+    /// The channel of Bluetooth that it is an end of.
+    pub(super) end: Option<ChannelEnd>,
+    /// Nothing was to be sent when it was first seen: all that was written since is counted.
+    pub(super) is_from_start: bool,
     waiting: VecDeque<Waiting>,
     /// Where the first byte that has not left stands.
     left_to: u64,
@@ -74,6 +78,8 @@ pub(super) struct Tally {
     pub(super) waited: u64,
     /// Writes that the kernel took nothing of, for lack of room.
     pub(super) refused: u64,
+    /// Numbers of the system calls that were refused, of a socket that is known by its calls alone.
+    pub(super) writing_calls: BTreeSet<u16>,
     pub(super) repeated: u64,
     /// What let the writes go that had been held.
     pub(super) by_call: u64,
@@ -128,6 +134,8 @@ impl Connection {
             is_writing: false,
             is_reading: false,
             is_refused: false,
+            end: None,
+            is_from_start: false,
             waiting: VecDeque::new(),
             left_to: 0,
             release: None,
@@ -157,8 +165,13 @@ impl Connection {
     /// Another write may wait if there `is_room` for it beside those of all connections.
     pub(super) fn event(&mut self, event: &Event, is_room: bool) {
         let at = event.at.as_nanos().max(self.last);
-        if event.what == What::Gap {
-            return self.gap(at);
+        match event.what {
+            What::Gap => return self.gap(at),
+            What::IsEnd(end) => {
+                self.end = Some(end);
+                return;
+            }
+            _ => {}
         }
         let turn = match (event.what, event.direction) {
             (What::Reached(Stamp::Received), Way::Backward) => Some(Holder::PeerTurn),
@@ -250,6 +263,16 @@ impl Connection {
         }
     }
 
+    /// Whether its program is in a write, or waits for room after one that was refused.
+    pub(super) const fn is_waiting(&self) -> bool {
+        self.is_writing || self.is_refused
+    }
+
+    /// Whether it is a socket of Bluetooth.
+    pub(super) fn is_bluetooth(&self) -> bool {
+        self.local().is_some_and(LocalKind::is_bluetooth)
+    }
+
     /// Its kind, if it is known by its calls alone.
     pub(super) const fn local(&self) -> Option<LocalKind> {
         match self.flow.key {
@@ -288,15 +311,19 @@ impl Connection {
                 self.add_received(bytes);
             }
             What::Call(Call::Begin { .. }) => self.is_reading = true,
-            What::Call(Call::End { result, .. }) => match event.direction {
+            What::Call(Call::End { result, number }) => match event.direction {
                 Way::Backward => self.is_reading = false,
                 Way::Forward => {
                     self.is_writing = false;
                     self.is_refused = result == EAGAIN;
                     self.tally.refused += u64::from(self.is_refused);
+                    self.tally.writing_calls.insert(number);
                 }
             },
-            What::State(state) => self.state = Some(state),
+            What::State(state) => {
+                self.is_from_start |= self.tally.writes == 0 && self.first == Some(at) && state.unsent_bytes == 0;
+                self.state = Some(state);
+            }
             _ => {}
         }
     }
@@ -479,6 +506,6 @@ impl Connection {
 const fn who_makes_room(kind: LocalKind) -> Holder {
     match kind {
         LocalKind::Unix | LocalKind::Pipe => Holder::ReceivingProgram,
-        LocalKind::Udp => Holder::SendBuffer,
+        LocalKind::Udp | LocalKind::L2cap | LocalKind::Rfcomm | LocalKind::Sco => Holder::SendBuffer,
     }
 }

@@ -3,6 +3,7 @@
 use taut_event::{AckSentBy, Direction as Way, Holder, Kind, LocalKind, SocketState};
 
 use super::connection::{Connection, ack_index};
+use crate::channel::{CAUSES as CAUSES_OF_LE, CLASSIC_CAUSES};
 use crate::engine::{Certainty, Cost, Evidence, Found, Verdict, VerdictOn};
 use crate::words;
 
@@ -109,6 +110,16 @@ const DATAGRAMS: [Cause; 1] = [Cause {
     remedy: "On the sender: send no faster than the device does. A larger SO_SNDBUF only puts it off.",
 }];
 
+/// Of a socket of Bluetooth where what passes below it is not heard.
+const ABOVE_RADIO: [Cause; 1] = [Cause {
+    name: "send_buffer",
+    holders: &[Holder::SendBuffer],
+    summary: "The socket's send buffer was full: what the program wrote waited for the radio, and by whom it was held \
+              there was not heard",
+    remedy: "Trace it with CAP_NET_RAW, from before the channel opens: then the credits of the peer, the controller's \
+             buffers and the connection interval are told apart.",
+}];
+
 const fn of(way: Way) -> &'static [Cause] {
     match way {
         Way::Forward => &CAUSES,
@@ -120,19 +131,29 @@ const fn of_connection(connection: &Connection, way: Way) -> &'static [Cause] {
     match (connection.local(), way) {
         (Some(LocalKind::Unix | LocalKind::Pipe), Way::Forward) => &WITHIN_HOST,
         (Some(LocalKind::Udp), Way::Forward) => &DATAGRAMS,
+        (Some(LocalKind::L2cap | LocalKind::Rfcomm | LocalKind::Sco), Way::Forward) => &ABOVE_RADIO,
         _ => of(way),
     }
 }
 
 /// Names of the causes of what the traced socket sends, or receives.
 pub fn causes(way: Way) -> impl Iterator<Item = &'static str> {
-    of(way).iter().map(|cause| cause.name)
+    of(way).iter().map(|cause| cause.name).chain(of_channels(way).map(|(name, _)| *name))
+}
+
+/// The causes of channels of Bluetooth, each name once, which only what is sent has here.
+fn of_channels(way: Way) -> impl Iterator<Item = &'static (&'static str, &'static [Holder])> {
+    let is_new = |one: &&(&str, &[Holder])| CAUSES_OF_LE.iter().all(|(name, _)| *name != one.0);
+    let all = CAUSES_OF_LE.iter().chain(CLASSIC_CAUSES.iter().filter(is_new));
+    all.filter(move |_| way == Way::Forward)
 }
 
 /// The names of those who hold the data where this is the cause; none of an unknown one. What is "not known" besides
 /// may be theirs, and no more than that.
 pub fn holders(way: Way, cause: &str) -> impl Iterator<Item = &'static str> {
-    of(way).iter().filter(move |one| one.name == cause).flat_map(|one| one.holders).map(|holder| holder.name())
+    let of_sockets = of(way).iter().filter(move |one| one.name == cause).flat_map(|one| one.holders);
+    let of_channels = of_channels(way).filter(move |one| one.0 == cause).flat_map(|one| one.1);
+    of_sockets.chain(of_channels).map(|holder| holder.name())
 }
 
 /// What was found in a direction, worst first, then what is not there; with records lost nothing is surely not there.

@@ -5,8 +5,10 @@
 //! names for the state after the first, so each nanosecond has one. While nothing is to be sent it is somebody's
 //! turn, which the next event tells. No events are kept.
 
+mod call;
 mod connection;
 mod finding;
+mod radio;
 mod readiness;
 mod report;
 
@@ -15,11 +17,12 @@ mod tests;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use taut_event::{Address, Closed, Event, Flow, FlowId, FlowKey, Holder, Sink};
+use taut_event::{Address, Closed, Event, Flow, FlowId, FlowKey, Holder, Sink, What};
 use taut_time::Instant;
 
 use connection::Connection;
 pub use finding::{causes, holders};
+use radio::Radio;
 pub use readiness::{ReadinessPart, TracedReadiness};
 pub use report::{Releases, Traced, TracedDirection};
 
@@ -52,6 +55,8 @@ pub struct Trace {
     closed: Written,
     /// Where pictures are wanted.
     pictures: Option<Allowance>,
+    /// Channels of Bluetooth.
+    radio: Radio,
 }
 
 /// Sums over what traced programs wrote by TCP.
@@ -120,6 +125,7 @@ impl Trace {
             directions: 0,
             closed: Written::default(),
             pictures: None,
+            radio: Radio::default(),
         }
     }
 
@@ -127,6 +133,7 @@ impl Trace {
     /// are open, they have as many again.
     pub fn with_spans(mut self, limit: usize) -> Self {
         self.pictures = Some(Allowance::new(limit));
+        self.radio.keep_trails(limit / self.kept);
         self
     }
 
@@ -183,26 +190,31 @@ impl Trace {
         open.take(of_flows).for_each(|connection| connection.keep_trails(pictures.each()));
     }
 
-    fn report(&mut self, connection: &Connection) {
+    fn report(&mut self, id: FlowId, connection: &Connection) {
         self.closed.add(connection);
         let start = self.start.unwrap_or_default();
+        let most = self.pictures.as_ref().map(|pictures| pictures.of_reports(self.kept));
         for way in taut_event::Direction::BOTH {
             let Some(mut direction) = report::direction(connection, way, start) else { continue };
             self.directions += 1;
+            let is_of_radio =
+                way == taut_event::Direction::Forward && self.radio.tell(id.0, start, most, &mut direction);
             direction.verdicts.iter().for_each(|on| self.causes.add(on));
             let breakdown = connection.breakdown(way);
-            for holder in Holder::ALL {
-                if let Some(cell) = breakdown.get(holder) {
-                    let total = self.totals.entry(holder).or_default();
-                    // Of a file that was made up they may be as long as they like.
-                    *total = (total.0.saturating_add(cell.ns), total.1 + cell.episodes);
-                }
+            for held in &direction.breakdown {
+                let Some(holder) = Holder::ALL.into_iter().find(|holder| holder.name() == held.holder) else {
+                    continue;
+                };
+                let total = self.totals.entry(holder).or_default();
+                // Of a file that was made up they may be as long as they like.
+                *total = (total.0.saturating_add(held.held_ns), total.1 + held.episodes);
             }
             let weight = report::weight(direction.is_outgoing, &direction.verdicts);
             let place = self.worst.partition_point(|(known, other)| (*known, other.bytes) >= (weight, direction.bytes));
             if place < self.kept {
-                let pictures = self.pictures.as_ref();
-                direction.picture = pictures.and_then(|its| breakdown.picture(start, its.of_reports(self.kept)));
+                if !is_of_radio {
+                    direction.picture = most.and_then(|most| breakdown.picture(start, most));
+                }
                 self.worst.truncate(self.kept - 1);
                 self.worst.insert(place, (weight, direction));
             }
@@ -212,6 +224,9 @@ impl Trace {
 
 impl Sink for Trace {
     fn flow(&mut self, id: FlowId, flow: &Flow) {
+        if let Some(key) = radio::key(flow) {
+            return self.radio.opens(id.0, key, *flow);
+        }
         let index = id.0 as usize;
         if self.connections.len() <= index {
             self.connections.resize_with(index + 1, || None);
@@ -235,16 +250,27 @@ impl Sink for Trace {
 
     fn event(&mut self, event: &Event) {
         let at = event.at.as_nanos();
+        if self.radio.has(event.flow.0) {
+            return self.radio.event(event);
+        }
         self.start = Some(self.start.map_or(at, |start| start.min(at)));
         self.end = self.end.max(at);
         if let Some(Some(connection)) = self.connections.get_mut(event.flow.0 as usize) {
             let waited = connection.waiting();
             connection.event(event, self.waiting < MOST_WAITING);
             self.waiting = self.waiting + connection.waiting() - waited;
+            match event.what {
+                What::IsEnd(end) => self.radio.joins(event.flow.0, &end, connection, at),
+                _ if connection.is_bluetooth() => self.radio.program(event.flow.0, event, connection),
+                _ => {}
+            }
         }
     }
 
     fn close(&mut self, id: FlowId, why: Closed) {
+        if self.radio.has(id.0) {
+            return self.radio.ends(id.0);
+        }
         let Some(mut connection) = self.connections.get_mut(id.0 as usize).and_then(Option::take) else { return };
         self.waiting -= connection.waiting();
         if let FlowKey::Tcp(own, peer) = connection.flow.key {
@@ -254,6 +280,6 @@ impl Sink for Trace {
         if let Some(pictures) = &mut self.pictures {
             pictures.closed();
         }
-        self.report(&connection);
+        self.report(id, &connection);
     }
 }

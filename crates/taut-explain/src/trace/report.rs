@@ -1,11 +1,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taut_event::{AckSentBy, Direction as Way, FlowKey, Holder, LocalKey, LocalKind};
+use taut_event::{AckSentBy, ChannelEnd, Direction as Way, FlowKey, Holder, LocalKey, LocalKind};
 
 use super::connection::{Connection, Tally, ack_index};
-use super::finding;
 use super::readiness::TracedReadiness;
-use crate::engine::{CauseIn, Held, Picture, Stall, Verdict, VerdictOn};
+use super::{call, finding};
+use crate::engine::{CauseIn, ChannelFacts, Held, Picture, Stall, Verdict, VerdictOn};
 
 /// What a live trace came to.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -34,7 +34,7 @@ pub struct TracedDirection {
     pub from: String,
     /// Address and port of the receiver.
     pub to: String,
-    /// What it is: `tcp`, `udp`, `unix` or `pipe`.
+    /// What it is: `tcp`, `udp`, `unix`, `pipe`, `l2cap`, `rfcomm` or `sco`.
     #[serde(default = "tcp")]
     pub transport: String,
     /// Whether the traced socket is the sender; else it is the receiver, and the breakdown says how long what had
@@ -56,6 +56,19 @@ pub struct TracedDirection {
     pub longest_held_ns: u64,
     /// Writes that were refused for lack of room (`EAGAIN`).
     pub refused_writes: u64,
+    /// Of a socket that is known by its calls: writes that waited in the call for room.
+    #[serde(default)]
+    pub waited_writes: u64,
+    /// The system calls that were refused, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused_by: Vec<String>,
+    /// Of a socket of Bluetooth: who held the data while the program waited for room, after a write that was refused or
+    /// in a write; longest first, their shares of that time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waited: Vec<Held>,
+    /// Of a socket of Bluetooth: the channel that it is an end of, where what passes below it was heard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<ChannelFacts>,
     /// What let the held writes go.
     pub released: Releases,
     /// Segments that were sent again.
@@ -160,7 +173,7 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
     let whole = breakdown.total_ns();
     let (transport, own, peer) = match connection.flow.key {
         FlowKey::Tcp(own, peer) => ("tcp", own.to_string(), peer.to_string()),
-        FlowKey::Local(key) => local(&key),
+        FlowKey::Local(key) => local(&key, connection.end.as_ref()),
         _ => return None,
     };
     let (from, to) = if is_outgoing { (own, peer) } else { (peer, own) };
@@ -204,6 +217,10 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         median_held_ns: tally.held.median().filter(|_| is_outgoing),
         longest_held_ns: if is_outgoing { tally.held.max() } else { 0 },
         refused_writes: if is_outgoing { tally.refused } else { 0 },
+        waited_writes: if is_outgoing { tally.waited } else { 0 },
+        refused_by: tally.writing_calls.iter().filter(|_| is_outgoing).map(|&number| call::name(number)).collect(),
+        waited: Vec::new(),
+        channel: None,
         released: if is_outgoing { Releases::of(tally) } else { Releases::default() },
         repeated_segments: if is_outgoing { tally.repeated } else { 0 },
         begin_ns: connection.first.unwrap_or(start).saturating_sub(start),
@@ -217,14 +234,48 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
 }
 
 /// What it is, its own end and the other one, in words.
-fn local(key: &LocalKey) -> (&'static str, String, String) {
+fn local(key: &LocalKey, end: Option<&ChannelEnd>) -> (&'static str, String, String) {
     let LocalKey { kind, inode, ends } = key;
     let (own, peer) = match (kind, ends) {
         (LocalKind::Unix, _) => (format!("Unix socket {inode}"), "its peer".to_owned()),
         (LocalKind::Pipe, _) => (format!("pipe {inode}"), "its other end".to_owned()),
         (LocalKind::Udp, Some((own, peer))) if peer.port > 0 => (format!("UDP {own}"), format!("UDP {peer}")),
         (LocalKind::Udp, Some((own, _))) => (format!("UDP {own}"), "any peer".to_owned()),
+        (LocalKind::L2cap | LocalKind::Rfcomm | LocalKind::Sco, _) => {
+            return (kind.name(), own_end(key, end), peer_end(end));
+        }
         (LocalKind::Udp, None) => (format!("UDP socket {inode}"), "any peer".to_owned()),
     };
     (kind.name(), own, peer)
+}
+
+/// The near end of a channel of Bluetooth.
+fn own_end(key: &LocalKey, end: Option<&ChannelEnd>) -> String {
+    let Some(end) = end else { return format!("{} socket {}", bluetooth(key.kind), key.inode) };
+    let name = device(end.own);
+    end.adapter.map_or_else(|| name.clone(), |adapter| format!("hci{adapter} ({name})"))
+}
+
+/// The far end, with what tells the channel from others of the link.
+fn peer_end(end: Option<&ChannelEnd>) -> String {
+    let Some(end) = end else { return "its peer".to_owned() };
+    let channel = match (end.number, end.cids) {
+        (0, [_, cid]) => format!("CID {cid:#06x}"),
+        (number, [0, 0]) => format!("RFCOMM channel {number}"),
+        (psm, [_, cid]) => format!("PSM {psm:#06x}, CID {cid:#06x}"),
+    };
+    format!("{} {channel} (handle {})", device(end.peer), end.handle)
+}
+
+const fn bluetooth(kind: LocalKind) -> &'static str {
+    match kind {
+        LocalKind::Rfcomm => "RFCOMM",
+        LocalKind::Sco => "SCO",
+        _ => "L2CAP",
+    }
+}
+
+/// `06:00:AA:01:00:00`
+fn device([a, b, c, d, e, g]: [u8; 6]) -> String {
+    format!("{g:02X}:{e:02X}:{d:02X}:{c:02X}:{b:02X}:{a:02X}")
 }

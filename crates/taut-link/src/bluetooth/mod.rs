@@ -3,6 +3,8 @@
 //! - `address`: devices, and what stands in an endpoint's address.
 //! - `socket`: sockets, from the first option to the last.
 //! - `management` and `adapter`: adapters, switched on and made visible for as long as that is needed.
+//! - `log`: all that adapters and kernel say to each other, with the kernel's times.
+//! - `end`: which channel a socket is an end of, also another program's.
 //! - `monitor`, `heard` and `agreed`: what the two controllers and the two ends agreed on.
 //! - `radio`: interval, PHY and data length asked for on a link that is up.
 //! - `security`: what came of pairing and encryption.
@@ -20,7 +22,9 @@ mod address;
 mod agreed;
 mod choice;
 mod credit_rule;
+mod end;
 mod heard;
+mod log;
 mod management;
 mod monitor;
 mod number;
@@ -38,6 +42,8 @@ pub(crate) use address::{Protocol, bound};
 pub use agreed::Agreed;
 pub use choice::{LinkChoice, interval_in_words};
 pub use credit_rule::CreditRule;
+pub use end::{SocketEnd, end_of};
+pub use log::{HciFrame, HciLog, has_adapter};
 pub use parameters::{ConnectionParameters, IntervalLimits, set_connection_parameters};
 pub(crate) use security::Confirming;
 pub use serial_adapter::SerialAdapter;

@@ -40,6 +40,7 @@ pub(super) enum Known {
     Retransmits,
     ProbesOut,
     Type,
+    Protocol,
     ReceiveQueued,
     ReceiveBytes,
     SendBytes,
@@ -88,8 +89,8 @@ const FIELDS: [Member; 31] = [
     (Known::ProbesOut, "tcp_sock", "inet_conn.icsk_probes_out"),
 ];
 
-/// The same of a Unix socket or one of UDP.
-const SOCKET_FIELDS: [Member; 11] = [
+/// The same of a Unix socket, or one of UDP or Bluetooth.
+const SOCKET_FIELDS: [Member; 12] = [
     (Known::Family, "sock", "__sk_common.skc_family"),
     (Known::PortPair, "sock", "__sk_common.skc_portpair"),
     (Known::RemoteV4, "sock", "__sk_common.skc_daddr"),
@@ -98,6 +99,7 @@ const SOCKET_FIELDS: [Member; 11] = [
     (Known::LocalV6, "sock", "__sk_common.skc_v6_rcv_saddr"),
     (Known::SendBuffer, "sock", "sk_sndbuf"),
     (Known::Type, "sock", "sk_type"),
+    (Known::Protocol, "sock", "sk_protocol"),
     (Known::ReceiveQueued, "sock", "sk_receive_queue.qlen"),
     (Known::ReceiveBytes, "sock", "sk_backlog.rmem_alloc.counter"),
     (Known::SendBytes, "sock", "sk_wmem_alloc.refs.counter"),

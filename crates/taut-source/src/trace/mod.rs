@@ -7,8 +7,10 @@
 mod calls;
 mod error;
 mod follow;
+mod hci;
 mod layout;
 mod maps;
+mod order;
 mod other;
 mod program;
 mod readers;
@@ -32,14 +34,17 @@ use taut_bpf::instruction::Instruction;
 use taut_bpf::sys::{self, Map, MapKind, MapShape, ProgramKind};
 use taut_bpf::{BpfError, Btf, Ring};
 use taut_event::{Sink, Timer};
-use taut_link::clock;
+use taut_link::{bluetooth, clock};
 use taut_time::Duration;
 
 use crate::{Owners, SocketTable};
 pub use error::Error;
 use follow::Follower;
+use hci::Hci;
+pub use hci::Radio;
 use layout::{Layout, Offsets, Others};
 use maps::MapNumbers;
+use order::{Told, hand_on};
 use record::What;
 pub use scope::Scope;
 use writer::Plan;
@@ -158,6 +163,17 @@ const WRITERS: [&str; 10] = [
     "tcp_probe",
 ];
 
+/// Begins to hear what passes between the kernel and its Bluetooth controllers, where it has some.
+fn listen() -> Result<Hci, Radio> {
+    if !bluetooth::has_adapter() {
+        return Err(Radio::NoAdapter);
+    }
+    Hci::open().map_err(|error| match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => Radio::NotAllowed,
+        number => Radio::Refused(number.unwrap_or(0)),
+    })
+}
+
 /// What the programs share.
 #[derive(Debug)]
 struct Maps {
@@ -224,6 +240,10 @@ pub struct Tracer {
     has_timer_names: bool,
     /// Whether there ever were so many sockets or calls that the kernel may have dropped some.
     was_crowded: bool,
+    /// Where sockets of Bluetooth are traced: what passes below them.
+    hci: Result<Hci, Radio>,
+    /// What was read of sockets, and of channels of Bluetooth.
+    told: [Told; 2],
 }
 
 impl Tracer {
@@ -272,6 +292,8 @@ impl Tracer {
             missing,
             has_timer_names,
             was_crowded: false,
+            hci: if scope == Scope::Processes { listen() } else { Err(Radio::NoAdapter) },
+            told: <[Told; 2]>::default(),
         })
     }
 
@@ -318,22 +340,59 @@ impl Tracer {
     /// Hands over what was written since the last time, and says how long to wait until the next one: nothing wakes the
     /// caller up, and the ring must not fill up meanwhile.
     pub fn read(&mut self, sink: &mut impl Sink) -> Duration {
+        // All that happened until now is there when it is read after this.
+        let until = clock::now();
+        let bytes_read = self.read_ring(sink);
+        if let Ok(hci) = &mut self.hci {
+            let [sockets, channels] = &mut self.told;
+            hci.read(channels);
+            for unnamed in self.follower.others.unnamed() {
+                if let Some(end) = hci::end(unnamed) {
+                    self.follower.others.name(unnamed.address, end, clock::now(), sockets);
+                }
+            }
+            hand_on([sockets, channels], until.as_nanos(), sink);
+        }
+        if bytes_read > RING_BYTES / 16 { SHORT_PAUSE } else { PAUSE }
+    }
+
+    /// Reads the ring; of events that wait for what passes below the sink gets none yet.
+    fn read_ring(&mut self, sink: &mut impl Sink) -> usize {
         self.look_for_left_out();
-        let Self { ring, follower, layout, others, .. } = self;
+        let Self { ring, follower, layout, others, hci, told, .. } = self;
         let mut bytes_read = 0;
         ring.read(|bytes| {
             bytes_read += bytes.len();
-            follower.take(layout, others.as_ref(), bytes, sink);
+            match hci {
+                Ok(_) => follower.take(layout, others.as_ref(), bytes, &mut told[0]),
+                Err(_) => follower.take(layout, others.as_ref(), bytes, sink),
+            }
         });
-        if bytes_read > RING_BYTES / 16 { SHORT_PAUSE } else { PAUSE }
+        bytes_read
     }
 
     /// Takes the programs out of the kernel and hands over the rest.
     pub fn stop(&mut self, sink: &mut impl Sink) {
         self.links.clear();
         self.read(sink);
-        let lost = self.lost();
-        self.follower.end(lost, clock::now(), sink);
+        let (lost, now) = (self.lost(), clock::now());
+        match &mut self.hci {
+            Ok(hci) => {
+                let [sockets, channels] = &mut self.told;
+                self.follower.end(lost, now, sockets);
+                hci.finish(channels);
+                hand_on([sockets, channels], u64::MAX, sink);
+            }
+            Err(_) => self.follower.end(lost, now, sink),
+        }
+    }
+
+    /// Whether what passes between the kernel and its Bluetooth controllers is heard.
+    pub fn radio(&self) -> Radio {
+        match &self.hci {
+            Ok(hci) => hci.radio(),
+            Err(why) => *why,
+        }
     }
 
     /// Records read so far.
@@ -376,6 +435,12 @@ impl Tracer {
     /// Sockets and pipes that were left out, since more are not followed at once.
     pub const fn left_out_others(&self) -> u64 {
         self.follower.others.left_out
+    }
+
+    /// Whether a socket of Bluetooth was traced, and how many of them now have no channel that is known.
+    pub fn bluetooth(&self) -> Option<usize> {
+        let others = &self.follower.others;
+        others.has_bluetooth.then(|| others.unnamed().len())
     }
 
     /// Tracepoints that this kernel has not, or not as known; less is told without them.

@@ -1,4 +1,5 @@
-//! From records to events, of what is not TCP: Unix sockets, sockets of UDP, and pipes.
+//! From records to events, of what is not TCP: Unix sockets, sockets of UDP and Bluetooth, and
+//! pipes.
 //!
 //! These are known by their calls, by what comes into a receive queue, and by whether something waits to be read and
 //! whether there is room at each of these moments. A state is told before the end of a write and after that of a read.
@@ -6,7 +7,7 @@
 use std::collections::HashMap;
 
 use taut_event::{
-    Call, Closed, Coverage, Direction, Flow, FlowId, FlowKey, Kind, LocalKey, LocalKind, Sink, SocketState, Stamp,
+    Call, ChannelEnd, Closed, Coverage, Direction, Flow, FlowId, FlowKey, Kind, LocalKey, LocalKind, Sink, SocketState, Stamp,
     TaskId, What as Happened,
 };
 use taut_time::Instant;
@@ -19,8 +20,11 @@ use super::told::{Events, FlowIds, address, ends, is_send};
 const MOST: usize = 4096;
 /// Threads in a call on one of them at once.
 const MOST_CALLS: usize = 64;
-/// `AF_UNIX`.
+/// `AF_UNIX` and `AF_BLUETOOTH`.
 const UNIX: u64 = 1;
+const BLUETOOTH: u64 = 31;
+/// Protocols of Bluetooth (bluetooth.h); others carry no data of programs.
+const PROTOCOLS: [(u64, LocalKind); 3] = [(0, LocalKind::L2cap), (2, LocalKind::Sco), (3, LocalKind::Rfcomm)];
 /// `SOCK_STREAM`.
 const STREAM: u64 = 1;
 /// The calls whose result counts datagrams.
@@ -34,6 +38,8 @@ pub(super) struct Others {
     sees_readers: bool,
     /// Those that found no place.
     pub(super) left_out: u64,
+    /// Whether there ever was a socket of Bluetooth.
+    pub(super) has_bluetooth: bool,
 }
 
 #[derive(Debug)]
@@ -50,6 +56,16 @@ struct Other {
     /// Whether something waits to be read.
     has_unread: bool,
     gaps: u64,
+    /// Of a socket of Bluetooth that has no name yet: its process.
+    unnamed: Option<u32>,
+}
+
+/// A socket of Bluetooth whose channel is to be asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Unnamed {
+    pub(super) address: u64,
+    pub(super) process: u32,
+    pub(super) inode: u64,
 }
 
 impl Others {
@@ -70,6 +86,22 @@ impl Others {
     /// Who is to read what waits there.
     pub(super) fn reader(&self, address: u64) -> Option<u32> {
         self.known.get(&address).and_then(|other| other.reader.filter(|_| other.has_unread))
+    }
+
+    /// Sockets of Bluetooth of which it is not told yet which channel they are an end of.
+    pub(super) fn unnamed(&self) -> Vec<Unnamed> {
+        let unnamed = self.known.iter().filter_map(|(&address, other)| {
+            Some(Unnamed { address, process: other.unnamed?, inode: other.key.inode })
+        });
+        unnamed.collect()
+    }
+
+    /// Tells which channel such a socket is an end of.
+    pub(super) fn name(&mut self, address: u64, end: ChannelEnd, at: Instant, sink: &mut impl Sink) {
+        let Some(other) = self.known.get_mut(&address) else { return };
+        other.unnamed = None;
+        let mut events = Events { at, who: None, flow: Some(other.flow), sink };
+        events.tell(Direction::Forward, Happened::IsEnd(end), 0, 0);
     }
 
     /// Calls that are going on.
@@ -118,10 +150,12 @@ impl Others {
             return;
         }
         let flow = ids.take();
+        self.has_bluetooth |= key.kind.is_bluetooth();
+        let unnamed = Some(record.process).filter(|_| key.kind.is_bluetooth());
         let coverage = Coverage::of(&[Kind::Writes, Kind::Reads, Kind::Queues]);
         let coverage = if self.sees_readers { coverage.and(Coverage::of(&[Kind::Tasks])) } else { coverage };
         sink.flow(flow, &Flow { key: FlowKey::Local(key), from_start: false, coverage });
-        let other = Other { key, flow, out: 0, inward: 0, calls: Vec::new(), reader: None, has_unread: false, gaps };
+        let other = Other { key, flow, out: 0, inward: 0, calls: Vec::new(), reader: None, has_unread: false, gaps, unnamed };
         self.known.insert(record.socket, other);
     }
 }
@@ -133,8 +167,14 @@ fn key(layouts: &Layouts, record: &Record<'_>) -> Option<LocalKey> {
     if record.what.copied() == Copied::Pipe {
         return Some(of(LocalKind::Pipe, None));
     }
-    if layouts.socket.get(record.copies, Known::Family) == UNIX {
-        return Some(of(LocalKind::Unix, None));
+    match layouts.socket.get(record.copies, Known::Family) {
+        UNIX => return Some(of(LocalKind::Unix, None)),
+        BLUETOOTH => {
+            let protocol = layouts.socket.get(record.copies, Known::Protocol);
+            let (_, kind) = PROTOCOLS.into_iter().find(|(number, _)| *number == protocol)?;
+            return Some(of(kind, None));
+        }
+        _ => {}
     }
     let (own, peer) = ends(&layouts.socket, record.copies)?;
     Some(of(LocalKind::Udp, Some((address(own), address(peer)))))
@@ -229,13 +269,13 @@ impl Room {
         let socket = |known| of(&layouts.socket, known);
         let unread = match kind {
             LocalKind::Pipe => of(&layouts.pipe, Known::PipeHead).wrapping_sub(of(&layouts.pipe, Known::PipeTail)),
-            LocalKind::Unix => socket(Known::ReceiveQueued),
+            LocalKind::Unix | LocalKind::L2cap | LocalKind::Rfcomm | LocalKind::Sco => socket(Known::ReceiveQueued),
             LocalKind::Udp => socket(Known::ReceiveBytes),
         };
         let (taken, all) = match kind {
             LocalKind::Pipe => (unread, of(&layouts.pipe, Known::PipeRoom)),
             // The socket itself counts as one byte.
-            LocalKind::Unix | LocalKind::Udp => (socket(Known::SendBytes).saturating_sub(1), socket(Known::SendBuffer)),
+            _ => (socket(Known::SendBytes).saturating_sub(1), socket(Known::SendBuffer)),
         };
         let is_datagram = layouts.socket.get(copies, Known::Type) != STREAM;
         Self { kind, unread, taken, all, may_be_full: kind == LocalKind::Unix && is_datagram }
@@ -245,7 +285,7 @@ impl Room {
     fn of_bytes(self, bytes: u64) -> u64 {
         match self.kind {
             LocalKind::Pipe => bytes.div_ceil(BUFFER_BYTES),
-            LocalKind::Unix | LocalKind::Udp => bytes.saturating_mul(2),
+            _ => bytes.saturating_mul(2),
         }
     }
 
@@ -253,6 +293,9 @@ impl Room {
     fn state(self, most: u64) -> Happened {
         let taken = u64::from(self.taken).max(most);
         let send_buffer_full = self.may_be_full || self.all > 0 && taken.saturating_mul(2) >= u64::from(self.all);
-        Happened::State(SocketState { unread_bytes: self.unread, send_buffer_full, ..SocketState::default() })
+        // Of Bluetooth what is taken goes when the packet is handed to the controller (`hci_send_frame`).
+        let unsent_bytes = if self.kind.is_bluetooth() { self.taken } else { 0 };
+        let unread_bytes = self.unread;
+        Happened::State(SocketState { unsent_bytes, unread_bytes, send_buffer_full, ..SocketState::default() })
     }
 }

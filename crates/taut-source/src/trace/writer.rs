@@ -28,6 +28,8 @@ pub(super) const CLOSED: i32 = 7;
 const UNIX: i32 = 1;
 const INET: i32 = 2;
 const INET6: i32 = 10;
+/// `AF_BLUETOOTH`.
+const BLUETOOTH: i32 = 31;
 /// `IPPROTO_UDP`.
 const UDP: i32 = 17;
 /// `S_IFMT`, `S_IFSOCK` and `S_IFIFO`.
@@ -216,13 +218,15 @@ impl Writer<'_> {
         self.only_tcp(others.map(|(other, _)| other));
     }
 
-    /// Ends unless the socket is one of TCP; goes to the label with one of UDP or a Unix socket.
+    /// Ends unless the socket is one of TCP; goes to the label with one of UDP or Bluetooth, or a
+    /// Unix socket.
     pub(super) fn only_tcp(&mut self, other: Option<Label>) {
         let (offsets, end) = (self.plan.offsets, self.end);
         let inet = self.a.label();
         self.read(Width::B2, R8, R7, offsets.family);
         if let Some(other) = other {
             self.a.jump_if_imm(Jump::Equal, R8, UNIX, other);
+            self.a.jump_if_imm(Jump::Equal, R8, BLUETOOTH, other);
         }
         self.a.jump_if_imm(Jump::Equal, R8, INET, inet);
         self.a.jump_if_imm(Jump::Unequal, R8, INET6, end);

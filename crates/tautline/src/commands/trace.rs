@@ -1,3 +1,4 @@
+mod radio;
 mod record;
 mod trial;
 mod unit;
@@ -416,18 +417,21 @@ fn unseen(tracer: &Tracer, is_by_process: bool) -> Vec<String> {
     }
     if tracer.left_out_others() > 0 {
         remarks.push(format!(
-            "{} Unix sockets, sockets of UDP or pipes are left out: more than are followed at once.",
+            "{} Unix sockets, sockets of UDP or Bluetooth, or pipes are left out: more than are followed at once.",
             tracer.left_out_others()
         ));
     }
     if is_by_process && !tracer.traces_others() {
-        let text = "This kernel's types do not tell of Unix sockets, UDP and pipes as known: only TCP is traced.";
+        let text = "This kernel's types do not tell of Unix sockets, UDP, Bluetooth and pipes as known: only TCP is traced.";
         remarks.push(text.to_owned());
     }
     if is_by_process && tracer.missing().contains(&"sk_data_ready") {
-        let text = "What has come over a Unix socket or UDP when a read begins came at an unknown time (to know it \
+        let text = "What has come over a Unix socket, UDP or Bluetooth when a read begins came at an unknown time (to know it \
                     takes Linux 6.3).";
         remarks.push(text.to_owned());
+    }
+    if let Some(unnamed) = tracer.bluetooth() {
+        remarks.extend(radio::unseen(tracer.radio(), unnamed));
     }
     if !tracer.missing().is_empty() {
         remarks.push(format!("This kernel has no tracepoint {}: less is told.", tracer.missing().join(", ")));

@@ -1,0 +1,177 @@
+//! Channels of Bluetooth below the traced sockets: each goes with the socket that is an end of it, and the two together
+//! tell who held what the program wrote.
+
+use std::collections::BTreeMap;
+
+use taut_event::{ChannelEnd, ChannelKey, Direction as Way, Event, Flow, FlowKey, Holder, What};
+
+use super::connection::Connection;
+use super::report::{TracedDirection, held};
+use crate::channel::{self, Channel};
+use crate::engine::{Evidence, Held, Verdict, VerdictOn};
+use crate::words;
+
+/// So many channels are followed at once.
+const MOST: usize = 1024;
+
+/// The channels, by the numbers of their flows.
+#[derive(Debug, Default)]
+pub(super) struct Radio {
+    channels: BTreeMap<u32, Tracked>,
+    /// Where pictures are wanted: stretches of each.
+    spans: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Tracked {
+    key: ChannelKey,
+    channel: Box<Channel>,
+    /// Number of the socket's flow.
+    socket: Option<u32>,
+    is_over: bool,
+}
+
+impl Radio {
+    /// From now on so many stretches of each channel are kept for a picture.
+    pub(super) const fn keep_trails(&mut self, limit: usize) {
+        self.spans = Some(limit);
+    }
+
+    /// Whether a flow is one of these.
+    pub(super) fn has(&self, id: u32) -> bool {
+        self.channels.contains_key(&id)
+    }
+
+    /// A channel opens; one of the sockets may be an end of it.
+    pub(super) fn opens(&mut self, id: u32, key: ChannelKey, flow: Flow) {
+        if self.channels.len() >= MOST {
+            return;
+        }
+        let mut channel = Box::new(Channel::new(flow));
+        if let Some(limit) = self.spans {
+            channel.breakdowns().into_iter().for_each(|breakdown| breakdown.keep_trail(limit));
+        }
+        self.channels.insert(id, Tracked { key, channel, socket: None, is_over: false });
+    }
+
+    /// Something happened on a channel.
+    pub(super) fn event(&mut self, event: &Event) {
+        if let Some(tracked) = self.channels.get_mut(&event.flow.0).filter(|tracked| !tracked.is_over) {
+            tracked.channel.event(event);
+        }
+    }
+
+    /// Nothing more comes of a channel. One that no socket is an end of is forgotten.
+    pub(super) fn ends(&mut self, id: u32) {
+        let Some(tracked) = self.channels.get_mut(&id) else { return };
+        tracked.channel.finish();
+        tracked.is_over = true;
+        if tracked.socket.is_none() {
+            self.channels.remove(&id);
+        }
+    }
+
+    /// A socket is an end of a channel, and all that its program wrote so far is known if it `is_from_start`.
+    pub(super) fn joins(&mut self, socket: u32, end: &ChannelEnd, connection: &Connection, at: u64) {
+        let is_its = |tracked: &&mut Tracked| tracked.socket.is_none() && !tracked.is_over && end.is_of(&tracked.key);
+        let Some(tracked) = self.channels.values_mut().find(is_its) else { return };
+        tracked.socket = Some(socket);
+        let is_known = connection.is_from_start && tracked.channel.flow.from_start;
+        let (written, is_waiting) = (connection.tally.sent_bytes, connection.is_waiting());
+        tracked.channel.program(at, |half, program| {
+            let queued = written.cast_signed().saturating_sub_unsigned(half.tally.bytes);
+            program.has_queued(is_known.then_some(queued));
+            program.waits(is_waiting);
+        });
+    }
+
+    /// What a socket's event tells of its program.
+    pub(super) fn program(&mut self, socket: u32, event: &Event, connection: &Connection) {
+        let its = |tracked: &&mut Tracked| tracked.socket == Some(socket) && !tracked.is_over;
+        let Some(tracked) = self.channels.values_mut().find(its) else { return };
+        let (at, bytes) = (event.at.as_nanos(), event.bytes.end.saturating_sub(event.bytes.start));
+        let is_waiting = connection.is_waiting();
+        tracked.channel.program(at, |half, program| {
+            use taut_event::Stamp::{WriteBegin, WriteEnd};
+            match event.what {
+                What::Reached(WriteBegin) => half.write_begins(),
+                What::Reached(WriteEnd) => program.wrote(bytes),
+                // Nothing of what it wrote is in the kernel.
+                What::State(state) if state.unsent_bytes == 0 && !is_waiting => program.has_queued(Some(0)),
+                What::Gap => program.has_queued(None),
+                _ => {}
+            }
+            program.waits(is_waiting);
+        });
+    }
+
+    /// Puts into a socket's report what its channel tells of what it sends.
+    pub(super) fn tell(&mut self, socket: u32, start: u64, most: Option<usize>, report: &mut TracedDirection) -> bool {
+        let found = self.channels.iter().find(|(_, tracked)| tracked.socket == Some(socket));
+        let Some(mut tracked) = found.map(|(&id, _)| id).and_then(|id| self.channels.remove(&id)) else {
+            return false;
+        };
+        if !tracked.is_over {
+            tracked.channel.finish();
+        }
+        let Some((direction, breakdown, _)) = channel::direction(&tracked.channel, Way::Forward, start, false) else {
+            return false;
+        };
+        report.breakdown = direction.breakdown;
+        report.begin_ns = direction.begin_ns;
+        report.span_ns = direction.span_ns;
+        report.verdicts = direction.verdicts;
+        report.remarks.extend(direction.remarks);
+        report.channel = direction.channel;
+        report.picture = most.and_then(|most| breakdown.picture(start, most));
+        let half = tracked.channel.half(Way::Forward);
+        let waited = half.program.as_ref().map(|program| program.waited_ns).unwrap_or_default();
+        report.waited = waits(&waited);
+        let line = written(report);
+        if let Some(VerdictOn { verdict: Verdict::Found(worst), .. }) = report.verdicts.first_mut() {
+            worst.evidence.insert(0, Evidence { text: line, frames: None });
+        }
+        true
+    }
+}
+
+/// Who held the data while the program waited for room, longest first.
+fn waits(waited: &[u64; Holder::ALL.len()]) -> Vec<Held> {
+    let whole = waited.iter().sum();
+    let rows = Holder::ALL.into_iter().zip(waited).filter(|(_, ns)| **ns > 0);
+    let mut rows: Vec<Held> = rows.map(|(holder, &ns)| held(holder, ns, whole, 0, Vec::new())).collect();
+    rows.sort_by_key(|held| std::cmp::Reverse(held.held_ns));
+    rows
+}
+
+/// What became of the program's writes, and who held the data while it waited.
+fn written(report: &TracedDirection) -> String {
+    let names: Vec<String> = report.refused_by.iter().map(|name| format!("{name}()")).collect();
+    let by = if names.is_empty() { String::new() } else { format!(" by {}", names.join(" and ")) };
+    let whole = report.waited.iter().map(|held| held.held_ns).sum();
+    let mut text = format!(
+        "The program's {} writes{by}: {} more were refused (EAGAIN), {} waited in the call. It waited for room for {}",
+        report.writes,
+        report.refused_writes,
+        report.waited_writes,
+        words::time(whole)
+    );
+    let who = report.waited.iter().take(3).map(|held| {
+        let name = Holder::ALL.into_iter().find(|holder| holder.name() == held.holder);
+        format!("{} {}", words::time(held.held_ns), name.map_or_else(String::new, |holder| holder.to_string()))
+    });
+    let who: Vec<String> = who.collect();
+    if !who.is_empty() {
+        text.push_str(&format!(": {}", who.join(", ")));
+    }
+    text.push('.');
+    text
+}
+
+/// The channel that a flow is.
+pub(super) const fn key(flow: &Flow) -> Option<ChannelKey> {
+    match flow.key {
+        FlowKey::L2cap(key) => Some(key),
+        _ => None,
+    }
+}
