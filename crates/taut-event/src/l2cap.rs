@@ -103,6 +103,8 @@ pub struct ChannelEnd {
     pub number: u16,
     /// Identifiers of the L2CAP channel, the own one first; 0 of others.
     pub cids: [u16; 2],
+    /// Whether its program does not want to wait in calls (`O_NONBLOCK`).
+    pub is_nonblocking: bool,
 }
 
 impl ChannelEnd {

@@ -38,9 +38,7 @@ pub use event::{AckSentBy, Call, Direction, Event, Release, Segment, SegmentFlag
 pub use event::{SackBlock, TimestampOption, What};
 pub use flow::{Address, Flow, FlowId, FlowKey, LocalKey, LocalKind, Vantage, VantageId};
 pub use holder::{Holder, Side};
-pub use l2cap::{
-    Acl, Att, AttKind, AttUuid, Channel, ChannelEnd, ChannelKey, Characteristic, L2cap, RadioLink, Turn,
-};
+pub use l2cap::{Acl, Att, AttKind, AttUuid, Channel, ChannelEnd, ChannelKey, Characteristic, L2cap, RadioLink, Turn};
 pub use le::{Le, LeHeader, LeKey, LeLink, LePdu};
 pub use quic::{Quic, QuicCongestion, QuicMetric, QuicPacket};
 pub use sink::{Closed, Sink};

@@ -76,7 +76,7 @@ fn clean(value: &mut Value) {
 /// Rows of a breakdown in the short form.
 const ROWS: usize = 5;
 /// What this first form of the trace does not reach.
-pub(crate) const UNSEEN: &str = "Not seen: splice, io_uring on anything but TCP, and Bluetooth.";
+pub(crate) const UNSEEN: &str = "Not seen: splice, and io_uring on anything but TCP.";
 
 impl TraceDocument {
     /// The document as one JSON object, indented, with a newline at the end.

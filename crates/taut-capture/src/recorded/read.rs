@@ -7,8 +7,9 @@ use taut_event::{
 };
 use taut_time::{ByteRange, Instant, Layer};
 
+use super::channel;
 use super::line::{
-    CLOSINGS, LARGEST, LOCAL, LONGEST, MARK, MOST_FLOWS, MOST_NAMES, RELEASES, STAMPS, VERSION, coverage, value_of,
+    CLOSINGS, LARGEST, LOCAL, LONGEST, MARK, MOST_FLOWS, MOST_NAMES, READ, RELEASES, STAMPS, coverage, value_of,
 };
 use super::state::Numbers;
 use crate::buffer::Buffer;
@@ -81,7 +82,7 @@ impl<'a> Recorded<'a> {
                 }
             };
             let taken = match (number, state.end.at) {
-                (0, _) if line.strip_prefix(MARK) == Some(VERSION) => Ok(()),
+                (0, _) if line.strip_prefix(MARK).is_some_and(|version| READ.contains(&version)) => Ok(()),
                 (0, _) => {
                     let form = "a recorded trace of another version of taut";
                     return Err(Error::NotYet { form, instead: "explain it with that version" });
@@ -181,6 +182,8 @@ impl<S: Sink> Reading<'_, S> {
         let kind = fields.next().ok_or("a flow has no kind")?;
         let key = if kind == "tcp" {
             FlowKey::Tcp(address(fields.next())?, address(fields.next())?)
+        } else if kind == "channel" {
+            FlowKey::L2cap(channel::read_key(fields).ok_or("a channel has a name that can't be")?)
         } else {
             let kind =
                 LOCAL.into_iter().find(|known| known.name() == kind).ok_or("a flow has no kind that is known")?;
@@ -234,7 +237,14 @@ impl<S: Sink> Reading<'_, S> {
             thread => Some(TaskId(number(thread)?)),
         };
         let mut bytes = ByteRange::default();
+        let mut layer = Layer::Socket;
         let what = match letter {
+            'h' => {
+                let (what, range) = channel::read_event(fields).ok_or("an event of a channel can't be")?;
+                (bytes, layer) = (range, Layer::Driver);
+                What::L2cap(what)
+            }
+            'n' => What::IsEnd(channel::read_end(fields).ok_or("the channel of a socket can't be")?),
             'c' => What::Call(Call::Begin { number: number(fields.next())? }),
             'C' => What::Call(Call::End { number: number(fields.next())?, result: number(fields.next())? }),
             'w' => What::Task(Task::Slept),
@@ -271,7 +281,7 @@ impl<S: Sink> Reading<'_, S> {
             seen_by: VantageId(0),
             flow: FlowId(id),
             direction,
-            layer: Layer::Socket,
+            layer,
             what,
             bytes,
             who,

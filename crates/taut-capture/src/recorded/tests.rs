@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 use taut_event::{
-    AckSentBy, Address, Call, Closed, Coverage, Direction, Event, Flow, FlowId, FlowKey, Kind, LocalKey, LocalKind,
-    Recovery, Release, Sink, SocketState, Stamp, Task, TaskId, Timer, VantageId, What,
+    AckSentBy, Acl, Address, Call, Channel, ChannelEnd, ChannelKey, Closed, Coverage, Direction, Event, Flow, FlowId,
+    FlowKey, Kind, L2cap, LocalKey, LocalKind, RadioLink, Recovery, Release, Sink, SocketState, Stamp, Task, TaskId,
+    Timer, Turn, VantageId, What,
 };
 use taut_time::{ByteRange, Instant, Layer};
 
@@ -126,6 +127,59 @@ fn any_state() -> impl Strategy<Value = SocketState> {
         })
 }
 
+fn any_end() -> impl Strategy<Value = ChannelEnd> {
+    (any::<Option<u16>>(), any::<[u16; 2]>(), any::<[[u8; 6]; 2]>(), any::<[u16; 2]>(), any::<bool>()).prop_map(
+        |(adapter, [handle, number], [own, peer], cids, is_nonblocking)| ChannelEnd {
+            adapter,
+            handle,
+            own,
+            peer,
+            number,
+            cids,
+            is_nonblocking,
+        },
+    )
+}
+
+fn any_of_channel() -> impl Strategy<Value = L2cap> {
+    let turn = prop::sample::select(vec![Turn::Free, Turn::Asks, Turn::Answers, Turn::NotKnown]);
+    prop_oneof![
+        prop::sample::select(vec![L2cap::Asked, L2cap::NotCounted, L2cap::Lost, L2cap::Classic]),
+        any::<[[u16; 2]; 3]>().prop_map(|[mtu, mps, credits]| L2cap::Opened { mtu, mps, credits }),
+        (any::<(u16, bool, bool)>(), turn).prop_map(|((length, begins_pdu, ends_sdu), turn)| {
+            L2cap::Packet(Acl { length, begins_pdu, ends_sdu, turn })
+        }),
+        any::<u16>().prop_map(|packets| L2cap::Completed { packets }),
+        any::<u16>().prop_map(|count| L2cap::Credits { count }),
+        any::<bool>().prop_map(|is_stopped| L2cap::Stopped { is_stopped }),
+        any::<bool>().prop_map(|tells_completions| L2cap::Ended { tells_completions }),
+        any::<(u16, u32)>().prop_map(|(sequence, timestamp)| L2cap::Media { sequence, timestamp }),
+        any::<u32>().prop_map(|hz| L2cap::Stream { hz }),
+        any::<(u16, u16)>().prop_map(|(in_use, of)| L2cap::Buffers { in_use, of }),
+        (any::<u16>(), any::<u16>(), any::<Option<bool>>(), any::<[u8; 2]>(), any::<[u16; 2]>(), any::<[bool; 2]>())
+            .prop_map(|(interval, latency, is_central, phy, length, [is_encrypted, from_start])| {
+                let interval_ns = u64::from(interval) * 1_250_000;
+                L2cap::Link(RadioLink { interval_ns, latency, is_central, phy, length, is_encrypted, from_start })
+            }),
+    ]
+}
+
+fn any_channel() -> impl Strategy<Value = FlowKey> {
+    let kinds = any::<u16>().prop_flat_map(|number| {
+        prop::sample::select(vec![
+            Channel::Att,
+            Channel::CreditBased(number),
+            Channel::Dynamic(number),
+            Channel::Basic(number),
+            Channel::Unopened(number),
+            Channel::Rfcomm(number as u8),
+            Channel::Media(number),
+        ])
+    });
+    (any::<(u16, u16)>(), any::<Option<[u8; 6]>>(), kinds)
+        .prop_map(|((adapter, handle), peer, channel)| FlowKey::L2cap(ChannelKey { adapter, handle, peer, channel }))
+}
+
 fn any_what() -> impl Strategy<Value = What> {
     let stamp = prop::sample::select(super::line::STAMPS.map(|(_, stamp)| stamp).to_vec());
     let release = prop_oneof![
@@ -142,6 +196,8 @@ fn any_what() -> impl Strategy<Value = What> {
         any::<(u16, i32)>().prop_map(|(number, result)| What::Call(Call::End { number, result })),
         any::<u64>().prop_map(|waited_ns| What::Task(Task::Ran { waited_ns })),
         any::<u64>().prop_map(|waited_ns| What::Task(Task::Polled { waited_ns })),
+        any_end().prop_map(What::IsEnd),
+        any_of_channel().prop_map(What::L2cap),
         Just(What::Task(Task::Slept)),
         Just(What::Task(Task::Woken)),
         Just(What::Gap),
@@ -154,20 +210,22 @@ proptest! {
     #[test]
     fn what_is_written_is_read_as_it_was(
         events in prop::collection::vec(
-            (0..1_u64 << 50, 0..3_u32, any_what(), 0..1_u64 << 40, 0..5000_u64, any::<Option<u32>>(), any::<bool>()),
+            (0..1_u64 << 50, 0..4_u32, any_what(), 0..1_u64 << 40, 0..5000_u64, any::<Option<u32>>(), any::<bool>()),
             0..60,
         ),
+        channel in any_channel(),
     ) {
         let ends = if let FlowKey::Tcp(own, peer) = tcp() { Some((own, peer)) } else { None };
         let local = |kind, ends| FlowKey::Local(LocalKey { kind, inode: 3, ends });
-        let keys = [tcp(), local(LocalKind::Udp, ends), local(LocalKind::Unix, None)];
+        let keys = [tcp(), local(LocalKind::Udp, ends), local(LocalKind::L2cap, None), channel];
         let flows = keys.into_iter().zip(0..).map(|(key, id)| Told::Flow(FlowId(id), flow(key)));
         let mut told: Vec<Told> = flows.collect();
         for (at, id, what, start, length, who, is_back) in events {
-            let is_stamp = matches!(what, What::Reached(_));
+            let is_stamp = matches!(what, What::Reached(_) | What::L2cap(L2cap::Packet(_)));
+            let layer = if matches!(what, What::L2cap(_)) { Layer::Driver } else { Layer::Socket };
             let bytes = if is_stamp { ByteRange::new(start, start + length) } else { ByteRange::default() };
             let direction = if is_back { Direction::Backward } else { Direction::Forward };
-            told.push(Told::Event(Event { bytes, direction, who: who.map(TaskId), ..event(at, id, what) }));
+            told.push(Told::Event(Event { bytes, direction, layer, who: who.map(TaskId), ..event(at, id, what) }));
         }
         let (read, end) = read(&written(&told, u64::MAX)).unwrap();
         prop_assert_eq!(read, told);
@@ -176,7 +234,7 @@ proptest! {
 
     #[test]
     fn no_lines_make_the_reader_panic(
-        lines in prop::collection::vec("[fzmpx.bcCwktgqosrd][<>]?( (-|[0-9]{1,20}|-[0-9]{1,19}|tcp|pipe|1:1|[0-9;-]{0,40}|\"\u{1b}\"))*|.*", 0..20),
+        lines in prop::collection::vec("[fzmpx.bcCwktgqosrdhn][<>]?( (-|[0-9]{1,20}|-[0-9]{1,19}|tcp|pipe|channel|acl|link|[0-9a-f]{12}|1:1|[0-9;-]{0,40}|\"\u{1b}\"))*|.*", 0..20),
     ) {
         let file = format!("taut-events 1\nf 0 1ff - tcp 1.1.1.1:1 1.1.1.1:2\n{}", lines.join("\n"));
         let (told, end) = read(file.as_bytes()).unwrap();
@@ -196,7 +254,7 @@ fn the_end_has_what_was_said_last_and_the_names() {
 #[test]
 fn a_file_cut_anywhere_gives_what_stood_before_the_cut() {
     let file = written(&story(), u64::MAX);
-    let mark = "taut-events 1\n".len();
+    let mark = "taut-events 2\n".len();
     for cut in mark..file.len() {
         let (told, end) = read(&file[..cut]).unwrap();
         assert_eq!(told, story()[..told.len()]);
@@ -236,13 +294,18 @@ fn what_can_not_be_is_named_with_its_place() {
     assert_eq!(why("q> 0 0 - ;;;;;;;;2").1, "a socket's state can't be");
     assert_eq!(why("q> 0 0 - 1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1").1, "a socket's state can't be");
     assert_eq!(why("g> 0 0 - 5").1, "a line has more than it should");
+    assert_eq!(why("f 1 1 - channel 0 64 0102030405 credit 1").1, "a channel has a name that can't be");
+    assert_eq!(why("f 1 1 - channel 0 64 +12345678901 credit 1").1, "a channel has a name that can't be");
+    assert_eq!(why("h> 0 0 - acl 251 1 2 0 0 247").1, "an event of a channel can't be");
+    assert_eq!(why("h> 0 0 - acl 251 1 1 0 0 65536").1, "an event of a channel can't be");
+    assert_eq!(why("n> 0 0 - 0 64 010203040506 010203040506 1 64 64").1, "the channel of a socket can't be");
     assert_eq!(why("hello").1, "a line begins with a word that is not known");
     assert_eq!(why("z 1 ended").1, "a flow that is not open ends");
     assert_eq!(why(&"m".repeat(1 << 20)).1, "a line is longer than 1 MiB");
     assert_eq!(why(". 9223372036854775808").1, "the time of the end can't be");
     // The same file twice.
     assert_eq!(why(". 9\ntaut-events 1").1, "the trace has ended, and more comes behind it");
-    assert!(read(b"taut-events 2\n").is_err_and(|error| error.to_string().contains("another version of taut")));
+    assert!(read(b"taut-events 3\n").is_err_and(|error| error.to_string().contains("another version of taut")));
 }
 
 #[test]

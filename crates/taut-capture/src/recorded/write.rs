@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use taut_event::{Call, Closed, Event, Flow, FlowId, FlowKey, Sink, Task, What};
 use taut_time::Instant;
 
+use super::channel;
 use super::line::{
     CLOSINGS, LARGEST, LONGEST, MARK, MOST_FLOWS, MOST_NAMES, RELEASES, STAMPS, VERSION, arrow, bits, word_of,
 };
@@ -130,6 +131,11 @@ impl<W: Write> Recorder<W> {
                 Some(word) => write!(line, " {word}"),
                 None => return false,
             },
+            What::L2cap(what) => return channel::write_event(what, *bytes, line),
+            What::IsEnd(end) => {
+                channel::write_end(end, line);
+                Ok(())
+            }
             What::State(state) => {
                 let now = Numbers::of(state);
                 let Some(before) = self.open.insert(flow.0, now) else { return false };
@@ -157,6 +163,8 @@ fn letter(what: &What) -> Option<char> {
         What::State(_) => 'q',
         What::Released(_) => 'o',
         What::Gap => 'g',
+        What::L2cap(_) => 'h',
+        What::IsEnd(_) => 'n',
         _ => return None,
     })
 }
@@ -170,6 +178,11 @@ impl<W: Write> Sink for Recorder<W> {
         let _ = write!(self.line, "f {} {:x} {start} ", id.0, bits(flow.coverage));
         let _ = match flow.key {
             FlowKey::Tcp(own, peer) => write!(self.line, "tcp {own} {peer}"),
+            FlowKey::L2cap(key) => {
+                self.line.push_str("channel");
+                channel::write_key(&key, &mut self.line);
+                Ok(())
+            }
             FlowKey::Local(key) => match key.ends {
                 Some((own, peer)) => write!(self.line, "{} {} {own} {peer}", key.kind.name(), key.inode),
                 None => write!(self.line, "{} {}", key.kind.name(), key.inode),

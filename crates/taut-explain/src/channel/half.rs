@@ -28,7 +28,7 @@ use crate::tcp::sample::Sample;
 const MOST_PENDING: usize = 64;
 /// So many packets in the controller when an event closed were more than it could send: the acknowledgement of
 /// the last one may come only with the next event.
-const LEFT_OVER: usize = 2;
+pub(super) const LEFT_OVER: usize = 2;
 /// So many packets in the controller are remembered.
 const MOST_IN_CONTROLLER: usize = 4096;
 
@@ -113,14 +113,14 @@ pub(crate) struct Tally {
 
 /// A stretch of which only the next completion tells how much was air time.
 #[derive(Clone, Copy, Debug)]
-struct Pending {
-    holder: Holder,
+pub(super) struct Pending {
+    pub(super) holder: Holder,
     is_queued: bool,
     /// Whether the program waited for room meanwhile.
     is_awaited: bool,
     /// Without credits and with nothing in the kernel: a write that begins before credits come tells that it was the
     /// program's.
-    is_tentative: bool,
+    pub(super) is_tentative: bool,
     part: Episode,
     /// What the link was like.
     link: RadioLink,
@@ -144,17 +144,17 @@ pub(crate) struct Half {
     /// Since when there are none.
     dry_since: Option<u64>,
     /// Whether credits were given since there were none, and nothing has come since.
-    is_freshly_granted: bool,
+    pub(super) is_freshly_granted: bool,
     /// When they were.
     granted_at: u64,
     /// Bytes since an SDU that was shorter than the channel takes.
     block: u64,
     /// Lengths of the packets in the controller, with when they were handed over.
-    in_controller: VecDeque<(u16, u64)>,
+    pub(super) in_controller: VecDeque<(u16, u64)>,
     bytes_in_controller: u64,
     /// Packets that were in it after the last completion.
-    left_over: usize,
-    is_full: bool,
+    pub(super) left_over: usize,
+    pub(super) is_full: bool,
     /// When a buffer became free while all were taken, until it is used.
     freed_at: Option<u64>,
     pub(crate) buffers: u16,
@@ -166,12 +166,12 @@ pub(crate) struct Half {
     /// Where its program is seen at its socket.
     pub(crate) program: Option<Box<Program>>,
     /// Most packets in the controller at once.
-    most_in_controller: usize,
+    pub(super) most_in_controller: usize,
     /// Whether packets of the log were lost since then.
-    is_adrift: bool,
+    pub(super) is_adrift: bool,
     since: Option<(u64, u64)>,
     pub(crate) span_start: Option<u64>,
-    pending: VecDeque<Pending>,
+    pub(super) pending: VecDeque<Pending>,
 }
 
 impl Half {
@@ -261,87 +261,6 @@ impl Half {
             self.book(oldest);
         }
         self.pending.push_back(Pending { holder, is_queued, is_awaited, is_tentative, part, link: *link });
-    }
-
-    fn holder(&self, is_peers: bool, must_answer: bool, gap: u64, link: &RadioLink) -> (Holder, bool) {
-        if self.is_adrift {
-            return (Holder::NotKnown, false);
-        }
-        let is_dry = self.is_dry();
-        if self.is_classic {
-            return self.holder_classic();
-        }
-        if !self.is_sent_here {
-            return (self.holder_there(is_dry, is_peers, must_answer, gap, link), false);
-        }
-        if let Some(has_more) = self.has_more() {
-            return self.holder_seen(has_more, is_peers);
-        }
-        let holder = match self.in_controller.len() {
-            0 if self.lacks_credits() || self.tally.is_turnless => Holder::NotKnown,
-            0 if is_dry => Holder::Credits,
-            0 if is_peers => Holder::PeerTurn,
-            0 => Holder::SendingProgram,
-            _ if self.left_over >= LEFT_OVER => return (Holder::ConnectionInterval, true),
-            _ if self.lacks_credits() => Holder::NotKnown,
-            _ if is_dry => Holder::Credits,
-            _ if self.is_full => Holder::ControllerBuffers,
-            _ => Holder::ConnectionInterval,
-        };
-        (holder, false)
-    }
-
-    /// Whether the kernel has more of the program than it gave to the controller, where that is seen.
-    pub(super) fn has_more(&self) -> Option<bool> {
-        self.program.as_ref().and_then(|program| program.has_more())
-    }
-
-    /// The same as [`holder`](Self::holder) where the program's writes are seen: a kernel that has more of it hands it
-    /// over unless credits or the controller's buffers are missing.
-    fn holder_seen(&self, has_more: bool, is_peers: bool) -> (Holder, bool) {
-        let count = self.in_controller.len();
-        // Where the controller did not tell how many it takes, it is full with as many as it had at most.
-        let is_full = self.is_full || self.buffers == 0 && count > 0 && count >= self.most_in_controller;
-        let holder = match count {
-            0 if !has_more && is_peers => Holder::PeerTurn,
-            // Linux lets a program that waits for its turn (poll) wait as long as there are no credits.
-            0 if !has_more && self.is_dry() => Holder::Credits,
-            0 if !has_more => Holder::SendingProgram,
-            _ if self.left_over >= LEFT_OVER && count > 0 => return (Holder::ConnectionInterval, true),
-            _ if !has_more => Holder::ConnectionInterval,
-            _ if self.lacks_credits() => Holder::NotKnown,
-            _ if self.is_dry() => Holder::Credits,
-            _ if is_full => Holder::ControllerBuffers,
-            _ => Holder::HciQueue,
-        };
-        (holder, false)
-    }
-
-    /// A write of the program begins: where it could have written before, it held what came since.
-    pub(crate) fn write_begins(&mut self) {
-        if !self.is_dry() {
-            return;
-        }
-        for pending in self.pending.iter_mut().rev().take_while(|pending| pending.is_tentative) {
-            (pending.holder, pending.is_tentative) = (Holder::SendingProgram, false);
-        }
-    }
-
-    /// Who held what comes from the peer, of which only the arrival is seen.
-    fn holder_there(&self, is_dry: bool, is_peers: bool, must_answer: bool, gap: u64, link: &RadioLink) -> Holder {
-        // Given credits travel to the peer in one event, and what they allow comes in the next one.
-        let round = if self.is_freshly_granted { 2 } else { 1 };
-        let interval = self.listens_ns(link);
-        let is_soon = interval > 0 && gap <= interval.saturating_mul(round).saturating_add(interval / 8);
-        match is_soon {
-            _ if self.lacks_credits() || self.tally.is_turnless => Holder::NotKnown,
-            _ if is_dry => Holder::Credits,
-            _ if is_peers => Holder::PeerTurn,
-            _ if must_answer => Holder::SendingProgram,
-            true if self.is_freshly_granted => Holder::Credits,
-            true => Holder::ConnectionInterval,
-            false => Holder::NotKnown,
-        }
     }
 
     pub(super) fn opened(&mut self, asked: Option<(u64, u64)>, (at, place): (u64, u64), limits: Limits) {
@@ -643,7 +562,7 @@ impl Half {
     }
 
     /// The receiver listens once in this time at least: a peripheral may skip as many events as its latency says.
-    fn listens_ns(&self, link: &RadioLink) -> u64 {
+    pub(super) fn listens_ns(&self, link: &RadioLink) -> u64 {
         let is_to_peripheral = link.is_central == Some(self.is_sent_here);
         let skips = if is_to_peripheral { u64::from(link.latency) } else { 0 };
         link.interval_ns.saturating_mul(1 + skips)
@@ -663,7 +582,7 @@ impl Half {
         if let (true, Some(since)) = (is_dry, self.dry_since) {
             self.tally.ungranted = Some(at.saturating_sub(since));
         }
-        if is_dry || is_open || !self.in_controller.is_empty() {
+        if is_dry || is_open || !self.in_controller.is_empty() || self.has_more() == Some(true) {
             self.settle(0);
         }
         self.pending.clear();

@@ -7,6 +7,7 @@ mod gain;
 mod gains;
 mod gatt;
 mod half;
+mod held;
 mod known;
 mod media;
 mod model;

@@ -159,8 +159,9 @@ fn remarks(channel: &Channel, way: Way) -> Vec<String> {
         );
     }
     if let Some(place) = tally.overdrawn {
+        let place = if place > 0 { format!(" (frame {place})") } else { String::new() };
         remarks.push(format!(
-            "A PDU went although no credit was left (frame {place}): the log lacks credits, and from there on they are \
+            "A PDU went although no credit was left{place}: the log lacks credits, and from there on they are \
              not known."
         ));
     }

@@ -167,10 +167,11 @@ fn credits(facts: &Facts<'_>) -> Judged {
     }
     let median = tally.credit_waits.median().unwrap_or_default();
     let mut evidence = Vec::from_iter(tally.ungranted.map(|ns| {
-        let amid = if facts.half.is_amid_sdu() {
-            "an SDU was under way"
-        } else {
-            "whether the program had more to send, the log does not tell"
+        let amid = match facts.half.has_more() {
+            _ if facts.half.is_amid_sdu() => "an SDU was under way",
+            Some(true) => "the program had more to send",
+            Some(false) => "the program had nothing more to send",
+            None => "whether the program had more to send, the log does not tell",
         };
         text(format!("After the last was used none came any more, for {}; {amid}.", words::time(ns)))
     }));
@@ -296,7 +297,8 @@ fn buffers(facts: &Facts<'_>) -> Judged {
     if facts.half.buffers == 0 && facts.ns(Holder::ControllerBuffers) == 0.0 {
         // While the controller had packets the host may have kept others back for want of buffers.
         let in_controller = facts.ns(Holder::ConnectionInterval) + facts.ns(Holder::Air);
-        if in_controller < LEAST_SAVED * facts.whole_ns as f64 {
+        // Where the program is seen, what it kept back would have been booked to them.
+        if in_controller < LEAST_SAVED * facts.whole_ns as f64 || facts.half.has_more().is_some() {
             return CLEAR;
         }
         return unknown("how many packets the controller takes at once", FROM_BEGIN);

@@ -14,6 +14,8 @@ use crate::tcp::sample::Sample;
 const MOST_WAITING: usize = 4096;
 /// Room for so many is not given back.
 const FEW_WAITING: usize = 32;
+/// Kinds of system calls that are told by name.
+const MOST_CALLS: usize = 8;
 /// A write that takes longer, into what was full meanwhile, has waited for room.
 const ROOM_NS: u64 = 100_000;
 /// `EAGAIN` as a system call returns it.
@@ -78,7 +80,9 @@ pub(super) struct Tally {
     pub(super) waited: u64,
     /// Writes that the kernel took nothing of, for lack of room.
     pub(super) refused: u64,
-    /// Numbers of the system calls that were refused, of a socket that is known by its calls alone.
+    /// Of them, those for which the send buffer had room: Linux refuses as well while a channel has no credits.
+    pub(super) refused_with_room: u64,
+    /// Numbers of the system calls that write, of a socket of Bluetooth.
     pub(super) writing_calls: BTreeSet<u16>,
     pub(super) repeated: u64,
     /// What let the writes go that had been held.
@@ -310,14 +314,20 @@ impl Connection {
                 self.tally.reads += 1;
                 self.add_received(bytes);
             }
+            What::Call(Call::Begin { number }) if event.direction == Way::Forward => {
+                if self.tally.writing_calls.len() < MOST_CALLS {
+                    self.tally.writing_calls.insert(number);
+                }
+            }
             What::Call(Call::Begin { .. }) => self.is_reading = true,
-            What::Call(Call::End { result, number }) => match event.direction {
+            What::Call(Call::End { result, .. }) => match event.direction {
                 Way::Backward => self.is_reading = false,
                 Way::Forward => {
                     self.is_writing = false;
                     self.is_refused = result == EAGAIN;
                     self.tally.refused += u64::from(self.is_refused);
-                    self.tally.writing_calls.insert(number);
+                    let has_room = self.state.as_ref().is_some_and(|state| !state.send_buffer_full);
+                    self.tally.refused_with_room += u64::from(self.is_refused && has_room);
                 }
             },
             What::State(state) => {
@@ -331,7 +341,8 @@ impl Connection {
     /// Who had the time of a write that ends now.
     fn writer(&mut self, at: u64, kind: LocalKind) -> Holder {
         let has_waited = self.is_writing && self.idle_from.is_some_and(|from| at.saturating_sub(from) >= ROOM_NS);
-        let is_full = self.state.as_ref().is_some_and(|state| state.send_buffer_full);
+        // Linux lets a write wait as long as a channel of Bluetooth has no credits, whatever room there is.
+        let is_full = kind.is_bluetooth() || self.state.as_ref().is_some_and(|state| state.send_buffer_full);
         self.tally.waited += u64::from(has_waited && is_full);
         if has_waited && is_full { who_makes_room(kind) } else { Holder::SendingProgram }
     }
@@ -481,7 +492,7 @@ impl Connection {
             // It may be closed since its last call, which is not seen.
             let end = end.filter(|_| self.is_reading || self.is_writing || self.is_refused);
             self.advance_local(end.unwrap_or(self.last).max(self.last), kind, None, false);
-            let is_full = self.state.as_ref().is_some_and(|state| state.send_buffer_full);
+            let is_full = kind.is_bluetooth() || self.state.as_ref().is_some_and(|state| state.send_buffer_full);
             let turn = match self.is_writing {
                 true if is_full => who_makes_room(kind),
                 false if self.is_reading => Holder::PeerTurn,

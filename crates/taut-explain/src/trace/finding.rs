@@ -138,7 +138,12 @@ const fn of_connection(connection: &Connection, way: Way) -> &'static [Cause] {
 
 /// Names of the causes of what the traced socket sends, or receives.
 pub fn causes(way: Way) -> impl Iterator<Item = &'static str> {
-    of(way).iter().map(|cause| cause.name).chain(of_channels(way).map(|(name, _)| *name))
+    of_sockets(way).chain(of_channels(way).map(|(name, _)| *name))
+}
+
+/// Those of connections of TCP.
+pub(super) fn of_sockets(way: Way) -> impl Iterator<Item = &'static str> {
+    of(way).iter().map(|cause| cause.name)
 }
 
 /// The causes of channels of Bluetooth, each name once, which only what is sent has here.

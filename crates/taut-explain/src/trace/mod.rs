@@ -180,6 +180,11 @@ impl Trace {
         corked.collect()
     }
 
+    /// Something began no later than then.
+    fn begins_by(&mut self, at: Option<u64>) {
+        self.start = self.start.into_iter().chain(at).min();
+    }
+
     /// A connection begins; if pictures are wanted, its stretches are kept.
     fn keep_trails(&mut self, index: usize) {
         let Some(pictures) = &mut self.pictures else { return };
@@ -192,6 +197,7 @@ impl Trace {
 
     fn report(&mut self, id: FlowId, connection: &Connection) {
         self.closed.add(connection);
+        self.begins_by(self.radio.begin(id.0));
         let start = self.start.unwrap_or_default();
         let most = self.pictures.as_ref().map(|pictures| pictures.of_reports(self.kept));
         for way in taut_event::Direction::BOTH {
@@ -253,14 +259,17 @@ impl Sink for Trace {
         if self.radio.has(event.flow.0) {
             return self.radio.event(event);
         }
-        self.start = Some(self.start.map_or(at, |start| start.min(at)));
+        self.begins_by(Some(at));
         self.end = self.end.max(at);
         if let Some(Some(connection)) = self.connections.get_mut(event.flow.0 as usize) {
             let waited = connection.waiting();
             connection.event(event, self.waiting < MOST_WAITING);
             self.waiting = self.waiting + connection.waiting() - waited;
             match event.what {
-                What::IsEnd(end) => self.radio.joins(event.flow.0, &end, connection, at),
+                What::IsEnd(end) => {
+                    self.radio.joins(event.flow.0, &end, connection, at);
+                    self.begins_by(self.radio.begin(event.flow.0));
+                }
                 _ if connection.is_bluetooth() => self.radio.program(event.flow.0, event, connection),
                 _ => {}
             }

@@ -28,6 +28,7 @@ struct Tracked {
     channel: Box<Channel>,
     /// Number of the socket's flow.
     socket: Option<u32>,
+    is_nonblocking: bool,
     is_over: bool,
 }
 
@@ -51,13 +52,14 @@ impl Radio {
         if let Some(limit) = self.spans {
             channel.breakdowns().into_iter().for_each(|breakdown| breakdown.keep_trail(limit));
         }
-        self.channels.insert(id, Tracked { key, channel, socket: None, is_over: false });
+        self.channels.insert(id, Tracked { key, channel, socket: None, is_nonblocking: false, is_over: false });
     }
 
     /// Something happened on a channel.
     pub(super) fn event(&mut self, event: &Event) {
         if let Some(tracked) = self.channels.get_mut(&event.flow.0).filter(|tracked| !tracked.is_over) {
-            tracked.channel.event(event);
+            // There is no file whose frames could be looked at.
+            tracked.channel.event(&Event { place: 0, ..*event });
         }
     }
 
@@ -75,7 +77,7 @@ impl Radio {
     pub(super) fn joins(&mut self, socket: u32, end: &ChannelEnd, connection: &Connection, at: u64) {
         let is_its = |tracked: &&mut Tracked| tracked.socket.is_none() && !tracked.is_over && end.is_of(&tracked.key);
         let Some(tracked) = self.channels.values_mut().find(is_its) else { return };
-        tracked.socket = Some(socket);
+        (tracked.socket, tracked.is_nonblocking) = (Some(socket), end.is_nonblocking);
         let is_known = connection.is_from_start && tracked.channel.flow.from_start;
         let (written, is_waiting) = (connection.tally.sent_bytes, connection.is_waiting());
         tracked.channel.program(at, |half, program| {
@@ -83,6 +85,12 @@ impl Radio {
             program.has_queued(is_known.then_some(queued));
             program.waits(is_waiting);
         });
+    }
+
+    /// When the channel of a socket began, in ns.
+    pub(super) fn begin(&self, socket: u32) -> Option<u64> {
+        let tracked = self.channels.values().find(|tracked| tracked.socket == Some(socket))?;
+        tracked.channel.half(Way::Forward).span_start
     }
 
     /// What a socket's event tells of its program.
@@ -127,9 +135,9 @@ impl Radio {
         let half = tracked.channel.half(Way::Forward);
         let waited = half.program.as_ref().map(|program| program.waited_ns).unwrap_or_default();
         report.waited = waits(&waited);
-        let line = written(report);
+        let lines = written(report, tracked.is_nonblocking);
         if let Some(VerdictOn { verdict: Verdict::Found(worst), .. }) = report.verdicts.first_mut() {
-            worst.evidence.insert(0, Evidence { text: line, frames: None });
+            worst.evidence.splice(..0, lines.into_iter().map(|text| Evidence { text, frames: None }));
         }
         true
     }
@@ -145,27 +153,42 @@ fn waits(waited: &[u64; Holder::ALL.len()]) -> Vec<Held> {
 }
 
 /// What became of the program's writes, and who held the data while it waited.
-fn written(report: &TracedDirection) -> String {
-    let names: Vec<String> = report.refused_by.iter().map(|name| format!("{name}()")).collect();
+fn written(report: &TracedDirection, is_nonblocking: bool) -> Vec<String> {
+    let names: Vec<String> = report.written_by.iter().map(|name| format!("{name}()")).collect();
     let by = if names.is_empty() { String::new() } else { format!(" by {}", names.join(" and ")) };
-    let whole = report.waited.iter().map(|held| held.held_ns).sum();
-    let mut text = format!(
-        "The program's {} writes{by}: {} more were refused (EAGAIN), {} waited in the call. It waited for room for {}",
-        report.writes,
-        report.refused_writes,
-        report.waited_writes,
-        words::time(whole)
-    );
-    let who = report.waited.iter().take(3).map(|held| {
-        let name = Holder::ALL.into_iter().find(|holder| holder.name() == held.holder);
-        format!("{} {}", words::time(held.held_ns), name.map_or_else(String::new, |holder| holder.to_string()))
-    });
-    let who: Vec<String> = who.collect();
-    if !who.is_empty() {
-        text.push_str(&format!(": {}", who.join(", ")));
+    let mut lines = Vec::new();
+    let mut refused = format!("{} more were refused (EAGAIN)", report.refused_writes);
+    if report.refused_with_room > 0 {
+        refused.push_str(&format!(
+            ", {} of them with room in the send buffer, as Linux does while the channel has no credits",
+            report.refused_with_room
+        ));
     }
-    text.push('.');
-    text
+    lines.push(format!(
+        "Of the program's {} writes{by} {} waited in the call; {refused}.",
+        report.writes, report.waited_writes
+    ));
+    if is_nonblocking && report.waited_writes > 0 {
+        lines.push(
+            "The socket is non-blocking, and its calls waited all the same, with all else that the thread has to do: \
+             Linux before 5.18 does that while the channel has no credits."
+                .to_owned(),
+        );
+    }
+    let whole: u64 = report.waited.iter().map(|held| held.held_ns).sum();
+    if whole > 0 {
+        let who = report.waited.iter().take(4).map(|held| {
+            let name = Holder::ALL.into_iter().find(|holder| holder.name() == held.holder);
+            format!("{} {}", name.map_or_else(String::new, |holder| holder.to_string()), words::time(held.held_ns))
+        });
+        let who: Vec<String> = who.collect();
+        lines.push(format!(
+            "It waited for room for {}; who held its data then: {}.",
+            words::time(whole),
+            who.join(", ")
+        ));
+    }
+    lines
 }
 
 /// The channel that a flow is.

@@ -59,9 +59,13 @@ pub struct TracedDirection {
     /// Of a socket that is known by its calls: writes that waited in the call for room.
     #[serde(default)]
     pub waited_writes: u64,
-    /// The system calls that were refused, by name.
+    /// Of a socket of Bluetooth: refused writes for which the send buffer had room. Linux refuses as well while a channel
+    /// has no credits.
+    #[serde(default)]
+    pub refused_with_room: u64,
+    /// Of a socket of Bluetooth: the system calls that wrote, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub refused_by: Vec<String>,
+    pub written_by: Vec<String>,
     /// Of a socket of Bluetooth: who held the data while the program waited for room, after a write that was refused or
     /// in a write; longest first, their shares of that time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -171,6 +175,7 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
     }
     let breakdown = connection.breakdown(way);
     let whole = breakdown.total_ns();
+    let is_bluetooth = connection.is_bluetooth();
     let (transport, own, peer) = match connection.flow.key {
         FlowKey::Tcp(own, peer) => ("tcp", own.to_string(), peer.to_string()),
         FlowKey::Local(key) => local(&key, connection.end.as_ref()),
@@ -218,7 +223,8 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         longest_held_ns: if is_outgoing { tally.held.max() } else { 0 },
         refused_writes: if is_outgoing { tally.refused } else { 0 },
         waited_writes: if is_outgoing { tally.waited } else { 0 },
-        refused_by: tally.writing_calls.iter().filter(|_| is_outgoing).map(|&number| call::name(number)).collect(),
+        refused_with_room: if is_outgoing && is_bluetooth { tally.refused_with_room } else { 0 },
+        written_by: tally.writing_calls.iter().filter(|_| is_outgoing).map(|&number| call::name(number)).collect(),
         waited: Vec::new(),
         channel: None,
         released: if is_outgoing { Releases::of(tally) } else { Releases::default() },

@@ -1,5 +1,6 @@
 mod bounds;
 mod local;
+mod radio;
 mod table;
 
 use proptest::prelude::*;

@@ -28,6 +28,8 @@ pub struct SocketEnd {
     pub number: u16,
     /// Identifiers of the L2CAP channel, the own one first; 0 of RFCOMM.
     pub cids: [u16; 2],
+    /// `O_NONBLOCK`, which all descriptors of a socket share.
+    pub is_nonblocking: bool,
 }
 
 /// Asks a socket.
@@ -45,6 +47,7 @@ pub fn end_of(socket: BorrowedFd<'_>) -> io::Result<SocketEnd> {
     let mut information = [0; 6];
     sys::option_bytes(socket, level, name, &mut information)?;
     let handle = u16::from_ne_bytes([information[0], information[1]]);
+    let is_nonblocking = rustix::fs::fcntl_getfl(socket)?.contains(rustix::fs::OFlags::NONBLOCK);
     let socket = SockRef::from(&socket);
     let (own, peer) = (socket.local_addr()?, socket.peer_addr()?);
     let parse = if protocol == BTPROTO_L2CAP { l2cap } else { rfcomm };
@@ -55,7 +58,7 @@ pub fn end_of(socket: BorrowedFd<'_>) -> io::Result<SocketEnd> {
     let adapter = adapters.iter().find(|adapter| adapter.address.to_wire() == own).map(|adapter| adapter.index);
     // One adapter alone is the one, whatever address it goes by.
     let adapter = adapter.or_else(|| Some(adapters.first()?.index).filter(|_| adapters.len() == 1));
-    Ok(SocketEnd { adapter, handle, own, peer, number, cids: [own_cid, peer_cid] })
+    Ok(SocketEnd { adapter, handle, own, peer, number, cids: [own_cid, peer_cid], is_nonblocking })
 }
 
 /// Device, channel identifier and number of `struct sockaddr_l2`.

@@ -106,5 +106,6 @@ pub(super) fn end(of: Unnamed) -> Option<ChannelEnd> {
         peer: end.peer,
         number: end.number,
         cids: end.cids,
+        is_nonblocking: end.is_nonblocking,
     })
 }

@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use taut_event::{
-    Call, ChannelEnd, Closed, Coverage, Direction, Flow, FlowId, FlowKey, Kind, LocalKey, LocalKind, Sink, SocketState, Stamp,
-    TaskId, What as Happened,
+    Call, ChannelEnd, Closed, Coverage, Direction, Flow, FlowId, FlowKey, Kind, LocalKey, LocalKind, Sink, SocketState,
+    Stamp, TaskId, What as Happened,
 };
 use taut_time::Instant;
 
@@ -90,9 +90,10 @@ impl Others {
 
     /// Sockets of Bluetooth of which it is not told yet which channel they are an end of.
     pub(super) fn unnamed(&self) -> Vec<Unnamed> {
-        let unnamed = self.known.iter().filter_map(|(&address, other)| {
-            Some(Unnamed { address, process: other.unnamed?, inode: other.key.inode })
-        });
+        let unnamed = self
+            .known
+            .iter()
+            .filter_map(|(&address, other)| Some(Unnamed { address, process: other.unnamed?, inode: other.key.inode }));
         unnamed.collect()
     }
 
@@ -155,7 +156,8 @@ impl Others {
         let coverage = Coverage::of(&[Kind::Writes, Kind::Reads, Kind::Queues]);
         let coverage = if self.sees_readers { coverage.and(Coverage::of(&[Kind::Tasks])) } else { coverage };
         sink.flow(flow, &Flow { key: FlowKey::Local(key), from_start: false, coverage });
-        let other = Other { key, flow, out: 0, inward: 0, calls: Vec::new(), reader: None, has_unread: false, gaps, unnamed };
+        let other =
+            Other { key, flow, out: 0, inward: 0, calls: Vec::new(), reader: None, has_unread: false, gaps, unnamed };
         self.known.insert(record.socket, other);
     }
 }
@@ -199,12 +201,15 @@ impl Other {
                     self.calls.push((record.thread, room.taken));
                 }
                 events.tell(Direction::Forward, room.state(0), 0, 0);
+                let begin = Happened::Call(Call::Begin { number: record.number as u16 });
+                if is_send && self.key.kind.is_bluetooth() {
+                    events.tell(Direction::Forward, begin, 0, 0);
+                }
                 if is_send {
                     events.tell(Direction::Forward, Happened::Reached(Stamp::WriteBegin), self.out, self.out);
                 } else {
                     self.reader = Some(record.thread);
-                    let begin = Call::Begin { number: record.number as u16 };
-                    events.tell(Direction::Backward, Happened::Call(begin), 0, 0);
+                    events.tell(Direction::Backward, begin, 0, 0);
                 }
             }
             What::SocketReturn | What::PipeReturn => {

@@ -33,7 +33,8 @@ use crate::{output, run};
 /// Nothing in the program changes. Small programs at tracepoints of the kernel report writes, segments and
 /// acknowledgements with the state of the socket; each nanosecond of a connection is booked to one holder: Nagle's
 /// algorithm, cork, pacing, the congestion window, the receive window, the send buffer, a loss, the programs
-/// themselves, or a processor that the reader waits for. Ends with the program, after the time given, or with Ctrl-C,
+/// themselves, or a processor that the reader waits for. Of Bluetooth sockets it hears what passes between the kernel
+/// and the controller, too (CAP_NET_RAW): credits, the controller's buffers, the connection interval, the air. Ends with the program, after the time given, or with Ctrl-C,
 /// and prints then. Needs root, or CAP_BPF and CAP_PERFMON.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -49,9 +50,10 @@ use crate::{output, run};
   sudo taut trace --pid 4711 --for 5s --html slow.html  a page: who held the data when, with what was seen
   sudo taut trace --pid 4711 --for 5s --perfetto slow.json  the same for ui.perfetto.dev
   sudo taut trace --pid 4711 --for 5s --events slow.events  for later: `taut explain slow.events`
+  sudo taut trace -- l2cat connect 00:11:22:33:44:55 133  Bluetooth: who held what the program wrote
 
 Of Unix sockets, UDP and pipes it tells who waits for whom; with --port only TCP is traced.
-Not seen: splice, Bluetooth, children that a program forked before; io_uring on anything but TCP, and before
+Not seen: splice, children that a program forked before; io_uring on anything but TCP, and before
 Linux 6.3 on TCP. With --json the command's standard output goes to standard error.
 docs/trace.md has a worked case; `taut sockets` needs no right and tells less."
 )]
@@ -422,7 +424,8 @@ fn unseen(tracer: &Tracer, is_by_process: bool) -> Vec<String> {
         ));
     }
     if is_by_process && !tracer.traces_others() {
-        let text = "This kernel's types do not tell of Unix sockets, UDP, Bluetooth and pipes as known: only TCP is traced.";
+        let text =
+            "This kernel's types do not tell of Unix sockets, UDP, Bluetooth and pipes as known: only TCP is traced.";
         remarks.push(text.to_owned());
     }
     if is_by_process && tracer.missing().contains(&"sk_data_ready") {

@@ -3,6 +3,7 @@
 use taut_event::Recovery;
 
 use super::*;
+use crate::trace::finding::of_sockets;
 
 /// A story, and what is said of it: of what the traced program sends, in the order of the causes, which is
 /// nagle_delayed_ack, cork, receiving_program, receive_window, send_buffer, loss, pacing, congestion_window; then of
@@ -119,9 +120,9 @@ fn letter(verdict: &Verdict) -> char {
 
 #[test]
 fn each_cause_stands_where_it_must_and_nowhere_else() {
-    let columns: Vec<(&str, bool)> = causes(Way::Forward)
+    let columns: Vec<(&str, bool)> = of_sockets(Way::Forward)
         .map(|cause| (cause, true))
-        .chain(causes(Way::Backward).map(|cause| (cause, false)))
+        .chain(of_sockets(Way::Backward).map(|cause| (cause, false)))
         .collect();
     let mut wrong = String::new();
     let mut said = vec![String::new(); columns.len()];
