@@ -69,3 +69,76 @@ fn a_program_is_traced_on_linux_6_1() {
 fn a_program_is_traced_on_linux_6_12() {
     names_nagle("a_program_is_traced_on_linux_6_12", "6.12", &[]);
 }
+
+/// The published speed-server, traced from its start over the controllers of `scenarios/paper-000.toml`: once with a
+/// receiver whose small buffer makes the kernel give few credits, as older kernels do whatever its size, and once as
+/// this kernel is.
+const STUTTER: &str = r#"
+await() { until grep -qs "$1" "$2"; do sleep 0.1; done; }
+A0=00:AA:01:00:00:00 A1=00:AA:01:01:00:00
+taut air attach paper-000 --on --json >/tmp/radio & radio=$!
+await adapters /tmp/radio
+usual=$(cat /proc/sys/net/core/rmem_default)
+for receiver in small usual; do
+    [ $receiver = small ] && bytes=2304 || bytes=$usual
+    taut trace --json --events $OUT/$receiver.events -- l2cat speed-server --no-advertise --once --bind $A1 133 \
+        >$OUT/$receiver 2>/tmp/$receiver & trace=$!
+    await Listening /tmp/$receiver
+    echo $bytes >/proc/sys/net/core/rmem_default
+    l2cat speed-client --bind $A0 --time 2 $A1 133 >/tmp/client 2>&1
+    echo $usual >/proc/sys/net/core/rmem_default
+    wait $trace || { cat /tmp/$receiver >&2; exit 10; }
+    taut explain --json $OUT/$receiver.events >$OUT/$receiver.explained || exit 11
+    # The kernel ends a link 2 s after its last channel: the next one begins anew.
+    sleep 4
+done
+kill -INT $radio; wait $radio"#;
+
+/// Who held what the program sent, in ns.
+fn held(direction: &Value, rows: &str, holder: &str) -> u64 {
+    let all = direction[rows].as_array().unwrap_or_else(|| panic!("no {rows}: {direction:#}"));
+    all.iter().find(|row| row["holder"] == holder).map_or(0, |row| row["held_ns"].as_u64().unwrap())
+}
+
+fn sum(direction: &Value, rows: &str) -> u64 {
+    direction[rows].as_array().unwrap().iter().map(|row| row["held_ns"].as_u64().unwrap()).sum()
+}
+
+/// Whose fault the waits of the published program are.
+#[test]
+fn what_stops_the_published_program_is_told_of_that_program() {
+    let Some(lab) = Lab::ready("what_stops_the_published_program_is_told_of_that_program") else { return };
+    let mut command = lab.command(&["run", "--kernel", "6.12", "--icount", "--l2cat", "--module", "hci_vhci", "--out"]);
+    let output = command.arg(lab.path("out")).args(["--", "sh", "-c", STUTTER]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let read = |name: &str| {
+        let text = fs::read_to_string(lab.path("out").join(name)).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap_or_else(|error| panic!("{error}: {text}{stderr}"))
+    };
+    let mut found = Vec::new();
+    for receiver in ["small", "usual"] {
+        let trace = read(receiver);
+        assert_eq!((&trace["lost_records"], &trace["others"]), (&json!(0), &json!(1)), "{trace:#}");
+        let sent = &trace["worst"][0];
+        let (program, writes) = (sent["program"].as_str().unwrap(), sent["writes"].as_u64().unwrap());
+        assert!(program.starts_with("l2cat (") && writes > 50, "{trace:#}");
+        assert_eq!((&sent["transport"], &sent["written_by"]), (&json!("l2cap"), &json!(["sendto"])), "{trace:#}");
+        let refused = sent["refused_writes"].as_u64().unwrap();
+        assert!(refused > writes / 4, "{trace:#}");
+        // Each nanosecond has one holder, also of the time in which the program waited for room: nearly all.
+        let span = sent["span_ns"].as_u64().unwrap();
+        assert_eq!(sum(sent, "breakdown"), span, "{trace:#}");
+        let waited = sum(sent, "waited");
+        assert!(waited <= span && waited > span / 10 * 9, "{waited} of {span}: {trace:#}");
+        let not_known = held(sent, "breakdown", "not_known") + held(sent, "breakdown", "sending_program");
+        assert!(not_known < span / 100, "{trace:#}");
+        found.push((held(sent, "waited", "credits") as f64 / waited as f64, sent["verdicts"][0].clone()));
+        // The file tells the same.
+        let explained = read(&format!("{receiver}.explained"));
+        assert_eq!(explained["files"][0]["trace"]["worst"], trace["worst"], "{explained:#}");
+    }
+    let [(few, cause), (enough, other)] = &found[..] else { unreachable!() };
+    assert!(*few > 0.3 && cause["cause"] == "credit_window" && cause["verdict"] == "found", "{few} {cause:#}");
+    assert!(*enough < 0.05 && other["cause"] != "credit_window", "{enough} {other:#}");
+}

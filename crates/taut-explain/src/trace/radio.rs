@@ -58,7 +58,6 @@ impl Radio {
     /// Something happened on a channel.
     pub(super) fn event(&mut self, event: &Event) {
         if let Some(tracked) = self.channels.get_mut(&event.flow.0).filter(|tracked| !tracked.is_over) {
-            // There is no file whose frames could be looked at.
             tracked.channel.event(&Event { place: 0, ..*event });
         }
     }
@@ -129,6 +128,12 @@ impl Radio {
         report.begin_ns = direction.begin_ns;
         report.span_ns = direction.span_ns;
         report.verdicts = direction.verdicts;
+        // There is no file whose frames could be looked at.
+        for on in &mut report.verdicts {
+            if let Verdict::Found(found) = &mut on.verdict {
+                found.evidence.iter_mut().for_each(|seen| seen.frames = None);
+            }
+        }
         report.remarks.extend(direction.remarks);
         report.channel = direction.channel;
         report.picture = most.and_then(|most| breakdown.picture(start, most));
@@ -160,7 +165,8 @@ fn written(report: &TracedDirection, is_nonblocking: bool) -> Vec<String> {
     let mut refused = format!("{} more were refused (EAGAIN)", report.refused_writes);
     if report.refused_with_room > 0 {
         refused.push_str(&format!(
-            ", {} of them with room in the send buffer, as Linux does while the channel has no credits",
+            ", {} of them with room in the send buffer: Linux takes no more while all credits are used, also by packets \
+             that wait in its own queue",
             report.refused_with_room
         ));
     }

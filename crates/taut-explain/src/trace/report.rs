@@ -258,8 +258,7 @@ fn local(key: &LocalKey, end: Option<&ChannelEnd>) -> (&'static str, String, Str
 /// The near end of a channel of Bluetooth.
 fn own_end(key: &LocalKey, end: Option<&ChannelEnd>) -> String {
     let Some(end) = end else { return format!("{} socket {}", bluetooth(key.kind), key.inode) };
-    let name = device(end.own);
-    end.adapter.map_or_else(|| name.clone(), |adapter| format!("hci{adapter} ({name})"))
+    end.adapter.map_or_else(|| device(end.own), |adapter| format!("hci{adapter}"))
 }
 
 /// The far end, with what tells the channel from others of the link.
@@ -268,7 +267,7 @@ fn peer_end(end: Option<&ChannelEnd>) -> String {
     let channel = match (end.number, end.cids) {
         (0, [_, cid]) => format!("CID {cid:#06x}"),
         (number, [0, 0]) => format!("RFCOMM channel {number}"),
-        (psm, [_, cid]) => format!("PSM {psm:#06x}, CID {cid:#06x}"),
+        (psm, _) => format!("PSM {psm:#06x}"),
     };
     format!("{} {channel} (handle {})", device(end.peer), end.handle)
 }

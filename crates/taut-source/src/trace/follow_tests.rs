@@ -7,6 +7,9 @@ use taut_time::ByteRange;
 
 use super::*;
 
+#[path = "follow_bluetooth_tests.rs"]
+mod bluetooth;
+
 /// Keeps what it is told.
 #[derive(Debug, Default)]
 struct Heard {
