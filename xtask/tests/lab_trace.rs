@@ -136,7 +136,7 @@ fn what_stops_the_published_program_is_told_of_that_program() {
         found.push((held(sent, "waited", "credits") as f64 / waited as f64, sent["verdicts"][0].clone()));
         // The file tells the same.
         let explained = read(&format!("{receiver}.explained"));
-        assert_eq!(explained["files"][0]["trace"]["worst"], trace["worst"], "{explained:#}");
+        assert_eq!(explained["traces"][0]["trace"]["worst"], trace["worst"], "{explained:#}");
     }
     let [(few, cause), (enough, other)] = &found[..] else { unreachable!() };
     assert!(*few > 0.3 && cause["cause"] == "credit_window" && cause["verdict"] == "found", "{few} {cause:#}");

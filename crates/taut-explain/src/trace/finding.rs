@@ -116,7 +116,7 @@ const ABOVE_RADIO: [Cause; 1] = [Cause {
     holders: &[Holder::SendBuffer],
     summary: "The socket's send buffer was full: what the program wrote waited for the radio, and by whom it was held \
               there was not heard",
-    remedy: "Trace it with CAP_NET_RAW, from before the channel opens: then the credits of the peer, the controller's \
+    remedy: "Trace it with CAP_NET_RAW, from before the channel opens, and with one channel of its PSM on the link: then the credits of the peer, the controller's \
              buffers and the connection interval are told apart.",
 }];
 

@@ -197,6 +197,7 @@ impl Trace {
 
     fn report(&mut self, id: FlowId, connection: &Connection) {
         self.closed.add(connection);
+        self.radio.socket_ends(id.0);
         self.begins_by(self.radio.begin(id.0));
         let start = self.start.unwrap_or_default();
         let most = self.pictures.as_ref().map(|pictures| pictures.of_reports(self.kept));
@@ -225,6 +226,7 @@ impl Trace {
                 self.worst.insert(place, (weight, direction));
             }
         }
+        self.radio.forget(id.0);
     }
 }
 

@@ -17,7 +17,10 @@ const MOST: usize = 1024;
 /// The channels, by the numbers of their flows.
 #[derive(Debug, Default)]
 pub(super) struct Radio {
+    /// Those that are open.
     channels: BTreeMap<u32, Tracked>,
+    /// Those of sockets that are not reported yet, by the numbers of the sockets' flows.
+    over: BTreeMap<u32, Tracked>,
     /// Where pictures are wanted: stretches of each.
     spans: Option<usize>,
 }
@@ -29,7 +32,6 @@ struct Tracked {
     /// Number of the socket's flow.
     socket: Option<u32>,
     is_nonblocking: bool,
-    is_over: bool,
 }
 
 impl Radio {
@@ -45,6 +47,7 @@ impl Radio {
 
     /// A channel opens; one of the sockets may be an end of it.
     pub(super) fn opens(&mut self, id: u32, key: ChannelKey, flow: Flow) {
+        self.ends(id);
         if self.channels.len() >= MOST {
             return;
         }
@@ -52,30 +55,32 @@ impl Radio {
         if let Some(limit) = self.spans {
             channel.breakdowns().into_iter().for_each(|breakdown| breakdown.keep_trail(limit));
         }
-        self.channels.insert(id, Tracked { key, channel, socket: None, is_nonblocking: false, is_over: false });
+        self.channels.insert(id, Tracked { key, channel, socket: None, is_nonblocking: false });
     }
 
     /// Something happened on a channel.
     pub(super) fn event(&mut self, event: &Event) {
-        if let Some(tracked) = self.channels.get_mut(&event.flow.0).filter(|tracked| !tracked.is_over) {
+        if let Some(tracked) = self.channels.get_mut(&event.flow.0) {
             tracked.channel.event(&Event { place: 0, ..*event });
         }
     }
 
     /// Nothing more comes of a channel. One that no socket is an end of is forgotten.
     pub(super) fn ends(&mut self, id: u32) {
-        let Some(tracked) = self.channels.get_mut(&id) else { return };
+        let Some(mut tracked) = self.channels.remove(&id) else { return };
+        let Some(socket) = tracked.socket else { return };
         tracked.channel.finish();
-        tracked.is_over = true;
-        if tracked.socket.is_none() {
-            self.channels.remove(&id);
-        }
+        // A socket is connected once.
+        self.over.entry(socket).or_insert(tracked);
     }
 
-    /// A socket is an end of a channel, and all that its program wrote so far is known if it `is_from_start`.
+    /// A socket is an end of a channel. Of several that fit nobody can tell which.
     pub(super) fn joins(&mut self, socket: u32, end: &ChannelEnd, connection: &Connection, at: u64) {
-        let is_its = |tracked: &&mut Tracked| tracked.socket.is_none() && !tracked.is_over && end.is_of(&tracked.key);
-        let Some(tracked) = self.channels.values_mut().find(is_its) else { return };
+        let mut fit = self.channels.values_mut().filter(|tracked| end.is_of(&tracked.key));
+        let (Some(tracked), None) = (fit.next(), fit.next()) else { return };
+        if tracked.socket.is_some() || self.over.contains_key(&socket) {
+            return;
+        }
         (tracked.socket, tracked.is_nonblocking) = (Some(socket), end.is_nonblocking);
         let is_known = connection.is_from_start && tracked.channel.flow.from_start;
         let (written, is_waiting) = (connection.tally.sent_bytes, connection.is_waiting());
@@ -88,14 +93,14 @@ impl Radio {
 
     /// When the channel of a socket began, in ns.
     pub(super) fn begin(&self, socket: u32) -> Option<u64> {
-        let tracked = self.channels.values().find(|tracked| tracked.socket == Some(socket))?;
-        tracked.channel.half(Way::Forward).span_start
+        let open = self.channels.values().find(|tracked| tracked.socket == Some(socket));
+        self.over.get(&socket).or(open)?.channel.half(Way::Forward).span_start
     }
 
     /// What a socket's event tells of its program.
     pub(super) fn program(&mut self, socket: u32, event: &Event, connection: &Connection) {
-        let its = |tracked: &&mut Tracked| tracked.socket == Some(socket) && !tracked.is_over;
-        let Some(tracked) = self.channels.values_mut().find(its) else { return };
+        let mut channels = self.channels.values_mut();
+        let Some(tracked) = channels.find(|tracked| tracked.socket == Some(socket)) else { return };
         let (at, bytes) = (event.at.as_nanos(), event.bytes.end.saturating_sub(event.bytes.start));
         let is_waiting = connection.is_waiting();
         tracked.channel.program(at, |half, program| {
@@ -112,15 +117,22 @@ impl Radio {
         });
     }
 
-    /// Puts into a socket's report what its channel tells of what it sends.
-    pub(super) fn tell(&mut self, socket: u32, start: u64, most: Option<usize>, report: &mut TracedDirection) -> bool {
-        let found = self.channels.iter().find(|(_, tracked)| tracked.socket == Some(socket));
-        let Some(mut tracked) = found.map(|(&id, _)| id).and_then(|id| self.channels.remove(&id)) else {
-            return false;
-        };
-        if !tracked.is_over {
-            tracked.channel.finish();
+    /// A socket is reported next: its channel is over.
+    pub(super) fn socket_ends(&mut self, socket: u32) {
+        let open = self.channels.iter().find(|(_, tracked)| tracked.socket == Some(socket));
+        if let Some(id) = open.map(|(&id, _)| id) {
+            self.ends(id);
         }
+    }
+
+    /// A socket was reported.
+    pub(super) fn forget(&mut self, socket: u32) {
+        self.over.remove(&socket);
+    }
+
+    /// Puts into a socket's report what its channel tells of what it sends.
+    pub(super) fn tell(&self, socket: u32, start: u64, most: Option<usize>, report: &mut TracedDirection) -> bool {
+        let Some(tracked) = self.over.get(&socket) else { return false };
         let Some((direction, breakdown, _)) = channel::direction(&tracked.channel, Way::Forward, start, false) else {
             return false;
         };

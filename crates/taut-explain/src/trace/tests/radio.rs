@@ -194,6 +194,46 @@ fn a_program_that_writes_while_there_are_no_credits_held_the_data_until_then() {
     assert_eq!(ns(&direction, Holder::Credits), 100 * MS);
 }
 
+/// The channel was open before, and the log has no credits of it: what the kernel keeps back tells of them.
+#[test]
+fn credits_that_were_never_seen_are_known_by_what_the_kernel_keeps_back() {
+    let told = |is_seen| {
+        let mut radio = Radio::new(3, true);
+        radio.log(0, Way::Forward, L2cap::NotCounted).writes(1, 1, 0);
+        if is_seen {
+            radio.joins(1, true);
+        }
+        let mut at = 1;
+        for _ in 0..20 {
+            radio.hands_over(at).writes(at + 1, at + 1, 2880).through(at + 20);
+            at += 100;
+        }
+        radio.end(at)
+    };
+    let direction = told(true);
+    assert_eq!(found(&direction)[0], "credit_window", "{direction:#?}");
+    assert!(evidence(&direction).contains("was open before"));
+    assert!(ns(&direction, Holder::Credits) > 1500 * MS);
+    // Without the log it is known by its calls.
+    assert!(told(false).channel.is_none());
+}
+
+/// Two channels that a socket may be an end of: nobody can tell which.
+#[test]
+fn a_socket_that_fits_two_channels_goes_with_neither() {
+    let told = |is_other| {
+        let mut radio = Radio::new(3, true);
+        if is_other {
+            let key = ChannelKey { adapter: 0, handle: 64, peer: Some(PEER), channel: Channel::CreditBased(0x85) };
+            let flow = Flow { key: FlowKey::L2cap(key), from_start: true, coverage: Coverage::NONE };
+            radio.story.0.flow(FlowId(CHANNEL.0 + 1), &flow);
+        }
+        radio.writes(1, 1, 0).joins(1, true).hands_over(1).through(20);
+        radio.end(30).channel.is_some()
+    };
+    assert_eq!((told(false), told(true)), (true, false));
+}
+
 #[test]
 fn a_controller_that_takes_no_more_is_known_by_what_the_kernel_keeps_back() {
     let mut radio = Radio::new(1000, true);
@@ -282,7 +322,12 @@ proptest! {
                 4 => radio.log(at, Way::Forward, L2cap::Lost),
                 5 => radio.log(at, Way::Forward, L2cap::Credits { count: pause as u16 }),
                 6 => radio.log(at, Way::Forward, L2cap::Buffers { in_use: pause as u16, of: 20 }),
-                7 => radio.log(at, Way::Forward, L2cap::NotCounted),
+                7 if pause < 10 => radio.log(at, Way::Forward, L2cap::NotCounted),
+                7 if pause < 20 => radio.log(at, Way::Forward, L2cap::Stopped { is_stopped: pause % 2 == 0 }),
+                7 => {
+                    let link = RadioLink { interval_ns: pause * MS, phy: [pause as u8; 2], ..RadioLink::default() };
+                    radio.log(at, Way::Forward, L2cap::Link(link))
+                }
                 8 | 9 => radio.through(at),
                 _ => radio.hands_over(at),
             };
