@@ -77,7 +77,8 @@ fn stream(stream: &StreamFacts) -> String {
     let _ = write!(text, ": {lost} of {expected} packets lost ({share})");
     if stream.gaps > 0 {
         let (gaps, row) = (units::count(stream.gaps), units::count(stream.most_lost_in_a_row));
-        let _ = write!(text, " in {gaps} gaps, at most {row} in a row");
+        let plural = if stream.gaps == 1 { "" } else { "s" };
+        let _ = write!(text, " in {gaps} gap{plural}, at most {row} in a row");
     }
     let counts = [(stream.overtaken, "overtaken"), (stream.duplicates, "twice"), (stream.restarts, "new starts")];
     for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {

@@ -231,13 +231,23 @@ fn loss(
     }
 }
 
+/// Why options of sockets can't be looked at, or what to do; `more_rights` might help.
+pub(crate) fn options_are_hidden(more_rights: bool) -> &'static str {
+    if more_rights && !rustix::process::geteuid().is_root() {
+        "run it as root, or with `sudo setcap cap_sys_ptrace,cap_dac_read_search+ep` on the program"
+    } else {
+        "their programs are not to be seen in /proc here, or pidfd_getfd(2) is refused, which came with Linux 5.6"
+    }
+}
+
 fn remarks(sampler: &Sampler, without_options: u64, forgotten: u64) -> Vec<String> {
     let mut remarks = Vec::new();
     if without_options > 0 {
         let connections = if without_options == 1 { "1 connection" } else { &format!("{without_options} connections") };
         remarks.push(format!(
             "The options of {connections} can't be looked at, so waits for Nagle's algorithm or TCP_CORK are not told \
-             there: run it as root."
+             there: {}.",
+            options_are_hidden(true)
         ));
     }
     let lost = u64::try_from(sampler.forgotten()).unwrap_or(u64::MAX).saturating_add(forgotten);

@@ -12,6 +12,7 @@ use taut_source::{Sampler, Seen};
 
 use crate::account::account;
 use crate::exit::Code;
+use crate::host_watch::options_are_hidden;
 use crate::{output, run};
 
 /// List the TCP sockets of this host, with what ss can't say: Nagle's algorithm, cork, delayed
@@ -144,11 +145,7 @@ fn remarks(sockets: &[SocketRow], hidden: usize, forgotten: usize) -> Vec<String
     let unseen =
         sockets.iter().filter(|row| row.is_held && row.nodelay.is_none() && row.state == "established").count();
     if unseen > 0 {
-        let way = if hidden > 0 && !rustix::process::geteuid().is_root() {
-            "run it as root, or with `sudo setcap cap_sys_ptrace,cap_dac_read_search+ep` on the program"
-        } else {
-            "their programs are not to be seen in /proc here, or pidfd_getfd(2) is refused, which came with Linux 5.6"
-        };
+        let way = options_are_hidden(hidden > 0);
         remarks.push(format!(
             "The options of {unseen} sockets can't be looked at, so waits for Nagle's algorithm or TCP_CORK are not told \
              there: {way}."
