@@ -10,28 +10,34 @@ pub(crate) struct Buffer<R> {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    /// Bytes consumed so far.
-    position: u64,
+    /// Position in the stream of the first byte that is held.
+    base: u64,
     is_at_end: bool,
 }
 
 impl<R: Read> Buffer<R> {
     pub(crate) fn new(from: R) -> Self {
-        Self { from, bytes: Vec::new(), start: 0, end: 0, position: 0, is_at_end: false }
+        Self { from, bytes: Vec::new(), start: 0, end: 0, base: 0, is_at_end: false }
     }
 
     /// Position in the stream of the next byte.
     pub(crate) const fn position(&self) -> u64 {
-        self.position
+        self.base + self.start as u64
     }
 
     /// The bytes ahead: at least `count`, or all that are left.
     #[inline(always)]
     pub(crate) fn ahead(&mut self, count: usize) -> io::Result<&[u8]> {
-        while self.end - self.start < count && !self.is_at_end {
+        if self.end - self.start < count {
             self.refill(count)?;
         }
-        Ok(&self.bytes[self.start..self.end])
+        Ok(self.held())
+    }
+
+    /// The bytes ahead, as many as are held.
+    #[inline(always)]
+    pub(crate) fn held(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
     }
 
     /// Bytes that an earlier [`Self::take`] gave, for as long as nothing more is asked for.
@@ -46,7 +52,6 @@ impl<R: Read> Buffer<R> {
         let count = count.min(self.end - self.start);
         let range = self.start..self.start + count;
         self.start += count;
-        self.position += count as u64;
         range
     }
 
@@ -64,27 +69,29 @@ impl<R: Read> Buffer<R> {
         Ok(true)
     }
 
+    /// Reads until there are `count` bytes ahead, or all that are left.
     #[cold]
     #[inline(never)]
     fn refill(&mut self, count: usize) -> io::Result<()> {
-        if self.start > 0 {
-            self.bytes.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
-        }
-        let wanted = count.max(CHUNK);
-        if self.bytes.len() < wanted {
-            self.bytes.resize(wanted, 0);
-        }
-        loop {
+        while self.end - self.start < count && !self.is_at_end {
+            if self.start > 0 {
+                self.bytes.copy_within(self.start..self.end, 0);
+                self.base += self.start as u64;
+                self.end -= self.start;
+                self.start = 0;
+            }
+            let wanted = count.max(CHUNK);
+            if self.bytes.len() < wanted {
+                self.bytes.resize(wanted, 0);
+            }
             match self.from.read(&mut self.bytes[self.end..]) {
                 Ok(0) => self.is_at_end = true,
                 Ok(read) => self.end += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
-            return Ok(());
         }
+        Ok(())
     }
 }
 

@@ -45,8 +45,8 @@ impl Ends<'_> {
     /// Whether both ends have the same address and port: those of a socket that is connected to itself.
     #[inline(always)]
     pub(crate) fn are_one(&self) -> bool {
-        let [a, b, c, d] = self.ports;
-        [a, b] == [c, d]
+        let [a, b, c, d] = *self.ports;
+        u16::from_ne_bytes([a, b]) == u16::from_ne_bytes([c, d])
             && match self.hosts {
                 Hosts::V4(bytes) => bytes[..4] == bytes[4..],
                 Hosts::V6(bytes) => bytes[..16] == bytes[16..],

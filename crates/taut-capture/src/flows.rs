@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 use taut_event::{
     Closed, Coverage, Direction, Event, Flow, FlowId, FlowKey, Kind, Segment, SegmentFlags, Sink, VantageId, What,
 };
-use taut_time::{ByteRange, Layer};
+use taut_time::{ByteRange, Instant, Layer};
 
 use crate::bluetooth::{Bluetooth, MOST_CHANNELS, is_hci};
 use crate::counts::Counts;
@@ -83,7 +83,8 @@ impl Way {
             self.top = first;
             number.wrapping_sub(first as u32)
         });
-        self.top.saturating_add_signed(self.ahead(number, origin).into())
+        // No source has packets enough for a position that is no `i64`.
+        (self.top as i64 + i64::from(self.ahead(number, origin))).max(0) as u64
     }
 
     /// How far a sequence number is beyond the highest one so far.
@@ -112,11 +113,12 @@ impl Flows {
     }
 
     /// Hands a packet's event to the sink, if it has one.
+    #[inline(always)]
     pub fn packet(&mut self, packet: &Packet<'_>, seen_by: VantageId, sink: &mut impl Sink) {
         self.counts.packets += 1;
-        match &decode(packet) {
-            Ok(tcp) => self.segment(packet, tcp, seen_by, sink),
-            Err(why) => self.other(packet, *why, seen_by, sink),
+        match decode(packet) {
+            Ok(tcp) => self.segment(packet, &tcp, seen_by, sink),
+            Err(why) => self.other(*packet, why, seen_by, sink),
         }
     }
 
@@ -127,7 +129,30 @@ impl Flows {
             return;
         };
         self.counts.tcp += 1;
-        let (flow, direction) = self.find(tcp, sink);
+        match self.find(tcp) {
+            Some((flow, direction)) => self.hand_on(packet.frame, at, tcp, seen_by, (flow, direction), sink),
+            // Copies, so that what is in registers stays there on the way of most packets.
+            None => self.seek(packet.frame, at, *tcp, seen_by, sink),
+        }
+    }
+
+    /// A segment whose connection is not known at once.
+    #[inline(never)]
+    fn seek(&mut self, frame: u64, at: Instant, tcp: TcpPacket<'_>, seen_by: VantageId, sink: &mut impl Sink) {
+        let found = self.find_in_all(&tcp, sink);
+        self.hand_on(frame, at, &tcp, seen_by, found, sink);
+    }
+
+    #[inline(always)]
+    fn hand_on(
+        &mut self,
+        frame: u64,
+        at: Instant,
+        tcp: &TcpPacket<'_>,
+        seen_by: VantageId,
+        (flow, direction): (FlowId, Direction),
+        sink: &mut impl Sink,
+    ) {
         let slot = &mut self.slots[flow.0 as usize];
         slot.last = self.counts.packets;
         let (segment, bytes) = slot.segment(tcp, direction);
@@ -141,20 +166,23 @@ impl Flows {
             what: What::Segment(segment),
             bytes,
             who: None,
-            place: packet.frame,
+            place: frame,
         });
     }
 
-    /// What is not TCP. It is apart so that the way of most packets is short.
+    /// What is not TCP. It is apart, and takes a copy, so that the way of most packets is short and leaves them in
+    /// registers.
     #[inline(never)]
-    fn other(&mut self, packet: &Packet<'_>, why: Skipped, seen_by: VantageId, sink: &mut impl Sink) {
+    fn other(&mut self, packet: Packet<'_>, why: Skipped, seen_by: VantageId, sink: &mut impl Sink) {
         match why {
             Skipped::UnknownLink if is_hci(packet.link) => {
-                self.bluetooth.packet(packet, seen_by, &mut self.counts, sink)
+                self.bluetooth.packet(&packet, seen_by, &mut self.counts, sink)
             }
-            Skipped::UnknownLink if is_air(packet.link) => self.sniffer.packet(packet, seen_by, &mut self.counts, sink),
-            Skipped::NotTcp => match decode_udp(packet) {
-                Ok(udp) => self.datagrams.packet(packet, &udp, seen_by, &mut self.counts, sink),
+            Skipped::UnknownLink if is_air(packet.link) => {
+                self.sniffer.packet(&packet, seen_by, &mut self.counts, sink)
+            }
+            Skipped::NotTcp => match decode_udp(&packet) {
+                Ok(udp) => self.datagrams.packet(&packet, &udp, seen_by, &mut self.counts, sink),
                 Err(why) => self.skip(why),
             },
             why => self.skip(why),
@@ -186,23 +214,18 @@ impl Flows {
         }
     }
 
-    /// The packet's connection, with the direction in which it goes.
+    /// The packet's connection, with the direction in which it goes, if it was looked up before and goes on.
     #[inline(always)]
-    fn find(&mut self, tcp: &TcpPacket<'_>, sink: &mut impl Sink) -> (FlowId, Direction) {
-        let flags = SegmentFlags(tcp.flags);
-        if let Some((number, from_is_first)) = self.ways.get(&tcp.ends)
-            && !flags.has(SegmentFlags::SYN)
-        {
-            let slot = &self.slots[number as usize];
-            let direction = slot.direction(from_is_first);
-            if !slot.is_another(tcp, direction) {
-                return (FlowId(number), direction);
-            }
+    fn find(&self, tcp: &TcpPacket<'_>) -> Option<(FlowId, Direction)> {
+        if SegmentFlags(tcp.flags).has(SegmentFlags::SYN) {
+            return None;
         }
-        self.find_in_all(tcp, sink)
+        let (number, from_is_first) = self.ways.get(&tcp.ends)?;
+        let slot = &self.slots[number as usize];
+        let direction = slot.direction(from_is_first);
+        (!slot.is_another(tcp, direction)).then_some((FlowId(number), direction))
     }
 
-    #[inline(never)]
     fn find_in_all(&mut self, tcp: &TcpPacket<'_>, sink: &mut impl Sink) -> (FlowId, Direction) {
         let (pair, from_is_first) = tcp.ends.pair();
         let flags = SegmentFlags(tcp.flags);

@@ -23,7 +23,7 @@ pub struct Packet<'a> {
 
 /// What the first header of a packet is, by the number of the registry of link types (tcpdump.org); the forms of
 /// btsnoop, which it does not have, have numbers of their own from 65,001 on.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct LinkType(pub u16);
 
 impl LinkType {

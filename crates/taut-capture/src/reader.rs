@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::format::{self, Format};
 use crate::input;
 use crate::packet::{Ending, Packet};
-use crate::step::Step;
+use crate::step::{Record, Step};
 
 /// Packets of a file, one after another.
 pub struct Reader<'a> {
@@ -16,6 +16,8 @@ pub struct Reader<'a> {
     format: Format,
     frames: u64,
     ending: Option<Ending>,
+    /// What [`Self::seek`] has found last.
+    found: Record,
     member: Option<Member>,
 }
 
@@ -31,7 +33,7 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn of_buffer(mut buffer: Buffer<Box<dyn Read + Send + 'a>>) -> Result<Self, Error> {
         let format = format::recognise(&mut buffer)?;
-        Ok(Self { buffer, format, frames: 0, ending: None, member: None })
+        Ok(Self { buffer, format, frames: 0, ending: None, found: Record::default(), member: None })
     }
 
     /// The same of a file in which one can go back and forth; so the file may be a zip archive too, whose directory
@@ -62,8 +64,22 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// When the stream can't be read.
-    #[inline]
+    #[inline(always)]
     pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, Error> {
+        let record = match self.format.next_held(&mut self.buffer) {
+            Some(record) => record,
+            None if self.seek()? => self.found.clone(),
+            None => return Ok(None),
+        };
+        self.frames += 1;
+        let Record { at, link, bytes, original_length, flags, lost } = record;
+        Ok(Some(Packet { frame: self.frames, at, link, bytes: self.buffer.taken(bytes), original_length, flags, lost }))
+    }
+
+    /// Finds the next packet, wherever it is. It is apart, and puts it down, so that those of the plainest form pass
+    /// through the caller's loop without having been in memory.
+    #[inline(never)]
+    fn seek(&mut self) -> Result<bool, Error> {
         while self.ending.is_none() {
             // A compressed stream that stops in the middle tells so by an error of its own.
             let at = self.buffer.position();
@@ -71,15 +87,13 @@ impl<'a> Reader<'a> {
                 Err(error) => self.ending = Some(ended_by(error, at)?),
                 Ok(Step::Nothing) => {}
                 Ok(Step::End(ending)) => self.ending = Some(ending),
-                Ok(Step::Packet { at, link, bytes, original_length, flags }) => {
-                    self.frames += 1;
-                    let (frame, lost) = (self.frames, self.format.lost_by_capture());
-                    let bytes = self.buffer.taken(bytes);
-                    return Ok(Some(Packet { frame, at, link, bytes, original_length, flags, lost }));
+                Ok(Step::Packet(record)) => {
+                    self.found = record;
+                    return Ok(true);
                 }
             }
         }
-        Ok(None)
+        Ok(false)
     }
 
     /// How the reading ended; [`Ending::Complete`] until it has.

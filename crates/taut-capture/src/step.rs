@@ -13,13 +13,20 @@ pub(crate) const LONGEST: u32 = 16 << 20;
 pub(crate) enum Step {
     /// Nothing that is a packet.
     Nothing,
-    Packet {
-        at: Option<Instant>,
-        link: LinkType,
-        bytes: Range<usize>,
-        original_length: u32,
-        /// Of btsnoop: the record's flags.
-        flags: u32,
-    },
+    Packet(Record),
     End(Ending),
+}
+
+/// A packet, but for its number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Record {
+    pub(crate) at: Option<Instant>,
+    pub(crate) link: LinkType,
+    /// Where its bytes stand in the buffer.
+    pub(crate) bytes: Range<usize>,
+    pub(crate) original_length: u32,
+    /// Of btsnoop: the record's flags.
+    pub(crate) flags: u32,
+    /// Packets that the capturing program says it has lost so far.
+    pub(crate) lost: u64,
 }

@@ -20,15 +20,16 @@ pub(crate) struct Seen {
 
 impl Seen {
     /// Keeps what there is to keep of a packet, and hands it on.
-    pub(crate) fn packet(&mut self, packet: &Packet<'_>, flows: &mut Flows, sink: &mut impl Sink) {
-        see(packet, &mut self.internet);
-        self.host_packet(packet);
-        match air_payload(packet) {
+    #[inline(never)]
+    pub(crate) fn packet(&mut self, packet: Packet<'_>, flows: &mut Flows, sink: &mut impl Sink) {
+        see(&packet, &mut self.internet);
+        self.host_packet(&packet);
+        match air_payload(&packet) {
             Some(payload) => {
                 let mut both = Both { sink, links: &mut self.bluetooth, payload };
-                flows.packet(packet, VantageId(0), &mut both);
+                flows.packet(&packet, VantageId(0), &mut both);
             }
-            None => flows.packet(packet, VantageId(0), sink),
+            None => flows.packet(&packet, VantageId(0), sink),
         }
     }
 

@@ -20,7 +20,10 @@ pub(super) fn network_layer(link: LinkType, bytes: &[u8]) -> Result<usize, Skipp
     let start = match link.0 {
         // LINKTYPE_NULL and _LOOP: four bytes of an address family, in the order of some host.
         0 | 108 => 4,
-        1 => return tagged(bytes, 12),
+        1 => match be16(bytes, 12) {
+            Some(IPV4 | IPV6) => 14,
+            _ => return tagged(bytes, 12),
+        },
         // LINKTYPE_RAW, by its registered and by its two historical numbers; _IPV4; _IPV6.
         12 | 14 | 101 | 228 | 229 => 0,
         // LINKTYPE_LINUX_SLL and _SLL2.
@@ -39,6 +42,7 @@ fn protocol(bytes: &[u8], at: usize) -> Result<(), Skipped> {
 }
 
 /// From the type of the next header on, which stands `at` there: Ethernet's, or Linux cooked.
+#[inline(never)]
 fn tagged(bytes: &[u8], mut at: usize) -> Result<usize, Skipped> {
     for _ in 0..=MOST_TAGS {
         match be16(bytes, at).ok_or(Skipped::Cut)? {

@@ -30,13 +30,14 @@ pub(super) fn segment<'a>(datagram: &Datagram<'a>) -> Result<TcpPacket<'a>, Skip
     let payload = payload.and_then(|payload| u32::try_from(payload).ok()).ok_or(Skipped::Malformed)?;
     let kept = datagram.segment.len().min(header_length);
     let options = datagram.segment.get(20..kept).unwrap_or_default();
-    let (timestamps, others) = match options {
+    let (timestamps, others) = match options.as_chunks() {
         // Those of nearly all segments (RFC 7323, appendix A).
-        &[NOTHING, NOTHING, TIMESTAMPS, 10, a, b, c, d, e, f, g, h] => {
-            (Some(u64::from_be_bytes([a, b, c, d, e, f, g, h])), Others::default())
-        }
-        [] => (None, Others::default()),
-        options => (stamps(options), others(options, word(8))),
+        ([[NOTHING, NOTHING, TIMESTAMPS, 10], value, echo], []) => (
+            Some(u64::from(u32::from_be_bytes(*value)) << 32 | u64::from(u32::from_be_bytes(*echo))),
+            Others::default(),
+        ),
+        ([], []) => (None, Others::default()),
+        _ => (stamps(options), others(options, word(8))),
     };
     Ok(TcpPacket {
         ends,

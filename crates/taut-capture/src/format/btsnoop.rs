@@ -9,7 +9,7 @@ use crate::buffer::Buffer;
 use crate::bytes::{Order, be32};
 use crate::error::Error;
 use crate::packet::{Ending, LinkType};
-use crate::step::{LONGEST, Step};
+use crate::step::{LONGEST, Record, Step};
 
 pub(super) const HEADER: usize = 16;
 const RECORD_HEADER: usize = 24;
@@ -69,6 +69,13 @@ impl Btsnoop {
         self.lost = lost;
         // What lies before 1970 or beyond the 64 bits of nanoseconds is no time.
         let nanos = micros.checked_sub(UNIX_EPOCH_US).and_then(|micros| micros.checked_mul(1000));
-        Ok(Step::Packet { at: nanos.map(Instant::from_nanos), link: self.link, bytes, original_length, flags })
+        Ok(Step::Packet(Record {
+            at: nanos.map(Instant::from_nanos),
+            link: self.link,
+            bytes,
+            original_length,
+            flags,
+            lost: self.lost_by_capture(),
+        }))
     }
 }

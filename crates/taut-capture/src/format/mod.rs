@@ -13,7 +13,7 @@ use crate::archive;
 use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::recorded::MARK;
-use crate::step::Step;
+use crate::step::{Record, Step};
 
 pub(crate) enum Format {
     Btsnoop(btsnoop::Btsnoop),
@@ -82,7 +82,15 @@ pub(crate) fn recognise<R: Read>(buffer: &mut Buffer<R>) -> Result<Format, Error
 }
 
 impl Format {
+    /// The next packet of the plainest form, if all of its record is held.
     #[inline(always)]
+    pub(crate) fn next_held<R: Read>(&self, buffer: &mut Buffer<R>) -> Option<Record> {
+        match self {
+            Self::Pcap(pcap) => pcap.next_held(buffer),
+            _ => None,
+        }
+    }
+
     pub(crate) fn step<R: Read>(&mut self, buffer: &mut Buffer<R>) -> io::Result<Step> {
         match self {
             Self::Btsnoop(btsnoop) => btsnoop.step(buffer),
@@ -100,7 +108,6 @@ impl Format {
         }
     }
 
-    #[inline(always)]
     pub(crate) const fn lost_by_capture(&self) -> u64 {
         match self {
             Self::Btsnoop(btsnoop) => btsnoop.lost_by_capture(),

@@ -8,7 +8,7 @@ use taut_time::{Duration, Instant};
 use crate::buffer::Buffer;
 use crate::bytes::Order;
 use crate::packet::{Ending, LinkType};
-use crate::step::{LONGEST, Step};
+use crate::step::{LONGEST, Record, Step};
 
 pub(super) const HEADER: usize = 24;
 
@@ -39,33 +39,44 @@ impl Pcap {
         Duration::from_nanos(if self.is_nanoseconds { 1 } else { 1000 })
     }
 
+    /// The next record if all of it is held, as of nearly all; [`Self::step`] tells of the others.
     #[inline(always)]
+    pub(super) fn next_held<R: Read>(&self, buffer: &mut Buffer<R>) -> Option<Record> {
+        let held = buffer.held();
+        let fields: &[u8; 16] = held.first_chunk()?;
+        let (seconds, fraction) = (self.field(fields, 0), self.field(fields, 4));
+        let (kept, original_length) = (self.field(fields, 8), self.field(fields, 12));
+        let whole = self.record_header + kept as usize;
+        if kept > LONGEST || held.len() < whole {
+            return None;
+        }
+        let record = buffer.take(whole);
+        let unit = if self.is_nanoseconds { 1 } else { 1000 };
+        let nanos = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * unit;
+        let at = Some(Instant::from_nanos(nanos));
+        let bytes = record.start + self.record_header..record.end;
+        Some(Record { at, link: self.link, bytes, original_length, flags: 0, lost: 0 })
+    }
+
+    #[inline(always)]
+    fn field(&self, fields: &[u8; 16], at: usize) -> u32 {
+        let field = u32::from_le_bytes([fields[at], fields[at + 1], fields[at + 2], fields[at + 3]]);
+        if self.order == Order::Big { field.swap_bytes() } else { field }
+    }
+
     pub(super) fn step<R: Read>(&self, buffer: &mut Buffer<R>) -> io::Result<Step> {
-        let position = buffer.position();
+        let at = buffer.position();
         let header = buffer.ahead(self.record_header)?;
         let fields = header.first_chunk::<16>().filter(|_| header.len() >= self.record_header);
         let Some(fields) = fields else {
             let is_over = header.is_empty();
-            return Ok(Step::End(if is_over { Ending::Complete } else { Ending::Truncated { at: position } }));
+            return Ok(Step::End(if is_over { Ending::Complete } else { Ending::Truncated { at } }));
         };
-        let field = |at: usize| {
-            let field = u32::from_le_bytes([fields[at], fields[at + 1], fields[at + 2], fields[at + 3]]);
-            if self.order == Order::Big { field.swap_bytes() } else { field }
-        };
-        let (seconds, fraction, kept, original_length) = (field(0), field(4), field(8), field(12));
+        let kept = self.field(fields, 8);
         if kept > LONGEST {
-            let why = format!("a packet of {kept} bytes");
-            return Ok(Step::End(Ending::Damaged { at: position, why }));
+            return Ok(Step::End(Ending::Damaged { at, why: format!("a packet of {kept} bytes") }));
         }
-        let whole = self.record_header + kept as usize;
-        if buffer.ahead(whole)?.len() < whole {
-            return Ok(Step::End(Ending::Truncated { at: position }));
-        }
-        buffer.take(self.record_header);
-        let bytes = buffer.take(kept as usize);
-        let unit = if self.is_nanoseconds { 1 } else { 1000 };
-        let nanos = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * unit;
-        let at = Some(Instant::from_nanos(nanos));
-        Ok(Step::Packet { at, link: self.link, bytes, original_length, flags: 0 })
+        buffer.ahead(self.record_header + kept as usize)?;
+        Ok(self.next_held(buffer).map_or(Step::End(Ending::Truncated { at }), Step::Packet))
     }
 }

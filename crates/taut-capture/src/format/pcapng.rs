@@ -8,7 +8,7 @@ use taut_time::{Duration, Instant};
 use crate::buffer::Buffer;
 use crate::bytes::Order;
 use crate::packet::{Ending, LinkType};
-use crate::step::{LONGEST, Step};
+use crate::step::{LONGEST, Record, Step};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -117,7 +117,8 @@ impl Pcapng {
             Some(Found::Nothing) => Ok(Step::Nothing),
             Some(Found::Packet { at, link, from, kept, original_length }) => {
                 let start = whole.start + 8 + from;
-                Ok(Step::Packet { at, link, bytes: start..start + kept, original_length, flags: 0 })
+                let (bytes, lost) = (start..start + kept, self.lost_by_capture);
+                Ok(Step::Packet(Record { at, link, bytes, original_length, flags: 0, lost }))
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::buffer::Buffer;
 use crate::bytes::be32;
 use crate::error::Error;
 use crate::packet::{Ending, LinkType};
-use crate::step::{LONGEST, Step};
+use crate::step::{LONGEST, Record, Step};
 
 pub(super) const HEADER: usize = 16;
 const RECORD_HEADER: usize = 24;
@@ -69,6 +69,13 @@ impl Snoop {
         buffer.take(padding as usize);
         self.lost = lost;
         let at = Some(Instant::from_nanos(u64::from(seconds) * 1_000_000_000 + u64::from(micros) * 1000));
-        Ok(Step::Packet { at, link: LinkType(1), bytes, original_length, flags: 0 })
+        Ok(Step::Packet(Record {
+            at,
+            link: LinkType(1),
+            bytes,
+            original_length,
+            flags: 0,
+            lost: self.lost_by_capture(),
+        }))
     }
 }

@@ -23,6 +23,14 @@ pub(crate) struct Cell {
 impl Cell {
     fn add(&mut self, episode: Episode) {
         self.episodes += 1;
+        // Most are shorter than those that are kept.
+        if self.worst.get(KEPT - 1).is_some_and(|least| least.length() >= episode.length()) {
+            return;
+        }
+        self.keep(episode);
+    }
+
+    fn keep(&mut self, episode: Episode) {
         let place = self.worst.partition_point(|known| known.length() >= episode.length());
         if place < KEPT {
             if self.worst.len() == self.worst.capacity() {
@@ -60,18 +68,22 @@ impl Breakdown {
         if part.from >= part.to {
             return;
         }
-        self.cell(holder).ns += part.length();
         if let Some(trail) = &mut self.trail {
             trail.add(holder, part, is_continuous(holder), true);
         }
+        let place = self.place(holder);
+        let cell = &mut self.cells[place].1;
+        cell.ns += part.length();
         match &mut self.open {
             Some((open, episode)) if *open == holder && episode.to == part.from && is_continuous(holder) => {
                 episode.to = part.to;
                 episode.places.1 = part.places.1;
             }
-            _ => {
-                self.close();
-                self.open = Some((holder, part));
+            Some((open, episode)) if *open == holder => cell.add(std::mem::replace(episode, part)),
+            open => {
+                if let Some((other, done)) = open.replace((holder, part)) {
+                    self.cell(other).add(done);
+                }
             }
         }
     }
@@ -173,15 +185,22 @@ impl Breakdown {
     }
 
     fn cell(&mut self, holder: Holder) -> &mut Cell {
-        let index = self.cells.iter().position(|(known, _)| *known == holder).unwrap_or_else(|| {
-            // Few holders have time of a direction: of one without data the opening only.
-            let mut cells = std::mem::take(&mut self.cells).into_vec();
-            cells.reserve_exact(1);
-            cells.push((holder, Cell::default()));
-            self.cells = cells.into_boxed_slice();
-            self.cells.len() - 1
-        });
-        &mut self.cells[index].1
+        let place = self.place(holder);
+        &mut self.cells[place].1
+    }
+
+    fn place(&mut self, holder: Holder) -> usize {
+        self.cells.iter().position(|(known, _)| *known == holder).unwrap_or_else(|| self.begin(holder))
+    }
+
+    #[cold]
+    fn begin(&mut self, holder: Holder) -> usize {
+        // Few holders have time of a direction: of one without data the opening only.
+        let mut cells = std::mem::take(&mut self.cells).into_vec();
+        cells.reserve_exact(1);
+        cells.push((holder, Cell::default()));
+        self.cells = cells.into_boxed_slice();
+        self.cells.len() - 1
     }
 }
 

@@ -77,6 +77,15 @@ impl Clock {
         !self.held.is_empty()
     }
 
+    /// Whether an event's time is as it stands, as of nearly all: the clock was not set so far, nor is it now.
+    #[inline(always)]
+    pub(super) fn goes_on(&mut self, at: u64) -> bool {
+        let is_plain = self.lead == 0 && self.lag == 0 && self.held.is_empty() && at <= LATEST;
+        let Some(last) = self.last.filter(|&last| is_plain && at.abs_diff(last) <= LEAST_STEP) else { return false };
+        self.last = Some(last.max(at));
+        true
+    }
+
     /// The event's time, unless it is held.
     pub(super) fn read(&mut self, event: &Event) -> Option<u64> {
         let at = self.of(event);

@@ -276,6 +276,25 @@ impl Engine {
             }
         }
     }
+
+    /// One whose time is not as it stands, or not known yet.
+    #[cold]
+    #[inline(never)]
+    fn event_after_step(&mut self, event: &Event) {
+        if self.clock.holds() {
+            self.clock.release(Some(event)).iter().for_each(|held| self.pass(held));
+        }
+        let Some(at) = self.clock.read(event).map(Instant::from_nanos) else { return };
+        // Nearly all keep their time; to copy one costs as much as to look at it.
+        let moved;
+        let event = if at == event.at {
+            event
+        } else {
+            moved = Event { at, ..*event };
+            &moved
+        };
+        self.pass(event);
+    }
 }
 
 impl Sink for Engine {
@@ -299,19 +318,10 @@ impl Sink for Engine {
     }
 
     fn event(&mut self, event: &Event) {
-        if self.clock.holds() {
-            self.clock.release(Some(event)).iter().for_each(|held| self.pass(held));
+        if self.clock.goes_on(event.at.as_nanos()) {
+            return self.pass(event);
         }
-        let Some(at) = self.clock.read(event).map(Instant::from_nanos) else { return };
-        // Nearly all keep their time; to copy one costs as much as to look at it.
-        let moved;
-        let event = if at == event.at {
-            event
-        } else {
-            moved = Event { at, ..*event };
-            &moved
-        };
-        self.pass(event);
+        self.event_after_step(event);
     }
 
     fn close(&mut self, id: FlowId, why: Closed) {

@@ -1,7 +1,5 @@
 //! What the receiver had acknowledged and granted, by the time at which it passed.
 
-use std::collections::VecDeque;
-
 /// So many are kept; a path with more acknowledgements under way can't be followed from afar.
 const CAPACITY: usize = 4096;
 
@@ -37,7 +35,9 @@ impl Ack {
 /// The newest acknowledgements, numbered from the first one of the flow.
 #[derive(Debug, Default)]
 pub(super) struct AckLog {
-    acks: VecDeque<Ack>,
+    /// As they came, so that they lie in one piece: those before `start` are forgotten, and at most as many as are not.
+    acks: Vec<Ack>,
+    start: usize,
     /// Number of the oldest one kept.
     first: u64,
     /// When the second oldest one passed. It is here too since it has long left the processor's cache where it is
@@ -46,26 +46,31 @@ pub(super) struct AckLog {
 }
 
 impl AckLog {
+    #[inline(always)]
+    fn kept(&self) -> &[Ack] {
+        &self.acks[self.start..]
+    }
+
     pub(super) fn push(&mut self, ack: Ack) {
-        if self.acks.len() == CAPACITY {
+        if self.kept().len() == CAPACITY {
             self.forget_oldest();
         }
-        if self.acks.len() == 1 {
+        if self.kept().len() == 1 {
             self.second_at = Some(ack.at);
         }
         if self.acks.capacity() == 0 {
             // A direction without data needs no more than the newest one.
             self.acks.reserve_exact(1);
         }
-        self.acks.push_back(ack);
+        self.acks.push(ack);
     }
 
     /// Puts one in the place of the newest, which said the same.
     pub(super) fn replace_last(&mut self, ack: Ack) {
-        if self.acks.len() == 2 {
+        if self.kept().len() == 2 {
             self.second_at = Some(ack.at);
         }
-        if let Some(last) = self.acks.back_mut() {
+        if let Some(last) = self.acks.last_mut() {
             *last = ack;
         }
     }
@@ -79,15 +84,19 @@ impl AckLog {
     }
 
     fn forget_oldest(&mut self) {
-        self.acks.pop_front();
+        self.start += 1;
         self.first += 1;
-        self.second_at = self.acks.get(1).map(|ack| ack.at);
+        if 2 * self.start >= self.acks.len() {
+            self.acks.drain(..self.start);
+            self.start = 0;
+        }
+        self.second_at = self.kept().get(1).map(|ack| ack.at);
     }
 
     /// The windows are scaled by so many bits, as has just been found out.
     pub(super) fn rescale(&mut self, bits: u32) {
         let mut before = u64::MAX;
-        for ack in &mut self.acks {
+        for ack in &mut self.acks[self.start..] {
             if !ack.is_scaled {
                 ack.edge = ack.una + (u64::from(ack.window) << bits);
             }
@@ -96,32 +105,33 @@ impl AckLog {
     }
 
     pub(super) fn last(&self) -> Option<&Ack> {
-        self.acks.back()
+        self.acks.last()
     }
 
     /// The number after the last one.
     pub(super) fn end(&self) -> u64 {
-        self.first + self.acks.len() as u64
+        self.first + self.kept().len() as u64
     }
 
     pub(super) fn get(&self, number: u64) -> Option<&Ack> {
-        self.acks.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+        self.kept().get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
     /// The number after the last one that had passed by then.
     pub(super) fn passed_by(&self, at: u64) -> u64 {
         // Most often it is the newest one.
-        if self.acks.back().is_none_or(|ack| ack.at <= at) {
+        if self.acks.last().is_none_or(|ack| ack.at <= at) {
             return self.end();
         }
-        self.first + self.acks.partition_point(|ack| ack.at <= at) as u64
+        self.first + self.kept().partition_point(|ack| ack.at <= at) as u64
     }
 
     /// The last of those numbered below `end` that passed at `from` or later, let the sender send
     /// more, and is wanted.
     pub(super) fn last_rise(&self, from: u64, end: u64, is_wanted: impl Fn(&Ack) -> bool) -> Option<Ack> {
-        let length = usize::try_from(end.saturating_sub(self.first)).ok()?.min(self.acks.len());
-        let recent = self.acks.range(..length).rev().take_while(|ack| ack.at >= from);
+        let kept = self.kept();
+        let length = usize::try_from(end.saturating_sub(self.first)).ok()?.min(kept.len());
+        let recent = kept[..length].iter().rev().take_while(|ack| ack.at >= from);
         recent.filter(|ack| ack.rises()).find(|ack| is_wanted(ack)).copied()
     }
 }

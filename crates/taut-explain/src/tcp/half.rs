@@ -464,9 +464,9 @@ impl Half {
         };
         let end = if at_sender { self.acks.end() } else { self.acks.passed_by((sent.at + slack).saturating_sub(lag)) };
         let newest = end.checked_sub(1).and_then(|number| self.acks.get(number));
-        let (una, edge) = match newest {
-            Some(ack) => (ack.una, ack.edge),
-            None => (self.una.unwrap_or(sent.start), self.edge.unwrap_or(u64::MAX)),
+        let (una, edge, unscaled) = match newest {
+            Some(ack) => (ack.una, ack.edge, (!ack.is_scaled).then_some(ack.window)),
+            None => (self.una.unwrap_or(sent.start), self.edge.unwrap_or(u64::MAX), None),
         };
         let since = sent.at.saturating_sub(lag + slack + if lag < MS { 0 } else { lag * 15 / 100 });
         let echo = segment.timestamps.filter(|_| !at_sender).map(|stamps| stamps.echo);
@@ -479,7 +479,7 @@ impl Half {
         self.value_then = segment.timestamps.map_or(0, |stamps| stamps.value);
         let is_later = value_then != 0 && (2..1 << 31).contains(&self.value_then.wrapping_sub(value_then));
         let is_used = !at_sender && is_later && self.released_by == released_by;
-        Known { lag, slack, end, una, edge, release: release.filter(|_| !is_used) }
+        Known { lag, slack, end, una, edge, unscaled, release: release.filter(|_| !is_used) }
     }
 
     /// Books the time since the last part; a repair of losses that was going on comes first.
@@ -517,7 +517,10 @@ impl Half {
     }
 
     pub(super) fn end_stretch(&mut self, was_lossy: bool) {
-        if let Some(stretch) = self.stretch.take() {
+        // Most have none, and to ask for it is less than to take it.
+        if self.stretch.is_some()
+            && let Some(stretch) = self.stretch.take()
+        {
             stretch.end(&mut self.breakdown, was_lossy);
         }
     }
@@ -529,18 +532,20 @@ impl Half {
         self.tally.peak_flight = self.tally.peak_flight.max(flight);
         let round_trip = self.round_trip(loops);
         self.peaks.flight(sent.at, flight, round_trip);
-        if let Some(newest) = known.end.checked_sub(1).and_then(|number| self.acks.get(number))
-            && !newest.is_scaled
-            && let Some(bits) = self.scale.flight(flight, newest.window, self.mss)
+        self.edge_then = known.edge;
+        if let Some(window) = known.unscaled
+            && let Some(bits) = self.scale.flight(flight, window, self.mss)
         {
             self.acks.rescale(bits);
             self.edge = self.acks.last().map(|ack| ack.edge);
+            self.edge_then = self.acks.get(known.end - 1).map_or(known.edge, |ack| ack.edge);
             self.breakdown.rename(Holder::ReceiveWindow, Holder::CongestionWindow);
         }
         if let Some(stretch) = &mut self.stretch {
             stretch.flight(sent.at, flight);
         }
-        if !self.is_whole(sent.len()) {
+        self.last_was_full = self.is_whole(sent.len());
+        if !self.last_was_full {
             self.tally.small_segments += 1;
             let una = if loops.is_at_sender(self.direction) {
                 known.una
@@ -558,11 +563,8 @@ impl Half {
             self.small = Some((sent.end, sent.at));
         }
         self.timing.get_or_insert((sent.end, sent.at));
-        let newest = known.end.checked_sub(1).and_then(|number| self.acks.get(number));
-        self.edge_then = newest.map_or(known.edge, |ack| ack.edge);
         self.known_then = known.end;
         self.last_was_pushed = segment.flags.has(SegmentFlags::PSH);
-        self.last_was_full = self.is_whole(sent.len());
         self.last_data = Some(sent.at);
         self.last_length = sent.len();
         self.order.passed(segment);

@@ -13,22 +13,28 @@ const MARKS: usize = 512;
 
 /// What two copies have in common, as one number: equal for equal packets, and else hardly ever. Never 0.
 fn mark(event: &Event, segment: &Segment, identification: Option<u16>) -> u64 {
-    let stamps = segment.timestamps.map_or(0, |stamps| u64::from(stamps.value) << 32 | u64::from(stamps.echo));
+    let stamps = segment.timestamps.unwrap_or_default();
+    // Positions are hardly ever so high.
+    let (start, end) =
+        (event.bytes.start ^ u64::from(stamps.value) << 32, event.bytes.end ^ u64::from(stamps.echo) << 32);
     let rest = u64::from(segment.window) << 32
         | u64::from(identification.unwrap_or(0)) << 16
         | u64::from(segment.timestamps.is_some()) << 9
         | u64::from(segment.flags.0) << 1
         | event.direction.index() as u64;
     let mix = |sum: u64, word: u64| (sum.rotate_left(29) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let sum = [event.bytes.start, event.bytes.end, segment.ack, stamps, rest].into_iter().fold(0, mix);
+    let sum = [start, end, segment.ack, rest].into_iter().fold(0, mix);
     (sum ^ sum >> 32).max(1)
 }
 
 /// The newest packets of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
-    /// When they passed, and their marks; 0 where there was none.
-    recent: [(u64, u64); KEPT],
+    /// Their marks, 0 where there was none: the lower halves, which are looked through at one go, and the upper ones.
+    lower: [u32; KEPT],
+    upper: [u32; KEPT],
+    /// When they passed.
+    passed: [u64; KEPT],
     next: u8,
     marks: Marks,
     /// By direction.
@@ -47,17 +53,32 @@ impl Repeats {
         }
         let (at, mark) = (event.at.as_nanos(), mark(event, segment, identification));
         let limit = if identification.is_some() { SOON } else { VERY_SOON };
-        let is_recent = |&(then, known): &(u64, u64)| known == mark && at.abs_diff(then) < limit;
         let has_stamps = segment.timestamps.is_some();
-        if self.recent.iter().any(is_recent)
+        if self.is_recent(mark, at, limit)
             || identification.is_some_and(|number| self.is_marked(event, number, mark, has_stamps, says_nothing_new))
         {
             self.dropped += 1;
             return true;
         }
-        self.recent[usize::from(self.next)] = (at, mark);
-        self.next = (self.next + 1) % KEPT as u8;
+        let next = usize::from(self.next) % KEPT;
+        (self.lower[next], self.upper[next], self.passed[next]) = (mark as u32, (mark >> 32) as u32, at);
+        self.next = (next + 1) as u8;
         false
+    }
+
+    /// Whether one of the newest packets has this mark, and passed so shortly before.
+    #[inline(always)]
+    fn is_recent(&self, mark: u64, at: u64, limit: u64) -> bool {
+        // No early end: all are compared at once.
+        let is_likely = self.lower.iter().fold(false, |found, &lower| found | (lower == mark as u32));
+        is_likely && self.has_passed(mark, at, limit)
+    }
+
+    #[cold]
+    fn has_passed(&self, mark: u64, at: u64, limit: u64) -> bool {
+        let marks =
+            self.lower.iter().zip(&self.upper).map(|(&lower, &upper)| u64::from(upper) << 32 | u64::from(lower));
+        marks.zip(self.passed).any(|(known, then)| known == mark && at.abs_diff(then) < limit)
     }
 
     fn is_marked(&mut self, event: &Event, number: u16, mark: u64, has_stamps: bool, says_nothing_new: bool) -> bool {

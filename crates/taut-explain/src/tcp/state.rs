@@ -45,6 +45,8 @@ pub(super) struct Known {
     pub(super) end: u64,
     pub(super) una: u64,
     pub(super) edge: u64,
+    /// The window of the last ACK that it knew, where its scale is not known.
+    pub(super) unscaled: Option<u32>,
     /// The ACK that let it send this segment, if one did just then.
     pub(super) release: Option<Ack>,
 }

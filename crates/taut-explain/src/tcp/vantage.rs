@@ -3,18 +3,58 @@
 use taut_event::TimestampOption;
 
 /// Loops from the vantage point, in nanoseconds: to an end, through it, and back.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Loops {
     /// By index of the direction that the end sends.
     ends: [Loop; 2],
+    told: Told,
+}
+
+/// What the loops come to, by index of the direction that an end sends: each segment asks for it several times, and few
+/// change it.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    /// 0 where it is not known.
+    to_sender: [u64; 2],
+    round_trip: u64,
+    is_known: [bool; 2],
+    is_at_sender: [bool; 2],
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Self::of(&Default::default())
+    }
+}
+
+impl Told {
+    fn of(ends: &[Loop; 2]) -> Self {
+        let known = ends.each_ref().map(Loop::known);
+        let to_sender = known.map(Option::unwrap_or_default);
+        let round_trip = (to_sender[0] + to_sender[1]).max(LEAST_ROUND_TRIP);
+        let near = |loop_ns: u64| loop_ns <= NEAR_NS || loop_ns <= round_trip / 4;
+        Self {
+            to_sender,
+            round_trip,
+            is_known: known.map(|known| known.is_some()),
+            is_at_sender: known.map(|known| known.is_some_and(near)),
+        }
+    }
 }
 
 /// The loop to one end.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct Loop {
     /// The least that was seen.
     least: Option<u64>,
     is_by_handshake: bool,
+    /// Where the opening does not tell.
+    signs: Option<Box<Signs>>,
+}
+
+/// What else tells of a loop.
+#[derive(Clone, Copy, Debug, Default)]
+struct Signs {
     /// Of the timestamps that the end echoed.
     echo: Echo,
     /// Where there are none.
@@ -54,6 +94,8 @@ pub(super) struct Opening {
 
 /// Longer ones are no loops, in nanoseconds: a program waited, or the clock was set.
 pub(super) const LONGEST_LOOP: u64 = 3_600_000_000_000;
+/// No round trip is taken to be shorter, in nanoseconds.
+const LEAST_ROUND_TRIP: u64 = 10_000;
 /// A loop that is shorter than this is no way at all: the sender is on this host, or next to it.
 const NEAR_NS: u64 = 300_000;
 /// So many segments prove that a loop is long: one may have lost the acknowledgement that it lacks.
@@ -162,77 +204,103 @@ impl Opening {
             is_by_handshake: least.is_some(),
             ..Loop::default()
         };
-        Some((first_syn?, Loops { ends: [of(client_loop), of(server_loop)] }))
+        let ends = [of(client_loop), of(server_loop)];
+        Some((first_syn?, Loops { told: Told::of(&ends), ends }))
+    }
+}
+
+impl Loop {
+    /// From the vantage point to the end and back, if that is known.
+    fn known(&self) -> Option<u64> {
+        if self.is_by_handshake {
+            return self.least;
+        }
+        let Some(signs) = &self.signs else { return self.least };
+        let Echo { least: echoed, proofs } = signs.echo;
+        let Reactions { least: reacted, count, prompt } = signs.reactions;
+        let echoed = echoed.filter(|&echoed| self.least.is_some() || echoed <= NEAR_NS || proofs >= LEAST_PROOFS);
+        let reacted = reacted.filter(|_| prompt >= LEAST_PROMPT && prompt >= count - count / 8);
+        [self.least, echoed, reacted].into_iter().flatten().min()
     }
 }
 
 impl Loops {
+    /// Something was seen of the loop to the end that sends `direction`.
+    #[inline(always)]
+    fn saw(&mut self, direction: usize, what: impl FnOnce(&mut Loop)) {
+        what(&mut self.ends[direction]);
+        self.told = Told::of(&self.ends);
+    }
+
+    /// The same; an opening tells more than any of these.
+    #[inline(always)]
+    fn saw_sign(&mut self, direction: usize, what: impl FnOnce(&mut Signs)) {
+        if !self.ends[direction].is_by_handshake {
+            self.saw(direction, |end| what(end.signs.get_or_insert_default()));
+        }
+    }
+
     /// Data went towards the end that sends `direction`, and an acknowledgement came back.
     pub(super) fn saw_answer(&mut self, direction: usize, loop_ns: u64) {
-        let least = &mut self.ends[direction].least;
-        *least = Some(least.unwrap_or(LONGEST_LOOP).min(loop_ns));
+        let least = self.ends[direction].least;
+        if least.is_none_or(|least| loop_ns < least) {
+            self.saw(direction, |end| end.least = Some(loop_ns.min(LONGEST_LOOP)));
+        }
     }
 
     /// Data came that was the first to echo an acknowledgement which had passed so long ago.
     pub(super) fn saw_echo(&mut self, direction: usize, loop_ns: u64) {
-        let echo = &mut self.ends[direction].echo;
-        if echo.least.is_some_and(|least| loop_ns < least / 2) {
-            echo.proofs = 0;
-        }
-        echo.least = Some(echo.least.unwrap_or(LONGEST_LOOP).min(loop_ns));
+        self.saw_sign(direction, |Signs { echo, .. }| {
+            if echo.least.is_some_and(|least| loop_ns < least / 2) {
+                echo.proofs = 0;
+            }
+            echo.least = Some(echo.least.unwrap_or(LONGEST_LOOP).min(loop_ns));
+        });
     }
 
     /// Data came whose sender did not know of an acknowledgement that had passed so long ago.
     pub(super) fn saw_ignorance(&mut self, direction: usize, since_ns: u64) {
-        let echo = &mut self.ends[direction].echo;
-        let is_proof = echo.least.is_some_and(|least| since_ns >= least / 2);
-        echo.proofs = echo.proofs.saturating_add(u32::from(is_proof));
+        let least = self.ends[direction].signs.as_ref().and_then(|signs| signs.echo.least);
+        if least.is_some_and(|least| since_ns >= least / 2) {
+            self.saw_sign(direction, |Signs { echo, .. }| echo.proofs = echo.proofs.saturating_add(1));
+        }
     }
 
     /// An acknowledgement without a timestamp went towards the end that sends `direction`, and new
     /// data came after a gap.
     pub(super) fn saw_reaction(&mut self, direction: usize, loop_ns: u64) {
-        let reactions = &mut self.ends[direction].reactions;
-        reactions.least = Some(reactions.least.unwrap_or(LONGEST_LOOP).min(loop_ns));
-        reactions.count = reactions.count.saturating_add(1);
-        reactions.prompt = reactions.prompt.saturating_add(u32::from(loop_ns <= PROMPT_NS));
+        self.saw_sign(direction, |Signs { reactions, .. }| {
+            reactions.least = Some(reactions.least.unwrap_or(LONGEST_LOOP).min(loop_ns));
+            reactions.count = reactions.count.saturating_add(1);
+            reactions.prompt = reactions.prompt.saturating_add(u32::from(loop_ns <= PROMPT_NS));
+        });
     }
 
     /// To the sender of a direction and back, if that is known.
     #[inline(always)]
     pub(super) fn known_to_sender(&self, direction: usize) -> Option<u64> {
-        let end = &self.ends[direction];
-        if end.is_by_handshake { end.least } else { Self::without_handshake(end) }
-    }
-
-    #[inline(never)]
-    fn without_handshake(end: &Loop) -> Option<u64> {
-        let Echo { least: echoed, proofs } = end.echo;
-        let Reactions { least: reacted, count, prompt } = end.reactions;
-        let echoed = echoed.filter(|&echoed| end.least.is_some() || echoed <= NEAR_NS || proofs >= LEAST_PROOFS);
-        let reacted = reacted.filter(|_| prompt >= LEAST_PROMPT && prompt >= count - count / 8);
-        [end.least, echoed, reacted].into_iter().flatten().min()
+        self.told.is_known[direction].then_some(self.told.to_sender[direction])
     }
 
     /// The same, and 0 where it is not known.
     #[inline(always)]
-    pub(super) fn to_sender(self, direction: usize) -> u64 {
-        self.known_to_sender(direction).unwrap_or(0)
+    pub(super) const fn to_sender(&self, direction: usize) -> u64 {
+        self.told.to_sender[direction]
     }
 
     /// To its receiver and back.
-    pub(super) fn to_receiver(self, direction: usize) -> u64 {
+    pub(super) const fn to_receiver(&self, direction: usize) -> u64 {
         self.to_sender(1 - direction)
     }
 
     /// Whether both are known, without which there is neither a round trip nor a place.
     pub(super) fn are_known(&self) -> bool {
-        [0, 1].iter().all(|&direction| self.known_to_sender(direction).is_some())
+        self.told.is_known == [true; 2]
     }
 
     /// The least round trip, at least 10 µs.
-    pub(super) fn round_trip(&self) -> u64 {
-        (self.to_sender(0) + self.to_sender(1)).max(10_000)
+    pub(super) const fn round_trip(&self) -> u64 {
+        self.told.round_trip
     }
 
     /// 0 at the sender of a direction, 1 at its receiver.
@@ -241,8 +309,7 @@ impl Loops {
     }
 
     /// Whether what passes here is what the sender has sent just now and takes in at once.
-    pub(super) fn is_at_sender(&self, direction: usize) -> bool {
-        let near = |loop_ns: u64| loop_ns <= NEAR_NS || loop_ns <= self.round_trip() / 4;
-        self.known_to_sender(direction).is_some_and(near)
+    pub(super) const fn is_at_sender(&self, direction: usize) -> bool {
+        self.told.is_at_sender[direction]
     }
 }

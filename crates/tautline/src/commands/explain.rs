@@ -316,7 +316,7 @@ fn explain(
     loop {
         match reader.next_packet() {
             Ok(Some(packet)) => match sightings.as_deref_mut() {
-                Some(sightings) => sightings.packet(&packet, &mut flows, &mut engine),
+                Some(sightings) => sightings.packet(packet, &mut flows, &mut engine),
                 None => flows.packet(&packet, VantageId(0), &mut engine),
             },
             Ok(None) => break,
