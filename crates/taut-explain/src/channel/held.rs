@@ -51,8 +51,6 @@ impl Half {
             0 if !has_more => Holder::SendingProgram,
             _ if self.left_over >= LEFT_OVER && count > 0 => return (Holder::ConnectionInterval, true),
             _ if !has_more => Holder::ConnectionInterval,
-            // Nothing else keeps a kernel from handing over what it has, unless other channels have all buffers.
-            0 if self.lacks_credits() && !self.is_full => Holder::Credits,
             _ if self.lacks_credits() => Holder::NotKnown,
             _ if self.is_dry() => Holder::Credits,
             _ if is_full => Holder::ControllerBuffers,

@@ -156,9 +156,7 @@ fn without_credits(facts: &Facts<'_>) -> Option<Judged> {
 }
 
 fn credits(facts: &Facts<'_>) -> Judged {
-    // Where the program is seen, what the kernel kept back with nothing in the controller tells of credits.
-    let is_inferred = facts.half.lacks_credits() && facts.ns(Holder::Credits) > 0.0;
-    if let Some(unknown) = without_credits(facts).filter(|_| !is_inferred) {
+    if let Some(unknown) = without_credits(facts) {
         return unknown;
     }
     let tally = &facts.half.tally;
@@ -177,20 +175,13 @@ fn credits(facts: &Facts<'_>) -> Judged {
         };
         text(format!("After the last was used none came any more, for {}; {amid}.", words::time(ns)))
     }));
-    if is_inferred {
-        let seen = "The channel was open before, so its credits were not counted: the kernel had data and handed none over, \
-                    with nothing of the channel in the controller.";
-        evidence.push(text(seen.to_owned()));
-    }
-    evidence.extend((!is_inferred).then(|| {
-        text(format!(
-            "{} times the credits ran out, for {} (median); {} at first, then {} at once (median).",
-            tally.credit_waits.count(),
-            words::time(median),
-            facts.half.limits.credits,
-            tally.grants.median().unwrap_or_default()
-        ))
-    }));
+    evidence.push(text(format!(
+        "{} times the credits ran out, for {} (median); {} at first, then {} at once (median).",
+        tally.credit_waits.count(),
+        words::time(median),
+        facts.half.limits.credits,
+        tally.grants.median().unwrap_or_default()
+    )));
     let summary = "The receiver's credits ran out: its window is small for this interval".to_owned();
     facts.found(
         "credit_window",

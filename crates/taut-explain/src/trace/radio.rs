@@ -153,8 +153,12 @@ impl Radio {
         let waited = half.program.as_ref().map(|program| program.waited_ns).unwrap_or_default();
         report.waited = waits(&waited);
         let lines = written(report, tracked.is_nonblocking);
-        if let Some(VerdictOn { verdict: Verdict::Found(worst), .. }) = report.verdicts.first_mut() {
-            worst.evidence.splice(..0, lines.into_iter().map(|text| Evidence { text, frames: None }));
+        match report.verdicts.first_mut() {
+            Some(VerdictOn { verdict: Verdict::Found(worst), .. }) => {
+                worst.evidence.splice(..0, lines.into_iter().map(|text| Evidence { text, frames: None }));
+            }
+            _ if report.waited.is_empty() => {}
+            _ => report.remarks.splice(..0, lines).for_each(drop),
         }
         true
     }
