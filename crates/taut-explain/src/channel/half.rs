@@ -121,7 +121,7 @@ pub(super) struct Pending {
     /// Without credits and with nothing in the kernel: a write that begins before credits come tells that it was the
     /// program's.
     pub(super) is_tentative: bool,
-    part: Episode,
+    pub(super) part: Episode,
     /// What the link was like.
     link: RadioLink,
 }
@@ -140,9 +140,9 @@ pub(crate) struct Half {
     pub(crate) limits: Limits,
     pub(super) uses: Uses,
     /// PDUs that may be sent now; `None`: not known, or none are needed.
-    credits: Option<i64>,
+    pub(super) credits: Option<i64>,
     /// Since when there are none.
-    dry_since: Option<u64>,
+    pub(super) dry_since: Option<u64>,
     /// Whether credits were given since there were none, and nothing has come since.
     pub(super) is_freshly_granted: bool,
     /// When they were.
@@ -277,6 +277,7 @@ impl Half {
 
     pub(super) fn granted(&mut self, at: u64, count: u16) {
         self.tally.grants.add(count.into());
+        self.learns_credits(at);
         let Some(credits) = &mut self.credits else { return };
         *credits = credits.saturating_add(count.into());
         self.tally.most_credits = self.tally.most_credits.max(u64::try_from(*credits).unwrap_or(0));

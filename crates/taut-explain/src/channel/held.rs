@@ -59,6 +59,19 @@ impl Half {
         (holder, false)
     }
 
+    /// Credits come: where their number was not known and the kernel took nothing of the program, with nothing of it left
+    /// to send, there were none since it began to wait (`suspend`, net/bluetooth/l2cap_core.c).
+    pub(super) fn learns_credits(&mut self, at: u64) {
+        let since = self.program.as_ref().and_then(|program| program.refused_since(at));
+        let (Some(since), true) = (since, self.lacks_credits() && !self.is_classic && !self.is_adrift) else { return };
+        (self.credits, self.dry_since) = (Some(0), Some(since));
+        for pending in self.pending.iter_mut().rev().take_while(|pending| pending.part.from >= since) {
+            if pending.holder == Holder::NotKnown {
+                pending.holder = Holder::Credits;
+            }
+        }
+    }
+
     /// A write of the program begins: where it could have written before, it held what came since.
     pub(crate) fn write_begins(&mut self) {
         if !self.is_dry() {

@@ -3,6 +3,9 @@
 
 use taut_event::Holder;
 
+/// A write that takes longer waits.
+const LEAST_WAIT_NS: u64 = 100_000;
+
 /// A program at work on a channel.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Program {
@@ -11,6 +14,8 @@ pub(crate) struct Program {
     queued: Option<i64>,
     /// It is in a write, or its last one was refused for lack of room.
     is_waiting: bool,
+    /// It has waited since then, with nothing of it in the kernel: then the kernel takes nothing for want of credits.
+    refused_since: Option<u64>,
     /// Time in which it waited for room, by who held the data, in the order of [`Holder::ALL`].
     pub(crate) waited_ns: [u64; Holder::ALL.len()],
 }
@@ -41,9 +46,17 @@ impl Program {
         self.queued = bytes;
     }
 
-    /// It begins to wait for room, or to write.
-    pub(crate) const fn waits(&mut self, is_waiting: bool) {
+    /// It begins to wait for room, or to write, or waits no longer.
+    pub(crate) fn waits(&mut self, is_waiting: bool, at: u64) {
+        if is_waiting != self.is_waiting {
+            self.refused_since = Some(at).filter(|_| is_waiting && self.queued == Some(0));
+        }
         self.is_waiting = is_waiting;
+    }
+
+    /// Since when it has waited although nothing of it was in the kernel; not of a write that may just be under way.
+    pub(super) fn refused_since(&self, at: u64) -> Option<u64> {
+        self.refused_since.filter(|since| at.saturating_sub(*since) >= LEAST_WAIT_NS)
     }
 
     /// The kernel took so many bytes of it.

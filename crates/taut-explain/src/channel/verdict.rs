@@ -47,7 +47,7 @@ impl Facts<'_> {
         let rate = |ns: f64| words::rate(self.half.tally.bytes, ns.max(1.0) as u64);
         let whole = self.whole_ns as f64;
         // Less than the data takes on the fastest link there is: the log's times are not those of the air.
-        if saved > 0.0 && whole - saved >= self.bits * 1e9 / FASTEST_BPS {
+        if saved > 0.0 && self.interval() > 0 && whole - saved >= self.bits * 1e9 / FASTEST_BPS {
             all.push(text(format!("Without it, by the model: {} instead of {}.", rate(whole - saved), rate(whole))));
         }
         if let Some((change, [with, without])) = self.gains.as_ref().and_then(|gains| gains.remedy(cause)) {
@@ -161,7 +161,9 @@ fn credits(facts: &Facts<'_>) -> Judged {
     }
     let tally = &facts.half.tally;
     let held = facts.ns(Holder::Credits);
-    let saved = facts.saved_of(held, facts.by_buffers());
+    // Without the interval nobody can tell what the link would carry; with the program seen, it did wait.
+    let is_bare = facts.interval() == 0 && facts.half.program.is_some();
+    let saved = if is_bare { held } else { facts.saved_of(held, facts.by_buffers()) };
     if !is_told(facts, "credit_window", saved, LEAST_SAVED) || !enough(facts, &[Holder::Credits]) {
         return CLEAR;
     }
@@ -175,14 +177,21 @@ fn credits(facts: &Facts<'_>) -> Judged {
         };
         text(format!("After the last was used none came any more, for {}; {amid}.", words::time(ns)))
     }));
+    let at_first = match facts.half.limits.credits {
+        0 => String::new(),
+        credits => format!("{credits} at first, then "),
+    };
     evidence.push(text(format!(
-        "{} times the credits ran out, for {} (median); {} at first, then {} at once (median).",
+        "{} times the credits ran out, for {} (median); {at_first}{} at once (median).",
         tally.credit_waits.count(),
         words::time(median),
-        facts.half.limits.credits,
         tally.grants.median().unwrap_or_default()
     )));
-    let summary = "The receiver's credits ran out: its window is small for this interval".to_owned();
+    let summary = match is_bare {
+        true => "The receiver's credits ran out",
+        false => "The receiver's credits ran out: its window is small for this interval",
+    }
+    .to_owned();
     facts.found(
         "credit_window",
         saved,

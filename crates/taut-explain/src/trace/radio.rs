@@ -87,7 +87,7 @@ impl Radio {
         tracked.channel.program(at, |half, program| {
             let queued = written.cast_signed().saturating_sub_unsigned(half.tally.bytes);
             program.has_queued(is_known.then_some(queued));
-            program.waits(is_waiting);
+            program.waits(is_waiting, at);
         });
     }
 
@@ -113,7 +113,7 @@ impl Radio {
                 What::Gap => program.has_queued(None),
                 _ => {}
             }
-            program.waits(is_waiting);
+            program.waits(is_waiting, at);
         });
     }
 

@@ -194,24 +194,37 @@ fn a_program_that_writes_while_there_are_no_credits_held_the_data_until_then() {
     assert_eq!(ns(&direction, Holder::Credits), 100 * MS);
 }
 
-/// The channel was open before, and the log has no credits of it: what the controller has from before is not known
-/// either, so nobody is blamed. The program's waits are told all the same.
-#[test]
-fn without_credits_seen_from_the_begin_nobody_is_blamed_for_them() {
+/// The channel was open before, and nobody saw its credits: those that come while the kernel takes nothing of the
+/// program, with nothing of it left to send, tell that there were none.
+fn opened_before(unsent: u32) -> TracedDirection {
     let mut radio = Radio::new(3, true);
-    radio.log(0, Way::Forward, L2cap::NotCounted).writes(1, 1, 0).joins(1, true);
+    radio.log(0, Way::Forward, L2cap::NotCounted);
+    radio.log(0, Way::Forward, L2cap::Link(RadioLink { phy: [1; 2], length: [251; 2], ..RadioLink::default() }));
+    radio.writes(1, 1, unsent).joins(1, true);
     let mut at = 1;
     for _ in 0..20 {
-        radio.hands_over(at).refused(at, false).through(at + 20);
+        radio.hands_over(at).state(at + 1, unsent, false).begins(at + 1);
+        radio.through(at + 20).log(at + 100, Way::Forward, L2cap::Credits { count: 3 });
         at += 100;
-        radio.writes(at, at, 0);
+        radio.state(at, 0, false).socket(at, What::Reached(Stamp::WriteEnd), SDU);
     }
-    let direction = radio.end(at);
-    assert_eq!(ns(&direction, Holder::Credits), 0, "{direction:#?}");
-    assert!(ns(&direction, Holder::NotKnown) > 1500 * MS);
-    assert!(direction.waited.iter().map(|held| held.held_ns).sum::<u64>() > 1900 * MS);
-    let told = [evidence(&direction), direction.remarks.join(" ")].concat();
-    assert!(told.contains("20 more were refused"), "{told}");
+    radio.end(at)
+}
+
+#[test]
+fn credits_of_a_channel_that_was_open_before_are_learned_from_what_the_kernel_refuses() {
+    let direction = opened_before(0);
+    assert_eq!(found(&direction)[0], "credit_window", "{direction:#?}");
+    assert!(ns(&direction, Holder::Credits) > 1500 * MS, "{direction:#?}");
+    let told = evidence(&direction);
+    assert!(told.contains("3 at once (median)"), "{told}");
+    // With something of it left in the kernel it may wait for anything.
+    let other = opened_before(2880);
+    assert_eq!(ns(&other, Holder::Credits), 0, "{other:#?}");
+    assert!(ns(&other, Holder::NotKnown) > 1500 * MS);
+    assert!(other.waited.iter().map(|held| held.held_ns).sum::<u64>() > 1900 * MS);
+    let told = [evidence(&other), other.remarks.join(" ")].concat();
+    assert!(told.contains("Of the program's 21 writes"), "{told}");
 }
 
 /// Two channels that a socket may be an end of: nobody can tell which.
