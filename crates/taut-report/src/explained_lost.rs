@@ -41,6 +41,7 @@ fn of_datagrams(from: &str, to: &str, told: &DatagramLosses) -> Vec<String> {
     let count =
         |count: u64| if count == 1 { "1 datagram".to_owned() } else { format!("{} datagrams", units::count(count)) };
     let mut lines = Vec::new();
+    let [untold_near, untold_far] = told.untold;
     if told.datagrams > 0 {
         let all = count(told.datagrams);
         let what = match told.between.segments {
@@ -51,7 +52,16 @@ fn of_datagrams(from: &str, to: &str, told: &DatagramLosses) -> Vec<String> {
             0 => String::new(),
             some => format!("; {} overtaken by a later one", units::count(some)),
         };
-        lines.push(format!("Of {all} of UDP on this way{what}{overtaken}."));
+        let of = if untold_near > 0 { " that can be told" } else { "" };
+        lines.push(format!("Of {all} of UDP on this way{of}{what}{overtaken}."));
+    }
+    if untold_near + untold_far > 0 {
+        lines.push(format!(
+            "Not told is what became of datagrams of flows that only one file has, or of which no way is known: {} at \
+             {from}, which may be lost, {} at {to}.",
+            count(untold_near),
+            count(untold_far)
+        ));
     }
     let [near, far] = told.not_captured;
     if near + far > 0 {

@@ -4,6 +4,7 @@
 //! missing there; an answer that came to the same question decides. What was lost beyond, no file tells.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 use std::net::IpAddr;
 
 use schemars::JsonSchema;
@@ -19,7 +20,7 @@ const DNS: u16 = 53;
 const NONE: u32 = u32::MAX;
 
 /// What became of the datagrams of UDP that went one way, while both files go on. Flows count if other datagrams of
-/// their hosts and of their service are in both files.
+/// their hosts and of their service are in both files; the others are `untold`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct DatagramLosses {
     /// Datagrams at the place nearer to their sender, without those that can't be told.
@@ -35,6 +36,11 @@ pub struct DatagramLosses {
     /// Datagrams at the nearer place of services whose datagrams were cut up or put together on the way (offload). What
     /// became of them is not told.
     pub cut_up: u64,
+    /// Datagrams at the nearer and at the farther place of flows that only one file has, or of which no way is known.
+    /// The other file may have a filter, so what became of them is not told: some may have been lost. Where nothing
+    /// tells which way they went, they are with those of the place that has them as the nearer one.
+    #[serde(default)]
+    pub untold: [u64; 2],
 }
 
 /// What a datagram is in the other file.
@@ -58,6 +64,27 @@ struct Lane {
     is_from_service: bool,
 }
 
+impl Lane {
+    const fn kind(&self) -> (Address, bool) {
+        (self.service, self.is_from_service)
+    }
+
+    /// Sender and receiver.
+    const fn hosts(&self) -> (IpAddr, IpAddr) {
+        if self.is_from_service { (self.service.ip, self.peer) } else { (self.peer, self.service.ip) }
+    }
+}
+
+/// The way of lanes that are alike in this, if it is the same of all.
+fn agreed<K: Eq + Hash>(lanes: &HashMap<Lane, bool>, by: impl Fn(&Lane) -> K) -> HashMap<K, Option<bool>> {
+    let mut ways: HashMap<K, Option<bool>> = HashMap::new();
+    for (lane, &way) in lanes {
+        let known = ways.entry(by(lane)).or_insert(Some(way));
+        *known = known.filter(|&known| known == way);
+    }
+    ways
+}
+
 /// The datagrams of both files.
 pub(super) struct Datagrams<'a> {
     files: [&'a Sightings; 2],
@@ -65,6 +92,9 @@ pub(super) struct Datagrams<'a> {
     fates: [Vec<Fate>; 2],
     /// Whether what goes there goes from the reference's place to the other one.
     lanes: [HashMap<Lane, bool>; 2],
+    /// The same by less of the lane; none where that differs.
+    by_service: [HashMap<(Address, bool), Option<bool>>; 2],
+    by_hosts: [HashMap<(IpAddr, IpAddr), Option<bool>>; 2],
 }
 
 impl<'a> Datagrams<'a> {
@@ -86,7 +116,9 @@ impl<'a> Datagrams<'a> {
             }
         }
         let fates = files.map(|file| vec![Fate::Absent; file.seen.len()]);
-        let mut all = Self { files, is_short: matches.is_short, fates, lanes };
+        let by_service = lanes.each_ref().map(|lanes| agreed(lanes, Lane::kind));
+        let by_hosts = lanes.each_ref().map(|lanes| agreed(lanes, Lane::hosts));
+        let mut all = Self { files, is_short: matches.is_short, fates, lanes, by_service, by_hosts };
         let groups = all.groups(matches);
         all.by_order(&groups);
         all
@@ -216,11 +248,17 @@ impl<'a> Datagrams<'a> {
                 *not_captured.entry(lane).or_default() += 1;
             }
         }
+        // Those at the farther place have to be known to have gone this way; there they are not lost.
+        let is_untold_there = |&number: &u32| self.is_untold(far, number, way) && !self.is_untold(far, number, !way);
+        let mut untold = [0, windows.far.clone().filter(is_untold_there).count() as u64];
         let is_answered = self.answered(near);
         let mut told: HashMap<Lane, DatagramLosses> = HashMap::new();
         let mut latest: HashMap<(u32, bool), u32> = HashMap::new();
         for number in windows.near.clone() {
-            let Some(lane) = of_way(near, number) else { continue };
+            let Some(lane) = of_way(near, number) else {
+                untold[0] += u64::from(self.is_untold(near, number, way));
+                continue;
+            };
             let one = seen(near, number);
             let told = told.entry(lane).or_default();
             told.datagrams += 1;
@@ -245,7 +283,20 @@ impl<'a> Datagrams<'a> {
             told.not_captured[0] = not_captured.get(&lane).copied().unwrap_or(0);
             all.add(told);
         }
+        all.untold = untold;
         all
+    }
+
+    /// Whether no lane tells what became of it, and it may have gone this way.
+    fn is_untold(&self, file: usize, number: u32, way: bool) -> bool {
+        let Some(lane) = lane(self.files[file], number) else { return false };
+        if self.lanes[file].contains_key(&lane) {
+            return false;
+        }
+        let known = self.by_service[file].get(&lane.kind()).copied().flatten();
+        let known = known.or_else(|| self.by_hosts[file].get(&lane.hosts()).copied().flatten());
+        let is_in_one = matches!(self.fates[file][number as usize], Fate::Absent | Fate::Ambiguous);
+        is_in_one && known.is_none_or(|known| known == way)
     }
 
     /// The questions of a file that were answered; of those that were asked once.

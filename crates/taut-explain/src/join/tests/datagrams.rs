@@ -234,6 +234,7 @@ fn losses_of_datagrams_are_the_true_ones_on_each_way() {
             assert!(truth.near - told.datagrams <= 8, "{talk:?}\n{told:?} {truth:?}");
             assert_eq!(told.between.segments, truth.lost, "{talk:?}\n{told:?} {truth:?}");
             assert_eq!((told.not_captured, told.ambiguous, told.cut_up), ([0; 2], 0, 0), "{talk:?}\n{told:?}");
+            assert_eq!(told.untold, [0; 2], "{talk:?}\n{told:?}");
             assert_eq!(told.overtaken, truth.overtaken, "{talk:?}\n{told:?} {truth:?}");
             sums = [sums[0] + truth.lost, sums[1] + truth.overtaken];
         }
@@ -307,4 +308,70 @@ fn a_stream_that_was_put_together_has_no_losses() {
 fn too_little_of_a_payload_tells_nothing() {
     let (near, far, _) = Talk { kept: 15, ..Talk::random(1) }.files();
     assert!(far.seen.is_empty() && far.cut > 1000 && matches!(join(&near, &far), Err(NotJoined::NothingInCommon)));
+}
+
+/// A thousand questions, each of a flow of its own, of which every fourth is lost; every tenth of the others is missing
+/// in the near file, with its answer.
+fn questions(client: impl Fn(u64) -> (u8, u16), port: u16) -> [Sightings; 2] {
+    let mut packets: [Vec<(u64, Address, Address, u64)>; 2] = Default::default();
+    let server = Address { ip: IpAddr::V4(Ipv4Addr::new(10, 9, 9, 9)), port };
+    for number in 0..1000 {
+        let (host, port) = client(number);
+        let client = Address { ip: IpAddr::V4(Ipv4Addr::new(10, 0, (number / 200) as u8, host)), port };
+        let (at, is_lost, is_missing) = (BEGIN + number * 1_000_000, number % 4 == 2, number % 40 == 5);
+        if !is_missing {
+            packets[0].push((at, client, server, number));
+        }
+        if !is_lost {
+            packets[1].push((at + 400_000, client, server, number));
+            packets[1].push((at + 500_000, server, client, number));
+        }
+        if !is_lost && !is_missing {
+            packets[0].push((at + 900_000, server, client, number));
+        }
+    }
+    packets.map(|mut packets| {
+        packets.sort_by_key(|packet| packet.0);
+        file_of(&packets)
+    })
+}
+
+fn file_of(packets: &[(u64, Address, Address, u64)]) -> Sightings {
+    let mut file = Sightings::new();
+    file.set_resolution(1);
+    for (index, &(at, from, to, number)) in packets.iter().enumerate() {
+        file.add_datagram(&DatagramSighting {
+            at: Instant::from_nanos(at),
+            frame: index as u64 + 1,
+            from,
+            to,
+            payload: 32,
+            kept: &[number.to_be_bytes(); 4].concat(),
+            identification: None,
+            transaction: None,
+        });
+    }
+    file
+}
+
+/// Of flows that one file has nobody knows whether they were lost or whether the other file has a filter.
+#[test]
+fn datagrams_of_flows_that_only_one_file_has_are_told_by_their_service_or_counted() {
+    // Each client asks more than once.
+    let [near, far] = questions(|number| (1, 30_000 + number as u16), 53);
+    let found = join(&near, &far).unwrap();
+    let told = |told: &DatagramLosses| (told.between.segments, told.untold, told.not_captured);
+    assert_eq!(ways(&found).map(told), [(250, [0; 2], [25, 0]), (25, [0; 2], [0; 2])]);
+    // Each client asks once; and the service has the higher port.
+    let once = |number: u64| ((number % 200) as u8 + 1, 30_000_u16);
+    let from_below = |number: u64| (1, 33_000 + number as u16);
+    for (port, files) in [(53, questions(once, 53)), (51_820, questions(from_below, 51_820))] {
+        let [near, far] = files;
+        for (one, other, is_turned) in [(&near, &far, false), (&far, &near, true)] {
+            let found = join(one, other).unwrap();
+            let [there, back] = if is_turned { [&found.back, &found.there] } else { [&found.there, &found.back] };
+            assert_eq!(told(&there.datagrams), (0, [250, 25], [0; 2]), "{port} {is_turned} {found:?}");
+            assert_eq!(told(&back.datagrams), (0, [25, 0], [0; 2]), "{port} {is_turned} {found:?}");
+        }
+    }
 }
