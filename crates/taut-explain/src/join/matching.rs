@@ -71,7 +71,8 @@ impl Matches {
             }
             match (only(reference, group, is_doubled[0]), only(other, same, is_doubled[1])) {
                 (Some(reference), Some(other)) => all.push(Match { reference, other }),
-                _ => ambiguous += group.len() as u64,
+                // The file with more of them has some that the other one lacks.
+                _ => ambiguous += group.len().min(same.len()) as u64,
             }
         }
         all.sort_unstable_by_key(|found| found.reference);

@@ -226,8 +226,9 @@ impl Sightings {
     /// Whether the file has most of its packets twice, as a capture of all interfaces does. Where packets have no
     /// identification, this tells copies from repetitions: nobody repeats half of what it sends within [`SOON`].
     pub(super) fn is_doubled(&self) -> bool {
-        let mut marks: Vec<(u64, u64)> =
-            self.seen.iter().map(|seen| (mix(seen.mark, seen.flow.into()), seen.at)).collect();
+        // An echo is no copy: it goes the other way.
+        let place = |seen: &Seen| u64::from(seen.flow) << 1 | u64::from(seen.is_from_first);
+        let mut marks: Vec<(u64, u64)> = self.seen.iter().map(|seen| (mix(seen.mark, place(seen)), seen.at)).collect();
         marks.sort_unstable();
         let is_copied = |group: &[(u64, u64)]| group.len() > 1 && group[1].1 - group[0].1 < SOON;
         let (mut copied, mut all) = (0, 0);

@@ -375,3 +375,35 @@ fn datagrams_of_flows_that_only_one_file_has_are_told_by_their_service_or_counte
         }
     }
 }
+
+/// Answers that are equal to their questions and come within a millisecond do not make a file have everything twice, so
+/// that equal heartbeats are no copies.
+#[test]
+fn an_echo_is_no_copy_and_heartbeats_are_each_their_own() {
+    let [one, two] = [1, 2].map(|last| Address { ip: IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)), port: 4000 });
+    let [mut near, mut far]: [Vec<(u64, Address, Address, u64)>; 2] = Default::default();
+    for number in 0..4000 {
+        let at = BEGIN + number * 100_000;
+        near.push((at, one, two, u64::MAX));
+        if number % 2 == 1 {
+            far.push((at + 400_000, one, two, u64::MAX));
+        }
+        if number % 200 == 0 {
+            near.extend([(at + 1000, one, two, number), (at + 900_000, two, one, number)]);
+            far.extend([(at + 401_000, one, two, number), (at + 500_000, two, one, number)]);
+        }
+    }
+    let [near, far] = [near, far].map(|mut packets| {
+        packets.sort_by_key(|packet| packet.0);
+        file_of(&packets)
+    });
+    assert!(!near.is_doubled() && !far.is_doubled());
+    for (one, other, is_turned) in [(&near, &far, false), (&far, &near, true)] {
+        let found = join(one, other).unwrap();
+        let told = ways(&found)[usize::from(is_turned)];
+        // Those between the first and the last question.
+        assert_eq!((told.datagrams, told.between.segments, told.ambiguous), (20, 0, 3800), "{found:?}");
+        // The far file has only every second one.
+        assert!(found.remarks.iter().any(|remark| remark.starts_with("2000 packets are in both")), "{found:?}");
+    }
+}
