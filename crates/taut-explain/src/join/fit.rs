@@ -10,6 +10,8 @@ use taut_time::{ClockDomain, ClockMap, Duration};
 /// Clocks whose rates differ by more than this are not one clock that runs evenly: Linux slews by 500 ppm at most,
 /// and two may slew apart.
 const MOST_RATE: f64 = 1e-3;
+/// Up to this rate, a line is looked for that explains why none is found below [`MOST_RATE`].
+const WIDE_RATE: f64 = 1e-2;
 /// Halvings of an interval until it is as narrow as the numbers allow.
 const STEPS: usize = 100;
 
@@ -39,6 +41,17 @@ pub(super) struct Fit {
     pub(super) uncertainty: f64,
     /// The least round trip between both places, in nanoseconds.
     pub(super) round_trip: f64,
+    /// The packets leave rates open that no clock should have: the error holds only if none has.
+    pub(super) is_rate_open: bool,
+}
+
+/// What is said of a line that leaves such rates open.
+pub(super) fn open_rate() -> String {
+    format!(
+        "These packets do not tell the rates of the clocks from each other by less than {:.0} ppm; the error holds if \
+         they differ by no more.",
+        MOST_RATE * 1e6
+    )
 }
 
 impl Fit {
@@ -116,18 +129,19 @@ impl Limits {
     }
 
     fn fit(&self) -> Option<Fit> {
-        let widest = peak(-MOST_RATE, MOST_RATE, |rate| self.gap(rate));
+        // Of clocks that are known to run differently, nothing that is possible may be cut off.
+        let limit = if self.gap(0.0) >= 0.0 { MOST_RATE } else { 2.0 * MOST_RATE };
+        let widest = peak(-limit, limit, |rate| self.gap(rate));
         let most = self.gap(widest);
-        if most < 0.0 {
+        if most < 0.0 || limit > MOST_RATE && widest.abs() > MOST_RATE {
             return None;
         }
-        let rates = [
-            edge(widest, -MOST_RATE, |rate| self.gap(rate) >= 0.0),
-            edge(widest, MOST_RATE, |rate| self.gap(rate) >= 0.0),
-        ];
+        let is_possible = |rate: f64| self.gap(rate) >= 0.0;
+        let rates = [edge(widest, -limit, is_possible), edge(widest, limit, is_possible)];
+        let is_rate_open = is_possible(-limit) || is_possible(limit);
         // Of rates that are as good, the one nearest to none.
         let near = |limit: f64| edge(widest, limit, |rate| self.gap(rate) >= most - 1.0);
-        let rate = 0.0_f64.clamp(near(-MOST_RATE), near(MOST_RATE));
+        let rate = 0.0_f64.clamp(near(-limit), near(limit));
         let (highest, lowest) = self.between(rate);
         let middle = f64::midpoint(highest, lowest);
         let wrong_at = |at: f64| {
@@ -142,7 +156,16 @@ impl Limits {
         // Years apart, a number of this kind has steps of several nanoseconds.
         let rounding = 1.0 + 4.0 * f64::EPSILON * offset.abs();
         let uncertainty = wrong_at(self.first).max(wrong_at(self.last)) + rounding;
-        Some(Fit { middle: self.middle, offset, rate, rates, uncertainty, round_trip: most })
+        Some(Fit { middle: self.middle, offset, rate, rates, uncertainty, round_trip: most, is_rate_open })
+    }
+
+    /// The rate of the widest line, where lines explain all packets and are beyond what clocks should have.
+    fn apart(&self) -> Option<f64> {
+        if self.gap(0.0) >= 0.0 {
+            return None;
+        }
+        let widest = peak(-WIDE_RATE, WIDE_RATE, |rate| self.gap(rate));
+        (widest.abs() > MOST_RATE && self.gap(widest) >= 0.0).then_some(widest)
     }
 }
 
@@ -151,6 +174,12 @@ impl Limits {
 pub(super) fn fit(points: &[Point], slack: u64) -> Option<Fit> {
     let fit = Limits::of(points, slack as f64)?.fit()?;
     Some(Fit { round_trip: (fit.round_trip - 2.0 * slack as f64).max(0.0), ..fit })
+}
+
+/// By how much faster the other clock runs, if both run evenly and more differently than clocks should: seconds in a
+/// second.
+pub(super) fn apart(points: &[Point], slack: u64) -> Option<f64> {
+    Limits::of(points, slack as f64)?.apart()
 }
 
 /// Where a function that rises and then falls is highest.

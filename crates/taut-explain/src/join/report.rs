@@ -6,7 +6,7 @@ use taut_time::ClockMap;
 
 use super::bluetooth::BluetoothWays;
 use super::datagrams::DatagramLosses;
-use super::fit::Fit;
+use super::fit::{Fit, open_rate};
 use super::losses::{Acknowledged, Losses, Told, losses};
 use super::matching::Matches;
 use super::sightings::{MOST_SIGHTINGS, Sightings};
@@ -188,7 +188,11 @@ pub(super) fn report(
         clock,
         there: with(way(packets, true, &fit, span_ns, frames), there),
         back: with(way(packets, false, &fit, span_ns, frames), back),
-        remarks: remarks(reference, other, matches, stretches, is_crowded),
+        remarks: [
+            (fit.is_rate_open && !is_same_place).then(open_rate).into_iter().collect(),
+            remarks(reference, other, matches, stretches, is_crowded),
+        ]
+        .concat(),
         ..Joined::default()
     }
 }

@@ -1,6 +1,6 @@
 //! Stretches in which both clocks run evenly, and which place is on which side.
 
-use super::fit::{Fit, Point, fit};
+use super::fit::{Fit, Point, apart, fit};
 use super::matching::{Match, Matches};
 use super::sightings::Sightings;
 use super::why::{LEAST, NotJoined};
@@ -79,7 +79,9 @@ impl Stretches {
 
     /// Of packets in order, whatever they are of. `slack` is what the clocks' steps leave open, in nanoseconds.
     pub(super) fn along(placed: &[Placed], slack: u64) -> Result<Self, NotJoined> {
-        let (mut all, mut strays) = (Vec::new(), 0_u64);
+        let points: Vec<Point> = placed.iter().map(|placed| placed.point).collect();
+        is_not_apart(&points, slack)?;
+        let (mut all, mut strays): (Vec<Stretch>, u64) = (Vec::new(), 0);
         let mut rest = placed;
         while !rest.is_empty() {
             let (length, line) = longest_even(rest, slack);
@@ -95,6 +97,11 @@ impl Stretches {
         }
         if all.is_empty() {
             return Err(NotJoined::NoEvenClock);
+        }
+        // Two stretches may be one, of a clock that was also set; then neither has the right rate.
+        for two in all.windows(2) {
+            let points: Vec<Point> = two.iter().flat_map(|one| &one.packets).map(|placed| placed.point).collect();
+            is_not_apart(&points, slack)?;
         }
         let mut stretches = Self { all, strays, of_one_direction: 0, sides: Vec::new() };
         stretches.part();
@@ -156,6 +163,10 @@ impl Stretches {
             self.strays += (before - stretch.packets.len()) as u64;
         }
     }
+}
+
+fn is_not_apart(points: &[Point], slack: u64) -> Result<(), NotJoined> {
+    apart(points, slack).map_or(Ok(()), |rate| Err(NotJoined::Apart { ppm: (rate * 1e6).round() as i64 }))
 }
 
 /// How many of the first packets one line explains, and that line.

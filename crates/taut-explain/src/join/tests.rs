@@ -217,3 +217,28 @@ fn clocks_that_are_set_all_the_time_are_refused() {
     }
     assert_eq!(join(&near, &far), Err(NotJoined::NoEvenClock));
 }
+
+/// Beyond 1000 ppm the error would be false; below, nothing that is possible is cut off.
+#[test]
+fn clocks_that_run_too_differently_are_refused_or_their_error_holds() {
+    let mut counts = [0; 3];
+    for seed in 0..30 {
+        for rate_ppm in [900.0, 990.0, 1010.0, 1050.0, 1200.0, 2000.0, 5000.0, -1500.0] {
+            let scene = Scene { rate_ppm, ..Scene::random(seed) };
+            let (near, far) = scene.files();
+            match join(&near, &far) {
+                Err(NotJoined::Apart { ppm }) => {
+                    assert!(ppm.abs() > 1000 && (ppm > 0) == (rate_ppm > 0.0), "{ppm} {scene:?}");
+                    counts[0] += 1;
+                }
+                Err(other) => panic!("{other} {scene:?}"),
+                Ok(found) if found.remarks.contains(&fit::open_rate()) => counts[1] += 1,
+                Ok(found) => {
+                    assert!(holds(&scene), "{scene:?}\n{found:?}");
+                    counts[2] += 1;
+                }
+            }
+        }
+    }
+    assert!(counts[0] > 100 && counts[2] > 20, "{counts:?}");
+}

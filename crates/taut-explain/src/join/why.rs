@@ -25,6 +25,11 @@ pub enum NotJoined {
     Sealed,
     /// No clock that runs evenly explains the times, not even one that was set now and then.
     NoEvenClock,
+    /// Both clocks run evenly, and too differently for clocks.
+    Apart {
+        /// By how much the other one is faster, in parts per million.
+        ppm: i64,
+    },
 }
 
 impl fmt::Display for NotJoined {
@@ -56,6 +61,11 @@ impl fmt::Display for NotJoined {
             Self::NoEvenClock => f.write_str(
                 "their clocks were set too often, or run too unevenly, for one timeline: packets would arrive before \
                  they left",
+            ),
+            Self::Apart { ppm } => write!(
+                f,
+                "their clocks run too differently: the second one's by about {ppm:+} ppm, and more than 1000 is taken \
+                 for no clock that runs evenly, so that its error is not known"
             ),
         }
     }

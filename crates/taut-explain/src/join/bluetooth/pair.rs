@@ -111,6 +111,10 @@ impl Paired {
             return Err(NotJoined::OneDirection);
         }
         let all = Stretches::along(&with, slack);
+        // What the clocks explain is not the controller's doing.
+        if let Err(apart @ NotJoined::Apart { .. }) = all {
+            return Err(apart);
+        }
         let is_even = |stretches: &Stretches| stretches.steps() == 0 && stretches.strays == 0;
         if all.as_ref().is_ok_and(is_even) {
             return all.map(|all| (all, false));

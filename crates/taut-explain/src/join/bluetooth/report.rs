@@ -7,7 +7,7 @@ use super::pair::{Crossing, Paired, PairedLink, PairedWay};
 use super::pdu::{MOST_AIR_PDUS, MOST_PDUS, Pdu};
 use super::split::{Stay, split};
 use super::told::{BluetoothWay, BluetoothWays, NAMES, TimesOn};
-use crate::join::fit::{Fit, Point};
+use crate::join::fit::{Fit, Point, open_rate};
 use crate::join::matching::Match;
 use crate::join::report::{Joined, clock, way};
 use crate::join::stretches::{Placed, Stretches};
@@ -94,7 +94,11 @@ pub(super) fn report(
             is_told_early,
             ways,
         }),
-        remarks: remarks(reference, other, stretches, is_told_early),
+        remarks: [
+            (fit.is_rate_open && !is_same_place).then(open_rate).into_iter().collect(),
+            remarks(reference, other, stretches, is_told_early),
+        ]
+        .concat(),
         ..Joined::default()
     }
 }
