@@ -48,8 +48,8 @@ pub(super) struct Fit {
 /// What is said of a line that leaves such rates open.
 pub(super) fn open_rate() -> String {
     format!(
-        "These packets do not tell the rates of the clocks from each other by less than {:.0} ppm; the error holds if \
-         they differ by no more.",
+        "These packets leave open whether the rates of the clocks differ by more than {:.0} ppm; the error holds only \
+         if they do not.",
         MOST_RATE * 1e6
     )
 }

@@ -222,7 +222,7 @@ fn clocks_that_are_set_all_the_time_are_refused() {
 #[test]
 fn clocks_that_run_too_differently_are_refused_or_their_error_holds() {
     let mut counts = [0; 3];
-    for seed in 0..30 {
+    for seed in 0..10 {
         for rate_ppm in [900.0, 990.0, 1010.0, 1050.0, 1200.0, 2000.0, 5000.0, -1500.0] {
             let scene = Scene { rate_ppm, ..Scene::random(seed) };
             let (near, far) = scene.files();
@@ -240,5 +240,5 @@ fn clocks_that_run_too_differently_are_refused_or_their_error_holds() {
             }
         }
     }
-    assert!(counts[0] > 100 && counts[2] > 20, "{counts:?}");
+    assert!(counts[0] > 30 && counts[2] > 5, "{counts:?}");
 }
