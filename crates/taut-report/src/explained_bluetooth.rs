@@ -52,7 +52,12 @@ fn one(way: &BluetoothWay, error: &str, lines: &mut Vec<String>) {
         1 => "; 1 more is not in the other file".to_owned(),
         count => format!("; {} more are not in the other file", units::count(count)),
     };
-    lines.extend(wrap("  ", &format!("{head}{repeats}{missing}. Times, each ± {error}:")));
+    let not_in_log = match way.not_in_log {
+        0 => String::new(),
+        1 => "; 1 on the air is not in the log".to_owned(),
+        count => format!("; {} on the air are not in the log", units::count(count)),
+    };
+    lines.extend(wrap("  ", &format!("{head}{repeats}{missing}{not_in_log}. Times, each ± {error}:")));
     let to_host = format!("from the end on the air in {sniffer} to the host");
     let rows: [(&str, &Option<TimesOn>); 5] = [
         ("from hand-over to the first transmission", &way.to_air),

@@ -1,5 +1,7 @@
 //! Which link of one file is which of the other, and what its PDUs tell of the clocks.
 
+use std::collections::HashSet;
+
 use super::align::{Aligned, align};
 use super::crossings::{Crossings, Link};
 use super::pdu::Pdu;
@@ -19,6 +21,11 @@ pub(super) struct PairedWay {
     pub(super) pairs: Vec<[u32; 2]>,
     /// Its data passes the reference's place first.
     pub(super) goes_there: bool,
+    /// PDUs on the air, up to the last one of both files, that the log lacks.
+    pub(super) unlogged: u64,
+    /// The first pair behind them. From there on the controller's reports count packets that the log lacks, so that
+    /// nothing tells whose they are.
+    pub(super) first_unsure: usize,
 }
 
 /// A link that is in both files.
@@ -42,6 +49,8 @@ pub(super) struct Paired {
 pub(super) struct Crossing<'a> {
     pub(super) reference: &'a Pdu,
     pub(super) other: &'a Pdu,
+    /// Both the acknowledgement and the controller's report of it are known.
+    pub(super) is_reported: bool,
 }
 
 impl Paired {
@@ -91,7 +100,12 @@ impl Paired {
     ) -> impl Iterator<Item = Crossing<'a>> {
         let ours = &reference.links[link.links[0]].ways[way.ways[0]];
         let theirs = &other.links[link.links[1]].ways[way.ways[1]];
-        way.pairs.iter().map(|&[one, two]| Crossing { reference: &ours[one as usize], other: &theirs[two as usize] })
+        let has_both = reference.links[link.links[0]].is_air() != other.links[link.links[1]].is_air();
+        way.pairs.iter().enumerate().map(move |(place, &[one, two])| {
+            let (reference, other) = (&ours[one as usize], &theirs[two as usize]);
+            let is_reported = has_both && place < way.first_unsure && reference.done > 0 && other.done > 0;
+            Crossing { reference, other, is_reported }
+        })
     }
 
     /// The lines through all, and whether a controller told that packets were through before they were acknowledged:
@@ -146,7 +160,7 @@ impl Paired {
         for link in &self.all {
             let is_air = [reference.links[link.links[0]].is_air(), other.links[link.links[1]].is_air()];
             for way in &link.ways {
-                for Crossing { reference, other } in Self::crossings(link, way, reference, other) {
+                for Crossing { reference, other, is_reported } in Self::crossings(link, way, reference, other) {
                     let found = Match { reference: number, other: number };
                     number += 1;
                     let mut tells = |ours: u64, theirs: u64, goes_there: bool| {
@@ -158,7 +172,7 @@ impl Paired {
                         ([false, true], true) | ([true, false], false) => {
                             tells(reference.begin, other.begin, way.goes_there);
                             tells(reference.last, other.last, way.goes_there);
-                            if with_reports && reference.done > 0 && other.done > 0 {
+                            if with_reports && is_reported {
                                 tells(reference.done, other.done, !way.goes_there);
                             }
                         }
@@ -210,8 +224,40 @@ fn pair(one: &Link, other: &Link) -> Option<(Vec<PairedWay>, u64)> {
         _ => (ours == 0) == is_first_late,
     };
     let ways = ways.into_iter().zip(both).filter(|(_, aligned)| !aligned.pairs.is_empty());
-    let ways = ways.map(|(ways, aligned)| PairedWay { ways, pairs: aligned.pairs, goes_there: goes_there(ways[0]) });
+    let ways = ways.map(|(ways, Aligned { pairs, .. })| {
+        let (unlogged, first_unsure) = match [one.is_air(), other.is_air()] {
+            [true, false] => unlogged([one, other], ways, pairs.iter().copied()),
+            [false, true] => unlogged([other, one], [ways[1], ways[0]], pairs.iter().map(|&[host, air]| [air, host])),
+            _ => (0, pairs.len()),
+        };
+        PairedWay { ways, pairs, goes_there: goes_there(ways[0]), unlogged, first_unsure }
+    });
     Some((ways.collect(), by_bytes))
+}
+
+/// Of the air and a log: PDUs on the air that the log lacks, and the first pair behind one.
+fn unlogged([air, host]: [&Link; 2], ways: [usize; 2], pairs: impl ExactSizeIterator<Item = [u32; 2]>) -> (u64, usize) {
+    let (on_air, in_log) = (&air.ways[ways[0]], &host.ways[ways[1]]);
+    let (mut count, mut first_unsure) = (0, pairs.len());
+    // Where the log has the link's begin, it should have all that was on the air before the first pair.
+    let mut before = host.from_start.then_some([0, 0]);
+    for (place, pair) in pairs.enumerate() {
+        let [air, host] = pair.map(|number| number as usize);
+        if let Some([from_air, from_host]) = before {
+            let (aired, logged) = (&on_air[from_air..air], &in_log[from_host..host]);
+            // By their number, and where bytes are known by those.
+            let is_known = logged.iter().all(|pdu| pdu.hash > 0);
+            let known: HashSet<u64> = logged.iter().map(|pdu| pdu.hash).collect();
+            let is_lacking = |pdu: &&Pdu| is_known && pdu.hash > 0 && !known.contains(&pdu.hash);
+            let lacking = aired.iter().filter(is_lacking).count().max(aired.len().saturating_sub(logged.len()));
+            count += lacking as u64;
+            if lacking > 0 {
+                first_unsure = first_unsure.min(place);
+            }
+        }
+        before = Some([air + 1, host + 1]);
+    }
+    (count, first_unsure)
 }
 
 /// Whether both tell addresses that can't be of one link. An address that a controller resolved is another one than

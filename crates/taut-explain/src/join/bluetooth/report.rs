@@ -1,5 +1,7 @@
 //! What two joined files of Bluetooth come to.
 
+use std::collections::HashSet;
+
 use taut_time::Duration;
 
 use super::crossings::Crossings;
@@ -55,12 +57,15 @@ pub(super) fn report(
     let mut frames = Vec::new();
     let mut ways = Vec::new();
     let mut links = 0;
+    let mut reports = Reports::of(points, span, stretches.steps() > 0, is_told_early);
     for link in &paired.all {
         let before = whole.len();
         for paired_way in &link.ways {
             let is_within = |crossing: &Crossing<'_>| (span[0]..=span[1]).contains(&crossing.reference.begin);
-            let crossings: Vec<Crossing<'_>> =
-                Paired::crossings(link, paired_way, reference, other).filter(is_within).collect();
+            let crossings: Vec<Crossing<'_>> = Paired::crossings(link, paired_way, reference, other)
+                .map(|crossing| reports.checked(crossing, paired_way, &clocks, is_within(&crossing)))
+                .filter(is_within)
+                .collect();
             for crossing in &crossings {
                 let place = frames.len() as u32;
                 frames.push([crossing.reference.frames[0], crossing.other.frames[0]]);
@@ -97,10 +102,64 @@ pub(super) fn report(
         remarks: [
             (fit.is_rate_open && !is_same_place).then(open_rate).into_iter().collect(),
             remarks(reference, other, stretches, is_told_early),
+            left_out(paired, reference, other, reports.left_out),
         ]
         .concat(),
         ..Joined::default()
     }
+}
+
+/// Which reports of controllers are of the stretch that is joined.
+struct Reports {
+    /// Numbers of the crossings whose report is among its points, and whether those go there.
+    joined: HashSet<(u32, bool)>,
+    span: [u64; 2],
+    has_steps: bool,
+    is_told_early: bool,
+    next: u32,
+    /// Reports of PDUs that are joined, and that are not.
+    left_out: u64,
+}
+
+impl Reports {
+    fn of(points: &[Placed], span: [u64; 2], has_steps: bool, is_told_early: bool) -> Self {
+        let joined = points.iter().map(|placed| (placed.found.reference, placed.point.goes_there)).collect();
+        Self { joined, span, has_steps, is_told_early, next: 0, left_out: 0 }
+    }
+
+    /// Of crossings in the order of [`Paired::stretches`]. A time behind a step of a clock is on another line.
+    fn checked<'a>(
+        &mut self,
+        crossing: Crossing<'a>,
+        way: &PairedWay,
+        clocks: &Clocks<'_>,
+        is_within: bool,
+    ) -> Crossing<'a> {
+        let number = self.next;
+        self.next += 1;
+        let is_joined = if self.is_told_early {
+            let times = [crossing.reference.done, clocks.to_reference(crossing.other.done)];
+            !self.has_steps || times.iter().all(|at| (self.span[0]..=self.span[1]).contains(at))
+        } else {
+            self.joined.contains(&(number, !way.goes_there))
+        };
+        self.left_out += u64::from(is_within && crossing.is_reported && !is_joined);
+        Crossing { is_reported: crossing.is_reported && is_joined, ..crossing }
+    }
+}
+
+fn left_out(paired: &Paired, reference: &Crossings, other: &Crossings, reports: u64) -> Vec<String> {
+    let has_air = |link: &&PairedLink| reference.links[link.links[0]].is_air() || other.links[link.links[1]].is_air();
+    let unlogged: u64 = paired.all.iter().filter(has_air).flat_map(|link| &link.ways).map(|way| way.unlogged).sum();
+    let told = [
+        (
+            unlogged,
+            "L2CAP PDUs on the air are not in the log; what its controller reported behind the first of those that \
+             its host sent was left out, as nothing tells whose it is.",
+        ),
+        (reports, "reports of the controller are not of the stretch that is joined; they were left out."),
+    ];
+    told.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()
 }
 
 /// When a PDU passed both places, by their own clocks.
@@ -112,7 +171,7 @@ fn passes(
     crossing: &Crossing<'_>,
 ) -> [u64; 2] {
     let is_air = [reference.links[link.links[0]].is_air(), other.links[link.links[1]].is_air()];
-    let Crossing { reference, other } = crossing;
+    let Crossing { reference, other, .. } = crossing;
     match (is_air, way.goes_there) {
         ([false, true], true) | ([true, false], false) | ([true, true], _) => [reference.begin, other.begin],
         _ => [reference.end, other.end],
@@ -137,7 +196,12 @@ fn bluetooth_way(
     };
     let all: Vec<[Pdu; 2]> = crossings
         .iter()
-        .map(|crossing| [on_reference(crossing.reference, false), on_reference(crossing.other, true)])
+        .map(|crossing| {
+            let mut both = [on_reference(crossing.reference, false), on_reference(crossing.other, true)];
+            let logs = both.iter_mut().zip(is_air).filter(|(_, is_air)| !is_air && !crossing.is_reported);
+            logs.for_each(|(pdu, _)| pdu.done = 0);
+            both
+        })
         .collect();
     let between = |from: u64, to: u64| to.wrapping_sub(from) as i64;
     // Which of both files has what leaves, and what comes.
@@ -152,7 +216,8 @@ fn bluetooth_way(
         };
         (seen.iter().filter(within).count() as u64).saturating_sub(all.len() as u64)
     };
-    let mut told = BluetoothWay { pdus: all.len() as u64, missing, ..BluetoothWay::default() };
+    let mut told =
+        BluetoothWay { pdus: all.len() as u64, missing, not_in_log: way.unlogged, ..BluetoothWay::default() };
     match is_air {
         [true, true] => return None,
         [false, false] => {

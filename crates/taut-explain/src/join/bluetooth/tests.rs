@@ -124,6 +124,104 @@ fn made(ops: &[(u8, u8, u8)], ahead: u64) -> Crossings {
     file
 }
 
+/// A log of a central's host, which is 3 ms ahead, and the air: each 10 ms a PDU is handed over, and 15 ms later on the
+/// air with one that comes back; a millisecond behind its acknowledgement the controller tells so. The log lacks
+/// some hand-overs, and its clock is set an hour ahead.
+fn conversation(lacks: impl Fn(u32) -> bool, step_at: u64) -> [Crossings; 2] {
+    const MS: u64 = 1_000_000;
+    let [mut host, mut air] = [Crossings::new(), Crossings::new()];
+    host.connected((0, 1), Some(true), [1; 6]);
+    air.air_link(7, Some([[2; 6], [1; 6]]));
+    let payload = |number: u32, way: u8| [&[9, 0, 4, 0][..], &number.to_le_bytes(), &[way; 5]].concat();
+    let mut log: Vec<(u64, u32, u8)> = Vec::new();
+    for number in 0..300 {
+        let begin = 1000 * MS + u64::from(number) * 10 * MS;
+        let on_air = begin + 15 * MS;
+        for (way, at) in [(Direction::Forward, on_air), (Direction::Backward, on_air + MS)] {
+            let is_back = way == Direction::Backward;
+            let payload = payload(number, u8::from(is_back));
+            let header = LeHeader {
+                is_control: false,
+                continues: false,
+                sn: number % 2 == 1,
+                nesn: (number % 2 == 1) != is_back,
+                md: false,
+                length: payload.len() as u8,
+            };
+            let pdu = LePdu {
+                header: Some(header),
+                hash: number * 2 + u32::from(is_back),
+                air_ns: 200_000,
+                phy: 1,
+                begins_event: !is_back,
+                is_after_hole: false,
+                unseen_events: 0,
+            };
+            let place = (Instant::from_nanos(at), u64::from(number) * 2 + u64::from(is_back) + 1);
+            air.air_pdu(place, 7, way, &pdu, OnAir { payload: &payload, is_deciphered: false });
+        }
+        if !lacks(number) {
+            log.push((begin, number, 0));
+        }
+        log.extend([(on_air + 2 * MS, number, 1), (on_air + 2 * MS + 200_000, number, 2)]);
+    }
+    log.sort_unstable();
+    for (frame, (at, number, kind)) in log.into_iter().enumerate() {
+        let at = at + 3 * MS + if at > step_at { 3_600_000 * MS } else { 0 };
+        let place = (Instant::from_nanos(at), frame as u64 + 1);
+        match kind {
+            2 => host.completed(place, (0, 1), 1),
+            way => host.acl(place, (0, 1), way == 1, true, &payload(number, way), 13),
+        }
+    }
+    host.finish();
+    air.finish();
+    [host, air]
+}
+
+/// The way of what the log's host sends, of both orders of the files.
+fn sent(files: &[Crossings; 2]) -> [(Joined, BluetoothWay); 2] {
+    [[0, 1], [1, 0]].map(|[one, two]| {
+        let joined = join_bluetooth(&files[one], &files[two]).unwrap();
+        assert!(!joined.bluetooth.as_ref().unwrap().is_told_early, "{joined:?}");
+        let way = joined.bluetooth.as_ref().unwrap().ways.iter().find(|way| way.sender.is_some()).cloned();
+        (joined, way.unwrap())
+    })
+}
+
+/// From acknowledgement to report it is a millisecond.
+fn is_soon(joined: &Joined, way: &BluetoothWay) -> bool {
+    let (told, error) = (way.to_report.as_ref().unwrap(), joined.clock.uncertainty_ns + 10);
+    let is_right = |ns: i64| ns.abs_diff(1_000_000) <= error;
+    let late = way.in_controller.unwrap().reported_late_ns;
+    is_right(told.least_ns) && is_right(told.most_ns) && late <= told.count * (1_000_000 + error)
+}
+
+#[test]
+fn a_step_of_the_clock_is_no_time_of_the_controller() {
+    for (joined, way) in sent(&conversation(|_| false, u64::MAX)) {
+        assert!(is_soon(&joined, &way) && way.to_report.as_ref().unwrap().count >= 299, "{joined:?}");
+        assert!(!joined.remarks.iter().any(|remark| remark.contains("left out")), "{joined:?}");
+    }
+    for part in 0..10 {
+        for (joined, way) in sent(&conversation(|_| false, 3_000_000_000 + part * 1_000_000)) {
+            assert!(joined.clock.steps == 1 && is_soon(&joined, &way), "{part} {joined:?}");
+            let left_out = joined.remarks.iter().any(|remark| remark.contains("reports of the controller are not of"));
+            let count = way.to_report.as_ref().unwrap().count;
+            assert!(count > 190 && (left_out || count == way.pdus), "{part} {joined:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_log_lacks_is_counted_and_no_report_behind_it_is_used() {
+    for (joined, way) in sent(&conversation(|number| number == 100 || number == 150, u64::MAX)) {
+        assert!((way.not_in_log, way.pdus) == (2, 298) && is_soon(&joined, &way), "{joined:?}");
+        assert_eq!(way.to_report.as_ref().unwrap().count, 100, "{joined:?}");
+        assert!(joined.remarks.iter().any(|remark| remark.starts_with("2 L2CAP PDUs on the air")), "{joined:?}");
+    }
+}
+
 #[test]
 fn an_event_that_ends_although_the_next_pdu_is_there_was_closed_early_and_one_that_it_misses_was_not() {
     use super::air::Slot;

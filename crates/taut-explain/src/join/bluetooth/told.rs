@@ -30,6 +30,10 @@ pub struct BluetoothWay {
     /// L2CAP PDUs of the sender's or receiver's log, of the time in which both files have some, that the other file
     /// does not have.
     pub missing: u64,
+    /// L2CAP PDUs on the air, up to the last one that both files have, that the log does not have. What its controller
+    /// reported behind the first of those that its host sent is not used.
+    #[serde(default)]
+    pub not_in_log: u64,
     /// Parts of them that were sent again on the air.
     pub repeats: u64,
     /// From the host's hand-over to the controller to the begin of the first transmission on the air.
