@@ -55,7 +55,7 @@ pub(crate) fn direction(flow: &Datagrams, way: Way, start: u64) -> Option<(Direc
         picture: None,
         ..Direction::default()
     };
-    let gaps: u64 = half.streams().0.iter().map(|stream| stream.gap_ns).sum();
+    let gaps: u64 = half.streams().0.iter().filter(|stream| !stream.is_even()).map(|stream| stream.gap_ns).sum();
     Some((report, breakdown, breakdown.ns(Holder::Unanswered) + unanswered_opening(flow, way) + gaps))
 }
 

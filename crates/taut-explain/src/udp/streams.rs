@@ -23,6 +23,8 @@ const NEAR: u64 = 16;
 const LARGEST_STEP: u32 = 1 << 24;
 /// Clocks of payloads, in Hz (RFC 3551, and those of Opus, EVS and AMR-WB).
 const CLOCKS: [u32; 9] = [8000, 11_025, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 90_000];
+/// Losses of a path are not all alike, one upon the other; where so many gaps are, the counter may not step by one.
+const LEAST_ALIKE: u64 = 8;
 /// So many gaps may wait for what was overtaken.
 const MOST_PENDING: usize = 64;
 /// Numbers of RTP begin here, so that those before the first one have a place.
@@ -63,6 +65,9 @@ pub(super) struct Stream {
     pub(super) gap_ns: u64,
     pub(super) longest: Option<Episode>,
     pub(super) most_in_a_row: u64,
+    /// Gaps as long in numbers as the one before, and how long that was.
+    alike: u64,
+    last_missing: u64,
     /// Gaps of which some numbers may yet come.
     pending: Vec<Gap>,
     /// Of runs before the last new start.
@@ -75,6 +80,8 @@ pub(super) struct Stream {
     awaited: Option<u64>,
     near: u64,
     odd_steps: u64,
+    /// Whether a timestamp was another one than that before.
+    is_timed: bool,
     begin: Seen,
     last: Seen,
     clock: Option<Clock>,
@@ -160,6 +167,8 @@ impl Stream {
             gap_ns: 0,
             longest: None,
             most_in_a_row: 0,
+            alike: 0,
+            last_missing: 0,
             pending: Vec::new(),
             expected_before: 0,
             first: number,
@@ -168,6 +177,7 @@ impl Stream {
             awaited: None,
             near: 0,
             odd_steps: 0,
+            is_timed: false,
             begin: at,
             last: at,
             clock: packet.rtp.map(clock),
@@ -193,11 +203,18 @@ impl Stream {
         self.expected_before.saturating_add((self.highest - self.first).saturating_add(1))
     }
 
-    /// Numbers run on, and timestamps do not jump about. Tautline's own data says itself what it is.
+    /// Whether a third of the steps or more are gaps, nearly all of one length. Losses by chance that are as many have
+    /// gaps of all lengths: a counter that others share, or that steps by more than one, looks like this.
+    pub(super) fn is_even(&self) -> bool {
+        self.gaps >= LEAST_ALIKE && 3 * self.gaps >= self.packets - 1 && 5 * self.alike >= 4 * (self.gaps - 1)
+    }
+
+    /// Numbers run on, and timestamps move but do not jump about. Tautline's own data says itself what it is.
     fn is_one(&self) -> bool {
         let steps = self.packets - 1;
         !self.is_rtp()
             || self.packets >= LEAST_PACKETS
+                && self.is_timed
                 && 2 * self.near >= steps
                 && 10 * self.odd_steps <= steps
                 && 20 * self.restarts <= steps
@@ -293,6 +310,8 @@ impl Stream {
         if gap.missing == 0 {
             return;
         }
+        self.alike += u64::from(self.gaps > 0 && gap.missing == self.last_missing);
+        self.last_missing = gap.missing;
         self.gaps += 1;
         self.gap_ns = self.gap_ns.saturating_add(gap.time.length());
         self.most_in_a_row = self.most_in_a_row.max(gap.missing);
@@ -305,6 +324,7 @@ impl Stream {
         let (Some(clock), Some(rtp)) = (&mut self.clock, packet.rtp) else { return };
         self.payload_type = Some(rtp.payload_type);
         let step = rtp.timestamp.wrapping_sub(clock.last) as i32;
+        self.is_timed |= step != 0;
         if step.unsigned_abs() > LARGEST_STEP {
             self.odd_steps += 1;
         }

@@ -73,19 +73,24 @@ fn stream_loss(half: &Half) -> Option<Verdict> {
     if streams.is_empty() {
         return None;
     }
+    // What is missing of a counter that may not step by one is not known to be lost.
+    let (even, streams): (Vec<&Stream>, Vec<&Stream>) = streams.into_iter().partition(|stream| stream.is_even());
     let sum = |of: fn(&Stream) -> u64| streams.iter().map(|stream| of(stream)).fold(0, u64::saturating_add);
     let (lost, expected, gaps) = (sum(Stream::lost), sum(Stream::expected), sum(|stream| stream.gaps));
     let share = lost as f64 / expected.max(1) as f64;
     let longest = streams.iter().filter_map(|stream| stream.longest).max_by_key(|gap| gap.length());
     let is_long = longest.is_some_and(|gap| gap.length() >= LONG_NS);
     if !(is_long || share >= LEAST_SHARE && gaps >= LEAST_GAPS) {
-        return Some(Verdict::Clear);
+        return Some(if even.is_empty() { Verdict::Clear } else { not_by_one(&even) });
     }
     let held_ns = sum(|stream| stream.gap_ns);
     let row = streams.iter().map(|stream| stream.most_in_a_row).max().unwrap_or(0);
     let gap = longest.map(|gap| Evidence {
         text: format!("Longest gap: {}.", words::time(gap.length())),
         frames: Some(gap.places.into()),
+    });
+    let left_out = (!even.is_empty()).then(|| {
+        text(format!("Not among them: {} streams with equal gaps at every turn, which may be no losses.", even.len()))
     });
     let counted = text(format!("{gaps} gaps, of {row} packets in a row at most; what came late is not among them."));
     Some(Verdict::Found(Found {
@@ -103,11 +108,24 @@ fn stream_loss(half: &Half) -> Option<Verdict> {
             share: (held_ns as f64 / half.breakdown.total_ns().max(1) as f64).min(1.0),
             episodes: gaps,
         },
-        evidence: gap.into_iter().chain([counted]).collect(),
+        evidence: gap.into_iter().chain([counted]).chain(left_out).collect(),
         remedy: "Find where they are lost: capture at the sender too, and name both files. Less queue or more rate on \
                  the path, wired instead of radio, or redundancy of the codec (FEC, RED, NACK) help."
             .to_owned(),
     }))
+}
+
+/// Of streams whose gaps are all alike.
+fn not_by_one(even: &[&Stream]) -> Verdict {
+    let [lost, expected] = [Stream::lost, Stream::expected]
+        .map(|of: fn(&Stream) -> u64| even.iter().map(|stream| of(stream)).fold(0, u64::saturating_add));
+    unknown(
+        &format!(
+            "whether the sender counts by one: {lost} of {expected} numbers are not there, in gaps that are all alike, \
+             as where one counter serves several ports or receivers"
+        ),
+        "capture all that the sender sends, to all ports and hosts, or at the sender too, and name both files",
+    )
 }
 
 fn unknown(missing: &str, ask: &str) -> Verdict {

@@ -85,6 +85,54 @@ fn what_only_begins_like_rtp_is_none() {
     assert_eq!(streams(&story(&|n| rtp(7, n, n as u32 * 8, 96))).len(), 1);
 }
 
+/// A header of another protocol that begins like RTP, with a counter that others share and fields that stay as they are.
+#[test]
+fn where_timestamps_stand_still_there_is_no_stream() {
+    for step in [1, 3, 5] {
+        for timestamp in [0, 0x1122_3344] {
+            let mut talk = Talk::new();
+            (0..3000).for_each(|n| talk.say(n * 20 * MS, Way::Forward, 62, rtp(0, step * n, timestamp, 1)));
+            let direction = talk.forward();
+            assert!(streams(&direction).is_empty(), "{:?}", streams(&direction));
+            assert!(direction.verdicts.iter().all(|on| on.cause != "stream_loss"));
+        }
+    }
+    // All packets of a picture have one timestamp.
+    let mut talk = Talk::new();
+    (0..300).for_each(|n| talk.say(n * MS, Way::Forward, 1200, rtp(7, n, n as u32 / 100 * 3000, 96)));
+    assert_eq!(one(&talk.forward()).lost_packets, 0);
+}
+
+#[test]
+fn equal_gaps_at_every_turn_may_be_no_losses() {
+    let counts_by = |step: u64| voice((0..1000).map(|n| (step * n, n * 20 * MS)), 96, 160);
+    // Every second pair goes to another port; and one in twenty of what comes is lost besides.
+    let pairs = voice((0..2000).filter(|n| n % 4 < 2).map(|n| (n, n * 20 * MS)), 0, 160);
+    let lossy = voice((0..2000).filter(|n| n % 2 == 0 && n % 38 != 0).map(|n| (n, n * 20 * MS)), 0, 160);
+    for direction in [counts_by(2), counts_by(5), pairs, lossy] {
+        let Verdict::Unknown { missing, ask } = verdict(&direction, "stream_loss") else { panic!("{direction:#?}") };
+        assert!(missing.contains("counts by one") && ask.contains("all that the sender sends"), "{missing} {ask}");
+    }
+    // As many lost by chance, and every tenth: these are losses.
+    let chance = (0..2000_u64).filter(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40 & 1 == 0);
+    let tenth = (0..2000).filter(|n| n % 10 != 3);
+    for direction in [voice(chance.map(|n| (n, n * 20 * MS)), 0, 160), voice(tenth.map(|n| (n, n * 20 * MS)), 0, 160)] {
+        assert_eq!(found(&direction)[0], "stream_loss");
+    }
+    // One stream of each kind: what is lost of the other one is told.
+    let mut talk = Talk::new();
+    for n in 0..1000_u64 {
+        talk.say(n * 20 * MS, Way::Forward, 172, rtp(1, 2 * n, n as u32 * 160, 0));
+        if n % 10 != 3 {
+            talk.say(n * 20 * MS + MS, Way::Forward, 172, rtp(2, n, n as u32 * 160, 0));
+        }
+    }
+    let direction = talk.forward();
+    let Verdict::Found(found) = verdict(&direction, "stream_loss") else { panic!("{direction:#?}") };
+    assert!(found.summary.starts_with("100 of 1000 packets"), "{}", found.summary);
+    assert!(found.evidence.iter().any(|seen| seen.text.starts_with("Not among them: 1 streams")), "{found:#?}");
+}
+
 #[test]
 fn streams_beyond_eight_take_no_memory_and_are_counted() {
     let mut talk = Talk::new();
