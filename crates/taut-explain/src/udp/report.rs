@@ -55,7 +55,8 @@ pub(crate) fn direction(flow: &Datagrams, way: Way, start: u64) -> Option<(Direc
         picture: None,
         ..Direction::default()
     };
-    let gaps: u64 = half.streams().0.iter().filter(|stream| !stream.is_even()).map(|stream| stream.gap_ns).sum();
+    let (told, _) = half.streams();
+    let gaps: u64 = told.iter().filter(|stream| !stream.is_even()).map(|stream| stream.gap_ns).sum();
     Some((report, breakdown, breakdown.ns(Holder::Unanswered) + unanswered_opening(flow, way) + gaps))
 }
 

@@ -16,7 +16,7 @@ const MOST_BEHIND: u64 = 128;
 /// A stream without a packet among so many has ended, or was none.
 const LONG_AGO: u64 = 256;
 /// Fewer packets are no stream of RTP: four of RFC 3550's probation would be chance in a large capture.
-const LEAST_PACKETS: u64 = 16;
+pub(super) const LEAST_PACKETS: u64 = 16;
 /// Numbers of a stream run on: most are as near as this to the highest one. Of drawn ones one in 2000 is.
 const NEAR: u64 = 16;
 /// Timestamps of a stream do not go further from one packet to the next: 186 s of 90 kHz.

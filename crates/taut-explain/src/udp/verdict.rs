@@ -4,7 +4,7 @@ use taut_event::{Direction as Way, Holder, Side};
 
 use super::Datagrams;
 use super::half::Half;
-use super::streams::Stream;
+use super::streams::{LEAST_PACKETS, Stream};
 use super::turns::Rhythm;
 use crate::engine::{Certainty, Cost, Evidence, Found, Verdict, VerdictOn, is_enough};
 use crate::words;
@@ -69,10 +69,11 @@ pub(super) fn verdicts(flow: &Datagrams, way: Way) -> Vec<VerdictOn> {
 
 /// What is missing of the streams of numbered packets, if there are such.
 fn stream_loss(half: &Half) -> Option<Verdict> {
-    let (streams, _) = half.streams();
+    let (streams, beyond) = half.streams();
     if streams.is_empty() {
         return None;
     }
+    let restarts = streams.iter().map(|stream| stream.restarts).fold(0, u64::saturating_add);
     // What is missing of a counter that may not step by one is not known to be lost.
     let (even, streams): (Vec<&Stream>, Vec<&Stream>) = streams.into_iter().partition(|stream| stream.is_even());
     let sum = |of: fn(&Stream) -> u64| streams.iter().map(|stream| of(stream)).fold(0, u64::saturating_add);
@@ -81,7 +82,18 @@ fn stream_loss(half: &Half) -> Option<Verdict> {
     let longest = streams.iter().filter_map(|stream| stream.longest).max_by_key(|gap| gap.length());
     let is_long = longest.is_some_and(|gap| gap.length() >= LONG_NS);
     if !(is_long || share >= LEAST_SHARE && gaps >= LEAST_GAPS) {
-        return Some(if even.is_empty() { Verdict::Clear } else { not_by_one(&even) });
+        return Some(match (even.is_empty(), beyond >= LEAST_PACKETS, restarts > 0) {
+            (false, ..) => not_by_one(&even),
+            (_, true, _) => unknown(
+                &format!("the numbers of {beyond} packets, of streams beyond the first eight"),
+                "cut these streams out of the capture (in Wireshark by rtp.ssrc), each eight into a file of its own",
+            ),
+            (.., true) => unknown(
+                &format!("how much is missing where numbers began anew ({restarts} ×): a long outage looks the same"),
+                "capture at the sender too, and name both files: there a stream that runs on has no new start",
+            ),
+            _ => Verdict::Clear,
+        });
     }
     let held_ns = sum(|stream| stream.gap_ns);
     let row = streams.iter().map(|stream| stream.most_in_a_row).max().unwrap_or(0);

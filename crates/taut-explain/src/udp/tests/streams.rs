@@ -61,6 +61,15 @@ fn a_stream_that_starts_anew_has_no_loss_for_that() {
     let numbers = (0..200).chain(30_000..30_200);
     let direction = voice(numbers.enumerate().map(|(place, number)| (number, place as u64 * 20 * MS)), 8, 160);
     assert_eq!((one(&direction).restarts, one(&direction).lost_packets, one(&direction).packets), (1, 0, 399));
+    // It may have been an outage in which numbers and timestamps ran on.
+    let outage = (0..2000).chain(5500..8000);
+    for direction in [direction, voice(outage.map(|number| (number, number * 20 * MS)), 0, 160)] {
+        let Verdict::Unknown { missing, ask } = verdict(&direction, "stream_loss") else { panic!("{direction:#?}") };
+        assert!(missing.contains("began anew (1 ×)") && ask.contains("at the sender"), "{missing} {ask}");
+    }
+    let closer = (0..2000).chain(4900..8000);
+    let direction = voice(closer.map(|number| (number, number * 20 * MS)), 0, 160);
+    assert_eq!((one(&direction).lost_packets, found(&direction)[0]), (2900, "stream_loss"));
 }
 
 /// As one has them who draws payloads that begin with the same two bits.
@@ -85,7 +94,7 @@ fn what_only_begins_like_rtp_is_none() {
     assert_eq!(streams(&story(&|n| rtp(7, n, n as u32 * 8, 96))).len(), 1);
 }
 
-/// A header of another protocol that begins like RTP, with a counter that others share and fields that stay as they are.
+/// A header of another protocol, with a counter that others share and fields that stay as they are.
 #[test]
 fn where_timestamps_stand_still_there_is_no_stream() {
     for step in [1, 3, 5] {
@@ -146,6 +155,24 @@ fn streams_beyond_eight_take_no_memory_and_are_counted() {
         "{:?}",
         direction.remarks
     );
+}
+
+/// The ninth stream loses half, of which nothing is counted.
+#[test]
+fn what_streams_beyond_eight_lose_is_not_known() {
+    let of = |streams: u64| {
+        let mut talk = Talk::new();
+        for n in 0..500 {
+            for id in (0..streams).filter(|&id| id < 8 || n % 2 == 1) {
+                talk.say(n * 20 * MS + id * 1000, Way::Forward, 172, rtp(id as u32, n, n as u32 * 160, 0));
+            }
+        }
+        talk.forward()
+    };
+    let direction = of(9);
+    let Verdict::Unknown { missing, ask } = verdict(&direction, "stream_loss") else { panic!("{direction:#?}") };
+    assert!(missing.contains("250 packets, of streams beyond") && ask.contains("rtp.ssrc"), "{missing} {ask}");
+    assert_eq!(*verdict(&of(8), "stream_loss"), Verdict::Clear);
 }
 
 #[test]
