@@ -11,8 +11,10 @@ use std::sync::mpsc;
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, epoll, poll};
+use rustix::event::epoll::EventFlags;
+use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
+use taut_link::Epoll;
 use trace_support::{Traced, may_trace};
 
 const MESSAGES: usize = 40;
@@ -86,11 +88,10 @@ fn serve(reader: Reader, mut stream: TcpStream) {
                 });
                 go
             });
-            let waits = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
-            epoll::add(&waits, stream, epoll::EventData::new_u64(0), epoll::EventFlags::IN).unwrap();
+            let mut waits = Epoll::new(4).unwrap();
+            waits.add(stream, 0, EventFlags::IN).unwrap();
             for go in [first, second].iter().cycle() {
-                let mut events = Vec::with_capacity(4);
-                epoll::wait(&waits, rustix::buffer::spare_capacity(&mut events), None).unwrap();
+                waits.wait(None).unwrap();
                 go.send(()).unwrap();
                 if is_done.recv().unwrap() == 0 {
                     break;

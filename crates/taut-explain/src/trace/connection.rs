@@ -314,12 +314,13 @@ impl Connection {
                 self.tally.reads += 1;
                 self.add_received(bytes);
             }
-            What::Call(Call::Begin { number }) if event.direction == Way::Forward => {
-                if self.tally.writing_calls.len() < MOST_CALLS {
+            What::Call(Call::Begin { number }) => match event.direction {
+                Way::Backward => self.is_reading = true,
+                Way::Forward if self.tally.writing_calls.len() >= MOST_CALLS => {}
+                Way::Forward => {
                     self.tally.writing_calls.insert(number);
                 }
-            }
-            What::Call(Call::Begin { .. }) => self.is_reading = true,
+            },
             What::Call(Call::End { result, .. }) => match event.direction {
                 Way::Backward => self.is_reading = false,
                 Way::Forward => {

@@ -122,7 +122,7 @@ impl Radio {
 
     fn end(mut self, at: u64) -> TracedDirection {
         self.log(at, Way::Forward, L2cap::Ended { tells_completions: true });
-        self.story.0.close(CHANNEL, taut_event::Closed::EndOfSource);
+        self.story.0.close(CHANNEL, Closed::EndOfSource);
         let direction = self.story.end(at);
         let sum: u64 = direction.breakdown.iter().map(|held| held.held_ns).sum();
         assert_eq!(sum, direction.span_ns, "{direction:#?}");
@@ -302,7 +302,7 @@ fn without_the_log_the_socket_is_known_by_its_calls() {
 fn a_channel_of_another_program_is_not_told() {
     let mut radio = Radio::new(3, true);
     radio.hands_over(1).through(20).log(20, Way::Forward, L2cap::Ended { tells_completions: true });
-    radio.story.0.close(CHANNEL, taut_event::Closed::EndOfSource);
+    radio.story.0.close(CHANNEL, Closed::EndOfSource);
     let traced = radio.story.0.finish(Instant::from_nanos(50 * MS));
     assert_eq!((traced.directions, traced.connections, traced.span_ns), (0, 0, 0));
 }
