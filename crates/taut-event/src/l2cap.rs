@@ -298,6 +298,11 @@ pub enum Turn {
     Asks,
     /// It is the answer.
     Answers,
+    /// As [`Turn::Asks`], in a transaction of its own: one of either kind may be open (Core Specification, Vol 3,
+    /// Part F, section 3.3.2).
+    Indicates,
+    /// It is the answer to that.
+    Confirms,
     /// So little of it was kept that nobody can tell.
     NotKnown,
 }

@@ -27,9 +27,21 @@ pub(super) struct Gatt {
     beyond: u64,
     /// The longest PDU that each side takes, as it said.
     mtu: [Option<u16>; 2],
-    /// The question that waits for its answer, by the direction it went: its place, if it is followed, and its time.
-    asked: [Option<(Option<usize>, u64)>; 2],
+    /// The questions that wait for their answers, by the direction they went. A request and an indication may be open
+    /// at once (Core Specification, Vol 3, Part F, section 3.3.2).
+    asked: [[Option<Asked>; 2]; 2],
 }
+
+/// A question: its place, if it is followed, and its time.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    place: Option<usize>,
+    at: u64,
+}
+
+/// Of [`Gatt::asked`].
+const REQUEST: usize = 0;
+const INDICATION: usize = 1;
 
 /// One kind of PDU over one handle.
 #[derive(Debug)]
@@ -108,7 +120,7 @@ impl Gatt {
 
     /// Packets of the log were lost.
     pub(super) fn lost(&mut self) {
-        self.asked = [None; 2];
+        self.asked = Default::default();
     }
 
     /// The MTU in force: the lesser one of what both said.
@@ -121,17 +133,18 @@ impl Gatt {
         match att.kind {
             AttKind::MtuRequest { mtu } => {
                 self.mtu[way] = Some(mtu);
-                self.asked[way] = Some((None, at));
+                self.asked[way][REQUEST] = Some(Asked { place: None, at });
             }
             AttKind::MtuResponse { mtu } => {
                 self.mtu[way] = Some(mtu);
-                self.asked[1 - way] = None;
+                self.asked[1 - way][REQUEST] = None;
             }
-            AttKind::OtherRequest => self.asked[way] = Some((None, at)),
-            AttKind::OtherResponse | AttKind::ReadResponse | AttKind::WriteResponse | AttKind::Confirmation => {
-                self.answered(at, 1 - way, att.bytes, false);
+            AttKind::OtherRequest => self.asked[way][REQUEST] = Some(Asked { place: None, at }),
+            AttKind::OtherResponse | AttKind::ReadResponse | AttKind::WriteResponse => {
+                self.answered(at, 1 - way, REQUEST, Some(att.bytes));
             }
-            AttKind::Error { .. } => self.answered(at, 1 - way, 0, true),
+            AttKind::Confirmation => self.answered(at, 1 - way, INDICATION, Some(att.bytes)),
+            AttKind::Error { .. } => self.answered(at, 1 - way, REQUEST, None),
             kind => {
                 let (Some(kind), Some(handle)) = (Kind::of(kind), att.handle) else { return };
                 let place = self.used(way, kind, handle, at);
@@ -145,22 +158,24 @@ impl Gatt {
                     }
                 }
                 if kind.takes_turns() {
-                    self.asked[way] = Some((place, at));
+                    let transaction = if kind == Kind::Indication { INDICATION } else { REQUEST };
+                    self.asked[way][transaction] = Some(Asked { place, at });
                 }
             }
         }
     }
 
-    fn answered(&mut self, at: u64, way: usize, bytes: u16, is_error: bool) {
-        let Some((place, since)) = self.asked[way].take() else { return };
+    /// With so many bytes of a value; `None`: an answer that says why not.
+    fn answered(&mut self, at: u64, way: usize, transaction: usize, bytes: Option<u16>) {
+        let Some(Asked { place, at: since }) = self.asked[way][transaction].take() else { return };
         let room = self.mtu().saturating_sub(1);
         let Some(used) = place.map(|place| &mut self.handles[place]) else { return };
         let took = at.saturating_sub(since);
         used.turns.add(took);
         used.busy_ns = used.busy_ns.saturating_add(took);
-        used.errors += u64::from(is_error);
+        used.errors += u64::from(bytes.is_none());
         used.last = at;
-        if used.kind == Kind::Read && !is_error {
+        if let (Kind::Read, Some(bytes)) = (used.kind, bytes) {
             used.takes(bytes, room);
         }
     }

@@ -52,21 +52,37 @@ pub(crate) struct Channel {
 /// Whose turn it is, where a protocol takes turns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turns {
-    /// By direction: whether a question went that way and has no answer yet.
-    is_asked: [bool; 2],
-    /// What went last.
-    last: [Turn; 2],
-    /// When the last question was through, by direction.
-    since: [u64; 2],
-    /// So many packets are in the controller up to the last one of that question.
-    ahead: [u64; 2],
+    /// By direction and kind: the question that went that way and has no answer yet. A request and an indication may
+    /// be open at once (Core Specification, Vol 3, Part F, section 3.3.2).
+    asked: [[Option<Question>; 2]; 2],
+    /// Whether the last one that went was an answer.
+    is_last_answer: [bool; 2],
+}
+
+/// A question that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    /// When it was through.
+    since: u64,
+    /// So many packets are in the controller up to its last one.
+    ahead: u64,
 }
 
 impl Turns {
+    /// Whether a question went this way and has no answer yet.
+    fn is_asked(&self, way: usize) -> bool {
+        self.asked[way].iter().any(Option::is_some)
+    }
+
     /// Whether nothing can go this way before something comes the other way.
     fn is_peers(&self, way: usize) -> bool {
-        self.is_asked[way] || self.last[way] == Turn::Answers && !self.is_asked[1 - way]
+        self.is_asked(way) || self.is_last_answer[way] && !self.is_asked(1 - way)
     }
+}
+
+/// Which transaction a PDU belongs to that takes turns: 0 of a request, 1 of an indication.
+const fn transaction(turn: Turn) -> usize {
+    matches!(turn, Turn::Indicates | Turn::Confirms) as usize
 }
 
 impl Channel {
@@ -88,7 +104,7 @@ impl Channel {
         self.first.get_or_insert(at);
         let place = event.place;
         for way in [0, 1] {
-            self.halves[way].advance(at, place, self.turns.is_peers(way), self.turns.is_asked[1 - way], &self.link);
+            self.halves[way].advance(at, place, self.turns.is_peers(way), self.turns.is_asked(1 - way), &self.link);
         }
         let way = event.direction.index();
         match what {
@@ -102,29 +118,28 @@ impl Channel {
             L2cap::Packet(acl) => {
                 self.packets += 1;
                 // What goes while a question is open, or before the peer asked one, waited for nobody's turn.
-                let is_open = self.turns.is_asked[way];
+                let kind = transaction(acl.turn);
+                let is_open = self.turns.asked[way][kind].is_some();
                 match acl.turn {
                     Turn::Free if acl.begins_pdu => self.halves[way].was_free(),
-                    Turn::Asks if !is_open => self.halves[way].was_free(),
+                    Turn::Asks | Turn::Indicates if !is_open => self.halves[way].was_free(),
                     Turn::NotKnown => self.halves.iter_mut().for_each(Half::loses_turns),
                     _ => {}
                 }
                 self.halves[way].packet((at, place), &acl, event.bytes.len(), &self.link);
                 match acl.turn {
                     Turn::NotKnown => self.turns = Turns::default(),
-                    Turn::Free if acl.begins_pdu => self.turns.last[way] = Turn::Free,
+                    Turn::Free if acl.begins_pdu => self.turns.is_last_answer[way] = false,
                     Turn::Free => {}
-                    Turn::Asks => {
-                        self.turns.is_asked[way] = true;
-                        self.turns.since[way] = at;
-                        self.turns.ahead[way] = self.halves[way].in_controller() as u64;
-                        self.turns.last[way] = Turn::Asks;
+                    Turn::Asks | Turn::Indicates => {
+                        let ahead = self.halves[way].in_controller() as u64;
+                        self.turns.asked[way][kind] = Some(Question { since: at, ahead });
+                        self.turns.is_last_answer[way] = false;
                     }
-                    Turn::Answers => {
-                        self.turns.last[way] = Turn::Answers;
-                        if std::mem::take(&mut self.turns.is_asked[1 - way]) {
-                            let took = at.saturating_sub(self.turns.since[1 - way]);
-                            self.halves[1 - way].tally.answers.add(took);
+                    Turn::Answers | Turn::Confirms => {
+                        self.turns.is_last_answer[way] = true;
+                        if let Some(question) = self.turns.asked[1 - way][kind].take() {
+                            self.halves[1 - way].tally.answers.add(at.saturating_sub(question.since));
                             self.halves[1 - way].answered();
                         }
                     }
@@ -132,10 +147,9 @@ impl Channel {
             }
             L2cap::Completed { packets } => {
                 self.halves[way].completed((at, place), packets, &self.link);
-                let ahead = &mut self.turns.ahead[way];
-                if self.turns.is_asked[way] && *ahead > 0 {
-                    self.turns.since[way] = at;
-                    *ahead = ahead.saturating_sub(packets.into());
+                for question in self.turns.asked[way].iter_mut().flatten().filter(|question| question.ahead > 0) {
+                    question.since = at;
+                    question.ahead = question.ahead.saturating_sub(packets.into());
                 }
             }
             L2cap::Att(att) => self.gatt.get_or_insert_default().att(at, way, &att),
@@ -173,16 +187,15 @@ impl Channel {
 
     /// What is still waited for has been waited for until now.
     fn ended(&mut self, at: u64, tells_completions: bool) {
-        let Turns { is_asked, since, .. } = self.turns;
+        let turns = self.turns;
         for (way, half) in self.halves.iter_mut().enumerate() {
             if half.lacks_completions(tells_completions) {
                 half.never_told();
                 continue;
             }
-            if is_asked[way] {
-                half.tally.unanswered = Some(at.saturating_sub(since[way]));
-            }
-            half.ended(at, is_asked[0] || is_asked[1]);
+            let longest = turns.asked[way].iter().flatten().map(|question| question.since).min();
+            half.tally.unanswered = longest.map(|since| at.saturating_sub(since)).or(half.tally.unanswered);
+            half.ended(at, turns.is_asked(0) || turns.is_asked(1));
         }
     }
 

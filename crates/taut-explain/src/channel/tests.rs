@@ -1,5 +1,6 @@
 //! Channels made by hand, in the log of the sending host: each cause where it stands, and a twin where it must not.
 
+mod attributes;
 mod classic;
 mod ends;
 mod lacking;
@@ -322,6 +323,7 @@ fn without_the_opening_credits_can_not_be_told() {
 
 fn any_what() -> impl Strategy<Value = L2cap> {
     let turn = prop_oneof![Just(Turn::Free), Just(Turn::Asks), Just(Turn::Answers), Just(Turn::NotKnown)];
+    let turn = prop_oneof![turn, Just(Turn::Indicates), Just(Turn::Confirms)];
     prop_oneof![
         Just(L2cap::Asked),
         (any::<u16>(), any::<u16>(), 0_u16..20).prop_map(|(a, b, c)| L2cap::Opened {
