@@ -23,8 +23,8 @@ const MOST: f64 = 0.5;
 pub(super) struct Gatt {
     handles: Vec<Used>,
     names: Vec<Characteristic>,
-    /// PDUs of handles beyond those that are followed.
-    beyond: u64,
+    /// PDUs of handles beyond those that are followed, by direction.
+    beyond: [u64; 2],
     /// The longest PDU that each side takes, as it said.
     mtu: [Option<u16>; 2],
     /// The questions that wait for their answers, by the direction they went. A request and an indication may be open
@@ -184,7 +184,7 @@ impl Gatt {
         let is_it = |used: &Used| (used.way, used.kind, used.handle) == (way, kind, handle);
         let known = self.handles.iter().position(is_it);
         if known.is_none() && self.handles.len() == MOST_HANDLES {
-            self.beyond += 1;
+            self.beyond[way] += 1;
             return None;
         }
         Some(known.unwrap_or_else(|| {
@@ -200,13 +200,14 @@ impl Gatt {
     /// air, and `interval_ns` that of connection events; 0: not known.
     pub(super) fn facts(&self, way: Way, half: &Half, length: u16, interval_ns: u64) -> Option<GattFacts> {
         let mut handles: Vec<&Used> = self.handles.iter().filter(|used| used.way == way.index()).collect();
-        if handles.is_empty() {
+        let beyond = self.beyond[way.index()];
+        if handles.is_empty() && beyond == 0 {
             return None;
         }
         handles.sort_by_key(|used| std::cmp::Reverse((used.bytes, used.count)));
         let handles = handles.into_iter().map(|used| self.handle(used, half, length, interval_ns)).collect();
         let is_exchanged = self.mtu.iter().all(Option::is_some);
-        Some(GattFacts { att_mtu_bytes: self.mtu(), is_mtu_exchanged: is_exchanged, handles, beyond: self.beyond })
+        Some(GattFacts { att_mtu_bytes: self.mtu(), is_mtu_exchanged: is_exchanged, handles, beyond })
     }
 
     fn handle(&self, used: &Used, half: &Half, length: u16, interval_ns: u64) -> GattHandle {

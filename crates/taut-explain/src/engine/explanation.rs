@@ -354,7 +354,7 @@ pub struct GattFacts {
     pub is_mtu_exchanged: bool,
     /// The handles, each kind of PDU by itself, the most bytes first.
     pub handles: Vec<GattHandle>,
-    /// PDUs of further handles of the bearer, of both directions: 128 are followed.
+    /// PDUs of further handles in this direction: 128 of the bearer are followed, of both directions together.
     pub beyond: u64,
 }
 

@@ -71,3 +71,25 @@ fn a_request_and_an_indication_of_one_end_are_two_transactions() {
     assert_eq!(found(&direction)[0], "peer_turn", "{direction:#?}");
     assert!((share(&direction, Holder::PeerTurn) - 79.0 / 150.0).abs() < 0.02, "{direction:#?}");
 }
+
+/// The first 128 handles are those of one direction, and all of the other one come behind them.
+#[test]
+fn what_goes_over_further_handles_is_counted_by_direction() {
+    let mut bearer = Bearer::new();
+    for round in 0..4 {
+        for n in 0..135 {
+            let at = 100 * MS + (round * 135 + n) * MS;
+            match n as u16 {
+                handle @ 0..130 => bearer.pdu(at, Way::Forward, AttKind::WriteCommand, Some(handle), 10),
+                handle => bearer.pdu(at, Way::Backward, AttKind::Notification, Some(handle), 10),
+            }
+        }
+    }
+    let explanation = bearer.talk.engine.finish();
+    let of = |from: &str| {
+        let direction = explanation.worst.iter().find(|direction| (direction.from == "hci0") == (from == "hci0"));
+        gatt(direction.unwrap())
+    };
+    assert_eq!((of("hci0").handles.len(), of("hci0").beyond), (128, 2 * 4));
+    assert_eq!((of("peer").handles.len(), of("peer").beyond), (0, 5 * 4));
+}
