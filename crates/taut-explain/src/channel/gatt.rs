@@ -13,6 +13,8 @@ const MOST_HANDLES: usize = 128;
 const MOST_NAMES: usize = 256;
 /// In force until another one is agreed on (Core Specification, Vol 3, Part F, section 3.2.8; Part G, section 5.2.1).
 const LEAST_MTU: u16 = 23;
+/// Opcode of a request to exchange the MTU.
+const MTU_REQUEST: u8 = 0x02;
 /// Header of L2CAP before a PDU.
 const L2CAP_HEADER: u16 = 4;
 /// A share of the time that limits.
@@ -25,8 +27,10 @@ pub(super) struct Gatt {
     names: Vec<Characteristic>,
     /// PDUs of handles beyond those that are followed, by direction.
     beyond: [u64; 2],
-    /// The longest PDU that each side takes, as it said.
-    mtu: [Option<u16>; 2],
+    /// The longest PDU that each side takes, as it said in a request that has no answer yet.
+    offered: [Option<u16>; 2],
+    /// As both agreed on.
+    agreed: Option<u16>,
     /// The questions that wait for their answers, by the direction they went. A request and an indication may be open
     /// at once (Core Specification, Vol 3, Part F, section 3.3.2).
     asked: [[Option<Asked>; 2]; 2],
@@ -123,20 +127,22 @@ impl Gatt {
         self.asked = Default::default();
     }
 
-    /// The MTU in force: the lesser one of what both said.
+    /// The MTU in force.
     fn mtu(&self) -> u16 {
-        let [one, other] = self.mtu;
-        one.zip(other).map_or(LEAST_MTU, |(one, other)| one.min(other)).max(LEAST_MTU)
+        self.agreed.unwrap_or(LEAST_MTU)
     }
 
     pub(super) fn att(&mut self, at: u64, way: usize, att: &Att) {
         match att.kind {
             AttKind::MtuRequest { mtu } => {
-                self.mtu[way] = Some(mtu);
+                self.offered[way] = Some(mtu);
                 self.asked[way][REQUEST] = Some(Asked { place: None, at });
             }
             AttKind::MtuResponse { mtu } => {
-                self.mtu[way] = Some(mtu);
+                // The lesser one of what both said (Part F, section 3.4.2.2).
+                if let Some(offered) = self.offered[1 - way].take() {
+                    self.agreed = Some(offered.min(mtu).max(LEAST_MTU));
+                }
                 self.asked[1 - way][REQUEST] = None;
             }
             AttKind::OtherRequest => self.asked[way][REQUEST] = Some(Asked { place: None, at }),
@@ -144,7 +150,12 @@ impl Gatt {
                 self.answered(at, 1 - way, REQUEST, Some(att.bytes));
             }
             AttKind::Confirmation => self.answered(at, 1 - way, INDICATION, Some(att.bytes)),
-            AttKind::Error { .. } => self.answered(at, 1 - way, REQUEST, None),
+            AttKind::Error { of, .. } => {
+                if of == MTU_REQUEST {
+                    self.offered[1 - way] = None;
+                }
+                self.answered(at, 1 - way, REQUEST, None);
+            }
             kind => {
                 let (Some(kind), Some(handle)) = (Kind::of(kind), att.handle) else { return };
                 let place = self.used(way, kind, handle, at);
@@ -206,8 +217,7 @@ impl Gatt {
         }
         handles.sort_by_key(|used| std::cmp::Reverse((used.bytes, used.count)));
         let handles = handles.into_iter().map(|used| self.handle(used, half, length, interval_ns)).collect();
-        let is_exchanged = self.mtu.iter().all(Option::is_some);
-        Some(GattFacts { att_mtu_bytes: self.mtu(), is_mtu_exchanged: is_exchanged, handles, beyond })
+        Some(GattFacts { att_mtu_bytes: self.mtu(), is_mtu_exchanged: self.agreed.is_some(), handles, beyond })
     }
 
     fn handle(&self, used: &Used, half: &Half, length: u16, interval_ns: u64) -> GattHandle {

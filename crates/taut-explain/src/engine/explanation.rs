@@ -348,9 +348,9 @@ pub struct ChannelFacts {
 /// What went over the attributes of a bearer of ATT in one direction.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct GattFacts {
-    /// Longest PDU of ATT that both take; 23 until they have told.
+    /// Longest PDU of ATT that both take; 23 until they have agreed on another one.
     pub att_mtu_bytes: u16,
-    /// Whether the log has that exchange; without it the MTU may be another one.
+    /// Whether the log has that exchange, with its answer; without it the MTU may be another one.
     pub is_mtu_exchanged: bool,
     /// The handles, each kind of PDU by itself, the most bytes first.
     pub handles: Vec<GattHandle>,

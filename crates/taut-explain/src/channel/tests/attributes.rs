@@ -93,3 +93,27 @@ fn what_goes_over_further_handles_is_counted_by_direction() {
     assert_eq!((of("hci0").handles.len(), of("hci0").beyond), (128, 2 * 4));
     assert_eq!((of("peer").handles.len(), of("peer").beyond), (0, 5 * 4));
 }
+
+#[test]
+fn an_mtu_is_agreed_on_with_the_answer_only() {
+    let after = |exchange: &[(Way, AttKind)]| {
+        let mut bearer = Bearer::new();
+        for (at, &(way, kind)) in (1..).map(|n| n * 30 * MS).zip(exchange) {
+            bearer.pdu(at, way, kind, None, 2);
+        }
+        bearer.reads(500 * MS);
+        bearer.comes(530 * MS, AttKind::ReadResponse);
+        let direction = bearer.forward();
+        (gatt(&direction).att_mtu_bytes, gatt(&direction).is_mtu_exchanged)
+    };
+    let asks = |mtu: u16| (Way::Forward, AttKind::MtuRequest { mtu });
+    let peer_asks = (Way::Backward, AttKind::MtuRequest { mtu: 247 });
+    let answers = |mtu: u16| (Way::Backward, AttKind::MtuResponse { mtu });
+    let refuses = (Way::Backward, AttKind::Error { of: 0x02, code: 6 });
+    assert_eq!(after(&[asks(100), answers(60)]), (60, true));
+    assert_eq!(after(&[asks(517), answers(0)]), (23, true));
+    assert_eq!(after(&[asks(247), refuses, peer_asks]), (23, false));
+    assert_eq!(after(&[asks(247)]), (23, false));
+    assert_eq!(after(&[asks(247), refuses, answers(247)]), (23, false));
+    assert_eq!(after(&[peer_asks, (Way::Forward, AttKind::MtuResponse { mtu: 185 })]), (185, true));
+}
