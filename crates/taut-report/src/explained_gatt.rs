@@ -24,6 +24,7 @@ pub(crate) fn lines(gatt: &GattFacts) -> Vec<String> {
         let beyond = units::count(gatt.beyond);
         lines.extend(wrap("  ", &format!("{beyond} PDUs are of further handles: the first 128 are followed.")));
     }
+    lines.extend(gatt.handles.iter().take(ROWS).filter_map(unanswered).flat_map(|line| wrap("  ", &line)));
     lines.extend(gatt.handles.iter().take(ROWS).filter_map(advice).flat_map(|advice| wrap("  ", &advice)));
     lines
 }
@@ -64,6 +65,19 @@ fn cells(of: &GattHandle) -> [String; 9] {
         of.turn_p99_ns.map_or_else(none, units::time),
         limits,
     ]
+}
+
+/// Of how many there is no turn.
+fn unanswered(of: &GattHandle) -> Option<String> {
+    let kind = of.kind.replace('_', " ");
+    (of.unanswered > 0).then(|| {
+        format!(
+            "{:#06x}: {} of {} ({kind}) had no answer; the turns are those of the others.",
+            of.handle,
+            units::count(of.unanswered),
+            units::count(of.count)
+        )
+    })
 }
 
 /// What would make it faster, of what is limited.

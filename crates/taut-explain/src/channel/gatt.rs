@@ -36,11 +36,37 @@ pub(super) struct Gatt {
     asked: [[Option<Asked>; 2]; 2],
 }
 
-/// A question: its place, if it is followed, and its time.
+/// A question.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
+    /// Its place, if it is followed.
     place: Option<usize>,
     at: u64,
+    /// Its opcode; `None`: none of those that have a name here.
+    opcode: Option<u8>,
+}
+
+/// The opcode of a question that has a name of its own.
+const fn opcode(kind: AttKind) -> Option<u8> {
+    match kind {
+        AttKind::MtuRequest { .. } => Some(MTU_REQUEST),
+        AttKind::ReadRequest => Some(0x0a),
+        AttKind::ReadBlobRequest => Some(0x0c),
+        AttKind::WriteRequest => Some(0x12),
+        AttKind::PrepareWriteRequest => Some(0x16),
+        AttKind::Indication => Some(0x1d),
+        _ => None,
+    }
+}
+
+impl Asked {
+    /// Whether an error names this question.
+    const fn is_it(&self, of: u8) -> bool {
+        match self.opcode {
+            Some(opcode) => opcode == of,
+            None => !matches!(of, MTU_REQUEST | 0x0a | 0x0c | 0x12 | 0x16 | 0x1d),
+        }
+    }
 }
 
 /// Of [`Gatt::asked`].
@@ -63,6 +89,7 @@ struct Used {
     turns: Spread,
     busy_ns: u64,
     errors: u64,
+    unanswered: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -136,7 +163,7 @@ impl Gatt {
         match att.kind {
             AttKind::MtuRequest { mtu } => {
                 self.offered[way] = Some(mtu);
-                self.asked[way][REQUEST] = Some(Asked { place: None, at });
+                self.asks(way, REQUEST, Asked { place: None, at, opcode: opcode(att.kind) });
             }
             AttKind::MtuResponse { mtu } => {
                 // The lesser one of what both said (Part F, section 3.4.2.2).
@@ -145,7 +172,7 @@ impl Gatt {
                 }
                 self.asked[1 - way][REQUEST] = None;
             }
-            AttKind::OtherRequest => self.asked[way][REQUEST] = Some(Asked { place: None, at }),
+            AttKind::OtherRequest => self.asks(way, REQUEST, Asked { place: None, at, opcode: None }),
             AttKind::OtherResponse | AttKind::ReadResponse | AttKind::WriteResponse => {
                 self.answered(at, 1 - way, REQUEST, Some(att.bytes));
             }
@@ -154,7 +181,9 @@ impl Gatt {
                 if of == MTU_REQUEST {
                     self.offered[1 - way] = None;
                 }
-                self.answered(at, 1 - way, REQUEST, None);
+                if self.asked[1 - way][REQUEST].is_some_and(|asked| asked.is_it(of)) {
+                    self.answered(at, 1 - way, REQUEST, None);
+                }
             }
             kind => {
                 let (Some(kind), Some(handle)) = (Kind::of(kind), att.handle) else { return };
@@ -170,15 +199,23 @@ impl Gatt {
                 }
                 if kind.takes_turns() {
                     let transaction = if kind == Kind::Indication { INDICATION } else { REQUEST };
-                    self.asked[way][transaction] = Some(Asked { place, at });
+                    self.asks(way, transaction, Asked { place, at, opcode: opcode(att.kind) });
                 }
             }
         }
     }
 
+    /// A question in the place of one that has no answer yet: that one has none in the log.
+    fn asks(&mut self, way: usize, transaction: usize, asked: Asked) {
+        let before = self.asked[way][transaction].replace(asked);
+        if let Some(place) = before.and_then(|before| before.place) {
+            self.handles[place].unanswered += 1;
+        }
+    }
+
     /// With so many bytes of a value; `None`: an answer that says why not.
     fn answered(&mut self, at: u64, way: usize, transaction: usize, bytes: Option<u16>) {
-        let Some(Asked { place, at: since }) = self.asked[way][transaction].take() else { return };
+        let Some(Asked { place, at: since, .. }) = self.asked[way][transaction].take() else { return };
         let room = self.mtu().saturating_sub(1);
         let Some(used) = place.map(|place| &mut self.handles[place]) else { return };
         let took = at.saturating_sub(since);
@@ -200,8 +237,22 @@ impl Gatt {
         }
         Some(known.unwrap_or_else(|| {
             let (turns, first, last) = (Spread::default(), at, at);
-            let (count, bytes, longest, full, busy_ns, errors) = (0, 0, 0, 0, 0, 0);
-            let new = Used { way, kind, handle, count, bytes, longest, full, first, last, turns, busy_ns, errors };
+            let (count, bytes, longest, full, busy_ns, errors, unanswered) = (0, 0, 0, 0, 0, 0, 0);
+            let new = Used {
+                way,
+                kind,
+                handle,
+                count,
+                bytes,
+                longest,
+                full,
+                first,
+                last,
+                turns,
+                busy_ns,
+                errors,
+                unanswered,
+            };
             self.handles.push(new);
             self.handles.len() - 1
         }))
@@ -225,6 +276,9 @@ impl Gatt {
         let span = used.last - used.first;
         let rate = (span > 0).then(|| (used.bytes as f64 * 8e9 / span as f64) as u64);
         let intervals = |ns: u64| (interval_ns > 0).then(|| ns as f64 / interval_ns as f64);
+        let is_open =
+            |asked: &&Asked| asked.place.is_some_and(|place| std::ptr::eq(&raw const self.handles[place], used));
+        let open = self.asked[used.way].iter().flatten().filter(is_open).count() as u64;
         let turn_p50_ns = used.turns.median();
         GattHandle {
             handle: used.handle,
@@ -242,6 +296,7 @@ impl Gatt {
             turn_p99_ns: used.turns.at((used.turns.count() * 99).div_ceil(100).max(1)),
             intervals_per_turn: turn_p50_ns.and_then(intervals),
             errors: used.errors,
+            unanswered: used.unanswered + open,
             limits: self.limits(used, half, length, span),
         }
     }

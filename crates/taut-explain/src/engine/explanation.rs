@@ -386,6 +386,10 @@ pub struct GattHandle {
     pub intervals_per_turn: Option<f64>,
     /// Answers that say why not.
     pub errors: u64,
+    /// Questions without an answer in the log: another one went, or the log ends. The turns leave them out. Where the
+    /// log counts losses it may be there that the answer is, and these are not counted.
+    #[serde(default)]
+    pub unanswered: u64,
     /// What limits it, the first one most: `turn` (half of the time or more a question waits for its answer),
     /// `program`, `link` (the log's breakdown has half of the time or more for it), `mtu` (half of the values or more
     /// have all the room there is, and a data PDU on the air has more). Empty: too few, or not known.

@@ -117,3 +117,23 @@ fn an_mtu_is_agreed_on_with_the_answer_only() {
     assert_eq!(after(&[asks(247), refuses, answers(247)]), (23, false));
     assert_eq!(after(&[peer_asks, (Way::Forward, AttKind::MtuResponse { mtu: 185 })]), (185, true));
 }
+
+#[test]
+fn an_error_of_another_request_is_no_answer_and_what_has_none_is_counted() {
+    let mut bearer = Bearer::new();
+    for n in 0..20 {
+        let at = 100 * MS + n * 50 * MS;
+        bearer.reads(at);
+        bearer.comes(at + 5 * MS, AttKind::Error { of: 0x12, code: 3 });
+        if n != 7 {
+            bearer.comes(at + 40 * MS, AttKind::ReadResponse);
+        }
+    }
+    bearer.reads(1_200 * MS);
+    bearer.comes(1_220 * MS, AttKind::Error { of: 0x0a, code: 2 });
+    bearer.reads(1_300 * MS);
+    let direction = bearer.forward();
+    let read = row(&direction, "read");
+    assert_eq!((read.count, read.bytes, read.errors, read.unanswered), (22, 380, 1, 2));
+    assert_eq!((read.turn_p50_ns, read.turn_p99_ns), (Some(40 * MS), Some(40 * MS)));
+}
