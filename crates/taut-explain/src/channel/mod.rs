@@ -178,7 +178,7 @@ impl Channel {
         let at = at.max(self.last);
         self.last = at;
         for way in [0, 1] {
-            self.halves[way].advance(at, 0, self.turns.is_peers(way), self.turns.is_asked[1 - way], &self.link);
+            self.halves[way].advance(at, 0, self.turns.is_peers(way), self.turns.is_asked(1 - way), &self.link);
         }
         let mut program = self.halves[0].program.take().unwrap_or_default();
         change(&mut self.halves[0], &mut program);
