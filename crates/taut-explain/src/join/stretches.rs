@@ -104,7 +104,7 @@ impl Stretches {
             is_not_apart(&points, slack)?;
         }
         let mut stretches = Self { all, strays, of_one_direction: 0, sides: Vec::new() };
-        stretches.part();
+        stretches.part(slack);
         Ok(stretches)
     }
 
@@ -148,7 +148,7 @@ impl Stretches {
 
     /// While a clock is set packets are on their way; those that went in the direction of the step fit the line
     /// before it, as very late ones. They belong to neither.
-    fn part(&mut self) {
+    fn part(&mut self, slack: u64) {
         for number in 0..self.all.len() {
             let neighbours = [number.checked_sub(1), Some(number + 1)];
             let lines: Vec<Fit> =
@@ -161,6 +161,11 @@ impl Stretches {
             };
             stretch.packets.retain(|placed| !is_of_other(placed));
             self.strays += (before - stretch.packets.len()) as u64;
+        }
+        // On the clock that was set they lie far away, and the error would be that of the time up to them.
+        for stretch in &mut self.all {
+            let points: Vec<Point> = stretch.packets.iter().map(|placed| placed.point).collect();
+            stretch.fit = fit(&points, slack).unwrap_or(stretch.fit);
         }
     }
 }

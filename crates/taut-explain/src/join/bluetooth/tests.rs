@@ -205,6 +205,7 @@ fn a_step_of_the_clock_is_no_time_of_the_controller() {
     }
     for part in 0..10 {
         for (joined, way) in sent(&conversation(|_| false, 3_000_000_000 + part * 1_000_000)) {
+            assert!(joined.clock.uncertainty_ns < 20_000_000, "{part} {joined:?}");
             assert!(joined.clock.steps == 1 && is_soon(&joined, &way), "{part} {joined:?}");
             let left_out = joined.remarks.iter().any(|remark| remark.contains("reports of the controller are not of"));
             let count = way.to_report.as_ref().unwrap().count;
