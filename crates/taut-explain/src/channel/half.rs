@@ -32,6 +32,10 @@ pub(super) const LEFT_OVER: usize = 2;
 /// So many packets in the controller are remembered.
 const MOST_IN_CONTROLLER: usize = 4096;
 
+/// A link on which nothing comes for so long is over: the largest supervision timeout of BR/EDR (Core Specification,
+/// Vol 4, Part E, section 6.21); that of LE is 32 s at most (section 7.8.12).
+const LONGEST_SUPERVISION_NS: u64 = 40_900_000_000;
+
 /// No controller takes more packets, where its buffers are not known.
 const MOST_BUFFERS: usize = 128;
 
@@ -107,6 +111,9 @@ pub(crate) struct Tally {
     pub(crate) cut_short: u64,
     /// Waits beyond an interval for a peripheral that may skip events.
     pub(crate) skipped_ns: u64,
+    /// The longest time in which nothing was told of the channel while the controller had packets, with its frames, if
+    /// no link outlives that.
+    pub(crate) silence: Option<Episode>,
     /// In which rhythm packets went.
     pub(crate) rhythm: Rhythm,
 }
@@ -245,6 +252,10 @@ impl Half {
             self.holder(is_peers, must_answer, at - self.gone.back().map_or(from, |&last| last.min(from)), link);
         self.since = Some((at, place));
         let part = Episode { from, to: at, places: (from_place, place) };
+        let longest = self.tally.silence.map_or(LONGEST_SUPERVISION_NS, |longest| longest.length());
+        if self.is_sent_here && !self.in_controller.is_empty() && part.length() > longest {
+            self.tally.silence = Some(part);
+        }
         if let Some(last) = self.pending.back_mut()
             && (last.holder, last.is_queued, last.link) == (holder, is_queued, *link)
             && (last.is_awaited, last.is_tentative) == (is_awaited, is_tentative)
@@ -555,8 +566,12 @@ impl Half {
         let waits = part.length().min(self.listens_ns(&link));
         let skips = waits.saturating_sub(link.interval_ns);
         self.tally.skipped_ns += skips;
-        let counted = if is_queued { &mut self.tally.queued_ns } else { &mut self.tally.unqueued_ns };
-        *counted += part.length() - skips;
+        if is_queued {
+            self.tally.queued_ns += part.length() - skips;
+        } else {
+            // What is longer is not for want of an event, and another interval would not make it shorter.
+            self.tally.unqueued_ns += waits - skips;
+        }
         let split = part.from + waits;
         self.put(holder, Episode { to: split, ..part }, is_awaited);
         self.put(Holder::Air, Episode { from: split, ..part }, is_awaited);

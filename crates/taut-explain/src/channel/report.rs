@@ -158,6 +158,16 @@ fn remarks(channel: &Channel, way: Way) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if let Some(silence) = tally.silence.filter(|_| !tally.is_blind) {
+        remarks.push(format!(
+            "Between frames {} and {} nothing is told of the channel for {}, with packets in the controller, and the \
+             link would not have lasted that long: the clock may have been set forward, or the host slept. This counts \
+             as time that passed.",
+            silence.places.0,
+            silence.places.1,
+            words::time(silence.length())
+        ));
+    }
     if let Some(place) = tally.overdrawn {
         let place = if place > 0 { format!(" (frame {place})") } else { String::new() };
         remarks.push(format!(

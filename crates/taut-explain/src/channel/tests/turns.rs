@@ -57,3 +57,26 @@ fn opcodes_that_were_not_kept_are_no_commands() {
     assert!(is_unknown(&direction, "peer_turn") && is_unknown(&direction, "sending_program"), "{direction:#?}");
     assert!(direction.remarks.iter().any(|remark| remark.contains("log them whole")), "{direction:#?}");
 }
+
+/// Reads that are answered in 30 ms; in the middle of one the clock is set forward.
+#[test]
+fn a_clock_that_is_set_forward_is_no_matter_of_the_interval() {
+    let reads = |step: u64| {
+        let mut talk = Talk::new(Kind::Att, 30 * MS, 0, 8);
+        for n in 0..100 {
+            let at = 100 * MS + n * 50 * MS;
+            let later = if n >= 50 { step } else { 0 };
+            talk.send(at + if n > 50 { step } else { 0 }, Turn::Asks);
+            talk.completed(at + later + MS);
+            talk.comes(at + later + 30 * MS, Turn::Answers);
+        }
+        talk.forward()
+    };
+    let has_remark = |direction: &Direction| direction.remarks.iter().any(|remark| remark.contains("clock may have"));
+    let direction = reads(3_600_000 * MS);
+    assert!(!found(&direction).contains(&"interval_quantisation"), "{direction:#?}");
+    assert!(has_remark(&direction), "{:?}", direction.remarks);
+    assert!(direction.remarks.iter().any(|remark| remark.contains("for 1 h") || remark.contains("for 3600")));
+    // A peer that holds back for 30 s may do so.
+    assert!(!has_remark(&reads(30_000 * MS)) && !has_remark(&reads(0)));
+}
