@@ -88,7 +88,8 @@ impl fmt::Display for Far<'_> {
     }
 }
 
-/// A socket of Bluetooth that is connected, as its kernel tells it. Addresses have their last byte first, as on the air.
+/// A socket of Bluetooth that is connected, as its kernel tells it. Addresses have their last byte first, as on the
+/// air.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct ChannelEnd {
     /// Number of the adapter; `None` where it was not found.

@@ -59,8 +59,8 @@ pub struct TracedDirection {
     /// Of a socket that is known by its calls: writes that waited in the call for room.
     #[serde(default)]
     pub waited_writes: u64,
-    /// Of a socket of Bluetooth: refused writes for which the send buffer had room. Linux refuses as well while a channel
-    /// has no credits.
+    /// Of a socket of Bluetooth: refused writes for which the send buffer had room. Linux refuses as well while a
+    /// channel has no credits.
     #[serde(default)]
     pub refused_with_room: u64,
     /// Of a socket of Bluetooth: the system calls that wrote, by name.

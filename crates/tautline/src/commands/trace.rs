@@ -34,8 +34,8 @@ use crate::{output, run};
 /// acknowledgements with the state of the socket; each nanosecond of a connection is booked to one holder: Nagle's
 /// algorithm, cork, pacing, the congestion window, the receive window, the send buffer, a loss, the programs
 /// themselves, or a processor that the reader waits for. Of Bluetooth sockets it hears what passes between the kernel
-/// and the controller, too (CAP_NET_RAW): credits, the controller's buffers, the connection interval, the air. Ends with the program, after the time given, or with Ctrl-C,
-/// and prints then. Needs root, or CAP_BPF and CAP_PERFMON.
+/// and the controller, too (CAP_NET_RAW): credits, the controller's buffers, the connection interval, the air. Ends
+/// with the program, after the time given, or with Ctrl-C, and prints then. Needs root, or CAP_BPF and CAP_PERFMON.
 #[derive(Debug, clap::Args)]
 #[command(
     group = clap::ArgGroup::new("what").required(true).multiple(false),
