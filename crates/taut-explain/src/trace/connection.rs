@@ -102,6 +102,13 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    /// A call of this number writes.
+    fn writes_by(&mut self, number: u16) {
+        if self.writing_calls.len() < MOST_CALLS {
+            self.writing_calls.insert(number);
+        }
+    }
+
     fn released(&mut self, release: Option<Release>) {
         match release {
             Some(Release::Call) => self.by_call += 1,
@@ -316,10 +323,7 @@ impl Connection {
             }
             What::Call(Call::Begin { number }) => match event.direction {
                 Way::Backward => self.is_reading = true,
-                Way::Forward if self.tally.writing_calls.len() >= MOST_CALLS => {}
-                Way::Forward => {
-                    self.tally.writing_calls.insert(number);
-                }
+                Way::Forward => self.tally.writes_by(number),
             },
             What::Call(Call::End { result, .. }) => match event.direction {
                 Way::Backward => self.is_reading = false,
