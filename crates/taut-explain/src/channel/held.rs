@@ -63,7 +63,7 @@ impl Half {
     /// to send, there were none since it began to wait (`suspend`, net/bluetooth/l2cap_core.c).
     pub(super) fn learns_credits(&mut self, at: u64) {
         let since = self.program.as_ref().and_then(|program| program.refused_since(at));
-        let (Some(since), true) = (since, self.lacks_credits() && !self.is_classic && !self.is_adrift) else { return };
+        let Some(since) = since.filter(|_| self.lacks_credits() && !self.is_classic && !self.is_adrift) else { return };
         (self.credits, self.dry_since) = (Some(0), Some(since));
         for pending in self.pending.iter_mut().rev().take_while(|pending| pending.part.from >= since) {
             if pending.holder == Holder::NotKnown {
