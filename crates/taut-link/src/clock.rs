@@ -79,8 +79,8 @@ pub fn set_default_scheduling() -> std::io::Result<()> {
 /// Distance between `CLOCK_REALTIME`, in which the kernel stamps packets, and `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug)]
 pub struct RealtimeOffset {
-    offset: i128,
-    /// Between the two reads of the monotonic clock, in ns.
+    ns: i128,
+    /// Between the two reads of the monotonic clock around that of the other one.
     width: u64,
 }
 
@@ -93,29 +93,34 @@ impl RealtimeOffset {
             let after = now().as_nanos();
             (after - before, real - i128::from(before + (after - before) / 2))
         };
-        let (width, offset) = (0..3).map(|_| read_once()).min_by_key(|&(width, _)| width).unwrap_or_default();
-        Self { offset, width }
+        let (width, ns) = (0..3).map(|_| read_once()).min_by_key(|&(width, _)| width).unwrap_or_default();
+        Self { ns, width }
     }
 
-    /// How far it may be off, in ns.
-    pub const fn error_ns(self) -> u64 {
-        self.width.div_ceil(2)
+    /// By how much the wall clock is ahead, in nanoseconds.
+    pub fn ahead_ns(self) -> i64 {
+        i64::try_from(self.ns).unwrap_or(i64::MAX)
+    }
+
+    /// The distance may be wrong by so much, either way: half of the time that the reading took.
+    pub const fn uncertainty(self) -> Duration {
+        Duration::from_nanos(self.width.div_ceil(2))
     }
 
     /// How far the clocks have moved against each other since another reading, in ns.
     pub fn moved_since(self, earlier: Self) -> i64 {
-        i64::try_from(self.offset - earlier.offset).unwrap_or(i64::MAX)
+        i64::try_from(self.ns - earlier.ns).unwrap_or(i64::MAX)
     }
 
     /// An instant of the monotonic clock as wall-clock time, in nanoseconds since 1970.
     pub fn to_realtime(self, instant: Instant) -> u64 {
-        u64::try_from(i128::from(instant.as_nanos()) + self.offset).unwrap_or(0)
+        u64::try_from(i128::from(instant.as_nanos()) + self.ns).unwrap_or(0)
     }
 
     /// A wall-clock time as an instant of the monotonic clock.
     pub fn to_monotonic(self, seconds: i64, nanoseconds: i64) -> Instant {
         let real = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
-        Instant::from_nanos(u64::try_from(real - self.offset).unwrap_or(0))
+        Instant::from_nanos(u64::try_from(real - self.ns).unwrap_or(0))
     }
 }
 

@@ -3,13 +3,12 @@ use std::fmt::Write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use taut_explain::join::Joined;
+use taut_explain::join::{Joined, JoinedTrace};
 use taut_explain::{ChannelFacts, Direction, Verdict};
 use taut_record::Ended;
 
 use crate::difference::Difference;
 use crate::explained_air;
-use crate::explained_beside::{self, Beside};
 use crate::explained_datagrams;
 use crate::explained_file::{ExplainedFile, holder};
 use crate::explained_gatt;
@@ -17,6 +16,7 @@ use crate::explained_joined;
 use crate::explained_model;
 use crate::explained_over_all;
 use crate::explained_recorded::ExplainedTrace;
+use crate::explained_timeline;
 use crate::explained_times;
 use crate::found::{breakdown, finding};
 use crate::lines::{WIDTH, cut, line_to, wrap};
@@ -41,9 +41,9 @@ pub struct ExplainDocument {
     /// The other files on the timeline of the first one, where they hold the same connections.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joined: Vec<Joined>,
-    /// What traces decide of connections that captures have, too.
+    /// Traces on the timeline of the first capture, where they hold the same connections.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub beside: Vec<Beside>,
+    pub joined_traces: Vec<JoinedTrace>,
     /// What changed from the first file to the second, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
@@ -51,8 +51,6 @@ pub struct ExplainDocument {
 
 /// Longest verdict on one file, in lines.
 const LINES: usize = 15;
-/// So many directions that a trace has, too, are told of without --full.
-const BESIDE: usize = 1;
 
 impl ExplainDocument {
     /// The document as one JSON object, indented, with a newline at the end.
@@ -99,10 +97,9 @@ impl ExplainDocument {
             text.push('\n');
             explained_joined::lines(joined, is_full).iter().for_each(|line| line_to(&mut text, line));
         }
-        let shown = if is_full { self.beside.len() } else { self.beside.len().min(BESIDE) };
-        for beside in &self.beside[..shown] {
+        for joined in &self.joined_traces {
             text.push('\n');
-            explained_beside::lines(beside).iter().for_each(|line| line_to(&mut text, line));
+            explained_timeline::lines(joined, is_full).iter().for_each(|line| line_to(&mut text, line));
         }
         text
     }

@@ -100,7 +100,7 @@ fn clock(joined: &Joined) -> String {
     )
 }
 
-fn rate(clock: &ClockFit) -> String {
+pub(crate) fn rate(clock: &ClockFit) -> String {
     let [least, most] = clock.rate_between_ppm;
     let ppm = clock.rate_ppm;
     let doubt = (most - ppm).max(ppm - least);

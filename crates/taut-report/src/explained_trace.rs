@@ -6,7 +6,7 @@
 use crate::explained::ExplainDocument;
 use crate::explained_file::ExplainedFile;
 use crate::lane::{self, Lane};
-use crate::traced_trace;
+use crate::{explained_timeline, traced_trace};
 
 /// What was drawn of the directions that the document reports, as one JSON trace.
 pub fn render(document: &ExplainDocument) -> String {
@@ -23,9 +23,13 @@ fn lanes(document: &ExplainDocument) -> impl Iterator<Item = Lane<'_>> {
     let files = document.files.iter().enumerate();
     let files = files.flat_map(move |(number, file)| of_file((number, if several { &file.file } else { "" }), file));
     let traces = document.traces.iter().zip(document.files.len()..);
-    files.chain(traces.flat_map(move |(traced, number)| {
+    let traces = traces.flat_map(move |(traced, number)| {
         traced_trace::lanes((number, if several { &traced.file } else { "" }), &traced.trace)
-    }))
+    });
+    let joined = document.joined_traces.iter().zip(document.files.len() + document.traces.len()..);
+    files
+        .chain(traces)
+        .chain(joined.flat_map(|(joined, number)| explained_timeline::lanes((number, &joined.trace), joined)))
 }
 
 /// The directions of one file that have a picture, in the group given.
@@ -81,7 +85,7 @@ mod tests {
             files: vec![file],
             traces: Vec::new(),
             joined: Vec::new(),
-            beside: Vec::new(),
+            joined_traces: Vec::new(),
             difference: None,
         }
     }

@@ -5,9 +5,10 @@ use taut_capture::{
 };
 use taut_event::{Closed, Content, Event, Flow, FlowId, FlowKey, Le, SegmentFlags, Sink, VantageId, What};
 use taut_explain::join::{
-    Crossings, DatagramSighting, Joined, NotJoined, OnAir, Sighting, Sightings, join as on_one_timeline, join_bluetooth,
+    Crossings, DatagramSighting, Joined, JoinedTrace, NotJoined, OnAir, Sighting, Sightings, join as on_one_timeline,
+    join_bluetooth,
 };
-use taut_report::ExplainedFile;
+use taut_report::{ExplainedFile, ExplainedTrace};
 use taut_time::Instant;
 
 /// What one file has to hold against another: packets of TCP and UDP, and what links of Bluetooth carried.
@@ -31,6 +32,11 @@ impl Seen {
             }
             None => flows.packet(&packet, VantageId(0), sink),
         }
+    }
+
+    /// What it has of TCP and UDP.
+    pub(crate) const fn internet(&self) -> &Sightings {
+        &self.internet
     }
 
     /// Nothing more comes; the clock's smallest step.
@@ -163,6 +169,24 @@ pub(crate) fn join(
         Err(NotJoined::NothingInCommon | NotJoined::OtherPackets | NotJoined::OtherLinks) => Ok(None),
         Err(why) => {
             file.remarks.push(format!("It is not joined with {reference}: {why}."));
+            Ok(None)
+        }
+    }
+}
+
+/// What a trace is on the timeline of a capture. Where that can't be, the same holds as of [`join`].
+pub(crate) fn joined_trace(
+    joined: Result<JoinedTrace, NotJoined>,
+    reference: &str,
+    trace: &mut ExplainedTrace,
+    is_wanted: bool,
+) -> anyhow::Result<Option<JoinedTrace>> {
+    match joined {
+        Ok(joined) => Ok(Some(JoinedTrace { reference: reference.to_owned(), trace: trace.file.clone(), ..joined })),
+        Err(why) if is_wanted => anyhow::bail!("{reference} and {} can't be joined: {why}", trace.file),
+        Err(NotJoined::NothingInCommon) => Ok(None),
+        Err(why) => {
+            trace.remarks.push(format!("It is not joined with {reference}: {why}."));
             Ok(None)
         }
     }

@@ -1,5 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use taut_time::Instant;
 
 use super::link_model::LinkModel;
 use super::over_all::OverAll;
@@ -34,6 +35,9 @@ pub struct Explanation {
     pub over_all: OverAll,
     /// The directions in which most time could be had back, worst first.
     pub worst: Vec<Direction>,
+    /// The first packet that is part of a connection, on the clock of the capture.
+    #[serde(skip)]
+    pub start: Option<Instant>,
 }
 
 /// In how many directions a cause was found.

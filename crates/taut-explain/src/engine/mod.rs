@@ -200,6 +200,7 @@ impl Engine {
             causes: self.causes.0,
             over_all: self.over_all.finish(),
             worst: self.worst.into_iter().map(|(_, direction)| direction).collect(),
+            start: self.start.map(Instant::from_nanos),
         }
     }
 

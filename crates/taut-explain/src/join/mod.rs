@@ -7,6 +7,7 @@
 //!   acknowledged (`acknowledged`).
 //! - `datagrams`: which datagrams of UDP were lost between both places.
 //! - [`join()`]: both, as a report.
+//! - [`TraceLog`]: a capture and a live trace of its connections, with one breakdown for both.
 //! - [`join_bluetooth`]: the same for links of Bluetooth, of a host's log and a sniffer's capture, or of two hosts.
 
 mod acknowledged;
@@ -21,6 +22,7 @@ mod named;
 mod report;
 mod sightings;
 mod stretches;
+mod traced;
 mod why;
 
 #[cfg(test)]
@@ -32,6 +34,7 @@ pub use losses::{Acknowledged, Losses};
 pub use named::{Frames, Lost};
 pub use report::{ClockFit, Joined, Way};
 pub use sightings::{DatagramSighting, MOST_SIGHTINGS, Sighting, Sightings};
+pub use traced::{ClockReading, Disagreement, HostClock, JoinedDirection, JoinedTrace, ToldBy, TraceLog, Witnessed};
 pub use why::NotJoined;
 
 use taut_time::Duration;

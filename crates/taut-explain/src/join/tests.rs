@@ -1,6 +1,6 @@
 mod datagrams;
 mod losses;
-mod scene;
+pub(super) mod scene;
 mod transfer;
 
 use taut_time::Instant;

@@ -30,6 +30,12 @@ pub enum NotJoined {
         /// By how much the other one is faster, in parts per million.
         ppm: i64,
     },
+    /// A clock was set while a capture and a trace of the same connections went on.
+    ClockWasSet,
+    /// A trace was recorded without the time of day and sequence numbers.
+    OldRecording,
+    /// A capture and a trace have connections between the same ends, but no packet of one is in the other.
+    OtherSegments,
 }
 
 impl fmt::Display for NotJoined {
@@ -66,6 +72,15 @@ impl fmt::Display for NotJoined {
                 f,
                 "their clocks run too differently: the second one's by about {ppm:+} ppm, and more than 1000 is taken \
                  for no clock that runs evenly, so that its error is not known"
+            ),
+            Self::ClockWasSet => f.write_str("a clock was set while both went on, so one timeline can't have all of it"),
+            Self::OldRecording => f.write_str(
+                "the trace has no time of day and counts bytes from where it began, as older versions recorded it: nothing \
+                 tells which segment is which; trace once more with this version",
+            ),
+            Self::OtherSegments => f.write_str(
+                "they hold connections between the same ends, but no segment of one is in the other: they were taken \
+                 at other times, or of another connection with the same ports",
             ),
         }
     }

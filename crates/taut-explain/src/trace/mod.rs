@@ -158,6 +158,7 @@ impl Trace {
             totals,
             causes: self.causes.0,
             worst: self.worst.into_iter().map(|(_, direction)| direction).collect(),
+            start: self.start.map(Instant::from_nanos),
         }
     }
 

@@ -1,6 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taut_event::{AckSentBy, ChannelEnd, Direction as Way, FlowKey, Holder, LocalKey, LocalKind};
+use taut_time::Instant;
 
 use super::connection::{Connection, Tally, ack_index};
 use super::readiness::TracedReadiness;
@@ -25,6 +26,9 @@ pub struct Traced {
     pub causes: Vec<CauseIn>,
     /// The directions whose data was held longest, worst first.
     pub worst: Vec<TracedDirection>,
+    /// The first event of a connection, on the clock of the trace.
+    #[serde(skip)]
+    pub start: Option<Instant>,
 }
 
 /// What one end of a connection sent, or what it received.

@@ -9,7 +9,7 @@ use super::traced;
 use crate::explained::{ExplainDocument, dark, headline, nothing_found, title};
 use crate::explained_file::ExplainedFile;
 use crate::lane::Lane;
-use crate::{explained_beside, explained_joined, explained_over_all, explained_trace, units};
+use crate::{explained_joined, explained_over_all, explained_timeline, explained_trace, units};
 
 /// The document as one HTML page. The time of directions is drawn where the engine was asked for their pictures.
 pub fn render_explained(document: &ExplainDocument) -> String {
@@ -41,9 +41,15 @@ pub fn render_explained(document: &ExplainDocument) -> String {
         let told = explained_joined::lines(joined, true);
         lines(&mut page, &format!("joined{}", index + 1), "Both ends on one timeline", &told);
     }
-    for (index, beside) in document.beside.iter().enumerate() {
-        let told = explained_beside::lines(beside);
-        lines(&mut page, &format!("beside{}", index + 1), "Captured and traced", &told);
+    for (index, joined) in document.joined_traces.iter().enumerate() {
+        let id = format!("timeline{}", index + 1);
+        lines(&mut page, &id, "Captured and traced, on one timeline", &explained_timeline::lines(joined, true));
+        let drawn: Vec<Lane<'_>> = explained_timeline::lanes((0, ""), joined).collect();
+        if !drawn.is_empty() {
+            page.begin_section(&format!("{id}-lanes"), "Its lanes");
+            lanes(&mut page, &drawn, "since the begin of the timeline");
+            page.end_section();
+        }
     }
     page.finish()
 }

@@ -84,7 +84,7 @@ fn document(picture: bool) -> ExplainDocument {
         files: vec![file],
         traces: Vec::new(),
         joined: Vec::new(),
-        beside: Vec::new(),
+        joined_traces: Vec::new(),
         difference: None,
     }
 }

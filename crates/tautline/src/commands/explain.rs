@@ -9,15 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
+use recorded::Recording;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use taut_capture::{Counts, Ending, Flows, Qlog, QlogCounts, Reader, Source};
 use taut_event::{Direction, VantageId};
-use taut_explain::trace::{self, Trace};
+use taut_explain::trace;
 use taut_explain::{Engine, causes};
 use taut_link::Error;
 use taut_measure::Interrupt;
 use taut_record::{Ended, FORMAT_VERSION};
-use taut_report::{Difference, ExplainDocument, ExplainedFile, ExplainedTrace, beside, explained_trace, html};
+use taut_report::{Difference, ExplainDocument, ExplainedFile, ExplainedTrace, explained_trace, html};
 
 use crate::cause_limit::CauseLimit;
 use crate::exit::Code;
@@ -41,7 +42,8 @@ use crate::{output, run};
 /// who ended an event early. Nothing leaves this machine. Several files are explained each by itself, and those that
 /// hold packets of the first one are put on its timeline: the offset of their clocks, with its error, by the packets of
 /// TCP and UDP that both hold. So are a Bluetooth host's log and a sniffer's capture of its link, and the logs of both
-/// hosts. What `taut trace --events` saw of a connection that a capture has, too, decides what the capture leaves open.
+/// hosts. What `taut trace --events` saw of connections that the first capture has, too, is put on its timeline, with one
+/// breakdown for both: who held the data by the kernel's own state and by what came back from the path.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut explain slow.pcapng
@@ -54,7 +56,7 @@ use crate::{output, run};
   adb bugreport report.zip ; taut explain report.zip
   taut explain client.qlog
   sudo taut trace --pid 4711 --for 10s --events slow.events ; taut explain --full slow.events
-  taut explain slow.pcapng slow.events
+  taut explain --join slow.pcapng slow.events
   taut explain slow.btsnoop --model=link.toml ; taut air run link.toml
   taut explain slow.pcapng --html slow.html
   taut explain slow.pcapng --perfetto slow.json
@@ -103,6 +105,17 @@ pub(crate) struct Args {
     assert: Vec<Assertion>,
 }
 
+impl Args {
+    /// How many stretches are drawn, if any.
+    fn spans(&self) -> Option<usize> {
+        match (&self.perfetto, &self.html) {
+            (Some(_), _) => Some(output::SPANS),
+            (None, Some(_)) => Some(output::PAGE_SPANS),
+            (None, None) => None,
+        }
+    }
+}
+
 /// What has to hold.
 #[derive(Clone, Debug)]
 enum Assertion {
@@ -133,8 +146,6 @@ fn of_traces() -> impl Iterator<Item = &'static str> {
 
 /// So many connections are followed at once.
 const CONNECTIONS: usize = 16_384;
-/// So many directions of a trace are held against those of captures.
-const BESIDE: usize = 1000;
 /// Files smaller than this are read before a bar could be seen.
 const WITH_BAR: u64 = 64 << 20;
 
@@ -154,17 +165,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     output::spare(&inputs, &outputs)?;
     let interrupt = run::interrupt_on_signals()?;
     let (mut files, mut traces, mut joined) = (Vec::new(), Vec::new(), Vec::new());
+    // They are held against the first capture, wherever that stands.
+    let mut recordings = Vec::new();
     let mut first = None;
     for file in &args.files {
         let mut sightings = (args.files.len() > 1 && !args.diff).then(Seen::default);
         let explained = explain(file, &args, &interrupt, sightings.as_mut())?;
         let mut explained = match explained {
             Explained::Capture(explained) => *explained,
-            Explained::Trace(explained) => {
-                traces.push(*explained);
-                if interrupt.is_set() {
-                    break;
-                }
+            Explained::Trace(recording) => {
+                recordings.push(*recording);
                 continue;
             }
         };
@@ -184,13 +194,23 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         }
         files.push(explained);
     }
+    if args.join && files.is_empty() && !interrupt.is_set() {
+        let why =
+            "--join: what a trace saw is joined with a capture of its connections, and none of these files is one";
+        return Err(Error::Input(why.to_owned()).into());
+    }
+    let mut joined_traces = Vec::new();
+    let capture = first.as_ref().zip(files.first()).map(|((_, seen), file)| (seen, file));
+    for recording in recordings {
+        let (traced, timeline) = recording.explain(&args, &interrupt, capture)?;
+        traces.push(traced);
+        joined_traces.extend(timeline);
+    }
     let ended = if interrupt.is_set() { Ended::Interrupted } else { Ended::Complete };
     let difference = match &files[..] {
         [before, after] if args.diff => Some(Difference::between(before, after)),
         _ => None,
     };
-    let beside = if args.diff { Vec::new() } else { beside(&files, &traces) };
-    traces.iter_mut().for_each(|traced| traced.trace.result.worst.truncate(args.top.into()));
     let document = ExplainDocument {
         format_version: FORMAT_VERSION,
         command: "explain".to_owned(),
@@ -199,7 +219,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         files,
         traces,
         joined,
-        beside,
+        joined_traces,
         difference,
     };
     if let Some(path) = &args.perfetto {
@@ -248,10 +268,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     })
 }
 
-/// What one file came to.
+/// What one file came to; what a trace saw is not read yet.
 enum Explained {
     Capture(Box<ExplainedFile>),
-    Trace(Box<ExplainedTrace>),
+    Trace(Box<Recording>),
 }
 
 /// The sightings are to be joined with those of another file.
@@ -262,11 +282,7 @@ fn explain(
     mut sightings: Option<&mut Seen>,
 ) -> anyhow::Result<Explained> {
     let name = output::shown(path);
-    let spans = match (&args.perfetto, &args.html) {
-        (Some(_), _) => Some(output::SPANS),
-        (None, Some(_)) => Some(output::PAGE_SPANS),
-        (None, None) => None,
-    };
+    let spans = args.spans().or_else(|| sightings.is_some().then_some(output::SPANS));
     let engine = Engine::new(args.top.into());
     let engine = if args.model.is_some() { engine.with_models() } else { engine };
     let mut engine = match spans {
@@ -287,29 +303,9 @@ fn explain(
         }
         Source::Recorded(recorded) => {
             if let Some(option) = not_for_traces(args) {
-                let why = match option {
-                    "--join" => {
-                        ": the clock of a trace runs from the start of the host, and it counts bytes from where it began, so \
-                         nothing tells which segment of a capture is which. Without --join, what both have of a \
-                         connection stands side by side"
-                    }
-                    _ => "",
-                };
-                let text = format!("{name} is what a trace saw; {option} is for captures{why}");
-                return Err(Error::Input(text).into());
+                return Err(Error::Input(format!("{name} is what a trace saw; {option} is for captures")).into());
             }
-            // A capture beside it may have other directions than the worst. Pictures share their room, and get no more.
-            let kept = if args.files.len() > 1 && spans.is_none() { BESIDE } else { args.top.into() };
-            let trace = Trace::new(kept);
-            let trace = match spans {
-                Some(spans) => trace.with_spans(spans),
-                None => trace,
-            };
-            let tick = || bar.set_position(done.load(Ordering::Relaxed));
-            let remark = |ending: &Ending| remark_on_ending(ending, interrupt);
-            let explained = recorded::explain(name.clone(), recorded, trace, tick, remark);
-            bar.finish_and_clear();
-            return Ok(Explained::Trace(Box::new(explained?)));
+            return Ok(Explained::Trace(Box::new(Recording { name, from: recorded, bar, done })));
         }
     };
     let mut flows = Flows::new(CONNECTIONS);
@@ -348,12 +344,7 @@ fn explain(
 
 /// An option that was given and has no meaning for recorded traces.
 fn not_for_traces(args: &Args) -> Option<&'static str> {
-    let given = [
-        (args.diff, "--diff"),
-        (args.join, "--join"),
-        (!args.assert.is_empty(), "--assert"),
-        (args.model.is_some(), "--model"),
-    ];
+    let given = [(args.diff, "--diff"), (!args.assert.is_empty(), "--assert"), (args.model.is_some(), "--model")];
     given.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option)
 }
 

@@ -16,6 +16,7 @@ use record::{Both, Recording};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 use taut_event::Direction;
+use taut_explain::join::{ClockReading, HostClock};
 use taut_explain::trace::Trace;
 use taut_link::clock;
 use taut_record::{Ended, FORMAT_VERSION};
@@ -255,6 +256,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
         anstream::eprintln!("taut: {done} on its connections every now and then, and puts it back");
     }
     let mut has_ended = false;
+    let begun = read_clock();
     loop {
         // A trial's last look may come late.
         let is_over = trial.as_ref().map_or_else(|| end.is_some_and(|end| clock::now() >= end), Running::is_over);
@@ -264,7 +266,10 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
         // It may end while the ring is read: what it did last is read after that.
         has_ended = target.has_ended()?;
         let pause = tracer.read(&mut Both { trace: &mut trace, recording: recording.as_mut() });
-        let so_far = || facts(&tracer, Ended::Interrupted, &what, unseen(&tracer, is_by_process), None);
+        let so_far = || {
+            let remarks = unseen(&tracer, is_by_process);
+            facts(&tracer, Ended::Interrupted, &what, clock_since(begun), remarks, None)
+        };
         if recording.as_mut().is_some_and(|recording| !recording.tick(clock::now(), so_far)) {
             (recording, is_recorded) = (None, false);
         }
@@ -305,7 +310,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
         direction.program = direction.thread.and_then(|thread| tracer.process_of(thread)).map(program);
     }
     let ended = if is_partial { Ended::Interrupted } else { Ended::Complete };
-    let facts = facts(&tracer, ended, &what, remarks, trial);
+    let facts = facts(&tracer, ended, &what, clock_since(begun), remarks, trial);
     if let Some(recording) = recording {
         let programs = tracer.threads().map(|(thread, pid)| (thread, program(pid)));
         is_recorded = output::is_done(recording.finish(&facts, programs, stopped));
@@ -314,7 +319,14 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
 }
 
 /// All that is told of a trace but its result.
-fn facts(tracer: &Tracer, ended: Ended, traced: &str, remarks: Vec<String>, trial: Option<Trial>) -> TraceFacts {
+fn facts(
+    tracer: &Tracer,
+    ended: Ended,
+    traced: &str,
+    clock: HostClock,
+    remarks: Vec<String>,
+    trial: Option<Trial>,
+) -> TraceFacts {
     TraceFacts {
         format_version: FORMAT_VERSION,
         command: "trace".to_owned(),
@@ -324,9 +336,24 @@ fn facts(tracer: &Tracer, ended: Ended, traced: &str, remarks: Vec<String>, tria
         records: tracer.records(),
         lost_records: tracer.lost(),
         missing_hooks: tracer.missing().iter().map(|&hook| hook.to_owned()).collect(),
+        clock: Some(clock),
         remarks,
         trial,
     }
+}
+
+/// Where the time of day stands against the clock of the trace.
+fn read_clock() -> ClockReading {
+    let (at, offset) = (clock::now(), clock::RealtimeOffset::read());
+    ClockReading {
+        at_ns: at.as_nanos(),
+        time_of_day_ahead_ns: offset.ahead_ns(),
+        uncertainty_ns: u64::try_from(offset.uncertainty().as_nanos()).unwrap_or(u64::MAX),
+    }
+}
+
+fn clock_since(begin: ClockReading) -> HostClock {
+    HostClock { begin, end: read_clock() }
 }
 
 fn limit(text: &str) -> Result<CauseLimit, String> {

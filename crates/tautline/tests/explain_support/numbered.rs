@@ -1,4 +1,4 @@
-//! Captures of UDP that are joined, streams of numbered packets, and a trace beside a capture.
+//! Captures of UDP that are joined, and streams of numbered packets.
 
 use serde_json::Value;
 
@@ -113,33 +113,4 @@ fn losses_of_numbered_streams_are_told_and_of_nothing_else() {
     ] {
         assert!(words.contains(part), "{part}\n{full}");
     }
-}
-
-/// As the kernel had it while the capture was made: the program wrote late, and Nagle's algorithm held its writes.
-#[test]
-fn a_trace_decides_what_a_capture_leaves_open() {
-    let directory = tempfile::tempdir().unwrap();
-    let capture = file(directory.path(), "a.pcap", &capture());
-    let told = parse(&explain(&capture, &["--json"]))["files"][0]["worst"][0].clone();
-    let ends = |from: &str, to: &str| {
-        format!(
-            "taut-events 1\nf 0 3780 s tcp {from} {to}\nb> 0 1000000 4711 0 200\ne> 0 10000 4711 0 200\nq> 0 0 4711 \
-             160;40;0;1;10;2147483647;65536;1460\na> 0 42000000 - 0 200\nq> 0 0 - 0;0;0;0;10\n. 43000000\n"
-        )
-    };
-    let (from, to) = (told["from"].as_str().unwrap(), told["to"].as_str().unwrap());
-    let trace = file(directory.path(), "a.events", ends(from, to).as_bytes());
-    let document = parse(&join(&[&capture, &trace], &["--json"]));
-    let beside = &document["beside"];
-    assert_eq!((&beside[0]["from"], beside.as_array().map(Vec::len)), (&told["from"], Some(1)), "{document}");
-    assert_eq!(beside[0]["bytes"], serde_json::json!([4000, 0]), "{beside}");
-    let schema = parse(&taut().args(["generate", "schema"]).output().unwrap());
-    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document));
-    let shown = text(&join(&[&trace, &capture], &[]).stdout);
-    assert!(shown.contains(&format!("BESIDE {from} > {to}")) && shown.contains("other parts"), "{shown}");
-    // Another connection, and a timeline that can't be.
-    let other = file(directory.path(), "b.events", ends(from, "10.9.9.9:80").as_bytes());
-    assert!(parse(&join(&[&capture, &other], &["--json"]))["beside"].is_null());
-    let refused = join(&[&capture, &trace], &["--join"]);
-    assert!(text(&refused.stderr).contains("nothing tells which segment"), "{}", text(&refused.stderr));
 }

@@ -1,52 +1,118 @@
 //! What `taut trace --events` wrote, explained by the same ledger as the trace itself.
 
-use anyhow::Context;
-use taut_capture::Recorded;
-use taut_explain::trace::Trace;
-use taut_record::{Ended, FORMAT_VERSION};
-use taut_report::{ExplainedTrace, TraceDocument, TraceFacts};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Explains it.
-pub(super) fn explain(
-    file: String,
-    recorded: Recorded<'_>,
-    mut trace: Trace,
-    tick: impl FnMut(),
-    remark: impl Fn(&taut_capture::Ending) -> Option<String>,
-) -> anyhow::Result<ExplainedTrace> {
-    let end = recorded.read(&mut trace, tick).with_context(|| file.clone())?;
-    if let Some(found) = end.facts.as_deref().and_then(TraceFacts::newer_format) {
-        anyhow::bail!(
-            "{file} has format version {found}, but this Tautline reads up to {FORMAT_VERSION}: use a newer one"
-        );
+use anyhow::Context;
+use indicatif::ProgressBar;
+use taut_capture::Recorded;
+use taut_event::{Closed, Event, Flow, FlowId, Sink};
+use taut_explain::join::{JoinedTrace, TraceLog};
+use taut_explain::trace::Trace;
+use taut_measure::Interrupt;
+use taut_record::{Ended, FORMAT_VERSION};
+use taut_report::{ExplainedFile, ExplainedTrace, TraceDocument, TraceFacts};
+
+use super::{Args, remark_on_ending};
+use crate::joining::{self, Seen};
+use crate::output;
+
+/// A file that is open, and not read yet.
+pub(super) struct Recording {
+    pub(super) name: String,
+    pub(super) from: Recorded<'static>,
+    pub(super) bar: ProgressBar,
+    /// Bytes read so far.
+    pub(super) done: Arc<AtomicU64>,
+}
+
+/// What takes the events: the ledger of the trace, and what is held against a capture.
+struct Both<'a> {
+    trace: Trace,
+    log: Option<TraceLog<'a>>,
+}
+
+impl Sink for Both<'_> {
+    fn flow(&mut self, id: FlowId, flow: &Flow) {
+        self.trace.flow(id, flow);
+        self.log.iter_mut().for_each(|log| log.flow(id, flow));
     }
-    let facts = end.facts.as_deref().and_then(TraceFacts::from_json);
-    let mut remarks: Vec<String> = remark(&end.ending).into_iter().collect();
-    if facts.is_none() {
-        remarks.push("The file does not tell what was traced and what was lost.".to_owned());
-    } else if end.at.is_none() {
-        remarks.push("What is said of records and losses is up to a second older than the last event.".to_owned());
+
+    fn event(&mut self, event: &Event) {
+        self.trace.event(event);
+        self.log.iter_mut().for_each(|log| log.event(event));
     }
-    if end.is_full {
-        remarks.push("The trace saw more than the file has room for; what came after that is not in it.".to_owned());
+
+    fn close(&mut self, id: FlowId, why: Closed) {
+        self.trace.close(id, why);
+        self.log.iter_mut().for_each(|log| log.close(id, why));
     }
-    // Of events that are not all there the time after the last one is not known.
-    let until = end.at.filter(|_| !end.is_full).unwrap_or_default();
-    let mut result = trace.finish(until);
-    for direction in &mut result.worst {
-        direction.program = direction.thread.and_then(|thread| end.programs.get(&thread).cloned());
+}
+
+impl Recording {
+    /// Explains it, and puts it on the timeline of a capture, if there is one.
+    pub(super) fn explain(
+        self,
+        args: &Args,
+        interrupt: &Interrupt,
+        capture: Option<(&Seen, &ExplainedFile)>,
+    ) -> anyhow::Result<(ExplainedTrace, Option<JoinedTrace>)> {
+        let Self { name: file, from, bar, done } = self;
+        let trace = Trace::new(args.top.into());
+        let trace = match args.spans() {
+            Some(spans) => trace.with_spans(spans),
+            None => trace,
+        };
+        let spans = args.spans().unwrap_or(output::SPANS);
+        let log = capture.map(|(seen, file)| TraceLog::new(seen.internet(), &file.explanation, spans));
+        let mut both = Both { trace, log };
+        let end =
+            from.read(&mut both, || bar.set_position(done.load(Ordering::Relaxed))).with_context(|| file.clone())?;
+        bar.finish_and_clear();
+        if let Some(found) = end.facts.as_deref().and_then(TraceFacts::newer_format) {
+            anyhow::bail!(
+                "{file} has format version {found}, but this Tautline reads up to {FORMAT_VERSION}: use a newer one"
+            );
+        }
+        let facts = end.facts.as_deref().and_then(TraceFacts::from_json);
+        let mut remarks: Vec<String> = remark_on_ending(&end.ending, interrupt).into_iter().collect();
+        if facts.is_none() {
+            remarks.push("The file does not tell what was traced and what was lost.".to_owned());
+        } else if end.at.is_none() {
+            remarks.push("What is said of records and losses is up to a second older than the last event.".to_owned());
+        }
+        if end.is_full {
+            remarks
+                .push("The trace saw more than the file has room for; what came after that is not in it.".to_owned());
+        }
+        // Of events that are not all there the time after the last one is not known.
+        let until = end.at.filter(|_| !end.is_full).unwrap_or_default();
+        let mut result = both.trace.finish(until);
+        for direction in &mut result.worst {
+            direction.program = direction.thread.and_then(|thread| end.programs.get(&thread).cloned());
+        }
+        let facts = facts.unwrap_or_else(|| TraceFacts {
+            format_version: FORMAT_VERSION,
+            command: "trace".to_owned(),
+            command_line: "taut trace".to_owned(),
+            ended: Ended::Interrupted,
+            traced: "a trace".to_owned(),
+            records: 0,
+            lost_records: 0,
+            missing_hooks: Vec::new(),
+            clock: None,
+            remarks: Vec::new(),
+            trial: None,
+        });
+        let trace = TraceDocument { facts, result };
+        let mut explained = ExplainedTrace { file, bytes: end.bytes, remarks, trace };
+        let joined = match (both.log, capture) {
+            (Some(log), Some((_, reference))) if !interrupt.is_set() => {
+                let joined = log.join(until, explained.trace.facts.clock.as_ref(), &end.programs);
+                joining::joined_trace(joined, &reference.file, &mut explained, args.join)?
+            }
+            _ => None,
+        };
+        Ok((explained, joined))
     }
-    let facts = facts.unwrap_or_else(|| TraceFacts {
-        format_version: FORMAT_VERSION,
-        command: "trace".to_owned(),
-        command_line: "taut trace".to_owned(),
-        ended: Ended::Interrupted,
-        traced: "a trace".to_owned(),
-        records: 0,
-        lost_records: 0,
-        missing_hooks: Vec::new(),
-        remarks: Vec::new(),
-        trial: None,
-    });
-    Ok(ExplainedTrace { file, bytes: end.bytes, remarks, trace: TraceDocument { facts, result } })
 }

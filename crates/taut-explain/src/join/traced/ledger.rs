@@ -1,0 +1,64 @@
+//! Each nanosecond of a direction to one holder, by the stretches of a capture and those of a trace.
+
+use taut_event::Holder;
+
+use super::rule::{Told, holder, traced};
+use crate::engine::Picture;
+
+/// A time in which one source names one holder.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Stretch {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) holder: Holder,
+}
+
+/// A time in which nothing that any source says changes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Part {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) holder: Holder,
+    pub(super) told: Told,
+    pub(super) captured: Option<Holder>,
+    pub(super) traced: Option<Holder>,
+}
+
+/// The stretches of a picture whose times count from `start`, each time moved by `map`, which never turns two around.
+pub(super) fn stretches(picture: &Picture, start: u64, map: impl Fn(u64) -> u64) -> Vec<Stretch> {
+    let stretch = |span: &crate::engine::Span| {
+        let from = start.saturating_add(span.begin_ns);
+        Stretch { from: map(from), to: map(from.saturating_add(span.held_ns)), holder: span.holder }
+    };
+    picture.spans.iter().map(stretch).filter(|stretch| stretch.from < stretch.to).collect()
+}
+
+/// From the first of what any of them has to the last: parts next to each other, without a gap.
+pub(super) fn merge(captured: &[Stretch], sender: &[Stretch], receiver: &[Stretch]) -> Vec<Part> {
+    let sources = [captured, sender, receiver];
+    let mut edges: Vec<u64> = sources.iter().flat_map(|all| all.iter()).flat_map(|one| [one.from, one.to]).collect();
+    edges.sort_unstable();
+    edges.dedup();
+    let mut next = [0; 3];
+    let part = |pair: &[u64]| {
+        let (from, to) = (pair[0], pair[1]);
+        let mut said = [None; 3];
+        for ((all, next), said) in sources.iter().zip(&mut next).zip(&mut said) {
+            while all.get(*next).is_some_and(|stretch| stretch.to <= from) {
+                *next += 1;
+            }
+            *said = all.get(*next).filter(|stretch| stretch.from <= from).map(|stretch| stretch.holder);
+        }
+        let [captured, sender, receiver] = said;
+        let (holder, told) = holder(captured, sender, receiver);
+        Part { from, to, holder, told, captured, traced: traced(sender, receiver) }
+    };
+    edges.windows(2).map(part).collect()
+}
+
+/// Parts next to each other with one holder, as one.
+pub(super) fn episodes(parts: &[Part]) -> Vec<Stretch> {
+    let same = |one: &Part, next: &Part| one.holder == next.holder;
+    let runs = parts.chunk_by(same);
+    runs.map(|run| Stretch { from: run[0].from, to: run[run.len() - 1].to, holder: run[0].holder }).collect()
+}
