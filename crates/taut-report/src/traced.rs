@@ -43,8 +43,8 @@ pub struct TraceFacts {
     pub lost_records: u64,
     /// Tracepoints that this kernel has not.
     pub missing_hooks: Vec<String>,
-    /// The host's clocks. Where they stand beside events, these count bytes by TCP's own numbers: a position modulo 2^32
-    /// is a sequence number. Absent in recordings of older versions.
+    /// The host's clocks. Where they stand beside events, these count bytes by TCP's own numbers: a position modulo
+    /// 2^32 is a sequence number. Absent in recordings of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<HostClock>,
     /// What could not be seen, a sentence each.

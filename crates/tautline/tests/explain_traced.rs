@@ -173,7 +173,8 @@ fn a_trace_of_something_else_is_refused_with_its_reason() {
 }
 
 /// Two writes and a read over a path of 2 ms between two namespaces, captured at both of its ends, while the sender is
-/// traced: with either capture the holder, the program, the packets and the offset are right.
+/// traced: with either capture the holder, the program, the packets and the offset are right. One segment is lost,
+/// which only the capture can tell from one that is on its way.
 #[test]
 fn a_stall_that_was_captured_and_traced_has_holder_program_and_packets() {
     const NAME: &str = "a_stall_that_was_captured_and_traced_has_holder_program_and_packets";
@@ -183,7 +184,8 @@ fn a_stall_that_was_captured_and_traced_has_holder_program_and_packets() {
     if !may_trace(NAME) {
         return;
     }
-    let conditions = Conditions { delay: Duration::from_millis(2), ..Conditions::default() };
+    // The end of a request.
+    let conditions = Conditions { delay: Duration::from_millis(2), lost: vec![40], ..Conditions::default() };
     let path = match Path::start(&conditions) {
         Ok(path) => path,
         Err(why) => return skip(NAME, &why),
@@ -232,6 +234,9 @@ fn a_stall_that_was_captured_and_traced_has_holder_program_and_packets() {
         assert_eq!(direction["breakdown"][0]["holder"], "nagle", "{name}: {direction:#}");
         let span = direction["span_ns"].as_u64().unwrap();
         assert!(held(direction, "nagle") > span / 2, "{name}: {direction:#}");
+        let lost: u64 =
+            ["tail_loss_probe", "retransmission_timeout", "loss_recovery"].map(|one| held(direction, one)).iter().sum();
+        assert!(lost > 2 * MS || name == "receiver.pcap", "{name}: {direction:#}");
         let longest = direction["longest"].as_array().unwrap().iter().find(|one| one["holder"] == "nagle").unwrap();
         if !has_gap(direction) {
             let seen = longest["seen"].as_str().unwrap();

@@ -22,8 +22,8 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// Positions are the numbers of TCP, counted on beyond 2^32: so a capture's segments can be told by them. They begin
-    /// well above zero, so that a repetition of what came before the first one has one, too.
+    /// Positions are the numbers of TCP, counted on beyond 2^32: so a capture's segments can be told by them. They
+    /// begin well above zero, so that a repetition of what came before the first one has one, too.
     pub(super) const fn new(seq: u32) -> Self {
         Self { seq, at: 1 << 32 | seq as u64 }
     }

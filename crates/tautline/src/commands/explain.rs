@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use recorded::Recording;
+use recorded::{Asked, Recording};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use taut_capture::{Counts, Ending, Flows, Qlog, QlogCounts, Reader, Source};
 use taut_event::{Direction, VantageId};
@@ -42,8 +42,8 @@ use crate::{output, run};
 /// who ended an event early. Nothing leaves this machine. Several files are explained each by itself, and those that
 /// hold packets of the first one are put on its timeline: the offset of their clocks, with its error, by the packets of
 /// TCP and UDP that both hold. So are a Bluetooth host's log and a sniffer's capture of its link, and the logs of both
-/// hosts. What `taut trace --events` saw of connections that the first capture has, too, is put on its timeline, with one
-/// breakdown for both: who held the data by the kernel's own state and by what came back from the path.
+/// hosts. What `taut trace --events` saw of connections that the first capture has, too, is put on its timeline, with
+/// one breakdown for both: who held the data by the kernel's own state and by what came back from the path.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut explain slow.pcapng
@@ -202,7 +202,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let mut joined_traces = Vec::new();
     let capture = first.as_ref().zip(files.first()).map(|((_, seen), file)| (seen, file));
     for recording in recordings {
-        let (traced, timeline) = recording.explain(&args, &interrupt, capture)?;
+        let asked = Asked { top: args.top.into(), spans: args.spans(), must_be_joined: args.join };
+        let remark = |ending: &Ending| remark_on_ending(ending, &interrupt);
+        let (traced, timeline) = recording.explain(asked, &interrupt, capture, remark)?;
         traces.push(traced);
         joined_traces.extend(timeline);
     }

@@ -2,7 +2,7 @@
 
 use taut_event::Holder;
 
-use super::rule::{Told, holder, traced};
+use super::rule::{Told, holder, is_peers, traced};
 use crate::engine::Picture;
 
 /// A time in which one source names one holder.
@@ -33,10 +33,22 @@ pub(super) fn stretches(picture: &Picture, start: u64, map: impl Fn(u64) -> u64)
     picture.spans.iter().map(stretch).filter(|stretch| stretch.from < stretch.to).collect()
 }
 
-/// From the first of what any of them has to the last: parts next to each other, without a gap.
-pub(super) fn merge(captured: &[Stretch], sender: &[Stretch], receiver: &[Stretch]) -> Vec<Part> {
+/// From the first of what any of them has to the last: parts next to each other, without a gap. `round_trip_ns` is the
+/// least one of the path, if that is known.
+pub(super) fn merge(
+    captured: &[Stretch],
+    sender: &[Stretch],
+    receiver: &[Stretch],
+    round_trip_ns: Option<u64>,
+) -> Vec<Part> {
     let sources = [captured, sender, receiver];
-    let mut edges: Vec<u64> = sources.iter().flat_map(|all| all.iter()).flat_map(|one| [one.from, one.to]).collect();
+    // Where what is out may have been acknowledged.
+    let out_for = |stretch: &Stretch| {
+        let at = stretch.from.checked_add(round_trip_ns?)?;
+        (stretch.holder == Holder::Delivery && at < stretch.to).then_some(at)
+    };
+    let ends = sources.iter().flat_map(|all| all.iter()).flat_map(|one| [one.from, one.to]);
+    let mut edges: Vec<u64> = ends.chain(sender.iter().filter_map(out_for)).collect();
     edges.sort_unstable();
     edges.dedup();
     let mut next = [0; 3];
@@ -47,10 +59,14 @@ pub(super) fn merge(captured: &[Stretch], sender: &[Stretch], receiver: &[Stretc
             while all.get(*next).is_some_and(|stretch| stretch.to <= from) {
                 *next += 1;
             }
-            *said = all.get(*next).filter(|stretch| stretch.from <= from).map(|stretch| stretch.holder);
+            *said = all.get(*next).filter(|stretch| stretch.from <= from);
         }
-        let [captured, sender, receiver] = said;
-        let (holder, told) = holder(captured, sender, receiver);
+        let [captured, sender_had, receiver] = said;
+        let [captured, sender, receiver] = [captured, sender_had, receiver].map(|said| said.map(|one| one.holder));
+        let is_peers = sender_had.zip(round_trip_ns).is_some_and(|(stretch, round_trip_ns)| {
+            is_peers(captured, stretch.holder, from - stretch.from, round_trip_ns)
+        });
+        let (holder, told) = holder(captured, sender.filter(|_| !is_peers), receiver);
         Part { from, to, holder, told, captured, traced: traced(sender, receiver) }
     };
     edges.windows(2).map(part).collect()

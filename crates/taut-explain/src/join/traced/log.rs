@@ -43,8 +43,8 @@ struct Open {
 
 /// What a trace saw of the connections of a capture: a sink for its events.
 ///
-/// Of the first [`MOST_SIGHTINGS`] events of these connections it keeps what is held against packets. Of the connections
-/// that the capture's report has directions of it books the time as well.
+/// Of the first [`MOST_SIGHTINGS`] events of these connections it keeps what is held against packets. Of those
+/// connections of which the capture's report has directions it books the time as well.
 #[derive(Debug)]
 pub struct TraceLog<'a> {
     pub(super) sightings: &'a Sightings,

@@ -165,14 +165,13 @@ impl TraceLog<'_> {
         let captured_from = explanation.start.map_or(0, Instant::as_nanos);
         let mut ledgers = Vec::new();
         for ends in pairs_of_ends(explanation.worst.iter().map(|direction| (&direction.from, &direction.to))) {
-            let captured: Vec<Stretch> = explanation
-                .worst
-                .iter()
-                .filter(|direction| (direction.from.as_str(), direction.to.as_str()) == ends)
-                .filter_map(|direction| direction.picture.as_ref())
-                .flat_map(|picture| stretches(picture, captured_from, |at| at))
-                .collect();
-            ledgers.extend(Ledger::of(ends, captured, &traced, &line));
+            let all = explanation.worst.iter();
+            let of_ends = all.filter(|direction| (direction.from.as_str(), direction.to.as_str()) == ends);
+            let pictures = of_ends.clone().filter_map(|direction| direction.picture.as_ref());
+            let captured: Vec<Stretch> =
+                pictures.flat_map(|picture| stretches(picture, captured_from, |at| at)).collect();
+            let round_trip_ns = of_ends.map(|direction| direction.min_rtt_ns).filter(|&ns| ns > 0).min();
+            ledgers.extend(Ledger::of(ends, (captured, round_trip_ns), &traced, &line));
         }
         let origin =
             ledgers.iter().map(|ledger| ledger.parts[0].from).min().unwrap_or(captured_from).min(captured_from);
@@ -250,7 +249,12 @@ struct Ledger<'t> {
 
 impl<'t> Ledger<'t> {
     /// Nothing where the trace has none of it.
-    fn of(ends: (&'t str, &'t str), captured: Vec<Stretch>, all: &'t Traced, line: &Line) -> Option<Self> {
+    fn of(
+        ends: (&'t str, &'t str),
+        (mut captured, round_trip_ns): (Vec<Stretch>, Option<u64>),
+        all: &'t Traced,
+        line: &Line,
+    ) -> Option<Self> {
         let start = all.start.map_or(0, Instant::as_nanos);
         let of = |is_outgoing: bool| {
             let is_it = move |one: &&TracedDirection| {
@@ -263,7 +267,6 @@ impl<'t> Ledger<'t> {
             let pictures = directions.iter().filter_map(|direction| direction.picture.as_ref());
             pictures.flat_map(|picture| stretches(picture, start, |at| line.to_capture(at))).collect::<Vec<_>>()
         });
-        let mut captured = captured;
         // The same ends may have several connections, one after another.
         captured.sort_by_key(|stretch| stretch.from);
         sources.iter_mut().for_each(|all| all.sort_by_key(|stretch| stretch.from));
@@ -271,8 +274,9 @@ impl<'t> Ledger<'t> {
         if sender.is_empty() && receiver.is_empty() || captured.is_empty() {
             return None;
         }
-        let parts = merge(&captured, sender, receiver);
-        let length = |all: &[Stretch]| all.iter().map(|one| one.to - one.from).sum::<u64>();
+        let parts = merge(&captured, sender, receiver, round_trip_ns);
+        // A file that was made up may have them over one another.
+        let length = |all: &[Stretch]| all.iter().fold(0_u64, |sum, one| sum.saturating_add(one.to - one.from));
         let (captured_ns, traced_ns) = (length(&captured), length(sender).max(length(receiver)));
         (!parts.is_empty()).then_some(Self { ends, parts, traced, captured_ns, traced_ns })
     }

@@ -66,6 +66,12 @@ fn is_elsewhere(sender: Holder, captured: Holder) -> bool {
         || WINDOW_OF_RECEIVER.contains(&sender) && WINDOW_OF_RECEIVER.contains(&captured)
 }
 
+/// Whether what the kernel calls on its way is so no more: it has been out for `out_ns`, longer than the least round
+/// trip takes, and the capture says that it is the peer's turn. The kernel only knows that no acknowledgement has come.
+pub(super) fn is_peers(captured: Option<Holder>, sender: Holder, out_ns: u64, round_trip_ns: u64) -> bool {
+    sender == Holder::Delivery && captured == Some(Holder::PeerTurn) && out_ns >= round_trip_ns
+}
+
 /// What the trace said, as one word: that of the end whose word counts. Nothing where it has nothing.
 pub(super) fn traced(sender: Option<Holder>, receiver: Option<Holder>) -> Option<Holder> {
     match holder(None, sender, receiver) {

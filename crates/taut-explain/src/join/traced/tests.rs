@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use taut_event::Holder;
-use taut_time::Instant;
+use taut_time::{ByteRange, Instant};
 
 use super::super::why::NotJoined;
-use super::{HostClock, JoinedDirection, JoinedTrace, TraceLog};
+use super::{ClockReading, HostClock, JoinedDirection, JoinedTrace, TraceLog};
 use crate::engine::drawn::{assert_has_no_gaps, assert_is_of};
 use scene::{Scene, Seen, clock};
 
@@ -138,5 +138,29 @@ proptest! {
         // The kernel tells how long Nagle's algorithm held; what is beyond is the clocks' rates.
         let [one, other] = [here, there].map(|direction| held(direction, Holder::Nagle));
         prop_assert!(one.abs_diff(other) < one / 1000 + ROUNDS * 40_000, "{one} {other}");
+    }
+
+    #[test]
+    fn files_that_make_no_sense_do_no_harm(
+        seed: u64,
+        ahead in prop::array::uniform2(any::<i64>()),
+        uncertainty_ns: u64,
+        offset in -1_i64 << 60..1 << 60,
+        moved in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>(), any::<[u32; 2]>()), 0..40),
+    ) {
+        let mut seen = Scene { seed, offset, ..Scene::here(ROUNDS) }.seen();
+        for (which, at, [from, length]) in moved {
+            let which = which.index(seen.events.len());
+            let event = &mut seen.events[which];
+            event.at = Instant::from_nanos(at >> (which % 64));
+            event.bytes = ByteRange::new(u64::from(from) << 31, (u64::from(from) << 31) + u64::from(length));
+        }
+        let reading = |ahead| ClockReading { at_ns: seed, time_of_day_ahead_ns: ahead, uncertainty_ns };
+        let clock = HostClock { begin: reading(ahead[0]), end: reading(ahead[1]) };
+        for clock in [clock, scene::clock()] {
+            if let Ok(joined) = join_with(&seen, Some(&clock)) {
+                joined.directions.iter().for_each(adds_up);
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use indicatif::ProgressBar;
-use taut_capture::Recorded;
+use taut_capture::{Ending, Recorded};
 use taut_event::{Closed, Event, Flow, FlowId, Sink};
 use taut_explain::join::{JoinedTrace, TraceLog};
 use taut_explain::trace::Trace;
@@ -13,7 +13,6 @@ use taut_measure::Interrupt;
 use taut_record::{Ended, FORMAT_VERSION};
 use taut_report::{ExplainedFile, ExplainedTrace, TraceDocument, TraceFacts};
 
-use super::{Args, remark_on_ending};
 use crate::joining::{self, Seen};
 use crate::output;
 
@@ -24,6 +23,17 @@ pub(super) struct Recording {
     pub(super) bar: ProgressBar,
     /// Bytes read so far.
     pub(super) done: Arc<AtomicU64>,
+}
+
+/// What is asked of it.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    /// So many directions are reported.
+    pub(super) top: usize,
+    /// How many stretches are drawn, if any.
+    pub(super) spans: Option<usize>,
+    /// It is an error if it can't be joined with the capture.
+    pub(super) must_be_joined: bool,
 }
 
 /// What takes the events: the ledger of the trace, and what is held against a capture.
@@ -53,17 +63,18 @@ impl Recording {
     /// Explains it, and puts it on the timeline of a capture, if there is one.
     pub(super) fn explain(
         self,
-        args: &Args,
+        Asked { top, spans, must_be_joined }: Asked,
         interrupt: &Interrupt,
         capture: Option<(&Seen, &ExplainedFile)>,
+        remark: impl Fn(&Ending) -> Option<String>,
     ) -> anyhow::Result<(ExplainedTrace, Option<JoinedTrace>)> {
         let Self { name: file, from, bar, done } = self;
-        let trace = Trace::new(args.top.into());
-        let trace = match args.spans() {
+        let trace = Trace::new(top);
+        let trace = match spans {
             Some(spans) => trace.with_spans(spans),
             None => trace,
         };
-        let spans = args.spans().unwrap_or(output::SPANS);
+        let spans = spans.unwrap_or(output::SPANS);
         let log = capture.map(|(seen, file)| TraceLog::new(seen.internet(), &file.explanation, spans));
         let mut both = Both { trace, log };
         let end =
@@ -75,7 +86,7 @@ impl Recording {
             );
         }
         let facts = end.facts.as_deref().and_then(TraceFacts::from_json);
-        let mut remarks: Vec<String> = remark_on_ending(&end.ending, interrupt).into_iter().collect();
+        let mut remarks: Vec<String> = remark(&end.ending).into_iter().collect();
         if facts.is_none() {
             remarks.push("The file does not tell what was traced and what was lost.".to_owned());
         } else if end.at.is_none() {
@@ -109,7 +120,7 @@ impl Recording {
         let joined = match (both.log, capture) {
             (Some(log), Some((_, reference))) if !interrupt.is_set() => {
                 let joined = log.join(until, explained.trace.facts.clock.as_ref(), &end.programs);
-                joining::joined_trace(joined, &reference.file, &mut explained, args.join)?
+                joining::joined_trace(joined, &reference.file, &mut explained, must_be_joined)?
             }
             _ => None,
         };

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use taut_event::Holder;
 
 use super::super::ledger::{Part, Stretch, episodes, merge};
-use super::super::rule::{Told, holder, traced};
+use super::super::rule::{Told, holder, is_peers, traced};
 
 const NONE: Option<Holder> = None;
 
@@ -39,6 +39,21 @@ fn the_kernel_is_believed_on_its_host_and_the_capture_beyond() {
     }
     assert_eq!(traced(Some(NotKnown), NONE), Some(NotKnown));
     assert_eq!((traced(NONE, Some(PeerTurn)), traced(NONE, NONE)), (NONE, NONE));
+}
+
+#[test]
+fn what_is_out_for_longer_than_a_round_trip_waits_for_the_peer_if_the_capture_says_so() {
+    let out = |from, to| Stretch { from, to, holder: Holder::Delivery };
+    let says = |holder| [Stretch { from: 0, to: 100, holder }];
+    let holders = |captured, round_trip| -> Vec<(Holder, u64)> {
+        let parts = merge(&says(captured), &[out(10, 90)], &[], round_trip);
+        episodes(&parts).iter().map(|one| (one.holder, one.to - one.from)).collect()
+    };
+    let (turn, delivery) = (Holder::PeerTurn, Holder::Delivery);
+    assert_eq!(holders(turn, Some(30)), [(turn, 10), (delivery, 30), (turn, 60)]);
+    assert_eq!(holders(turn, None), [(turn, 10), (delivery, 80), (turn, 10)]);
+    let program = Holder::SendingProgram;
+    assert_eq!(holders(program, Some(30)), [(program, 10), (delivery, 80), (program, 10)]);
 }
 
 #[test]
@@ -83,8 +98,9 @@ proptest! {
     #[test]
     fn each_nanosecond_has_one_holder_by_the_rule(
         captured in any_source(), sender in any_source(), receiver in any_source(),
+        round_trip in prop::option::of(0..150_u64),
     ) {
-        let parts = merge(&captured, &sender, &receiver);
+        let parts = merge(&captured, &sender, &receiver, round_trip);
         let edges = || [&captured, &sender, &receiver].into_iter().flatten();
         let (first, last) = (edges().map(|one| one.from).min(), edges().map(|one| one.to).max());
         prop_assert_eq!(parts.first().map(|part| part.from), first);
@@ -92,7 +108,12 @@ proptest! {
         prop_assert!(parts.windows(2).all(|pair| pair[0].to == pair[1].from));
         for Part { from, to, holder: who, told, .. } in &parts {
             for at in [*from, *to - 1] {
-                let by_rule = holder(said(&captured, at), said(&sender, at), said(&receiver, at));
+                let (of_capture, of_sender) = (said(&captured, at), said(&sender, at));
+                let begin = sender.iter().find(|one| (one.from..one.to).contains(&at)).map(|one| one.from);
+                let is_late = begin.zip(round_trip).is_some_and(|(begin, round_trip)| {
+                    is_peers(of_capture, of_sender.unwrap(), at - begin, round_trip)
+                });
+                let by_rule = holder(of_capture, of_sender.filter(|_| !is_late), said(&receiver, at));
                 prop_assert_eq!((*who, *told), by_rule);
             }
         }

@@ -49,7 +49,7 @@ pub(super) struct Seen {
     pub(super) sightings: Sightings,
     pub(super) explanation: Explanation,
     flow: Flow,
-    events: Vec<Event>,
+    pub(super) events: Vec<Event>,
     pub(super) end: u64,
 }
 
