@@ -45,12 +45,16 @@ pub(super) struct Hci {
     lost: u64,
 }
 
+fn error_ns(offset: RealtimeOffset) -> u64 {
+    u64::try_from(offset.uncertainty().as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Hci {
     pub(super) fn open() -> io::Result<Self> {
         let log = HciLog::open()?;
         let offset = RealtimeOffset::read();
         let flows = Flows::new(FIRST_FLOW as usize);
-        Ok(Self { log, flows, frame: 0, offset, error_ns: offset.uncertainty().as_nanos(), lost: 0 })
+        Ok(Self { log, flows, frame: 0, offset, error_ns: error_ns(offset), lost: 0 })
     }
 
     /// Takes what was logged since the last time.
@@ -58,9 +62,7 @@ impl Hci {
         let offset = RealtimeOffset::read();
         // The wall clock is slewed and set; what is read now lies between both readings.
         let moved = offset.moved_since(self.offset).unsigned_abs();
-        self.error_ns = self
-            .error_ns
-            .max(offset.uncertainty().as_nanos().max(self.offset.uncertainty().as_nanos()).saturating_add(moved));
+        self.error_ns = self.error_ns.max(error_ns(offset).max(error_ns(self.offset)).saturating_add(moved));
         self.offset = offset;
         self.lost = self.log.dropped();
         while let Some(frame) = self.log.next_frame() {

@@ -75,7 +75,7 @@ pub(super) fn is_peers(captured: Option<Holder>, sender: Holder, out_ns: u64, ro
 /// What the trace said, as one word: that of the end whose word counts. Nothing where it has nothing.
 pub(super) fn traced(sender: Option<Holder>, receiver: Option<Holder>) -> Option<Holder> {
     match holder(None, sender, receiver) {
-        (_, Told::Nobody) => sender.or(receiver.filter(|holder| AT_RECEIVER.contains(holder))),
+        (_, Told::Nobody) => sender.or_else(|| receiver.filter(|holder| AT_RECEIVER.contains(holder))),
         (holder, _) => Some(holder),
     }
 }
