@@ -5,7 +5,7 @@
 //! - [`Finding`]: cause, evidence, cost, remedy.
 //! - [`air`]: a Bluetooth LE link, and what binds its throughput.
 //! - [`broker`]: messages held on the way to a broker or from it.
-//! - [`join`]: two captures of one path on one timeline.
+//! - [`join`]: two captures of one path on one timeline, or a capture and a trace.
 //! - [`l2cap`]: an L2CAP channel of Bluetooth LE under a real kernel.
 //! - [`nagle`]: writes held by Nagle's algorithm until the peer's delayed acknowledgement.
 //! - [`socket`]: who holds what a socket has to send, from its state at one moment.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::join;
 use crate::packets::pcap;
 use crate::packets::udp::{dns, quic, udp};
-use crate::requests::{MS, capture, explain, file};
+use crate::requests::{MS, explain, file};
 use crate::support::{parse, taut, text};
 
 /// Questions of DNS from a port each, and a stream of voice the other way; the far place is 0.4 ms away.

@@ -342,6 +342,9 @@ impl<'t> Ledger<'t> {
     fn remarks(&self) -> Vec<String> {
         let traced = self.traced.iter().flatten();
         let mut remarks: Vec<String> = traced.clone().flat_map(|direction| direction.remarks.iter().cloned()).collect();
+        if !remarks.is_empty() {
+            remarks.push("What the trace does not know the capture tells here, as far as it does.".to_owned());
+        }
         let cut =
             traced.filter_map(|direction| direction.picture.as_ref()).map(|picture| picture.left_out).sum::<u64>();
         if cut > 0 {
