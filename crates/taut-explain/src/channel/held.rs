@@ -59,8 +59,8 @@ impl Half {
         (holder, false)
     }
 
-    /// Credits come: where their number was not known and the kernel took nothing of the program, with nothing of it left
-    /// to send, there were none since it began to wait (`suspend`, net/bluetooth/l2cap_core.c).
+    /// Credits come: where their number was not known and the kernel took nothing of the program, with nothing of it
+    /// left to send, there were none since it began to wait (`suspend`, net/bluetooth/l2cap_core.c).
     pub(super) fn learns_credits(&mut self, at: u64) {
         let since = self.program.as_ref().and_then(|program| program.refused_since(at));
         let Some(since) = since.filter(|_| self.lacks_credits() && !self.is_classic && !self.is_adrift) else { return };
