@@ -534,3 +534,22 @@ proptest! {
         }
     }
 }
+
+/// So a capture's segments can be told by them, also where the numbers begin anew at 0.
+#[test]
+fn positions_are_the_numbers_of_tcp() {
+    for from in [100_u32, u32::MAX - 20] {
+        let (mut follower, mut heard) = (follower(), Heard::default());
+        let at = |made: &mut Made, written: u32| {
+            let written = u64::from(from.wrapping_add(written));
+            made.set(Known::WriteSeq, written).set(Known::SndNxt, from.into()).set(Known::SndUna, from.into());
+        };
+        let mut call = Made::new(What::Call, CLIENT);
+        at(call.number(WRITE, 0), 0);
+        let mut queued = Made::new(What::Queue, CLIENT);
+        at(queued.segment(from, 500, 48, 100), 48);
+        [call, queued].iter().for_each(|made| tell(&mut follower, &mut heard, made));
+        let left = heard.events.iter().find(|(_, what, _)| *what == Happened::Reached(Stamp::Scheduled)).unwrap().2;
+        assert_eq!((left.start as u32, left.end as u32), (from, from.wrapping_add(48)));
+    }
+}
