@@ -287,7 +287,7 @@ mod tests {
             };
             while !is_there(&found) {
                 assert!(looks.next().is_some(), "{address}: {found:?}");
-                std::thread::sleep(std::time::Duration::from_millis(1));
+                std::thread::sleep(Duration::from_millis(1));
                 found.clear();
                 table.look_at(&all, |socket| found.push(*socket)).unwrap();
             }
