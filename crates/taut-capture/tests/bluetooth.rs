@@ -171,7 +171,7 @@ fn a_channel_is_followed_from_its_opening() {
     assert_eq!(bytes[..3], [(0, 1), (1, 4), (4, 8)]);
     assert_eq!(packets.iter().map(|(.., acl)| acl.ends_sdu).collect::<Vec<_>>()[..3], [false, false, true]);
     assert_eq!(packets.iter().map(|(.., acl)| acl.begins_pdu).collect::<Vec<_>>()[..3], [true, false, true]);
-    assert_eq!(packets.iter().map(|(.., acl)| acl.turn).collect::<Vec<_>>()[3..], [Turn::Asks, Turn::Answers]);
+    assert_eq!(packets.iter().map(|(.., acl)| acl.turn).collect::<Vec<_>>()[3..], [Turn::Indicates, Turn::Confirms]);
 }
 
 fn signal(code: u8, identifier: u8, words: &[u16]) -> Vec<u8> {

@@ -281,7 +281,11 @@ fn a_command_is_traced_and_its_causes_checked() {
         return skip("a_command_is_traced_and_its_causes_checked", "no right to trace");
     }
     assert_eq!(staged.status.code(), Some(3), "{document:#}");
-    assert_eq!(of(&document, "outcome"), ["passed", "failed", "passed"], "{document:#}");
+    let outcomes = of(&document, "outcome");
+    assert_eq!(outcomes[..2], ["passed", "failed"], "{document:#}");
+    // There are kernels that run no program in an interrupt that comes amid another one (docs/trace.md).
+    let is_missed = document["checks"][2]["detail"].as_str().unwrap().starts_with("events were missed");
+    assert_eq!(outcomes[2], if is_missed { "unknown" } else { "passed" }, "{document:#}");
     assert_eq!(document["causes"][0]["cause"], "nagle_delayed_ack");
     let cured = gate(&format!("['{program}', 'demo', '--cured', '--for', '3s']"));
     assert_eq!(cured.status.code(), Some(0), "{}", text(&cured.stdout));
