@@ -117,6 +117,11 @@ impl Holder {
         self as usize
     }
 
+    /// The one of this [name](Self::name).
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|holder| holder.name() == name)
+    }
+
     /// Short name, the same in all versions: `receive_window`.
     pub const fn name(self) -> &'static str {
         match self {

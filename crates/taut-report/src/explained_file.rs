@@ -45,6 +45,11 @@ impl ExplainedFile {
 
 /// A holder in the field's words, with the end that has to act.
 pub(crate) fn holder(name: &str) -> String {
-    let known = taut_event::Holder::ALL.into_iter().find(|known| known.name() == name);
+    let known = taut_event::Holder::named(name);
     known.map_or_else(|| name.to_owned(), |known| format!("{known} ({})", known.side()))
+}
+
+/// The same without the end.
+pub(crate) fn holder_alone(name: &str) -> String {
+    taut_event::Holder::named(name).map_or_else(|| name.to_owned(), |known| known.to_string())
 }

@@ -3,6 +3,7 @@
 use taut_event::Holder;
 use taut_explain::join::{JoinedDirection, JoinedTrace, Witnessed};
 
+use crate::explained_file::holder_alone;
 use crate::explained_joined::rate;
 use crate::found::breakdown;
 use crate::lane::Lane;
@@ -129,7 +130,7 @@ fn witnessed(one: &Witnessed) -> String {
         [first, last] => format!(" Wireshark: frame.number in {{{first}..{last}}}"),
     };
     let seen = if one.seen.is_empty() { String::new() } else { format!(" {}", one.seen) };
-    format!("Longest, {}: {}.{seen}{frames}", name(&one.holder), units::time(one.held_ns))
+    format!("Longest, {}: {}.{seen}{frames}", holder_alone(&one.holder), units::time(one.held_ns))
 }
 
 fn differences(direction: &JoinedDirection, joined: &JoinedTrace, is_full: bool) -> Vec<String> {
@@ -139,20 +140,14 @@ fn differences(direction: &JoinedDirection, joined: &JoinedTrace, is_full: bool)
     let told = shown.take(if is_full { usize::MAX } else { DIFFERENCES }).map(|one| {
         format!(
             "{reference}: {}, {trace}: {}, for {} ({}); booked as {}.",
-            name(&one.captured),
-            name(&one.traced),
+            holder_alone(&one.captured),
+            holder_alone(&one.traced),
             units::time(one.held_ns),
             units::share(one.held_ns as f64 / whole),
-            name(&one.holder)
+            holder_alone(&one.holder)
         )
     });
     told.flat_map(|line| wrap("  ", &line)).collect()
-}
-
-/// In words.
-fn name(holder: &str) -> String {
-    let known = Holder::ALL.into_iter().find(|known| known.name() == holder);
-    known.map_or_else(|| holder.to_owned(), |known| known.to_string())
 }
 
 /// The directions that have a picture, in the group given.

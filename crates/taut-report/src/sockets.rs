@@ -1,8 +1,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taut_event::Holder;
 use taut_record::Ended;
 
+use crate::explained_file::holder_alone;
 use crate::lines::{WIDTH, cut, line_to, wrap};
 use crate::units;
 
@@ -244,7 +244,7 @@ fn options(row: &SocketRow, between: &str) -> String {
 
 /// One line, or two where the addresses are long.
 fn brief(row: &SocketRow) -> Vec<String> {
-    let holder = row.holder.as_deref().map_or_else(|| "-".to_owned(), words);
+    let holder = row.holder.as_deref().map_or_else(|| "-".to_owned(), holder_alone);
     let first = format!(
         "{:<22} {:>9}  {:>9}  {:>9}  {:>8}  {holder}",
         options(row, " "),
@@ -257,9 +257,4 @@ fn brief(row: &SocketRow) -> Vec<String> {
     let second = format!("    {} > {}{program}", row.local, row.peer);
     debug_assert!(WIDTH >= HEAD.len());
     vec![cut(&first), cut(&second)]
-}
-
-fn words(name: &str) -> String {
-    let known = Holder::ALL.into_iter().find(|known| known.name() == name);
-    known.map_or_else(|| name.to_owned(), |known| known.to_string())
 }

@@ -47,7 +47,7 @@ impl HeldLimit {
             _ => return Err(wrong()),
         };
         let name = holder.trim();
-        let holder = Holder::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| {
+        let holder = Holder::named(name).ok_or_else(|| {
             let names: Vec<&str> = Holder::ALL.into_iter().map(Holder::name).collect();
             format!("`{name}` is no holder; there are {}", names.join(", "))
         })?;

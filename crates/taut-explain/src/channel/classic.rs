@@ -39,16 +39,13 @@ impl Half {
         };
         (holder, false)
     }
-}
 
-impl Half {
     /// The same where the program's writes are seen.
     fn holder_seen_classic(&self, has_more: bool) -> (Holder, bool) {
         let holder = match self.in_controller() {
             1.. => return (Holder::Air, self.in_controller() > 1),
-            0 if !has_more && self.is_dry() => Holder::RfcommCredits,
-            0 if !has_more => Holder::SendingProgram,
             0 if self.is_dry() => Holder::RfcommCredits,
+            0 if !has_more => Holder::SendingProgram,
             0 if self.lacks_credits() => Holder::NotKnown,
             0 if self.is_full() => Holder::ControllerBuffers,
             0 => Holder::HciQueue,

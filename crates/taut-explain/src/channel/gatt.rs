@@ -46,26 +46,25 @@ struct Asked {
     opcode: Option<u8>,
 }
 
-/// The opcode of a question that has a name of its own.
+/// The opcodes of questions that have a name of their own (Core Specification, Vol 3, Part F, section 3.4.8).
+const NAMED: [u8; 5] = [MTU_REQUEST, 0x0a, 0x0c, 0x12, 0x16];
+
 const fn opcode(kind: AttKind) -> Option<u8> {
+    let [mtu, read, read_blob, write, prepare_write] = NAMED;
     match kind {
-        AttKind::MtuRequest { .. } => Some(MTU_REQUEST),
-        AttKind::ReadRequest => Some(0x0a),
-        AttKind::ReadBlobRequest => Some(0x0c),
-        AttKind::WriteRequest => Some(0x12),
-        AttKind::PrepareWriteRequest => Some(0x16),
-        AttKind::Indication => Some(0x1d),
+        AttKind::MtuRequest { .. } => Some(mtu),
+        AttKind::ReadRequest => Some(read),
+        AttKind::ReadBlobRequest => Some(read_blob),
+        AttKind::WriteRequest => Some(write),
+        AttKind::PrepareWriteRequest => Some(prepare_write),
         _ => None,
     }
 }
 
 impl Asked {
     /// Whether an error names this question.
-    const fn is_it(&self, of: u8) -> bool {
-        match self.opcode {
-            Some(opcode) => opcode == of,
-            None => !matches!(of, MTU_REQUEST | 0x0a | 0x0c | 0x12 | 0x16 | 0x1d),
-        }
+    fn is_it(&self, of: u8) -> bool {
+        self.opcode.map_or_else(|| !NAMED.contains(&of), |opcode| opcode == of)
     }
 }
 

@@ -18,6 +18,7 @@ mod replay;
 mod report;
 mod rhythm;
 mod shape;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod uses;

@@ -210,9 +210,7 @@ impl Trace {
             direction.verdicts.iter().for_each(|on| self.causes.add(on));
             let breakdown = connection.breakdown(way);
             for held in &direction.breakdown {
-                let Some(holder) = Holder::ALL.into_iter().find(|holder| holder.name() == held.holder) else {
-                    continue;
-                };
+                let Some(holder) = Holder::named(&held.holder) else { continue };
                 let total = self.totals.entry(holder).or_default();
                 // Of a file that was made up they may be as long as they like.
                 *total = (total.0.saturating_add(held.held_ns), total.1 + held.episodes);

@@ -200,7 +200,7 @@ fn written(report: &TracedDirection, is_nonblocking: bool) -> Vec<String> {
     let whole: u64 = report.waited.iter().map(|held| held.held_ns).sum();
     if whole > 0 {
         let who = report.waited.iter().take(4).map(|held| {
-            let name = Holder::ALL.into_iter().find(|holder| holder.name() == held.holder);
+            let name = Holder::named(&held.holder);
             format!("{} {}", name.map_or_else(String::new, |holder| holder.to_string()), words::time(held.held_ns))
         });
         let who: Vec<String> = who.collect();

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use socket2::SockRef;
+use taut_event::ChannelEnd;
 
 use super::number::{BTPROTO_L2CAP, BTPROTO_RFCOMM, L2CAP_CONNINFO, SOL_L2CAP};
 use super::{le16, management};
@@ -13,40 +14,18 @@ use crate::sys;
 const SOL_RFCOMM: i32 = 18;
 const RFCOMM_CONNINFO: i32 = 2;
 
-/// A channel of Bluetooth, as one of its sockets tells it. Addresses have their last byte first, as on the air.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct SocketEnd {
-    /// Number of the adapter; `None` where none has the socket's own address.
-    pub adapter: Option<u16>,
-    /// Handle of the link.
-    pub handle: u16,
-    /// Own address.
-    pub own: [u8; 6],
-    /// The peer's.
-    pub peer: [u8; 6],
-    /// The protocol/service multiplexer of L2CAP, or the server channel of RFCOMM.
-    pub number: u16,
-    /// Identifiers of the L2CAP channel, the own one first; 0 of RFCOMM.
-    pub cids: [u16; 2],
-    /// `O_NONBLOCK`, which all descriptors of a socket share.
-    pub is_nonblocking: bool,
-}
-
-/// Asks a socket.
+/// Asks a socket which channel it is an end of.
 ///
 /// # Errors
 /// As getsockopt(2): `ENOTCONN` while it is not connected.
-pub fn end_of(socket: BorrowedFd<'_>) -> io::Result<SocketEnd> {
+pub fn end_of(socket: BorrowedFd<'_>) -> io::Result<ChannelEnd> {
     let protocol = sys::option(socket, libc::SOL_SOCKET, libc::SO_PROTOCOL)?;
     let (level, name) = match protocol {
         BTPROTO_L2CAP => (SOL_L2CAP, L2CAP_CONNINFO),
         BTPROTO_RFCOMM => (SOL_RFCOMM, RFCOMM_CONNINFO),
         _ => return Err(io::ErrorKind::Unsupported.into()),
     };
-    // struct l2cap_conninfo and rfcomm_conninfo: handle, class of device.
-    let mut information = [0; 6];
-    sys::option_bytes(socket, level, name, &mut information)?;
-    let handle = u16::from_ne_bytes([information[0], information[1]]);
+    let handle = handle(socket, level, name)?;
     let is_nonblocking = rustix::fs::fcntl_getfl(socket)?.contains(rustix::fs::OFlags::NONBLOCK);
     let socket = SockRef::from(&socket);
     let (own, peer) = (socket.local_addr()?, socket.peer_addr()?);
@@ -58,7 +37,15 @@ pub fn end_of(socket: BorrowedFd<'_>) -> io::Result<SocketEnd> {
     let adapter = adapters.iter().find(|adapter| adapter.address.to_wire() == own).map(|adapter| adapter.index);
     // One adapter alone is the one, whatever address it goes by.
     let adapter = adapter.or_else(|| Some(adapters.first()?.index).filter(|_| adapters.len() == 1));
-    Ok(SocketEnd { adapter, handle, own, peer, number, cids: [own_cid, peer_cid], is_nonblocking })
+    Ok(ChannelEnd { adapter, handle, own, peer, number, cids: [own_cid, peer_cid], is_nonblocking })
+}
+
+/// The handle by which controller and kernel know the connection.
+pub(super) fn handle(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<u16> {
+    // struct l2cap_conninfo and rfcomm_conninfo: handle, class of device.
+    let mut information = [0; 6];
+    sys::option_bytes(socket, level, name, &mut information)?;
+    Ok(u16::from_ne_bytes([information[0], information[1]]))
 }
 
 /// Device, channel identifier and number of `struct sockaddr_l2`.

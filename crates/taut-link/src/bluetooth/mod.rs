@@ -42,7 +42,7 @@ pub(crate) use address::{Protocol, bound};
 pub use agreed::Agreed;
 pub use choice::{LinkChoice, interval_in_words};
 pub use credit_rule::CreditRule;
-pub use end::{SocketEnd, end_of};
+pub use end::end_of;
 pub use log::{HciFrame, HciLog, has_adapter};
 pub use parameters::{ConnectionParameters, IntervalLimits, set_connection_parameters};
 pub(crate) use security::Confirming;

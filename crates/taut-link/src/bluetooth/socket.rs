@@ -13,6 +13,7 @@ use taut_time::Duration;
 
 use super::adapter::{self, Role};
 use super::agreed::Agreed;
+use super::end::handle;
 use super::heard::Heard;
 use super::management::no_bluetooth;
 use super::monitor::Monitor;
@@ -97,7 +98,7 @@ impl AdapterObserver {
         Some(LinkObserver {
             monitor: Arc::clone(&self.0),
             device: DeviceAddress::from_wire(bytes),
-            heard: Mutex::new(Heard::of(handle(socket).ok())),
+            heard: Mutex::new(Heard::of(handle(socket.as_fd(), SOL_L2CAP, L2CAP_CONNINFO).ok())),
         })
     }
 }
@@ -149,7 +150,7 @@ pub(crate) fn connect(
     };
     let observer = match monitor {
         Some(monitor) => {
-            let handle = handle(&socket).map_err(fail)?;
+            let handle = handle(socket.as_fd(), SOL_L2CAP, L2CAP_CONNINFO).map_err(fail)?;
             heard.be_of(handle);
             radio::ask(address, peer, (adapter.index, handle), &monitor, &mut heard)
                 .map_err(|error| Error::io("change the connection to", endpoint, error))?;
@@ -166,14 +167,6 @@ pub(crate) fn connect(
 pub(crate) fn adapter_of(address: &BluetoothAddress) -> Result<u16> {
     let peer = address.device.ok_or_else(|| Error::Input("to connect, give the device's address".to_owned()))?;
     adapter::ready(address, Role::Connect(peer)).map(|adapter| adapter.index)
-}
-
-/// The handle by which controller and kernel know the connection.
-fn handle(socket: &Socket) -> io::Result<u16> {
-    // struct l2cap_conninfo: handle, class of device.
-    let mut information = [0; 6];
-    sys::option_bytes(socket.as_fd(), SOL_L2CAP, L2CAP_CONNINFO, &mut information)?;
-    Ok(u16::from_ne_bytes([information[0], information[1]]))
 }
 
 /// Kernels advertise every 1.28 s and listen half of the time, first to find the device and then to connect

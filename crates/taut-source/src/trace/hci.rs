@@ -102,14 +102,5 @@ pub(super) fn end(of: Unnamed) -> Option<ChannelEnd> {
     let inode = u32::try_from(of.inode).ok()?;
     let owners = Owners::read(Some(of.process.cast_signed()));
     let lent = lend(owners.of(inode)?, inode).ok()?;
-    let end = bluetooth::end_of(lent.as_fd()).ok()?;
-    Some(ChannelEnd {
-        adapter: end.adapter,
-        handle: end.handle,
-        own: end.own,
-        peer: end.peer,
-        number: end.number,
-        cids: end.cids,
-        is_nonblocking: end.is_nonblocking,
-    })
+    bluetooth::end_of(lent.as_fd()).ok()
 }

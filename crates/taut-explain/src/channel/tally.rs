@@ -1,0 +1,77 @@
+//! What was counted of one direction of a channel.
+
+use super::rhythm::Rhythm;
+use crate::engine::Episode;
+use crate::tcp::Spread;
+use crate::tcp::sample::Sample;
+
+/// Counts and times.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) packets: u64,
+    pub(crate) pdus: u64,
+    pub(crate) sdus: u64,
+    pub(crate) bytes: u64,
+    pub(crate) first_place: u64,
+    pub(crate) last_place: u64,
+    /// Bytes of an SDU.
+    pub(crate) sdu_bytes: Sample,
+    /// Credits given at once.
+    pub(crate) grants: Sample,
+    /// Waits without credits, from the last one used to the next ones.
+    pub(crate) credit_waits: Sample,
+    /// From the packet's hand-over to its completion.
+    pub(crate) completions: Sample,
+    /// The same, for percentiles.
+    pub(crate) completion_times: Spread,
+    /// From a question that is through to its answer.
+    pub(crate) answers: Spread,
+    /// How long a question waited that was never answered.
+    pub(crate) unanswered: Option<u64>,
+    /// How long the sender waited for credits that never came.
+    pub(crate) ungranted: Option<u64>,
+    /// Whether packets of the log were lost meanwhile.
+    pub(crate) is_lossy: bool,
+    /// The packet that went although no credit was left: some were not seen.
+    pub(crate) overdrawn: Option<u64>,
+    /// Whether too little was kept of some packets to tell whose turn it was.
+    pub(crate) is_turnless: bool,
+    /// Whether the log never tells when packets are through.
+    pub(crate) is_blind: bool,
+    /// Most bytes in the controller at once.
+    pub(crate) peak_bytes: u64,
+    /// Longest packet of the host controller interface.
+    pub(crate) largest_packet: u16,
+    /// Time on air, computed from the lengths.
+    pub(crate) air_ns: u64,
+    /// Most credits there were.
+    pub(crate) most_credits: u64,
+    /// Waits for an event after one that closed with packets in the controller.
+    pub(crate) queued_ns: u64,
+    /// Waits for an event after one that left none.
+    pub(crate) unqueued_ns: u64,
+    /// From credits that came when there were none to the next packet.
+    pub(crate) wakes: Sample,
+    /// The same where a block begins.
+    pub(crate) block_wakes: Sample,
+    /// Bytes from one SDU that was shorter than the channel takes to the next.
+    pub(crate) blocks: Sample,
+    /// From a report that freed a buffer, when all were taken, to the next packet.
+    pub(crate) refills: Sample,
+    /// Packets that were reported through at once.
+    pub(crate) reported: Sample,
+    /// Reports that came less than an event after the one before.
+    pub(crate) close_reports: u64,
+    /// The least time from a packet's hand-over, with the controller empty, to its completion, or of what is received
+    /// from one packet to the next; with its length.
+    pub(crate) least_way: Option<(u16, u64)>,
+    /// Packets received with credits left that came an event after the one before them, though the sender had them.
+    pub(crate) cut_short: u64,
+    /// Waits beyond an interval for a peripheral that may skip events.
+    pub(crate) skipped_ns: u64,
+    /// The longest time in which nothing was told of the channel while the controller had packets, with its frames, if
+    /// no link outlives that.
+    pub(crate) silence: Option<Episode>,
+    /// In which rhythm packets went.
+    pub(crate) rhythm: Rhythm,
+}
