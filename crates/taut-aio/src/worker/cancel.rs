@@ -9,9 +9,6 @@ use std::ffi::c_int;
 
 use crate::interface::control_block::ControlBlock;
 use crate::service::command::Command;
-use crate::sync::atomic::Ordering;
-use crate::worker::Worker;
-use crate::worker::table::Stop;
 
 /// `AIO_CANCELED`.
 pub(crate) const CANCELED: c_int = 0;
@@ -105,47 +102,6 @@ impl Cancellations {
             }
             !resolved
         });
-    }
-}
-
-impl Worker {
-    /// Operations on what a number means now, the oldest first.
-    pub(super) fn on_number(&mut self, fd: c_int) -> Vec<u32> {
-        self.descriptors.current(fd).map(|entry| self.table.on_descriptor(entry)).unwrap_or_default()
-    }
-
-    /// Tries to stop these operations for the cancellation just begun; those that the backend has if `issued` says so.
-    pub(super) fn cancel(&mut self, targets: Vec<u32>, issued: Option<Stop>) {
-        // Those that wait first, so that none of them begins meanwhile.
-        for &index in &targets {
-            match self.table.get(index) {
-                Some(operation) if !operation.issued => self.cancellations.watch(operation.block),
-                _ => continue,
-            }
-            self.withdraw(index, libc::ECANCELED);
-        }
-        for index in targets {
-            let id = self.table.identity(index);
-            let Some(operation) = self.table.get(index) else { continue };
-            self.cancellations.watch(operation.block);
-            if let Some(stop) = issued {
-                if operation.stop != Stop::Bound {
-                    operation.stop = stop;
-                }
-                self.backend.cancel(id);
-            } else {
-                self.cancellations.refused(operation.block);
-            }
-        }
-        self.cancellations.counted();
-    }
-
-    /// The operation of a block, if it is in flight.
-    pub(super) fn find_block(&mut self, address: *const ControlBlock) -> Option<u32> {
-        // SAFETY: the caller of aio_cancel lends it for the call.
-        let handle = unsafe { (*address).handle.load(Ordering::Relaxed) };
-        let index = self.table.find(handle)?;
-        self.table.get(index).is_some_and(|operation| operation.block == address).then_some(index)
     }
 }
 
