@@ -30,6 +30,12 @@ pub(crate) fn share(share: f64) -> String {
     }
 }
 
+/// `1 time`, `7 times`.
+pub(crate) fn times(count: impl Into<u64>) -> String {
+    let count = count.into();
+    format!("{count} time{}", if count == 1 { "" } else { "s" })
+}
+
 /// `64 kB`, in steps of 1000.
 pub(crate) fn bytes(bytes: u64) -> String {
     match bytes {
@@ -57,6 +63,7 @@ mod tests {
             ["7 ns", "1.50 µs", "48.2 ms", "3.00 s"]
         );
         assert_eq!([share(0.0), share(0.0004), share(0.123), share(1.0)], ["0 %", "0.04 %", "12.3 %", "100 %"]);
+        assert_eq!([0_u32, 1, 2].map(times), ["0 times", "1 time", "2 times"]);
         assert_eq!([bytes(64), bytes(65_536), bytes(12_000_000)], ["64 bytes", "65 kB", "12 MB"]);
         assert_eq!([rate(32_768, 40_000_000), rate(100, 1_000_000_000)], ["6.6 Mbit/s", "1 kbit/s"]);
     }

@@ -23,8 +23,8 @@ pub(crate) fn refuse_others(file: &ExplainedFile) -> anyhow::Result<()> {
     Err(Error::Input(format!("{}: {why}; {ask}", file.file)).into())
 }
 
-/// Whether there is a scenario. The nearest one of the direction with most data is written, if a file is named.
-pub(crate) fn write(files: &[ExplainedFile], to: Option<&Path>) -> anyhow::Result<bool> {
+/// Whether there is a scenario and it is written: the nearest one of the direction with most data, if a file is named.
+pub(crate) fn write(files: &[ExplainedFile], to: Option<&Path>) -> bool {
     let all = files.iter().flat_map(|file| &file.explanation.worst);
     let modelled = all.filter_map(|direction| {
         let model = direction.model.as_ref()?;
@@ -32,12 +32,15 @@ pub(crate) fn write(files: &[ExplainedFile], to: Option<&Path>) -> anyhow::Resul
     });
     let Some((direction, model, nearest)) = modelled.max_by_key(|(direction, ..)| direction.bytes) else {
         anstream::eprintln!("taut: no direction could be modelled");
-        return Ok(false);
+        return false;
     };
-    let Some(path) = to else { return Ok(true) };
-    output::write_file(path, &format!("{}{}", head(direction, model), nearest.toml))?;
-    anstream::eprintln!("taut: wrote {}; taut air run {0} {}", output::shown(path), options(model));
-    Ok(true)
+    let Some(path) = to else { return true };
+    let written = output::write_file(path, &format!("{}{}", head(direction, model), nearest.toml));
+    let is_written = output::is_done(written);
+    if is_written {
+        anstream::eprintln!("taut: wrote {}; taut air run {0} {}", output::shown(path), options(model));
+    }
+    is_written
 }
 
 fn head(direction: &Direction, model: &LinkModel) -> String {

@@ -45,13 +45,21 @@ fn what_can_not_be_explained_says_why_and_what_to_do() {
     assert!(none.status.success());
 }
 
+/// A pipe can't be read again, so what can't be written takes nothing else with it.
 #[test]
-fn a_trace_that_can_not_be_written_is_an_error() {
+fn what_can_not_be_written_is_an_error_and_all_else_is_there() {
     let directory = tempfile::tempdir().unwrap();
     let capture = file(directory.path(), "trace.pcap", &capture());
-    let output = explain(&capture, &["--perfetto", "/nowhere/trace.json"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("write /nowhere/trace.json"), "{}", text(&output.stderr));
+    let page = directory.path().join("page.html");
+    for (limit, code) in [("held(nagle)<100%", 1), ("held(nagle)<1ns", 3)] {
+        let options = ["--perfetto", "/nowhere/trace.json", "--assert", limit, "--html", page.to_str().unwrap()];
+        let output = explain(&capture, &options);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{error}");
+        assert!(error.contains("write /nowhere/trace.json"), "{error}");
+        assert!(text(&output.stdout).contains("nagle_delayed_ack"), "{}", text(&output.stdout));
+        std::fs::remove_file(&page).unwrap();
+    }
 }
 
 #[test]

@@ -34,7 +34,9 @@ pub(super) fn run(summary: &mut Summary) -> Result<()> {
     let fetches = if lab::has_stock_kernels() { with_cache(fetches, new.path()) } else { fetches };
     let jobs = vec![with_cargo(new.path())?, fetches];
     let _guard = Guard::start(new.path())?;
-    pool::run(jobs, &Times::of(new.path(), None), Limits::ALONE, |finished| summary.add(finished))
+    // Each waits for its downloads, and they share nothing.
+    let both = Limits { jobs: jobs.len(), guests: 1, load: f64::INFINITY };
+    pool::run(jobs, &Times::of(new.path(), None), both, |finished| summary.add(finished))
 }
 
 /// nix's tests, which are built by cargo from what the test itself was built from. Cargo has fetched nothing else:

@@ -165,8 +165,8 @@ fn credits(facts: &Facts<'_>) -> Judged {
     }));
     if facts.half.knows_credits() {
         evidence.push(text(format!(
-            "{} times the credits ran out, for {} (median); {} at first, then {} at once (median).",
-            tally.credit_waits.count(),
+            "{} the credits ran out, for {} (median); {} at first, then {} at once (median).",
+            words::times(tally.credit_waits.count()),
             words::time(tally.credit_waits.median().unwrap_or_default()),
             facts.half.limits.credits,
             tally.grants.median().unwrap_or_default()

@@ -182,8 +182,8 @@ fn credits(facts: &Facts<'_>) -> Judged {
         credits => format!("{credits} at first, then "),
     };
     evidence.push(text(format!(
-        "{} times the credits ran out, for {} (median); {at_first}{} at once (median).",
-        tally.credit_waits.count(),
+        "{} the credits ran out, for {} (median); {at_first}{} at once (median).",
+        words::times(tally.credit_waits.count()),
         words::time(median),
         tally.grants.median().unwrap_or_default()
     )));

@@ -73,8 +73,8 @@ fn retry(resolver: &Resolver) -> Said {
     }
     if tally.of_pairs > 0 {
         evidence.push(text(format!(
-            "{} times only one of two questions sent together (A and AAAA) was answered.",
-            tally.of_pairs
+            "{} only one of two questions sent together (A and AAAA) was answered.",
+            words::times(tally.of_pairs)
         )));
     }
     let all = resolver.servers.all();

@@ -116,8 +116,9 @@ fn said(logged: &Logged, way: Way, cause: &str) -> (String, Option<String>, Cert
         "receive_window" => (
             "The receiver's flow control held the data: its limit was reached before it allowed more".to_owned(),
             Some(format!(
-                "{} times the sender said so, {} times of the whole connection (DATA_BLOCKED), else of a stream.",
-                half.blocked, half.blocked_by_connection
+                "{} the sender said so, {} of the whole connection (DATA_BLOCKED), else of a stream.",
+                words::times(half.blocked),
+                half.blocked_by_connection
             )),
             Certainty::Seen,
             "On the receiver: larger limits (initial_max_data, initial_max_stream_data) that grow as data is read, or a \
@@ -136,7 +137,7 @@ fn said(logged: &Logged, way: Way, cause: &str) -> (String, Option<String>, Cert
         ),
         "handshake_repeated" => (
             "Packets of the handshake were lost or probed for".to_owned(),
-            Some(format!("{} times before the connection was open.", sender.handshake_repeats)),
+            Some(format!("{} before the connection was open.", words::times(sender.handshake_repeats))),
             Certainty::Seen,
             "A firewall that drops UDP, a server that is busy, or a certificate chain that is larger than the server may \
              send before it knows the client's address.",

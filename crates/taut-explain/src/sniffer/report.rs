@@ -98,8 +98,8 @@ fn remarks(link: &Sniffed, way: Way) -> Vec<String> {
     }
     if tally.lost_by_sniffer > 0 {
         remarks.push(format!(
-            "The sniffer missed PDUs: {} times the sequence number did not change although the data did.",
-            tally.lost_by_sniffer
+            "The sniffer missed PDUs: {} the sequence number did not change although the data did.",
+            words::times(tally.lost_by_sniffer)
         ));
     }
     if !now.tells_direction {

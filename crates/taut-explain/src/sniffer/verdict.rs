@@ -81,9 +81,10 @@ fn closed(link: &Sniffed) -> Said {
         link.events.seen
     );
     let who = text(format!(
-        "The central did not go on {} times; the peripheral was not seen to answer {} times; {} times the last PDU had \
-         a wrong CRC.",
-        ended.by_central, ended.by_peripheral, ended.by_crc
+        "The central did not go on {}; the peripheral was not seen to answer {}; {} the last PDU had a wrong CRC.",
+        words::times(ended.by_central),
+        words::times(ended.by_peripheral),
+        words::times(ended.by_crc)
     ));
     let remedy = if ended.by_central >= ended.by_peripheral.max(ended.by_crc) {
         "On the central: a longer connection event (its controller's limit of packets or of time in an event), or fewer \
@@ -120,8 +121,10 @@ fn loss(link: &Sniffed, half: &Half) -> Said {
     let whole = tally.data_pdus + tally.repeated;
     let share = words::share(tally.repeated as f64 / whole.max(1) as f64);
     let summary = format!("{} of {whole} data PDUs ({share}) were sent again", tally.repeated);
-    let mut evidence =
-        vec![text(format!("{} times the receiver's answer asked for the same PDU once more (NESN).", tally.refused))];
+    let mut evidence = vec![text(format!(
+        "{} the receiver's answer asked for the same PDU once more (NESN).",
+        words::times(tally.refused)
+    ))];
     if link.events.silent > 0 {
         evidence.push(text(format!(
             "In {} of {} events the peripheral was not seen to answer.",

@@ -7,6 +7,7 @@ use super::connection::{Connection, Tally, ack_index};
 use super::readiness::TracedReadiness;
 use super::{call, finding};
 use crate::engine::{CauseIn, ChannelFacts, Held, Picture, Stall, Verdict, VerdictOn};
+use crate::words;
 
 /// What a live trace came to.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -202,8 +203,8 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
     let mut remarks = Vec::new();
     if tally.gaps > 0 {
         remarks.push(format!(
-            "Events were missed {} times while it was traced; the time around each is booked as not known.",
-            tally.gaps
+            "Events were missed {} while it was traced; the time around each is booked as not known.",
+            words::times(tally.gaps)
         ));
     }
     if is_outgoing && tally.not_followed > 0 {

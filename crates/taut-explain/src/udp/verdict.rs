@@ -175,9 +175,9 @@ fn said(half: &Half, cause: &str) -> (String, Vec<Evidence>, Certainty, &'static
         ),
         "udp_no_answer" => (
             format!(
-                "{} times nothing came back until the sender sent the same datagram once more: it or its answer was \
+                "{} nothing came back until the sender sent the same datagram once more: it or its answer was \
                  lost, or the peer did not answer",
-                tally.repeated
+                words::times(tally.repeated)
             ),
             answers,
             Certainty::Seen,

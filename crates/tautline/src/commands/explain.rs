@@ -224,23 +224,24 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         joined_traces,
         difference,
     };
+    // A pipe can't be read again: whatever can't be written, all else is.
+    let text = match args.json {
+        true => output::printable_json(&document.to_json()),
+        false => output::printable_lines(&document.to_text(args.full)),
+    };
+    let mut is_told = output::is_done(output::print(&text));
     if let Some(path) = &args.perfetto {
-        output::write_file(path, &explained_trace::render(&document))?;
+        is_told &= output::is_done(output::write_file(path, &explained_trace::render(&document)));
         if let Some(told) = explained_trace::left_out(&document) {
             anstream::eprintln!("taut: {}: {told}", output::shown(path));
         }
     }
     if let Some(path) = &args.html {
-        output::write_file(path, &html::render_explained(&document))?;
+        is_told &= output::is_done(output::write_file(path, &html::render_explained(&document)));
     }
-    output::print(&match args.json {
-        true => output::printable_json(&document.to_json()),
-        false => output::printable_lines(&document.to_text(args.full)),
-    })?;
-    let has_model = match &args.model {
-        Some(to) if !interrupt.is_set() => model_file::write(&document.files, to.as_deref())?,
-        _ => true,
-    };
+    if let Some(to) = args.model.as_ref().filter(|_| !interrupt.is_set()) {
+        is_told &= model_file::write(&document.files, to.as_deref());
+    }
     // All are said.
     let mut missed = false;
     for limit in &args.fail_on {
@@ -265,7 +266,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     Ok(match () {
         () if interrupt.is_set() => Code::Interrupted,
         () if missed => Code::ThresholdMissed,
-        () if !has_model => Code::Failed,
+        () if !is_told => Code::Failed,
         () => Code::Ok,
     })
 }

@@ -95,7 +95,7 @@ impl Detector for ReceivingProgram {
         let probes = if tally.window_probes == 0 {
             String::new()
         } else {
-            format!(" The sender probed it {} times.", tally.window_probes)
+            format!(" The sender probed it {}.", words::times(tally.window_probes))
         };
         Verdict::Found(Found {
             summary: "The receiving program read too slowly: its buffer was full".to_owned(),
