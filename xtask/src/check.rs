@@ -3,9 +3,9 @@
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
-use crate::{house, shell, tools};
+use crate::{house, shell, site, tools};
 
 /// Version of cargo-deny that is built when it is missing.
 const CARGO_DENY: &str = "0.20.2";
@@ -83,6 +83,8 @@ fn dependencies(advisories: bool) -> Result<()> {
 }
 
 fn documentation() -> Result<()> {
+    let left_out = site::left_out()?;
+    ensure!(left_out.is_empty(), "{}", left_out.join("\n"));
     let mut command = shell::cargo();
     command.args(["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"]);
     run_shown(command.env("RUSTDOCFLAGS", "-D warnings"))

@@ -3,7 +3,7 @@
 
 mod circles;
 pub(crate) mod lengths;
-mod links;
+pub(crate) mod links;
 mod source;
 
 use std::fs;

@@ -1,5 +1,5 @@
 //! The daily commands, used by people and by CI alike: `cargo xtask check`, `test`, `bench`,
-//! `fuzz`, `stress`, `miri`, `lab`, `captures`, `lines` and `dist`.
+//! `fuzz`, `stress`, `miri`, `lab`, `captures`, `lines`, `dist` and `site`.
 //!
 //! - [`check`]: formatting, lints, the rules of the house ([`house`]), licences and sources of the
 //!   dependencies, documentation.
@@ -13,6 +13,7 @@
 //! - [`captures`]: captures of others, for the tests.
 //! - [`lines`]: lines of product code by crate.
 //! - [`dist`]: archives and Debian packages.
+//! - [`site`]: the documentation as pages for a browser.
 //! - [`guard`]: what is left of a run of tests that was killed is ended.
 //! - [`apt`] has packages of other releases of Debian.
 //! - [`packages`] and [`tools`] set up what these need; [`shell`] runs it.
@@ -31,6 +32,7 @@ mod lines;
 mod miri;
 mod packages;
 mod shell;
+mod site;
 mod stress;
 mod test;
 mod tools;
@@ -70,6 +72,8 @@ enum Command {
     Lines(lines::Args),
     /// Static binaries with what packages ship, as archives and Debian packages, each of them tried.
     Dist(dist::Args),
+    /// README and docs as a site with a search (mdBook, which is built when it is missing), and a report made now.
+    Site,
     /// What `bench pipe` sets beside pipes.
     #[command(hide = true)]
     Relay(bench::relay::Args),
@@ -90,6 +94,7 @@ fn main() -> ExitCode {
         Command::Captures(args) => captures::run(&args),
         Command::Lines(args) => lines::run(&args),
         Command::Dist(args) => dist::run(&args),
+        Command::Site => site::run(),
         Command::Guard(args) => guard::run(&args),
         Command::Relay(args) => bench::relay::run(&args).map(|()| ExitCode::SUCCESS),
     };

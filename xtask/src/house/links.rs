@@ -54,7 +54,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// Targets of `[text](target)`, also of `[text][name]` by the line that defines the name, with the number of their
 /// line. What is in code is none.
-fn links(text: &str) -> Vec<(usize, &str)> {
+pub(crate) fn links(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
         if let Some((_, target)) = line.strip_prefix('[').and_then(|rest| rest.split_once("]: ")) {
