@@ -52,7 +52,7 @@ pub(crate) fn check() -> Result<()> {
     let mut breaches = imports(&serde_json::from_str(&metadata)?);
     breaches.extend(impurities()?);
     breaches.extend(long_files()?);
-    breaches.extend(dead_links()?);
+    breaches.extend(pages()?);
     breaches.extend(lengths::too_long_readme(&fs::read_to_string(shell::root().join("README.md"))?));
     breaches.extend(circles(&serde_json::from_str(&metadata)?)?);
     if breaches.is_empty() {
@@ -61,13 +61,14 @@ pub(crate) fn check() -> Result<()> {
     bail!("{}", breaches.join("\n"));
 }
 
-/// Links of the documentation that lead nowhere.
-fn dead_links() -> Result<Vec<String>> {
+/// Links of the documentation that lead nowhere, and lines that are too wide.
+fn pages() -> Result<Vec<String>> {
     let listed = shell::output(Command::new("git").args(["ls-files", "*.md"]).current_dir(shell::root()))?;
     let mut breaches = Vec::new();
     for file in listed.lines() {
         let text = fs::read_to_string(shell::root().join(file)).with_context(|| format!("read {file}"))?;
         breaches.extend(links::dead(&shell::root(), Path::new(file), &text));
+        breaches.extend(lengths::too_wide(file, &text));
     }
     Ok(breaches)
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, LexError, Span, TokenStream, TokenTree};
 
+use super::links::prose;
+
 /// A file with more lines of code has a wall missing.
 const MOST_LINES: usize = 500;
 
@@ -47,6 +49,15 @@ pub(super) fn too_long_readme(text: &str) -> Vec<String> {
         breaches.push(format!("README.md has {lines} lines, more than {most_lines}"));
     }
     breaches
+}
+
+/// Lines of a page that are wider than a terminal shows; tables and code can't be folded.
+pub(super) fn too_wide(file: &str, text: &str) -> Vec<String> {
+    let (_, most_columns) = MOST_README;
+    let wide = prose(text).map(|(number, line)| (number, line, line.chars().count()));
+    let wide = wide.filter(|(_, line, columns)| *columns > most_columns && !line.trim_start().starts_with('|'));
+    wide.map(|(number, _, columns)| format!("{file}:{number} has {columns} columns, more than {most_columns}"))
+        .collect()
 }
 
 /// Lines of code that are no part of tests.
@@ -159,6 +170,13 @@ mod tests {
         assert_eq!(breaches(format!("const A: &str = \"{wide}\";")), Vec::<String>::new());
         // Columns are characters.
         assert_eq!(breaches(format!("// {}", "é".repeat(117))), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_can_be_folded_is_not_wider_than_a_page() {
+        let wide = "word ".repeat(25);
+        let page = format!("{wide}\n\n```sh\n{wide}\n```\n\n| {wide} |\n");
+        assert_eq!(too_wide("a.md", &page), ["a.md:1 has 125 columns, more than 100"]);
     }
 
     #[test]

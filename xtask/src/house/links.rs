@@ -32,7 +32,7 @@ pub(super) fn dead(root: &Path, file: &Path, text: &str) -> Vec<String> {
 }
 
 /// Lines that are no code block, with their numbers.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(super) fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fence: Option<&str> = None;
     text.lines().enumerate().filter_map(move |(index, line)| {
         let start = line.trim_start();
