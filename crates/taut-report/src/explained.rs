@@ -185,10 +185,11 @@ pub(crate) fn nothing_found(direction: &Direction) -> String {
     let dark = dark_share(direction);
     let dark_share = units::share(dark);
     if 2 * unknown >= all.max(1) || dark >= 0.5 {
-        return format!(
-            "CAN'T TELL what holds the data back: {unknown} of {all} causes can't be told, and {dark_share} of the \
-             time is not known."
-        );
+        let causes = match unknown {
+            0 => String::new(),
+            _ => format!("{unknown} of {all} causes can't be told, and "),
+        };
+        return format!("CAN'T TELL what holds the data back: {causes}{dark_share} of the time is not known.");
     }
     match (unknown, dark >= 0.05) {
         (0, false) => "FOUND nothing that holds the data back.".to_owned(),

@@ -9,7 +9,7 @@ use taut_event::{Channel as Kind, Direction as Way, FlowKey, Holder};
 
 use super::media::LATE_NS;
 use super::{Channel, Half};
-use crate::engine::{Certainty, Evidence, Found, Verdict, VerdictOn, is_enough};
+use crate::engine::{Certainty, Cost, Evidence, Found, Verdict, VerdictOn, is_enough};
 use crate::words;
 
 /// The causes with the holders whose time they are.
@@ -108,17 +108,36 @@ impl Facts<'_> {
 
     fn enough(&self, holder: Holder) -> bool {
         let longest = self.half.breakdown.get(holder).and_then(|cell| cell.worst.first());
-        let cost = self.half.breakdown.cost(&[holder], self.whole_ns);
-        is_enough(&cost, longest.map_or(0, crate::engine::Episode::length))
+        is_enough(&self.all_of(holder), longest.map_or(0, crate::engine::Episode::length))
     }
 
-    fn found(&self, holder: Holder, held: u64, summary: &str, mut more: Vec<Evidence>, remedy: &str) -> Judged {
+    /// All of a holder's time.
+    fn all_of(&self, holder: Holder) -> Cost {
+        self.half.breakdown.cost(&[holder], self.whole_ns)
+    }
+
+    /// So much of a holder's time, where the rest of it is as it should be.
+    fn part_of(&self, holder: Holder, ns: u64, episodes: u64) -> Cost {
+        let all = self.all_of(holder);
+        let held_ns = ns.min(all.held_ns);
+        let share = all.share * held_ns as f64 / all.held_ns.max(1) as f64;
+        Cost { held_ns, between_ns: [held_ns; 2], share, episodes }
+    }
+
+    fn found(
+        &self,
+        holder: Holder,
+        (held, cost): (u64, Cost),
+        summary: &str,
+        mut more: Vec<Evidence>,
+        remedy: &str,
+    ) -> Judged {
         more.insert(0, self.half.breakdown.longest_seen(&[holder]));
         let found = Found {
             summary: summary.to_owned(),
             side: holder.side().to_string(),
             certainty: Certainty::Consistent,
-            cost: self.half.breakdown.cost(&[holder], self.whole_ns),
+            cost,
             evidence: more,
             remedy: remedy.to_owned(),
         };
@@ -176,7 +195,7 @@ fn credits(facts: &Facts<'_>) -> Judged {
     }
     facts.found(
         Holder::RfcommCredits,
-        facts.ns(Holder::RfcommCredits),
+        (facts.ns(Holder::RfcommCredits), facts.all_of(Holder::RfcommCredits)),
         "The receiver gave no credits of RFCOMM, so nothing could be sent",
         evidence,
         "On the receiver: read sooner; Linux gives credits when its program reads, and none while the socket's receive \
@@ -215,9 +234,12 @@ fn controller(facts: &Facts<'_>) -> Judged {
     if facts.half.buffers > 0 {
         evidence.push(text(format!("Its {} buffers were all taken at times.", facts.half.buffers)));
     }
+    // That a packet takes its time on the air is no fault of media.
+    let all = facts.all_of(Holder::Air);
+    let cost = if is_media { facts.part_of(Holder::Air, tally.queued_ns, all.episodes) } else { all };
     facts.found(
         Holder::Air,
-        tally.queued_ns,
+        (tally.queued_ns, cost),
         if is_media {
             "Media waited in the controller longer than a sink's buffer lasts: packets were repeated, or others had \
              the radio"
@@ -245,7 +267,7 @@ fn sending_program(facts: &Facts<'_>) -> Judged {
     }
     facts.found(
         Holder::SendingProgram,
-        facts.ns(Holder::SendingProgram),
+        (facts.ns(Holder::SendingProgram), facts.all_of(Holder::SendingProgram)),
         "The sending host handed nothing over, though it might send",
         Vec::new(),
         "Nothing in the radio helps; look at what the sending program does meanwhile, and whether it waits for an \
@@ -275,7 +297,7 @@ fn late_media(facts: &Facts<'_>) -> Judged {
     };
     facts.found(
         Holder::SendingProgram,
-        facts.ns(Holder::SendingProgram),
+        (media.late_ns(), facts.part_of(Holder::SendingProgram, media.late_ns(), media.times_late())),
         "Media was handed over late: the encoder or the program that feeds it fell behind",
         vec![evidence],
         "Look at the sending host: its load, the priority of the audio server and encoder, suspended clocks. The radio \

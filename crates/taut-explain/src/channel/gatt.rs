@@ -310,7 +310,13 @@ impl Gatt {
         }
         let share_of = |ns: u64, whole: u64| ns as f64 / whole.max(1) as f64;
         if used.kind.takes_turns() {
-            let is_busy = share_of(used.busy_ns, span) >= MOST;
+            // One request at a time goes over a bearer, and one indication: each waits for those of other handles too.
+            let is_indication = |used: &Used| used.kind == Kind::Indication;
+            let turns = self.handles.iter().filter(|other| {
+                other.way == used.way && other.kind.takes_turns() && is_indication(other) == is_indication(used)
+            });
+            let meanwhile = turns.map(|other| other.busy_within(used.first, used.last)).sum();
+            let is_busy = share_of(meanwhile, span) >= MOST;
             limits.push(if is_busy { "turn" } else { "program" }.to_owned());
         } else {
             let held = |holders: &[Holder]| holders.iter().map(|&holder| half.breakdown.ns(holder)).sum::<u64>();
@@ -332,6 +338,13 @@ impl Gatt {
 }
 
 impl Used {
+    /// How long it had a request under way between two moments, as if that were spread evenly over its own time.
+    fn busy_within(&self, first: u64, last: u64) -> u64 {
+        let (from, to) = (self.first.max(first), self.last.min(last));
+        let share = to.saturating_sub(from) as f64 / (self.last - self.first).max(1) as f64;
+        (self.busy_ns as f64 * share) as u64
+    }
+
     fn takes(&mut self, bytes: u16, room: u16) {
         self.bytes += u64::from(bytes);
         self.longest = self.longest.max(bytes);

@@ -21,6 +21,12 @@ pub(super) struct Media {
     last: Option<Last>,
     packets: u64,
     late: u64,
+    /// By how much each spell of late packets was late at most, those before the last one together.
+    late_ns: u64,
+    times_late: u64,
+    /// The same of the last one, and whether it goes on.
+    spell_ns: u64,
+    is_late: bool,
     latest: Latest,
     missing: u64,
 }
@@ -68,7 +74,16 @@ impl Media {
         }
         last.least[1] = last.least[1].min(behind);
         let late_ns = behind.saturating_sub(last.least[0].min(last.least[1])).unsigned_abs();
-        self.late += u64::from(late_ns >= LATE_NS);
+        let is_late = late_ns >= LATE_NS;
+        self.late += u64::from(is_late);
+        if is_late && !self.is_late {
+            self.late_ns = self.late_ns.saturating_add(std::mem::take(&mut self.spell_ns));
+            self.times_late += 1;
+        }
+        if is_late {
+            self.spell_ns = self.spell_ns.max(late_ns);
+        }
+        self.is_late = is_late;
         if late_ns > self.latest.late_ns {
             self.latest = Latest { late_ns, place };
         }
@@ -86,6 +101,16 @@ impl Media {
     /// Packets that came so late that a sink may run out.
     pub(super) const fn late(&self) -> u64 {
         self.late
+    }
+
+    /// Time that was missing, in all.
+    pub(super) const fn late_ns(&self) -> u64 {
+        self.late_ns.saturating_add(self.spell_ns)
+    }
+
+    /// How often packets began to come late.
+    pub(super) const fn times_late(&self) -> u64 {
+        self.times_late
     }
 
     pub(super) const fn latest(&self) -> Latest {
@@ -120,6 +145,7 @@ mod tests {
         let media = stream(150 * MS);
         assert_eq!((media.packets(), media.late(), media.latest().place, media.missing()), (3000, 1, 1500, 0));
         assert!(media.latest().late_ns.abs_diff(150 * MS) < 5 * MS, "{:?}", media.latest());
+        assert_eq!((media.late_ns(), media.times_late()), (media.latest().late_ns, 1));
         let media = stream(0);
         assert!(media.late() == 0 && media.latest().late_ns < 5 * MS, "{:?}", media.latest());
     }

@@ -52,6 +52,10 @@ struct Tally {
     late: u64,
     /// Neither answered nor asked again.
     given_up: u64,
+    /// Not followed any more, as too many waited at once.
+    forgotten: u64,
+    /// Of those, how many have had no answer yet.
+    forgotten_unanswered: u64,
     first_place: u64,
     last_place: u64,
     /// From a question to its next try.
@@ -106,18 +110,22 @@ impl Resolver {
         } else if self.queries.first_waiting().is_none() {
             self.book(Holder::SendingProgram, now);
         }
-        if let Some(old) = self.queries.add(asked) {
-            self.give_up(&old);
-        }
+        // Its answer may still come.
+        let forgotten = self.queries.add(asked).is_some_and(|old| old.state == State::Waiting);
+        self.tally.forgotten += u64::from(forgotten);
+        self.tally.forgotten_unanswered += u64::from(forgotten);
     }
 
     fn answered(&mut self, now: Seen, dns: &taut_event::Dns) {
         let server = self.servers.index(dns.server.ip);
         let Some((query, was)) = self.queries.answered(dns, server) else {
             // The same answer once more is a copy of the capture, or of the network.
-            let is_known = self.queries.has(dns, server);
-            self.tally.copies += u64::from(is_known);
-            self.tally.strays += u64::from(!is_known);
+            let tally = &mut self.tally;
+            match () {
+                () if self.queries.has(dns, server) => tally.copies += 1,
+                () if tally.forgotten_unanswered > 0 => tally.forgotten_unanswered -= 1,
+                () => tally.strays += 1,
+            }
             return;
         };
         self.tally.answers += 1;

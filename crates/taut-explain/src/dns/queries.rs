@@ -5,8 +5,8 @@ use taut_event::Dns;
 /// A time and the packet of that time.
 pub(super) type Seen = (u64, u64);
 
-/// So many are kept.
-const MOST: usize = 64;
+/// So many are kept: more than resolvers have under way at once, but for those of whole networks.
+pub(super) const MOST: usize = 512;
 /// Sooner than this no resolver tries again: the same question is a copy of the capture.
 const COPY_NS: u64 = 50_000_000;
 /// Resolvers wait for a second at least; a question with another transaction that comes sooner is another program's.
@@ -109,7 +109,7 @@ impl Queries {
         })
     }
 
-    /// Adds a question; if there were too many, the one that went for it.
+    /// Adds a question; if there were too many, the one that went for it, which need not be done.
     pub(super) fn add(&mut self, asked: Query) -> Option<Query> {
         let gone = (self.0.len() >= MOST).then(|| {
             let done = self.0.iter().position(|query| query.state != State::Waiting);

@@ -2,6 +2,7 @@
 
 use taut_event::{Direction as Way, FlowKey, Holder};
 
+use super::queries::MOST;
 use super::servers::Server;
 use super::{Resolver, verdict};
 use crate::engine::{Breakdown, DatagramFacts, Direction, DnsFacts, DnsServer, Timed, TimesOf, held};
@@ -57,7 +58,7 @@ pub(crate) fn direction(resolver: &Resolver, way: Way, start: u64) -> Option<(Di
 /// How long answers took; a question that was asked again had none.
 pub(crate) fn times(resolver: &Resolver) -> Vec<Timed<'_>> {
     let tally = &resolver.tally;
-    let unanswered = tally.repeated + tally.given_up;
+    let unanswered = tally.repeated + tally.given_up + tally.forgotten_unanswered;
     let is_known = tally.answers > 0 && tally.questions > 0;
     (tally.questions > 0)
         .then_some(Timed { of: TimesOf::Turn, spread: is_known.then_some(&tally.times), unanswered, is_judged: true })
@@ -92,6 +93,12 @@ fn remarks(resolver: &Resolver) -> Vec<String> {
     }
     if tally.strays > 0 {
         remarks.push(format!("{} answers are to questions that the capture lacks.", tally.strays));
+    }
+    if tally.forgotten > 0 {
+        remarks.push(format!(
+            "{} questions were not followed, as more than {MOST} waited at once; {} of them had no answer.",
+            tally.forgotten, tally.forgotten_unanswered
+        ));
     }
     if tally.given_up > 0 {
         remarks.push(format!(

@@ -240,6 +240,7 @@ impl Connection {
     fn reader(&mut self, at: u64, event: &Event) {
         match event.what {
             What::Task(Task::Ran { waited_ns }) => {
+                self.readiness.ran(waited_ns);
                 let Some(from) = self.unread_from else { return };
                 let ready = at.saturating_sub(waited_ns).clamp(from, at);
                 self.settle_unread(ready);

@@ -15,12 +15,20 @@ pub(super) struct Readiness {
     is_taken: bool,
     /// Until the program waits for its descriptors again; nothing if it did when the data came.
     at_work: Stretch,
-    /// From there, until that wait comes back.
+    /// In waits that the data did not end.
+    asleep: Stretch,
+    /// From the last such call, until it comes back.
     waking: Stretch,
     /// From there to the read.
     task: Stretch,
     unpolled: u64,
+    /// How long its thread was ready to run, and did not, since the last wait came back.
+    not_run_ns: u64,
 }
+
+/// A wait for a descriptor that can be read comes back at once. One that goes on for longer, but for the time without a
+/// processor, is for other descriptors. This leaves room for a processor that has to wake up itself.
+const AT_ONCE_NS: u64 = 500_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Spell {
@@ -28,14 +36,27 @@ enum Spell {
     #[default]
     NotKnown,
     Empty,
-    Arrived(u64),
+    Arrived(Since),
     Polled {
-        arrived: u64,
-        called: u64,
-        returned: u64,
+        since: Since,
+        waking: u64,
     },
     /// Something waits that was partly read, and its arrival is not known.
     Begun,
+}
+
+/// What the time since an arrival was made of, up to a moment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Since {
+    at_work: u64,
+    asleep: u64,
+    until: u64,
+}
+
+impl Since {
+    const fn arrival(at: u64) -> Self {
+        Self { at_work: 0, asleep: 0, until: at }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -65,29 +86,43 @@ impl Readiness {
         match self.spell {
             Spell::Arrived(_) | Spell::Polled { .. } if !has_unread => self.is_taken = true,
             _ if !has_unread => self.spell = Spell::Empty,
-            Spell::Empty => self.spell = Spell::Arrived(at),
+            Spell::Empty => self.spell = Spell::Arrived(Since::arrival(at)),
             // How that was read was not seen.
-            _ if self.is_taken => (self.spell, self.is_taken) = (Spell::Arrived(at), false),
+            _ if self.is_taken => (self.spell, self.is_taken) = (Spell::Arrived(Since::arrival(at)), false),
             _ => {}
         }
     }
 
+    /// Its thread runs, after it was ready to for so long.
+    pub(super) const fn ran(&mut self, waited_ns: u64) {
+        self.not_run_ns = self.not_run_ns.saturating_add(waited_ns);
+    }
+
     /// A wait for several descriptors came back after so long.
     pub(super) fn polled(&mut self, at: u64, waited_ns: u64) {
-        if let Spell::Arrived(arrived) = self.spell {
-            let called = at.saturating_sub(waited_ns).max(arrived);
-            self.spell = Spell::Polled { arrived, called, returned: at };
-        }
+        let not_run_ns = std::mem::take(&mut self.not_run_ns);
+        let Spell::Arrived(mut since) = self.spell else { return };
+        let called = at.saturating_sub(waited_ns).max(since.until);
+        let stayed = at.saturating_sub(called);
+        since.at_work += called - since.until;
+        since.until = at.max(called);
+        self.spell = if stayed.saturating_sub(not_run_ns) <= AT_ONCE_NS {
+            Spell::Polled { since, waking: stayed }
+        } else {
+            since.asleep += stayed;
+            Spell::Arrived(since)
+        };
     }
 
     /// Something was read.
     pub(super) fn read(&mut self, at: u64) {
         let rest = if std::mem::take(&mut self.is_taken) { Spell::Empty } else { Spell::Begun };
         match std::mem::replace(&mut self.spell, rest) {
-            Spell::Polled { arrived, called, returned } => {
-                self.at_work.add(called.saturating_sub(arrived));
-                self.waking.add(returned.saturating_sub(called));
-                self.task.add(at.saturating_sub(returned));
+            Spell::Polled { since, waking } => {
+                self.at_work.add(since.at_work);
+                self.asleep.add(since.asleep);
+                self.waking.add(waking);
+                self.task.add(at.saturating_sub(since.until));
             }
             Spell::Arrived(_) => self.unpolled += 1,
             _ => {}
@@ -106,6 +141,7 @@ impl Readiness {
             arrivals,
             other_arrivals: self.unpolled,
             at_work: self.at_work.told(),
+            asleep: self.asleep.told(),
             waking: self.waking.told(),
             task: self.task.told(),
         })
@@ -113,18 +149,22 @@ impl Readiness {
 }
 
 /// From the arrival of data into an empty receive queue to the first read after it, where epoll_wait(2), poll(2) or
-/// select(2) told the program of it. The three parts add up to that time.
+/// select(2) told the program of it. The parts add up to that time.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct TracedReadiness {
     /// Such arrivals.
     pub arrivals: u64,
-    /// Arrivals that were read without such a call between: in a blocking read, or since the program asked for more.
+    /// Arrivals that were read without such a call between: in a blocking read, since the program asked for more, or
+    /// while it waited for other descriptors.
     pub other_arrivals: u64,
     /// Until the program called epoll_wait, poll or select: its event loop was at something else.
     pub at_work: ReadinessPart,
-    /// Until that call came back: the wake-up.
+    /// In such calls that went on although the data was there: they did not wait for this one, as where the program had
+    /// paused its reading.
+    pub asleep: ReadinessPart,
+    /// Until the call that told of it came back: the wake-up.
     pub waking: ReadinessPart,
-    /// Until the read: the asynchronous runtime and the program's own tasks before this one.
+    /// Until the read: the asynchronous runtime, and the program's own tasks before this one with all that they wait for.
     pub task: ReadinessPart,
 }
 
@@ -142,7 +182,8 @@ pub struct ReadinessPart {
 impl TracedReadiness {
     /// In words.
     pub(super) fn lines(&self) -> Vec<String> {
-        let whole = (self.at_work.held_ns + self.waking.held_ns + self.task.held_ns).max(1);
+        let parts = [self.at_work, self.asleep, self.waking, self.task];
+        let whole = parts.iter().map(|part| part.held_ns).sum::<u64>().max(1);
         let part = |part: &ReadinessPart| {
             let share = part.held_ns as f64 / whole as f64 * 100.0;
             format!("{share:.0} % ({} at most)", words::time(part.longest_ns))
@@ -156,8 +197,17 @@ impl TracedReadiness {
             part(&self.waking),
             part(&self.task)
         )];
-        if self.other_arrivals > 0 {
-            lines.push(format!("{} more arrivals were read without such a call.", self.other_arrivals));
+        if self.asleep.held_ns > 0 {
+            lines.push(format!(
+                "{} of it passed in such calls that went on although the data was there: the program had paused its \
+                 reading, or waited for other descriptors.",
+                part(&self.asleep)
+            ));
+        }
+        match self.other_arrivals {
+            0 => {}
+            1 => lines.push("1 more arrival was read without such a call.".to_owned()),
+            more => lines.push(format!("{more} more arrivals were read without such a call.")),
         }
         lines
     }
@@ -170,6 +220,7 @@ mod tests {
     use super::*;
 
     fn parts(told: &TracedReadiness) -> [u64; 3] {
+        assert_eq!(told.asleep.held_ns, 0);
         [told.at_work.held_ns, told.waking.held_ns, told.task.held_ns]
     }
 
@@ -224,13 +275,47 @@ mod tests {
         assert_eq!((told.arrivals, told.other_arrivals), (4, 1));
     }
 
+    #[test]
+    fn a_wait_that_the_data_does_not_end_is_for_something_else() {
+        let mut readiness = Readiness::default();
+        readiness.state(0, false);
+        // The loop waits when it comes and goes on waiting, works, waits for 2 ms more, and is told at last.
+        readiness.state(1_000_000, true);
+        readiness.polled(4_000_000, 3_500_000);
+        readiness.polled(7_000_000, 2_000_000);
+        readiness.polled(8_000_100, 100);
+        readiness.read(8_000_400);
+        readiness.state(8_000_400, false);
+        // Woken at once, but without a processor.
+        readiness.state(9_000_000, true);
+        readiness.ran(2_900_000);
+        readiness.polled(12_000_000, 3_500_000);
+        readiness.read(12_000_000);
+        readiness.state(12_000_000, false);
+        // Read in the end, though nothing told of it.
+        readiness.state(20_000_000, true);
+        readiness.polled(24_000_000, 3_500_000);
+        readiness.read(24_000_100);
+        let told = readiness.told().unwrap();
+        assert_eq!((told.arrivals, told.other_arrivals), (2, 1));
+        let parts = [told.at_work, told.asleep, told.waking, told.task].map(|part| part.held_ns);
+        assert_eq!(parts, [2_000_000, 5_000_000, 3_000_100, 300]);
+        assert!(told.lines().iter().any(|line| line.contains("paused its reading")), "{:?}", told.lines());
+    }
+
     proptest! {
         #[test]
         fn the_parts_add_up_to_the_time_from_arrival_to_read(
-            steps in prop::collection::vec((0_u8..4, 0_u64..50, 0_u64..200), 0..60),
+            steps in prop::collection::vec((0_u8..5, 0_u64..400_000, 0_u64..900_000), 0..60),
         ) {
             let mut readiness = Readiness::default();
-            let (mut at, mut arrived, mut is_told, mut whole) = (0, None, false, 0);
+            let (mut at, mut arrived, mut whole) = (0, None, 0);
+            let all = |readiness: &Readiness| {
+                readiness.told().map_or((0, 0), |told| {
+                    let parts = [told.at_work, told.asleep, told.waking, told.task];
+                    (told.arrivals, parts.iter().map(|part| part.held_ns).sum())
+                })
+            };
             readiness.state(0, false);
             for (kind, step, waited) in steps {
                 at += step;
@@ -239,23 +324,21 @@ mod tests {
                         readiness.state(at, true);
                         arrived.get_or_insert(at);
                     }
-                    1 => {
-                        readiness.polled(at, waited);
-                        is_told |= arrived.is_some();
-                    }
+                    1 => readiness.polled(at, waited),
+                    4 => readiness.ran(waited),
                     _ => {
                         if kind == 2 {
                             readiness.state(at, false);
                         }
+                        let (told, _) = all(&readiness);
                         readiness.read(at);
                         readiness.state(at, false);
                         let came = arrived.take();
-                        whole += came.filter(|_| is_told).map_or(0, |came| at - came);
-                        is_told = false;
+                        whole += came.filter(|_| all(&readiness).0 > told).map_or(0, |came| at - came);
                     }
                 }
             }
-            prop_assert_eq!(readiness.told().map_or(0, |told| parts(&told).iter().sum()), whole);
+            prop_assert_eq!(all(&readiness).1, whole);
         }
     }
 }

@@ -34,6 +34,11 @@ const CLOCK_OFF: f64 = 20.0;
 /// A clock is recognised over this time at least, in nanoseconds.
 const LEAST_TIME: u64 = 500_000_000;
 
+/// From one packet to the next; a longer time is a silence, in which nothing is sent (DTX).
+const LONGEST_STEP: u64 = 500_000_000;
+/// Fewer steps do not tell how far packets are apart.
+const LEAST_STEPS: u64 = 8;
+
 /// A time and the packet of that time.
 pub(super) type Seen = (u64, u64);
 
@@ -80,6 +85,9 @@ pub(super) struct Stream {
     awaited: Option<u64>,
     near: u64,
     odd_steps: u64,
+    /// From one number to the next one, without silences: how often, and their sum.
+    steps: u64,
+    steps_ns: u64,
     /// Whether a timestamp was another one than that before.
     is_timed: bool,
     begin: Seen,
@@ -177,6 +185,8 @@ impl Stream {
             awaited: None,
             near: 0,
             odd_steps: 0,
+            steps: 0,
+            steps_ns: 0,
             is_timed: false,
             begin: at,
             last: at,
@@ -236,8 +246,14 @@ impl Stream {
                 return self.odd_one(at, packet);
             }
             self.near += u64::from(ahead <= NEAR);
+            let passed = at.0.saturating_sub(self.last.0);
+            if ahead == 1 && passed <= LONGEST_STEP {
+                self.steps += 1;
+                self.steps_ns = self.steps_ns.saturating_add(passed);
+            }
             if ahead > 1 {
-                let time = Episode { from: self.last.0, to: at.0, places: (self.last.1, at.1) };
+                let lasts = passed.min(self.at_most(ahead));
+                let time = Episode { from: at.0 - lasts, to: at.0, places: (self.last.1, at.1) };
                 self.pending.push(Gap { from: self.highest + 1, to: number, missing: ahead - 1, time });
                 if self.pending.len() > MOST_PENDING {
                     let first = self.pending.remove(0);
@@ -271,6 +287,14 @@ impl Stream {
         self.awaited = None;
         self.timestamp(at, packet);
         self.last = at;
+    }
+
+    /// How long so many steps take at most. Where some packets of a silence are missing, the rest of it was one.
+    fn at_most(&self, ahead: u64) -> u64 {
+        if self.steps < LEAST_STEPS {
+            return u64::MAX;
+        }
+        (self.steps_ns / self.steps).saturating_mul(2).saturating_mul(ahead)
     }
 
     /// Far from all others: two that follow each other are a new start (RFC 3550, appendix A.1).

@@ -72,6 +72,20 @@ fn a_request_and_an_indication_of_one_end_are_two_transactions() {
     assert!((share(&direction, Holder::PeerTurn) - 79.0 / 150.0).abs() < 0.02, "{direction:#?}");
 }
 
+/// Four handles are read back to back: each is at rest for three quarters of the time, and the program never.
+#[test]
+fn handles_that_are_read_in_turn_are_limited_by_turns() {
+    let mut bearer = Bearer::new();
+    for n in 0..80 {
+        let at = 100 * MS + n * 20 * MS;
+        bearer.pdu(at, Way::Forward, AttKind::ReadRequest, Some(0x10 + n as u16 % 4), 0);
+        bearer.comes(at + 19 * MS, AttKind::ReadResponse);
+    }
+    let direction = bearer.forward();
+    let limits: Vec<&str> = gatt(&direction).handles.iter().map(|row| row.limits[0].as_str()).collect();
+    assert_eq!(limits, ["turn"; 4]);
+}
+
 /// The first 128 handles are those of one direction, and all of the other one come behind them.
 #[test]
 fn what_goes_over_further_handles_is_counted_by_direction() {

@@ -56,6 +56,18 @@ fn lost_packets_of_rtp_are_found_with_their_gap() {
     assert_eq!((*verdict(&direction, "stream_loss") == Verdict::Clear, one(&direction).clock_hz), (true, Some(48_000)));
 }
 
+/// A speaker is silent for 4 s, and the packet before that is lost.
+#[test]
+fn a_silence_beside_a_lost_packet_is_no_outage() {
+    let at = |number: u64| number * 20 * MS + if number >= 250 { 4_000 * MS } else { 0 };
+    let stream =
+        |lost: u64| voice((0..500).filter(|&number| number != lost).map(|number| (number, at(number))), 0, 160);
+    for (lost, longest) in [(249, 80), (100, 40)] {
+        let direction = stream(lost);
+        assert_eq!((one(&direction).lost_packets, one(&direction).longest_gap_ns), (1, longest * MS), "{lost}");
+    }
+}
+
 #[test]
 fn a_stream_that_starts_anew_has_no_loss_for_that() {
     let numbers = (0..200).chain(30_000..30_200);
