@@ -40,6 +40,8 @@ fn a_full_disk_costs_what_should_be_on_it_and_nothing_else() {
         let (told, error) = (text(&output.stdout), text(&output.stderr));
         assert_eq!(output.status.code(), Some(code), "{option} {share}: {error}");
         assert!(told.contains("FOUND nagle_delayed_ack"), "{told}");
+        // The shell became that program.
+        assert!(told.contains(", taut (") && !told.contains(", sh ("), "{told}");
         assert_eq!(error.matches("write /dev/full: ").count(), 1, "{error}");
         assert_eq!(error.contains("no longer recorded"), option == "--events", "{error}");
         assert!(std::fs::read_to_string(&page).unwrap().contains("nagle_delayed_ack"));

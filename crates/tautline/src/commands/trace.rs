@@ -1,9 +1,9 @@
+mod names;
 mod radio;
 mod record;
 mod trial;
 mod unit;
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
+use names::{Names, named};
 use record::{Both, Recording};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
@@ -244,7 +245,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
     };
     let mut recording = args.events.as_deref().map(Recording::start).transpose()?;
     let mut is_recorded = true;
-    let mut names = HashMap::new();
+    let mut names = Names::default();
     let time = args.time.or_else(|| args.choice.map(|_| TRIAL_TIME));
     let end = time.map(|time| clock::now() + time);
     let mut trial = match (args.choice, time) {
@@ -273,10 +274,10 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
         if recording.as_mut().is_some_and(|recording| !recording.tick(clock::now(), so_far)) {
             (recording, is_recorded) = (None, false);
         }
-        learn_names(&mut tracer, &mut names);
+        names.learn(&mut tracer, clock::now());
         let mut next = clock::now() + pause;
         if let Some(trial) = trial.as_mut() {
-            let processes = names.keys().map(|pid| pid.cast_signed()).chain(named_pids.iter().copied());
+            let processes = names.processes().chain(named_pids.iter().copied());
             trial.go_on(clock::now(), &trace, &processes.collect())?;
             next = if trial.is_over() { clock::now() } else { next.min(trial.due()) };
         } else if let Some(end) = end {
@@ -291,7 +292,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
     // A trace without an end of its own is complete when its user ends it.
     let is_partial = interrupt.is_set() && !has_ended && (end.is_some() || !args.command.is_empty());
     tracer.stop(&mut Both { trace: &mut trace, recording: recording.as_mut() });
-    learn_names(&mut tracer, &mut names);
+    names.learn(&mut tracer, stopped);
     let mut command_failed = false;
     if let Target::Child(child) = &mut target {
         match child.try_wait()? {
@@ -305,7 +306,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
     }
     remarks.extend(unseen(&tracer, is_by_process));
     let mut result = trace.finish(stopped);
-    let program = |pid: u32| names.get(&pid).cloned().unwrap_or_else(|| pid.to_string());
+    let program = |pid: u32| names.of(pid);
     for direction in &mut result.worst {
         direction.program = direction.thread.and_then(|thread| tracer.process_of(thread)).map(program);
     }
@@ -385,19 +386,6 @@ fn start(command: &[OsString], is_json: bool, tracer: &mut Tracer) -> anyhow::Re
     tracer.leave(own);
     let name = program.to_string_lossy();
     child.with_context(|| format!("{name} can't be started"))
-}
-
-fn learn_names(tracer: &mut Tracer, names: &mut HashMap<u32, String>) {
-    for pid in tracer.take_new_processes() {
-        names.insert(pid, named(pid.cast_signed()));
-    }
-}
-
-/// `nginx (4711)`
-fn named(pid: i32) -> String {
-    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let name = output::printable(String::from_utf8_lossy(&name).trim_end());
-    if name.is_empty() { pid.to_string() } else { format!("{name} ({pid})") }
 }
 
 fn refused(error: &Error) -> Code {
