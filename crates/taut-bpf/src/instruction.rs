@@ -72,7 +72,7 @@ pub enum Jump {
 }
 
 /// Bytes of a load or store.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Width {
     /// 4 bytes.
@@ -83,6 +83,18 @@ pub enum Width {
     B1 = 0x10,
     /// 8 bytes.
     B8 = 0x18,
+}
+
+impl Width {
+    /// How many.
+    pub const fn bytes(self) -> u32 {
+        match self {
+            Self::B1 => 1,
+            Self::B2 => 2,
+            Self::B4 => 4,
+            Self::B8 => 8,
+        }
+    }
 }
 
 /// A place to jump to.

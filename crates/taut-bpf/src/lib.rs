@@ -3,9 +3,10 @@
 //! - [`Assembler`]: instructions with labels; [`helper`]: the functions of the kernel that they call.
 //! - [`sys`]: bpf(2) as it is: maps, programs, links. [`load`] loads a program and says why the kernel did not take it.
 //! - [`Btf`]: the types of the running kernel: where the members of its structures are.
-//! - [`Ring`]: the records that programs write.
+//! - [`Ring`]: the records that programs write. [`Flags`]: bytes that both sides set.
 
 mod btf;
+mod flags;
 pub mod helper;
 pub mod instruction;
 mod program;
@@ -15,6 +16,7 @@ mod skip;
 pub mod sys;
 
 pub use btf::{Btf, BtfError, Field};
+pub use flags::Flags;
 pub use instruction::{Assembler, Instruction};
 pub use program::{BpfError, load, verified};
 pub use ring::Ring;

@@ -18,6 +18,8 @@ const OBJ_GET_INFO_BY_FD: i32 = 15;
 const RAW_TRACEPOINT_OPEN: i32 = 17;
 const BTF_LOAD: i32 = 18;
 const LINK_CREATE: i32 = 28;
+/// `BPF_F_MMAPABLE`.
+const MAPPABLE: u32 = 1 << 10;
 
 /// Kinds of map (`enum bpf_map_type`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -225,6 +227,17 @@ pub struct Map {
 impl Map {
     /// Makes one.
     pub fn create(shape: &MapShape<'_>) -> io::Result<Self> {
+        Self::create_with(shape, 0)
+    }
+
+    /// Makes an array of one value of so many bytes, which can be mapped.
+    pub(crate) fn create_mapped(bytes: usize, name: &str) -> io::Result<Self> {
+        let shape =
+            MapShape { kind: MapKind::Array, key_bytes: 4, value_bytes: bytes, entries: 1, name, types: None };
+        Self::create_with(&shape, MAPPABLE)
+    }
+
+    fn create_with(shape: &MapShape<'_>, map_flags: u32) -> io::Result<Self> {
         let (btf_fd, btf_key_type_id, btf_value_type_id) =
             shape.types.map_or((0, 0, 0), |(fd, key, value)| (raw(fd), key, value));
         let mut attribute = MapCreate {
@@ -232,6 +245,7 @@ impl Map {
             key_size: shape.key_bytes as u32,
             value_size: shape.value_bytes as u32,
             max_entries: shape.entries as u32,
+            map_flags,
             name: name(shape.name),
             btf_fd,
             btf_key_type_id,
@@ -284,6 +298,10 @@ impl Map {
     /// There is no room for a descriptor.
     pub fn duplicate(&self) -> io::Result<OwnedFd> {
         self.fd.try_clone()
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     /// Its descriptor alone.

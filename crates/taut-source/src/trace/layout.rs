@@ -1,5 +1,6 @@
 //! Where this kernel keeps what is read of a socket, and where that stands in a record.
 
+use taut_bpf::instruction::Width;
 use taut_bpf::{Btf, Field};
 
 use super::error::Error;
@@ -114,19 +115,44 @@ const PIPE_FIELDS: [Member; 3] = [
 
 /// Members of IPv6, which a kernel may be built without.
 const OPTIONAL: [Known; 2] = [Known::RemoteV6, Known::LocalV6];
-/// Two members closer than this are copied together: one call of the kernel costs more than the bytes between.
+/// Two members closer than this are read together: one call of the kernel costs more than the bytes between.
 const NEAR: u32 = 64;
+/// So many bytes are read at once: they stand on the program's stack, which has 512.
+pub(super) const MOST_AT_ONCE: u32 = 400;
 /// More is no socket.
 const MOST_BYTES: u32 = 4096;
 
-/// A stretch of the socket that is copied into the record.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+/// A stretch of the socket that is read at once.
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Range {
-    /// From the beginning of the socket.
+    /// From the beginning of the socket; a multiple of eight.
     pub(super) from: u32,
     pub(super) bytes: u32,
+    /// What is kept of it.
+    pub(super) picks: Vec<Pick>,
+}
+
+/// What a record keeps of a stretch: a record with all of it would be three times as long, and to write memory that no
+/// processor has at hand is most of what a record costs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Pick {
+    /// From the beginning of the stretch.
+    pub(super) from: u32,
+    pub(super) width: Width,
     /// From the beginning of the record's copies.
     pub(super) at: u32,
+}
+
+/// Aligned parts of these bytes, from the beginning to each end, as large as they can be.
+fn parts(from: u32, end: u32) -> impl Iterator<Item = (u32, Width)> {
+    let widths = [Width::B8, Width::B4, Width::B2, Width::B1];
+    let mut at = from;
+    std::iter::from_fn(move || {
+        let fits = |width: &Width| at.is_multiple_of(width.bytes()) && at + width.bytes() <= end;
+        let part = (at, widths.into_iter().find(fits)?);
+        at += part.1.bytes();
+        Some(part)
+    })
 }
 
 /// What is copied of a socket, and where each member is in the copies.
@@ -157,31 +183,38 @@ impl Layout {
     }
 
     fn from_fields(found: &[(Known, Field)]) -> Option<Self> {
-        let mut sorted: Vec<Field> = found.iter().map(|(_, field)| *field).collect();
-        sorted.sort_by_key(|field| field.byte());
+        // Members of a few bits may stand in the same bytes.
+        let stretch = |field: &Field| (field.byte(), field.byte() + field.bytes());
+        let mut sorted: Vec<(u32, u32)> = found.iter().map(|(_, field)| stretch(field)).collect();
+        sorted.sort_unstable();
+        sorted.dedup();
         let mut ranges: Vec<Range> = Vec::new();
-        for field in sorted {
-            let end = field.byte() + field.bytes();
-            match ranges.last_mut() {
-                Some(last) if field.byte() < last.from + last.bytes + NEAR => {
-                    last.bytes = last.bytes.max(end - last.from);
-                }
-                _ => ranges.push(Range { from: field.byte(), bytes: end - field.byte(), at: 0 }),
+        let (mut bytes, mut starts) = (0_u32, Vec::new());
+        for &(from, end) in &sorted {
+            let is_near = |last: &&mut Range| from < last.from + last.bytes + NEAR && end <= last.from + MOST_AT_ONCE;
+            if ranges.last_mut().as_ref().is_none_or(|last| !is_near(last)) {
+                ranges.push(Range { from: from / 8 * 8, bytes: 0, picks: Vec::new() });
             }
+            let range = ranges.last_mut()?;
+            range.bytes = range.bytes.max(end - range.from);
+            if range.bytes > MOST_AT_ONCE {
+                return None;
+            }
+            bytes = bytes.next_multiple_of((end - from).next_power_of_two().min(8));
+            starts.push(bytes);
+            range.picks.extend(
+                parts(from, end).map(|(at, width)| Pick { from: at - range.from, width, at: bytes + at - from }),
+            );
+            bytes += end - from;
         }
-        let mut bytes = 0_u32;
-        for range in &mut ranges {
-            range.at = bytes;
-            bytes += range.bytes.next_multiple_of(8);
-        }
+        let bytes = bytes.next_multiple_of(8);
         if bytes > MOST_BYTES {
             return None;
         }
         let mut places = vec![None; COUNT];
         for (known, field) in found {
-            let byte = field.byte();
-            let range = ranges.iter().find(|range| range.from <= byte && byte < range.from + range.bytes)?;
-            places[*known as usize] = Some((8 * range.at + field.bit_offset - 8 * range.from, field.bits));
+            let start = starts[sorted.binary_search(&stretch(field)).ok()?];
+            places[*known as usize] = Some((8 * start + field.bit_offset % 8, field.bits));
         }
         Some(Self { ranges, bytes, places })
     }
@@ -349,21 +382,51 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn members_far_apart_are_copied_by_themselves_and_bits_are_taken_out() {
+    fn members_far_apart_are_read_by_themselves_and_of_what_is_read_the_members_are_kept() {
         let fields = [
-            (Known::SndNxt, Field { bit_offset: 8 * 1000, bits: 32 }),
-            (Known::Nonagle, Field { bit_offset: 8 * 1005 + 3, bits: 4 }),
+            (Known::SndNxt, Field { bit_offset: 8 * 1004, bits: 32 }),
+            (Known::Nonagle, Field { bit_offset: 8 * 1009 + 3, bits: 4 }),
+            (Known::CaState, Field { bit_offset: 8 * 1009, bits: 3 }),
             (Known::State, Field { bit_offset: 8 * 18, bits: 8 }),
+            (Known::RemoteV6, Field { bit_offset: 8 * 1020, bits: 128 }),
         ];
         let layout = Layout::from_fields(&fields).unwrap();
-        let expected = [Range { from: 18, bytes: 1, at: 0 }, Range { from: 1000, bytes: 6, at: 8 }];
-        assert_eq!((layout.ranges.as_slice(), layout.bytes), (expected.as_slice(), 16));
-        let mut copies = [0; 16];
+        let pick = |from, width, at| Pick { from, width, at };
+        let expected = [
+            Range { from: 16, bytes: 3, picks: vec![pick(2, Width::B1, 0)] },
+            Range {
+                from: 1000,
+                bytes: 36,
+                picks: vec![
+                    pick(4, Width::B4, 4),
+                    pick(9, Width::B1, 8),
+                    pick(20, Width::B4, 16),
+                    pick(24, Width::B8, 20),
+                    pick(32, Width::B4, 28),
+                ],
+            },
+        ];
+        assert_eq!((layout.ranges.as_slice(), layout.bytes), (expected.as_slice(), 32));
+        let mut copies = [0; 32];
         copies[0] = 7;
-        copies[8..12].copy_from_slice(&9_u32.to_le_bytes());
-        copies[13] = 0b101_1000;
+        copies[4..8].copy_from_slice(&9_u32.to_le_bytes());
+        copies[8] = 0b101_1010;
+        copies[16..].copy_from_slice(&[6; 16]);
         let get = |known| layout.get(&copies, known);
-        assert_eq!((get(Known::State), get(Known::SndNxt), get(Known::Nonagle)), (7, 9, 0b1011));
+        assert_eq!((get(Known::State), get(Known::SndNxt), get(Known::Nonagle), get(Known::CaState)), (7, 9, 11, 2));
+        assert_eq!(layout.bytes(&copies, Known::RemoteV6), Some([6; 16]));
         assert_eq!((get(Known::SndUna), layout.get(&copies[..3], Known::SndNxt)), (0, 0));
+    }
+
+    #[test]
+    fn what_lies_close_but_is_too_much_for_the_stack_is_read_in_two() {
+        let fields: Vec<(Known, Field)> = FIELDS[..20]
+            .iter()
+            .enumerate()
+            .map(|(index, (known, ..))| (*known, Field { bit_offset: 8 * 48 * index as u32, bits: 64 }))
+            .collect();
+        let layout = Layout::from_fields(&fields).unwrap();
+        assert!(layout.ranges.len() > 1 && layout.ranges.iter().all(|range| range.bytes <= MOST_AT_ONCE));
+        assert_eq!(layout.ranges.iter().map(|range| range.picks.len()).sum::<usize>(), fields.len());
     }
 }

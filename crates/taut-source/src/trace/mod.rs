@@ -32,7 +32,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use taut_bpf::instruction::Instruction;
 use taut_bpf::sys::{self, Map, MapKind, MapShape, ProgramKind};
-use taut_bpf::{BpfError, Btf, Ring};
+use taut_bpf::{BpfError, Btf, Flags, Ring};
 use taut_event::{Sink, Timer};
 use taut_link::{bluetooth, clock};
 use taut_time::Duration;
@@ -43,7 +43,7 @@ use follow::Follower;
 use hci::Hci;
 pub use hci::Radio;
 use layout::{Layout, Offsets, Others};
-use maps::MapNumbers;
+use maps::{MARKS, MapNumbers, THREAD_BYTES, mark_of_pair};
 use order::{Told, hand_on};
 use record::What;
 pub use scope::Scope;
@@ -56,7 +56,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const SHORT_PAUSE: Duration = Duration::from_millis(2);
 const MOST_PROCESSES: usize = 4096;
 const MOST_SOCKETS: usize = 16_384;
-const MOST_CALLS: usize = 16_384;
+/// Threads that made a call and have not ended. With more, each call of the others is a record that is lost.
+const MOST_THREADS: usize = 16_384;
 const MOST_PORTS: usize = 65_536;
 
 /// Both tell when a thread that was ready to run had no processor.
@@ -110,7 +111,7 @@ const HOOKS: [Hook; 18] = [
         name: "sched_process_exit",
         arguments: &["task_struct"],
         is_needed: false,
-        code: |plan| (plan.scope == Scope::Processes).then(|| plan.exit()),
+        code: |plan| Some(plan.exit()),
     },
     Hook {
         name: "sched_process_fork",
@@ -182,8 +183,8 @@ struct Maps {
     ports: Map,
     sockets: Map,
     others: Map,
-    calls: Map,
     threads: Map,
+    marks: Flags,
     context: Map,
     lost: Map,
 }
@@ -200,8 +201,8 @@ impl Maps {
             ports: map(MapKind::LruHash, 8, 4, MOST_PORTS, "taut_ports")?,
             sockets: map(MapKind::LruHash, 8, 4, MOST_SOCKETS, "taut_sockets")?,
             others: map(MapKind::LruHash, 8, 4, MOST_SOCKETS, "taut_others")?,
-            calls: map(MapKind::LruHash, 4, 16, MOST_CALLS, "taut_calls")?,
-            threads: map(MapKind::LruHash, 4, 16, MOST_CALLS, "taut_threads")?,
+            threads: map(MapKind::Hash, 4, THREAD_BYTES, MOST_THREADS, "taut_threads")?,
+            marks: Flags::create(MARKS, "taut_marks").map_err(BpfError::of("create a map"))?,
             context: map(MapKind::PerCpuArray, 4, 16, 1, "taut_context")?,
             lost: map(MapKind::Array, 4, 8, 1, "taut_lost")?,
         })
@@ -214,8 +215,8 @@ impl Maps {
             ports: self.ports.number(),
             sockets: self.sockets.number(),
             others: self.others.number(),
-            calls: self.calls.number(),
             threads: self.threads.number(),
+            marks: self.marks.number(),
             context: self.context.number(),
             lost: self.lost.number(),
         }
@@ -303,6 +304,7 @@ impl Tracer {
     /// More processes than there is room for.
     pub fn follow(&mut self, pid: i32) -> Result<(), Error> {
         let one = 1_u32.to_ne_bytes();
+        self.maps.marks.set(pid.cast_unsigned());
         self.maps.targets.update(&pid.to_ne_bytes(), &one).map_err(BpfError::of("name a process"))?;
         Ok(())
     }
@@ -331,6 +333,7 @@ impl Tracer {
             self.follower.want((local, peer));
             for (own, other) in [(local, peer), (peer, local)] {
                 let pair = u64::from(other.port().to_be()) | u64::from(own.port()) << 16;
+                self.maps.marks.set(mark_of_pair(pair));
                 // With no room for it the connection is found by its next call.
                 let _ = self.maps.ports.update(&pair.to_ne_bytes(), &1_u32.to_ne_bytes());
             }
@@ -472,7 +475,7 @@ impl Tracer {
 /// Full tables in the kernel drop what was used least lately, and tell nobody. They begin before they are full, as each
 /// processor keeps some room for itself (`LOCAL_FREE_TARGET` of kernel/bpf/bpf_lru_list.c).
 const fn is_crowded((sockets, calls): (usize, usize)) -> bool {
-    sockets > MOST_SOCKETS / 4 * 3 || calls > MOST_CALLS / 4 * 3
+    sockets > MOST_SOCKETS / 4 * 3 || calls > MOST_THREADS / 4 * 3
 }
 
 /// Loads and attaches one, the program before its link; nothing for a hook that this scope has no use for.

@@ -3,6 +3,9 @@
 //! What is copied is decided by the [`Layout`](super::layout::Layout), and nothing is judged here. No record wakes the
 //! reader up: a reader that is woken by each event takes the processor from the program that it watches, which makes
 //! more events.
+//!
+//! Nearly all that passes here is of nobody who is traced. So each program asks first what needs one load
+//! ([`MARKS`](super::maps::MARKS)), and ends there.
 
 use taut_bpf::instruction::{Alu, Instruction, Jump, R, Width};
 use taut_bpf::{Field, helper};
@@ -10,7 +13,7 @@ use taut_bpf::{Field, helper};
 use super::calls::{POLLS, RECEIVES, SENDS};
 use super::record::{What, at};
 use super::scope::Scope;
-use super::writer::{CLOSED, DESCRIPTOR, KEY, ON_MANY, ON_PIPE, ON_SOCKET, Plan, RECEIVING, VALUE};
+use super::writer::{CLOSED, KEY, ON_MANY, ON_PIPE, ON_SOCKET, ON_TCP, Plan, RECEIVING, VALUE, thread};
 
 use R::{R0, R1, R6, R7, R8, R9, R10};
 
@@ -23,8 +26,10 @@ impl Plan<'_> {
     /// `sys_enter(regs, number)`
     pub(super) fn call(&self) -> Vec<Instruction> {
         self.write(|w| {
-            w.a.load(Width::B8, R6, R1, 0);
-            w.a.load(Width::B8, R9, R1, 8);
+            w.a.mov(R8, R1);
+            w.only_targets();
+            w.a.load(Width::B8, R6, R8, 0);
+            w.a.load(Width::B8, R9, R8, 8);
             let wanted = w.a.label();
             for number in SENDS.into_iter().chain(RECEIVES) {
                 w.a.jump_if_imm(Jump::Equal, R9, number as i32, wanted);
@@ -35,7 +40,6 @@ impl Plan<'_> {
             }
             w.a.jump(end);
             w.a.place(polls);
-            w.only_targets();
             // With a port, one that never used a socket that is traced waits for something else.
             if matches!(self.scope, Scope::Port(_)) {
                 w.a.call(helper::GET_CURRENT_PID_TGID);
@@ -47,21 +51,20 @@ impl Plan<'_> {
             w.enter(ON_MANY);
             w.a.jump(end);
             w.a.place(wanted);
-            w.only_targets();
             w.read(Width::B8, R8, R6, self.offsets.first_argument);
-            w.a.store(Width::B8, R10, DESCRIPTOR, R8);
             let (other, pipe) = (w.a.label(), w.a.label());
             w.socket_of_descriptor(self.others.map(|_| (other, pipe)));
             w.only_wanted_ports();
             w.follow();
             w.forget_receiving();
-            w.enter(0);
+            w.enter(ON_TCP);
             w.begin(What::Call);
             w.a.store(Width::B4, R8, at::NUMBER, R9);
             w.submit();
             let Some(others) = self.others else { return };
             w.a.jump(end);
             w.a.place(other);
+            w.mark_socket();
             w.a.store(Width::B8, R10, KEY, R7);
             w.a.constant(R1, 1);
             w.a.store(Width::B4, R10, VALUE, R1);
@@ -78,13 +81,18 @@ impl Plan<'_> {
     /// `sys_exit(regs, result)`
     pub(super) fn call_return(&self) -> Vec<Instruction> {
         self.write(|w| {
-            w.a.load(Width::B8, R6, R1, 8);
+            w.a.mov(R8, R1);
             w.a.call(helper::GET_CURRENT_PID_TGID);
+            w.a.mov(R1, R0);
+            w.only_marked();
             w.a.store(Width::B4, R10, KEY, R0);
-            w.look_up(self.maps.calls, KEY);
-            w.a.load(Width::B8, R7, R0, 0);
-            w.a.load(Width::B8, R9, R0, 8);
-            w.delete(self.maps.calls, KEY);
+            w.look_up(self.maps.threads, KEY);
+            w.a.load(Width::B8, R9, R0, thread::CALL);
+            w.leave_if_zero(R9);
+            w.a.load(Width::B8, R7, R0, thread::CALL_ON);
+            w.a.constant(R1, 0);
+            w.a.store(Width::B8, R0, thread::CALL, R1);
+            w.a.load(Width::B8, R6, R8, 8);
             let (socket, pipe, many) = (w.a.label(), w.a.label(), w.a.label());
             w.a.mov(R8, R9);
             w.a.alu_imm(Alu::ShiftRight, R8, 32);
@@ -118,6 +126,7 @@ impl Plan<'_> {
     pub(super) fn ready(&self) -> Vec<Instruction> {
         self.write(|w| {
             w.a.load(Width::B8, R7, R1, 0);
+            w.only_marked_sockets();
             w.a.store(Width::B8, R10, KEY, R7);
             w.look_up(self.maps.others, KEY);
             w.begin(What::SocketReady);
@@ -129,19 +138,14 @@ impl Plan<'_> {
     /// call of the lists above did, so io_uring or splice(2).
     pub(super) fn transfer(&self, what: What) -> Vec<Instruction> {
         self.write(|w| {
-            w.a.load(Width::B8, R7, R1, 0);
-            w.a.load(Width::B8, R6, R1, 8);
-            w.a.load(Width::B8, R9, R1, 16);
+            w.a.mov(R8, R1);
             w.only_targets();
-            // A call that is traced tells of itself.
-            w.a.call(helper::GET_CURRENT_PID_TGID);
-            w.a.store(Width::B4, R10, KEY, R0);
-            w.map_and_key(self.maps.calls, KEY);
-            w.a.call(helper::MAP_LOOKUP_ELEM);
-            let end = w.end;
-            w.a.jump_if_imm(Jump::Unequal, R0, 0, end);
-            w.only_tcp(None);
+            w.a.load(Width::B8, R7, R8, 0);
+            w.a.load(Width::B8, R6, R8, 8);
+            w.a.load(Width::B8, R9, R8, 16);
             w.only_wanted_ports();
+            w.only_outside_of_calls();
+            w.only_tcp(None);
             w.follow();
             w.forget_receiving();
             w.begin(what);
@@ -157,21 +161,25 @@ impl Plan<'_> {
         self.write(|w| {
             w.a.load(Width::B8, R9, R1, 0);
             w.read(Width::B8, R7, R9, offsets.skb_sk);
-            let end = w.end;
-            w.a.jump_if_imm(Jump::Equal, R7, 0, end);
+            w.only_marked_sockets();
             w.known();
             w.context();
             w.begin(What::Queue);
-            w.read(Width::B8, R6, R9, offsets.skb_head);
-            w.read(Width::B2, R1, R9, offsets.skb_transport_header);
-            w.a.alu(Alu::Add, R6, R1);
-            w.copy_from(at::TCP, 20, R6, 0);
+            w.read_members(
+                R9,
+                &[
+                    (Width::B8, R6, offsets.skb_head),
+                    (Width::B2, R7, offsets.skb_transport_header),
+                    (Width::B8, R1, offsets.skb_data),
+                    (Width::B4, R9, offsets.skb_len),
+                ],
+            );
             // Bytes from the header on: all, less what stands before it.
-            w.read(Width::B8, R1, R9, offsets.skb_data);
-            w.a.alu(Alu::Sub, R6, R1);
-            w.read(Width::B4, R1, R9, offsets.skb_len);
-            w.a.alu(Alu::Sub, R1, R6);
-            w.a.store(Width::B4, R8, at::LENGTH, R1);
+            w.a.alu(Alu::Add, R6, R7);
+            w.a.alu(Alu::Add, R9, R1);
+            w.a.alu(Alu::Sub, R9, R6);
+            w.a.store(Width::B4, R8, at::LENGTH, R9);
+            w.copy_from(at::TCP, 20, R6, 0);
             w.submit();
         })
     }
@@ -187,10 +195,9 @@ impl Plan<'_> {
             w.context();
             w.a.store(Width::B8, R0, 0, R7);
             w.begin(What::Receive);
-            w.read(Width::B8, R6, R9, offsets.skb_data);
+            w.read_members(R9, &[(Width::B8, R6, offsets.skb_data), (Width::B4, R9, offsets.skb_len)]);
+            w.a.store(Width::B4, R8, at::LENGTH, R9);
             w.copy_from(at::TCP, 20, R6, 0);
-            w.read(Width::B4, R1, R9, offsets.skb_len);
-            w.a.store(Width::B4, R8, at::LENGTH, R1);
             w.submit();
         })
     }
@@ -237,14 +244,16 @@ impl Plan<'_> {
         self.write(|w| {
             w.a.load(Width::B8, R6, R1, 0);
             w.read(Width::B4, R8, R6, self.offsets.task_pid);
+            w.a.mov(R1, R8);
+            w.only_marked();
             w.a.store(Width::B4, R10, KEY, R8);
             w.look_up(self.maps.threads, KEY);
             w.a.mov(R9, R0);
             w.a.call(helper::KTIME_GET_NS);
-            w.a.store(Width::B8, R9, 0, R0);
+            w.a.store(Width::B8, R9, thread::READY_SINCE, R0);
             w.context();
             w.a.load(Width::B8, R1, R10, RECEIVING);
-            w.a.store(Width::B8, R9, 8, R1);
+            w.a.store(Width::B8, R9, thread::WOKEN_BY, R1);
         })
     }
 
@@ -252,41 +261,47 @@ impl Plan<'_> {
     pub(super) fn switch(&self, state: Field) -> Vec<Instruction> {
         self.write(|w| {
             let (next, sleeps) = (w.a.label(), w.a.label());
-            w.a.load(Width::B8, R9, R1, 0);
-            w.a.load(Width::B8, R6, R1, 8);
-            w.a.load(Width::B8, R7, R1, 16);
+            w.a.mov(R9, R1);
             // The one before is still the current one.
             w.a.call(helper::GET_CURRENT_PID_TGID);
+            w.a.mov(R1, R0);
+            w.load_mark();
+            w.a.jump_if_imm(Jump::Equal, R1, 0, next);
             w.a.store(Width::B4, R10, KEY, R0);
             w.map_and_key(self.maps.threads, KEY);
             w.a.call(helper::MAP_LOOKUP_ELEM);
             w.a.jump_if_imm(Jump::Equal, R0, 0, next);
             w.a.mov(R8, R0);
             w.a.constant(R1, 0);
-            w.a.store(Width::B8, R8, 0, R1);
-            w.a.store(Width::B8, R8, 8, R1);
+            w.a.store(Width::B8, R8, thread::READY_SINCE, R1);
+            w.a.store(Width::B8, R8, thread::WOKEN_BY, R1);
             let width = if state.bits > 32 { Width::B8 } else { Width::B4 };
             let is_ready = w.a.label();
-            w.a.alu_imm(Alu::And, R9, 1);
-            w.a.jump_if_imm(Jump::Equal, R9, 1, is_ready);
+            w.a.load(Width::B8, R1, R9, 0);
+            w.a.alu_imm(Alu::And, R1, 1);
+            w.a.jump_if_imm(Jump::Equal, R1, 1, is_ready);
+            w.a.load(Width::B8, R6, R9, 8);
             w.read(width, R1, R6, state.byte());
             w.a.jump_if_imm(Jump::Unequal, R1, 0, sleeps);
             w.a.place(is_ready);
             w.a.call(helper::KTIME_GET_NS);
-            w.a.store(Width::B8, R8, 0, R0);
+            w.a.store(Width::B8, R8, thread::READY_SINCE, R0);
             w.a.place(sleeps);
             w.a.place(next);
+            w.a.load(Width::B8, R7, R9, 16);
             w.read(Width::B4, R8, R7, self.offsets.task_pid);
+            w.a.mov(R1, R8);
+            w.only_marked();
             w.a.store(Width::B4, R10, KEY, R8);
             w.look_up(self.maps.threads, KEY);
             w.a.mov(R8, R0);
-            w.a.load(Width::B8, R6, R8, 0);
-            w.a.load(Width::B8, R7, R8, 8);
+            w.a.load(Width::B8, R6, R8, thread::READY_SINCE);
+            w.a.load(Width::B8, R7, R8, thread::WOKEN_BY);
             let end = w.end;
             w.a.jump_if_imm(Jump::Equal, R6, 0, end);
             w.a.constant(R1, 0);
-            w.a.store(Width::B8, R8, 0, R1);
-            w.a.store(Width::B8, R8, 8, R1);
+            w.a.store(Width::B8, R8, thread::READY_SINCE, R1);
+            w.a.store(Width::B8, R8, thread::WOKEN_BY, R1);
             w.a.call(helper::KTIME_GET_NS);
             w.a.alu(Alu::Sub, R0, R6);
             w.a.mov(R6, R0);
@@ -301,7 +316,15 @@ impl Plan<'_> {
 
     /// `softirq_exit(vector)`
     pub(super) fn softirq_exit(&self) -> Vec<Instruction> {
-        self.write(|w| w.forget_receiving())
+        self.write(|w| {
+            w.a.constant(R1, 0);
+            w.a.store(Width::B4, R10, KEY, R1);
+            w.map_and_key(self.maps.context, KEY);
+            w.a.call(helper::MAP_LOOKUP_ELEM);
+            w.leave_if_zero(R0);
+            w.a.constant(R1, 0);
+            w.a.store(Width::B8, R0, 0, R1);
+        })
     }
 
     /// `sched_process_fork(parent, child)`
@@ -313,6 +336,7 @@ impl Plan<'_> {
             w.a.store(Width::B4, R10, KEY, R8);
             w.look_up(self.maps.targets, KEY);
             w.read(Width::B4, R8, R7, self.offsets.task_tgid);
+            w.mark_number(R8);
             w.a.store(Width::B4, R10, KEY, R8);
             w.a.constant(R1, 1);
             w.a.store(Width::B4, R10, VALUE, R1);
@@ -320,10 +344,17 @@ impl Plan<'_> {
         })
     }
 
-    /// `sched_process_exit(task, …)`: when no thread of the process is left, its number may be used again.
+    /// `sched_process_exit(task, …)`: a thread calls no more; when none of the process is left, its number may be used
+    /// again.
     pub(super) fn exit(&self) -> Vec<Instruction> {
         self.write(|w| {
             w.a.load(Width::B8, R6, R1, 0);
+            w.read(Width::B4, R8, R6, self.offsets.task_pid);
+            w.a.store(Width::B4, R10, KEY, R8);
+            w.delete(self.maps.threads, KEY);
+            if self.scope != Scope::Processes {
+                return;
+            }
             w.read(Width::B8, R7, R6, self.offsets.task_signal);
             w.read(Width::B4, R8, R7, self.offsets.signal_live);
             let end = w.end;

@@ -3,8 +3,8 @@
 use taut_bpf::helper;
 use taut_bpf::instruction::{Alu, Assembler, Instruction, Jump, Label, R, Width};
 
-use super::layout::{Layout, Offsets, Others};
-use super::maps::MapNumbers;
+use super::layout::{Layout, MOST_AT_ONCE, Offsets, Others};
+use super::maps::{MARKS, MapNumbers, SOCKET_SHIFT};
 use super::record::{Copied, HEADER, What, at};
 use super::scope::Scope;
 
@@ -12,12 +12,25 @@ use R::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 
 // The stack.
 pub(super) const KEY: i16 = -8;
-/// 16 bytes.
-pub(super) const VALUE: i16 = -24;
-pub(super) const DESCRIPTOR: i16 = -32;
-pub(super) const RECEIVING: i16 = -40;
-pub(super) const TIMER: i16 = -48;
-pub(super) const SCRATCH: i16 = -56;
+/// [`THREAD_BYTES`](super::maps::THREAD_BYTES).
+pub(super) const VALUE: i16 = -40;
+pub(super) const RECEIVING: i16 = -48;
+pub(super) const TIMER: i16 = -56;
+pub(super) const SCRATCH: i16 = -64;
+/// What is read at once.
+const BUFFER: i16 = SCRATCH - MOST_AT_ONCE as i16;
+
+/// What the table of threads has of each.
+pub(super) mod thread {
+    /// Since when it is ready to run, or 0.
+    pub(in crate::trace) const READY_SINCE: i16 = 0;
+    /// The socket whose segment woke it up, or 0.
+    pub(in crate::trace) const WOKEN_BY: i16 = 8;
+    /// The socket or pipe that its call is on; of a wait for several descriptors, when it began.
+    pub(in crate::trace) const CALL_ON: i16 = 16;
+    /// The number of its call, with what that is on above; 0 outside of those calls.
+    pub(in crate::trace) const CALL: i16 = 24;
+}
 
 /// `IPPROTO_TCP`.
 const TCP: i32 = 6;
@@ -37,10 +50,14 @@ const KIND_OF_FILE: i32 = 0o170_000;
 const SOCKET: i32 = 0o140_000;
 const FIFO: i32 = 0o010_000;
 /// What a thread's call is on, beside its number: TCP, another socket, or a pipe.
-pub(super) const ON_SOCKET: i64 = 1 << 32;
-pub(super) const ON_PIPE: i64 = 2 << 32;
+pub(super) const ON_TCP: i64 = 1 << 32;
+pub(super) const ON_SOCKET: i64 = 2 << 32;
+pub(super) const ON_PIPE: i64 = 3 << 32;
 /// Or on several descriptors at once.
-pub(super) const ON_MANY: i64 = 3 << 32;
+pub(super) const ON_MANY: i64 = 4 << 32;
+
+/// Members of a structure within so many bytes are read at once.
+const MOST_TOGETHER: u32 = 128;
 
 /// What the programs are made for.
 #[derive(Debug)]
@@ -75,22 +92,100 @@ impl Plan<'_> {
 }
 
 impl Writer<'_> {
+    /// Ends here: a jump to the end of a long program would cost those that are not traced another line of the cache.
+    fn leave(&mut self) {
+        self.a.constant(R0, 0);
+        self.a.exit();
+    }
+
+    /// Goes on only if the register has a value.
+    pub(super) fn leave_if_zero(&mut self, register: R) {
+        let on = self.a.label();
+        self.a.jump_if_imm(Jump::Unequal, register, 0, on);
+        self.leave();
+        self.a.place(on);
+    }
+
+    /// R1 is the mark whose index is in R1.
+    pub(super) fn load_mark(&mut self) {
+        self.a.alu_imm(Alu::And, R1, MARKS as i32 - 1);
+        self.a.map_value(R2, self.plan.maps.marks);
+        self.a.alu(Alu::Add, R2, R1);
+        self.a.load(Width::B1, R1, R2, 0);
+    }
+
+    /// Ends unless the mark of the index in R1 is set.
+    pub(super) fn only_marked(&mut self) {
+        self.load_mark();
+        self.leave_if_zero(R1);
+    }
+
+    /// Ends unless the mark of the socket in R7 is set.
+    pub(super) fn only_marked_sockets(&mut self) {
+        self.a.mov(R1, R7);
+        self.a.alu_imm(Alu::ShiftRight, R1, SOCKET_SHIFT);
+        self.only_marked();
+    }
+
+    /// Sets the mark of the index in R1.
+    fn mark(&mut self) {
+        self.a.alu_imm(Alu::And, R1, MARKS as i32 - 1);
+        self.a.map_value(R2, self.plan.maps.marks);
+        self.a.alu(Alu::Add, R2, R1);
+        self.a.constant(R1, 1);
+        self.a.store(Width::B1, R2, 0, R1);
+    }
+
+    pub(super) fn mark_socket(&mut self) {
+        self.a.mov(R1, R7);
+        self.a.alu_imm(Alu::ShiftRight, R1, SOCKET_SHIFT);
+        self.mark();
+    }
+
+    /// Sets the mark of the number in a register: of a process, or of a thread.
+    pub(super) fn mark_number(&mut self, number: R) {
+        self.a.mov(R1, number);
+        self.mark();
+    }
+
     /// Reads memory of the kernel into a register; what can't be read is 0.
     pub(super) fn read(&mut self, width: Width, dst: R, base: R, offset: u32) {
-        let bytes = match width {
-            Width::B1 => 1,
-            Width::B2 => 2,
-            Width::B4 => 4,
-            Width::B8 => 8,
-        };
         // The base first: it may be one of the arguments.
         self.a.mov(R3, base);
         self.a.alu_imm(Alu::Add, R3, offset as i32);
         self.a.mov(R1, R10);
         self.a.alu_imm(Alu::Add, R1, SCRATCH.into());
-        self.a.constant(R2, bytes);
+        self.a.constant(R2, width.bytes().into());
         self.a.call(helper::PROBE_READ_KERNEL);
         self.a.load(width, dst, R10, SCRATCH);
+    }
+
+    /// Reads members of one structure into registers, at once if they stand so close that this is cheaper.
+    pub(super) fn read_members(&mut self, base: R, members: &[(Width, R, u32)]) {
+        let from = members.iter().map(|&(_, _, offset)| offset).min().unwrap_or(0) / 8 * 8;
+        let end = members.iter().map(|&(width, _, offset)| offset + width.bytes()).max().unwrap_or(0);
+        if end - from > MOST_TOGETHER {
+            // The base last: it may be one of the registers.
+            let (last, others): (Vec<_>, Vec<_>) = members.iter().partition(|&&(_, dst, _)| dst == base);
+            for &&(width, dst, offset) in others.iter().chain(&last) {
+                self.read(width, dst, base, offset);
+            }
+            return;
+        }
+        self.read_at_once(base, from, end - from);
+        for &(width, dst, offset) in members {
+            self.a.load(width, dst, R10, BUFFER + (offset - from) as i16);
+        }
+    }
+
+    /// Reads at most [`MOST_AT_ONCE`] bytes to [`BUFFER`].
+    fn read_at_once(&mut self, base: R, offset: u32, bytes: u32) {
+        self.a.mov(R3, base);
+        self.a.alu_imm(Alu::Add, R3, offset as i32);
+        self.a.mov(R1, R10);
+        self.a.alu_imm(Alu::Add, R1, BUFFER.into());
+        self.a.constant(R2, bytes.into());
+        self.a.call(helper::PROBE_READ_KERNEL);
     }
 
     /// Copies memory of the kernel into the record.
@@ -138,32 +233,64 @@ impl Writer<'_> {
         }
         self.a.call(helper::GET_CURRENT_PID_TGID);
         self.a.alu_imm(Alu::ShiftRight, R0, 32);
+        self.a.mov(R1, R0);
+        self.only_marked();
         self.a.store(Width::B4, R10, KEY, R0);
         self.look_up(self.plan.maps.targets, KEY);
     }
 
-    /// Keeps the thread's call: the socket in R7 and the number in R9, with what it is on.
-    pub(super) fn enter(&mut self, on: i64) {
+    /// Ends if the thread is in a call that is traced, which tells of itself.
+    pub(super) fn only_outside_of_calls(&mut self) {
+        let outside = self.a.label();
         self.a.call(helper::GET_CURRENT_PID_TGID);
         self.a.store(Width::B4, R10, KEY, R0);
-        self.a.store(Width::B8, R10, VALUE, R7);
-        self.a.constant(R1, on);
-        self.a.alu(Alu::Or, R1, R9);
-        self.a.store(Width::B8, R10, VALUE + 8, R1);
-        self.update(self.plan.maps.calls, VALUE);
-        // Whoever calls runs, whatever was seen of its switches.
-        let (is_known, noted) = (self.a.label(), self.a.label());
         self.map_and_key(self.plan.maps.threads, KEY);
         self.a.call(helper::MAP_LOOKUP_ELEM);
-        self.a.constant(R1, 0);
+        self.a.jump_if_imm(Jump::Equal, R0, 0, outside);
+        self.a.load(Width::B8, R1, R0, thread::CALL);
+        let end = self.end;
+        self.a.jump_if_imm(Jump::Unequal, R1, 0, end);
+        self.a.place(outside);
+    }
+
+    /// Keeps the thread's call: the socket in R7 and the number in R9, with what it is on. Without room for the thread
+    /// the call counts as a record that found none, and this ends.
+    pub(super) fn enter(&mut self, on: i64) {
+        let (is_known, noted, end) = (self.a.label(), self.a.label(), self.end);
+        self.a.call(helper::GET_CURRENT_PID_TGID);
+        self.a.store(Width::B4, R10, KEY, R0);
+        self.map_and_key(self.plan.maps.threads, KEY);
+        self.a.call(helper::MAP_LOOKUP_ELEM);
         self.a.jump_if_imm(Jump::Unequal, R0, 0, is_known);
-        self.a.store(Width::B8, R10, VALUE, R1);
-        self.a.store(Width::B8, R10, VALUE + 8, R1);
+        self.a.load(Width::B4, R1, R10, KEY);
+        self.mark();
+        self.a.constant(R1, 0);
+        self.a.store(Width::B8, R10, VALUE + thread::READY_SINCE, R1);
+        self.a.store(Width::B8, R10, VALUE + thread::WOKEN_BY, R1);
+        self.a.store(Width::B8, R10, VALUE + thread::CALL_ON, R7);
+        self.a.constant(R1, on);
+        self.a.alu(Alu::Or, R1, R9);
+        self.a.store(Width::B8, R10, VALUE + thread::CALL, R1);
         self.update(self.plan.maps.threads, VALUE);
-        self.a.jump(noted);
+        self.a.jump_if_imm(Jump::Equal, R0, 0, noted);
+        self.count_lost();
+        self.a.jump(end);
         self.a.place(is_known);
-        self.a.store(Width::B8, R0, 0, R1);
+        // Whoever calls runs, whatever was seen of its switches.
+        self.a.constant(R1, 0);
+        self.a.store(Width::B8, R0, thread::READY_SINCE, R1);
+        self.a.store(Width::B8, R0, thread::CALL_ON, R7);
+        self.a.constant(R1, on);
+        self.a.alu(Alu::Or, R1, R9);
+        self.a.store(Width::B8, R0, thread::CALL, R1);
         self.a.place(noted);
+    }
+
+    /// One more record has no place.
+    fn count_lost(&mut self) {
+        self.a.map_value(R1, self.plan.maps.lost);
+        self.a.constant(R2, 1);
+        self.a.atomic_add(R1, 0, R2);
     }
 
     /// Reports a call on what is not TCP, whose inode is in R6.
@@ -195,24 +322,22 @@ impl Writer<'_> {
         self.a.call(helper::GET_CURRENT_TASK);
         self.read(Width::B8, R7, R0, offsets.task_files);
         self.read(Width::B8, R7, R7, offsets.files_fdt);
-        self.read(Width::B4, R6, R7, offsets.fdt_max);
+        self.read_members(R7, &[(Width::B4, R6, offsets.fdt_max), (Width::B8, R7, offsets.fdt_fd)]);
         let inside = self.a.label();
         self.a.jump_if(Jump::Less, R8, R6, inside);
         self.a.jump(end);
         self.a.place(inside);
-        self.read(Width::B8, R7, R7, offsets.fdt_fd);
         self.a.alu_imm(Alu::ShiftLeft, R8, 3);
         self.a.alu(Alu::Add, R7, R8);
         self.read(Width::B8, R7, R7, 0);
         self.a.jump_if_imm(Jump::Equal, R7, 0, end);
-        self.read(Width::B8, R6, R7, offsets.file_inode);
+        self.read_members(R7, &[(Width::B8, R6, offsets.file_inode), (Width::B8, R7, offsets.file_private)]);
         self.read(Width::B2, R8, R6, offsets.inode_mode);
         self.a.alu_imm(Alu::And, R8, KIND_OF_FILE);
         if let Some((_, pipe)) = others {
             self.a.jump_if_imm(Jump::Equal, R8, FIFO, pipe);
         }
         self.a.jump_if_imm(Jump::Unequal, R8, SOCKET, end);
-        self.read(Width::B8, R7, R7, offsets.file_private);
         self.read(Width::B8, R7, R7, offsets.socket_sk);
         self.a.jump_if_imm(Jump::Equal, R7, 0, end);
         self.only_tcp(others.map(|(other, _)| other));
@@ -266,6 +391,7 @@ impl Writer<'_> {
         self.map_and_key(self.plan.maps.sockets, KEY);
         self.a.call(helper::MAP_LOOKUP_ELEM);
         self.a.jump_if_imm(Jump::Unequal, R0, 0, known);
+        self.mark_socket();
         self.a.constant(R1, 1);
         self.a.store(Width::B4, R10, VALUE, R1);
         self.update(self.plan.maps.sockets, VALUE);
@@ -279,6 +405,7 @@ impl Writer<'_> {
         self.a.alu_imm(Alu::ShiftLeft, R8, 16);
         self.a.alu(Alu::Or, R8, R1);
         self.a.store(Width::B8, R10, KEY, R8);
+        self.mark_pair();
         self.update(self.plan.maps.ports, VALUE);
         self.a.place(known);
     }
@@ -289,21 +416,42 @@ impl Writer<'_> {
         self.look_up(self.plan.maps.sockets, KEY);
     }
 
+    /// R1 is the index of the mark of the port pair in R8.
+    fn index_of_pair(&mut self) {
+        self.a.mov(R1, R8);
+        self.a.alu_imm(Alu::ShiftRight, R1, 16);
+        self.a.alu(Alu::Xor, R1, R8);
+    }
+
+    /// Sets the mark of the port pair in R8.
+    fn mark_pair(&mut self) {
+        self.index_of_pair();
+        self.mark();
+    }
+
     /// As [`known`](Self::known), and follows one whose ports are wanted. Only for sockets that are established.
     pub(super) fn known_by_ports(&mut self) {
-        let known = self.a.label();
+        let (known, unknown) = (self.a.label(), self.a.label());
+        self.a.mov(R1, R7);
+        self.a.alu_imm(Alu::ShiftRight, R1, SOCKET_SHIFT);
+        self.load_mark();
+        self.a.jump_if_imm(Jump::Equal, R1, 0, unknown);
         self.a.store(Width::B8, R10, KEY, R7);
         self.map_and_key(self.plan.maps.sockets, KEY);
         self.a.call(helper::MAP_LOOKUP_ELEM);
         self.a.jump_if_imm(Jump::Unequal, R0, 0, known);
+        self.a.place(unknown);
         self.read(Width::B4, R8, R7, self.plan.offsets.port_pair);
         match self.plan.scope {
             Scope::Port(port) => self.port_of(port),
             Scope::Processes => {
+                self.index_of_pair();
+                self.only_marked();
                 self.a.store(Width::B8, R10, KEY, R8);
                 self.look_up(self.plan.maps.ports, KEY);
             }
         }
+        self.mark_socket();
         self.a.store(Width::B8, R10, KEY, R7);
         self.a.constant(R1, 1);
         self.a.store(Width::B4, R10, VALUE, R1);
@@ -349,9 +497,7 @@ impl Writer<'_> {
         self.a.constant(R3, 0);
         self.a.call(helper::RINGBUF_RESERVE);
         self.a.jump_if_imm(Jump::Unequal, R0, 0, reserved);
-        self.a.map_value(R1, self.plan.maps.lost);
-        self.a.constant(R2, 1);
-        self.a.atomic_add(R1, 0, R2);
+        self.count_lost();
         self.a.jump(end);
         self.a.place(reserved);
         self.a.mov(R8, R0);
@@ -370,7 +516,11 @@ impl Writer<'_> {
         self.a.constant(R1, what as i64);
         self.a.store(Width::B8, R8, at::WHAT, R1);
         for range in ranges {
-            self.copy_from((HEADER + range.at) as i16, range.bytes, R7, range.from);
+            self.read_at_once(R7, range.from, range.bytes);
+            for pick in &range.picks {
+                self.a.load(pick.width, R1, R10, BUFFER + pick.from as i16);
+                self.a.store(pick.width, R8, (HEADER + pick.at) as i16, R1);
+            }
         }
     }
 
