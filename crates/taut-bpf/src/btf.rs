@@ -144,10 +144,15 @@ impl Btf {
         self.word(self.start(*self.named.get(structure.as_bytes())?)? + 8)
     }
 
+    /// The number of the type that stands for a tracepoint; `None` when this kernel has no such tracepoint.
+    pub fn tracepoint_id(&self, name: &str) -> Option<u32> {
+        self.typedefs.get(format!("btf_trace_{name}").as_bytes()).copied()
+    }
+
     /// The structures that the arguments of a tracepoint point to, in order; `None` for one that points to none. `None`
     /// altogether when this kernel has no such tracepoint.
     pub fn tracepoint(&self, name: &str) -> Option<Vec<Option<String>>> {
-        let typedef = *self.typedefs.get(format!("btf_trace_{name}").as_bytes())?;
+        let typedef = self.tracepoint_id(name)?;
         let (pointer, _) = self.behind(self.word(self.start(typedef)? + 8)?)?;
         let (prototype, kind) = self.behind(self.word(self.start(pointer)? + 8)?)?;
         if kind != FUNCTION_PROTOTYPE {

@@ -114,6 +114,7 @@ const LDX: u8 = 0x61;
 const STX: u8 = 0x63;
 const LD_IMM64: u8 = 0x18;
 const ATOMIC_ADD: u8 = 0xdb;
+const ALU32: u8 = 0x04;
 const ALU64: u8 = 0x07;
 const JMP: u8 = 0x05;
 const FROM_REGISTER: u8 = 0x08;
@@ -143,6 +144,11 @@ impl Assembler {
     /// Copies a register.
     pub fn mov(&mut self, dst: R, src: R) {
         self.alu(Alu::Mov, dst, src);
+    }
+
+    /// Copies the lower half of a register, with zeroes above. Of a pointer this makes a number.
+    pub fn mov_low(&mut self, dst: R, src: R) {
+        self.push(ALU32 | Alu::Mov as u8 | FROM_REGISTER, dst, src as u8, 0, 0);
     }
 
     /// The negative.

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::instruction::Instruction;
-use crate::sys::{self, LogLevel, ProgramKind};
+use crate::sys::{self, LogLevel, ProgramKind, Purpose};
 
 /// Why the kernel did not take something.
 #[derive(Debug, thiserror::Error)]
@@ -56,8 +56,14 @@ impl BpfError {
 ///
 /// # Errors
 /// The right is missing, or the verifier refused it.
-pub fn load(kind: ProgramKind, code: &[Instruction], attach_type: u32, name: &str) -> Result<OwnedFd, BpfError> {
-    let error = match sys::load(kind, code, attach_type, name, None) {
+pub fn load(
+    kind: ProgramKind,
+    code: &[Instruction],
+    purpose: impl Into<Purpose>,
+    name: &str,
+) -> Result<OwnedFd, BpfError> {
+    let purpose = purpose.into();
+    let error = match sys::load(kind, code, purpose, name, None) {
         Ok(fd) => return Ok(fd),
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
             return Err(BpfError::Denied { what: "load a program", error });
@@ -66,7 +72,7 @@ pub fn load(kind: ProgramKind, code: &[Instruction], attach_type: u32, name: &st
     };
     let mut log = vec![0; 1 << 20];
     // What it says about the second one goes for the first one.
-    let _ = sys::load(kind, code, attach_type, name, Some((LogLevel::Reasons, &mut log)));
+    let _ = sys::load(kind, code, purpose, name, Some((LogLevel::Reasons, &mut log)));
     let text = String::from_utf8_lossy(&log);
     let lines: Vec<&str> = text.trim_end_matches('\0').lines().collect();
     Err(BpfError::Refused { error, reason: lines[lines.len().saturating_sub(6)..].join(" / ") })
@@ -76,9 +82,9 @@ pub fn load(kind: ProgramKind, code: &[Instruction], attach_type: u32, name: &st
 ///
 /// # Errors
 /// As [`load`], or the kernel does not say.
-pub fn verified(kind: ProgramKind, code: &[Instruction], attach_type: u32) -> io::Result<usize> {
+pub fn verified(kind: ProgramKind, code: &[Instruction], purpose: impl Into<Purpose>) -> io::Result<usize> {
     let mut log = vec![0; 1 << 12];
-    sys::load(kind, code, attach_type, "taut_verified", Some((LogLevel::Statistics, &mut log)))?;
+    sys::load(kind, code, purpose.into(), "taut_verified", Some((LogLevel::Statistics, &mut log)))?;
     let text = String::from_utf8_lossy(&log);
     let count = text.split_once("processed ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
     count.ok_or_else(|| io::Error::other(format!("no count in {text}")))

@@ -44,6 +44,31 @@ pub enum ProgramKind {
     Xdp = 6,
     /// `BPF_PROG_TYPE_RAW_TRACEPOINT`
     RawTracepoint = 17,
+    /// `BPF_PROG_TYPE_TRACING`
+    Tracing = 26,
+}
+
+/// What a program is for, where its kind alone does not tell.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Purpose {
+    /// `expected_attach_type`
+    attach_type: u32,
+    /// `attach_btf_id`
+    type_id: u32,
+}
+
+impl Purpose {
+    /// A tracepoint whose arguments have their types, so that members are loaded without a call (`BPF_TRACE_RAW_TP`,
+    /// since Linux 5.5); its number is that of [`Btf::tracepoint_id`](crate::Btf::tracepoint_id).
+    pub const fn typed_tracepoint(type_id: u32) -> Self {
+        Self { attach_type: 23, type_id }
+    }
+}
+
+impl From<u32> for Purpose {
+    fn from(attach_type: u32) -> Self {
+        Self { attach_type, type_id: 0 }
+    }
 }
 
 #[repr(C)]
@@ -88,6 +113,14 @@ struct ProgramLoad {
     name: [u8; 16],
     ifindex: u32,
     expected_attach_type: u32,
+    types: u32,
+    function_info_size: u32,
+    function_info: u64,
+    function_info_count: u32,
+    line_info_size: u32,
+    line_info: u64,
+    line_info_count: u32,
+    attach_type_id: u32,
 }
 
 #[repr(C)]
@@ -333,7 +366,7 @@ pub enum LogLevel {
 pub fn load(
     kind: ProgramKind,
     code: &[Instruction],
-    attach_type: u32,
+    purpose: Purpose,
     program_name: &str,
     log: Option<(LogLevel, &mut [u8])>,
 ) -> io::Result<OwnedFd> {
@@ -349,7 +382,8 @@ pub fn load(
         log_size,
         log,
         name: name(program_name),
-        expected_attach_type: attach_type,
+        expected_attach_type: purpose.attach_type,
+        attach_type_id: purpose.type_id,
         ..ProgramLoad::default()
     };
     // SAFETY: instructions, licence and log are live, and the lengths of the first and last are told.
@@ -388,13 +422,15 @@ pub fn link(program: BorrowedFd<'_>, ifindex: u32, attach_type: u32, flags: u32)
     unsafe { bpf(LINK_CREATE, &mut attribute) }.map(owned)
 }
 
-/// Attaches a program to a tracepoint of the kernel for as long as the descriptor is open.
+/// Attaches a program to a tracepoint of the kernel for as long as the descriptor is open. One that was loaded for a
+/// typed tracepoint needs no name.
 ///
 /// # Errors
 /// There is no such tracepoint, or the right is missing.
-pub fn raw_tracepoint(program: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedFd> {
-    let mut attribute = RawTracepoint { name: name.as_ptr() as u64, program: raw(program), padding: 0 };
-    // SAFETY: the name is live and ends in a zero.
+pub fn raw_tracepoint(program: BorrowedFd<'_>, name: Option<&CStr>) -> io::Result<OwnedFd> {
+    let name = name.map_or(0, |name| name.as_ptr() as u64);
+    let mut attribute = RawTracepoint { name, program: raw(program), padding: 0 };
+    // SAFETY: the name is live and ends in a zero, or is not there.
     unsafe { bpf(RAW_TRACEPOINT_OPEN, &mut attribute) }.map(owned)
 }
 
@@ -431,7 +467,7 @@ mod tests {
         let mut code = crate::instruction::Assembler::default();
         code.constant(crate::instruction::R::R0, 0);
         code.exit();
-        let loaded = load(ProgramKind::RawTracepoint, &code.finish(), 0, "taut_test", None);
+        let loaded = load(ProgramKind::RawTracepoint, &code.finish(), Purpose::default(), "taut_test", None);
         let program = match loaded {
             Ok(program) => program,
             Err(error) => return crate::skip::note(NAME, &error.to_string()),

@@ -31,7 +31,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use taut_bpf::instruction::Instruction;
-use taut_bpf::sys::{self, Map, MapKind, MapShape, ProgramKind};
+use taut_bpf::sys::{self, Map, MapKind, MapShape, ProgramKind, Purpose};
 use taut_bpf::{BpfError, Btf, Flags, Ring};
 use taut_event::{Sink, Timer};
 use taut_link::{bluetooth, clock};
@@ -163,6 +163,10 @@ const WRITERS: [&str; 10] = [
     "sk_data_ready",
     "tcp_probe",
 ];
+
+/// The hooks whose programs load members through the types of their arguments: they look into a structure to tell who is
+/// traced, which by a call of the kernel costs more than all the rest of the question.
+const TYPED: [&str; 4] = [SWITCH, WAKING, "net_dev_queue", "tcp_probe"];
 
 /// Begins to hear what passes between the kernel and its Bluetooth controllers, where it has some.
 fn listen() -> Result<Hci, Radio> {
@@ -478,6 +482,16 @@ const fn is_crowded((sockets, calls): (usize, usize)) -> bool {
     sockets > MOST_SOCKETS / 4 * 3 || calls > MOST_THREADS / 4 * 3
 }
 
+impl Hook {
+    /// How its program is loaded.
+    fn kind(&self, btf: &Btf) -> Option<(ProgramKind, Purpose)> {
+        if !TYPED.contains(&self.name) {
+            return Some((ProgramKind::RawTracepoint, Purpose::default()));
+        }
+        Some((ProgramKind::Tracing, Purpose::typed_tracepoint(btf.tracepoint_id(self.name)?)))
+    }
+}
+
 /// Loads and attaches one, the program before its link; nothing for a hook that this scope has no use for.
 fn attach(hook: &Hook, plan: &Plan<'_>, btf: &Btf) -> Result<Option<(OwnedFd, OwnedFd)>, Error> {
     let Some(code) = (hook.code)(plan) else { return Ok(None) };
@@ -490,9 +504,11 @@ fn attach(hook: &Hook, plan: &Plan<'_>, btf: &Btf) -> Result<Option<(OwnedFd, Ow
             return Err(wrong(format!("argument {} points to {found} and not to {expected}", index + 1)));
         }
     }
-    let program = taut_bpf::load(ProgramKind::RawTracepoint, &code, 0, hook.name)?;
+    let (kind, purpose) = hook.kind(btf).ok_or_else(|| wrong("the kernel's types do not have it".to_owned()))?;
+    let program = taut_bpf::load(kind, &code, purpose, hook.name)?;
     let name = CString::new(hook.name).map_err(|error| wrong(error.to_string()))?;
-    let link = sys::raw_tracepoint(program.as_fd(), &name).map_err(BpfError::of("attach to a tracepoint"))?;
+    let name = Some(name.as_c_str()).filter(|_| kind == ProgramKind::RawTracepoint);
+    let link = sys::raw_tracepoint(program.as_fd(), name).map_err(BpfError::of("attach to a tracepoint"))?;
     Ok(Some((program, link)))
 }
 

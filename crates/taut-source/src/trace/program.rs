@@ -1,4 +1,5 @@
-//! The programs in the kernel: one for each tracepoint, all raw ones, so they need no types at loading.
+//! The programs in the kernel: one for each tracepoint, all raw ones. Those that most of what passes runs into have the
+//! types of their arguments ([`TYPED`](super::TYPED)).
 //!
 //! What is copied is decided by the [`Layout`](super::layout::Layout), and nothing is judged here. No record wakes the
 //! reader up: a reader that is woken by each event takes the processor from the program that it watches, which makes
@@ -160,7 +161,8 @@ impl Plan<'_> {
         let offsets = &self.offsets;
         self.write(|w| {
             w.a.load(Width::B8, R9, R1, 0);
-            w.read(Width::B8, R7, R9, offsets.skb_sk);
+            w.load(Width::B8, R7, R9, offsets.skb_sk);
+            w.leave_if_zero(R7);
             w.only_marked_sockets();
             w.known();
             w.context();
@@ -243,7 +245,7 @@ impl Plan<'_> {
     pub(super) fn waking(&self) -> Vec<Instruction> {
         self.write(|w| {
             w.a.load(Width::B8, R6, R1, 0);
-            w.read(Width::B4, R8, R6, self.offsets.task_pid);
+            w.load(Width::B4, R8, R6, self.offsets.task_pid);
             w.a.mov(R1, R8);
             w.only_marked();
             w.a.store(Width::B4, R10, KEY, R8);
@@ -281,7 +283,7 @@ impl Plan<'_> {
             w.a.alu_imm(Alu::And, R1, 1);
             w.a.jump_if_imm(Jump::Equal, R1, 1, is_ready);
             w.a.load(Width::B8, R6, R9, 8);
-            w.read(width, R1, R6, state.byte());
+            w.load(width, R1, R6, state.byte());
             w.a.jump_if_imm(Jump::Unequal, R1, 0, sleeps);
             w.a.place(is_ready);
             w.a.call(helper::KTIME_GET_NS);
@@ -289,7 +291,7 @@ impl Plan<'_> {
             w.a.place(sleeps);
             w.a.place(next);
             w.a.load(Width::B8, R7, R9, 16);
-            w.read(Width::B4, R8, R7, self.offsets.task_pid);
+            w.load(Width::B4, R8, R7, self.offsets.task_pid);
             w.a.mov(R1, R8);
             w.only_marked();
             w.a.store(Width::B4, R10, KEY, R8);

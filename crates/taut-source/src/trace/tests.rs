@@ -38,10 +38,11 @@ fn the_verifier_takes_each_program_and_looks_at_each_instruction_about_once() {
         let plan = Plan { layout: &layout, others: others.as_ref(), offsets, maps: maps.numbers(), scope };
         for hook in &HOOKS {
             let Some(code) = (hook.code)(&plan) else { continue };
-            if let Err(error) = taut_bpf::load(ProgramKind::RawTracepoint, &code, 0, hook.name) {
+            let Some((kind, purpose)) = hook.kind(&btf) else { continue };
+            if let Err(error) = taut_bpf::load(kind, &code, purpose, hook.name) {
                 panic!("{scope:?} {}: {error}", hook.name);
             }
-            let verified = taut_bpf::verified(ProgramKind::RawTracepoint, &code, 0).unwrap();
+            let verified = taut_bpf::verified(kind, &code, purpose).unwrap();
             println!("{scope:?} {}: {verified} for {}", hook.name, code.len());
             assert!(verified <= 2 * code.len(), "{scope:?} {}: {verified} for {}", hook.name, code.len());
         }

@@ -122,7 +122,7 @@ impl Writer<'_> {
 
     /// Ends unless the mark of the socket in R7 is set.
     pub(super) fn only_marked_sockets(&mut self) {
-        self.a.mov(R1, R7);
+        self.a.mov_low(R1, R7);
         self.a.alu_imm(Alu::ShiftRight, R1, SOCKET_SHIFT);
         self.only_marked();
     }
@@ -137,7 +137,7 @@ impl Writer<'_> {
     }
 
     pub(super) fn mark_socket(&mut self) {
-        self.a.mov(R1, R7);
+        self.a.mov_low(R1, R7);
         self.a.alu_imm(Alu::ShiftRight, R1, SOCKET_SHIFT);
         self.mark();
     }
@@ -158,6 +158,11 @@ impl Writer<'_> {
         self.a.constant(R2, width.bytes().into());
         self.a.call(helper::PROBE_READ_KERNEL);
         self.a.load(width, dst, R10, SCRATCH);
+    }
+
+    /// Loads a member of a structure whose type the verifier knows: in programs of [`TYPED`](super::TYPED) tracepoints.
+    pub(super) fn load(&mut self, width: Width, dst: R, base: R, offset: u32) {
+        self.a.load(width, dst, base, offset as i16);
     }
 
     /// Reads members of one structure into registers, at once if they stand so close that this is cheaper.
@@ -432,7 +437,7 @@ impl Writer<'_> {
     /// As [`known`](Self::known), and follows one whose ports are wanted. Only for sockets that are established.
     pub(super) fn known_by_ports(&mut self) {
         let (known, unknown) = (self.a.label(), self.a.label());
-        self.a.mov(R1, R7);
+        self.a.mov_low(R1, R7);
         self.a.alu_imm(Alu::ShiftRight, R1, SOCKET_SHIFT);
         self.load_mark();
         self.a.jump_if_imm(Jump::Equal, R1, 0, unknown);
@@ -441,7 +446,7 @@ impl Writer<'_> {
         self.a.call(helper::MAP_LOOKUP_ELEM);
         self.a.jump_if_imm(Jump::Unequal, R0, 0, known);
         self.a.place(unknown);
-        self.read(Width::B4, R8, R7, self.plan.offsets.port_pair);
+        self.load(Width::B4, R8, R7, self.plan.offsets.port_pair);
         match self.plan.scope {
             Scope::Port(port) => self.port_of(port),
             Scope::Processes => {
