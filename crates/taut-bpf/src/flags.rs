@@ -49,17 +49,9 @@ impl Flags {
 
     /// Sets a flag; of the index only so many bits count as there are flags for.
     pub fn set(&self, index: u32) {
-        self.at(index).store(1, Ordering::Release);
-    }
-
-    /// Whether it is set.
-    pub fn is_set(&self, index: u32) -> bool {
-        self.at(index).load(Ordering::Acquire) != 0
-    }
-
-    fn at(&self, index: u32) -> &AtomicU8 {
         // SAFETY: within the mapping, which lives as long as this value; both sides write single bytes.
-        unsafe { self.bytes.add(index as usize & (self.count - 1)).cast::<AtomicU8>().as_ref() }
+        let flag = unsafe { self.bytes.add(index as usize & (self.count - 1)).cast::<AtomicU8>().as_ref() };
+        flag.store(1, Ordering::Release);
     }
 }
 
@@ -86,7 +78,6 @@ mod tests {
         let value = flags.map.look_up(&[0; 4]).unwrap();
         let set: Vec<usize> = (0..value.len()).filter(|&index| value[index] != 0).collect();
         assert_eq!((value.len(), set), (1 << 16, vec![3, 70]));
-        assert!(flags.is_set(70) && !flags.is_set(71));
         assert!(Flags::create(16, "taut_test").is_err() && Flags::create(65_537, "taut_test").is_err());
     }
 }

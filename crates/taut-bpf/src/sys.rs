@@ -265,8 +265,7 @@ impl Map {
 
     /// Makes an array of one value of so many bytes, which can be mapped.
     pub(crate) fn create_mapped(bytes: usize, name: &str) -> io::Result<Self> {
-        let shape =
-            MapShape { kind: MapKind::Array, key_bytes: 4, value_bytes: bytes, entries: 1, name, types: None };
+        let shape = MapShape { kind: MapKind::Array, key_bytes: 4, value_bytes: bytes, entries: 1, name, types: None };
         Self::create_with(&shape, MAPPABLE)
     }
 

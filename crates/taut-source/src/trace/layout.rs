@@ -202,9 +202,11 @@ impl Layout {
             }
             bytes = bytes.next_multiple_of((end - from).next_power_of_two().min(8));
             starts.push(bytes);
-            range.picks.extend(
-                parts(from, end).map(|(at, width)| Pick { from: at - range.from, width, at: bytes + at - from }),
-            );
+            range.picks.extend(parts(from, end).map(|(at, width)| Pick {
+                from: at - range.from,
+                width,
+                at: bytes + at - from,
+            }));
             bytes += end - from;
         }
         let bytes = bytes.next_multiple_of(8);

@@ -1,7 +1,7 @@
 //! The sockets of running programs, event by event: programs at tracepoints of the kernel, generated for its own types
 //! (BTF), write records into a ring, and these become the events of `taut-event`. The programs traced are not changed.
 //!
-//! Only raw tracepoints are used: no kprobe, no fentry. A hook that this kernel lacks is named ([`Tracer::missing`]);
+//! Only tracepoints are used, raw or with types: no kprobe, no fentry. A hook that this kernel lacks is named ([`Tracer::missing`]);
 //! of those that are needed the lack is an [`Error`].
 
 mod calls;
@@ -10,6 +10,7 @@ mod follow;
 mod hci;
 mod layout;
 mod maps;
+mod marks;
 mod order;
 mod other;
 mod program;
@@ -43,7 +44,8 @@ use follow::Follower;
 use hci::Hci;
 pub use hci::Radio;
 use layout::{Layout, Offsets, Others};
-use maps::{MARKS, MapNumbers, THREAD_BYTES, mark_of_pair};
+use maps::{MapNumbers, THREAD_BYTES};
+use marks::{MARKS, mark_of_pair};
 use order::{Told, hand_on};
 use record::What;
 pub use scope::Scope;
@@ -107,12 +109,7 @@ const HOOKS: [Hook; 18] = [
         code: |plan| plan.offsets.task_state.map(|state| plan.switch(state)),
     },
     Hook { name: WAKING, arguments: &["task_struct"], is_needed: false, code: |plan| Some(plan.waking()) },
-    Hook {
-        name: "sched_process_exit",
-        arguments: &["task_struct"],
-        is_needed: false,
-        code: |plan| Some(plan.exit()),
-    },
+    Hook { name: "sched_process_exit", arguments: &["task_struct"], is_needed: false, code: |plan| Some(plan.exit()) },
     Hook {
         name: "sched_process_fork",
         arguments: &["task_struct", "task_struct"],

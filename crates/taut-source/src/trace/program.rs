@@ -6,7 +6,7 @@
 //! more events.
 //!
 //! Nearly all that passes here is of nobody who is traced. So each program asks first what needs one load
-//! ([`MARKS`](super::maps::MARKS)), and ends there.
+//! ([`MARKS`](super::marks::MARKS)), and ends there.
 
 use taut_bpf::instruction::{Alu, Instruction, Jump, R, Width};
 use taut_bpf::{Field, helper};

@@ -1,4 +1,6 @@
 use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::thread;
 
 use super::*;
 
@@ -80,4 +82,44 @@ fn tables_that_are_not_crowded_have_dropped_nothing() {
     }
     let lost = (0..most as u64).filter(|key| maps.sockets.look_up(&key.to_ne_bytes()).is_err());
     assert_eq!(lost.count(), 0, "of {most}");
+}
+
+/// A thread has one entry from its first call to its end. One that finds no room is told as a lost record, not left out.
+#[test]
+fn threads_have_their_places_until_they_end_and_a_call_without_one_counts_as_lost() {
+    const NAME: &str = "trace::threads_have_their_places_until_they_end_and_a_call_without_one_counts_as_lost";
+    let (Ok(btf), Ok(maps)) = (Btf::of_kernel(), Maps::create()) else { return skip(NAME, "no BPF here") };
+    let (layout, offsets) = (Layout::of(&btf).unwrap(), Offsets::of(&btf).unwrap());
+    let plan = Plan { layout: &layout, others: None, offsets, maps: maps.numbers(), scope: Scope::Processes };
+    let attached = |name| attach(HOOKS.iter().find(|hook| hook.name == name).unwrap(), &plan, &btf).unwrap();
+    let _programs = ["sched_process_exit", "sys_enter", "sys_exit"].map(attached);
+    let pid = std::process::id();
+    maps.marks.set(pid);
+    maps.targets.update(&pid.to_ne_bytes(), &1_u32.to_ne_bytes()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let call_of = |thread: u32| maps.threads.look_up(&thread.to_ne_bytes()).map(|value| value[24..].to_vec());
+    // The thread that writes, and what the table has of it when the call is over.
+    let mut write = || {
+        let writes = || {
+            client.write_all(b"x").unwrap();
+            let link = std::fs::read_link("/proc/thread-self").unwrap();
+            let thread = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
+            (thread, call_of(thread).ok())
+        };
+        thread::scope(|scope| scope.spawn(writes).join().unwrap())
+    };
+    let lost = || u64::from_ne_bytes(maps.lost.look_up(&[0; 4]).unwrap().try_into().unwrap());
+    let (thread, call) = write();
+    assert_eq!((call, lost()), (Some(vec![0; 8]), 0));
+    // The end of a thread is seen some moments after it was joined.
+    let is_gone = (0..200).any(|_| {
+        thread::sleep(std::time::Duration::from_millis(10));
+        call_of(thread).is_err()
+    });
+    assert!(is_gone);
+    let mut others = 1_u32 << 30..;
+    while maps.threads.update(&others.next().unwrap().to_ne_bytes(), &[0; THREAD_BYTES]).is_ok() {}
+    let (_, call) = write();
+    assert!(call.is_none() && lost() > 0, "{call:?}, {} lost", lost());
 }

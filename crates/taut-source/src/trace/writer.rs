@@ -4,7 +4,7 @@ use taut_bpf::helper;
 use taut_bpf::instruction::{Alu, Assembler, Instruction, Jump, Label, R, Width};
 
 use super::layout::{Layout, MOST_AT_ONCE, Offsets, Others};
-use super::maps::{MARKS, MapNumbers, SOCKET_SHIFT};
+use super::maps::MapNumbers;
 use super::record::{Copied, HEADER, What, at};
 use super::scope::Scope;
 
@@ -92,62 +92,6 @@ impl Plan<'_> {
 }
 
 impl Writer<'_> {
-    /// Ends here: a jump to the end of a long program would cost those that are not traced another line of the cache.
-    fn leave(&mut self) {
-        self.a.constant(R0, 0);
-        self.a.exit();
-    }
-
-    /// Goes on only if the register has a value.
-    pub(super) fn leave_if_zero(&mut self, register: R) {
-        let on = self.a.label();
-        self.a.jump_if_imm(Jump::Unequal, register, 0, on);
-        self.leave();
-        self.a.place(on);
-    }
-
-    /// R1 is the mark whose index is in R1.
-    pub(super) fn load_mark(&mut self) {
-        self.a.alu_imm(Alu::And, R1, MARKS as i32 - 1);
-        self.a.map_value(R2, self.plan.maps.marks);
-        self.a.alu(Alu::Add, R2, R1);
-        self.a.load(Width::B1, R1, R2, 0);
-    }
-
-    /// Ends unless the mark of the index in R1 is set.
-    pub(super) fn only_marked(&mut self) {
-        self.load_mark();
-        self.leave_if_zero(R1);
-    }
-
-    /// Ends unless the mark of the socket in R7 is set.
-    pub(super) fn only_marked_sockets(&mut self) {
-        self.a.mov_low(R1, R7);
-        self.a.alu_imm(Alu::ShiftRight, R1, SOCKET_SHIFT);
-        self.only_marked();
-    }
-
-    /// Sets the mark of the index in R1.
-    fn mark(&mut self) {
-        self.a.alu_imm(Alu::And, R1, MARKS as i32 - 1);
-        self.a.map_value(R2, self.plan.maps.marks);
-        self.a.alu(Alu::Add, R2, R1);
-        self.a.constant(R1, 1);
-        self.a.store(Width::B1, R2, 0, R1);
-    }
-
-    pub(super) fn mark_socket(&mut self) {
-        self.a.mov_low(R1, R7);
-        self.a.alu_imm(Alu::ShiftRight, R1, SOCKET_SHIFT);
-        self.mark();
-    }
-
-    /// Sets the mark of the number in a register: of a process, or of a thread.
-    pub(super) fn mark_number(&mut self, number: R) {
-        self.a.mov(R1, number);
-        self.mark();
-    }
-
     /// Reads memory of the kernel into a register; what can't be read is 0.
     pub(super) fn read(&mut self, width: Width, dst: R, base: R, offset: u32) {
         // The base first: it may be one of the arguments.
@@ -421,24 +365,10 @@ impl Writer<'_> {
         self.look_up(self.plan.maps.sockets, KEY);
     }
 
-    /// R1 is the index of the mark of the port pair in R8.
-    fn index_of_pair(&mut self) {
-        self.a.mov(R1, R8);
-        self.a.alu_imm(Alu::ShiftRight, R1, 16);
-        self.a.alu(Alu::Xor, R1, R8);
-    }
-
-    /// Sets the mark of the port pair in R8.
-    fn mark_pair(&mut self) {
-        self.index_of_pair();
-        self.mark();
-    }
-
     /// As [`known`](Self::known), and follows one whose ports are wanted. Only for sockets that are established.
     pub(super) fn known_by_ports(&mut self) {
         let (known, unknown) = (self.a.label(), self.a.label());
-        self.a.mov_low(R1, R7);
-        self.a.alu_imm(Alu::ShiftRight, R1, SOCKET_SHIFT);
+        self.index_of_socket();
         self.load_mark();
         self.a.jump_if_imm(Jump::Equal, R1, 0, unknown);
         self.a.store(Width::B8, R10, KEY, R7);
