@@ -114,7 +114,7 @@ fn threads_have_their_places_until_they_end_and_a_call_without_one_counts_as_los
     assert_eq!((call, lost()), (Some(vec![0; 8]), 0));
     // The end of a thread is seen some moments after it was joined.
     let is_gone = (0..200).any(|_| {
-        thread::sleep(std::time::Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(10));
         call_of(thread).is_err()
     });
     assert!(is_gone);
