@@ -14,6 +14,7 @@ use R::{R0, R1, R2, R7, R8};
 pub(super) const MARKS: usize = 1 << 16;
 /// Sockets stand at addresses that are multiples of this power of two.
 const SOCKET_SHIFT: i32 = 6;
+
 /// The index of a port pair's mark.
 pub(super) const fn mark_of_pair(pair: u64) -> u32 {
     (pair >> 16 ^ pair) as u32

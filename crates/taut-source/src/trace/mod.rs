@@ -1,8 +1,8 @@
 //! The sockets of running programs, event by event: programs at tracepoints of the kernel, generated for its own types
 //! (BTF), write records into a ring, and these become the events of `taut-event`. The programs traced are not changed.
 //!
-//! Only tracepoints are used, raw or with types: no kprobe, no fentry. A hook that this kernel lacks is named ([`Tracer::missing`]);
-//! of those that are needed the lack is an [`Error`].
+//! Only tracepoints are used, raw or with types: no kprobe, no fentry. A hook that this kernel lacks is named
+//! ([`Tracer::missing`]); of those that are needed the lack is an [`Error`].
 
 mod calls;
 mod error;
@@ -161,8 +161,8 @@ const WRITERS: [&str; 10] = [
     "tcp_probe",
 ];
 
-/// The hooks whose programs load members through the types of their arguments: they look into a structure to tell who is
-/// traced, which by a call of the kernel costs more than all the rest of the question.
+/// The hooks whose programs load members through the types of their arguments: they look into a structure to tell who
+/// is traced, which by a call of the kernel costs more than all the rest of the question.
 const TYPED: [&str; 4] = [SWITCH, WAKING, "net_dev_queue", "tcp_probe"];
 
 /// Begins to hear what passes between the kernel and its Bluetooth controllers, where it has some.

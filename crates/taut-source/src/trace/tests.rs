@@ -84,7 +84,7 @@ fn tables_that_are_not_crowded_have_dropped_nothing() {
     assert_eq!(lost.count(), 0, "of {most}");
 }
 
-/// A thread has one entry from its first call to its end. One that finds no room is told as a lost record, not left out.
+/// A thread has one entry from its first call to its end. One that finds no room is told as a lost record.
 #[test]
 fn threads_have_their_places_until_they_end_and_a_call_without_one_counts_as_lost() {
     const NAME: &str = "trace::threads_have_their_places_until_they_end_and_a_call_without_one_counts_as_lost";
