@@ -273,6 +273,11 @@ pub enum Task {
         /// How long it had been in that call, in ns.
         waited_ns: u64,
     },
+    /// Such a wait came back since its time was up: none of its descriptors was ready.
+    TimedOut {
+        /// How long it had been in that call, in ns.
+        waited_ns: u64,
+    },
 }
 
 impl Event {

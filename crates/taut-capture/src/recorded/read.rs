@@ -250,6 +250,7 @@ impl<S: Sink> Reading<'_, S> {
             'w' => What::Task(Task::Slept),
             'k' => What::Task(Task::Woken),
             't' => What::Task(Task::Ran { waited_ns: number(fields.next())? }),
+            'v' => What::Task(Task::TimedOut { waited_ns: number(fields.next())? }),
             'u' => What::Task(Task::Polled { waited_ns: number(fields.next())? }),
             'g' => What::Gap,
             'o' => {

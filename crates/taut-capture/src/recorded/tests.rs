@@ -196,6 +196,7 @@ fn any_what() -> impl Strategy<Value = What> {
         any::<(u16, i32)>().prop_map(|(number, result)| What::Call(Call::End { number, result })),
         any::<u64>().prop_map(|waited_ns| What::Task(Task::Ran { waited_ns })),
         any::<u64>().prop_map(|waited_ns| What::Task(Task::Polled { waited_ns })),
+        any::<u64>().prop_map(|waited_ns| What::Task(Task::TimedOut { waited_ns })),
         any_end().prop_map(What::IsEnd),
         any_of_channel().prop_map(What::L2cap),
         Just(What::Task(Task::Slept)),

@@ -125,7 +125,9 @@ impl<W: Write> Recorder<W> {
             What::Reached(_) => write!(line, " {} {}", bytes.start, bytes.len()),
             What::Call(Call::Begin { number }) => write!(line, " {number}"),
             What::Call(Call::End { number, result }) => write!(line, " {number} {result}"),
-            What::Task(Task::Ran { waited_ns } | Task::Polled { waited_ns }) => write!(line, " {waited_ns}"),
+            What::Task(Task::Ran { waited_ns } | Task::Polled { waited_ns } | Task::TimedOut { waited_ns }) => {
+                write!(line, " {waited_ns}")
+            }
             What::Task(_) | What::Gap => Ok(()),
             What::Released(release) => match word_of(&RELEASES, release) {
                 Some(word) => write!(line, " {word}"),
@@ -160,6 +162,7 @@ fn letter(what: &What) -> Option<char> {
         What::Task(Task::Woken) => 'k',
         What::Task(Task::Ran { .. }) => 't',
         What::Task(Task::Polled { .. }) => 'u',
+        What::Task(Task::TimedOut { .. }) => 'v',
         What::State(_) => 'q',
         What::Released(_) => 'o',
         What::Gap => 'g',

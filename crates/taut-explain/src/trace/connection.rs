@@ -248,6 +248,7 @@ impl Connection {
                 self.unread_from = Some(at);
             }
             What::Task(Task::Polled { waited_ns }) => self.readiness.polled(at, waited_ns),
+            What::Task(Task::TimedOut { waited_ns }) => self.readiness.timed_out(at, waited_ns),
             What::Reached(Stamp::Read) => {
                 self.settle_unread(at);
                 self.readiness.read(at);

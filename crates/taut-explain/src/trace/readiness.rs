@@ -100,13 +100,24 @@ impl Readiness {
 
     /// A wait for several descriptors came back after so long.
     pub(super) fn polled(&mut self, at: u64, waited_ns: u64) {
-        let not_run_ns = std::mem::take(&mut self.not_run_ns);
+        let at_once_ns = AT_ONCE_NS.saturating_add(std::mem::take(&mut self.not_run_ns));
+        self.came_back(at, waited_ns, Some(at_once_ns));
+    }
+
+    /// The same, but none of its descriptors was ready.
+    pub(super) fn timed_out(&mut self, at: u64, waited_ns: u64) {
+        self.not_run_ns = 0;
+        self.came_back(at, waited_ns, None);
+    }
+
+    /// It told of what came if it took no longer than so.
+    fn came_back(&mut self, at: u64, waited_ns: u64, at_once_ns: Option<u64>) {
         let Spell::Arrived(mut since) = self.spell else { return };
         let called = at.saturating_sub(waited_ns).max(since.until);
         let stayed = at.saturating_sub(called);
         since.at_work += called - since.until;
         since.until = at.max(called);
-        self.spell = if stayed.saturating_sub(not_run_ns) <= AT_ONCE_NS {
+        self.spell = if at_once_ns.is_some_and(|most| stayed <= most) {
             Spell::Polled { since, waking: stayed }
         } else {
             since.asleep += stayed;
@@ -292,21 +303,27 @@ mod tests {
         readiness.polled(12_000_000, 3_500_000);
         readiness.read(12_000_000);
         readiness.state(12_000_000, false);
+        // Its time is up, though data is there.
+        readiness.state(13_000_000, true);
+        readiness.timed_out(13_400_000, 300_000);
+        readiness.polled(13_400_100, 100);
+        readiness.read(13_400_100);
+        readiness.state(13_400_100, false);
         // Read in the end, though nothing told of it.
         readiness.state(20_000_000, true);
         readiness.polled(24_000_000, 3_500_000);
         readiness.read(24_000_100);
         let told = readiness.told().unwrap();
-        assert_eq!((told.arrivals, told.other_arrivals), (2, 1));
+        assert_eq!((told.arrivals, told.other_arrivals), (3, 1));
         let parts = [told.at_work, told.asleep, told.waking, told.task].map(|part| part.held_ns);
-        assert_eq!(parts, [2_000_000, 5_000_000, 3_000_100, 300]);
+        assert_eq!(parts, [2_100_000, 5_300_000, 3_000_200, 300]);
         assert!(told.lines().iter().any(|line| line.contains("paused its reading")), "{:?}", told.lines());
     }
 
     proptest! {
         #[test]
         fn the_parts_add_up_to_the_time_from_arrival_to_read(
-            steps in prop::collection::vec((0_u8..5, 0_u64..400_000, 0_u64..900_000), 0..60),
+            steps in prop::collection::vec((0_u8..6, 0_u64..400_000, 0_u64..900_000), 0..60),
         ) {
             let mut readiness = Readiness::default();
             let (mut at, mut arrived, mut whole) = (0, None, 0);
@@ -326,6 +343,7 @@ mod tests {
                     }
                     1 => readiness.polled(at, waited),
                     4 => readiness.ran(waited),
+                    5 => readiness.timed_out(at, waited),
                     _ => {
                         if kind == 2 {
                             readiness.state(at, false);

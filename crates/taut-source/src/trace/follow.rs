@@ -220,12 +220,14 @@ impl Follower {
         }
     }
 
-    /// A thread has learned that it can read from sockets.
+    /// A thread has learned that it can read from sockets, or has waited in vain.
     fn polled(&mut self, record: &Record<'_>, sink: &mut impl Sink) {
         self.pollers.insert(record.thread);
         let waited_ns = record.ns.saturating_sub(record.socket);
         for socket in self.readers.told(record.thread, record.process, &self.threads) {
-            self.tell_reader(socket, record, Task::Polled { waited_ns }, sink);
+            let is_ready = record.result > 0;
+            let task = if is_ready { Task::Polled { waited_ns } } else { Task::TimedOut { waited_ns } };
+            self.tell_reader(socket, record, task, sink);
         }
     }
 

@@ -22,6 +22,8 @@ use R::{R0, R1, R6, R7, R8, R9, R10};
 const MOST_READY: i32 = i32::MAX;
 /// Shorter waits for a processor are no record, in ns.
 const LEAST_WAIT_NS: i32 = 50_000;
+/// Of waits for descriptors none of which was ready, so long ones are told of.
+const LEAST_SLEPT_NS: i32 = 500_000;
 
 impl Plan<'_> {
     /// `sys_enter(regs, number)`
@@ -108,9 +110,15 @@ impl Plan<'_> {
             let end = w.end;
             w.a.jump(end);
             w.a.place(many);
-            // None is ready, or it failed: then the result is a very large number.
-            w.a.jump_if_imm(Jump::Equal, R6, 0, end);
+            // It failed: then the result is a very large number.
             w.a.jump_if_imm(Jump::Greater, R6, MOST_READY, end);
+            let ready = w.a.label();
+            w.a.jump_if_imm(Jump::Unequal, R6, 0, ready);
+            // None is ready: of interest where it slept meanwhile.
+            w.a.call(helper::KTIME_GET_NS);
+            w.a.alu(Alu::Sub, R0, R7);
+            w.a.jump_if_imm(Jump::Less, R0, LEAST_SLEPT_NS, end);
+            w.a.place(ready);
             w.come_back(What::Polled);
             if self.others.is_some() {
                 w.a.jump(end);

@@ -1,12 +1,15 @@
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+/// A wait may be for other descriptors, so that the next one tells of what came; nobody counts on more than so many.
+const TOLD: u8 = 4;
 
 /// Sockets and pipes in which something waits to be read, by the thread that reads them.
 #[derive(Debug, Default)]
 pub(super) struct Readers {
     reader: HashMap<u64, u32>,
     waiting: ByThread,
-    /// Those of them that no thread has learned of by a wait for several descriptors.
-    untold: ByThread,
+    /// Those of them that threads may yet learn of by a wait for several descriptors, and how often.
+    untold: HashMap<u32, BTreeMap<u64, u8>>,
     /// Processes whose threads read from the same sockets: what one of them learns, another one may read.
     sharing: HashSet<u32>,
 }
@@ -19,14 +22,12 @@ impl ByThread {
         self.0.entry(thread).or_default().insert(socket);
     }
 
-    /// Whether it was there.
-    fn remove(&mut self, thread: u32, socket: u64) -> bool {
-        let Some(sockets) = self.0.get_mut(&thread) else { return false };
-        let was_there = sockets.remove(&socket);
+    fn remove(&mut self, thread: u32, socket: u64) {
+        let Some(sockets) = self.0.get_mut(&thread) else { return };
+        sockets.remove(&socket);
         if sockets.is_empty() {
             self.0.remove(&thread);
         }
-        was_there
     }
 }
 
@@ -36,16 +37,20 @@ impl Readers {
         if self.reader.get(&socket).copied() == reader {
             return;
         }
-        let mut is_untold = true;
+        let mut untold = Some(TOLD);
         if let Some(before) = self.reader.remove(&socket) {
             self.waiting.remove(before, socket);
-            is_untold = self.untold.remove(before, socket);
+            let sockets = self.untold.get_mut(&before);
+            untold = sockets.and_then(|sockets| sockets.remove(&socket));
+            if self.untold.get(&before).is_some_and(BTreeMap::is_empty) {
+                self.untold.remove(&before);
+            }
         }
         if let Some(reader) = reader {
             self.reader.insert(socket, reader);
             self.waiting.add(reader, socket);
-            if is_untold {
-                self.untold.add(reader, socket);
+            if let Some(times) = untold {
+                self.untold.entry(reader).or_default().insert(socket, times);
             }
         }
     }
@@ -60,14 +65,25 @@ impl Readers {
         self.sharing.insert(process);
     }
 
-    /// A thread has learned that some descriptors are ready: the sockets that are new to it, and to the others of its
+    /// A wait of a thread for several descriptors is over: the sockets that are new to it, and to the others of its
     /// process if these share them. `process_of` is that of each thread.
     pub(super) fn told(&mut self, thread: u32, process: u32, process_of: &HashMap<u32, u32>) -> BTreeSet<u64> {
-        if !self.sharing.contains(&process) {
-            return self.untold.0.remove(&thread).unwrap_or_default();
+        let mut told = BTreeSet::new();
+        let mut tell = |sockets: &mut BTreeMap<u64, u8>| {
+            sockets.retain(|socket, times| {
+                told.insert(*socket);
+                *times -= 1;
+                *times > 0
+            });
+            !sockets.is_empty()
+        };
+        if self.sharing.contains(&process) {
+            let is_ours = |other: &u32| *other == thread || process_of.get(other) == Some(&process);
+            self.untold.retain(|other, sockets| !is_ours(other) || tell(sockets));
+        } else if self.untold.get_mut(&thread).is_some_and(|sockets| !tell(sockets)) {
+            self.untold.remove(&thread);
         }
-        let is_ours = |other: &u32| *other == thread || process_of.get(other) == Some(&process);
-        self.untold.0.extract_if(|other, _| is_ours(other)).flat_map(|(_, sockets)| sockets).collect()
+        told
     }
 }
 
@@ -90,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_learns_of_its_own_sockets_once_and_of_all_if_they_are_shared() {
+    fn a_thread_learns_of_its_own_sockets_and_of_all_if_they_are_shared() {
         let processes = HashMap::from([(1, 1), (2, 1), (3, 3)]);
         let mut readers = Readers::default();
         let told = |readers: &mut Readers, thread, process| {
@@ -99,8 +115,10 @@ mod tests {
         for (socket, reader) in [(10, 1), (11, 2), (12, 3)] {
             readers.set(socket, Some(reader));
         }
-        assert_eq!(told(&mut readers, 1, 1), [10]);
-        // It still waits, and another thread is to read it: nothing new.
+        // It still waits: that is said a few times.
+        (0..TOLD).for_each(|_| assert_eq!(told(&mut readers, 1, 1), [10]));
+        assert!(told(&mut readers, 1, 1).is_empty());
+        // Another thread is to read it: nothing new.
         readers.set(10, Some(2));
         assert!(told(&mut readers, 1, 1).is_empty());
         // It was read, and something else came.
@@ -109,7 +127,8 @@ mod tests {
         assert!(told(&mut readers, 1, 1).is_empty());
         readers.share(1);
         assert_eq!(told(&mut readers, 1, 1), [10, 11]);
-        assert_eq!(told(&mut readers, 3, 3), [12]);
-        assert!(readers.untold.0.is_empty());
+        (0..TOLD).for_each(|_| assert_eq!(told(&mut readers, 3, 3), [12]));
+        [10, 11].into_iter().for_each(|socket| readers.set(socket, None));
+        assert!(readers.untold.is_empty());
     }
 }
