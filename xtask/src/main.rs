@@ -77,6 +77,9 @@ enum Command {
     /// What `bench pipe` sets beside pipes.
     #[command(hide = true)]
     Relay(bench::relay::Args),
+    /// What `bench watch` has connections to.
+    #[command(hide = true)]
+    Watched(bench::watch::Args),
     /// What watches over a run of tests.
     #[command(hide = true)]
     Guard(guard::Args),
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Command::Dist(args) => dist::run(&args),
         Command::Site => site::run(),
         Command::Guard(args) => guard::run(&args),
+        Command::Watched(args) => bench::watch::serve(&args).map(|()| ExitCode::SUCCESS),
         Command::Relay(args) => bench::relay::run(&args).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| {

@@ -70,6 +70,37 @@ fn a_program_is_traced_on_linux_6_12() {
     names_nagle("a_program_is_traced_on_linux_6_12", "6.12", &[]);
 }
 
+/// A short case, of which a boot is the larger part.
+const SHORT: &str = "
+    taut serve tcp://127.0.0.1:9100 >/dev/null &
+    sleep 1
+    taut trace --json --events $OUT/events -- taut pace tcp://127.0.0.1:9100 --peer-ack delayed --nagle on \
+        --time 500ms --rounds 1 >$OUT/trace 2>$OUT/stderr || cat $OUT/stderr >&2";
+
+/// In virtual time nothing is left to chance: neither in the kernel nor in how `taut` reads and books.
+#[test]
+fn two_runs_in_virtual_time_have_the_same_ledger_byte_for_byte() {
+    let Some(lab) = Lab::ready("two_runs_in_virtual_time_have_the_same_ledger_byte_for_byte") else { return };
+    let [one, other] = ["one", "other"].map(|run| {
+        let mut command = lab.command(&["run", "--kernel", "6.12", "--icount", "--out"]);
+        let output = command.arg(lab.path(run)).args(["--", "sh", "-c", SHORT]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        ["trace", "events"].map(|name| fs::read_to_string(lab.path(run).join(name)).unwrap())
+    });
+    let trace: Value = serde_json::from_str(&one[0]).unwrap_or_else(|error| panic!("{error}: {}", one[0]));
+    assert!(cause(&trace, "nagle_delayed_ack").is_some_and(|cause| cause["found"] == 1), "{trace:#}");
+    assert!(trace["worst"][0]["writes"].as_u64().unwrap() > 20 && one[1].lines().count() > 100, "{trace:#}");
+    for (one, other) in one.iter().zip(&other) {
+        let first = one.lines().zip(other.lines()).find(|(one, other)| one != other);
+        assert!(
+            one == other,
+            "{} and {} lines, the first that differs: {first:#?}",
+            one.lines().count(),
+            other.lines().count()
+        );
+    }
+}
+
 /// The published speed-server, traced from its start over the controllers of `scenarios/paper-000.toml`: once with a
 /// receiver whose small buffer makes the kernel give few credits, as older kernels do whatever its size, and once as
 /// this kernel is.

@@ -22,6 +22,8 @@ pub struct WatchDocument {
     pub looks: u32,
     /// Looks at those alone in which something waited.
     pub suspect_looks: u32,
+    /// From one look at all sockets to the next one, at last. It may be longer than the interval.
+    pub look_period_ns: u64,
     /// Processor time of all this, in the interval.
     pub work_ns: u64,
     /// What loses time, the longest time in this interval first.
@@ -71,10 +73,10 @@ impl WatchDocument {
         let connections = connections(self.connections);
         line_to(&mut text, &cut(&format!("taut watch  {date}  {connections}; {lose}")));
         let work = units::share(self.work_ns as f64 / self.span_ns.max(1) as f64);
-        let looks = units::count(self.looks.into());
         let suspects = units::count(self.suspect_looks.into());
-        let span = units::time(self.span_ns);
-        let looked = format!("{span}: all looked at {looks} times, the suspicious {suspects}; {work} of a processor");
+        let (span, period) = (units::time(self.span_ns), units::time(self.look_period_ns));
+        let looked =
+            format!("{span}: all looked at every {period}, the suspicious {suspects} times; {work} of a processor");
         line_to(&mut text, &cut(&looked));
         let remarks: Vec<String> = self.remarks.iter().flat_map(|remark| wrap("", remark)).collect();
         if !self.losses.is_empty() {
@@ -106,8 +108,10 @@ impl WatchDocument {
         for loss in self.losses.iter().filter(|loss| loss.is_new) {
             let share = units::share(loss.worst_share);
             let (place, name) = (&loss.place, loss.place.name());
-            let of = connections(loss.connections);
-            let head = format!("{date}  begins: {} at {name}, {of}, up to {share} of the time", place.cause);
+            let (of, period) = (connections(loss.connections), units::time(loss.worst_look_period_ns));
+            let cause = &place.cause;
+            let head =
+                format!("{date}  begins: {cause} at {name}, {of}, up to {share} of the time, by a look every {period}");
             wrap("", &head).iter().for_each(|line| line_to(&mut text, line));
             advice(loss).iter().for_each(|line| line_to(&mut text, line));
         }

@@ -76,14 +76,20 @@ impl SocketTable {
     ///
     /// When the kernel refuses, or its answer breaks off.
     pub fn look(&mut self, mut each: impl FnMut(&Socket)) -> Result<(), Error> {
-        for family in [AddressFamily::INET, AddressFamily::INET6] {
-            self.dump(family, &mut each)?;
-        }
-        Ok(())
+        self.dump(State::all(), &mut each)
+    }
+
+    /// Calls `each` with every listening socket as it is now. The kernel passes over all others without a look at them.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses, or its answer breaks off.
+    pub fn look_at_listening(&mut self, mut each: impl FnMut(&Socket)) -> Result<(), Error> {
+        self.dump(State::Listen.bit(), &mut each)
     }
 
     /// Calls `each` with these sockets as they are now, without those that are gone; about 3 µs a socket. A listening
-    /// socket is only found by [`SocketTable::look`].
+    /// socket is only found by [`SocketTable::look`] and [`SocketTable::look_at_listening`].
     ///
     /// # Errors
     ///
@@ -119,9 +125,16 @@ impl SocketTable {
             .map_err(|error| Error::BrokenOff(error.into()))
     }
 
-    fn dump(&mut self, family: AddressFamily, each: &mut impl FnMut(&Socket)) -> Result<(), Error> {
+    fn dump(&mut self, states: u32, each: &mut impl FnMut(&Socket)) -> Result<(), Error> {
+        for family in [AddressFamily::INET, AddressFamily::INET6] {
+            self.dump_family(family, states, each)?;
+        }
+        Ok(())
+    }
+
+    fn dump_family(&mut self, family: AddressFamily, states: u32, each: &mut impl FnMut(&Socket)) -> Result<(), Error> {
         self.sequence = self.sequence.wrapping_add(1);
-        let request = request(family, self.sequence);
+        let request = request(family, states, self.sequence);
         rustix::net::send(&self.netlink, &request, SendFlags::empty()).map_err(|error| Error::Refused(error.into()))?;
         loop {
             let length = self.receive()?;
@@ -149,7 +162,7 @@ fn is_to(answer: &[u8], sequence: u32) -> bool {
 /// Asks for one socket, by `struct inet_diag_sockid`.
 fn request_for(socket: &Socket, sequence: u32) -> [u8; REQUEST_BYTES] {
     let family = if socket.local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let mut bytes = request(family, sequence);
+    let mut bytes = request(family, State::all(), sequence);
     bytes[6..8].copy_from_slice(&REQUEST.to_ne_bytes());
     for (at, end) in [(24, socket.local), (26, socket.peer)] {
         bytes[at..at + 2].copy_from_slice(&end.port().to_be_bytes());
@@ -167,8 +180,8 @@ fn request_for(socket: &Socket, sequence: u32) -> [u8; REQUEST_BYTES] {
     bytes
 }
 
-/// `struct nlmsghdr` and `struct inet_diag_req_v2`, for all sockets of a family.
-fn request(family: AddressFamily, sequence: u32) -> [u8; REQUEST_BYTES] {
+/// `struct nlmsghdr` and `struct inet_diag_req_v2`, for all sockets of a family in these states, a bit for each.
+fn request(family: AddressFamily, states: u32, sequence: u32) -> [u8; REQUEST_BYTES] {
     let mut bytes = [0; REQUEST_BYTES];
     bytes[..4].copy_from_slice(&(REQUEST_BYTES as u32).to_ne_bytes());
     bytes[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
@@ -177,7 +190,7 @@ fn request(family: AddressFamily, sequence: u32) -> [u8; REQUEST_BYTES] {
     bytes[16] = family.as_raw() as u8;
     bytes[17] = IPPROTO_TCP;
     bytes[18] = WITH_INFO;
-    bytes[20..24].copy_from_slice(&State::all().to_ne_bytes());
+    bytes[20..24].copy_from_slice(&states.to_ne_bytes());
     bytes
 }
 
@@ -291,6 +304,10 @@ mod tests {
                 found.clear();
                 table.look_at(&all, |socket| found.push(*socket)).unwrap();
             }
+            let mut listening = Vec::new();
+            table.look_at_listening(|socket| listening.push((socket.state, socket.local.port()))).unwrap();
+            assert!(listening.contains(&(State::Listen, port)), "{listening:?}");
+            assert!(listening.iter().all(|(state, _)| *state == State::Listen), "{listening:?}");
             // It has the addresses of another one, and is not it.
             let there: Vec<_> = all.iter().filter(|socket| socket.local.port() != gone_port).take(2).collect();
             let stale = Socket { id: crate::SocketId(there[0].id.0 ^ 1 << 40), ..*there[0] };

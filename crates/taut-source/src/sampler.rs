@@ -1,12 +1,13 @@
-use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rustix::io::Errno;
 use taut_event::{Holder, SocketState};
 use taut_link::clock;
 use taut_time::{Duration, Instant};
 
-use crate::{AcceptQueue, Error, Options, Owner, Owners, Socket, SocketId, SocketTable, State};
+use crate::{Error, Options, Owner, Owners, Socket, SocketId, SocketTable, State};
 
 /// What was seen of one socket over the time of looking.
 #[derive(Clone, Debug)]
@@ -33,6 +34,8 @@ pub struct Seen {
     pub unaccepted: Duration,
     /// Samples in which the queue of a listening socket was full.
     pub full_samples: u32,
+    /// Time in which the queue of a listening socket was full.
+    pub full: Duration,
     /// From the first sample to the last.
     pub span: Duration,
     /// Time with something to send, by who held it, in the order of [`Holder::ALL`]. A sample stands for the
@@ -49,6 +52,10 @@ pub struct Seen {
     tries: u8,
     /// Whether its options may not be looked at.
     is_refused: bool,
+    /// Whether it is one of [`Sampler::suspects`].
+    is_suspect: bool,
+    /// The count that its figures are of.
+    epoch: u64,
 }
 
 impl Seen {
@@ -64,19 +71,19 @@ impl Seen {
     /// Whether something waits that need not: all but the way to the peer and back.
     fn waits(&self) -> bool {
         let is_held = self.holder.is_some_and(|holder| holder != Holder::Delivery);
-        is_held || self.last.unread_bytes > 0 || self.last.is_unaccepted()
+        is_held || self.last.is_full() || self.last.unread_bytes > 0 || self.last.is_unaccepted()
     }
 
-    /// Whether something waited a short while ago. A listening socket is not found by itself.
-    fn is_suspect(&self, now: Instant) -> bool {
-        self.last.state != State::Listen && self.met.is_some_and(|met| now.saturating_since(met) < SUSPECT_FOR)
+    /// Whether something waited a short while ago.
+    fn has_waited(&self, now: Instant) -> bool {
+        self.met.is_some_and(|met| now.saturating_since(met) < SUSPECT_FOR)
     }
 
     /// From now on it counts anew.
     fn restart(&mut self) {
         self.first = self.last;
         (self.samples, self.unread_samples, self.unaccepted_samples, self.full_samples) = (0, 0, 0, 0);
-        (self.span, self.unread, self.unaccepted) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        (self.span, self.unread, self.unaccepted, self.full) = Default::default();
         self.held = [Duration::ZERO; Holder::ALL.len()];
     }
 
@@ -100,8 +107,19 @@ pub struct Sampler {
     owners_due: Option<Instant>,
     most_work: u32,
     seen: HashMap<SocketId, Seen>,
+    /// How often it began to count anew, and those that were looked at since. The others count anew when they are looked
+    /// at: with very many sockets it would take long to do so for all.
+    epoch: u64,
+    counted: Vec<SocketId>,
+    /// Those in which something waited a short while ago, and may not any more. With very many sockets it takes longer
+    /// to pass over the others than to look at these.
+    suspects: Vec<SocketId>,
+    /// Which one has these ends, this one's and the other's.
+    ends: HashMap<(SocketAddr, SocketAddr), SocketId>,
     /// Those of the last look, of any program.
     latest: Vec<Socket>,
+    /// Where programs listened then.
+    listening: HashSet<SocketAddr>,
     port: Option<u16>,
     looks: u32,
     /// When all were looked at last.
@@ -137,7 +155,12 @@ impl Sampler {
             owners_due: None,
             most_work: MOST_WORK,
             seen: HashMap::new(),
+            epoch: 0,
+            counted: Vec::new(),
+            suspects: Vec::new(),
+            ends: HashMap::new(),
             latest: Vec::new(),
+            listening: HashSet::new(),
             port,
             looks: 0,
             looked_at: None,
@@ -160,10 +183,14 @@ impl Sampler {
     pub fn look(&mut self, now: Instant) -> Result<(), Error> {
         let mut sockets = std::mem::take(&mut self.latest);
         sockets.clear();
-        let port = self.port;
+        self.listening.clear();
+        let (port, listening) = (self.port, &mut self.listening);
         self.table.look(|socket| {
             if port.is_none_or(|port| socket.local.port() == port || socket.peer.port() == port) {
                 sockets.push(*socket);
+                if socket.state == State::Listen {
+                    listening.insert(socket.local);
+                }
             }
         })?;
         let is_due = self.owners_due.is_none_or(|due| now >= due);
@@ -191,11 +218,14 @@ impl Sampler {
     }
 
     fn book(&mut self, socket: &Socket, now: Instant, is_asked: bool) {
-        let owner = self.owners.of(socket.inode);
-        if self.only.is_some() && owner.is_none() && !self.seen.contains_key(&socket.id) {
-            return;
+        let entry = self.seen.entry(socket.id);
+        if matches!(entry, Entry::Vacant(_)) {
+            if self.only.is_some() && self.owners.of(socket.inode).is_none() {
+                return;
+            }
+            self.ends.insert((socket.local, socket.peer), socket.id);
         }
-        let seen = self.seen.entry(socket.id).or_insert_with(|| Seen {
+        let seen = entry.or_insert_with(|| Seen {
             first: *socket,
             last: *socket,
             owner: None,
@@ -207,6 +237,7 @@ impl Sampler {
             unaccepted_samples: 0,
             unaccepted: Duration::ZERO,
             full_samples: 0,
+            full: Duration::ZERO,
             span: Duration::ZERO,
             held: [Duration::ZERO; Holder::ALL.len()],
             holder: None,
@@ -215,7 +246,14 @@ impl Sampler {
             met: None,
             tries: 0,
             is_refused: false,
+            is_suspect: false,
+            // Of none so far.
+            epoch: u64::MAX,
         });
+        if std::mem::replace(&mut seen.epoch, self.epoch) != self.epoch {
+            seen.restart();
+            self.counted.push(socket.id);
+        }
         if std::mem::take(&mut seen.is_new) {
             (seen.first, seen.last, seen.at) = (*socket, *socket, now);
         }
@@ -230,8 +268,11 @@ impl Sampler {
         if seen.last.is_unaccepted() {
             seen.unaccepted += since;
         }
+        if seen.last.is_full() {
+            seen.full += since;
+        }
         if seen.owner.is_none() {
-            seen.owner = owner.cloned();
+            seen.owner = self.owners.of(socket.inode).cloned();
             seen.tries = seen.tries.saturating_add(u8::from(is_asked && seen.owner.is_none() && socket.inode != 0));
         }
         seen.last = *socket;
@@ -247,11 +288,14 @@ impl Sampler {
         seen.samples += 1;
         seen.unread_samples += u32::from(socket.unread_bytes > 0);
         seen.unaccepted_samples += u32::from(socket.is_unaccepted());
-        seen.full_samples += u32::from(socket.accept_queue.is_some_and(AcceptQueue::is_full));
+        seen.full_samples += u32::from(socket.is_full());
         seen.holder = (self.reason)(&socket.state_with(seen.options));
         seen.at = now;
         if seen.waits() {
             seen.met = Some(now);
+            if !std::mem::replace(&mut seen.is_suspect, true) {
+                self.suspects.push(socket.id);
+            }
         }
     }
 
@@ -259,19 +303,37 @@ impl Sampler {
     fn forget(&mut self, now: Instant, most: usize) {
         if self.seen.len() > self.latest.len().saturating_add(most) {
             let all = self.seen.len();
-            self.seen.retain(|_, seen| seen.at == now);
+            self.keep(|seen| seen.at == now);
             self.forgotten += all - self.seen.len();
         }
+    }
+
+    fn keep(&mut self, is_kept: impl Fn(&Seen) -> bool) {
+        let ends = &mut self.ends;
+        self.seen.retain(|id, seen| {
+            let is_kept = is_kept(seen);
+            // The same ends may be another one's by now.
+            let ends_of = (seen.last.local, seen.last.peer);
+            if !is_kept && ends.get(&ends_of) == Some(id) {
+                ends.remove(&ends_of);
+            }
+            is_kept
+        });
     }
 
     /// Lets the next look be the first one, with the owners and options that are known by now: to
     /// find them takes so long on a large host that one sample would stand for most of the time.
     pub fn settle(&mut self) {
-        self.looks = 0;
+        self.count_anew();
         for seen in self.seen.values_mut() {
-            seen.restart();
             (seen.holder, seen.is_new) = (None, true);
         }
+    }
+
+    fn count_anew(&mut self) {
+        self.looks = 0;
+        self.epoch += 1;
+        self.counted.clear();
     }
 
     /// Looks once at those alone in which something waited in the last two seconds; how many these are.
@@ -280,10 +342,24 @@ impl Sampler {
     ///
     /// When the kernel's list of sockets can't be had.
     pub fn look_at_suspects(&mut self, now: Instant) -> Result<usize, Error> {
-        let suspects: Vec<Socket> =
-            self.seen.values().filter(|seen| seen.is_suspect(now)).map(|seen| seen.last).collect();
+        let mut suspects = Vec::with_capacity(self.suspects.len());
+        let seen = &mut self.seen;
+        self.suspects.retain(|id| {
+            let Some(seen) = seen.get_mut(id) else { return false };
+            seen.is_suspect = seen.has_waited(now);
+            suspects.extend(seen.is_suspect.then_some(seen.last));
+            seen.is_suspect
+        });
+        let (listening, others): (Vec<_>, Vec<_>) = suspects.iter().partition(|socket| socket.state == State::Listen);
         let mut found = Vec::with_capacity(suspects.len());
-        self.table.look_at(&suspects, |socket| found.push(*socket))?;
+        self.table.look_at(&others, |socket| found.push(*socket))?;
+        if !listening.is_empty() {
+            self.table.look_at_listening(|socket| {
+                if listening.iter().any(|known: &Socket| known.id == socket.id) {
+                    found.push(*socket);
+                }
+            })?;
+        }
         for socket in &found {
             self.book(socket, now, false);
         }
@@ -292,31 +368,34 @@ impl Sampler {
 
     /// From now on it counts anew: what waits goes on to wait, and those that are gone are forgotten.
     pub fn restart(&mut self) {
-        self.looks = 0;
-        let looked = self.looked_at;
-        self.seen.retain(|_, seen| looked.is_none_or(|looked| seen.at >= looked));
-        self.seen.values_mut().for_each(Seen::restart);
+        if self.looks > 0 {
+            let looked = self.looked_at;
+            self.keep(|seen| looked.is_none_or(|looked| seen.at >= looked));
+        }
+        self.count_anew();
     }
 
-    /// Those that are known by now, in no order. Their other ends are not looked for.
+    /// Those that were looked at since it began to count: all after a look at all, else the suspects. Their other ends
+    /// are not looked for.
     pub fn seen(&self) -> impl Iterator<Item = &Seen> {
-        self.seen.values()
+        self.counted.iter().filter_map(|id| self.seen.get(id))
     }
 
     /// The program that has the other end, where that is in this network namespace and may be looked at.
     pub fn peer_of(&self, seen: &Seen) -> Option<&Owner> {
-        let ends = (seen.last.peer, seen.last.local);
-        self.seen.values().find(|other| (other.last.local, other.last.peer) == ends)?.owner.as_ref()
+        let other = self.ends.get(&(seen.last.peer, seen.last.local))?;
+        self.seen.get(other)?.owner.as_ref()
     }
 
     /// Whether a program listens where this end is: at its address, or at any. The connection was accepted then.
     pub fn listens_at(&self, local: SocketAddr) -> bool {
-        self.latest.iter().any(|socket| {
-            let address = socket.local.ip();
-            socket.state == State::Listen
-                && socket.local.port() == local.port()
-                && (address == local.ip() || address.is_unspecified())
-        })
+        let any = match local {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        // A socket of IPv6 at any address takes connections of IPv4, too.
+        let addresses = [local.ip(), any, IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+        addresses.iter().any(|address| self.listening.contains(&SocketAddr::new(*address, local.port())))
     }
 
     /// How often it looked.
@@ -353,7 +432,7 @@ impl Sampler {
             }
         }
         // Those that were only seen before it settled are none of these.
-        let mut all: Vec<Seen> = self.seen.into_values().filter(|seen| seen.samples > 0).collect();
+        let mut all: Vec<Seen> = self.seen.into_values().filter(|seen| seen.epoch == self.epoch).collect();
         for seen in &mut all {
             seen.peer = programs.get(&(seen.last.peer, seen.last.local)).cloned();
             // One that ended meanwhile keeps those that it had.
@@ -441,6 +520,7 @@ mod tests {
         let ms = Duration::from_millis;
         assert_eq!(of(&sampler), (3, ms(1020), ms(20)));
         sampler.restart();
+        assert_eq!(sampler.seen().count(), 0);
         sampler.look_at_suspects(at(1050)).unwrap();
         assert_eq!(of(&sampler), (1, ms(30), ms(30)));
         let mut read = [0; 4];
@@ -457,7 +537,47 @@ mod tests {
         drop((client, server));
         sampler.look(at(3200)).unwrap();
         sampler.restart();
-        assert!(sampler.seen().all(|seen| seen.last.peer.port() != port && seen.last.local.port() != port));
+        assert!(sampler.seen.values().all(|seen| seen.last.peer.port() != port && seen.last.local.port() != port));
+        assert!(sampler.ends.keys().all(|(local, peer)| peer.port() != port && local.port() != port));
+    }
+
+    #[test]
+    fn a_full_accept_queue_is_looked_at_with_the_suspects_until_it_has_had_room_for_a_while() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut sampler = Sampler::new(None, Some(address.port()), |_| None).unwrap();
+        sampler.look(at(0)).unwrap();
+        let of = |sampler: &Sampler| {
+            let seen = sampler.seen().find(|seen| seen.last.state == State::Listen).unwrap();
+            (seen.samples, seen.full_samples, seen.full)
+        };
+        let ms = Duration::from_millis;
+        sampler.look_at_suspects(at(10)).unwrap();
+        assert_eq!(of(&sampler), (1, 0, Duration::ZERO));
+        let _waits = TcpStream::connect(address).unwrap();
+        sampler.look(at(20)).unwrap();
+        sampler.look_at_suspects(at(40)).unwrap();
+        assert_eq!(of(&sampler), (3, 2, ms(20)));
+        let _accepted = listener.accept().unwrap();
+        sampler.look_at_suspects(at(60)).unwrap();
+        sampler.look_at_suspects(at(1000)).unwrap();
+        assert_eq!(of(&sampler), (5, 2, ms(40)));
+        sampler.look_at_suspects(at(3000)).unwrap();
+        assert_eq!(of(&sampler).0, 5);
+    }
+
+    #[test]
+    fn a_program_listens_at_its_address_and_at_any() {
+        let mut sampler = Sampler::new(None, None, |_| None).unwrap();
+        let mut listens = |listening: &str, local: &str| {
+            sampler.listening = [listening.parse().unwrap()].into();
+            sampler.listens_at(local.parse().unwrap())
+        };
+        assert!(listens("127.0.0.1:80", "127.0.0.1:80") && listens("0.0.0.0:80", "10.0.0.1:80"));
+        assert!(listens("[::]:80", "10.0.0.1:80") && listens("[::]:80", "[fd00::1]:80"));
+        assert!(!listens("127.0.0.1:80", "127.0.0.1:81") && !listens("127.0.0.1:80", "10.0.0.1:80"));
+        assert!(!listens("0.0.0.0:80", "[fd00::1]:80"));
     }
 
     #[test]

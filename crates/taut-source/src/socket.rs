@@ -42,7 +42,12 @@ impl State {
 
     /// All of them, as sock_diag asks for them: a bit for each number.
     pub(crate) fn all() -> u32 {
-        Self::NUMBERS.into_iter().fold(0, |bits, (_, number)| bits | 1 << number)
+        Self::NUMBERS.into_iter().fold(0, |bits, (state, _)| bits | state.bit())
+    }
+
+    /// This one alone, in the same way.
+    pub(crate) fn bit(self) -> u32 {
+        Self::NUMBERS.into_iter().find(|(state, _)| *state == self).map_or(0, |(_, number)| 1 << number)
     }
 
     /// As ss(8) has it: `established`, `syn-sent`.
@@ -114,6 +119,11 @@ impl Socket {
     /// Whether it is open and no program has accepted it. What a program closed is in another state.
     pub fn is_unaccepted(&self) -> bool {
         self.inode == 0 && matches!(self.state, State::Established | State::CloseWait)
+    }
+
+    /// Whether it listens and its queue has no room.
+    pub fn is_full(&self) -> bool {
+        self.accept_queue.is_some_and(AcceptQueue::is_full)
     }
 
     /// The socket of an answer of sock_diag. `None` for what is no socket of TCP, or is cut off.

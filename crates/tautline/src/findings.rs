@@ -448,6 +448,7 @@ mod tests {
             worst_peer: "192.0.2.1:80".to_owned(),
             worst_peer_program: None,
             worst_share: 0.5,
+            worst_look_period_ns: 20_000_000,
             lost_ns: 7,
             total_lost_ns: 9,
             stands_ns: 1,

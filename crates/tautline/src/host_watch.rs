@@ -14,6 +14,8 @@ use crate::account::account;
 
 /// Between two looks.
 const PERIOD: Duration = Duration::from_millis(20);
+/// Looks at all, those at the suspicious ones, and the search for programs.
+const KINDS: u32 = 3;
 
 /// Looks at all connections again and again, and at those in which something waited more often.
 pub(crate) struct HostWatch {
@@ -24,9 +26,16 @@ pub(crate) struct HostWatch {
     from: Instant,
     all_due: Instant,
     suspects_due: Instant,
-    /// What looking took, in this interval.
-    spent: Duration,
+    /// The last look at all, and how long before it the one before was.
+    last: Instant,
+    period: Duration,
+    /// What all of it had taken after the last look.
+    taken: Duration,
+    /// The same at the begin of the interval.
+    taken_before: Duration,
     suspect_looks: u32,
+    /// As of the last look at all.
+    counts: Counts,
 }
 
 /// What the connections lost in one interval, and which losses are over.
@@ -36,9 +45,9 @@ pub(crate) struct Interval {
 }
 
 impl HostWatch {
-    /// Looks for the programs of all sockets, and begins. The looks at all, those at the suspicious ones, and the
-    /// search for programs take at most one part in `most_work` of a processor each. A loss counts from this share of
-    /// a connection's time on.
+    /// Looks for the programs of all sockets, and begins. The looks at the suspicious ones and the search for programs
+    /// take at most one part in `most_work` of a processor each. All that this thread does takes three of them: the
+    /// looks at all have what the rest leaves. A loss counts from this share of a connection's time on.
     ///
     /// # Errors
     /// When the kernel's list of sockets can't be had.
@@ -47,7 +56,7 @@ impl HostWatch {
         // The first one goes through /proc and reads the options of all: it is no part of an interval.
         sampler.look(clock::now())?;
         sampler.settle();
-        let from = clock::now();
+        let (from, taken) = (clock::now(), clock::thread_cpu());
         Ok(Self {
             sampler,
             watch: Watch::default(),
@@ -56,8 +65,12 @@ impl HostWatch {
             from,
             all_due: from,
             suspects_due: from,
-            spent: Duration::ZERO,
+            last: from,
+            period: Duration::ZERO,
+            taken,
+            taken_before: taken,
             suspect_looks: 0,
+            counts: Counts::default(),
         })
     }
 
@@ -67,17 +80,23 @@ impl HostWatch {
     /// When the kernel's list of sockets can't be had.
     pub(crate) fn look(&mut self, now: Instant) -> anyhow::Result<()> {
         let before = clock::thread_cpu();
-        let cost = || clock::thread_cpu().saturating_sub(before);
         if now >= self.all_due {
             self.sampler.look(now)?;
-            self.all_due = now + PERIOD.max(cost() * self.most_work);
+            (self.period, self.last) = (now.saturating_since(self.last), now);
+            self.all_due = now + PERIOD;
             self.suspects_due = now + PERIOD;
         } else if now >= self.suspects_due {
             self.sampler.look_at_suspects(now)?;
             self.suspect_looks += 1;
-            self.suspects_due = now + PERIOD.max(cost() * self.most_work);
+            let took = clock::thread_cpu().saturating_sub(before);
+            self.suspects_due = now + PERIOD.max(took * self.most_work);
         }
-        self.spent += cost();
+        // Whatever was done puts off the next look at all: this one, and what came of the last interval.
+        let taken = clock::thread_cpu();
+        let work = taken.saturating_sub(self.taken);
+        self.taken = taken;
+        let from = if self.last == now { now } else { self.all_due };
+        self.all_due = self.all_due.max(from + work * self.most_work / KINDS);
         Ok(())
     }
 
@@ -98,8 +117,12 @@ impl HostWatch {
 
     /// What the interval came to, which ends now; the next one begins.
     pub(crate) fn interval(&mut self, now: Instant) -> Interval {
-        let before = clock::thread_cpu();
         let (places, counts) = places(&self.sampler, self.threshold);
+        // Without a look at all in it, an interval has only suspects to tell of.
+        if self.sampler.looks() > 0 {
+            self.counts = counts;
+        }
+        let counts = &self.counts;
         let losses = places.iter().map(|(place, losses)| (place.clone(), sum(losses)));
         let Changes { begun, ended } = self.watch.interval(self.from, now, losses);
         let mut losses: Vec<WatchedLoss> = places
@@ -117,14 +140,14 @@ impl HostWatch {
             active: counts.active,
             looks: self.sampler.looks(),
             suspect_looks: self.suspect_looks,
-            work_ns: nanos(self.spent),
+            look_period_ns: nanos(self.period.max(now.saturating_since(self.last))),
+            work_ns: nanos(self.taken.saturating_sub(self.taken_before)),
             is_enough: self.is_enough(),
             losses,
             remarks: remarks(&self.sampler, counts.without_options, self.watch.forgotten()),
         };
         self.sampler.restart();
-        (self.from, self.suspect_looks) = (now, 0);
-        self.spent = clock::thread_cpu().saturating_sub(before);
+        (self.from, self.suspect_looks, self.taken_before) = (now, 0, self.taken);
         Interval { row, ended }
     }
 
@@ -146,6 +169,10 @@ fn places(sampler: &Sampler, threshold: f64) -> (BTreeMap<WatchedPlace, Vec<Loss
         }
         let is_told = seen.options.is_some() || seen.last.inode == 0 || seen.last.state != State::Established;
         counts.without_options += u64::from(!is_told);
+        // Of very many connections these are nearly all.
+        if seen.samples < FEWEST_SAMPLES {
+            continue;
+        }
         for suspicion in suspicions(&weighed(seen)) {
             let share = suspicion.time.as_secs_f64() / seen.span.as_secs_f64();
             if share >= 0.999 * threshold {
@@ -186,7 +213,8 @@ fn weighed(seen: &Seen) -> Account {
         (share * f64::from(seen.samples)).round() as u32
     };
     let unaccepted_samples = if plain.unaccepted_samples > 0 { weigh(seen.unaccepted) } else { 0 };
-    Account { unread_samples: weigh(seen.unread), unaccepted_samples, ..plain }
+    let full_samples = weigh(seen.full).min(plain.full_samples);
+    Account { unread_samples: weigh(seen.unread), unaccepted_samples, full_samples, ..plain }
 }
 
 fn place(sampler: &Sampler, seen: &Seen, cause: &str) -> WatchedPlace {
@@ -224,6 +252,7 @@ fn loss(
         worst_peer: end(|seen| seen.last.peer.to_string()),
         worst_peer_program: peer.map(|peer| format!("{} ({})", peer.name, peer.pid)),
         worst_share: worst.map_or(0.0, |worst| worst.share.min(1.0)),
+        worst_look_period_ns: worst.map_or(0, |worst| nanos(worst.seen.span / worst.seen.samples.max(1))),
         lost_ns: nanos(sum(losses)),
         total_lost_ns: nanos(episode.lost),
         stands_ns: nanos(episode.stood()),

@@ -215,6 +215,37 @@ fn a_process_that_exits_ends_the_trace_and_one_that_is_not_there_is_told() {
     assert_eq!((document["connections"].as_u64(), document["ended"]["how"].as_str()), (Some(0), Some("complete")));
 }
 
+/// Descriptors that a program has inherited, and never uses.
+#[test]
+fn a_program_with_idle_connections_has_no_finding_and_no_event_is_missed() {
+    if !may_trace("a_program_with_idle_connections_has_no_finding_and_no_event_is_missed") {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut server = listener.accept().unwrap().0;
+    // They were used before.
+    client.write_all(b"read").unwrap();
+    server.read_exact(&mut [0; 4]).unwrap();
+    let [from, to] = [client, server].map(|stream| Stdio::from(std::os::fd::OwnedFd::from(stream)));
+    let mut idle = Command::new("sleep").arg("60").stdin(from).stdout(to).spawn().unwrap();
+    let trace = |more: &[&str]| {
+        let pid = idle.id().to_string();
+        let gate = ["--for", "1s", "--fail-on", "loss=0%", "--fail-on", "receiving_program=0%"];
+        taut().args(["trace", "--pid", &pid]).args(gate).args(more).output().unwrap()
+    };
+    let (object, report) = (trace(&["--json"]), trace(&[]));
+    idle.kill().unwrap();
+    idle.wait().unwrap();
+    assert_eq!((object.status.code(), report.status.code()), (Some(0), Some(0)), "{}", text(&object.stderr));
+    let document = parse(&object);
+    assert_eq!((document["lost_records"].as_u64(), document["directions"].as_u64()), (Some(0), Some(0)));
+    assert_eq!((document["causes"].to_string(), document["worst"].to_string()), ("[]".into(), "[]".into()));
+    assert_eq!(document["ended"]["how"], "complete", "{document:#}");
+    let report = text(&report.stdout);
+    assert!(report.contains("No data over sockets or pipes was seen") && !report.contains("FOUND"), "{report}");
+}
+
 #[test]
 fn without_the_right_it_says_what_it_takes() {
     const NAME: &str = "without_the_right_it_says_what_it_takes";

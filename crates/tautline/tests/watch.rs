@@ -145,6 +145,66 @@ fn one_interval_is_a_table_and_nothing_lost_is_said() {
 }
 
 #[test]
+fn connections_that_are_open_and_idle_lose_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut open: Vec<_> =
+        (0..20).map(|_| (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0)).collect();
+    // One that was used before, and has nothing left to do.
+    open[0].0.write_all(b"read").unwrap();
+    open[0].1.read_exact(&mut [0; 4]).unwrap();
+    let output = watch(address.port(), &["--json", "--every", "1s", "--for", "3s"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    assert!(said.lines().count() >= 3, "{said}");
+    for line in said.lines() {
+        let document: Value = serde_json::from_str(line).unwrap();
+        assert_eq!((losses(line).len(), document["connections"].as_u64()), (0, Some(40)), "{document:#}");
+        assert!(document["ended"].as_array().unwrap().is_empty(), "{document:#}");
+        // How often it looked stands beside the verdict.
+        assert!(document["look_period_ns"].as_u64().is_some_and(|period| period >= 20_000_000), "{document:#}");
+    }
+    let log = watch(address.port(), &["--for", "2s"]).output().unwrap();
+    assert_eq!(log.status.code(), Some(0));
+    assert!(text(&log.stdout).ends_with(": nothing lost time that a look can see.\n"), "{}", text(&log.stdout));
+    assert_eq!(text(&log.stdout).lines().count(), 1, "{}", text(&log.stdout));
+}
+
+/// A queue takes one more than its backlog; the client that comes then sends its SYN again and again.
+#[test]
+fn an_accept_queue_that_overflows_is_named_at_both_ends_and_one_with_room_is_not() {
+    for has_room in [false, true] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        rustix::net::listen(&listener, if has_room { 16 } else { 1 }).unwrap();
+        let address = listener.local_addr().unwrap();
+        let waiting = [(); 2].map(|()| TcpStream::connect(address).unwrap());
+        let late = std::thread::spawn(move || TcpStream::connect_timeout(&address, Duration::from_secs(30)));
+        let accepted: Vec<_> = (0..if has_room { 3 } else { 0 }).map(|_| listener.accept().unwrap().0).collect();
+        let output = watch(address.port(), &["--json", "--once", "--every", "3s"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let losses = losses(&text(&output.stdout));
+        let of = |cause: &str| losses.iter().find(|loss| loss["cause"] == cause);
+        if has_room {
+            assert!(losses.is_empty(), "{losses:#?}");
+        } else {
+            let queue = of("accept_queue").unwrap_or_else(|| panic!("{losses:#?}"));
+            let (side, service) = (queue["side"].as_str(), queue["service"].as_str());
+            assert_eq!((side, service), (Some("server"), Some(&*address.to_string())), "{queue:#}");
+            assert!(queue["worst_share"].as_f64().unwrap() > 0.9, "{queue:#}");
+            assert_eq!(queue["remedy"], "accept sooner, or a larger backlog (listen(2) and net.core.somaxconn)");
+            let client = of("handshake_repeated").unwrap_or_else(|| panic!("{losses:#?}"));
+            assert_eq!((client["side"].as_str(), client["connections"].as_u64()), (Some("client"), Some(1)));
+            assert!(of("not_accepted").is_some_and(|loss| loss["connections"] == 2), "{losses:#?}");
+            assert!(losses.iter().all(|loss| loss["worst_look_period_ns"].as_u64() > Some(0)), "{losses:#?}");
+        }
+        // Nobody is left waiting.
+        drop(waiting);
+        drop(listener);
+        drop((late.join().unwrap(), accepted));
+    }
+}
+
+#[test]
 fn a_log_tells_what_begins_and_the_end_sums_up() {
     let (_listener, mut client, server) = pair();
     let port = server.local_addr().unwrap().port();
@@ -152,6 +212,7 @@ fn a_log_tells_what_begins_and_the_end_sums_up() {
     let output = watch(port, &["--for", "2s", "--every", "1s"]).output().unwrap();
     let log = text(&output.stdout);
     assert_eq!(log.matches("begins: unread at ").count(), 1, "{log}");
+    assert!(log.split_whitespace().collect::<Vec<_>>().join(" ").contains("of the time, by a look every "), "{log}");
     assert!(log.contains("Watched for 2.") && log.contains("The longest time lost comes first:"), "{log}");
     assert!(log.contains("CHANGE see what the program does meanwhile."), "{log}");
     // Ended before its time, it says so.

@@ -20,6 +20,7 @@ mod stream;
 mod taut;
 mod trace;
 mod tune;
+pub(crate) mod watch;
 mod web;
 
 use std::path::PathBuf;
@@ -85,12 +86,14 @@ enum Name {
     Explain,
     /// What `taut trace` and `taut watch` cost those who are looked at, and others. Needs root.
     Trace,
+    /// What `taut watch` takes beside 10,000 open connections.
+    Watch,
     /// The same thing under two names through every command that compares; how often is it told apart? With --effects,
     /// known differences: how often are they found? Only when it is named: it takes half an hour. Needs root.
     Alike,
 }
 
-const ALL: [Name; 11] = [
+const ALL: [Name; 12] = [
     Name::Echo,
     Name::Stream,
     Name::Pace,
@@ -102,6 +105,7 @@ const ALL: [Name; 11] = [
     Name::Web,
     Name::Explain,
     Name::Trace,
+    Name::Watch,
 ];
 
 /// Exit code for arguments that can't be followed, as clap has it.
@@ -215,6 +219,7 @@ impl Name {
             Self::Web => web::run(setting),
             Self::Explain => explain::run(setting, &args.explain),
             Self::Trace => trace::run(setting),
+            Self::Watch => watch::run(setting),
             Self::Alike => alike::run(setting, &args.alike),
         }
     }

@@ -16,6 +16,9 @@ pub struct WatchRow {
     pub looks: u32,
     /// Looks at those alone in which something waited.
     pub suspect_looks: u32,
+    /// From one look at all sockets to the next one, at last; 0 in what was recorded before this was kept.
+    #[serde(default)]
+    pub look_period_ns: u64,
     /// Processor time of all this.
     pub work_ns: u64,
     /// Whether there were enough looks to tell which connections lose time.
@@ -61,6 +64,10 @@ pub struct WatchedLoss {
     pub worst_peer_program: Option<String>,
     /// The part of the interval that it lost, from 0 to 1.
     pub worst_share: f64,
+    /// From one look at it to the next one, on average: no wait is told more exactly. 0 in what was recorded before
+    /// this was kept.
+    #[serde(default)]
+    pub worst_look_period_ns: u64,
     /// Time lost in this interval by all of them together.
     pub lost_ns: u64,
     /// Time lost since it began.

@@ -52,7 +52,7 @@ pub(crate) struct Args {
 
 /// How long the connections are looked at.
 const LOOK: Duration = Duration::from_secs(5);
-/// Looks at all take at most this part of a processor, and those at the suspicious ones as much again.
+/// Looks at the suspicious ones take at most this part of a processor, and all together three of them.
 const MOST_WORK: u32 = 20;
 /// A loss counts from this share of a connection's time on, as in `taut watch`.
 const THRESHOLD: f64 = 0.05;
