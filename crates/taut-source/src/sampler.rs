@@ -107,8 +107,8 @@ pub struct Sampler {
     owners_due: Option<Instant>,
     most_work: u32,
     seen: HashMap<SocketId, Seen>,
-    /// How often it began to count anew, and those that were looked at since. The others count anew when they are looked
-    /// at: with very many sockets it would take long to do so for all.
+    /// How often it began to count anew, and those that were looked at since. The others count anew when they are
+    /// looked at: with very many sockets it would take long to do so for all.
     epoch: u64,
     counted: Vec<SocketId>,
     /// Those in which something waited a short while ago, and may not any more. With very many sockets it takes longer
