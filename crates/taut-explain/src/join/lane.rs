@@ -120,6 +120,6 @@ impl Lane {
 }
 
 /// The position with these 32 bits that is nearest to a known one.
-fn near(known: Option<i64>, number: u32) -> i64 {
+pub(super) fn near(known: Option<i64>, number: u32) -> i64 {
     known.map_or_else(|| i64::from(number), |known| known + i64::from(number.wrapping_sub(known as u32) as i32))
 }

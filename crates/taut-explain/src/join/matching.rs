@@ -115,5 +115,5 @@ fn only(file: &Sightings, group: &[(u64, u32)], is_doubled: bool) -> Option<u32>
 
 /// Of two segments with the same mark.
 pub(super) fn is_copy(one: &Seen, other: &Seen, is_doubled: bool) -> bool {
-    (other.has_identification || is_doubled) && other.at.abs_diff(one.at) < SOON
+    (other.identification != 0 || is_doubled) && other.at.abs_diff(one.at) < SOON
 }

@@ -98,8 +98,8 @@ pub(super) struct Seen {
     pub(super) flow: u32,
     /// Whether it goes from the first of the flow's ends, which is the smaller one.
     pub(super) is_from_first: bool,
-    /// A host that sends it again gives it another identification.
-    pub(super) has_identification: bool,
+    /// Of the IPv4 header, if it has one: a host that sends it again gives it another. 0: none.
+    pub(super) identification: u16,
     pub(super) sequence: u32,
     pub(super) acknowledgement: u32,
     /// Of its payload, SYN and FIN.
@@ -144,7 +144,7 @@ impl Sightings {
             mark: mark(sighting),
             flow,
             is_from_first,
-            has_identification: sighting.identification.is_some_and(|number| number != 0),
+            identification: sighting.identification.unwrap_or(0),
             sequence: sighting.sequence,
             acknowledgement: sighting.acknowledgement,
             length: payload.saturating_add(u32::from(is_opening) + u32::from(ends_it)),
@@ -181,7 +181,7 @@ impl Sightings {
             mark: mark(TOLD_BY),
             flow,
             is_from_first,
-            has_identification: identification != 0,
+            identification,
             sequence: (short >> 32) as u32,
             acknowledgement: short as u32,
             length: payload,

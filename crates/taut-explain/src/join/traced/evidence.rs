@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use taut_event::{AckSentBy, Release, Timer};
 
+use super::super::matching::Match;
 use super::super::sightings::Sightings;
-use super::super::stretches::Placed;
 use super::log::{Mark, Marked};
 use crate::words;
 
@@ -20,7 +20,7 @@ pub(super) struct Around {
 }
 
 /// Of each connection by its number. The marks have the capture's time.
-pub(super) fn around(sightings: &Sightings, marks: &[Mark], placed: &[Placed]) -> HashMap<u32, Around> {
+pub(super) fn around(sightings: &Sightings, marks: &[Mark], events: &[Match]) -> HashMap<u32, Around> {
     let mut all: HashMap<u32, Around> = HashMap::new();
     for mark in marks {
         all.entry(mark.flow).or_default().marks.push(*mark);
@@ -30,10 +30,10 @@ pub(super) fn around(sightings: &Sightings, marks: &[Mark], placed: &[Placed]) -
             around.packets.push((seen.at, seen.frame));
         }
     }
-    for placed in placed {
-        let mark = &marks[placed.found.other as usize];
+    for found in events {
+        let mark = &marks[found.other as usize];
         if let Some(around) = all.get_mut(&mark.flow) {
-            around.known.push((mark.at, sightings.seen[placed.found.reference as usize].frame));
+            around.known.push((mark.at, sightings.seen[found.reference as usize].frame));
         }
     }
     for around in all.values_mut() {

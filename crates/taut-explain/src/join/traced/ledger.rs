@@ -25,7 +25,7 @@ pub(super) struct Part {
 }
 
 /// The stretches of a picture whose times count from `start`, each time moved by `map`, which never turns two around.
-pub(super) fn stretches(picture: &Picture, start: u64, map: impl Fn(u64) -> u64) -> Vec<Stretch> {
+pub(super) fn stretches(picture: &Picture, start: u64, map: &dyn Fn(u64) -> u64) -> Vec<Stretch> {
     let stretch = |span: &crate::engine::Span| {
         let from = start.saturating_add(span.begin_ns);
         Stretch { from: map(from), to: map(from.saturating_add(span.held_ns)), holder: span.holder }
@@ -70,6 +70,23 @@ pub(super) fn merge(
         Part { from, to, holder, told, captured, traced: traced(sender, receiver) }
     };
     edges.windows(2).map(part).collect()
+}
+
+/// From the first of these stretches, in order, to the last.
+pub(super) fn extent(all: &[Stretch]) -> Option<(u64, u64)> {
+    Some((all.first()?.from, all.last()?.to))
+}
+
+pub(super) fn overlap(one: (u64, u64), other: (u64, u64)) -> u64 {
+    one.1.min(other.1).saturating_sub(one.0.max(other.0))
+}
+
+/// Behind all that a capture and the sender's trace have, a receiver that nothing waits at has no time of this
+/// direction: only the other one may still be open.
+pub(super) fn without_idle_end(mut parts: Vec<Part>, captured: &[Stretch], sender: &[Stretch]) -> Vec<Part> {
+    let end = [captured, sender].into_iter().flatten().map(|stretch| stretch.to).max().unwrap_or(0);
+    while parts.pop_if(|part| part.from >= end && part.told == Told::Nobody).is_some() {}
+    parts
 }
 
 /// Parts next to each other with one holder, as one.

@@ -6,6 +6,7 @@ use super::super::report::{ClockFit, clock};
 use super::super::stretches::{Placed, Stretches};
 use super::super::why::{LEAST, NotJoined};
 use super::clock::HostClock;
+use super::pair::Pairs;
 
 /// From times of a trace to those of a capture.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub(super) struct Line {
     pub(super) clock: ClockFit,
     /// Too few packets tell the clocks' offset; the capture is taken to have the traced host's time of day.
     pub(super) is_by_time_of_day: bool,
+    /// For there are enough, but all of one direction.
+    pub(super) is_one_way: bool,
     /// Packets that fit no clock that runs evenly.
     pub(super) strays: u64,
     map: ClockMap,
@@ -21,15 +24,29 @@ pub(super) struct Line {
 
 impl Line {
     /// Through what the packets allow. `slack` is what the clocks' steps leave open, in nanoseconds.
-    pub(super) fn through(placed: &[Placed], host: &HostClock, slack: u64) -> Result<Self, NotJoined> {
+    pub(super) fn through(pairs: &Pairs, host: &HostClock, slack: u64) -> Result<Self, NotJoined> {
+        let mut all = [pairs.sure.as_slice(), &pairs.likely].concat();
+        all.sort_by_key(|placed| placed.point.at);
+        let found = Self::along(&all, host, slack);
+        match Self::along(&pairs.sure, host, slack) {
+            // What is only likely may be the one that does not fit.
+            Ok(sure) if found.is_err() && !sure.is_by_time_of_day => Ok(sure),
+            _ => found,
+        }
+    }
+
+    fn along(placed: &[Placed], host: &HostClock, slack: u64) -> Result<Self, NotJoined> {
         let ahead_ns = host.begin.time_of_day_ahead_ns;
+        let by_time_of_day = |why: NotJoined, is_one_way: bool| {
+            let by_it = Self::by_time_of_day(placed, host, slack);
+            by_it.map(|line| Self { is_one_way, ..line }).ok_or(why)
+        };
         let has_both = [true, false].map(|way| placed.iter().any(|placed| placed.point.goes_there == way));
         if has_both != [true; 2] {
-            return Self::by_time_of_day(placed, host, slack).ok_or(NotJoined::OneDirection);
+            return by_time_of_day(NotJoined::OneDirection, placed.len() >= LEAST);
         }
         if placed.len() < LEAST {
-            let few = NotJoined::TooFew { common: placed.len() as u64 };
-            return Self::by_time_of_day(placed, host, slack).ok_or(few);
+            return by_time_of_day(NotJoined::TooFew { common: placed.len() as u64 }, false);
         }
         let stretches = Stretches::along(placed, slack)?;
         if stretches.steps() > 0 {
@@ -38,7 +55,8 @@ impl Line {
         let (_, fit) = stretches.longest();
         let map = fit.to_clock_map(Duration::from_nanos(slack));
         let clock = clock(&fit, &map, span(placed), 0);
-        Ok(Self { clock, is_by_time_of_day: false, strays: stretches.strays, map, ahead_ns })
+        let strays = stretches.strays;
+        Ok(Self { clock, is_by_time_of_day: false, is_one_way: false, strays, map, ahead_ns })
     }
 
     /// As if both clocks were one; nothing if a packet contradicts that, or the time of day was set meanwhile.
@@ -57,7 +75,8 @@ impl Line {
             uncertainty: Duration::from_nanos(error),
             ..ClockMap::own(ClockDomain::RealTime, Duration::from_nanos(slack))
         };
-        Some(Self { clock, is_by_time_of_day: true, strays: 0, map, ahead_ns: host.begin.time_of_day_ahead_ns })
+        let ahead_ns = host.begin.time_of_day_ahead_ns;
+        Some(Self { clock, is_by_time_of_day: true, is_one_way: false, strays: 0, map, ahead_ns })
     }
 
     /// A time of the trace on the clock of the capture. What is later there is not earlier here.

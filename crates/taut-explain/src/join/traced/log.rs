@@ -14,6 +14,8 @@ pub(super) struct Mark {
     pub(super) at: u64,
     /// Its connection, by the number that the capture's sightings have for it.
     pub(super) flow: u32,
+    /// The same by the trace, which tells those with the same ends apart.
+    pub(super) connection: u32,
     /// Whether the traced end is the first of its ends.
     pub(super) is_first: bool,
     pub(super) what: Marked,
@@ -33,6 +35,10 @@ pub(super) enum Marked {
     Received,
     Read,
 }
+
+/// So many stretches of the trace's time are kept, 40 bytes each: where the capture lacks short ones, the trace has to
+/// tell.
+const MOST_STRETCHES: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug)]
 struct Open {
@@ -54,17 +60,19 @@ pub struct TraceLog<'a> {
     open: HashMap<u32, Open>,
     pub(super) marks: Vec<Mark>,
     pub(super) beyond: u64,
+    /// So many stretches are drawn of all directions together.
+    pub(super) drawn: usize,
 }
 
 impl<'a> TraceLog<'a> {
-    /// For a capture; stretches of time are kept up to `limit`, the longest ones.
+    /// For a capture; stretches of the joined time are drawn up to `limit`, the longest ones.
     pub fn new(sightings: &'a Sightings, explanation: &'a Explanation, limit: usize) -> Self {
         let wanted: HashSet<FlowEnds> =
             explanation.worst.iter().filter_map(|direction| ends(&direction.from, &direction.to)).collect();
         // Both ways of both ends.
-        let trace = Trace::new(4 * wanted.len().max(1)).with_spans(limit);
+        let trace = Trace::new(4 * wanted.len().max(1)).with_spans(limit.max(MOST_STRETCHES));
         let (open, marks) = (HashMap::new(), Vec::new());
-        Self { sightings, explanation, wanted, trace, open, marks, beyond: 0 }
+        Self { sightings, explanation, wanted, trace, open, marks, beyond: 0, drawn: limit }
     }
 
     /// The time of the connections that are wanted, and what is held against packets.
@@ -119,7 +127,8 @@ impl Sink for TraceLog<'_> {
             return;
         }
         let (at, thread) = (event.at.as_nanos(), event.who.map(|task| task.0));
-        self.marks.push(Mark { at, flow, is_first, what, from: event.bytes.start, to: event.bytes.end, thread });
+        let (connection, from, to) = (event.flow.0, event.bytes.start, event.bytes.end);
+        self.marks.push(Mark { at, flow, connection, is_first, what, from, to, thread });
     }
 
     fn close(&mut self, id: FlowId, why: Closed) {

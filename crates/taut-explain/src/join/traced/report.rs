@@ -12,12 +12,12 @@ use super::super::sightings::{MOST_SIGHTINGS, Sightings};
 use super::super::why::NotJoined;
 use super::clock::HostClock;
 use super::evidence::{Around, around};
-use super::ledger::{Part, Stretch, episodes, merge, stretches};
+use super::ledger::{Part, Stretch, episodes, extent, merge, overlap, stretches, without_idle_end};
 use super::line::Line;
-use super::log::{Mark, TraceLog, ends};
+use super::log::{TraceLog, ends};
 use super::pair::pair;
 use super::rule::Told;
-use crate::engine::{Breakdown, Episode, Held, Picture, held};
+use crate::engine::{Breakdown, Direction, Episode, Held, Picture, held};
 use crate::trace::{Traced, TracedDirection};
 use crate::words;
 
@@ -33,7 +33,7 @@ pub struct JoinedTrace {
     pub trace: String,
     /// Connections of which both have segments.
     pub connections: u64,
-    /// Events of the trace whose packet is in the capture, and by which the clocks were fitted.
+    /// Events of the trace whose packet is in the capture.
     pub matched_packets: u64,
     /// The traced host's time of day against the capture's clock.
     pub clock: ClockFit,
@@ -140,22 +140,22 @@ impl TraceLog<'_> {
         clock: Option<&HostClock>,
         programs: &HashMap<u32, String>,
     ) -> Result<JoinedTrace, NotJoined> {
-        let (sightings, explanation, beyond) = (self.sightings, self.explanation, self.beyond);
+        let (sightings, explanation, beyond, drawn) = (self.sightings, self.explanation, self.beyond, self.drawn);
         if self.marks.is_empty() {
             return Err(NotJoined::NothingInCommon);
         }
         let clock = clock.ok_or(NotJoined::OldRecording)?;
         let (traced, mut marks) = self.finish(end);
-        let placed = pair(sightings, &marks, clock.begin.time_of_day_ahead_ns);
-        if placed.is_empty() {
+        let pairs = pair(sightings, &marks, clock.begin.time_of_day_ahead_ns);
+        if pairs.events.is_empty() {
             return Err(NotJoined::OtherSegments);
         }
         if explanation.clock_steps > 0 {
             return Err(NotJoined::ClockWasSet);
         }
-        let line = Line::through(&placed, clock, sightings.resolution_ns.max(1) + 1)?;
+        let line = Line::through(&pairs, clock, sightings.resolution_ns.max(1) + 1)?;
         marks.iter_mut().for_each(|mark| mark.at = line.to_capture(mark.at));
-        let around = around(sightings, &marks, &placed);
+        let around = around(sightings, &marks, &pairs.events);
         let program = |thread: u32| match programs.get(&thread) {
             // A program's first thread has its number.
             Some(program) if program.ends_with(&format!("({thread})")) => program.clone(),
@@ -163,27 +163,18 @@ impl TraceLog<'_> {
             None => format!("thread {thread}"),
         };
         let captured_from = explanation.start.map_or(0, Instant::as_nanos);
-        let mut ledgers = Vec::new();
-        for ends in pairs_of_ends(explanation.worst.iter().map(|direction| (&direction.from, &direction.to))) {
-            let all = explanation.worst.iter();
-            let of_ends = all.filter(|direction| (direction.from.as_str(), direction.to.as_str()) == ends);
-            let pictures = of_ends.clone().filter_map(|direction| direction.picture.as_ref());
-            let captured: Vec<Stretch> =
-                pictures.flat_map(|picture| stretches(picture, captured_from, |at| at)).collect();
-            let round_trip_ns = of_ends.map(|direction| direction.min_rtt_ns).filter(|&ns| ns > 0).min();
-            ledgers.extend(Ledger::of(ends, (captured, round_trip_ns), &traced, &line));
-        }
+        let ledgers = ledgers(&explanation.worst, captured_from, &traced, &line);
         let origin =
             ledgers.iter().map(|ledger| ledger.parts[0].from).min().unwrap_or(captured_from).min(captured_from);
         let nothing = Around::default();
         let directions = ledgers.iter().map(|ledger| {
             let flow = ends(ledger.ends.0, ledger.ends.1).and_then(|ends| sightings.flow_between(&ends));
             let around = flow.and_then(|flow| around.get(&flow)).unwrap_or(&nothing);
-            ledger.report(origin, around, programs, &program)
+            ledger.report((origin, drawn / ledgers.len()), around, programs, &program)
         });
         Ok(JoinedTrace {
-            connections: connections(&marks, &placed.iter().map(|placed| placed.found.other).collect::<Vec<_>>()),
-            matched_packets: placed.len() as u64,
+            connections: pairs.connections,
+            matched_packets: pairs.events.len() as u64,
             is_by_time_of_day: line.is_by_time_of_day,
             capture_begin_ns: captured_from - origin,
             directions: directions.collect(),
@@ -194,32 +185,51 @@ impl TraceLog<'_> {
     }
 }
 
-/// Each once, in their order.
-fn pairs_of_ends<'t>(all: impl Iterator<Item = (&'t String, &'t String)>) -> Vec<(&'t str, &'t str)> {
-    let mut known = Vec::new();
-    for (from, to) in all {
-        if !known.contains(&(from.as_str(), to.as_str())) {
-            known.push((from.as_str(), to.as_str()));
-        }
+/// One for each direction of the capture that the trace has as well. Of several connections between the same ends,
+/// each has what the trace has of its own time.
+fn ledgers<'t>(captured: &'t [Direction], start: u64, all: &'t Traced, line: &Line) -> Vec<Ledger<'t>> {
+    let traced_from = all.start.map_or(0, Instant::as_nanos);
+    let of_picture = |picture: &Option<Picture>, start: u64, map: &dyn Fn(u64) -> u64| {
+        picture.as_ref().map_or_else(Vec::new, |picture| stretches(picture, start, map))
+    };
+    let mut by_ends: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
+    let mut ledgers: Vec<Ledger<'_>> = Vec::with_capacity(captured.len());
+    for (number, direction) in captured.iter().enumerate() {
+        by_ends.entry((&direction.from, &direction.to)).or_default().push(number);
+        ledgers.push(Ledger {
+            ends: (&direction.from, &direction.to),
+            captured: of_picture(&direction.picture, start, &|at| at),
+            not_captured: direction.picture.as_ref().map_or(0, |picture| picture.left_out),
+            round_trip_ns: Some(direction.min_rtt_ns).filter(|&ns| ns > 0),
+            ..Ledger::default()
+        });
     }
-    known
-}
-
-fn connections(marks: &[Mark], matched: &[u32]) -> u64 {
-    let mut flows: Vec<u32> = matched.iter().map(|&mark| marks[mark as usize].flow).collect();
-    flows.sort_unstable();
-    flows.dedup();
-    flows.len() as u64
+    for direction in all.worst.iter().filter(|direction| direction.transport == "tcp") {
+        let Some(numbers) = by_ends.get(&(direction.from.as_str(), direction.to.as_str())) else { continue };
+        let stretches = of_picture(&direction.picture, traced_from, &|at| line.to_capture(at));
+        let Some(extent_of_it) = extent(&stretches) else { continue };
+        let common = |number: usize| extent(&ledgers[number].captured).map_or(0, |own| overlap(own, extent_of_it));
+        let most = numbers.iter().copied().map(|number| (common(number), number)).max_by_key(|&(common, _)| common);
+        let Some((1.., number)) = most else { continue };
+        let side = usize::from(!direction.is_outgoing);
+        ledgers[number].traced[side].push(direction);
+        ledgers[number].sources[side].extend(stretches);
+    }
+    ledgers.into_iter().filter_map(Ledger::merged).collect()
 }
 
 fn remarks(line: &Line, clock: &HostClock, sightings: &Sightings, beyond: u64) -> Vec<String> {
     let mut remarks = Vec::new();
     if line.is_by_time_of_day {
-        remarks.push(
-            "Too few packets tell the offset of the clocks. The capture is taken to have the time of day of the traced \
+        let why = if line.is_one_way {
+            "Packets of one direction only tell the offset of the clocks, and that leaves one side of it open."
+        } else {
+            "Too few packets tell the offset of the clocks."
+        };
+        remarks.push(format!(
+            "{why} The capture is taken to have the time of day of the traced \
              host, as one made there has; no packet contradicts that."
-                .to_owned(),
-        );
+        ));
     }
     let set = clock.was_set_by();
     if set != 0 {
@@ -238,52 +248,41 @@ fn remarks(line: &Line, clock: &HostClock, sightings: &Sightings, beyond: u64) -
 }
 
 /// A direction's time, part by part.
+#[derive(Default)]
 struct Ledger<'t> {
     ends: (&'t str, &'t str),
+    captured: Vec<Stretch>,
+    /// Stretches of the capture that were not kept.
+    not_captured: u64,
+    round_trip_ns: Option<u64>,
     parts: Vec<Part>,
     /// As the sender's trace has it, and the receiver's.
     traced: [Vec<&'t TracedDirection>; 2],
+    sources: [Vec<Stretch>; 2],
     captured_ns: u64,
     traced_ns: u64,
 }
 
-impl<'t> Ledger<'t> {
+impl Ledger<'_> {
     /// Nothing where the trace has none of it.
-    fn of(
-        ends: (&'t str, &'t str),
-        (mut captured, round_trip_ns): (Vec<Stretch>, Option<u64>),
-        all: &'t Traced,
-        line: &Line,
-    ) -> Option<Self> {
-        let start = all.start.map_or(0, Instant::as_nanos);
-        let of = |is_outgoing: bool| {
-            let is_it = move |one: &&TracedDirection| {
-                one.is_outgoing == is_outgoing && (one.from.as_str(), one.to.as_str()) == ends && one.transport == "tcp"
-            };
-            all.worst.iter().filter(is_it).collect::<Vec<_>>()
-        };
-        let traced = [of(true), of(false)];
-        let mut sources = traced.each_ref().map(|directions| {
-            let pictures = directions.iter().filter_map(|direction| direction.picture.as_ref());
-            pictures.flat_map(|picture| stretches(picture, start, |at| line.to_capture(at))).collect::<Vec<_>>()
-        });
-        // The same ends may have several connections, one after another.
-        captured.sort_by_key(|stretch| stretch.from);
-        sources.iter_mut().for_each(|all| all.sort_by_key(|stretch| stretch.from));
-        let [sender, receiver] = &sources;
-        if sender.is_empty() && receiver.is_empty() || captured.is_empty() {
+    fn merged(mut self) -> Option<Self> {
+        self.captured.sort_by_key(|stretch| stretch.from);
+        self.sources.iter_mut().for_each(|all| all.sort_by_key(|stretch| stretch.from));
+        let [sender, receiver] = &self.sources;
+        if sender.is_empty() && receiver.is_empty() || self.captured.is_empty() {
             return None;
         }
-        let parts = merge(&captured, sender, receiver, round_trip_ns);
+        let parts = merge(&self.captured, sender, receiver, self.round_trip_ns);
+        let parts = without_idle_end(parts, &self.captured, sender);
         // A file that was made up may have them over one another.
         let length = |all: &[Stretch]| all.iter().fold(0_u64, |sum, one| sum.saturating_add(one.to - one.from));
-        let (captured_ns, traced_ns) = (length(&captured), length(sender).max(length(receiver)));
-        (!parts.is_empty()).then_some(Self { ends, parts, traced, captured_ns, traced_ns })
+        let (captured_ns, traced_ns) = (length(&self.captured), length(sender).max(length(receiver)));
+        (!parts.is_empty()).then_some(Self { parts, captured_ns, traced_ns, ..self })
     }
 
     fn report(
         &self,
-        origin: u64,
+        (origin, drawn): (u64, usize),
         around: &Around,
         programs: &HashMap<u32, String>,
         program: &impl Fn(u32) -> String,
@@ -335,7 +334,7 @@ impl<'t> Ledger<'t> {
             told: told(&self.parts),
             disagreements: disagreements(&self.parts),
             remarks: self.remarks(),
-            picture: breakdown.picture(origin, usize::MAX),
+            picture: breakdown.picture(origin, drawn),
         }
     }
 
@@ -345,11 +344,21 @@ impl<'t> Ledger<'t> {
         if !remarks.is_empty() {
             remarks.push("What the trace does not know the capture tells here, as far as it does.".to_owned());
         }
-        let cut =
-            traced.filter_map(|direction| direction.picture.as_ref()).map(|picture| picture.left_out).sum::<u64>();
-        if cut > 0 {
-            remarks.push(format!("{cut} short stretches of the trace were not kept; there the capture is believed."));
-        }
+        let left_out = |direction: &TracedDirection| direction.picture.as_ref().map_or(0, |picture| picture.left_out);
+        let not_traced: u64 = traced.map(|direction| left_out(direction)).sum();
+        remarks.extend(match (self.not_captured, not_traced) {
+            (0, 0) => None,
+            (0, cut) => {
+                Some(format!("{cut} short stretches of the trace were not kept; there the capture is believed."))
+            }
+            (cut, 0) => {
+                Some(format!("{cut} short stretches of the capture were not kept; there the trace is believed."))
+            }
+            (captured, traced) => Some(format!(
+                "{captured} short stretches of the capture and {traced} of the trace were not kept. There the other \
+                 one is believed, and where neither has one it is not known here: each file's own breakdown has all."
+            )),
+        });
         remarks
     }
 }

@@ -44,7 +44,8 @@ fn adds_up(direction: &JoinedDirection) {
 #[test]
 fn a_write_that_nagle_held_has_its_program_its_release_and_its_packets() {
     let joined = joined(&Scene::here(ROUNDS));
-    assert_eq!((joined.connections, joined.matched_packets), (1, 5 * ROUNDS), "{joined:#?}");
+    // Of the first acknowledgement nobody knows whether another one was before it.
+    assert_eq!((joined.connections, joined.matched_packets), (1, 5 * ROUNDS - 1), "{joined:#?}");
     // Two processes of one machine: the true offset is none.
     assert!(joined.clock.offset_ns.unsigned_abs() <= joined.clock.uncertainty_ns, "{:?}", joined.clock);
     assert!(joined.clock.uncertainty_ns < 20_000 && !joined.is_by_time_of_day, "{:?}", joined.clock);

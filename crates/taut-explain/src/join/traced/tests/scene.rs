@@ -114,6 +114,8 @@ struct Writer<'s> {
     events: Vec<Event>,
     spans: Vec<Span>,
     frame: u64,
+    /// Each end numbers its packets.
+    identifications: [u16; 2],
     start: u64,
 }
 
@@ -127,12 +129,15 @@ impl<'s> Writer<'s> {
             events: Vec::new(),
             spans: Vec::new(),
             frame: 0,
+            identifications: [65_500; 2],
             start: if scene.is_shuffled { 0 } else { scene.captured(0) },
         }
     }
 
     fn packet(&mut self, at: u64, is_from_client: bool, sequence: u32, acknowledgement: u32, payload: u32) -> u64 {
         self.frame += 1;
+        self.identifications[usize::from(is_from_client)] =
+            self.identifications[usize::from(is_from_client)].wrapping_add(1);
         let (from, to) = if is_from_client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
         let at = self.scene.captured(at);
         self.sightings.add(&Sighting {
@@ -145,7 +150,7 @@ impl<'s> Writer<'s> {
             flags: SegmentFlags(SegmentFlags::ACK),
             payload,
             window: 500,
-            identification: Some(self.frame as u16),
+            identification: Some(self.identifications[usize::from(is_from_client)]),
             timestamps: None,
             sack: None,
             permits_sack: false,
