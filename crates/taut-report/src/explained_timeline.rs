@@ -1,7 +1,7 @@
 //! What stands of a capture and a trace on one timeline in the text on captures, and its lanes.
 
 use taut_event::Holder;
-use taut_explain::join::{JoinedDirection, JoinedTrace, Witnessed};
+use taut_explain::join::{ClockFit, JoinedDirection, JoinedTrace, Witnessed};
 
 use crate::explained_file::holder_alone;
 use crate::explained_joined::rate;
@@ -16,6 +16,8 @@ const STRETCHES: usize = 1;
 const DIFFERENCES: usize = 3;
 /// Less of the time is no difference worth a line.
 const LEAST_SHARE: f64 = 0.01;
+/// Clocks of two machines are rarely nearer to each other, and an error above this could hide that they are two.
+const ONE_CLOCK_NS: u64 = 20_000;
 
 /// At most 100 columns wide. Without all details only the first direction.
 pub(crate) fn lines(joined: &JoinedTrace, is_full: bool) -> Vec<String> {
@@ -73,8 +75,9 @@ fn error(joined: &JoinedTrace) -> String {
     if joined.is_by_time_of_day {
         return "The error is that of reading the traced host's clocks.".to_owned();
     }
-    let is_within = joined.clock.offset_ns.unsigned_abs() <= joined.clock.uncertainty_ns;
-    let is_one = if is_within { " Both have one clock as far as that tells, as on one machine." } else { "" };
+    let ClockFit { offset_ns, uncertainty_ns, .. } = joined.clock;
+    let is_one = uncertainty_ns <= ONE_CLOCK_NS && offset_ns.unsigned_abs() <= uncertainty_ns;
+    let is_one = if is_one { " Both have one clock as far as that tells, as on one machine." } else { "" };
     format!(
         "The error is what no packet contradicts: from the traced socket to the capture and back it takes {} at \
          least.{is_one}",

@@ -184,7 +184,7 @@ pub(crate) fn joined_trace(
     match joined {
         Ok(joined) => Ok(Some(JoinedTrace { reference: reference.to_owned(), trace: trace.file.clone(), ..joined })),
         Err(why) if is_wanted => anyhow::bail!("{reference} and {} can't be joined: {why}", trace.file),
-        Err(NotJoined::NothingInCommon) => Ok(None),
+        Err(NotJoined::NoTcpInCommon) => Ok(None),
         Err(why) => {
             trace.remarks.push(format!("It is not joined with {reference}: {why}."));
             Ok(None)

@@ -10,6 +10,8 @@ pub(super) const LEAST: usize = 8;
 pub enum NotJoined {
     /// No packet of one is in the other.
     NothingInCommon,
+    /// A trace has no connection of TCP of a capture; by others it is not joined.
+    NoTcpInCommon,
     /// There are connections between the same ends, but no packet of one file is in the other.
     OtherPackets,
     /// They have too few packets in common.
@@ -23,6 +25,8 @@ pub enum NotJoined {
     OtherLinks,
     /// No link of one is known to be in the other, and the sniffer has one in cipher text without its begin.
     Sealed,
+    /// Several links of one may be one of the other, and each would give another offset of the clocks.
+    SeveralLinks,
     /// No clock that runs evenly explains the times, not even one that was set now and then.
     NoEvenClock,
     /// Both clocks run evenly, and too differently for clocks.
@@ -45,6 +49,10 @@ impl fmt::Display for NotJoined {
                 "they hold no connection in common: no segment of TCP and no datagram of UDP of one is in the other (a \
                  proxy between the two places makes connections of its own)",
             ),
+            Self::NoTcpInCommon => f.write_str(
+                "they hold no connection of TCP in common, and a trace is joined with a capture by TCP only (a proxy \
+                 between the two places makes connections of its own)",
+            ),
             Self::OtherPackets => f.write_str(
                 "they hold connections between the same ends, but not the same packets: they were taken at other \
                  times, or a proxy between the two places makes connections of its own, or nothing in them \
@@ -64,9 +72,13 @@ impl fmt::Display for NotJoined {
                 "the sniffer has a link in cipher text and not from its begin, so only lengths tell its PDUs, and \
                  those fit none of the log's or several; capture from before the connection opens",
             ),
+            Self::SeveralLinks => f.write_str(
+                "several links of one look like one of the other, as runs of the same test do, and nothing tells which \
+                 one it is: each gives another offset of the clocks",
+            ),
             Self::NoEvenClock => f.write_str(
-                "their clocks were set too often, or run too unevenly, for one timeline: packets would arrive before \
-                 they left",
+                "their clocks were set too often, or run too unevenly, for one timeline, or they are of two runs that \
+                 look alike: packets would arrive before they left",
             ),
             Self::Apart { ppm } => write!(
                 f,

@@ -28,6 +28,9 @@ pub use told::{BluetoothWay, BluetoothWays, InController, TimesOn};
 use super::report::Joined;
 use super::why::NotJoined;
 
+/// The stretch that is joined has one in so many of the PDUs that are in both, or more.
+const LEAST_SHARE: usize = 5;
+
 /// Puts the links of `other` on the timeline of `reference`.
 ///
 /// # Errors
@@ -36,5 +39,11 @@ use super::why::NotJoined;
 pub fn join_bluetooth(reference: &Crossings, other: &Crossings) -> Result<Joined, NotJoined> {
     let paired = pair::Paired::between(reference, other)?;
     let (stretches, is_early) = paired.stretches(reference, other)?;
+    // PDUs of two runs that look alike fit a line now and then; those of one run fit few lines.
+    let all: usize = stretches.all.iter().map(|stretch| stretch.packets.len()).sum();
+    let (longest, _) = stretches.longest();
+    if stretches.all[longest].packets.len() * LEAST_SHARE < all + stretches.strays as usize {
+        return Err(NotJoined::NoEvenClock);
+    }
     Ok(report::report(reference, other, &paired, &stretches, is_early))
 }

@@ -5,10 +5,13 @@ use std::collections::HashSet;
 use super::align::{Aligned, align};
 use super::crossings::{Crossings, Link};
 use super::pdu::Pdu;
-use crate::join::fit::Point;
+use crate::join::fit::{Fit, Point};
 use crate::join::matching::Match;
 use crate::join::stretches::{Placed, Stretches};
 use crate::join::why::{LEAST, NotJoined};
+
+/// Runs that are apart tell the offset of other times; meanwhile clocks gain so much on each other: seconds in a second.
+const APART: f64 = 1e-4;
 
 /// Sniffers stamp PDUs with clocks of their own, and not to the nanosecond.
 const SNIFFERS_NS: u64 = 20_000;
@@ -75,15 +78,8 @@ impl Paired {
                 }));
             }
         }
-        let count = |link: &PairedLink| link.ways.iter().map(|way| way.pairs.len() as u64).sum::<u64>();
-        candidates.sort_by_key(|link| std::cmp::Reverse((link.by_bytes, count(link))));
-        let mut all: Vec<PairedLink> = Vec::new();
-        for candidate in candidates {
-            let is_taken = |known: &PairedLink| (0..2).any(|file| known.links[file] == candidate.links[file]);
-            if !all.iter().any(is_taken) {
-                all.push(candidate);
-            }
-        }
+        candidates.sort_by_key(|link| std::cmp::Reverse((link.by_bytes, link.pdus())));
+        let all = chosen(candidates, reference, other)?;
         if !all.is_empty() {
             return Ok(Self { all });
         }
@@ -185,6 +181,70 @@ impl Paired {
         all.sort_by_key(|placed: &Placed| placed.point.at);
         all
     }
+}
+
+impl PairedLink {
+    fn pdus(&self) -> u64 {
+        self.ways.iter().map(|way| way.pairs.len() as u64).sum()
+    }
+
+    /// Both can't be: they have a link in common.
+    fn excludes(&self, other: &Self) -> bool {
+        (0..2).any(|file| self.links[file] == other.links[file])
+    }
+
+    /// Nearly as many PDUs are told alike.
+    fn rivals(&self, other: &Self) -> bool {
+        let nearly = |one: u64, other: u64| 10 * one.min(other) >= 9 * one.max(other);
+        self.excludes(other) && nearly(self.by_bytes, other.by_bytes) && nearly(self.pdus(), other.pdus())
+    }
+}
+
+/// Each link once, those with the most PDUs first. Runs of the same test look alike; then the clock decides that most
+/// PDUs agree on, and nothing where another one has nearly as many.
+fn chosen(candidates: Vec<PairedLink>, reference: &Crossings, other: &Crossings) -> Result<Vec<PairedLink>, NotJoined> {
+    let has_rival = |(number, one): (usize, &PairedLink)| {
+        candidates.iter().enumerate().any(|(place, two)| place != number && one.rivals(two))
+    };
+    let with_rival: Vec<bool> = candidates.iter().enumerate().map(has_rival).collect();
+    let mut clocks: Vec<(Fit, u64)> = Vec::new();
+    let mut clock_of = vec![None; candidates.len()];
+    let mut links: Vec<PairedLink> = Vec::with_capacity(candidates.len());
+    for (number, candidate) in candidates.into_iter().enumerate() {
+        let paired = Paired { all: vec![candidate] };
+        if with_rival[number]
+            && let Ok((stretches, _)) = paired.stretches(reference, other)
+            && stretches.steps() == 0
+        {
+            let (_, fit) = stretches.longest();
+            let agrees = |(known, _): &(Fit, u64)| {
+                let drift = APART * known.middle.abs_diff(fit.middle) as f64;
+                (known.offset - fit.offset).abs() <= known.uncertainty + fit.uncertainty + drift
+            };
+            let place = clocks.iter().position(agrees).unwrap_or(clocks.len());
+            if place == clocks.len() {
+                clocks.push((fit, 0));
+            }
+            clocks[place].1 += paired.all[0].pdus();
+            clock_of[number] = Some(place);
+        }
+        links.extend(paired.all);
+    }
+    let best = (0..clocks.len()).rev().max_by_key(|&place| clocks[place].1);
+    if let Some(best) = best
+        && clocks.iter().enumerate().any(|(place, clock)| place != best && 10 * clock.1 >= 9 * clocks[best].1)
+    {
+        return Err(NotJoined::SeveralLinks);
+    }
+    let of_best = |number: usize| !with_rival[number] || best.is_none() || clock_of[number] == best;
+    let (first, later): (Vec<_>, Vec<_>) = links.into_iter().enumerate().partition(|(number, _)| of_best(*number));
+    let mut all: Vec<PairedLink> = Vec::new();
+    for (_, candidate) in first.into_iter().chain(later) {
+        if !all.iter().any(|known| known.excludes(&candidate)) {
+            all.push(candidate);
+        }
+    }
+    Ok(all)
 }
 
 /// The directions of two links that hold the same PDUs, with how many were told by their bytes.

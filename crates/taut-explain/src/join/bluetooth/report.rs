@@ -61,11 +61,9 @@ pub(super) fn report(
     for link in &paired.all {
         let before = whole.len();
         for paired_way in &link.ways {
-            let is_within = |crossing: &Crossing<'_>| (span[0]..=span[1]).contains(&crossing.reference.begin);
-            let crossings: Vec<Crossing<'_>> = Paired::crossings(link, paired_way, reference, other)
-                .map(|crossing| reports.checked(crossing, paired_way, &clocks, is_within(&crossing)))
-                .filter(is_within)
-                .collect();
+            let all = Paired::crossings(link, paired_way, reference, other);
+            let crossings: Vec<Crossing<'_>> =
+                all.filter_map(|crossing| reports.checked(crossing, paired_way, &clocks)).collect();
             for crossing in &crossings {
                 let place = frames.len() as u32;
                 frames.push([crossing.reference.frames[0], crossing.other.frames[0]]);
@@ -127,15 +125,12 @@ impl Reports {
         Self { joined, span, has_steps, is_told_early, next: 0, left_out: 0 }
     }
 
-    /// Of crossings in the order of [`Paired::stretches`]. A time behind a step of a clock is on another line.
-    fn checked<'a>(
-        &mut self,
-        crossing: Crossing<'a>,
-        way: &PairedWay,
-        clocks: &Clocks<'_>,
-        is_within: bool,
-    ) -> Crossing<'a> {
+    /// Of crossings in the order of [`Paired::stretches`], those of the stretch that is joined. A time behind a step of
+    /// a clock is on another line, be it that of the PDU itself or of its report.
+    fn checked<'a>(&mut self, crossing: Crossing<'a>, way: &PairedWay, clocks: &Clocks<'_>) -> Option<Crossing<'a>> {
         let number = self.next;
+        let is_of_line = !self.has_steps || self.joined.contains(&(number, way.goes_there));
+        let is_within = is_of_line && (self.span[0]..=self.span[1]).contains(&crossing.reference.begin);
         self.next += 1;
         let is_joined = if self.is_told_early {
             let times = [crossing.reference.done, clocks.to_reference(crossing.other.done)];
@@ -144,7 +139,7 @@ impl Reports {
             self.joined.contains(&(number, !way.goes_there))
         };
         self.left_out += u64::from(is_within && crossing.is_reported && !is_joined);
-        Crossing { is_reported: crossing.is_reported && is_joined, ..crossing }
+        is_within.then_some(Crossing { is_reported: crossing.is_reported && is_joined, ..crossing })
     }
 }
 

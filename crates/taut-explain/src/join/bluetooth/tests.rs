@@ -247,3 +247,41 @@ fn an_event_that_ends_although_the_next_pdu_is_there_was_closed_early_and_one_th
     // Of the first one the second one was still to be sent, and the capture ends with the third one's answer.
     assert_eq!((told.repeats_ns, told.reported_late_ns, told.pdus), (0, 50_000, 3));
 }
+
+/// The same exchange once or more often, each time as a link of its own, which begins at these milliseconds: as the
+/// central's host and as the peripheral's has it. A PDU takes between 2 and 3 ms.
+fn runs(central: &[u64], peripheral: &[u64]) -> [Crossings; 2] {
+    const MS: u64 = 1_000_000;
+    let file = |is_central: bool, begins: &[u64]| {
+        let mut file = Crossings::new();
+        let mut frame = 0;
+        for (run, begin) in begins.iter().enumerate() {
+            let handle = (0, run as u16 + 1);
+            file.connected(handle, Some(is_central), [1; 6]);
+            for number in 0..100_u32 {
+                let is_sent = (number % 2 == 0) == is_central;
+                let way = 2 * MS + u64::from(number * 7919 % 1000) * 1000;
+                let at = (begin + 20 * u64::from(number)) * MS + if is_sent { 0 } else { way };
+                let payload = [&[9, 0, 4, 0][..], &number.to_le_bytes(), &[7; 5]].concat();
+                frame += 1;
+                file.acl((Instant::from_nanos(at), frame), handle, !is_sent, true, &payload, 13);
+            }
+        }
+        file.finish();
+        file
+    };
+    [file(true, central), file(false, peripheral)]
+}
+
+#[test]
+fn of_two_runs_that_look_alike_none_is_taken_for_the_other() {
+    let offset = |[central, peripheral]: [Crossings; 2]| {
+        join_bluetooth(&central, &peripheral).map(|joined| (joined.clock.offset_ns, joined.matched_packets))
+    };
+    let (alone, pdus) = offset(runs(&[1000], &[1000])).unwrap();
+    assert!(alone.abs() < 2_000_000 && pdus == 100, "{alone} {pdus}");
+    assert_eq!(offset(runs(&[1000, 11_000], &[11_000])), Err(NotJoined::SeveralLinks));
+    // Where both have both, only one clock explains all.
+    let (both, pdus) = offset(runs(&[1000, 11_000], &[1000, 11_000])).unwrap();
+    assert!(both.abs() < 2_000_000 && pdus == 200, "{both} {pdus}");
+}

@@ -26,7 +26,7 @@ impl Line {
     /// Through what the packets allow. `slack` is what the clocks' steps leave open, in nanoseconds.
     pub(super) fn through(pairs: &Pairs, host: &HostClock, slack: u64) -> Result<Self, NotJoined> {
         let mut all = [pairs.sure.as_slice(), &pairs.likely].concat();
-        all.sort_by_key(|placed| placed.point.at);
+        all.sort_by_key(|placed| placed.found.reference);
         let found = Self::along(&all, host, slack);
         match Self::along(&pairs.sure, host, slack) {
             // What is only likely may be the one that does not fit.
@@ -86,6 +86,6 @@ impl Line {
 }
 
 fn span(placed: &[Placed]) -> u64 {
-    let at = |placed: Option<&Placed>| placed.map_or(0, |placed| placed.point.at);
-    at(placed.last()) - at(placed.first())
+    let times = || placed.iter().map(|placed| placed.point.at);
+    times().max().unwrap_or(0) - times().min().unwrap_or(0)
 }

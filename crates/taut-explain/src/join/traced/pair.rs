@@ -47,8 +47,18 @@ type Key = (u32, bool, bool, u32);
 #[derive(Clone, Copy, Debug)]
 struct Known {
     packet: u32,
-    is_sure: bool,
-    is_likely: bool,
+    says: Says,
+}
+
+/// What a packet's number is worth.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Says {
+    /// It is the packet, and a limit to the clocks.
+    Sure,
+    Likely,
+    /// It is the first one of its sender, and no limit: another one may have been before it.
+    First,
+    Nothing,
 }
 
 /// The packets of the capture by their numbers, the first one of each.
@@ -92,7 +102,8 @@ impl Packets {
             highest.entry(own).and_modify(|highest| *highest = (*highest).max(to)).or_insert(to);
             if seen.length > 0 {
                 let sent_to = sent_to.entry(own).or_insert(from);
-                packets.add((own, false, from), number, from >= *sent_to, true);
+                let says = if from >= *sent_to { Says::Sure } else { Says::First };
+                packets.add((own, false, from), number, says);
                 *sent_to = (*sent_to).max(to);
             }
             let before = last.get(&own).copied();
@@ -106,8 +117,13 @@ impl Packets {
                 let is_more = said.is_some_and(|said| said < to);
                 let is_next = before.is_some_and(|last| last.identification.wrapping_add(1) == seen.identification);
                 let is_in_a_row = is_numbered.contains(&(seen.flow, seen.is_from_first));
-                let is_likely = is_more && !is_in_a_row && seen.length == 0;
-                packets.add((peer, true, to), number, is_more && is_in_a_row && is_next, is_likely);
+                let says = match (is_in_a_row, seen.length) {
+                    (true, _) if is_more && is_next => Says::Sure,
+                    (false, 0) if is_more => Says::Likely,
+                    (_, 0) if said.is_none() => Says::First,
+                    _ => Says::Nothing,
+                };
+                packets.add((peer, true, to), number, says);
                 if said.is_none_or(|said| said < to) {
                     packets.told.entry(peer).or_default().push((to, number));
                     said = Some(to);
@@ -118,9 +134,9 @@ impl Packets {
         packets
     }
 
-    fn add(&mut self, place: Place, packet: u32, is_sure: bool, is_likely: bool) {
+    fn add(&mut self, place: Place, packet: u32, says: Says) {
         let Entry::Vacant(entry) = self.known.entry(place) else { return };
-        entry.insert(Known { packet, is_sure, is_likely });
+        entry.insert(Known { packet, says });
         let ((flow, _, is_from_first), acknowledges, number) = place;
         let places = self.places.entry((flow, is_from_first, acknowledges, number as u32));
         places.and_modify(|other| *other = None).or_insert(Some(place));
@@ -222,6 +238,15 @@ fn lanes(packets: &Packets, marks: &[Mark]) -> HashMap<(u32, bool), (Lane, i64)>
     votes.into_iter().filter_map(|(lane, votes)| Some((lane, decided(votes)?))).collect()
 }
 
+/// Of connections with both ends traced each end has one of its own.
+fn count(connections: &HashSet<(u32, bool, u32)>) -> u64 {
+    let mut by_end: HashMap<u32, [u64; 2]> = HashMap::new();
+    for &(flow, is_first, _) in connections {
+        by_end.entry(flow).or_default()[usize::from(is_first)] += 1;
+    }
+    by_end.values().map(|[second, first]| first.max(second)).sum()
+}
+
 /// The packets that left the traced end or came to it as the trace has it. `ahead_ns` is added to times of the trace.
 pub(super) fn pair(sightings: &Sightings, marks: &[Mark], ahead_ns: i64) -> Pairs {
     let flows: HashSet<u32> = marks.iter().map(|mark| mark.flow).collect();
@@ -248,16 +273,16 @@ pub(super) fn pair(sightings: &Sightings, marks: &[Mark], ahead_ns: i64) -> Pair
             continue;
         }
         if let Some(known) = packets.known.get(&place_of) {
-            let ((flow, epoch, _), ..) = place_of;
-            connections.insert((flow, epoch));
+            connections.insert((mark.flow, mark.is_first, mark.connection));
             let placed = placed(known.packet, sought.goes_there);
-            let is_sure = !sought.goes_there || known.is_sure;
-            if is_sure {
-                pairs.sure.push(placed);
-            } else if known.is_likely {
-                pairs.likely.push(placed);
+            // What left is captured later, be it for the first time or once more.
+            match known.says {
+                _ if !sought.goes_there => pairs.sure.push(placed),
+                Says::Sure => pairs.sure.push(placed),
+                Says::Likely => pairs.likely.push(placed),
+                Says::First | Says::Nothing => {}
             }
-            if is_sure || known.is_likely {
+            if !sought.goes_there || known.says != Says::Nothing {
                 pairs.events.push(placed.found);
             }
         }
@@ -266,8 +291,9 @@ pub(super) fn pair(sightings: &Sightings, marks: &[Mark], ahead_ns: i64) -> Pair
             pairs.sure.push(placed(packet, false));
         }
     }
-    pairs.sure.sort_by_key(|placed| placed.point.at);
-    pairs.likely.sort_by_key(|placed| placed.point.at);
-    pairs.connections = connections.len() as u64;
+    // A clock that is set back shows times again: the file's order is that of the packets.
+    pairs.sure.sort_by_key(|placed| placed.found.reference);
+    pairs.likely.sort_by_key(|placed| placed.found.reference);
+    pairs.connections = count(&connections);
     pairs
 }

@@ -33,7 +33,7 @@ pub struct JoinedTrace {
     pub trace: String,
     /// Connections of which both have segments.
     pub connections: u64,
-    /// Events of the trace whose packet is in the capture.
+    /// Events of the trace whose packet is in the capture, and by which the clocks were fitted.
     pub matched_packets: u64,
     /// The traced host's time of day against the capture's clock.
     pub clock: ClockFit,
@@ -142,7 +142,7 @@ impl TraceLog<'_> {
     ) -> Result<JoinedTrace, NotJoined> {
         let (sightings, explanation, beyond, drawn) = (self.sightings, self.explanation, self.beyond, self.drawn);
         if self.marks.is_empty() {
-            return Err(NotJoined::NothingInCommon);
+            return Err(NotJoined::NoTcpInCommon);
         }
         let clock = clock.ok_or(NotJoined::OldRecording)?;
         let (traced, mut marks) = self.finish(end);

@@ -1,3 +1,5 @@
+mod again;
+mod holes;
 mod rules;
 mod scene;
 
@@ -44,8 +46,7 @@ fn adds_up(direction: &JoinedDirection) {
 #[test]
 fn a_write_that_nagle_held_has_its_program_its_release_and_its_packets() {
     let joined = joined(&Scene::here(ROUNDS));
-    // Of the first acknowledgement nobody knows whether another one was before it.
-    assert_eq!((joined.connections, joined.matched_packets), (1, 5 * ROUNDS - 1), "{joined:#?}");
+    assert_eq!((joined.connections, joined.matched_packets), (1, 5 * ROUNDS), "{joined:#?}");
     // Two processes of one machine: the true offset is none.
     assert!(joined.clock.offset_ns.unsigned_abs() <= joined.clock.uncertainty_ns, "{:?}", joined.clock);
     assert!(joined.clock.uncertainty_ns < 20_000 && !joined.is_by_time_of_day, "{:?}", joined.clock);
@@ -83,10 +84,12 @@ fn what_one_does_not_know_the_other_fills_in() {
 fn what_can_not_be_joined_says_why() {
     let here = Scene::here(ROUNDS);
     let why = |scene: &Scene| join_with(&scene.seen(), Some(&clock())).unwrap_err();
-    assert_eq!(why(&Scene { other_port: true, ..here.clone() }), NotJoined::NothingInCommon);
+    assert_eq!(why(&Scene { other_port: true, ..here.clone() }), NotJoined::NoTcpInCommon);
     assert_eq!(why(&Scene { other_numbers: true, ..here.clone() }), NotJoined::OtherSegments);
     assert_eq!(join_with(&here.seen(), None).unwrap_err(), NotJoined::OldRecording);
-    assert_eq!(why(&Scene { step: 700_000_000, ..here.clone() }), NotJoined::ClockWasSet);
+    for step in [700_000_000, -120_000_000] {
+        assert_eq!(why(&Scene { step, ..here.clone() }), NotJoined::ClockWasSet, "{step}");
+    }
     let mut seen = here.seen();
     seen.explanation.clock_steps = 1;
     assert_eq!(join_with(&seen, Some(&clock())).unwrap_err(), NotJoined::ClockWasSet);

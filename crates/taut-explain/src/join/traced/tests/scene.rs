@@ -29,6 +29,13 @@ const ANSWERS: u32 = 5_000;
 pub(super) struct Scene {
     pub(super) seed: u64,
     pub(super) rounds: u64,
+    /// The conversation begins so late, in nanoseconds, and its first byte has this number.
+    pub(super) begin: u64,
+    pub(super) first: u32,
+    /// What the second write sent is acknowledged half a millisecond before the answer comes.
+    pub(super) acknowledges_first: bool,
+    /// The hosts number their packets.
+    pub(super) is_numbered: bool,
     /// The capture's clock against the host's time of day, and what it gains.
     pub(super) offset: i64,
     pub(super) rate_ppm: f64,
@@ -48,7 +55,7 @@ pub(super) struct Scene {
 pub(super) struct Seen {
     pub(super) sightings: Sightings,
     pub(super) explanation: Explanation,
-    flow: Flow,
+    pub(super) flow: Flow,
     pub(super) events: Vec<Event>,
     pub(super) end: u64,
 }
@@ -79,6 +86,10 @@ impl Scene {
         Self {
             seed: 1,
             rounds,
+            begin: 0,
+            first: FIRST,
+            acknowledges_first: false,
+            is_numbered: true,
             offset: 0,
             rate_ppm: 0.0,
             way: 2_000,
@@ -93,7 +104,7 @@ impl Scene {
     /// What the capture's clock shows at a time since the begin.
     pub(super) fn captured(&self, at: u64) -> u64 {
         let drift = (at as f64 * self.rate_ppm * 1e-6) as i64;
-        let step = if at > self.rounds * ROUND / 2 { self.step } else { 0 };
+        let step = if at > self.begin + self.rounds * ROUND / 2 { self.step } else { 0 };
         let shuffled = if self.is_shuffled { Random(at).below(1_000_000_000) } else { 0 };
         (DAY + BOOT as i64 + at as i64 + drift + self.offset + step + shuffled as i64) as u64
     }
@@ -130,7 +141,7 @@ impl<'s> Writer<'s> {
             spans: Vec::new(),
             frame: 0,
             identifications: [65_500; 2],
-            start: if scene.is_shuffled { 0 } else { scene.captured(0) },
+            start: if scene.is_shuffled { 0 } else { scene.captured(scene.begin) },
         }
     }
 
@@ -150,7 +161,7 @@ impl<'s> Writer<'s> {
             flags: SegmentFlags(SegmentFlags::ACK),
             payload,
             window: 500,
-            identification: Some(self.identifications[usize::from(is_from_client)]),
+            identification: self.scene.is_numbered.then_some(self.identifications[usize::from(is_from_client)]),
             timestamps: None,
             sack: None,
             permits_sack: false,
@@ -195,17 +206,17 @@ impl<'s> Writer<'s> {
     }
 
     fn span(&mut self, holder: Holder, from: u64, to: u64) {
-        let begin_ns = from - self.start;
-        self.spans.push(Span { holder, begin_ns, held_ns: to - from, frames: [self.frame, self.frame] });
+        let begin_ns = from.saturating_sub(self.start);
+        self.spans.push(Span { holder, begin_ns, held_ns: to.saturating_sub(from), frames: [self.frame, self.frame] });
     }
 
     fn round(&mut self, round: u64, random: &mut Random) {
-        let Scene { way, other_numbers, .. } = *self.scene;
-        let begin = round * ROUND + 100_000;
+        let Scene { way, first, other_numbers, acknowledges_first, .. } = *self.scene;
+        let begin = self.scene.begin + round * ROUND + 100_000;
         let mut late = || way + random.below(20_000);
         let (there, after, back, answered) = (late(), late(), late(), late());
-        let number = FIRST.wrapping_add(round as u32 * 64);
-        let (byte, answer) = (1 << 32 | u64::from(FIRST), 1 << 32 | u64::from(ANSWERS));
+        let number = first.wrapping_add(round as u32 * 64);
+        let (byte, answer) = (1 << 32 | u64::from(first), 1 << 32 | u64::from(ANSWERS));
         let (byte, answer) = (byte + round * 64, answer + round * 8);
         let answers = ANSWERS + round as u32 * 8;
         // A connection of the same ends before this one.
@@ -234,8 +245,12 @@ impl<'s> Writer<'s> {
         self.state(acknowledged + 5_000, 0, 48);
         let second = self.packet(acknowledged + 5_000 + after, true, number.wrapping_add(16), answers, 48);
         let done = acknowledged + 2 * (way + 20_000) + 1_000_000;
+        let told = if acknowledges_first { done - 500_000 } else { done };
+        if acknowledges_first {
+            self.packet(told - answered, false, answers, number.wrapping_add(64), 0);
+        }
         self.packet(done - answered, false, answers, number.wrapping_add(64), 8);
-        self.stamp(done, Stamp::Acknowledged, byte + 16, 48);
+        self.stamp(told, Stamp::Acknowledged, byte + 16, 48);
         self.stamp(done, Stamp::Received, answer, 8);
         self.state(done, 0, 0);
         self.stamp(done + 1_000, Stamp::Read, answer, 8);
@@ -265,7 +280,7 @@ impl<'s> Writer<'s> {
         let own = if self.scene.other_port { CLIENT + 1 } else { CLIENT };
         let key = FlowKey::Tcp(address(own), address(SERVER));
         let flow = Flow { key, from_start: false, coverage: Coverage::NONE };
-        let end = BOOT + self.scene.rounds * ROUND;
+        let end = BOOT + self.scene.begin + self.scene.rounds * ROUND;
         Seen { sightings: self.sightings, explanation, flow, events: self.events, end }
     }
 }
