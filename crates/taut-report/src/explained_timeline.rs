@@ -254,6 +254,15 @@ mod tests {
     }
 
     #[test]
+    fn one_clock_is_told_only_where_two_would_be_seen() {
+        let says = |offset_ns, uncertainty_ns| {
+            let clock = ClockFit { offset_ns, uncertainty_ns, ..ClockFit::default() };
+            told(&JoinedTrace { clock, ..joined() }, false).contains("one clock")
+        };
+        assert!(says(1750, 4280) && !says(5000, 4280) && !says(8_950_000, 10_700_000));
+    }
+
+    #[test]
     fn a_clock_by_the_time_of_day_says_so() {
         let by_time =
             JoinedTrace { is_by_time_of_day: true, clock: ClockFit::default(), directions: vec![], ..joined() };

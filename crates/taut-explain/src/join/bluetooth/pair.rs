@@ -10,7 +10,8 @@ use crate::join::matching::Match;
 use crate::join::stretches::{Placed, Stretches};
 use crate::join::why::{LEAST, NotJoined};
 
-/// Runs that are apart tell the offset of other times; meanwhile clocks gain so much on each other: seconds in a second.
+/// Runs that are apart tell the offset of other times; meanwhile clocks gain so much on each other, in seconds per
+/// second.
 const APART: f64 = 1e-4;
 
 /// Sniffers stamp PDUs with clocks of their own, and not to the nanosecond.
