@@ -43,6 +43,8 @@ const MOST_STRETCHES: usize = 1 << 20;
 #[derive(Clone, Copy, Debug)]
 struct Open {
     flow: u32,
+    /// Numbers of flows are given again, those of connections are not.
+    connection: u32,
     is_first: bool,
     is_wanted: bool,
 }
@@ -60,6 +62,7 @@ pub struct TraceLog<'a> {
     open: HashMap<u32, Open>,
     pub(super) marks: Vec<Mark>,
     pub(super) beyond: u64,
+    opened: u32,
     /// So many stretches are drawn of all directions together.
     pub(super) drawn: usize,
 }
@@ -72,7 +75,7 @@ impl<'a> TraceLog<'a> {
         // Both ways of both ends.
         let trace = Trace::new(4 * wanted.len().max(1)).with_spans(limit.max(MOST_STRETCHES));
         let (open, marks) = (HashMap::new(), Vec::new());
-        Self { sightings, explanation, wanted, trace, open, marks, beyond: 0, drawn: limit }
+        Self { sightings, explanation, wanted, trace, open, marks, beyond: 0, opened: 0, drawn: limit }
     }
 
     /// The time of the connections that are wanted, and what is held against packets.
@@ -109,7 +112,13 @@ impl Sink for TraceLog<'_> {
         let FlowKey::Tcp(own, peer) = flow.key else { return };
         let ends = (own.min(peer), own.max(peer), false);
         let Some(number) = self.sightings.flow_between(&ends) else { return };
-        let open = Open { flow: number, is_first: own <= peer, is_wanted: self.wanted.contains(&ends) };
+        self.opened += 1;
+        let open = Open {
+            flow: number,
+            connection: self.opened,
+            is_first: own <= peer,
+            is_wanted: self.wanted.contains(&ends),
+        };
         self.open.insert(id.0, open);
         if open.is_wanted {
             self.trace.flow(id, flow);
@@ -117,7 +126,7 @@ impl Sink for TraceLog<'_> {
     }
 
     fn event(&mut self, event: &Event) {
-        let Some(&Open { flow, is_first, is_wanted }) = self.open.get(&event.flow.0) else { return };
+        let Some(&Open { flow, connection, is_first, is_wanted }) = self.open.get(&event.flow.0) else { return };
         if is_wanted {
             self.trace.event(event);
         }
@@ -127,7 +136,7 @@ impl Sink for TraceLog<'_> {
             return;
         }
         let (at, thread) = (event.at.as_nanos(), event.who.map(|task| task.0));
-        let (connection, from, to) = (event.flow.0, event.bytes.start, event.bytes.end);
+        let (from, to) = (event.bytes.start, event.bytes.end);
         self.marks.push(Mark { at, flow, connection, is_first, what, from, to, thread });
     }
 

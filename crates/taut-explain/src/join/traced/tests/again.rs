@@ -26,9 +26,10 @@ fn joined_twice(is_reported: [bool; 2]) -> JoinedTrace {
     let mut log = TraceLog::new(&one.sightings, &one.explanation, 10_000);
     one.tell(&mut log);
     log.close(FlowId(0), taut_event::Closed::Ended);
-    log.flow(FlowId(1), &two.flow);
+    // The number is given again.
+    log.flow(FlowId(0), &two.flow);
     for event in &two.events {
-        log.event(&taut_event::Event { flow: FlowId(1), ..event.clone() });
+        log.event(event);
     }
     log.join(Instant::from_nanos(two.end), Some(&clock()), &HashMap::new()).unwrap()
 }
