@@ -77,7 +77,7 @@ fn stretches_that_were_not_kept_are_the_others_to_tell() {
     let mut number = 0_u32;
     picture.spans.retain(|_| {
         number += 1;
-        number % 3 != 0
+        !number.is_multiple_of(3)
     });
     picture.left_out = all - picture.spans.len() as u64;
     let left = format!("{} short stretches of the capture were not kept", picture.left_out);
