@@ -207,6 +207,9 @@ fn a_step_of_the_clock_is_no_time_of_the_controller() {
         for (joined, way) in sent(&conversation(|_| false, 3_000_000_000 + part * 1_000_000)) {
             assert!(joined.clock.uncertainty_ns < 20_000_000, "{part} {joined:?}");
             assert!(joined.clock.steps == 1 && is_soon(&joined, &way), "{part} {joined:?}");
+            // What comes is at the host 0.8 ms after its end on the air, whatever its clock shows.
+            let came = joined.bluetooth.as_ref().unwrap().ways.iter().find_map(|way| way.to_host.as_ref()).unwrap();
+            assert!(came.most_ns - came.least_ns < 1000, "{part} {joined:?}");
             let left_out = joined.remarks.iter().any(|remark| remark.contains("reports of the controller are not of"));
             let count = way.to_report.as_ref().unwrap().count;
             assert!(count > 190 && (left_out || count == way.pdus), "{part} {joined:?}");
