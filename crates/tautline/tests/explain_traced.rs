@@ -145,7 +145,7 @@ fn a_trace_of_something_else_is_refused_with_its_reason() {
     let same = events(from, to, true);
     let moved = same.replace(&format!("> 0 {} 4711 ", BOOT + 5 * MS - 5_000), "> 0 1000 4711 ");
     let cases = [
-        ("other.events", events(from, "10.9.9.9:80", true), "they hold no connection in common", None),
+        ("other.events", events(from, "10.9.9.9:80", true), "they hold no connection of TCP in common", None),
         ("old.events", events(from, to, false), "older versions recorded it", Some("older versions recorded it")),
         ("numbers.events", same.replace(" 42949", " 52949"), "no segment of one is in the other", Some("no segment")),
         ("uneven.events", same.replace(" 9999000 4711", " 999000 4711"), "run too unevenly", Some("too unevenly")),
