@@ -30,7 +30,8 @@ impl<'a> Facts<'a> {
         let in_pdu = half.tally.bytes / half.tally.pdus.max(1);
         let sdu = half.tally.sdu_bytes.median().unwrap_or(in_pdu).max(1);
         let mps = if half.limits.mps > 0 { half.limits.mps } else { half.tally.largest_packet.saturating_sub(4) };
-        let link = channel.link(way);
+        let mut link = channel.link(way);
+        link.is_encrypted |= half.tally.mic.is_seen();
         let per_interval = half.uses.main().map_or(0, |its| its.per_interval);
         let limit = model::limit(&link, way.index(), sdu, mps);
         let (whole_ns, bits) = (half.breakdown.total_ns(), half.tally.bytes as f64 * 8.0);
@@ -137,6 +138,12 @@ impl<'a> Facts<'a> {
     /// holders, or of none that is known.
     pub(super) fn is_gain(&self, cause: &str, holders: &[Holder], least: f64) -> bool {
         let held: f64 = holders.iter().chain([&Holder::NotKnown]).map(|&holder| self.ns(holder)).sum();
-        held >= least * self.whole_ns as f64 && self.gains.as_ref().is_some_and(|gains| gains.saved(cause) >= least)
+        let is_held = held >= least * self.whole_ns as f64;
+        self.gains.as_ref().is_some_and(|gains| (is_held || gains.is_near()) && gains.saved(cause) >= least)
+    }
+
+    /// Whether a scenario shows nearly what the log shows.
+    pub(super) fn is_near(&self) -> bool {
+        self.gains.as_ref().is_some_and(Gains::is_near)
     }
 }

@@ -19,20 +19,21 @@ const LEAST_FULL: f64 = 0.02;
 pub(super) fn gains(facts: &Facts<'_>) -> Option<Gains> {
     let standing: Vec<_> = fit::fit(facts)
         .into_iter()
-        .map(|fitted| {
-            let remedied = remedied(facts, &fitted);
+        .map(|mut fitted| {
+            let remedied = remedied(facts, &mut fitted);
             (fitted, remedied)
         })
         .collect();
-    (!standing.is_empty()).then_some(Gains { standing })
+    (!standing.is_empty()).then(|| Gains { standing, is_sent_here: facts.half.is_sent_here() })
 }
 
 /// Runs the remedies of all that may bind a scenario; of each the change that gives most.
-fn remedied(facts: &Facts<'_>, fitted: &Fitted) -> Vec<Remedied> {
-    let duration = fit::duration(facts);
+fn remedied(facts: &Facts<'_>, fitted: &mut Fitted) -> Vec<Remedied> {
+    let duration = fit::told_duration(facts);
     let Some((_, outcome)) = replay(&fitted.scenario, facts.way, &facts.link, fit::SEED, duration) else {
         return Vec::new();
     };
+    fitted.bps = outcome.throughput_bps;
     let all = suspects(Run { scenario: &fitted.scenario, outcome: &outcome });
     let mut all: Vec<_> = all.into_iter().map(|Suspect { cause, trials, .. }| (cause, trials)).collect();
     // Buffers that are filled again too late for the event are its early end to the simulator. The log shows that they

@@ -258,7 +258,8 @@ impl Half {
         }
         self.is_freshly_granted = false;
         if !self.is_sent_here {
-            let air_ns = if self.is_classic { 0 } else { model::air_ns(acl.length, link, 1) };
+            self.notes_mic(at, std::iter::once(acl.length), link);
+            let air_ns = self.air_ns(acl.length, link);
             self.went(at, air_ns, link);
             self.settle(air_ns);
             return;
@@ -413,6 +414,8 @@ impl Half {
             let is_close = self.gone.back().is_some_and(|&last| at.saturating_sub(last) < link.interval_ns / 2);
             self.tally.close_reports += u64::from(is_close);
         }
+        let lengths: Vec<u16> = self.in_controller.iter().take(count).map(|(length, _)| *length).collect();
+        self.notes_mic(at, lengths.into_iter(), link);
         for n in 0..packets {
             let Some((length, handed_over)) = self.in_controller.pop_front() else { break };
             any = true;
@@ -422,7 +425,7 @@ impl Half {
             if n == 0 && count == 1 {
                 self.notes_way(length, at.saturating_sub(handed_over));
             }
-            let own_ns = if self.is_classic { 0 } else { model::air_ns(length, link, 0) };
+            let own_ns = self.air_ns(length, link);
             air_ns += own_ns;
             self.went(at, own_ns, link);
         }
@@ -433,6 +436,22 @@ impl Half {
             self.tally.last_place = self.tally.last_place.max(place);
             self.settle(air_ns);
             self.left_over = self.in_controller.len();
+        }
+    }
+
+    /// Time of a packet on the air, where there is any.
+    fn air_ns(&self, length: u16, link: &RadioLink) -> u64 {
+        if self.is_classic {
+            return 0;
+        }
+        let is_encrypted = link.is_encrypted || self.tally.mic.is_seen();
+        model::air_ns(length, &RadioLink { is_encrypted, ..*link }, usize::from(!self.is_sent_here))
+    }
+
+    /// What the time since the last packet tells of MICs.
+    fn notes_mic(&mut self, at: u64, lengths: impl Iterator<Item = u16> + Clone, link: &RadioLink) {
+        if let Some(&last) = self.gone.back().filter(|_| !self.is_classic && !link.is_encrypted) {
+            self.tally.mic.saw(at.saturating_sub(last), lengths, link, usize::from(!self.is_sent_here));
         }
     }
 

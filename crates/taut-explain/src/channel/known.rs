@@ -23,6 +23,10 @@ pub(super) const MANY_SDUS: u64 = 100;
 /// The usual way between a host and a controller: a microframe of high-speed USB.
 pub(super) const USB: Transport = Transport::Usb { delay: 125_000 };
 
+/// Packets that a usual controller takes, where the log is not its own host's: of those whose buffers are published
+/// (`taut_air::controller::PROFILES`) one has three, and most have eight.
+pub(super) const USUAL_BUFFERS: u16 = 8;
+
 /// What the log lacks for a scenario, or why there is none for such a channel.
 pub(super) fn lacks(facts: &Facts<'_>) -> Option<&'static str> {
     let (half, tally) = (facts.half, &facts.half.tally);
@@ -71,10 +75,14 @@ pub(super) fn known(facts: &Facts<'_>) -> Option<Scenario> {
     if half.is_sent_here() && half.buffers > 0 {
         sender.acl_buffers = half.buffers;
     }
+    if !half.is_sent_here() {
+        sender.acl_buffers = USUAL_BUFFERS;
+    }
     sender.nocp = completion(facts);
     // The host's way to a packet after a report, and what its program takes besides after credits.
-    let refill = tally.refills.median().unwrap_or(0).min(10_000_000);
+    // Where the controller's buffers were never full, half of a program's wake-up is the kernel's.
     let wake = tally.wakes.median().unwrap_or(0);
+    let refill = tally.refills.median().unwrap_or(wake / 2).min(10_000_000);
     sender.host.rx = Latency::fixed(refill);
     sender.host.wakeup = Latency::fixed(wake.saturating_sub(refill).min(20_000_000));
     let block = tally.blocks.median().unwrap_or_else(|| MANY_SDUS * u64::from(half.limits.mtu)).max(1);
@@ -83,6 +91,9 @@ pub(super) fn known(facts: &Facts<'_>) -> Option<Scenario> {
     let woken = tally.wakes.count() as f64 * wake as f64;
     let rest = (facts.ns(Holder::SendingProgram) - woken).max(0.0) * block as f64 / tally.bytes.max(1) as f64;
     let work = tally.block_wakes.median().map_or(0, |work| work.saturating_sub(wake)).max(rest as u64);
+    // Hosts alike, as far as the log does not tell.
+    scenario.side_mut(role.other()).host.rx = Latency::fixed(refill);
+    let sender = scenario.side_mut(role);
     if half.is_sent_here() {
         sender.host.block_work = Latency::fixed(work.min(200_000_000));
     }

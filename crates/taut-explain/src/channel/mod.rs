@@ -10,6 +10,7 @@ mod half;
 mod held;
 mod known;
 mod media;
+mod mic;
 mod model;
 mod modelled;
 mod names;

@@ -25,7 +25,7 @@ pub(super) fn modelled(channel: &Channel, way: Way, is_modelled: bool, gains: Op
         measured_bps: facts.rate() as u64,
         why_not: why_not.map(str::to_owned),
         seed: fit::SEED,
-        duration_ns: if gains.is_some() { fit::duration(&facts) } else { 0 },
+        duration_ns: if gains.is_some() { fit::told_duration(&facts) } else { 0 },
         scenarios: gains.iter().flat_map(|gains| &gains.standing).map(link).collect(),
     }
 }

@@ -1,5 +1,7 @@
 //! The rhythm in which packets go: how many in an event, how far apart, and how long one takes.
 
+use crate::tcp::sample::Sample;
+
 /// Parts of an interval that the gaps are told apart by, in halves of it.
 const GAPS: [u64; 5] = [1, 3, 5, 7, 11];
 
@@ -12,6 +14,8 @@ pub(crate) struct Rhythm {
     pub(super) groups: [u64; 8],
     /// Within an event, the time from one packet to the next: none, about its own on the air, twice that, and more.
     pub(super) paces: [u64; 4],
+    /// Within an event, the time from one packet to the next in thousandths of its own on the air.
+    pub(super) pace: Sample,
     last: Option<u64>,
     group: usize,
 }
@@ -39,6 +43,9 @@ impl Rhythm {
             _ => 3,
         };
         self.paces[pace] += 1;
+        if let Some(pace) = gap.saturating_mul(1000).checked_div(air_ns).filter(|&pace| pace > 0) {
+            self.pace.add(pace);
+        }
     }
 }
 

@@ -68,10 +68,13 @@ impl Shape {
         all.push(ratio(0.5 + in_intervals(tally.completions.median()), 0.1));
         // Times of hosts and of the way to the controller, beside what a clock or a wake-up scatters.
         let in_ms = |value: Option<u64>| value.map_or(0.0, |ns| ns as f64 / 1e6);
-        all.push(ratio(0.3 + in_ms(tally.least_way.map(|(_, least)| least)), 0.04));
+        let is_rare = facts.half.is_sent_here();
+        all.push(ratio(0.3 + in_ms(tally.least_way.map(|(_, least)| least)), if is_rare { 0.15 } else { 0.04 }));
         all.push(ratio(0.5 + in_ms(tally.wakes.median()), 0.1));
         all.push(ratio(0.5 + in_ms(tally.refills.median()), 0.1));
         all.push(ratio(facts.per_interval.max(1) as f64, 0.15));
+        let pace = tally.rhythm.pace.median().unwrap_or(0);
+        all.push(ratio(0.2 + pace as f64 / 1e3, 0.02));
         Self(all)
     }
 

@@ -1,5 +1,6 @@
 //! What was counted of one direction of a channel.
 
+use super::mic::Mic;
 use super::rhythm::Rhythm;
 use crate::engine::Episode;
 use crate::tcp::Spread;
@@ -72,6 +73,8 @@ pub(crate) struct Tally {
     /// The longest time in which nothing was told of the channel while the controller had packets, with its frames, if
     /// no link outlives that.
     pub(crate) silence: Option<Episode>,
+    /// Whether data PDUs carry a MIC, as their rhythm tells.
+    pub(crate) mic: Mic,
     /// In which rhythm packets went.
     pub(crate) rhythm: Rhythm,
 }

@@ -164,7 +164,7 @@ fn credits(facts: &Facts<'_>) -> Judged {
     // Without the interval nobody can tell what the link would carry; with the program seen, it did wait.
     let is_bare = facts.interval() == 0 && facts.half.program.is_some();
     let saved = if is_bare { held } else { facts.saved_of(held, facts.by_buffers()) };
-    if !is_told(facts, "credit_window", saved, LEAST_SAVED) || !enough(facts, &[Holder::Credits]) {
+    if !is_told(facts, "credit_window", saved, LEAST_SAVED) || !(enough(facts, &[Holder::Credits]) || facts.is_near()) {
         return CLEAR;
     }
     let median = tally.credit_waits.median().unwrap_or_default();
@@ -209,7 +209,9 @@ fn enough(facts: &Facts<'_>, holders: &[Holder]) -> bool {
 
 /// Whether the link's figures are known well enough to reckon with.
 fn is_modelled(facts: &Facts<'_>) -> bool {
-    facts.interval() > 0 && facts.link.from_start && facts.half.tally.packets >= LEAST_PACKETS
+    facts.interval() > 0
+        && facts.link.from_start
+        && (facts.half.tally.packets >= LEAST_PACKETS || facts.gains.is_some())
 }
 
 /// Whether a cause that would save so much is worth a word: by what the log says itself, or by what its remedy gives.
@@ -270,7 +272,7 @@ fn controller(facts: &Facts<'_>) -> Judged {
     let tally = &facts.half.tally;
     let is_seen = saved >= LEAST_EARLY * facts.whole_ns as f64 && tally.queued_ns as f64 > 0.5 * saved;
     // A link that carried all it can while it was busy leaves its controller no part in it.
-    let may_be = saved > 0.0 && facts.is_gain("controller", holders("controller"), LEAST_EARLY);
+    let may_be = (saved > 0.0 || facts.is_near()) && facts.is_gain("controller", holders("controller"), LEAST_EARLY);
     if !is_seen && !may_be {
         return CLEAR;
     }
@@ -313,7 +315,9 @@ fn buffers(facts: &Facts<'_>) -> Judged {
         return unknown("how many packets the controller takes at once", FROM_BEGIN);
     }
     let saved = facts.saved_of(facts.ns(Holder::ControllerBuffers), facts.by_credits());
-    if !is_told(facts, "controller_buffers", saved, LEAST_SAVED) || !enough(facts, &[Holder::ControllerBuffers]) {
+    if !is_told(facts, "controller_buffers", saved, LEAST_SAVED)
+        || !(enough(facts, &[Holder::ControllerBuffers]) || facts.is_near())
+    {
         return CLEAR;
     }
     let evidence = vec![text(format!("The controller takes {} packets of LE at once.", facts.half.buffers))];
