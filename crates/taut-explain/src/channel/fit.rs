@@ -23,13 +23,15 @@ const NEAR: f64 = 0.15;
 /// What assumes more has to be nearer by this much.
 const MORE: f64 = 1.0;
 /// So many scenarios stand for the log at most.
-const MOST_STANDING: usize = 5;
+const MOST_STANDING: usize = 4;
 /// Beyond the nearest one by more than this part of its distance and this much, another does not stand for the log.
 const BEYOND: (f64, f64) = (0.15, 4.0);
+/// Nor beyond it by this much: it would have less than 5 % of the nearest one's weight.
+const MOST_BEYOND: f64 = 6.0;
 /// Where chance begins in each run.
 pub(super) const SEED: u64 = 1;
 /// No more are run.
-const MOST_RUNS: usize = 400;
+const MOST_RUNS: usize = 200;
 /// Packets that a controller with few buffers takes: Intel's AX200 (`taut_air::controller::PROFILES`).
 const FEW_BUFFERS: u16 = 3;
 /// All that is open is settled so many times at most: what fits one may not fit any more after another.
@@ -49,9 +51,9 @@ pub(super) fn duration(facts: &Facts<'_>) -> Nanos {
 }
 
 /// Virtual time of the runs that tell what a link carries with a remedy and without: as long as the log's, so that
-/// a few SDUs more or less do not count, and not longer than a few seconds.
+/// a few SDUs more or less do not count, and not longer than two seconds.
 pub(super) fn told_duration(facts: &Facts<'_>) -> Nanos {
-    const LONGEST: Nanos = 4_000_000_000;
+    const LONGEST: Nanos = 2_000_000_000;
     duration(facts).max(facts.whole_ns.min(LONGEST))
 }
 
@@ -82,7 +84,7 @@ pub(super) fn fit(facts: &Facts<'_>) -> Vec<Fitted> {
     best = search.nearest(best, &[finer_losses]);
     let least = search.distance(best);
     let mut standing: Vec<Fitted> = search.tried.into_iter().flatten().collect();
-    standing.retain(|fitted| fitted.distance <= least * (1.0 + BEYOND.0) + BEYOND.1);
+    standing.retain(|fitted| fitted.distance <= least + (least * BEYOND.0 + BEYOND.1).min(MOST_BEYOND));
     standing.retain(|fitted| (fitted.rate / facts.rate()).ln().abs() <= NEAR);
     standing.sort_by(|a, b| a.distance.total_cmp(&b.distance));
     let mut apart: Vec<Fitted> = Vec::new();

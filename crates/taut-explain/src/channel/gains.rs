@@ -67,6 +67,15 @@ impl Gains {
         self.standing.first().is_some_and(|(fitted, _)| fitted.distance <= NEAR)
     }
 
+    /// Whether the nearest scenario hardly differs from the log, and no other remedy gives more than that of `cause`:
+    /// then it stands even if the formulas leave it no time.
+    pub(super) fn is_close_and_most(&self, cause: &str) -> bool {
+        const CLOSE: f64 = 40.0;
+        let is_close = self.standing.first().is_some_and(|(fitted, _)| fitted.distance <= CLOSE);
+        let mut all = self.standing.iter().flat_map(|(_, remedied)| remedied);
+        is_close && all.all(|of| self.saved(in_log(of.cause, self.is_sent_here)) <= self.saved(cause))
+    }
+
     /// How much the log's own evidence counts beside the scenarios, 0 to 1: the more, the less they show what it shows.
     pub(super) fn doubt(&self) -> f64 {
         const LEAST: f64 = 0.0;
@@ -101,6 +110,16 @@ mod tests {
         let gains = Gains { standing: all, is_sent_here: true };
         let [phy, length] = ["phy", "length"].map(|cause| gains.saved(cause));
         assert!(phy > 0.43 && length < 0.07 && (phy + length - 0.5).abs() < 1e-9, "{phy} {length}");
+    }
+
+    #[test]
+    fn only_the_most_of_a_close_scenario_stands_alone() {
+        let is = |distance, cause| {
+            let (fitted, mut remedied) = standing(distance, "loss", 200.0);
+            remedied.push(Remedied { cause: "phy", change: Vec::new(), bps: 150.0 });
+            Gains { standing: vec![(fitted, remedied)], is_sent_here: true }.is_close_and_most(cause)
+        };
+        assert!(is(20.0, "controller") && !is(20.0, "phy") && !is(60.0, "controller"));
     }
 
     #[test]

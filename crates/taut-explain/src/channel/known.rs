@@ -91,9 +91,6 @@ pub(super) fn known(facts: &Facts<'_>) -> Option<Scenario> {
     let woken = tally.wakes.count() as f64 * wake as f64;
     let rest = (facts.ns(Holder::SendingProgram) - woken).max(0.0) * block as f64 / tally.bytes.max(1) as f64;
     let work = tally.block_wakes.median().map_or(0, |work| work.saturating_sub(wake)).max(rest as u64);
-    // Hosts alike, as far as the log does not tell.
-    scenario.side_mut(role.other()).host.rx = Latency::fixed(refill);
-    let sender = scenario.side_mut(role);
     if half.is_sent_here() {
         sender.host.block_work = Latency::fixed(work.min(200_000_000));
     }

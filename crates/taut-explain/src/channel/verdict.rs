@@ -271,8 +271,10 @@ fn controller(facts: &Facts<'_>) -> Judged {
     let saved = facts.beyond_model().min(facts.whole_ns as f64 - facts.by_credits());
     let tally = &facts.half.tally;
     let is_seen = saved >= LEAST_EARLY * facts.whole_ns as f64 && tally.queued_ns as f64 > 0.5 * saved;
-    // A link that carried all it can while it was busy leaves its controller no part in it.
-    let may_be = (saved > 0.0 || facts.is_near()) && facts.is_gain("controller", holders("controller"), LEAST_EARLY);
+    // A link that carried all it can while it was busy leaves its controller no part in it, unless a scenario that is
+    // the log's in nearly everything gains most by another controller.
+    let is_open = saved > 0.0 || facts.gains.as_ref().is_some_and(|gains| gains.is_close_and_most("controller"));
+    let may_be = is_open && facts.is_gain("controller", holders("controller"), LEAST_EARLY);
     if !is_seen && !may_be {
         return CLEAR;
     }
