@@ -27,8 +27,7 @@ const UNSTEADY: [&str; 1] = ["signals.safe"];
 /// The table's column of each library.
 const COLUMNS: [Library; 3] = [Library::Uring, Library::Epoll, Library::System];
 
-const BEGIN: &str =
-    "<!-- The tables are written by the test: TAUTAIO_WRITE_TABLE=1 cargo test -p tautaio --test posix -->\n";
+const BEGIN: &str = "<!-- Written by the test: TAUTAIO_WRITE_TABLE=1 cargo test -p tautaio --test posix -->\n";
 
 /// A sentence of the standard, or of tautaio(3) where the standard leaves it open.
 struct Rule {

@@ -175,7 +175,8 @@ pub struct TracedReadiness {
     pub asleep: ReadinessPart,
     /// Until the call that told of it came back: the wake-up.
     pub waking: ReadinessPart,
-    /// Until the read: the asynchronous runtime, and the program's own tasks before this one with all that they wait for.
+    /// Until the read: the asynchronous runtime, and the program's own tasks before this one with all that they wait
+    /// for.
     pub task: ReadinessPart,
 }
 

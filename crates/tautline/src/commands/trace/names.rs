@@ -9,7 +9,8 @@ use taut_time::Instant;
 
 use crate::output;
 
-/// For so long after it was met a process is looked at again: a shell that starts a program by exec(2) has its name soon.
+/// For so long after it was met a process is looked at again: a shell that starts a program by exec(2) has its name
+/// soon.
 const YOUTH: Duration = Duration::from_secs(2);
 
 /// Names of the processes met so far.
