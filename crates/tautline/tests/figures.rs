@@ -397,12 +397,14 @@ fn routes_tell_what_they_did_in_each_interval_and_the_sums() {
     let lines = lines(&file);
     let events = |line: &Value| line["results"][0]["events"].as_u64().unwrap();
     assert!(lines.len() >= 3, "the last one too: {lines:#?}");
+    let mut so_far = [0, 0];
     for line in &lines[..2] {
         assert_eq!((&line["command"], &line["results"][0]["name"]), (&json!("route run"), &json!("route")));
         assert_eq!(line["results"][0]["passed"], line["results"][0]["events"]);
-        // No more than there was time for.
-        let most = line["duration_ns"].as_u64().unwrap() / 5_000_000 + 2;
-        assert!((20..=most).contains(&events(line)), "{line:#}");
+        // No more than there was time for; what a busy core leaves undone in one interval comes in the next.
+        so_far = [so_far[0] + events(line), so_far[1] + line["duration_ns"].as_u64().unwrap()];
+        let most = so_far[1] / 5_000_000 + 2;
+        assert!(events(line) >= 20 && so_far[0] <= most, "{so_far:?}: {line:#}");
     }
     let all: u64 = lines.iter().map(events).sum();
     assert!(text(&output.stdout).contains(&format!("events {all}  passed {all}")), "{all}: {}", text(&output.stdout));
