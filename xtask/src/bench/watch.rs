@@ -227,7 +227,7 @@ fn outcome(rounds: &[Round]) -> Outcome {
             (number + 1).to_string(),
             format!("{:.2} %", 100.0 * round.share),
             format!("{:.0}", round.connections),
-            format!("{:.2} s", round.period),
+            if round.period.is_finite() { format!("{:.2} s", round.period) } else { "no look".to_owned() },
             format!("{:.0} ms", 1000.0 * round.suspect_period),
             format!("{:.0} of {UNREAD}", round.told),
         ]
