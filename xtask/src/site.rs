@@ -45,14 +45,15 @@ pub(crate) fn run() -> Result<ExitCode> {
         to.parent().map_or(Ok(()), fs::create_dir_all)?;
         fs::copy(root.join(&file), &to).with_context(|| format!("cannot copy {}", file.display()))?;
     }
-    fs::write(source.join("SUMMARY.md"), from_root(&summary) + "- [A report, made with this site](report.md)\n")?;
-    fs::write(source.join("report.md"), REPORT)?;
+    fs::write(source.join("SUMMARY.md"), from_root(&summary) + "- [A report, made with this site](live.md)\n")?;
+    fs::write(source.join("live.md"), REPORT)?;
     fs::copy(root.join("docs/book.toml"), site.join("book.toml"))?;
     let mut report = shell::cargo();
     report.args(["run", "--release", "--locked", "--", "demo", "nagle", "--html"]).arg(source.join("report.html"));
     shell::run(&mut report)?;
-    shell::run(Command::new(mdbook).args(["build", "--dest-dir", "html"]).arg(&site))?;
-    println!("{}", site.join("html/index.html").display());
+    let pages = site.join("html");
+    shell::run(Command::new(mdbook).args(["build", "--dest-dir"]).arg(&pages).arg(&site))?;
+    println!("{}", pages.join("index.html").display());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -63,5 +63,5 @@ pub(crate) fn ensure_component(component: &str, subcommand: &str) -> Result<()> 
 fn has_version(file: &PathBuf, version: &str) -> bool {
     file.is_file()
         && shell::output(Command::new(file).arg("--version"))
-            .is_ok_and(|text| text.split_whitespace().nth(1) == Some(version))
+            .is_ok_and(|text| text.split_whitespace().nth(1).map(|said| said.trim_start_matches('v')) == Some(version))
 }
