@@ -78,6 +78,10 @@ const TIMING: &[(&str, &str)] = &[
         "cures 500 times shorter: on a busy core a round trip waits for its turn",
     ),
     (
+        "tautline::recording the_recording_is_what_the_commands_print",
+        "no row of 10 % but the two: a busy core takes its part of the time",
+    ),
+    (
         "tautline::trace_local a_pipe_whose_reader_is_slow",
         "no finding where nothing is held: a receiver that a busy core holds is one that holds",
     ),
