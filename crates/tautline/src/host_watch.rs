@@ -265,7 +265,8 @@ pub(crate) fn options_are_hidden(more_rights: bool) -> &'static str {
     if more_rights && !rustix::process::geteuid().is_root() {
         "run it as root, or with `sudo setcap cap_sys_ptrace,cap_dac_read_search+ep` on the program"
     } else {
-        "their programs are not to be seen in /proc here, or pidfd_getfd(2) is refused, which came with Linux 5.6"
+        "their programs are not to be seen in /proc here or have closed them, they are parts of MPTCP, or \
+         pidfd_getfd(2) is refused, which came with Linux 5.6"
     }
 }
 

@@ -12,6 +12,9 @@ pub enum Error {
     /// A structure of the kernel is not as expected.
     #[error("this kernel's types have no {0}, which a trace needs")]
     Member(String),
+    /// Processes have other numbers here than in the kernel, so none can be told by its number.
+    #[error("this is a PID namespace, where processes have other numbers than the kernel's")]
+    Namespace,
     /// A tracepoint is not there, or has other arguments.
     #[error("this kernel's tracepoint {hook} is not there or not as known: {why}")]
     Hook {

@@ -78,6 +78,8 @@ struct Socket {
     small: Option<u32>,
     /// The calls on it that are going on: one thread may wait to read while another one writes.
     calls: Vec<CallBegun>,
+    /// Up to where reads were told: two threads may wait in one at once.
+    read_to: Option<u32>,
     /// The thread that read last, or is about to.
     reader: Option<u32>,
     /// Whether something waits to be read.
@@ -86,11 +88,15 @@ struct Socket {
     seen_to: Option<u32>,
     /// Up to where segments were seen to come. None unless established: only then each is seen (`tcp_probe`).
     heard_to: Option<u32>,
+    /// Up to where it was told to have come.
+    came_to: u32,
     /// What made this end send its last segment.
     sent_by: AckSentBy,
     /// What made the peer send the last one that came.
     came_by: AckSentBy,
     gaps: u64,
+    /// Nothing more comes; what has come may be read yet.
+    is_closed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -129,6 +135,11 @@ impl Follower {
         (self.sockets.len(), calls + self.others.calls() + self.pollers.len())
     }
 
+    /// Forgets the threads that waited for one of several descriptors and are not there any more.
+    pub(super) fn keep_pollers(&mut self, is_there: impl Fn(u32) -> bool) {
+        self.pollers.retain(|thread| is_there(*thread));
+    }
+
     /// A connection of a traced program, of which no call may be seen.
     pub(super) fn want(&mut self, ends: Ends) {
         self.wanted.insert(ends);
@@ -146,6 +157,10 @@ impl Follower {
             Events { at, who: None, flow: socket.flow, sink }.tell(Direction::Forward, Happened::Gap, 0, 0);
         }
         self.others.end(self.gaps, at, sink);
+        // What was left in them may never be read: that a program closes these is not seen.
+        let closed: Vec<u64> =
+            self.sockets.iter().filter(|(_, socket)| socket.is_closed).map(|(address, _)| *address).collect();
+        closed.into_iter().for_each(|address| self.forget(address, sink));
     }
 
     /// Takes the bytes of one record.
@@ -176,11 +191,11 @@ impl Follower {
             return;
         }
         let Some(ends) = ends(layout, record.copies) else { return };
+        let known = self.sockets.get(&record.socket);
+        // One that is closed gives its port back, and there may be something in it to read.
+        let ends = known.filter(|known| known.is_closed && is_left_of(ends, known.ends)).map_or(ends, |known| known.ends);
         // An address of the kernel is used again; then the ends are others.
-        if self
-            .sockets
-            .get(&record.socket)
-            .is_some_and(|known| known.ends != ends && !known.ends.1.ip().is_unspecified())
+        if known.is_some_and(|known| known.ends != ends && !known.ends.1.ip().is_unspecified())
             && record.what != What::Close
         {
             self.forget(record.socket, sink);
@@ -206,7 +221,10 @@ impl Follower {
             self.passed_on(before, reader);
             self.readers.set(record.socket, reader.filter(|_| has_unread));
         }
-        if record.what == What::Close {
+        let Some(socket) = self.sockets.get_mut(&record.socket) else { return };
+        socket.is_closed |= record.what == What::Close;
+        // What has come is still to be read.
+        if socket.is_closed && !(socket.has_unread && socket.flow.is_some()) {
             self.forget(record.socket, sink);
         }
     }
@@ -264,13 +282,16 @@ impl Follower {
             wstamp: 0,
             small: None,
             calls: Vec::new(),
+            read_to: None,
             reader: None,
             has_unread: false,
             seen_to: None,
             heard_to: None,
+            came_to: number(Known::RcvNxt),
             sent_by: AckSentBy::NotSeen,
             came_by: AckSentBy::NotSeen,
             gaps,
+            is_closed: false,
         });
         socket.ends = ends;
         self.by_ends.insert(ends, record.socket);
@@ -348,9 +369,11 @@ impl Socket {
                 self.receive(&record.segment, scale, get(Known::State), &mut now, &mut events);
             }
             What::Repeat => events.tell(Direction::Forward, Happened::Reached(Stamp::Repeated), 0, 0),
+            What::Arrived => self.came(end_of_data(now.rcv_nxt, get(Known::State)), &mut events),
+            // What came with the peer's FIN was worked in before.
+            What::Close => self.came(now.rcv_nxt.wrapping_sub(1), &mut events),
             // What is not TCP has another follower.
-            What::Close
-            | What::SocketCall
+            What::SocketCall
             | What::SocketReturn
             | What::SocketReady
             | What::PipeCall
@@ -403,8 +426,15 @@ impl Socket {
             }
             return;
         }
-        let read = begun.map_or(0, |call| ahead(now.copied_seq, call.copied_seq).max(0) as u64);
+        let from = |call: CallBegun| self.read_to.map_or(call.copied_seq, |to| later(call.copied_seq, to));
+        let read = begun.map_or(0, |call| ahead(now.copied_seq, from(call)).max(0) as u64);
         if read > 0 {
+            self.read_to = Some(now.copied_seq);
+            // It was read, and nobody has told that it came. The peer's FIN may count as one.
+            if ahead(now.copied_seq, self.came_to) > 1 {
+                self.came_to = now.copied_seq;
+                events.tell(Direction::Forward, Happened::Gap, 0, 0);
+            }
             let to = self.inward.of(now.copied_seq);
             events.tell(Direction::Backward, Happened::Reached(Stamp::Read), to.saturating_sub(read), to);
         }
@@ -522,11 +552,31 @@ impl Socket {
         let is_open = !AFTER_FIN.contains(&state);
         if segment.payload > 0 && new > 0 && ahead(segment.seq, now.rcv_nxt) <= 0 && is_open {
             let end = if segment.is_fin { segment.end.wrapping_sub(1) } else { segment.end };
-            let (from, to) = (self.inward.of(now.rcv_nxt), self.inward.of(end));
+            self.came_to = now.rcv_nxt;
             now.rcv_nxt = end;
-            events.tell(Direction::Backward, Happened::Reached(Stamp::Received), from, to);
+            self.came(end, events);
         }
     }
+
+    /// All up to there has come by now.
+    fn came(&mut self, end: u32, events: &mut Events<'_, impl Sink>) {
+        if ahead(end, self.came_to) <= 0 {
+            return;
+        }
+        let (from, to) = (self.inward.of(self.came_to), self.inward.of(end));
+        self.came_to = end;
+        events.tell(Direction::Backward, Happened::Reached(Stamp::Received), from, to);
+    }
+}
+
+/// Whether a socket with these ends may be the one that had the others before it was closed.
+fn is_left_of(ends: Ends, before: Ends) -> bool {
+    ends.0.port() == 0 && ends.0.ip() == before.0.ip() && ends.1 == before.1
+}
+
+/// Where what came ends: the peer's FIN has a number and is no data.
+fn end_of_data(end: u32, state: u64) -> u32 {
+    if state == CLOSED || AFTER_FIN.contains(&state) { end.wrapping_sub(1) } else { end }
 }
 
 #[cfg(test)]

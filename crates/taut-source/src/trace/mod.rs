@@ -26,9 +26,10 @@ mod tests;
 
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use taut_bpf::instruction::Instruction;
@@ -61,6 +62,8 @@ const MOST_SOCKETS: usize = 16_384;
 /// Threads that made a call and have not ended. With more, each call of the others is a record that is lost.
 const MOST_THREADS: usize = 16_384;
 const MOST_PORTS: usize = 65_536;
+/// The first PID namespace, whose numbers are the kernel's: `PROC_PID_INIT_INO` of include/linux/proc_ns.h.
+const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// Both tell when a thread that was ready to run had no processor.
 const SWITCH: &str = "sched_switch";
@@ -142,7 +145,7 @@ const HOOKS: [Hook; 18] = [
         name: "sk_data_ready",
         arguments: &["sock"],
         is_needed: false,
-        code: |plan| plan.others.map(|_| plan.ready()),
+        code: |plan| Some(plan.ready()),
     },
     Hook { name: "tcp_probe", arguments: &["sock", "sk_buff"], is_needed: true, code: |plan| Some(plan.receive()) },
 ];
@@ -252,8 +255,12 @@ impl Tracer {
     /// Loads the programs and attaches them. About 100 ms, most of it for the kernel's types.
     ///
     /// # Errors
-    /// A right is missing, or the kernel has not what is needed.
+    /// A right is missing, or the kernel has not what is needed; or processes are to be traced from within a PID
+    /// namespace.
     pub fn start(scope: Scope) -> Result<Self, Error> {
+        if scope == Scope::Processes && !has_kernels_numbers() {
+            return Err(Error::Namespace);
+        }
         raise_locked_memory();
         let btf = Btf::of_kernel()?;
         let (layout, offsets) = (Layout::of(&btf)?, Offsets::of(&btf)?);
@@ -421,7 +428,11 @@ impl Tracer {
         // A kernel that does not tell has none to book.
         let missed = |program: &OwnedFd| sys::recursion_misses(program.as_fd()).unwrap_or(0);
         let left_out = self.programs.each_ref().map(|programs| programs.iter().map(missed).sum());
-        self.was_crowded |= is_crowded(self.follower.counts());
+        if !self.was_crowded && is_crowded(self.follower.counts()) {
+            // The kernel forgets a thread when it ends.
+            self.follower.keep_pollers(|thread| Path::new(&format!("/proc/{thread}")).exists());
+            self.was_crowded = is_crowded(self.follower.counts());
+        }
         self.follower.is_doubtful = left_out[0] > self.left_out[0] || self.was_crowded;
         self.left_out = left_out;
     }
@@ -507,6 +518,11 @@ fn attach(hook: &Hook, plan: &Plan<'_>, btf: &Btf) -> Result<Option<(OwnedFd, Ow
     let name = Some(name.as_c_str()).filter(|_| kind == ProgramKind::RawTracepoint);
     let link = sys::raw_tracepoint(program.as_fd(), name).map_err(BpfError::of("attach to a tracepoint"))?;
     Ok(Some((program, link)))
+}
+
+/// Whether processes have the same numbers here and in the kernel. Where that can't be told, they are taken to.
+pub fn has_kernels_numbers() -> bool {
+    fs::read_link("/proc/self/ns/pid").map_or(true, |namespace| namespace == Path::new(FIRST_PID_NAMESPACE))
 }
 
 /// Before Linux 5.11 maps count against `RLIMIT_MEMLOCK`.

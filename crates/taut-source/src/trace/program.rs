@@ -14,7 +14,7 @@ use taut_bpf::{Field, helper};
 use super::calls::{POLLS, RECEIVES, SENDS};
 use super::record::{What, at};
 use super::scope::Scope;
-use super::writer::{CLOSED, KEY, ON_MANY, ON_PIPE, ON_SOCKET, ON_TCP, Plan, RECEIVING, VALUE, thread};
+use super::writer::{CLOSED, ESTABLISHED, KEY, ON_MANY, ON_PIPE, ON_SOCKET, ON_TCP, Plan, RECEIVING, VALUE, thread};
 
 use R::{R0, R1, R6, R7, R8, R9, R10};
 
@@ -134,11 +134,24 @@ impl Plan<'_> {
     /// `sk_data_ready(sk)`: something was put into the receive queue.
     pub(super) fn ready(&self) -> Vec<Instruction> {
         self.write(|w| {
+            let (tcp, end) = (w.a.label(), w.end);
             w.a.load(Width::B8, R7, R1, 0);
             w.only_marked_sockets();
             w.a.store(Width::B8, R10, KEY, R7);
-            w.look_up(self.maps.others, KEY);
-            w.begin(What::SocketReady);
+            if self.others.is_some() {
+                w.map_and_key(self.maps.others, KEY);
+                w.a.call(helper::MAP_LOOKUP_ELEM);
+                w.a.jump_if_imm(Jump::Equal, R0, 0, tcp);
+                w.begin(What::SocketReady);
+                w.submit();
+                w.a.jump(end);
+            }
+            w.a.place(tcp);
+            // Of one that is established `tcp_probe` tells.
+            w.read(Width::B1, R8, R7, self.offsets.state);
+            w.a.jump_if_imm(Jump::Equal, R8, ESTABLISHED, end);
+            w.known();
+            w.begin(What::Arrived);
             w.submit();
         })
     }
@@ -351,6 +364,10 @@ impl Plan<'_> {
             w.a.constant(R1, 1);
             w.a.store(Width::B4, R10, VALUE, R1);
             w.update(self.maps.targets, VALUE);
+            let end = w.end;
+            w.a.jump_if_imm(Jump::Equal, R0, 0, end);
+            // All that it does from now on.
+            w.count_lost();
         })
     }
 

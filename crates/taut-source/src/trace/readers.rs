@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// A wait may be for other descriptors, so that the next one tells of what came; nobody counts on more than so many.
-const TOLD: u8 = 4;
+/// A wait may be for other descriptors, so that the next one tells of what came. Of an arrival so many are told.
+const TOLD: u8 = 200;
 
 /// Sockets and pipes in which something waits to be read, by the thread that reads them.
 #[derive(Debug, Default)]

@@ -62,6 +62,8 @@ pub(super) enum What {
     /// A thread's wait for one of several descriptors came back with some that are ready: when it had begun stands in
     /// the socket's place.
     Polled = 15,
+    /// Something came for a socket of TCP that is not established.
+    Arrived = 17,
 }
 
 /// Which structure a record has copies of.
@@ -78,7 +80,7 @@ pub(super) enum Copied {
 }
 
 impl What {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Call,
         Self::Return,
         Self::Queue,
@@ -94,6 +96,7 @@ impl What {
         Self::PipeReturn,
         Self::Ran,
         Self::Polled,
+        Self::Arrived,
     ];
 
     pub(super) const fn copied(self) -> Copied {

@@ -38,6 +38,7 @@ const TCP: i32 = 6;
 const NO_WAKE_UP: i32 = 1;
 /// `TCP_CLOSE` of include/net/tcp_states.h.
 pub(super) const CLOSED: i32 = 7;
+pub(super) const ESTABLISHED: i32 = 1;
 const UNIX: i32 = 1;
 const INET: i32 = 2;
 const INET6: i32 = 10;
@@ -236,7 +237,7 @@ impl Writer<'_> {
     }
 
     /// One more record has no place.
-    fn count_lost(&mut self) {
+    pub(super) fn count_lost(&mut self) {
         self.a.map_value(R1, self.plan.maps.lost);
         self.a.constant(R2, 1);
         self.a.atomic_add(R1, 0, R2);
@@ -422,7 +423,7 @@ impl Writer<'_> {
             (Copied::Pipe, Some(others)) => (others.pipe.bytes, &others.pipe.ranges[..]),
             _ => (plan.layout.bytes, &plan.layout.ranges[..]),
         };
-        if matches!(what, What::Repeat | What::Close) || what.copied() != Copied::Tcp {
+        if matches!(what, What::Repeat | What::Close | What::Arrived) || what.copied() != Copied::Tcp {
             self.a.constant(R1, 0);
             self.a.store(Width::B8, R10, RECEIVING, R1);
             self.a.store(Width::B8, R10, TIMER, R1);

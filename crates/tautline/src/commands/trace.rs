@@ -358,7 +358,12 @@ fn clock_since(begin: ClockReading) -> HostClock {
 }
 
 fn limit(text: &str) -> Result<CauseLimit, String> {
-    CauseLimit::parse(text, || taut_explain::trace::causes(Direction::Forward).collect())
+    CauseLimit::parse(text, || {
+        let [forward, backward] = Direction::BOTH.map(taut_explain::trace::causes);
+        let mut names: Vec<&str> = forward.collect();
+        names.extend(backward.filter(|name| !names.contains(name)).collect::<Vec<_>>());
+        names
+    })
 }
 
 /// The process of a number, which may be a thread's, and what tells of its end.
@@ -399,6 +404,13 @@ fn refused(error: &Error) -> Code {
         return Code::Missing;
     }
     match error {
+        Error::Namespace => {
+            anstream::eprintln!(
+                "  Run it with the host's numbers (docker run --pid=host; nsenter --target 1 --pid --mount), or trace a \
+                 port of this network: --port."
+            );
+            Code::Missing
+        }
         Error::Types(_) | Error::Member(_) | Error::Hook { .. } => Code::Missing,
         Error::Bpf(_) => Code::Failed,
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::time::Duration;
 
-use taut_source::trace::Tracer;
+use taut_source::trace::{Tracer, has_kernels_numbers};
 use taut_time::Instant;
 
 use crate::output;
@@ -23,7 +23,11 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn learn(&mut self, tracer: &mut Tracer, now: Instant) {
-        self.young.extend(tracer.take_new_processes().into_iter().map(|pid| (pid, now)));
+        let new = tracer.take_new_processes();
+        // The numbers are the kernel's, and another process may have one of them here.
+        if has_kernels_numbers() {
+            self.young.extend(new.into_iter().map(|pid| (pid, now)));
+        }
         for &(pid, _) in &self.young {
             let name = named(pid.cast_signed());
             // One that is gone keeps the name that it had.
