@@ -35,7 +35,7 @@ mod step;
 mod ways;
 
 pub use archive::Member;
-pub use bluetooth::{HostPacket, HostPackets};
+pub use bluetooth::{HostLinks, HostPacket, HostPackets};
 pub use counts::Counts;
 pub use decode::{Skipped, TcpPacket, UdpPacket, decode, decode_udp};
 pub use ends::Ends;

@@ -1,6 +1,6 @@
 use taut_time::{ByteRange, Host, Instant, Layer, SendQueue};
 
-use crate::{ChannelEnd, Datagram, FlowId, Kind, L2cap, Le, Quic, SocketState, VantageId};
+use crate::{ChannelEnd, Datagram, FlowId, Hci, Kind, L2cap, Le, Quic, SocketState, VantageId};
 
 /// Something that happened to bytes of a flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -67,6 +67,8 @@ pub enum What {
     Datagram(Datagram),
     /// Something of an L2CAP channel passed between a host and its Bluetooth controller.
     L2cap(L2cap),
+    /// Something of a link passed between a host and its Bluetooth controller, of whatever channel.
+    Hci(Hci),
     /// Something of a Bluetooth LE link was on the air.
     Le(Le),
     /// An end of a connection of QUIC logged something.
@@ -95,7 +97,7 @@ impl What {
         match self {
             Self::Segment(_) => Kind::Segments,
             Self::Datagram(_) => Kind::Datagrams,
-            Self::L2cap(_) => Kind::AclPackets,
+            Self::L2cap(_) | Self::Hci(_) => Kind::AclPackets,
             Self::Le(_) => Kind::AirPdus,
             Self::Quic(_) => Kind::QuicEvents,
             Self::Reached(Stamp::Intended) => Kind::Schedule,

@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use taut_time::ClockMap;
 
-use crate::{ChannelKey, Coverage, LeKey, QuicKey};
+use crate::{ChannelKey, Coverage, LeKey, LinkKey, QuicKey};
 
 /// Number of a flow within one source. A source may use it again once the flow is closed.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -40,6 +40,8 @@ pub enum FlowKey {
     Dns(IpAddr),
     /// An L2CAP channel of Bluetooth. Forward is what the host sends whose controller was listened to.
     L2cap(ChannelKey),
+    /// A link of Bluetooth, by what passed between a host and its controller. Forward is what that host sends.
+    Link(LinkKey),
     /// A link of Bluetooth LE, listened to on the air. Forward is what its central sends.
     Le(LeKey),
     /// A connection of QUIC, as one of its ends logs it. Forward is what that end sends.

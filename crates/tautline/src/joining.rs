@@ -39,6 +39,11 @@ impl Seen {
         &self.internet
     }
 
+    /// What it has of links of Bluetooth.
+    pub(crate) const fn bluetooth(&self) -> &Crossings {
+        &self.bluetooth
+    }
+
     /// Nothing more comes; the clock's smallest step.
     pub(crate) fn finish(&mut self, resolution_ns: u64) {
         self.internet.set_resolution(resolution_ns);
@@ -145,10 +150,48 @@ fn datagram<'a>(at: Instant, frame: u64, udp: &UdpPacket<'a>) -> DatagramSightin
     }
 }
 
-/// A file on the timeline of the first one. Where that can't be, it is an error if it must be; else the file says
-/// why, unless they have nothing to do with each other.
-pub(crate) fn join(
-    (reference, first): &(String, Seen),
+/// The captures so far. Each later one is held against the first, and traces against all.
+#[derive(Debug)]
+pub(crate) struct Captures {
+    seen: Vec<Seen>,
+    first: String,
+    has_traces: bool,
+}
+
+impl Captures {
+    /// `has_traces`: traces are held against them, so that all are kept and not only the first one.
+    pub(crate) const fn new(has_traces: bool) -> Self {
+        Self { seen: Vec::new(), first: String::new(), has_traces }
+    }
+
+    /// The next one, on the timeline of the first one. Where that can't be, it is an error if it must be; else the file
+    /// says why, unless they have nothing to do with each other.
+    pub(crate) fn take(
+        &mut self,
+        file: &mut ExplainedFile,
+        seen: Seen,
+        is_wanted: bool,
+    ) -> anyhow::Result<Option<Joined>> {
+        let Some(first) = self.seen.first() else {
+            self.first.clone_from(&file.file);
+            self.seen.push(seen);
+            return Ok(None);
+        };
+        let joined = join((&self.first, first), file, &seen, is_wanted)?;
+        if self.has_traces {
+            self.seen.push(seen);
+        }
+        Ok(joined)
+    }
+
+    /// What they have to hold against a trace, in order.
+    pub(crate) fn seen(&self) -> &[Seen] {
+        &self.seen
+    }
+}
+
+fn join(
+    (reference, first): (&str, &Seen),
     file: &mut ExplainedFile,
     other: &Seen,
     is_wanted: bool,
@@ -159,12 +202,7 @@ pub(crate) fn join(
         false => on_one_timeline(&first.internet, &other.internet),
     };
     match joined {
-        Ok(mut joined) => {
-            if let Some(ways) = &mut joined.bluetooth {
-                ways.name(reference, &file.file);
-            }
-            Ok(Some(Joined { reference: reference.clone(), other: file.file.clone(), ..joined }))
-        }
+        Ok(joined) => Ok(Some(named(joined, reference, &file.file))),
         Err(why) if is_wanted => anyhow::bail!("{reference} and {} can't be joined: {why}", file.file),
         Err(NotJoined::NothingInCommon | NotJoined::OtherPackets | NotJoined::OtherLinks) => Ok(None),
         Err(why) => {
@@ -174,20 +212,57 @@ pub(crate) fn join(
     }
 }
 
-/// What a trace is on the timeline of a capture. Where that can't be, the same holds as of [`join`].
-pub(crate) fn joined_trace(
-    joined: Result<JoinedTrace, NotJoined>,
-    reference: &str,
-    trace: &mut ExplainedTrace,
-    is_wanted: bool,
-) -> anyhow::Result<Option<JoinedTrace>> {
-    match joined {
-        Ok(joined) => Ok(Some(JoinedTrace { reference: reference.to_owned(), trace: trace.file.clone(), ..joined })),
-        Err(why) if is_wanted => anyhow::bail!("{reference} and {} can't be joined: {why}", trace.file),
-        Err(NotJoined::NoTcpInCommon) => Ok(None),
-        Err(why) => {
-            trace.remarks.push(format!("It is not joined with {reference}: {why}."));
-            Ok(None)
+fn named(mut joined: Joined, reference: &str, other: &str) -> Joined {
+    if let Some(ways) = &mut joined.bluetooth {
+        ways.name(reference, other);
+    }
+    Joined { reference: reference.to_owned(), other: other.to_owned(), ..joined }
+}
+
+/// What a trace is on the timelines of captures.
+#[derive(Debug, Default)]
+pub(crate) struct OnTimelines {
+    /// By its connections of TCP.
+    pub(crate) traces: Vec<JoinedTrace>,
+    /// By its links of Bluetooth.
+    pub(crate) links: Vec<Joined>,
+    /// Where it can't be joined: the capture, and why.
+    refused: Vec<(String, NotJoined)>,
+}
+
+impl OnTimelines {
+    /// The trace on the timeline of a capture by TCP.
+    pub(crate) fn trace(&mut self, joined: Result<JoinedTrace, NotJoined>, reference: &str, trace: &str) {
+        match joined {
+            Ok(joined) => {
+                let (reference, trace) = (reference.to_owned(), trace.to_owned());
+                self.traces.push(JoinedTrace { reference, trace, ..joined });
+            }
+            Err(why) => self.refused.push((reference.to_owned(), why)),
         }
+    }
+
+    /// The same by links of Bluetooth.
+    pub(crate) fn links(&mut self, joined: Result<Joined, NotJoined>, reference: &str, trace: &str) {
+        match joined {
+            Ok(joined) => self.links.push(named(joined, reference, trace)),
+            Err(why) => self.refused.push((reference.to_owned(), why)),
+        }
+    }
+
+    /// Where it could not be joined the trace says why, unless it has nothing to do with that capture. It is an error
+    /// if it has to be joined, and is with no capture.
+    pub(crate) fn told(&mut self, trace: &mut ExplainedTrace, is_wanted: bool) -> anyhow::Result<()> {
+        let is_joined = !self.traces.is_empty() || !self.links.is_empty();
+        let is_of_others = |why: &NotJoined| matches!(why, NotJoined::NoTcpInCommon | NotJoined::OtherLinks);
+        if is_wanted && !is_joined {
+            let telling = self.refused.iter().find(|(_, why)| !is_of_others(why)).or(self.refused.first());
+            if let Some((reference, why)) = telling {
+                anyhow::bail!("{reference} and {} can't be joined: {why}", trace.file);
+            }
+        }
+        let refused = self.refused.drain(..).filter(|(_, why)| !is_of_others(why));
+        trace.remarks.extend(refused.map(|(reference, why)| format!("It is not joined with {reference}: {why}.")));
+        Ok(())
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use taut_event::{Acl, Channel, ChannelEnd, ChannelKey, L2cap, RadioLink, Turn};
 use taut_time::ByteRange;
 
+use super::fields::{address, flag, number, two, write_address};
 use super::line::{LARGEST, value_of, word_of};
 
 const TURNS: [(u8, Turn); 4] = [(0, Turn::Free), (1, Turn::Asks), (2, Turn::Answers), (3, Turn::NotKnown)];
@@ -153,33 +154,4 @@ pub(super) fn read_event<'t>(fields: &mut impl Iterator<Item = &'t str>) -> Opti
         _ => return None,
     };
     Some((what, bytes))
-}
-
-fn number<'t, T: std::str::FromStr>(fields: &mut impl Iterator<Item = &'t str>) -> Option<T> {
-    fields.next()?.parse().ok()
-}
-
-fn two<'t, T: std::str::FromStr>(fields: &mut impl Iterator<Item = &'t str>) -> Option<[T; 2]> {
-    Some([number(fields)?, number(fields)?])
-}
-
-fn flag<'t>(fields: &mut impl Iterator<Item = &'t str>) -> Option<bool> {
-    match fields.next()? {
-        "0" => Some(false),
-        "1" => Some(true),
-        _ => None,
-    }
-}
-
-/// Twelve hexadecimal digits, the last byte first as on the air.
-fn write_address(address: [u8; 6], line: &mut String) {
-    address.iter().for_each(|byte| {
-        let _ = write!(line, "{byte:02x}");
-    });
-}
-
-fn address(text: &str) -> Option<[u8; 6]> {
-    let is_hex = text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let number = u64::from_str_radix(text, 16).ok().filter(|_| is_hex)?;
-    number.to_be_bytes().last_chunk().copied()
 }

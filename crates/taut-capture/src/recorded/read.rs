@@ -7,11 +7,11 @@ use taut_event::{
 };
 use taut_time::{ByteRange, Instant, Layer};
 
-use super::channel;
 use super::line::{
     CLOSINGS, LARGEST, LOCAL, LONGEST, MARK, MOST_FLOWS, MOST_NAMES, READ, RELEASES, STAMPS, coverage, value_of,
 };
 use super::state::Numbers;
+use super::{channel, link};
 use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::packet::Ending;
@@ -53,7 +53,7 @@ impl<'a> Recorded<'a> {
     /// When the stream can't be read, or is of a version that is not read.
     pub fn read(self, sink: &mut impl Sink, mut tick: impl FnMut()) -> Result<RecordedEnd, Error> {
         let mut from = BufReader::new(self.from);
-        let mut state = Reading { sink, at: 0, open: HashMap::new(), end: RecordedEnd::new() };
+        let mut state = Reading { sink, at: 0, number: 0, open: HashMap::new(), end: RecordedEnd::new() };
         let (mut bytes, mut number) = (Vec::new(), 0_u64);
         loop {
             bytes.clear();
@@ -81,6 +81,7 @@ impl<'a> Recorded<'a> {
                     return Ok(state.end);
                 }
             };
+            state.number = number + 1;
             let taken = match (number, state.end.at) {
                 (0, _) if line.strip_prefix(MARK).is_some_and(|version| READ.contains(&version)) => Ok(()),
                 (0, _) => {
@@ -121,6 +122,8 @@ struct Reading<'s, S> {
     sink: &'s mut S,
     /// Time of the event before.
     at: u64,
+    /// The line, counted from 1.
+    number: u64,
     /// Flows that are open, each with its last state.
     open: HashMap<u32, Numbers>,
     end: RecordedEnd,
@@ -184,6 +187,8 @@ impl<S: Sink> Reading<'_, S> {
             FlowKey::Tcp(address(fields.next())?, address(fields.next())?)
         } else if kind == "channel" {
             FlowKey::L2cap(channel::read_key(fields).ok_or("a channel has a name that can't be")?)
+        } else if kind == "link" {
+            FlowKey::Link(link::read_key(fields).ok_or("a link has a name that can't be")?)
         } else {
             let kind =
                 LOCAL.into_iter().find(|known| known.name() == kind).ok_or("a flow has no kind that is known")?;
@@ -244,6 +249,10 @@ impl<S: Sink> Reading<'_, S> {
                 (bytes, layer) = (range, Layer::Driver);
                 What::L2cap(what)
             }
+            'y' => {
+                layer = Layer::Driver;
+                What::Hci(link::read_event(fields).ok_or("an event of a link can't be")?)
+            }
             'n' => What::IsEnd(channel::read_end(fields).ok_or("the channel of a socket can't be")?),
             'c' => What::Call(Call::Begin { number: number(fields.next())? }),
             'C' => What::Call(Call::End { number: number(fields.next())?, result: number(fields.next())? }),
@@ -286,7 +295,8 @@ impl<S: Sink> Reading<'_, S> {
             what,
             bytes,
             who,
-            place: 0,
+            // A packet of a link may be looked up.
+            place: if matches!(what, What::Hci(_)) { self.number } else { 0 },
         });
         Ok(())
     }

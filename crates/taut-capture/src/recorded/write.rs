@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use taut_event::{Call, Closed, Event, Flow, FlowId, FlowKey, Sink, Task, What};
 use taut_time::Instant;
 
-use super::channel;
 use super::line::{
     CLOSINGS, LARGEST, LONGEST, MARK, MOST_FLOWS, MOST_NAMES, RELEASES, STAMPS, VERSION, arrow, bits, word_of,
 };
 use super::state::Numbers;
+use super::{channel, link};
 
 /// Writes what a live trace reports, as it comes. It stops at a limit, and at the first error.
 #[derive(Debug)]
@@ -133,6 +133,10 @@ impl<W: Write> Recorder<W> {
                 Some(word) => write!(line, " {word}"),
                 None => return false,
             },
+            What::Hci(what) => {
+                link::write_event(what, line);
+                Ok(())
+            }
             What::L2cap(what) => return channel::write_event(what, *bytes, line),
             What::IsEnd(end) => {
                 channel::write_end(end, line);
@@ -167,6 +171,7 @@ fn letter(what: &What) -> Option<char> {
         What::Released(_) => 'o',
         What::Gap => 'g',
         What::L2cap(_) => 'h',
+        What::Hci(_) => 'y',
         What::IsEnd(_) => 'n',
         _ => return None,
     })
@@ -184,6 +189,11 @@ impl<W: Write> Sink for Recorder<W> {
             FlowKey::L2cap(key) => {
                 self.line.push_str("channel");
                 channel::write_key(&key, &mut self.line);
+                Ok(())
+            }
+            FlowKey::Link(key) => {
+                self.line.push_str("link");
+                link::write_key(&key, &mut self.line);
                 Ok(())
             }
             FlowKey::Local(key) => match key.ends {

@@ -310,7 +310,7 @@ impl Sink for Engine {
             FlowKey::Dns(_) => Tracker::Resolver(Box::new(Resolver::new(*flow))),
             FlowKey::Le(_) => Tracker::Sniffed(Box::new(Sniffed::new(*flow))),
             FlowKey::Quic(_) => Tracker::Logged(Box::new(Logged::new(*flow))),
-            FlowKey::Tcp(..) | FlowKey::Socket(_) | FlowKey::Local(_) => {
+            FlowKey::Tcp(..) | FlowKey::Socket(_) | FlowKey::Local(_) | FlowKey::Link(_) => {
                 Tracker::Connection(Box::new(Connection::new(*flow)))
             }
         });

@@ -40,6 +40,7 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         // Those have a report of their own.
         FlowKey::L2cap(_)
         | FlowKey::Le(_)
+        | FlowKey::Link(_)
         | FlowKey::Udp(..)
         | FlowKey::Dns(_)
         | FlowKey::Quic(_)

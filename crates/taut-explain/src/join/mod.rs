@@ -8,7 +8,8 @@
 //! - `datagrams`: which datagrams of UDP were lost between both places.
 //! - [`join()`]: both, as a report.
 //! - [`TraceLog`]: a capture and a live trace of its connections, with one breakdown for both.
-//! - [`join_bluetooth`]: the same for links of Bluetooth, of a host's log and a sniffer's capture, or of two hosts.
+//! - [`join_bluetooth`]: the same for links of Bluetooth, of a host's log and a sniffer's capture, or of two hosts;
+//!   [`TracedLinks`] is what a live trace saw of them.
 
 mod acknowledged;
 mod bluetooth;
@@ -29,6 +30,7 @@ mod why;
 mod tests;
 
 pub use bluetooth::{BluetoothWay, BluetoothWays, Crossings, HostLink, InController, OnAir, TimesOn, join_bluetooth};
+pub use bluetooth::{FinishedLinks, HeldOnAir, Meanwhile, ProgramOnAir, TracedLinks};
 pub use datagrams::DatagramLosses;
 pub use losses::{Acknowledged, Losses};
 pub use named::{Frames, Lost};

@@ -38,6 +38,8 @@ pub enum NotJoined {
     ClockWasSet,
     /// A trace was recorded without the time of day and sequence numbers.
     OldRecording,
+    /// A trace was recorded without what its links carried.
+    NoLinksRecorded,
     /// A capture and a trace have connections between the same ends, but no packet of one is in the other.
     OtherSegments,
 }
@@ -50,8 +52,8 @@ impl fmt::Display for NotJoined {
                  proxy between the two places makes connections of its own)",
             ),
             Self::NoTcpInCommon => f.write_str(
-                "they hold no connection of TCP in common, and a trace is joined with a capture by TCP only (a proxy \
-                 between the two places makes connections of its own)",
+                "they hold no connection of TCP in common, and a trace is joined with a capture by those or by links of \
+                 Bluetooth (a proxy between the two places makes connections of its own)",
             ),
             Self::OtherPackets => f.write_str(
                 "they hold connections between the same ends, but not the same packets: they were taken at other \
@@ -89,6 +91,10 @@ impl fmt::Display for NotJoined {
             Self::OldRecording => f.write_str(
                 "the trace has no time of day and counts bytes from where it began, as older versions recorded it: nothing \
                  tells which segment is which; trace once more with this version",
+            ),
+            Self::NoLinksRecorded => f.write_str(
+                "the trace does not have what its links of Bluetooth carried, as older versions recorded it; trace once \
+                 more with this version",
             ),
             Self::OtherSegments => f.write_str(
                 "they hold connections between the same ends, but no segment of one is in the other: they were taken \

@@ -231,6 +231,10 @@ impl Trace {
 
 impl Sink for Trace {
     fn flow(&mut self, id: FlowId, flow: &Flow) {
+        // What a link carries besides the channels of sockets is nobody's here.
+        if matches!(flow.key, FlowKey::Link(_)) {
+            return;
+        }
         if let Some(key) = radio::key(flow) {
             return self.radio.opens(id.0, key, *flow);
         }
@@ -257,6 +261,9 @@ impl Sink for Trace {
 
     fn event(&mut self, event: &Event) {
         let at = event.at.as_nanos();
+        if matches!(event.what, What::Hci(_)) {
+            return;
+        }
         if self.radio.has(event.flow.0) {
             return self.radio.event(event);
         }

@@ -147,6 +147,7 @@ impl Radio {
             }
         }
         report.remarks.extend(direction.remarks);
+        report.link = Some((tracked.key.adapter, tracked.key.handle));
         report.channel = direction.channel;
         report.picture = most.and_then(|most| breakdown.picture(start, most));
         let half = tracked.channel.half(Way::Forward);

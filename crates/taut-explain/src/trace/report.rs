@@ -75,6 +75,9 @@ pub struct TracedDirection {
     /// in a write; longest first, their shares of that time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waited: Vec<Held>,
+    /// Of a socket of Bluetooth whose channel was heard: the adapter and the handle of its link.
+    #[serde(skip)]
+    pub link: Option<(u16, u16)>,
     /// Of a socket of Bluetooth: the channel that it is an end of, where what passes below it was heard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelFacts>,
@@ -231,6 +234,7 @@ pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option
         refused_with_room: if is_outgoing && is_bluetooth { tally.refused_with_room } else { 0 },
         written_by: tally.writing_calls.iter().filter(|_| is_outgoing).map(|&number| call::name(number)).collect(),
         waited: Vec::new(),
+        link: None,
         channel: None,
         released: if is_outgoing { Releases::of(tally) } else { Releases::default() },
         repeated_segments: if is_outgoing { tally.repeated } else { 0 },

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use taut_capture::{Flows, LinkType, Packet};
+use taut_capture::{Flows, HostLinks, LinkType, Packet};
 use taut_event::{ChannelEnd, VantageId};
 use taut_link::bluetooth::{self, HciLog};
 use taut_link::clock::RealtimeOffset;
@@ -15,6 +15,8 @@ use crate::options::lend;
 
 /// Number of the first channel's flow: sockets and pipes have those below.
 pub(super) const FIRST_FLOW: u32 = 1 << 15;
+/// That of the first link.
+const FIRST_LINK: u32 = FIRST_FLOW + (1 << 14);
 
 /// Whether what passes between the kernel and its Bluetooth controllers is heard.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -34,10 +36,11 @@ pub enum Radio {
     },
 }
 
-/// The log of the host controller interface, as events of channels.
+/// The log of the host controller interface, as events of channels and of links.
 pub(super) struct Hci {
     log: HciLog,
     flows: Flows,
+    links: HostLinks,
     frame: u64,
     offset: RealtimeOffset,
     /// The largest step between two readings of the clocks, and half of the time that a reading took.
@@ -54,7 +57,8 @@ impl Hci {
         let log = HciLog::open()?;
         let offset = RealtimeOffset::read();
         let flows = Flows::new(FIRST_FLOW as usize);
-        Ok(Self { log, flows, frame: 0, offset, error_ns: error_ns(offset), lost: 0 })
+        let links = HostLinks::new(FIRST_LINK);
+        Ok(Self { log, flows, links, frame: 0, offset, error_ns: error_ns(offset), lost: 0 })
     }
 
     /// Takes what was logged since the last time.
@@ -77,13 +81,15 @@ impl Hci {
                 lost: self.lost,
             };
             self.flows.packet(&packet, VantageId(0), told);
+            self.links.packet(&packet, VantageId(0), told);
         }
     }
 
-    /// Ends all channels.
+    /// Ends all channels and links.
     pub(super) fn finish(&mut self, told: &mut Told) {
         self.read(told);
         self.flows.finish(told);
+        self.links.finish(told);
     }
 
     pub(super) const fn radio(&self) -> Radio {

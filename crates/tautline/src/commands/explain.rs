@@ -23,7 +23,7 @@ use taut_report::{Difference, ExplainDocument, ExplainedFile, ExplainedTrace, ex
 use crate::cause_limit::CauseLimit;
 use crate::exit::Code;
 use crate::held_limit::HeldLimit;
-use crate::joining::{self, Seen};
+use crate::joining::{Captures, Seen};
 use crate::model_file;
 use crate::times_limit::TimesLimit;
 use crate::{output, run};
@@ -165,9 +165,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     output::spare(&inputs, &outputs)?;
     let interrupt = run::interrupt_on_signals()?;
     let (mut files, mut traces, mut joined) = (Vec::new(), Vec::new(), Vec::new());
-    // They are held against the first capture, wherever that stands.
+    // They are held against all captures, wherever those stand.
     let mut recordings = Vec::new();
-    let mut first = None;
+    let mut captures = Captures::new(args.files.len() > 1 && args.files.iter().any(|file| may_be_trace(file)));
     for file in &args.files {
         let mut sightings = (args.files.len() > 1 && !args.diff).then(Seen::default);
         let explained = explain(file, &args, &interrupt, sightings.as_mut())?;
@@ -185,12 +185,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         if args.model.is_some() {
             model_file::refuse_others(&explained)?;
         }
-        match (&first, sightings) {
-            (None, sightings) => first = sightings.map(|sightings| (explained.file.clone(), sightings)),
-            (Some(reference), Some(sightings)) => {
-                joined.extend(joining::join(reference, &mut explained, &sightings, args.join)?);
-            }
-            (Some(_), None) => {}
+        if let Some(sightings) = sightings {
+            joined.extend(captures.take(&mut explained, sightings, args.join)?);
         }
         files.push(explained);
     }
@@ -200,13 +196,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         return Err(Error::Input(why.to_owned()).into());
     }
     let mut joined_traces = Vec::new();
-    let capture = first.as_ref().zip(files.first()).map(|((_, seen), file)| (seen, file));
     for recording in recordings {
         let asked = Asked { top: args.top.into(), spans: args.spans(), must_be_joined: args.join };
         let remark = |ending: &Ending| remark_on_ending(ending, &interrupt);
-        let (traced, timeline) = recording.explain(asked, &interrupt, capture, remark)?;
+        let (traced, on) = recording.explain(asked, &interrupt, (captures.seen(), &files), remark)?;
         traces.push(traced);
-        joined_traces.extend(timeline);
+        joined.extend(on.links);
+        joined_traces.extend(on.traces);
     }
     let ended = if interrupt.is_set() { Ended::Interrupted } else { Ended::Complete };
     let difference = match &files[..] {
@@ -343,6 +339,12 @@ fn explain(
         explanation,
         file: reader.member().map_or_else(|| name.clone(), |member| format!("{name} ({})", member.name)),
     })))
+}
+
+/// Whether a file may be what a trace saw. What can be read only once is not looked at.
+fn may_be_trace(path: &Path) -> bool {
+    let is_file = std::fs::metadata(path).is_ok_and(|about| about.is_file());
+    !is_file || File::open(path).is_ok_and(|file| matches!(Source::of_file(file), Ok(Source::Recorded(_))))
 }
 
 /// An option that was given and has no meaning for recorded traces.

@@ -1,9 +1,9 @@
 //! What a sniffer's capture has of its links: L2CAP PDUs with their repetitions and acknowledgements, and each PDU on
 //! the air.
 
-use taut_event::{LeHeader, LePdu};
+use taut_event::{ByteSum, LeHeader, LePdu};
 
-use super::pdu::{Hash, Pdu};
+use super::pdu::Pdu;
 
 /// Length and channel, before each L2CAP PDU.
 const HEADER: u32 = 4;
@@ -92,7 +92,7 @@ struct Whole {
     parts: u32,
     told: Option<u16>,
     /// With and without what may be a MIC at the end of each part.
-    hashes: [Hash; 2],
+    hashes: [ByteSum; 2],
     is_cut: bool,
     /// What stands there is cipher text.
     is_sealed: bool,
@@ -247,7 +247,7 @@ impl Side {
                     },
                     parts: 0,
                     told: part.first,
-                    hashes: [Hash::NEW; 2],
+                    hashes: [ByteSum::NEW; 2],
                     is_cut: false,
                     is_sealed: part.is_encrypted && !on_air.is_deciphered,
                     is_deciphered: on_air.is_deciphered,
@@ -298,7 +298,7 @@ impl Side {
         if told != Some(pdu.length) {
             pdu.length = bare;
         }
-        pdu.hash = hash.filter(|_| !whole.is_cut).map_or(0, Hash::value);
+        pdu.hash = hash.filter(|_| !whole.is_cut).map_or(0, ByteSum::value);
         to.push(pdu);
     }
 }

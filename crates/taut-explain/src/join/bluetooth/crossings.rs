@@ -6,7 +6,7 @@ use taut_event::{Direction, LePdu};
 use taut_time::Instant;
 
 use super::air::{AirLink, OnAir};
-use super::host::HostWay;
+use super::host::{Content, HostWay};
 use super::pdu::{MOST_AIR_PDUS, MOST_LINKS, MOST_PDUS, Pdu};
 
 /// So many packets in a controller are remembered.
@@ -22,6 +22,8 @@ pub(super) struct Link {
     pub(super) air: Option<Box<AirLink>>,
     /// Whether the log's host is its central.
     pub(super) is_central: Option<bool>,
+    /// Its adapter and handle, or the number of its flow.
+    pub(super) key: u64,
     pub(super) is_classic: bool,
     /// Of a host's log the peer's address; of the air that of central and peripheral. Last byte first.
     pub(super) peer: Option<[u8; 6]>,
@@ -40,6 +42,11 @@ pub(super) struct Link {
 impl Link {
     pub(super) const fn is_air(&self) -> bool {
         self.air.is_some()
+    }
+
+    /// Of a host's log, the adapter and the handle.
+    pub(super) const fn host(&self) -> HostLink {
+        ((self.key >> 16) as u16, self.key as u16)
     }
 }
 
@@ -80,13 +87,22 @@ impl Crossings {
         self.open.clear();
     }
 
+    /// Moves all times of a host's log.
+    pub(super) fn shift(&mut self, by_ns: i64) {
+        let known = |at: &&mut u64| **at > 0;
+        for pdu in self.links.iter_mut().flat_map(|link| &mut link.ways).flatten() {
+            let times = [&mut pdu.begin, &mut pdu.last, &mut pdu.end, &mut pdu.done];
+            times.into_iter().filter(known).for_each(|at| *at = at.wrapping_add_signed(by_ns));
+        }
+    }
+
     pub(super) fn opened(&mut self, key: u64, link: Link) -> Option<usize> {
         self.over(key);
         if self.links.len() == MOST_LINKS {
             self.beyond += 1;
             return None;
         }
-        self.links.push(link);
+        self.links.push(Link { key, ..link });
         self.open.push((key, self.links.len() - 1));
         Some(self.links.len() - 1)
     }
@@ -104,6 +120,13 @@ impl Crossings {
 }
 
 impl Link {
+    /// Packets of the log were lost.
+    pub(super) fn lost(&mut self) {
+        self.under_way = [true; 2].map(|has_hole| HostWay { has_hole, ..HostWay::default() });
+        self.in_controller.clear();
+        self.is_adrift = true;
+    }
+
     /// Nothing more comes. So many PDUs became whole by that.
     fn finish(&mut self) -> usize {
         self.under_way = Default::default();
@@ -120,7 +143,7 @@ impl Link {
 /// Which link it is: its adapter and its handle.
 pub type HostLink = (u16, u16);
 
-const fn key((adapter, handle): (u16, u16)) -> u64 {
+pub(super) const fn key((adapter, handle): (u16, u16)) -> u64 {
     (adapter as u64) << 16 | handle as u64
 }
 
@@ -147,21 +170,38 @@ impl Crossings {
     /// Packets of the log were lost.
     pub fn lost(&mut self) {
         for &(_, index) in &self.open {
-            let link = &mut self.links[index];
-            link.under_way = [true; 2].map(|has_hole| HostWay { has_hole, ..HostWay::default() });
-            link.in_controller.clear();
-            link.is_adrift = true;
+            self.links[index].lost();
+        }
+    }
+
+    /// The same of one link.
+    pub(super) fn lost_of(&mut self, link: HostLink) {
+        if let Some(index) = self.find(key(link)) {
+            self.links[index].lost();
         }
     }
 
     /// An ACL packet of `length` bytes, of which `kept` were, in the order of the file.
     pub fn acl(
         &mut self,
-        (at, frame): (Instant, u64),
+        place: (Instant, u64),
         link: HostLink,
         is_received: bool,
         begins: bool,
         kept: &[u8],
+        length: usize,
+    ) {
+        self.part(place, link, is_received, begins, Content::Bytes(kept), length);
+    }
+
+    /// An ACL packet of `length` bytes, in the order of the file.
+    pub(super) fn part(
+        &mut self,
+        (at, frame): (Instant, u64),
+        link: HostLink,
+        is_received: bool,
+        begins: bool,
+        content: Content<'_>,
         length: usize,
     ) {
         // What controllers still have when a log begins is not known.
@@ -173,7 +213,7 @@ impl Crossings {
         }
         let link = &mut self.links[index];
         let way = usize::from(is_received);
-        let whole = link.under_way[way].part((at.as_nanos(), frame), begins, kept, length);
+        let whole = link.under_way[way].part((at.as_nanos(), frame), begins, content, length);
         let number = whole.map(|pdu| {
             link.ways[way].push(pdu);
             self.kept += 1;

@@ -7,12 +7,16 @@
 //! - `pair`: which link of one file is which of the other, and what that tells of the clocks. The line through it is
 //!   `fit`'s, as for TCP.
 //! - `split`: what passed while the sender's controller had something.
+//! - [`TracedLinks`]: the same of what a live trace saw; `meanwhile`: what the air did while somebody held a traced
+//!   program's data.
 //! - `report`: all of it.
 
 mod air;
 mod align;
+mod between;
 mod crossings;
 mod host;
+mod meanwhile;
 mod pair;
 mod pdu;
 mod report;
@@ -20,30 +24,11 @@ mod split;
 #[cfg(test)]
 mod tests;
 mod told;
+mod traced;
 
 pub use air::OnAir;
+pub use between::join_bluetooth;
 pub use crossings::{Crossings, HostLink};
-pub use told::{BluetoothWay, BluetoothWays, InController, TimesOn};
+pub use told::{BluetoothWay, BluetoothWays, HeldOnAir, InController, Meanwhile, ProgramOnAir, TimesOn};
+pub use traced::{FinishedLinks, TracedLinks};
 
-use super::report::Joined;
-use super::why::NotJoined;
-
-/// The stretch that is joined has one in so many of the PDUs that are in both, or more.
-const LEAST_SHARE: usize = 5;
-
-/// Puts the links of `other` on the timeline of `reference`.
-///
-/// # Errors
-///
-/// When they do not hold the same PDUs, in both directions, with clocks that a line can explain.
-pub fn join_bluetooth(reference: &Crossings, other: &Crossings) -> Result<Joined, NotJoined> {
-    let paired = pair::Paired::between(reference, other)?;
-    let (stretches, is_early) = paired.stretches(reference, other)?;
-    // PDUs of two runs that look alike fit a line now and then; those of one run fit few lines.
-    let all: usize = stretches.all.iter().map(|stretch| stretch.packets.len()).sum();
-    let (longest, _) = stretches.longest();
-    if stretches.all[longest].packets.len() * LEAST_SHARE < all + stretches.strays as usize {
-        return Err(NotJoined::NoEvenClock);
-    }
-    Ok(report::report(reference, other, &paired, &stretches, is_early))
-}

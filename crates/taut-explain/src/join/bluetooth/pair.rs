@@ -46,6 +46,8 @@ pub(super) struct PairedLink {
 #[derive(Debug)]
 pub(super) struct Paired {
     pub(super) all: Vec<PairedLink>,
+    /// Pairs that were left out although they tell the same PDUs with the same clock as one that is here.
+    pub(super) copies: u64,
 }
 
 /// A PDU that is in both files.
@@ -80,9 +82,9 @@ impl Paired {
             }
         }
         candidates.sort_by_key(|link| std::cmp::Reverse((link.by_bytes, link.pdus())));
-        let all = chosen(candidates, reference, other)?;
-        if !all.is_empty() {
-            return Ok(Self { all });
+        let chosen = chosen(candidates, reference, other)?;
+        if !chosen.all.is_empty() {
+            return Ok(chosen);
         }
         let is_sealed = |link: &Link| link.is_air() && link.ways.iter().flatten().any(|pdu| pdu.hash == 0);
         let is_either_sealed = reference.links.iter().chain(&other.links).any(is_sealed);
@@ -203,7 +205,7 @@ impl PairedLink {
 
 /// Each link once, those with the most PDUs first. Runs of the same test look alike; then the clock decides that most
 /// PDUs agree on, and nothing where another one has nearly as many.
-fn chosen(candidates: Vec<PairedLink>, reference: &Crossings, other: &Crossings) -> Result<Vec<PairedLink>, NotJoined> {
+fn chosen(candidates: Vec<PairedLink>, reference: &Crossings, other: &Crossings) -> Result<Paired, NotJoined> {
     let has_rival = |(number, one): (usize, &PairedLink)| {
         candidates.iter().enumerate().any(|(place, two)| place != number && one.rivals(two))
     };
@@ -212,7 +214,7 @@ fn chosen(candidates: Vec<PairedLink>, reference: &Crossings, other: &Crossings)
     let mut clock_of = vec![None; candidates.len()];
     let mut links: Vec<PairedLink> = Vec::with_capacity(candidates.len());
     for (number, candidate) in candidates.into_iter().enumerate() {
-        let paired = Paired { all: vec![candidate] };
+        let paired = Paired { all: vec![candidate], copies: 0 };
         if with_rival[number]
             && let Ok((stretches, _)) = paired.stretches(reference, other)
             && stretches.steps() == 0
@@ -240,12 +242,15 @@ fn chosen(candidates: Vec<PairedLink>, reference: &Crossings, other: &Crossings)
     let of_best = |number: usize| !with_rival[number] || best.is_none() || clock_of[number] == best;
     let (first, later): (Vec<_>, Vec<_>) = links.into_iter().enumerate().partition(|(number, _)| of_best(*number));
     let mut all: Vec<PairedLink> = Vec::new();
-    for (_, candidate) in first.into_iter().chain(later) {
+    let mut copies = 0;
+    for (number, candidate) in first.into_iter().chain(later) {
         if !all.iter().any(|known| known.excludes(&candidate)) {
             all.push(candidate);
+        } else if clock_of[number].is_some() && clock_of[number] == best {
+            copies += u64::from(all.iter().any(|known| known.rivals(&candidate)));
         }
     }
-    Ok(all)
+    Ok(Paired { all, copies })
 }
 
 /// The directions of two links that hold the same PDUs, with how many were told by their bytes.

@@ -32,21 +32,3 @@ pub(super) struct Pdu {
     /// Another one may have passed unseen before it.
     pub(super) is_after_hole: bool,
 }
-
-/// Of bytes that come in parts: the same however they are cut.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hash(u64);
-
-impl Hash {
-    pub(super) const NEW: Self = Self(0xcbf2_9ce4_8422_2325);
-
-    /// FNV-1a (Fowler, Noll, Vo), of 64 bits.
-    pub(super) fn add(&mut self, bytes: &[u8]) {
-        self.0 = bytes.iter().fold(self.0, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    }
-
-    /// Never 0.
-    pub(super) const fn value(self) -> u64 {
-        if self.0 == 0 { 1 } else { self.0 }
-    }
-}

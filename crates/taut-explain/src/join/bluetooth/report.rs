@@ -7,7 +7,7 @@ use taut_time::Duration;
 use super::crossings::Crossings;
 use super::pair::{Crossing, Paired, PairedLink, PairedWay};
 use super::pdu::{MOST_AIR_PDUS, MOST_PDUS, Pdu};
-use super::split::{Stay, split};
+use super::split::{Moment, Stay, split};
 use super::told::{BluetoothWay, BluetoothWays, NAMES, TimesOn};
 use crate::join::fit::{Fit, Point, open_rate};
 use crate::join::matching::Match;
@@ -34,12 +34,22 @@ fn times(mut all: Vec<(i64, [u64; 2])>) -> Option<TimesOn> {
     Some(TimesOn { count: all.len() as u64, least_ns, median_ns: rank(50), p99_ns: rank(99), most_ns, most_frames })
 }
 
+/// What the controller did with what a log's host sent on a link, on the sniffer's clock.
+#[derive(Debug)]
+pub(super) struct WayOnAir {
+    /// The link's number in the sniffer's file, and in the host's.
+    pub(super) air: usize,
+    pub(super) host: usize,
+    pub(super) moments: Vec<Moment>,
+}
+
 pub(super) fn report(
     reference: &Crossings,
     other: &Crossings,
     paired: &Paired,
     stretches: &Stretches,
     is_told_early: bool,
+    each: &mut impl FnMut(WayOnAir),
 ) -> Joined {
     let (best, fit) = stretches.longest();
     let map = fit.to_clock_map(Duration::from_nanos(other.resolution_ns.max(1)));
@@ -73,7 +83,7 @@ pub(super) fn report(
                 whole.push(Placed { found: Match { reference: place, other: place }, point });
             }
             if !is_same_place && !crossings.is_empty() {
-                ways.extend(bluetooth_way(reference, other, link, paired_way, &crossings, &clocks, span));
+                ways.extend(bluetooth_way(reference, other, link, paired_way, &crossings, &clocks, span, each));
             }
         }
         links += u64::from(whole.len() > before);
@@ -93,6 +103,7 @@ pub(super) fn report(
         there: way(&whole, true, &fit, span_ns, frames_of),
         back: way(&whole, false, &fit, span_ns, frames_of),
         bluetooth: Some(BluetoothWays {
+            programs: Vec::new(),
             by_bytes: paired.all.iter().map(|link| link.by_bytes).sum(),
             is_told_early,
             ways,
@@ -148,6 +159,11 @@ fn left_out(paired: &Paired, reference: &Crossings, other: &Crossings, reports: 
     let unlogged: u64 = paired.all.iter().filter(has_air).flat_map(|link| &link.ways).map(|way| way.unlogged).sum();
     let told = [
         (
+            paired.copies,
+            "× a link of one file has the same PDUs at the same times as another one of it, as a copy has; nothing \
+             tells which of them it is, and one was taken.",
+        ),
+        (
             unlogged,
             "L2CAP PDUs on the air are not in the log; what its controller reported behind the first of those that \
              its host sent was left out, as nothing tells whose it is.",
@@ -181,6 +197,7 @@ fn bluetooth_way(
     crossings: &[Crossing<'_>],
     clocks: &Clocks<'_>,
     span: [u64; 2],
+    each: &mut impl FnMut(WayOnAir),
 ) -> Option<BluetoothWay> {
     let links = [&reference.links[link.links[0]], &other.links[link.links[1]]];
     let is_air = links.map(|link| link.is_air());
@@ -211,8 +228,14 @@ fn bluetooth_way(
         };
         (seen.iter().filter(within).count() as u64).saturating_sub(all.len() as u64)
     };
-    let mut told =
-        BluetoothWay { pdus: all.len() as u64, missing, not_in_log: way.unlogged, ..BluetoothWay::default() };
+    let log = if is_air[left] { came } else { left };
+    let mut told = BluetoothWay {
+        link: links[log].host(),
+        pdus: all.len() as u64,
+        missing,
+        not_in_log: way.unlogged,
+        ..BluetoothWay::default()
+    };
     match is_air {
         [true, true] => return None,
         [false, false] => {
@@ -264,7 +287,10 @@ fn bluetooth_way(
         })
         .collect();
     let slots = links[air].air.as_ref().map_or(&[][..], |air| &air.slots[..]);
-    told.in_controller = (!stays.is_empty()).then(|| split(slots, way.ways[air], &stays));
+    let mut moments = Vec::new();
+    told.in_controller =
+        (!stays.is_empty()).then(|| split(slots, way.ways[air], &stays, |moment| moments.push(moment)));
+    each(WayOnAir { air: link.links[air], host: link.links[host], moments });
     Some(told)
 }
 

@@ -124,12 +124,38 @@ struct Sent {
     is_repeated: bool,
 }
 
-/// Adds up what passed from each hand-over on.
-pub(super) fn split(slots: &[Slot], way: usize, stays: &[Stay]) -> InController {
+/// What a controller did with what its host had handed over.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Doing {
+    OnAir,
+    Repeats,
+    WaitsForEvent,
+    ClosedEarly,
+    InEvent,
+    ReportsLate,
+    NotKnown,
+}
+
+/// A time in which it did one of these.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Moment {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) what: Doing,
+}
+
+/// Adds up what passed from each hand-over on, and tells each part of it by `each`, in order.
+pub(super) fn split(slots: &[Slot], way: usize, stays: &[Stay], mut each: impl FnMut(Moment)) -> InController {
     let mut told = InController::default();
     let parts = parts(slots, way);
     let (Some(first), Some(last)) = (parts.first(), parts.last()) else { return told };
     let window = [first.from, last.to];
+    let mut add = |told: &mut InController, moment: Moment| {
+        *told.of(moment.what) += moment.to - moment.from;
+        if moment.from < moment.to {
+            each(moment);
+        }
+    };
     // PDUs do not overtake each other; a clock's error may make it look so.
     let is_seen = |stay: &&Stay| stay.acknowledged >= window[0] && stay.acknowledged <= window[1];
     let within = |stay: &Stay| Stay { from: stay.from.max(window[0]), reported: stay.reported.min(window[1]), ..*stay };
@@ -147,8 +173,8 @@ pub(super) fn split(slots: &[Slot], way: usize, stays: &[Stay]) -> InController 
         let mut at = place;
         while at < parts.len() && parts[at].from < to {
             let part = parts[at];
-            let held = part.to.min(to) - part.from.max(from);
-            *told.of(part, stay, stays.get(number + 1)) += held;
+            let what = doing(part, stay, stays.get(number + 1));
+            add(&mut told, Moment { from: part.from.max(from), to: part.to.min(to), what });
             at += 1;
         }
         covered = covered.max(to);
@@ -156,28 +182,58 @@ pub(super) fn split(slots: &[Slot], way: usize, stays: &[Stay]) -> InController 
         // Of what was acknowledged and not yet told, the time in which nothing else was to be sent.
         let next = stays.get(number + 1).map_or(u64::MAX, |next| next.from);
         let late_to = stay.reported.min(next).max(covered);
-        told.reported_late_ns += late_to - covered;
+        add(&mut told, Moment { from: covered, to: late_to, what: Doing::ReportsLate });
         covered = late_to;
     }
     told.held_ns = told.parts().iter().map(|(_, ns)| ns).sum();
     told
 }
 
+/// Where a part of the time belongs in which a PDU was the oldest without acknowledgement.
+fn doing(part: Part, stay: &Stay, next: Option<&Stay>) -> Doing {
+    match part.state {
+        State::OnAir => Doing::OnAir,
+        State::Repeats => Doing::Repeats,
+        State::InEvent => Doing::InEvent,
+        State::Between { has_room, last_chance } => {
+            // Of a PDU that was sent only the acknowledgement is to come, with the next event.
+            let waits = if stay.last > part.from { Some(stay) } else { next };
+            // The sender had it when it could last have sent it, or told of it.
+            let could = last_chance > 0 && waits.is_some_and(|waits| waits.from <= last_chance);
+            if has_room && could { Doing::ClosedEarly } else { Doing::WaitsForEvent }
+        }
+        State::NotKnown => Doing::NotKnown,
+    }
+}
+
 impl InController {
-    /// Where a part of the time belongs in which a PDU was the oldest without acknowledgement.
-    fn of(&mut self, part: Part, stay: &Stay, next: Option<&Stay>) -> &mut u64 {
-        match part.state {
-            State::OnAir => &mut self.on_air_ns,
-            State::Repeats => &mut self.repeats_ns,
-            State::InEvent => &mut self.in_event_ns,
-            State::Between { has_room, last_chance } => {
-                // Of a PDU that was sent only the acknowledgement is to come, with the next event.
-                let waits = if stay.last > part.from { Some(stay) } else { next };
-                // The sender had it when it could last have sent it, or told of it.
-                let could = last_chance > 0 && waits.is_some_and(|waits| waits.from <= last_chance);
-                if has_room && could { &mut self.closed_early_ns } else { &mut self.waits_for_event_ns }
-            }
-            State::NotKnown => &mut self.not_known_ns,
+    const fn of(&mut self, what: Doing) -> &mut u64 {
+        match what {
+            Doing::OnAir => &mut self.on_air_ns,
+            Doing::Repeats => &mut self.repeats_ns,
+            Doing::WaitsForEvent => &mut self.waits_for_event_ns,
+            Doing::ClosedEarly => &mut self.closed_early_ns,
+            Doing::InEvent => &mut self.in_event_ns,
+            Doing::ReportsLate => &mut self.reported_late_ns,
+            Doing::NotKnown => &mut self.not_known_ns,
         }
     }
+}
+
+/// The connection events of a link: from the first PDU of each to the last one, as far as the sniffer has them. What
+/// lies between two is time in which nothing can pass, unless something was missed; then it is left out of both.
+pub(super) fn events(slots: &[Slot]) -> (Vec<[u64; 2]>, Vec<[u64; 2]>) {
+    let (mut events, mut pauses): (Vec<[u64; 2]>, Vec<[u64; 2]>) = (Vec::new(), Vec::new());
+    for slot in slots {
+        match events.last_mut() {
+            Some(event) if !slot.has(Slot::BEGINS) && !slot.has(Slot::HOLE) => event[1] = event[1].max(slot.end()),
+            before => {
+                let end = before.map(|event| event[1]);
+                pauses.extend(end.filter(|end| !slot.has(Slot::HOLE) && *end < slot.at).map(|end| [end, slot.at]));
+                let at = slot.at.max(end.unwrap_or(0));
+                events.push([at, slot.end().max(at)]);
+            }
+        }
+    }
+    (events, pauses)
 }

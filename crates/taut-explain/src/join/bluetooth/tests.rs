@@ -243,7 +243,7 @@ fn an_event_that_ends_although_the_next_pdu_is_there_was_closed_early_and_one_th
         reported: event * MS + 400_000,
     };
     // The second one is there before the first event, the third one comes after the second event.
-    let told = split(&slots, 0, &[stay(10 * MS, 10), stay(10 * MS, 40), stay(50 * MS, 70)]);
+    let told = split(&slots, 0, &[stay(10 * MS, 10), stay(10 * MS, 40), stay(50 * MS, 70)], |_| {});
     assert_eq!(told.on_air_ns, 3 * 350_000);
     assert_eq!(told.closed_early_ns, 30 * MS - 350_000);
     assert_eq!(told.waits_for_event_ns, 20 * MS);

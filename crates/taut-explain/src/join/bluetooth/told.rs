@@ -14,11 +14,17 @@ pub struct BluetoothWays {
     pub is_told_early: bool,
     /// Directions of links, the longest first.
     pub ways: Vec<BluetoothWay>,
+    /// If the other file is that of a trace and this one a sniffer's: what traced programs send, most first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<ProgramOnAir>,
 }
 
 /// One direction of one link.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct BluetoothWay {
+    /// The adapter and the handle of its link in the sender's log; where there is none, in the receiver's.
+    #[serde(default)]
+    pub link: (u16, u16),
     /// The file whose host sends; absent where no file is of that host.
     pub sender: Option<String>,
     /// The file whose host receives.
@@ -104,6 +110,85 @@ impl InController {
             ("report of the controller", self.reported_late_ns),
             ("not known", self.not_known_ns),
         ]
+    }
+}
+
+/// What a traced program sends on a link of Bluetooth: who held it by the trace, and what its link did meanwhile by
+/// the sniffer.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct ProgramOnAir {
+    /// The sender's adapter.
+    pub from: String,
+    /// The receiver, and the channel.
+    pub to: String,
+    /// The traced program, where its name is known.
+    pub program: Option<String>,
+    /// Time of the trace's ledger that the sniffer's capture of the link has, too. The rows add up to it.
+    pub held_ns: u64,
+    /// Time of that ledger before or after the capture of the link.
+    pub outside_ns: u64,
+    /// By holder, longest first.
+    pub rows: Vec<HeldOnAir>,
+    /// What limits that, a sentence each.
+    pub remarks: Vec<String>,
+}
+
+/// The time that one holder had.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct HeldOnAir {
+    /// Who had the data by the trace.
+    pub holder: String,
+    /// For how long.
+    pub held_ns: u64,
+    /// Of `held_ns` of all rows.
+    pub share: f64,
+    /// What its link did then. The parts add up to `held_ns`.
+    pub air: Meanwhile,
+}
+
+/// What a link did in some time, by the sniffer: with data of this direction in the sender's controller, and without.
+/// The parts add up.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Meanwhile {
+    /// PDUs of this direction, the answers to them, and the spaces between.
+    pub on_air_ns: u64,
+    /// From a PDU that was sent again to the answer to its last repetition.
+    pub repeats_ns: u64,
+    /// Data in the controller waited for the next connection event.
+    pub waits_for_event_ns: u64,
+    /// The event was over with time left, although its sender had data.
+    pub closed_early_ns: u64,
+    /// Within an event, for something else.
+    pub in_event_ns: u64,
+    /// All was acknowledged, and the controller had not told.
+    pub reported_late_ns: u64,
+    /// The controller had nothing of this direction, and no connection event was on: nothing could come either.
+    pub nothing_between_events_ns: u64,
+    /// The controller had nothing of this direction, in a connection event.
+    pub nothing_in_event_ns: u64,
+    /// The sniffer may have missed something.
+    pub not_known_ns: u64,
+}
+
+impl Meanwhile {
+    /// Its parts, by their names for people.
+    pub fn parts(&self) -> [(&'static str, u64); 9] {
+        [
+            ("on the air", self.on_air_ns),
+            ("repeats", self.repeats_ns),
+            ("for the next event", self.waits_for_event_ns),
+            ("event closed early", self.closed_early_ns),
+            ("other, in an event", self.in_event_ns),
+            ("report of the controller", self.reported_late_ns),
+            ("no data there, between events", self.nothing_between_events_ns),
+            ("no data there, in an event", self.nothing_in_event_ns),
+            ("not known", self.not_known_ns),
+        ]
+    }
+
+    /// All of it.
+    pub fn sum(&self) -> u64 {
+        self.parts().iter().map(|(_, ns)| ns).sum()
     }
 }
 

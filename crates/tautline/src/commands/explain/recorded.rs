@@ -7,13 +7,13 @@ use anyhow::Context;
 use indicatif::ProgressBar;
 use taut_capture::{Ending, Recorded};
 use taut_event::{Closed, Event, Flow, FlowId, Sink};
-use taut_explain::join::{JoinedTrace, TraceLog};
+use taut_explain::join::{TraceLog, TracedLinks};
 use taut_explain::trace::Trace;
 use taut_measure::Interrupt;
 use taut_record::{Ended, FORMAT_VERSION};
 use taut_report::{ExplainedFile, ExplainedTrace, TraceDocument, TraceFacts};
 
-use crate::joining::{self, Seen};
+use crate::joining::{OnTimelines, Seen};
 use crate::output;
 
 /// A file that is open, and not read yet.
@@ -32,42 +32,46 @@ pub(super) struct Asked {
     pub(super) top: usize,
     /// How many stretches are drawn, if any.
     pub(super) spans: Option<usize>,
-    /// It is an error if it can't be joined with the capture.
+    /// It is an error if it can't be joined with a capture.
     pub(super) must_be_joined: bool,
 }
 
-/// What takes the events: the ledger of the trace, and what is held against a capture.
-struct Both<'a> {
+/// What takes the events: the ledger of the trace, and what is held against captures.
+struct All<'a> {
     trace: Trace,
-    log: Option<TraceLog<'a>>,
+    logs: Vec<TraceLog<'a>>,
+    links: Option<TracedLinks>,
 }
 
-impl Sink for Both<'_> {
+impl Sink for All<'_> {
     fn flow(&mut self, id: FlowId, flow: &Flow) {
         self.trace.flow(id, flow);
-        self.log.iter_mut().for_each(|log| log.flow(id, flow));
+        self.logs.iter_mut().for_each(|log| log.flow(id, flow));
+        self.links.iter_mut().for_each(|links| links.flow(id, flow));
     }
 
     fn event(&mut self, event: &Event) {
         self.trace.event(event);
-        self.log.iter_mut().for_each(|log| log.event(event));
+        self.logs.iter_mut().for_each(|log| log.event(event));
+        self.links.iter_mut().for_each(|links| links.event(event));
     }
 
     fn close(&mut self, id: FlowId, why: Closed) {
         self.trace.close(id, why);
-        self.log.iter_mut().for_each(|log| log.close(id, why));
+        self.logs.iter_mut().for_each(|log| log.close(id, why));
+        self.links.iter_mut().for_each(|links| links.close(id, why));
     }
 }
 
 impl Recording {
-    /// Explains it, and puts it on the timeline of a capture, if there is one.
+    /// Explains it, and puts it on the timelines of captures that have its connections or links.
     pub(super) fn explain(
         self,
         Asked { top, spans, must_be_joined }: Asked,
         interrupt: &Interrupt,
-        capture: Option<(&Seen, &ExplainedFile)>,
+        (seen, captures): (&[Seen], &[ExplainedFile]),
         remark: impl Fn(&Ending) -> Option<String>,
-    ) -> anyhow::Result<(ExplainedTrace, Option<JoinedTrace>)> {
+    ) -> anyhow::Result<(ExplainedTrace, OnTimelines)> {
         let Self { name: file, from, bar, done } = self;
         let trace = Trace::new(top);
         let trace = match spans {
@@ -75,10 +79,13 @@ impl Recording {
             None => trace,
         };
         let spans = spans.unwrap_or(output::SPANS);
-        let log = capture.map(|(seen, file)| TraceLog::new(seen.internet(), &file.explanation, spans));
-        let mut both = Both { trace, log };
+        let captures = || seen.iter().zip(captures);
+        let logs = captures().map(|(seen, file)| TraceLog::new(seen.internet(), &file.explanation, spans)).collect();
+        let has_bluetooth = |seen: &Seen| !seen.bluetooth().is_empty();
+        let links = seen.iter().any(has_bluetooth).then(TracedLinks::default);
+        let mut all = All { trace, logs, links };
         let end =
-            from.read(&mut both, || bar.set_position(done.load(Ordering::Relaxed))).with_context(|| file.clone())?;
+            from.read(&mut all, || bar.set_position(done.load(Ordering::Relaxed))).with_context(|| file.clone())?;
         bar.finish_and_clear();
         if let Some(found) = end.facts.as_deref().and_then(TraceFacts::newer_format) {
             anyhow::bail!(
@@ -98,7 +105,7 @@ impl Recording {
         }
         // Of events that are not all there the time after the last one is not known.
         let until = end.at.filter(|_| !end.is_full).unwrap_or_default();
-        let mut result = both.trace.finish(until);
+        let mut result = all.trace.finish(until);
         for direction in &mut result.worst {
             direction.program = direction.thread.and_then(|thread| end.programs.get(&thread).cloned());
         }
@@ -117,13 +124,22 @@ impl Recording {
         });
         let trace = TraceDocument { facts, result };
         let mut explained = ExplainedTrace { file, bytes: end.bytes, remarks, trace };
-        let joined = match (both.log, capture) {
-            (Some(log), Some((_, reference))) if !interrupt.is_set() => {
-                let joined = log.join(until, explained.trace.facts.clock.as_ref(), &end.programs);
-                joining::joined_trace(joined, &reference.file, &mut explained, must_be_joined)?
+        let mut joined = OnTimelines::default();
+        if interrupt.is_set() {
+            return Ok((explained, joined));
+        }
+        let clock = explained.trace.facts.clock;
+        if let Some(links) = all.links.map(|links| links.finish(until, clock.as_ref())).filter(|all| !all.is_empty()) {
+            for (seen, reference) in captures().filter(|(seen, _)| has_bluetooth(seen)) {
+                let on_timeline = links.join(seen.bluetooth(), &end.programs);
+                joined.links(on_timeline, &reference.file, &explained.file);
             }
-            _ => None,
-        };
+        }
+        for (log, (_, reference)) in all.logs.into_iter().zip(captures()) {
+            let on_timeline = log.join(until, clock.as_ref(), &end.programs);
+            joined.trace(on_timeline, &reference.file, &explained.file);
+        }
+        joined.told(&mut explained, must_be_joined)?;
         Ok((explained, joined))
     }
 }
