@@ -87,6 +87,9 @@ pub enum What {
     Released(Release),
     /// Which channel of Bluetooth the socket is an end of.
     IsEnd(ChannelEnd),
+    /// What the connection is to be accepted by, on this host: asked after its first segment, or the first data of the
+    /// connection, was sent again.
+    Listens(Listening),
     /// The source lost what happened to this flow since its last event.
     Gap,
 }
@@ -104,7 +107,7 @@ impl What {
             Self::Reached(Stamp::WriteBegin | Stamp::WriteEnd) => Kind::Writes,
             Self::Reached(Stamp::Read) => Kind::Reads,
             Self::Reached(_) => Kind::KernelStamps,
-            Self::Queue(_) | Self::State(_) | Self::IsEnd(_) | Self::Gap => Kind::Queues,
+            Self::Queue(_) | Self::State(_) | Self::IsEnd(_) | Self::Listens(_) | Self::Gap => Kind::Queues,
             Self::Released(_) => Kind::Releases,
             Self::Call(_) => Kind::Calls,
             Self::Task(_) => Kind::Tasks,
@@ -255,6 +258,22 @@ pub enum Call {
         /// What it returned; negative is an error number.
         result: i32,
     },
+}
+
+/// A listening socket.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Listening {
+    /// Connections that wait to be accepted.
+    pub waiting: u32,
+    /// The backlog of listen(2), within `net.core.somaxconn`. With one more the kernel drops what opens a connection.
+    pub backlog: u32,
+}
+
+impl Listening {
+    /// Whether the kernel takes no more (`sk_acceptq_is_full` of include/net/sock.h).
+    pub const fn is_full(self) -> bool {
+        self.waiting > self.backlog
+    }
 }
 
 /// A change of a task's state.

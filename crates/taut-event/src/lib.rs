@@ -36,7 +36,7 @@ pub use connection_id::{ConnectionId, QuicKey};
 pub use coverage::{Coverage, Kind};
 pub use datagram::{Content, Datagram, Dns, Numbered, QuicLong, RtpClock};
 pub use event::{AckSentBy, Call, Direction, Event, Release, Segment, SegmentFlags, Stamp, Task, TaskId, Timer};
-pub use event::{SackBlock, TimestampOption, What};
+pub use event::{Listening, SackBlock, TimestampOption, What};
 pub use flow::{Address, Flow, FlowId, FlowKey, LocalKey, LocalKind, Vantage, VantageId};
 pub use hci::{ByteSum, Hci, LinkKey};
 pub use holder::{Holder, Side};

@@ -3,7 +3,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::net::SocketAddr;
 
 use taut_event::{
-    Address, Call, Direction, Event, Flow, FlowId, FlowKey, LocalKey, Sink, Task, TaskId, VantageId, What, printable,
+    Address, Call, Direction, Event, Flow, FlowId, FlowKey, Listening, LocalKey, Sink, Task, TaskId, VantageId, What, printable,
 };
 use taut_time::{ByteRange, Instant, Layer};
 
@@ -248,6 +248,10 @@ impl<S: Sink> Reading<'_, S> {
                 let (what, range) = channel::read_event(fields).ok_or("an event of a channel can't be")?;
                 (bytes, layer) = (range, Layer::Driver);
                 What::L2cap(what)
+            }
+            'j' => {
+                let (waiting, backlog) = (number(fields.next())?, number(fields.next())?);
+                What::Listens(Listening { waiting, backlog })
             }
             'y' => {
                 layer = Layer::Driver;

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use taut_event::{Call, Closed, Event, Flow, FlowId, FlowKey, Sink, Task, What};
+use taut_event::{Call, Closed, Event, Flow, FlowId, FlowKey, Listening, Sink, Task, What};
 use taut_time::Instant;
 
 use super::line::{
@@ -133,6 +133,7 @@ impl<W: Write> Recorder<W> {
                 Some(word) => write!(line, " {word}"),
                 None => return false,
             },
+            What::Listens(Listening { waiting, backlog }) => write!(line, " {waiting} {backlog}"),
             What::Hci(what) => {
                 link::write_event(what, line);
                 Ok(())
@@ -172,6 +173,7 @@ fn letter(what: &What) -> Option<char> {
         What::Gap => 'g',
         What::L2cap(_) => 'h',
         What::Hci(_) => 'y',
+        What::Listens(_) => 'j',
         What::IsEnd(_) => 'n',
         _ => return None,
     })

@@ -1,7 +1,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use taut_event::{
-    AckSentBy, Call, ChannelEnd, Direction as Way, Event, Flow, FlowKey, Holder, LocalKind, Release, SocketState,
+    AckSentBy, Call, ChannelEnd, Direction as Way, Event, Flow, FlowKey, Holder, Listening, LocalKind, Release, SocketState,
     Stamp, Task, Timer, What,
 };
 
@@ -85,6 +85,10 @@ pub(super) struct Tally {
     /// Numbers of the system calls that write, of a socket of Bluetooth.
     pub(super) writing_calls: BTreeSet<u16>,
     pub(super) repeated: u64,
+    /// Of them, the first segment of a connection that was not open.
+    pub(super) repeated_openings: u64,
+    /// The listening socket of this host that is to accept it, as it was when fullest.
+    pub(super) listening: Option<Listening>,
     /// What let the writes go that had been held.
     pub(super) by_call: u64,
     pub(super) by_ack: [u64; 4],
@@ -107,6 +111,11 @@ impl Tally {
         if self.writing_calls.len() < MOST_CALLS {
             self.writing_calls.insert(number);
         }
+    }
+
+    fn listens(&mut self, now: Listening) {
+        let fuller = |known: Listening| if known.is_full() && !now.is_full() { known } else { now };
+        self.listening = Some(self.listening.map_or(now, fuller));
     }
 
     fn released(&mut self, release: Option<Release>) {
@@ -220,8 +229,13 @@ impl Connection {
             What::Released(release) => self.release = Some(release),
             What::Reached(Stamp::Scheduled) => self.left(at, bytes.start, bytes.end),
             What::Reached(Stamp::Received) => self.add_received(bytes.end - bytes.start),
-            What::Reached(Stamp::Repeated) => self.tally.repeated += 1,
+            What::Reached(Stamp::Repeated) => {
+                self.tally.repeated += 1;
+                let is_opening = self.state.as_ref().is_some_and(|state| state.is_opening);
+                self.tally.repeated_openings += u64::from(is_opening);
+            }
             What::State(state) => self.now(state),
+            What::Listens(listening) => self.tally.listens(listening),
             _ => {}
         }
         self.reader(at, event);

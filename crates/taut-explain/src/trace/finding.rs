@@ -1,6 +1,6 @@
 //! From what was booked to what is wrong: a cause is one line in [`CAUSES`] or [`INWARD`].
 
-use taut_event::{AckSentBy, Direction as Way, Holder, Kind, LocalKind, SocketState};
+use taut_event::{AckSentBy, Direction as Way, Holder, Kind, Listening, LocalKind, SocketState};
 
 use super::connection::{Connection, ack_index};
 use crate::channel::{CAUSES as CAUSES_OF_LE, CLASSIC_CAUSES};
@@ -17,6 +17,17 @@ const STALL_NS: u64 = 200_000_000;
 /// A program that is woken up takes some time to read; shorter waits are that.
 const WAKE_UP_NS: u64 = 1_000_000;
 
+/// The cause that a connection did not open at once.
+const OPENING: &str = "handshake_repeated";
+const FULL: &str = "The accept queue of the listening socket is full: the kernel drops what opens a connection";
+const ACCEPT: &str = "In the listening program: accept sooner, or a larger backlog (listen(2), and net.core.somaxconn, \
+                      which limits it).";
+
+/// Whether a full accept queue may be behind it.
+fn is_of_queue(cause: &str) -> bool {
+    cause == OPENING || cause == "loss"
+}
+
 struct Cause {
     name: &'static str,
     holders: &'static [Holder],
@@ -24,7 +35,7 @@ struct Cause {
     remedy: &'static str,
 }
 
-const CAUSES: [Cause; 8] = [
+const CAUSES: [Cause; 9] = [
     Cause {
         name: "nagle_delayed_ack",
         holders: &[Holder::Nagle],
@@ -63,6 +74,13 @@ const CAUSES: [Cause; 8] = [
         holders: &[Holder::LossRecovery, Holder::TailLossProbe, Holder::RetransmissionTimeout],
         summary: "Lost segments were sent again",
         remedy: "Find where the path drops packets.",
+    },
+    Cause {
+        name: "handshake_repeated",
+        holders: &[Holder::Handshake],
+        summary: "Nobody answered the connection's first segment, which was sent again",
+        remedy: "Find out why the other end does not answer: a full accept queue there (ss -lnt), a firewall that \
+                 drops, no such host, or losses on the path.",
     },
     Cause {
         name: "pacing",
@@ -200,14 +218,22 @@ fn judge(cause: &Cause, connection: &Connection, way: Way) -> Verdict {
     let is_of_processor = cause.holders.contains(&Holder::Processor);
     let least = if is_of_processor { MUCH } else { LEAST_SHARE };
     let is_enough = share >= least && (episodes >= LEAST_EPISODES || share >= MUCH) && !is_wake_up;
-    if is_enough || longest >= STALL_NS {
+    // That it takes a round trip to open is nothing to act on.
+    let is_of_opening = cause.name == OPENING;
+    let is_enough = if is_of_opening { connection.tally.repeated_openings > 0 } else { is_enough };
+    if is_enough || longest >= STALL_NS && !is_of_opening {
+        let full = connection.tally.listening.filter(|queue| queue.is_full() && is_of_queue(cause.name));
+        let (summary, side, remedy) = match full {
+            Some(_) => (FULL, Holder::ReceivingProgram.side(), ACCEPT),
+            None => (cause.summary, cause.holders[0].side(), cause.remedy),
+        };
         return Verdict::Found(Found {
-            summary: cause.summary.to_owned(),
-            side: cause.holders[0].side().to_string(),
+            summary: summary.to_owned(),
+            side: side.to_string(),
             certainty: Certainty::Seen,
             cost: Cost { held_ns, between_ns: [held_ns; 2], share, episodes },
             evidence: evidence(cause, connection, way, longest),
-            remedy: cause.remedy.to_owned(),
+            remedy: remedy.to_owned(),
         });
     }
     if is_of_processor && !connection.flow.coverage.has(Kind::Tasks) {
@@ -236,8 +262,19 @@ fn evidence(cause: &Cause, connection: &Connection, way: Way, longest: u64) -> V
     if way == Way::Backward {
         lines.extend(connection.readiness.told().iter().flat_map(|told| told.lines()));
     }
-    if cause.name == "loss" && tally.repeated > 0 {
-        lines.push(format!("{} segments were sent again.", tally.repeated));
+    let of_data = tally.repeated - tally.repeated_openings;
+    if cause.name == "loss" && of_data > 0 {
+        lines.push(format!("{of_data} segments were sent again."));
+    }
+    if cause.name == OPENING {
+        lines.push(format!("The first segment (SYN) was sent again {}, by the timer.", words::times(tally.repeated_openings)));
+    }
+    if let Some(Listening { waiting, backlog }) = tally.listening.filter(|_| is_of_queue(cause.name)) {
+        lines.push(format!(
+            "The socket that listens there is on this host: {waiting} connections wait to be accepted, with a backlog \
+             of {backlog}{}.",
+            if waiting > backlog { ", so the kernel drops what opens another one" } else { ", so there is room" }
+        ));
     }
     lines.into_iter().map(line_of).collect()
 }

@@ -171,14 +171,16 @@ pub(super) fn held(holder: Holder, ns: u64, whole: u64, episodes: u64, longest: 
     }
 }
 
-/// The report of a direction in which data went.
+/// The report of a direction in which data went, or whose connection did not open at once.
 pub(super) fn direction(connection: &Connection, way: Way, start: u64) -> Option<TracedDirection> {
     let tally = &connection.tally;
     let is_outgoing = way == Way::Forward;
     let bytes = if is_outgoing { tally.sent_bytes } else { tally.received_bytes };
     // Of several datagrams in one call the bytes are not told.
     let calls = if is_outgoing { tally.writes } else { tally.reads };
-    if bytes == 0 && calls == 0 {
+    // One that did not open for a while is told of, too.
+    let is_unopened = is_outgoing && tally.repeated_openings > 0;
+    if bytes == 0 && calls == 0 && !is_unopened {
         return None;
     }
     let breakdown = connection.breakdown(way);

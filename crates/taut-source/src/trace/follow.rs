@@ -16,7 +16,7 @@ use super::layout::{Known, Layout, Others as OtherLayouts};
 use super::other::Others;
 use super::readers::Readers;
 use super::record::{Copied, Record, Segment, What};
-use super::snapshot::{AFTER_FIN, PACING_NEEDED, Position, Snapshot, ahead, later, state};
+use super::snapshot::{AFTER_FIN, PACING_NEEDED, Position, SYN_SENT, Snapshot, ahead, later, state};
 use super::told::{Ends, Events, FlowIds, address, ends, is_send};
 
 /// Segments that are remembered as sent and not acknowledged; with more the count is the kernel's own.
@@ -97,6 +97,10 @@ struct Socket {
     gaps: u64,
     /// Nothing more comes; what has come may be read yet.
     is_closed: bool,
+    /// Something of what it sent was acknowledged beside the first segment.
+    is_answered: bool,
+    /// Since the last look at who listens, something was sent again before that.
+    is_unanswered: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -163,6 +167,13 @@ impl Follower {
         closed.into_iter().for_each(|address| self.forget(address, sink));
     }
 
+    /// The connections whose first segment, or first data, was sent again since the last time.
+    pub(super) fn unanswered(&mut self) -> Vec<(FlowId, Ends)> {
+        let asked = |socket: &mut Socket| std::mem::take(&mut socket.is_unanswered);
+        let sockets = self.sockets.values_mut().filter_map(|socket| asked(socket).then_some(socket));
+        sockets.filter_map(|socket| Some((socket.flow?, socket.ends))).collect()
+    }
+
     /// Takes the bytes of one record.
     pub(super) fn take(&mut self, layout: &Layout, others: Option<&OtherLayouts>, bytes: &[u8], sink: &mut impl Sink) {
         let Some(record) = Record::parse(bytes) else { return };
@@ -200,9 +211,12 @@ impl Follower {
         {
             self.forget(record.socket, sink);
         }
-        let is_traced = is_call || self.takes_all || self.wanted.contains(&ends);
+        // Only a traced program's own are seen while they open.
+        let is_opening = layout.get(record.copies, Known::State) == SYN_SENT;
+        let is_traced = is_call || is_opening || self.takes_all || self.wanted.contains(&ends);
         self.meet(layout, &record, ends, is_traced, sink);
-        if is_call {
+        let is_first = self.sockets.get(&record.socket).is_some_and(|socket| socket.seen_to.is_none());
+        if is_call || is_connect(layout, &record, is_first) {
             self.meet_thread(&record);
         }
         if record.what == What::Receive {
@@ -292,6 +306,8 @@ impl Follower {
             came_by: AckSentBy::NotSeen,
             gaps,
             is_closed: false,
+            is_answered: false,
+            is_unanswered: false,
         });
         socket.ends = ends;
         self.by_ends.insert(ends, record.socket);
@@ -335,7 +351,7 @@ impl Socket {
             copied_seq: number(Known::CopiedSeq),
             wstamp: get(Known::Wstamp).max(self.wstamp),
         };
-        let is_call = record.what.is_of_program();
+        let is_call = record.what.is_of_program() || is_connect(layout, record, self.seen_to.is_none());
         // Anybody may be running when a segment comes.
         let who = is_call.then_some(TaskId(record.thread));
         let mut events = Events { at: Instant::from_nanos(record.ns), who, flow: self.flow, sink };
@@ -368,10 +384,14 @@ impl Socket {
                 let scale = get(Known::SndWscale) as u32;
                 self.receive(&record.segment, scale, get(Known::State), &mut now, &mut events);
             }
-            What::Repeat => events.tell(Direction::Forward, Happened::Reached(Stamp::Repeated), 0, 0),
             What::Arrived => self.came(end_of_data(now.rcv_nxt, get(Known::State)), &mut events),
             // What came with the peer's FIN was worked in before.
             What::Close => self.came(now.rcv_nxt.wrapping_sub(1), &mut events),
+            What::Repeat => {
+                events.tell(Direction::Forward, Happened::Reached(Stamp::Repeated), 0, 0);
+                self.is_unanswered = !self.is_answered;
+            }
+            What::Opened => self.opened(&now),
             // What is not TCP has another follower.
             What::SocketCall
             | What::SocketReturn
@@ -439,6 +459,13 @@ impl Socket {
             events.tell(Direction::Backward, Happened::Reached(Stamp::Read), to.saturating_sub(read), to);
         }
         events.tell(Direction::Backward, end, 0, 0);
+    }
+
+    /// The first segment is acknowledged, and what the peer counts from is known only now.
+    fn opened(&mut self, now: &Snapshot) {
+        self.sent.retain(|(end, _)| ahead(*end, now.snd_una) > 0);
+        self.inward = Position::new(now.copied_seq);
+        self.came_to = now.rcv_nxt;
     }
 
     /// A write without a call of its own: it begins and ends at once.
@@ -545,6 +572,7 @@ impl Socket {
                 false => now.packets_out,
             };
             if to > from {
+                self.is_answered = true;
                 events.tell(Direction::Forward, Happened::Reached(Stamp::Acknowledged), from, to);
             }
         }
@@ -577,6 +605,11 @@ fn is_left_of(ends: Ends, before: Ends) -> bool {
 /// Where what came ends: the peer's FIN has a number and is no data.
 fn end_of_data(end: u32, state: u64) -> u32 {
     if state == CLOSED || AFTER_FIN.contains(&state) { end.wrapping_sub(1) } else { end }
+}
+
+/// Whether a segment is the first one of a connection, which the thread sends that calls connect(2).
+fn is_connect(layout: &Layout, record: &Record<'_>, is_first: bool) -> bool {
+    is_first && record.what == What::Queue && layout.get(record.copies, Known::State) == SYN_SENT
 }
 
 #[cfg(test)]

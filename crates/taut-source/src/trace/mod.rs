@@ -35,9 +35,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use taut_bpf::instruction::Instruction;
 use taut_bpf::sys::{self, Map, MapKind, MapShape, ProgramKind, Purpose};
 use taut_bpf::{BpfError, Btf, Flags, Ring};
-use taut_event::{Sink, Timer};
+use taut_event::{Direction, FlowId, Listening, Sink, Timer};
 use taut_link::{bluetooth, clock};
-use taut_time::Duration;
+use taut_time::{Duration, Instant};
 
 use crate::{Owners, SocketTable};
 pub use error::Error;
@@ -50,6 +50,7 @@ use marks::{MARKS, mark_of_pair};
 use order::{Told, hand_on};
 use record::What;
 pub use scope::Scope;
+use told::Events;
 use writer::Plan;
 
 /// Bytes of the ring: what a busy host writes in several of the reader's pauses.
@@ -177,6 +178,11 @@ fn listen() -> Result<Hci, Radio> {
         Some(libc::EPERM | libc::EACCES) => Radio::NotAllowed,
         number => Radio::Refused(number.unwrap_or(0)),
     })
+}
+
+fn listens(at: Instant, flow: FlowId, what: taut_event::What, sink: &mut impl Sink) {
+    let flow = Some(flow);
+    Events { at, who: None, flow, sink }.tell(Direction::Forward, what, 0, 0);
 }
 
 /// What the programs share.
@@ -354,6 +360,7 @@ impl Tracer {
         // All that happened until now is there when it is read after this.
         let until = clock::now();
         let bytes_read = self.read_ring(sink);
+        self.look_for_listeners(sink);
         if let Ok(hci) = &mut self.hci {
             let [sockets, channels] = &mut self.told;
             hci.read(channels);
@@ -365,6 +372,34 @@ impl Tracer {
             hand_on([sockets, channels], until.as_nanos(), sink);
         }
         if bytes_read > RING_BYTES / 16 { SHORT_PAUSE } else { PAUSE }
+    }
+
+    /// Tells of the listening sockets of this host that connections without an answer are to be accepted by.
+    fn look_for_listeners(&mut self, sink: &mut impl Sink) {
+        let unanswered = self.follower.unanswered();
+        if unanswered.is_empty() {
+            return;
+        }
+        let mut listeners = Vec::new();
+        let looked = SocketTable::open().and_then(|mut table| {
+            table.look(|socket| listeners.extend(socket.accept_queue.map(|queue| (socket.local, queue))))
+        });
+        // Without the list nothing is told.
+        let _ = looked;
+        let at = clock::now();
+        let Self { hci, told, .. } = self;
+        for (flow, (_, peer)) in unanswered {
+            // One bound to the address itself goes before one for all.
+            let of_port = listeners.iter().filter(|(local, _)| {
+                local.port() == peer.port() && (local.ip() == peer.ip() || local.ip().is_unspecified())
+            });
+            let Some((_, queue)) = of_port.max_by_key(|(local, _)| local.ip() == peer.ip()) else { continue };
+            let what = taut_event::What::Listens(Listening { waiting: queue.waiting, backlog: queue.backlog });
+            match hci {
+                Ok(_) => listens(at, flow, what, &mut told[0]),
+                Err(_) => listens(at, flow, what, sink),
+            }
+        }
     }
 
     /// Reads the ring; of events that wait for what passes below the sink gets none yet.

@@ -14,7 +14,7 @@ use taut_bpf::{Field, helper};
 use super::calls::{POLLS, RECEIVES, SENDS};
 use super::record::{What, at};
 use super::scope::Scope;
-use super::writer::{CLOSED, ESTABLISHED, KEY, ON_MANY, ON_PIPE, ON_SOCKET, ON_TCP, Plan, RECEIVING, VALUE, thread};
+use super::writer::{CLOSED, ESTABLISHED, KEY, ON_MANY, ON_PIPE, ON_SOCKET, ON_TCP, Plan, RECEIVING, SYN_SENT, VALUE, thread};
 
 use R::{R0, R1, R6, R7, R8, R9, R10};
 
@@ -240,12 +240,28 @@ impl Plan<'_> {
         self.write(|w| {
             w.a.load(Width::B8, R7, R1, 0);
             w.a.load(Width::B8, R9, R1, 16);
-            let end = w.end;
+            w.a.load(Width::B8, R6, R1, 8);
+            let (end, opens, opened) = (w.end, w.a.label(), w.a.label());
+            w.a.jump_if_imm(Jump::Equal, R9, SYN_SENT, opens);
+            w.a.jump_if_imm(Jump::Equal, R9, ESTABLISHED, opened);
             w.a.jump_if_imm(Jump::Unequal, R9, CLOSED, end);
             w.known();
             w.delete(self.maps.sockets, KEY);
             w.begin(What::Close);
             w.submit();
+            w.a.jump(end);
+            w.a.place(opened);
+            w.a.jump_if_imm(Jump::Unequal, R6, SYN_SENT, end);
+            w.known();
+            w.begin(What::Opened);
+            w.submit();
+            w.a.jump(end);
+            // A connect(2) of this thread; its first segment leaves next.
+            w.a.place(opens);
+            w.only_targets();
+            w.only_tcp(None);
+            w.only_wanted_ports();
+            w.follow_opening();
         })
     }
 

@@ -62,6 +62,8 @@ pub(super) enum What {
     /// A thread's wait for one of several descriptors came back with some that are ready: when it had begun stands in
     /// the socket's place.
     Polled = 15,
+    /// The other end has answered the first segment: the connection is open.
+    Opened = 16,
     /// Something came for a socket of TCP that is not established.
     Arrived = 17,
 }
@@ -80,7 +82,7 @@ pub(super) enum Copied {
 }
 
 impl What {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::Call,
         Self::Return,
         Self::Queue,
@@ -96,6 +98,7 @@ impl What {
         Self::PipeReturn,
         Self::Ran,
         Self::Polled,
+        Self::Opened,
         Self::Arrived,
     ];
 

@@ -3,11 +3,11 @@
 use taut_event::{Recovery, SocketState};
 
 use super::layout::{Known, Layout};
-use super::record::Record;
+use super::record::{Record, What};
 
 /// States of include/net/tcp_states.h in which the peer's FIN counts as a received byte.
 pub(super) const AFTER_FIN: [u64; 3] = [8, 9, 11];
-const SYN_SENT: u64 = 2;
+pub(super) const SYN_SENT: u64 = 2;
 /// `TCP_NAGLE_OFF` and `TCP_NAGLE_CORK` of include/net/tcp.h.
 const NAGLE_OFF: u64 = 1;
 const NAGLE_CORK: u64 = 2;
@@ -82,7 +82,8 @@ pub(super) fn state(layout: &Layout, record: &Record<'_>, now: &Snapshot) -> Soc
         slow_start_threshold_segments: number(Known::SndSsthresh),
         send_window_bytes: Some(now.snd_wnd),
         mss_bytes: number(Known::MssCache),
-        is_opening: connection == SYN_SENT,
+        // The tracepoint stands before the change.
+        is_opening: connection == SYN_SENT && record.what != What::Opened,
         recovery: match get(Known::CaState) {
             3 => Recovery::Repeating,
             4.. => Recovery::AfterTimeout,

@@ -39,6 +39,11 @@ const NO_WAKE_UP: i32 = 1;
 /// `TCP_CLOSE` of include/net/tcp_states.h.
 pub(super) const CLOSED: i32 = 7;
 pub(super) const ESTABLISHED: i32 = 1;
+pub(super) const SYN_SENT: i32 = 2;
+/// What the table of sockets has of one: it is followed, and so is the peer's; or it is being opened, and has no port
+/// yet by which to follow the peer's.
+const FOLLOWED: i64 = 1;
+const OPENING: i64 = 2;
 const UNIX: i32 = 1;
 const INET: i32 = 2;
 const INET6: i32 = 10;
@@ -334,15 +339,27 @@ impl Writer<'_> {
         self.a.place(found);
     }
 
+    /// Follows a socket that is being opened.
+    pub(super) fn follow_opening(&mut self) {
+        self.a.store(Width::B8, R10, KEY, R7);
+        self.mark_socket();
+        self.a.constant(R1, OPENING);
+        self.a.store(Width::B4, R10, VALUE, R1);
+        self.update(self.plan.maps.sockets, VALUE);
+    }
+
     /// Follows the socket from now on, and the peer's once it gets a segment.
     pub(super) fn follow(&mut self) {
-        let known = self.a.label();
+        let (known, unknown) = (self.a.label(), self.a.label());
         self.a.store(Width::B8, R10, KEY, R7);
         self.map_and_key(self.plan.maps.sockets, KEY);
         self.a.call(helper::MAP_LOOKUP_ELEM);
-        self.a.jump_if_imm(Jump::Unequal, R0, 0, known);
+        self.a.jump_if_imm(Jump::Equal, R0, 0, unknown);
+        self.a.load(Width::B4, R1, R0, 0);
+        self.a.jump_if_imm(Jump::Equal, R1, FOLLOWED as i32, known);
+        self.a.place(unknown);
         self.mark_socket();
-        self.a.constant(R1, 1);
+        self.a.constant(R1, FOLLOWED);
         self.a.store(Width::B4, R10, VALUE, R1);
         self.update(self.plan.maps.sockets, VALUE);
         // The pair as the peer has it: our port in network order below, its own above.
@@ -423,7 +440,8 @@ impl Writer<'_> {
             (Copied::Pipe, Some(others)) => (others.pipe.bytes, &others.pipe.ranges[..]),
             _ => (plan.layout.bytes, &plan.layout.ranges[..]),
         };
-        if matches!(what, What::Repeat | What::Close | What::Arrived) || what.copied() != Copied::Tcp {
+        let is_alone = matches!(what, What::Repeat | What::Close | What::Opened | What::Arrived);
+        if is_alone || what.copied() != Copied::Tcp {
             self.a.constant(R1, 0);
             self.a.store(Width::B8, R10, RECEIVING, R1);
             self.a.store(Width::B8, R10, TIMER, R1);
