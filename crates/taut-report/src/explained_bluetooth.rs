@@ -146,8 +146,8 @@ fn one_program(joined: &Joined, program: &ProgramOnAir, is_full: bool, lines: &m
         }
     }
     if program.rows.len() > shown.len() {
-        let others: u64 = program.rows.iter().map(|row| row.held_ns).sum::<u64>()
-            - shown.iter().map(|row| row.held_ns).sum::<u64>();
+        let others: u64 =
+            program.rows.iter().map(|row| row.held_ns).sum::<u64>() - shown.iter().map(|row| row.held_ns).sum::<u64>();
         lines.push(line("    ", &format!("{} others", program.rows.len() - shown.len()), others));
     }
     if let Some(credits) = program.rows.iter().find(|row| row.holder == Holder::Credits.name()) {

@@ -140,8 +140,7 @@ impl Run {
         settings.iter().for_each(|(name, value)| scenario.set(name, value).unwrap());
         let sender = Role::Peripheral;
         let host = HostCapture::begin(Vec::new(), sender).unwrap();
-        let mut all =
-            All { truth: Truth::default(), sender, air: AirCapture::begin(Vec::new()).unwrap(), host };
+        let mut all = All { truth: Truth::default(), sender, air: AirCapture::begin(Vec::new()).unwrap(), host };
         Simulation::new(&scenario, 3).unwrap().run(1_500_000_000, &mut all);
         let (air, log) = (all.air.finish().unwrap(), all.host.finish().unwrap());
         let directory = tempfile::tempdir().unwrap();
@@ -212,8 +211,13 @@ fn all(program: &Value, name: &str) -> u64 {
 }
 
 /// Two packets an event, which the controller closes early; some are sent again.
-const SET: [(&str, &str); 5] =
-    [("ci", "30ms"), ("packets_per_event", "2"), ("per", "0.05"), ("receiver.credits", "window(10)"), ("length", "251")];
+const SET: [(&str, &str); 5] = [
+    ("ci", "30ms"),
+    ("packets_per_event", "2"),
+    ("per", "0.05"),
+    ("receiver.credits", "window(10)"),
+    ("length", "251"),
+];
 
 #[test]
 fn a_traced_program_its_kernel_and_the_air_have_one_breakdown() {

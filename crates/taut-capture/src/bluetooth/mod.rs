@@ -29,9 +29,9 @@ use avdtp::AVDTP_PSM;
 use channel::{Channel, Part};
 pub use crossing::{HostPacket, HostPackets};
 pub(crate) use hci::is_hci;
-pub use links::HostLinks;
 use hci::{Record, Told};
 use link::{Adapter, Current, Link};
+pub use links::HostLinks;
 use out::{ACL_HEADER, NO_BYTES, Out, Place};
 use rfcomm::RFCOMM_PSM;
 

@@ -3,7 +3,8 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::net::SocketAddr;
 
 use taut_event::{
-    Address, Call, Direction, Event, Flow, FlowId, FlowKey, Listening, LocalKey, Sink, Task, TaskId, VantageId, What, printable,
+    Address, Call, Direction, Event, Flow, FlowId, FlowKey, Listening, LocalKey, Sink, Task, TaskId, VantageId, What,
+    printable,
 };
 use taut_time::{ByteRange, Instant, Layer};
 

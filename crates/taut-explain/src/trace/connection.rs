@@ -1,8 +1,8 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use taut_event::{
-    AckSentBy, Call, ChannelEnd, Direction as Way, Event, Flow, FlowKey, Holder, Listening, LocalKind, Release, SocketState,
-    Stamp, Task, Timer, What,
+    AckSentBy, Call, ChannelEnd, Direction as Way, Event, Flow, FlowKey, Holder, Listening, LocalKind, Release,
+    SocketState, Stamp, Task, Timer, What,
 };
 
 use super::readiness::Readiness;

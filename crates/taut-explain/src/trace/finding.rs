@@ -267,7 +267,10 @@ fn evidence(cause: &Cause, connection: &Connection, way: Way, longest: u64) -> V
         lines.push(format!("{of_data} segments were sent again."));
     }
     if cause.name == OPENING {
-        lines.push(format!("The first segment (SYN) was sent again {}, by the timer.", words::times(tally.repeated_openings)));
+        lines.push(format!(
+            "The first segment (SYN) was sent again {}, by the timer.",
+            words::times(tally.repeated_openings)
+        ));
     }
     if let Some(Listening { waiting, backlog }) = tally.listening.filter(|_| is_of_queue(cause.name)) {
         lines.push(format!(

@@ -16,8 +16,8 @@ use super::layout::{Known, Layout, Others as OtherLayouts};
 use super::other::Others;
 use super::readers::Readers;
 use super::record::{Copied, Record, Segment, What};
-use super::snapshot::{AFTER_FIN, PACING_NEEDED, Position, SYN_SENT, Snapshot, ahead, later, state};
-use super::told::{Ends, Events, FlowIds, address, ends, is_send};
+use super::snapshot::{AFTER_FIN, PACING_NEEDED, Position, SYN_RECEIVED, SYN_SENT, Snapshot, ahead, later, state};
+use super::told::{Early, Ends, Events, FlowIds, address, ends, is_send};
 
 /// Segments that are remembered as sent and not acknowledged; with more the count is the kernel's own.
 const MOST_SENT: usize = 4096;
@@ -90,6 +90,12 @@ struct Socket {
     heard_to: Option<u32>,
     /// Up to where it was told to have come.
     came_to: u32,
+    /// When it was opened from the other end, if nothing was seen of it since.
+    opened_at: Option<Instant>,
+    /// It will be accepted, and by whom is told by the first call on it.
+    is_awaited: bool,
+    /// What came until then.
+    early: Vec<Early>,
     /// What made this end send its last segment.
     sent_by: AckSentBy,
     /// What made the peer send the last one that came.
@@ -158,7 +164,7 @@ impl Follower {
         }
         for socket in self.sockets.values_mut().filter(|socket| socket.gaps != self.gaps) {
             socket.gaps = self.gaps;
-            Events { at, who: None, flow: socket.flow, sink }.tell(Direction::Forward, Happened::Gap, 0, 0);
+            Events::new(at, None, socket.flow, sink).tell(Direction::Forward, Happened::Gap, 0, 0);
         }
         self.others.end(self.gaps, at, sink);
         // What was left in them may never be read: that a program closes these is not seen.
@@ -204,7 +210,8 @@ impl Follower {
         let Some(ends) = ends(layout, record.copies) else { return };
         let known = self.sockets.get(&record.socket);
         // One that is closed gives its port back, and there may be something in it to read.
-        let ends = known.filter(|known| known.is_closed && is_left_of(ends, known.ends)).map_or(ends, |known| known.ends);
+        let ends =
+            known.filter(|known| known.is_closed && is_left_of(ends, known.ends)).map_or(ends, |known| known.ends);
         // An address of the kernel is used again; then the ends are others.
         if known.is_some_and(|known| known.ends != ends && !known.ends.1.ip().is_unspecified())
             && record.what != What::Close
@@ -266,7 +273,7 @@ impl Follower {
     fn tell_reader(&self, socket: u64, record: &Record<'_>, task: Task, sink: &mut impl Sink) {
         let flow = self.sockets.get(&socket).map_or_else(|| self.others.flow(socket), |socket| socket.flow);
         let (at, who) = (Instant::from_nanos(record.ns), Some(TaskId(record.thread)));
-        Events { at, who, flow, sink }.tell(Direction::Backward, Happened::Task(task), 0, 0);
+        Events::new(at, who, flow, sink).tell(Direction::Backward, Happened::Task(task), 0, 0);
     }
 
     /// The last reader of a socket may be another one now.
@@ -302,6 +309,9 @@ impl Follower {
             seen_to: None,
             heard_to: None,
             came_to: number(Known::RcvNxt),
+            opened_at: None,
+            is_awaited: false,
+            early: Vec::new(),
             sent_by: AckSentBy::NotSeen,
             came_by: AckSentBy::NotSeen,
             gaps,
@@ -320,6 +330,9 @@ impl Follower {
             let coverage = if self.sees_readers { coverage.and(Coverage::of(&[Kind::Tasks])) } else { coverage };
             let key = FlowKey::Tcp(address(ends.0), address(ends.1));
             sink.flow(id, &Flow { key, from_start: false, coverage });
+            socket.is_awaited = false;
+            let early = std::mem::take(&mut socket.early);
+            Events::new(Instant::from_nanos(record.ns), None, Some(id), sink).tell_early(early);
         }
     }
 
@@ -354,7 +367,10 @@ impl Socket {
         let is_call = record.what.is_of_program() || is_connect(layout, record, self.seen_to.is_none());
         // Anybody may be running when a segment comes.
         let who = is_call.then_some(TaskId(record.thread));
-        let mut events = Events { at: Instant::from_nanos(record.ns), who, flow: self.flow, sink };
+        let mut early = std::mem::take(&mut self.early);
+        let mut events = Events::new(Instant::from_nanos(record.ns), who, self.flow, sink);
+        events.early = self.is_awaited.then_some(&mut early);
+        self.opening(layout, record, &now, &mut events);
         // More has left than was seen to leave: events of this socket were missed.
         let is_unseen = self.seen_to.is_some_and(|seen| ahead(now.snd_nxt, seen) > 0);
         // Or more has come than was seen to come. A call copies the state without the socket's lock: a segment may come
@@ -391,7 +407,12 @@ impl Socket {
                 events.tell(Direction::Forward, Happened::Reached(Stamp::Repeated), 0, 0);
                 self.is_unanswered = !self.is_answered;
             }
-            What::Opened => self.opened(&now),
+            What::Opened => {
+                self.opened(&now);
+                let is_accepted = get(Known::State) == SYN_RECEIVED;
+                self.opened_at = is_accepted.then_some(events.at);
+                self.is_awaited = is_accepted && self.flow.is_none();
+            }
             // What is not TCP has another follower.
             What::SocketCall
             | What::SocketReturn
@@ -407,6 +428,20 @@ impl Socket {
         let state = state(layout, record, &now);
         self.has_unread = state.unread_bytes > 0;
         events.tell(Direction::Forward, Happened::State(state), 0, 0);
+        self.early = early;
+    }
+
+    /// What came with the segment that opened it, of which `tcp_probe` does not tell: accept(2) may wait for that
+    /// (`TCP_DEFER_ACCEPT`).
+    fn opening(&mut self, layout: &Layout, record: &Record<'_>, now: &Snapshot, events: &mut Events<'_, impl Sink>) {
+        let Some(opened) = self.opened_at.take() else { return };
+        let end = end_of_data(now.rcv_nxt, layout.get(record.copies, Known::State));
+        if ahead(end, self.came_to) > 0 {
+            let at = std::mem::replace(&mut events.at, opened);
+            self.came(end, events);
+            events.tell(Direction::Forward, Happened::State(state(layout, record, now)), 0, 0);
+            events.at = at;
+        }
     }
 
     fn begin(&mut self, record: &Record<'_>, now: &Snapshot, events: &mut Events<'_, impl Sink>) {

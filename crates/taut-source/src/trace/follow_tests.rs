@@ -518,7 +518,7 @@ fn a_unix_socket_that_no_call_was_seen_on_is_not_met_and_lost_records_are_a_gap(
 proptest! {
     #[test]
     fn no_record_is_too_wild(
-        records in prop::collection::vec((1_u8..15, prop::collection::vec(any::<u8>(), 0..500)), 0..20),
+        records in prop::collection::vec((1_u8..18, prop::collection::vec(any::<u8>(), 0..500)), 0..20),
     ) {
         let (mut follower, mut heard) = (Follower::new(true, true, HashMap::new()), Heard::default());
         let (layout, others) = (plain(), plain_others());

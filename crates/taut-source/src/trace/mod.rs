@@ -142,12 +142,7 @@ const HOOKS: [Hook; 18] = [
         is_needed: false,
         code: |plan| Some(plan.repeat()),
     },
-    Hook {
-        name: "sk_data_ready",
-        arguments: &["sock"],
-        is_needed: false,
-        code: |plan| Some(plan.ready()),
-    },
+    Hook { name: "sk_data_ready", arguments: &["sock"], is_needed: false, code: |plan| Some(plan.ready()) },
     Hook { name: "tcp_probe", arguments: &["sock", "sk_buff"], is_needed: true, code: |plan| Some(plan.receive()) },
 ];
 
@@ -182,7 +177,7 @@ fn listen() -> Result<Hci, Radio> {
 
 fn listens(at: Instant, flow: FlowId, what: taut_event::What, sink: &mut impl Sink) {
     let flow = Some(flow);
-    Events { at, who: None, flow, sink }.tell(Direction::Forward, what, 0, 0);
+    Events::new(at, None, flow, sink).tell(Direction::Forward, what, 0, 0);
 }
 
 /// What the programs share.
@@ -333,10 +328,13 @@ impl Tracer {
     /// other until something comes.
     pub fn find_sockets(&mut self, pid: i32) {
         let owners = Owners::read(Some(pid));
-        let mut found = Vec::new();
+        let (mut found, mut listening) = (Vec::new(), Vec::new());
         let looked = SocketTable::open().and_then(|mut table| {
             table.look(|socket| {
-                if owners.of(socket.inode).is_some() && socket.accept_queue.is_none() {
+                if owners.of(socket.inode).is_none() {
+                } else if socket.accept_queue.is_some() {
+                    listening.push(socket.local.port());
+                } else {
                     found.push((socket.local, socket.peer));
                 }
             })
@@ -346,12 +344,18 @@ impl Tracer {
         for &(local, peer) in &found {
             self.follower.want((local, peer));
             for (own, other) in [(local, peer), (peer, local)] {
-                let pair = u64::from(other.port().to_be()) | u64::from(own.port()) << 16;
-                self.maps.marks.set(mark_of_pair(pair));
-                // With no room for it the connection is found by its next call.
-                let _ = self.maps.ports.update(&pair.to_ne_bytes(), &1_u32.to_ne_bytes());
+                self.want_ports(own.port(), other.port());
             }
         }
+        listening.into_iter().for_each(|port| self.want_ports(port, 0));
+    }
+
+    /// Connections with these ports are followed; with 0 for the peer's, those that are accepted at the own one.
+    fn want_ports(&self, own: u16, peer: u16) {
+        let pair = u64::from(peer.to_be()) | u64::from(own) << 16;
+        self.maps.marks.set(mark_of_pair(pair));
+        // With no room for it they are found by their next call.
+        let _ = self.maps.ports.update(&pair.to_ne_bytes(), &1_u32.to_ne_bytes());
     }
 
     /// Hands over what was written since the last time, and says how long to wait until the next one: nothing wakes the

@@ -101,7 +101,7 @@ impl Others {
     pub(super) fn name(&mut self, address: u64, end: ChannelEnd, at: Instant, sink: &mut impl Sink) {
         let Some(other) = self.known.get_mut(&address) else { return };
         other.unnamed = None;
-        let mut events = Events { at, who: None, flow: Some(other.flow), sink };
+        let mut events = Events::new(at, None, Some(other.flow), sink);
         events.tell(Direction::Forward, Happened::IsEnd(end), 0, 0);
     }
 
@@ -114,7 +114,7 @@ impl Others {
     pub(super) fn end(&mut self, gaps: u64, at: Instant, sink: &mut impl Sink) {
         for other in self.known.values_mut().filter(|other| other.gaps != gaps) {
             other.gaps = gaps;
-            Events { at, who: None, flow: Some(other.flow), sink }.tell(Direction::Forward, Happened::Gap, 0, 0);
+            Events::new(at, None, Some(other.flow), sink).tell(Direction::Forward, Happened::Gap, 0, 0);
         }
     }
 
@@ -185,7 +185,7 @@ fn key(layouts: &Layouts, record: &Record<'_>) -> Option<LocalKey> {
 impl Other {
     fn take(&mut self, layouts: &Layouts, record: &Record<'_>, gaps: u64, sink: &mut impl Sink) {
         let who = record.what.is_of_program().then_some(TaskId(record.thread));
-        let mut events = Events { at: Instant::from_nanos(record.ns), who, flow: Some(self.flow), sink };
+        let mut events = Events::new(Instant::from_nanos(record.ns), who, Some(self.flow), sink);
         if self.gaps != gaps {
             self.gaps = gaps;
             self.calls.clear();

@@ -14,7 +14,10 @@ use taut_bpf::{Field, helper};
 use super::calls::{POLLS, RECEIVES, SENDS};
 use super::record::{What, at};
 use super::scope::Scope;
-use super::writer::{CLOSED, ESTABLISHED, KEY, ON_MANY, ON_PIPE, ON_SOCKET, ON_TCP, Plan, RECEIVING, SYN_SENT, VALUE, thread};
+use super::writer::{
+    CLOSED, ESTABLISHED, KEY, LISTEN, ON_MANY, ON_PIPE, ON_SOCKET, ON_TCP, Plan, RECEIVING, SYN_RECEIVED, SYN_SENT,
+    VALUE, thread,
+};
 
 use R::{R0, R1, R6, R7, R8, R9, R10};
 
@@ -241,9 +244,11 @@ impl Plan<'_> {
             w.a.load(Width::B8, R7, R1, 0);
             w.a.load(Width::B8, R9, R1, 16);
             w.a.load(Width::B8, R6, R1, 8);
-            let (end, opens, opened) = (w.end, w.a.label(), w.a.label());
+            let end = w.end;
+            let [opens, opened, accepted, listens] = [(); 4].map(|()| w.a.label());
             w.a.jump_if_imm(Jump::Equal, R9, SYN_SENT, opens);
             w.a.jump_if_imm(Jump::Equal, R9, ESTABLISHED, opened);
+            w.a.jump_if_imm(Jump::Equal, R9, LISTEN, listens);
             w.a.jump_if_imm(Jump::Unequal, R9, CLOSED, end);
             w.known();
             w.delete(self.maps.sockets, KEY);
@@ -251,8 +256,21 @@ impl Plan<'_> {
             w.submit();
             w.a.jump(end);
             w.a.place(opened);
+            w.a.jump_if_imm(Jump::Equal, R6, SYN_RECEIVED, accepted);
             w.a.jump_if_imm(Jump::Unequal, R6, SYN_SENT, end);
             w.known();
+            w.begin(What::Opened);
+            w.submit();
+            w.a.jump(end);
+            // It will be accepted from a socket that listens. Who does that makes its first call on it later, and what
+            // comes until then is followed.
+            w.a.place(accepted);
+            w.read(Width::B4, R8, R7, self.offsets.port_pair);
+            match self.scope {
+                Scope::Port(port) => w.port_of(port),
+                Scope::Processes => w.only_listened_ports(),
+            }
+            w.follow();
             w.begin(What::Opened);
             w.submit();
             w.a.jump(end);
@@ -262,6 +280,14 @@ impl Plan<'_> {
             w.only_tcp(None);
             w.only_wanted_ports();
             w.follow_opening();
+            w.a.jump(end);
+            // A listen(2) of this thread.
+            w.a.place(listens);
+            if self.scope == Scope::Processes {
+                w.only_targets();
+                w.only_tcp(None);
+                w.listen();
+            }
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use taut_event::{Address, Direction, Event, FlowId, Sink, TaskId, VantageId, What as Happened};
+use taut_event::{Address, Direction, Event, FlowId, Sink, Stamp, TaskId, VantageId, What as Happened};
 use taut_time::{ByteRange, Instant, Layer};
 
 use super::calls::SENDS;
@@ -59,17 +59,55 @@ pub(super) fn ends(layout: &Layout, copies: &[u8]) -> Option<Ends> {
     Some((SocketAddr::new(local, own), SocketAddr::new(remote, peer)))
 }
 
+/// What came for a socket before it was known whose it is.
+#[derive(Clone, Debug)]
+pub(super) struct Early {
+    at: Instant,
+    what: Happened,
+    bytes: ByteRange,
+}
+
+/// So many are kept of a socket. Of more the last one of a kind stands for those after it: there is something to read
+/// all the time.
+const MOST_EARLY: usize = 16;
+
+/// Keeps what came before it is known whose the socket is.
+fn keep(early: &mut Vec<Early>, new: Early) {
+    if early.len() < MOST_EARLY {
+        early.push(new);
+    } else if let Some(last) = early.iter_mut().rev().find(|last| is_alike(&last.what, &new.what)) {
+        (last.what, last.bytes.end) = (new.what, new.bytes.end);
+    }
+}
+
+fn is_alike(one: &Happened, other: &Happened) -> bool {
+    std::mem::discriminant(one) == std::mem::discriminant(other)
+}
+
 /// Events of one record.
 pub(super) struct Events<'a, S> {
     pub(super) at: Instant,
     pub(super) who: Option<TaskId>,
     pub(super) flow: Option<FlowId>,
+    /// Where what comes without a flow is kept.
+    pub(super) early: Option<&'a mut Vec<Early>>,
     pub(super) sink: &'a mut S,
 }
 
-impl<S: Sink> Events<'_, S> {
+impl<'a, S: Sink> Events<'a, S> {
+    pub(super) const fn new(at: Instant, who: Option<TaskId>, flow: Option<FlowId>, sink: &'a mut S) -> Self {
+        Self { at, who, flow, early: None, sink }
+    }
+
     pub(super) fn tell(&mut self, direction: Direction, what: Happened, from: u64, to: u64) {
-        let Some(flow) = self.flow else { return };
+        let bytes = ByteRange::new(from, to.max(from));
+        let Some(flow) = self.flow else {
+            let is_of_peer = matches!(what, Happened::Reached(Stamp::Received) | Happened::State(_));
+            if let Some(early) = self.early.as_deref_mut().filter(|_| is_of_peer) {
+                keep(early, Early { at: self.at, what, bytes });
+            }
+            return;
+        };
         self.sink.event(&Event {
             at: self.at,
             seen_by: VantageId(0),
@@ -77,9 +115,19 @@ impl<S: Sink> Events<'_, S> {
             direction,
             layer: Layer::Socket,
             what,
-            bytes: ByteRange::new(from, to.max(from)),
+            bytes,
             who: self.who,
             place: 0,
         });
+    }
+
+    /// What was kept is told of the flow that it has now.
+    pub(super) fn tell_early(&mut self, early: Vec<Early>) {
+        for Early { at, what, bytes } in early {
+            self.at = at;
+            let is_arrival = matches!(what, Happened::Reached(_));
+            let direction = if is_arrival { Direction::Backward } else { Direction::Forward };
+            self.tell(direction, what, bytes.start, bytes.end);
+        }
     }
 }

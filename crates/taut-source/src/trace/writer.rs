@@ -40,6 +40,8 @@ const NO_WAKE_UP: i32 = 1;
 pub(super) const CLOSED: i32 = 7;
 pub(super) const ESTABLISHED: i32 = 1;
 pub(super) const SYN_SENT: i32 = 2;
+pub(super) const SYN_RECEIVED: i32 = 3;
+pub(super) const LISTEN: i32 = 10;
 /// What the table of sockets has of one: it is followed, and so is the peer's; or it is being opened, and has no port
 /// yet by which to follow the peer's.
 const FOLLOWED: i64 = 1;
@@ -337,6 +339,32 @@ impl Writer<'_> {
         self.a.alu_imm(Alu::And, R1, 0xffff);
         self.a.jump_if_imm(Jump::Unequal, R1, port.to_be().into(), end);
         self.a.place(found);
+    }
+
+    /// Ends unless a traced program listens at the own port of the port pair in R8.
+    pub(super) fn only_listened_ports(&mut self) {
+        self.listened();
+        self.index_of_pair();
+        self.only_marked();
+        self.a.store(Width::B8, R10, KEY, R8);
+        self.look_up(self.plan.maps.ports, KEY);
+    }
+
+    /// The socket in R7 listens: what is accepted from it will be a traced program's.
+    pub(super) fn listen(&mut self) {
+        self.read(Width::B4, R8, R7, self.plan.offsets.port_pair);
+        self.listened();
+        self.mark_pair();
+        self.a.store(Width::B8, R10, KEY, R8);
+        self.a.constant(R1, 1);
+        self.a.store(Width::B4, R10, VALUE, R1);
+        self.update(self.plan.maps.ports, VALUE);
+    }
+
+    /// Of the port pair in R8 leaves the own port, as a socket that listens has it.
+    fn listened(&mut self) {
+        self.a.alu_imm(Alu::ShiftRight, R8, 16);
+        self.a.alu_imm(Alu::ShiftLeft, R8, 16);
     }
 
     /// Follows a socket that is being opened.

@@ -31,4 +31,3 @@ pub use between::join_bluetooth;
 pub use crossings::{Crossings, HostLink};
 pub use told::{BluetoothWay, BluetoothWays, HeldOnAir, InController, Meanwhile, ProgramOnAir, TimesOn};
 pub use traced::{FinishedLinks, TracedLinks};
-
