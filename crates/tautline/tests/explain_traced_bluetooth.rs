@@ -71,7 +71,7 @@ struct Traced<'a> {
 }
 
 impl Traced<'_> {
-    fn of_socket(&mut self, at: Instant, what: What, who: bool) {
+    fn of_socket(&mut self, at: Instant, what: What, written: u64, who: bool) {
         self.to.event(&Event {
             at,
             seen_by: VantageId(0),
@@ -79,7 +79,7 @@ impl Traced<'_> {
             direction: Direction::Forward,
             layer: Layer::Socket,
             what,
-            bytes: ByteRange::default(),
+            bytes: ByteRange::new(0, written),
             who: who.then_some(TaskId(THREAD)),
             place: 0,
         });
@@ -91,13 +91,16 @@ impl Traced<'_> {
         let local = LocalKey { kind: LocalKind::L2cap, inode: 99, ends: None };
         let coverage = Coverage::of(&[Kind::Writes, Kind::Queues]);
         self.to.flow(SOCKET, &Flow { key: FlowKey::Local(local), from_start: false, coverage });
-        self.of_socket(at, What::State(SocketState::default()), true);
-        self.of_socket(at, What::Reached(Stamp::WriteBegin), true);
+        self.of_socket(at, What::State(SocketState::default()), 0, true);
+        // More than the link carries, and one more.
+        self.of_socket(at, What::Reached(Stamp::WriteBegin), 0, true);
+        self.of_socket(at, What::Reached(Stamp::WriteEnd), 10_000_000, true);
+        self.of_socket(at, What::Reached(Stamp::WriteBegin), 0, true);
         let (own, peer) = ([9; 6], key.peer.unwrap_or_default());
         let (handle, number) = (key.handle, psm);
         let end =
             ChannelEnd { adapter: Some(key.adapter), handle, own, peer, number, cids: [64, 64], is_nonblocking: false };
-        self.of_socket(at, What::IsEnd(end), false);
+        self.of_socket(at, What::IsEnd(end), 0, false);
     }
 }
 
@@ -293,7 +296,7 @@ fn a_trace_of_an_older_version_and_another_run_are_not_joined() {
         assert!(told.replace('\n', " ").contains(why), "{told}");
     };
     refused(&[&run.path("old.events"), &run.path("air.pcapng")], "as older versions recorded it");
-    let other = Run::new(&[("ci", "15ms"), ("payload", "77")]);
+    let other = Run::new(&[("ci", "15ms"), ("receiver.mtu", "90")]);
     let output = taut().args(["explain", "--json"]).args([run.path("slow.events"), other.path("air.pcapng")]).output();
     let document = parse(&output.unwrap());
     let programs = document["joined"].as_array().into_iter().flatten().map(|one| &one["bluetooth"]["programs"]);

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 use taut_event::{
     AckSentBy, Acl, Address, Call, Channel, ChannelEnd, ChannelKey, Closed, Coverage, Direction, Event, Flow, FlowId,
-    FlowKey, Kind, L2cap, LocalKey, LocalKind, RadioLink, Recovery, Release, Sink, SocketState, Stamp, Task, TaskId,
-    Timer, Turn, VantageId, What,
+    FlowKey, Hci, Kind, L2cap, LinkKey, Listening, LocalKey, LocalKind, RadioLink, Recovery, Release, Sink,
+    SocketState, Stamp, Task, TaskId, Timer, Turn, VantageId, What,
 };
 use taut_time::{ByteRange, Instant, Layer};
 
@@ -244,6 +244,37 @@ proptest! {
 }
 
 #[test]
+fn links_and_listeners_are_told_as_they_were_and_links_with_their_lines() {
+    let key = |peer, is_central| FlowKey::Link(LinkKey { adapter: 1, handle: 64, peer, is_central });
+    let one = |number, what| Event { layer: Layer::Driver, ..event(number, 0, What::Hci(what)) };
+    let told = [
+        Told::Flow(FlowId(0), flow(key(Some([1, 2, 3, 4, 5, 0xff]), Some(false)))),
+        Told::Event(one(1, Hci::Part { begins: true, length: 27, pdu: 65_539, sum: u64::MAX })),
+        Told::Event(one(2, Hci::Part { begins: false, length: 5, pdu: 0, sum: 0 })),
+        Told::Event(one(3, Hci::Completed { packets: 2 })),
+        Told::Event(one(4, Hci::Lost)),
+        Told::Flow(FlowId(1), flow(key(None, None))),
+        Told::Flow(FlowId(2), flow(tcp())),
+        Told::Event(event(5, 2, What::Listens(Listening { waiting: 2, backlog: 1 }))),
+    ];
+    let file = written(&told, u64::MAX);
+    let (read, _) = read(&file).unwrap();
+    let text = String::from_utf8(file).unwrap();
+    let line = |place: u64| text.lines().nth(place as usize - 1).unwrap();
+    assert_eq!(read.len(), told.len());
+    for (read, told) in read.iter().zip(&told) {
+        match (read, told) {
+            (Told::Event(read), Told::Event(told)) => {
+                assert_eq!(Event { place: 0, ..*read }, *told);
+                let is_link = matches!(read.what, What::Hci(_));
+                assert!(read.place == 0 && !is_link || line(read.place).starts_with("y> 0"), "{read:?}");
+            }
+            _ => assert_eq!(read, told),
+        }
+    }
+}
+
+#[test]
 fn the_end_has_what_was_said_last_and_the_names() {
     let (told, end) = read(&written(&story(), u64::MAX)).unwrap();
     assert_eq!(told, story());
@@ -255,7 +286,7 @@ fn the_end_has_what_was_said_last_and_the_names() {
 #[test]
 fn a_file_cut_anywhere_gives_what_stood_before_the_cut() {
     let file = written(&story(), u64::MAX);
-    let mark = "taut-events 2\n".len();
+    let mark = "taut-events 3\n".len();
     for cut in mark..file.len() {
         let (told, end) = read(&file[..cut]).unwrap();
         assert_eq!(told, story()[..told.len()]);

@@ -6,8 +6,8 @@ use super::*;
 use crate::trace::finding::of_sockets;
 
 /// A story, and what is said of it: of what the traced program sends, in the order of the causes, which is
-/// nagle_delayed_ack, cork, receiving_program, receive_window, send_buffer, loss, pacing, congestion_window; then of
-/// what it receives: receiving_program, processor.
+/// nagle_delayed_ack, cork, receiving_program, receive_window, send_buffer, loss, handshake_repeated, pacing,
+/// congestion_window; then of what it receives: receiving_program, processor.
 struct Case {
     story: &'static str,
     traced: Traced,
@@ -44,6 +44,9 @@ fn told(
     for round in 0..times {
         let (at, bytes) = (round * turn_ms, (round * 48, round * 48 + 48));
         story.stamp(at, Stamp::WriteBegin, (bytes.0, bytes.0)).state(at, state);
+        if state.is_opening && state.timeouts > 0 {
+            story.stamp(at + 1, Stamp::Repeated, (0, 0)).state(at + 1, state);
+        }
         story.stamp(at + ms, Stamp::Scheduled, bytes).state(at + ms, on_the_way(0));
         story.stamp(at + ms, Stamp::WriteEnd, bytes).state(at + ms, on_the_way(0));
         if has_gap {
@@ -73,40 +76,47 @@ fn cases() -> Vec<Case> {
     let buffer = SocketState { unsent_bytes: 0, send_buffer_full: true, ..window };
     let repeating = SocketState { recovery: Recovery::Repeating, ..full };
     let timed_out = SocketState { timeouts: 1, ..full };
+    let unanswered = SocketState { is_opening: true, timeouts: 1, ..on_the_way(0) };
     let paced = SocketState { unsent_bytes: 9_000, pacing_wait_ns: 40_000_000, ..quiet() };
     let rest = SocketState { no_delay: Some(true), ..nagle };
     vec![
-        case("a small write behind another one", held(nagle, 40, 0), "F........."),
-        case("the same with TCP_NODELAY", held(rest, 40, 0), ".........."),
+        case("a small write behind another one", held(nagle, 40, 0), "F.........."),
+        case("the same with TCP_NODELAY", held(rest, 40, 0), "..........."),
         case(
             "behind a whole segment",
             held(SocketState { small_in_flight: Some(false), ..nagle }, 40, 0),
-            "..........",
+            "...........",
         ),
-        case("corked", held(cork, 40, 0), ".F........"),
-        case("corked, nothing unsent", held(SocketState { unsent_bytes: 0, ..cork }, 40, 0), ".........."),
-        case("the window is closed", held(closed, 40, 0), "..F......."),
+        case("corked", held(cork, 40, 0), ".F........."),
+        case("corked, nothing unsent", held(SocketState { unsent_bytes: 0, ..cork }, 40, 0), "..........."),
+        case("the window is closed", held(closed, 40, 0), "..F........"),
         case(
             "nothing to send into a closed window",
             held(SocketState { unsent_bytes: 0, ..closed }, 40, 0),
-            "..........",
+            "...........",
         ),
-        case("flight as large as the window", held(window, 40, 0), "...F......"),
-        case("a segment of room", held(SocketState { send_window_bytes: Some(16_000), ..window }, 40, 0), ".........."),
-        case("the send buffer is full", held(buffer, 40, 0), "....F....."),
-        case("it is not full", held(SocketState { send_buffer_full: false, ..buffer }, 40, 0), ".........."),
-        case("repeating what was lost", held(repeating, 40, 0), ".....F...."),
-        case("waiting for a time-out", held(timed_out, 40, 0), ".....F...."),
-        case("paced", held(paced, 40, 0), "......F..."),
-        case("the congestion window is full", held(full, 40, 0), ".......F.."),
-        case("the same for 3 ms of 500", waited(20, 500, full, 3, 0, false), ".........."),
-        case("answers wait 40 ms to be read", held(quiet(), 2, 40), "........F."),
-        case("its reader is ready for all of that", starved(Coverage::of(&[Kind::Tasks]), 60), ".........F"),
-        case("its reader is ready for half of that", starved(Coverage::of(&[Kind::Tasks]), 20), "........FF"),
-        case("nobody saw when its reader was ready", starved(Coverage::NONE, 0), "........F?"),
-        case("answers are read at once", held(quiet(), 2, 0), ".........."),
-        case("records were lost", waited(20, 50, quiet(), 2, 0, true), "??????????"),
-        case("records were lost, and Nagle's algorithm held", waited(20, 50, nagle, 40, 0, true), "F?????????"),
+        case("flight as large as the window", held(window, 40, 0), "...F......."),
+        case(
+            "a segment of room",
+            held(SocketState { send_window_bytes: Some(16_000), ..window }, 40, 0),
+            "...........",
+        ),
+        case("the send buffer is full", held(buffer, 40, 0), "....F......"),
+        case("it is not full", held(SocketState { send_buffer_full: false, ..buffer }, 40, 0), "..........."),
+        case("repeating what was lost", held(repeating, 40, 0), ".....F....."),
+        case("waiting for a time-out", held(timed_out, 40, 0), ".....F....."),
+        case("a first segment that is sent again", held(unanswered, 40, 0), "......F...."),
+        case("one that is answered", held(SocketState { timeouts: 0, ..unanswered }, 40, 0), "..........."),
+        case("paced", held(paced, 40, 0), ".......F..."),
+        case("the congestion window is full", held(full, 40, 0), "........F.."),
+        case("the same for 3 ms of 500", waited(20, 500, full, 3, 0, false), "..........."),
+        case("answers wait 40 ms to be read", held(quiet(), 2, 40), ".........F."),
+        case("its reader is ready for all of that", starved(Coverage::of(&[Kind::Tasks]), 60), "..........F"),
+        case("its reader is ready for half of that", starved(Coverage::of(&[Kind::Tasks]), 20), ".........FF"),
+        case("nobody saw when its reader was ready", starved(Coverage::NONE, 0), ".........F?"),
+        case("answers are read at once", held(quiet(), 2, 0), "..........."),
+        case("records were lost", waited(20, 50, quiet(), 2, 0, true), "???????????"),
+        case("records were lost, and Nagle's algorithm held", waited(20, 50, nagle, 40, 0, true), "F??????????"),
     ]
 }
 
