@@ -35,7 +35,8 @@ mod step;
 mod ways;
 
 pub use archive::Member;
-pub use bluetooth::{HostLinks, HostPacket, HostPackets};
+pub use bluetooth::crossing::{HostPacket, HostPackets};
+pub use bluetooth::links::HostLinks;
 pub use counts::Counts;
 pub use decode::{Skipped, TcpPacket, UdpPacket, decode, decode_udp};
 pub use ends::Ends;
