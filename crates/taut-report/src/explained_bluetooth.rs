@@ -148,7 +148,11 @@ fn one_program(joined: &Joined, program: &ProgramOnAir, is_full: bool, lines: &m
     if program.rows.len() > shown.len() {
         let others: u64 =
             program.rows.iter().map(|row| row.held_ns).sum::<u64>() - shown.iter().map(|row| row.held_ns).sum::<u64>();
-        lines.push(line("    ", &format!("{} others", program.rows.len() - shown.len()), others));
+        let told = match program.rows.len() - shown.len() {
+            1 => "1 other".to_owned(),
+            count => format!("{count} others"),
+        };
+        lines.push(line("    ", &told, others));
     }
     if let Some(credits) = program.rows.iter().find(|row| row.holder == Holder::Credits.name()) {
         lines.extend(wrap("    ", &on_credits(credits)).into_iter().filter(|line| !line.trim().is_empty()));

@@ -318,6 +318,11 @@ impl Tracer {
         Ok(())
     }
 
+    /// Whether a process is traced that has not ended.
+    pub fn follows(&self, pid: i32) -> bool {
+        self.maps.targets.look_up(&pid.to_ne_bytes()).is_ok()
+    }
+
     /// Traces a process no longer; what it forked stays traced.
     pub fn leave(&mut self, pid: i32) {
         // It may have gone by itself.

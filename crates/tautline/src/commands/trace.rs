@@ -1,3 +1,4 @@
+mod left;
 mod names;
 mod radio;
 mod record;
@@ -291,6 +292,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
     let stopped = clock::now();
     // A trace without an end of its own is complete when its user ends it.
     let is_partial = interrupt.is_set() && !has_ended && (end.is_some() || !args.command.is_empty());
+    let left = if has_ended { left::remark(&tracer) } else { None };
     tracer.stop(&mut Both { trace: &mut trace, recording: recording.as_mut() });
     names.learn(&mut tracer, stopped);
     let mut command_failed = false;
@@ -304,6 +306,7 @@ pub(crate) fn measure(args: &Args) -> anyhow::Result<Result<Measured, Code>> {
             None => remarks.push("The command goes on.".to_owned()),
         }
     }
+    remarks.extend(left);
     remarks.extend(unseen(&tracer, is_by_process));
     let mut result = trace.finish(stopped);
     let program = |pid: u32| names.of(pid);

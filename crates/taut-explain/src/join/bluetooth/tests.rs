@@ -6,6 +6,7 @@ use super::align::align;
 use super::pdu::Pdu;
 use super::split::{Stay, split};
 use super::*;
+use crate::join::report::Joined;
 
 /// PDUs that are all different, or of which only lengths are known.
 fn pdus(lengths: &[u8], is_sealed: bool) -> Vec<Pdu> {
@@ -128,9 +129,14 @@ fn made(ops: &[(u8, u8, u8)], ahead: u64) -> Crossings {
 /// air with one that comes back; a millisecond behind its acknowledgement the controller tells so. The log lacks
 /// some hand-overs, and its clock is set an hour ahead.
 fn conversation(lacks: impl Fn(u32) -> bool, step_at: u64) -> [Crossings; 2] {
+    conversation_on(&[1], lacks, step_at)
+}
+
+/// The same, with the log's link on each of these handles alike.
+fn conversation_on(handles: &[u16], lacks: impl Fn(u32) -> bool, step_at: u64) -> [Crossings; 2] {
     const MS: u64 = 1_000_000;
     let [mut host, mut air] = [Crossings::new(), Crossings::new()];
-    host.connected((0, 1), Some(true), [1; 6]);
+    handles.iter().for_each(|&handle| host.connected((0, handle), Some(true), [1; 6]));
     air.air_link(7, Some([[2; 6], [1; 6]]));
     let payload = |number: u32, way: u8| [&[9, 0, 4, 0][..], &number.to_le_bytes(), &[way; 5]].concat();
     let mut log: Vec<(u64, u32, u8)> = Vec::new();
@@ -169,9 +175,11 @@ fn conversation(lacks: impl Fn(u32) -> bool, step_at: u64) -> [Crossings; 2] {
     for (frame, (at, number, kind)) in log.into_iter().enumerate() {
         let at = at + 3 * MS + if at > step_at { 3_600_000 * MS } else { 0 };
         let place = (Instant::from_nanos(at), frame as u64 + 1);
-        match kind {
-            2 => host.completed(place, (0, 1), 1),
-            way => host.acl(place, (0, 1), way == 1, true, &payload(number, way), 13),
+        for &handle in handles {
+            match kind {
+                2 => host.completed(place, (0, handle), 1),
+                way => host.acl(place, (0, handle), way == 1, true, &payload(number, way), 13),
+            }
         }
     }
     host.finish();
@@ -214,6 +222,18 @@ fn a_step_of_the_clock_is_no_time_of_the_controller() {
             let count = way.to_report.as_ref().unwrap().count;
             assert!(count > 190 && (left_out || count == way.pdus), "{part} {joined:?}");
         }
+    }
+}
+
+#[test]
+fn of_links_that_are_copies_one_is_joined_and_that_is_said() {
+    let is_copy = |remark: &String| remark.starts_with("1 × a link of one file has the same PDUs");
+    for (joined, _) in sent(&conversation_on(&[1, 2], |_| false, u64::MAX)) {
+        assert_eq!((joined.connections, joined.remarks.iter().filter(|remark| is_copy(remark)).count()), (1, 1));
+    }
+    for (joined, way) in sent(&conversation(|_| false, u64::MAX)) {
+        assert!(!joined.remarks.iter().any(is_copy), "{joined:?}");
+        assert_eq!(way.link, (0, 1));
     }
 }
 
