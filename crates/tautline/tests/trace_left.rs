@@ -1,4 +1,4 @@
-//! `taut trace` of a program that leaves processes behind. Where the kernel does not let this user trace, it is skipped.
+//! `taut trace` of a program that leaves processes behind. Where the kernel lets nobody trace, it is skipped.
 
 mod support;
 mod trace_support;
