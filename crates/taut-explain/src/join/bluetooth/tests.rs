@@ -7,6 +7,7 @@ use super::pdu::Pdu;
 use super::split::{Stay, split};
 use super::*;
 use crate::join::report::Joined;
+use crate::join::why::NotJoined;
 
 /// PDUs that are all different, or of which only lengths are known.
 fn pdus(lengths: &[u8], is_sealed: bool) -> Vec<Pdu> {
