@@ -337,7 +337,7 @@ fn what_can_not_be_is_named_with_its_place() {
     assert_eq!(why(". 9223372036854775808").1, "the time of the end can't be");
     // The same file twice.
     assert_eq!(why(". 9\ntaut-events 1").1, "the trace has ended, and more comes behind it");
-    assert!(read(b"taut-events 3\n").is_err_and(|error| error.to_string().contains("another version of taut")));
+    assert!(read(b"taut-events 4\n").is_err_and(|error| error.to_string().contains("another version of taut")));
 }
 
 #[test]
