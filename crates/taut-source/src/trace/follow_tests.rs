@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::super::layout::tests::{plain, plain_others, set, set_in};
 use super::super::record::{HEADER, at};
-use taut_event::{Event, LocalKind, SocketState};
+use taut_event::{Call, Event, LocalKind, Release, SocketState, Stamp};
 use taut_time::ByteRange;
 
 use super::*;

@@ -18,6 +18,7 @@ mod readers;
 mod record;
 mod scope;
 mod snapshot;
+mod tcp;
 mod told;
 mod writer;
 

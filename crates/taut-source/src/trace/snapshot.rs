@@ -9,6 +9,7 @@ use super::record::{Record, What};
 pub(super) const AFTER_FIN: [u64; 3] = [8, 9, 11];
 pub(super) const SYN_SENT: u64 = 2;
 pub(super) const SYN_RECEIVED: u64 = 3;
+pub(super) const CLOSED: u64 = 7;
 /// `TCP_NAGLE_OFF` and `TCP_NAGLE_CORK` of include/net/tcp.h.
 const NAGLE_OFF: u64 = 1;
 const NAGLE_CORK: u64 = 2;
