@@ -17,6 +17,7 @@
 //! - [`foreign`]: a TCP peer unlike Linux, with an ACK delay of one's choice, on a TUN device.
 //! - [`bluetooth`]: what is particular to L2CAP and RFCOMM.
 //! - [`broker`]: messages over a broker of MQTT or NATS; its clients without I/O.
+//! - [`tls`]: TLS over a socket of any of them.
 //! - [`message`]: data together with what the kernel knows of it.
 //! - [`service`]: what a service manager passes and wants to be told.
 //! - [`Interrupt`]: the user's wish to stop.
@@ -55,6 +56,7 @@ mod skip;
 pub mod stamp;
 mod sys;
 mod tcp_info;
+pub mod tls;
 pub mod wire;
 
 pub use boot::{boot_identity, is_this_boot};

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, de};
+use taut_link::tls::TlsFiles;
 use taut_link::{Error, Result};
 use taut_time::Duration;
 
 use crate::address::Side;
 use crate::framing::Framing;
 use crate::plan::{Options, Plan};
-use crate::tls::TlsFiles;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use taut_link::tls::Tls;
 use taut_link::{Listener, PeerAddress};
 
 use crate::sys;
-use crate::tls::Tls;
 use crate::tty::Restore;
 
 /// What reading or writing came to.

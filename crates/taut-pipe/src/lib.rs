@@ -20,10 +20,8 @@ mod open;
 mod pipe;
 mod plan;
 mod poller;
-mod refusal;
 mod report;
 mod sys;
-mod tls;
 mod tty;
 mod words;
 
@@ -33,7 +31,7 @@ pub use engine::Engine;
 pub use open::Which;
 pub use plan::{Options, Plan};
 pub use report::{Account, EndedBy, Observer, OpenPipes, PipeReport};
-pub use tls::TlsFiles;
+pub use taut_link::tls::TlsFiles;
 pub use tty::{Flow, Parity, TtySettings};
 
 /// The longest message that is carried, in bytes: that of a UDP datagram over IPv4 (RFC 768).

@@ -12,13 +12,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pty::OpenptFlags;
+use taut_link::tls::TlsRole;
 use taut_link::{Endpoint, Error, Link, Result, SocketOption, clock};
 use taut_time::{Duration, Framing as Edges};
 
 use crate::address::Address;
 use crate::end::{End, Form};
 use crate::sys;
-use crate::tls::TlsRole;
 use crate::tty;
 
 /// Which of a pipe's two ends.

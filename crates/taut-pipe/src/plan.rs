@@ -1,11 +1,11 @@
 //! What a pipe is to be: its ends and its limits.
 
+use taut_link::tls::{TlsFiles, TlsRole, Wording};
 use taut_link::{Error, Result};
 use taut_time::Duration;
 
 use crate::address::{Address, Side};
 use crate::framing::Framing;
-use crate::tls::{TlsFiles, TlsRole};
 
 /// A pipe to be made: one, or one for each client where an end is listened on.
 #[derive(Clone, Debug)]
@@ -119,8 +119,8 @@ impl Plan {
     /// Reads the files of TLS for each end that needs them.
     pub(crate) fn tls_roles(&self) -> Result<[Option<TlsRole>; 2]> {
         let role = |side: &Side| match (&side.address, side.listens) {
-            (Address::Tls { .. }, true) => TlsRole::server(&self.options.tls).map(Some),
-            (Address::Tls { .. }, false) => TlsRole::client(&self.options.tls).map(Some),
+            (Address::Tls { .. }, true) => TlsRole::server(&self.options.tls, Wording::Options).map(Some),
+            (Address::Tls { .. }, false) => TlsRole::client(&self.options.tls, Wording::Options).map(Some),
             _ => Ok(None),
         };
         Ok([role(&self.sides[0])?, role(&self.sides[1])?])

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use taut_link::tls::TlsRole;
 use taut_link::{Listener, PeerAddress, Result};
 use taut_time::{Framing as Edges, Instant};
 
@@ -13,7 +14,6 @@ use crate::pipe::Pipe;
 use crate::plan::Plan;
 use crate::poller::{Poller, Token};
 use crate::sys;
-use crate::tls::TlsRole;
 
 /// Most threads that open ends for clients that have gone meanwhile: a connection that nobody
 /// answers can't be called back, and whoever comes and goes would have any number of them.

@@ -2,21 +2,35 @@
 
 use rustls::{AlertDescription, CertificateError, Error};
 
+use super::wording::Wording;
+
 /// What `error` means to somebody who has this side's settings before him; `peer` is who is at the other side.
-pub(crate) fn explain(error: &Error, peer: &str) -> String {
+pub(super) fn explain(error: &Error, peer: &str, wording: Wording) -> String {
     match error {
         Error::AlertReceived(alert) => {
-            let remedy = remedy(*alert).map_or_else(String::new, |remedy| format!(": {remedy}"));
+            let remedy = remedy(*alert, wording).map_or_else(String::new, |remedy| format!(": {remedy}"));
             format!("{peer} refused: its TLS alert says \"{}\"{remedy}", words(*alert))
         }
-        Error::NoCertificatesPresented => format!("we refused {peer}: it has no certificate, and --ca asks for one"),
+        Error::NoCertificatesPresented => {
+            format!("we refused {peer}: it has no certificate, and {} asks for one", wording.name("ca"))
+        }
         Error::InvalidCertificate(why) => {
             let remedy = match why {
                 // With a root of another key and the same name it is the signature that is wrong.
                 CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                    " (no root that we trust leads to it; --ca FILE names others)"
+                    format!(" (no root that we trust leads to it; {} names others)", wording.with_file("ca"))
                 }
-                _ => "",
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }
+                    if wording == Wording::Address =>
+                {
+                    " (server-name=NAME says whose it should be, if not the address' host)".to_owned()
+                }
+                // Their crate has no variant for it.
+                CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+                    " (it is that of a certificate authority: give the server one of its own, with basicConstraints=CA:FALSE)"
+                        .to_owned()
+                }
+                _ => String::new(),
             };
             format!("we refused {peer}'s certificate: {why}{remedy}")
         }
@@ -28,17 +42,18 @@ pub(crate) fn explain(error: &Error, peer: &str) -> String {
 }
 
 /// What to do at this side about the other one's refusal.
-const fn remedy(alert: AlertDescription) -> Option<&'static str> {
+fn remedy(alert: AlertDescription, wording: Wording) -> Option<String> {
+    let (cert, key) = (wording.name("cert"), wording.name("key"));
     Some(match alert {
-        AlertDescription::CertificateRequired => "give it one with --cert and --key",
-        AlertDescription::UnknownCA => "it trusts no root that our certificate (--cert) leads to",
+        AlertDescription::CertificateRequired => format!("give it one with {cert} and {key}"),
+        AlertDescription::UnknownCA => format!("it trusts no root that our certificate ({cert}) leads to"),
         AlertDescription::BadCertificate | AlertDescription::CertificateUnknown => {
-            "it does not take our certificate (--cert)"
+            format!("it does not take our certificate ({cert})")
         }
-        AlertDescription::CertificateExpired => "our certificate (--cert) is not valid now",
-        AlertDescription::UnrecognisedName => "it serves no host of the name in our address",
-        AlertDescription::ProtocolVersion => "we can TLS 1.2 and 1.3",
-        AlertDescription::HandshakeFailure => "it can do nothing that we can",
+        AlertDescription::CertificateExpired => format!("our certificate ({cert}) is not valid now"),
+        AlertDescription::UnrecognisedName => "it serves no host of the name in our address".to_owned(),
+        AlertDescription::ProtocolVersion => "we can TLS 1.2 and 1.3".to_owned(),
+        AlertDescription::HandshakeFailure => "it can do nothing that we can".to_owned(),
         _ => return None,
     })
 }
@@ -88,12 +103,15 @@ mod tests {
                 "we refused the server: what it sends is no TLS (InvalidContentType)",
             ),
         ] {
-            assert_eq!(explain(&error, "the server"), expected);
+            assert_eq!(explain(&error, "the server", Wording::Options), expected);
         }
-        let untrusted = explain(&Error::InvalidCertificate(CertificateError::UnknownIssuer), "the client");
+        let untrusted = explain(&Error::InvalidCertificate(CertificateError::UnknownIssuer), "the client", Wording::Options);
         assert!(
             untrusted.starts_with("we refused the client's certificate: ") && untrusted.contains("--ca"),
             "{untrusted}"
         );
+        let required = Error::AlertReceived(AlertDescription::CertificateRequired);
+        let told = explain(&required, "the server", Wording::Address);
+        assert!(told.ends_with(": give it one with cert= and key="), "{told}");
     }
 }
