@@ -28,7 +28,7 @@ pub enum Endpoint {
     L2cap(BluetoothAddress),
     /// `rfcomm://ADDR/CHANNEL`: a serial line over BR/EDR.
     Rfcomm(BluetoothAddress),
-    /// `mqtt://HOST:PORT/TOPIC`: messages over a broker.
+    /// `mqtt://HOST:PORT/TOPIC`, or `mqtts://` with TLS: messages over a broker.
     Mqtt(MqttAddress),
     /// `nats://HOST:PORT/SUBJECT`: messages over a NATS server.
     Nats(NatsAddress),
@@ -47,7 +47,7 @@ pub enum UnixAddress {
 const SERVER_PORT: u16 = 9100;
 
 const FORMS: &str = "write tcp://HOST:PORT, udp://HOST:PORT, unix:PATH, unix-dgram:PATH (unix:@NAME for an abstract name), \
-                     l2cap://ADDR/PSM, rfcomm://ADDR/CHANNEL, mqtt://HOST/TOPIC or nats://HOST/SUBJECT";
+                     l2cap://ADDR/PSM, rfcomm://ADDR/CHANNEL, mqtt://HOST/TOPIC (mqtts:// with TLS) or nats://HOST/SUBJECT";
 
 impl Endpoint {
     /// Short name of the transport, as it stands in the address.
@@ -59,7 +59,7 @@ impl Endpoint {
             Self::UnixDgram(_) => "unix-dgram",
             Self::L2cap(_) => Protocol::L2cap.name(),
             Self::Rfcomm(_) => Protocol::Rfcomm.name(),
-            Self::Mqtt(_) => "mqtt",
+            Self::Mqtt(address) => address.scheme(),
             Self::Nats(_) => "nats",
         }
     }
@@ -100,6 +100,15 @@ impl Endpoint {
     /// Whether a broker takes the messages and passes them on.
     pub const fn has_broker(&self) -> bool {
         self.broker().is_some()
+    }
+
+    /// Why others may read the user name and password on their way to the broker, and what to do about it. `None` where
+    /// there are none, or they go over TLS, or not out of this host.
+    pub fn open_login(&self) -> Option<String> {
+        let cure = self.broker()?.cure_of_open_login()?;
+        let is_loopback = |address: &SockAddr| address.as_socket().is_some_and(|address| address.ip().is_loopback());
+        let stays = self.resolve().is_ok_and(|addresses| addresses.iter().all(is_loopback));
+        (!stays).then(|| format!("{self}: others may read its user name and password on the way; {cure}"))
     }
 
     /// The broker's address and topic.
@@ -281,7 +290,10 @@ impl FromStr for Endpoint {
             return Ok(Self::Udp(inet(text, rest)?));
         }
         if let Some(rest) = text.strip_prefix("mqtt://") {
-            return Ok(Self::Mqtt(MqttAddress::parse(rest)?));
+            return Ok(Self::Mqtt(MqttAddress::parse(rest, false)?));
+        }
+        if let Some(rest) = text.strip_prefix("mqtts://") {
+            return Ok(Self::Mqtt(MqttAddress::parse(rest, true)?));
         }
         if let Some(rest) = text.strip_prefix("nats://") {
             return Ok(Self::Nats(NatsAddress::parse(rest)?));
@@ -358,7 +370,7 @@ impl fmt::Display for Endpoint {
             Self::L2cap(address) => write!(f, "l2cap://{address}"),
             // The type is the only one there.
             Self::Rfcomm(address) => write!(f, "rfcomm://{}", address.without_type()),
-            Self::Mqtt(address) => write!(f, "mqtt://{address}"),
+            Self::Mqtt(address) => write!(f, "{}://{address}", address.scheme()),
             Self::Nats(address) => write!(f, "nats://{address}"),
         }
     }
@@ -398,6 +410,8 @@ mod tests {
             "mqtt://[::1]:18830/plant/line 2?qos=2&v=5&user=ann&password-file=/run/secret&nagle=on",
             "nats://127.0.0.1:4222/taut",
             "nats://[::1]:4/plant.line-2?user=ann&password-file=/run/secret&nagle=on",
+            "mqtts://b:8883/t?qos=1&user=ann&password-file=/p&ca=/c/ca.pem&cert=/c/me.pem&key=/c/me.key&server-name=b.lan",
+            "nats://b:4222/t?tls=on&ca=/c/ca.pem&stream=S&reader=r-1&create=memory",
         ] {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
         }
@@ -445,6 +459,7 @@ mod tests {
             ("mqtt://b/taut", "mqtt://b:1883/taut"),
             ("mqtt://[::1]/a/b?v=3&qos=0&nagle=off", "mqtt://[::1]:1883/a/b"),
             ("mqtt://b:1/t?qos=1", "mqtt://b:1/t?qos=1"),
+            ("mqtts://b/t", "mqtts://b:8883/t"),
             ("nats://b/taut", "nats://b:4222/taut"),
             ("nats://[::1]/a.b?nagle=off", "nats://[::1]:4222/a.b"),
         ] {
@@ -459,6 +474,8 @@ mod tests {
             ("mqtt://b/t?qos", "NAME=VALUE"),
             ("mqtt://b/t?password-file=/x", "goes with user=NAME"),
             ("mqtt://b:x/t", "is no port"),
+            ("mqtt://b/t?ca=/x", "certificates go with mqtts://"),
+            ("mqtts://b/t?cert=/x", "both cert=PATH and key=PATH"),
         ] {
             let message = text.parse::<Endpoint>().unwrap_err().to_string();
             assert!(message.contains(part) && message.contains("mqtt://HOST:PORT/TOPIC"), "{text}: {message}");
@@ -472,6 +489,10 @@ mod tests {
             ("nats://b/$SYS.x", "none begins with $"),
             ("nats://b/t?qos=1", "no setting qos=1"),
             ("nats://b:x/t", "is no port"),
+            ("nats://b/t?key=/x", "both cert=PATH and key=PATH"),
+            ("nats://b/t?reader=r", "go with stream=NAME"),
+            ("nats://b/t?stream=a.b", "no setting stream=a.b"),
+            ("nats://b/t?stream=S&create=disk", "no setting create=disk"),
         ] {
             let message = text.parse::<Endpoint>().unwrap_err().to_string();
             assert!(message.contains(part) && message.contains("nats://HOST:PORT/SUBJECT"), "{text}: {message}");
@@ -481,8 +502,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_address_of_a_broker_is_parsed_or_refused(
-            scheme in "(mqtt|nats)", host in "[a-z0-9:\\[\\]]{0,8}", topic in "[a-z/+$.]{0,6}",
-            list in "(\\?|)((qos|v)=[0-6]&|user=[a-z]{0,3}&|password-file=[a-z/]{0,3}&|nagle=(on|off)&|[a-z=&]{0,6}){0,4}",
+            scheme in "(mqtts?|nats)", host in "[a-z0-9:\\[\\]]{0,8}", topic in "[a-z/+$.]{0,6}",
+            list in "(\\?|)((qos|v)=[0-6]&|(user|ca|stream|create)=[a-z]{0,3}&|tls=on&|password-file=[a-z/]{0,3}&|nagle=(on|off)&|[a-z=&]{0,6}){0,4}",
         ) {
             if let Ok(endpoint) = format!("{scheme}://{host}/{topic}{list}").parse::<Endpoint>() {
                 prop_assert_eq!(endpoint.to_string().parse::<Endpoint>().unwrap(), endpoint);

@@ -247,6 +247,11 @@ impl Listener {
         self.channel.as_ref()?.failure()
     }
 
+    /// Most bytes of a message that the broker takes, where there is one that has said so.
+    pub fn broker_limit(&self) -> Option<u64> {
+        self.channel.as_ref()?.most_bytes()
+    }
+
     /// Has each read over a broker followed by an acknowledgement, or not.
     pub fn acknowledge_at_once(&self, on: bool) {
         if let Some(channel) = &self.channel {

@@ -37,13 +37,45 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// Serves until the server stops. A broker that went away is waited for, and its clients begin anew.
 pub(super) fn serve_all(listener: &Listener, shared: &Arc<Shared>) {
+    tell_limit(listener, shared);
     serve_until_lost(listener, shared);
+    let endpoint = listener.endpoint();
+    let mut lost = listener.lost().unwrap_or_default();
+    let mut why_not = String::new();
     while !shared.is_stopping() {
-        match Listener::bind(listener.endpoint()).and_then(|again| again.set_timeout(Some(LOOK_PERIOD)).map(|()| again))
-        {
-            Ok(again) => serve_until_lost(&again, shared),
-            Err(_) => sleep_until(clock::now() + AGAIN, &shared.stop),
+        if !lost.is_empty() {
+            shared.notices.add(format!("{endpoint}: the broker {lost}; it is looked for again every second"));
+            lost.clear();
         }
+        match Listener::bind(endpoint).and_then(|again| again.set_timeout(Some(LOOK_PERIOD)).map(|()| again)) {
+            Ok(again) => {
+                shared.notices.add(format!("{endpoint}: the broker is there again"));
+                why_not.clear();
+                tell_limit(&again, shared);
+                serve_until_lost(&again, shared);
+                lost = again.lost().unwrap_or_default();
+            }
+            Err(error) => {
+                // Each reason once.
+                let error = error.to_string();
+                if error != why_not {
+                    shared.notices.add(error.clone());
+                    why_not = error;
+                }
+                sleep_until(clock::now() + AGAIN, &shared.stop);
+            }
+        }
+    }
+}
+
+/// Of a broker that takes less than we do clients with large messages should know.
+fn tell_limit(listener: &Listener, shared: &Shared) {
+    let ours = shared.config.limits.message_bytes.min(listener.endpoint().datagram_limit().unwrap_or(usize::MAX));
+    if let Some(limit) = listener.broker_limit().filter(|limit| *limit < ours as u64) {
+        let endpoint = listener.endpoint();
+        shared.notices.add(format!(
+            "{endpoint}: the server takes messages of at most {limit} bytes (max_payload), clients may ask for {ours}"
+        ));
     }
 }
 

@@ -38,7 +38,7 @@ pub use limits::Limits;
 use limits::Slots;
 use look_period::LOOK_PERIOD;
 pub use shared::ServerConfig;
-use shared::Shared;
+use shared::{Notices, Shared};
 pub use staged::{Mistake, Staged};
 
 /// A running server. Ends when it is dropped.
@@ -84,6 +84,7 @@ impl Server {
             bytes_in: AtomicU64::new(0),
             datagrams_dropped: AtomicU64::new(0),
             last_link: Mutex::default(),
+            notices: Notices::default(),
         });
         let bound = listeners.iter().map(|listener| listener.endpoint().clone()).collect();
         let threads = listeners
@@ -104,6 +105,11 @@ impl Server {
     /// The endpoints served, with the ports that the kernel picked.
     pub fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
+    }
+
+    /// What the user should know and has not been told: of brokers that went away, came back, or take less than we do.
+    pub fn notices(&self) -> Vec<String> {
+        self.shared.notices.take()
     }
 
     /// What the server has done so far.

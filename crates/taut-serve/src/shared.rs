@@ -1,4 +1,4 @@
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use crate::crowd::process::HostProgram;
@@ -32,6 +32,27 @@ pub(super) struct Shared {
     pub(super) bytes_in: AtomicU64,
     pub(super) datagrams_dropped: AtomicU64,
     pub(super) last_link: Mutex<Vec<String>>,
+    pub(super) notices: Notices,
+}
+
+/// What the user of a server should know, until it is taken.
+#[derive(Debug, Default)]
+pub(super) struct Notices(Mutex<Vec<String>>);
+
+/// Most that are kept for one who takes none.
+const MOST_NOTICES: usize = 100;
+
+impl Notices {
+    pub(super) fn add(&self, notice: String) {
+        let mut notices = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if notices.len() < MOST_NOTICES {
+            notices.push(notice);
+        }
+    }
+
+    pub(super) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl Shared {

@@ -21,8 +21,8 @@ missing, 130 interrupted (what was measured has been printed).
 
 Endpoints: tcp://HOST:PORT (a HOST alone is tcp, port 9100), udp://HOST:PORT, unix:PATH,
 unix-dgram:PATH (unix:@NAME for an abstract name), l2cap://ADDR/PSM, rfcomm://ADDR/CHANNEL (any for
-ADDR to listen; ?adapter=hci1&mtu=… after it), mqtt://HOST/TOPIC?qos=1&v=5 and
-nats://HOST/SUBJECT (over a broker); for echo, pace and stream also air:SCENARIO?NAME=VALUE&…, a Bluetooth LE link in virtual time (taut air).
+ADDR to listen; ?adapter=hci1&mtu=… after it), mqtt://HOST/TOPIC?qos=1&v=5 (mqtts:// with TLS) and
+nats://HOST/SUBJECT?stream=NAME (over a broker, with stream= in JetStream); for echo, pace and stream also air:SCENARIO?NAME=VALUE&…, a Bluetooth LE link in virtual time (taut air).
 
 Examples:
   taut survey                               what this host loses, how it is set, how fast its paths are

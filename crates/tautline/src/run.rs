@@ -4,13 +4,18 @@ use std::io::IsTerminal;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use taut_link::clock;
+use taut_link::{Endpoint, clock};
 use taut_measure::{Interrupt, floor, host_facts};
 use taut_record::{Ended, FORMAT_VERSION, HostFacts, Recording, Row};
 use taut_time::Instant;
 
 use crate::kept::Kept;
 use crate::{exit, input};
+
+/// Says of which endpoints others may read the user name and password on their way.
+pub(crate) fn warn_of_open_logins<'a>(endpoints: impl IntoIterator<Item = &'a Endpoint>) {
+    endpoints.into_iter().filter_map(Endpoint::open_login).for_each(|text| anstream::eprintln!("taut: {text}"));
+}
 
 /// A command that measures, from its start to its recording.
 pub(crate) struct Run {

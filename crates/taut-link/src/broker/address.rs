@@ -1,9 +1,11 @@
 use super::client::Client;
+use super::jetstream::{JetStream, Reading, StreamPlan};
 use super::mqtt_address::MqttAddress;
 use super::mqtt_client::{Login, MqttClient};
 use super::nats_address::NatsAddress;
 use super::nats_client::{NatsClient, NatsLogin};
 use super::part::Part;
+use crate::tls::Tls;
 use crate::{Error, Result};
 
 /// Which broker, and which topic or subject of it.
@@ -11,6 +13,17 @@ use crate::{Error, Result};
 pub(crate) enum BrokerAddress<'a> {
     Mqtt(&'a MqttAddress),
     Nats(&'a NatsAddress),
+}
+
+/// The topics or subjects of one client.
+#[derive(Clone, Debug)]
+pub(super) struct Topics<'a> {
+    /// What it hears.
+    pub(super) filter: String,
+    /// Where its own messages go; none of one who only answers.
+    pub(super) publish_to: &'a str,
+    /// What all clients of the tests ask on, in a stream that is made for them.
+    pub(super) kept: [String; 2],
 }
 
 /// Where MQTT brokers say what they are, by a convention of Mosquitto's.
@@ -49,27 +62,72 @@ impl BrokerAddress<'_> {
         }
     }
 
-    /// A client of that name that hears what `filter` stands for.
-    pub(crate) fn client(
+    /// Whether the connection begins with TLS. A NATS server says first whether it wants it.
+    pub(super) const fn begins_with_tls(&self) -> bool {
+        matches!(self, Self::Mqtt(address) if address.tls.is_some())
+    }
+
+    /// The beginning of TLS to the broker.
+    ///
+    /// # Errors
+    /// [`Error::Input`] where its files are not what they should be; [`Error::Unavailable`] without roots.
+    pub(super) fn tls(&self, endpoint: &impl std::fmt::Display) -> Result<Tls> {
+        match self {
+            Self::Mqtt(address) => address.tls.clone().unwrap_or_default().begin(endpoint, &address.inet.host),
+            Self::Nats(address) => address.tls.begin(endpoint, &address.inet.host),
+        }
+    }
+
+    /// What to write so that a user name or password that is given goes over TLS only; `None` where it does, or there
+    /// is none.
+    pub(crate) fn cure_of_open_login(&self) -> Option<&'static str> {
+        let (user, password_file, is_sure, cure) = match self {
+            Self::Mqtt(address) => (&address.user, &address.password_file, address.tls.is_some(), "write mqtts://"),
+            Self::Nats(address) => (&address.user, &address.password_file, address.insists_on_tls(), "write tls=on"),
+        };
+        ((user.is_some() || password_file.is_some()) && !is_sure).then_some(cure)
+    }
+
+    /// A client of that name for these topics.
+    pub(super) fn client(
         &self,
         endpoint: &impl std::fmt::Display,
         name: String,
         part: Part,
-        filter: String,
+        topics: Topics<'_>,
     ) -> Result<Box<dyn Client>> {
+        let Topics { filter, publish_to, kept } = topics;
         match self {
             Self::Mqtt(address) => {
                 let filter = if part == Part::About { ABOUT.to_owned() } else { filter };
                 let password = address.password()?;
                 let (version, user, qos) = (address.version, address.user.clone(), address.qos);
                 let login = Login { version, client: name, user, password, filter, qos };
-                let client = MqttClient::new(login).map_err(|why| Error::Input(format!("{endpoint}: {why}")))?;
+                let mut client = MqttClient::new(login).map_err(|why| Error::Input(format!("{endpoint}: {why}")))?;
+                client.is_plain(address.tls.is_none());
                 Ok(Box::new(client))
             }
             Self::Nats(address) => {
-                let password = address.password()?;
-                let filter = (part != Part::About).then_some(filter);
-                Ok(Box::new(NatsClient::new(NatsLogin { name, user: address.user.clone(), password, filter })))
+                let (user, password) = (address.user.clone(), address.password()?);
+                let client = |name, filter| {
+                    let mut client = NatsClient::new(NatsLogin { name, user, password, filter });
+                    client.insist_on_tls(address.insists_on_tls());
+                    client
+                };
+                let stream = address.stream.as_ref().filter(|_| part != Part::About);
+                let Some(stream) = stream else {
+                    return Ok(Box::new(client(name, (part != Part::About).then_some(filter))));
+                };
+                // Answers are not kept: who asks hears them as they come.
+                let reads = part != Part::Asker;
+                let plan = StreamPlan {
+                    stream: stream.name.clone(),
+                    create: stream.create.map(|storage| (storage, kept.to_vec())),
+                    publishes: (part != Part::Responder).then(|| publish_to.to_owned()),
+                    reads: reads.then(|| Reading { filter: filter.clone(), name: stream.reader.clone() }),
+                };
+                let inbox = format!("_INBOX.{name}");
+                Ok(Box::new(JetStream::new(client(name, (!reads).then_some(filter)), inbox, plan)))
             }
         }
     }

@@ -5,14 +5,17 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::Socket;
-use taut_time::Duration;
+use taut_time::{Duration, Instant};
 
-use super::address::BrokerAddress;
+use super::address::{BrokerAddress, Topics};
 use super::client::{Client, Message};
 use super::part::Part;
+use super::secured::Secured;
 use crate::interrupt::{Interrupt, LOOK_PERIOD};
 use crate::{Error, Result, clock};
 
@@ -20,6 +23,8 @@ use crate::{Error, Result, clock};
 #[derive(Debug)]
 pub(crate) struct Channel {
     client: Mutex<Box<dyn Client>>,
+    /// Between the client and the socket, where there is TLS. Not to be locked before the client.
+    secured: Option<Mutex<Secured>>,
     /// Room for one read. Held while reading and until what was read has been taken in, so that bytes stay in order.
     input: Mutex<Box<[u8]>>,
     topic: String,
@@ -34,9 +39,14 @@ pub(crate) struct Channel {
 const INPUT_BYTES: usize = 64 * 1024;
 /// Bytes that may wait for a broker which sends and does not read.
 const MOST_WAITING: usize = 1 << 20;
-/// Ends of the topics on which is asked and answered.
+const CLOSED: &str = "closed the connection";
+const CUT: &str = "closed the connection without TLS' own end: what it sent may have been cut off";
+/// Longest wait for an acknowledgement that lets the next message go, where the socket has no time-out.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// Ends of the topics on which is asked and answered, and of that of one who is alone.
 const ASKED: &str = "req";
 const ANSWERED: &str = "rep";
+const OWN: &str = "own";
 
 impl Channel {
     /// Logs in over a socket that is connected to the broker, and subscribes; waits for at most `timeout`.
@@ -55,26 +65,30 @@ impl Channel {
         let (filter, publish_to) = match part {
             Part::Asker => (level(&name, ANSWERED), level(&name, ASKED)),
             Part::Responder => (level(&any.to_string(), ASKED), String::new()),
-            Part::Alone => (topic.to_owned(), topic.to_owned()),
+            // Of its own as well: of two such clients neither is to hear the other.
+            Part::Alone => (level(&name, OWN), level(&name, OWN)),
             Part::About => Default::default(),
         };
-        let client = address.client(endpoint, format!("taut-{name}"), part, filter)?;
-        let channel = Self {
+        let kept = [level(&any.to_string(), ASKED), level(&any.to_string(), OWN)];
+        let client = address.client(endpoint, format!("taut-{name}"), part, Topics { filter, publish_to: &publish_to, kept })?;
+        let mut channel = Self {
             client: Mutex::new(client),
+            secured: None,
             input: Mutex::new(vec![0; INPUT_BYTES].into_boxed_slice()),
             topic: topic.to_owned(),
             separator,
             publish_to,
             acknowledge_at_once: AtomicBool::new(false),
         };
-        channel.log_in(socket, endpoint, timeout, interrupt)?;
+        channel.log_in(socket, endpoint, address, timeout, interrupt)?;
         Ok(channel)
     }
 
     fn log_in(
-        &self,
+        &mut self,
         socket: &Socket,
         endpoint: &impl std::fmt::Display,
+        address: BrokerAddress<'_>,
         timeout: Duration,
         interrupt: &Interrupt,
     ) -> Result<()> {
@@ -82,8 +96,23 @@ impl Channel {
         socket.set_tcp_nodelay(true).map_err(fail)?;
         socket.set_read_timeout(Some(LOOK_PERIOD)).map_err(fail)?;
         let give_up = clock::now() + timeout;
+        let secure = |channel: &mut Self| {
+            let tls = address.tls(endpoint)?;
+            let secured = Secured::begin(tls, socket, endpoint, (give_up, timeout), interrupt)?;
+            channel.secured = Some(Mutex::new(secured));
+            channel.client().secured();
+            // What may have come with the last of it.
+            channel.take_in(&[]);
+            Ok::<_, Error>(())
+        };
+        if address.begins_with_tls() {
+            secure(self)?;
+        }
         while !self.client().is_ready() {
             let read = self.flush(socket, SendFlags::empty()).and_then(|()| self.read(socket, RecvFlags::empty()));
+            if let Some(reason) = self.secured().and_then(|secured| secured.failure().map(str::to_owned)) {
+                return Err(Error::Unsecured { endpoint: endpoint.to_string(), reason });
+            }
             if let Some(why) = self.failure() {
                 return Err(Error::Broker { endpoint: endpoint.to_string(), what: why });
             }
@@ -91,12 +120,16 @@ impl Channel {
                 Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(errno) => return Err(fail(errno.into())),
             }
+            if self.client().wants_tls() {
+                secure(self)?;
+            }
             if interrupt.is_set() {
                 return Err(Error::Interrupted { endpoint: endpoint.to_string() });
             }
             if clock::now() > give_up {
                 let after_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-                return Err(Error::Silent { endpoint: endpoint.to_string(), to: "the broker's CONNECT", after_ms });
+                let to = self.client().waits_for();
+                return Err(Error::Silent { endpoint: endpoint.to_string(), to, after_ms });
             }
         }
         socket.set_read_timeout(None).map_err(fail)
@@ -115,7 +148,8 @@ impl Channel {
     }
 
     fn publish(&self, socket: &Socket, topic: &str, bytes: &[u8], flags: SendFlags) -> rustix::io::Result<usize> {
-        for is_second in [false, true] {
+        let mut give_up = None;
+        loop {
             self.flush(socket, flags)?;
             let mut client = self.client();
             match client.publish(topic, bytes) {
@@ -127,22 +161,25 @@ impl Channel {
                         Err(errno) => Err(errno),
                     };
                 }
-                Ok(false) if !is_second => {
+                Ok(false) => {
                     drop(client);
+                    if give_up.is_some_and(|until| clock::now() > until) {
+                        return Err(Errno::AGAIN);
+                    }
+                    let until = *give_up.get_or_insert_with(|| patience(socket, flags));
                     // Acknowledgements may be there already.
                     match self.read(socket, RecvFlags::DONTWAIT) {
-                        Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
+                        Ok(()) => {}
+                        Err(Errno::AGAIN | Errno::INTR) => wait_readable(socket, until)?,
                         Err(errno) => return Err(errno),
                     }
                 }
-                Ok(false) => return Err(Errno::AGAIN),
                 Err(why) => {
                     client.fail(&why);
                     return Err(Errno::PROTO);
                 }
             }
         }
-        Err(Errno::AGAIN)
     }
 
     /// Receives the next message; one that is longer than the buffer is cut.
@@ -179,7 +216,8 @@ impl Channel {
         }
         let bytes = match rustix::net::recv(socket, &mut input[..], flags) {
             Ok((0, _)) | Err(Errno::CONNRESET) => {
-                self.client().fail("closed the connection");
+                let how = if self.secured.is_some() { CUT } else { CLOSED };
+                self.client().fail(how);
                 return Err(Errno::CONNRESET);
             }
             result => result?.0,
@@ -188,13 +226,25 @@ impl Channel {
             // Refused, it is as if it had not been asked for.
             let _ = rustix::net::sockopt::set_tcp_quickack(socket.as_fd(), true);
         }
-        self.client().handle(&input[..bytes]);
+        self.take_in(&input[..bytes]);
         self.flush_now(socket)?;
         let mut client = self.client();
         if client.output().len() > MOST_WAITING {
             client.fail("does not read what it is sent");
         }
         if client.failure().is_some() { Err(Errno::PROTO) } else { Ok(()) }
+    }
+
+    /// Hands the client what the socket has brought.
+    fn take_in(&self, bytes: &[u8]) {
+        let Some(plain) = self.secured().map(|mut secured| secured.take(bytes)) else {
+            return self.client().handle(bytes);
+        };
+        match plain {
+            Ok(Some(plain)) => self.client().handle(&plain),
+            Ok(None) => self.client().fail(CLOSED),
+            Err(why) => self.client().fail(&why),
+        }
     }
 
     /// Writes what there is room for; the rest goes with the next call.
@@ -208,22 +258,21 @@ impl Channel {
     /// Writes what waits for the broker.
     fn flush(&self, socket: &Socket, flags: SendFlags) -> rustix::io::Result<()> {
         let mut client = self.client();
-        while !client.output().is_empty() {
-            match rustix::net::send(socket, client.output(), flags | SendFlags::NOSIGNAL) {
-                Ok(bytes) => client.wrote(bytes),
-                Err(Errno::PIPE | Errno::CONNRESET) => {
-                    // Why, the broker may have said in what is still to be read.
-                    let mut rest = [0; 4096];
-                    while let Ok((bytes @ 1.., _)) = rustix::net::recv(socket, &mut rest, RecvFlags::DONTWAIT) {
-                        client.handle(&rest[..bytes]);
-                    }
-                    client.fail("closed the connection");
-                    return Err(Errno::CONNRESET);
-                }
-                Err(errno) => return Err(errno),
-            }
+        let flushed = match self.secured() {
+            Some(mut secured) => secured.flush(socket, &mut **client, flags),
+            None => flush_plain(socket, &mut **client, flags),
+        };
+        if !matches!(flushed, Err(Errno::PIPE | Errno::CONNRESET)) {
+            return flushed;
         }
-        Ok(())
+        drop(client);
+        // Why, the broker may have said in what is still to be read.
+        let mut rest = [0; 4096];
+        while let Ok((bytes @ 1.., _)) = rustix::net::recv(socket, &mut rest, RecvFlags::DONTWAIT) {
+            self.take_in(&rest[..bytes]);
+        }
+        self.client().fail(CLOSED);
+        Err(Errno::CONNRESET)
     }
 
     /// What the broker has said that it is, as it let us in.
@@ -241,9 +290,47 @@ impl Channel {
         self.acknowledge_at_once.store(on, Ordering::Relaxed);
     }
 
+    /// Most bytes of a message that the broker takes, as far as it has said so.
+    pub(crate) fn most_bytes(&self) -> Option<u64> {
+        self.client().most_bytes()
+    }
+
     fn client(&self) -> MutexGuard<'_, Box<dyn Client>> {
         self.client.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn secured(&self) -> Option<MutexGuard<'_, Secured>> {
+        self.secured.as_ref().map(|secured| secured.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn flush_plain(socket: &Socket, client: &mut dyn Client, flags: SendFlags) -> rustix::io::Result<()> {
+    while !client.output().is_empty() {
+        let sent = rustix::net::send(socket, client.output(), flags | SendFlags::NOSIGNAL)?;
+        client.wrote(sent);
+    }
+    Ok(())
+}
+
+/// Until when a sending call on the socket waits: now, where it must not.
+fn patience(socket: &Socket, flags: SendFlags) -> Instant {
+    let now = clock::now();
+    let waits = !flags.contains(SendFlags::DONTWAIT)
+        && fcntl_getfl(socket).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK));
+    if !waits {
+        return now;
+    }
+    now + socket.write_timeout().ok().flatten().unwrap_or(LONGEST_WAIT)
+}
+
+/// Waits until something has come, or for that long.
+fn wait_readable(socket: &Socket, until: Instant) -> rustix::io::Result<()> {
+    let left = until.saturating_since(clock::now());
+    if left.is_zero() {
+        return Err(Errno::AGAIN);
+    }
+    let left = left.try_into().map_err(|_| Errno::INVAL)?;
+    poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&left)).map(drop)
 }
 
 fn copy(message: &Message, buffer: &mut [u8]) -> usize {

@@ -10,6 +10,22 @@ pub trait Client: fmt::Debug + Send {
     /// Whether the broker has taken the subscription.
     fn is_ready(&self) -> bool;
 
+    /// Whether it can't go on before TLS has begun on the connection.
+    fn wants_tls(&self) -> bool {
+        false
+    }
+
+    /// TLS has begun, as it wanted.
+    fn secured(&mut self) {}
+
+    /// What it has no answer to, as long as it is not ready: `our CONNECT`.
+    fn waits_for(&self) -> &'static str;
+
+    /// Most bytes of a message that the broker takes, as far as it has said so.
+    fn most_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// What the broker did that ended the connection: `refused …`, `closed …`.
     fn failure(&self) -> Option<&str>;
 

@@ -2,12 +2,15 @@
 //!
 //! - [`MqttAddress`], [`NatsAddress`]: which broker, which topic, and how; `BrokerAddress` is either.
 //! - [`Client`]: what the client of any broker does, without I/O. [`MqttClient`] speaks MQTT 3.1.1 and 5, over
-//!   `mqtt-protocol-core`; [`NatsClient`] speaks core NATS.
-//! - `Channel`: a client over a socket, for [`crate::Link`] and [`crate::Listener`].
+//!   `mqtt-protocol-core`; [`NatsClient`] speaks core NATS, and [`JetStream`] keeps its messages in a stream.
+//! - `Channel`: a client over a socket, with TLS between them if wanted, for [`crate::Link`] and [`crate::Listener`].
 
 mod address;
 mod channel;
 mod client;
+mod jetstream;
+#[cfg(test)]
+mod jetstream_tests;
 mod mqtt_address;
 mod mqtt_client;
 mod mqtt_packet;
@@ -20,12 +23,17 @@ mod nats_client;
 mod nats_tests;
 mod part;
 mod secret;
+mod secured;
+mod stream_settings;
+mod tls_settings;
 
 pub(crate) use address::BrokerAddress;
 pub(crate) use channel::Channel;
 pub use client::{Client, Message};
+pub use jetstream::{JetStream, Reading, StreamPlan};
 pub use mqtt_address::{MqttAddress, MqttVersion};
 pub use mqtt_client::{Login, MqttClient};
 pub use nats_address::NatsAddress;
 pub use nats_client::{NatsClient, NatsLogin};
 pub(crate) use part::Part;
+pub use stream_settings::Storage;

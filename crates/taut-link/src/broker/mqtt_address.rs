@@ -1,7 +1,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::secret;
+use super::tls_settings::TlsSettings;
+use super::{secret, tls_settings};
 use crate::inet_address::InetAddress;
 use crate::{Error, Result};
 
@@ -19,6 +20,8 @@ pub struct MqttAddress {
     pub(crate) password_file: Option<PathBuf>,
     /// Whether a server leaves Nagle's algorithm on (RFC 896), as many clients do.
     pub(crate) nagle: bool,
+    /// `mqtts://`: over TLS.
+    pub(crate) tls: Option<TlsSettings>,
 }
 
 /// Version of the protocol.
@@ -31,16 +34,21 @@ pub enum MqttVersion {
     V5,
 }
 
-/// Port of brokers without TLS, as registered with IANA.
+/// Ports of brokers without TLS and with it, as registered with IANA.
 const PORT: u16 = 1883;
+const TLS_PORT: u16 = 8883;
 /// Most bytes of a topic, of 65,535 (MQTT 5.0, section 1.5.4): room for what is added to it.
 const MOST_TOPIC_BYTES: usize = 60_000;
 const FORM: &str = "write mqtt://HOST:PORT/TOPIC?qos=0|1|2&v=3|5&user=NAME&password-file=PATH&nagle=on";
 
 impl MqttAddress {
-    /// Reads what stands after `mqtt://`.
-    pub(crate) fn parse(rest: &str) -> Result<Self> {
-        let wrong = |why: &str| Error::Input(format!("`mqtt://{rest}`: {why}; {FORM}"));
+    /// Reads what stands after `mqtt://`, or `mqtts://` with TLS.
+    pub(crate) fn parse(rest: &str, with_tls: bool) -> Result<Self> {
+        let scheme = if with_tls { "mqtts" } else { "mqtt" };
+        let wrong = |why: &str| {
+            let more = tls_settings::FORM;
+            Error::Input(format!("`{scheme}://{rest}`: {why}; {FORM}, or mqtts:// with the same and {more}"))
+        };
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (host, topic) = place.split_once('/').ok_or_else(|| wrong("the topic is missing"))?;
         if topic.is_empty() || topic.len() > MOST_TOPIC_BYTES {
@@ -49,10 +57,11 @@ impl MqttAddress {
         if topic.starts_with('$') || topic.contains(['+', '#', '\0']) {
             return Err(wrong("messages are published to the topic: it has no +, # or NUL, and begins with no $"));
         }
-        let inet = InetAddress::parse_with(host, PORT).map_err(|why| wrong(&why))?;
+        let inet = InetAddress::parse_with(host, if with_tls { TLS_PORT } else { PORT }).map_err(|why| wrong(&why))?;
         let topic = topic.to_owned();
         let version = MqttVersion::default();
-        let mut address = Self { inet, topic, qos: 0, version, user: None, password_file: None, nagle: false };
+        let mut address = Self { inet, topic, qos: 0, version, user: None, password_file: None, nagle: false, tls: None };
+        let mut tls = TlsSettings::default();
         for part in query.split('&').filter(|part| !part.is_empty()) {
             match part.split_once('=').ok_or_else(|| wrong("a setting is NAME=VALUE"))? {
                 ("qos", "0") => address.qos = 0,
@@ -64,18 +73,29 @@ impl MqttAddress {
                 ("password-file", path) if !path.is_empty() => address.password_file = Some(path.into()),
                 ("nagle", "on") => address.nagle = true,
                 ("nagle", "off") => address.nagle = false,
+                (name, value) if tls.set(name, value) => {}
                 (name, value) => return Err(wrong(&format!("there is no setting {name}={value}"))),
             }
         }
+        if !with_tls && tls.is_given() {
+            return Err(wrong("certificates go with mqtts://"));
+        }
+        tls.check().map_err(wrong)?;
+        address.tls = with_tls.then_some(tls);
         if address.password_file.is_some() && address.user.is_none() {
             return Err(wrong("a password goes with user=NAME (MQTT 3.1.1, section 3.1.2.9)"));
         }
         Ok(address)
     }
 
+    /// What stands before `://`.
+    pub(crate) const fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "mqtts" } else { "mqtt" }
+    }
+
     /// The password, without the end of its line.
     pub(crate) fn password(&self) -> Result<Option<Vec<u8>>> {
-        self.password_file.as_ref().map(|path| secret::read(&format!("mqtt://{self}"), path)).transpose()
+        self.password_file.as_ref().map(|path| secret::read(&format!("{}://{self}", self.scheme()), path)).transpose()
     }
 }
 
@@ -89,7 +109,8 @@ impl fmt::Display for MqttAddress {
             self.password_file.as_ref().map(|path| format!("password-file={}", path.display())),
             self.nagle.then(|| "nagle=on".to_owned()),
         ];
-        for (index, setting) in settings.into_iter().flatten().enumerate() {
+        let tls = self.tls.iter().flat_map(TlsSettings::shown);
+        for (index, setting) in settings.into_iter().flatten().chain(tls).enumerate() {
             write!(f, "{}{setting}", if index == 0 { '?' } else { '&' })?;
         }
         Ok(())

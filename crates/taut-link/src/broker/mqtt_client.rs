@@ -38,6 +38,8 @@ pub struct MqttClient {
     state: State,
     /// Whether the broker has said anything.
     has_spoken: bool,
+    /// Whether the connection is one without TLS, which may be why the broker does not answer.
+    is_plain: bool,
     /// The beginning of a packet.
     input: Vec<u8>,
     output: Vec<u8>,
@@ -58,6 +60,8 @@ const MOST_PACKET_BYTES: u32 = MOST_BYTES as u32;
 /// What a broker's first packet begins with (MQTT 5.0, section 3.2.1). Other servers than brokers may begin with a byte
 /// after which a packet would be long in coming.
 const CONNACK: u8 = 0x20;
+/// What a record of TLS begins with that says what is wrong (RFC 8446, section 5.1).
+const TLS_ALERT: u8 = 0x15;
 
 impl MqttClient {
     /// A client whose [`output`](Self::output) begins with its CONNECT.
@@ -80,6 +84,7 @@ impl MqttClient {
             login,
             state: State::Connecting,
             has_spoken: false,
+            is_plain: false,
             input: Vec::new(),
             output: Vec::new(),
             inbox: VecDeque::new(),
@@ -88,6 +93,11 @@ impl MqttClient {
         let events = client.connection.send(connect);
         client.take(events);
         client.failure.take().map_or(Ok(client), Err)
+    }
+
+    /// Says whether the connection is one without TLS.
+    pub(super) const fn is_plain(&mut self, is_plain: bool) {
+        self.is_plain = is_plain;
     }
 
     fn take(&mut self, events: Vec<Event>) {
@@ -179,8 +189,9 @@ impl Client for MqttClient {
     fn fail(&mut self, why: &str) {
         let hint = if self.state == State::Connecting {
             let (name, other) = (self.login.version.name(), self.login.version.other());
+            let tls = if self.is_plain { "; with TLS it is mqtts://" } else { "" };
             format!(
-                ", before it had taken the connection: is it a broker, and does it speak MQTT {name}? (else {other})"
+                ", before it had taken the connection: is it a broker, and does it speak MQTT {name}? (else {other}{tls})"
             )
         } else {
             String::new()
@@ -192,6 +203,9 @@ impl Client for MqttClient {
         if let Some(first) = bytes.first().filter(|_| !std::mem::replace(&mut self.has_spoken, true))
             && *first != CONNACK
         {
+            if *first == TLS_ALERT {
+                self.failure.get_or_insert_with(|| "wants TLS: write mqtts://".to_owned());
+            }
             return self.fail("sent what is no answer");
         }
         self.input.extend_from_slice(bytes);
@@ -245,6 +259,14 @@ impl Client for MqttClient {
 
     fn wrote(&mut self, bytes: usize) {
         self.output.drain(..bytes.min(self.output.len()));
+    }
+
+    fn waits_for(&self) -> &'static str {
+        match self.state {
+            State::Connecting if self.is_plain => "our CONNECT (is it a broker of MQTT? with TLS it is mqtts://)",
+            State::Connecting => "our CONNECT (is it a broker of MQTT?)",
+            State::Subscribing | State::Ready => "our SUBSCRIBE",
+        }
     }
 
     /// MQTT has no place for it; Mosquitto's is a topic.

@@ -1,7 +1,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::secret;
+use super::stream_settings::StreamSettings;
+use super::tls_settings::TlsSettings;
+use super::{secret, stream_settings, tls_settings};
 use crate::inet_address::InetAddress;
 use crate::{Error, Result};
 
@@ -16,18 +18,26 @@ pub struct NatsAddress {
     pub(crate) password_file: Option<PathBuf>,
     /// Whether a server leaves Nagle's algorithm on (RFC 896).
     pub(crate) nagle: bool,
+    /// `tls=on`: nothing is said to the server before TLS has begun, not even where it does not ask for it.
+    pub(crate) tls_on: bool,
+    pub(crate) tls: TlsSettings,
+    /// The stream of JetStream that keeps the messages.
+    pub(crate) stream: Option<StreamSettings>,
 }
 
 /// Port of NATS servers without TLS, by the server's default.
 const PORT: u16 = 4222;
 /// Most bytes of a subject. A server's lines end at 4096 (`max_control_line`); there is room for what is added to it.
 const MOST_SUBJECT_BYTES: usize = 1024;
-const FORM: &str = "write nats://HOST:PORT/SUBJECT?user=NAME&password-file=PATH&nagle=on";
+const FORM: &str = "write nats://HOST:PORT/SUBJECT?user=NAME&password-file=PATH&nagle=on&tls=on";
 
 impl NatsAddress {
     /// Reads what stands after `nats://`.
     pub(crate) fn parse(rest: &str) -> Result<Self> {
-        let wrong = |why: &str| Error::Input(format!("`nats://{rest}`: {why}; {FORM}"));
+        let wrong = |why: &str| {
+            let (tls, stream) = (tls_settings::FORM, stream_settings::FORM);
+            Error::Input(format!("`nats://{rest}`: {why}; {FORM}&{tls}, and for JetStream {stream}"))
+        };
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (host, subject) = place.split_once('/').ok_or_else(|| wrong("the subject is missing"))?;
         if subject.is_empty() || subject.len() > MOST_SUBJECT_BYTES {
@@ -44,17 +54,36 @@ impl NatsAddress {
             ));
         }
         let inet = InetAddress::parse_with(host, PORT).map_err(|why| wrong(&why))?;
-        let mut address = Self { inet, subject: subject.to_owned(), user: None, password_file: None, nagle: false };
+        let mut address = Self {
+            inet,
+            subject: subject.to_owned(),
+            user: None,
+            password_file: None,
+            nagle: false,
+            tls_on: false,
+            tls: TlsSettings::default(),
+            stream: None,
+        };
+        let mut stream = StreamSettings::default();
         for part in query.split('&').filter(|part| !part.is_empty()) {
             match part.split_once('=').ok_or_else(|| wrong("a setting is NAME=VALUE"))? {
                 ("user", name) if !name.is_empty() => address.user = Some(name.to_owned()),
                 ("password-file", path) if !path.is_empty() => address.password_file = Some(path.into()),
                 ("nagle", "on") => address.nagle = true,
                 ("nagle", "off") => address.nagle = false,
+                ("tls", "on") => address.tls_on = true,
+                (name, value) if address.tls.set(name, value) || stream.set(name, value) => {}
                 (name, value) => return Err(wrong(&format!("there is no setting {name}={value}"))),
             }
         }
+        address.tls.check().map_err(wrong)?;
+        address.stream = stream.checked().map_err(wrong)?;
         Ok(address)
+    }
+
+    /// Whether there has to be TLS, whatever the server says. Certificates that are given are meant to be used.
+    pub(super) fn insists_on_tls(&self) -> bool {
+        self.tls_on || self.tls.is_given()
     }
 
     /// The password or token, without the end of its line.
@@ -73,8 +102,10 @@ impl fmt::Display for NatsAddress {
             self.user.as_ref().map(|name| format!("user={name}")),
             self.password_file.as_ref().map(|path| format!("password-file={}", path.display())),
             self.nagle.then(|| "nagle=on".to_owned()),
+            self.tls_on.then(|| "tls=on".to_owned()),
         ];
-        for (index, setting) in settings.into_iter().flatten().enumerate() {
+        let stream = self.stream.iter().flat_map(StreamSettings::shown);
+        for (index, setting) in settings.into_iter().flatten().chain(self.tls.shown()).chain(stream).enumerate() {
             write!(f, "{}{setting}", if index == 0 { '?' } else { '&' })?;
         }
         Ok(())

@@ -1,4 +1,5 @@
 //! The client's side of NATS (core: at most once) without I/O: a text protocol of lines, with payloads after some.
+//! With an inbox it also hears what answers it, which JetStream needs ([`super::jetstream`]).
 
 use std::collections::VecDeque;
 
@@ -27,6 +28,12 @@ pub struct NatsClient {
     server: Info,
     /// A message whose payload is still to come.
     coming: Option<Coming>,
+    /// Whether nothing is said before TLS has begun.
+    insists_on_tls: bool,
+    /// Below which subject answers to us come, where there are any.
+    answers_to: Option<String>,
+    /// What has come there.
+    answers: VecDeque<Answer>,
     /// The beginning of a line or of a payload.
     input: Vec<u8>,
     output: Vec<u8>,
@@ -38,6 +45,8 @@ pub struct NatsClient {
 enum State {
     /// The server speaks first.
     Greeting,
+    /// TLS has to begin before we say who we are.
+    Securing,
     /// It has our CONNECT and SUB, and is to answer the PING behind them.
     LoggingIn,
     Ready,
@@ -46,7 +55,23 @@ enum State {
 #[derive(Debug)]
 struct Coming {
     subject: String,
+    is_answer: bool,
+    reply: Option<String>,
+    /// Bytes of the payload before its headers end.
+    headers: usize,
     bytes: usize,
+}
+
+/// What came to our inbox.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    /// Where it was published.
+    pub(super) subject: String,
+    /// Where an answer to it would go.
+    pub(super) reply: Option<String>,
+    /// What its headers begin with: a number, and what it means.
+    pub(super) status: Option<(u16, String)>,
+    pub(super) payload: Vec<u8>,
 }
 
 /// What of the server's INFO concerns us.
@@ -56,9 +81,10 @@ struct Info {
     version: String,
     max_payload: Option<u64>,
     tls_required: bool,
+    tls_available: bool,
 }
 
-/// What the server is told. No headers are asked for, so none come.
+/// What the server is told. Without an inbox no headers are asked for, so none come.
 #[derive(Serialize)]
 struct Connect<'a> {
     verbose: bool,
@@ -70,6 +96,7 @@ struct Connect<'a> {
     protocol: u8,
     echo: bool,
     headers: bool,
+    no_responders: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,8 +107,11 @@ struct Connect<'a> {
 
 /// Longest line that is taken, in bytes: a server's INFO names all servers of its cluster.
 const MOST_LINE_BYTES: usize = 64 * 1024;
-/// Number of our only subscription.
+/// Numbers of our subscriptions: to the filter, and to the inbox.
 const SUBSCRIPTION: &str = "1";
+const ANSWERS: &str = "2";
+/// What headers begin with; a status may follow.
+const HEADERS: &str = "NATS/1.0";
 
 impl NatsClient {
     /// A client that waits for the server's INFO.
@@ -89,13 +119,49 @@ impl NatsClient {
         Self {
             login,
             state: State::Greeting,
-            server: Info { version: String::new(), max_payload: None, tls_required: false },
+            server: Info { version: String::new(), max_payload: None, tls_required: false, tls_available: false },
             coming: None,
+            insists_on_tls: false,
+            answers_to: None,
+            answers: VecDeque::new(),
             input: Vec::new(),
             output: Vec::new(),
             inbox: VecDeque::new(),
             failure: None,
         }
+    }
+
+    /// Has it say nothing before TLS has begun, also where the server does not ask for that.
+    pub(super) const fn insist_on_tls(&mut self, insists: bool) {
+        self.insists_on_tls = insists;
+    }
+
+    /// Has it hear what comes below that subject, with headers.
+    pub(super) fn hear_answers(&mut self, below: String) {
+        self.answers_to = Some(below);
+    }
+
+    /// The next message that came there.
+    pub(super) fn next_answer(&mut self) -> Option<Answer> {
+        self.answers.pop_front()
+    }
+
+    /// Publishes a message that is to be answered at `reply`.
+    ///
+    /// # Errors
+    /// As [`Client::publish`].
+    pub(super) fn ask(&mut self, subject: &str, reply: &str, payload: &[u8]) -> Result<(), String> {
+        self.write(subject, &format!(" {reply}"), payload)
+    }
+
+    fn write(&mut self, subject: &str, reply: &str, payload: &[u8]) -> Result<(), String> {
+        if let Some(most) = self.server.max_payload.filter(|most| payload.len() as u64 > *most) {
+            return Err(format!("takes no such message: its limit is {most} bytes (max_payload)"));
+        }
+        self.output.extend_from_slice(format!("PUB {subject}{reply} {}\r\n", payload.len()).as_bytes());
+        self.output.extend_from_slice(payload);
+        self.output.extend_from_slice(b"\r\n");
+        Ok(())
     }
 
     /// Takes one line or payload off the front of `rest`; how many bytes it had, 0 when it has not come whole.
@@ -107,7 +173,7 @@ impl NatsClient {
                 self.fail("sent a message that is longer than it said");
             } else if let Some(coming) = self.coming.take().filter(|_| self.state == State::Ready) {
                 // Before it is ready nothing that comes is meant for it.
-                self.inbox.push_back(Message::new(coming.subject, whole[..bytes].to_vec()));
+                self.arrived(coming, &whole[..bytes]);
             }
             return bytes + 2;
         }
@@ -135,7 +201,8 @@ impl NatsClient {
             "PING" => self.output.extend_from_slice(b"PONG\r\n"),
             "PONG" if self.state == State::LoggingIn => self.state = State::Ready,
             "PONG" | "+OK" => {}
-            "MSG" => self.message(rest),
+            "MSG" => self.message(rest, false),
+            "HMSG" if self.answers_to.is_some() => self.message(rest, true),
             "-ERR" => self.refused(rest.trim_matches(['\'', ' '])),
             _ => self.fail("sent what is no line of NATS"),
         }
@@ -144,47 +211,87 @@ impl NatsClient {
     fn greeted(&mut self, json: &str) {
         let Ok(info) = serde_json::from_str::<Info>(json) else { return self.fail("sent an INFO that can't be read") };
         self.server = info;
-        if self.server.tls_required {
-            return self.fail("wants TLS, which taut does not speak to brokers yet");
-        }
         // Later ones tell of changes in the cluster.
         if self.state != State::Greeting {
             return;
         }
+        if !self.insists_on_tls && !self.server.tls_required {
+            return self.introduce(false);
+        }
+        if !self.server.tls_required && !self.server.tls_available {
+            // Known at its port, but not with TLS.
+            self.failure.get_or_insert_with(|| "offers no TLS, which the address asks for".to_owned());
+            return;
+        }
+        self.state = State::Securing;
+    }
+
+    /// Says who we are and what we want to hear.
+    fn introduce(&mut self, is_secured: bool) {
         let NatsLogin { name, user, password, filter } = &self.login;
         let (user, password) = (user.as_deref(), password.as_deref());
         let connect = Connect {
             verbose: false,
             pedantic: false,
-            tls_required: false,
+            tls_required: is_secured,
             name,
             lang: "rust",
             version: env!("CARGO_PKG_VERSION"),
             protocol: 1,
             echo: true,
-            headers: false,
+            headers: self.answers_to.is_some(),
+            no_responders: self.answers_to.is_some(),
             user,
             pass: password.filter(|_| user.is_some()),
             auth_token: password.filter(|_| user.is_none()),
         };
         let Ok(connect) = serde_json::to_string(&connect) else { return self.fail("can't be told who we are") };
-        let subscribe = filter.as_ref().map_or_else(String::new, |filter| format!("SUB {filter} {SUBSCRIPTION}\r\n"));
-        self.output.extend_from_slice(format!("CONNECT {connect}\r\n{subscribe}PING\r\n").as_bytes());
+        let subscribe = |filter: &str, number| format!("SUB {filter} {number}\r\n");
+        let heard = filter.as_ref().map_or_else(String::new, |filter| subscribe(filter, SUBSCRIPTION));
+        let answers =
+            self.answers_to.as_ref().map_or_else(String::new, |below| subscribe(&format!("{below}.>"), ANSWERS));
+        self.output.extend_from_slice(format!("CONNECT {connect}\r\n{heard}{answers}PING\r\n").as_bytes());
         self.state = State::LoggingIn;
     }
 
-    /// `MSG SUBJECT SUBSCRIPTION [REPLY-TO] BYTES`, then the payload.
-    fn message(&mut self, rest: &str) {
-        let words: Vec<&str> = rest.split_ascii_whitespace().collect();
-        let (subject, bytes) = match words[..] {
-            [subject, SUBSCRIPTION, bytes] | [subject, SUBSCRIPTION, _, bytes] => (subject, bytes.parse::<usize>()),
+    /// `MSG SUBJECT SUBSCRIPTION [REPLY-TO] BYTES`, then the payload; `HMSG` with the bytes of its headers before those
+    /// of all.
+    fn message(&mut self, rest: &str, has_headers: bool) {
+        let mut words: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let bytes = words.pop().map(str::parse::<usize>);
+        let headers = if has_headers { words.pop().map(str::parse::<usize>) } else { Some(Ok(0)) };
+        let (subject, number, reply) = match words[..] {
+            [subject, number] => (subject, number, None),
+            [subject, number, reply] => (subject, number, Some(reply.to_owned())),
             _ => return self.fail("sent a message that nobody here has subscribed to"),
         };
-        match bytes {
-            Ok(bytes) if bytes <= MOST_BYTES => self.coming = Some(Coming { subject: subject.to_owned(), bytes }),
-            Ok(_) => self.fail("sent a message that is larger than what is taken here"),
-            Err(_) => self.fail("sent a message without a length"),
+        let is_answer = number == ANSWERS && self.answers_to.is_some();
+        if number != SUBSCRIPTION && !is_answer {
+            return self.fail("sent a message that nobody here has subscribed to");
         }
+        match (bytes, headers) {
+            (Some(Ok(bytes)), Some(Ok(headers))) if headers <= bytes && bytes <= MOST_BYTES => {
+                self.coming = Some(Coming { subject: subject.to_owned(), is_answer, reply, headers, bytes });
+            }
+            (Some(Ok(bytes)), Some(Ok(headers))) if headers <= bytes => {
+                self.fail("sent a message that is larger than what is taken here");
+            }
+            _ => self.fail("sent a message without a length"),
+        }
+    }
+
+    fn arrived(&mut self, coming: Coming, whole: &[u8]) {
+        let (headers, payload) = whole.split_at(coming.headers);
+        if !coming.is_answer {
+            return self.inbox.push_back(Message::new(coming.subject, payload.to_vec()));
+        }
+        let first = headers.split(|byte| *byte == b'\r').next().map(String::from_utf8_lossy);
+        let status = first.as_deref().and_then(|line| line.strip_prefix(HEADERS)).and_then(|status| {
+            let (number, words) = status.trim().split_once(' ').unwrap_or((status.trim(), ""));
+            Some((number.parse().ok()?, words.trim().to_owned()))
+        });
+        let Coming { subject, reply, .. } = coming;
+        self.answers.push_back(Answer { subject, reply, status, payload: payload.to_vec() });
     }
 
     fn refused(&mut self, why: &str) {
@@ -205,6 +312,28 @@ impl NatsClient {
 }
 
 impl Client for NatsClient {
+    fn wants_tls(&self) -> bool {
+        self.state == State::Securing && self.failure.is_none()
+    }
+
+    fn secured(&mut self) {
+        if self.state == State::Securing {
+            self.introduce(true);
+        }
+    }
+
+    fn waits_for(&self) -> &'static str {
+        match self.state {
+            State::Greeting => "the connection (a NATS server speaks first: is it one?)",
+            State::Securing => "the beginning of TLS",
+            State::LoggingIn | State::Ready => "our CONNECT",
+        }
+    }
+
+    fn most_bytes(&self) -> Option<u64> {
+        self.server.max_payload
+    }
+
     fn is_ready(&self) -> bool {
         self.state == State::Ready && self.failure.is_none()
     }
@@ -223,6 +352,11 @@ impl Client for NatsClient {
         let input = std::mem::take(&mut self.input);
         let mut taken = 0;
         while self.failure.is_none() && taken < input.len() {
+            if self.state == State::Securing {
+                // What somebody on the way has put there would seem to have come over TLS.
+                self.fail("sent more than its INFO before TLS had begun");
+                break;
+            }
             match self.take(&input[taken..]) {
                 0 => break,
                 bytes => taken += bytes,
@@ -237,13 +371,7 @@ impl Client for NatsClient {
     }
 
     fn publish(&mut self, subject: &str, payload: &[u8]) -> Result<bool, String> {
-        if let Some(most) = self.server.max_payload.filter(|most| payload.len() as u64 > *most) {
-            return Err(format!("takes no such message: its limit is {most} bytes (max_payload)"));
-        }
-        self.output.extend_from_slice(format!("PUB {subject} {}\r\n", payload.len()).as_bytes());
-        self.output.extend_from_slice(payload);
-        self.output.extend_from_slice(b"\r\n");
-        Ok(true)
+        self.write(subject, "", payload).map(|()| true)
     }
 
     fn output(&self) -> &[u8] {

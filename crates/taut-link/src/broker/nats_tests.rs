@@ -56,6 +56,35 @@ fn it_logs_in_publishes_and_hears() {
 }
 
 #[test]
+fn nothing_is_said_before_tls_has_begun() {
+    let login = || NatsLogin { user: Some("ann".to_owned()), password: Some("s3".to_owned()), ..NatsLogin::default() };
+    let mut client = NatsClient::new(login());
+    client.handle(b"INFO {\"tls_required\":true}\r\n");
+    assert!(client.wants_tls() && client.output().is_empty() && !client.is_ready(), "{client:?}");
+    client.secured();
+    let text = String::from_utf8(client.output().to_vec()).unwrap();
+    assert!(text.contains("\"tls_required\":true") && text.contains("s3"), "{text}");
+    assert!(!client.wants_tls());
+    client.handle(b"PONG\r\n");
+    assert!(client.is_ready());
+    // Offered only: as the address has it.
+    let offered = b"INFO {\"tls_available\":true}\r\n";
+    for insists in [false, true] {
+        let mut client = NatsClient::new(login());
+        client.insist_on_tls(insists);
+        client.handle(offered);
+        assert_eq!((client.wants_tls(), client.output().is_empty()), (insists, insists));
+    }
+    let mut client = NatsClient::new(login());
+    client.insist_on_tls(true);
+    let said = failure(client, INFO);
+    assert!(said.contains("offers no TLS"), "{said}");
+    // What somebody on the way adds is not taken for what comes over TLS.
+    let said = failure(NatsClient::new(login()), b"INFO {\"tls_required\":true}\r\nPONG\r\n");
+    assert!(said.contains("before TLS had begun"), "{said}");
+}
+
+#[test]
 fn a_password_without_a_user_is_a_token() {
     let login = NatsLogin { password: Some("s3".to_owned()), ..NatsLogin::default() };
     let mut client = NatsClient::new(login);
@@ -82,8 +111,6 @@ fn refusals_say_what_to_do() {
         let said = failure(NatsClient::new(NatsLogin::default()), greeting);
         assert!(said.contains("is it a NATS server"), "{said}");
     }
-    let said = failure(NatsClient::new(NatsLogin::default()), b"INFO {\"tls_required\":true}\r\n");
-    assert!(said.contains("wants TLS"), "{said}");
     // The server's own limit is kept to.
     let said = ready().publish("t", &[0; 65]).unwrap_err();
     assert!(said.contains("64 bytes (max_payload)"), "{said}");

@@ -104,6 +104,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     if args.endpoints.iter().any(|place| place.endpoint().is_none()) {
         return run_over_air(&args, &plan);
     }
+    run::warn_of_open_logins(args.endpoints.iter().filter_map(Destination::endpoint));
     if let Some(every) = every {
         return run_intervals(&args, plan, every);
     }

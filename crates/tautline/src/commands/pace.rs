@@ -85,6 +85,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         ("--json", args.output.json),
         ("--html", args.output.html.is_some()),
     ])?;
+    if let PeerKind::Server { endpoint, .. } | PeerKind::Plain(endpoint) = &plan.peer {
+        run::warn_of_open_logins([endpoint]);
+    }
     if let Some(every) = every {
         return run_intervals(&args, &plan, every);
     }

@@ -18,7 +18,8 @@ use crate::{input, output, run};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut serve tcp://0.0.0.0:9100 udp://0.0.0.0:9100    for other machines
-  taut serve 'mqtt://broker/taut?qos=1'               over a broker: it hears the topic and answers")]
+  taut serve 'mqtt://broker/taut?qos=1'               over a broker: it hears the topic and answers
+  taut serve 'mqtts://broker/taut?ca=/etc/ca.pem'     the same over TLS; docs/brokers.md")]
 pub(crate) struct Args {
     /// Where to listen
     #[arg(value_name = "ENDPOINT", default_values = ["tcp://127.0.0.1:9100", "udp://127.0.0.1:9100"])]
@@ -81,6 +82,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let crowd_host = crowd_host::program().ok().filter(|_| limits.crowd > 0);
     let config =
         ServerConfig { limits, faults: Faults { delay: args.delay, stall: args.stall }, crowd_host, fixed: args.fixed };
+    run::warn_of_open_logins(&args.endpoints);
     let server = Server::start(&args.endpoints, config)?;
     let listening: Vec<String> = server.endpoints().iter().map(Endpoint::to_string).collect();
     if args.json {
@@ -97,6 +99,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         });
     }
     while !interrupt.is_set() {
+        server.notices().iter().for_each(|notice| anstream::eprintln!("taut: {notice}"));
         clock::sleep_until(clock::now() + Duration::from_millis(100));
     }
     let served = server.served();

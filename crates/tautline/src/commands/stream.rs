@@ -65,6 +65,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     let Some(endpoint) = args.endpoint.endpoint().cloned() else {
         return Err(Error::Input("name an endpoint".into()).into());
     };
+    run::warn_of_open_logins([&endpoint]);
     // Many links are there to use all processors.
     let wish = args.link.place.or_else(|| (args.connections > 1).then_some(Wish::Free));
     let mut plan = StreamPlan {

@@ -95,6 +95,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         );
     }
     let mut plan = args.plan()?;
+    run::warn_of_open_logins([&plan.endpoint]);
     let mut run = Run::start("tune")?;
     let wish = Some(args.place.unwrap_or(Wish::Free));
     let work = match plan.workload {

@@ -1,0 +1,97 @@
+//! TLS between a client of a broker and its socket.
+
+use std::os::fd::AsFd;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use socket2::Socket;
+use taut_time::{Duration, Instant};
+
+use super::client::Client;
+use crate::interrupt::{Interrupt, LOOK_PERIOD};
+use crate::tls::Tls;
+use crate::{Error, Result, clock};
+
+/// A connection's records, and those of them that the kernel has had no room for.
+#[derive(Debug)]
+pub(super) struct Secured {
+    tls: Tls,
+    records: Vec<u8>,
+    /// Why TLS failed.
+    failure: Option<String>,
+}
+
+impl Secured {
+    /// Lets TLS begin, until `give_up`.
+    ///
+    /// # Errors
+    /// [`Error::Unsecured`] says which side refused, and why; [`Error::Silent`] when the server says nothing.
+    pub(super) fn begin(
+        mut tls: Tls,
+        socket: &Socket,
+        endpoint: &impl std::fmt::Display,
+        (give_up, timeout): (Instant, Duration),
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
+        let wait = LOOK_PERIOD.try_into().map_err(|_| Error::io("log in to", endpoint, Errno::INVAL))?;
+        loop {
+            let greeted = tls.greet(socket.as_fd());
+            if greeted.map_err(|error| Error::Unsecured { endpoint: endpoint.to_string(), reason: error.to_string() })? {
+                return Ok(Self { tls, records: Vec::new(), failure: None });
+            }
+            if interrupt.is_set() {
+                return Err(Error::Interrupted { endpoint: endpoint.to_string() });
+            }
+            if clock::now() > give_up {
+                let after_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+                let to = "the beginning of TLS (does it listen with TLS there?)";
+                return Err(Error::Silent { endpoint: endpoint.to_string(), to, after_ms });
+            }
+            match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&wait)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(Error::io("log in to", endpoint, errno)),
+            }
+        }
+    }
+
+    /// The plain bytes of what the socket brought; the end that TLS itself has said is `None`.
+    ///
+    /// # Errors
+    /// What is wrong with them, in words that go after `the broker`.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> std::result::Result<Option<Vec<u8>>, String> {
+        let mut plain = Vec::new();
+        match self.tls.take(bytes, &mut plain) {
+            Ok(true) if plain.is_empty() => Ok(None),
+            Ok(_) => Ok(Some(plain)),
+            Err(why) => {
+                self.failure = Some(why.to_string());
+                Err(format!("and we fail at TLS: {why}"))
+            }
+        }
+    }
+
+    /// Why TLS failed, after it had begun.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// Writes what waits for the broker, in records.
+    ///
+    /// # Errors
+    /// As send(2).
+    pub(super) fn flush(&mut self, socket: &Socket, client: &mut dyn Client, flags: SendFlags) -> rustix::io::Result<()> {
+        loop {
+            // No more is sealed than can be sent, so that what waits shows where it is looked for.
+            if self.records.is_empty() {
+                let taken = self.tls.seal(client.output(), &mut self.records).map_err(|_| Errno::PROTO)?;
+                client.wrote(taken);
+                if self.records.is_empty() {
+                    return Ok(());
+                }
+            }
+            let sent = rustix::net::send(socket, &self.records, flags | SendFlags::NOSIGNAL)?;
+            self.records.drain(..sent);
+        }
+    }
+}
