@@ -499,6 +499,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_login_is_open_without_tls_on_the_way_out_of_this_host() {
+        for (text, cure) in [
+            ("mqtt://192.0.2.1/t?user=ann", Some("write mqtts://")),
+            ("mqtt://192.0.2.1/t?user=ann&password-file=/p", Some("write mqtts://")),
+            ("nats://[2001:db8::1]/t?password-file=/p", Some("write tls=on")),
+            ("mqtts://192.0.2.1/t?user=ann", None),
+            ("nats://192.0.2.1/t?user=ann&tls=on", None),
+            ("nats://192.0.2.1/t?user=ann&ca=/c", None),
+            ("mqtt://127.0.0.1/t?user=ann&password-file=/p", None),
+            ("nats://[::1]/t?user=ann", None),
+            ("mqtt://192.0.2.1/t", None),
+            ("tcp://192.0.2.1:7", None),
+        ] {
+            let told = text.parse::<Endpoint>().unwrap().open_login();
+            assert_eq!(told.is_some(), cure.is_some(), "{text}: {told:?}");
+            assert!(cure.is_none_or(|cure| told.is_some_and(|told| told.ends_with(cure))), "{text}");
+        }
+    }
+
     proptest! {
         #[test]
         fn any_address_of_a_broker_is_parsed_or_refused(

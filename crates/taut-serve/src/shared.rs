@@ -1,5 +1,5 @@
-use std::sync::{Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Mutex, PoisonError};
 
 use crate::crowd::process::HostProgram;
 use crate::faults::Faults;

@@ -4,44 +4,12 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use support::{Serve, causes, free_port, has, run, run_json, skip, taut, text, wait_for_tcp};
-
-/// A nats-server of the test's own, on a loopback port; ended when dropped.
-struct NatsServer {
-    child: Child,
-    port: u16,
-}
-
-impl NatsServer {
-    /// With these options; `None`, and the test counted as skipped, where there is none.
-    fn start(test: &str, port: u16, options: &[&str]) -> Option<Self> {
-        let path = format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default());
-        if !has("nats-server") && !std::fs::exists("/usr/sbin/nats-server").unwrap_or(false) {
-            skip(test, "nats-server is not installed");
-            return None;
-        }
-        let mut command = Command::new("nats-server");
-        command.env("PATH", path).args(["-a", "127.0.0.1", "-p", &port.to_string()]).args(options);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        wait_for_tcp(([127, 0, 0, 1], port).into());
-        Some(Self { child, port })
-    }
-
-    fn subject(&self, rest: &str) -> String {
-        format!("nats://127.0.0.1:{}/{rest}", self.port)
-    }
-}
-
-impl Drop for NatsServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use support::brokers::NatsServer;
+use support::{Serve, causes, free_port, run, run_json, taut, text};
 
 #[test]
 fn a_nats_server_is_one_path_among_others() {
@@ -172,10 +140,10 @@ fn bad_servers_get_a_clear_error_and_no_memory() {
     const INFO: &[u8] = b"INFO {\"version\":\"2\",\"max_payload\":1048576}\r\n";
     let cases: [(&'static [&'static [u8]], &str); 5] = [
         (&[b"220 mail.example ESMTP\r\n"], "is it a NATS server"),
-        (&[b"INFO {\"tls_required\":true}\r\n"], "wants TLS"),
+        (&[b"INFO {\"tls_required\":true}\r\n"], "what it sends is no TLS"),
         (&[INFO, b"PONG\r\nMSG x 1 268435456\r\n"], "larger than what is taken here"),
         // Messages without end before it has let the client in, and after.
-        (&[INFO, b"MSG x 1 5\r\nABCDE\r\n"], "no answer to the broker's CONNECT"),
+        (&[INFO, b"MSG x 1 5\r\nABCDE\r\n"], "no answer to our CONNECT"),
         (&[INFO, b"PONG\r\nMSG y 1 5\r\nABCDE\r\n"], ""),
     ];
     for (pieces, words) in cases {

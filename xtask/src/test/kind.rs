@@ -40,6 +40,10 @@ const TIMING: &[(&str, &str)] = &[
         "cures 20 times shorter: on a busy core a round trip waits for its turn",
     ),
     (
+        "tautline::broker_tls who_holds_messages_with_qos_1_over_tls_is_named",
+        "no finding where nothing is held: on a busy core a round trip waits for its turn",
+    ),
+    (
         "tautline::demo each_case_is_named_by_the_trace_and_cured_nothing_is",
         "no finding where nothing is held: a receiver that a busy core holds is one that holds",
     ),

@@ -70,7 +70,8 @@ impl Channel {
             Part::About => Default::default(),
         };
         let kept = [level(&any.to_string(), ASKED), level(&any.to_string(), OWN)];
-        let client = address.client(endpoint, format!("taut-{name}"), part, Topics { filter, publish_to: &publish_to, kept })?;
+        let client =
+            address.client(endpoint, format!("taut-{name}"), part, Topics { filter, publish_to: &publish_to, kept })?;
         let mut channel = Self {
             client: Mutex::new(client),
             secured: None,

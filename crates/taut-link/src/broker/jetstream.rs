@@ -272,7 +272,8 @@ impl JetStream {
         if is_ours && config.deliver_subject.is_empty() {
             return self.begin_to_read();
         }
-        let why = if is_ours { "is one that is pushed to, not pulled".to_owned() } else { format!("does not read {filter}") };
+        let why =
+            if is_ours { "is one that is pushed to, not pulled".to_owned() } else { format!("does not read {filter}") };
         self.fail(&format!("has a reader {} that {why}: give another name (reader=NAME)", self.reader));
     }
 
@@ -341,7 +342,9 @@ impl JetStream {
                 self.ask_for_more();
             }
             Some((503, _)) => self.fail("has no reader any more: no answer to the question for messages"),
-            Some((_, why)) => self.fail(&format!("ended the reading of the stream: {}", printable(&why.to_lowercase()))),
+            Some((_, why)) => {
+                self.fail(&format!("ended the reading of the stream: {}", printable(&why.to_lowercase())))
+            }
             None => {}
         }
     }

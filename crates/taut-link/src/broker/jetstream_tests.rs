@@ -58,7 +58,10 @@ fn reader() -> JetStream {
     let mut client = asking(plan(false, Some(None)));
     answer(&mut client, "api", STREAM);
     let made = written(&mut client);
-    assert!(made.starts_with("PUB $JS.API.CONSUMER.CREATE.S ") && made.contains("\"ack_policy\":\"explicit\""), "{made}");
+    assert!(
+        made.starts_with("PUB $JS.API.CONSUMER.CREATE.S ") && made.contains("\"ack_policy\":\"explicit\""),
+        "{made}"
+    );
     answer(&mut client, "api", r#"{"name":"anon7","config":{}}"#);
     assert!(client.is_ready(), "{client:?}");
     let asked = written(&mut client);
@@ -160,7 +163,10 @@ fn refusals_and_bad_answers_are_named() {
     assert!(failure(&client).contains("has no JetStream"), "{client:?}");
     for (json, words) in [
         (r#"{"config":{"subjects":["a","b.*"]}}"#, "does not keep t.1.req: its subjects are a, b.*"),
-        (r#"{"error":{"err_code":10039,"description":"jetstream not enabled for account"}}"#, "not enabled for account"),
+        (
+            r#"{"error":{"err_code":10039,"description":"jetstream not enabled for account"}}"#,
+            "not enabled for account",
+        ),
         ("{", "can't be read"),
     ] {
         let mut client = asking(plan(true, None));
@@ -168,7 +174,10 @@ fn refusals_and_bad_answers_are_named() {
         assert!(failure(&client).contains(words), "{client:?}");
     }
     for (json, words) in [
-        (r#"{"error":{"err_code":10077,"description":"maximum messages exceeded"}}"#, "did not keep a message: maximum"),
+        (
+            r#"{"error":{"err_code":10077,"description":"maximum messages exceeded"}}"#,
+            "did not keep a message: maximum",
+        ),
         (r#"{"stream":"T","seq":1}"#, "for another stream"),
         (r#"[]x"#, "can't be read"),
     ] {

@@ -60,7 +60,8 @@ impl MqttAddress {
         let inet = InetAddress::parse_with(host, if with_tls { TLS_PORT } else { PORT }).map_err(|why| wrong(&why))?;
         let topic = topic.to_owned();
         let version = MqttVersion::default();
-        let mut address = Self { inet, topic, qos: 0, version, user: None, password_file: None, nagle: false, tls: None };
+        let mut address =
+            Self { inet, topic, qos: 0, version, user: None, password_file: None, nagle: false, tls: None };
         let mut tls = TlsSettings::default();
         for part in query.split('&').filter(|part| !part.is_empty()) {
             match part.split_once('=').ok_or_else(|| wrong("a setting is NAME=VALUE"))? {

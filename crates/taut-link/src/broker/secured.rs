@@ -37,7 +37,9 @@ impl Secured {
         let wait = LOOK_PERIOD.try_into().map_err(|_| Error::io("log in to", endpoint, Errno::INVAL))?;
         loop {
             let greeted = tls.greet(socket.as_fd());
-            if greeted.map_err(|error| Error::Unsecured { endpoint: endpoint.to_string(), reason: error.to_string() })? {
+            if greeted
+                .map_err(|error| Error::Unsecured { endpoint: endpoint.to_string(), reason: error.to_string() })?
+            {
                 return Ok(Self { tls, records: Vec::new(), failure: None });
             }
             if interrupt.is_set() {
@@ -80,7 +82,12 @@ impl Secured {
     ///
     /// # Errors
     /// As send(2).
-    pub(super) fn flush(&mut self, socket: &Socket, client: &mut dyn Client, flags: SendFlags) -> rustix::io::Result<()> {
+    pub(super) fn flush(
+        &mut self,
+        socket: &Socket,
+        client: &mut dyn Client,
+        flags: SendFlags,
+    ) -> rustix::io::Result<()> {
         loop {
             // No more is sealed than can be sent, so that what waits shows where it is looked for.
             if self.records.is_empty() {

@@ -198,10 +198,7 @@ impl Tls {
         while !bytes.is_empty() && !has_ended {
             self.connection.read_tls(&mut bytes)?;
             let state = self.connection.process_new_packets().map_err(|error| {
-                io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    refusal::explain(&error, self.peer(), self.wording),
-                )
+                io::Error::new(io::ErrorKind::InvalidData, refusal::explain(&error, self.peer(), self.wording))
             })?;
             has_ended = state.peer_has_closed();
             match self.connection.reader().read_to_end(plain) {

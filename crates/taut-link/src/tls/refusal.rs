@@ -105,7 +105,8 @@ mod tests {
         ] {
             assert_eq!(explain(&error, "the server", Wording::Options), expected);
         }
-        let untrusted = explain(&Error::InvalidCertificate(CertificateError::UnknownIssuer), "the client", Wording::Options);
+        let untrusted =
+            explain(&Error::InvalidCertificate(CertificateError::UnknownIssuer), "the client", Wording::Options);
         assert!(
             untrusted.starts_with("we refused the client's certificate: ") && untrusted.contains("--ca"),
             "{untrusted}"

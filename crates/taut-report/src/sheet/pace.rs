@@ -78,6 +78,12 @@ fn remarks(row: &PaceRow, label: &Label) -> Vec<String> {
             "{label}: the gap at the sender is that of the sending calls; the driver gives no times here."
         ));
     }
+    if matches!(row.transport.as_str(), "mqtt" | "mqtts" | "nats") {
+        remarks.push(format!(
+            "{label}: from this socket on, all of the way counts as the peer program's, the broker's time too. What held \
+             bytes in this host's TCP `taut trace` tells, beside this command."
+        ));
+    }
     match row.clock_uncertainty_ns {
         Some(0) => {}
         Some(off) => remarks.push(format!("{label}: the peer's clock may be off ours by {}.", units::time(off))),
