@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::client::{Client, Message};
 use super::nats_client::{Answer, NatsClient};
-use super::stream_settings::Storage;
+use super::stream_settings::{Storage, is_name};
 
 /// What a connection does with a stream.
 #[derive(Clone, Debug)]
@@ -211,6 +211,10 @@ impl JetStream {
             },
             (State::LookingForReader, None) => self.found_reader(&told.config),
             (State::LookingForReader, Some(CONSUMER_NOT_FOUND)) => self.make_reader(),
+            // The name goes into a line of ours.
+            (State::MakingReader, None) if !is_name(&told.name) => {
+                self.fail("made a reader of the stream that has no name");
+            }
             (State::MakingReader, None) => {
                 self.reader = told.name;
                 self.begin_to_read();

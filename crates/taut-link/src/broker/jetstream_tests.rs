@@ -193,6 +193,13 @@ fn refusals_and_bad_answers_are_named() {
     client.publish("t.1.req", b"x").unwrap();
     status(&mut client, "ack", "503");
     assert!(failure(&client).contains("no stream has its subject"), "{client:?}");
+    // A name that would end the line in which we say it.
+    for name in ["", "a b", "a\\r\\nPUB x 0", &"n".repeat(256)] {
+        let mut client = asking(plan(false, Some(None)));
+        answer(&mut client, "api", STREAM);
+        answer(&mut client, "api", &format!("{{\"name\":\"{name}\"}}"));
+        assert!(failure(&client).contains("has no name"), "{name}: {client:?}");
+    }
     // More than was asked for, and what nobody can acknowledge.
     let mut client = reader();
     client.handle(b"MSG t.9.req 2 elsewhere 2\r\nhi\r\n");

@@ -64,7 +64,7 @@ impl StreamSettings {
 }
 
 /// Whether a stream or a reader can be called so: it is a part of subjects, and of file names of the server's.
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     (1..=MOST_NAME_BYTES).contains(&name.len())
         && name.chars().all(|c| c > ' ' && !c.is_whitespace() && !c.is_control() && !".*>/\\".contains(c))
 }

@@ -107,7 +107,14 @@ impl Certificates {
         let directory = tempfile::tempdir().unwrap();
         let write = |name: &str, text: String| std::fs::write(directory.path().join(name), text).unwrap();
         let root_key = rcgen::KeyPair::generate().unwrap();
+        // By their names OpenSSL finds out who has signed whom.
+        let called = |name: &str| {
+            let mut called = rcgen::DistinguishedName::new();
+            called.push(rcgen::DnType::CommonName, name);
+            called
+        };
         let mut root = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        root.distinguished_name = called("root");
         root.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         write("root.pem", root.self_signed(&root_key).unwrap().pem());
         let issuer = rcgen::Issuer::new(root, root_key);
@@ -116,6 +123,7 @@ impl Certificates {
             let names: &[&str] = if name == "elsewhere" { &["elsewhere.example"] } else { &["localhost", "127.0.0.1"] };
             let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
             let mut parameters = rcgen::CertificateParams::new(names).unwrap();
+            parameters.distinguished_name = called(name);
             if name == "expired" {
                 parameters.not_after = rcgen::date_time_ymd(2021, 1, 1);
             }
