@@ -286,8 +286,8 @@ impl NatsClient {
             return self.inbox.push_back(Message::new(coming.subject, payload.to_vec()));
         }
         let first = headers.split(|byte| *byte == b'\r').next().map(String::from_utf8_lossy);
-        let status = first.as_deref().and_then(|line| line.strip_prefix(HEADERS)).and_then(|status| {
-            let (number, words) = status.trim().split_once(' ').unwrap_or((status.trim(), ""));
+        let status = first.as_deref().and_then(|line| line.strip_prefix(HEADERS)).map(str::trim).and_then(|status| {
+            let (number, words) = status.split_once(' ').unwrap_or((status, ""));
             Some((number.parse().ok()?, words.trim().to_owned()))
         });
         let Coming { subject, reply, .. } = coming;
