@@ -5,6 +5,7 @@ use super::mqtt_client::{Login, MqttClient};
 use super::nats_address::NatsAddress;
 use super::nats_client::{NatsClient, NatsLogin};
 use super::part::Part;
+use super::tls_settings::TlsSettings;
 use crate::tls::Tls;
 use crate::{Error, Result};
 
@@ -72,10 +73,12 @@ impl BrokerAddress<'_> {
     /// # Errors
     /// [`Error::Input`] where its files are not what they should be; [`Error::Unavailable`] without roots.
     pub(super) fn tls(&self, endpoint: &impl std::fmt::Display) -> Result<Tls> {
-        match self {
-            Self::Mqtt(address) => address.tls.clone().unwrap_or_default().begin(endpoint, &address.inet.host),
-            Self::Nats(address) => address.tls.begin(endpoint, &address.inet.host),
-        }
+        let (tls, inet) = match self {
+            Self::Mqtt(address) => (&address.tls, &address.inet),
+            Self::Nats(address) => (&address.tls, &address.inet),
+        };
+        let none = TlsSettings::default();
+        tls.as_deref().unwrap_or(&none).begin(endpoint, &inet.host)
     }
 
     /// What to write so that a user name or password that is given goes over TLS only; `None` where it does, or there
@@ -114,7 +117,7 @@ impl BrokerAddress<'_> {
                     client.insist_on_tls(address.insists_on_tls());
                     client
                 };
-                let stream = address.stream.as_ref().filter(|_| part != Part::About);
+                let stream = address.stream.as_deref().filter(|_| part != Part::About);
                 let Some(stream) = stream else {
                     return Ok(Box::new(client(name, (part != Part::About).then_some(filter))));
                 };

@@ -21,7 +21,7 @@ pub struct MqttAddress {
     /// Whether a server leaves Nagle's algorithm on (RFC 896), as many clients do.
     pub(crate) nagle: bool,
     /// `mqtts://`: over TLS.
-    pub(crate) tls: Option<TlsSettings>,
+    pub(crate) tls: Option<Box<TlsSettings>>,
 }
 
 /// Version of the protocol.
@@ -82,7 +82,7 @@ impl MqttAddress {
             return Err(wrong("certificates go with mqtts://"));
         }
         tls.check().map_err(wrong)?;
-        address.tls = with_tls.then_some(tls);
+        address.tls = with_tls.then(|| Box::new(tls));
         if address.password_file.is_some() && address.user.is_none() {
             return Err(wrong("a password goes with user=NAME (MQTT 3.1.1, section 3.1.2.9)"));
         }
@@ -110,7 +110,7 @@ impl fmt::Display for MqttAddress {
             self.password_file.as_ref().map(|path| format!("password-file={}", path.display())),
             self.nagle.then(|| "nagle=on".to_owned()),
         ];
-        let tls = self.tls.iter().flat_map(TlsSettings::shown);
+        let tls = self.tls.iter().flat_map(|tls| tls.shown());
         for (index, setting) in settings.into_iter().flatten().chain(tls).enumerate() {
             write!(f, "{}{setting}", if index == 0 { '?' } else { '&' })?;
         }

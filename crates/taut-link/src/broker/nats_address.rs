@@ -20,9 +20,9 @@ pub struct NatsAddress {
     pub(crate) nagle: bool,
     /// `tls=on`: nothing is said to the server before TLS has begun, not even where it does not ask for it.
     pub(crate) tls_on: bool,
-    pub(crate) tls: TlsSettings,
+    pub(crate) tls: Option<Box<TlsSettings>>,
     /// The stream of JetStream that keeps the messages.
-    pub(crate) stream: Option<StreamSettings>,
+    pub(crate) stream: Option<Box<StreamSettings>>,
 }
 
 /// Port of NATS servers without TLS, by the server's default.
@@ -61,10 +61,10 @@ impl NatsAddress {
             password_file: None,
             nagle: false,
             tls_on: false,
-            tls: TlsSettings::default(),
+            tls: None,
             stream: None,
         };
-        let mut stream = StreamSettings::default();
+        let (mut tls, mut stream) = (TlsSettings::default(), StreamSettings::default());
         for part in query.split('&').filter(|part| !part.is_empty()) {
             match part.split_once('=').ok_or_else(|| wrong("a setting is NAME=VALUE"))? {
                 ("user", name) if !name.is_empty() => address.user = Some(name.to_owned()),
@@ -72,18 +72,19 @@ impl NatsAddress {
                 ("nagle", "on") => address.nagle = true,
                 ("nagle", "off") => address.nagle = false,
                 ("tls", "on") => address.tls_on = true,
-                (name, value) if address.tls.set(name, value) || stream.set(name, value) => {}
+                (name, value) if tls.set(name, value) || stream.set(name, value) => {}
                 (name, value) => return Err(wrong(&format!("there is no setting {name}={value}"))),
             }
         }
-        address.tls.check().map_err(wrong)?;
-        address.stream = stream.checked().map_err(wrong)?;
+        tls.check().map_err(wrong)?;
+        address.tls = tls.is_given().then(|| Box::new(tls));
+        address.stream = stream.checked().map_err(wrong)?.map(Box::new);
         Ok(address)
     }
 
     /// Whether there has to be TLS, whatever the server says. Certificates that are given are meant to be used.
-    pub(super) fn insists_on_tls(&self) -> bool {
-        self.tls_on || self.tls.is_given()
+    pub(super) const fn insists_on_tls(&self) -> bool {
+        self.tls_on || self.tls.is_some()
     }
 
     /// The password or token, without the end of its line.
@@ -104,8 +105,9 @@ impl fmt::Display for NatsAddress {
             self.nagle.then(|| "nagle=on".to_owned()),
             self.tls_on.then(|| "tls=on".to_owned()),
         ];
-        let stream = self.stream.iter().flat_map(StreamSettings::shown);
-        for (index, setting) in settings.into_iter().flatten().chain(self.tls.shown()).chain(stream).enumerate() {
+        let stream = self.stream.iter().flat_map(|stream| stream.shown());
+        let tls = self.tls.iter().flat_map(|tls| tls.shown());
+        for (index, setting) in settings.into_iter().flatten().chain(tls).chain(stream).enumerate() {
             write!(f, "{}{setting}", if index == 0 { '?' } else { '&' })?;
         }
         Ok(())
