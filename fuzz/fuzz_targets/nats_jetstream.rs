@@ -1,5 +1,5 @@
-//! Whatever a NATS server sends to a client of JetStream, in whatever pieces: it keeps no more than came, answers little,
-//! or ends the connection.
+//! Whatever a NATS server sends to a client of JetStream, in whatever pieces: it keeps no more than came, answers
+//! little, or ends the connection.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

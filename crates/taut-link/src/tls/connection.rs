@@ -209,8 +209,8 @@ impl Tls {
         Ok(has_ended)
     }
 
-    /// Makes records of plain bytes, as many as it takes at once, and adds them to `records`, behind what TLS itself has
-    /// to say; how many were taken.
+    /// Makes records of plain bytes, as many as it takes at once, and adds them to `records`, behind what TLS itself
+    /// has to say; how many were taken.
     ///
     /// # Errors
     /// None that a connection in order has.
