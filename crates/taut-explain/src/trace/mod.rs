@@ -137,6 +137,11 @@ impl Trace {
         self
     }
 
+    /// From now on it keeps the reports of so many directions, if that is more.
+    pub(crate) fn keep(&mut self, kept: usize) {
+        self.kept = self.kept.max(kept);
+    }
+
     /// What it all came to, with the time until `end` for connections that are still open.
     pub fn finish(mut self, end: Instant) -> Traced {
         self.end = self.end.max(end.as_nanos());

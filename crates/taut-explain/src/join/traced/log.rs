@@ -40,6 +40,12 @@ pub(super) enum Marked {
 /// tell.
 const MOST_STRETCHES: usize = 1 << 20;
 
+/// So many directions of the trace are kept, 1 to 2 KiB each besides their stretches: where ports are used again, many
+/// of its connections may be between the ends of one.
+const MOST_DIRECTIONS: usize = 1 << 12;
+/// Both ways of both ends.
+const WAYS: usize = 4;
+
 #[derive(Clone, Copy, Debug)]
 struct Open {
     flow: u32,
@@ -63,6 +69,8 @@ pub struct TraceLog<'a> {
     pub(super) marks: Vec<Mark>,
     pub(super) beyond: u64,
     opened: u32,
+    /// Connections between ends that are wanted.
+    of_wanted: usize,
     /// So many stretches are drawn of all directions together.
     pub(super) drawn: usize,
 }
@@ -72,10 +80,9 @@ impl<'a> TraceLog<'a> {
     pub fn new(sightings: &'a Sightings, explanation: &'a Explanation, limit: usize) -> Self {
         let wanted: HashSet<FlowEnds> =
             explanation.worst.iter().filter_map(|direction| ends(&direction.from, &direction.to)).collect();
-        // Both ways of both ends.
-        let trace = Trace::new(4 * wanted.len().max(1)).with_spans(limit.max(MOST_STRETCHES));
+        let trace = Trace::new(WAYS * wanted.len().max(1)).with_spans(limit.max(MOST_STRETCHES));
         let (open, marks) = (HashMap::new(), Vec::new());
-        Self { sightings, explanation, wanted, trace, open, marks, beyond: 0, opened: 0, drawn: limit }
+        Self { sightings, explanation, wanted, trace, open, marks, beyond: 0, opened: 0, of_wanted: 0, drawn: limit }
     }
 
     /// The time of the connections that are wanted, and what is held against packets.
@@ -121,6 +128,9 @@ impl Sink for TraceLog<'_> {
         };
         self.open.insert(id.0, open);
         if open.is_wanted {
+            // A port that is used again has several of them. Each end of one has a flow of its own.
+            self.of_wanted += 1;
+            self.trace.keep((WAYS / 2 * self.of_wanted).min(MOST_DIRECTIONS));
             self.trace.flow(id, flow);
         }
     }

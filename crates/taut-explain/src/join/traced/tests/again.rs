@@ -52,6 +52,34 @@ fn the_pause_between_two_connections_is_of_neither() {
 }
 
 #[test]
+fn a_port_that_is_used_again_and_again_has_all_its_connections() {
+    const TIMES: usize = 9;
+    let all: Vec<Seen> = (0..TIMES as u64)
+        .map(|time| Scene { begin: time * LATER, first: time as u32 * 1_000_000, ..Scene::here(ROUNDS) }.seen())
+        .collect();
+    let mut seen = Scene::here(ROUNDS).seen();
+    (seen.sightings.seen, seen.explanation.worst) = (Vec::new(), Vec::new());
+    seen.explanation.start = all[0].explanation.start;
+    let start = |seen: &Seen| seen.explanation.start.unwrap().as_nanos();
+    for one in &all {
+        seen.sightings.seen.extend(one.sightings.seen.iter().copied());
+        let mut direction = one.explanation.worst[0].clone();
+        let by = start(one) - start(&all[0]);
+        direction.picture.as_mut().unwrap().spans.iter_mut().for_each(|span| span.begin_ns += by);
+        seen.explanation.worst.push(direction);
+    }
+    let mut log = TraceLog::new(&seen.sightings, &seen.explanation, 10_000);
+    for one in &all {
+        one.tell(&mut log);
+        log.close(FlowId(0), taut_event::Closed::Ended);
+    }
+    let joined = log.join(Instant::from_nanos(all[TIMES - 1].end), Some(&clock()), &HashMap::new()).unwrap();
+    assert_eq!((joined.connections, joined.directions.len()), (TIMES as u64, TIMES), "{joined:#?}");
+    joined.directions.iter().for_each(adds_up);
+    assert_eq!(joined.remarks, Vec::<String>::new());
+}
+
+#[test]
 fn a_receiver_that_stays_open_has_no_time_of_what_has_ended() {
     let stretch = |from, to, holder| [Stretch { from, to, holder }];
     let captured = stretch(0, 100, Holder::SendingProgram);
