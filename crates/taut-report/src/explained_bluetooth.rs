@@ -80,7 +80,7 @@ fn one(way: &BluetoothWay, has_several: bool, error: &str, lines: &mut Vec<Strin
             &format!("{what}: {least} at least, {median} (median), {p99} (p99), {most} at most (frame {first}, there {last})."),
         ));
     }
-    if let Some(split) = &way.in_controller {
+    if let Some(split) = way.in_controller.as_ref().filter(|split| split.held_ns > 0) {
         lines.extend(wrap(
             "  ",
             &format!("The controller had {} of these for {}:", count_of(split), units::time(split.held_ns)),

@@ -63,7 +63,8 @@ impl Seen {
                 (HostPacket::Connected { link, is_central, peer }, _) => bluetooth.connected(link, is_central, peer),
                 (HostPacket::Disconnected { link }, _) => bluetooth.disconnected(link),
                 (HostPacket::Reset { adapter }, _) => bluetooth.reset(adapter),
-                (HostPacket::Lost, _) | (_, None) => bluetooth.lost(),
+                (HostPacket::Lost, _) => bluetooth.lost(),
+                (_, None) => bluetooth.timeless(),
             }
         });
     }

@@ -46,6 +46,8 @@ impl Slot {
 #[derive(Debug, Default)]
 pub(super) struct AirLink {
     pub(super) slots: Vec<Slot>,
+    /// Their packets.
+    frames: Vec<u32>,
     sides: [Side; 2],
     pub(super) is_encrypted: bool,
 }
@@ -68,6 +70,8 @@ struct Part {
     begin: u64,
     end: u64,
     acknowledged: u64,
+    /// The packet that acknowledged it.
+    acknowledged_by: u64,
     /// The answer asked for it once more.
     is_refused: bool,
     /// An answer was not seen.
@@ -130,10 +134,10 @@ impl AirLink {
             self.sides[way].unseen(1);
             self.sides[1 - way].is_unsure();
             slot.marks |= Slot::HOLE;
-            self.slots.push(slot);
+            self.push(slot, frame);
             return;
         };
-        if self.sides[1 - way].answered(end, header.nesn) {
+        if self.sides[1 - way].answered((end, frame), header.nesn) {
             slot.marks |= Slot::ACKNOWLEDGES;
         }
         let side = &mut self.sides[way];
@@ -161,6 +165,7 @@ impl AirLink {
                     begin: at,
                     end,
                     acknowledged: 0,
+                    acknowledged_by: 0,
                     is_refused: false,
                     is_unsure: false,
                     sn: header.sn,
@@ -176,7 +181,19 @@ impl AirLink {
                 side.begins(part, on_air, &mut ways[way]);
             }
         }
+        self.push(slot, frame);
+    }
+
+    fn push(&mut self, slot: Slot, frame: u64) {
         self.slots.push(slot);
+        self.frames.push(u32::try_from(frame).unwrap_or(u32::MAX));
+    }
+
+    /// Of its PDUs those of some packets, which are in order.
+    pub(super) fn slots_of(&self, frames: [u64; 2]) -> &[Slot] {
+        let place = |is_before: &dyn Fn(u64) -> bool| self.frames.partition_point(|frame| is_before((*frame).into()));
+        let (from, to) = (place(&|frame| frame < frames[0]), place(&|frame| frame <= frames[1]));
+        self.slots.get(from..to).unwrap_or_default()
     }
 
     pub(super) fn finish(&mut self, ways: &mut [Vec<Pdu>; 2]) {
@@ -200,12 +217,12 @@ impl Side {
     }
 
     /// A PDU of the other side; whether it acknowledges.
-    fn answered(&mut self, end: u64, nesn: bool) -> bool {
+    fn answered(&mut self, (end, frame): (u64, u64), nesn: bool) -> bool {
         let Some(part) = &mut self.current else { return false };
         let acknowledges = nesn != part.sn;
         part.is_refused = !acknowledges;
         if acknowledges && part.acknowledged == 0 {
-            part.acknowledged = end;
+            (part.acknowledged, part.acknowledged_by) = (end, frame);
         }
         acknowledges
     }
@@ -226,7 +243,9 @@ impl Side {
         let Some(whole) = &mut self.whole else { return };
         let pdu = &mut whole.pdu;
         (pdu.last, pdu.end, pdu.frames[1]) = (part.begin, part.end, part.frame);
-        pdu.done = if part.is_unsure { 0 } else { part.acknowledged };
+        // In a capture out of order an answer may stand before what it answers: those are not of one exchange.
+        let is_known = !part.is_unsure && part.acknowledged >= part.end;
+        (pdu.done, pdu.done_frame) = if is_known { (part.acknowledged, part.acknowledged_by) } else { (0, 0) };
         pdu.repeats += part.repeats;
         // In clear text its length tells that it is whole.
         if !whole.is_sealed && whole.told.is_some_and(|told| u32::from(told) + HEADER == pdu.length) {

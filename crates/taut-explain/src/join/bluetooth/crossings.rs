@@ -60,6 +60,8 @@ pub struct Crossings {
     pub(super) kept_on_air: usize,
     /// PDUs, or packets of links, that were not kept.
     pub(super) beyond: u64,
+    /// Packets of links without a time.
+    pub(super) timeless: u64,
     pub(super) resolution_ns: u64,
 }
 
@@ -172,6 +174,12 @@ impl Crossings {
         for &(_, index) in &self.open {
             self.links[index].lost();
         }
+    }
+
+    /// A packet of the log has no time, which is as if it had been lost.
+    pub fn timeless(&mut self) {
+        self.timeless += 1;
+        self.lost();
     }
 
     /// The same of one link.

@@ -25,6 +25,7 @@ mod split;
 mod tests;
 mod told;
 mod traced;
+mod within;
 
 pub use air::OnAir;
 pub use between::join_bluetooth;

@@ -57,6 +57,42 @@ pub(super) struct Crossing<'a> {
     pub(super) other: &'a Pdu,
     /// Both the acknowledgement and the controller's report of it are known.
     pub(super) is_reported: bool,
+    /// The acknowledgement on the air, if it is known, is of the stretch that is joined.
+    pub(super) is_acknowledged: bool,
+}
+
+/// What of a PDU tells of the clocks: which of its times at both places.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u32)]
+pub(super) enum Tells {
+    Begin,
+    /// Of its last part; where both have only what came, the end.
+    Last,
+    Report,
+}
+
+impl Tells {
+    /// What the PDU itself tells in one direction, without the controller's report.
+    pub(super) const fn of(is_air: [bool; 2], goes_there: bool) -> &'static [Self] {
+        match (is_air, goes_there) {
+            // Of the place that it passes first when its parts were there to go, of the other when they had.
+            ([false, true], true) | ([true, false], false) => &[Self::Begin, Self::Last],
+            ([true, true], _) => &[Self::Begin],
+            _ => &[Self::Last],
+        }
+    }
+}
+
+impl Crossing<'_> {
+    /// The packets that tell it in both files.
+    pub(super) const fn frames(&self, what: Tells) -> [u64; 2] {
+        let Self { reference, other, .. } = self;
+        match what {
+            Tells::Begin => [reference.frames[0], other.frames[0]],
+            Tells::Last => [reference.frames[1], other.frames[1]],
+            Tells::Report => [reference.done_frame, other.done_frame],
+        }
+    }
 }
 
 impl Paired {
@@ -103,7 +139,7 @@ impl Paired {
         way.pairs.iter().enumerate().map(move |(place, &[one, two])| {
             let (reference, other) = (&ours[one as usize], &theirs[two as usize]);
             let is_reported = has_both && place < way.first_unsure && reference.done > 0 && other.done > 0;
-            Crossing { reference, other, is_reported }
+            Crossing { reference, other, is_reported, is_acknowledged: true }
         })
     }
 
@@ -152,37 +188,38 @@ impl Paired {
         self.all.iter().all(|link| reference.links[link.links[0]].is_air() && other.links[link.links[1]].is_air())
     }
 
-    /// What each PDU tells, in order.
+    /// What each PDU tells, in the order of the reference's packets: a clock that is set back shows times again. Each
+    /// has the number of its PDU, and which of its times it is.
     fn placed(&self, reference: &Crossings, other: &Crossings, with_reports: bool) -> Vec<Placed> {
         let mut all = Vec::new();
         let mut number = 0;
         for link in &self.all {
             let is_air = [reference.links[link.links[0]].is_air(), other.links[link.links[1]].is_air()];
             for way in &link.ways {
-                for Crossing { reference, other, is_reported } in Self::crossings(link, way, reference, other) {
-                    let found = Match { reference: number, other: number };
-                    number += 1;
-                    let mut tells = |ours: u64, theirs: u64, goes_there: bool| {
+                for crossing in Self::crossings(link, way, reference, other) {
+                    let Crossing { reference, other, is_reported, .. } = crossing;
+                    let mut tells = |what: Tells, ours: u64, theirs: u64, goes_there: bool| {
+                        let found = Match { reference: number, other: what as u32 };
                         let point = Point { at: ours, ahead: theirs.wrapping_sub(ours) as i64, goes_there };
-                        all.push(Placed { found, point });
+                        all.push((crossing.frames(what)[0], Placed { found, point }));
                     };
-                    // Of the place that it passes first when its parts were there to go, of the other when they had.
-                    match (is_air, way.goes_there) {
-                        ([false, true], true) | ([true, false], false) => {
-                            tells(reference.begin, other.begin, way.goes_there);
-                            tells(reference.last, other.last, way.goes_there);
-                            if with_reports && is_reported {
-                                tells(reference.done, other.done, !way.goes_there);
-                            }
+                    let own = Tells::of(is_air, way.goes_there);
+                    for &what in own {
+                        match what {
+                            Tells::Begin => tells(what, reference.begin, other.begin, way.goes_there),
+                            _ if own.len() > 1 => tells(what, reference.last, other.last, way.goes_there),
+                            _ => tells(what, reference.end, other.end, way.goes_there),
                         }
-                        ([true, true], _) => tells(reference.begin, other.begin, way.goes_there),
-                        _ => tells(reference.end, other.end, way.goes_there),
                     }
+                    if own.len() > 1 && with_reports && is_reported {
+                        tells(Tells::Report, reference.done, other.done, !way.goes_there);
+                    }
+                    number += 1;
                 }
             }
         }
-        all.sort_by_key(|placed: &Placed| placed.point.at);
-        all
+        all.sort_by_key(|(frame, placed)| (*frame, placed.point.at));
+        all.into_iter().map(|(_, placed)| placed).collect()
     }
 }
 

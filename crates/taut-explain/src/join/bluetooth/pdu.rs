@@ -2,7 +2,7 @@
 
 /// So many L2CAP PDUs of a file are kept, of 96 bytes each.
 pub(super) const MOST_PDUS: usize = 1 << 17;
-/// So many PDUs on the air, of 16 bytes each.
+/// So many PDUs on the air, of 20 bytes each.
 pub(super) const MOST_AIR_PDUS: usize = 1 << 19;
 /// So many links are followed, those that are over too.
 pub(super) const MOST_LINKS: usize = 64;
@@ -21,7 +21,7 @@ pub(super) struct Pdu {
     pub(super) done: u64,
     /// The packets of its first and its last part.
     pub(super) frames: [u64; 2],
-    /// The packet that told that it was through.
+    /// The packet that told that it was through, or acknowledged its last part.
     pub(super) done_frame: u64,
     /// Of all its bytes, with the header of L2CAP; 0: they are not known.
     pub(super) hash: u64,

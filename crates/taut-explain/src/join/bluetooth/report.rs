@@ -1,7 +1,5 @@
 //! What two joined files of Bluetooth come to.
 
-use std::collections::HashSet;
-
 use taut_time::Duration;
 
 use super::crossings::Crossings;
@@ -9,9 +7,10 @@ use super::pair::{Crossing, Paired, PairedLink, PairedWay};
 use super::pdu::{MOST_AIR_PDUS, MOST_PDUS, Pdu};
 use super::split::{Moment, Stay, split};
 use super::told::{BluetoothWay, BluetoothWays, NAMES, TimesOn};
+use super::within::Within;
 use crate::join::fit::{Fit, Point, open_rate};
 use crate::join::matching::Match;
-use crate::join::report::{Joined, clock, way};
+use crate::join::report::{Joined, clock, strays, way};
 use crate::join::stretches::{Placed, Stretches};
 
 /// Times of the other file on the reference's clock, and the other way round.
@@ -67,13 +66,14 @@ pub(super) fn report(
     let mut frames = Vec::new();
     let mut ways = Vec::new();
     let mut links = 0;
-    let mut reports = Reports::of(points, span, stretches.steps() > 0, is_told_early);
+    let is_parted = stretches.steps() > 0 || stretches.strays > 0;
+    let mut within = Within::of(points, is_parted, is_told_early, (paired, reference, other));
     for link in &paired.all {
         let before = whole.len();
         for paired_way in &link.ways {
             let all = Paired::crossings(link, paired_way, reference, other);
             let crossings: Vec<Crossing<'_>> =
-                all.filter_map(|crossing| reports.checked(crossing, paired_way, &clocks)).collect();
+                all.filter_map(|crossing| within.checked(crossing, link, paired_way, (reference, other))).collect();
             for crossing in &crossings {
                 let place = frames.len() as u32;
                 frames.push([crossing.reference.frames[0], crossing.other.frames[0]]);
@@ -83,7 +83,16 @@ pub(super) fn report(
                 whole.push(Placed { found: Match { reference: place, other: place }, point });
             }
             if !is_same_place && !crossings.is_empty() {
-                ways.extend(bluetooth_way(reference, other, link, paired_way, &crossings, &clocks, span, each));
+                ways.extend(bluetooth_way(
+                    reference,
+                    other,
+                    link,
+                    paired_way,
+                    &crossings,
+                    &clocks,
+                    (span, &within),
+                    each,
+                ));
             }
         }
         links += u64::from(whole.len() > before);
@@ -92,7 +101,7 @@ pub(super) fn report(
     let frames_of = |placed: &Placed| frames[placed.found.reference as usize];
     let span_ns = span[1] - span[0];
     let mut by_time: Vec<&Placed> = whole.iter().collect();
-    by_time.sort_by_key(|placed| placed.point.at);
+    by_time.sort_by_key(|placed| (frames_of(placed)[0], placed.point.at));
     Joined {
         connections: links,
         matched_packets: whole.len() as u64,
@@ -111,46 +120,10 @@ pub(super) fn report(
         remarks: [
             (fit.is_rate_open && !is_same_place).then(open_rate).into_iter().collect(),
             remarks(reference, other, stretches, is_told_early),
-            left_out(paired, reference, other, reports.left_out),
+            left_out(paired, reference, other, within.left_out),
         ]
         .concat(),
         ..Joined::default()
-    }
-}
-
-/// Which reports of controllers are of the stretch that is joined.
-struct Reports {
-    /// Numbers of the crossings whose report is among its points, and whether those go there.
-    joined: HashSet<(u32, bool)>,
-    span: [u64; 2],
-    has_steps: bool,
-    is_told_early: bool,
-    next: u32,
-    /// Reports of PDUs that are joined, and that are not.
-    left_out: u64,
-}
-
-impl Reports {
-    fn of(points: &[Placed], span: [u64; 2], has_steps: bool, is_told_early: bool) -> Self {
-        let joined = points.iter().map(|placed| (placed.found.reference, placed.point.goes_there)).collect();
-        Self { joined, span, has_steps, is_told_early, next: 0, left_out: 0 }
-    }
-
-    /// Of crossings in the order of [`Paired::stretches`], those of the stretch that is joined. A time behind a step of
-    /// a clock is on another line, be it that of the PDU itself or of its report.
-    fn checked<'a>(&mut self, crossing: Crossing<'a>, way: &PairedWay, clocks: &Clocks<'_>) -> Option<Crossing<'a>> {
-        let number = self.next;
-        let is_of_line = !self.has_steps || self.joined.contains(&(number, way.goes_there));
-        let is_within = is_of_line && (self.span[0]..=self.span[1]).contains(&crossing.reference.begin);
-        self.next += 1;
-        let is_joined = if self.is_told_early {
-            let times = [crossing.reference.done, clocks.to_reference(crossing.other.done)];
-            !self.has_steps || times.iter().all(|at| (self.span[0]..=self.span[1]).contains(at))
-        } else {
-            self.joined.contains(&(number, !way.goes_there))
-        };
-        self.left_out += u64::from(is_within && crossing.is_reported && !is_joined);
-        is_within.then_some(Crossing { is_reported: crossing.is_reported && is_joined, ..crossing })
     }
 }
 
@@ -196,7 +169,7 @@ fn bluetooth_way(
     way: &PairedWay,
     crossings: &[Crossing<'_>],
     clocks: &Clocks<'_>,
-    span: [u64; 2],
+    (span, stretch): ([u64; 2], &Within),
     each: &mut impl FnMut(WayOnAir),
 ) -> Option<BluetoothWay> {
     let links = [&reference.links[link.links[0]], &other.links[link.links[1]]];
@@ -212,6 +185,9 @@ fn bluetooth_way(
             let mut both = [on_reference(crossing.reference, false), on_reference(crossing.other, true)];
             let logs = both.iter_mut().zip(is_air).filter(|(_, is_air)| !is_air && !crossing.is_reported);
             logs.for_each(|(pdu, _)| pdu.done = 0);
+            if !crossing.is_acknowledged {
+                both.iter_mut().for_each(|pdu| pdu.done = 0);
+            }
             both
         })
         .collect();
@@ -223,6 +199,9 @@ fn bluetooth_way(
         let log = if is_air[0] { 1 } else { 0 };
         let seen = &links[log].ways[way.ways[log]];
         let within = |pdu: &&Pdu| {
+            if let Some(frames) = stretch.frames(log) {
+                return (frames[0]..=frames[1]).contains(&pdu.frames[0]);
+            }
             let at = if log == 1 { clocks.to_reference(pdu.begin) } else { pdu.begin };
             (span[0]..=span[1]).contains(&at)
         };
@@ -286,7 +265,11 @@ fn bluetooth_way(
             reported: to_air_clock(pdus[host].done.max(pdus[air].done)),
         })
         .collect();
-    let slots = links[air].air.as_ref().map_or(&[][..], |air| &air.slots[..]);
+    // A step of the sniffer's clock is no time of the air.
+    let slots = links[air].air.as_ref().map_or(&[][..], |air| match stretch.frames(if is_air[0] { 0 } else { 1 }) {
+        Some(frames) => air.slots_of(frames),
+        None => &air.slots[..],
+    });
     let mut moments = Vec::new();
     told.in_controller =
         (!stays.is_empty()).then(|| split(slots, way.ways[air], &stays, |moment| moments.push(moment)));
@@ -310,7 +293,16 @@ fn remarks(reference: &Crossings, other: &Crossings, stretches: &Stretches, is_t
         );
     }
     if stretches.strays > 0 {
-        remarks.push(format!("{} times fit no clock that runs evenly; they were left out.", stretches.strays));
+        remarks.push(strays(stretches.strays, "time"));
+    }
+    let timeless = reference.timeless + other.timeless;
+    if timeless > 0 {
+        let has = if timeless == 1 {
+            "packet of links has no time, and was"
+        } else {
+            "packets of links have no time, and were"
+        };
+        remarks.push(format!("{timeless} {has} left out."));
     }
     let beyond = reference.beyond.max(other.beyond);
     if beyond > 0 {

@@ -130,12 +130,24 @@ fn made(ops: &[(u8, u8, u8)], ahead: u64) -> Crossings {
 /// air with one that comes back; a millisecond behind its acknowledgement the controller tells so. The log lacks
 /// some hand-overs, and its clock is set an hour ahead.
 fn conversation(lacks: impl Fn(u32) -> bool, step_at: u64) -> [Crossings; 2] {
-    conversation_on(&[1], lacks, step_at)
+    made_on(&[1], lacks, step_at, [3_600_000, 0])
 }
 
 /// The same, with the log's link on each of these handles alike.
 fn conversation_on(handles: &[u16], lacks: impl Fn(u32) -> bool, step_at: u64) -> [Crossings; 2] {
+    made_on(handles, lacks, step_at, [3_600_000, 0])
+}
+
+/// The same with clocks that are set by so many milliseconds: the log's and the sniffer's.
+fn stepped(lacks: impl Fn(u32) -> bool, step_at: u64, steps: [i64; 2]) -> [Crossings; 2] {
+    made_on(&[1], lacks, step_at, steps)
+}
+
+/// With the log's link on each of these handles, and clocks that are set.
+fn made_on(handles: &[u16], lacks: impl Fn(u32) -> bool, step_at: u64, steps: [i64; 2]) -> [Crossings; 2] {
     const MS: u64 = 1_000_000;
+    let [of_log, of_air] = steps.map(|step| step * MS as i64);
+    let clock = |at: u64, step: i64| if at > step_at { at.wrapping_add_signed(step) } else { at };
     let [mut host, mut air] = [Crossings::new(), Crossings::new()];
     handles.iter().for_each(|&handle| host.connected((0, handle), Some(true), [1; 6]));
     air.air_link(7, Some([[2; 6], [1; 6]]));
@@ -164,7 +176,7 @@ fn conversation_on(handles: &[u16], lacks: impl Fn(u32) -> bool, step_at: u64) -
                 is_after_hole: false,
                 unseen_events: 0,
             };
-            let place = (Instant::from_nanos(at), u64::from(number) * 2 + u64::from(is_back) + 1);
+            let place = (Instant::from_nanos(clock(at, of_air)), u64::from(number) * 2 + u64::from(is_back) + 1);
             air.air_pdu(place, 7, way, &pdu, OnAir { payload: &payload, is_deciphered: false });
         }
         if !lacks(number) {
@@ -174,7 +186,7 @@ fn conversation_on(handles: &[u16], lacks: impl Fn(u32) -> bool, step_at: u64) -
     }
     log.sort_unstable();
     for (frame, (at, number, kind)) in log.into_iter().enumerate() {
-        let at = at + 3 * MS + if at > step_at { 3_600_000 * MS } else { 0 };
+        let at = clock(at, of_log) + 3 * MS;
         let place = (Instant::from_nanos(at), frame as u64 + 1);
         for &handle in handles {
             match kind {
@@ -236,6 +248,60 @@ fn of_links_that_are_copies_one_is_joined_and_that_is_said() {
         assert!(!joined.remarks.iter().any(is_copy), "{joined:?}");
         assert_eq!(way.link, (0, 1));
     }
+}
+
+#[test]
+fn a_clock_that_is_set_back_shows_no_time_again() {
+    let mut steps = 0;
+    for (by, part) in [-1000, -1500, 1000].into_iter().flat_map(|by| (0..10).map(move |part| (by, part))) {
+        for of in [[by, 0], [0, by]] {
+            for (joined, way) in sent(&stepped(|_| false, 3_000_000_000 + part * 1_000_000, of)) {
+                assert!(joined.clock.steps == 1 && is_soon(&joined, &way), "{of:?} {part} {joined:?}");
+                steps += 1;
+                // All that are sent, and all that come, take the same time.
+                let ways = &joined.bluetooth.as_ref().unwrap().ways;
+                let came = ways.iter().find_map(|way| way.to_host.as_ref()).unwrap();
+                for told in [way.to_air.as_ref(), way.to_acknowledgement.as_ref(), Some(came)].into_iter().flatten() {
+                    assert!(told.most_ns - told.least_ns < 1000, "{of:?} {part} {joined:?}");
+                }
+                assert!(ways.iter().all(|way| way.pdus > 190 && way.missing <= 3), "{of:?} {part} {joined:?}");
+                assert!(way.in_controller.unwrap().held_ns > 1_900_000_000, "{of:?} {part} {joined:?}");
+                assert_eq!(joined.first_frames.iter().filter(|frame| **frame < 5).count(), 2, "{joined:?}");
+            }
+        }
+    }
+    assert_eq!(steps, 120);
+}
+
+#[test]
+fn packets_without_a_time_are_told() {
+    let [mut host, air] = conversation(|_| false, u64::MAX);
+    host.timeless();
+    let joined = join_bluetooth(&air, &host).unwrap();
+    assert!(joined.remarks.iter().any(|remark| remark.starts_with("1 packet of links has no time")), "{joined:?}");
+}
+
+#[test]
+fn an_answer_before_its_pdu_is_no_acknowledgement() {
+    const MS: u64 = 1_000_000;
+    let mut air = Crossings::new();
+    air.air_link(7, Some([[2; 6], [1; 6]]));
+    let mut say = |frame: u64, at: u64, way: Direction, header: LeHeader| {
+        let payload = [9, 0, 4, 0, frame as u8, 1, 2, 3, 4, 5, 6, 7, 8];
+        let pdu = LePdu { header: Some(header), hash: frame as u32, air_ns: 200_000, phy: 1, ..LePdu::default() };
+        let on_air = OnAir { payload: &payload[..header.length.into()], is_deciphered: false };
+        air.air_pdu((Instant::from_nanos(at), frame), 7, way, &pdu, on_air);
+    };
+    for (number, answer) in [(0, 11), (1, 15), (2, 31), (3, 41)] {
+        let (sn, nesn) = (number % 2 == 1, number % 2 == 0);
+        let sent = LeHeader { sn, nesn: sn, length: 13, ..LeHeader::default() };
+        say(2 * number + 1, (10 + 10 * number) * MS, Direction::Forward, sent);
+        say(2 * number + 2, answer * MS, Direction::Backward, LeHeader { sn, nesn, ..LeHeader::default() });
+    }
+    air.finish();
+    let done: Vec<(u64, u64)> = air.links[0].ways[0].iter().map(|pdu| (pdu.done, pdu.done_frame)).collect();
+    let known = |number: u64| ((11 + 10 * number) * MS + 200_000, 2 * number + 2);
+    assert_eq!(done, [known(0), (0, 0), known(2), known(3)]);
 }
 
 #[test]
