@@ -1,6 +1,7 @@
 //! On which side of the farther place segments were lost, and how soon the receiver acknowledged.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use super::lane::Lane;
 use super::matching::{Match, Matches};
 use super::named::{Frames, Lost, Windows};
 use super::sightings::Sightings;
+use super::stretches::{Stretch, Stretches};
 
 /// What became of the segments with data, SYN or FIN that went one way.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -61,7 +63,9 @@ pub(super) struct Told {
 }
 
 /// Of the way from the reference's place to the other one, and of the way back.
-pub(super) fn losses(reference: &Sightings, other: &Sightings, matches: &Matches, sides: &[Option<bool>]) -> [Told; 2] {
+pub(super) fn losses(reference: &Sightings, other: &Sightings, matches: &Matches, stretches: &Stretches) -> [Told; 2] {
+    let sides = &stretches.sides;
+    let evens = evens(stretches);
     let files = [reference, other];
     let by_flow = files.map(ByFlow::of);
     let goes_there = |found: &Match| {
@@ -79,7 +83,12 @@ pub(super) fn losses(reference: &Sightings, other: &Sightings, matches: &Matches
             numbers.clone().min().unwrap_or(0)..numbers.max().map_or(0, |last| last + 1)
         };
         let windows = Windows { near: window(places[0]), far: window(places[1]) };
-        let mut tally = Tally { files: places.map(|file| files[file]), told: Told::default(), answered: Vec::new() };
+        let mut tally = Tally {
+            files: places.map(|file| files[file]),
+            evens: evens.as_ref().map(|evens| &evens[places[1]][..]),
+            told: Told::default(),
+            answered: Vec::new(),
+        };
         let mut is_done = HashSet::new();
         for found in &of_way {
             let flow = reference.seen[found.reference as usize].flow;
@@ -97,6 +106,22 @@ pub(super) fn losses(reference: &Sightings, other: &Sightings, matches: &Matches
         let datagrams = datagrams.of_way(way, &windows);
         Told { datagrams, ..tally.finish() }
     })
+}
+
+/// The segments of each file from the first to the last one of each stretch, if a clock was set: between two of them
+/// times do not tell how long something took.
+fn evens(stretches: &Stretches) -> Option<[Vec<RangeInclusive<u32>>; 2]> {
+    if stretches.steps() == 0 && stretches.strays == 0 {
+        return None;
+    }
+    let of = |number: fn(&Match) -> u32| {
+        let range = |stretch: &Stretch| {
+            let numbers = stretch.packets.iter().map(|placed| number(&placed.found));
+            Some(numbers.clone().min()?..=numbers.max()?)
+        };
+        stretches.all.iter().filter_map(range).collect()
+    };
+    Some([of(|found| found.reference), of(|found| found.other)])
 }
 
 /// The segments of each connection, in the order of the file.
@@ -130,6 +155,8 @@ impl ByFlow {
 struct Tally<'a> {
     /// Near and far.
     files: [&'a Sightings; 2],
+    /// Of the far one, where its clock surely runs evenly.
+    evens: Option<&'a [RangeInclusive<u32>]>,
     told: Told,
     answered: Vec<Answered>,
 }
@@ -139,7 +166,12 @@ impl Tally<'_> {
         let answered = answers(far);
         // A queue on the way may have been there all the time.
         let least_loop = least_loop(far, &answered).unwrap_or(0) / 2;
-        self.answered.extend(answered);
+        let is_in = |even: &RangeInclusive<u32>, answered: &Answered| {
+            answered.numbers.iter().all(|number| even.contains(number))
+        };
+        let is_even =
+            |answered: &Answered| self.evens.is_none_or(|evens| evens.iter().any(|even| is_in(even, answered)));
+        self.answered.extend(answered.into_iter().filter(is_even));
         let fates = judge(near, far, least_loop);
         self.told.is_crowded |= fates.is_crowded;
         self.count(near, far, windows, &fates);
@@ -191,7 +223,7 @@ impl Tally<'_> {
     }
 
     fn finish(self) -> Told {
-        let Self { files: [_, far], mut told, mut answered } = self;
+        let Self { files: [_, far], mut told, mut answered, .. } = self;
         answered.sort_by_key(|answered| answered.ns);
         if let (Some(least), Some(most)) = (answered.first(), answered.last()) {
             let rank = |of_hundred: usize| answered[(answered.len() * of_hundred).div_ceil(100).max(1) - 1].ns;

@@ -174,7 +174,7 @@ pub(super) fn report(
     let clock = clock(&fit, map, span_ns, stretches.steps());
     let slack = 2 * (reference.resolution_ns + other.resolution_ns).max(1);
     let is_same_place = packets.iter().all(|placed| fit.way(&placed.point).abs() <= slack as f64);
-    let [there, back] = losses(reference, other, matches, &stretches.sides);
+    let [there, back] = losses(reference, other, matches, stretches);
     let is_crowded = there.is_crowded || back.is_crowded;
     let with =
         |way: Way, Told { losses, acknowledged, datagrams, .. }: Told| Way { losses, acknowledged, datagrams, ..way };
@@ -194,6 +194,14 @@ pub(super) fn report(
         ]
         .concat(),
         ..Joined::default()
+    }
+}
+
+/// What is said of packets, or of times of them, that no line explains.
+pub(super) fn strays(count: u64, what: &str) -> String {
+    match count {
+        1 => format!("1 {what} fits no clock that runs evenly; it was left out."),
+        _ => format!("{count} {what}s fit no clock that runs evenly; they were left out."),
     }
 }
 
@@ -237,9 +245,11 @@ fn remarks(
             "datagrams of UDP are cut off in the first 16 bytes of their payload, and were left out; capture at least \
              128 bytes of each packet.",
         ),
-        (stretches.strays, "packets fit no clock that runs evenly; they were left out."),
     ];
     remarks.extend(told.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
+    if stretches.strays > 0 {
+        remarks.push(strays(stretches.strays, "packet"));
+    }
     if beyond > 0 {
         remarks.push(format!(
             "Only the first {MOST_SIGHTINGS} packets of TCP and UDP of each file are held against each other; one has {beyond} more."

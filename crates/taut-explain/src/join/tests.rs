@@ -98,6 +98,24 @@ fn clocks_that_are_set_have_stretches_and_the_longest_counts() {
 }
 
 #[test]
+fn a_step_of_a_clock_is_no_time_of_the_receiver() {
+    let (near, mut far) = Scene { lost_percent: 0, rate_ppm: 0.0, ..Scene::random(6) }.files();
+    let whole = join(&near, &far).unwrap();
+    let even = far.seen.clone();
+    for (from, by) in (200..210).flat_map(|from| [(from, 1_000_000_000), (from, -1_000_000_000)]) {
+        far.seen.clone_from(&even);
+        far.seen[from..].iter_mut().for_each(|seen| seen.at = seen.at.wrapping_add_signed(by));
+        for (joined, is_near) in [(join(&near, &far).unwrap(), true), (join(&far, &near).unwrap(), false)] {
+            let of_far = if is_near { &joined.there } else { &joined.back };
+            let [told, most] = [&of_far.acknowledged, &whole.there.acknowledged];
+            assert_eq!(joined.clock.steps, 1, "{from} {by} {joined:?}");
+            assert!(told.least_ns >= most.least_ns && told.most_ns <= most.most_ns, "{from} {by} {told:?} {most:?}");
+            assert!(told.segments + 2 >= most.segments, "{from} {by} {told:?} {most:?}");
+        }
+    }
+}
+
+#[test]
 fn addresses_that_were_translated_are_matched_by_numbers() {
     let scene = Scene { is_translated: true, ..Scene::random(11) };
     let found = joined(&scene);

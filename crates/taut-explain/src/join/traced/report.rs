@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use taut_event::Holder;
 use taut_time::Instant;
 
-use super::super::report::ClockFit;
+use super::super::report::{ClockFit, strays};
 use super::super::sightings::{MOST_SIGHTINGS, Sightings};
 use super::super::why::NotJoined;
 use super::clock::HostClock;
@@ -178,7 +178,7 @@ impl TraceLog<'_> {
             is_by_time_of_day: line.is_by_time_of_day,
             capture_begin_ns: captured_from - origin,
             directions: directions.collect(),
-            remarks: remarks(&line, clock, sightings, beyond),
+            remarks: [remarks(&line, clock, sightings, beyond), not_kept(&traced)].concat(),
             clock: line.clock,
             ..JoinedTrace::default()
         })
@@ -237,7 +237,7 @@ fn remarks(line: &Line, clock: &HostClock, sightings: &Sightings, beyond: u64) -
         remarks.push(format!("The traced host's time of day was set by {by} meanwhile; the packets tell no step."));
     }
     if line.strays > 0 {
-        remarks.push(format!("{} packets fit no clock that runs evenly; they were left out.", line.strays));
+        remarks.push(strays(line.strays, "packet"));
     }
     if beyond > 0 || sightings.beyond > 0 {
         remarks.push(format!(
@@ -245,6 +245,16 @@ fn remarks(line: &Line, clock: &HostClock, sightings: &Sightings, beyond: u64) -
         ));
     }
     remarks
+}
+
+/// What is said of connections of the trace that are between the ends of others.
+fn not_kept(traced: &Traced) -> Vec<String> {
+    let (all, kept) = (traced.directions, traced.worst.len() as u64);
+    let text = format!(
+        "Between these ends the trace has {all} directions with data; {kept} of them were kept, whose data was held \
+         longest. Where others belong, the capture tells alone."
+    );
+    (kept < all).then_some(text).into_iter().collect()
 }
 
 /// A direction's time, part by part.
