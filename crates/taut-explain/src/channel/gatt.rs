@@ -27,6 +27,8 @@ pub(super) struct Gatt {
     names: Vec<Characteristic>,
     /// PDUs of handles beyond those that are followed, by direction.
     beyond: [u64; 2],
+    /// Turns of such handles, by direction: of requests, and of indications.
+    beyond_turns: [[Turns; 2]; 2],
     /// The longest PDU that each side takes, as it said in a request that has no answer yet.
     offered: [Option<u16>; 2],
     /// As both agreed on.
@@ -41,6 +43,8 @@ pub(super) struct Gatt {
 struct Asked {
     /// Its place, if it is followed.
     place: Option<usize>,
+    /// It is of a handle beyond those that are.
+    is_beyond: bool,
     at: u64,
     /// Its opcode; `None`: none of those that have a name here.
     opcode: Option<u8>,
@@ -71,6 +75,31 @@ impl Asked {
 /// Of [`Gatt::asked`].
 const REQUEST: usize = 0;
 const INDICATION: usize = 1;
+
+/// From the first to the last one, and in which of this time one was under way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turns {
+    first: u64,
+    last: u64,
+    busy_ns: u64,
+}
+
+impl Turns {
+    fn add(&mut self, from: u64, to: u64) {
+        if self.busy_ns == 0 {
+            self.first = from;
+        }
+        self.last = to;
+        self.busy_ns = self.busy_ns.saturating_add(to.saturating_sub(from));
+    }
+
+    /// How long one was under way between two moments, as if that were spread evenly over all of the time.
+    fn within(&self, first: u64, last: u64) -> u64 {
+        let (from, to) = (self.first.max(first), self.last.min(last));
+        let share = to.saturating_sub(from) as f64 / self.last.saturating_sub(self.first).max(1) as f64;
+        (self.busy_ns as f64 * share) as u64
+    }
+}
 
 /// One kind of PDU over one handle.
 #[derive(Debug)]
@@ -162,7 +191,7 @@ impl Gatt {
         match att.kind {
             AttKind::MtuRequest { mtu } => {
                 self.offered[way] = Some(mtu);
-                self.asks(way, REQUEST, Asked { place: None, at, opcode: opcode(att.kind) });
+                self.asks(way, REQUEST, Asked { place: None, is_beyond: false, at, opcode: opcode(att.kind) });
             }
             AttKind::MtuResponse { mtu } => {
                 // The lesser one of what both said (Part F, section 3.4.2.2).
@@ -171,7 +200,7 @@ impl Gatt {
                 }
                 self.asked[1 - way][REQUEST] = None;
             }
-            AttKind::OtherRequest => self.asks(way, REQUEST, Asked { place: None, at, opcode: None }),
+            AttKind::OtherRequest => self.asks(way, REQUEST, Asked { place: None, is_beyond: false, at, opcode: None }),
             AttKind::OtherResponse | AttKind::ReadResponse | AttKind::WriteResponse => {
                 self.answered(at, 1 - way, REQUEST, Some(att.bytes));
             }
@@ -187,6 +216,7 @@ impl Gatt {
             kind => {
                 let (Some(kind), Some(handle)) = (Kind::of(kind), att.handle) else { return };
                 let place = self.used(way, kind, handle, at);
+                let is_beyond = place.is_none();
                 if let Some(place) = place {
                     let room = self.mtu().saturating_sub(kind.header());
                     let used = &mut self.handles[place];
@@ -198,7 +228,7 @@ impl Gatt {
                 }
                 if kind.takes_turns() {
                     let transaction = if kind == Kind::Indication { INDICATION } else { REQUEST };
-                    self.asks(way, transaction, Asked { place, at, opcode: opcode(att.kind) });
+                    self.asks(way, transaction, Asked { place, is_beyond, at, opcode: opcode(att.kind) });
                 }
             }
         }
@@ -214,7 +244,10 @@ impl Gatt {
 
     /// With so many bytes of a value; `None`: an answer that says why not.
     fn answered(&mut self, at: u64, way: usize, transaction: usize, bytes: Option<u16>) {
-        let Some(Asked { place, at: since, .. }) = self.asked[way][transaction].take() else { return };
+        let Some(Asked { place, is_beyond, at: since, .. }) = self.asked[way][transaction].take() else { return };
+        if is_beyond {
+            self.beyond_turns[way][transaction].add(since, at);
+        }
         let room = self.mtu().saturating_sub(1);
         let Some(used) = place.map(|place| &mut self.handles[place]) else { return };
         let took = at.saturating_sub(since);
@@ -315,7 +348,9 @@ impl Gatt {
             let turns = self.handles.iter().filter(|other| {
                 other.way == used.way && other.kind.takes_turns() && is_indication(other) == is_indication(used)
             });
-            let meanwhile = turns.map(|other| other.busy_within(used.first, used.last)).sum();
+            let beyond = self.beyond_turns[used.way][usize::from(is_indication(used))];
+            let others = beyond.within(used.first, used.last);
+            let meanwhile = turns.map(|other| other.turns_taken().within(used.first, used.last)).sum::<u64>() + others;
             let is_busy = share_of(meanwhile, span) >= MOST;
             limits.push(if is_busy { "turn" } else { "program" }.to_owned());
         } else {
@@ -338,11 +373,8 @@ impl Gatt {
 }
 
 impl Used {
-    /// How long it had a request under way between two moments, as if that were spread evenly over its own time.
-    fn busy_within(&self, first: u64, last: u64) -> u64 {
-        let (from, to) = (self.first.max(first), self.last.min(last));
-        let share = to.saturating_sub(from) as f64 / (self.last - self.first).max(1) as f64;
-        (self.busy_ns as f64 * share) as u64
+    const fn turns_taken(&self) -> Turns {
+        Turns { first: self.first, last: self.last, busy_ns: self.busy_ns }
     }
 
     fn takes(&mut self, bytes: u16, room: u16) {

@@ -86,6 +86,27 @@ fn handles_that_are_read_in_turn_are_limited_by_turns() {
     assert_eq!(limits, ["turn"; 4]);
 }
 
+/// The same with more handles than are followed.
+#[test]
+fn turns_of_handles_that_are_not_followed_count_too() {
+    let limits = |handles: u64, rests: u64| {
+        let mut bearer = Bearer::new();
+        for n in 0..10 * handles {
+            let at = 100 * MS + n * 20 * MS;
+            bearer.pdu(at, Way::Forward, AttKind::ReadRequest, Some(0x10 + (n % handles) as u16), 0);
+            bearer.comes(at + (20 - rests) * MS, AttKind::ReadResponse);
+        }
+        let direction = bearer.forward();
+        let gatt = gatt(&direction);
+        assert_eq!((gatt.handles.len(), gatt.beyond), (128, 10 * (handles - 128)));
+        let mut all: Vec<String> = gatt.handles.iter().flat_map(|row| row.limits.first().cloned()).collect();
+        all.dedup();
+        all
+    };
+    assert_eq!(limits(400, 1), ["turn"]);
+    assert_eq!(limits(400, 19), ["program"]);
+}
+
 /// The first 128 handles are those of one direction, and all of the other one come behind them.
 #[test]
 fn what_goes_over_further_handles_is_counted_by_direction() {
