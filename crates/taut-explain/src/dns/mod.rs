@@ -111,9 +111,11 @@ impl Resolver {
             self.book(Holder::SendingProgram, now);
         }
         // Its answer may still come.
-        let forgotten = self.queries.add(asked).is_some_and(|old| old.state == State::Waiting);
-        self.tally.forgotten += u64::from(forgotten);
-        self.tally.forgotten_unanswered += u64::from(forgotten);
+        if let Some(old) = self.queries.add(asked).filter(|old| old.state == State::Waiting) {
+            self.servers.forgotten(old.server);
+            self.tally.forgotten += 1;
+            self.tally.forgotten_unanswered += 1;
+        }
     }
 
     fn answered(&mut self, now: Seen, dns: &taut_event::Dns) {
@@ -123,7 +125,10 @@ impl Resolver {
             let tally = &mut self.tally;
             match () {
                 () if self.queries.has(dns, server) => tally.copies += 1,
-                () if tally.forgotten_unanswered > 0 => tally.forgotten_unanswered -= 1,
+                () if self.servers.answered_forgotten(server, dns.code) => {
+                    tally.answers += 1;
+                    tally.forgotten_unanswered -= 1;
+                }
                 () => tally.strays += 1,
             }
             return;

@@ -18,6 +18,8 @@ pub(super) struct Server {
     /// Not answered before the next try, or at all.
     pub(super) silent: u64,
     pub(super) failures: u64,
+    /// Not followed any more, as too many waited at once, and not answered so far.
+    forgotten: u64,
     pub(super) times: Sample,
 }
 
@@ -39,7 +41,15 @@ impl Servers {
         }
         if self.0.len() < MOST {
             let address = (self.0.len() + 1 < MOST).then_some(address);
-            self.0.push(Server { address, asked: 0, answered: 0, silent: 0, failures: 0, times: Sample::default() });
+            self.0.push(Server {
+                address,
+                asked: 0,
+                answered: 0,
+                silent: 0,
+                failures: 0,
+                forgotten: 0,
+                times: Sample::default(),
+            });
         }
         self.0.len() - 1
     }
@@ -53,6 +63,23 @@ impl Servers {
         server.answered += 1;
         server.failures += u64::from(FAILURES.contains(&code));
         server.times.add(took);
+    }
+
+    pub(super) fn forgotten(&mut self, index: usize) {
+        self.0[index].forgotten += 1;
+    }
+
+    /// An answer to nothing that is followed: whether it may be to a question that is not any more. How long it took is
+    /// not known.
+    pub(super) fn answered_forgotten(&mut self, index: usize, code: u8) -> bool {
+        let server = &mut self.0[index];
+        let is_of_forgotten = server.forgotten > 0;
+        if is_of_forgotten {
+            server.forgotten -= 1;
+            server.answered += 1;
+            server.failures += u64::from(FAILURES.contains(&code));
+        }
+        is_of_forgotten
     }
 
     pub(super) fn silent(&mut self, index: usize) {

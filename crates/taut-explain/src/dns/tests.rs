@@ -103,7 +103,7 @@ fn questions_that_are_not_followed_are_not_called_unanswered() {
     assert_eq!((facts.answers, facts.dns.as_ref().unwrap().given_up), (500, 0));
     assert_eq!(all.remarks, [""; 0]);
     let more = told(600, 600);
-    assert_eq!(more.datagrams.as_ref().unwrap().answers, 512);
+    assert_eq!((more.datagrams.as_ref().unwrap().answers, self::facts(&more).servers[0].answers), (600, 600));
     let remark = "88 questions were not followed, as more than 512 waited at once; 0 of them had no answer.";
     assert_eq!(more.remarks, [remark]);
     let silent = told(600, 0);
@@ -217,6 +217,23 @@ fn of_many_open_questions_the_oldest_go() {
     assert!(direction.remarks[0].ends_with("488 of them had no answer."), "{:?}", direction.remarks);
     assert_eq!(direction.span_ns, 1_000 * MS);
     assert!(size_of::<super::Resolver>() <= 360, "{}", size_of::<super::Resolver>());
+}
+
+#[test]
+fn an_answer_to_a_question_that_is_not_followed_any_more_is_one_of_its_server() {
+    let mut talk = Talk::new();
+    let asked = |n: u16| Asked(n, 4000, (n % 2) as u8 + 1, u32::from(n) + 1, A);
+    (0..600).for_each(|n| talk.ask(u64::from(n), asked(n)));
+    // The first server answers all, the second one half of those whose questions are followed and half of the others.
+    (0..600).filter(|n| n % 4 != 3).for_each(|n| talk.answer(1_000 + u64::from(n), asked(n)));
+    let direction = talk.finish();
+    let servers = &facts(&direction).servers;
+    assert_eq!(
+        servers.iter().map(|server| (server.questions, server.answers)).collect::<Vec<_>>(),
+        [(300, 300), (300, 150)]
+    );
+    assert_eq!(direction.datagrams.as_ref().unwrap().answers, 450);
+    assert!(direction.remarks[0].ends_with("22 of them had no answer."), "{:?}", direction.remarks);
 }
 
 #[test]
