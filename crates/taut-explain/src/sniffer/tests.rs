@@ -243,6 +243,25 @@ fn a_link_that_is_busy_with_short_pdus_needs_longer_ones() {
     assert_eq!((says(&direction, "length"), says(&direction, "phy")), ('F', 'F'));
 }
 
+#[test]
+fn no_phy_saves_more_than_there_is_time() {
+    let mut air = Air::new(Some(0));
+    air.at += 7_200_000 * MS;
+    for number in 0..60 {
+        for left in (0..12).rev() {
+            air.pdu(Way::Forward, 250, left > 0, true);
+            air.pdu(Way::Backward, 0, false, true);
+        }
+        air.next(0);
+        // Half a minute each time, which the link's own times do not follow.
+        air.at -= if number % 10 == 3 { 30_000 * MS } else { 0 };
+    }
+    let direction = air.central();
+    let phy = direction.verdicts.iter().find(|on| on.cause == "phy").unwrap();
+    let Verdict::Found(found) = &phy.verdict else { panic!("{direction:?}") };
+    assert!(found.cost.share <= 0.5 && found.cost.held_ns <= direction.span_ns / 2, "{direction:?}");
+}
+
 proptest! {
     /// Whatever a sniffer tells, each nanosecond has one holder.
     #[test]

@@ -158,7 +158,9 @@ fn shorter(link: &Sniffed, half: &Half, cause: &str) -> Verdict {
         }
         let name = if slow >= coded { "LE 1M" } else { "LE Coded" };
         let summary = format!("The link is on the air for {} of the time, on {name}", words::share(share));
-        (tally.air_ns / 2, summary, "LE 2M, if both ends support it: half the time on air for each PDU.")
+        // A clock that was set back leaves PDUs without time in the breakdown.
+        let air_ns = tally.air_ns.min(half.breakdown.ns(Holder::Air));
+        (air_ns / 2, summary, "LE 2M, if both ends support it: half the time on air for each PDU.")
     } else {
         if tally.continuations == 0 || !SHORT.contains(&tally.longest) {
             return Verdict::Clear;
