@@ -49,7 +49,11 @@ pub(crate) fn bytes(bytes: u64) -> String {
 /// `6.55 Mbit/s`.
 pub(crate) fn rate(bytes: u64, ns: u64) -> String {
     let bits = bytes as f64 * 8e9 / ns.max(1) as f64;
-    if bits < 1e6 { format!("{:.0} kbit/s", bits / 1e3) } else { format!("{:.1} Mbit/s", bits / 1e6) }
+    match bits {
+        ..1e3 => format!("{bits:.0} bit/s"),
+        ..1e6 => format!("{:.0} kbit/s", bits / 1e3),
+        _ => format!("{:.1} Mbit/s", bits / 1e6),
+    }
 }
 
 #[cfg(test)]
@@ -65,6 +69,6 @@ mod tests {
         assert_eq!([share(0.0), share(0.0004), share(0.123), share(1.0)], ["0 %", "0.04 %", "12.3 %", "100 %"]);
         assert_eq!([0_u32, 1, 2].map(times), ["0 times", "1 time", "2 times"]);
         assert_eq!([bytes(64), bytes(65_536), bytes(12_000_000)], ["64 bytes", "65 kB", "12 MB"]);
-        assert_eq!([rate(32_768, 40_000_000), rate(100, 1_000_000_000)], ["6.6 Mbit/s", "1 kbit/s"]);
+        assert_eq!([rate(32_768, 40_000_000), rate(100, 1_000_000_000)], ["6.6 Mbit/s", "800 bit/s"]);
     }
 }

@@ -19,7 +19,7 @@ use crate::explained_recorded::ExplainedTrace;
 use crate::explained_timeline;
 use crate::explained_times;
 use crate::found::{breakdown, finding};
-use crate::lines::{WIDTH, cut, line_to, wrap};
+use crate::lines::{WIDTH, cut, fold, line_to, wrap};
 use crate::units;
 
 /// What `taut explain` found out about captures: its one JSON object.
@@ -114,7 +114,7 @@ fn verdict(file: &ExplainedFile) -> Vec<String> {
         lines.truncate(LINES);
         return lines;
     };
-    lines.push(title(worst));
+    lines.extend(fold(&title(worst)));
     lines.extend(breakdown(&worst.breakdown, worst.span_ns, 4));
     let mut findings: Vec<Vec<String>> = Vec::new();
     let found = worst.verdicts.iter().filter_map(|on| match &on.verdict {
@@ -247,17 +247,17 @@ pub(crate) fn title(direction: &Direction) -> String {
     }
     if let Some(channel) = &direction.channel {
         let (bytes, span) = (units::size(direction.bytes), units::time(direction.span_ns));
-        return cut(&format!("{} > {}: {bytes} in {span}, {}", direction.from, direction.to, link(channel)));
+        return format!("{} > {}: {bytes} in {span}, {}", direction.from, direction.to, link(channel));
     }
     let place = match direction.vantage {
         _ if direction.min_rtt_ns == 0 => {
-            return cut(&format!(
+            return format!(
                 "{} > {}: {} in {}, where it was seen and RTT not known",
                 direction.from,
                 direction.to,
                 units::size(direction.bytes),
                 units::time(direction.span_ns)
-            ));
+            );
         }
         _ if direction.min_rtt_ns < 500_000 => "seen near both ends".to_owned(),
         near if near <= 0.25 => "seen at the sender".to_owned(),
@@ -266,7 +266,7 @@ pub(crate) fn title(direction: &Direction) -> String {
     };
     let (bytes, span) = (units::size(direction.bytes), units::time(direction.span_ns));
     let rtt = units::time(direction.min_rtt_ns);
-    cut(&format!("{} > {}: {bytes} in {span}, {place}, RTT {rtt}", direction.from, direction.to))
+    format!("{} > {}: {bytes} in {span}, {place}, RTT {rtt}", direction.from, direction.to)
 }
 
 fn segment_facts(direction: &Direction) -> String {
@@ -325,7 +325,7 @@ fn details(file: &ExplainedFile) -> Vec<String> {
     let mut lines: Vec<String> = over_all.iter().chain(&times).flat_map(|line| wrapped(line)).collect();
     for (index, direction) in file.explanation.worst.iter().enumerate() {
         lines.push(String::new());
-        lines.push(format!("[{}] {}", index + 1, title(direction)));
+        lines.extend(fold(&format!("[{}] {}", index + 1, title(direction))));
         lines.extend(breakdown(&direction.breakdown, direction.span_ns, usize::MAX));
         let facts = match (&direction.channel, &direction.datagrams, &direction.air) {
             (Some(channel), ..) => vec![channel_facts(direction, channel)],

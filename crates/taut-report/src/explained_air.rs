@@ -2,7 +2,6 @@
 
 use taut_explain::{AirFacts, Direction};
 
-use crate::lines::cut;
 use crate::units;
 
 /// `central 00:AA:01:00:00:00 > peripheral: 56 KiB in 2.01 s, LE 1M, interval 7.50 ms`.
@@ -21,7 +20,7 @@ pub(crate) fn title(direction: &Direction, facts: &AirFacts) -> String {
     );
     // The sender's address tells which link it is.
     let to = direction.to.split(' ').next().unwrap_or_default();
-    cut(&format!("{} > {to}: {bytes} in {span}{phy}{interval}", direction.from))
+    format!("{} > {to}: {bytes} in {span}{phy}{interval}", direction.from)
 }
 
 /// A sentence for each kind of thing, for the details.
@@ -53,7 +52,7 @@ pub(crate) fn facts(direction: &Direction, facts: &AirFacts) -> Vec<String> {
             Some(format!("{} sent again", units::count(direction.repeated_segments))),
             count(facts.refused, "asked for once more by the answer"),
             facts.wrong_crc.map(|wrong| format!("{} with a wrong CRC at the sniffer", units::count(wrong))),
-            count(facts.unseen_pdus, "gaps of the sniffer"),
+            count(facts.unseen_pdus, if facts.unseen_pdus == 1 { "gap of the sniffer" } else { "gaps of the sniffer" }),
             Some(format!("{} empty ones", units::count(facts.empty_pdus))),
         ],
     );

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use taut_explain::{DatagramFacts, Direction, DnsFacts, DnsServer, QuicFacts, QuicLogFacts, StreamFacts};
 
-use crate::lines::cut;
 use crate::units;
 
 /// `10.0.0.1:4000 > 10.0.0.2:5000 UDP: 12 kB in 3.00 s, 40 datagrams, 32 kbit/s`.
@@ -14,20 +13,20 @@ pub(crate) fn title(direction: &Direction, facts: &DatagramFacts) -> String {
     let plural = |count: u64, one: &str| format!("{} {one}{}", units::count(count), if count == 1 { "" } else { "s" });
     if facts.dns.is_some() {
         let again = units::count(facts.repeated);
-        return cut(&format!(
+        return format!(
             "{from} > {to}: {} in {span}, {}, {again} asked again",
             plural(direction.segments, "question"),
             plural(facts.answers, "answer"),
-        ));
+        );
     }
     let protocol = if facts.quic.is_some() { "QUIC" } else { "UDP" };
     let is_log = facts.quic.as_ref().is_some_and(|quic| quic.log.is_some());
-    cut(&format!(
+    format!(
         "{from} > {to} {protocol}: {} in {span}, {}, {}",
         units::size(direction.bytes),
         plural(direction.segments, if is_log { "packet" } else { "datagram" }),
         units::bit_rate(facts.bits_per_second as f64)
-    ))
+    )
 }
 
 /// A sentence or some, for the details.
@@ -80,7 +79,8 @@ fn stream(stream: &StreamFacts) -> String {
         let plural = if stream.gaps == 1 { "" } else { "s" };
         let _ = write!(text, " in {gaps} gap{plural}, at most {row} in a row");
     }
-    let counts = [(stream.overtaken, "overtaken"), (stream.duplicates, "twice"), (stream.restarts, "new starts")];
+    let restarts = if stream.restarts == 1 { "new start" } else { "new starts" };
+    let counts = [(stream.overtaken, "overtaken"), (stream.duplicates, "twice"), (stream.restarts, restarts)];
     for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
         let _ = write!(text, ", {} {what}", units::count(count));
     }

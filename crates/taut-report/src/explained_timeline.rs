@@ -7,7 +7,7 @@ use crate::explained_file::holder_alone;
 use crate::explained_joined::rate;
 use crate::found::breakdown;
 use crate::lane::Lane;
-use crate::lines::{cut, wrap};
+use crate::lines::{fold, wrap};
 use crate::units;
 
 /// Rows of a breakdown, stretches and differences in the short form.
@@ -64,10 +64,13 @@ fn clock(joined: &JoinedTrace) -> String {
         1 => "1 connection".to_owned(),
         count => format!("{} connections", units::count(count)),
     };
+    let segments = match joined.matched_packets {
+        1 => "1 segment".to_owned(),
+        count => format!("{} segments", units::count(count)),
+    };
     format!(
-        "{trace}'s time of day {offset}, ± {}{rate}; by {} segments of {connections} that both have.",
-        units::time(clock.uncertainty_ns),
-        units::count(joined.matched_packets)
+        "{trace}'s time of day {offset}, ± {}{rate}; by {segments} of {connections} that both have.",
+        units::time(clock.uncertainty_ns)
     )
 }
 
@@ -95,7 +98,7 @@ pub(crate) fn title(direction: &JoinedDirection) -> String {
 
 fn one(direction: &JoinedDirection, joined: &JoinedTrace, is_full: bool) -> Vec<String> {
     let JoinedDirection { span_ns, captured_ns, traced_ns, told, .. } = direction;
-    let mut lines = vec![cut(&title(direction))];
+    let mut lines = fold(&title(direction));
     lines.extend(breakdown(&direction.breakdown, *span_ns, if is_full { usize::MAX } else { ROWS }));
     let whole = (*span_ns).max(1) as f64;
     let share = |ns: u64| units::share(ns as f64 / whole);
@@ -116,7 +119,7 @@ fn one(direction: &JoinedDirection, joined: &JoinedTrace, is_full: bool) -> Vec<
     lines.extend(differences(direction, joined, is_full));
     let seen = direction.longest.iter().filter(|one| is_full || is_to_act(&one.holder));
     let stretches = seen.take(if is_full { usize::MAX } else { STRETCHES });
-    lines.extend(stretches.flat_map(|one| wrap("  ", &witnessed(one))));
+    lines.extend(stretches.flat_map(|one| wrap("  ", &witnessed(one, longest_of(direction, one)))));
     lines.extend(direction.remarks.iter().flat_map(|remark| wrap("  ", remark)));
     lines
 }
@@ -127,13 +130,26 @@ fn is_to_act(holder: &str) -> bool {
     turns.iter().all(|turn| turn.name() != holder)
 }
 
-fn witnessed(one: &Witnessed) -> String {
+/// The longest stretch of its holder, between packets or not.
+fn longest_of(direction: &JoinedDirection, one: &Witnessed) -> u64 {
+    let of_holder = direction.breakdown.iter().find(|held| held.holder == one.holder);
+    of_holder.and_then(|held| held.longest.first()).map_or(0, |stall| stall.held_ns)
+}
+
+fn witnessed(one: &Witnessed, longest_ns: u64) -> String {
     let frames = match one.frames {
         [0, _] | [_, 0] => String::new(),
         [first, last] => format!(" Wireshark: frame.number in {{{first}..{last}}}"),
     };
     let seen = if one.seen.is_empty() { String::new() } else { format!(" {}", one.seen) };
-    format!("Longest, {}: {}.{seen}{frames}", holder_alone(&one.holder), units::time(one.held_ns))
+    let (holder, time) = (holder_alone(&one.holder), units::time(one.held_ns));
+    if longest_ns > one.held_ns {
+        let longest = units::time(longest_ns);
+        return format!(
+            "Longest between two captured packets, {holder}: {time} ({longest} where the capture lacks one).{seen}{frames}"
+        );
+    }
+    format!("Longest, {holder}: {time}.{seen}{frames}")
 }
 
 fn differences(direction: &JoinedDirection, joined: &JoinedTrace, is_full: bool) -> Vec<String> {
@@ -171,8 +187,8 @@ pub(crate) fn lanes<'a>(group: (usize, &'a str), joined: &'a JoinedTrace) -> imp
 
 #[cfg(test)]
 mod tests {
-    use taut_explain::Held;
     use taut_explain::join::{ClockFit, Disagreement, ToldBy};
+    use taut_explain::{Held, Stall};
 
     use super::*;
 
@@ -251,6 +267,30 @@ mod tests {
             assert!(text.contains(part), "{part}\n{text}");
         }
         assert_eq!(told(&joined(), true).matches("on one timeline").count(), 2);
+    }
+
+    #[test]
+    fn a_longer_stretch_that_has_no_packets_is_told_too() {
+        let mut longer = joined();
+        let stall = |held_ns| Stall { begin_ns: 0, held_ns, frames: [0, 9] };
+        longer.directions[0].breakdown[0].longest = vec![stall(500_000_000)];
+        assert!(told(&longer, false).contains("Longest, send buffer: 500 ms. python3"));
+        longer.directions[0].breakdown[0].longest = vec![stall(700_000_000)];
+        let text = told(&longer, false);
+        let part =
+            "Longest between two captured packets, send buffer: 500 ms (700 ms where the capture lacks one). python3";
+        assert!(text.contains(part), "{text}");
+    }
+
+    #[test]
+    fn long_ends_are_told_in_full_with_all_that_follows() {
+        let mut long = joined();
+        let end = |last: &str| format!("[2001:db8:1111:2222:3333:4444:5555:{last}]:54321");
+        (long.directions[0].from, long.directions[0].to) = (end("6666"), end("ffff"));
+        long.matched_packets = 1;
+        let text = told(&long, false);
+        let title = format!("{} > {}, from python3 (4711): 1.00 s on one timeline", end("6666"), end("ffff"));
+        assert!(text.contains(&title) && text.contains("by 1 segment of 1 connection"), "{text}");
     }
 
     #[test]

@@ -17,6 +17,19 @@ pub(crate) fn cut(line: &str) -> String {
     line.chars().take(WIDTH - 1).chain(['…']).collect()
 }
 
+/// The whole of a line: if it is too long, more lines that are indented.
+pub(crate) fn fold(line: &str) -> Vec<String> {
+    if line.chars().count() <= WIDTH {
+        return vec![line.to_owned()];
+    }
+    let mut lines = wrap("  ", line);
+    if let Some(first) = lines.first_mut() {
+        *first = first.trim_start().to_owned();
+    }
+    // Only a word may still be too long.
+    lines.iter().map(|line| cut(line)).collect()
+}
+
 /// Lines of at most [`WIDTH`] columns, broken at blanks.
 pub(crate) fn wrap(indent: &str, text: &str) -> Vec<String> {
     let mut lines = vec![indent.to_owned()];

@@ -69,7 +69,7 @@ pub struct SocketRow {
     pub in_flight_bytes: u32,
     /// Received and not yet read.
     pub unread_bytes: u32,
-    /// Smoothed round-trip time, as the kernel has it.
+    /// Smoothed round-trip time, as the kernel has it; 0: not known, as nothing was acknowledged.
     pub rtt_ns: u64,
     /// Who held what was to be sent at the last look; `null` when nothing was.
     pub holder: Option<String>,
@@ -200,8 +200,13 @@ fn facts(row: &SocketRow) -> String {
         units::size(row.unsent_bytes.into()),
         units::size(row.in_flight_bytes.into()),
         units::size(row.unread_bytes.into()),
-        units::time(row.rtt_ns)
+        rtt(row).unwrap_or_else(|| "not known".to_owned())
     )
+}
+
+/// The kernel has none as long as nothing was acknowledged, such as a SYN.
+fn rtt(row: &SocketRow) -> Option<String> {
+    (row.rtt_ns > 0).then(|| units::time(row.rtt_ns))
 }
 
 fn title(row: &SocketRow) -> String {
@@ -251,10 +256,37 @@ fn brief(row: &SocketRow) -> Vec<String> {
         units::size(row.unsent_bytes.into()),
         units::size(row.in_flight_bytes.into()),
         units::size(row.unread_bytes.into()),
-        units::time(row.rtt_ns)
+        rtt(row).unwrap_or_else(|| "-".to_owned())
     );
     let program = program(row).map_or_else(String::new, |program| format!("  {program}"));
     let second = format!("    {} > {}{program}", row.local, row.peer);
     debug_assert!(WIDTH >= HEAD.len());
     vec![cut(&first), cut(&second)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_trip_that_is_not_known_is_no_time() {
+        let row = |rtt_ns: u64| -> SocketRow {
+            serde_json::from_value(serde_json::json!({
+                "local": "10.0.0.1:4000", "peer": "10.0.0.2:80", "state": "syn-sent", "is_held": true, "pid": 7,
+                "program": "nc", "fd": 3, "other_processes": 0, "peer_program": null, "nodelay": false, "cork": false,
+                "quickack": true, "accept_queue": null, "backlog": null, "unsent_bytes": 0, "in_flight_bytes": 0,
+                "unread_bytes": 0, "rtt_ns": rtt_ns, "holder": null, "span_ns": 1, "samples": 1, "idle_ns": 0,
+                "held": [], "unread_samples": 0, "acknowledged_bytes": 0, "received_bytes": 0,
+                "retransmitted_segments": 0, "receive_window_limited_ns": 0, "send_buffer_limited_ns": 0,
+                "suspicions": []
+            }))
+            .expect("it is a row")
+        };
+        assert!(facts(&row(0)).ends_with("RTT not known"), "{}", facts(&row(0)));
+        assert!(
+            !brief(&row(0))[0].contains("0 ns") && brief(&row(1000))[0].contains("1.00 µs"),
+            "{:?}",
+            brief(&row(0))
+        );
+    }
 }

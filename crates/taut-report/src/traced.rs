@@ -9,7 +9,7 @@ use taut_record::{Ended, FORMAT_VERSION};
 
 use crate::explained_file::holder;
 use crate::found::{breakdown, finding};
-use crate::lines::{cut, line_to, wrap};
+use crate::lines::{cut, fold, line_to, wrap};
 use crate::trial::Trial;
 use crate::units;
 
@@ -168,7 +168,7 @@ pub(crate) fn title(direction: &TracedDirection) -> String {
 pub(crate) const NOTHING_FOUND: &str = "FOUND nothing that holds the data back.";
 
 fn one(direction: &TracedDirection, is_full: bool) -> Vec<String> {
-    let mut lines = vec![cut(&title(direction))];
+    let mut lines = fold(&title(direction));
     lines.extend(breakdown(&direction.breakdown, direction.span_ns, if is_full { usize::MAX } else { ROWS }));
     let mut has_found = false;
     let mut clear = Vec::new();

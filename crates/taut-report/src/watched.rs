@@ -89,7 +89,7 @@ impl WatchDocument {
             (usize::from(height).saturating_sub(used) / 2).clamp(1, SHOWN)
         });
         for loss in self.losses.iter().take(room) {
-            rows(loss).iter().for_each(|line| line_to(&mut text, line));
+            rows_of(loss, height.is_some()).iter().for_each(|line| line_to(&mut text, line));
         }
         if self.losses.len() > room {
             line_to(&mut text, &format!("{} more", units::count((self.losses.len() - room) as u64)));
@@ -126,7 +126,8 @@ impl WatchDocument {
     }
 }
 
-fn rows(loss: &WatchedLoss) -> [String; 2] {
+/// Two lines where that is all the room there is; else all of it.
+fn rows_of(loss: &WatchedLoss, is_short: bool) -> Vec<String> {
     let first = format!(
         "{:>6}  {:>8}  {:>5}  {:<18}  {:<22}  {}",
         units::apart(loss.stands_ns / 1_000_000_000),
@@ -136,14 +137,20 @@ fn rows(loss: &WatchedLoss) -> [String; 2] {
         loss.place.program_name(),
         loss.place.part(),
     );
-    let second = format!("{:25}{}. {}. CHANGE {}.", "", connections(loss.connections), loss.summary, loss.remedy);
+    let second = format!("{}. {}. CHANGE {}.", connections(loss.connections), loss.summary, loss.remedy);
     debug_assert!(WIDTH >= HEAD.len());
-    [cut(&first), cut(&second)]
+    let mut lines = vec![cut(&first)];
+    if is_short {
+        lines.push(cut(&format!("{:25}{second}", "")));
+    } else {
+        lines.extend(wrap(&" ".repeat(25), &second));
+    }
+    lines
 }
 
 fn advice(loss: &WatchedLoss) -> Vec<String> {
     let peer = loss.worst_peer_program.as_ref().map_or_else(String::new, |peer| format!(" ({peer})"));
-    let ends = format!("The worst is {} > {}{peer}.", loss.worst_local, loss.worst_peer);
+    let ends = format!("The worst is {}{peer}.", loss.worst_ends());
     wrap("  ", &format!("{}. {ends} CHANGE {}.", loss.summary, loss.remedy))
 }
 
@@ -209,5 +216,22 @@ mod tests {
             "This host had no TCP connection in 5.00 s."
         );
         assert!(sentence(&WatchRow { is_enough: false, ..idle }).starts_with("Too few looks"));
+    }
+
+    #[test]
+    fn a_remedy_is_cut_only_where_a_terminal_has_no_room() {
+        let document = synthetic::survey();
+        let mut rows = document.recording.results.into_iter();
+        let row = rows.find_map(|row| if let taut_record::Row::Watch(row) = row { Some(*row) } else { None }).unwrap();
+        let mut loss = row.losses[0].clone();
+        loss.remedy = format!("a longer queue {}end", "of what is to be accepted ".repeat(8));
+        (loss.worst_local, loss.worst_peer) = ("127.0.0.1:7930".to_owned(), "0.0.0.0:0".to_owned());
+        let words = |lines: Vec<String>| {
+            assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{lines:?}");
+            lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert!(words(rows_of(&loss, false)).contains(&loss.remedy));
+        assert_eq!(rows_of(&loss, true).len(), 2);
+        assert!(words(advice(&loss)).contains("The worst is 127.0.0.1:7930, which listens"), "{:?}", advice(&loss));
     }
 }

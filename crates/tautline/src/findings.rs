@@ -51,7 +51,7 @@ fn of_loss(loss: &WatchedLoss) -> Finding {
         share: loss.worst_share,
         share_of: Unit::ConnectionTime,
         cost_ns: loss.lost_ns,
-        evidence: vec![format!("the worst is {} > {}{peer}", loss.worst_local, loss.worst_peer)],
+        evidence: vec![format!("the worst is {}{peer}", loss.worst_ends())],
         remedy: sentence(&loss.remedy) + &trace.unwrap_or_default(),
         proof: None,
     }

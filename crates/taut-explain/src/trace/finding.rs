@@ -324,7 +324,7 @@ fn released(connection: &Connection) -> Option<String> {
         let seen: Vec<String> =
             senders.iter().filter(|(count, _)| *count > 0).map(|(count, text)| format!("{count} {text}")).collect();
         let seen = if seen.is_empty() { String::new() } else { format!(" ({})", seen.join(", ")) };
-        by.push(format!("an ACK {acks} times{seen}"));
+        by.push(format!("an ACK {}{seen}", words::times(acks)));
     }
     let others = [
         (tally.by_call, "a later call"),
@@ -332,7 +332,9 @@ fn released(connection: &Connection) -> Option<String> {
         (tally.by_pacing, "the timer of pacing"),
         (tally.by_other, "something not seen"),
     ];
-    by.extend(others.iter().filter(|(count, _)| *count > 0).map(|(count, text)| format!("{text} {count} times")));
+    by.extend(
+        others.iter().filter(|(count, _)| *count > 0).map(|(count, text)| format!("{text} {}", words::times(*count))),
+    );
     (!by.is_empty()).then(|| format!("Let go by {}.", by.join(", ")))
 }
 

@@ -58,7 +58,7 @@ pub struct WatchedLoss {
     pub connections: u64,
     /// This end of the one that lost most.
     pub worst_local: String,
-    /// Its other end.
+    /// Its other end; of a listening socket that of no address and port 0.
     pub worst_peer: String,
     /// Name and number of the program at that end, if it is on this host.
     pub worst_peer_program: Option<String>,
@@ -76,6 +76,16 @@ pub struct WatchedLoss {
     pub stands_ns: u64,
     /// Whether it stands since this interval.
     pub is_new: bool,
+}
+
+impl WatchedLoss {
+    /// The one that lost most, by its ends: `10.0.0.1:4000 > 10.0.0.2:80`, or `10.0.0.1:80`, which listens.
+    pub fn worst_ends(&self) -> String {
+        match self.worst_peer.ends_with(":0") {
+            true => format!("{}, which listens", self.worst_local),
+            false => format!("{} > {}", self.worst_local, self.worst_peer),
+        }
+    }
 }
 
 impl WatchedPlace {

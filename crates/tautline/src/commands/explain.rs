@@ -454,7 +454,11 @@ fn remarks(counts: &Counts, clock_steps: u64, reader: &Reader<'_>, interrupt: &I
         ),
         (counts.classic, "PDUs of BR/EDR are on fixed channels, which are not followed."),
         (counts.without_time, "packets have no time, and were left out."),
-        (counts.evicted, "connections or flows were booked before their end: too many were open at once."),
+        (
+            counts.evicted,
+            "connections or flows were booked before their end: too many were open at once. One that went on after \
+             that is counted again.",
+        ),
     ];
     remarks.extend(told.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
     if reader.resolution().as_micros() > 100 {
