@@ -1,5 +1,5 @@
-//! What of two files is of the stretch that is joined. A time behind a step of a clock is on another line, be it that of
-//! a PDU itself, of its acknowledgement, or of its report.
+//! What of two files is of the stretch that is joined. A time behind a step of a clock is on another line, be it that
+//! of a PDU itself, of its acknowledgement, or of its report.
 
 use std::collections::HashSet;
 
