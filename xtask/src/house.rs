@@ -21,7 +21,7 @@ use crate::shell;
 const GROUND: &str = "taut-time";
 
 /// The floors of docs/architecture.md. A crate imports only from floors below its own, and [`GROUND`].
-const FLOORS: [(&str, u8); 18] = [
+const FLOORS: [(&str, u8); 19] = [
     ("taut-time", 0),
     ("taut-event", 0),
     ("taut-air", 0),
@@ -32,6 +32,7 @@ const FLOORS: [(&str, u8); 18] = [
     ("taut-aio", 1),
     ("taut-serve", 2),
     ("taut-explain", 2),
+    ("taut-fleet", 2),
     ("taut-route", 2),
     ("taut-source", 2),
     ("taut-pipe", 2),

@@ -99,14 +99,7 @@ impl Document {
     /// When the file can't be read, is not JSON, is of a newer format, or lacks something.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let text = read(path).map_err(|error| Error::Read { path: path.to_owned(), error })?;
-        let value: Value =
-            serde_json::from_str(&text).map_err(|error| Error::NotJson { path: path.to_owned(), error })?;
-        // Before the shape: a newer format may well have another one.
-        if let Some(found) = value.get("format_version").and_then(Value::as_u64).filter(|&v| v > FORMAT_VERSION.into())
-        {
-            return Err(Error::Newer { path: path.to_owned(), found });
-        }
+        let value = value_of(path)?;
         let read = Self::deserialize(&value).map(|document| {
             let explained_again = document.explained_again;
             Self { explained_again, ..Self::new(document.recording, document.findings) }
@@ -132,6 +125,17 @@ impl Document {
     pub fn schema() -> Value {
         schemars::schema_for!(Self).to_value()
     }
+}
+
+/// The JSON value in a file, of a format that we know.
+pub(crate) fn value_of(path: &Path) -> Result<Value, Error> {
+    let text = read(path).map_err(|error| Error::Read { path: path.to_owned(), error })?;
+    let value: Value = serde_json::from_str(&text).map_err(|error| Error::NotJson { path: path.to_owned(), error })?;
+    // Before the shape: a newer format may well have another one.
+    if let Some(found) = value.get("format_version").and_then(Value::as_u64).filter(|&v| v > FORMAT_VERSION.into()) {
+        return Err(Error::Newer { path: path.to_owned(), found });
+    }
+    Ok(value)
 }
 
 /// No recording is nearly as long, in bytes: what keeps all its events has some 10 MB.
@@ -174,7 +178,7 @@ fn weight(finding: &Finding) -> (bool, f64) {
 /// The command that printed this, if it is one that records no measurement.
 fn other_command(value: &Value) -> Option<&str> {
     let command = value.get("command")?.as_str()?;
-    ["check", "explain", "sockets", "trace", "watch"].contains(&command).then_some(command)
+    ["check", "explain", "mesh", "mesh check", "sockets", "trace", "watch"].contains(&command).then_some(command)
 }
 
 /// Finds the place that does not fit. Flattened and tagged parts lose their path in serde, so each is tried by itself.

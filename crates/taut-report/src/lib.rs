@@ -5,6 +5,7 @@
 //! - [`SocketsDocument`]: sockets of a host and who holds their data, likewise.
 //! - [`TraceDocument`]: what a live trace came to, likewise.
 //! - [`CheckDocument`]: what a gate checked, as text, JSON, JUnit and annotations.
+//! - [`MeshDocument`]: what a mesh of hosts came to, as text, JSON and a page; [`MeshCheckDocument`]: what one would.
 //! - [`WatchDocument`]: what the connections of a host lost in an interval, likewise.
 //! - [`figures`]: what the intervals of a run without an end came to, for the tools that collect them.
 //! - [`table`]: text for a terminal.
@@ -41,6 +42,8 @@ mod found;
 pub mod html;
 mod lane;
 mod lines;
+mod mesh_words;
+mod meshed;
 pub mod perfetto;
 mod prose;
 mod sheet;
@@ -64,6 +67,7 @@ pub use document::{Document, Error, ExplainedAgain};
 pub use explained::ExplainDocument;
 pub use explained_file::ExplainedFile;
 pub use explained_recorded::ExplainedTrace;
+pub use meshed::{MeshCheckDocument, MeshDocument};
 pub use sockets::{HeldTime, SocketRow, SocketsDocument, Suspicion};
 pub use traced::{TraceDocument, TraceFacts};
 pub use trial::{TRIAL_PAIRS, Trial, TrialOutcome, TrialPair, TrialSlice, Tried, trial_outcome};
@@ -71,7 +75,7 @@ pub use watch_metrics::WatchMetrics;
 pub use watched::{EndedLoss, WatchDocument, summary as watch_summary};
 
 /// JSON Schema of all that `--json` prints: a recording with its findings, explained captures, sockets, a
-/// trace, an interval of a watch, or a gate; and of a line of `--jsonl`.
+/// trace, an interval of a watch, a gate, or a mesh; and of a line of `--jsonl`.
 pub fn schema() -> serde_json::Value {
     #[derive(schemars::JsonSchema)]
     #[serde(untagged)]
@@ -83,6 +87,8 @@ pub fn schema() -> serde_json::Value {
         Traced(Box<TraceDocument>),
         Watched(Box<WatchDocument>),
         Checked(Box<CheckDocument>),
+        Mesh(Box<MeshDocument>),
+        MeshCheck(Box<MeshCheckDocument>),
         Interval(Box<figures::IntervalDocument>),
         RouteInterval(Box<figures::RouteIntervalDocument>),
         PipeInterval(Box<figures::PipeIntervalDocument>),

@@ -58,6 +58,7 @@ enum Command {
     #[command(visible_alias = "ble")]
     Air(commands::air::Args),
     Check(commands::check::Args),
+    Mesh(commands::mesh::Args),
     Doctor(commands::doctor::Args),
     Explain(commands::explain::Args),
     Sockets(commands::sockets::Args),
@@ -96,6 +97,7 @@ fn execute(cli: Cli) -> ExitCode {
         Command::Web(args) => commands::web::run(args),
         Command::Air(args) => commands::air::run(args),
         Command::Check(args) => commands::check::run(args, Cli::command()),
+        Command::Mesh(args) => commands::mesh::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Explain(args) => commands::explain::run(args),
         Command::Sockets(args) => commands::sockets::run(args),

@@ -102,7 +102,7 @@ pub(crate) fn command_line() -> String {
     input::shell_line(std::iter::once("taut".to_owned()).chain(arguments))
 }
 
-fn progress_bar() -> ProgressBar {
+pub(crate) fn progress_bar() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }

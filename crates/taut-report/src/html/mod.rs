@@ -4,6 +4,7 @@ mod air;
 mod chart;
 mod explained;
 mod held;
+mod mesh;
 mod page;
 mod section;
 mod traced;
@@ -16,6 +17,7 @@ use page::{code, escape, push, sentence};
 
 pub(crate) use chart::{Spread, SpreadRow, add_spread};
 pub use explained::render_explained;
+pub use mesh::render_mesh;
 pub(crate) use page::Page;
 pub(crate) use section::sheet_tables;
 pub use traced::render_traced;

@@ -2,13 +2,14 @@
 
 mod brief;
 mod grid;
+mod mesh;
 mod paint;
 
 use crate::sheet::{
     Groups, Sheet, Tone, air_sheets, check_sheets, commands, crowd_sheets, echo_sheets, floor_sheets, host_sheets,
     pace_sheets, published_sheets, route_sheets, stream_sheets, tune_sheets,
 };
-use crate::{Document, prose, units};
+use crate::{Document, MeshDocument, prose, units};
 use paint::{paint, wrap};
 
 /// How the text is to look.
@@ -72,6 +73,11 @@ pub fn published(document: &Document, style: Style) -> String {
         text.push_str(&wrap(&format!("Took {took}. At length: {}", row.command), style.width, "", "  ", Tone::Faint));
     }
     paint::finish(&text, style.colour)
+}
+
+/// What a mesh came to: a matrix of each work, then who is beyond a threshold, worst first, and what failed.
+pub fn mesh(document: &MeshDocument, style: Style) -> String {
+    paint::finish(&mesh::render(document, style.width), style.colour)
 }
 
 /// Sheets that belong to no document.

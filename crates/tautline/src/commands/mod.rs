@@ -10,6 +10,7 @@ pub(crate) mod doctor;
 pub(crate) mod echo;
 pub(crate) mod explain;
 pub(crate) mod generate;
+pub(crate) mod mesh;
 pub(crate) mod pace;
 pub(crate) mod pipe;
 pub(crate) mod report;

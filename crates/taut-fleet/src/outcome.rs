@@ -1,0 +1,208 @@
+//! What a mesh came to: the part of its document that is told the same in text, JSON and pages.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::figure::{Figure, Measured};
+
+/// What a mesh came to.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+pub struct MeshOutcome {
+    /// The hosts, in the order of the plan.
+    pub hosts: Vec<HostOutcome>,
+    /// What was measured, in the order of the plan.
+    pub works: Vec<WorkOutcome>,
+}
+
+/// A host of a mesh.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+pub struct HostOutcome {
+    /// Its name.
+    pub name: String,
+    /// What the others dial.
+    pub address: String,
+    /// Where it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rack: Option<String>,
+    /// The version of Tautline over there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Why nothing could be measured there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+/// One work of a plan.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct WorkOutcome {
+    /// `echo` or `stream`.
+    pub work: String,
+    /// `tcp` or `udp`.
+    pub transport: String,
+    /// When a pair is named, as the plan has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warn: Option<String>,
+    /// Whether it was alone on its hosts.
+    pub alone_on_host: bool,
+    /// Whether it was alone in the racks of its hosts.
+    pub alone_in_rack: bool,
+    /// What stands for a pair in the matrix.
+    pub figure: Figure,
+    /// What is usual in this mesh.
+    pub usual: Vec<Usual>,
+    /// The pairs, in the order of the plan.
+    pub pairs: Vec<PairOutcome>,
+}
+
+/// What is usual between hosts: the median over the pairs.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Usual {
+    /// Between which.
+    pub between: Between,
+    /// Of what.
+    pub figure: Figure,
+    /// Nanoseconds, messages, or bits per second.
+    pub value: f64,
+    /// Pairs that were measured.
+    pub pairs: usize,
+}
+
+/// Pairs that are alike.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Between {
+    /// Hosts of which at least one has no rack.
+    Hosts,
+    /// Hosts of one rack.
+    OneRack,
+    /// Hosts of different racks.
+    Racks,
+}
+
+/// One pair.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct PairOutcome {
+    /// Who asked, by its number among the hosts.
+    pub near: usize,
+    /// Who answered.
+    pub far: usize,
+    /// When its measurement began, since the mesh did; absent where it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begin_ns: Option<u64>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_ns: Option<u64>,
+    /// Whether it was measured.
+    pub reached: Reached,
+    /// What was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
+    /// What it is beyond.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub misses: Vec<Miss>,
+    /// The figure of the matrix beside what is usual between such hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times_usual: Option<f64>,
+    /// What a look into it found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explained: Option<Explained>,
+}
+
+/// Whether a pair was measured.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "how", content = "why")]
+pub enum Reached {
+    /// It was.
+    Measured,
+    /// It was tried.
+    Failed(String),
+    /// It was not tried.
+    NotRun(String),
+}
+
+/// A threshold that a pair is beyond.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Miss {
+    /// The threshold, of several that all hold the first.
+    pub threshold: String,
+    /// What it looks at.
+    pub figure: Figure,
+    /// What was found: nanoseconds, messages, or bits per second; null where it falls on a lost message.
+    pub value: Option<f64>,
+    /// What is usual, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usual: Option<f64>,
+}
+
+/// What `taut pace` saw of a pair.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Explained {
+    /// When it began, since the mesh did.
+    pub begin_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
+    /// Why there is nothing more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+    /// The layer that has most of the messages' time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer: Option<String>,
+    /// Its share, from 0 to 1.
+    #[serde(default)]
+    pub layer_share: f64,
+    /// From the intended sending of a message to its being read, median; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery_p50_ns: Option<u64>,
+    /// Messages sent.
+    pub messages: u64,
+    /// Of these, messages that never arrived.
+    pub lost: u64,
+    /// Findings, worst first.
+    pub findings: Vec<Explanation>,
+}
+
+/// A finding in words.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Explanation {
+    /// Short name of the cause.
+    pub cause: String,
+    /// The cause in a sentence.
+    pub summary: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl MeshOutcome {
+    /// Whether any pair is beyond a threshold.
+    pub fn has_misses(&self) -> bool {
+        self.works.iter().flat_map(|work| &work.pairs).any(|pair| !pair.misses.is_empty())
+    }
+
+    /// Whether a host or a pair could not be measured, though it was tried.
+    pub fn has_failed(&self) -> bool {
+        let failed = |pair: &PairOutcome| matches!(pair.reached, Reached::Failed(_));
+        self.hosts.iter().any(|host| host.failed.is_some())
+            || self.works.iter().flat_map(|work| &work.pairs).any(failed)
+    }
+}
+
+impl WorkOutcome {
+    /// Numbers of the pairs that are beyond a threshold, worst first: who loses most, then who is furthest from what
+    /// is usual.
+    pub fn worst(&self) -> Vec<usize> {
+        let mut worst: Vec<usize> =
+            (0..self.pairs.len()).filter(|&number| !self.pairs[number].misses.is_empty()).collect();
+        worst.sort_by(|&a, &b| self.pairs[b].badness(self.figure).total_cmp(&self.pairs[a].badness(self.figure)));
+        worst
+    }
+}
+
+impl PairOutcome {
+    fn badness(&self, figure: Figure) -> f64 {
+        let Some(measured) = &self.measured else { return 0.0 };
+        let times = self.times_usual.unwrap_or_else(|| figure.of(measured).unwrap_or_default());
+        let times = if figure == Figure::Throughput { 1.0 / times.max(1e-9) } else { times };
+        // A loss costs a timeout, which is beyond all that is usual.
+        times + measured.lost_share() * 1e6
+    }
+}

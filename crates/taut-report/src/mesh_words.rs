@@ -1,0 +1,91 @@
+//! What is said of pairs of a mesh, in text and pages alike.
+
+use taut_fleet::{Between, Explained, Figure, Measured, MeshOutcome, Miss, PairOutcome, Usual, WorkOutcome};
+
+use crate::units;
+
+/// A value of a figure; without one it falls on a lost message.
+pub(crate) fn value(figure: Figure, value: Option<f64>) -> String {
+    match (figure, value) {
+        (_, None) => units::LOST.to_owned(),
+        (Figure::Lost, Some(value)) => units::count(value as u64),
+        (Figure::Throughput, Some(value)) => units::bit_rate(value),
+        (_, Some(value)) => units::time(value as u64),
+    }
+}
+
+/// The same of a pair.
+pub(crate) fn of_pair(figure: Figure, measured: &Measured) -> String {
+    match figure.of(measured) {
+        None => "–".to_owned(),
+        Some(found) => value(figure, Some(found).filter(|found| found.is_finite())),
+    }
+}
+
+/// `echo udp`.
+pub(crate) fn work(work: &WorkOutcome) -> String {
+    format!("{} {}", work.work, work.transport)
+}
+
+/// What is usual, in a sentence.
+pub(crate) fn usual(work: &WorkOutcome) -> String {
+    let of = |usual: &Usual| {
+        let between = match usual.between {
+            Between::Hosts => "",
+            Between::OneRack => " in a rack",
+            Between::Racks => " between racks",
+        };
+        format!("{} {}{between}", usual.figure, value(usual.figure, Some(usual.value)))
+    };
+    let usual: Vec<String> = work.usual.iter().filter(|usual| usual.figure != Figure::Lost).map(of).collect();
+    if usual.is_empty() { "too few pairs to say what is usual".to_owned() } else { format!("usual: {}", usual.join(", ")) }
+}
+
+/// `h3 > h9`.
+pub(crate) fn ends(outcome: &MeshOutcome, pair: &PairOutcome) -> String {
+    let name = |host: usize| outcome.hosts.get(host).map_or("?", |host| host.name.as_str());
+    format!("{} > {}", name(pair.near), name(pair.far))
+}
+
+/// What a pair is beyond, and by how much.
+pub(crate) fn miss(pair: &PairOutcome, miss: &Miss) -> String {
+    let Miss { threshold, figure, value: found, usual } = miss;
+    if *figure == Figure::Lost {
+        let measured = pair.measured.clone().unwrap_or_default();
+        let (lost, sent) = (units::count(measured.lost), units::count(measured.sent));
+        return format!("{lost} of {sent} messages lost (`{threshold}`)");
+    }
+    let usual = match (usual, found) {
+        (Some(usual), Some(found)) if *usual > 0.0 => {
+            format!(", {} times the usual {}", units::number(found / usual), value(*figure, Some(*usual)))
+        }
+        (Some(usual), _) => format!(", and usual is {}", value(*figure, Some(*usual))),
+        (None, _) => String::new(),
+    };
+    format!("{figure} {}{usual} (`{threshold}`)", value(*figure, *found))
+}
+
+/// What a look into a pair saw, a sentence each.
+pub(crate) fn explained(explained: &Explained) -> Vec<String> {
+    if let Some(why) = &explained.failed {
+        return vec![format!("pace: it could not be looked into: {why}")];
+    }
+    let mut told = Vec::new();
+    let lost = match explained.lost {
+        0 => String::new(),
+        lost => format!("{} of {} messages lost; ", units::count(lost), units::count(explained.messages)),
+    };
+    let took = explained.delivery_p50_ns.map_or_else(String::new, |ns| format!(", {} from the schedule to the reader", units::time(ns)));
+    match &explained.layer {
+        Some(layer) => told.push(format!(
+            "pace: {lost}{} of the messages' time is in: {layer}{took}",
+            units::share(explained.layer_share)
+        )),
+        None => told.push(format!("pace: {lost}it tells no layer{took}")),
+    }
+    match explained.findings.as_slice() {
+        [] => told.push("no cause found at either host: what is left is the path between them".to_owned()),
+        found => told.extend(found.iter().flat_map(|one| [format!("{} [{}]", one.summary, one.cause), one.remedy.clone()])),
+    }
+    told
+}

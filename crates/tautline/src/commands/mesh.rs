@@ -1,0 +1,245 @@
+use std::fs;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use indicatif::ProgressBar;
+use taut_fleet::{Pair, Plan, Progress, Settings, Sums, Via, choose};
+use taut_link::{Error, clock};
+use taut_record::{Ended, FORMAT_VERSION};
+use taut_report::{MeshCheckDocument, MeshDocument, html, table};
+
+use crate::exit::Code;
+use crate::{output, run};
+
+/// Measure between many hosts: who is slow or loses, beside all others
+///
+/// The plan says in TOML which hosts there are, which pairs of them are measured, and what is too slow. The hosts need
+/// nothing but `taut` and a way to start it: ssh, kubectl exec, ip netns exec. What is to be alone on a host or in a rack
+/// is alone there. docs/mesh.md has a plan to begin with.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  taut mesh check mesh.toml                      pairs, packets, series and bytes, before anything is sent
+  taut mesh run mesh.toml --via 'ssh {host}'     measure all pairs once; code 3 when one is beyond a threshold
+  taut mesh run mesh.toml --via 'kubectl exec {host} --' --out measured
+  taut mesh report measured --html mesh.html     draw it again")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: MeshCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum MeshCommand {
+    Check(CheckArgs),
+    Run(RunArgs),
+    Report(ReportArgs),
+}
+
+/// Say what a plan comes to: pairs, packets, series, bytes a day, and how long a run takes
+///
+/// Sends nothing and starts nothing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  taut mesh check mesh.toml
+  taut mesh check mesh.toml --all --json")]
+struct CheckArgs {
+    #[command(flatten)]
+    plan: PlanArgs,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measure all pairs of a plan once, by a command that gets to each host
+///
+/// Starts `taut serve` on each host that is asked and `taut echo` or `taut stream` on each that asks, gathers what they
+/// print, and ends them, also at Ctrl-C. A host that can't be reached is named and stops nothing else. Pairs beyond a
+/// threshold of the plan come first; with `explain = true` in the plan, one `taut pace` says who holds their messages.
+///
+/// --via is split into words as a shell does it, and {host} is replaced in each; no shell sees a host's name. Exit code
+/// 1 when a host or pair failed, 3 when a pair is beyond a threshold.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  taut mesh run mesh.toml --via 'ssh {host}'
+  taut mesh run mesh.toml --via 'ssh -o BatchMode=yes ops@{host}' --taut /opt/taut --html mesh.html
+  taut mesh run mesh.toml --via 'kubectl exec {host} --' --out measured
+  taut mesh run mesh.toml --via 'ip netns exec {host}' --json")]
+struct RunArgs {
+    #[command(flatten)]
+    plan: PlanArgs,
+    /// The command that gets to a host, with {host} where its name belongs
+    #[arg(long, value_name = "COMMAND")]
+    via: Via,
+    /// The program over there
+    #[arg(long, value_name = "PATH", default_value = "taut")]
+    taut: String,
+    /// Keep what was measured in this directory, for taut mesh report; it is made if it is not there
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    output: MeshOutput,
+}
+
+/// Draw again what taut mesh run --out has kept
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  taut mesh report measured
+  taut mesh report measured --html mesh.html")]
+struct ReportArgs {
+    /// The directory of --out, or a file that --json made
+    #[arg(value_name = "DIR")]
+    from: PathBuf,
+    #[command(flatten)]
+    output: MeshOutput,
+}
+
+#[derive(Debug, clap::Args)]
+struct PlanArgs {
+    /// The plan, in TOML
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Measure all pairs even of more than 64 hosts, if the plan says pairs = "all"
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
+struct MeshOutput {
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+    /// Write a self-contained HTML page with a picture of all pairs
+    #[arg(long, value_name = "FILE", value_parser = output::out_file())]
+    html: Option<PathBuf>,
+}
+
+/// No plan is longer, in bytes: 100,000 hosts with a table each.
+const LONGEST_PLAN: u64 = 16 << 20;
+/// What `--out` keeps beside the documents of the pairs.
+const KEPT: &str = "mesh.json";
+
+pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
+    match args.command {
+        MeshCommand::Check(args) => check(&args),
+        MeshCommand::Run(args) => measure(&args),
+        MeshCommand::Report(args) => {
+            let kept = if args.from.is_dir() { args.from.join(KEPT) } else { args.from };
+            // However it ended, showing it is all that is asked for now.
+            args.output.emit(&MeshDocument::read(&kept)?).map(|()| Code::Ok)
+        }
+    }
+}
+
+fn check(args: &CheckArgs) -> anyhow::Result<Code> {
+    let (plan, pairs) = args.plan.read()?;
+    let file = output::shown(&args.plan.file);
+    let document = MeshCheckDocument::new(file, plan.pairs.to_string(), Sums::of(&plan, &pairs));
+    output::print(&if args.json { output::printable_json(&document.to_json()) } else { document.to_text() })?;
+    Ok(Code::Ok)
+}
+
+fn measure(args: &RunArgs) -> anyhow::Result<Code> {
+    let (plan, pairs) = args.plan.read()?;
+    if let Some(out) = &args.out {
+        make_room(out)?;
+    }
+    if let Some(html) = &args.output.html {
+        output::make_sure(html)?;
+    }
+    let interrupt = run::interrupt_on_signals()?;
+    let stop = interrupt.flag();
+    let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let began = clock::now();
+    let settings = Settings { via: &args.via, taut: &args.taut, out: args.out.as_deref(), stop: &stop };
+    let teller = Teller { bar: run::progress_bar(), is_seen: std::io::stderr().is_terminal() };
+    let outcome = taut_fleet::run(&plan, &pairs, settings, &|progress| teller.tell(progress));
+    teller.bar.finish_and_clear();
+    let document = MeshDocument {
+        format_version: FORMAT_VERSION,
+        command: "mesh".to_owned(),
+        command_line: run::command_line(),
+        file: output::shown(&args.plan.file),
+        tautline: env!("CARGO_PKG_VERSION").to_owned(),
+        started_unix_s,
+        duration_ns: u64::try_from(clock::now().saturating_since(began).as_nanos()).unwrap_or(u64::MAX),
+        ended: if interrupt.is_set() { Ended::Interrupted } else { Ended::Complete },
+        outcome,
+    };
+    if let Some(out) = &args.out {
+        output::write_file(&out.join(KEPT), &document.to_json())?;
+    }
+    args.output.emit(&document)?;
+    Ok(match () {
+        () if interrupt.is_set() => Code::Interrupted,
+        () if document.outcome.has_failed() => Code::Failed,
+        () if document.outcome.has_misses() => Code::ThresholdMissed,
+        () => Code::Ok,
+    })
+}
+
+impl PlanArgs {
+    fn read(&self) -> anyhow::Result<(Plan, Vec<Pair>)> {
+        let file = self.file.display();
+        let wrong = |why: String| Error::Input(format!("{file}: {why}"));
+        let bytes = taut_link::read_short(&self.file, LONGEST_PLAN)
+            .map_err(|error| Error::Input(format!("cannot read {file}: {error}")))?;
+        let text = String::from_utf8(bytes).map_err(|_| wrong("it is no text (UTF-8)".to_owned()))?;
+        let plan = Plan::parse(&text).map_err(|error| wrong(error.to_string()))?;
+        let pairs = choose(&plan, self.all).map_err(|error| wrong(error.to_string()))?;
+        Ok((plan, pairs))
+    }
+}
+
+impl MeshOutput {
+    fn emit(&self, document: &MeshDocument) -> anyhow::Result<()> {
+        if let Some(path) = &self.html {
+            output::write_file(path, &html::render_mesh(document))?;
+        }
+        let text = if self.json {
+            output::printable_json(&document.to_json())
+        } else {
+            table::mesh(document, output::style())
+        };
+        output::print(&text)
+    }
+}
+
+/// An older run that is there already would be mixed with this one.
+fn make_room(out: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(out).with_context(|| format!("make {}", out.display()))?;
+    let mut there = fs::read_dir(out).with_context(|| format!("read {}", out.display()))?;
+    if there.next().is_some() {
+        return Err(Error::Input(format!("{} is not empty: name a new directory for --out", out.display())).into());
+    }
+    Ok(())
+}
+
+/// How far it is, on stderr: a bar on a terminal, and a line for each part elsewhere.
+struct Teller {
+    bar: ProgressBar,
+    is_seen: bool,
+}
+
+impl Teller {
+    fn tell(&self, progress: &Progress) {
+        let (what, done, all) = match progress {
+            Progress::Unreachable(host, why) => {
+                let (host, why) = (output::printable_lines(host), output::printable_lines(why));
+                self.bar.suspend(|| anstream::eprintln!("taut: {host} can't be reached: {why}"));
+                return;
+            }
+            Progress::Hosts(done, all) => ("hosts", *done, *all),
+            Progress::Pairs(done, all) => ("measurements", *done, *all),
+            Progress::Explained(done, all) => ("looks into pairs", *done, *all),
+        };
+        if self.is_seen {
+            self.bar.set_message(format!("{done} of {all} {what}"));
+            self.bar.set_length(all as u64);
+            self.bar.set_position(done as u64);
+        } else if done == all || done % all.div_ceil(10).max(1) == 0 {
+            anstream::eprintln!("taut: {done} of {all} {what}");
+        }
+    }
+}
