@@ -56,10 +56,13 @@ impl Table {
         }
         let listen = listen.or_else(|| address.parse().ok()).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let rack = rack.or_else(|| labels.get("rack").cloned());
-        if let Some(bad) = rack.iter().chain(labels.values()).find(|text| text.is_empty() || text.chars().any(taut_event::steers))
+        if let Some(bad) =
+            rack.iter().chain(labels.values()).find(|text| text.is_empty() || text.chars().any(taut_event::steers))
         {
             let bad = taut_event::printable(bad);
-            return Err(Error::new(format!("`{bad}` of {name}: a rack or label is not empty and has no control characters")));
+            return Err(Error::new(format!(
+                "`{bad}` of {name}: a rack or label is not empty and has no control characters"
+            )));
         }
         Ok(Host { name, address, listen, rack, labels })
     }
@@ -106,7 +109,9 @@ mod tests {
     #[test]
     fn names_are_data_and_addresses_are_checked() {
         let host = |name: &str, address: Option<&str>| {
-            Table { address: address.map(str::to_owned), ..Table::named(name) }.host().map_err(|error| error.to_string())
+            Table { address: address.map(str::to_owned), ..Table::named(name) }
+                .host()
+                .map_err(|error| error.to_string())
         };
         let odd = host("a b;$(x)'\"", Some("10.0.0.1")).unwrap();
         assert_eq!((odd.name.as_str(), odd.listen.to_string().as_str()), ("a b;$(x)'\"", "10.0.0.1"));

@@ -59,7 +59,12 @@ fn usual(hosts: &[HostOutcome], pairs: &[PairOutcome], figure: Figure) -> Vec<Us
         let mut values: Vec<f64> = alike.filter_map(|pair| figure.of(pair.measured.as_ref()?)).collect();
         values.sort_by(f64::total_cmp);
         let value = *values.get(values.len().checked_sub(1)? / 2)?;
-        (values.len() >= LEAST_PAIRS && value.is_finite()).then_some(Usual { between, figure, value, pairs: values.len() })
+        (values.len() >= LEAST_PAIRS && value.is_finite()).then_some(Usual {
+            between,
+            figure,
+            value,
+            pairs: values.len(),
+        })
     };
     [Between::Hosts, Between::OneRack, Between::Racks].into_iter().filter_map(of).collect()
 }
@@ -141,7 +146,8 @@ mod tests {
 
     #[test]
     fn of_few_pairs_nothing_is_usual() {
-        let work = judged("p50 > 3 * usual", [None; 6], vec![pair(0, 1, 50, 0), pair(0, 2, 50, 0), pair(1, 2, 9000, 0)]);
+        let work =
+            judged("p50 > 3 * usual", [None; 6], vec![pair(0, 1, 50, 0), pair(0, 2, 50, 0), pair(1, 2, 9000, 0)]);
         assert!(work.usual.is_empty() && work.worst().is_empty());
     }
 }

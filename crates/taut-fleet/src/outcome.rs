@@ -144,7 +144,8 @@ pub struct Explained {
     /// Why there is nothing more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// The layer that has most of the messages' time.
+    /// The layer that has most of the messages' time: `program`, `call`, `socket`, `driver`, `medium`, `peer program`,
+    /// or `medium or peer program` where the peer's kernel does not tell when a message came (UDP).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer: Option<String>,
     /// Its share, from 0 to 1.
@@ -188,21 +189,27 @@ impl MeshOutcome {
 
 impl WorkOutcome {
     /// Numbers of the pairs that are beyond a threshold, worst first: who loses most, then who is furthest from what
-    /// is usual.
+    /// is usual, in any figure that is beyond one.
     pub fn worst(&self) -> Vec<usize> {
         let mut worst: Vec<usize> =
             (0..self.pairs.len()).filter(|&number| !self.pairs[number].misses.is_empty()).collect();
-        worst.sort_by(|&a, &b| self.pairs[b].badness(self.figure).total_cmp(&self.pairs[a].badness(self.figure)));
+        worst.sort_by(|&a, &b| self.pairs[b].badness().total_cmp(&self.pairs[a].badness()));
         worst
     }
 }
 
 impl PairOutcome {
-    fn badness(&self, figure: Figure) -> f64 {
-        let Some(measured) = &self.measured else { return 0.0 };
-        let times = self.times_usual.unwrap_or_else(|| figure.of(measured).unwrap_or_default());
-        let times = if figure == Figure::Throughput { 1.0 / times.max(1e-9) } else { times };
-        // A loss costs a timeout, which is beyond all that is usual.
-        times + measured.lost_share() * 1e6
+    fn badness(&self) -> f64 {
+        let beside_usual = |miss: &Miss| {
+            let ratio = match (miss.value, miss.usual) {
+                // A loss costs a time-out, which is beyond all that is usual.
+                (None, _) => 1e6,
+                (Some(value), Some(usual)) if usual > 0.0 => value / usual,
+                _ => 1.0,
+            };
+            if miss.figure == Figure::Throughput { 1.0 / ratio.max(1e-9) } else { ratio }
+        };
+        let lost = self.measured.as_ref().map_or(0.0, Measured::lost_share);
+        self.misses.iter().map(beside_usual).fold(0.0, f64::max) + lost * 1e6
     }
 }

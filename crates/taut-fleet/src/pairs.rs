@@ -72,8 +72,7 @@ pub fn choose(plan: &Plan, all_is_meant: bool) -> Result<Vec<Pair>, Error> {
             if all > MOST_PAIRS {
                 return too_many(all);
             }
-            let mut pairs: Vec<Pair> =
-                members.iter().flat_map(|rack| circle(rack, 1..=rack.len() / 2)).collect();
+            let mut pairs: Vec<Pair> = members.iter().flat_map(|rack| circle(rack, 1..=rack.len() / 2)).collect();
             // A rack's hosts stand together, so from the longest rack on every step leads out of it.
             let longest = members.iter().map(Vec::len).max().unwrap_or(1);
             let order: Vec<usize> = members.into_iter().flatten().collect();
@@ -160,7 +159,9 @@ mod tests {
 
     fn each_once(pairs: &[Pair]) -> bool {
         let mut seen = HashSet::new();
-        pairs.iter().all(|pair| pair.near != pair.far && seen.insert((pair.near.min(pair.far), pair.near.max(pair.far))))
+        pairs
+            .iter()
+            .all(|pair| pair.near != pair.far && seen.insert((pair.near.min(pair.far), pair.near.max(pair.far))))
     }
 
     #[test]

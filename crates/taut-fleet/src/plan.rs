@@ -195,7 +195,11 @@ impl TryFrom<WorkTable> for Work {
                 let kind = Kind::Stream { time: table.time.unwrap_or(Duration::from_secs(10)) };
                 (kind, transport, Duration::from_secs(21_600))
             }
-            _ => return Err(Error::new("a work is either `echo = \"udp\"` or `stream = \"tcp\"` (udp and tcp in both)")),
+            _ => {
+                return Err(Error::new(
+                    "a work is either `echo = \"udp\"` or `stream = \"tcp\"` (udp and tcp in both)",
+                ));
+            }
         };
         // Two streams at once would each have a part of the link.
         let alone = table.alone.unwrap_or(if kind.name() == "stream" { vec![Place::Host] } else { Vec::new() });
@@ -228,7 +232,9 @@ impl Work {
             let is_rate = term.figure == Figure::Throughput;
             match &self.kind {
                 Kind::Echo { .. } if is_rate => {
-                    return Err(Error::new("`throughput` is of a stream: an echo has min, mean, p50 … p9999, max, lost"));
+                    return Err(Error::new(
+                        "`throughput` is of a stream: an echo has min, mean, p50 … p9999, max, lost",
+                    ));
                 }
                 Kind::Stream { .. } if !is_rate => {
                     return Err(Error::new(format!("`{}` is of an echo: a stream has throughput", term.figure)));
@@ -280,7 +286,9 @@ impl Plan {
     fn check(self) -> Result<Self, Error> {
         let hosts = self.hosts.len();
         if !(2..=MOST_HOSTS).contains(&hosts) {
-            return Err(Error::new(format!("mesh.hosts: a mesh has from 2 to {MOST_HOSTS} hosts, and there are {hosts}")));
+            return Err(Error::new(format!(
+                "mesh.hosts: a mesh has from 2 to {MOST_HOSTS} hosts, and there are {hosts}"
+            )));
         }
         let mut names = HashSet::new();
         if let Some(twice) = self.hosts.iter().find(|host| !names.insert(host.name.as_str())) {
@@ -303,8 +311,12 @@ impl Plan {
     /// The number of each host's rack, counted in the order of their names.
     pub fn racks(&self) -> Vec<Option<usize>> {
         let named = || self.hosts.iter().filter_map(|host| host.rack.as_deref());
-        let numbers: BTreeMap<&str, usize> =
-            named().collect::<std::collections::BTreeSet<_>>().into_iter().enumerate().map(|(n, name)| (name, n)).collect();
+        let numbers: BTreeMap<&str, usize> = named()
+            .collect::<std::collections::BTreeSet<_>>()
+            .into_iter()
+            .enumerate()
+            .map(|(n, name)| (name, n))
+            .collect();
         self.hosts.iter().map(|host| numbers.get(host.rack.as_deref()?).copied()).collect()
     }
 }
@@ -385,7 +397,10 @@ time = "10s"
     #[test]
     fn a_plan_is_read() {
         let plan = Plan::parse(WHOLE).unwrap();
-        assert_eq!((plan.pairs, plan.hosts[1].address.as_str(), plan.patience.as_secs()), (Pairs::Peers(1), "10.0.0.2", 5));
+        assert_eq!(
+            (plan.pairs, plan.hosts[1].address.as_str(), plan.patience.as_secs()),
+            (Pairs::Peers(1), "10.0.0.2", 5)
+        );
         assert_eq!(plan.racks(), [None, Some(0)]);
         assert_eq!((plan.work[0].figure(), plan.work[1].figure()), (Figure::P99, Figure::Throughput));
         assert!(!plan.work[0].alone_on_host && plan.work[1].alone_on_host && !plan.work[1].alone_in_rack);

@@ -219,7 +219,9 @@ mod tests {
         // Its child has the same group, and its number is free again when it is gone.
         let mut stubborn = start("sleep 30 & echo $!; wait", Stdio::null());
         let number = |line: &str| line.parse::<i32>().ok();
-        let Waited::Done(Some(child)) = stubborn.wait_for_line(long, &never, number).unwrap() else { panic!("a number") };
+        let Waited::Done(Some(child)) = stubborn.wait_for_line(long, &never, number).unwrap() else {
+            panic!("a number")
+        };
         drop(stubborn);
         let child = Pid::from_raw(child).unwrap();
         while rustix::process::test_kill_process(child).is_ok() {

@@ -29,6 +29,11 @@ const LOOK: Duration = Duration::from_secs(3);
 /// Handshakes and time-outs of a measurement, beyond what it is meant to take.
 const MARGIN: Duration = Duration::from_secs(10);
 
+/// The two last layers of a message, where they can't be told apart.
+const UNTOLD: &str = "medium or peer program";
+/// Lines of a command's output that are tried as the beginning of its document.
+const MOST_BEGINS: usize = 100;
+
 /// How a mesh is run.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings<'a> {
@@ -106,7 +111,8 @@ impl Mesh<'_> {
         let hosts = &self.plan.hosts;
         let asks: HashSet<usize> = pairs.iter().map(|pair| pair.near).collect();
         let answers: HashSet<usize> = pairs.iter().map(|pair| pair.far).collect();
-        let greeted: Vec<Mutex<Option<(HostOutcome, Option<There>)>>> = hosts.iter().map(|_| Mutex::new(None)).collect();
+        let greeted: Vec<Mutex<Option<(HostOutcome, Option<There>)>>> =
+            hosts.iter().map(|_| Mutex::new(None)).collect();
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {
             for _ in 0..self.plan.at_once.min(hosts.len()) {
@@ -167,11 +173,13 @@ impl Mesh<'_> {
     }
 
     fn serve(&self, host: &Host) -> Result<There, String> {
-        let wanted: Vec<Transport> = [Transport::Udp, Transport::Tcp].into_iter().filter(|one| self.uses(*one)).collect();
+        let wanted: Vec<Transport> =
+            [Transport::Udp, Transport::Tcp].into_iter().filter(|one| self.uses(*one)).collect();
         let at = SocketAddr::new(host.listen, self.plan.port);
         let endpoints = wanted.iter().map(|transport| format!("{}://{at}", transport.name()));
         let arguments = ["serve", "--json", "--while-stdin-open"].map(str::to_owned).into_iter().chain(endpoints);
-        let mut server = Running::start(&self.line(host, arguments), Stdio::piped()).map_err(|error| error.to_string())?;
+        let mut server =
+            Running::start(&self.line(host, arguments), Stdio::piped()).map_err(|error| error.to_string())?;
         let waited = server.wait_for_line(self.plan.patience, self.settings.stop, listening);
         match waited.map_err(|error| error.to_string())? {
             Waited::Done(Some(ports)) => Ok(There { server: Some(Mutex::new(server)), ports }),
@@ -376,10 +384,9 @@ impl Mesh<'_> {
         let tell = |done, of| (self.tell)(&Progress::Explained(done, of));
         let found = self.each(jobs, &tell, &|job| {
             let begin_ns = self.since();
-            let explained = self.explain_one(job, there).unwrap_or_else(|why| Explained {
-                failed: Some(why),
-                ..Explained::default()
-            });
+            let explained = self
+                .explain_one(job, there)
+                .unwrap_or_else(|why| Explained { failed: Some(why), ..Explained::default() });
             Explained { begin_ns, end_ns: self.since(), ..explained }
         });
         for (job, explained) in found {
@@ -390,9 +397,12 @@ impl Mesh<'_> {
     }
 
     fn explain_one(&self, job: &Job, there: &[Option<There>]) -> Result<Explained, String> {
-        let arguments = ["pace".to_owned(), self.endpoint(job, there)?].into_iter().chain(
-            [format!("--time={}s", LOOK.as_secs()), "--rounds=1".to_owned(), "--place=free".to_owned(), "--json".to_owned()],
-        );
+        let arguments = ["pace".to_owned(), self.endpoint(job, there)?].into_iter().chain([
+            format!("--time={}s", LOOK.as_secs()),
+            "--rounds=1".to_owned(),
+            "--place=free".to_owned(),
+            "--json".to_owned(),
+        ]);
         let line = self.line(&self.plan.hosts[job.pair.near], arguments);
         let text = self.ask(line, LOOK + MARGIN + self.plan.patience)?;
         self.keep("pace", job, &text);
@@ -415,10 +425,11 @@ fn listening(line: &str) -> Option<Vec<(Transport, u16)>> {
     value["listening"].as_array().map(|endpoints| endpoints.iter().filter_map(port).collect())
 }
 
-/// The one JSON object in what a command printed. Shells over there greet before it.
+/// The one JSON object in what a command printed. Shells over there may greet before it.
 fn document(text: &str) -> Option<Value> {
-    let begin = if text.starts_with('{') { 0 } else { text.find("\n{")? + 1 };
-    serde_json::from_str(&text[begin..]).ok().filter(|value: &Value| value.get("format_version").is_some())
+    let begins = text.match_indices('{').map(|(at, _)| at).filter(|&at| at == 0 || text[..at].ends_with('\n'));
+    let read = |at: usize| serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>().next()?.ok();
+    begins.take(MOST_BEGINS).filter_map(read).find(|value| value.get("format_version").is_some())
 }
 
 fn recording(text: &str) -> Result<Recording, String> {
@@ -438,12 +449,17 @@ fn explained(text: &str) -> Result<Explained, String> {
             _ => "it has no results".to_owned(),
         });
     };
-    let whole: u64 = row.ledger_ns.iter().map(|(_, ns)| ns).sum();
-    let longest = row.ledger_ns.iter().max_by_key(|(_, ns)| ns).filter(|_| whole > 0);
+    let mut layers: Vec<(&str, u64)> = row.ledger_ns.iter().map(|(name, ns)| (name.as_str(), *ns)).collect();
+    // Where the peer's kernel does not tell when a message came, all until it was read is booked on the last layer.
+    if row.excerpt.iter().all(|message| message.received.is_none()) {
+        layers.iter_mut().filter(|(name, _)| *name == "peer program").for_each(|(name, _)| *name = UNTOLD);
+    }
+    let whole: u64 = layers.iter().map(|(_, ns)| ns).sum();
+    let longest = layers.iter().max_by_key(|(_, ns)| ns).filter(|_| whole > 0);
     let value = document(text).unwrap_or_default();
     let findings = value["findings"].as_array().into_iter().flatten();
     Ok(Explained {
-        layer: longest.map(|(name, _)| name.clone()),
+        layer: longest.map(|(name, _)| (*name).to_owned()),
         layer_share: longest.map_or(0.0, |(_, ns)| *ns as f64 / whole as f64),
         delivery_p50_ns: row.delivery_ns.as_ref().and_then(|times| times.p50.time()),
         messages: row.messages,

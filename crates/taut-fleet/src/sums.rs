@@ -74,7 +74,8 @@ impl Sums {
         }
         let most = of_host.iter().copied().max().unwrap_or(0);
         let racks = plan.hosts.iter().filter_map(|host| host.rack.as_deref()).collect::<BTreeSet<_>>().len();
-        let works: Vec<WorkSums> = plan.work.iter().map(|work| WorkSums::of(plan, work, racks, pairs.len(), most)).collect();
+        let works: Vec<WorkSums> =
+            plan.work.iter().map(|work| WorkSums::of(plan, work, racks, pairs.len(), most)).collect();
         let per_day = |work: &Work| pairs.len() as f64 * DAY_S / work.every.as_secs_f64();
         let measurements_per_day: f64 = plan.work.iter().map(per_day).sum();
         let wire = |work: &Work| per_day(work) * echo_frames(work).map_or(0.0, |(_, bytes)| bytes);

@@ -212,7 +212,20 @@ mod tests {
 
     #[test]
     fn what_is_no_condition_is_refused() {
-        for wrong in ["", "p99", "> 2ms", "p99 > 2", "p98 > 2ms", "p99 > 2ms or", "or p99 > 1s", "p99 > x * usual", "p99 > -1 * usual", "lost > 2ms", "lost > -1%", "p99 2ms"] {
+        for wrong in [
+            "",
+            "p99",
+            "> 2ms",
+            "p99 > 2",
+            "p98 > 2ms",
+            "p99 > 2ms or",
+            "or p99 > 1s",
+            "p99 > x * usual",
+            "p99 > -1 * usual",
+            "lost > 2ms",
+            "lost > -1%",
+            "p99 2ms",
+        ] {
             assert!(wrong.parse::<Warn>().is_err(), "{wrong}");
         }
     }

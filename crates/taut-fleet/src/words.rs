@@ -55,7 +55,9 @@ fn parts(text: &str) -> (&str, &str) {
 pub(crate) fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
     let time = time(&text).map_err(de::Error::custom)?;
-    Some(time).filter(|time| !time.is_zero()).ok_or_else(|| de::Error::custom(format!("`{text}` must be more than zero")))
+    Some(time)
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| de::Error::custom(format!("`{text}` must be more than zero")))
 }
 
 /// The same where it may be left out.

@@ -1,8 +1,12 @@
 //! What is said of pairs of a mesh, in text and pages alike.
 
+use taut_explain::Stage;
 use taut_fleet::{Between, Explained, Figure, Measured, MeshOutcome, Miss, PairOutcome, Usual, WorkOutcome};
 
 use crate::units;
+
+/// The two last layers of a message, where they can't be told apart.
+const UNTOLD: &str = "medium or peer program";
 
 /// A value of a figure; without one it falls on a lost message.
 pub(crate) fn value(figure: Figure, value: Option<f64>) -> String {
@@ -38,7 +42,11 @@ pub(crate) fn usual(work: &WorkOutcome) -> String {
         format!("{} {}{between}", usual.figure, value(usual.figure, Some(usual.value)))
     };
     let usual: Vec<String> = work.usual.iter().filter(|usual| usual.figure != Figure::Lost).map(of).collect();
-    if usual.is_empty() { "too few pairs to say what is usual".to_owned() } else { format!("usual: {}", usual.join(", ")) }
+    if usual.is_empty() {
+        "too few pairs to say what is usual".to_owned()
+    } else {
+        format!("usual: {}", usual.join(", "))
+    }
 }
 
 /// `h3 > h9`.
@@ -70,22 +78,47 @@ pub(crate) fn explained(explained: &Explained) -> Vec<String> {
     if let Some(why) = &explained.failed {
         return vec![format!("pace: it could not be looked into: {why}")];
     }
-    let mut told = Vec::new();
     let lost = match explained.lost {
         0 => String::new(),
         lost => format!("{} of {} messages lost; ", units::count(lost), units::count(explained.messages)),
     };
-    let took = explained.delivery_p50_ns.map_or_else(String::new, |ns| format!(", {} from the schedule to the reader", units::time(ns)));
-    match &explained.layer {
-        Some(layer) => told.push(format!(
-            "pace: {lost}{} of the messages' time is in: {layer}{took}",
-            units::share(explained.layer_share)
-        )),
-        None => told.push(format!("pace: {lost}it tells no layer{took}")),
-    }
+    let of = explained.delivery_p50_ns.map_or_else(
+        || "of the messages' time".to_owned(),
+        |ns| format!("of the {} from schedule to reader", units::time(ns)),
+    );
+    let mut told = vec![match &explained.layer {
+        Some(layer) => format!("pace: {lost}{} {of} are in {}", units::share(explained.layer_share), place(layer)),
+        None => format!("pace: {lost}no time of messages is known"),
+    }];
+    let is_on_the_way = explained.layer.as_deref() == Some(Stage::Medium.name()) && explained.layer_share > 0.5;
     match explained.findings.as_slice() {
-        [] => told.push("no cause found at either host: what is left is the path between them".to_owned()),
-        found => told.extend(found.iter().flat_map(|one| [format!("{} [{}]", one.summary, one.cause), one.remedy.clone()])),
+        [] if is_on_the_way => told.push("no cause found at either host, so look at what lies between them".to_owned()),
+        [] if explained.layer.as_deref() == Some(UNTOLD) => {
+            told.push(
+                "no cause found at the sender; a work over tcp tells the path from the reading program".to_owned(),
+            );
+        }
+        [] => told.push("no cause found while it was looked at".to_owned()),
+        found => {
+            told.extend(found.iter().flat_map(|one| [format!("{} [{}]", one.summary, one.cause), one.remedy.clone()]));
+        }
     }
     told
+}
+
+/// A layer as it stands after "in".
+fn place(layer: &str) -> String {
+    if layer == UNTOLD {
+        return "the path between the hosts, or wait for the reading program".to_owned();
+    }
+    const WORDS: [(Stage, &str); 6] = [
+        (Stage::Program, "the sending program, which was late"),
+        (Stage::Call, "the sending call"),
+        (Stage::Socket, "the sending socket"),
+        (Stage::Driver, "the sender's driver"),
+        (Stage::Medium, "the path between the hosts"),
+        (Stage::PeerProgram, "the reading program, which was late"),
+    ];
+    let known = WORDS.iter().find(|(one, _)| one.name() == layer);
+    known.map_or_else(|| layer.to_owned(), |(_, words)| (*words).to_owned())
 }

@@ -49,8 +49,7 @@ impl MeshDocument {
         if value["command"] != "mesh" {
             return Err(shape("command", "it is not `mesh`".to_owned()));
         }
-        let document: Self =
-            serde_json::from_value(value).map_err(|error| shape("the document", error.to_string()))?;
+        let document: Self = serde_json::from_value(value).map_err(|error| shape("the document", error.to_string()))?;
         let hosts = document.outcome.hosts.len();
         let pairs = document.outcome.works.iter().flat_map(|work| &work.pairs);
         match pairs.into_iter().find(|pair| pair.near.max(pair.far) >= hosts) {
@@ -146,7 +145,7 @@ impl MeshCheckDocument {
         lines.push(format!("{hosts} hosts{racks}, {pairs} pairs ({}), {of_a_host}", self.pairs_of_plan));
         for work in &sums.works {
             lines.push(String::new());
-            let every = units::time((work.every_s * 1e9) as u64);
+            let every = seconds(work.every_s);
             let at_once = number(work.at_once);
             let run = seconds(work.least_run_s);
             lines.push(format!("{} {} every {every}", work.work, work.transport));
@@ -170,7 +169,10 @@ impl MeshCheckDocument {
                 lines.extend(wrap("  ", text));
             }
             if work.most_busy_share_of_a_host > 1.0 {
-                lines.extend(wrap("  ", "The busiest host has no time for that: choose fewer peers, or a longer `every`."));
+                lines.extend(wrap(
+                    "  ",
+                    "The busiest host has no time for that: choose fewer peers, or a longer `every`.",
+                ));
             }
         }
         lines.push(String::new());
@@ -184,14 +186,17 @@ impl MeshCheckDocument {
     }
 }
 
-/// A long time: `40.0 s`, `25 min`, `3.2 h`.
+/// A long time: `40 s`, `25 min`, `3.25 h`.
 fn seconds(seconds: f64) -> String {
-    match seconds {
-        ..120.0 => units::time((seconds * 1e9) as u64),
-        120.0..7200.0 => format!("{} min", units::number(seconds / 60.0)),
-        7200.0..172_800.0 => format!("{} h", units::number(seconds / 3600.0)),
-        _ => format!("{} days", units::number(seconds / 86_400.0)),
-    }
+    let (value, unit) = match seconds {
+        ..120.0 => return units::limit((seconds * 1e9) as u64),
+        120.0..7200.0 => (seconds / 60.0, "min"),
+        7200.0..172_800.0 => (seconds / 3600.0, "h"),
+        _ => (seconds / 86_400.0, "days"),
+    };
+    let value = units::number(value);
+    let value = if value.contains('.') { value.trim_end_matches('0').trim_end_matches('.') } else { &value };
+    format!("{value} {unit}")
 }
 
 fn json(document: &impl Serialize) -> String {

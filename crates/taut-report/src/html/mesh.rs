@@ -4,8 +4,8 @@ use taut_fleet::{Cell, Matrix, MeshOutcome, PairOutcome, WorkOutcome};
 use taut_record::Ended;
 
 use super::page::{Page, code, escape, push, sentence};
-use crate::meshed::MeshDocument;
 use crate::mesh_words;
+use crate::meshed::MeshDocument;
 
 /// A square of more hosts would be finer than a screen.
 const MOST_DRAWN: usize = 256;
@@ -86,7 +86,13 @@ fn picture(page: &mut Page, outcome: &MeshOutcome, work: &WorkOutcome) {
     page.body.push_str("</svg></figure>");
 }
 
-fn square(page: &mut Page, outcome: &MeshOutcome, work: &WorkOutcome, cell: Cell<'_>, (x, y, side): (usize, usize, usize)) {
+fn square(
+    page: &mut Page,
+    outcome: &MeshOutcome,
+    work: &WorkOutcome,
+    cell: Cell<'_>,
+    (x, y, side): (usize, usize, usize),
+) {
     let (pair, fill, opacity) = match cell {
         Cell::Empty => return,
         Cell::Missing(pair) => (pair, "var(--rule)", 1.0),
@@ -95,7 +101,15 @@ fn square(page: &mut Page, outcome: &MeshOutcome, work: &WorkOutcome, cell: Cell
     };
     let said = pair.measured.as_ref().map_or_else(
         || "not measured".to_owned(),
-        |found| format!("{} {}, {} of {} lost", work.figure, mesh_words::of_pair(work.figure, found), found.lost, found.sent),
+        |found| {
+            format!(
+                "{} {}, {} of {} lost",
+                work.figure,
+                mesh_words::of_pair(work.figure, found),
+                found.lost,
+                found.sent
+            )
+        },
     );
     push!(
         page.body,
@@ -170,15 +184,24 @@ mod tests {
             let ns = if slow { 40_000_000 } else { 50_000 };
             let times = json!({"min": ns, "mean": ns, "p50": ns, "p90": ns, "p99": ns, "p999": ns, "p9999": ns,
                 "max": ns, "count": 100, "lost": 0, "p50_ci": null, "p99_ci": null});
-            let misses = if slow { json!([{"threshold": "p50 > 2ms", "figure": "p50", "value": ns, "usual": 50_000}]) } else { json!([]) };
-            let explained = slow.then(|| json!({"begin_ns": 1, "end_ns": 2, "layer": "medium", "layer_share": 0.99,
+            let misses = if slow {
+                json!([{"threshold": "p50 > 2ms", "figure": "p50", "value": ns, "usual": 50_000}])
+            } else {
+                json!([])
+            };
+            let explained = slow.then(|| {
+                json!({"begin_ns": 1, "end_ns": 2, "layer": "medium", "layer_share": 0.99,
                 "delivery_p50_ns": 20_000_000, "messages": 300, "lost": 0, "findings":
-                [{"cause": "nagle_delayed_ack", "summary": HOSTILE, "remedy": "Set TCP_NODELAY."}]}));
+                [{"cause": "nagle_delayed_ack", "summary": HOSTILE, "remedy": "Set TCP_NODELAY."}]})
+            });
             json!({"near": near, "far": far, "begin_ns": 0, "end_ns": 1, "reached": {"how": "measured"},
                 "measured": {"rtt_ns": times, "sent": 100, "lost": 0}, "misses": misses, "times_usual": ns as f64 / 50_000.0,
                 "explained": explained})
         };
-        let mut pairs: Vec<_> = (0..hosts).flat_map(|near| (near + 1..hosts).map(move |far| (near, far))).map(|(a, b)| pair(a, b)).collect();
+        let mut pairs: Vec<_> = (0..hosts)
+            .flat_map(|near| (near + 1..hosts).map(move |far| (near, far)))
+            .map(|(a, b)| pair(a, b))
+            .collect();
         pairs[0]["reached"] = json!({"how": "failed", "why": "x"});
         pairs[0]["measured"] = json!(null);
         serde_json::from_value(json!({
@@ -208,7 +231,11 @@ mod tests {
                 let most = usize::from(width.unwrap_or(100));
                 let longest = text.lines().max_by_key(|line| line.chars().count()).unwrap();
                 assert!(longest.chars().count() <= most, "{hosts} hosts, {width:?}: {longest}");
-                assert!(text.contains("host-1 > host-2: p50 40.0 ms, 800 times the usual 50.0 µs (`p50 > 2ms`)") || width == Some(60), "{text}");
+                assert!(
+                    text.contains("host-1 > host-2: p50 40.0 ms, 800 times the usual 50.0 µs (`p50 > 2ms`)")
+                        || width == Some(60),
+                    "{text}"
+                );
                 assert!(!text.contains('\u{1b}'), "{text}");
                 let has_square = text.contains(if hosts <= 12 { " 50.0µs" } else { "····" });
                 assert_eq!(has_square, hosts <= 200, "{text}");

@@ -61,7 +61,11 @@ fn matrix(outcome: &MeshOutcome, work: &WorkOutcome, width: usize) -> String {
             out.push_str(&format!("{at:>number$} {name:<names$} "));
             for (column, found) in cells.iter().enumerate().take(to).skip(from) {
                 let is_itself = row == column;
-                out.push_str(&if with_figures { figure(work.figure, *found, is_itself) } else { mark(*found, is_itself) });
+                out.push_str(&if with_figures {
+                    figure(work.figure, *found, is_itself)
+                } else {
+                    mark(*found, is_itself)
+                });
             }
             let kept = out.trim_end().len();
             out.truncate(kept);
@@ -139,7 +143,11 @@ fn named(outcome: &MeshOutcome, work: &WorkOutcome, width: u16) -> String {
     if worst.is_empty() {
         return wrap(&format!("No pair is beyond `{warn}`."), Some(width), "", "  ", Tone::Good);
     }
-    let pairs = if worst.len() == 1 { "1 pair is".to_owned() } else { format!("{} pairs are", units::count(worst.len() as u64)) };
+    let pairs = if worst.len() == 1 {
+        "1 pair is".to_owned()
+    } else {
+        format!("{} pairs are", units::count(worst.len() as u64))
+    };
     let mut out = wrap(&format!("{pairs} beyond `{warn}`, worst first:"), Some(width), "", "  ", Tone::Bad);
     for &number in worst.iter().take(MOST_TOLD) {
         let pair = &work.pairs[number];

@@ -91,14 +91,14 @@ impl Drop for Path {
     }
 }
 
-fn ip(arguments: &[&str]) -> Result<(), String> {
+pub(crate) fn ip(arguments: &[&str]) -> Result<(), String> {
     let output = Command::new("ip").args(arguments).output().map_err(|error| format!("ip: {error}"))?;
     let error = String::from_utf8_lossy(&output.stderr);
     if output.status.success() { Ok(()) } else { Err(format!("ip {}: {}", arguments.join(" "), error.trim())) }
 }
 
 /// Calls something in a namespace, on a thread of its own, so that the caller stays where it is.
-fn inside<T: Send>(name: &str, run: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn inside<T: Send>(name: &str, run: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let inner = scope.spawn(|| {
             let namespace = File::open(format!("/run/netns/{name}")).unwrap();
@@ -122,7 +122,7 @@ const TUNSETIFF: libc::Ioctl = 0x4004_54ca;
 const IFF_TUN: i16 = 1;
 const IFF_NO_PI: i16 = 0x1000;
 
-fn device() -> Result<OwnedFd, String> {
+pub(crate) fn device() -> Result<OwnedFd, String> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let device =
         rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(|error| format!("/dev/net/tun: {error}"))?;
