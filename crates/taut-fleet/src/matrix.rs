@@ -1,5 +1,7 @@
 //! A square of all pairs.
 
+use std::collections::HashSet;
+
 use crate::figure::Figure;
 use crate::outcome::{MeshOutcome, PairOutcome, Reached, WorkOutcome};
 
@@ -32,15 +34,8 @@ impl<'a> Matrix<'a> {
         let mut place = vec![0; hosts.len()];
         hosts.iter().enumerate().for_each(|(at, &host)| place[host] = at);
         let mut rows = vec![vec![Cell::Empty; hosts.len()]; hosts.len()];
-        let forward = |pair: &PairOutcome| pair.near < pair.far;
-        let one_way = {
-            let (mut there, mut back): (Vec<(usize, usize)>, Vec<(usize, usize)>) = (Vec::new(), Vec::new());
-            for pair in &work.pairs {
-                if forward(pair) { there.push((pair.near, pair.far)) } else { back.push((pair.far, pair.near)) }
-            }
-            there.sort_unstable();
-            !back.iter().any(|pair| there.binary_search(pair).is_ok())
-        };
+        let asked: HashSet<(usize, usize)> = work.pairs.iter().map(|pair| (pair.near, pair.far)).collect();
+        let one_way = !work.pairs.iter().any(|pair| asked.contains(&(pair.far, pair.near)));
         for pair in &work.pairs {
             // A file may name hosts that it has not.
             let (Some(&near), Some(&far)) = (place.get(pair.near), place.get(pair.far)) else { continue };

@@ -202,7 +202,7 @@ impl TryFrom<WorkTable> for Work {
             }
         };
         // Two streams at once would each have a part of the link.
-        let alone = table.alone.unwrap_or(if kind.name() == "stream" { vec![Place::Host] } else { Vec::new() });
+        let alone = table.alone.unwrap_or_else(|| if kind.name() == "stream" { vec![Place::Host] } else { Vec::new() });
         let work = Self {
             kind,
             transport,

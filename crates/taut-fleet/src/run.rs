@@ -1,6 +1,6 @@
 //! A mesh without an engine: `taut` is started over there by a command of the user, and the documents gathered here.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::Stdio;
@@ -26,6 +26,8 @@ use crate::schedule::{Alone, Job, Limits, Schedule};
 const MOST_EXPLAINED: usize = 8;
 /// How long a look takes.
 const LOOK: Duration = Duration::from_secs(3);
+/// Shortest and longest time between two messages of a look.
+const PERIODS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
 /// Handshakes and time-outs of a measurement, beyond what it is meant to take.
 const MARGIN: Duration = Duration::from_secs(10);
 
@@ -69,6 +71,9 @@ struct There {
     ports: Vec<(Transport, u16)>,
 }
 
+/// What is known of a host, and where it is reached if it is.
+type Greeted = (HostOutcome, Option<There>);
+
 /// Measures all pairs once, and looks into those that are beyond a threshold. A host that can't be reached and a pair
 /// that fails are part of what is returned, and stop nothing else.
 pub fn run(plan: &Plan, pairs: &[Pair], settings: Settings<'_>, tell: &Tell<'_>) -> MeshOutcome {
@@ -107,12 +112,11 @@ impl Mesh<'_> {
     }
 
     /// Asks every host for its version, and starts a server where one is needed.
-    fn greet(&self, pairs: &[Pair]) -> Vec<(HostOutcome, Option<There>)> {
+    fn greet(&self, pairs: &[Pair]) -> Vec<Greeted> {
         let hosts = &self.plan.hosts;
         let asks: HashSet<usize> = pairs.iter().map(|pair| pair.near).collect();
         let answers: HashSet<usize> = pairs.iter().map(|pair| pair.far).collect();
-        let greeted: Vec<Mutex<Option<(HostOutcome, Option<There>)>>> =
-            hosts.iter().map(|_| Mutex::new(None)).collect();
+        let greeted: Vec<Mutex<Option<Greeted>>> = hosts.iter().map(|_| Mutex::new(None)).collect();
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {
             for _ in 0..self.plan.at_once.min(hosts.len()) {
@@ -139,7 +143,7 @@ impl Mesh<'_> {
         .collect()
     }
 
-    fn greet_one(&self, host: &Host, is_needed: bool, answers: bool) -> (HostOutcome, Option<There>) {
+    fn greet_one(&self, host: &Host, is_needed: bool, answers: bool) -> Greeted {
         let mut outcome = HostOutcome {
             name: host.name.clone(),
             address: host.address.clone(),
@@ -375,17 +379,22 @@ impl Mesh<'_> {
     /// Looks into the worst pairs of the works that ask for it, no more than one in a rack at a time.
     fn explain(&self, there: &[Option<There>], outcome: &mut MeshOutcome) {
         let alone = Alone { on_host: true, in_rack: true };
-        let mut jobs = Vec::new();
+        let (mut jobs, mut periods) = (Vec::new(), HashMap::new());
         for (number, _) in self.plan.work.iter().enumerate().filter(|(_, work)| work.explain) {
             let work = &outcome.works[number];
             let worst = work.worst().into_iter().take(MOST_EXPLAINED).map(|at| &work.pairs[at]);
-            jobs.extend(worst.map(|pair| Job { work: number, pair: Pair { near: pair.near, far: pair.far }, alone }));
+            for outcome in worst {
+                let pair = Pair { near: outcome.near, far: outcome.far };
+                jobs.push(Job { work: number, pair, alone });
+                periods.insert((number, pair), period(outcome));
+            }
         }
         let tell = |done, of| (self.tell)(&Progress::Explained(done, of));
         let found = self.each(jobs, &tell, &|job| {
             let begin_ns = self.since();
+            let period = periods.get(&(job.work, job.pair)).copied().unwrap_or(PERIODS[0]);
             let explained = self
-                .explain_one(job, there)
+                .explain_one(job, period, there)
                 .unwrap_or_else(|why| Explained { failed: Some(why), ..Explained::default() });
             Explained { begin_ns, end_ns: self.since(), ..explained }
         });
@@ -396,9 +405,10 @@ impl Mesh<'_> {
         }
     }
 
-    fn explain_one(&self, job: &Job, there: &[Option<There>]) -> Result<Explained, String> {
+    fn explain_one(&self, job: &Job, period: Duration, there: &[Option<There>]) -> Result<Explained, String> {
         let arguments = ["pace".to_owned(), self.endpoint(job, there)?].into_iter().chain([
             format!("--time={}s", LOOK.as_secs()),
+            format!("--period={}us", period.as_micros()),
             "--rounds=1".to_owned(),
             "--place=free".to_owned(),
             "--json".to_owned(),
@@ -441,6 +451,13 @@ fn recording(text: &str) -> Result<Recording, String> {
     serde_json::from_value(value).map_err(|error| format!("its document can't be read: {error}"))
 }
 
+/// Two round trips, so that no message waits for the acknowledgement of the one before unless that is late.
+fn period(pair: &PairOutcome) -> Duration {
+    let times = pair.measured.as_ref().and_then(|measured| measured.rtt_ns.as_ref());
+    let two = times.and_then(|times| times.p50.time()).map_or(0, |ns| ns.saturating_mul(2));
+    Duration::from_nanos(two).clamp(PERIODS[0], PERIODS[1])
+}
+
 fn explained(text: &str) -> Result<Explained, String> {
     let recording = recording(text)?;
     let Some(taut_record::Row::Pace(row)) = recording.results.first() else {
@@ -464,7 +481,7 @@ fn explained(text: &str) -> Result<Explained, String> {
         delivery_p50_ns: row.delivery_ns.as_ref().and_then(|times| times.p50.time()),
         messages: row.messages,
         lost: row.lost,
-        findings: findings.filter_map(|finding| Explanation::read(finding)).collect(),
+        findings: findings.filter_map(Explanation::read).collect(),
         ..Explained::default()
     })
 }

@@ -1,7 +1,7 @@
 //! What is said of pairs of a mesh, in text and pages alike.
 
 use taut_explain::Stage;
-use taut_fleet::{Between, Explained, Figure, Measured, MeshOutcome, Miss, PairOutcome, Usual, WorkOutcome};
+use taut_fleet::{Between, Figure, Measured, MeshOutcome, Miss, PairOutcome, Usual, WorkOutcome};
 
 use crate::units;
 
@@ -74,7 +74,8 @@ pub(crate) fn miss(pair: &PairOutcome, miss: &Miss) -> String {
 }
 
 /// What a look into a pair saw, a sentence each.
-pub(crate) fn explained(explained: &Explained) -> Vec<String> {
+pub(crate) fn explained(pair: &PairOutcome) -> Vec<String> {
+    let Some(explained) = &pair.explained else { return Vec::new() };
     if let Some(why) = &explained.failed {
         return vec![format!("pace: it could not be looked into: {why}")];
     }
@@ -90,6 +91,10 @@ pub(crate) fn explained(explained: &Explained) -> Vec<String> {
         Some(layer) => format!("pace: {lost}{} {of} are in {}", units::share(explained.layer_share), place(layer)),
         None => format!("pace: {lost}no time of messages is known"),
     }];
+    if explained.lost == 0 && pair.measured.as_ref().is_some_and(|measured| measured.lost > 0) {
+        let messages = units::count(explained.messages);
+        told.push(format!("none of {messages} messages was lost on the way there, so look at the way back"));
+    }
     let is_on_the_way = explained.layer.as_deref() == Some(Stage::Medium.name()) && explained.layer_share > 0.5;
     match explained.findings.as_slice() {
         [] if is_on_the_way => told.push("no cause found at either host, so look at what lies between them".to_owned()),

@@ -40,7 +40,7 @@ struct Detour {
 struct Way {
     /// One way.
     delay: Duration,
-    /// Every so many packets from the first host to the second, one is lost.
+    /// Of so many packets, whichever way they go, one is lost.
     lost: Option<u64>,
 }
 
@@ -58,11 +58,23 @@ impl Net {
         ip(&["-n", &switch, "link", "set", "br0", "up"])?;
         for host in 0..hosts {
             let (name, port) = (net.names[host].clone(), format!("p{host}"));
-            ip(&["link", "add", "eth0", "netns", &name, "type", "veth", "peer", "name", &port, "netns", &switch])?;
+            let link =
+                ["link", "add", "eth0", "address", &hardware(host), "netns", &name, "type", "veth", "peer", "name"];
+            ip(&[&link[..], &[&port, "netns", &switch]].concat())?;
             ip(&["-n", &switch, "link", "set", &port, "master", "br0", "up"])?;
             ip(&["-n", &name, "address", "add", &format!("{}/24", address(host)), "dev", "eth0"])?;
             ip(&["-n", &name, "link", "set", "lo", "up"])?;
             ip(&["-n", &name, "link", "set", "eth0", "up"])?;
+            // All namespaces share one table of neighbours, which 64 hosts would fill; but entries that stay don't count.
+            let others = (0..hosts).filter(|other| *other != host);
+            let entries: String = others
+                .map(|other| {
+                    format!("neigh add {} lladdr {} dev eth0 nud permanent\n", address(other), hardware(other))
+                })
+                .collect();
+            let batch = net.path("neighbours");
+            fs::write(&batch, entries).unwrap();
+            ip(&["-n", &name, "-batch", batch.to_str().unwrap()])?;
         }
         Ok(net)
     }
@@ -132,6 +144,10 @@ fn address(host: usize) -> String {
     format!("10.77.0.{}", host + 1)
 }
 
+fn hardware(host: usize) -> String {
+    format!("02:00:00:00:77:{:02x}", host + 1)
+}
+
 fn drive(devices: [OwnedFd; 2], way: Way, stop: &AtomicBool) {
     let mut waiting: [VecDeque<(Instant, Vec<u8>)>; 2] = Default::default();
     let mut buffer = vec![0; 2048];
@@ -151,8 +167,8 @@ fn drive(devices: [OwnedFd; 2], way: Way, stop: &AtomicBool) {
         }
         for end in 0..2 {
             while let Ok(length) = rustix::io::read(&devices[end], &mut buffer) {
-                seen += u64::from(end == 0);
-                if end == 0 && way.lost.is_some_and(|every| seen.is_multiple_of(every)) {
+                seen += 1;
+                if way.lost.is_some_and(|every| seen.is_multiple_of(every)) {
                     continue;
                 }
                 waiting[end].push_back((Instant::now() + way.delay, buffer[..length].to_vec()));
@@ -284,7 +300,7 @@ fn exactly_the_slow_and_the_lossy_pair_are_named() {
         assert!(explained["layer_share"].as_f64().unwrap() > 0.5, "{pair}");
     }
     assert_eq!(lossy["misses"][0]["threshold"], "lost >= 2%");
-    assert!((2..=6).contains(&lossy["measured"]["lost"].as_u64().unwrap()), "{lossy}");
+    assert!((2..=16).contains(&lossy["measured"]["lost"].as_u64().unwrap()), "{lossy}");
     assert!(lossy["explained"]["lost"].as_u64().unwrap() > 0, "{lossy}");
     assert_leases_never_overlap(&document);
 
@@ -299,6 +315,7 @@ fn exactly_the_slow_and_the_lossy_pair_are_named() {
     assert!(again.status.success(), "{}", text(&again.stderr));
     let told = text(&again.stdout);
     assert!(told.lines().all(|line| line.chars().count() <= 100), "{told}");
+    println!("{told}");
     assert!(told.contains("2 pairs are beyond `p50 > 20ms or lost >= 2%`, worst first:"), "{told}");
     let again = taut().args(["mesh", "report", out_word, "--json"]).output().unwrap();
     assert_eq!(parse(&again), document);

@@ -151,8 +151,7 @@ fn table(page: &mut Page, outcome: &MeshOutcome, work: &WorkOutcome) {
     for &number in worst.iter().take(MOST_TOLD) {
         let pair = &work.pairs[number];
         let misses: Vec<String> = pair.misses.iter().map(|miss| sentence(&mesh_words::miss(pair, miss))).collect();
-        let why: Vec<String> =
-            pair.explained.iter().flat_map(mesh_words::explained).map(|told| sentence(&told)).collect();
+        let why: Vec<String> = mesh_words::explained(pair).iter().map(|told| sentence(told)).collect();
         push!(
             page.body,
             "<tr><th scope=\"row\" class=\"t bad\">{}</th><td class=\"t\">{}</td><td class=\"t\">{}</td></tr>",

@@ -154,7 +154,7 @@ fn named(outcome: &MeshOutcome, work: &WorkOutcome, width: u16) -> String {
         let misses: Vec<String> = pair.misses.iter().map(|miss| mesh_words::miss(pair, miss)).collect();
         let told = format!("{}: {}", mesh_words::ends(outcome, pair), misses.join("; "));
         out.push_str(&wrap(&told, Some(width), "  ", "    ", Tone::Strong));
-        for told in pair.explained.iter().flat_map(mesh_words::explained) {
+        for told in mesh_words::explained(pair) {
             out.push_str(&wrap(&told, Some(width), "    → ", "      ", Tone::Plain));
         }
     }
