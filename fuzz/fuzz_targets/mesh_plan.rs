@@ -1,5 +1,5 @@
-//! Any text is a plan of a mesh whose pairs are there once and whose thresholds are printed as they can be read again, or
-//! is refused.
+//! Any text is a plan of a mesh whose pairs are there once and whose thresholds are printed as they can be read again,
+//! or is refused.
 #![no_main]
 
 use std::collections::HashSet;

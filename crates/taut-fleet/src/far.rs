@@ -4,8 +4,8 @@ use crate::error::Error;
 
 /// How a command gets to a host: `ssh {host}`, `kubectl exec {host} --`.
 ///
-/// The text is split into words as a shell does it, then `{host}` is replaced within each. No shell sees the name, so it
-/// is always data, whatever is in it.
+/// The text is split into words as a shell does it, then `{host}` is replaced within each. No shell sees the name, so
+/// it is always data, whatever is in it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Via {
     words: Vec<String>,

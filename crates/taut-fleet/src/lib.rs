@@ -4,9 +4,9 @@
 //! - [`choose`]: who measures whom; each pair once, and every host about as often.
 //! - [`Sums`]: what a plan comes to in packets, series and bytes, before anything is sent.
 //! - [`Schedule`]: which measurement may begin now. What is to be alone on a host or in a rack has a lease of it.
-//! - [`judge`]: which pairs are beyond their thresholds, also beside the other pairs.
+//! - [`judge()`]: which pairs are beyond their thresholds, also beside the other pairs.
 //! - [`Matrix`]: a square of all pairs.
-//! - [`run`]: starts servers and clients over there by a command of the user ([`Via`]), and gathers.
+//! - [`run()`]: starts servers and clients over there by a command of the user ([`Via`]), and gathers.
 //!
 //! All but the last are sums: they open nothing, wait for nothing and read no clock. How a measurement gets to its host
 //! is known to `run` alone, so agents that are told over a broker can take the same plan and schedule.

@@ -101,7 +101,7 @@ fn circle(order: &[usize], distances: impl IntoIterator<Item = usize>) -> Vec<Pa
     pairs
 }
 
-/// Distances on a circle, from `least` to half of it, that give each of `all` so many peers, as far as there are enough.
+/// Distances on a circle, from `least` to half of it, that give each of `all` so many peers, if there are enough.
 /// The first is `least` itself; the others are spread evenly, each by chance within its part, so that few have
 /// neighbours in common.
 fn distances(least: usize, all: usize, peers: usize) -> Vec<usize> {
@@ -222,9 +222,11 @@ mod tests {
             let one_way: Vec<Pair> = pairs.iter().copied().filter(|pair| !both || pair.near < pair.far).collect();
             prop_assert_eq!(pairs.len(), one_way.len() * if both { 2 } else { 1 });
             prop_assert!(each_once(&one_way));
-            let (within, out): (Vec<Pair>, Vec<Pair>) = one_way.iter().partition(|pair| racks[pair.near] == racks[pair.far]);
+            let is_within = |pair: &&Pair| racks[pair.near] == racks[pair.far];
+            let (within, out): (Vec<Pair>, Vec<Pair>) = one_way.iter().partition(is_within);
             let size = |rack: usize| racks.iter().filter(|&&other| other == rack).count();
-            prop_assert_eq!(within.len(), (0..6).map(|rack| size(rack) * size(rack).saturating_sub(1) / 2).sum::<usize>());
+            let all_within: usize = (0..6).map(|rack| size(rack) * size(rack).saturating_sub(1) / 2).sum();
+            prop_assert_eq!(within.len(), all_within);
             let most = elsewhere + elsewhere % 2;
             prop_assert!(degrees(racks.len(), &out).iter().all(|&found| found <= most));
             // Where no rack has half of all hosts, there is enough room for every peer that is wanted.

@@ -174,7 +174,8 @@ mod tests {
                         let same_host = ends(&next).iter().any(|host| ends(other).contains(host));
                         prop_assert!(!same_host || !(next.alone.on_host || other.alone.on_host));
                         let racks_of = |job: &Job| ends(job).map(|host| racks[host]);
-                        let same_rack = racks_of(&next).iter().flatten().any(|rack| racks_of(other).contains(&Some(*rack)));
+                        let others = racks_of(other);
+                        let same_rack = racks_of(&next).iter().flatten().any(|rack| others.contains(&Some(*rack)));
                         prop_assert!(!same_rack || !(next.alone.in_rack || other.alone.in_rack));
                     }
                     running.push(next);

@@ -1,5 +1,5 @@
-//! Meshes: exactly the pairs that are slow or lose are named, nothing runs where a work is to be alone, and what can't be
-//! reached or is interrupted leaves nothing behind.
+//! Meshes: exactly the pairs that are slow or lose are named, nothing runs where a work is to be alone, and what can't
+//! be reached or is interrupted leaves nothing behind.
 
 mod explain_support;
 mod support;
@@ -65,7 +65,7 @@ impl Net {
             ip(&["-n", &name, "address", "add", &format!("{}/24", address(host)), "dev", "eth0"])?;
             ip(&["-n", &name, "link", "set", "lo", "up"])?;
             ip(&["-n", &name, "link", "set", "eth0", "up"])?;
-            // All namespaces share one table of neighbours, which 64 hosts would fill; but entries that stay don't count.
+            // All namespaces share one table of neighbours, which 64 hosts would fill; those that stay don't count.
             let others = (0..hosts).filter(|other| *other != host);
             let entries: String = others
                 .map(|other| {
@@ -243,7 +243,7 @@ fn named(net: &Net, document: &Value, work: usize) -> BTreeSet<(usize, usize)> {
     beyond.map(|pair| net.ends(document, pair)).collect()
 }
 
-/// A slow way between 1 and 4, and one that loses between 2 and 5. Limits are so far off that a busy machine keeps them.
+/// A slow way between 1 and 4, and one that loses between 2 and 5. A busy machine keeps the limits, too.
 fn with_detours(hosts: usize) -> Result<Net, String> {
     let mut net = Net::start(hosts)?;
     net.detour([1, 4], Way { delay: Duration::from_millis(30), lost: None })?;
@@ -293,7 +293,8 @@ fn exactly_the_slow_and_the_lossy_pair_are_named() {
     );
     assert_eq!(slow["misses"][0]["threshold"], "p50 > 20ms");
     assert!(slow["times_usual"].as_f64().unwrap() > 10.0, "{slow}");
-    // The way between the two kernels has the time, and no host is to blame. Of datagrams the peer's kernel tells nothing.
+    // The way between the two kernels has the time, and no host is to blame. Of datagrams the peer's kernel does not
+    // tell when they came.
     for (pair, layer) in [(&slow, "medium or peer program"), (&slow_tcp, "medium")] {
         let explained = &pair["explained"];
         assert_eq!((&explained["layer"], &explained["findings"]), (&layer.into(), &serde_json::json!([])), "{pair}");

@@ -18,7 +18,7 @@ const NAME: usize = 16;
 pub(super) fn render(document: &MeshDocument, width: Option<u16>) -> String {
     let width = width.unwrap_or(WIDTH).max(40);
     let outcome = &document.outcome;
-    let mut out = paint(&document.head(), Tone::Strong) + "\n";
+    let mut out = wrap(&document.head(), Some(width), "", "  ", Tone::Strong);
     for work in &outcome.works {
         let lead = format!("{}, {}", mesh_words::work(work), mesh_words::usual(work));
         out.push('\n');
@@ -75,7 +75,7 @@ fn matrix(outcome: &MeshOutcome, work: &WorkOutcome, width: usize) -> String {
     }
     if !with_figures {
         let legend = "· usual, + twice that, # five times; ! beyond a threshold, l messages lost, x not measured";
-        out.push_str(&(paint(legend, Tone::Faint) + "\n"));
+        out.push_str(&wrap(legend, u16::try_from(width).ok(), "", "  ", Tone::Faint));
     }
     out
 }

@@ -16,8 +16,8 @@ use crate::{output, run};
 /// Measure between many hosts: who is slow or loses, beside all others
 ///
 /// The plan says in TOML which hosts there are, which pairs of them are measured, and what is too slow. The hosts need
-/// nothing but `taut` and a way to start it: ssh, kubectl exec, ip netns exec. What is to be alone on a host or in a rack
-/// is alone there. docs/mesh.md has a plan to begin with.
+/// nothing but `taut` and a way to start it: ssh, kubectl exec, ip netns exec. What is to be alone on a host or in a
+/// rack is alone there. docs/mesh.md has a plan to begin with.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut mesh check mesh.toml                      pairs, packets, series and bytes, before anything is sent
