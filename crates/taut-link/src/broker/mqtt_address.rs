@@ -1,6 +1,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::carry::Carriage;
 use super::secret;
 use crate::inet_address::InetAddress;
 use crate::{Error, Result};
@@ -19,6 +20,8 @@ pub struct MqttAddress {
     pub(crate) password_file: Option<PathBuf>,
     /// Whether a server leaves Nagle's algorithm on (RFC 896), as many clients do.
     pub(crate) nagle: bool,
+    /// How messages are carried.
+    pub(crate) carriage: Carriage,
 }
 
 /// Version of the protocol.
@@ -35,7 +38,8 @@ pub enum MqttVersion {
 const PORT: u16 = 1883;
 /// Most bytes of a topic, of 65,535 (MQTT 5.0, section 1.5.4): room for what is added to it.
 const MOST_TOPIC_BYTES: usize = 60_000;
-const FORM: &str = "write mqtt://HOST:PORT/TOPIC?qos=0|1|2&v=3|5&user=NAME&password-file=PATH&nagle=on";
+const FORM: &str = "write mqtt://HOST:PORT/TOPIC?qos=0|1|2&v=3|5&user=NAME&password-file=PATH&nagle=on (for taut pipe also \
+                    &session=NAME&buffer=N&envelope=off)";
 
 impl MqttAddress {
     /// Reads what stands after `mqtt://`.
@@ -52,7 +56,9 @@ impl MqttAddress {
         let inet = InetAddress::parse_with(host, PORT).map_err(|why| wrong(&why))?;
         let topic = topic.to_owned();
         let version = MqttVersion::default();
-        let mut address = Self { inet, topic, qos: 0, version, user: None, password_file: None, nagle: false };
+        let carriage = Carriage::default();
+        let mut address =
+            Self { inet, topic, qos: 0, version, user: None, password_file: None, nagle: false, carriage };
         for part in query.split('&').filter(|part| !part.is_empty()) {
             match part.split_once('=').ok_or_else(|| wrong("a setting is NAME=VALUE"))? {
                 ("qos", "0") => address.qos = 0,
@@ -64,6 +70,7 @@ impl MqttAddress {
                 ("password-file", path) if !path.is_empty() => address.password_file = Some(path.into()),
                 ("nagle", "on") => address.nagle = true,
                 ("nagle", "off") => address.nagle = false,
+                (name, value) if address.carriage.take(name, value) => {}
                 (name, value) => return Err(wrong(&format!("there is no setting {name}={value}"))),
             }
         }
@@ -89,7 +96,7 @@ impl fmt::Display for MqttAddress {
             self.password_file.as_ref().map(|path| format!("password-file={}", path.display())),
             self.nagle.then(|| "nagle=on".to_owned()),
         ];
-        for (index, setting) in settings.into_iter().flatten().enumerate() {
+        for (index, setting) in settings.into_iter().flatten().chain(self.carriage.words()).enumerate() {
             write!(f, "{}{setting}", if index == 0 { '?' } else { '&' })?;
         }
         Ok(())

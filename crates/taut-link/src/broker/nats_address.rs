@@ -1,6 +1,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::carry::Carriage;
 use super::secret;
 use crate::inet_address::InetAddress;
 use crate::{Error, Result};
@@ -16,13 +17,16 @@ pub struct NatsAddress {
     pub(crate) password_file: Option<PathBuf>,
     /// Whether a server leaves Nagle's algorithm on (RFC 896).
     pub(crate) nagle: bool,
+    /// How messages are carried.
+    pub(crate) carriage: Carriage,
 }
 
 /// Port of NATS servers without TLS, by the server's default.
 const PORT: u16 = 4222;
 /// Most bytes of a subject. A server's lines end at 4096 (`max_control_line`); there is room for what is added to it.
 const MOST_SUBJECT_BYTES: usize = 1024;
-const FORM: &str = "write nats://HOST:PORT/SUBJECT?user=NAME&password-file=PATH&nagle=on";
+const FORM: &str = "write nats://HOST:PORT/SUBJECT?user=NAME&password-file=PATH&nagle=on (for taut pipe also \
+                    &buffer=N&envelope=off)";
 
 impl NatsAddress {
     /// Reads what stands after `nats://`.
@@ -44,13 +48,16 @@ impl NatsAddress {
             ));
         }
         let inet = InetAddress::parse_with(host, PORT).map_err(|why| wrong(&why))?;
-        let mut address = Self { inet, subject: subject.to_owned(), user: None, password_file: None, nagle: false };
+        let carriage = Carriage::default();
+        let mut address =
+            Self { inet, subject: subject.to_owned(), user: None, password_file: None, nagle: false, carriage };
         for part in query.split('&').filter(|part| !part.is_empty()) {
             match part.split_once('=').ok_or_else(|| wrong("a setting is NAME=VALUE"))? {
                 ("user", name) if !name.is_empty() => address.user = Some(name.to_owned()),
                 ("password-file", path) if !path.is_empty() => address.password_file = Some(path.into()),
                 ("nagle", "on") => address.nagle = true,
                 ("nagle", "off") => address.nagle = false,
+                (name, value) if name != "session" && address.carriage.take(name, value) => {}
                 (name, value) => return Err(wrong(&format!("there is no setting {name}={value}"))),
             }
         }
@@ -74,7 +81,7 @@ impl fmt::Display for NatsAddress {
             self.password_file.as_ref().map(|path| format!("password-file={}", path.display())),
             self.nagle.then(|| "nagle=on".to_owned()),
         ];
-        for (index, setting) in settings.into_iter().flatten().enumerate() {
+        for (index, setting) in settings.into_iter().flatten().chain(self.carriage.words()).enumerate() {
             write!(f, "{}{setting}", if index == 0 { '?' } else { '&' })?;
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::client::{Client, MOST_BYTES, Message};
+use super::client::{Client, Ending, Letter, MOST_BYTES, Message, Posted, TAG};
 
 /// Who we are to the server, and what we want to hear.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +23,11 @@ pub struct NatsLogin {
 #[derive(Debug)]
 pub struct NatsClient {
     login: NatsLogin,
+    /// Subjects that are subscribed to beside the login's.
+    also: Vec<String>,
+    /// Whether messages may have headers, where the server knows them.
+    wants_tags: bool,
+    ending: Ending,
     state: State,
     server: Info,
     /// A message whose payload is still to come.
@@ -46,6 +51,8 @@ enum State {
 #[derive(Debug)]
 struct Coming {
     subject: String,
+    /// Those of them that are headers.
+    header: usize,
     bytes: usize,
 }
 
@@ -56,9 +63,10 @@ struct Info {
     version: String,
     max_payload: Option<u64>,
     tls_required: bool,
+    headers: bool,
 }
 
-/// What the server is told. No headers are asked for, so none come.
+/// What the server is told. Unless headers are asked for, none come.
 #[derive(Serialize)]
 struct Connect<'a> {
     verbose: bool,
@@ -80,22 +88,30 @@ struct Connect<'a> {
 
 /// Longest line that is taken, in bytes: a server's INFO names all servers of its cluster.
 const MOST_LINE_BYTES: usize = 64 * 1024;
-/// Number of our only subscription.
-const SUBSCRIPTION: &str = "1";
+/// What headers begin with.
+const HEADERS: &str = "NATS/1.0\r\n";
 
 impl NatsClient {
     /// A client that waits for the server's INFO.
     pub const fn new(login: NatsLogin) -> Self {
         Self {
             login,
+            also: Vec::new(),
+            wants_tags: false,
+            ending: Ending::Open,
             state: State::Greeting,
-            server: Info { version: String::new(), max_payload: None, tls_required: false },
+            server: Info { version: String::new(), max_payload: None, tls_required: false, headers: false },
             coming: None,
             input: Vec::new(),
             output: Vec::new(),
             inbox: VecDeque::new(),
             failure: None,
         }
+    }
+
+    /// One that also hears what `also` stands for, and whose messages may have tags.
+    pub fn with_tags(login: NatsLogin, also: Vec<String>) -> Self {
+        Self { also, wants_tags: true, ..Self::new(login) }
     }
 
     /// Takes one line or payload off the front of `rest`; how many bytes it had, 0 when it has not come whole.
@@ -107,7 +123,8 @@ impl NatsClient {
                 self.fail("sent a message that is longer than it said");
             } else if let Some(coming) = self.coming.take().filter(|_| self.state == State::Ready) {
                 // Before it is ready nothing that comes is meant for it.
-                self.inbox.push_back(Message::new(coming.subject, whole[..bytes].to_vec()));
+                let (header, payload) = whole[..bytes].split_at(coming.header);
+                self.inbox.push_back(Message::new(coming.subject, payload.to_vec()).with(None, tag_of(header)));
             }
             return bytes + 2;
         }
@@ -135,7 +152,8 @@ impl NatsClient {
             "PING" => self.output.extend_from_slice(b"PONG\r\n"),
             "PONG" if self.state == State::LoggingIn => self.state = State::Ready,
             "PONG" | "+OK" => {}
-            "MSG" => self.message(rest),
+            "MSG" => self.message(rest, false),
+            "HMSG" if self.wants_tags => self.message(rest, true),
             "-ERR" => self.refused(rest.trim_matches(['\'', ' '])),
             _ => self.fail("sent what is no line of NATS"),
         }
@@ -162,28 +180,36 @@ impl NatsClient {
             version: env!("CARGO_PKG_VERSION"),
             protocol: 1,
             echo: true,
-            headers: false,
+            headers: self.wants_tags,
             user,
             pass: password.filter(|_| user.is_some()),
             auth_token: password.filter(|_| user.is_none()),
         };
         let Ok(connect) = serde_json::to_string(&connect) else { return self.fail("can't be told who we are") };
-        let subscribe = filter.as_ref().map_or_else(String::new, |filter| format!("SUB {filter} {SUBSCRIPTION}\r\n"));
+        let filters = filter.iter().chain(&self.also).zip(1..);
+        let subscribe: String = filters.map(|(filter, number)| format!("SUB {filter} {number}\r\n")).collect();
         self.output.extend_from_slice(format!("CONNECT {connect}\r\n{subscribe}PING\r\n").as_bytes());
         self.state = State::LoggingIn;
     }
 
-    /// `MSG SUBJECT SUBSCRIPTION [REPLY-TO] BYTES`, then the payload.
-    fn message(&mut self, rest: &str) {
-        let words: Vec<&str> = rest.split_ascii_whitespace().collect();
-        let (subject, bytes) = match words[..] {
-            [subject, SUBSCRIPTION, bytes] | [subject, SUBSCRIPTION, _, bytes] => (subject, bytes.parse::<usize>()),
+    /// `MSG SUBJECT SUBSCRIPTION [REPLY-TO] BYTES`, or `HMSG …` with the bytes of its headers before those of all; then
+    /// the payload.
+    fn message(&mut self, rest: &str, has_header: bool) {
+        let mut words: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let bytes = words.pop().map(str::parse::<usize>);
+        let header = if has_header { words.pop().map(str::parse::<usize>) } else { Some(Ok(0)) };
+        let subscriptions = self.login.filter.iter().chain(&self.also).count();
+        let is_ours = |number: &str| number.parse().is_ok_and(|number| (1..=subscriptions).contains(&number));
+        let subject = match words[..] {
+            [subject, number] | [subject, number, _] if is_ours(number) => subject,
             _ => return self.fail("sent a message that nobody here has subscribed to"),
         };
-        match bytes {
-            Ok(bytes) if bytes <= MOST_BYTES => self.coming = Some(Coming { subject: subject.to_owned(), bytes }),
-            Ok(_) => self.fail("sent a message that is larger than what is taken here"),
-            Err(_) => self.fail("sent a message without a length"),
+        match (header, bytes) {
+            (Some(Ok(header)), Some(Ok(bytes))) if header <= bytes && bytes <= MOST_BYTES => {
+                self.coming = Some(Coming { subject: subject.to_owned(), header, bytes });
+            }
+            (Some(Ok(_)), Some(Ok(_))) => self.fail("sent a message that is larger than what is taken here"),
+            _ => self.fail("sent a message without a length"),
         }
     }
 
@@ -193,10 +219,12 @@ impl NatsClient {
         if lower.starts_with("permissions violation for subscription") {
             self.fail(&format!("refused to subscribe: {why}"));
         } else if lower.starts_with("permissions violation") {
+            self.ending = Ending::Refused;
             self.fail(&format!("refused a message: {why}"));
         } else if lower.starts_with("authorization") || lower.starts_with("authentication") {
             self.fail(&format!("does not let this client in ({why}): see user= and password-file="));
         } else if lower.starts_with("slow consumer") {
+            self.ending = Ending::SlowConsumer;
             self.fail("ended the connection: slow consumer, its messages were not read as fast as they came");
         } else {
             self.fail(&format!("ended the connection: {why}"));
@@ -236,14 +264,34 @@ impl Client for NatsClient {
         self.inbox.pop_front()
     }
 
-    fn publish(&mut self, subject: &str, payload: &[u8]) -> Result<bool, String> {
-        if let Some(most) = self.server.max_payload.filter(|most| payload.len() as u64 > *most) {
+    fn publish(&mut self, topic: &str, payload: &[u8]) -> Result<bool, String> {
+        let letter = Letter { topic, payload, tag: None, is_casual: false };
+        self.post(&letter).map(|posted| posted != Posted::Later)
+    }
+
+    fn post(&mut self, letter: &Letter<'_>) -> Result<Posted, String> {
+        let Letter { topic, payload, tag, .. } = letter;
+        let header = tag.map(|tag| format!("{HEADERS}{TAG}: {tag}\r\n\r\n")).unwrap_or_default();
+        let bytes = header.len() + payload.len();
+        if let Some(most) = self.server.max_payload.filter(|most| bytes as u64 > *most) {
             return Err(format!("takes no such message: its limit is {most} bytes (max_payload)"));
         }
-        self.output.extend_from_slice(format!("PUB {subject} {}\r\n", payload.len()).as_bytes());
-        self.output.extend_from_slice(payload);
-        self.output.extend_from_slice(b"\r\n");
-        Ok(true)
+        let line = match header.len() {
+            0 => format!("PUB {topic} {bytes}\r\n"),
+            length => format!("HPUB {topic} {length} {bytes}\r\n"),
+        };
+        for part in [line.as_bytes(), header.as_bytes(), payload, b"\r\n"] {
+            self.output.extend_from_slice(part);
+        }
+        Ok(Posted::Taken(None))
+    }
+
+    fn takes_tags(&self) -> bool {
+        self.wants_tags && self.server.headers
+    }
+
+    fn ending(&self) -> Ending {
+        self.ending
     }
 
     fn output(&self) -> &[u8] {
@@ -257,4 +305,11 @@ impl Client for NatsClient {
     fn about(&self) -> Option<String> {
         (!self.server.version.is_empty()).then(|| format!("nats-server {}", self.server.version))
     }
+}
+
+/// What the header of the name `taut` has.
+fn tag_of(header: &[u8]) -> Option<String> {
+    let lines = std::str::from_utf8(header).ok()?.strip_prefix(HEADERS)?;
+    let tag = lines.split("\r\n").filter_map(|line| line.split_once(':')).find(|(name, _)| *name == TAG)?.1;
+    Some(tag.trim().to_owned())
 }
