@@ -1,6 +1,7 @@
 //! What the tests of the command line share: starting `taut`, a server beside it, and skipping what can't run here.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod brokers;
 pub(crate) mod relay;
 
 use std::io::{BufRead, BufReader, Write};
