@@ -59,7 +59,7 @@ impl BrokerAddress<'_> {
         part: Part,
         filter: String,
     ) -> Result<Box<dyn Client>> {
-        if *self.carriage() != Carriage::default() {
+        if part != Part::About && *self.carriage() != Carriage::default() {
             return Err(Error::Input(format!("{endpoint}: session=, buffer= and envelope= are for taut pipe")));
         }
         match self {

@@ -55,7 +55,8 @@ pub trait Client: fmt::Debug + Send {
         false
     }
 
-    /// A message has been taken for good: the broker may forget it. Clients that acknowledge by themselves have done so.
+    /// A message has been taken for good: the broker may forget it. Clients that acknowledge by themselves have done
+    /// so.
     fn acknowledge(&mut self, message: &Message) {
         let _ = message;
     }

@@ -21,8 +21,8 @@ pub(super) const fn qos(number: u8) -> Qos {
     }
 }
 
-/// A session of its own that ends with the connection, or one that is kept; and no keep-alive: a ping would be one more packet among
-/// those that are measured. Whether the broker is still there TCP finds out.
+/// A session of its own that ends with the connection, or one that is kept; and no keep-alive: a ping would be one more
+/// packet among those that are measured. Whether the broker is still there TCP finds out.
 pub(super) fn connect(login: &Login, is_lasting: bool) -> Result<Packet, MqttError> {
     Ok(match login.version {
         MqttVersion::V3 => {

@@ -244,7 +244,8 @@ proptest! {
     /// Whatever comes, no more is kept or answered than came.
     #[test]
     fn any_bytes_are_taken_or_end_the_connection(
-        is_v5: bool, qos in 0_u8..3, is_ready: bool, errand in prop::option::of(any::<bool>()), pieces in prop::collection::vec(piece(), 0..12),
+        is_v5: bool, qos in 0_u8..3, is_ready: bool, errand in prop::option::of(any::<bool>()),
+        pieces in prop::collection::vec(piece(), 0..12),
     ) {
         let version = if is_v5 { MqttVersion::V5 } else { MqttVersion::V3 };
         let mut client = match (errand, is_ready) {

@@ -5,18 +5,23 @@
 //!   [`Carrier::open`].
 //! - [`BrokerAccount`]: what a carrier knows of its messages.
 //!
-//! `carrier` (sockets) > `writer`, `reader` (who keeps what, without I/O) > `ledger` (numbers that came and that did
-//! not), `envelope` (what stands with a message), `receipt` (what reader and writer tell each other), `account`.
+//! `carrier` (what is done with it), `line` (its connection) > `writer`, `reader` (who keeps what, without I/O) >
+//! `ledger` (numbers that came and that did not), `envelope` (what stands with a message), `receipt` (what reader and
+//! writer tell each other), `account`.
 
 mod account;
 mod carrier;
 mod envelope;
 mod ledger;
+mod line;
 mod reader;
 mod receipt;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use account::{BrokerAccount, HeardAccount, ReaderAccount, WrittenAccount};
-pub use carrier::{Carrier, Directions, Offered};
+pub use carrier::{Directions, Offered};
+pub use line::Carrier;
 pub use settings::Carriage;

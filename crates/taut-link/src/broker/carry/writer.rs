@@ -9,8 +9,9 @@ use super::envelope::{Run, Stamp};
 use super::receipt::{self, Receipt, ReceiptOf, Tally};
 use crate::broker::client::{Client, Letter, Posted};
 
-/// Messages that are given to a broker before it has acknowledged the first of them; it may want fewer. Mosquitto closes
-/// a connection of MQTT 3.1.1 at more than 20 with QoS 2 (`max_inflight_messages`), of which that protocol says nothing.
+/// Messages that are given to a broker before it has acknowledged the first of them; it may want fewer. Mosquitto
+/// closes a connection of MQTT 3.1.1 at more than 20 with QoS 2 (`max_inflight_messages`), of which that protocol says
+/// nothing.
 const MOST_UNDER_WAY: usize = 16;
 /// Bytes that wait for the broker's socket before more messages are made bytes.
 const MOST_OUTPUT: usize = 256 << 10;
