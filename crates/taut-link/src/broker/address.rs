@@ -80,7 +80,7 @@ impl BrokerAddress<'_> {
     }
 
     /// What concerns messages that are carried.
-    pub(crate) const fn carriage(&self) -> &Carriage {
+    pub(crate) fn carriage(&self) -> &Carriage {
         match self {
             Self::Mqtt(address) => &address.carriage,
             Self::Nats(address) => &address.carriage,

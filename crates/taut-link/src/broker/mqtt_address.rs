@@ -21,7 +21,7 @@ pub struct MqttAddress {
     /// Whether a server leaves Nagle's algorithm on (RFC 896), as many clients do.
     pub(crate) nagle: bool,
     /// How messages are carried.
-    pub(crate) carriage: Carriage,
+    pub(crate) carriage: Box<Carriage>,
 }
 
 /// Version of the protocol.
@@ -56,7 +56,7 @@ impl MqttAddress {
         let inet = InetAddress::parse_with(host, PORT).map_err(|why| wrong(&why))?;
         let topic = topic.to_owned();
         let version = MqttVersion::default();
-        let carriage = Carriage::default();
+        let carriage = Box::<Carriage>::default();
         let mut address =
             Self { inet, topic, qos: 0, version, user: None, password_file: None, nagle: false, carriage };
         for part in query.split('&').filter(|part| !part.is_empty()) {

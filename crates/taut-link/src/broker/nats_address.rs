@@ -18,7 +18,7 @@ pub struct NatsAddress {
     /// Whether a server leaves Nagle's algorithm on (RFC 896).
     pub(crate) nagle: bool,
     /// How messages are carried.
-    pub(crate) carriage: Carriage,
+    pub(crate) carriage: Box<Carriage>,
 }
 
 /// Port of NATS servers without TLS, by the server's default.
@@ -48,7 +48,7 @@ impl NatsAddress {
             ));
         }
         let inet = InetAddress::parse_with(host, PORT).map_err(|why| wrong(&why))?;
-        let carriage = Carriage::default();
+        let carriage = Box::<Carriage>::default();
         let mut address =
             Self { inet, subject: subject.to_owned(), user: None, password_file: None, nagle: false, carriage };
         for part in query.split('&').filter(|part| !part.is_empty()) {

@@ -115,7 +115,7 @@ impl Reader {
                 }
                 Came::CutOff => {
                     for kept in self.runs.values_mut() {
-                        kept.cut_at.get_or_insert(kept.ledger.highest());
+                        kept.cut_at.get_or_insert_with(|| kept.ledger.highest());
                     }
                     continue;
                 }
