@@ -454,7 +454,7 @@ fn killed(seed: u64) {
 #[test]
 fn however_a_broker_is_killed_the_account_adds_up() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    let seeds = number("TAUT_BROKER_SEEDS").unwrap_or(if support::long() { 60 } else { 24 });
+    let seeds = number("TAUT_BROKER_SEEDS").unwrap_or_else(|| if support::long() { 60 } else { 24 });
     let first = number("TAUT_SEED").unwrap_or(1);
     let next = std::sync::atomic::AtomicU64::new(first);
     // Each waits more than it works.
