@@ -14,6 +14,7 @@
 
 pub mod air;
 pub mod broker;
+pub mod broker_loss;
 mod channel;
 mod dns;
 mod engine;

@@ -53,12 +53,17 @@ pub enum Address {
 
 const FORMS: &str = "an end of a pipe is tcp://HOST:PORT, udp://HOST:PORT, tls://HOST:PORT, unix:PATH, unix-dgram:PATH \
                      (unix:@NAME for an abstract name), l2cap://ADDR/PSM, rfcomm://ADDR/CHANNEL, tty:PATH?baud=115200, \
-                     exec:COMMAND, exec-pty:COMMAND, stdio: or file:PATH; listen: before a socket's waits for clients";
+                     exec:COMMAND, exec-pty:COMMAND, stdio:, file:PATH, mqtt://HOST/TOPIC or nats://HOST/SUBJECT; listen: before a socket's waits for clients";
 
 impl Address {
     /// Whether it can be waited at.
     const fn can_listen(&self) -> bool {
-        matches!(self, Self::Link(_) | Self::Tls { .. })
+        matches!(self, Self::Link(_) | Self::Tls { .. }) && !self.has_broker()
+    }
+
+    /// Whether a broker is there.
+    pub const fn has_broker(&self) -> bool {
+        matches!(self, Self::Link(endpoint) if endpoint.has_broker())
     }
 }
 
@@ -93,8 +98,10 @@ impl FromStr for Address {
         };
         let (kind, rest) = text.split_once(':').ok_or_else(|| unknown("the kind is missing"))?;
         match kind {
-            "tcp" | "udp" if !rest.starts_with("//") => Err(unknown("// is missing")),
-            "tcp" | "udp" | "unix" | "unix-dgram" | "l2cap" | "rfcomm" => text.parse().map(Self::Link),
+            "tcp" | "udp" | "mqtt" | "nats" if !rest.starts_with("//") => Err(unknown("// is missing")),
+            "tcp" | "udp" | "unix" | "unix-dgram" | "l2cap" | "rfcomm" | "mqtt" | "nats" => {
+                text.parse().map(Self::Link)
+            }
             "tls" => {
                 let rest = rest.strip_prefix("//").ok_or_else(|| unknown("// is missing"))?;
                 let endpoint: Endpoint = format!("tcp://{rest}")
@@ -178,6 +185,8 @@ mod tests {
             "stdio:",
             "file:/a",
             "listen:udp://127.0.0.1:53",
+            "mqtt://h:1883/a/b?qos=1&v=5&session=n&buffer=5&envelope=off",
+            "nats://h:4222/a.b?buffer=7",
         ] {
             let side: Side = text.parse().unwrap();
             assert_eq!(side.to_string().parse::<Side>().unwrap(), side, "{text}");
@@ -203,6 +212,11 @@ mod tests {
             ("listen:stdio:", "only sockets"),
             ("listen:listen:tcp://h:1", "tcp://HOST:PORT"),
             ("listen:exec:cat", "only sockets"),
+            ("mqtt://h", "the topic is missing"),
+            ("mqtt://h/t?buffer=0", "no setting buffer=0"),
+            ("nats://h/t?session=x", "no setting session=x"),
+            ("nats:h/t", "// is missing"),
+            ("listen:mqtt://h/t", "only sockets"),
             ("http://x:1", "tcp://HOST:PORT"),
         ] {
             let message = text.parse::<Side>().unwrap_err().to_string();

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use taut_link::broker::{BrokerAccount, Carrier, Offered};
 use taut_link::tls::Tls;
-use taut_link::{Listener, PeerAddress};
+use taut_link::{Listener, PeerAddress, clock};
+use taut_time::Instant;
 
 use crate::sys;
 use crate::tty::Restore;
@@ -37,6 +39,8 @@ pub(crate) enum Form {
     Messages,
     /// One of several clients at one socket of messages, whose messages the event loop sorts.
     Client { listener: Arc<Listener>, peer: PeerAddress, inbox: VecDeque<Vec<u8>> },
+    /// Messages over a broker. Its descriptor only tells that there is something to do.
+    Broker(Box<Carrier>),
     /// Pipes and terminals.
     File,
     /// Regular files and what else is always ready.
@@ -127,7 +131,7 @@ impl End {
 
     /// Whether edges of writes and reads are those of messages.
     pub(crate) const fn has_messages(&self) -> bool {
-        matches!(self.form, Form::Messages | Form::Client { .. })
+        matches!(self.form, Form::Messages | Form::Client { .. } | Form::Broker(_))
     }
 
     /// Whether the kernel can move what comes from here without showing it.
@@ -162,6 +166,7 @@ impl End {
                 Form::Tls(tls) => tls.read(fd, buffer),
                 Form::File | Form::Regular => rustix::io::read(fd, &mut *buffer).map_err(io::Error::from),
                 Form::Client { .. } => return Ok(self.read_inbox(buffer)),
+                Form::Broker(_) => return self.receive(buffer),
             };
             match result {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -221,11 +226,69 @@ impl End {
         Moved::Bytes(length)
     }
 
+    /// Reads what a broker has brought, or what it brings now.
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Moved> {
+        let Form::Broker(carrier) = &mut self.form else { return Ok(Moved::Blocked) };
+        if !carrier.has_some() {
+            carrier.drive(clock::now());
+        }
+        if let Some(bytes) = carrier.receive(buffer) {
+            return Ok(Moved::Bytes(bytes));
+        }
+        self.readable = false;
+        carrier.take_error().map_or(Ok(Moved::Blocked), |error| Err(io::Error::other(error)))
+    }
+
+    /// Has a broker's connection do what it can; whether something can be read from it or written to it again.
+    pub(crate) fn drive(&mut self, now: Instant) -> bool {
+        let Form::Broker(carrier) = &mut self.form else { return false };
+        carrier.drive(now);
+        let readable = carrier.has_some() || carrier.has_left();
+        let writable = carrier.has_room();
+        let news = readable && !self.readable || writable && !self.writable;
+        (self.readable, self.writable) = (readable, writable);
+        news
+    }
+
+    /// No more is sent or received: what was sent is brought to a broker.
+    pub(crate) fn wind_up(&mut self, now: Instant) {
+        if let Form::Broker(carrier) = &mut self.form {
+            carrier.finish(now);
+        }
+    }
+
+    /// Whether a broker's connection is still to be waited for, once it is [wound up](Self::wind_up).
+    pub(crate) fn is_winding_up(&mut self, now: Instant) -> bool {
+        self.drive(now);
+        matches!(self.form, Form::Broker(_)) && !self.is_gone()
+    }
+
+    /// Whether it is a broker's connection that is over for good.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(&self.form, Form::Broker(carrier) if carrier.has_left())
+    }
+
+    /// What a user may want to read of a broker's connection.
+    pub(crate) fn take_note(&mut self) -> Option<String> {
+        if let Form::Broker(carrier) = &mut self.form { carrier.take_note() } else { None }
+    }
+
+    /// What became of a broker's messages.
+    pub(crate) fn broker_account(&self) -> Option<BrokerAccount> {
+        if let Form::Broker(carrier) = &self.form { Some(carrier.account()) } else { None }
+    }
+
+    /// When [`drive`](Self::drive) has to be called, if nothing happens before.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        if let Form::Broker(carrier) = &self.form { carrier.due() } else { None }
+    }
+
     /// Writes as much as goes now; of messages all or nothing.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<Moved> {
         let result = loop {
             let result = match (&mut self.form, &self.output) {
                 (Form::Client { listener, peer, .. }, _) => listener.send_to(bytes, peer).map_err(io::Error::from),
+                (Form::Broker(_), _) => return self.offer(bytes),
                 (_, None) => return Err(io::ErrorKind::BrokenPipe.into()),
                 (Form::Stream | Form::Messages, Some(fd)) => {
                     rustix::net::send(fd, bytes, self.send_flags).map_err(io::Error::from)
@@ -251,6 +314,22 @@ impl End {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Gives a message to a broker's connection.
+    fn offer(&mut self, bytes: &[u8]) -> io::Result<Moved> {
+        let Form::Broker(carrier) = &mut self.form else { return Ok(Moved::Blocked) };
+        if bytes.len() > self.write_limit {
+            return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
+        }
+        if let Some(error) = carrier.take_error() {
+            return Err(io::Error::other(error));
+        }
+        if carrier.offer(bytes) == Offered::Full {
+            self.writable = false;
+            return Ok(Moved::Blocked);
+        }
+        Ok(Moved::Bytes(bytes.len()))
     }
 
     /// Sends what is held in this process (records of TLS); whether nothing is left.
@@ -309,7 +388,7 @@ impl End {
             Form::Tls(tls) => unsent().map(|bytes| bytes + tls.pending()),
             Form::File if rustix::termios::isatty(fd) => sys::unsent(fd),
             Form::File => sys::unread(fd),
-            Form::Messages | Form::Client { .. } | Form::Regular => None,
+            Form::Messages | Form::Client { .. } | Form::Broker(_) | Form::Regular => None,
         }
     }
 
@@ -320,6 +399,10 @@ impl End {
             (Form::Client { inbox, .. }, _) => {
                 let bytes = inbox.iter().map(|message| message.len() as u64).sum();
                 Unread { bytes, messages: inbox.len() as u64, dropped: 0 }
+            }
+            (Form::Broker(carrier), _) => {
+                let (bytes, messages) = carrier.unread();
+                Unread { bytes, messages, dropped: 0 }
             }
             (Form::Stream | Form::File, Some(fd)) => {
                 let dropped = if self.loses { sys::dropped(fd.as_fd()) } else { 0 };

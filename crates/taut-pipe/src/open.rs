@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pty::OpenptFlags;
+use taut_link::broker::{Carrier, Directions};
 use taut_link::tls::TlsRole;
 use taut_link::{Endpoint, Error, Link, Result, SocketOption, clock};
 use taut_time::{Duration, Framing as Edges};
@@ -56,9 +57,16 @@ impl Which {
 /// The longest datagram that becomes one of several from a stream without framing: what fits into an Ethernet frame.
 const UDP_CHUNK: usize = 1472;
 
-/// Goes to an address.
-pub(crate) fn open(address: &Address, which: Which, tls: Option<&TlsRole>, timeout: Duration) -> Result<End> {
+/// Goes to an address, as the end `which` of a pipe whose other end is `other`.
+pub(crate) fn open(
+    address: &Address,
+    which: Which,
+    other: &Address,
+    tls: Option<&TlsRole>,
+    timeout: Duration,
+) -> Result<End> {
     match address {
+        Address::Link(endpoint) if endpoint.has_broker() => broker(endpoint, which, other, timeout),
         Address::Link(endpoint) => {
             let link = Link::connect(endpoint, timeout)?;
             of_link(link, endpoint.to_string())
@@ -100,6 +108,23 @@ pub(crate) fn of_link(link: Link, name: String) -> Result<End> {
     end.send_flags = send_flags;
     end.loses = loses;
     end.halves &= halves;
+    Ok(end)
+}
+
+/// A broker is read from as the first end and written to as the second; beside a file, nothing goes the other way.
+fn broker(endpoint: &Endpoint, which: Which, other: &Address, timeout: Duration) -> Result<End> {
+    let goes_back = !matches!(other, Address::File(_));
+    let directions = match which {
+        Which::A => Directions { reads: true, writes: goes_back, topic_is_heard: true },
+        Which::B => Directions { reads: goes_back, writes: true, topic_is_heard: false },
+    };
+    let carrier = Carrier::open(endpoint, directions, timeout)?;
+    let fail = |error| Error::Host { what: format!("wait for {endpoint}"), error };
+    let watched = Arc::new(carrier.watch().map_err(fail)?);
+    let mut end = End::new(endpoint.to_string(), Form::Broker(Box::new(carrier)), Some(watched));
+    end.write_limit = crate::MESSAGE_LIMIT;
+    // Who reads goes on when it has nothing more to send, as to a server; who writes is done then.
+    end.halves = which == Which::A;
     Ok(end)
 }
 

@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 
 use taut_link::Fault;
+use taut_link::broker::BrokerAccount;
 use taut_time::{Duration, Instant};
 
 use crate::end::{End, Form, Left, Unread};
@@ -14,6 +15,8 @@ use crate::report::{Account, EndedBy, PipeReport};
 
 /// How long a pipe that is over waits for the other sides to acknowledge what they were sent, and for programs to end.
 const CLOSING: Duration = Duration::from_secs(5);
+/// The same where an end is a broker, which may be away: longer than its connection waits for it by itself.
+const CLOSING_WITH_BROKER: Duration = Duration::from_secs(15);
 /// How long a client that sends messages may be silent where no limit was set: nothing else tells that it
 /// has gone. So long is also waited, for an end that is not open yet, with what a client has left behind.
 const SILENT_CLIENT: Duration = Duration::from_secs(60);
@@ -146,6 +149,8 @@ impl Pipe {
         let mut tee = tee;
         let [Some(a), Some(b)] = &mut self.ends else { return false };
         let mut more = false;
+        a.drive(turn.now);
+        b.drive(turn.now);
         for which in [0, 1] {
             let (from, to) = if which == 0 { (&mut *a, &mut *b) } else { (&mut *b, &mut *a) };
             let flow = &mut self.flows[which];
@@ -175,8 +180,20 @@ impl Pipe {
                 self.ended = Some((by, why, stop.error.is_some()));
             }
         }
+        more |= a.drive(turn.now) | b.drive(turn.now);
         self.look_at_ends(options, turn.now);
         more
+    }
+
+    /// What a user may want to read.
+    pub(crate) fn take_note(&mut self) -> Option<String> {
+        self.ends.iter_mut().flatten().find_map(End::take_note)
+    }
+
+    /// How long it waits when it is over.
+    fn closing(&self) -> Duration {
+        let has_broker = self.ends.iter().flatten().any(|end| matches!(end.form, Form::Broker(_)));
+        if has_broker { CLOSING_WITH_BROKER } else { CLOSING }
     }
 
     /// What follows from directions that are over.
@@ -192,7 +209,9 @@ impl Pipe {
             Some(_) => from.halves,
             None => true,
         };
-        if is_over(0) && is_over(1) {
+        // A broker's connection that is over for good is so both ways.
+        let is_gone = a.is_gone() && is_over(0) || b.is_gone() && is_over(1);
+        if is_over(0) && is_over(1) || is_gone {
             self.close(now);
             return;
         }
@@ -213,13 +232,14 @@ impl Pipe {
         for (which, end) in self.ends.iter_mut().enumerate() {
             let Some(end) = end else { continue };
             self.unread[which] = end.unread();
+            end.wind_up(now);
             if end.child.is_some() {
                 // It sees the end of its input, or its terminal hangs up.
                 end.input = None;
                 end.output = None;
             }
         }
-        self.phase = Phase::Closing { until: now + CLOSING, next_look: now, pause: Duration::from_millis(1) };
+        self.phase = Phase::Closing { until: now + self.closing(), next_look: now, pause: Duration::from_millis(1) };
     }
 
     /// Whether what was sent has arrived and programs have ended, or there was time enough for both.
@@ -227,14 +247,14 @@ impl Pipe {
         let Phase::Closing { until, next_look, pause } = self.phase else { return false };
         let failed = self.ended.as_ref().is_some_and(|(_, _, failed)| *failed);
         let mut waits = false;
+        let began = until.offset_by(-(self.closing().as_nanos() as i64));
         for which in [0, 1] {
             let Some(end) = &mut self.ends[which] else { continue };
+            waits |= end.is_winding_up(now);
             if end.child.is_some() {
                 if end.exit_status().is_none() {
                     waits = true;
-                    if !self.asked_to_end
-                        && now.saturating_since(until.offset_by(-(CLOSING.as_nanos() as i64))) >= options.linger
-                    {
+                    if !self.asked_to_end && now.saturating_since(began) >= options.linger {
                         self.asked_to_end = true;
                         if let Some(child) = &end.child
                             && let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32)
@@ -271,7 +291,8 @@ impl Pipe {
             Phase::Closing { until, next_look, .. } => Some(until.min(next_look)),
             Phase::Running => {
                 let linger = self.linger_from.map(|from| from.max(self.last_move) + options.linger);
-                [self.waits[0], self.waits[1], linger, time, idle].into_iter().flatten().min()
+                let due = self.ends.iter().flatten().filter_map(End::due).min();
+                [self.waits[0], self.waits[1], linger, time, idle, due].into_iter().flatten().min()
             }
         }
     }
@@ -401,6 +422,8 @@ impl Pipe {
             let status = self.ends[which].as_mut().and_then(End::exit_status);
             exits[which] = status.and_then(|status| status.code().or_else(|| status.signal().map(|signal| -signal)));
         }
+        let brokers = [0, 1].map(|which| self.ends[which].as_ref().and_then(End::broker_account));
+        let lost = brokers.iter().flatten().any(BrokerAccount::has_losses);
         let names = [0, 1].map(|which| match &self.ends[which] {
             Some(end) => end.name.clone(),
             None => plan.sides[which].to_string(),
@@ -419,9 +442,10 @@ impl Pipe {
             duration: now.saturating_since(self.began),
             ended_by,
             why,
-            failed: failed || left,
+            failed: failed || left || lost,
             fault: self.fault,
             accounts,
+            brokers,
             exits,
         }
     }

@@ -83,7 +83,7 @@ impl Plan {
         };
         if self.options.framing != Framing::None && has_messages(a) == has_messages(b) {
             return wrong(
-                "--framing is for a stream joined with messages (udp://, unix-dgram:); here both ends are of the same kind",
+                "--framing is for a stream joined with messages (udp://, unix-dgram:, mqtt://, nats://); here both ends are of the same kind",
             );
         }
         if a.address == Address::Stdio && b.address == Address::Stdio {
@@ -99,7 +99,7 @@ impl Plan {
         if a.listens && b.listens && (has_messages(a) || has_messages(b)) {
             return wrong("of two ends that are both listened on neither can be one of messages");
         }
-        let answers_only = |side: &Side| has_messages(side) && !side.listens;
+        let answers_only = |side: &Side| has_messages(side) && !side.listens && !side.address.has_broker();
         if answers_only(a) && (answers_only(b) || matches!(b.address, Address::File(_))) {
             return wrong(
                 "neither end sends the first message: who is gone to with udp:// or unix-dgram: does not know the pipe before \

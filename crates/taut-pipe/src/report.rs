@@ -1,5 +1,6 @@
 //! What is told of pipes: while they open, while bytes move, and when they end.
 
+use taut_link::broker::BrokerAccount;
 use taut_time::{Duration, Instant};
 
 use crate::open::Which;
@@ -120,6 +121,8 @@ pub struct PipeReport {
     pub fault: Option<taut_link::Fault>,
     /// From A to B, and from B to A.
     pub accounts: [Account; 2],
+    /// What became of the messages at an end that is a broker.
+    pub brokers: [Option<BrokerAccount>; 2],
     /// Exit codes of programs at the two ends; the negative number of a signal that ended one.
     pub exits: [Option<i32>; 2],
 }

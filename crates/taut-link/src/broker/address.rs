@@ -1,7 +1,9 @@
+use super::carry::Carriage;
 use super::client::Client;
 use super::jetstream::{JetStream, Reading, StreamPlan};
 use super::mqtt_address::MqttAddress;
-use super::mqtt_client::{Login, MqttClient};
+use super::mqtt_client::MqttClient;
+use super::mqtt_login::{Errand, Login};
 use super::nats_address::NatsAddress;
 use super::nats_client::{NatsClient, NatsLogin};
 use super::part::Part;
@@ -99,6 +101,9 @@ impl BrokerAddress<'_> {
         part: Part,
         topics: Topics<'_>,
     ) -> Result<Box<dyn Client>> {
+        if part != Part::About && *self.carriage() != Carriage::default() {
+            return Err(Error::Input(format!("{endpoint}: session=, buffer= and envelope= are for taut pipe")));
+        }
         let Topics { filter, publish_to, kept } = topics;
         match self {
             Self::Mqtt(address) => {
@@ -131,6 +136,55 @@ impl BrokerAddress<'_> {
                 };
                 let inbox = format!("_INBOX.{name}");
                 Ok(Box::new(JetStream::new(client(name, (!reads).then_some(filter)), inbox, plan)))
+            }
+        }
+    }
+
+    /// What concerns messages that are carried.
+    pub(crate) fn carriage(&self) -> &Carriage {
+        match self {
+            Self::Mqtt(address) => &address.carriage,
+            Self::Nats(address) => &address.carriage,
+        }
+    }
+
+    /// Whether the broker acknowledges what is published.
+    pub(crate) const fn is_confirmed(&self) -> bool {
+        matches!(self, Self::Mqtt(MqttAddress { qos: 1.., .. }))
+    }
+
+    /// A client of that name that carries messages: it hears all of `filters`, and says itself what it has taken.
+    /// Packets are numbered from `first_number` on.
+    pub(crate) fn carrying_client(
+        &self,
+        endpoint: &impl std::fmt::Display,
+        name: String,
+        filters: Vec<String>,
+        first_number: u16,
+    ) -> Result<Box<dyn Client>> {
+        let (has_tls, has_stream) = match self {
+            Self::Mqtt(address) => (address.tls.is_some(), false),
+            Self::Nats(address) => (address.insists_on_tls(), address.stream.is_some()),
+        };
+        if has_tls || has_stream {
+            let what = if has_tls { "TLS to a broker" } else { "a stream of JetStream" };
+            return Err(Error::Input(format!(
+                "{endpoint}: {what} is not there for taut pipe; echo, pace and serve take it"
+            )));
+        }
+        match self {
+            Self::Mqtt(address) => {
+                let (version, user, qos, password) =
+                    (address.version, address.user.clone(), address.qos, address.password()?);
+                let login = Login { version, client: name, user, password, filter: String::new(), qos };
+                let errand = Errand { is_lasting: address.carriage.session.is_some(), also: filters };
+                let client = MqttClient::on_errand(login, errand, first_number)
+                    .map_err(|why| Error::Input(format!("{endpoint}: {why}")))?;
+                Ok(Box::new(client))
+            }
+            Self::Nats(address) => {
+                let (user, password) = (address.user.clone(), address.password()?);
+                Ok(Box::new(NatsClient::with_tags(NatsLogin { name, user, password, filter: None }, filters)))
             }
         }
     }

@@ -4,8 +4,10 @@
 //! - [`Client`]: what the client of any broker does, without I/O. [`MqttClient`] speaks MQTT 3.1.1 and 5, over
 //!   `mqtt-protocol-core`; [`NatsClient`] speaks core NATS, and [`JetStream`] keeps its messages in a stream.
 //! - `Channel`: a client over a socket, with TLS between them if wanted, for [`crate::Link`] and [`crate::Listener`].
+//! - [`Carrier`]: messages from a writer to a reader, with an account of them.
 
 mod address;
+mod carry;
 mod channel;
 mod client;
 mod jetstream;
@@ -13,6 +15,8 @@ mod jetstream;
 mod jetstream_tests;
 mod mqtt_address;
 mod mqtt_client;
+mod mqtt_login;
+mod mqtt_make;
 mod mqtt_packet;
 #[cfg(test)]
 mod mqtt_tests;
@@ -28,11 +32,13 @@ mod stream_settings;
 mod tls_settings;
 
 pub(crate) use address::BrokerAddress;
+pub use carry::{BrokerAccount, Carriage, Carrier, Directions, HeardAccount, Offered, ReaderAccount, WrittenAccount};
 pub(crate) use channel::Channel;
-pub use client::{Client, Message};
+pub use client::{Client, Ending, Letter, Message, Posted};
 pub use jetstream::{JetStream, Reading, StreamPlan};
 pub use mqtt_address::{MqttAddress, MqttVersion};
-pub use mqtt_client::{Login, MqttClient};
+pub use mqtt_client::MqttClient;
+pub use mqtt_login::{Errand, Login};
 pub use nats_address::NatsAddress;
 pub use nats_client::{NatsClient, NatsLogin};
 pub(crate) use part::Part;

@@ -1,6 +1,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::carry::Carriage;
 use super::tls_settings::TlsSettings;
 use super::{secret, tls_settings};
 use crate::inet_address::InetAddress;
@@ -22,6 +23,8 @@ pub struct MqttAddress {
     pub(crate) nagle: bool,
     /// `mqtts://`: over TLS.
     pub(crate) tls: Option<Box<TlsSettings>>,
+    /// How messages are carried.
+    pub(crate) carriage: Box<Carriage>,
 }
 
 /// Version of the protocol.
@@ -39,7 +42,8 @@ const PORT: u16 = 1883;
 const TLS_PORT: u16 = 8883;
 /// Most bytes of a topic, of 65,535 (MQTT 5.0, section 1.5.4): room for what is added to it.
 const MOST_TOPIC_BYTES: usize = 60_000;
-const FORM: &str = "write mqtt://HOST:PORT/TOPIC?qos=0|1|2&v=3|5&user=NAME&password-file=PATH&nagle=on";
+const FORM: &str = "write mqtt://HOST:PORT/TOPIC?qos=0|1|2&v=3|5&user=NAME&password-file=PATH&nagle=on (for taut pipe also \
+                    &session=NAME&buffer=N&envelope=off)";
 
 impl MqttAddress {
     /// Reads what stands after `mqtt://`, or `mqtts://` with TLS.
@@ -60,8 +64,9 @@ impl MqttAddress {
         let inet = InetAddress::parse_with(host, if with_tls { TLS_PORT } else { PORT }).map_err(|why| wrong(&why))?;
         let topic = topic.to_owned();
         let version = MqttVersion::default();
+        let (carriage, tls) = (Box::<Carriage>::default(), None);
         let mut address =
-            Self { inet, topic, qos: 0, version, user: None, password_file: None, nagle: false, tls: None };
+            Self { inet, topic, qos: 0, version, user: None, password_file: None, nagle: false, tls, carriage };
         let mut tls = TlsSettings::default();
         for part in query.split('&').filter(|part| !part.is_empty()) {
             match part.split_once('=').ok_or_else(|| wrong("a setting is NAME=VALUE"))? {
@@ -74,7 +79,7 @@ impl MqttAddress {
                 ("password-file", path) if !path.is_empty() => address.password_file = Some(path.into()),
                 ("nagle", "on") => address.nagle = true,
                 ("nagle", "off") => address.nagle = false,
-                (name, value) if tls.set(name, value) => {}
+                (name, value) if tls.set(name, value) || address.carriage.take(name, value) => {}
                 (name, value) => return Err(wrong(&format!("there is no setting {name}={value}"))),
             }
         }
@@ -111,7 +116,7 @@ impl fmt::Display for MqttAddress {
             self.nagle.then(|| "nagle=on".to_owned()),
         ];
         let tls = self.tls.iter().flat_map(|tls| tls.shown());
-        for (index, setting) in settings.into_iter().flatten().chain(tls).enumerate() {
+        for (index, setting) in settings.into_iter().flatten().chain(tls).chain(self.carriage.words()).enumerate() {
             write!(f, "{}{setting}", if index == 0 { '?' } else { '&' })?;
         }
         Ok(())

@@ -5,36 +5,28 @@ use std::fmt;
 
 use mqtt_protocol_core::mqtt::common::Cursor;
 use mqtt_protocol_core::mqtt::connection::{ConnectionOptions, Event};
-use mqtt_protocol_core::mqtt::packet::{GenericPacketTrait, Packet, Qos, SubEntry, SubOpts, v3_1_1, v5_0};
-use mqtt_protocol_core::mqtt::result_code::{MqttError, SubackReasonCode, SubackReturnCode};
+use mqtt_protocol_core::mqtt::packet::{GenericPacketTrait, Packet, Qos};
+use mqtt_protocol_core::mqtt::result_code::{DisconnectReasonCode, MqttError, SubackReasonCode, SubackReturnCode};
 use mqtt_protocol_core::mqtt::{Connection, Version, role};
 
-use super::client::{Client, MOST_BYTES, Message};
+use super::client::{Client, Ending, Letter, MOST_BYTES, Message, Posted};
 use super::mqtt_address::MqttVersion;
+use super::mqtt_login::{Errand, Login};
+use super::mqtt_make as make;
 use super::{mqtt_packet as packet, mqtt_words as words};
 
-/// Who we are to the broker, and what we want to hear.
-#[derive(Clone, Debug)]
-pub struct Login {
-    /// Version of the protocol.
-    pub version: MqttVersion,
-    /// Identifier of the client; a second one of the same name takes the first one's place.
-    pub client: String,
-    /// User name.
-    pub user: Option<String>,
-    /// Password, which goes with a user name.
-    pub password: Option<Vec<u8>>,
-    /// Topics that are subscribed to.
-    pub filter: String,
-    /// Quality of service of what is published and subscribed to: 0, 1, and 2 for anything above.
-    pub qos: u8,
-}
-
 /// One connection to a broker: CONNECT, SUBSCRIBE, then messages in both directions, each acknowledged when it is
-/// taken in. What the broker does wrong ends it, with a [`failure`](Self::failure) in words.
+/// taken in, or, on an [`Errand`], when it is taken for good. What the broker does wrong ends it, with a
+/// [`failure`](Self::failure) in words.
 pub struct MqttClient {
     connection: Connection<role::Client>,
     login: Login,
+    errand: Option<Errand>,
+    /// Number of the next packet of an errand: going round, so that it is none that the broker may still have from an
+    /// earlier connection.
+    next_number: u16,
+    confirmed: VecDeque<u16>,
+    ending: Ending,
     state: State,
     /// Whether the broker has said anything.
     has_spoken: bool,
@@ -57,6 +49,9 @@ enum State {
 /// Largest packet that is taken, in bytes.
 const MOST_PACKET_BYTES: u32 = MOST_BYTES as u32;
 
+/// Messages of an errand that a broker of MQTT 3.1.1 is given before it has acknowledged the first of them.
+pub(super) const MOST_UNDER_WAY: usize = 100;
+
 /// What a broker's first packet begins with (MQTT 5.0, section 3.2.1). Other servers than brokers may begin with a byte
 /// after which a packet would be long in coming.
 const CONNACK: u8 = 0x20;
@@ -69,6 +64,18 @@ impl MqttClient {
     /// # Errors
     /// What MQTT can't say: a name or filter that is too long or has a NUL.
     pub fn new(login: Login) -> Result<Self, String> {
+        Self::make(login, None, 1)
+    }
+
+    /// As [`new`](Self::new), on an errand; packets are numbered from `first_number` on, going round.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn on_errand(login: Login, errand: Errand, first_number: u16) -> Result<Self, String> {
+        Self::make(login, Some(errand), first_number)
+    }
+
+    fn make(login: Login, errand: Option<Errand>, first_number: u16) -> Result<Self, String> {
         let version = match login.version {
             MqttVersion::V3 => Version::V3_1_1,
             MqttVersion::V5 => Version::V5_0,
@@ -76,12 +83,17 @@ impl MqttClient {
         let options = ConnectionOptions::new().maximum_packet_size_recv(MOST_PACKET_BYTES);
         let mut connection = Connection::<role::Client>::with_options(version, options);
         // Acknowledged when it is taken in, as stock clients do.
-        connection.set_auto_pub_response(true);
-        let connect =
-            connect(&login).map_err(|error| format!("its CONNECT can't be made: {}", words::of_code(error)))?;
+        connection.set_auto_pub_response(errand.is_none());
+        let is_lasting = errand.as_ref().is_some_and(|errand| errand.is_lasting);
+        let connect = make::connect(&login, is_lasting)
+            .map_err(|error| format!("its CONNECT can't be made: {}", words::of_code(error)))?;
         let mut client = Self {
             connection,
             login,
+            errand,
+            next_number: first_number,
+            confirmed: VecDeque::new(),
+            ending: Ending::Open,
             state: State::Connecting,
             has_spoken: false,
             is_plain: false,
@@ -106,6 +118,7 @@ impl MqttClient {
                 Event::RequestSendPacket { packet, .. } => self.output.extend(packet.to_continuous_buffer()),
                 Event::NotifyPacketReceived(packet) => self.receive(packet),
                 Event::NotifyError(error) => self.fail(&words::of_error(error)),
+                Event::NotifyPacketIdReleased(number) if self.errand.is_some() => self.confirmed.push_back(number),
                 // Its reason is among the other events. There are no timers without a keep-alive of ours.
                 Event::RequestClose
                 | Event::NotifyPacketIdReleased(_)
@@ -130,16 +143,32 @@ impl MqttClient {
                 let codes = answer.reason_codes();
                 self.subscribed(codes.iter().find(|code| !granted.contains(code)).map(words::of_code));
             }
-            // Before it is ready nothing that comes is meant for it.
-            Packet::V3_1_1Publish(message) if self.state == State::Ready => {
-                self.inbox.push_back(Message::shared(message.topic_name(), message.payload()));
+            Packet::V3_1_1Publish(message) if self.hears() => {
+                let number = message.packet_id().map(|number| (number, message.qos() == Qos::ExactlyOnce));
+                let heard = Message::shared(message.topic_name(), message.payload());
+                self.inbox.push_back(heard.with(number, None));
             }
-            Packet::V5_0Publish(message) if self.state == State::Ready => {
-                self.inbox.push_back(Message::shared(message.topic_name(), message.payload()));
+            Packet::V5_0Publish(message) if self.hears() => {
+                let number = message.packet_id().map(|number| (number, message.qos() == Qos::ExactlyOnce));
+                let tag = self.errand.as_ref().and_then(|_| make::tag_of(message.props()));
+                let heard = Message::shared(message.topic_name(), message.payload());
+                self.inbox.push_back(heard.with(number, tag));
             }
+            Packet::V3_1_1Pubrec(answer) if self.errand.is_some() => self.answer(make::pubrel, answer.packet_id()),
+            Packet::V5_0Pubrec(answer) if self.errand.is_some() => {
+                match answer.reason_code().filter(|code| code.is_failure()) {
+                    None => self.answer(make::pubrel, answer.packet_id()),
+                    refusal => self.acknowledged(refusal),
+                }
+            }
+            Packet::V3_1_1Pubrel(answer) if self.errand.is_some() => self.answer(make::pubcomp, answer.packet_id()),
+            Packet::V5_0Pubrel(answer) if self.errand.is_some() => self.answer(make::pubcomp, answer.packet_id()),
             Packet::V5_0Puback(answer) => self.acknowledged(answer.reason_code().filter(|code| code.is_failure())),
             Packet::V5_0Pubrec(answer) => self.acknowledged(answer.reason_code().filter(|code| code.is_failure())),
             Packet::V5_0Disconnect(end) => {
+                if end.reason_code() == Some(DisconnectReasonCode::SessionTakenOver) {
+                    self.ending = Ending::TakenOver;
+                }
                 let why = end.reason_code().map_or_else(|| "no reason".to_owned(), words::of_code);
                 self.fail(&format!("ended the connection: {why}"));
             }
@@ -153,14 +182,48 @@ impl MqttClient {
             return;
         }
         self.state = State::Subscribing;
-        let Ok(number) = self.connection.acquire_packet_id() else { return self.fail("took all numbers of packets") };
-        match subscribe(&self.login, number) {
+        let Some(number) = self.number() else { return self.fail("took all numbers of packets") };
+        let also = self.errand.as_ref().map_or(&[][..], |errand| &errand.also);
+        match make::subscribe(&self.login, also, number) {
             Ok(packet) => {
                 let events = self.connection.send(packet);
                 self.take(events);
             }
             Err(error) => self.fail(&format!("can't be asked for that topic: {}", words::of_code(error))),
         }
+    }
+
+    /// Whether a message that comes is meant for it: before it is ready only what a session has kept is.
+    fn hears(&self) -> bool {
+        let is_lasting = || self.errand.as_ref().is_some_and(|errand| errand.is_lasting);
+        self.state == State::Ready || self.state == State::Subscribing && is_lasting()
+    }
+
+    /// Answers what concerns the packet of a number.
+    fn answer(&mut self, make: fn(MqttVersion, u16) -> Result<Packet, MqttError>, number: u16) {
+        match make(self.login.version, number) {
+            Ok(packet) => {
+                let events = self.connection.send(packet);
+                self.take(events);
+            }
+            Err(error) => self.fail(&words::of_error(error)),
+        }
+    }
+
+    /// A number for a packet; `None` when all are under way.
+    fn number(&mut self) -> Option<u16> {
+        if self.errand.is_none() {
+            return self.connection.acquire_packet_id().ok();
+        }
+        // No more are under way than `MOST_UNDER_WAY`, so a free one is near.
+        for _ in 0..=MOST_UNDER_WAY {
+            let number = self.next_number.max(1);
+            self.next_number = number.wrapping_add(1);
+            if self.connection.register_packet_id(number).is_ok() {
+                return Some(number);
+            }
+        }
+        None
     }
 
     fn subscribed(&mut self, refusal: Option<String>) {
@@ -172,6 +235,7 @@ impl MqttClient {
 
     fn acknowledged(&mut self, refusal: Option<impl fmt::Debug>) {
         if let Some(code) = refusal {
+            self.ending = Ending::Refused;
             self.fail(&format!("refused a message: {}", words::of_code(code)));
         }
     }
@@ -234,23 +298,50 @@ impl Client for MqttClient {
     }
 
     fn publish(&mut self, topic: &str, payload: &[u8]) -> Result<bool, String> {
-        let qos = qos(self.login.qos);
+        let letter = Letter { topic, payload, tag: None, is_casual: false };
+        self.post(&letter).map(|posted| posted != Posted::Later)
+    }
+
+    fn post(&mut self, letter: &Letter<'_>) -> Result<Posted, String> {
+        let qos = if letter.is_casual { Qos::AtMostOnce } else { make::qos(self.login.qos) };
         let is_full = || self.connection.get_receive_maximum_vacancy_for_send() == Some(0);
         if qos != Qos::AtMostOnce && is_full() {
-            return Ok(false);
+            return Ok(Posted::Later);
         }
         let number = match qos {
             Qos::AtMostOnce => None,
-            Qos::AtLeastOnce | Qos::ExactlyOnce => match self.connection.acquire_packet_id() {
-                Ok(number) => Some(number),
-                Err(_) => return Ok(false),
+            Qos::AtLeastOnce | Qos::ExactlyOnce => match self.number() {
+                Some(number) => Some(number),
+                None => return Ok(Posted::Later),
             },
         };
-        let packet = publish(self.login.version, topic, qos, number, payload)
+        let packet = make::publish(self.login.version, letter, qos, number)
             .map_err(|error| format!("takes no such message: {}", words::of_code(error)))?;
         let events = self.connection.send(packet);
         self.take(events);
-        self.failure.clone().map_or(Ok(true), Err)
+        self.failure.clone().map_or(Ok(Posted::Taken(number)), Err)
+    }
+
+    fn next_confirmed(&mut self) -> Option<u16> {
+        self.confirmed.pop_front()
+    }
+
+    fn takes_tags(&self) -> bool {
+        self.errand.is_some() && self.login.version == MqttVersion::V5
+    }
+
+    fn acknowledge(&mut self, message: &Message) {
+        let (Some(_), Some((number, exactly_once))) = (&self.errand, message.number) else { return };
+        self.answer(if exactly_once { make::pubrec } else { make::puback }, number);
+    }
+
+    fn say_goodbye(&mut self) {
+        // DISCONNECT without a reason is the same in both versions (MQTT 5.0, section 3.14.2.1).
+        self.output.extend_from_slice(&[0xE0, 0]);
+    }
+
+    fn ending(&self) -> Ending {
+        self.ending
     }
 
     fn output(&self) -> &[u8] {
@@ -281,68 +372,4 @@ impl fmt::Debug for MqttClient {
         form.field("client", &self.login.client).field("state", &self.state).field("failure", &self.failure);
         form.finish_non_exhaustive()
     }
-}
-
-const fn qos(number: u8) -> Qos {
-    match number {
-        0 => Qos::AtMostOnce,
-        1 => Qos::AtLeastOnce,
-        _ => Qos::ExactlyOnce,
-    }
-}
-
-/// A session of its own that ends with the connection, and no keep-alive: a ping would be one more packet among
-/// those that are measured. Whether the broker is still there TCP finds out.
-fn connect(login: &Login) -> Result<Packet, MqttError> {
-    Ok(match login.version {
-        MqttVersion::V3 => {
-            let mut connect = v3_1_1::Connect::builder().client_id(&login.client)?.clean_session(true).keep_alive(0);
-            if let Some(user) = &login.user {
-                connect = connect.user_name(user)?;
-            }
-            if let Some(password) = &login.password {
-                connect = connect.password(password.clone())?;
-            }
-            connect.build()?.into()
-        }
-        MqttVersion::V5 => {
-            let mut connect = v5_0::Connect::builder().client_id(&login.client)?.clean_start(true).keep_alive(0);
-            if let Some(user) = &login.user {
-                connect = connect.user_name(user)?;
-            }
-            if let Some(password) = &login.password {
-                connect = connect.password(password.clone())?;
-            }
-            connect.build()?.into()
-        }
-    })
-}
-
-fn subscribe(login: &Login, number: u16) -> Result<Packet, MqttError> {
-    let entry = SubEntry::new(&login.filter, SubOpts::new().set_qos(qos(login.qos)))?;
-    Ok(match login.version {
-        MqttVersion::V3 => v3_1_1::Subscribe::builder().packet_id(number).entries(vec![entry]).build()?.into(),
-        MqttVersion::V5 => v5_0::Subscribe::builder().packet_id(number).entries(vec![entry]).build()?.into(),
-    })
-}
-
-fn publish(
-    version: MqttVersion,
-    topic: &str,
-    qos: Qos,
-    number: Option<u16>,
-    payload: &[u8],
-) -> Result<Packet, MqttError> {
-    Ok(match version {
-        MqttVersion::V3 => {
-            let publish = v3_1_1::Publish::builder().topic_name(topic)?.qos(qos).payload(payload);
-            let numbered = if let Some(number) = number { publish.packet_id(number) } else { publish };
-            numbered.build()?.into()
-        }
-        MqttVersion::V5 => {
-            let publish = v5_0::Publish::builder().topic_name(topic)?.qos(qos).payload(payload);
-            let numbered = if let Some(number) = number { publish.packet_id(number) } else { publish };
-            numbered.build()?.into()
-        }
-    })
 }

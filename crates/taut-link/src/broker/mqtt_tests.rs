@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Client, Login, MqttClient, MqttVersion};
+use super::{Client, Ending, Errand, Letter, Login, MqttClient, MqttVersion, Posted};
 
 fn login(version: MqttVersion, qos: u8) -> MqttClient {
     let filter = "t/1/rep".to_owned();
@@ -139,14 +139,124 @@ fn a_bad_broker_ends_the_connection_and_takes_no_memory() {
     }
 }
 
+fn on_errand(version: MqttVersion, qos: u8, is_lasting: bool) -> MqttClient {
+    let also = vec!["a".to_owned(), "a/sent".to_owned()];
+    let login = Login { version, client: "r".to_owned(), user: None, password: None, filter: String::new(), qos };
+    MqttClient::on_errand(login, Errand { is_lasting, also }, 7).unwrap()
+}
+
+#[test]
+fn a_lasting_session_is_asked_for_and_its_messages_are_taken_before_the_subscription() {
+    for version in VERSIONS {
+        for is_lasting in [false, true] {
+            let mut client = on_errand(version, 1, is_lasting);
+            // Connect flags stand behind length, name and level of the protocol (MQTT 5.0, section 3.1.2.3).
+            assert_eq!(client.output()[9] & 2 == 0, is_lasting, "{version:?}");
+            // Session Expiry Interval, a day (section 3.1.2.11.2).
+            let expiry = [0x11, 0, 1, 0x51, 0x80];
+            let has_expiry = client.output().windows(5).any(|five| five == expiry);
+            assert_eq!(has_expiry, is_lasting && version == MqttVersion::V5);
+            client.wrote(usize::MAX);
+            client.handle(taken(version));
+            let subscribe = String::from_utf8_lossy(client.output()).into_owned();
+            assert!(subscribe.contains("a/sent") && client.output()[2..4] == [0, 7], "{subscribe:?}");
+            client.handle(if version == MqttVersion::V3 {
+                b"\x32\x07\x00\x01a\x00\x09hi"
+            } else {
+                b"\x32\x08\x00\x01a\x00\x09\x00hi"
+            });
+            assert_eq!(client.next_message().is_some(), is_lasting);
+        }
+    }
+}
+
+#[test]
+fn on_an_errand_a_message_is_acknowledged_when_it_is_taken_for_good() {
+    for version in VERSIONS {
+        for (first, answer) in [(0x32_u8, 0x40_u8), (0x34, 0x50)] {
+            let mut client = on_errand(version, 2, true);
+            client.handle(taken(version));
+            client.handle(match version {
+                MqttVersion::V3 => &[0x90, 4, 0, 7, 2, 2],
+                MqttVersion::V5 => &[0x90, 5, 0, 7, 0, 2, 2],
+            });
+            assert!(client.is_ready());
+            client.wrote(usize::MAX);
+            let message: &[u8] = match version {
+                MqttVersion::V3 => &[first, 7, 0, 1, b'a', 0, 9, b'h', b'i'],
+                MqttVersion::V5 => &[first, 8, 0, 1, b'a', 0, 9, 0, b'h', b'i'],
+            };
+            client.handle(message);
+            let heard = client.next_message().unwrap();
+            assert!(client.output().is_empty());
+            client.acknowledge(&heard);
+            assert_eq!(client.output()[..4], [answer, 2, 0, 9], "{version:?}");
+            client.wrote(usize::MAX);
+            if first == 0x34 {
+                client.handle(&[0x62, 2, 0, 9]);
+                assert_eq!(client.output()[..4], [0x70, 2, 0, 9], "PUBCOMP");
+            }
+            assert_eq!(client.failure(), None);
+        }
+    }
+}
+
+#[test]
+fn a_tag_and_tickets_go_with_messages() {
+    for (version, qos) in VERSIONS.into_iter().flat_map(|version| [(version, 1), (version, 2)]) {
+        let mut client = on_errand(version, qos, false);
+        client.handle(taken(version));
+        client.handle(match version {
+            MqttVersion::V3 => &[0x90, 4, 0, 7, 1, 1],
+            MqttVersion::V5 => &[0x90, 5, 0, 7, 0, 1, 1],
+        });
+        while client.next_confirmed().is_some() {}
+        client.wrote(usize::MAX);
+        assert_eq!(client.takes_tags(), version == MqttVersion::V5);
+        let letter = Letter { topic: "a", payload: b"x", tag: Some("1 2 3"), is_casual: false };
+        assert_eq!(client.post(&letter), Ok(Posted::Taken(Some(8))));
+        let has_tag = String::from_utf8_lossy(client.output()).contains("1 2 3");
+        assert_eq!(has_tag, version == MqttVersion::V5);
+        let casual = Letter { is_casual: true, ..letter };
+        assert_eq!(client.post(&casual), Ok(Posted::Taken(None)));
+        client.wrote(usize::MAX);
+        if qos == 2 {
+            client.handle(&[0x50, 2, 0, 8]);
+            assert_eq!((client.next_confirmed(), &client.output()[..4]), (None, &[0x62, 2, 0, 8][..]));
+            client.handle(&[0x70, 2, 0, 8]);
+        } else {
+            client.handle(&[0x40, 2, 0, 8]);
+        }
+        assert_eq!((client.next_confirmed(), client.next_confirmed()), (Some(8), None));
+    }
+    // What another client's message has with it.
+    let mut client = on_errand(MqttVersion::V5, 0, false);
+    client.handle(taken(MqttVersion::V5));
+    client.handle(&[0x90, 5, 0, 7, 0, 0, 0]);
+    client.handle(b"\x30\x11\x00\x01a\x0c\x26\x00\x04taut\x00\x03x yz");
+    let heard = client.next_message().unwrap();
+    assert_eq!((heard.tag.as_deref(), heard.payload()), (Some("x y"), &b"z"[..]));
+    client.handle(&[0xE0, 2, 0x8E, 0]);
+    assert_eq!(client.ending(), Ending::TakenOver);
+}
+
 proptest! {
     /// Whatever comes, no more is kept or answered than came.
     #[test]
     fn any_bytes_are_taken_or_end_the_connection(
-        is_v5: bool, qos in 0_u8..3, is_ready: bool, pieces in prop::collection::vec(piece(), 0..12),
+        is_v5: bool, qos in 0_u8..3, is_ready: bool, errand in prop::option::of(any::<bool>()),
+        pieces in prop::collection::vec(piece(), 0..12),
     ) {
         let version = if is_v5 { MqttVersion::V5 } else { MqttVersion::V3 };
-        let mut client = if is_ready { ready(version, qos) } else { login(version, qos) };
+        let mut client = match (errand, is_ready) {
+            (None, true) => ready(version, qos),
+            (None, false) => login(version, qos),
+            (Some(is_lasting), _) => on_errand(version, qos, is_lasting),
+        };
+        if is_ready && errand.is_some() {
+            client.handle(taken(version));
+            client.handle(if is_v5 { &[0x90, 5, 0, 7, 0, 0, 0] } else { &[0x90, 4, 0, 7, 0, 0] });
+        }
         client.wrote(usize::MAX);
         let mut came = 0;
         for piece in pieces {
@@ -156,6 +266,7 @@ proptest! {
         let mut kept = 0;
         while let Some(message) = client.next_message() {
             kept += message.payload().len() + message.topic.len();
+            client.acknowledge(&message);
         }
         prop_assert!(kept <= came);
         // An answer to a packet is not longer than it, but for the subscription.

@@ -1,6 +1,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::carry::Carriage;
 use super::stream_settings::StreamSettings;
 use super::tls_settings::TlsSettings;
 use super::{secret, stream_settings, tls_settings};
@@ -23,13 +24,16 @@ pub struct NatsAddress {
     pub(crate) tls: Option<Box<TlsSettings>>,
     /// The stream of JetStream that keeps the messages.
     pub(crate) stream: Option<Box<StreamSettings>>,
+    /// How messages are carried.
+    pub(crate) carriage: Box<Carriage>,
 }
 
 /// Port of NATS servers without TLS, by the server's default.
 const PORT: u16 = 4222;
 /// Most bytes of a subject. A server's lines end at 4096 (`max_control_line`); there is room for what is added to it.
 const MOST_SUBJECT_BYTES: usize = 1024;
-const FORM: &str = "write nats://HOST:PORT/SUBJECT?user=NAME&password-file=PATH&nagle=on&tls=on";
+const FORM: &str = "write nats://HOST:PORT/SUBJECT?user=NAME&password-file=PATH&nagle=on&tls=on (for taut pipe also \
+                    &buffer=N&envelope=off)";
 
 impl NatsAddress {
     /// Reads what stands after `nats://`.
@@ -63,6 +67,7 @@ impl NatsAddress {
             tls_on: false,
             tls: None,
             stream: None,
+            carriage: Box::default(),
         };
         let (mut tls, mut stream) = (TlsSettings::default(), StreamSettings::default());
         for part in query.split('&').filter(|part| !part.is_empty()) {
@@ -73,6 +78,7 @@ impl NatsAddress {
                 ("nagle", "off") => address.nagle = false,
                 ("tls", "on") => address.tls_on = true,
                 (name, value) if tls.set(name, value) || stream.set(name, value) => {}
+                (name, value) if name != "session" && address.carriage.take(name, value) => {}
                 (name, value) => return Err(wrong(&format!("there is no setting {name}={value}"))),
             }
         }
@@ -107,7 +113,8 @@ impl fmt::Display for NatsAddress {
         ];
         let stream = self.stream.iter().flat_map(|stream| stream.shown());
         let tls = self.tls.iter().flat_map(|tls| tls.shown());
-        for (index, setting) in settings.into_iter().flatten().chain(tls).chain(stream).enumerate() {
+        let settings = settings.into_iter().flatten().chain(tls).chain(stream).chain(self.carriage.words());
+        for (index, setting) in settings.enumerate() {
             write!(f, "{}{setting}", if index == 0 { '?' } else { '&' })?;
         }
         Ok(())

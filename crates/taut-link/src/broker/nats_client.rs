@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::client::{Client, MOST_BYTES, Message};
+use super::client::{Client, Ending, Letter, MOST_BYTES, Message, Posted, TAG};
 
 /// Who we are to the server, and what we want to hear.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +24,11 @@ pub struct NatsLogin {
 #[derive(Debug)]
 pub struct NatsClient {
     login: NatsLogin,
+    /// Subjects that are subscribed to beside the login's.
+    also: Vec<String>,
+    /// Whether messages may have headers, where the server knows them.
+    wants_tags: bool,
+    ending: Ending,
     state: State,
     server: Info,
     /// A message whose payload is still to come.
@@ -82,9 +87,10 @@ struct Info {
     max_payload: Option<u64>,
     tls_required: bool,
     tls_available: bool,
+    headers: bool,
 }
 
-/// What the server is told. Without an inbox no headers are asked for, so none come.
+/// What the server is told. Unless headers are asked for, none come.
 #[derive(Serialize)]
 struct Connect<'a> {
     verbose: bool,
@@ -107,9 +113,6 @@ struct Connect<'a> {
 
 /// Longest line that is taken, in bytes: a server's INFO names all servers of its cluster.
 const MOST_LINE_BYTES: usize = 64 * 1024;
-/// Numbers of our subscriptions: to the filter, and to the inbox.
-const SUBSCRIPTION: &str = "1";
-const ANSWERS: &str = "2";
 /// What headers begin with; a status may follow.
 const HEADERS: &str = "NATS/1.0";
 
@@ -118,8 +121,17 @@ impl NatsClient {
     pub const fn new(login: NatsLogin) -> Self {
         Self {
             login,
+            also: Vec::new(),
+            wants_tags: false,
+            ending: Ending::Open,
             state: State::Greeting,
-            server: Info { version: String::new(), max_payload: None, tls_required: false, tls_available: false },
+            server: Info {
+                version: String::new(),
+                max_payload: None,
+                tls_required: false,
+                tls_available: false,
+                headers: false,
+            },
             coming: None,
             insists_on_tls: false,
             answers_to: None,
@@ -129,6 +141,11 @@ impl NatsClient {
             inbox: VecDeque::new(),
             failure: None,
         }
+    }
+
+    /// One that also hears what `also` stands for, and whose messages may have tags.
+    pub fn with_tags(login: NatsLogin, also: Vec<String>) -> Self {
+        Self { also, wants_tags: true, ..Self::new(login) }
     }
 
     /// Has it say nothing before TLS has begun, also where the server does not ask for that.
@@ -151,16 +168,21 @@ impl NatsClient {
     /// # Errors
     /// As [`Client::publish`].
     pub(super) fn ask(&mut self, subject: &str, reply: &str, payload: &[u8]) -> Result<(), String> {
-        self.write(subject, &format!(" {reply}"), payload)
+        self.write(subject, &format!(" {reply}"), "", payload)
     }
 
-    fn write(&mut self, subject: &str, reply: &str, payload: &[u8]) -> Result<(), String> {
-        if let Some(most) = self.server.max_payload.filter(|most| payload.len() as u64 > *most) {
+    fn write(&mut self, subject: &str, reply: &str, header: &str, payload: &[u8]) -> Result<(), String> {
+        let bytes = header.len() + payload.len();
+        if let Some(most) = self.server.max_payload.filter(|most| bytes as u64 > *most) {
             return Err(format!("takes no such message: its limit is {most} bytes (max_payload)"));
         }
-        self.output.extend_from_slice(format!("PUB {subject}{reply} {}\r\n", payload.len()).as_bytes());
-        self.output.extend_from_slice(payload);
-        self.output.extend_from_slice(b"\r\n");
+        let line = match header.len() {
+            0 => format!("PUB {subject}{reply} {bytes}\r\n"),
+            length => format!("HPUB {subject}{reply} {length} {bytes}\r\n"),
+        };
+        for part in [line.as_bytes(), header.as_bytes(), payload, b"\r\n"] {
+            self.output.extend_from_slice(part);
+        }
         Ok(())
     }
 
@@ -202,7 +224,7 @@ impl NatsClient {
             "PONG" if self.state == State::LoggingIn => self.state = State::Ready,
             "PONG" | "+OK" => {}
             "MSG" => self.message(rest, false),
-            "HMSG" if self.answers_to.is_some() => self.message(rest, true),
+            "HMSG" if self.takes_headers() => self.message(rest, true),
             "-ERR" => self.refused(rest.trim_matches(['\'', ' '])),
             _ => self.fail("sent what is no line of NATS"),
         }
@@ -239,19 +261,23 @@ impl NatsClient {
             version: env!("CARGO_PKG_VERSION"),
             protocol: 1,
             echo: true,
-            headers: self.answers_to.is_some(),
+            headers: self.takes_headers(),
             no_responders: self.answers_to.is_some(),
             user,
             pass: password.filter(|_| user.is_some()),
             auth_token: password.filter(|_| user.is_none()),
         };
         let Ok(connect) = serde_json::to_string(&connect) else { return self.fail("can't be told who we are") };
-        let subscribe = |filter: &str, number| format!("SUB {filter} {number}\r\n");
-        let heard = filter.as_ref().map_or_else(String::new, |filter| subscribe(filter, SUBSCRIPTION));
-        let answers =
-            self.answers_to.as_ref().map_or_else(String::new, |below| subscribe(&format!("{below}.>"), ANSWERS));
-        self.output.extend_from_slice(format!("CONNECT {connect}\r\n{heard}{answers}PING\r\n").as_bytes());
+        let answers = self.answers_to.as_ref().map(|below| format!("{below}.>"));
+        let filters = filter.iter().chain(&self.also).chain(&answers).zip(1..);
+        let subscribe: String = filters.map(|(filter, number)| format!("SUB {filter} {number}\r\n")).collect();
+        self.output.extend_from_slice(format!("CONNECT {connect}\r\n{subscribe}PING\r\n").as_bytes());
         self.state = State::LoggingIn;
+    }
+
+    /// Whether headers were asked for.
+    const fn takes_headers(&self) -> bool {
+        self.wants_tags || self.answers_to.is_some()
     }
 
     /// `MSG SUBJECT SUBSCRIPTION [REPLY-TO] BYTES`, then the payload; `HMSG` with the bytes of its headers before those
@@ -265,8 +291,11 @@ impl NatsClient {
             [subject, number, reply] => (subject, number, Some(reply.to_owned())),
             _ => return self.fail("sent a message that nobody here has subscribed to"),
         };
-        let is_answer = number == ANSWERS && self.answers_to.is_some();
-        if number != SUBSCRIPTION && !is_answer {
+        let filters = self.login.filter.iter().chain(&self.also).count();
+        let number: usize = number.parse().unwrap_or(0);
+        // That of the answers is behind all others.
+        let is_answer = number == filters + 1 && self.answers_to.is_some();
+        if !(1..=filters).contains(&number) && !is_answer {
             return self.fail("sent a message that nobody here has subscribed to");
         }
         match (bytes, headers) {
@@ -283,7 +312,8 @@ impl NatsClient {
     fn arrived(&mut self, coming: Coming, whole: &[u8]) {
         let (headers, payload) = whole.split_at(coming.headers);
         if !coming.is_answer {
-            return self.inbox.push_back(Message::new(coming.subject, payload.to_vec()));
+            let message = Message::new(coming.subject, payload.to_vec());
+            return self.inbox.push_back(message.with(None, tag_of(headers)));
         }
         let first = headers.split(|byte| *byte == b'\r').next().map(String::from_utf8_lossy);
         let status = first.as_deref().and_then(|line| line.strip_prefix(HEADERS)).map(str::trim).and_then(|status| {
@@ -300,10 +330,12 @@ impl NatsClient {
         if lower.starts_with("permissions violation for subscription") {
             self.fail(&format!("refused to subscribe: {why}"));
         } else if lower.starts_with("permissions violation") {
+            self.ending = Ending::Refused;
             self.fail(&format!("refused a message: {why}"));
         } else if lower.starts_with("authorization") || lower.starts_with("authentication") {
             self.fail(&format!("does not let this client in ({why}): see user= and password-file="));
         } else if lower.starts_with("slow consumer") {
+            self.ending = Ending::SlowConsumer;
             self.fail("ended the connection: slow consumer, its messages were not read as fast as they came");
         } else {
             self.fail(&format!("ended the connection: {why}"));
@@ -371,7 +403,21 @@ impl Client for NatsClient {
     }
 
     fn publish(&mut self, subject: &str, payload: &[u8]) -> Result<bool, String> {
-        self.write(subject, "", payload).map(|()| true)
+        self.write(subject, "", "", payload).map(|()| true)
+    }
+
+    fn post(&mut self, letter: &Letter<'_>) -> Result<Posted, String> {
+        let Letter { topic, payload, tag, .. } = letter;
+        let header = tag.map(|tag| format!("{HEADERS}\r\n{TAG}: {tag}\r\n\r\n")).unwrap_or_default();
+        self.write(topic, "", &header, payload).map(|()| Posted::Taken(None))
+    }
+
+    fn takes_tags(&self) -> bool {
+        self.wants_tags && self.server.headers
+    }
+
+    fn ending(&self) -> Ending {
+        self.ending
     }
 
     fn output(&self) -> &[u8] {
@@ -385,4 +431,11 @@ impl Client for NatsClient {
     fn about(&self) -> Option<String> {
         (!self.server.version.is_empty()).then(|| format!("nats-server {}", self.server.version))
     }
+}
+
+/// What the header of the name `taut` has.
+fn tag_of(header: &[u8]) -> Option<String> {
+    let lines = std::str::from_utf8(header).ok()?.strip_prefix(HEADERS)?;
+    let tag = lines.split("\r\n").filter_map(|line| line.split_once(':')).find(|(name, _)| *name == TAG)?.1;
+    Some(tag.trim().to_owned())
 }

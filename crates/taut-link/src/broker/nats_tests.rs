@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Client, NatsClient, NatsLogin};
+use super::{Client, Ending, Letter, NatsClient, NatsLogin, Posted};
 
 const INFO: &[u8] = b"INFO {\"server_id\":\"N\",\"version\":\"2.9.10\",\"max_payload\":64,\"headers\":true}\r\n";
 
@@ -138,6 +138,48 @@ fn a_bad_server_ends_the_connection_and_takes_no_memory() {
         client.handle(&endless);
     }
     assert!(client.failure().is_some_and(|why| why.contains("does not end")), "{client:?}");
+}
+
+fn with_tags(info: &[u8]) -> NatsClient {
+    let mut client = NatsClient::with_tags(NatsLogin::default(), vec!["a".to_owned(), "a.sent".to_owned()]);
+    client.handle(info);
+    let text = String::from_utf8_lossy(client.output()).into_owned();
+    assert!(text.contains("\"headers\":true") && text.contains("SUB a 1\r\nSUB a.sent 2\r\n"), "{text}");
+    client.handle(b"PONG\r\n");
+    client.wrote(usize::MAX);
+    client
+}
+
+#[test]
+fn a_tag_is_a_header_where_the_server_knows_them() {
+    let mut client = with_tags(INFO);
+    assert!(client.takes_tags());
+    let letter = Letter { topic: "a", payload: b"xy", tag: Some("1 2 3"), is_casual: false };
+    assert_eq!(client.post(&letter), Ok(Posted::Taken(None)));
+    assert_eq!(client.output(), b"HPUB a 25 27\r\nNATS/1.0\r\ntaut: 1 2 3\r\n\r\nxy\r\n");
+    client.handle(
+        b"HMSG a 1 25 27\r\nNATS/1.0\r\ntaut: 1 2 3\r\n\r\nxy\r\nHMSG a.sent 2 r 12 13\r\nNATS/1.0\r\n\r\nz\r\n",
+    );
+    let heard = [client.next_message().unwrap(), client.next_message().unwrap()];
+    assert_eq!(heard.each_ref().map(|heard| heard.payload()), [&b"xy"[..], b"z"]);
+    assert_eq!(heard.each_ref().map(|heard| heard.tag.as_deref()), [Some("1 2 3"), None]);
+    // The limit is for both together.
+    assert!(client.post(&Letter { payload: &[0; 60], ..letter }).unwrap_err().contains("max_payload"));
+    assert!(client.post(&Letter { payload: &[0; 60], tag: None, ..letter }).is_ok());
+    let old = with_tags(b"INFO {\"version\":\"1.4\",\"max_payload\":64}\r\n");
+    assert!(!old.takes_tags());
+    for (bytes, words) in [
+        (&b"HMSG a 1 5 4\r\n"[..], "larger"),
+        (b"HMSG a 1 4\r\n", "nobody here"),
+        (b"HMSG a 1 x 4\r\n", "without a length"),
+        (b"HMSG a 3 1 4\r\n", "nobody here"),
+        (b"-ERR 'Slow Consumer'\r\n", "not read as fast"),
+    ] {
+        let said = failure(with_tags(INFO), bytes);
+        assert!(said.contains(words), "{bytes:x?}: {said}");
+    }
+    client.handle(b"-ERR 'Slow Consumer'\r\n");
+    assert_eq!(client.ending(), Ending::SlowConsumer);
 }
 
 proptest! {

@@ -88,6 +88,10 @@ impl Engine {
             for event in &events {
                 self.handle(*event, observer);
             }
+            if self.pipes.stopped {
+                // It stays readable, and has said all that it has to.
+                self.pipes.poller.remove(stop);
+            }
             self.pipes.take_turns(observer);
             self.pipes.ring_alarms(observer);
             self.end_rests();

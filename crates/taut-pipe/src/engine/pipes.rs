@@ -137,11 +137,11 @@ impl Pipes {
         let plan = pipe.plan;
         let state = &mut self.plans[plan];
         state.opening += 1;
-        let address = state.plan.sides[end].address.clone();
+        let [address, other] = [end, 1 - end].map(|end| state.plan.sides[end].address.clone());
         let (tls, timeout) = (state.tls[end].clone(), state.plan.options.connect_timeout);
         let (opener, bell) = (self.opener.clone(), Arc::clone(&self.bell));
         let work = move || {
-            let result = open::open(&address, Which::of(end), tls.as_ref(), timeout);
+            let result = open::open(&address, Which::of(end), &other, tls.as_ref(), timeout);
             // Both fail only when nobody waits for it any more.
             let _ = opener.send(Opened { plan, slot, generation, end, result });
             let _ = rustix::io::write(&bell, &1_u64.to_ne_bytes());
@@ -283,7 +283,11 @@ impl Pipes {
         if pipe.ends.iter().flatten().any(|end| end.hung_up) {
             pipe.give_up_if_left(self.now);
         }
-        if pipe.is_closed(options, self.now) {
+        let is_closed = pipe.is_closed(options, self.now);
+        while let Some(note) = pipe.take_note() {
+            observer.note(&note);
+        }
+        if is_closed {
             return self.finish(slot, observer);
         }
         if let Some(at) = pipe.deadline(options) {

@@ -1,5 +1,6 @@
 //! `taut pipe`.
 
+mod broker;
 mod tell;
 
 use std::os::fd::OwnedFd;
@@ -23,12 +24,19 @@ use tell::Teller;
 ///
 /// Either end is tcp://HOST:PORT, udp://HOST:PORT, tls://HOST:PORT, unix:PATH, unix-dgram:PATH
 /// (unix:@NAME for an abstract name), l2cap://ADDR/PSM, rfcomm://ADDR/CHANNEL, tty:PATH?baud=115200,
-/// exec:COMMAND, exec-pty:COMMAND, stdio: or file:PATH (read as A, appended to as B). With listen:
-/// before a socket's address there is a pipe for each client. Nothing needs escaping.
+/// exec:COMMAND, exec-pty:COMMAND, stdio:, file:PATH (read as A, appended to as B),
+/// mqtt://HOST/TOPIC?qos=1&session=NAME or nats://HOST/SUBJECT (heard as A, published to as B). With
+/// listen: before a socket's address there is a pipe for each client. Nothing needs escaping.
+///
+/// Over a broker, on two hosts:
+///   taut pipe exec:./sensor 'mqtt://HOST/TOPIC?qos=1&v=5'
+///   taut pipe 'mqtt://HOST/TOPIC?qos=1&v=5&session=log' file:values
+/// Each message has a number, and both say at the end how many were read, dropped and missing.
 ///
 /// Says at the end who closed, why, and how many bytes went each way and how many did not get
 /// there; on stderr, or with --json as one object on stdout (on stderr where stdio: is an end).
-/// Exit code 1 when an end failed or bytes were left. docs/pipe.md is the guide.
+/// Exit code 1 when an end failed, bytes were left or messages are missing. docs/pipe.md is the
+/// guide, docs/brokers.md of brokers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// One end
@@ -49,7 +57,7 @@ pub(crate) struct Args {
     /// Say nothing but errors
     #[arg(long, short)]
     quiet: bool,
-    /// How messages (udp, unix-dgram) are told apart at the end that is a stream: none, length (4
+    /// How messages (udp, unix-dgram, mqtt, nats) are told apart at the end that is a stream: none, length (4
     /// bytes before each, network byte order) or line (a newline after each)
     #[arg(long, value_name = "FORM", default_value = "none", value_parser = framing)]
     framing: Framing,
@@ -121,7 +129,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
     }
     spare(&args, &plans)?;
     let figures = args.figures.open(PipeCounts::default().families())?;
-    let mut teller = Teller::new(args.tee.as_deref(), args.quiet, args.json, listens, figures)?;
+    let mut teller = Teller::new(&plans, args.tee.as_deref(), args.quiet, args.json, listens, figures)?;
     let mut engine = Engine::new(plans, passed)?;
     let endpoints: Vec<String> = engine.listening().iter().map(Endpoint::to_string).collect();
     service::tell_ready(&if listens { format!("listening on {}", endpoints.join(" ")) } else { "carrying".to_owned() });

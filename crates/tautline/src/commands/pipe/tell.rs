@@ -6,13 +6,15 @@ use std::path::Path;
 
 use anyhow::Context;
 use serde_json::{Value, json};
+use taut_link::broker::BrokerAccount;
 use taut_link::{Fault, clock};
-use taut_pipe::{Account, EndedBy, Observer, OpenPipes, PipeReport, Which};
+use taut_pipe::{Account, EndedBy, Observer, OpenPipes, PipeReport, Plan, Which};
 use taut_record::FORMAT_VERSION;
 use taut_report::capture::StreamCapture;
 use taut_report::figures::{PipeCounts, PipeIntervalDocument, WayCounts};
 use taut_time::Instant;
 
+use super::broker::Told;
 use crate::exit::Code;
 use crate::figures::{Beat, Head};
 use crate::output;
@@ -33,10 +35,15 @@ pub(super) struct Teller {
     pipes: u64,
     failed: u64,
     last: Vec<PipeReport>,
+    /// For what is told of brokers.
+    plans: Vec<Plan>,
+    has_broker: bool,
+    brokers: Vec<Told>,
 }
 
 impl Teller {
     pub(super) fn new(
+        plans: &[Plan],
         tee: Option<&Path>,
         quiet: bool,
         json: bool,
@@ -50,7 +57,23 @@ impl Teller {
         let capture = capture.transpose()?;
         let (sums, last, endpoints) = ([Account::default(); 2], Vec::new(), Vec::new());
         let told = PipeCounts::default();
-        Ok(Self { capture, quiet, json, listens, endpoints, sums, figures, told, pipes: 0, failed: 0, last })
+        let has_broker = plans.iter().flat_map(|plan| &plan.sides).any(|side| side.address.has_broker());
+        Ok(Self {
+            capture,
+            quiet,
+            json,
+            listens,
+            endpoints,
+            sums,
+            figures,
+            told,
+            pipes: 0,
+            failed: 0,
+            last,
+            plans: plans.to_vec(),
+            has_broker,
+            brokers: Vec::new(),
+        })
     }
 
     pub(super) fn listening(&mut self, endpoints: Vec<String>) {
@@ -92,6 +115,8 @@ impl Teller {
                 "pipes_total": self.pipes,
                 "pipes_failed": self.failed,
                 "pipes": self.last.iter().map(object).collect::<Vec<_>>(),
+                "brokers": self.brokers.iter().map(Told::to_json).collect::<Vec<_>>(),
+                "findings": self.brokers.iter().flat_map(|told| &told.findings).collect::<Vec<_>>(),
             });
             // Where stdout is an end of the pipe, it is not ours.
             if on_stdio {
@@ -149,6 +174,8 @@ fn code(summary: &PipeReport, listens: bool) -> Code {
     match (summary.fault, summary.ended_by) {
         (Some(Fault::Input), _) => Code::Usage,
         (Some(_), _) => Code::Failed,
+        // What is missing is, however it ended.
+        _ if summary.brokers.iter().flatten().any(BrokerAccount::has_losses) => Code::Failed,
         (None, EndedBy::Signal) if listens => Code::Ok,
         (None, EndedBy::Signal) => Code::Interrupted,
         (None, _) if summary.failed => Code::Failed,
@@ -228,7 +255,8 @@ fn line(summary: &PipeReport) -> String {
 
 impl Observer for Teller {
     fn opened(&mut self, pipe: u64, names: [&str; 2]) {
-        if !self.quiet && !self.json && self.listens {
+        // Who is with a broker is heard of from then on.
+        if !self.quiet && (self.listens && !self.json || self.has_broker) {
             anstream::eprintln!("taut: pipe {pipe}: {} and {}", names[0], names[1]);
         }
     }
@@ -258,6 +286,19 @@ impl Observer for Teller {
     fn ended(&mut self, summary: PipeReport) {
         if !self.quiet && !self.json || summary.fault.is_some() {
             anstream::eprintln!("taut: {}", line(&summary));
+        }
+        for (end, account) in summary.brokers.iter().enumerate() {
+            let told = account.as_ref().map(|account| Told::of(&self.plans[summary.plan], end, account));
+            if let Some(told) = &told
+                && !self.quiet
+                && !self.json
+            {
+                told.lines().iter().for_each(|line| anstream::eprintln!("taut: {line}"));
+            }
+            self.brokers.extend(told);
+        }
+        if self.brokers.len() > LISTED {
+            self.brokers.drain(..self.brokers.len() - LISTED);
         }
         self.pipes += 1;
         self.failed += u64::from(summary.failed);

@@ -1,0 +1,104 @@
+//! What became of the messages that a carrier took or brought, as far as it knows.
+
+/// One connection's account: `sent = read + dropped here + missing`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct BrokerAccount {
+    /// What the broker says that it is, where it says so as it lets clients in.
+    pub broker: Option<String>,
+    /// How often the connection was made again.
+    pub reconnections: u64,
+    /// How often the broker closed it and was still there: who does not read as fast as messages come is cut off so.
+    pub cut_off: u64,
+    /// What was written.
+    pub written: Option<WrittenAccount>,
+    /// What was read.
+    pub heard: Option<HeardAccount>,
+}
+
+/// The writer's account, in messages.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct WrittenAccount {
+    /// Topic or subject.
+    pub topic: String,
+    /// Whether the messages have their numbers with them, so that readers can tell what is missing.
+    pub has_envelope: bool,
+    /// Taken from the other end.
+    pub sent: u64,
+    /// Acknowledged by the broker; `None` where it acknowledges nothing.
+    pub confirmed_by_broker: Option<u64>,
+    /// Given to the broker once more, as the connection broke before it acknowledged them.
+    pub again: u64,
+    /// Dropped by us: more than the buffer holds came while the broker was away, or it was away at the end.
+    pub dropped_here: u64,
+    /// Those who told that they read; empty: nobody was ever heard of.
+    pub readers: Vec<ReaderAccount>,
+}
+
+/// What one reader told its writer.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ReaderAccount {
+    /// Its session's name, or one that it made up.
+    pub name: String,
+    /// Confirmed by it as read, each message once.
+    pub read: u64,
+    /// Came to it once more.
+    pub twice: u64,
+    /// Came after one with a higher number.
+    pub out_of_order: u64,
+    /// Neither confirmed as read nor dropped here.
+    pub missing: u64,
+    /// Those of the missing that it has said nothing about: its last receipt is of before they came to it.
+    pub unanswered: u64,
+    /// Those of the missing that the broker had acknowledged, while later ones were read.
+    pub passed_over: u64,
+}
+
+/// The reader's account, in messages, over all writers.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct HeardAccount {
+    /// Topic or subject.
+    pub topic: String,
+    /// Starts of writers that were heard of.
+    pub writers: u64,
+    /// Given on, each once.
+    pub read: u64,
+    /// Those of them without a number: nothing can be told of what is missing between them.
+    pub without_number: u64,
+    /// Came once more, and were not given on again.
+    pub twice: u64,
+    /// Came after one with a higher number.
+    pub out_of_order: u64,
+    /// Did not come, from the first one that was read up to the last one that is known of.
+    pub missing: u64,
+    /// Those of the missing that the broker had acknowledged, while later ones were read.
+    pub passed_over: u64,
+    /// Those of the missing behind which the server had cut us off.
+    pub cut_off: u64,
+    /// Sent before the first one that was read: before this reader was there.
+    pub before: u64,
+    /// Dropped by their writers, as these told.
+    pub dropped_there: u64,
+    /// Longer than a pipe carries, and not given on.
+    pub too_long: u64,
+}
+
+impl BrokerAccount {
+    /// Messages that are missing, as far as this end knows.
+    pub fn missing(&self) -> u64 {
+        let written = self.written.iter().flat_map(|written| &written.readers).map(|reader| reader.missing).max();
+        let heard = self.heard.as_ref().map(|heard| heard.missing + heard.too_long);
+        written.unwrap_or(0) + heard.unwrap_or(0)
+    }
+
+    /// Whether messages are missing, were dropped here, or are neither acknowledged by the broker nor confirmed by a
+    /// reader.
+    pub fn has_losses(&self) -> bool {
+        let is_open = |written: &WrittenAccount| {
+            let due = written.sent - written.dropped_here;
+            let is_confirmed = written.readers.iter().any(|reader| reader.read >= due);
+            !is_confirmed && written.confirmed_by_broker.is_some_and(|confirmed| confirmed < due)
+        };
+        let written = self.written.as_ref().is_some_and(|written| written.dropped_here > 0 || is_open(written));
+        written || self.missing() > 0
+    }
+}

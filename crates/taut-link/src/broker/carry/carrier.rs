@@ -1,0 +1,440 @@
+//! A client of a broker over its socket, without a call that waits: the connection is made again when it breaks.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::epoll::{self, CreateFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use taut_time::{Duration, Instant};
+
+use super::account::BrokerAccount;
+use super::envelope::Run;
+use super::line::{Carrier, Filters, Leave, Line};
+use super::reader::Reader;
+use super::writer::{Answer, Writer};
+use crate::broker::address::BrokerAddress;
+use crate::broker::client::Client;
+use crate::{Endpoint, Error, Result, clock, sys};
+
+/// Which ways messages go, and on which topic each.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Directions {
+    /// Messages are published.
+    pub writes: bool,
+    /// Messages are heard.
+    pub reads: bool,
+    /// The address' own topic is that which is heard; else it is that which is published to. The other way is below
+    /// it, at `back`.
+    pub topic_is_heard: bool,
+}
+
+/// What became of a message that was offered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Offered {
+    /// It is kept until the broker has it.
+    Taken,
+    /// There is no room until the broker has taken some.
+    Full,
+}
+
+/// How long the end waits for the broker, and for what readers tell.
+const ENDING: Duration = Duration::from_secs(10);
+/// How long for readers that have never been heard of, and for what is late.
+const SILENCE: Duration = Duration::from_secs(2);
+/// How long the broker may take to close.
+const LEAVING: Duration = Duration::from_secs(1);
+/// Room for one read, and reads of one turn.
+const INPUT_BYTES: usize = 64 << 10;
+const READS: usize = 16;
+
+impl Carrier {
+    /// Connects and logs in; waits for at most `timeout`.
+    ///
+    /// # Errors
+    /// As [`crate::Link::connect`] over a broker; [`Error::Input`] for an endpoint without one.
+    pub fn open(endpoint: &Endpoint, directions: Directions, timeout: Duration) -> Result<Self> {
+        let Some(address) = endpoint.broker() else {
+            return Err(Error::Input(format!("{endpoint}: there is no broker at it")));
+        };
+        let fail = |source| Error::io("wait for", endpoint, source);
+        let now = clock::now();
+        let mut carrier = Self::new(endpoint.clone(), address, directions, now).map_err(fail)?;
+        let until = now + timeout;
+        while !carrier.is_known {
+            carrier.drive(clock::now());
+            if let Some(error) = carrier.error.take() {
+                return Err(error);
+            }
+            if clock::now() > until {
+                let after_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+                return Err(Error::Silent { endpoint: endpoint.to_string(), to: "the broker's CONNECT", after_ms });
+            }
+            if !carrier.is_known {
+                let pause = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+                // A signal only has it look sooner.
+                let _ = poll(&mut [PollFd::new(&carrier.epoll, PollFlags::IN)], Some(&pause));
+            }
+        }
+        Ok(carrier)
+    }
+
+    fn new(endpoint: Endpoint, address: BrokerAddress<'_>, directions: Directions, now: Instant) -> io::Result<Self> {
+        let (topic, separator) = (address.topic(), address.separator());
+        let below = |topic: &str, level: &str| format!("{topic}{separator}{level}");
+        let (own, back) = (topic.to_owned(), below(topic, "back"));
+        let (heard, written) = if directions.topic_is_heard { (own, back) } else { (back, own) };
+        let carriage = address.carriage().clone();
+        let epoch = clock::RealtimeOffset::read().to_realtime(now);
+        let own_name = format!("{:016x}", epoch ^ u64::from(std::process::id()).rotate_left(40));
+        let name = carriage.session.clone().unwrap_or_else(|| format!("taut-{own_name}"));
+        let (has_envelope, is_lasting) = (carriage.envelope, carriage.session.is_some());
+        let run = Run { writer: writer_number(&endpoint, carriage.session.as_deref()), epoch };
+        let reads = directions.reads;
+        let filters = Filters {
+            data: reads.then(|| heard.clone()),
+            tallies: (reads && has_envelope).then(|| below(&heard, "sent")),
+            receipts: (directions.writes && has_envelope).then(|| below(&written, "receipt")),
+        };
+        let writer = directions.writes.then(|| {
+            let tally_topic = below(&written, "sent");
+            Writer::new(written, tally_topic, run, carriage.buffer).with(has_envelope, address.is_confirmed())
+        });
+        let reader_name = carriage.session.unwrap_or(own_name);
+        let reader = reads.then(|| {
+            let receipt_topic = below(&heard, "receipt");
+            Reader::new(heard, receipt_topic, reader_name, epoch).with(has_envelope, is_lasting)
+        });
+        Ok(Self {
+            addresses: Vec::new(),
+            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            line: Line::Away { until: now, address: 0 },
+            name,
+            filters,
+            writer,
+            reader,
+            next_number: (epoch >> 10) as u16,
+            failures: 0,
+            closed: None,
+            taken_away: 0,
+            is_known: false,
+            error: None,
+            ending: None,
+            input: vec![0; INPUT_BYTES],
+            has_more: false,
+            notes: VecDeque::new(),
+            told: BrokerAccount::default(),
+            endpoint,
+        })
+    }
+
+    /// A descriptor that becomes readable when there is something for [`drive`](Self::drive) to do.
+    ///
+    /// # Errors
+    /// As fcntl(2).
+    pub fn watch(&self) -> io::Result<OwnedFd> {
+        Ok(rustix::io::fcntl_dupfd_cloexec(&self.epoll, 3)?)
+    }
+
+    /// Whether the broker has let us in.
+    fn is_in(&self) -> bool {
+        matches!(self.line, Line::Open { ready_at: Some(_), .. })
+    }
+
+    /// Does what can be done now: reads, writes, connects, tells readers and writers.
+    pub fn drive(&mut self, now: Instant) {
+        // Edges: who is asked is asked until it has no more, so what they were of does not matter.
+        let _ = sys::epoll_wait(self.epoll.as_fd(), &mut [libc::epoll_event { events: 0, u64: 0 }; 4], false);
+        match &self.line {
+            Line::Away { until, address } if *until <= now => self.connect(*address, now),
+            Line::Connecting { .. } => self.look_at_connection(now),
+            _ => {}
+        }
+        self.read(now);
+        self.pump(now);
+        self.flush(now);
+        if self.ending.is_some() {
+            self.leave(now);
+        }
+    }
+
+    /// When [`drive`](Self::drive) is to be called, if nothing happens before.
+    pub fn due(&self) -> Option<Instant> {
+        let leaving = self.ending.is_some();
+        match &self.line {
+            Line::Away { until, .. } | Line::Connecting { until, .. } | Line::Leaving { until, .. } => Some(*until),
+            _ if self.has_more => Some(Instant::from_nanos(0)),
+            Line::Open { ready_at: None, until, .. } => Some(*until),
+            Line::Open { .. } => {
+                let tally = self.writer.as_ref().and_then(|writer| writer.tally_due(leaving));
+                let receipts = self.reader.as_ref().and_then(Reader::receipts_due);
+                tally.into_iter().chain(receipts).min()
+            }
+            Line::Left => None,
+        }
+    }
+
+    /// Takes in what the broker has sent, as far as there is room for it.
+    fn read(&mut self, now: Instant) {
+        self.has_more = true;
+        for _ in 0..READS {
+            let (socket, client) = match &mut self.line {
+                Line::Open { socket, client, .. } => (socket, client),
+                Line::Leaving { .. } => return self.read_last(now),
+                _ => {
+                    self.has_more = false;
+                    return;
+                }
+            };
+            if self.ending.is_none() && self.reader.as_ref().is_some_and(|reader| !reader.has_room()) {
+                // Who takes from it has it driven.
+                self.has_more = false;
+                return;
+            }
+            match rustix::net::recv(&*socket, &mut self.input[..], RecvFlags::DONTWAIT) {
+                Ok((bytes @ 1.., _)) => {
+                    client.handle(&self.input[..bytes]);
+                    if client.wants_tls() {
+                        client.fail("wants TLS, which taut pipe does not speak with a broker");
+                    }
+                }
+                Err(Errno::AGAIN) => {
+                    self.has_more = false;
+                    break;
+                }
+                Err(Errno::INTR) => continue,
+                Ok(_) | Err(_) => {
+                    self.sort(now);
+                    return self.lose("closed the connection", now);
+                }
+            }
+            self.sort(now);
+        }
+        let Line::Open { client, until, ready_at, .. } = &mut self.line else { return };
+        if ready_at.is_none() && client.is_ready() {
+            *ready_at = Some(now);
+            self.told.broker = client.about();
+            if std::mem::replace(&mut self.is_known, true) {
+                self.told.reconnections += 1;
+                self.notes.push_back(format!("{}: with the broker again", self.endpoint));
+            }
+        } else if client.failure().is_some() {
+            self.lose("ended the connection", now);
+        } else if ready_at.is_none() && now >= *until {
+            self.lose("does not answer to CONNECT", now);
+        }
+    }
+
+    /// Sorts what the client has taken in.
+    fn sort(&mut self, now: Instant) {
+        let Line::Open { client, .. } = &mut self.line else { return };
+        while let Some(message) = client.next_message() {
+            let topic = Some(message.topic.as_str());
+            if topic == self.filters.receipts.as_deref() {
+                client.acknowledge(&message);
+                self.writer.iter_mut().for_each(|writer| writer.take_receipt(message.payload(), now));
+            } else if topic == self.filters.tallies.as_deref() {
+                client.acknowledge(&message);
+                self.reader.iter_mut().for_each(|reader| reader.push_tally(message.payload()));
+            } else if topic == self.filters.data.as_deref()
+                // What comes at the end is not taken: a lasting session keeps it.
+                && self.ending.is_none()
+                && let Some(reader) = &mut self.reader
+            {
+                reader.push(message);
+            }
+        }
+        while let Some(ticket) = client.next_confirmed() {
+            self.writer.iter_mut().for_each(|writer| writer.confirm(ticket));
+        }
+    }
+
+    fn pump(&mut self, now: Instant) {
+        let Line::Open { client, ready_at: Some(_), .. } = &mut self.line else { return };
+        let is_ending = self.ending.is_some();
+        if let Some(writer) = &mut self.writer {
+            if let Err(why) = writer.pump(&mut **client) {
+                self.notes.push_back(format!("{}: the broker {why}; a message is lost", self.endpoint));
+            }
+            writer.tell(&mut **client, now, is_ending);
+        }
+        if let Some(reader) = &mut self.reader {
+            reader.tell(&mut **client, now, false);
+        }
+    }
+
+    /// Writes what there is room for.
+    fn flush(&mut self, now: Instant) {
+        loop {
+            let (Line::Open { socket, client, .. } | Line::Leaving { socket, client, .. }) = &mut self.line else {
+                return;
+            };
+            if client.output().is_empty() {
+                return self.shut();
+            }
+            match rustix::net::send(&*socket, client.output(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(bytes) => client.wrote(bytes),
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR) => {}
+                Err(_) => {
+                    // Why, the broker may have said in what is still to be read.
+                    while let Ok((bytes @ 1.., _)) =
+                        rustix::net::recv(&*socket, &mut self.input[..], RecvFlags::DONTWAIT)
+                    {
+                        client.handle(&self.input[..bytes]);
+                    }
+                    self.sort(now);
+                    if matches!(self.line, Line::Leaving { .. }) {
+                        self.line = Line::Left;
+                    }
+                    return self.lose("closed the connection", now);
+                }
+            }
+            if matches!(self.line, Line::Open { .. }) {
+                self.pump(now);
+            }
+        }
+    }
+
+    /// Tells the broker's kernel that nothing more comes, once all has been written.
+    fn shut(&mut self) {
+        if let Line::Leaving { socket, is_shut, .. } = &mut self.line
+            && !std::mem::replace(is_shut, true)
+            && rustix::net::shutdown(&*socket, Shutdown::Write).is_err()
+        {
+            self.line = Line::Left;
+        }
+    }
+
+    /// Until the broker has closed: unread bytes would make the kernel throw away what it has not sent yet.
+    fn read_last(&mut self, now: Instant) {
+        let Line::Leaving { socket, until, .. } = &self.line else { return };
+        let is_over = loop {
+            match rustix::net::recv(socket, &mut self.input[..], RecvFlags::DONTWAIT) {
+                Ok((1.., _)) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break now >= *until,
+                Ok(_) | Err(_) => break true,
+            }
+        };
+        if is_over {
+            self.line = Line::Left;
+        }
+    }
+
+    /// Takes a message to be published.
+    pub fn offer(&mut self, payload: &[u8]) -> Offered {
+        let is_there = self.is_in();
+        match &mut self.writer {
+            Some(writer) if writer.has_room() || !is_there => {
+                writer.take(payload);
+                Offered::Taken
+            }
+            Some(_) => Offered::Full,
+            None => Offered::Taken,
+        }
+    }
+
+    /// Whether [`offer`](Self::offer) would take a message.
+    pub fn has_room(&self) -> bool {
+        !self.is_in() || self.writer.as_ref().is_none_or(Writer::has_room)
+    }
+
+    /// The next message that has come, copied to `buffer`; its length. One that is longer is not given on.
+    pub fn receive(&mut self, buffer: &mut [u8]) -> Option<usize> {
+        let reader = self.reader.as_mut()?;
+        let client = match &mut self.line {
+            Line::Open { client, .. } => Some(&mut **client as &mut dyn Client),
+            _ => None,
+        };
+        reader.next(client, buffer)
+    }
+
+    /// Whether [`receive`](Self::receive) may bring a message.
+    pub fn has_some(&self) -> bool {
+        self.reader.as_ref().is_some_and(Reader::has_some)
+    }
+
+    /// Nothing more is offered or received: what was taken is brought to the broker, and what readers tell is waited
+    /// for, within limits. [`has_left`](Self::has_left) says when that is over.
+    pub fn finish(&mut self, now: Instant) {
+        if self.ending.is_none() {
+            self.ending = Some(Leave { since: now, answered: None });
+        }
+    }
+
+    /// Whether all is over.
+    pub const fn has_left(&self) -> bool {
+        matches!(self.line, Line::Left)
+    }
+
+    fn leave(&mut self, now: Instant) {
+        if !self.may_leave(now) {
+            return;
+        }
+        match std::mem::replace(&mut self.line, Line::Left) {
+            Line::Open { socket, mut client, ready_at: Some(_), .. } => {
+                if let Some(reader) = &mut self.reader {
+                    reader.tell(&mut *client, now, true);
+                }
+                client.say_goodbye();
+                self.line = Line::Leaving { socket, client, until: now + LEAVING, is_shut: false };
+                self.flush(now);
+            }
+            line @ Line::Leaving { .. } => self.line = line,
+            _ => {}
+        }
+    }
+
+    /// Whether there is nothing more to wait for.
+    fn may_leave(&mut self, now: Instant) -> bool {
+        let (Some(leave), Some(writer)) = (&mut self.ending, &self.writer) else { return true };
+        if now >= leave.since + ENDING {
+            return true;
+        }
+        if !writer.is_done() {
+            return false;
+        }
+        let Some(told) = writer.over_told() else {
+            // Without numbers or messages nothing is told.
+            return writer.tally_due(true).is_none();
+        };
+        match writer.answer() {
+            Answer::Whole => true,
+            Answer::Told => now >= *leave.answered.get_or_insert(now) + SILENCE,
+            Answer::Open => false,
+            // Told again each second: the first time counts.
+            Answer::Nobody => now >= (*leave.answered.get_or_insert(told)) + SILENCE,
+        }
+    }
+
+    /// What ended it for good; it is told once.
+    pub fn take_error(&mut self) -> Option<Error> {
+        self.error.take()
+    }
+
+    /// What a user may want to read, the oldest first.
+    pub fn take_note(&mut self) -> Option<String> {
+        self.notes.pop_front()
+    }
+
+    /// Bytes and number of the messages that came, were not taken by [`receive`](Self::receive), and are lost.
+    pub fn unread(&self) -> (u64, u64) {
+        self.reader.as_ref().map_or((0, 0), Reader::unread)
+    }
+
+    /// What became of the messages, so far or, after [`finish`](Self::finish), for good.
+    pub fn account(&self) -> BrokerAccount {
+        let written = self.writer.as_ref().map(|writer| writer.account(self.ending.is_some()));
+        let heard = self.reader.as_ref().map(Reader::account);
+        BrokerAccount { written, heard, ..self.told.clone() }
+    }
+}
+
+/// The same at each start of a writer to this address on this host (FNV-1a).
+fn writer_number(endpoint: &Endpoint, session: Option<&str>) -> u32 {
+    let uname = rustix::system::uname();
+    let text = format!("{} {endpoint}", session.map_or_else(|| uname.nodename().to_string_lossy(), Into::into));
+    text.bytes().fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}

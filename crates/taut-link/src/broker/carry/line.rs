@@ -1,0 +1,262 @@
+//! The connection of a [`Carrier`]: made, lost, and made again.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use socket2::{SockAddr, Socket, Type};
+use taut_time::{Duration, Instant};
+
+use super::account::BrokerAccount;
+use super::reader::Reader;
+use super::writer::Writer;
+use crate::broker::client::{Client, Ending};
+use crate::endpoint;
+use crate::{Endpoint, Error, keep_alive};
+
+/// Messages to and from a broker, with their account. An epoll descriptor tells when something can be done.
+#[derive(Debug)]
+pub struct Carrier {
+    pub(super) endpoint: Endpoint,
+    pub(super) addresses: Vec<SockAddr>,
+    /// Waits for the socket, whichever it is; who waits for this one needs not know.
+    pub(super) epoll: OwnedFd,
+    pub(super) line: Line,
+    /// Name of the client.
+    pub(super) name: String,
+    pub(super) filters: Filters,
+    pub(super) writer: Option<Writer>,
+    pub(super) reader: Option<Reader>,
+    /// Number of the next connection's first packet.
+    pub(super) next_number: u16,
+    /// Attempts in a row that came to nothing, or to a connection that did not last.
+    pub(super) failures: u32,
+    /// The connection was closed, and it is not known yet whether the broker is still there.
+    pub(super) closed: Option<Closed>,
+    /// How often in a row a broker that is there has taken a session away soon after it had given it.
+    pub(super) taken_away: u32,
+    /// Whether the broker has let us in once.
+    pub(super) is_known: bool,
+    pub(super) error: Option<Error>,
+    pub(super) ending: Option<Leave>,
+    pub(super) input: Vec<u8>,
+    /// The last turn of reading did not come to an end.
+    pub(super) has_more: bool,
+    pub(super) notes: VecDeque<String>,
+    pub(super) told: BrokerAccount,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Filters {
+    pub(super) data: Option<String>,
+    pub(super) tallies: Option<String>,
+    pub(super) receipts: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Closed {
+    /// How long it had been in use.
+    age: Duration,
+    /// Whether the broker has not said why.
+    without_a_word: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leave {
+    pub(super) since: Instant,
+    /// When readers had told of the last message.
+    pub(super) answered: Option<Instant>,
+}
+
+#[derive(Debug)]
+pub(super) enum Line {
+    Away {
+        until: Instant,
+        address: usize,
+    },
+    Connecting {
+        socket: Socket,
+        until: Instant,
+        address: usize,
+    },
+    Open {
+        socket: Socket,
+        client: Box<dyn Client>,
+        until: Instant,
+        ready_at: Option<Instant>,
+    },
+    /// All is said; the broker closes.
+    Leaving {
+        socket: Socket,
+        client: Box<dyn Client>,
+        until: Instant,
+        is_shut: bool,
+    },
+    Left,
+}
+
+/// Longest wait for a connection and for being let in, once it is known that the broker can be had.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// A connection that is closed sooner did not last. A session that is taken away so twice by a broker that is there was
+/// taken over by another client.
+const SHORT_SESSION: Duration = Duration::from_secs(5);
+/// How long a session that was taken away is left to who has it.
+const TAKEN_AWAY: Duration = Duration::from_secs(1);
+impl Carrier {
+    pub(super) fn connect(&mut self, address: usize, now: Instant) {
+        if self.addresses.is_empty() {
+            match self.endpoint.resolve() {
+                Ok(addresses) => self.addresses = addresses,
+                Err(error) => {
+                    self.error = Some(error);
+                    return self.be_away(address, now);
+                }
+            }
+        }
+        let Some(to) = self.addresses.get(address) else { return self.be_away(0, now) };
+        let made = Socket::new(endpoint::domain(to), Type::STREAM.cloexec().nonblocking(), None).and_then(|socket| {
+            socket.set_tcp_nodelay(true)?;
+            keep_alive(&socket)?;
+            match socket.connect(to) {
+                Err(error) if Errno::from_io_error(&error) != Some(Errno::INPROGRESS) => Err(error),
+                _ => Ok(socket),
+            }
+        });
+        match made.and_then(|socket| {
+            let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+            epoll::add(&self.epoll, &socket, EventData::new_u64(0), flags)?;
+            Ok(socket)
+        }) {
+            Ok(socket) => {
+                self.line = Line::Connecting { socket, until: now + PATIENCE, address };
+                self.look_at_connection(now);
+            }
+            Err(error) => self.not_there(error, address, now),
+        }
+    }
+
+    pub(super) fn look_at_connection(&mut self, now: Instant) {
+        let Line::Connecting { socket, until, address } = &self.line else { return };
+        let (until, address) = (*until, *address);
+        let state = match socket.take_error() {
+            Ok(None) => socket.peer_addr().map(drop),
+            Ok(Some(error)) | Err(error) => Err(error),
+        };
+        match state {
+            Ok(()) => self.log_in(now),
+            Err(error) if error.kind() == io::ErrorKind::NotConnected && now < until => {}
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => {
+                self.not_there(io::ErrorKind::TimedOut.into(), address, now);
+            }
+            Err(error) => self.not_there(error, address, now),
+        }
+    }
+
+    /// Nobody answers there.
+    pub(super) fn not_there(&mut self, error: io::Error, address: usize, now: Instant) {
+        (self.closed, self.taken_away) = (None, 0);
+        if address + 1 < self.addresses.len() {
+            self.line = Line::Away { until: now, address: address + 1 };
+        } else {
+            if !self.is_known {
+                self.error = Some(Error::io("connect to", &self.endpoint, error));
+            }
+            self.be_away(0, now);
+        }
+    }
+
+    /// Waits with the next attempt, longer each time: 0.1 s to 2 s.
+    pub(super) fn be_away(&mut self, address: usize, now: Instant) {
+        let pause = Duration::from_millis(100 << self.failures.min(5)).min(Duration::from_secs(2));
+        self.failures = self.failures.saturating_add(1);
+        self.line = Line::Away { until: now + pause, address };
+    }
+
+    pub(super) fn log_in(&mut self, now: Instant) {
+        if let Some(closed) = self.closed.take().filter(|closed| closed.without_a_word) {
+            // It is still there, and has closed the connection on purpose. Brokers need not say why, of MQTT 3.1.1 they
+            // can't.
+            if self.is_lasting() {
+                self.taken_away += u32::from(closed.age < SHORT_SESSION);
+                if self.taken_away > 1 {
+                    return self.be_taken_over();
+                }
+                // Another client may have been let in just now.
+                self.line = Line::Away { until: now + TAKEN_AWAY, address: 0 };
+                return;
+            }
+            if matches!(self.endpoint, Endpoint::Nats(_)) {
+                self.be_cut_off();
+            }
+        }
+        let Line::Connecting { socket, .. } = std::mem::replace(&mut self.line, Line::Left) else { return };
+        let Filters { data, tallies, receipts } = &self.filters;
+        let filters: Vec<String> = data.iter().chain(tallies).chain(receipts).cloned().collect();
+        let client = match self.endpoint.broker() {
+            Some(address) => address.carrying_client(&self.endpoint, self.name.clone(), filters, self.next_number),
+            None => return,
+        };
+        // Numbers go on behind those that the broker may still have.
+        self.next_number = self.next_number.wrapping_add(1009);
+        match client {
+            Ok(client) => self.line = Line::Open { socket, client, until: now + PATIENCE, ready_at: None },
+            Err(error) => {
+                self.error = Some(error);
+                self.line = Line::Left;
+            }
+        }
+    }
+
+    pub(super) fn is_lasting(&self) -> bool {
+        self.endpoint.broker().is_some_and(|address| address.carriage().session.is_some())
+    }
+
+    pub(super) fn be_taken_over(&mut self) {
+        let what = format!("gave the session {} to another client of that name, which has taken it over", self.name);
+        self.error = Some(Error::Broker { endpoint: self.endpoint.to_string(), what });
+        self.line = Line::Left;
+    }
+
+    pub(super) fn be_cut_off(&mut self) {
+        self.told.cut_off += 1;
+        self.reader.iter_mut().for_each(Reader::be_cut_off);
+    }
+
+    /// The connection is over.
+    pub(super) fn lose(&mut self, why: &str, now: Instant) {
+        let Line::Open { socket, mut client, ready_at, .. } = std::mem::replace(&mut self.line, Line::Left) else {
+            return;
+        };
+        let _ = epoll::delete(&self.epoll, &socket);
+        let without_a_word = client.failure().is_none();
+        client.fail(why);
+        let why = client.failure().unwrap_or(why).to_owned();
+        self.writer.iter_mut().for_each(Writer::lose_connection);
+        self.reader.iter_mut().for_each(Reader::lose_connection);
+        match client.ending() {
+            Ending::TakenOver => return self.be_taken_over(),
+            Ending::SlowConsumer => self.be_cut_off(),
+            Ending::Open | Ending::Refused => {}
+        }
+        let error = Error::Broker { endpoint: self.endpoint.to_string(), what: why };
+        if !self.is_known || client.ending() == Ending::Refused {
+            self.error = Some(error);
+            return;
+        }
+        let Some(age) = ready_at.map(|ready_at| now.saturating_since(ready_at)) else { return self.be_away(0, now) };
+        self.notes.push_back(format!("{error}; connecting again"));
+        if age >= SHORT_SESSION {
+            (self.failures, self.taken_away) = (0, 0);
+        }
+        // At once, so that it is known whether the broker is still there; but not again and again.
+        if self.failures == 0 || self.is_lasting() {
+            self.failures += 1;
+            self.closed = Some(Closed { age, without_a_word });
+            self.connect(0, now);
+        } else {
+            self.be_away(0, now);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! A writer and a reader with a broker between them that loses, repeats and forgets.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+use taut_time::{Duration, Instant};
+
+use super::envelope::Run;
+use super::reader::Reader;
+use super::writer::{Answer, Writer};
+use crate::broker::client::{Client, Letter, Message, Posted};
+
+/// Takes whatever is published, as one of MQTT 5 with QoS 1 does.
+#[derive(Debug, Default)]
+struct Taker {
+    posted: VecDeque<Message>,
+    tickets: VecDeque<u16>,
+    next: u16,
+    has_tags: bool,
+}
+
+impl Client for Taker {
+    fn is_ready(&self) -> bool {
+        true
+    }
+    fn failure(&self) -> Option<&str> {
+        None
+    }
+    fn fail(&mut self, _: &str) {}
+    fn handle(&mut self, _: &[u8]) {}
+    fn next_message(&mut self) -> Option<Message> {
+        self.posted.pop_front()
+    }
+    fn publish(&mut self, _: &str, _: &[u8]) -> Result<bool, String> {
+        unreachable!("messages are posted")
+    }
+    fn output(&self) -> &[u8] {
+        &[]
+    }
+    fn wrote(&mut self, _: usize) {}
+    fn about(&self) -> Option<String> {
+        None
+    }
+    fn post(&mut self, letter: &Letter<'_>) -> Result<Posted, String> {
+        let message = Message::new(letter.topic.to_owned(), letter.payload.to_vec());
+        self.posted.push_back(message.with(None, letter.tag.map(str::to_owned)));
+        if letter.is_casual {
+            return Ok(Posted::Taken(None));
+        }
+        self.next += 1;
+        self.tickets.push_back(self.next);
+        Ok(Posted::Taken(Some(self.next)))
+    }
+    fn takes_tags(&self) -> bool {
+        self.has_tags
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// So many messages come from the other end.
+    Take(u8),
+    /// They go to the broker, which acknowledges so many of those that it has.
+    Pump(u8),
+    /// The connection breaks.
+    Break,
+    /// The broker brings so many to the reader.
+    Bring(u8),
+    /// It forgets one, or brings one twice.
+    Forget,
+    Twice,
+    /// A second passes, and both tell each other.
+    Tell,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0..20_u8).prop_map(Step::Take),
+        (0..20_u8).prop_map(Step::Pump),
+        Just(Step::Break),
+        (0..20_u8).prop_map(Step::Bring),
+        Just(Step::Forget),
+        Just(Step::Twice),
+        Just(Step::Tell),
+    ]
+}
+
+struct World {
+    writer: Writer,
+    reader: Reader,
+    taker: Taker,
+    /// What the reader publishes.
+    back: Taker,
+    read: Vec<Vec<u8>>,
+    now: Instant,
+}
+
+impl World {
+    fn pump(&mut self, confirmed: usize) {
+        self.writer.pump(&mut self.taker).unwrap();
+        for ticket in self.taker.tickets.drain(..confirmed.min(self.taker.tickets.len())) {
+            self.writer.confirm(ticket);
+        }
+    }
+
+    fn bring(&mut self, count: usize) {
+        for message in self.taker.posted.drain(..count.min(self.taker.posted.len())) {
+            match message.topic.as_str() {
+                "t" => self.reader.push(message),
+                _ => self.reader.push_tally(message.payload()),
+            }
+        }
+        let mut buffer = [0; 64];
+        while let Some(length) = self.reader.next(None, &mut buffer) {
+            self.read.push(buffer[..length].to_vec());
+        }
+    }
+
+    fn tell(&mut self, over: bool) {
+        self.now += Duration::from_secs(1);
+        self.reader.tell(&mut self.back, self.now, false);
+        while let Some(receipt) = self.back.posted.pop_front() {
+            self.writer.take_receipt(receipt.payload(), self.now);
+        }
+        self.writer.tell(&mut self.taker, self.now, over);
+    }
+}
+
+proptest! {
+    #[test]
+    fn both_accounts_add_up_and_are_what_came_out(
+        steps in prop::collection::vec(step(), 0..80), limit in 1..40_usize, has_tags: bool,
+    ) {
+        let run = Run { writer: 1, epoch: 2 };
+        let mut world = World {
+            writer: Writer::new("t".to_owned(), "t/sent".to_owned(), run, limit).with(true, true),
+            reader: Reader::new("t".to_owned(), "t/receipt".to_owned(), "r".to_owned(), 3).with(true, true),
+            taker: Taker { has_tags, ..Taker::default() },
+            back: Taker::default(),
+            read: Vec::new(),
+            now: Instant::from_nanos(1_000_000_000),
+        };
+        let mut sent = 0_u64;
+        for step in steps {
+            match step {
+                Step::Take(count) => for _ in 0..count {
+                    sent += 1;
+                    world.writer.take(sent.to_string().as_bytes());
+                },
+                Step::Pump(confirmed) => world.pump(confirmed.into()),
+                Step::Break => {
+                    world.taker.tickets.clear();
+                    world.writer.lose_connection();
+                    world.reader.lose_connection();
+                }
+                Step::Bring(count) => world.bring(count.into()),
+                Step::Forget => drop(world.taker.posted.pop_front()),
+                Step::Twice => {
+                    let first = world.taker.posted.front().cloned();
+                    world.taker.posted.extend(first);
+                }
+                Step::Tell => world.tell(false),
+            }
+        }
+        // All is brought to the broker and to the reader, and told.
+        while !world.writer.is_done() {
+            world.pump(usize::MAX);
+        }
+        for _ in 0..3 {
+            world.bring(usize::MAX);
+            world.tell(true);
+        }
+        let (written, heard) = (world.writer.account(true), world.reader.account());
+        let mut distinct = world.read.clone();
+        distinct.sort();
+        distinct.dedup();
+        prop_assert_eq!(distinct.len(), world.read.len(), "nothing is given on twice");
+        prop_assert_eq!((written.sent, heard.read), (sent, world.read.len() as u64));
+        prop_assert_eq!(written.confirmed_by_broker, Some(sent - written.dropped_here));
+        prop_assert_eq!(written.readers.len(), 1);
+        let told = &written.readers[0];
+        prop_assert_eq!((told.read, told.twice, told.out_of_order), (heard.read, heard.twice, heard.out_of_order));
+        prop_assert_eq!(told.read + written.dropped_here + told.missing, sent);
+        prop_assert_eq!(heard.missing + heard.before, told.missing);
+        let dropped_there = if told.read + told.missing > 0 { written.dropped_here } else { 0 };
+        prop_assert_eq!((told.unanswered, heard.dropped_there), (0, dropped_there));
+        let answer = world.writer.answer();
+        prop_assert_eq!(answer, if told.missing == 0 { Answer::Whole } else { Answer::Told });
+    }
+}

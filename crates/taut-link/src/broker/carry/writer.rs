@@ -1,0 +1,306 @@
+//! The writer's side: what waits, what is under way, and what readers have told. No I/O.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use taut_time::{Duration, Instant};
+
+use super::account::{ReaderAccount, WrittenAccount};
+use super::envelope::{Run, Stamp};
+use super::receipt::{self, Receipt, ReceiptOf, Tally};
+use crate::broker::client::{Client, Letter, Posted};
+
+/// Messages that are given to a broker before it has acknowledged the first of them; it may want fewer. Mosquitto
+/// closes a connection of MQTT 3.1.1 at more than 20 with QoS 2 (`max_inflight_messages`), of which that protocol says
+/// nothing.
+const MOST_UNDER_WAY: usize = 16;
+/// Bytes that wait for the broker's socket before more messages are made bytes.
+const MOST_OUTPUT: usize = 256 << 10;
+/// How often readers are told how far the writer is, and how long after their last word.
+const TALLY_PERIOD: Duration = Duration::from_secs(1);
+const READERS_THERE: Duration = Duration::from_secs(3);
+/// How soon it is tried again where the broker lets no more be under way.
+const TRY_PERIOD: Duration = Duration::from_millis(50);
+/// Readers, and starts of one, that are kept: anybody can publish receipts.
+const MOST_READERS: usize = 64;
+const MOST_STARTS: usize = 256;
+
+/// How far the readers are with all that was numbered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Answer {
+    /// One has read all, and nobody is behind; or nobody that is there is still to answer.
+    Whole,
+    /// All that are there have told of the last number, and some are missing.
+    Told,
+    /// Some have not told yet.
+    Open,
+    /// There are none.
+    Nobody,
+}
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    topic: String,
+    tally_topic: String,
+    run: Run,
+    has_envelope: bool,
+    is_confirmed: bool,
+    /// Most messages that wait.
+    limit: usize,
+    waiting: VecDeque<Vec<u8>>,
+    /// Those that were under way when a connection broke, in their order.
+    again: VecDeque<Numbered>,
+    under_way: VecDeque<(u16, Numbered)>,
+    /// The last number that was given.
+    number: u64,
+    sent: u64,
+    confirmed: u64,
+    repeated: u64,
+    dropped: u64,
+    readers: BTreeMap<String, BTreeMap<u64, Start>>,
+    heard_at: Option<Instant>,
+    told: Option<(Instant, Tally)>,
+    /// When it was last tried to tell: the broker may let no more be under way.
+    tried: Instant,
+}
+
+#[derive(Debug)]
+struct Numbered {
+    number: u64,
+    payload: Vec<u8>,
+}
+
+/// What one start of a reader has told.
+#[derive(Debug, Default)]
+struct Start {
+    told: ReceiptOf,
+    is_over: bool,
+}
+
+impl Writer {
+    /// One that publishes to `topic`, and to `tally_topic` how far it is; at most `limit` messages wait.
+    pub(super) fn new(topic: String, tally_topic: String, run: Run, limit: usize) -> Self {
+        Self {
+            topic,
+            tally_topic,
+            run,
+            has_envelope: true,
+            is_confirmed: false,
+            limit,
+            waiting: VecDeque::new(),
+            again: VecDeque::new(),
+            under_way: VecDeque::new(),
+            number: 0,
+            sent: 0,
+            confirmed: 0,
+            repeated: 0,
+            dropped: 0,
+            readers: BTreeMap::new(),
+            heard_at: None,
+            told: None,
+            tried: Instant::from_nanos(0),
+        }
+    }
+
+    /// Whether messages have their numbers with them, and whether the broker acknowledges them.
+    pub(super) const fn with(mut self, has_envelope: bool, is_confirmed: bool) -> Self {
+        (self.has_envelope, self.is_confirmed) = (has_envelope, is_confirmed);
+        self
+    }
+
+    /// Whether there is room for a message without dropping one.
+    pub(super) fn has_room(&self) -> bool {
+        self.waiting.len() < self.limit
+    }
+
+    /// Takes a message; without room the oldest one that waits is dropped.
+    pub(super) fn take(&mut self, payload: &[u8]) {
+        if !self.has_room() && self.waiting.pop_front().is_some() {
+            self.dropped += 1;
+        }
+        self.waiting.push_back(payload.to_vec());
+        self.sent += 1;
+    }
+
+    /// Whether all that was taken is with the broker, and acknowledged where it does that.
+    pub(super) fn is_done(&self) -> bool {
+        self.waiting.is_empty() && self.again.is_empty() && self.under_way.is_empty()
+    }
+
+    /// Gives the client what it takes now. An error concerns one message, which is lost; where the client failed, all
+    /// goes again with the next one.
+    pub(super) fn pump(&mut self, client: &mut dyn Client) -> Result<(), String> {
+        let mut result = Ok(());
+        while client.failure().is_none() && client.output().len() < MOST_OUTPUT && self.under_way.len() < MOST_UNDER_WAY
+        {
+            let (is_again, next) = match (self.again.pop_front(), self.waiting.pop_front()) {
+                (Some(numbered), waiting) => {
+                    waiting.into_iter().for_each(|payload| self.waiting.push_front(payload));
+                    (true, numbered)
+                }
+                (None, Some(payload)) => (false, Numbered { number: self.number + 1, payload }),
+                (None, None) => break,
+            };
+            match self.post(client, &next) {
+                Ok(Posted::Taken(ticket)) => {
+                    self.number = self.number.max(next.number);
+                    self.repeated += u64::from(is_again);
+                    self.under_way.extend(ticket.map(|ticket| (ticket, next)));
+                }
+                Ok(Posted::Later) if is_again => {
+                    self.again.push_front(next);
+                    break;
+                }
+                Ok(Posted::Later) => {
+                    self.waiting.push_front(next.payload);
+                    break;
+                }
+                Err(_) if client.failure().is_some() => {
+                    self.number = self.number.max(next.number);
+                    self.again.push_front(next);
+                }
+                Err(why) => {
+                    // One that had its number is missed by its readers.
+                    self.dropped += u64::from(!is_again);
+                    result = Err(why);
+                }
+            }
+        }
+        result
+    }
+
+    fn post(&self, client: &mut dyn Client, message: &Numbered) -> Result<Posted, String> {
+        let (topic, payload, is_casual) = (&self.topic, &message.payload, false);
+        let stamp = Stamp { run: self.run, number: message.number };
+        match (self.has_envelope, client.takes_tags()) {
+            (false, _) => client.post(&Letter { topic, payload, tag: None, is_casual }),
+            (true, true) => client.post(&Letter { topic, payload, tag: Some(&stamp.to_string()), is_casual }),
+            (true, false) => {
+                let payload = &[&stamp.prefix()[..], payload].concat();
+                client.post(&Letter { topic, payload, tag: None, is_casual })
+            }
+        }
+    }
+
+    /// The broker has acknowledged the message of a ticket.
+    pub(super) fn confirm(&mut self, ticket: u16) {
+        if let Some(index) = self.under_way.iter().position(|(under_way, _)| *under_way == ticket) {
+            self.under_way.remove(index);
+            self.confirmed += 1;
+        }
+    }
+
+    /// The connection broke: what was under way goes again.
+    pub(super) fn lose_connection(&mut self) {
+        let under_way = self.under_way.drain(..).map(|(_, numbered)| numbered);
+        self.again = under_way.chain(self.again.drain(..)).collect();
+        self.told = None;
+    }
+
+    /// When readers are to be told next; `None` when there is nothing to tell.
+    pub(super) fn tally_due(&self, is_ending: bool) -> Option<Instant> {
+        let told_at = self.told.as_ref().map_or(Instant::from_nanos(0), |(at, _)| *at);
+        let there = is_ending || self.heard_at.is_some_and(|heard| told_at < heard + READERS_THERE);
+        let is_new = self.told.as_ref().is_none_or(|(_, told)| is_ending || *told != self.tally(false));
+        let wanted = self.has_envelope && self.number > 0 && there && is_new;
+        let due = self.told.as_ref().map_or(self.tried, |(at, _)| *at + TALLY_PERIOD);
+        wanted.then(|| due.max(self.tried + TRY_PERIOD))
+    }
+
+    fn tally(&self, is_ending: bool) -> Tally {
+        let first_open = self.under_way.iter().map(|(_, numbered)| numbered).chain(&self.again);
+        let first_open = first_open.map(|numbered| numbered.number).min().unwrap_or(self.number + 1);
+        Tally {
+            writer: self.run.writer,
+            epoch: self.run.epoch,
+            number: self.number,
+            confirmed: if self.is_confirmed { first_open - 1 } else { 0 },
+            dropped: self.dropped,
+            over: is_ending && self.is_done(),
+        }
+    }
+
+    /// Tells readers how far it is, where that is due.
+    pub(super) fn tell(&mut self, client: &mut dyn Client, now: Instant, is_ending: bool) {
+        if client.failure().is_some() || self.tally_due(is_ending).is_none_or(|due| due > now) {
+            return;
+        }
+        self.tried = now;
+        let tally = self.tally(is_ending);
+        let letter = Letter { topic: &self.tally_topic, payload: &receipt::text(&tally), tag: None, is_casual: false };
+        if matches!(client.post(&letter), Ok(Posted::Taken(_))) {
+            self.told = Some((now, tally));
+        }
+    }
+
+    /// When the end was first told, on this connection.
+    pub(super) fn over_told(&self) -> Option<Instant> {
+        self.told.as_ref().filter(|(_, told)| told.over).map(|(at, _)| *at)
+    }
+
+    /// A reader has told what it has.
+    pub(super) fn take_receipt(&mut self, bytes: &[u8], now: Instant) {
+        let Some(Receipt { reader, instance, of, over }) = receipt::parse(bytes) else { return };
+        let is_name = reader.len() <= 200 && reader.chars().all(|letter| letter.is_ascii_graphic());
+        let (known, is_known) = (self.readers.len(), self.readers.contains_key(&reader));
+        if !is_name || !is_known && known >= MOST_READERS {
+            return;
+        }
+        // What concerns another run says only that the reader is there.
+        let of = of.filter(|of| of.run() == self.run);
+        self.heard_at = Some(now);
+        let starts = self.readers.entry(reader).or_default();
+        if !starts.contains_key(&instance) && starts.len() >= MOST_STARTS {
+            return;
+        }
+        let start = starts.entry(instance).or_default();
+        start.is_over |= over;
+        if let Some(of) = of {
+            start.told = of;
+        }
+    }
+
+    /// How far the readers are.
+    pub(super) fn answer(&self) -> Answer {
+        if self.readers.is_empty() {
+            return Answer::Nobody;
+        }
+        let sum = |starts: &BTreeMap<u64, Start>| starts.values().map(|start| start.told.read).sum::<u64>();
+        let is_over = |starts: &BTreeMap<u64, Start>| starts.values().all(|start| start.is_over);
+        let up_to = |starts: &BTreeMap<u64, Start>| starts.values().map(|start| start.told.up_to).max().unwrap_or(0);
+        let mut open = self.readers.values().filter(|starts| sum(starts) < self.number && !is_over(starts)).peekable();
+        match (open.peek().is_none(), open.all(|starts| up_to(starts) >= self.number)) {
+            (true, _) => Answer::Whole,
+            (_, true) => Answer::Told,
+            _ => Answer::Open,
+        }
+    }
+
+    /// The account; what still waits counts as dropped when it is `over`.
+    pub(super) fn account(&self, over: bool) -> WrittenAccount {
+        let dropped_here = self.dropped + if over { self.waiting.len() as u64 } else { 0 };
+        let reader = |(name, starts): (&String, &BTreeMap<u64, Start>)| {
+            let sum = |of: fn(&ReceiptOf) -> u64| starts.values().map(|start| of(&start.told)).sum::<u64>();
+            let read = sum(|told| told.read);
+            let missing = self.sent.saturating_sub(dropped_here + read);
+            let up_to = starts.values().map(|start| start.told.up_to).max().unwrap_or(0);
+            ReaderAccount {
+                name: name.clone(),
+                read,
+                twice: sum(|told| told.twice),
+                out_of_order: sum(|told| told.out_of_order),
+                missing,
+                unanswered: self.number.saturating_sub(up_to).min(missing),
+                passed_over: sum(|told| told.passed_over).min(missing),
+            }
+        };
+        WrittenAccount {
+            topic: self.topic.clone(),
+            has_envelope: self.has_envelope,
+            sent: self.sent,
+            confirmed_by_broker: self.is_confirmed.then_some(self.confirmed),
+            again: self.repeated,
+            dropped_here,
+            readers: if self.has_envelope { self.readers.iter().map(reader).collect() } else { Vec::new() },
+        }
+    }
+}

@@ -1,0 +1,474 @@
+//! Brokers as ends of `taut pipe`: what real ones lose, and whether the account says so.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use support::brokers::Broker;
+use support::{taut, text};
+
+/// `taut pipe` with lines on its stdin and stdout, and its account as the last line of stderr.
+struct Pipe {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: JoinHandle<Vec<String>>,
+    said: Receiver<String>,
+    heard: Vec<String>,
+}
+
+/// How a pipe ended.
+struct Ended {
+    code: Option<i32>,
+    /// The lines that came out of it.
+    lines: Vec<String>,
+    said: String,
+    account: Value,
+}
+
+impl Pipe {
+    fn start(a: &str, b: &str, more: &[&str]) -> Self {
+        let mut command = taut();
+        command.args(["pipe", a, b, "--framing", "line", "--json"]).args(more);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        let lines = thread::spawn(move || BufReader::new(stdout).lines().map_while(Result::ok).collect());
+        let (sender, said) = mpsc::channel();
+        thread::spawn(move || {
+            BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let stdin = child.stdin.take();
+        Self { child, stdin, lines, said, heard: Vec::new() }
+    }
+
+    /// One that publishes the lines of its stdin.
+    fn writer(to: &str) -> Self {
+        let mut pipe = Self::start("stdio:", to, &["--linger", "50ms"]);
+        pipe.wait_for("pipe 1: ");
+        pipe
+    }
+
+    /// One that hears messages, whose subscription is there.
+    fn reader(from: &str) -> Self {
+        let mut pipe = Self::start(from, "stdio:", &[]);
+        pipe.wait_for("pipe 1: ");
+        pipe
+    }
+
+    fn wait_for(&mut self, words: &str) {
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(20) {
+            let Ok(line) = self.said.recv_timeout(Duration::from_secs(20)) else { break };
+            let found = line.contains(words);
+            self.heard.push(line);
+            if found {
+                return;
+            }
+        }
+        panic!("`{words}` is not said: {:#?}", self.heard);
+    }
+
+    fn write(&mut self, numbers: std::ops::Range<u64>) {
+        let lines: String = numbers.map(|number| format!("{number}\n")).collect();
+        self.stdin.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Its stdin is over.
+    fn finish(mut self) -> Ended {
+        self.stdin = None;
+        self.end()
+    }
+
+    /// It is asked to end.
+    fn stop(self) -> Ended {
+        self.signal(Signal::INT);
+        self.end()
+    }
+
+    fn end(mut self) -> Ended {
+        let code = self.child.wait().unwrap().code();
+        self.heard.extend(self.said.iter());
+        let account = self.heard.iter().rev().find_map(|line| serde_json::from_str(line).ok());
+        let said = self.heard.join("\n");
+        let account: Value = account.unwrap_or_else(|| panic!("no account: {said}"));
+        Ended { code, lines: self.lines.join().unwrap(), said, account }
+    }
+}
+
+impl Ended {
+    fn broker(&self) -> &Value {
+        &self.account["brokers"][0]
+    }
+
+    fn written(&self, key: &str) -> u64 {
+        self.broker()["written"][key].as_u64().unwrap_or_else(|| panic!("{key}: {}", self.said))
+    }
+
+    fn reader(&self, key: &str) -> u64 {
+        let readers = self.broker()["written"]["readers"].as_array().unwrap();
+        assert_eq!(readers.len(), 1, "{}", self.said);
+        readers[0][key].as_u64().unwrap()
+    }
+
+    fn heard(&self, key: &str) -> u64 {
+        self.broker()["heard"][key].as_u64().unwrap_or_else(|| panic!("{key}: {}", self.said))
+    }
+
+    fn causes(&self) -> Vec<&str> {
+        support::causes(&self.account)
+    }
+}
+
+/// Time for what was written to get to the broker and to its reader.
+fn settle() {
+    thread::sleep(Duration::from_millis(300));
+}
+
+const QUICK: &str = "set_tcp_nodelay true\nmax_queued_messages 0";
+
+fn mosquitto(test: &str) -> Option<Broker> {
+    Broker::mosquitto(test, |_| QUICK.to_owned())
+}
+
+/// A transfer of so many lines that loses nothing.
+fn whole(address: &str, count: u64) {
+    let reader = Pipe::reader(address);
+    let mut writer = Pipe::writer(address.trim_end_matches("&session=s"));
+    writer.write(0..count);
+    let (wrote, read) = (writer.finish(), reader.stop());
+    let said = format!("{address}: {}\n{}", wrote.said, read.said);
+    assert_eq!(wrote.code, Some(0), "{said}");
+    assert_eq!(read.code, Some(130), "{said}");
+    assert_eq!((wrote.written("sent"), wrote.written("dropped_here")), (count, 0), "{said}");
+    assert_eq!((wrote.reader("confirmed_by_reader"), wrote.reader("missing")), (count, 0), "{said}");
+    assert_eq!((read.heard("read"), read.heard("missing"), read.heard("twice")), (count, 0, 0), "{said}");
+    assert_eq!((read.heard("before"), read.heard("out_of_order")), (0, 0), "{said}");
+    let expected: Vec<String> = (0..count).map(|number| number.to_string()).collect();
+    assert!(read.lines == expected, "{address}: {} lines", read.lines.len());
+    let confirmed = &wrote.broker()["written"]["confirmed_by_broker"];
+    let acknowledges = address.contains("qos=1") || address.contains("qos=2");
+    assert_eq!(confirmed.as_u64(), acknowledges.then_some(count), "{said}");
+    assert!(wrote.causes().is_empty() && read.causes().is_empty(), "{said}");
+}
+
+#[test]
+fn what_is_written_is_read_exactly() {
+    let test = "what_is_written_is_read_exactly";
+    if let Some(broker) = mosquitto(test) {
+        for how in ["?qos=0", "?qos=1", "?qos=2", "?v=5", "?v=5&qos=1", "?v=5&qos=2", "?v=5&qos=2&session=s"] {
+            whole(&format!("mqtt://127.0.0.1:{}/{}/a{how}", broker.port, how.len()), 3000);
+        }
+    }
+    if let Some(broker) = Broker::nats(test, "") {
+        whole(&format!("nats://127.0.0.1:{}/a.b", broker.port), 3000);
+    }
+}
+
+#[test]
+fn both_ways_have_an_account() {
+    let test = "both_ways_have_an_account";
+    let (mqtt, nats) = (mosquitto(test), Broker::nats(test, ""));
+    let mqtt = mqtt.as_ref().map(|broker| format!("mqtt://127.0.0.1:{}/a?qos=1&v=5", broker.port));
+    let nats = nats.as_ref().map(|broker| format!("nats://127.0.0.1:{}/a", broker.port));
+    for address in mqtt.into_iter().chain(nats) {
+        let mut server = Pipe::reader(&address);
+        let mut client = Pipe::writer(&address);
+        server.write(0..500);
+        client.write(1000..1700);
+        settle();
+        let client = client.finish();
+        let server = server.stop();
+        let said = format!("{}\n{}", client.said, server.said);
+        assert_eq!(client.lines.len(), 500, "{said}");
+        assert_eq!(server.lines.len(), 700, "{said}");
+        for (one, wrote, read) in [(&client, 700, 500), (&server, 500, 700)] {
+            assert_eq!((one.written("sent"), one.heard("read"), one.heard("missing")), (wrote, read, 0), "{said}");
+        }
+    }
+}
+
+/// Mosquitto as it comes keeps 1000 messages for a reader that is away, and acknowledges all.
+#[test]
+fn the_4000_of_5000_that_a_stock_broker_drops_are_missing_at_both_ends() {
+    let test = "the_4000_of_5000_that_a_stock_broker_drops_are_missing_at_both_ends";
+    for version in ["v=5", "v=3"] {
+        let Some(broker) = Broker::mosquitto(test, |_| "set_tcp_nodelay true".to_owned()) else { return };
+        let address = format!("mqtt://127.0.0.1:{}/a?qos=1&{version}", broker.port);
+        let away = format!("{address}&session=away");
+        let first = Pipe::reader(&away).stop();
+        assert_eq!(first.code, Some(130), "{}", first.said);
+        let mut writer = Pipe::writer(&address);
+        writer.write(0..5000);
+        thread::sleep(Duration::from_secs(2));
+        let reader = Pipe::reader(&away);
+        thread::sleep(Duration::from_millis(1500));
+        // After which nobody can say that they are still to come.
+        writer.write(5000..5001);
+        let (wrote, read) = (writer.finish(), reader.stop());
+        let said = format!("{}\n{}", wrote.said, read.said);
+        assert_eq!((wrote.written("sent"), wrote.written("confirmed_by_broker")), (5001, 5001), "{said}");
+        let readers = wrote.broker()["written"]["readers"].as_array().unwrap();
+        assert_eq!((readers.len(), &readers[0]["reader"]), (1, &"away".into()), "{said}");
+        // As many as its queue has, and those that it had under way.
+        let got = read.heard("read");
+        assert!((1001..=1101).contains(&got), "{got}: {said}");
+        let missing = 5001 - got;
+        assert_eq!((wrote.reader("confirmed_by_reader"), wrote.reader("missing")), (got, missing), "{said}");
+        assert_eq!((read.heard("missing"), read.heard("passed_over")), (missing, missing), "{said}");
+        assert_eq!((wrote.code, read.code), (Some(1), Some(1)), "{said}");
+        for end in [&wrote, &read] {
+            assert_eq!(end.causes(), ["broker_dropped"], "{said}");
+            let remedy = end.account["findings"][0]["remedy"].as_str().unwrap();
+            assert!(remedy.contains("max_queued_messages"), "{said}");
+            let evidence = end.account["findings"][0]["evidence"][0].as_str().unwrap();
+            assert!(evidence.contains(&missing.to_string()) && evidence.contains("mosquitto version"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_nobody_ever_heard_of_is_no_loss_but_is_said() {
+    let test = "a_reader_that_nobody_ever_heard_of_is_no_loss_but_is_said";
+    let Some(broker) = mosquitto(test) else { return };
+    let address = format!("mqtt://127.0.0.1:{}/a?qos=1", broker.port);
+    let output = taut().args(["pipe", "exec:seq 50", &address, "--framing", "line"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("no reader was ever heard of") && said.contains("50 confirmed by the broker"), "{said}");
+    // A foreign reader gets the messages as they are, and nothing can be told.
+    let reader = Pipe::reader(&format!("{address}&envelope=off"));
+    let mut writer = Pipe::writer(&format!("{address}&envelope=off"));
+    writer.write(0..20);
+    let wrote = writer.finish();
+    settle();
+    let read = reader.stop();
+    assert_eq!((read.heard("read"), read.heard("without_number")), (20, 20), "{}", read.said);
+    assert_eq!((wrote.code, &wrote.broker()["written"]["envelope"]), (Some(0), &false.into()), "{}", wrote.said);
+}
+
+#[test]
+fn what_does_not_fit_while_the_broker_is_away_is_dropped_and_counted() {
+    let test = "what_does_not_fit_while_the_broker_is_away_is_dropped_and_counted";
+    // It saves the session, so that the reader may come later than the writer when it is there again.
+    let lines = |directory: &Path| format!("{QUICK}\npersistence true\npersistence_location {}/", directory.display());
+    let Some(mut broker) = Broker::mosquitto(test, lines) else { return };
+    let address = format!("mqtt://127.0.0.1:{}/a?qos=1&v=5", broker.port);
+    let reader = Pipe::reader(&format!("{address}&session=r"));
+    let mut writer = Pipe::writer(&format!("{address}&buffer=100"));
+    writer.write(0..50);
+    settle();
+    broker.stop();
+    writer.wait_for("connecting again");
+    writer.write(50..500);
+    settle();
+    broker.start_again();
+    writer.wait_for("with the broker again");
+    writer.write(500..510);
+    let (wrote, read) = (writer.finish(), reader.stop());
+    let said = format!("{}\n{}", wrote.said, read.said);
+    let dropped = wrote.written("dropped_here");
+    // The oldest ones: the last hundred of those that came while it was away went on.
+    assert_eq!((wrote.written("sent"), dropped), (510, 350), "{said}");
+    assert_eq!((wrote.reader("confirmed_by_reader"), wrote.reader("missing")), (160, 0), "{said}");
+    assert_eq!((read.heard("dropped_there"), read.heard("missing")), (350, 0), "{said}");
+    assert_eq!(wrote.code, Some(1), "what was dropped is lost: {said}");
+    let expected: Vec<String> = (0..50).chain(400..510).map(|number: u64| number.to_string()).collect();
+    assert_eq!(read.lines, expected, "{said}");
+}
+
+#[test]
+fn a_session_that_is_taken_over_is_told_and_not_taken_back_for_ever() {
+    let test = "a_session_that_is_taken_over_is_told_and_not_taken_back_for_ever";
+    let Some(broker) = mosquitto(test) else { return };
+    for version in ["v=5", "v=3"] {
+        let address = format!("mqtt://127.0.0.1:{}/{version}?qos=1&{version}&session=one", broker.port);
+        let first = Pipe::reader(&address);
+        let second = Pipe::reader(&address);
+        let (mut pipes, begin) = (vec![first, second], Instant::now());
+        // One of them ends, and says why.
+        let ended = loop {
+            let over = pipes.iter_mut().position(|pipe| pipe.child.try_wait().unwrap().is_some());
+            if let Some(index) = over {
+                break pipes.remove(index);
+            }
+            assert!(begin.elapsed() < Duration::from_secs(10), "both are there");
+            thread::sleep(Duration::from_millis(20));
+        };
+        let ended = ended.end();
+        assert_eq!(ended.code, Some(1), "{}", ended.said);
+        assert!(ended.said.contains("the session one to another client of that name"), "{}", ended.said);
+        // And the other one has the session for good.
+        let mut writer = Pipe::writer(&format!("mqtt://127.0.0.1:{}/{version}?qos=1&{version}", broker.port));
+        writer.write(0..100);
+        let wrote = writer.finish();
+        let other = pipes.remove(0).stop();
+        assert_eq!((other.heard("read"), other.heard("missing")), (100, 0), "{}", other.said);
+        assert!(other.broker()["reconnections"].as_u64() <= Some(3), "{}", other.said);
+        assert_eq!(wrote.code, Some(0), "{}", wrote.said);
+    }
+}
+
+#[test]
+fn a_reader_that_does_not_keep_up_with_nats_is_cut_off_and_told() {
+    let test = "a_reader_that_does_not_keep_up_with_nats_is_cut_off_and_told";
+    let Some(broker) = Broker::nats(test, "max_pending: 1MB\nwrite_deadline: \"2s\"") else { return };
+    let address = format!("nats://127.0.0.1:{}/a", broker.port);
+    let mut reader = Pipe::reader(&address);
+    let mut writer = Pipe::writer(&address);
+    writer.write(0..100);
+    settle();
+    reader.signal(Signal::STOP);
+    let filler = "x".repeat(1000);
+    let lines: String = (100..30_100).map(|number| format!("{number}{filler}\n")).collect();
+    writer.stdin.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
+    thread::sleep(Duration::from_secs(3));
+    reader.signal(Signal::CONT);
+    reader.wait_for("with the broker again");
+    writer.write(30_100..30_200);
+    let (wrote, read) = (writer.finish(), reader.stop());
+    let said = format!("{}\n{}", wrote.said, read.said);
+    let (got, missing) = (read.heard("read"), read.heard("missing"));
+    assert_eq!((got + missing, read.heard("before")), (30_200, 0), "{said}");
+    assert!(missing > 1000 && read.heard("cut_off") == missing, "{said}");
+    assert_eq!((wrote.reader("confirmed_by_reader"), wrote.reader("missing")), (got, missing), "{said}");
+    assert_eq!((wrote.code, read.code), (Some(1), Some(1)), "{said}");
+    assert_eq!(read.causes(), ["slow_consumer"], "{said}");
+    let evidence = read.account["findings"][0]["evidence"][0].as_str().unwrap();
+    assert!(evidence.contains(&missing.to_string()), "{evidence}");
+    assert_eq!(read.lines.len() as u64, got);
+}
+
+#[test]
+fn a_reader_that_is_stopped_for_a_while_gets_all_that_the_broker_keeps() {
+    let test = "a_reader_that_is_stopped_for_a_while_gets_all_that_the_broker_keeps";
+    let Some(broker) = mosquitto(test) else { return };
+    let address = format!("mqtt://127.0.0.1:{}/a?qos=2&v=5", broker.port);
+    let reader = Pipe::reader(&format!("{address}&session=slow"));
+    let mut writer = Pipe::writer(&address);
+    writer.write(0..1000);
+    reader.signal(Signal::STOP);
+    writer.write(1000..6000);
+    thread::sleep(if support::long() { Duration::from_secs(10) } else { Duration::from_secs(2) });
+    reader.signal(Signal::CONT);
+    let (wrote, read) = (writer.finish(), reader.stop());
+    let said = format!("{}\n{}", wrote.said, read.said);
+    assert_eq!((wrote.reader("confirmed_by_reader"), wrote.reader("missing")), (6000, 0), "{said}");
+    assert_eq!((read.heard("read"), read.heard("missing"), read.lines.len()), (6000, 0, 6000), "{said}");
+}
+
+/// Numbers for a test that is to be the same each time (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % most
+    }
+}
+
+/// A broker that is killed while messages go over it, or a reader that is: the account adds up at both ends.
+fn killed(seed: u64) {
+    let test = "however_a_broker_is_killed_the_account_adds_up";
+    let mut dice = Dice(seed);
+    let (kind, is_lasting, keeps) = (dice.below(7), dice.below(2) == 0, dice.below(2) == 0);
+    let broker = if kind == 6 {
+        Broker::nats(test, "")
+    } else {
+        Broker::mosquitto(test, |directory| match keeps {
+            true => format!(
+                "{QUICK}\npersistence true\npersistence_location {}/\nautosave_on_changes true\nautosave_interval 1",
+                directory.display()
+            ),
+            false => QUICK.to_owned(),
+        })
+    };
+    let Some(mut broker) = broker else { return };
+    let address = match kind {
+        6 => format!("nats://127.0.0.1:{}/a?buffer=300", broker.port),
+        _ => format!("mqtt://127.0.0.1:{}/a?qos={}&v={}&buffer=300", broker.port, kind % 3, 3 + 2 * (kind / 3)),
+    };
+    let from = if is_lasting && kind != 6 { format!("{address}&session=r") } else { address.clone() };
+    let mut reader = Pipe::reader(&from);
+    let mut writer = Pipe::writer(&address);
+    let mut sent = 0;
+    let mut write = |writer: &mut Pipe, dice: &mut Dice, pieces: u64| {
+        for _ in 0..pieces {
+            let count = 1 + dice.below(40);
+            writer.write(sent..sent + count);
+            sent += count;
+            thread::sleep(Duration::from_millis(dice.below(20)));
+        }
+    };
+    let before = 1 + dice.below(40);
+    write(&mut writer, &mut dice, before);
+    let stops = dice.below(4) == 0;
+    if stops {
+        reader.signal(Signal::STOP);
+    }
+    broker.kill();
+    let away = dice.below(20);
+    write(&mut writer, &mut dice, away);
+    broker.start_again();
+    if stops {
+        reader.signal(Signal::CONT);
+    }
+    reader.wait_for("with the broker again");
+    let after = 1 + dice.below(40);
+    write(&mut writer, &mut dice, after);
+    let (wrote, read) = (writer.finish(), reader.stop());
+    let said = format!("seed {seed}, {from}:\n{}\n{}", wrote.said, read.said);
+    assert_eq!(wrote.written("sent"), sent, "{said}");
+    let (dropped, missing) = (wrote.written("dropped_here"), wrote.reader("missing"));
+    assert_eq!(wrote.reader("confirmed_by_reader") + dropped + missing, sent, "{said}");
+    // Both say the same, and it is what came out.
+    assert_eq!(wrote.reader("confirmed_by_reader"), read.heard("read"), "{said}");
+    assert_eq!(read.heard("missing") + read.heard("before"), missing, "{said}");
+    assert_eq!(read.heard("dropped_there"), dropped, "{said}");
+    let distinct: BTreeSet<&String> = read.lines.iter().collect();
+    assert_eq!((distinct.len(), read.lines.len() as u64), (read.lines.len(), read.heard("read")), "{said}");
+    assert!(read.lines.iter().all(|line| line.parse::<u64>().is_ok_and(|number| number < sent)), "{said}");
+    assert_eq!(wrote.code, Some(i32::from(missing + dropped > 0)), "{said}");
+    assert_eq!(read.code, Some(if read.heard("missing") > 0 { 1 } else { 130 }), "{said}");
+    if missing > 0 && kind % 3 > 0 && kind != 6 {
+        let passed = read.heard("passed_over") > 0;
+        assert_eq!(read.causes(), if passed { vec!["broker_dropped"] } else { Vec::new() }, "{said}");
+    }
+}
+
+/// `TAUT_BROKER_SEEDS`: how many, in place of 24; from `TAUT_SEED` on.
+#[test]
+fn however_a_broker_is_killed_the_account_adds_up() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let seeds = number("TAUT_BROKER_SEEDS").unwrap_or_else(|| if support::long() { 60 } else { 24 });
+    let first = number("TAUT_SEED").unwrap_or(1);
+    let next = std::sync::atomic::AtomicU64::new(first);
+    // Each waits more than it works.
+    thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    if seed >= first + seeds {
+                        break;
+                    }
+                    killed(seed);
+                }
+            });
+        }
+    });
+}
