@@ -257,7 +257,7 @@ impl OnTimelines {
         let is_joined = !self.traces.is_empty() || !self.links.is_empty();
         let is_of_others = |why: &NotJoined| matches!(why, NotJoined::NoTcpInCommon | NotJoined::OtherLinks);
         if is_wanted && !is_joined {
-            let telling = self.refused.iter().find(|(_, why)| !is_of_others(why)).or(self.refused.first());
+            let telling = self.refused.iter().find(|(_, why)| !is_of_others(why)).or_else(|| self.refused.first());
             if let Some((reference, why)) = telling {
                 anyhow::bail!("{reference} and {} can't be joined: {why}", trace.file);
             }

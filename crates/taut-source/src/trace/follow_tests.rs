@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::super::layout::tests::{plain, plain_others, set, set_in};
 use super::super::record::{HEADER, at};
+use super::super::tcp::{EAGAIN, PEEK};
 use taut_event::{Call, Event, LocalKind, Release, SocketState, Stamp};
 use taut_time::ByteRange;
 

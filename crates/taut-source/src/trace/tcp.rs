@@ -22,9 +22,9 @@ const MOST_SENT: usize = 4096;
 const MOST_CALLS: usize = 64;
 const ESTABLISHED: u64 = 1;
 /// `EAGAIN` as the kernel returns it.
-const EAGAIN: i32 = -11;
+pub(super) const EAGAIN: i32 = -11;
 /// `MSG_PEEK`.
-const PEEK: u32 = 2;
+pub(super) const PEEK: u32 = 2;
 const WRITE_END: Happened = Happened::Reached(Stamp::WriteEnd);
 
 /// A socket in the kernel.
@@ -75,7 +75,7 @@ pub(super) struct Socket {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct CallBegun {
+pub(super) struct CallBegun {
     pub(super) thread: u32,
     pub(super) write_seq: u32,
     pub(super) copied_seq: u32,

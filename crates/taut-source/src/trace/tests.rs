@@ -8,7 +8,7 @@ use super::*;
 fn skip(test: &str, reason: &str) {
     eprintln!("SKIPPED: {test}: {reason}");
     if let Some(path) = std::env::var_os("TAUT_SKIP_LOG") {
-        let mut log = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+        let mut log = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
         // One write, so that lines of tests that run at once do not mix.
         log.write_all(format!("taut-source {test}: {reason}\n").as_bytes()).unwrap();
     }
@@ -103,7 +103,7 @@ fn threads_have_their_places_until_they_end_and_a_call_without_one_counts_as_los
     let mut write = || {
         let writes = || {
             client.write_all(b"x").unwrap();
-            let link = std::fs::read_link("/proc/thread-self").unwrap();
+            let link = fs::read_link("/proc/thread-self").unwrap();
             let thread = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
             (thread, call_of(thread).ok())
         };

@@ -84,8 +84,7 @@ pub(super) fn report(
             }
             if !is_same_place && !crossings.is_empty() {
                 ways.extend(bluetooth_way(
-                    reference,
-                    other,
+                    [reference, other],
                     link,
                     paired_way,
                     &crossings,
@@ -163,8 +162,7 @@ fn passes(
 }
 
 fn bluetooth_way(
-    reference: &Crossings,
-    other: &Crossings,
+    files: [&Crossings; 2],
     link: &PairedLink,
     way: &PairedWay,
     crossings: &[Crossing<'_>],
@@ -172,7 +170,7 @@ fn bluetooth_way(
     (span, stretch): ([u64; 2], &Within),
     each: &mut impl FnMut(WayOnAir),
 ) -> Option<BluetoothWay> {
-    let links = [&reference.links[link.links[0]], &other.links[link.links[1]]];
+    let links = [0, 1].map(|file| &files[file].links[link.links[file]]);
     let is_air = links.map(|link| link.is_air());
     // All on the reference's clock.
     let on_reference = |pdu: &Pdu, is_others: bool| {

@@ -178,7 +178,7 @@ impl FinishedLinks {
         let air = capture.links[way.air].air.as_ref()?;
         let timeline = Timeline::of(&air.slots, &way.moments);
         let (rows, outside_ns) = timeline.rows(&spans);
-        let held_ns: u64 = rows.iter().map(|(_, meanwhile)| meanwhile.sum()).sum();
+        let held_ns: u64 = rows.values().map(Meanwhile::sum).sum();
         let row = |(holder, air): (Holder, Meanwhile)| HeldOnAir {
             holder: holder.name().to_owned(),
             held_ns: air.sum(),

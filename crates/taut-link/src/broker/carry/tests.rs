@@ -20,6 +20,10 @@ struct Taker {
 }
 
 impl Client for Taker {
+    fn waits_for(&self) -> &'static str {
+        "nothing"
+    }
+
     fn is_ready(&self) -> bool {
         true
     }
