@@ -136,8 +136,8 @@ fn drawn(svg: &str) -> Vec<String> {
     svg.lines().filter_map(inside).collect()
 }
 
-/// What they say, without figures: rows of less than 10 % and how often what let go are left out, since a busy machine has
-/// others. Broken lines are joined.
+/// What they say, without figures: rows of less than 10 % and how often what let go are left out, since a busy machine
+/// has others. Broken lines are joined.
 fn words(lines: &[String]) -> Vec<String> {
     let is_small = |line: &str| {
         let mut words = line.split_whitespace().rev();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, LexError, Span, TokenStream, TokenTree};
 
-use super::links::prose;
+use super::links::lines;
 
 /// A file with more lines of code has a wall missing.
 const MOST_LINES: usize = 500;
@@ -35,6 +35,8 @@ pub(super) fn too_long(file: &str, text: &str) -> Result<Vec<String>> {
 
 /// README is read in a terminal, and to its end.
 const MOST_README: (usize, usize) = (120, 100);
+/// Languages of code blocks that hold what programs print.
+const PRINTED: [&str; 2] = ["text", "json"];
 
 /// What is too long in README, tables and all.
 pub(super) fn too_long_readme(text: &str) -> Vec<String> {
@@ -51,10 +53,11 @@ pub(super) fn too_long_readme(text: &str) -> Vec<String> {
     breaches
 }
 
-/// Lines of a page that are wider than a terminal shows; tables and code can't be folded.
+/// Lines of a page that are wider than a terminal shows; tables and what programs print can't be folded.
 pub(super) fn too_wide(file: &str, text: &str) -> Vec<String> {
     let (_, most_columns) = MOST_README;
-    let wide = prose(text).map(|(number, line)| (number, line, line.chars().count()));
+    let own = lines(text).filter(|(_, _, language)| language.is_none_or(|language| !PRINTED.contains(&language)));
+    let wide = own.map(|(number, line, _)| (number, line, line.chars().count()));
     let wide = wide.filter(|(_, line, columns)| *columns > most_columns && !line.trim_start().starts_with('|'));
     wide.map(|(number, _, columns)| format!("{file}:{number} has {columns} columns, more than {most_columns}"))
         .collect()
@@ -175,8 +178,9 @@ mod tests {
     #[test]
     fn what_can_be_folded_is_not_wider_than_a_page() {
         let wide = "word ".repeat(25);
-        let page = format!("{wide}\n\n```sh\n{wide}\n```\n\n| {wide} |\n");
-        assert_eq!(too_wide("a.md", &page), ["a.md:1 has 125 columns, more than 100"]);
+        let page = format!("{wide}\n\n```text\n{wide}\n```\n\n| {wide} |\n```sh\n{wide}\n```\n");
+        let breach = |line: u32| format!("a.md:{line} has 125 columns, more than 100");
+        assert_eq!(too_wide("a.md", &page), [breach(1), breach(9)]);
     }
 
     #[test]

@@ -32,22 +32,25 @@ pub(super) fn dead(root: &Path, file: &Path, text: &str) -> Vec<String> {
 }
 
 /// Lines that are no code block, with their numbers.
-pub(super) fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut fence: Option<&str> = None;
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    lines(text).filter(|(_, _, language)| language.is_none()).map(|(number, line, _)| (number, line))
+}
+
+/// All lines with their numbers, those of a code block with its language; its first and last line are left out.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str, Option<&str>)> {
+    let mut fence: Option<(&str, &str)> = None;
     text.lines().enumerate().filter_map(move |(index, line)| {
         let start = line.trim_start();
         match fence {
-            Some(mark) => {
-                if start.starts_with(mark) {
-                    fence = None;
-                }
+            Some((mark, _)) if start.starts_with(mark) => {
+                fence = None;
                 None
             }
             None if start.starts_with("```") || start.starts_with("~~~") => {
-                fence = Some(&start[..3]);
+                fence = Some(start.split_at(3));
                 None
             }
-            None => Some((index + 1, line)),
+            _ => Some((index + 1, line, fence.map(|(_, language)| language))),
         }
     })
 }

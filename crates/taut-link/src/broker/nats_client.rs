@@ -269,10 +269,21 @@ impl NatsClient {
         };
         let Ok(connect) = serde_json::to_string(&connect) else { return self.fail("can't be told who we are") };
         let answers = self.answers_to.as_ref().map(|below| format!("{below}.>"));
-        let filters = filter.iter().chain(&self.also).chain(&answers).zip(1..);
+        let filters =
+            filter.iter().chain(&self.also).zip(1..).chain(answers.iter().map(|below| (below, self.answers())));
         let subscribe: String = filters.map(|(filter, number)| format!("SUB {filter} {number}\r\n")).collect();
         self.output.extend_from_slice(format!("CONNECT {connect}\r\n{subscribe}PING\r\n").as_bytes());
         self.state = State::LoggingIn;
+    }
+
+    /// Subscriptions to what we want to hear, numbered from 1 on.
+    fn filters(&self) -> usize {
+        self.login.filter.iter().chain(&self.also).count()
+    }
+
+    /// The number of the one to our inbox, behind all others.
+    fn answers(&self) -> usize {
+        self.filters().max(1) + 1
     }
 
     /// Whether headers were asked for.
@@ -291,20 +302,16 @@ impl NatsClient {
             [subject, number, reply] => (subject, number, Some(reply.to_owned())),
             _ => return self.fail("sent a message that nobody here has subscribed to"),
         };
-        let filters = self.login.filter.iter().chain(&self.also).count();
         let number: usize = number.parse().unwrap_or(0);
-        // That of the answers is behind all others.
-        let is_answer = number == filters + 1 && self.answers_to.is_some();
-        if !(1..=filters).contains(&number) && !is_answer {
+        let is_answer = number == self.answers() && self.answers_to.is_some();
+        if !(1..=self.filters()).contains(&number) && !is_answer {
             return self.fail("sent a message that nobody here has subscribed to");
         }
         match (bytes, headers) {
             (Some(Ok(bytes)), Some(Ok(headers))) if headers <= bytes && bytes <= MOST_BYTES => {
                 self.coming = Some(Coming { subject: subject.to_owned(), is_answer, reply, headers, bytes });
             }
-            (Some(Ok(bytes)), Some(Ok(headers))) if headers <= bytes => {
-                self.fail("sent a message that is larger than what is taken here");
-            }
+            (Some(Ok(_)), Some(Ok(_))) => self.fail("sent a message that is larger than what is taken here"),
             _ => self.fail("sent a message without a length"),
         }
     }
