@@ -209,7 +209,7 @@ fn refusals_and_bad_answers_are_named() {
     assert!(failure(&client).contains("nobody here has asked for"), "{client:?}");
     let mut client = asker();
     client.handle(b"HMSG t.1.rep 1 9 8\r\n");
-    assert!(failure(&client).contains("without a length"), "{client:?}");
+    assert!(failure(&client).contains("larger than what is taken"), "{client:?}");
 }
 
 proptest! {
