@@ -15,6 +15,9 @@ use super::snapshot::{CLOSED, SYN_SENT};
 use super::tcp::{Socket, is_connect};
 use super::told::{Ends, Events, FlowIds, address, ends};
 
+/// Connections whose ports are remembered until they are forgotten. Of more the kernel drops what is used least.
+const MOST_GONE: usize = 65_536;
+
 /// Turns records into events.
 #[derive(Debug)]
 pub(super) struct Follower {
@@ -43,6 +46,8 @@ pub(super) struct Follower {
     pub(super) threads: HashMap<u32, u32>,
     /// Processes that were not there when it was last asked for these.
     pub(super) new_processes: Vec<u32>,
+    /// Connections that are over, whose ports are to be forgotten.
+    pub(super) gone: Vec<Ends>,
     pub(super) records: u64,
 }
 
@@ -65,6 +70,7 @@ impl Follower {
             was_doubtful: false,
             threads: HashMap::new(),
             new_processes: Vec::new(),
+            gone: Vec::new(),
             records: 0,
         }
     }
@@ -139,9 +145,12 @@ impl Follower {
         }
         let Some(ends) = ends(layout, record.copies) else { return };
         let known = self.sockets.get(&record.socket);
+        let is_closed = record.what == What::Close || layout.get(record.copies, Known::State) == CLOSED;
+        if is_closed && known.is_none() {
+            return;
+        }
         // One that is closed gives its port back, and there may be something in it to read.
-        let ends =
-            known.filter(|known| known.is_closed && is_left_of(ends, known.ends)).map_or(ends, |known| known.ends);
+        let ends = known.filter(|known| is_closed && is_left_of(ends, known.ends)).map_or(ends, |known| known.ends);
         // An address of the kernel is used again; then the ends are others.
         if known.is_some_and(|known| known.ends != ends && !known.ends.1.ip().is_unspecified())
             && record.what != What::Close
@@ -243,6 +252,11 @@ impl Follower {
 
     fn forget(&mut self, address: u64, sink: &mut impl Sink) {
         let Some(socket) = self.sockets.remove(&address) else { return };
+        // These ports may be somebody else's next.
+        self.wanted.remove(&socket.ends);
+        if self.gone.len() < MOST_GONE {
+            self.gone.push(socket.ends);
+        }
         self.readers.set(address, None);
         if self.by_ends.get(&socket.ends) == Some(&address) {
             self.by_ends.remove(&socket.ends);

@@ -10,6 +10,8 @@ use super::*;
 
 #[path = "follow_bluetooth_tests.rs"]
 mod bluetooth;
+#[path = "follow_closing_tests.rs"]
+mod closing;
 
 /// Keeps what it is told.
 #[derive(Debug, Default)]

@@ -278,6 +278,8 @@ pub(super) struct Offsets {
     pub(super) skb_transport_header: u32,
     pub(super) family: u32,
     pub(super) state: u32,
+    /// The network namespace, and its number in that; none where the kernel has no others.
+    pub(super) network: Option<[u32; 2]>,
     pub(super) port_pair: u32,
     pub(super) protocol: Field,
     pub(super) task_files: u32,
@@ -316,6 +318,7 @@ impl Offsets {
             skb_transport_header: byte("sk_buff", "transport_header")?,
             family: byte("sock", "__sk_common.skc_family")?,
             state: byte("sock", "__sk_common.skc_state")?,
+            network: byte("sock", "__sk_common.skc_net.net").and_then(|net| Ok([net, byte("net", "ns.inum")?])).ok(),
             port_pair: byte("sock", "__sk_common.skc_portpair")?,
             protocol: field("sock", "sk_protocol")?,
             task_files: byte("task_struct", "files")?,

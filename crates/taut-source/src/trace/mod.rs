@@ -29,7 +29,9 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -349,16 +351,15 @@ impl Tracer {
         let _ = looked;
         for &(local, peer) in &found {
             self.follower.want((local, peer));
-            for (own, other) in [(local, peer), (peer, local)] {
-                self.want_ports(own.port(), other.port());
-            }
+            pairs((local, peer)).into_iter().for_each(|pair| self.want_pair(pair));
         }
-        listening.into_iter().for_each(|port| self.want_ports(port, 0));
+        let network = fs::metadata("/proc/self/ns/net").map_or(0, |namespace| namespace.ino());
+        // As `Writer::listened` has them.
+        listening.into_iter().for_each(|port| self.want_pair(u64::from(port) << 16 | network << 32));
     }
 
-    /// Connections with these ports are followed; with 0 for the peer's, those that are accepted at the own one.
-    fn want_ports(&self, own: u16, peer: u16) {
-        let pair = u64::from(peer.to_be()) | u64::from(own) << 16;
+    /// Connections with these ports are followed.
+    fn want_pair(&self, pair: u64) {
         self.maps.marks.set(mark_of_pair(pair));
         // With no room for it they are found by their next call.
         let _ = self.maps.ports.update(&pair.to_ne_bytes(), &1_u32.to_ne_bytes());
@@ -415,7 +416,7 @@ impl Tracer {
     /// Reads the ring; of events that wait for what passes below the sink gets none yet.
     fn read_ring(&mut self, sink: &mut impl Sink) -> usize {
         self.look_for_left_out();
-        let Self { ring, follower, layout, others, hci, told, .. } = self;
+        let Self { ring, follower, layout, others, hci, told, maps, .. } = self;
         let mut bytes_read = 0;
         ring.read(|bytes| {
             bytes_read += bytes.len();
@@ -424,6 +425,10 @@ impl Tracer {
                 Err(_) => follower.take(layout, others.as_ref(), bytes, sink),
             }
         });
+        for pair in follower.gone.drain(..).flat_map(pairs) {
+            // It may have had no place.
+            let _ = maps.ports.delete(&pair.to_ne_bytes());
+        }
         bytes_read
     }
 
@@ -563,6 +568,11 @@ fn attach(hook: &Hook, plan: &Plan<'_>, btf: &Btf) -> Result<Option<(OwnedFd, Ow
     let name = Some(name.as_c_str()).filter(|_| kind == ProgramKind::RawTracepoint);
     let link = sys::raw_tracepoint(program.as_fd(), name).map_err(BpfError::of("attach to a tracepoint"))?;
     Ok(Some((program, link)))
+}
+
+/// The port pairs of both ends, as sockets have them: the peer's in network order below, the own one above.
+fn pairs((local, peer): (SocketAddr, SocketAddr)) -> [u64; 2] {
+    [(local, peer), (peer, local)].map(|(own, other)| u64::from(other.port().to_be()) | u64::from(own.port()) << 16)
 }
 
 /// Whether processes have the same numbers here and in the kernel. Where that can't be told, they are taken to.

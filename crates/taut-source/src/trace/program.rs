@@ -61,7 +61,12 @@ impl Plan<'_> {
             let (other, pipe) = (w.a.label(), w.a.label());
             w.socket_of_descriptor(self.others.map(|_| (other, pipe)));
             w.only_wanted_ports();
+            // What is closed may be read to its end. To follow it would be to follow who has its place next.
+            let closed = w.a.label();
+            w.read(Width::B1, R8, R7, self.offsets.state);
+            w.a.jump_if_imm(Jump::Equal, R8, CLOSED, closed);
             w.follow();
+            w.a.place(closed);
             w.forget_receiving();
             w.enter(ON_TCP);
             w.begin(What::Call);
@@ -107,7 +112,7 @@ impl Plan<'_> {
                 w.a.jump_if_imm(Jump::Equal, R8, (ON_SOCKET >> 32) as i32, socket);
                 w.a.jump_if_imm(Jump::Equal, R8, (ON_PIPE >> 32) as i32, pipe);
             }
-            w.known();
+            w.known_or_closed();
             w.forget_receiving();
             w.come_back(What::Return);
             let end = w.end;
@@ -171,6 +176,9 @@ impl Plan<'_> {
             w.only_wanted_ports();
             w.only_outside_of_calls();
             w.only_tcp(None);
+            let end = w.end;
+            w.read(Width::B1, R8, R7, self.offsets.state);
+            w.a.jump_if_imm(Jump::Equal, R8, CLOSED, end);
             w.follow();
             w.forget_receiving();
             w.begin(what);
@@ -265,9 +273,8 @@ impl Plan<'_> {
             // It will be accepted from a socket that listens. Who does that makes its first call on it later, and what
             // comes until then is followed.
             w.a.place(accepted);
-            w.read(Width::B4, R8, R7, self.offsets.port_pair);
             match self.scope {
-                Scope::Port(port) => w.port_of(port),
+                Scope::Port(_) => w.only_wanted_ports(),
                 Scope::Processes => w.only_listened_ports(),
             }
             w.follow();

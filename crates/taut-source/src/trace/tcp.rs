@@ -167,6 +167,8 @@ impl Socket {
             What::Queue => self.queue(layout, record, timer, &mut now, &mut events),
             What::Receive => {
                 let scale = get(Known::SndWscale) as u32;
+                // With what came out of order, and has its place by now.
+                self.came(end_of_data(now.rcv_nxt, get(Known::State)), &mut events);
                 self.receive(&record.segment, scale, get(Known::State), &mut now, &mut events);
             }
             What::Arrived => self.came(end_of_data(now.rcv_nxt, get(Known::State)), &mut events),
@@ -194,7 +196,11 @@ impl Socket {
             What::Taken => self.taken(record, &now, &mut events),
         }
         self.seen_to = Some(now.snd_nxt);
-        let state = state(layout, record, &now);
+        let mut state = state(layout, record, &now);
+        if record.what == What::Close || get(Known::State) == CLOSED {
+            // Whether the peer's FIN has a number among what came does not show any more.
+            state.unread_bytes = ahead(self.came_to, now.copied_seq).max(0) as u32;
+        }
         self.has_unread = state.unread_bytes > 0;
         events.tell(Direction::Forward, Happened::State(state), 0, 0);
         self.early = early;
@@ -250,19 +256,36 @@ impl Socket {
             }
             return;
         }
-        let from = |call: CallBegun| self.read_to.map_or(call.copied_seq, |to| later(call.copied_seq, to));
-        let read = begun.map_or(0, |call| ahead(now.copied_seq, from(call)).max(0) as u64);
-        if read > 0 {
-            self.read_to = Some(now.copied_seq);
-            // It was read, and nobody has told that it came. The peer's FIN may count as one.
-            if ahead(now.copied_seq, self.came_to) > 1 {
-                self.came_to = now.copied_seq;
-                events.tell(Direction::Forward, Happened::Gap, 0, 0);
-            }
-            let to = self.inward.of(now.copied_seq);
-            events.tell(Direction::Backward, Happened::Reached(Stamp::Read), to.saturating_sub(read), to);
+        if let Some(call) = begun.filter(|_| result > 0) {
+            self.has_read(record, call, now.copied_seq, events);
         }
         events.tell(Direction::Backward, end, 0, 0);
+    }
+
+    /// What a call has read of what was read up to `to` meanwhile, maybe by another thread as well.
+    fn has_read(&mut self, record: &Record<'_>, call: CallBegun, to: u32, events: &mut Events<'_, impl Sink>) {
+        let is_since = |read: u32| ahead(read, call.copied_seq) > 0 && ahead(to, read) >= 0;
+        let from = self.read_to.filter(|read| is_since(*read)).unwrap_or(call.copied_seq);
+        let all = ahead(to, from).max(0) as u32;
+        // The peer's FIN counts as read with the last bytes. Of recvmmsg(2) the result is no number of bytes.
+        let counts_bytes = i64::from(record.number) != libc::SYS_recvmmsg;
+        let bytes = if counts_bytes { all.min(record.result.unsigned_abs() as u32) } else { all };
+        if bytes == 0 {
+            return;
+        }
+        let end = from.wrapping_add(bytes);
+        self.read_to = Some(end);
+        // What came out of order is told when what was missing has come.
+        let heard = self.heard_to.map_or(self.came_to, |heard| later(heard, self.came_to));
+        if ahead(end, heard) > 0 {
+            // Nobody has told that it came.
+            self.came_to = end;
+            events.tell(Direction::Forward, Happened::Gap, 0, 0);
+        } else {
+            self.came(end, events);
+        }
+        let to = self.inward.of(end);
+        events.tell(Direction::Backward, Happened::Reached(Stamp::Read), to.saturating_sub(bytes.into()), to);
     }
 
     /// The first segment is acknowledged, and what the peer counts from is known only now.
@@ -384,7 +407,6 @@ impl Socket {
         let is_open = !AFTER_FIN.contains(&state);
         if segment.payload > 0 && new > 0 && ahead(segment.seq, now.rcv_nxt) <= 0 && is_open {
             let end = if segment.is_fin { segment.end.wrapping_sub(1) } else { segment.end };
-            self.came_to = now.rcv_nxt;
             now.rcv_nxt = end;
             self.came(end, events);
         }

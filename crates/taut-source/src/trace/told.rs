@@ -102,7 +102,7 @@ impl<'a, S: Sink> Events<'a, S> {
     pub(super) fn tell(&mut self, direction: Direction, what: Happened, from: u64, to: u64) {
         let bytes = ByteRange::new(from, to.max(from));
         let Some(flow) = self.flow else {
-            let is_of_peer = matches!(what, Happened::Reached(Stamp::Received) | Happened::State(_));
+            let is_of_peer = matches!(what, Happened::Reached(Stamp::Received) | Happened::State(_) | Happened::Gap);
             if let Some(early) = self.early.as_deref_mut().filter(|_| is_of_peer) {
                 keep(early, Early { at: self.at, what, bytes });
             }

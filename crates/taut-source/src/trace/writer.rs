@@ -341,7 +341,7 @@ impl Writer<'_> {
         self.a.place(found);
     }
 
-    /// Ends unless a traced program listens at the own port of the port pair in R8.
+    /// Ends unless a traced program listens at the own port of the socket in R7.
     pub(super) fn only_listened_ports(&mut self) {
         self.listened();
         self.index_of_pair();
@@ -352,7 +352,6 @@ impl Writer<'_> {
 
     /// The socket in R7 listens: what is accepted from it will be a traced program's.
     pub(super) fn listen(&mut self) {
-        self.read(Width::B4, R8, R7, self.plan.offsets.port_pair);
         self.listened();
         self.mark_pair();
         self.a.store(Width::B8, R10, KEY, R8);
@@ -361,10 +360,18 @@ impl Writer<'_> {
         self.update(self.plan.maps.ports, VALUE);
     }
 
-    /// Of the port pair in R8 leaves the own port, as a socket that listens has it.
+    /// R8 is the port pair of who listens at the own port of the socket in R7, with the number of its network namespace
+    /// above.
     fn listened(&mut self) {
+        let offsets = self.plan.offsets;
+        self.read(Width::B4, R8, R7, offsets.port_pair);
         self.a.alu_imm(Alu::ShiftRight, R8, 16);
         self.a.alu_imm(Alu::ShiftLeft, R8, 16);
+        let Some([net, number]) = offsets.network else { return };
+        self.read(Width::B8, R6, R7, net);
+        self.read(Width::B4, R6, R6, number);
+        self.a.alu_imm(Alu::ShiftLeft, R6, 32);
+        self.a.alu(Alu::Or, R8, R6);
     }
 
     /// Follows a socket that is being opened.
@@ -409,6 +416,18 @@ impl Writer<'_> {
     pub(super) fn known(&mut self) {
         self.a.store(Width::B8, R10, KEY, R7);
         self.look_up(self.plan.maps.sockets, KEY);
+    }
+
+    /// As [`known`](Self::known); goes on with one that is closed, too.
+    pub(super) fn known_or_closed(&mut self) {
+        let (known, end) = (self.a.label(), self.end);
+        self.a.store(Width::B8, R10, KEY, R7);
+        self.map_and_key(self.plan.maps.sockets, KEY);
+        self.a.call(helper::MAP_LOOKUP_ELEM);
+        self.a.jump_if_imm(Jump::Unequal, R0, 0, known);
+        self.read(Width::B1, R8, R7, self.plan.offsets.state);
+        self.a.jump_if_imm(Jump::Unequal, R8, CLOSED, end);
+        self.a.place(known);
     }
 
     /// As [`known`](Self::known), and follows one whose ports are wanted. Only for sockets that are established.
