@@ -2,7 +2,7 @@ use std::str::FromStr;
 
 use crate::error::Error;
 
-/// How a command gets to a host: `ssh {host}`, `kubectl exec {host} --`.
+/// How a command gets to a host: `ssh {host}`, `kubectl exec -i {host} --`.
 ///
 /// The text is split into words as a shell does it, then `{host}` is replaced within each. No shell sees the name, so
 /// it is always data, whatever is in it.

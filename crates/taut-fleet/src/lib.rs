@@ -21,6 +21,7 @@ mod outcome;
 mod pairs;
 mod plan;
 mod process;
+mod reply;
 mod run;
 mod schedule;
 mod spread;

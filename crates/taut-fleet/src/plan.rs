@@ -1,7 +1,8 @@
 //! The file of a mesh: TOML, with nothing unknown in it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -16,6 +17,14 @@ use crate::words;
 /// No mesh has more hosts.
 pub const MOST_HOSTS: usize = 100_000;
 const MOST_WORKS: usize = 16;
+/// `taut serve --max-time`: no session is longer.
+const LONGEST_SESSION: Duration = Duration::from_secs(3600);
+/// `taut serve --max-clients`: no server has more sessions at once.
+const MOST_SESSIONS: usize = 256;
+/// `taut serve --idle` is 30 s: who sends less often may be taken for gone.
+const LEAST_RATE: f64 = 0.04;
+/// Bytes of a datagram: 65,535 less the IPv4 and UDP headers (RFC 768).
+const LONGEST_DATAGRAM: usize = 65_507;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -175,10 +184,14 @@ impl TryFrom<WorkTable> for Work {
         let (kind, transport, every) = match (table.echo, table.stream) {
             (Some(transport), None) => {
                 foreign(table.time.is_some(), "time", "a stream")?;
+                let size = table.size.unwrap_or(32);
                 let kind = Kind::Echo {
                     messages: within("messages", table.messages.unwrap_or(100), 1, 1_000_000)?,
-                    size: within("size", table.size.unwrap_or(32), 1, 1 << 20)?,
-                    rate: table.rate.map(|rate| within("rate", rate, 0.01, 1e6)).transpose()?,
+                    size: match transport {
+                        Transport::Udp => within("size of a datagram", size, 1, LONGEST_DATAGRAM)?,
+                        Transport::Tcp => within("size", size, 1, 1 << 20)?,
+                    },
+                    rate: table.rate.map(|rate| within("rate", rate, LEAST_RATE, 1e6)).transpose()?,
                     timeout: table.timeout.unwrap_or(Duration::from_secs(1)),
                 };
                 (kind, transport, Duration::from_secs(60))
@@ -228,6 +241,13 @@ fn within<T: PartialOrd + fmt::Display>(key: &str, value: T, least: T, most: T) 
 impl Work {
     /// Its figures are those that its thresholds are on.
     fn check(&self) -> Result<(), Error> {
+        if self.expected() > LONGEST_SESSION {
+            let name = self.kind.name();
+            return Err(Error::new(format!(
+                "this {name} takes {:?} for each pair, and a server ends a session after {LONGEST_SESSION:?}",
+                self.expected()
+            )));
+        }
         for term in self.warn.iter().flat_map(Warn::terms) {
             let is_rate = term.figure == Figure::Throughput;
             match &self.kind {
@@ -271,6 +291,23 @@ impl Work {
             Kind::Stream { time } => time,
         }
     }
+
+    /// How long it may take: in a closed loop each message may be lost. The server ends it in any case.
+    pub(crate) fn longest(&self) -> Duration {
+        let timeouts = |messages: u64, timeout: Duration| {
+            // Some more for the warm-up, of which the last one begun may be lost.
+            timeout.saturating_mul(u32::try_from(messages).unwrap_or(u32::MAX).saturating_add(2))
+        };
+        let longest = match self.kind {
+            Kind::Echo { messages, rate: None, timeout, .. } => timeouts(messages, timeout),
+            // Sent late where there is no room.
+            Kind::Echo { messages, rate: Some(_), timeout, .. } => {
+                self.expected().saturating_add(timeouts(messages / 10, timeout))
+            }
+            Kind::Stream { time } => time,
+        };
+        longest.min(LONGEST_SESSION)
+    }
 }
 
 impl Plan {
@@ -294,6 +331,21 @@ impl Plan {
         if let Some(twice) = self.hosts.iter().find(|host| !names.insert(host.name.as_str())) {
             return Err(Error::new(format!("mesh.hosts: `{}` is there twice", twice.name)));
         }
+        let mut addresses = HashMap::new();
+        for host in &self.hosts {
+            // One address may be written in several ways.
+            let address = match host.address.parse::<IpAddr>() {
+                Ok(address) => address.to_canonical().to_string(),
+                Err(_) => host.address.to_ascii_lowercase(),
+            };
+            if let Some(other) = addresses.insert(address, host.name.as_str()) {
+                let text = "they would measure one host, or that host itself: leave one of them out";
+                return Err(Error::new(format!(
+                    "mesh.hosts: {other} and {} have one address, {}: {text}",
+                    host.name, host.address
+                )));
+            }
+        }
         if self.work.is_empty() || self.work.len() > MOST_WORKS {
             return Err(Error::new(format!("write 1 to {MOST_WORKS} [[mesh.work]]")));
         }
@@ -303,7 +355,7 @@ impl Plan {
             return Err(Error::new(format!("{text}, and {} has none: write {{ name = …, rack = … }}", host.name)));
         }
         within("mesh.at_once", self.at_once, 1, 1000)?;
-        within("mesh.per_host", self.per_host, 1, 1000)?;
+        within("mesh.per_host", self.per_host, 1, MOST_SESSIONS)?;
         within("mesh.elsewhere", self.elsewhere, 0, MOST_HOSTS)?;
         Ok(self)
     }
@@ -405,6 +457,8 @@ time = "10s"
         assert_eq!((plan.work[0].figure(), plan.work[1].figure()), (Figure::P99, Figure::Throughput));
         assert!(!plan.work[0].alone_on_host && plan.work[1].alone_on_host && !plan.work[1].alone_in_rack);
         assert_eq!(plan.work[1].every.as_secs(), 21_600);
+        // In a closed loop each of its messages, and the warm-up, may take a time-out.
+        assert_eq!((plan.work[0].longest().as_secs(), plan.work[1].longest().as_secs()), (102, 10));
     }
 
     #[test]
@@ -434,6 +488,12 @@ time = "10s"
             ("time = \"10s\"", "explain = true", "needs a `warn`"),
             ("\"60s\"", "\"0s\"", "more than zero"),
             ("patience = \"5s\"", "at_once = 0", "from 1 to 1000"),
+            ("patience = \"5s\"", "per_host = 257", "from 1 to 256"),
+            ("messages = 100", "messages = 100\nsize = 65508", "from 1 to 65507"),
+            ("messages = 100", "messages = 100\nrate = 0.03", "rate = 0.03: from 0.04"),
+            ("messages = 100", "messages = 3601\nrate = 1.0", "a server ends a session after 3600s"),
+            ("time = \"10s\"", "time = \"61min\"", "a server ends a session after 3600s"),
+            ("\"a\"", "{ name = \"a\", address = \"::ffff:10.0.0.2\" }", "a and b have one address, 10.0.0.2"),
         ] {
             let text = refused(|plan| plan.replacen(from, to, 1));
             assert!(text.contains(said), "{from} > {to}: {text}");

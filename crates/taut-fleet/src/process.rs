@@ -14,9 +14,11 @@ use tempfile::NamedTempFile;
 
 /// Between two looks at a process.
 const LOOK: Duration = Duration::from_millis(10);
-/// From the wish that it ends to the next, harder one.
+/// From a signal that ends it to the next, harder one.
 const GRACE: Duration = Duration::from_secs(1);
-/// No document of a pair is longer, in bytes.
+/// From the end of its stdin to the first signal: over there it takes some round trips.
+const STDIN_GRACE: Duration = Duration::from_secs(3);
+/// No document of a pair is longer, in bytes. Who writes more is ended.
 const LONGEST: u64 = 16 << 20;
 /// Of what a command said last.
 const LAST_WORDS: u64 = 4 << 10;
@@ -27,7 +29,11 @@ pub(crate) struct Running {
     child: Child,
     stdout: NamedTempFile,
     stderr: NamedTempFile,
+    /// Since when its stdin is closed, if it had one.
+    closed: Option<Instant>,
     ended: bool,
+    /// It could not be ended.
+    given_up: bool,
 }
 
 /// How a wait ended.
@@ -56,12 +62,15 @@ impl Running {
         let (stdout, stderr) = (NamedTempFile::new()?, NamedTempFile::new()?);
         let mut command = Command::new(program);
         command.args(arguments).stdin(stdin).stdout(stdout.reopen()?).stderr(stderr.reopen()?).process_group(0);
-        Ok(Self { child: command.spawn()?, stdout, stderr, ended: false })
+        Ok(Self { child: command.spawn()?, stdout, stderr, closed: None, ended: false, given_up: false })
     }
 
     /// Waits for its end.
-    pub(crate) fn wait(mut self, limit: Duration, stop: &AtomicBool) -> io::Result<Waited<Done>> {
-        let waited = self.until(limit, stop, |running| running.has_ended())?;
+    ///
+    /// # Errors
+    /// Also when it writes too much; it is ended then.
+    pub(crate) fn wait(&mut self, limit: Duration, stop: &AtomicBool) -> io::Result<Waited<Done>> {
+        let waited = self.until(limit, stop, Self::has_ended)?;
         Ok(match waited {
             Waited::TooLong => Waited::TooLong,
             Waited::Stopped => Waited::Stopped,
@@ -73,17 +82,25 @@ impl Running {
     }
 
     /// Waits for a line of its stdout that means something, or its end.
+    ///
+    /// # Errors
+    /// As [`Running::wait`].
     pub(crate) fn wait_for_line<T>(
         &mut self,
         limit: Duration,
         stop: &AtomicBool,
         read: impl Fn(&str) -> Option<T>,
     ) -> io::Result<Waited<Option<T>>> {
+        let mut stdout = File::open(self.stdout.path())?;
+        // What has been read and is no whole line yet.
+        let mut rest = Vec::new();
         self.until(limit, stop, |running| {
             let has_ended = running.has_ended()?.is_some();
-            let text = text_of(running.stdout.path())?;
-            let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-            let found = whole.lines().find_map(&read);
+            stdout.by_ref().take(LONGEST).read_to_end(&mut rest)?;
+            let whole = rest.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+            let lines = String::from_utf8_lossy(&rest[..whole]).into_owned();
+            rest.drain(..whole);
+            let found = lines.lines().find_map(&read);
             Ok(if found.is_some() || has_ended { Some(found) } else { None })
         })
     }
@@ -96,6 +113,10 @@ impl Running {
     ) -> io::Result<Waited<T>> {
         let begin = Instant::now();
         loop {
+            if self.is_too_loud()? {
+                self.end_if_too_loud();
+                return Err(io::Error::other(format!("it wrote more than {} MiB, and was ended", LONGEST >> 20)));
+            }
             if let Some(found) = look(self)? {
                 return Ok(Waited::Done(found));
             }
@@ -115,6 +136,19 @@ impl Running {
         Ok(status)
     }
 
+    /// Whether its output fills the disk.
+    fn is_too_loud(&self) -> io::Result<bool> {
+        let length = |file: &NamedTempFile| file.as_file().metadata().map(|about| about.len());
+        Ok(length(&self.stdout)?.max(length(&self.stderr)?) > LONGEST)
+    }
+
+    /// Ends it without more ado if its output fills the disk.
+    pub(crate) fn end_if_too_loud(&mut self) {
+        if !self.ended && self.is_too_loud().unwrap_or(false) {
+            self.signal(Signal::KILL);
+        }
+    }
+
     /// The last line that it wrote to stderr, or how it ended.
     pub(crate) fn last_words(&mut self) -> String {
         let text = end_of(self.stderr.path()).unwrap_or_default();
@@ -125,16 +159,20 @@ impl Running {
         })
     }
 
-    /// How it ended, if it has.
-    pub(crate) fn end(&mut self) -> Option<String> {
-        matches!(self.has_ended(), Ok(Some(_))).then(|| self.last_words())
+    /// How it ended, if it has: with code 0, or with its last words.
+    pub(crate) fn end(&mut self) -> Option<Result<(), String>> {
+        let status = self.has_ended().ok()??;
+        Some(if status.success() { Ok(()) } else { Err(self.last_words()) })
     }
 
     /// Closes its stdin, at which a server ends by itself.
     pub(crate) fn close_stdin(&mut self) {
-        drop(self.child.stdin.take());
+        if self.child.stdin.take().is_some() {
+            self.closed = Some(Instant::now());
+        }
     }
 
+    /// Whether it ends by itself in this time.
     fn ends_within(&mut self, time: Duration) -> bool {
         let end = Instant::now() + time;
         while !matches!(self.has_ended(), Ok(Some(_)) | Err(_)) {
@@ -145,25 +183,40 @@ impl Running {
         }
         true
     }
+
+    /// Ends it with its group, by its stdin first where it has one. Whether it has ended: no signal of ours reaches
+    /// what runs as another user (`sudo`), and that is not waited for any longer.
+    pub(crate) fn finish(&mut self) -> bool {
+        if self.ended || self.given_up {
+            return self.ended;
+        }
+        self.close_stdin();
+        let left = self.closed.map(|at| (at + STDIN_GRACE).saturating_duration_since(Instant::now()));
+        let mut has_ended = left.is_some_and(|left| self.ends_within(left));
+        for signal in [Signal::TERM, Signal::KILL] {
+            if !has_ended {
+                self.signal(signal);
+                has_ended = self.ends_within(GRACE);
+            }
+        }
+        self.given_up = !has_ended;
+        has_ended
+    }
+
+    /// The number of its process group.
+    pub(crate) fn group(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn signal(&self, signal: Signal) {
+        // It may have ended meanwhile, or be another user's.
+        let _ = kill_process_group(Pid::from_child(&self.child), signal);
+    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.ended {
-            return;
-        }
-        let waits_for_stdin = self.child.stdin.is_some();
-        self.close_stdin();
-        if waits_for_stdin && self.ends_within(GRACE) {
-            return;
-        }
-        let group = Pid::from_child(&self.child);
-        // Any of it may have ended meanwhile.
-        let _ = kill_process_group(group, Signal::TERM);
-        if !self.ends_within(GRACE) {
-            let _ = kill_process_group(group, Signal::KILL);
-            let _ = self.child.wait();
-        }
+        self.finish();
     }
 }
 
@@ -228,5 +281,32 @@ mod tests {
             assert!(begin.elapsed() < Duration::from_secs(20));
             thread::sleep(LOOK);
         }
+    }
+
+    #[test]
+    fn who_fills_the_disk_is_ended() {
+        let never = AtomicBool::new(false);
+        let long = Duration::from_secs(30);
+        let begin = Instant::now();
+        let error = start("yes", Stdio::null()).wait(long, &never).err().map(|error| error.to_string());
+        assert_eq!(error.as_deref(), Some("it wrote more than 16 MiB, and was ended"));
+        let mut server = start("yes >&2", Stdio::piped());
+        while server.end().is_none() {
+            server.end_if_too_loud();
+            thread::sleep(LOOK);
+            assert!(begin.elapsed() < long);
+        }
+    }
+
+    #[test]
+    fn who_is_told_by_his_stdin_has_his_time_also_if_it_is_closed_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let done = directory.path().join("done");
+        // Ended by a signal it would not get to its end.
+        let script = format!("cat >/dev/null; sleep 0.5; touch {}", done.display());
+        let mut server = start(&script, Stdio::piped());
+        server.close_stdin();
+        assert!(server.finish());
+        assert!(done.exists() && matches!(server.end(), Some(Ok(()))));
     }
 }

@@ -5,36 +5,42 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use serde_json::Value;
-use taut_record::{Ended, FORMAT_VERSION, Recording};
+use taut_record::Ended;
 
 use crate::far::Via;
 use crate::figure::Measured;
 use crate::host::Host;
 use crate::judge::judge;
-use crate::outcome::{Explained, Explanation, HostOutcome, MeshOutcome, PairOutcome, Reached, WorkOutcome};
+use crate::outcome::{Explained, HostOutcome, MeshOutcome, PairOutcome, Reached, WorkOutcome};
 use crate::pairs::Pair;
 use crate::plan::{Kind, Plan, Transport, Work};
 use crate::process::{Running, Waited};
+use crate::reply::{PERIODS, cut, document, explained, listening, period, recording};
 use crate::schedule::{Alone, Job, Limits, Schedule};
 
 /// Pairs of one work that are looked into, the worst ones.
 const MOST_EXPLAINED: usize = 8;
 /// How long a look takes.
 const LOOK: Duration = Duration::from_secs(3);
-/// Shortest and longest time between two messages of a look.
-const PERIODS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
 /// Handshakes and time-outs of a measurement, beyond what it is meant to take.
 const MARGIN: Duration = Duration::from_secs(10);
+/// A server whose stdin is closed from the beginning has ended by then.
+const SETTLED: Duration = Duration::from_secs(1);
+/// Between two looks at how much the servers print.
+const WATCH: Duration = Duration::from_millis(100);
+/// Servers that are ended at once.
+const ENDED_AT_ONCE: usize = 64;
 
-/// The two last layers of a message, where they can't be told apart.
-const UNTOLD: &str = "medium or peer program";
-/// Lines of a command's output that are tried as the beginning of its document.
-const MOST_BEGINS: usize = 100;
+const INTERRUPTED: &str = "interrupted";
+const NO_DOCUMENT: &str = "it printed no document";
+/// Code 0 is no failure that a server would speak of.
+const NO_STDIN: &str = "it ended with code 0, as it does at the end of its stdin, which --via has to pass on: \
+`kubectl exec -i`, `docker exec -i`, ssh(1) without -n";
 
 /// How a mesh is run.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +66,8 @@ pub enum Progress {
     Explained(usize, usize),
     /// A host by its name, and why nothing can be measured there.
     Unreachable(String, String),
+    /// A host by its name, and the process group here of what was started for it and could not be ended.
+    Left(String, u32),
 }
 
 type Tell<'a> = dyn Fn(&Progress) + Sync + 'a;
@@ -80,14 +88,28 @@ pub fn run(plan: &Plan, pairs: &[Pair], settings: Settings<'_>, tell: &Tell<'_>)
     let began = Instant::now();
     let mesh = Mesh { plan, settings, tell, began };
     let (hosts, there): (Vec<HostOutcome>, Vec<Option<There>>) = mesh.greet(pairs).into_iter().unzip();
+    let there = there.as_slice();
     let mut outcome = MeshOutcome { works: mesh.nothing_yet(pairs, &hosts), hosts };
-    mesh.measure(&there, &mut outcome);
-    judge(plan, &mut outcome);
-    mesh.explain(&there, &mut outcome);
-    // All are told to end before the first is waited for.
-    let servers = || there.iter().flatten().filter_map(|there| there.server.as_ref());
-    servers().for_each(|server| lock(server).close_stdin());
+    thread::scope(|scope| {
+        // It is over when this end of the channel is gone, however that came.
+        let (over, is_over) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            while is_over.recv_timeout(WATCH) == Err(RecvTimeoutError::Timeout) {
+                servers(there).for_each(|(_, server)| lock(server).end_if_too_loud());
+            }
+        });
+        mesh.measure(there, &mut outcome);
+        judge(plan, &mut outcome);
+        mesh.explain(there, &mut outcome);
+        drop(over);
+    });
+    mesh.end_servers(there);
     outcome
+}
+
+/// The servers, with the numbers of their hosts.
+fn servers(there: &[Option<There>]) -> impl Iterator<Item = (usize, &Mutex<Running>)> {
+    there.iter().enumerate().filter_map(|(host, there)| Some((host, there.as_ref()?.server.as_ref()?)))
 }
 
 struct Mesh<'a> {
@@ -137,10 +159,28 @@ impl Mesh<'_> {
         });
         let missing = |host: &Host| (HostOutcome { name: host.name.clone(), ..HostOutcome::default() }, None);
         let each = greeted.into_iter().zip(hosts);
-        each.map(|(found, host)| {
-            found.into_inner().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(|| missing(host))
-        })
-        .collect()
+        let mut greeted: Vec<Greeted> = each
+            .map(|(found, host)| {
+                found.into_inner().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(|| missing(host))
+            })
+            .collect();
+        self.settle(&mut greeted);
+        greeted
+    }
+
+    /// Names the hosts whose servers end as soon as they listen, which they do without a stdin.
+    fn settle(&self, greeted: &mut [Greeted]) {
+        let is_served = |(_, there): &Greeted| there.as_ref().is_some_and(|there| there.server.is_some());
+        if greeted.iter().any(is_served) && !self.is_stopped() {
+            thread::sleep(SETTLED);
+        }
+        for (outcome, there) in greeted {
+            let server = there.as_ref().and_then(|there| there.server.as_ref());
+            let Some(end) = server.and_then(|server| end_of(&mut lock(server))) else { continue };
+            let why = format!("no server: {end}");
+            (self.tell)(&Progress::Unreachable(outcome.name.clone(), why.clone()));
+            (outcome.failed, *there) = (Some(why), None);
+        }
     }
 
     fn greet_one(&self, host: &Host, is_needed: bool, answers: bool) -> Greeted {
@@ -154,10 +194,10 @@ impl Mesh<'_> {
         if self.is_stopped() || !is_needed {
             return (outcome, None);
         }
-        match self.ask(self.line(host, ["--version".to_owned()]), self.plan.patience) {
+        match self.ask(host, ["--version".to_owned()], self.plan.patience) {
             Err(why) => outcome.failed = Some(why),
             Ok(text) => match text.lines().find_map(|line| line.strip_prefix("taut ")) {
-                Some(version) => outcome.version = Some(version.trim().to_owned()),
+                Some(version) => outcome.version = Some(cut(version.trim())),
                 None => outcome.failed = Some(format!("`{} --version` said no version", self.settings.taut)),
             },
         }
@@ -185,11 +225,34 @@ impl Mesh<'_> {
         let mut server =
             Running::start(&self.line(host, arguments), Stdio::piped()).map_err(|error| error.to_string())?;
         let waited = server.wait_for_line(self.plan.patience, self.settings.stop, listening);
-        match waited.map_err(|error| error.to_string())? {
-            Waited::Done(Some(ports)) => Ok(There { server: Some(Mutex::new(server)), ports }),
-            Waited::Done(None) => Err(server.last_words()),
-            Waited::TooLong => Err(format!("it did not listen within {:?}", self.plan.patience)),
-            Waited::Stopped => Err("interrupted".to_owned()),
+        let why = match waited {
+            Ok(Waited::Done(Some(ports))) => return Ok(There { server: Some(Mutex::new(server)), ports }),
+            Ok(Waited::Done(None)) => end_of(&mut server).unwrap_or_default(),
+            Ok(Waited::TooLong) => format!("it did not listen within {:?}", self.plan.patience),
+            Ok(Waited::Stopped) => INTERRUPTED.to_owned(),
+            Err(error) => error.to_string(),
+        };
+        self.finish(host, &mut server);
+        Err(why)
+    }
+
+    /// Ends a command, and says so where that is not in our power.
+    fn finish(&self, host: &Host, running: &mut Running) {
+        if !running.finish() {
+            (self.tell)(&Progress::Left(host.name.clone(), running.group()));
+        }
+    }
+
+    fn end_servers(&self, there: &[Option<There>]) {
+        // All are told to end before the first is waited for.
+        servers(there).for_each(|(_, server)| lock(server).close_stdin());
+        let servers: Vec<(usize, &Mutex<Running>)> = servers(there).collect();
+        for some in servers.chunks(ENDED_AT_ONCE) {
+            thread::scope(|scope| {
+                for &(host, server) in some {
+                    scope.spawn(move || self.finish(&self.plan.hosts[host], &mut lock(server)));
+                }
+            });
         }
     }
 
@@ -200,21 +263,27 @@ impl Mesh<'_> {
 
     /// What a command prints, if it ends well and in time. One that ends with a document and a code is no failure of
     /// the command.
-    fn ask(&self, words: Vec<String>, limit: Duration) -> Result<String, String> {
-        let running = Running::start(&words, Stdio::null())
+    fn ask(&self, host: &Host, arguments: impl IntoIterator<Item = String>, limit: Duration) -> Result<String, String> {
+        let words = self.line(host, arguments);
+        let mut running = Running::start(&words, Stdio::null())
             .map_err(|error| format!("{}: {error}", words.first().map_or("", String::as_str)))?;
-        match running.wait(limit, self.settings.stop).map_err(|error| error.to_string())? {
-            Waited::Done(done) if done.status.success() || document(&done.stdout).is_some() => Ok(done.stdout),
-            Waited::Done(done) => Err(done.last_words),
-            Waited::TooLong => Err(format!("no answer within {limit:?}")),
-            Waited::Stopped => Err("interrupted".to_owned()),
-        }
+        let why = match running.wait(limit, self.settings.stop) {
+            Ok(Waited::Done(done)) if done.status.success() || document(&done.stdout).is_some() => {
+                return Ok(done.stdout);
+            }
+            Ok(Waited::Done(done)) => done.last_words,
+            Ok(Waited::TooLong) => format!("no answer within {limit:?}"),
+            Ok(Waited::Stopped) => INTERRUPTED.to_owned(),
+            Err(error) => error.to_string(),
+        };
+        self.finish(host, &mut running);
+        Err(why)
     }
 
     fn nothing_yet(&self, pairs: &[Pair], hosts: &[HostOutcome]) -> Vec<WorkOutcome> {
         let why = |pair: &Pair| {
             let failed = [pair.near, pair.far].into_iter().find(|&host| hosts[host].failed.is_some());
-            failed.map_or_else(|| "interrupted".to_owned(), |host| format!("{} is not there", hosts[host].name))
+            failed.map_or_else(|| INTERRUPTED.to_owned(), |host| format!("{} is not there", hosts[host].name))
         };
         let pair = |pair: &Pair| PairOutcome {
             near: pair.near,
@@ -252,19 +321,22 @@ impl Mesh<'_> {
         let tell = |done, of| (self.tell)(&Progress::Pairs(done, of));
         let found = self.each(jobs, &tell, &|job| {
             let begin = self.since();
-            let result = self.measure_one(job, there);
+            // What failed before the user lost patience has failed.
+            let result = self.measure_one(job, there).map_err(|why| (!self.is_stopped()).then_some(why));
             (begin, self.since(), result)
         });
+        // The pairs of each work are the same, in the same order.
+        let pairs = outcome.works.first().into_iter().flat_map(|work| work.pairs.iter().enumerate());
+        let places: HashMap<Pair, usize> =
+            pairs.map(|(at, pair)| (Pair { near: pair.near, far: pair.far }, at)).collect();
         for (job, (begin, end, result)) in found {
-            let of = outcome.works[job.work].pairs.iter_mut();
-            let Some(pair) = of.into_iter().find(|pair| (pair.near, pair.far) == (job.pair.near, job.pair.far)) else {
-                continue;
-            };
+            let Some(&at) = places.get(&job.pair) else { continue };
+            let pair = &mut outcome.works[job.work].pairs[at];
             (pair.begin_ns, pair.end_ns) = (Some(begin), Some(end));
             match result {
                 Ok(measured) => (pair.reached, pair.measured) = (Reached::Measured, Some(measured)),
-                Err(_) if self.is_stopped() => {}
-                Err(why) => pair.reached = Reached::Failed(why),
+                Err(None) => {}
+                Err(Some(why)) => pair.reached = Reached::Failed(why),
             }
         }
     }
@@ -291,6 +363,8 @@ impl Mesh<'_> {
                     return None;
                 }
                 if let Some(job) = schedule.take() {
+                    // There may be another one, whose taker passes that on in turn: not all wake up for each.
+                    changed.notify_one();
                     return Some(job);
                 }
                 schedule = changed.wait(schedule).unwrap_or_else(PoisonError::into_inner);
@@ -307,7 +381,7 @@ impl Mesh<'_> {
                             found.len()
                         };
                         lock(&schedule).give_back(&job);
-                        changed.notify_all();
+                        changed.notify_one();
                         tell(done, all);
                     }
                     changed.notify_all();
@@ -321,28 +395,26 @@ impl Mesh<'_> {
         let work = &self.plan.work[job.work];
         let mut arguments = vec![work.kind.name().to_owned(), self.endpoint(job, there)?];
         let mut option = |text: String| arguments.push(text);
-        let mut slack = MARGIN;
         match work.kind {
             Kind::Echo { messages, size, rate, timeout } => {
                 option(format!("--count={messages}"));
                 option(format!("--size={size}"));
                 option(format!("--timeout={}us", timeout.as_micros().max(1)));
                 rate.into_iter().for_each(|rate| option(format!("--rate={rate}")));
-                // One in ten may be lost before the pair takes too long.
-                slack += timeout.saturating_mul(u32::try_from(messages / 10 + 1).unwrap_or(u32::MAX));
             }
             Kind::Stream { time } => option(format!("--time={}us", time.as_micros().max(1))),
         }
         ["--rounds=1", "--place=free", "--json"].into_iter().for_each(|text| option(text.to_owned()));
-        let limit = work.expected() + slack + self.plan.patience;
-        let text = self.ask(self.line(&self.plan.hosts[job.pair.near], arguments), limit);
+        let limit = work.longest() + MARGIN + self.plan.patience;
+        let text = self.ask(&self.plan.hosts[job.pair.near], arguments, limit);
         let text = text.map_err(|why| self.with_the_server(why, job, there))?;
-        self.keep(work.kind.name(), job, &text);
-        let recording = recording(&text)?;
+        let document = document(&text).ok_or(NO_DOCUMENT)?;
+        self.keep(work.kind.name(), job, document.text);
+        let recording = recording(&document.value)?;
         match &recording.ended {
             Ended::Complete => Measured::of(&recording),
             Ended::Interrupted => Err("it was interrupted over there".to_owned()),
-            Ended::PeerGone(why) | Ended::Failed(why) => Err(self.with_the_server(why.clone(), job, there)),
+            Ended::PeerGone(why) | Ended::Failed(why) => Err(self.with_the_server(cut(why), job, there)),
         }
     }
 
@@ -363,7 +435,7 @@ impl Mesh<'_> {
     fn with_the_server(&self, why: String, job: &Job, there: &[Option<There>]) -> String {
         let server = there[job.pair.far].as_ref().and_then(|there| there.server.as_ref());
         let name = &self.plan.hosts[job.pair.far].name;
-        match server.and_then(|server| lock(server).end()) {
+        match server.and_then(|server| end_of(&mut lock(server))) {
             Some(end) => format!("{why}; the server on {name} has ended: {end}"),
             None => why,
         }
@@ -373,35 +445,34 @@ impl Mesh<'_> {
     fn keep(&self, what: &str, job: &Job, text: &str) {
         let Some(out) = self.settings.out else { return };
         let Job { work, pair: Pair { near, far }, .. } = job;
-        let _ = fs::write(out.join(format!("{what}-{}-{near}-{far}.json", work + 1)), text);
+        let _ = fs::write(out.join(format!("{what}-{}-{near}-{far}.json", work + 1)), format!("{text}\n"));
     }
 
     /// Looks into the worst pairs of the works that ask for it, no more than one in a rack at a time.
     fn explain(&self, there: &[Option<There>], outcome: &mut MeshOutcome) {
         let alone = Alone { on_host: true, in_rack: true };
-        let (mut jobs, mut periods) = (Vec::new(), HashMap::new());
+        let (mut jobs, mut looked_into) = (Vec::new(), HashMap::new());
         for (number, _) in self.plan.work.iter().enumerate().filter(|(_, work)| work.explain) {
             let work = &outcome.works[number];
-            let worst = work.worst().into_iter().take(MOST_EXPLAINED).map(|at| &work.pairs[at]);
-            for outcome in worst {
+            for at in work.worst().into_iter().take(MOST_EXPLAINED) {
+                let outcome = &work.pairs[at];
                 let pair = Pair { near: outcome.near, far: outcome.far };
                 jobs.push(Job { work: number, pair, alone });
-                periods.insert((number, pair), period(outcome));
+                looked_into.insert((number, pair), (at, period(outcome)));
             }
         }
         let tell = |done, of| (self.tell)(&Progress::Explained(done, of));
         let found = self.each(jobs, &tell, &|job| {
             let begin_ns = self.since();
-            let period = periods.get(&(job.work, job.pair)).copied().unwrap_or(PERIODS[0]);
+            let period = looked_into.get(&(job.work, job.pair)).map_or(PERIODS[0], |(_, period)| *period);
             let explained = self
                 .explain_one(job, period, there)
                 .unwrap_or_else(|why| Explained { failed: Some(why), ..Explained::default() });
             Explained { begin_ns, end_ns: self.since(), ..explained }
         });
         for (job, explained) in found {
-            let pairs = &mut outcome.works[job.work].pairs;
-            let pair = pairs.iter_mut().find(|pair| (pair.near, pair.far) == (job.pair.near, job.pair.far));
-            pair.into_iter().for_each(|pair| pair.explained = Some(explained.clone()));
+            let Some((at, _)) = looked_into.get(&(job.work, job.pair)) else { continue };
+            outcome.works[job.work].pairs[*at].explained = Some(explained);
         }
     }
 
@@ -413,10 +484,11 @@ impl Mesh<'_> {
             "--place=free".to_owned(),
             "--json".to_owned(),
         ]);
-        let line = self.line(&self.plan.hosts[job.pair.near], arguments);
-        let text = self.ask(line, LOOK + MARGIN + self.plan.patience)?;
-        self.keep("pace", job, &text);
-        explained(&text)
+        let host = &self.plan.hosts[job.pair.near];
+        let text = self.ask(host, arguments, LOOK + MARGIN + self.plan.patience)?;
+        let document = document(&text).ok_or(NO_DOCUMENT)?;
+        self.keep("pace", job, document.text);
+        explained(&document.value)
     }
 }
 
@@ -424,71 +496,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The ports of the line that a server begins with.
-fn listening(line: &str) -> Option<Vec<(Transport, u16)>> {
-    let value: Value = serde_json::from_str(line).ok()?;
-    let port = |endpoint: &Value| {
-        let (transport, rest) = endpoint.as_str()?.split_once("://")?;
-        let transport = [Transport::Tcp, Transport::Udp].into_iter().find(|one| one.name() == transport)?;
-        Some((transport, rest.rsplit_once(':')?.1.parse().ok()?))
-    };
-    value["listening"].as_array().map(|endpoints| endpoints.iter().filter_map(port).collect())
-}
-
-/// The one JSON object in what a command printed. Shells over there may greet before it.
-fn document(text: &str) -> Option<Value> {
-    let begins = text.match_indices('{').map(|(at, _)| at).filter(|&at| at == 0 || text[..at].ends_with('\n'));
-    let read = |at: usize| serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>().next()?.ok();
-    begins.take(MOST_BEGINS).filter_map(read).find(|value| value.get("format_version").is_some())
-}
-
-fn recording(text: &str) -> Result<Recording, String> {
-    let value = document(text).ok_or("it printed no document")?;
-    let version = value["format_version"].as_u64().unwrap_or(0);
-    if version > u64::from(FORMAT_VERSION) {
-        return Err(format!("its document has format {version}, and this taut reads up to {FORMAT_VERSION}"));
-    }
-    serde_json::from_value(value).map_err(|error| format!("its document can't be read: {error}"))
-}
-
-/// Two round trips, so that no message waits for the acknowledgement of the one before unless that is late.
-fn period(pair: &PairOutcome) -> Duration {
-    let times = pair.measured.as_ref().and_then(|measured| measured.rtt_ns.as_ref());
-    let two = times.and_then(|times| times.p50.time()).map_or(0, |ns| ns.saturating_mul(2));
-    Duration::from_nanos(two).clamp(PERIODS[0], PERIODS[1])
-}
-
-fn explained(text: &str) -> Result<Explained, String> {
-    let recording = recording(text)?;
-    let Some(taut_record::Row::Pace(row)) = recording.results.first() else {
-        return Err(match recording.ended {
-            Ended::PeerGone(why) | Ended::Failed(why) => why,
-            _ => "it has no results".to_owned(),
-        });
-    };
-    let mut layers: Vec<(&str, u64)> = row.ledger_ns.iter().map(|(name, ns)| (name.as_str(), *ns)).collect();
-    // Where the peer's kernel does not tell when a message came, all until it was read is booked on the last layer.
-    if row.excerpt.iter().all(|message| message.received.is_none()) {
-        layers.iter_mut().filter(|(name, _)| *name == "peer program").for_each(|(name, _)| *name = UNTOLD);
-    }
-    let whole: u64 = layers.iter().map(|(_, ns)| ns).sum();
-    let longest = layers.iter().max_by_key(|(_, ns)| ns).filter(|_| whole > 0);
-    let value = document(text).unwrap_or_default();
-    let findings = value["findings"].as_array().into_iter().flatten();
-    Ok(Explained {
-        layer: longest.map(|(name, _)| (*name).to_owned()),
-        layer_share: longest.map_or(0.0, |(_, ns)| *ns as f64 / whole as f64),
-        delivery_p50_ns: row.delivery_ns.as_ref().and_then(|times| times.p50.time()),
-        messages: row.messages,
-        lost: row.lost,
-        findings: findings.filter_map(Explanation::read).collect(),
-        ..Explained::default()
-    })
-}
-
-impl Explanation {
-    fn read(finding: &Value) -> Option<Self> {
-        let text = |key: &str| Some(finding.get(key)?.as_str()?.to_owned());
-        Some(Self { cause: text("cause")?, summary: text("summary")?, remedy: text("remedy")? })
-    }
+/// How a server ended, if it has.
+fn end_of(server: &mut Running) -> Option<String> {
+    server.end().map(|end| end.err().unwrap_or_else(|| NO_STDIN.to_owned()))
 }

@@ -1,6 +1,6 @@
 //! Which measurement may begin now.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::pairs::Pair;
 
@@ -34,9 +34,19 @@ pub struct Limits {
 }
 
 /// Jobs that wait, and leases of hosts and racks. Jobs begin in their order; one whose hosts are not free is passed by.
+///
+/// What it takes to find the next one does not grow with the jobs that wait, only with those of the hosts that became
+/// free.
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    waiting: VecDeque<Job>,
+    /// Jobs by their place in the order.
+    waiting: BTreeMap<usize, Job>,
+    /// Of these, the ones that may be free to begin; all others are known not to be, until a place of theirs is free.
+    perhaps: BTreeSet<usize>,
+    /// The jobs of each host, also those that have begun.
+    of_hosts: Vec<Vec<usize>>,
+    /// The jobs of each rack, where any job is alone in one.
+    of_racks: Vec<Vec<usize>>,
     /// The rack of each host.
     racks: Vec<Option<usize>>,
     hosts_in_use: Vec<Use>,
@@ -61,8 +71,22 @@ impl Schedule {
     /// With the number of each host's rack.
     pub fn new(jobs: impl IntoIterator<Item = Job>, racks: Vec<Option<usize>>, limits: Limits) -> Self {
         let count = racks.iter().flatten().max().map_or(0, |last| last + 1);
+        let waiting: BTreeMap<usize, Job> = jobs.into_iter().enumerate().collect();
+        let is_any_alone = waiting.values().any(|job| job.alone.in_rack);
+        let (mut of_hosts, mut of_racks) = (vec![Vec::new(); racks.len()], vec![Vec::new(); count]);
+        for (&number, job) in &waiting {
+            for host in [job.pair.near, job.pair.far] {
+                of_hosts[host].push(number);
+                if let Some(rack) = racks[host].filter(|_| is_any_alone) {
+                    of_racks[rack].push(number);
+                }
+            }
+        }
         Self {
-            waiting: jobs.into_iter().collect(),
+            perhaps: waiting.keys().copied().collect(),
+            waiting,
+            of_hosts,
+            of_racks,
             hosts_in_use: vec![Use::default(); racks.len()],
             racks_in_use: vec![Use::default(); count],
             racks,
@@ -77,22 +101,34 @@ impl Schedule {
         if self.running >= self.limits.at_once {
             return None;
         }
-        let at = self.waiting.iter().position(|job| self.may_begin(job))?;
-        let job = self.waiting.remove(at)?;
-        self.running += 1;
-        self.each_use(&job, |of, alone| *of = Use { jobs: of.jobs + 1, alone });
-        Some(job)
+        while let Some(number) = self.perhaps.pop_first() {
+            let Some(&job) = self.waiting.get(&number) else { continue };
+            if self.may_begin(&job) {
+                self.waiting.remove(&number);
+                self.running += 1;
+                self.each_use(&job, |of, alone| *of = Use { jobs: of.jobs + 1, alone });
+                return Some(job);
+            }
+        }
+        None
     }
 
     /// Gives back what a job had.
     pub fn give_back(&mut self, job: &Job) {
         self.running = self.running.saturating_sub(1);
         self.each_use(job, |of, _| *of = Use { jobs: of.jobs.saturating_sub(1), alone: false });
+        let (waiting, of_racks) = (&self.waiting, &self.of_racks);
+        for host in [job.pair.near, job.pair.far] {
+            let of_rack = self.racks[host].into_iter().flat_map(|rack| &of_racks[rack]);
+            let freed = self.of_hosts[host].iter().chain(of_rack).copied();
+            self.perhaps.extend(freed.filter(|number| waiting.contains_key(number)));
+        }
     }
 
     /// Drops the jobs that have not begun.
     pub fn stop(&mut self) {
         self.waiting.clear();
+        self.perhaps.clear();
     }
 
     /// Whether no job is left to begin.

@@ -89,7 +89,8 @@ impl Sums {
             series: pairs.len() * plan.work.len(),
             wire_bytes_per_day: plan.work.iter().map(wire).sum(),
             kept_bytes_per_day: measurements_per_day * DOCUMENT_BYTES,
-            least_run_s: works.iter().map(|work| work.least_run_s).sum(),
+            // Works may run side by side, so what is sure is the longest of them.
+            least_run_s: works.iter().map(|work| work.least_run_s).fold(0.0, f64::max),
             works,
         }
     }
@@ -111,6 +112,7 @@ impl WorkSums {
             (false, false) => hosts * plan.per_host / 2,
         };
         let at_once = plan.at_once.min(places).max(1);
+        let at_once_of_a_host = if work.alone_on_host { 1 } else { plan.per_host.min(at_once) };
         let one_s = work.expected().as_secs_f64() + START_S;
         Self {
             work: work.kind.name().to_owned(),
@@ -119,7 +121,7 @@ impl WorkSums {
             probes_per_second_of_a_host: messages.map(|messages| pairs as f64 * messages / every / hosts as f64),
             most_packets_per_second_of_a_host: frames.map(|(packets, _)| most as f64 * packets / every),
             most_bits_per_second_of_a_host: frames.map(|(_, bytes)| most as f64 * bytes * 8.0 / every),
-            most_busy_share_of_a_host: most as f64 * one_s / every,
+            most_busy_share_of_a_host: most as f64 * one_s / every / at_once_of_a_host as f64,
             at_once,
             least_run_s: pairs as f64 * one_s / at_once as f64,
         }
@@ -161,6 +163,10 @@ mod tests {
         assert_eq!((sums.fewest_pairs_of_a_host, sums.most_pairs_of_a_host), (110, 110));
         let echo = &sums.works[0];
         assert_eq!(echo.probes_per_second_of_a_host.map(f64::round), Some(92.0));
+        // 110 pairs of 0.1 s in a minute, four at a time; alone they have the host one by one.
+        assert_eq!((echo.most_busy_share_of_a_host * 1e4).round(), 458.0);
+        assert_eq!((sums.works[1].most_busy_share_of_a_host * 1e4).round(), 514.0);
+        assert_eq!(sums.least_run_s, sums.works[1].least_run_s);
         // 110 pairs of 100 messages there and back in a minute, of 78 bytes.
         assert_eq!(echo.most_packets_per_second_of_a_host.map(f64::round), Some(367.0));
         assert_eq!(echo.most_bits_per_second_of_a_host.map(f64::round), Some(228_800.0));

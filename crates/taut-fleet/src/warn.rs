@@ -31,8 +31,13 @@ pub struct Term {
 pub enum Limit {
     /// Nanoseconds, messages, or bits per second.
     Value(f64),
-    /// A share of the messages, from 0 to 1.
-    Share(f64),
+    /// A share of the messages, as a fraction: a percentage in decimal is seldom a binary number.
+    Share {
+        /// So many messages …
+        lost: u64,
+        /// … of so many.
+        of: u64,
+    },
     /// So many times what is usual in this mesh.
     TimesUsual(f64),
 }
@@ -75,20 +80,20 @@ impl Warn {
 impl Term {
     fn holds(&self, measured: &Measured, usual: &dyn Fn(Figure) -> Option<f64>) -> bool {
         let Some(value) = self.figure.of(measured) else { return false };
-        let (value, limit) = match self.limit {
-            Limit::Value(limit) => (value, limit),
-            Limit::Share(limit) => (measured.lost_share(), limit),
-            Limit::TimesUsual(times) => match usual(self.figure) {
-                Some(usual) => (value, times * usual),
-                None => return false,
-            },
+        let ordering = match self.limit {
+            Limit::Value(limit) => value.partial_cmp(&limit),
+            Limit::Share { lost, of } => {
+                let product = |a: u64, b: u64| u128::from(a) * u128::from(b);
+                Some(product(measured.lost, of).cmp(&product(lost, measured.sent.max(1))))
+            }
+            Limit::TimesUsual(times) => usual(self.figure).and_then(|usual| value.partial_cmp(&(times * usual))),
         };
-        match self.comparison {
-            Comparison::Below => value < limit,
-            Comparison::AtMost => value <= limit,
-            Comparison::Above => value > limit,
-            Comparison::AtLeast => value >= limit,
-        }
+        ordering.is_some_and(|ordering| match self.comparison {
+            Comparison::Below => ordering.is_lt(),
+            Comparison::AtMost => ordering.is_le(),
+            Comparison::Above => ordering.is_gt(),
+            Comparison::AtLeast => ordering.is_ge(),
+        })
     }
 
     fn parse(text: &str, before: Option<Figure>) -> Result<Self, Error> {
@@ -113,7 +118,7 @@ impl Term {
             }
             None => match figure {
                 Figure::Lost => match words.strip_suffix('%') {
-                    Some(percent) => Limit::Share(positive(percent).ok_or_else(wrong)? / 100.0),
+                    Some(percent) => share(percent).ok_or_else(wrong)?,
                     None => Limit::Value(f64::from(words.parse::<u32>().map_err(|_| wrong())?)),
                 },
                 Figure::Throughput => Limit::Value(words::bit_rate(words)?),
@@ -126,6 +131,17 @@ impl Term {
 
 fn positive(text: &str) -> Option<f64> {
     text.trim().parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0)
+}
+
+/// A percentage of up to 16 digits.
+fn share(percent: &str) -> Option<Limit> {
+    let percent = percent.trim();
+    let (whole, rest) = percent.split_once('.').unwrap_or((percent, ""));
+    let digits = format!("{whole}{rest}");
+    if digits.len() > 16 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some(Limit::Share { lost: digits.parse().ok()?, of: 100 * 10_u64.pow(u32::try_from(rest.len()).ok()?) })
 }
 
 fn chain(terms: &[Term]) -> String {
@@ -202,6 +218,13 @@ mod tests {
         assert_eq!(holding(text, &lossy, Some(1e6)), ["lost > 0"]);
         assert_eq!(holding("lost >= 2%", &lossy, None), ["lost >= 2%"]);
         assert!(holding("lost > 2%", &lossy, None).is_empty());
+        // In binary, 0.7 % is a little less than 7 of 1,000, and 0.07 % a little more than 7 of 10,000.
+        let of = |lost: u64, sent: u64| Measured { sent, lost, ..Measured::default() };
+        for (limit, lost, sent) in [("0.7%", 7, 1000), ("0.07%", 7, 10_000), ("2.50%", 1, 40), (".1%", 1, 1000)] {
+            assert!(holding(&format!("lost > {limit}"), &of(lost, sent), None).is_empty(), "{limit}");
+            assert_eq!(holding(&format!("lost >= {limit}"), &of(lost, sent), None).len(), 1, "{limit}");
+            assert_eq!(holding(&format!("lost > {limit}"), &of(lost + 1, sent), None).len(), 1, "{limit}");
+        }
         // The 99th percentile falls on a lost message, which is later than every limit.
         assert_eq!(holding("p99 > 1h", &lossy, None), ["p99 > 1h"]);
         // Nothing came back at all.
@@ -224,6 +247,8 @@ mod tests {
             "p99 > -1 * usual",
             "lost > 2ms",
             "lost > -1%",
+            "lost > %",
+            "lost > 1.2.3%",
             "p99 2ms",
         ] {
             assert!(wrong.parse::<Warn>().is_err(), "{wrong}");

@@ -212,8 +212,8 @@ mod tests {
 
     #[test]
     fn what_a_plan_comes_to_is_told_in_lines_that_fit() {
-        let text = "[mesh]\nhosts = [\"a\", \"b\", \"c\"]\n[[mesh.work]]\necho = \"udp\"\nevery = \"100ms\"\n\
-                    [[mesh.work]]\nstream = \"tcp\"\n";
+        let text = "[mesh]\nper_host = 1\nhosts = [\"a\", \"b\", \"c\"]\n\
+                    [[mesh.work]]\necho = \"udp\"\nevery = \"100ms\"\n[[mesh.work]]\nstream = \"tcp\"\n";
         let plan = taut_fleet::Plan::parse(text).unwrap();
         let sums = Sums::of(&plan, &taut_fleet::choose(&plan, false).unwrap());
         let document = MeshCheckDocument::new("m.toml".to_owned(), plan.pairs.to_string(), sums);

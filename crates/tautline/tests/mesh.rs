@@ -361,14 +361,16 @@ case "$0" in
   hung) exec sleep 60;;
   old) [ "$2" = --version ] && { echo "taut 0.0.1"; exit; };;
   chatty) echo "Welcome to chatty"; echo "{ not JSON";;
+  deaf) exec "$@" </dev/null;;
 esac
 exec "$@"' {host}"#;
 
 impl Stand {
     fn new(hosts: &[&str], rest: &str) -> Self {
         let stand = Self { directory: tempfile::tempdir().unwrap() };
-        let hosts: Vec<String> =
-            hosts.iter().map(|host| format!("{{ name = '''{host}''', address = \"127.0.0.1\" }}")).collect();
+        let host =
+            |(number, name): (usize, &&str)| format!("{{ name = '''{name}''', address = \"127.0.0.{}\" }}", number + 1);
+        let hosts: Vec<String> = hosts.iter().enumerate().map(host).collect();
         fs::write(stand.path("mesh.toml"), format!("[mesh]\nhosts = [{}]\n{rest}", hosts.join(", "))).unwrap();
         stand
     }
@@ -402,7 +404,7 @@ fn who_is_not_there_is_named_and_stops_nothing() {
     // A shell would run what is in this name, and a directory would end at it.
     let odd = r#"a b;touch ran>ran|$(touch ran)`touch ran`"&/../x"#;
     let rest = "patience = \"2s\"\n[[mesh.work]]\necho = \"tcp\"\nmessages = 20\n";
-    let stand = Stand::new(&["a", odd, "gone", "hung", "old", "chatty"], rest);
+    let stand = Stand::new(&["a", odd, "gone", "hung", "old", "chatty", "deaf"], rest);
     let output = stand.command(&["--json", "--out", "measured"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let document = parse(&output);
@@ -412,16 +414,26 @@ fn who_is_not_there_is_named_and_stops_nothing() {
     };
     assert_eq!(failed("gone").as_deref(), Some("no route to host"));
     assert_eq!(failed("hung").as_deref(), Some("no answer within 2s"));
+    let deaf = failed("deaf").unwrap();
+    assert!(deaf.contains("ended with code 0") && deaf.contains("kubectl exec -i"), "{deaf}");
     assert!(["a", odd, "old", "chatty"].iter().all(|name| failed(name).is_none()), "{document}");
     let pairs = document["works"][0]["pairs"].as_array().unwrap();
     let of = |how: &str| pairs.iter().filter(|pair| pair["reached"]["how"] == how).count();
     // Four are there, and each of them has a pair with each other.
-    assert_eq!((of("measured"), of("not_run"), pairs.len()), (6, 9, 15), "{document}");
+    assert_eq!((of("measured"), of("not_run"), pairs.len()), (6, 15, 21), "{document}");
     assert!(text(&output.stderr).contains("taut: gone can't be reached: no route to host\n"));
 
     let told = text(&taut().args(["mesh", "report"]).arg(stand.path("measured")).output().unwrap().stdout);
-    assert!(told.contains("NOT REACHED gone: no route to host. None of its 5 pairs was measured."), "{told}");
+    assert!(told.contains("NOT REACHED gone: no route to host. None of its 6 pairs was measured."), "{told}");
     assert!(told.contains("old has taut 0.0.1, and here is"), "{told}");
+    let kept = stand.path("measured/mesh.json");
+    let output = taut().args(["mesh", "report"]).arg(&kept).arg("--html").arg(&kept).output().unwrap();
+    assert!(output.status.code() == Some(2) && text(&output.stderr).contains("--html would write over it"));
+    // What is kept is the document alone, without the greeting.
+    for kept in fs::read_dir(stand.path("measured")).unwrap() {
+        let kept = fs::read(kept.unwrap().path()).unwrap();
+        assert!(serde_json::from_slice::<Value>(&kept).is_ok(), "{}", text(&kept));
+    }
     let names = fs::read_to_string(stand.path("names")).unwrap();
     assert!(names.lines().any(|line| line == odd), "{names}");
     assert!(!stand.path("ran").exists() && !stand.path("measured/ran").exists());
@@ -504,6 +516,14 @@ fn a_plan_that_makes_no_sense_is_refused_with_what_to_write() {
     fs::write(stand.path("full/x"), "").unwrap();
     let output = stand.command(&["--all", "--out", "full"]).output().unwrap();
     assert!(output.status.code() == Some(2) && text(&output.stderr).contains("full is not empty"));
+    // Neither the plan nor what is kept is written over.
+    let plan = fs::read(stand.path("mesh.toml")).unwrap();
+    for more in [&["--html", "mesh.toml"][..], &["--out", "new", "--html", "new/mesh.json"]] {
+        let output = stand.command(&[&["--all"][..], more].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    }
+    assert_eq!(fs::read(stand.path("mesh.toml")).unwrap(), plan);
+    assert!(!stand.path("names").exists(), "it has begun");
     let via = taut().args(["mesh", "run", "mesh.toml", "--via", "ssh"]).output().unwrap();
     assert!(via.status.code() == Some(2) && text(&via.stderr).contains("has no {host} in it"));
 }

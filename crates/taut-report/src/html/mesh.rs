@@ -1,6 +1,6 @@
 //! A mesh as a page: a picture of all pairs, then those that are named.
 
-use taut_fleet::{Cell, Matrix, MeshOutcome, PairOutcome, WorkOutcome};
+use taut_fleet::{Cell, Matrix, MeshOutcome, WorkOutcome};
 use taut_record::Ended;
 
 use super::page::{Page, code, escape, push, sentence};
@@ -97,7 +97,7 @@ fn square(
         Cell::Empty => return,
         Cell::Missing(pair) => (pair, "var(--rule)", 1.0),
         Cell::Pair(pair) if !pair.misses.is_empty() => (pair, "var(--bad)", 1.0),
-        Cell::Pair(pair) => (pair, "var(--series0)", darkness(pair)),
+        Cell::Pair(pair) => (pair, "var(--series0)", darkness(mesh_words::distance(work.figure, pair))),
     };
     let said = pair.measured.as_ref().map_or_else(
         || "not measured".to_owned(),
@@ -128,11 +128,8 @@ fn square(
 }
 
 /// From what is usual to sixteen times that; of a throughput, to a sixteenth.
-fn darkness(pair: &PairOutcome) -> f64 {
-    let times = pair.times_usual.filter(|times| *times > 0.0).unwrap_or(1.0);
-    let is_rate = pair.measured.as_ref().is_some_and(|measured| measured.throughput_bps.is_some());
-    let times = if is_rate { 1.0 / times } else { times };
-    (0.2 + times.max(1.0).log2() / 5.0).min(1.0)
+fn darkness(distance: f64) -> f64 {
+    (0.2 + distance.max(1.0).log2() / 5.0).min(1.0)
 }
 
 fn table(page: &mut Page, outcome: &MeshOutcome, work: &WorkOutcome) {
@@ -151,7 +148,7 @@ fn table(page: &mut Page, outcome: &MeshOutcome, work: &WorkOutcome) {
     for &number in worst.iter().take(MOST_TOLD) {
         let pair = &work.pairs[number];
         let misses: Vec<String> = pair.misses.iter().map(|miss| sentence(&mesh_words::miss(pair, miss))).collect();
-        let why: Vec<String> = mesh_words::explained(pair).iter().map(|told| sentence(told)).collect();
+        let why: Vec<String> = mesh_words::explained(work, pair).iter().map(|told| sentence(told)).collect();
         push!(
             page.body,
             "<tr><th scope=\"row\" class=\"t bad\">{}</th><td class=\"t\">{}</td><td class=\"t\">{}</td></tr>",

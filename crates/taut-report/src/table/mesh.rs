@@ -64,7 +64,7 @@ fn matrix(outcome: &MeshOutcome, work: &WorkOutcome, width: usize) -> String {
                 out.push_str(&if with_figures {
                     figure(work.figure, *found, is_itself)
                 } else {
-                    mark(*found, is_itself)
+                    mark(work.figure, *found, is_itself)
                 });
             }
             let kept = out.trim_end().len();
@@ -74,7 +74,10 @@ fn matrix(outcome: &MeshOutcome, work: &WorkOutcome, width: usize) -> String {
         from = to;
     }
     if !with_figures {
-        let legend = "· usual, + twice that, # five times; ! beyond a threshold, l messages lost, x not measured";
+        let legend = match work.figure {
+            Figure::Throughput => "· usual, + half of that, # a fifth; ! beyond a threshold, x not measured",
+            _ => "· usual, + twice that, # five times; ! beyond a threshold, l messages lost, x not measured",
+        };
         out.push_str(&wrap(legend, u16::try_from(width).ok(), "", "  ", Tone::Faint));
     }
     out
@@ -117,14 +120,14 @@ fn figure(figure: Figure, cell: Cell<'_>, is_itself: bool) -> String {
     format!("{}{}", " ".repeat(10_usize.saturating_sub(text.chars().count()).max(1)), paint(&text, tone))
 }
 
-fn mark(cell: Cell<'_>, is_itself: bool) -> String {
+fn mark(figure: Figure, cell: Cell<'_>, is_itself: bool) -> String {
     match cell {
         Cell::Empty if is_itself => paint("\\", Tone::Faint),
         Cell::Empty => " ".to_owned(),
         Cell::Missing(_) => paint("x", Tone::Bad),
         Cell::Pair(pair) if is_lossy(pair) => paint("l", Tone::Bad),
         Cell::Pair(pair) if !pair.misses.is_empty() => paint("!", Tone::Bad),
-        Cell::Pair(pair) => match pair.times_usual.unwrap_or(1.0) {
+        Cell::Pair(pair) => match mesh_words::distance(figure, pair) {
             times if times >= 5.0 => "#".to_owned(),
             times if times >= 2.0 => "+".to_owned(),
             _ => "·".to_owned(),
@@ -154,7 +157,7 @@ fn named(outcome: &MeshOutcome, work: &WorkOutcome, width: u16) -> String {
         let misses: Vec<String> = pair.misses.iter().map(|miss| mesh_words::miss(pair, miss)).collect();
         let told = format!("{}: {}", mesh_words::ends(outcome, pair), misses.join("; "));
         out.push_str(&wrap(&told, Some(width), "  ", "    ", Tone::Strong));
-        for told in mesh_words::explained(pair) {
+        for told in mesh_words::explained(work, pair) {
             out.push_str(&wrap(&told, Some(width), "    → ", "      ", Tone::Plain));
         }
     }

@@ -1,5 +1,5 @@
 use std::fs;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,7 +22,7 @@ use crate::{output, run};
 #[command(after_help = "Examples:
   taut mesh check mesh.toml                      pairs, packets, series and bytes, before anything is sent
   taut mesh run mesh.toml --via 'ssh {host}'     measure all pairs once; code 3 when one is beyond a threshold
-  taut mesh run mesh.toml --via 'kubectl exec {host} --' --out measured
+  taut mesh run mesh.toml --via 'kubectl exec -i {host} --' --out measured
   taut mesh report measured --html mesh.html     draw it again")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -57,13 +57,14 @@ struct CheckArgs {
 /// print, and ends them, also at Ctrl-C. A host that can't be reached is named and stops nothing else. Pairs beyond a
 /// threshold of the plan come first; with `explain = true` in the plan, one `taut pace` says who holds their messages.
 ///
-/// --via is split into words as a shell does it, and {host} is replaced in each; no shell sees a host's name. Exit code
-/// 1 when a host or pair failed, 3 when a pair is beyond a threshold.
+/// --via is split into words as a shell does it, and {host} is replaced in each; no shell sees a host's name. It has to
+/// pass stdin on, at whose end a server ends. Exit code 1 when a host or pair failed, 3 when a pair is beyond a
+/// threshold.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   taut mesh run mesh.toml --via 'ssh {host}'
   taut mesh run mesh.toml --via 'ssh -o BatchMode=yes ops@{host}' --taut /opt/taut --html mesh.html
-  taut mesh run mesh.toml --via 'kubectl exec {host} --' --out measured
+  taut mesh run mesh.toml --via 'kubectl exec -i {host} --' --out measured
   taut mesh run mesh.toml --via 'ip netns exec {host}' --json")]
 struct RunArgs {
     #[command(flatten)]
@@ -126,8 +127,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Code> {
         MeshCommand::Run(args) => measure(&args),
         MeshCommand::Report(args) => {
             let kept = if args.from.is_dir() { args.from.join(KEPT) } else { args.from };
+            output::spare(&[kept.as_path()], &[("--html", args.output.html.as_deref())])?;
             // However it ended, showing it is all that is asked for now.
-            args.output.emit(&MeshDocument::read(&kept)?).map(|()| Code::Ok)
+            Ok(if args.output.emit(&MeshDocument::read(&kept)?) { Code::Ok } else { Code::Failed })
         }
     }
 }
@@ -145,6 +147,8 @@ fn measure(args: &RunArgs) -> anyhow::Result<Code> {
     if let Some(out) = &args.out {
         make_room(out)?;
     }
+    let kept = args.out.as_ref().map(|out| out.join(KEPT));
+    output::spare(&[args.plan.file.as_path()], &[("--out", kept.as_deref()), ("--html", args.output.html.as_deref())])?;
     if let Some(html) = &args.output.html {
         output::make_sure(html)?;
     }
@@ -167,13 +171,14 @@ fn measure(args: &RunArgs) -> anyhow::Result<Code> {
         ended: if interrupt.is_set() { Ended::Interrupted } else { Ended::Complete },
         outcome,
     };
-    if let Some(out) = &args.out {
-        output::write_file(&out.join(KEPT), &document.to_json())?;
+    // It can't be repeated: whatever can't be written, all else is.
+    let mut is_told = args.output.emit(&document);
+    if let Some(kept) = &kept {
+        is_told &= output::is_done(output::write_file(kept, &document.to_json()));
     }
-    args.output.emit(&document)?;
     Ok(match () {
         () if interrupt.is_set() => Code::Interrupted,
-        () if document.outcome.has_failed() => Code::Failed,
+        () if document.outcome.has_failed() || !is_told => Code::Failed,
         () if document.outcome.has_misses() => Code::ThresholdMissed,
         () => Code::Ok,
     })
@@ -193,16 +198,18 @@ impl PlanArgs {
 }
 
 impl MeshOutput {
-    fn emit(&self, document: &MeshDocument) -> anyhow::Result<()> {
-        if let Some(path) = &self.html {
-            output::write_file(path, &html::render_mesh(document))?;
-        }
+    /// Prints, then writes the page; what can't be written is said. Whether all was.
+    fn emit(&self, document: &MeshDocument) -> bool {
         let text = if self.json {
             output::printable_json(&document.to_json())
         } else {
             table::mesh(document, output::style())
         };
-        output::print(&text)
+        let mut is_told = output::is_done(output::print(&text));
+        if let Some(path) = &self.html {
+            is_told &= output::is_done(output::write_file(path, &html::render_mesh(document)));
+        }
+        is_told
     }
 }
 
@@ -227,7 +234,13 @@ impl Teller {
         let (what, done, all) = match progress {
             Progress::Unreachable(host, why) => {
                 let (host, why) = (output::printable_lines(host), output::printable_lines(why));
-                self.bar.suspend(|| anstream::eprintln!("taut: {host} can't be reached: {why}"));
+                self.bar.suspend(|| say(&format!("{host} can't be reached: {why}")));
+                return;
+            }
+            Progress::Left(host, group) => {
+                let host = output::printable_lines(host);
+                let text = format!("what was started for {host} could not be ended: process group {group} here");
+                self.bar.suspend(|| say(&text));
                 return;
             }
             Progress::Hosts(done, all) => ("hosts", *done, *all),
@@ -239,7 +252,12 @@ impl Teller {
             self.bar.set_length(all as u64);
             self.bar.set_position(done as u64);
         } else if done == all || done % all.div_ceil(10).max(1) == 0 {
-            anstream::eprintln!("taut: {done} of {all} {what}");
+            say(&format!("{done} of {all} {what}"));
         }
     }
+}
+
+/// That nobody reads it is no reason to stop.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "taut: {text}");
 }
